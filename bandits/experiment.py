@@ -176,7 +176,7 @@ class BanditRounds(runner.Rounds):
             losses=self._phase.reset.no_losses(),
         )
 
-    def play_round(self, state: Progress, round_num: int) -> tuple[Progress, dict[str, Any]]:
+    def run_round(self, state: Progress, round_num: int) -> tuple[Progress, dict[str, Any]]:
         """Plays a round: a reset if it is due, the cohort, its inputs, the TFF round, the metrics."""
         if is_reset := self._watch.is_due(round_num, state.losses):
             state = self._reset(state, round_num)

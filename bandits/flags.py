@@ -256,7 +256,7 @@ def resolve(settings: cli.Settings) -> cli.Settings:
         settings = settings.replace(experiment_name=name)
     settings = task_flags.resolve(settings.filled({"importance_weighting": bandit.importance_weighted}))
     settings = schedule_flags.resolve(_resolve_importance_weights(settings, bandit))
-    if "redraw_examples" in settings.given and not settings.max_examples_per_client:
+    if "redraw_examples" in settings.set_by_user and not settings.max_examples_per_client:
         raise UsageError("--redraw_examples has an effect only with --max_examples_per_client above 0.")
     if settings.max_examples_per_client:
         settings = settings.filled({"redraw_examples": True})
@@ -264,7 +264,7 @@ def resolve(settings: cli.Settings) -> cli.Settings:
 
 
 def _resolve_importance_weights(settings: cli.Settings, bandit: registry.BanditEntry) -> cli.Settings:
-    if "importance_weights" in settings.given and not settings.importance_weighting:
+    if "importance_weights" in settings.set_by_user and not settings.importance_weighting:
         raise UsageError("--importance_weights has an effect only with --importance_weighting.")
     is_published = settings.variant == "reference_code" and settings.importance_weighting
     if is_published and registry.POLICIES[bandit.policy].moving == "epsilon":
@@ -311,7 +311,7 @@ def _check_effect(settings: cli.Settings, bandit: registry.BanditEntry) -> None:
     """Refuses flags that were given but have no effect with the others."""
     initial_flags.check(settings)
     if not bandit.trains and settings.scenario in initial_flags.UNTRAINED:
-        for name in sorted(settings.given & (aggregation_flags.OF_TRAINING | {"loss", *corrections.CORRECTIONS})):
+        for name in sorted(settings.set_by_user & (aggregation_flags.OF_TRAINING | {"loss", *corrections.CORRECTIONS})):
             raise UsageError(f"--{name} has no effect with --bandits_type={settings.bandits_type}, which never trains.")
 
 

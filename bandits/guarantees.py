@@ -123,7 +123,7 @@ def of_phase(
             pretraining=before.mechanism if before else None,
             pretraining_rounds=before.rounds if before else 0,
             pretraining_disjoint=before is not None and before.is_apart(checksum, phase.population),
-            apart_from=(*task.private_statistics, *apart_from, *phase.cohorts.availability.tells),
+            apart_from=(*task.private_statistics, *apart_from, *phase.cohorts.availability.revealed),
             dimension=dimension if own_mechanism.kind == "ddp" else own_mechanism.dimension,
         )
         accounted.epsilon(1)  # Some combinations turn out to be impossible only here.

@@ -47,7 +47,11 @@ def check(settings: cli.Settings) -> None:
         raise UsageError("--bandits_type=init needs an initial model: give --scenario=init or --initial_model_path.")
     if settings.initial_model_is_public and not has_initial:
         raise UsageError("--initial_model_is_public needs an initial model: --scenario=init or --initial_model_path.")
-    if "init_labels" in settings.given and settings.scenario != "init_shift" and settings.dist_shift_type != "init":
+    if (
+        "init_labels" in settings.set_by_user
+        and settings.scenario != "init_shift"
+        and settings.dist_shift_type != "init"
+    ):
         raise UsageError("--init_labels has an effect only with --scenario=init_shift or --dist_shift_type=init.")
 
 

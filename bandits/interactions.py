@@ -69,7 +69,7 @@ class LogFiles(loggers.Logger):
         self._parts, self._models = folder / run_folder.INTERACTIONS, folder / run_folder.DEPLOYED_MODELS
         self._waiting: list[LoggedRound] = []
         self._period = -1
-        with files.told(self._parts):
+        with files.write_errors(self._parts):
             for path in (self._parts, self._models):
                 path.mkdir(exist_ok=True)
             self._parts.chmod(0o700)

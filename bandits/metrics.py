@@ -11,7 +11,12 @@ ROUND_REWARD = Metric(
     "bandits/round_rewards", "Round reward", better="up", drawn=True, deployed=True, recent=True, bounds="participating"
 )
 AVERAGE_REWARD = Metric(
-    "bandits/average_rewards", "Running average reward", better="up", drawn=True, told=True, bounds="participating"
+    "bandits/average_rewards",
+    "Running average reward",
+    better="up",
+    drawn=True,
+    in_summary=True,
+    bounds="participating",
 )
 ROUND_PROBABILITY = Metric(
     "bandits/round_prob", "Exploration: probability of the chosen actions", drawn=True, deployed=True
@@ -28,14 +33,16 @@ EPSILON = Metric("privacy/epsilon", "Privacy: epsilon spent", better="down", dra
 EXAMPLES = metrics.EXAMPLES
 EMPTY_CLIENTS = metrics.EMPTY_CLIENTS
 NONFINITE_CLIENTS = metrics.NONFINITE_CLIENTS
-ACCURACY = Metric("eval/accuracy", "Accuracy on held-out examples", better="up", evaluated=True, told=True, share=True)
+ACCURACY = Metric(
+    "eval/accuracy", "Accuracy on held-out examples", better="up", evaluated=True, in_summary=True, share=True
+)
 HELD_OUT_REWARD = Metric(
     "eval/reward",
     "Held-out reward of the greedy policy",
     better="up",
     evaluated=True,
     drawn=True,
-    told=True,
+    in_summary=True,
     bounds="held_out",
 )
 # Of the same policy, over held-out clients; over participating ones where the held-out examples are nobody's.
@@ -44,7 +51,7 @@ WORST_TENTH = Metric(
     "Reward of the worst tenth of clients, greedy policy",
     better="up",
     evaluated=True,
-    told=True,
+    in_summary=True,
 )
 JAIN_INDEX = Metric(
     "eval/reward_jain_index", "Jain's index of clients' rewards, greedy policy", better="up", evaluated=True, share=True

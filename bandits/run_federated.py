@@ -112,7 +112,7 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
         for warning in dict.fromkeys(warnings):
             print(f"Warning: {warning}", file=sys.stderr)
 
-    def play(self, run: frame.Run) -> int | None:
+    def execute(self, run: frame.Run) -> int | None:
         from bandits import experiment
         from optimization import models
 
@@ -145,7 +145,7 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
             phase = dataclasses.replace(phase, spent_rounds=spent)
             rounds = experiment.BanditRounds(task, phase, trained.mechanism, weights)
             loggers = [interactions.logger(task, rounds.acting)] if rounds.acting else []
-            outcome = frame.play(self, rounds, folder, rounds.length, label=phase.label, loggers=loggers)
+            outcome = frame.run_rounds(self, rounds, folder, rounds.length, label=phase.label, loggers=loggers)
             _tell(options, task, phase, trained, folder, rounds, outcome)
             if outcome.signum:
                 return outcome.signum

@@ -90,7 +90,7 @@ def resolve(settings: cli.Settings) -> cli.Settings:
     """
     kind, entry = _kind(settings), _entry(settings)
     for name, kinds in _KINDS.items():
-        if name in settings.given and kind not in kinds:
+        if name in settings.set_by_user and kind not in kinds:
             ways = [f"--{_FLAG}={one}" for one in kinds if one != EPOCHS]
             ways += [f"--bandits_type={one}" for one in _always(kinds)]
             raise UsageError(f"--{name} belongs to {' or '.join(ways)}: this exploration does not read it.")

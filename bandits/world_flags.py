@@ -114,7 +114,7 @@ def _check_drift(settings: cli.Settings) -> None:
     if settings.learn_from in _WITHOUT_REWARDS and settings.reward_drift:
         raise UsageError(f"--reward_drift: with --learn_from={settings.learn_from} rewards were logged before.")
     has_zones = settings.availability not in (None, "always")
-    if "world_seed" in settings.given and not (settings.reward_drift or has_zones):
+    if "world_seed" in settings.set_by_user and not (settings.reward_drift or has_zones):
         raise UsageError("--world_seed has an effect only with --reward_drift or --availability.")
 
 

@@ -1,4 +1,4 @@
-"""Impressions of ads: which of several ads a user would click, from a table or drawn with given rates."""
+"""Impressions of ads: which of several ads a user would click, from a table or sampled with chosen rates."""
 
 import pathlib
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ TABLE = "Ads_CTR_Optimisation.csv"
 
 
 class Impressions(NamedTuple):
-    """Impressions dealt to clients.
+    """Impressions partitioned over clients.
 
     Attributes:
       clicks: uint8 [clients, impressions, ads], 1 where the ad, if displayed, is clicked.
@@ -32,17 +32,17 @@ class Impressions(NamedTuple):
 
     @property
     def report(self) -> dict[str, Any]:
-        """What is known of the ads, for `config.json`."""
+        """Names and rates of the ads, for `config.json`."""
         return {"ads": self.names, "rates": self.rates.tolist()}
 
     @property
     def statistics(self) -> dict[str, Any]:
-        """What was learned of the clients before any round: nothing."""
+        """Statistics learned from the clients before any round: none."""
         return {}
 
 
 def find_table(data_file: str | None) -> str:
-    """Returns the ad table's path: `data_file`, else the file of the usual name in FEDBANDITS_DATA_DIR.
+    """Path of the ad table: `data_file`, else the file of the usual name in FEDBANDITS_DATA_DIR.
 
     Raises:
       UsageError: If neither names a file.
@@ -60,12 +60,12 @@ def find_table(data_file: str | None) -> str:
 
 
 def from_table(path: str, num_clients: int, seed: int) -> Impressions:
-    """Deals the rows of an ad table to clients, as many to each; those left over, fewer than clients, to none.
+    """Partitions the rows of an ad table over clients of equal size; remaining rows are dropped.
 
     Args:
       path: A table with a column of 0 and 1 for each ad and a row for each impression.
-      num_clients: Clients.
-      seed: Seed of the deal.
+      num_clients: Number of clients.
+      seed: Seed of the partition.
 
     Returns:
       The impressions; `rates` are the whole table's means.
@@ -83,7 +83,7 @@ def from_table(path: str, num_clients: int, seed: int) -> Impressions:
         row = int(np.flatnonzero(~is_sound)[0])
         value = frame.iloc[row][~numbers.iloc[row].isin((0, 1))].iloc[0]
         raise UsageError(
-            f"{table.place(row)} of {path} holds {value!r}: every value must be 0 or 1, one column an ad, one row an "
+            f"{table.place(row)} of {path} holds {value!r}: every value must be 0 or 1, one column per ad, one row per "
             "impression, without totals."
         )
     if len(frame.columns) < 2:
@@ -99,13 +99,13 @@ def from_table(path: str, num_clients: int, seed: int) -> Impressions:
 
 
 def bernoulli(rates: Sequence[float], num_clients: int, impressions: int, seed: int) -> Impressions:
-    """Draws impressions with independent clicks.
+    """Samples impressions with independent clicks.
 
     Args:
       rates: Click rate of each ad.
-      num_clients: Clients.
+      num_clients: Number of clients.
       impressions: Impressions of each client.
-      seed: Seed of the draws.
+      seed: Seed of the clicks.
     """
     draw = keys.generator(seed, keys.Purpose.EXAMPLES, 0)
     threshold = np.asarray(rates, np.float32)
@@ -117,7 +117,7 @@ def bernoulli(rates: Sequence[float], num_clients: int, impressions: int, seed: 
 
 
 def parse_rates(text: str) -> list[float]:
-    """Returns the click rates that `--rates` lists.
+    """Parses the click rates of `--rates`.
 
     Raises:
       UsageError: If it is not a list of at least two numbers from 0 to 1.

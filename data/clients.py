@@ -1,7 +1,7 @@
-"""Federated data sets: a population of clients, each with its own examples.
+"""Federated data sets: a population of clients, each with its examples.
 
-Clients are read one at a time, so that a cohort costs memory, not the population. Nothing here imports
-TensorFlow: data is opened, and found to be missing, before anything slow starts.
+Clients are read one at a time, so that memory holds a cohort, not the population. Nothing here imports
+TensorFlow: missing data is detected before slow imports.
 """
 
 import abc
@@ -28,14 +28,14 @@ class Examples(NamedTuple):
 
     Attributes:
       features: One array [examples, ...] in the data set's dtype, or bags of words.
-      labels: int32 [examples] class indices, or float32 [examples, labels] of several labels an example.
+      labels: int32 [examples] class indices, or float32 [examples, labels] with several labels per example.
     """
 
     features: Features
     labels: np.ndarray
 
     def take(self, rows: np.ndarray) -> "Examples":
-        """Returns the examples at these row numbers."""
+        """Examples at these row numbers."""
         is_text = isinstance(self.features, text.Bags)
         return Examples(self.features.take(rows) if is_text else self.features[rows], self.labels[rows])
 
@@ -55,7 +55,7 @@ class ClientData(abc.ABC):
 
     @abc.abstractmethod
     def load(self, index: int) -> Examples:
-        """Returns the examples of the client at this index."""
+        """Examples of the client at this index."""
 
     def __len__(self) -> int:
         return len(self.client_ids)
@@ -76,7 +76,7 @@ class ArrayClients(ClientData):
         Args:
           examples: All clients' examples; labels of type bool are loaded as float32.
           client_of_row: int [rows] index into `client_ids`.
-          client_ids: Names; a client may own no row.
+          client_ids: Names; a client may have no row.
           checksum: Digest of the source; computed from the arrays if empty.
         """
         order = np.argsort(client_of_row, kind="stable")
@@ -102,11 +102,11 @@ class ArrayClients(ClientData):
 
 @dataclasses.dataclass(frozen=True)
 class CappedClients(ClientData):
-    """At most `max_examples` of each client: a seeded choice, the same in every round unless visits are told apart.
+    """At most `max_examples` of each client: a seeded choice, the same in every round, or new in each participation.
 
     Attributes:
       clients: The clients to cap.
-      max_examples: Most examples of one client; 0 for all.
+      max_examples: Maximum number of examples of one client; 0 for all.
       seed: Seed of the choice.
     """
 
@@ -122,66 +122,66 @@ class CappedClients(ClientData):
     def checksum(self) -> str:
         return self.clients.checksum
 
-    def load(self, index: int, visit: int | None = None) -> Examples:
-        """Returns the examples of the client at this index; with a visit's number, those that it draws there."""
-        return self.drawn(index, visit)[0]
+    def load(self, index: int, participation: int | None = None) -> Examples:
+        """Examples of the client at this index; a participation's number selects that participation's sample."""
+        return self.drawn(index, participation)[0]
 
-    def drawn(self, index: int, visit: int | None = None) -> tuple[Examples, np.ndarray]:
-        """Returns what `load` does, and int64 [examples], which of all the client's examples these are."""
+    def drawn(self, index: int, participation: int | None = None) -> tuple[Examples, np.ndarray]:
+        """Examples as `load` reads them, and their positions among all of the client's examples, int64 [examples]."""
         examples = self.clients.load(index)
         if not self.max_examples or len(examples.labels) <= self.max_examples:
             return examples, np.arange(len(examples.labels))
-        if visit is None:
+        if participation is None:
             draw = keys.generator(self.seed, keys.Purpose.EXAMPLES, index)
         else:
-            draw = keys.generator(self.seed, keys.Purpose.VISIT, visit, index)
+            draw = keys.generator(self.seed, keys.Purpose.PARTICIPATION, participation, index)
         rows = np.sort(draw.choice(len(examples.labels), self.max_examples, replace=False))
         return examples.take(rows), rows
 
 
 def pool(clients: ClientData, max_examples: int, seed: int) -> Examples:
-    """Returns examples of randomly chosen clients, see `chosen`, in one."""
+    """Examples of randomly chosen clients, joined; see `chosen`."""
     return joined([examples for _, examples in chosen(clients, range(len(clients)), max_examples, seed)])
 
 
 def chosen(clients: ClientData, indices: Sequence[int], max_examples: int, seed: int) -> list[tuple[int, Examples]]:
-    """Returns randomly chosen clients and their examples, a random subset of the last one's, up to a number.
+    """Randomly chosen clients and their examples, up to a number of examples.
 
     Args:
-      clients: Where to take them.
+      clients: The population.
       indices: Clients to choose from; at least one.
-      max_examples: Most examples; 0 for all.
+      max_examples: Maximum number of examples; 0 for all.
       seed: Seed of the choice.
     """
     draw = keys.generator(seed, keys.Purpose.EVALUATION, 0, 0)
-    found, count = [], 0
+    pairs, count = [], 0
     for place in draw.permutation(len(indices)):
         index = int(indices[place])
         examples = clients.load(index)
         if max_examples and count + len(examples.labels) > max_examples:
             examples = examples.take(draw.choice(len(examples.labels), max_examples - count, replace=False))
-        found.append((index, examples))
+        pairs.append((index, examples))
         count += len(examples.labels)
         if max_examples and count == max_examples:
             break
-    return found
+    return pairs
 
 
 def joined(parts: Sequence[Examples]) -> Examples:
-    """Returns all examples of the parts, at least one, in their order."""
+    """Joins at least one part, in order."""
     features, labels = zip(*parts, strict=True)
     is_text = isinstance(features[0], text.Bags)
     return Examples(text.joined(features) if is_text else np.concatenate(features), np.concatenate(labels))
 
 
 def sizes(clients: ClientData, indices: Sequence[int]) -> np.ndarray:
-    """Returns int64 [indices], how many examples each of these clients has.
+    """Number of examples of each of these clients, int64 [indices].
 
-    Reads every one of them, with a progress bar at a terminal where that takes a while.
+    Reads all of them, with a progress bar at a terminal if that takes long.
 
     Args:
       clients: The population.
-      indices: Whose examples to count.
+      indices: Clients to count.
     """
     counted = tqdm.tqdm(indices, "Counting examples", unit="client", delay=2, leave=False, disable=None)
     return np.array([len(clients.load(index).labels) for index in counted], np.int64)
@@ -192,7 +192,7 @@ def _arrays(features: Features) -> list[np.ndarray]:
 
 
 def array_checksum(*features: Features) -> str:
-    """Returns a digest of the arrays' dtypes, shapes and contents."""
+    """Digest of the arrays' dtypes, shapes and contents."""
     digest = hashlib.sha256()
     for array in itertools.chain.from_iterable(map(_arrays, features)):
         digest.update(f"{array.dtype}{array.shape}".encode())
@@ -201,7 +201,7 @@ def array_checksum(*features: Features) -> str:
 
 
 def file_checksum(path: str | os.PathLike) -> str:
-    """Returns a digest of a file: of its contents up to 256 MB, else of its size and both ends."""
+    """Digest of a file's contents up to 256 MB; of a larger file, of its size and both ends."""
     digest = hashlib.sha256()
     with open(path, "rb") as file:
         size = file.seek(0, 2)

@@ -1,8 +1,8 @@
-"""Where a column's type is decided (`parse`), and columns as features (`learn`, `encode`).
+"""Types of columns (`parse`), and encoding of columns as features (`learn`, `encode`).
 
-A column is of numbers, or of dates, if at least 90% of its cells are; the others are then refused, and not guessed at.
-Numbers are standardised, dates become days, hour and weekday, everything else is one-hot. All that is learned (means,
-deviations, categories, which columns have gaps) is learned from training rows, or comes from elsewhere.
+A column holds numbers, or dates, if at least 90% of its cells do; other cells are then refused, not guessed.
+Numbers are standardised, dates become days, hour and weekday, everything else is one-hot. All statistics (means,
+deviations, categories, missing values) are learned from training rows, or come from a file.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -27,9 +27,9 @@ MISSING_CATEGORY = "<missing>"
 _FEW_ROWS = 50
 _NEARLY_ALL = 0.95
 _LONGEST_WORD = 80
-MANY_CATEGORIES = 50  # More are warned of, unless they are asked for.
-_MISSING_WORDS = 10  # That a message proposes.
-_FEWEST_MEASURED = 20  # Distinct numbers of which one other word makes no category.
+MANY_CATEGORIES = 50  # More cause a warning, unless the user names the column.
+_MISSING_WORDS = 10  # Proposed in a message.
+_FEWEST_MEASURED = 20  # With so many distinct numbers, one other word makes no category.
 _CODE = r"0\d+"  # As 007: a number would lose its zeros.
 # Numbers with commas, or with signs around them, such as 1,5 and $1,200.
 _OTHERWISE = (
@@ -44,11 +44,11 @@ class Encoded(NamedTuple):
 
     Attributes:
       values: float32 [rows, features].
-      names: Of the features, such as `age`, `age is missing` and `color=red`.
-      imputed: Missing numbers, or dates, of each column that has some.
-      missing_as_category: Missing categories of each column that has some.
-      left_out: Columns of which nothing is known.
-      unknown: Cells of each column whose category is not known.
+      names: Names of the features, such as `age`, `age is missing` and `color=red`.
+      imputed: Number of missing numbers, or dates, by column.
+      missing_as_category: Number of missing categories, by column.
+      left_out: Columns without statistics.
+      unknown: Number of cells of unknown categories, by column.
     """
 
     values: np.ndarray
@@ -64,10 +64,10 @@ def _by_row(cells: "pd.Series") -> str:
 
 
 def check_accepted(refused: Mapping[str, ColumnError]) -> None:
-    """Raises the errors of all columns together, each with its own remedies, and the flags that settle all at once.
+    """Raises the errors of all columns together, each with its remedies, and the flags that resolve all of them.
 
     Args:
-      refused: By column.
+      refused: Errors by column.
 
     Raises:
       ColumnError: If there is one.
@@ -84,7 +84,7 @@ def check_accepted(refused: Mapping[str, ColumnError]) -> None:
     reasons = "\n".join(f"  - {error}" for error in refused.values())
     lines = [f"{len(refused)} columns cannot be read as they are:\n{reasons}"]
     if flags:
-        lines.append(f"Add to the command, with what it names there already: {' '.join(flags)}")
+        lines.append(f"Add to the command, after the columns that these flags name already: {' '.join(flags)}")
     if rest:
         lines.append(f"Correct in the file: {', '.join(map(repr, rest))}")
     raise ColumnError("\n".join(lines), tuple(missing))
@@ -98,17 +98,17 @@ def learn(
     named: Collection[str] = (),
     show: "Callable[[pd.Series], str]" = _by_row,
 ) -> Learned:
-    """Returns what training rows say about each column; None for one that has no value there.
+    """Statistics of each column over the training rows; None for a column without values there.
 
     Args:
       frame: The columns.
       is_train: bool [rows].
-      categories: Columns of categories, whatever they hold.
-      named: Columns that were asked for by name: identifiers among them are categories.
+      categories: Columns to treat as categories.
+      named: Columns that the user names: identifiers among them are categories.
       show: Returns cells and their places, for messages.
 
     Raises:
-      ColumnError: If some cells of a column of numbers, or of dates, are none; or if a column is of text that is
+      ColumnError: If some cells of a column of numbers, or of dates, are neither; or if a column holds text that is
         distinct in nearly all rows, or has more than 1000 categories. It names all such columns, with their remedies.
     """
     learned: dict[str, statistics.OfColumn | None] = {}
@@ -129,17 +129,17 @@ def learn(
 
 
 def encode(frame: "pd.DataFrame", learned: Learned, *, show: "Callable[[pd.Series], str]" = _by_row) -> Encoded:
-    """Returns the columns as features.
+    """Encodes the columns as features.
 
-    A missing or infinite number becomes the mean, and its column gets a second feature, 1 where a number is missing, if
-    it is known to lack some. A date is the number of days since 1970, which are treated so too; where there are times,
-    sine and cosine of the hour on a clock of 24; and a category of seven, the weekday. Hour and weekday are those that
-    are written, days go by UTC if there are time zones. A missing category is a category. One that is not known is all
-    zeros, as are hour and weekday of a missing date.
+    A missing or infinite number becomes the mean. Its column gets a second feature, 1 where a number is missing, if its
+    statistics have missing values. A date becomes the number of days since 1970, treated likewise; if there are times,
+    sine and cosine of the hour; and the weekday as one of seven categories. Hour and weekday are as written; days
+    are in UTC if there are time zones. A missing category is a category. An unknown category is all zeros, as are hour
+    and weekday of a missing date.
 
     Args:
       frame: The columns.
-      learned: What is known of each.
+      learned: Statistics of each column.
       show: Returns cells and their places, for messages.
 
     Raises:
@@ -175,7 +175,7 @@ def encode(frame: "pd.DataFrame", learned: Learned, *, show: "Callable[[pd.Serie
 
 
 def named(column: "pd.Series") -> "pd.Series":
-    """Returns a column of names as categories in the order of `ordered`; missing where all others are numbers."""
+    """Converts a column of names to categories in the order of `ordered`; missing where all others are numbers."""
     import pandas as pd
 
     codes_of_row, distinct = pd.factorize(column)
@@ -184,12 +184,12 @@ def named(column: "pd.Series") -> "pd.Series":
     if others.empty and not np.isnan(numbers).all():
         written = written.where(~np.isnan(numbers))
     names = ordered(written)
-    coded = np.append(codes(written, names), -1).astype(np.int32)  # The last is that of a gap.
+    coded = np.append(codes(written, names), -1).astype(np.int32)  # The last code is for a missing cell.
     return pd.Series(pd.Categorical.from_codes(coded[codes_of_row], names), index=column.index, name=column.name)
 
 
 def ordered(written: "pd.Series") -> list[str]:
-    """Returns the distinct texts, in the order of numbers if they all are some."""
+    """Distinct texts, in numeric order if all are numbers."""
     distinct = written.dropna().unique().tolist()
     try:
         return sorted(distinct, key=lambda name: (float(name), name))
@@ -198,20 +198,20 @@ def ordered(written: "pd.Series") -> list[str]:
 
 
 def codes(written: "pd.Series", categories: Sequence[str]) -> np.ndarray:
-    """Returns int32 indices into the categories, -1 for another text."""
+    """Indices into the categories, int32; -1 for any other text."""
     import pandas as pd
 
     return pd.Categorical(written, categories=list(categories)).codes.astype(np.int32)
 
 
 def parse(column: "pd.Series", show: "Callable[[pd.Series], str]" = _by_row) -> "Parsed":
-    """Decides what a column is: numbers, dates or categories.
+    """Determines the type of a column: numbers, dates or categories.
 
-    A type that says so (a truth value, a category, a time, a number) decides alone. Of text, the first of these counts:
+    A column's dtype decides (a truth value, a category, a time, a number). For text, the first of these rules counts:
 
     1. Whole numbers of which some begin with a zero, such as 007, are categories.
-    2. If at least 90% of the cells are numbers, the column is of numbers; `?` and `None` are missing.
-    3. If at least 90% are dates, it is of dates.
+    2. If at least 90% of the cells are numbers, the column holds numbers; `?` and `None` are missing.
+    3. If at least 90% are dates, it holds dates.
     4. Everything else is a category, unless it looks like numbers or dates that are written in several ways.
 
     Args:
@@ -222,7 +222,7 @@ def parse(column: "pd.Series", show: "Callable[[pd.Series], str]" = _by_row) -> 
       Numbers float64 [rows], NaN where one is missing or infinite; or dates; or else text.
 
     Raises:
-      ColumnError: If some cells of a column of numbers, or of dates, are none, or numbers have commas or several signs.
+      ColumnError: If some cells of a column of numbers, or of dates, are neither, or numbers are ambiguous.
     """
     import pandas as pd
 
@@ -253,7 +253,7 @@ def parse(column: "pd.Series", show: "Callable[[pd.Series], str]" = _by_row) -> 
 
 
 def _check_plain(there: "pd.Series", others: "pd.Series", show: "Callable[[pd.Series], str]") -> None:
-    """Refuses numbers that are written with commas, or with several signs, which may mean two things."""
+    """Refuses numbers with commas, or with several signs, which are ambiguous."""
     otherwise = others[others.str.fullmatch(_OTHERWISE)]
     share = (len(there) - len(others) + len(otherwise)) / max(len(there), 1)
     is_many = len(others) >= 0.5 * len(there) and share > 0.5 and there.nunique() > MANY_CATEGORIES
@@ -262,13 +262,13 @@ def _check_plain(there: "pd.Series", others: "pd.Series", show: "Callable[[pd.Se
     column = as_flag([there.name])
     raise ColumnError(
         f"Column {there.name!r} has numbers with commas or signs in them: {show(otherwise)}. A comma may be a decimal "
-        f"or group thousands, and signs may be of several units: save plain numbers with decimal points, or say "
+        f"or group thousands, and signs may be of several units: save plain numbers with decimal points, or give "
         f"--category_columns={column} if all are categories, or leave the column out with --ignore_columns={column}."
     )
 
 
 def _check_no_mixture(there: "pd.Series", others: "pd.Series", show: "Callable[[pd.Series], str]") -> None:
-    """Refuses many categories of which most are numbers or dates."""
+    """Refuses a column with many categories, most of them numbers or dates."""
     is_many = there.nunique() > MANY_CATEGORIES
     if len(others) < 0.5 * len(there):
         is_gap = others.nunique() == 1 and there.drop(others.index).nunique() >= _FEWEST_MEASURED
@@ -279,27 +279,26 @@ def _check_no_mixture(there: "pd.Series", others: "pd.Series", show: "Callable[[
 
 
 def _check_none(others: "pd.Series", found: int, what: str, show: "Callable[[pd.Series], str]") -> None:
-    """Refuses cells that are none of what a column is of."""
+    """Refuses cells that differ from a column's type."""
     if others.empty:
         return
     words = [word for word in others.drop_duplicates() if len(word) <= _LONGEST_WORD][:_MISSING_WORDS]
     missing = f"--missing_values={as_flag(words, quoted=True)} if such cells are missing, or " if words else ""
     raise ColumnError(
-        f"Column {others.name!r} is of {what} in all but {len(others)} of {found} cells: {show(others)}. Say "
+        f"Column {others.name!r} has {what} in all but {len(others)} of {found} cells: {show(others)}. Give "
         f"{missing}--category_columns={as_flag([others.name])} if all are categories.",
         words,
     )
 
 
 def _of_kind(column: "pd.Series", known: statistics.OfColumn, show: "Callable[[pd.Series], str]") -> "Parsed":
-    """Returns a column's numbers or dates, as its statistics say."""
     what, kind = ("mean", np.ndarray) if isinstance(known, statistics.Numbers) else ("mean date", dates.Moments)
     parsed = parse(column, show)
     if isinstance(parsed, kind):
         return parsed
     if as_text(column).notna().any():
         raise UsageError(
-            f"--public_statistics has a {what} of column {column.name!r}, which holds something else: these are "
+            f"--public_statistics has a {what} of column {column.name!r}, which differs: these are "
             "statistics of another table."
         )
     missing = np.full(len(column), np.nan)
@@ -307,7 +306,7 @@ def _of_kind(column: "pd.Series", known: statistics.OfColumn, show: "Callable[[p
 
 
 def _numbers_and_others(written: "pd.Series") -> "tuple[np.ndarray, pd.Series]":
-    """Returns float64 [rows], NaN for what is no finite number, and the cells that are neither that nor a gap."""
+    """Float64 [rows], NaN for anything but a finite number, and the cells that are neither a number nor empty."""
     import pandas as pd
 
     numbers = pd.to_numeric(written, errors="coerce")
@@ -321,7 +320,7 @@ def _finite(column: "pd.Series") -> np.ndarray:
 
 
 def _numbers(seen: np.ndarray) -> statistics.Numbers | None:
-    """Returns what the training rows' numbers, NaN where one is missing, say about a column."""
+    """Statistics of a column's numbers over the training rows; NaN is a missing number."""
     there = seen[~np.isnan(seen)]
     if not len(there):
         return None
@@ -341,7 +340,7 @@ def _dates(moments: dates.Moments, is_train: np.ndarray) -> statistics.Dates | N
 
 
 def _standardised(numbers: np.ndarray, known: statistics.Numbers) -> np.ndarray:
-    """Returns float32 [rows, 1]; or [rows, 2] if some are known to be missing, the second saying which."""
+    """Standardised numbers, float32 [rows, 1]; [rows, 2] with an indicator of missing values if there are any."""
     is_missing = np.isnan(numbers)
     standard = np.zeros(len(numbers))
     if known.deviation:
@@ -356,7 +355,7 @@ def _standardised(numbers: np.ndarray, known: statistics.Numbers) -> np.ndarray:
 
 
 def _clock_and_week(moments: dates.Moments, known: statistics.Dates) -> np.ndarray:
-    """Returns float32 [rows, 7], or [rows, 9] with the hour on a circle before the weekdays; 0 for a missing date."""
+    """Float32 [rows, 7], or [rows, 9] with the hour on a circle before the weekdays; 0 for a missing date."""
     angles = np.nan_to_num(moments.hours) / 24 * 2 * np.pi
     is_there = ~np.isnan(moments.days)
     clock = [np.sin(angles) * is_there, np.cos(angles) * is_there] * known.has_times
@@ -365,8 +364,8 @@ def _clock_and_week(moments: dates.Moments, known: statistics.Dates) -> np.ndarr
 
 
 def _categories(written: "pd.Series", seen: "pd.Series", *, is_wanted: bool) -> statistics.Categories | None:
-    """Returns the categories of training rows, those of all rows being not too many, nor nearly as many as rows."""
-    distinct, found = written.nunique(), written.notna().sum()
+    """Categories of the training rows; refuses too many categories, or nearly as many as rows."""
+    distinct, present = written.nunique(), written.notna().sum()
     column = as_flag([written.name])
     what = f"Column {written.name!r} is text with {distinct} distinct values"
     if distinct > statistics.MAX_CATEGORIES:
@@ -374,10 +373,10 @@ def _categories(written: "pd.Series", seen: "pd.Series", *, is_wanted: bool) -> 
             f"{what}, more than {statistics.MAX_CATEGORIES}: leave it out with --ignore_columns={column}.",
             is_identifier=True,
         )
-    if not is_wanted and found >= _FEW_ROWS and distinct >= _NEARLY_ALL * found:
+    if not is_wanted and present >= _FEW_ROWS and distinct >= _NEARLY_ALL * present:
         raise ColumnError(
-            f"{what} in {found} rows, which is an identifier and no feature: leave it out with "
-            f"--ignore_columns={column}, or ask for it with --category_columns={column}.",
+            f"{what} in {present} rows, so it is an identifier, not a feature: leave it out with "
+            f"--ignore_columns={column}, or keep it with --category_columns={column}.",
             is_identifier=True,
         )
     if seen.isna().all():
@@ -386,6 +385,6 @@ def _categories(written: "pd.Series", seen: "pd.Series", *, is_wanted: bool) -> 
 
 
 def _one_hot(written: "pd.Series", categories: Sequence[str]) -> np.ndarray:
-    """Returns float32 [rows, categories]."""
+    """Float32 [rows, categories]."""
     chosen = codes(written.fillna(MISSING_CATEGORY), categories)
     return (chosen[:, np.newaxis] == np.arange(len(categories))).astype(np.float32)

@@ -1,9 +1,8 @@
-"""Dates and times of a table's column: what is written, as days, hours and weekdays.
+"""Parser of a column's dates and times to days, hours and weekdays.
 
 Dates may be written with the year first (2023-01-31, 2023/1/31), with the name of the month (31 Jan 2023, Jan 31,
-2023) or in numbers (31/01/2023, 1/31/2023, 31.01.23), each with a time and a time zone or without. Numbers alone do not
-say which is the day: a column is read in the one order in which all its cells are dates, and refused where there are
-two.
+2023) or in numbers (31/01/2023, 1/31/2023, 31.01.23), each with a time and a time zone or without. Numbers alone are
+ambiguous: a column is read in the only order in which all its cells are dates, and refused if there are two.
 """
 
 import re
@@ -53,7 +52,7 @@ class Moments(NamedTuple):
 
 
 def of_datetimes(column: "pd.Series") -> Moments:
-    """Returns a column of type datetime64, with a time zone or without."""
+    """Converts a column of type datetime64, with or without a time zone."""
     written = utc = column
     if column.dt.tz is not None:
         written, utc = column.dt.tz_localize(None), column.dt.tz_convert("UTC").dt.tz_localize(None)
@@ -76,7 +75,7 @@ def _weekdays(days: np.ndarray) -> np.ndarray:
 
 
 def of_texts(written: "pd.Series", share: float) -> "tuple[Moments, pd.Series] | None":
-    """Returns a column's dates, and those of its cells that are none; None if fewer than a share of cells are dates.
+    """Dates of a column, and its cells that are no dates; None if fewer than a share of cells are dates.
 
     Args:
       written: Text, NaN where a date is missing.
@@ -112,7 +111,7 @@ def of_texts(written: "pd.Series", share: float) -> "tuple[Moments, pd.Series] |
 
 
 def _of_iso(written: "pd.Series") -> Moments | None:
-    """Returns what `of_texts` does, many times as fast, if all dates are ISO 8601's, within 1678 to 2261."""
+    """Equals `of_texts`, many times as fast, if all dates are ISO 8601 from 1678 to 2261."""
     import pandas as pd
 
     parts = written.astype(object).str.extract(_ISO)
@@ -128,22 +127,22 @@ def _of_iso(written: "pd.Series") -> Moments | None:
 
 
 def _in_orders(parts: "pd.DataFrame") -> np.ndarray:
-    """Returns float64 [orders, texts], the days since 1970 began in each of `_ORDERS`; NaN where it is no date."""
+    """Days since 1970 in each of `_ORDERS`, float64 [orders, texts]; NaN where the text is no date."""
     numbers = {name: str(number) for number, name in enumerate(_MONTHS, 1)} | {"": ""}
     month = (parts["month"] + parts["month_first"]).str[:3].str.lower().map(numbers)
     named = parts["year"] + parts["year_last"], month, parts["day"] + parts["day_second"]
     is_version = (parts["mark"] == ".") & ((parts["first"] + parts["second"] + parts["third"]).str.len() < 6)
-    # A year of two digits is first in 23-01-31 alone.
+    # A two-digit year comes first only in 23-01-31.
     is_short = (parts["first"].str.len() == 2) & (parts["mark"] != "-")
-    found = []
+    days_by_order = []
     for places in _ORDERS.values():
         days = _days_of(*(parts[place] + other for place, other in zip(places, named, strict=True)))
-        found.append(np.where(is_version | (is_short & (places[0] == "first")), np.nan, days))
-    return np.stack(found)
+        days_by_order.append(np.where(is_version | (is_short & (places[0] == "first")), np.nan, days))
+    return np.stack(days_by_order)
 
 
 def _days_of(year: "pd.Series", month: "pd.Series", day: "pd.Series") -> np.ndarray:
-    """Returns float64 [texts], days since 1970 began, of digits; NaN where there is no such day."""
+    """Days since 1970 of digits, float64 [texts]; NaN where there is no such day."""
     years, months, days = (_whole(part) for part in (year, month, day))
     is_short = np.asarray(year.str.len() == 2)
     years = years + np.where(is_short, np.where(years >= _CENTURY_TURNS, 1900, 2000), 0)
@@ -155,12 +154,12 @@ def _days_of(year: "pd.Series", month: "pd.Series", day: "pd.Series") -> np.ndar
 
 
 def _whole(digits: "pd.Series") -> np.ndarray:
-    """Returns int64 [texts], 0 for an empty text."""
+    """Int64 [texts], 0 for an empty text."""
     return digits.replace("", "0").astype(np.int64).to_numpy()
 
 
 def _seconds(parts: "pd.DataFrame") -> np.ndarray:
-    """Returns float64 [texts], seconds since midnight, 0 without a time; NaN for no time of a day."""
+    """Seconds since midnight, float64 [texts]; 0 without a time, NaN for an invalid time."""
     hour, minute = _whole(parts["hour"]), _whole(parts["minute"])
     second = parts["second_of"].replace("", "0").str.replace(",", ".").astype(float).to_numpy()
     half = parts["half"].str.lower().to_numpy()
@@ -171,14 +170,14 @@ def _seconds(parts: "pd.DataFrame") -> np.ndarray:
 
 
 def _zones(zone: "pd.Series") -> np.ndarray:
-    """Returns float64 [texts], seconds ahead of UTC; NaN where there is no time zone."""
+    """Seconds ahead of UTC, float64 [texts]; NaN without a time zone."""
     digits = zone.str.replace(r"\D", "", regex=True).str.ljust(4, "0")
     ahead = _whole(digits.str[:2]) * 3600 + _whole(digits.str[2:]) * 60
     return np.where(zone == "", np.nan, np.where(zone.str.startswith("-"), -ahead, ahead))
 
 
 def _order(texts: "pd.Series", in_orders: np.ndarray) -> int:
-    """Returns the order in which all are dates; without one, that in which most are."""
+    """Order in which all texts are dates; if there is none, that in which most are."""
     right = (~np.isnan(in_orders)).sum(axis=1)
     possible = np.flatnonzero(right == len(texts))
     if not len(possible):

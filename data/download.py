@@ -1,6 +1,6 @@
-"""Downloads into a cache folder: with progress, continued after a break, checked, and renamed when whole.
+"""Downloads into a cache folder: with progress, resumed after interruptions, checked, and renamed when complete.
 
-Programs that want the same file at once make it once: the others wait.
+If several programs request a file, one downloads it and the others wait.
 """
 
 import base64
@@ -24,7 +24,7 @@ _TIMEOUT_SECONDS = 30
 
 
 def cache_folder(cache_dir: str | None) -> pathlib.Path:
-    """Returns the folder that downloads go to."""
+    """Folder of downloaded files."""
     if cache_dir:
         return pathlib.Path(cache_dir)
     base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
@@ -35,7 +35,7 @@ def cache_folder(cache_dir: str | None) -> pathlib.Path:
 
 
 def lzma_file(origin: str, file_name: str, cache_dir: str | None) -> pathlib.Path:
-    """Returns the path of a file that is published compressed, downloading it on first use.
+    """Path of a file that is published compressed; downloads it on first use.
 
     Args:
       origin: Address of the `.lzma` file.
@@ -62,7 +62,7 @@ def lzma_file(origin: str, file_name: str, cache_dir: str | None) -> pathlib.Pat
 
 
 def decompressed(archive: pathlib.Path) -> pathlib.Path:
-    """Returns the file that an `.lzma` archive of the user's holds, put beside the archive on first use.
+    """Path of the content of the user's `.lzma` archive, decompressed beside it on first use.
 
     Any other file is returned as it is.
 
@@ -84,7 +84,7 @@ def decompressed(archive: pathlib.Path) -> pathlib.Path:
 
 
 def _decompress(archive: pathlib.Path, path: pathlib.Path, damaged: str) -> None:
-    """Writes what an `.lzma` archive holds, whole or not at all."""
+    """Decompresses an `.lzma` archive, atomically."""
     part = path.with_name(f"{path.name}.part")
     try:
         with lzma.open(archive) as source, open(part, "wb") as target:
@@ -95,14 +95,14 @@ def _decompress(archive: pathlib.Path, path: pathlib.Path, damaged: str) -> None
 
 
 def plain_file(origin: str, file_name: str, cache_dir: str | None, sha256: str | None = None) -> pathlib.Path:
-    """Returns the path of a file as it is published, downloading it on first use.
+    """Path of a published file; downloads it on first use.
 
     Args:
       origin: Its address.
       file_name: Its name in the cache folder.
       cache_dir: Cache folder, or None for the default.
-      sha256: Hexadecimal digest of its contents, which is checked whenever the file is asked for; None trusts the
-        checksum that the server sends along, and the cache folder.
+      sha256: Hexadecimal digest of its contents, checked at every request; None trusts the server's
+        checksum and the cache folder.
 
     Raises:
       UsageError: If there is no file and no network, or it is not the expected file.
@@ -126,11 +126,11 @@ def plain_file(origin: str, file_name: str, cache_dir: str | None, sha256: str |
 
 
 def once(path: pathlib.Path, part: pathlib.Path, make: Callable[[], None]) -> None:
-    """Has a file made, unless it is there; where several ask at once, by one of them, while the others wait.
+    """Makes a file unless it exists; of several requests, one makes it while the others wait.
 
     Args:
       path: The file.
-      part: What is locked meanwhile; left behind unless it is empty, for the next to continue.
+      part: The locked partial file; it stays unless it is empty, for a later continuation.
       make: Makes the file, perhaps by filling and renaming the part.
 
     Raises:
@@ -149,10 +149,10 @@ def once(path: pathlib.Path, part: pathlib.Path, make: Callable[[], None]) -> No
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                print(f"Waiting for another program that makes {path}.", file=sys.stderr)
+                print(f"Waiting for another program to make {path}.", file=sys.stderr)
                 fcntl.flock(lock, fcntl.LOCK_EX)
             try:
-                # Who had it before may have made the file, or thrown this part away.
+                # The previous holder may have made the file, or removed this part.
                 if _is_at(lock, part) and not path.is_file():
                     make()
             finally:
@@ -161,7 +161,7 @@ def once(path: pathlib.Path, part: pathlib.Path, make: Callable[[], None]) -> No
 
 
 def _is_at(file: BinaryIO, path: pathlib.Path) -> bool:
-    """Returns whether this very file still has this name."""
+    """Whether the name still belongs to this open file."""
     try:
         return os.path.samestat(os.fstat(file.fileno()), path.stat())
     except FileNotFoundError:
@@ -179,7 +179,7 @@ def _fetch_or_explain(origin: str, part: pathlib.Path, file_name: str, where: st
 
 
 def _fetch(origin: str, archive: pathlib.Path) -> None:
-    """Completes the archive, continuing after what is there already."""
+    """Completes the archive, continuing after the existing part."""
     import tqdm
 
     have = archive.stat().st_size if archive.exists() else 0
@@ -187,7 +187,7 @@ def _fetch(origin: str, archive: pathlib.Path) -> None:
     try:
         response = urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS)
     except urllib.error.HTTPError as error:
-        if error.code == 416:  # Nothing is left to send.
+        if error.code == 416:  # The part is complete.
             return
         raise
     with response:
@@ -215,7 +215,7 @@ def _fetch(origin: str, archive: pathlib.Path) -> None:
 
 
 def _published_md5(headers) -> str | None:
-    """Returns the hexadecimal MD5 that Google Cloud Storage announces, or None."""
+    """Hexadecimal MD5 that Google Cloud Storage publishes, or None."""
     for value in headers.get_all("x-goog-hash", []):
         for item in value.split(","):
             name, _, digest = item.strip().partition("=")

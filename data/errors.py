@@ -1,4 +1,4 @@
-"""The errors whose messages are for the user."""
+"""Errors with messages for the user."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 class UsageError(ValueError):
     """Bad input. Programs print its message and exit with status 2.
 
-    The message says what was wrong, which flag, and what would be right.
+    The message gives the error, the flag, and a remedy.
     """
 
 
@@ -14,7 +14,7 @@ class ColumnError(UsageError):
     """A column that cannot be read as it is.
 
     Attributes:
-      missing: Words that `--missing_values` may name.
+      missing: Words for `--missing_values`.
       is_identifier: Whether nothing is lost without the column.
     """
 
@@ -24,4 +24,4 @@ class ColumnError(UsageError):
 
 
 class Failure(RuntimeError):  # noqa: N818
-    """What was asked could not be done, for a reason that the message says in full. Programs exit with status 1."""
+    """A request failed; the message gives the reason. Programs exit with status 1."""

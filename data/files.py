@@ -1,4 +1,4 @@
-"""Files: where the user's own lie, `--data_dir` or else FEDBANDITS_DATA_DIR; NumPy archives; what is written whole."""
+"""Paths of the user's files (`--data_dir` or FEDBANDITS_DATA_DIR), NumPy archives, and atomic writing."""
 
 import contextlib
 import os
@@ -24,24 +24,24 @@ _UNDAMAGED = "--data_dir must hold the undamaged file."
 
 
 def folder_of_environment() -> str | None:
-    """Returns the folder that FEDBANDITS_DATA_DIR names; None if it names none."""
+    """Folder that FEDBANDITS_DATA_DIR names; None if it is not set."""
     return os.environ.get(_VARIABLE) or None
 
 
 @contextlib.contextmanager
 def data_folder(data_dir: str | None) -> Iterator[None]:
-    """Makes `--data_dir` the folder of FEDBANDITS_DATA_DIR for a while, also for processes that are started then.
+    """Temporarily sets FEDBANDITS_DATA_DIR to `--data_dir`, also for child processes.
 
     Args:
       data_dir: Value of the flag; None to leave the variable as it is.
 
     Raises:
-      UsageError: If it is no folder.
+      UsageError: If it is not a folder.
     """
     before = os.environ.get(_VARIABLE)
     if data_dir:
         if not os.path.isdir(data_dir):
-            raise UsageError(f"--data_dir={data_dir} is no folder.")
+            raise UsageError(f"--data_dir={data_dir} is not a folder.")
         os.environ[_VARIABLE] = os.path.abspath(data_dir)
     try:
         yield
@@ -55,7 +55,7 @@ def data_folder(data_dir: str | None) -> Iterator[None]:
 def instead_of_download(
     data_dir: str | None, names: Sequence[str], origin: str, others: str = ""
 ) -> pathlib.Path | None:
-    """Returns the user's own copy of a file that can be downloaded; None where there is none.
+    """User's copy of a downloadable file; None if there is none.
 
     `--data_dir` must hold the file. FEDBANDITS_DATA_DIR may lack it, since all tasks share that folder.
 
@@ -72,17 +72,17 @@ def instead_of_download(
     if not folder:
         return None
     paths = (pathlib.Path(folder) / name for name in names)
-    found = next((path for path in paths if path.is_file()), None)
-    if found is None and data_dir:
+    existing = next((path for path in paths if path.is_file()), None)
+    if existing is None and data_dir:
         raise UsageError(
             f"There is no {' or '.join(names)} in {data_dir}: name the folder that holds it{others} with --data_dir or "
             f"{_VARIABLE}, or leave --data_dir out to download it from {origin}."
         )
-    return found
+    return existing
 
 
 def find(data_dir: str | None, name: str) -> pathlib.Path:
-    """Returns the path of the file of this name.
+    """Path of the file of this name.
 
     Args:
       data_dir: Its folder; None or empty for the environment's.
@@ -98,14 +98,14 @@ def find(data_dir: str | None, name: str) -> pathlib.Path:
 
 
 def place(data_dir: str | None, wanted: str) -> pathlib.Path:
-    """Returns what `--data_dir`, else FEDBANDITS_DATA_DIR, names, whether or not it exists.
+    """Folder of `--data_dir`, else of FEDBANDITS_DATA_DIR, whether or not it exists.
 
     Args:
       data_dir: Value of the flag.
       wanted: What the task reads, for the message.
 
     Raises:
-      UsageError: If neither is given.
+      UsageError: If neither is set.
     """
     named = data_dir or folder_of_environment()
     if not named:
@@ -114,11 +114,11 @@ def place(data_dir: str | None, wanted: str) -> pathlib.Path:
 
 
 def find_table(path: str, name: str, data_dir: str | None) -> str:
-    """Returns a table's path: as it is given, else below the data folder, else among the examples of this project.
+    """Path of a table: the path itself, else below the data folder, else among this project's examples.
 
     Args:
       path: Absolute path of the file as the user gave it.
-      name: The same, relative to where the user is.
+      name: The same, relative to the user's working directory.
       data_dir: Value of the flag; None or empty for the environment's.
 
     Returns:
@@ -131,7 +131,7 @@ def find_table(path: str, name: str, data_dir: str | None) -> str:
 
 
 def arrays(path: pathlib.Path, *names: str) -> list[np.ndarray]:
-    """Returns arrays of a NumPy archive.
+    """Reads the arrays of a NumPy archive.
 
     Raises:
       UsageError: If it is not readable, or lacks one.
@@ -139,7 +139,7 @@ def arrays(path: pathlib.Path, *names: str) -> list[np.ndarray]:
     try:
         with np.load(path, allow_pickle=False) as archive:
             return [archive[name] for name in names]
-    except Exception as error:  # What NumPy and zipfile raise over a damaged archive is almost anything.
+    except Exception as error:  # NumPy and zipfile raise many types for a damaged archive.
         raise UsageError(f"{path} is not readable ({error}): {_UNDAMAGED}") from error
 
 
@@ -150,7 +150,7 @@ def images(path: pathlib.Path, pixels: str, labels: str, shape: tuple[int, ...],
       path: The archive.
       pixels: Name of the array of images.
       labels: Name of that of their labels.
-      shape: Of an image.
+      shape: Shape of an image.
       num_classes: Labels must be below this.
 
     Returns:
@@ -165,7 +165,7 @@ def images(path: pathlib.Path, pixels: str, labels: str, shape: tuple[int, ...],
 def checked_images(
     path: pathlib.Path, pixels: np.ndarray, labels: np.ndarray, *, shape: tuple[int, ...], num_classes: int
 ) -> clients.Examples:
-    """Returns what `images` does, of arrays that were read already; the path is named in errors."""
+    """Equals `images` for arrays that are already in memory; errors name the path."""
     if pixels.dtype != np.uint8 or pixels.shape[1:] != shape or not len(pixels):
         wanted = " x ".join(map(str, shape))
         raise UsageError(
@@ -175,11 +175,11 @@ def checked_images(
 
 
 def indices(path: pathlib.Path, what: str, values: np.ndarray, count: int, below: int | None = None) -> np.ndarray:
-    """Returns the values if they are `count` whole numbers from 0 up to, not including, `below`.
+    """Checks that the values are `count` whole numbers, at least 0 and less than `below`.
 
     Args:
       path: The file that they come from.
-      what: What they are.
+      what: Their description.
       values: The values.
       count: How many there must be: one an example.
       below: Bound; None for any whole number.
@@ -196,12 +196,8 @@ def indices(path: pathlib.Path, what: str, values: np.ndarray, count: int, below
 
 
 @contextlib.contextmanager
-def told(path: pathlib.Path) -> Iterator[None]:
-    """Names the file in the error of one who writes it.
-
-    Raises:
-      Failure: Instead of an OSError.
-    """
+def write_errors(path: pathlib.Path) -> Iterator[None]:
+    """Converts an OSError of writing to a Failure that names the file."""
     try:
         yield
     except OSError as error:
@@ -212,23 +208,23 @@ def told(path: pathlib.Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def whole(path: pathlib.Path, mode: int = 0o666) -> Iterator[BinaryIO]:
-    """Yields a file that takes the place of another once it is on the disk.
+    """Yields a file that replaces another one atomically, after it is on disk.
 
     Args:
-      path: Where to.
-      mode: Its permissions, of which the process's mask may take some.
+      path: The file.
+      mode: Its permissions, subject to the process's mask.
 
     Raises:
-      Failure: If it cannot be written; the other is as before, and nothing else is left.
+      Failure: If it cannot be written; the other file is unchanged, and no part remains.
     """
     path = path.resolve()  # What a link names is replaced, not the link.
     if path.exists() and not path.is_file():  # Such as /dev/null.
-        with told(path), open(path, "wb") as file:
+        with write_errors(path), open(path, "wb") as file:
             yield file
         return
     part = path.with_name(f"{path.name}.part{os.getpid()}")
     try:
-        with told(path):
+        with write_errors(path):
             with open(part, "wb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
                 yield file
                 file.flush()
@@ -240,7 +236,7 @@ def whole(path: pathlib.Path, mode: int = 0o666) -> Iterator[BinaryIO]:
 
 
 def replace(path: pathlib.Path, content: bytes) -> None:
-    """Writes a file whole.
+    """Writes a file atomically.
 
     Raises:
       Failure: See `whole`.
@@ -250,10 +246,10 @@ def replace(path: pathlib.Path, content: bytes) -> None:
 
 
 def save_arrays(path: pathlib.Path, arrays: Mapping[str, npt.ArrayLike], mode: int = 0o666) -> None:
-    """Writes a NumPy archive whole, as `np.savez`, which would complain later of a disk that was full.
+    """Writes a NumPy archive atomically, like `np.savez`, which would report a full disk too late.
 
     Args:
-      path: Where to.
+      path: The file.
       arrays: The arrays by name.
       mode: See `whole`.
 
@@ -267,7 +263,7 @@ def save_arrays(path: pathlib.Path, arrays: Mapping[str, npt.ArrayLike], mode: i
 
 
 def read_arrays(path: pathlib.Path) -> dict[str, np.ndarray]:
-    """Returns the arrays by name that `save_arrays` wrote as a model.
+    """Arrays by name of a model that `save_arrays` wrote.
 
     Raises:
       UsageError: If the file is not readable.
@@ -275,12 +271,12 @@ def read_arrays(path: pathlib.Path) -> dict[str, np.ndarray]:
     try:
         with np.load(path, allow_pickle=False) as archive:
             return {name: archive[name] for name in archive.files}
-    except Exception as error:  # What NumPy and zipfile raise over a damaged archive is almost anything.
+    except Exception as error:  # NumPy and zipfile raise many types for a damaged archive.
         raise UsageError(f"{path} is not readable as a model ({error}).") from error
 
 
 def save_picture(figure: "matplotlib.figure.Figure", path: str | os.PathLike, dpi: int) -> None:
-    """Writes a picture whole, in the format that its name says.
+    """Writes a picture atomically, in the format of its name.
 
     Raises:
       Failure: See `whole`.
@@ -294,12 +290,12 @@ def save_picture(figure: "matplotlib.figure.Figure", path: str | os.PathLike, dp
 
 
 def check_output(flag: str, path: pathlib.Path, formats: Sequence[str] = ()) -> None:
-    """Refuses a file that cannot be written, before what it is to hold is computed.
+    """Refuses an unwritable output file, before its content is computed.
 
     Args:
-      flag: Who names it.
+      flag: The flag that names it.
       path: The file.
-      formats: Endings of which it must have one.
+      formats: Allowed endings.
 
     Raises:
       UsageError: Naming the flag.

@@ -1,6 +1,6 @@
-"""Tables that are in this process's memory, as pandas frames: while one is lent, it has a name like a file's.
+"""Pandas frames of this process under names like those of files, for use as tables.
 
-The name tells its content, so that a run's folder, which records it, is refused for another table.
+A name includes a digest of the content, so that a run's folder, which records it, is refused for another table.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ _lent: "dict[str, pd.DataFrame]" = {}
 
 @contextlib.contextmanager
 def lent(frame: "pd.DataFrame") -> Iterator[str]:
-    """Yields the name by which `find` finds a frame as long as it is lent; afterwards nothing here holds it."""
+    """Yields a frame's name for `find`, while the context is open; afterwards nothing here holds the frame."""
     name = PREFIX + checksum(frame)
     _lent[name] = frame
     try:
@@ -29,16 +29,16 @@ def lent(frame: "pd.DataFrame") -> Iterator[str]:
 
 
 def find(name: str) -> "pd.DataFrame | None":
-    """Returns the frame of a name; None if none of it is lent."""
+    """Frame of a lent name; None if no frame was lent under it."""
     return _lent.get(name)
 
 
 def with_index(frame: "pd.DataFrame", path: str = "the DataFrame") -> "pd.DataFrame":
-    """Returns a frame with numbered rows: an index that has a name is a column, and plain row numbers are no content.
+    """Frame with numbered rows: a named index becomes a column, plain row numbers are dropped.
 
     Args:
-      frame: It is not changed.
-      path: What messages call it.
+      frame: The frame, which is not changed.
+      path: Its name in messages.
 
     Raises:
       UsageError: If the index is named like a column.
@@ -52,7 +52,7 @@ def with_index(frame: "pd.DataFrame", path: str = "the DataFrame") -> "pd.DataFr
 
 
 def checksum(frame: "pd.DataFrame") -> str:
-    """Returns a digest of a frame's columns, their types, its index and all values; of equal frames it is the same.
+    """Digest of a frame's columns, types, index and values; equal frames have equal digests.
 
     Raises:
       UsageError: See `with_index`.

@@ -1,9 +1,9 @@
-"""The forms in which image data sets are published: IDX files, and CIFAR-100's Python version.
+"""Readers of published image formats: IDX files, and CIFAR-100's Python version.
 
 MNIST, QMNIST's labels and Fashion-MNIST are IDX files: two zero bytes, one for the type of the values, one for the
 number of dimensions, each size in four bytes, then the values; all big-endian. CIFAR-100 is an archive of two pickles,
-`cifar-100-python/train` and `cifar-100-python/test`. A pickle can run whatever it says. Here it can make arrays, and
-nothing else.
+`cifar-100-python/train` and `cifar-100-python/test`. A pickle can run any code; this
+reader allows only arrays.
 """
 
 import gzip
@@ -23,12 +23,12 @@ _TYPES: Mapping[str, tuple[int, Any]] = {"uint8": (0x08, np.dtype(np.uint8)), "i
 
 
 def read_idx(path: pathlib.Path, values: str, dimensions: int) -> np.ndarray:
-    """Returns the values of a file, gzipped if its name ends in `.gz`.
+    """Values of a file; it is gzipped if its name ends in `.gz`.
 
     Args:
       path: The file.
       values: Their type, `uint8` or `int32`.
-      dimensions: How many the file must have.
+      dimensions: Number of dimensions that the file must have.
 
     Raises:
       ValueError: If the file is not readable, or holds something else.
@@ -52,7 +52,7 @@ def read_idx(path: pathlib.Path, values: str, dimensions: int) -> np.ndarray:
 
 CIFAR_PARTS = ("train", "test")
 _FOLDER = "cifar-100-python"
-# What arrays, and bytes that Python 3 has written for Python 2, are made of.
+# Classes of arrays, and of bytes that Python 3 wrote for Python 2.
 _HARMLESS = {
     ("numpy.core.multiarray", "_reconstruct"),
     ("numpy", "ndarray"),
@@ -69,7 +69,7 @@ class _Unpickler(pickle.Unpickler):
 
 
 def read_cifar(file: IO[bytes]) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the images of a pickle, uint8 [examples, 32, 32, 3], and their fine labels, int64 [examples].
+    """Images of a pickle, uint8 [examples, 32, 32, 3], and their fine labels, int64 [examples].
 
     Raises:
       ValueError: If it is no such pickle.
@@ -78,12 +78,12 @@ def read_cifar(file: IO[bytes]) -> tuple[np.ndarray, np.ndarray]:
         values = _Unpickler(io.BytesIO(file.read()), encoding="bytes").load()
         pixels, labels = values[b"data"], np.array(values[b"fine_labels"])
         return np.ascontiguousarray(pixels.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)), labels
-    except Exception as error:  # What a damaged pickle raises is almost anything.
+    except Exception as error:  # A damaged pickle raises many types.
         raise ValueError(f"{type(error).__name__}: {error}") from error
 
 
 def read_cifar_archive(file: IO[bytes]) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Returns what `read_cifar` does for each of `CIFAR_PARTS`, from `cifar-100-python.tar.gz`.
+    """Result of `read_cifar` for each of `CIFAR_PARTS`, from `cifar-100-python.tar.gz`.
 
     Raises:
       ValueError: If it is no such archive.
@@ -97,9 +97,9 @@ def read_cifar_archive(file: IO[bytes]) -> list[tuple[np.ndarray, np.ndarray]]:
 
 
 def normalise(pixels: np.ndarray) -> np.ndarray:
-    """Returns float32 [examples, height, width, channels] in [0, 1], from uint8 with or without channels; or as it is.
+    """Images as float32 [examples, height, width, channels] in [0, 1]; the input may lack channels.
 
-    Pixels that are float32 are so already.
+    Pixels of float32 are returned unchanged.
     """
     if pixels.dtype == np.float32:
         return pixels

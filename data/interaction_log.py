@@ -1,8 +1,8 @@
-"""Logs of bandits: who acted when, on which context, with which probability, and what it earned.
+"""Logs of bandits: contexts, actions, propensities and rewards by client.
 
-A log has the reward of the action that was played alone, so it cannot be played on like a table; what another policy
-would have earned is estimated from its propensities. Here it is in memory, and in a Parquet form of our own. Nothing
-here imports TensorFlow.
+A log has only the logged action's reward, so it cannot simulate a policy like a table; the reward of another policy is
+estimated from its propensities. Logs are in memory, or in this project's Parquet format. Nothing here imports
+TensorFlow.
 """
 
 import dataclasses
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 FORMAT = 1
-# What contexts tell of all clients where a report has `learned_statistics`, as they are scaled by the log itself.
+# Contexts reveal these statistics of all clients if a report has `learned_statistics`.
 LEARNED = "means, deviations and categories of the log's columns"
 _METADATA = b"interaction_log"
-# Columns of the Parquet form that hold a number a row, the field of each, and what it is on disk.
+# Numeric columns of the Parquet format, with their fields and dtypes on disk.
 _NUMBERS = {
     "round": ("rounds", np.int32),
     "period": ("periods", np.int32),
@@ -37,24 +37,24 @@ ROW_FIELDS = ("actions", "rewards", "propensities", "rounds", "periods", "probab
 
 @dataclasses.dataclass(frozen=True)
 class InteractionLog:
-    """A log, its rows in the order of their clients, and of each client in the order of the source.
+    """A log; rows are in the order of clients, and of each client in the order of the source.
 
     Attributes:
-      client_ids: Names of the clients, each with a row at least.
+      client_ids: Names of the clients, each with at least one row.
       clients: int32 [rows], ascending, positions in `client_ids`.
-      contexts: float32 [rows, ...], or bags of words; None where they are not known.
+      contexts: float32 [rows, ...], or bags of words; None if unknown.
       actions: int32 [rows], positions in `action_names`.
-      action_names: Names of all actions that could be played, also of those that never were.
-      rewards: float64 [rows], of the action that was played.
-      propensities: float64 [rows] in (0, 1], the probability with which it was.
-      rounds: int32 [rows], from 1; None where the log has none.
-      periods: int32 [rows], deployment periods of the rounds, from 0; None where the log has none.
-      probabilities: float64 [rows] or [rows, actions], what a target policy would play the action that was played, or
-        each, with; None where the log has no such columns.
-      models: int32 [rows], the period whose deployed model acted: an earlier one for clients that lag behind.
-      rows: int64 [rows], which of the client's examples, all of them counted from 0, the context is.
-      feature_names: Of the contexts, where they have names.
-      report: What was read, dropped and found odd, in JSON's types.
+      action_names: Names of all possible actions, including those without a row.
+      rewards: float64 [rows], reward of the logged action.
+      propensities: float64 [rows] in (0, 1], probability of the logged action.
+      rounds: int32 [rows], from 1; None if the log has none.
+      periods: int32 [rows], deployment periods of the rounds, from 0; None if the log has none.
+      probabilities: float64 [rows] or [rows, actions], a target policy's probability of the logged action, or of each
+        action; None if the log has no such columns.
+      models: int32 [rows], the period whose deployed model acted: an earlier one for stale clients.
+      rows: int64 [rows], position of the context among the client's examples, from 0.
+      feature_names: Names of the contexts' features, if any.
+      report: Counts of read and dropped rows, and oddities, in JSON's types.
 
     Raises:
       ValueError: If arrays have other lengths, or rows are not in the order of clients.
@@ -79,9 +79,9 @@ class InteractionLog:
         count = len(self.clients)
         for name in ("contexts", *ROW_FIELDS):
             values = getattr(self, name)
-            own = values.offsets[1:] if isinstance(values, text.Bags) else values
-            if own is not None and len(own) != count:
-                raise ValueError(f"{name} has {len(own)} rows, but clients has {count}.")
+            rows = values.offsets[1:] if isinstance(values, text.Bags) else values
+            if rows is not None and len(rows) != count:
+                raise ValueError(f"{name} has {len(rows)} rows, but clients has {count}.")
         if count and (np.diff(self.clients) < 0).any():
             raise ValueError("Rows must be in the order of their clients; see `interaction_log.ordered`.")
 
@@ -89,7 +89,7 @@ class InteractionLog:
         return len(self.clients)
 
     def take(self, rows: np.ndarray) -> "InteractionLog":
-        """Returns a log of these rows, int positions in ascending order; clients without one are left out."""
+        """Log of these rows, int positions in ascending order; clients without rows are left out."""
         kept, clients = np.unique(self.clients[rows], return_inverse=True)
         fields: dict[str, Any] = {
             name: None if getattr(self, name) is None else getattr(self, name)[rows] for name in ROW_FIELDS
@@ -117,14 +117,14 @@ def ordered(
     columns: Mapping[str, np.ndarray | None],
     **others: Any,
 ) -> InteractionLog:
-    """Returns a log of rows in any order; those of a client keep theirs.
+    """Log of rows in any order; the rows of a client keep their order.
 
     Args:
       client_ids: Names of the clients; those without a row are left out.
       clients: int [rows], positions in `client_ids`.
-      contexts: As `InteractionLog` has them.
+      contexts: As in `InteractionLog`.
       action_names: Likewise.
-      columns: The other fields that have a value a row, by name; each becomes of its dtype.
+      columns: The other fields with a value per row, by name, converted to their dtypes.
       **others: `feature_names` and `report`.
     """
     order = np.argsort(clients, kind="stable")
@@ -147,7 +147,7 @@ def ordered(
 
 
 def table(log: InteractionLog) -> "pa.Table":
-    """Returns a log as the table that `write` writes: a column a field, names of clients and actions as such."""
+    """Log as a table, as `write` writes it: one column per field, with names of clients and actions."""
     import pyarrow as pa
 
     columns = {
@@ -193,14 +193,14 @@ def _fixed_lists(rows: np.ndarray, dtype: Any) -> "pa.Array":
 
 
 def write(log: InteractionLog, path: str | os.PathLike | BinaryIO) -> None:
-    """Writes a log in our own form, to a path or an open file: `read` gives back an equal one."""
+    """Writes a log in this project's format, to a path or an open file; `read` returns an equal one."""
     import pyarrow.parquet as pq
 
     pq.write_table(table(log), path, compression="zstd")
 
 
-def is_own(path: str | os.PathLike) -> bool:
-    """Returns whether a file is a log in our own form."""
+def is_log_file(path: str | os.PathLike) -> bool:
+    """Whether a file is a log in this project's format."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -211,10 +211,10 @@ def is_own(path: str | os.PathLike) -> bool:
 
 
 def read(path: str | os.PathLike | Sequence[str | os.PathLike]) -> InteractionLog:
-    """Returns the log of one file in our own form, or of several that are parts of one.
+    """Reads a log in this project's format from one file, or from several that are its parts.
 
     Raises:
-      UsageError: If a file is none, or of another format.
+      UsageError: If a file is no such log, or of another format.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -222,25 +222,25 @@ def read(path: str | os.PathLike | Sequence[str | os.PathLike]) -> InteractionLo
     paths = [path] if isinstance(path, str | os.PathLike) else list(path)
     parts = []
     for one in paths:
-        if not is_own(one):
-            raise UsageError(f"{one} is no log that this program has written: name its columns to read another's.")
+        if not is_log_file(one):
+            raise UsageError(f"{one} is not a log in this program's format: name its columns to read another one.")
         parts.append(pq.read_table(one))
     every = [json.loads(part.schema.metadata[_METADATA]) for part in parts]
     described = every[0]
     if described["format"] != FORMAT:
-        raise UsageError(f"{paths[0]} is a log of format {described['format']}, and this version reads {FORMAT} alone.")
-    found = pa.concat_tables([part.replace_schema_metadata(None) for part in parts]).unify_dictionaries()
-    columns = {name: found[name].combine_chunks() for name in found.column_names}
+        raise UsageError(f"{paths[0]} is a log of format {described['format']}, and this version reads only {FORMAT}.")
+    merged = pa.concat_tables([part.replace_schema_metadata(None) for part in parts]).unify_dictionaries()
+    columns = {name: merged[name].combine_chunks() for name in merged.column_names}
     contexts: np.ndarray | text.Bags | None = None
     if "words" in columns:
         ids, values = columns["words"], columns["word_values"]
         offsets = np.asarray(ids.offsets.to_numpy(), np.int64)
         contexts = text.Bags(_flat(ids, np.int32), _flat(values, np.float32), offsets - offsets[0])
     elif "context" in columns:
-        contexts = _flat(columns["context"], np.float32).reshape(len(found), *described["context_shape"])
+        contexts = _flat(columns["context"], np.float32).reshape(len(merged), *described["context_shape"])
     fields = {field: columns[name].to_numpy() for name, (field, _) in _NUMBERS.items() if name in columns}
     if "probabilities" in columns:
-        shape = (len(found), -1)[: described["probabilities_axes"]]
+        shape = (len(merged), -1)[: described["probabilities_axes"]]
         fields["probabilities"] = _flat(columns["probabilities"], np.float64).reshape(shape)
     action_names = described["action_names"]
     fields["actions"] = _codes(columns["action"], action_names)
@@ -257,7 +257,7 @@ def read(path: str | os.PathLike | Sequence[str | os.PathLike]) -> InteractionLo
 
 
 def _reports(every: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Returns the first part's report, its lists with those of all parts."""
+    """First part's report, with the lists of all parts joined."""
     return {
         name: [entry for one in every for entry in one.get(name, ())] if isinstance(value, list) else value
         for name, value in every[0].items()
@@ -265,7 +265,7 @@ def _reports(every: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def sorted_names(names: Sequence[str]) -> list[str]:
-    """Returns distinct names in the order of numbers if they all are some, else of letters."""
+    """Distinct names in numeric order if all are numbers, else in alphabetical order."""
     import pandas as pd
 
     from data import columns
@@ -274,10 +274,10 @@ def sorted_names(names: Sequence[str]) -> list[str]:
 
 
 def _codes(column: Any, names: Sequence[str]) -> np.ndarray:
-    """Returns int32 [rows], positions in `names` of a column of text that is coded by its own."""
+    """Positions in `names` of a dictionary-encoded column of text, int32 [rows]."""
     place = {name: position for position, name in enumerate(names)}
-    own = np.array([place[name] for name in column.dictionary.to_pylist()], np.int32)
-    return own[column.indices.to_numpy()] if len(own) else np.zeros(0, np.int32)
+    positions = np.array([place[name] for name in column.dictionary.to_pylist()], np.int32)
+    return positions[column.indices.to_numpy()] if len(positions) else np.zeros(0, np.int32)
 
 
 def _flat(column: Any, dtype: Any) -> np.ndarray:

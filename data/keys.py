@@ -1,7 +1,7 @@
-"""Keyed randomness: every draw is a function of (seed, purpose, where it happens).
+"""Keyed randomness: every sample is a function of (seed, purpose, place).
 
-No generator lives on between two draws, so resuming a run, reordering its clients or changing the number of
-workers changes no draw.
+No generator persists between samples, so resuming a run, reordering its clients or changing the number of workers
+changes no sample.
 """
 
 import enum
@@ -11,13 +11,13 @@ import numpy as np
 
 
 class Purpose(enum.IntEnum):
-    """What a draw is for: its number, and how many numbers say where.
+    """Purpose of a sample: its number, and the length of its place.
 
     Numbers are part of a run's reproducibility: add, never renumber. `SeedSequence` takes a missing number for a zero,
-    so all keys of a purpose have the same length, and what happens once, beside rounds or clients, is at 0.
+    so all keys of a purpose have the same length; events outside rounds or clients have place 0.
 
     Attributes:
-      places: Length of `where`.
+      places: Length of `place`.
     """
 
     places: int
@@ -42,7 +42,7 @@ class Purpose(enum.IntEnum):
     DELAY = 20, 2
     NOISE = 21, 2
     LANGEVIN = 22, 1
-    VISIT = 23, 2
+    PARTICIPATION = 23, 2
     BOOTSTRAP = 24, 1
     FOLD = 25, 1
     LOG_ROWS = 30, 2
@@ -50,7 +50,7 @@ class Purpose(enum.IntEnum):
     LOGGED_REWARDS = 50, 1
     LOG_FOLDS = 51, 0
     DRIFT = 60, 1
-    OWN_TIME = 61, 1
+    CLIENT_TIME = 61, 1
     ARRIVAL = 62, 2
     AVAILABILITY = 63, 1
     RESERVE = 64, 1
@@ -58,35 +58,35 @@ class Purpose(enum.IntEnum):
     TIME_ZONE = 66, 0
 
 
-def _sequence(seed: int, purpose: Purpose, *where: int) -> np.random.SeedSequence:
-    if len(where) != purpose.places:
-        raise ValueError(f"A key of {purpose.name} has {purpose.places} places, not {len(where)}: {where}.")
-    return np.random.SeedSequence([seed, int(purpose), *where])
+def _sequence(seed: int, purpose: Purpose, *place: int) -> np.random.SeedSequence:
+    if len(place) != purpose.places:
+        raise ValueError(f"A key of {purpose.name} has {purpose.places} places, not {len(place)}: {place}.")
+    return np.random.SeedSequence([seed, int(purpose), *place])
 
 
 def number_of(name: str) -> int:
-    """Returns the number that stands for a client's name as a place, whatever other clients there are."""
+    """Number of a client's name, independent of other clients."""
     digest = hashlib.blake2b(name.encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little") | 1 << 63  # Always two words of a `SeedSequence`.
 
 
-def generator(seed: int, purpose: Purpose, *where: int) -> np.random.Generator:
-    """Returns a NumPy generator for one purpose at one place, such as (round, client).
+def generator(seed: int, purpose: Purpose, *place: int) -> np.random.Generator:
+    """NumPy generator for one purpose at one place, such as (round, client).
 
     Raises:
       ValueError: If the purpose has another number of places.
     """
-    return np.random.default_rng(_sequence(seed, purpose, *where))
+    return np.random.default_rng(_sequence(seed, purpose, *place))
 
 
-def tensorflow_key(seed: int, purpose: Purpose, *where: int) -> np.ndarray:
-    """Returns the int32 [2] seed that TensorFlow's stateless operations take; see `generator`."""
-    return _sequence(seed, purpose, *where).generate_state(2).view(np.int32)
+def tensorflow_key(seed: int, purpose: Purpose, *place: int) -> np.ndarray:
+    """Seed of TensorFlow's stateless operations, int32 [2]; see `generator`."""
+    return _sequence(seed, purpose, *place).generate_state(2).view(np.int32)
 
 
-def integer_key(seed: int, purpose: Purpose, *where: int) -> int:
-    """Returns a seed of at most 62 bits for what takes one number and counts on from it.
+def integer_key(seed: int, purpose: Purpose, *place: int) -> int:
+    """Seed of at most 62 bits for consumers that take one number and count on from it.
 
-    Two of them lie so far apart that what is drawn from one is not drawn from the other.
+    Two seeds are so far apart that their sequences do not overlap.
     """
-    return int(_sequence(seed, purpose, *where).generate_state(1, np.uint64)[0]) >> 2
+    return int(_sequence(seed, purpose, *place).generate_state(1, np.uint64)[0]) >> 2

@@ -1,7 +1,7 @@
-"""What may be wrong with a log, or too little of it, in words.
+"""Checks of a log.
 
-What makes every estimate meaningless is refused, by a `UsageError` that names the row and the value; what weakens one
-is a `Finding`, a sentence to print.
+Errors that make every estimate meaningless raise a `UsageError` with the row and the value; weaknesses become a
+`Finding`, a sentence to print.
 """
 
 from collections.abc import Sequence
@@ -23,11 +23,11 @@ _NAMED = 5
 
 
 class Finding(NamedTuple):
-    """What a check found.
+    """Result of a check.
 
     Attributes:
       name: What was checked, such as `overlap`.
-      is_warning: Whether estimates suffer from it; else it is for information.
+      is_warning: Whether it impairs estimates.
       text: A sentence, or several.
     """
 
@@ -37,38 +37,38 @@ class Finding(NamedTuple):
 
 
 def check_random(propensities: np.ndarray, path: str) -> None:
-    """Refuses a log of which nothing follows: a deterministic one, or one without a row.
+    """Refuses a deterministic or empty log, which supports no estimate.
 
     Raises:
       UsageError: If all propensities are 1, or there are none.
     """
     if not len(propensities):
-        raise UsageError(f"{path} holds a log without a row: nobody has played, or no reward has arrived.")
+        raise UsageError(f"{path} holds a log without a row: no client has acted, or no reward was observed.")
     if (propensities >= 1).all():
         raise UsageError(
-            f"All propensities of {path} are 1: its policy is deterministic, as greedy play, UCB, or one draw of "
-            "Thompson sampling is, given what it knew. Such a log says nothing of the actions that it did not play, "
-            "and no weight can correct that: log a policy that explores at random, with its probabilities."
+            f"All propensities of {path} are 1: its policy is deterministic, such as greedy, UCB, or Thompson sampling "
+            "without probabilities. Such a log has no information on other actions, and no weight can correct that: "
+            "log a randomized policy with its probabilities."
         )
 
 
 def check_action(name: str, action_names: Sequence[str], flag: str) -> int:
-    """Returns the position of an action.
+    """Position of an action.
 
     Raises:
       UsageError: If the log has none of that name.
     """
     if name not in action_names:
-        told = ", ".join(map(repr, action_names[:_NAMED])) + (" ..." if len(action_names) > _NAMED else "")
+        listed = ", ".join(map(repr, action_names[:_NAMED])) + (" ..." if len(action_names) > _NAMED else "")
         raise UsageError(
-            f"{flag} names the action {name!r}, which the log has not: its {len(action_names)} actions are {told}. "
-            "--action_names adds actions that were never played."
+            f"{flag} names the action {name!r}, which the log lacks: its {len(action_names)} actions are {listed}. "
+            "--action_names adds actions without a row."
         )
     return list(action_names).index(name)
 
 
 def mean_inverse_propensity(log: "InteractionLog") -> Finding:
-    """Compares the mean of 1 / propensity with the number of actions, which it is under full support.
+    """Compares the mean of 1 / propensity with the number of actions, which it equals under full support.
 
     Its standard error is over clients, whose rows depend on each other.
     """
@@ -88,16 +88,16 @@ def mean_inverse_propensity(log: "InteractionLog") -> Finding:
 
 
 def dropped(log: "InteractionLog") -> list[Finding]:
-    """Counts rows that were left out because they lack a client or an action; nothing where there are none."""
+    """Counts rows that were left out because they lack a client or an action; empty without any."""
     counts = log.report.get("dropped_rows") or {}
-    told = [f"{count:,} without {what.removeprefix('without_')}" for what, count in counts.items() if count]
-    return [Finding("dropped rows", True, f"Rows were left out: {' and '.join(told)}.")] if told else []
+    reasons = [f"{count:,} without {what.removeprefix('without_')}" for what, count in counts.items() if count]
+    return [Finding("dropped rows", True, f"Rows were left out: {' and '.join(reasons)}.")] if reasons else []
 
 
 def duplicates(log: "InteractionLog") -> Finding:
-    """Counts rows that are there more than once."""
+    """Counts duplicated rows."""
     count = log.report.get("duplicated_rows")
-    text = "No row is there twice." if count == 0 else "Whether rows are there twice was not looked for."
+    text = "No row is duplicated." if count == 0 else "Duplicated rows were not checked."
     if count:
         text = (
             f"{count:,} row(s) equal an earlier one in every column. If the same interaction was written twice, it "
@@ -108,7 +108,7 @@ def duplicates(log: "InteractionLog") -> Finding:
 
 
 def support(log: "InteractionLog", target: np.ndarray) -> Finding:
-    """Names actions that a target policy plays and the log never shows.
+    """Lists actions of a target policy that the log lacks.
 
     Args:
       log: The log.
@@ -127,7 +127,7 @@ def support(log: "InteractionLog", target: np.ndarray) -> Finding:
 
 
 def overlap(log: "InteractionLog", weights: np.ndarray) -> list[Finding]:
-    """Says how many rows an estimate rests on: the effective sample size, the largest weight, weights by client.
+    """Reports the effective sample size, the largest weight, and weights by client.
 
     Args:
       log: The log.
@@ -158,6 +158,6 @@ def overlap(log: "InteractionLog", weights: np.ndarray) -> list[Finding]:
 
 
 def effective_sample_size(weights: np.ndarray) -> float:
-    """Returns (sum w)^2 / sum w^2 (Kish 1965) of weights of at least 0; 0 where all are 0."""
+    """Effective sample size (sum w)^2 / sum w^2 (Kish 1965) of non-negative weights; 0 where all are 0."""
     squares = float(np.square(weights, dtype=np.float64).sum())
     return float(weights.sum(dtype=np.float64)) ** 2 / squares if squares else 0.0

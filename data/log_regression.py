@@ -1,7 +1,7 @@
-"""Reward regression of a log in closed form: a ridge regression for each action, drawn towards one of all actions.
+"""Reward regression of a log in closed form: a ridge regression for each action, shrunk towards one of all actions.
 
-It is the reward model of simulated rewards and of doubly robust targets. Least squares needs sums over clients alone,
-and no rates to tune; nothing here imports TensorFlow.
+It is the reward model of simulated rewards and of doubly robust targets. Least squares needs only sums over clients,
+and no learning rates; nothing here imports TensorFlow.
 """
 
 import dataclasses
@@ -22,10 +22,10 @@ class Regression:
 
     Attributes:
       base: Mean reward of the rows that it was fitted on.
-      weights: float64 [features + 1, actions], what is added; the last row is of the constant 1.
-      low: Least reward of those rows.
-      high: Largest.
-      penalty: What the squares of its weights were multiplied with.
+      weights: float64 [features + 1, actions], added to it; the last row is for the constant 1.
+      low: Smallest reward of those rows.
+      high: Largest reward of those rows.
+      penalty: Ridge penalty on the weights.
     """
 
     base: float
@@ -35,12 +35,12 @@ class Regression:
     penalty: float
 
     def predict(self, contexts: np.ndarray | text.Bags) -> np.ndarray:
-        """Returns float64 [rows, actions], within the range of the rewards that it was fitted on."""
+        """Predicted rewards, float64 [rows, actions], clipped to the range of the rewards in the fit."""
         return np.clip(self.base + design(contexts, len(self.weights) - 1) @ self.weights, self.low, self.high)
 
 
 def design(contexts: np.ndarray | text.Bags, num_features: int) -> Any:
-    """Returns [rows, features + 1] with the constant 1 at the end: an array, or of bags a sparse matrix."""
+    """Features with a last column of ones, [rows, features + 1]: an array, or of bags a sparse matrix."""
     if isinstance(contexts, text.Bags):
         from scipy import sparse
 
@@ -61,19 +61,19 @@ def fit(
     num_actions: int,
     is_tuned: np.ndarray | None = None,
 ) -> Regression:
-    """Returns the regression of some rows.
+    """Fits the regression on some rows.
 
-    Two steps share a penalty: a ridge regression of all rows' rewards, whatever the action, and of each action's rows
-    one of what the first leaves. An action without a row is predicted like all.
+    Two steps share a penalty: a ridge regression of all rows' rewards, and, for each action, one of its
+    rows' residuals. An action without a row has the prediction of the first.
 
     Args:
       contexts: [rows, ...] or bags.
-      num_features: Numbers of a context, or words.
+      num_features: Number of values in a context, or of words.
       actions: int [rows].
       rewards: float [rows].
-      num_actions: How many actions there are.
+      num_actions: Number of actions.
       is_tuned: bool [rows], rows on which the penalty is chosen, by the squared error of a fit on the others; then all
-        are fitted. None, or all rows on one side, takes the middle penalty.
+        rows are fitted. None, or all rows on one side, selects the middle penalty.
     """
     matrix = design(contexts, num_features)
     penalty = PENALTIES[len(PENALTIES) // 2]
@@ -90,7 +90,7 @@ def fit(
 def _fits(
     matrix: Any, actions: np.ndarray, rewards: np.ndarray, num_actions: int, penalties: Sequence[float]
 ) -> list[tuple[float, np.ndarray]]:
-    """Returns (mean reward, float64 [features + 1, actions]) for each penalty."""
+    """Mean reward and weights, float64 [features + 1, actions], for each penalty."""
     base = float(rewards.mean())
     shared = _ridge(matrix, np.tile(rewards - base, (len(penalties), 1)), penalties)
     weights = np.repeat(shared[:, :, np.newaxis], num_actions, axis=2)
@@ -103,7 +103,7 @@ def _fits(
 
 
 def _ridge(matrix: Any, targets: np.ndarray, penalties: Sequence[float]) -> np.ndarray:
-    """Returns float64 [penalties, columns], of float64 [penalties, rows] targets."""
+    """Ridge weights, float64 [penalties, columns], of targets float64 [penalties, rows]."""
     if not isinstance(matrix, np.ndarray):
         from scipy.sparse import linalg
 
@@ -116,11 +116,11 @@ def _ridge(matrix: Any, targets: np.ndarray, penalties: Sequence[float]) -> np.n
     rows, columns = matrix.shape
     is_wide = rows < columns
     gram = matrix @ matrix.T if is_wide else matrix.T @ matrix
-    found = np.empty((len(penalties), columns))
+    weights = np.empty((len(penalties), columns))
     for place, (target, penalty) in enumerate(zip(targets, penalties, strict=True)):
         ridged = gram + penalty * np.eye(len(gram))
         if is_wide:  # X' (X X' + penalty)^-1 y is the same, with a smaller matrix.
-            found[place] = matrix.T @ np.linalg.solve(ridged, target)
+            weights[place] = matrix.T @ np.linalg.solve(ridged, target)
         else:
-            found[place] = np.linalg.solve(ridged, matrix.T @ target)
-    return found
+            weights[place] = np.linalg.solve(ridged, matrix.T @ target)
+    return weights

@@ -1,4 +1,4 @@
-"""One's own log of a bandit, from a CSV or Parquet table: a row an interaction, its context typed as a table's."""
+"""The user's log of a bandit, from a CSV or Parquet table with one interaction per row."""
 
 import numpy as np
 
@@ -19,7 +19,7 @@ _SUM_ROUNDING = 1e-3
 def read(
     path: str, wanted: Schema, *, known: statistics.OfTable | None = None, with_contexts: bool = True
 ) -> interaction_log.InteractionLog:
-    """Reads a log, see `tables.read`; `columns.encode` says how columns become contexts.
+    """Reads a log, see `tables.read`; `columns.encode` makes contexts of columns.
 
     Rows without a client or an action are dropped, and counted in the report. Clients and actions are in the order of
     their names, or of numbers.
@@ -31,7 +31,7 @@ def read(
       with_contexts: Whether contexts are read: some estimators need none.
 
     Raises:
-      UsageError: If the file or a column is missing, or not what it has to be; if a reward is missing, a propensity not
+      UsageError: If the file or a column is missing or invalid; if a reward is missing, a propensity not
         in (0, 1], or all of them 1; or if there is one client only. It names the row and the value.
     """
     rows = tables.read(path, wanted, known=known)
@@ -68,7 +68,7 @@ def read(
 
 
 def _probabilities(rows: tables.Rows) -> np.ndarray | None:
-    """Returns float64 [rows] or [rows, actions], a target policy's."""
+    """Probabilities of a target policy, float64 [rows] or [rows, actions]."""
     names = listed(rows.schema.probability_columns)
     if not names:
         return None
@@ -76,19 +76,19 @@ def _probabilities(rows: tables.Rows) -> np.ndarray | None:
         raise UsageError(
             f"{POLICY} names {len(names)} columns: give one, or one of each of the {len(rows.label_names)} actions."
         )
-    found = np.stack([rows.numbers(name, POLICY, "probability", within=(0, 1)) for name in names], axis=1)
+    probabilities = np.stack([rows.numbers(name, POLICY, "probability", within=(0, 1)) for name in names], axis=1)
     if len(names) == 1:
-        return found[:, 0]
-    is_off = np.abs(found.sum(axis=1) - 1) > _SUM_ROUNDING
+        return probabilities[:, 0]
+    is_off = np.abs(probabilities.sum(axis=1) - 1) > _SUM_ROUNDING
     if is_off.any():
         row = int(is_off.argmax())
         place = f"{rows.table.place(rows.frame.index[row])} of {rows.table.path}"
-        raise UsageError(f"{POLICY}: the probabilities in {place} sum to {found[row].sum():g}, not to 1.")
-    return found
+        raise UsageError(f"{POLICY}: the probabilities in {place} sum to {probabilities[row].sum():g}, not to 1.")
+    return probabilities
 
 
 def _duplicated(frame) -> int | None:
-    """Returns how many rows equal an earlier one; None where cells are lists, which cannot be compared."""
+    """Number of rows that equal an earlier one; None where cells are lists, which cannot be compared."""
     try:
         return int(frame.duplicated().sum())
     except TypeError:

@@ -1,7 +1,7 @@
-"""The clients of a bandit's log as clients to play on, with a reward of each action.
+"""Clients of a bandit's log as a simulator, with a reward of each action.
 
-A log knows the reward of the logged action alone. Here a cross-fitted regression of the log (`log_regression`) fills in
-the others: as rewards to draw, or as doubly robust targets (Dudik, Langford and Li, "Doubly Robust Policy Evaluation
+A log has only the logged action's reward. A cross-fitted regression of the log (`log_regression`) supplies the others:
+as rewards to sample, or as doubly robust targets (Dudik, Langford and Li, "Doubly Robust Policy Evaluation
 and Learning", 2011, eq. 1).
 """
 
@@ -20,14 +20,14 @@ _UNIFORM_TOLERANCE = 0.01  # Relative: a propensity may be written with few digi
 
 @dataclasses.dataclass(frozen=True)
 class Rewards:
-    """What is known of rewards.
+    """Reward models of a log.
 
     Attributes:
       regressions: Of the first and of the second half of the training clients, and of all of them.
-      residuals: float64 [training rows], centred: what the regression of the other half misses; of rewards that are all
-        0 or 1 empty, for these are drawn as such.
-      low: Least logged reward of training clients.
-      high: Largest.
+      residuals: float64 [training rows], centred: errors of the other half's regression; empty for rewards that are
+        all 0 or 1, which are sampled as such.
+      low: Smallest logged reward of training clients.
+      high: Largest logged reward of training clients.
     """
 
     regressions: tuple[log_regression.Regression, ...]
@@ -36,11 +36,11 @@ class Rewards:
     high: float
 
     def draw(self, predicted: np.ndarray, seed: int, client: int) -> np.ndarray:
-        """Returns float64 [rows, actions], the rewards of a client's rows: the same whenever they are drawn.
+        """Rewards of a client's rows, float64 [rows, actions]; the same at each call.
 
         Args:
           predicted: float64 [rows, actions], of the client's rows in their order.
-          seed: Seed of all draws.
+          seed: Seed of all samples.
           client: The client's position in the log.
         """
         generator = keys.generator(seed, keys.Purpose.LOGGED_REWARDS, client)
@@ -51,7 +51,7 @@ class Rewards:
 
 
 def halves(num_clients: int) -> np.ndarray:
-    """Returns int64 [clients], 0 or 1: the fold of cross-fitting of each training client; neither is empty of two."""
+    """Cross-fitting fold of each training client, int64 [clients], 0 or 1; with two clients, neither fold is empty."""
     order = keys.generator(0, keys.Purpose.LOG_FOLDS).permutation(num_clients)
     fold = np.zeros(num_clients, np.int64)
     fold[order[num_clients // 2 :]] = 1
@@ -59,9 +59,9 @@ def halves(num_clients: int) -> np.ndarray:
 
 
 def learn(log: interaction_log.InteractionLog, num_features: int) -> Rewards:
-    """Returns what the rows of the training clients, at least two, say of rewards.
+    """Fits the reward models on the rows of at least two training clients.
 
-    The penalty of each regression is chosen among its own clients, on every fourth of them.
+    The penalty of each regression is chosen among its clients, on every fourth of them.
     """
     fold_of_row = halves(len(log.client_ids))[log.clients]
 
@@ -88,16 +88,16 @@ def learn(log: interaction_log.InteractionLog, num_features: int) -> Rewards:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class LoggedClients(clients.ClientData):
-    """Clients of a log, their contexts as features, of each action a reward as labels.
+    """Clients of a log, with contexts as features, and a reward of each action as labels.
 
     Attributes:
       log: The rows of these clients alone.
-      rewards: What is known of rewards.
-      regression_of: Of each client, which of the regressions predicts its rewards: none that has seen them.
-      feedback: What labels are: `simulator` for drawn rewards, `doubly_robust` for doubly robust targets.
+      rewards: The reward models.
+      regression_of: For each client, the regression of its rewards, fitted without them.
+      feedback: Type of the labels: `simulator` for sampled rewards, `doubly_robust` for doubly robust targets.
       keeps_log: Whether each row's logged action, reward and propensity follow its labels.
-      seed: Seed of the draws.
-      numbers: Of each client, its position in the whole log.
+      seed: Seed of the samples.
+      numbers: For each client, its position in the whole log.
       digest: Digest of the source.
     """
 
@@ -129,24 +129,23 @@ class LoggedClients(clients.ClientData):
         return clients.Examples(_contexts(part), labels.astype(np.float32))
 
     def rows(self, index: int) -> interaction_log.InteractionLog:
-        """Returns a client's rows of the log."""
         return self.log.take(np.arange(*np.searchsorted(self.log.clients, [index, index + 1])))
 
     def predicted(self, index: int) -> np.ndarray:
-        """Returns float64 [rows, actions], what a regression that has not seen the client predicts of its rows."""
+        """Predictions for a client's rows, float64 [rows, actions], of a regression fitted without it."""
         return self.rewards.regressions[self.regression_of[index]].predict(_contexts(self.rows(index)))
 
     def drawn(self, index: int) -> np.ndarray:
-        """Returns float64 [rows, actions], the rewards that are drawn for a client."""
+        """Sampled rewards of a client, float64 [rows, actions]."""
         return self.rewards.draw(self.predicted(index), self.seed, self.numbers[index])
 
 
 def doubly_robust(
     predicted: np.ndarray, actions: np.ndarray, rewards: np.ndarray, propensities: np.ndarray
 ) -> np.ndarray:
-    """Returns float64 [rows, actions], q(x, a) + 1[a = logged] (r - q(x, a)) / propensity.
+    """Doubly robust scores, float64 [rows, actions]: q(x, a) + 1[a = logged] (r - q(x, a)) / propensity.
 
-    Their mean is that of each action's reward where either part is right.
+    Their mean is that of each action's reward if the predictions or the propensities are correct.
 
     Args:
       predicted: float64 [rows, actions], q.
@@ -169,20 +168,20 @@ def check_uniform(log: interaction_log.InteractionLog) -> None:
     if max(abs(least - share), abs(most - share)) > _UNIFORM_TOLERANCE * share:
         raise UsageError(
             "--learn_from=replay needs a log of uniformly random actions, of propensity "
-            f"1/{len(log.action_names)}, but here they reach from {least:.4g} to {most:.4g}: rows kept where actions "
-            "agree would not be those that the policy would have met. Use --learn_from=simulator, or "
+            f"1/{len(log.action_names)}, but these range from {least:.4g} to {most:.4g}: rows where actions "
+            "agree would not be representative of the policy. Use --learn_from=simulator, or "
             "scripts.evaluate_policy."
         )
 
 
 def _contexts(log: interaction_log.InteractionLog) -> clients.Features:
     if log.contexts is None:
-        raise ValueError("A log without contexts has no clients to play on.")
+        raise ValueError("A log without contexts has no clients for a simulation.")
     return log.contexts
 
 
 def num_features(contexts: np.ndarray | text.Bags, names: Sequence[str]) -> int:
-    """Returns how many numbers a context has; of bags, how many words there are."""
+    """Number of values in a context; for bags, the size of the vocabulary."""
     if isinstance(contexts, text.Bags):
         return len(names) or int(contexts.ids.max(initial=0)) + 1
     return int(np.prod(contexts.shape[1:]))

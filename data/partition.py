@@ -1,4 +1,4 @@
-"""Splits of a pooled data set over clients, and into training and held-out rows; how often clients are drawn."""
+"""Splits of a pooled data set over clients, and into training and held-out rows; clients' participation frequency."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -8,10 +8,10 @@ import numpy as np
 from data import keys
 from data.errors import UsageError
 
-NO_CLIENT = -1  # The client of an example that was not dealt.
-# Below it shares are drawn as logarithms: NumPy rounds most of them to zero, and forgets in which order they come.
+NO_CLIENT = -1  # The client of an example that was not assigned.
+# Below it, shares are sampled as logarithms: NumPy rounds most of them to zero, and loses their order.
 _LEAST_FOR_NUMPY = 0.01
-_MIN_CLIENTS = 5  # With fewer, whole clients are too much to hold out.
+_MIN_CLIENTS = 5  # With fewer, rows of each are held out, not clients.
 
 
 class Split(NamedTuple):
@@ -21,7 +21,7 @@ class Split(NamedTuple):
       is_held_out: bool [rows].
       train: Clients of training rows, ascending.
       held_out: Clients of held-out rows, ascending: other clients, or the same.
-      how: What is held out, in words.
+      how: Description of the held-out part.
     """
 
     is_held_out: np.ndarray
@@ -31,11 +31,11 @@ class Split(NamedTuple):
 
 
 def hold_out(client_of_row: np.ndarray, num_clients: int, seed: int, fraction: float = 0.2) -> Split:
-    """Holds out whole clients; where there are fewer than 5, rows of each.
+    """Holds out whole clients; with fewer than 5, rows of each.
 
     Args:
       client_of_row: int [rows].
-      num_clients: Clients, each with a row at least.
+      num_clients: Number of clients, each with at least one row.
       seed: Seed of the choice.
       fraction: Part of the clients, or of each one's rows, that is held out; at least one, and never all.
 
@@ -58,7 +58,7 @@ def hold_out(client_of_row: np.ndarray, num_clients: int, seed: int, fraction: f
 
 
 def rows_of_each(client_of_row: np.ndarray, num_clients: int, seed: int, count_of: Callable[[int], int]) -> np.ndarray:
-    """Returns bool [rows], a random choice of each client's rows, as many as `count_of` says of their number."""
+    """Random choice of `count_of(n)` of each client's n rows, bool [rows]."""
     is_chosen = np.zeros(len(client_of_row), bool)
     for client in range(num_clients):
         rows = np.flatnonzero(client_of_row == client)
@@ -67,8 +67,8 @@ def rows_of_each(client_of_row: np.ndarray, num_clients: int, seed: int, count_o
     return is_chosen
 
 
-def deal(num_rows: int, num_clients: int, seed: int) -> tuple[list[str], np.ndarray]:
-    """Deals rows to clients of equal size, the first ones a row larger where it does not divide.
+def split_equally(num_rows: int, num_clients: int, seed: int) -> tuple[list[str], np.ndarray]:
+    """Partitions rows over synthetic clients of equal size; the first ones get a remaining row each.
 
     Returns:
       The clients' names, and int32 [rows], the client of each row.
@@ -92,19 +92,19 @@ def dirichlet_label_skew(
     draw: np.random.Generator,
     examples_per_client: int | None = None,
 ) -> np.ndarray:
-    """Deals examples to clients whose label mixes are drawn from a symmetric Dirichlet distribution.
+    """Partitions examples over clients with label mixes from a symmetric Dirichlet distribution.
 
     Every client receives the same number of examples, without replacement. When a label runs out, the remaining ones
-    of a client's mix are drawn in proportion (Hsu, Qi and Brown 2019, section 3; latent Dirichlet allocation of Reddi
+    of a client's mix are sampled in proportion (Hsu, Qi and Brown 2019, section 3; latent Dirichlet allocation of Reddi
     et al. 2021 and Johansson and Gullbrandson 2022, Algorithm 7).
 
     Args:
       labels: int [examples].
-      num_clients: Clients to deal to, M.
+      num_clients: Number of clients, M.
       concentration: Dirichlet parameter of every label, alpha; small values give clients of few labels.
       draw: Random generator.
-      examples_per_client: Examples of a client, N; None to deal all, one more to the first clients where they do not
-        divide.
+      examples_per_client: Examples of a client, N; None for all examples, with a remaining one for each of the
+        first clients.
 
     Returns:
       int32 [examples], the client of each example, or `NO_CLIENT`.
@@ -120,20 +120,20 @@ def dirichlet_label_skew(
     def weights(mix: np.ndarray, left: np.ndarray) -> np.ndarray:
         return _relative(mix, left > 0)
 
-    return _deal(labels, _sizes(len(labels), num_clients, examples_per_client), draw, draw_mix, weights)
+    return _assign(labels, _sizes(len(labels), num_clients, examples_per_client), draw, draw_mix, weights)
 
 
 def dirichlet_client_shares(
     labels: np.ndarray, num_clients: int, concentration: float, draw: np.random.Generator
 ) -> np.ndarray:
-    """Deals the examples of each label to clients in shares drawn from a symmetric Dirichlet distribution, Dir_K.
+    """Partitions the examples of each label over clients in shares from a symmetric Dirichlet distribution, Dir_K.
 
-    Clients have unequal sizes, and with a small concentration some have no example. The parameter is of the K clients'
-    shares of a label, as the index of Cho et al. 2020, section IV, says (Yurochkin et al. 2019, section 4, deal so).
+    Clients have unequal sizes, and with a small concentration some have no example. The distribution is over the K
+    clients' shares of a label, as in Cho et al. 2020, section IV, and Yurochkin et al. 2019, section 4.
 
     Args:
       labels: int [examples].
-      num_clients: Clients to deal to, K.
+      num_clients: Number of clients, K.
       concentration: Dirichlet parameter of every client, alpha; small values give a label to few clients.
       draw: Random generator.
 
@@ -145,8 +145,8 @@ def dirichlet_client_shares(
         rows = draw.permutation(np.flatnonzero(labels == label))
         logs = _log_shares(draw, concentration, num_clients)
         shares = np.exp(logs - logs.max())
-        ends = np.rint(np.cumsum(shares) / shares.sum() * len(rows)).astype(int)
-        client_of_row[rows] = np.searchsorted(ends, np.arange(len(rows)), side="right")
+        boundaries = np.rint(np.cumsum(shares) / shares.sum() * len(rows)).astype(int)
+        client_of_row[rows] = np.searchsorted(boundaries, np.arange(len(rows)), side="right")
     return client_of_row
 
 
@@ -159,15 +159,15 @@ def hierarchical_label_skew(
     draw: np.random.Generator,
     examples_per_client: int | None = None,
 ) -> np.ndarray:
-    """Deals examples to clients with a Dirichlet mix of coarse labels, and one of the fine labels within each.
+    """Partitions examples over clients with a Dirichlet mix of coarse labels, and one of the fine labels within each.
 
-    An example's coarse label is drawn first, then its fine label; where one runs out, the others of its mix are drawn
-    in proportion (Reddi et al. 2021, appendix F; Johansson and Gullbrandson 2022, section 4.3).
+    An example's coarse label is sampled first, then its fine label; where one runs out, the others of its mix are
+    sampled in proportion (Reddi et al. 2021, appendix F; Johansson and Gullbrandson 2022, section 4.3).
 
     Args:
       coarse_labels: int [examples].
       fine_labels: int [examples]; a fine label belongs to one coarse label.
-      num_clients: Clients to deal to, M.
+      num_clients: Number of clients, M.
       coarse_concentration: Dirichlet parameter of the coarse labels, alpha.
       fine_concentration: Dirichlet parameter of the fine labels of a coarse one, beta.
       draw: Random generator.
@@ -201,17 +201,17 @@ def hierarchical_label_skew(
         totals = np.where(has_some, np.bincount(coarse_of_fine, within), 1.0)
         return (_relative(across, has_some) / totals)[coarse_of_fine] * within
 
-    return _deal(fine_labels, _sizes(len(fine_labels), num_clients, examples_per_client), draw, draw_mix, weights)
+    return _assign(fine_labels, _sizes(len(fine_labels), num_clients, examples_per_client), draw, draw_mix, weights)
 
 
 def dirichlet_cohort(num_clients: int, cohort_size: int, concentration: float, seed: int, round_num: int) -> np.ndarray:
-    """Draws a round's cohort without replacement, some clients more often than others in all rounds.
+    """Samples a round's cohort without replacement, with fixed unequal shares of clients.
 
-    The clients' shares Q are one draw of a symmetric Dirichlet distribution (Johansson and Gullbrandson 2022, section
-    4.2). They are drawn and used as logarithms, since with a small concentration most round to zero.
+    The clients' shares Q are one sample of a symmetric Dirichlet distribution (Johansson and Gullbrandson 2022, section
+    4.2). They are sampled and used as logarithms, since with a small concentration most round to zero.
 
     Args:
-      num_clients: Clients to draw from.
+      num_clients: Number of clients.
       cohort_size: Clients of a round.
       concentration: Dirichlet parameter, alpha; the larger, the more equal the shares.
       seed: Seed of the shares and of the rounds.
@@ -222,7 +222,7 @@ def dirichlet_cohort(num_clients: int, cohort_size: int, concentration: float, s
     """
     draw = keys.generator(seed, keys.Purpose.COHORT, 0)
     log_shares = _log_gammas(draw, concentration, num_clients)
-    # The largest sums with Gumbel noise are draws one after the other, each in proportion to the shares that are left.
+    # The largest sums with Gumbel noise are successive samples in proportion to the remaining shares.
     noise = keys.generator(seed, keys.Purpose.COHORT, round_num).gumbel(size=num_clients)
     return np.argsort(-(log_shares + noise), kind="stable")[:cohort_size]
 
@@ -238,7 +238,7 @@ def _sizes(num_examples: int, num_clients: int, examples_per_client: int | None)
 
 
 def _log_shares(draw: np.random.Generator, concentration: float, size: int) -> np.ndarray:
-    """Draws from a symmetric Dirichlet distribution; returns logarithms of the shares, up to a common summand."""
+    """Samples logarithms of shares from a symmetric Dirichlet distribution, up to a common summand."""
     if concentration < _LEAST_FOR_NUMPY:
         return _log_gammas(draw, concentration, size)
     with np.errstate(divide="ignore"):
@@ -251,27 +251,27 @@ def _log_gammas(draw: np.random.Generator, shape: float, size: int) -> np.ndarra
 
 
 def _relative(logs: np.ndarray, allowed: np.ndarray) -> np.ndarray:
-    """Returns weights relative to the largest that is allowed; zeros where none is above zero."""
+    """Weights relative to the largest allowed one; zeros where no weight is above zero."""
     logs = np.where(allowed, logs, -np.inf)
     top = logs.max()
     return np.exp(logs - top) if np.isfinite(top) else np.zeros_like(logs)
 
 
-def _deal(
+def _assign(
     labels: np.ndarray,
     sizes: np.ndarray,
     draw: np.random.Generator,
     draw_mix: Callable[[], Any],
     weights_of: Callable[[Any, np.ndarray], np.ndarray],
 ) -> np.ndarray:
-    """Deals client by client.
+    """Assigns examples client by client.
 
     Args:
       labels: int [examples].
       sizes: int [clients], examples of each.
       draw: Random generator.
-      draw_mix: Draws a client's mix.
-      weights_of: (mix, float [labels], examples left of each) -> float [labels], weights of the next draw; zeros where
+      draw_mix: Samples a client's mix.
+      weights_of: (mix, float [labels], examples left of each) -> float [labels], weights of the next sample; zeros if
         nothing is left of the mix.
     """
     classes, counts = np.unique(labels, return_counts=True)

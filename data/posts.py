@@ -170,7 +170,7 @@ def _question(row: Mapping[str, str]) -> _Question:
 
 
 def plain_text(markup: str) -> str:
-    """Returns the text of HTML: tags, comments, `<pre>` and `<code>` with their content left out, entities decoded.
+    """Text of HTML without tags, comments, `<pre>` and `<code>`, with entities decoded.
 
     What is left out separates words; any white space becomes one blank.
     """

@@ -1,6 +1,6 @@
-"""Random examples in the shapes and sizes of data sets that are downloaded: to measure time and memory without a file.
+"""Random examples in the shapes and sizes of downloadable data sets, to measure time and memory without a file.
 
-Rewards on them mean nothing.
+Their rewards are meaningless.
 """
 
 import sys
@@ -22,12 +22,12 @@ _TAGS_OF_A_POST = 1.5  # Assumed.
 
 
 class RandomClients(clients.ClientData):
-    """Clients whose examples are drawn, from their index, whenever they are read."""
+    """Clients whose examples are sampled by index at each read."""
 
     checksum = "random"
 
     def __init__(self, num_clients: int, make: Callable[[np.random.Generator], clients.Examples]):
-        """Takes how many clients there are, and what makes the examples of one."""
+        """Stores the number of clients, and the function of a client's examples."""
         self._client_ids = [f"random_{index}" for index in range(num_clients)]
         self._make = make
 
@@ -40,18 +40,18 @@ class RandomClients(clients.ClientData):
 
 
 def warn(what: str) -> None:
-    """Prints that random examples take the place of a data set."""
-    print(f"Warning: --random_data: random examples instead of {what}; rewards mean nothing.", file=sys.stderr)
+    """Warns that random examples replace a data set."""
+    print(f"Warning: --random_data: random examples instead of {what}; rewards are meaningless.", file=sys.stderr)
 
 
 def emnist(kind: str, writers: int | None = None) -> tuple[RandomClients, RandomClients]:
-    """Returns training and held-out clients in the shapes of `data.tasks.handwriting`.
+    """Training and held-out clients in the shapes of `data.tasks.handwriting`.
 
     The number of a client's examples is normal, with the data set's mean and LEAF's relative deviation.
 
     Args:
       kind: `chars` or `digits`.
-      writers: How many clients; None for as many as the data set has.
+      writers: Number of clients; None for that of the data set.
     """
     count, train, held_out, num_classes = _EMNIST[kind]
     numbers = writers or count
@@ -60,7 +60,7 @@ def emnist(kind: str, writers: int | None = None) -> tuple[RandomClients, Random
 
 def _writer(mean: float, num_classes: int) -> Callable[[np.random.Generator], clients.Examples]:
     def make(draw: np.random.Generator) -> clients.Examples:
-        # Cut off alike on both sides, so that the mean stays.
+        # Truncated symmetrically, which preserves the mean.
         size = round(float(np.clip(draw.normal(mean, _SPREAD * mean), 1, 2 * mean - 1)))
         features = draw.random((size, 28, 28, 1), dtype=np.float32)
         return clients.Examples(features, draw.integers(0, num_classes, size, dtype=np.int32))
@@ -69,7 +69,7 @@ def _writer(mean: float, num_classes: int) -> Callable[[np.random.Generator], cl
 
 
 def images(shape: tuple[int, ...], num_classes: int, sizes: tuple[int, ...]) -> list[clients.Examples]:
-    """Returns uint8 images of a shape, with labels of equal frequency, for each of several sizes."""
+    """Random uint8 images of a shape, with labels of equal frequency, for each of several sizes."""
     draw = np.random.default_rng(0)
     return [
         clients.Examples(
@@ -82,7 +82,7 @@ def images(shape: tuple[int, ...], num_classes: int, sizes: tuple[int, ...]) -> 
 def stackoverflow(
     vocabulary_size: int, num_tags: int, max_words: int, users: int | None = None
 ) -> tuple[RandomClients, RandomClients]:
-    """Returns training and held-out clients in the shapes of `data.tasks.stackoverflow`, with features of L2 norm 1.
+    """Training and held-out clients in the shapes of `data.tasks.stackoverflow`, with features of L2 norm 1.
 
     The number of a client's posts above 100, the fewest of the data set, is exponential, with the data set's mean. Each
     post has one of the tags.
@@ -91,7 +91,7 @@ def stackoverflow(
       vocabulary_size: Words.
       num_tags: Tags.
       max_words: Most distinct words of a post.
-      users: How many clients; None for as many as the data set has.
+      users: Number of clients; None for that of the data set.
     """
     least, most = (min(count, max_words) for count in _WORDS_OF_A_POST)
 

@@ -1,4 +1,4 @@
-"""The schema of a table or log: which column plays which role, as flags name them."""
+"""Schema of a table or log: the roles that flags assign to columns."""
 
 import csv
 import dataclasses
@@ -26,17 +26,17 @@ _ACTIONS = {"action", "action_id", "action_taken", "arm", "arm_id", "chosen", "c
 _ACTIONS |= {"selected_arm", "selected_action"}
 _PERHAPS_ACTIONS = {"a", "item", "item_id", "ad", "ad_id", "choice", "offer", "variant", "treatment"}
 _REWARDS = {"reward", "rewards", "payout", "payoff", "click", "is_click"}
-_LIKELY_REWARDS = {"clicked", "conversion", "converted"}  # Of an action that was chosen, or of an earlier one.
+_LIKELY_REWARDS = {"clicked", "conversion", "converted"}  # Reward of the chosen action, or of an earlier one.
 _PERHAPS_REWARDS = {"r", "cost", "clicks", "return", "outcome", "y"}
 
 
 def listed(flag: str | None) -> list[str]:
-    """Returns the words of a flag, separated by commas; one that holds a comma is quoted."""
+    """Splits a flag's value at commas; a quoted word may hold commas."""
     return [name.strip() for name in next(csv.reader([flag], skipinitialspace=True))] if flag else []
 
 
 def as_flag(words: Iterable[str], *, quoted: bool = False) -> str:
-    """Returns words as a flag's value, as `listed` and a shell read it; in quotes if need be, or always."""
+    """Joins words to a flag's value, as `listed` and a shell read it; quoted if necessary, or always."""
     value = ",".join(f'"{word}"' if "," in word else word for word in words)
     return f"'{value}'" if quoted and "'" not in value else shlex.quote(value)
 
@@ -48,22 +48,22 @@ class Schema:
     A table has a label or the reward of each action. A log has the chosen action, its reward and its propensity.
 
     Attributes:
-      client_column: Whose row it is; of several columns, each combination of values is a client. Of a table also
-        `rows:N`, which deals the rows to N clients at random.
+      client_column: Client of the row; with several columns, each combination of values is a client. For a table
+        also `rows:N`, which partitions the rows over N clients at random.
       label_column: Table: the class, one action each.
       reward_columns: Table: the reward of each action; `all` for all columns that have no other role.
       action_column: Log: the chosen action.
       reward_column: Log: its reward.
-      propensity_column: Log: the probability with which it was chosen.
+      propensity_column: Log: the probability of the chosen action.
       round_column: Log: the round, a whole number; None for none.
       period_column: Log: the deployment period, likewise.
       position_column: Log: a feature that is a category, such as the place on a page; None for none.
       probability_columns: Log: a target policy's probability of the chosen action, or, of as many columns as there are
         actions in the order of `InteractionLog.action_names`, of each action; None for none.
-      action_names: Log: actions that were possible too, though none of the rows has them.
+      action_names: Log: further possible actions, without a row.
       feature_columns: The features; None for all columns that have no other role.
-      ignore_columns: Columns that are left out.
-      category_columns: Features that are categories, whatever they hold.
+      ignore_columns: Columns to leave out.
+      category_columns: Features to treat as categories.
       missing_values: Texts that are missing values besides the usual ones.
       file_flag: The flag that names the file, for messages.
     """
@@ -91,17 +91,17 @@ class Schema:
 
     @property
     def categories(self) -> list[str]:
-        """Features that are categories, whatever they hold."""
+        """Features to treat as categories."""
         return [*filter(None, [self.position_column]), *listed(self.category_columns)]
 
     @property
     def text_columns(self) -> list[str]:
-        """Columns whose values are names, where 007 is no number; and those that nobody reads."""
+        """Columns whose values are names, where 007 is not a number, and unused columns."""
         names = [self.client_column, *listed(self.client_column), self.label_column, self.action_column]
         return [*filter(None, names), *self.categories, *listed(self.ignore_columns)]
 
     @property
-    def num_dealt_clients(self) -> int:
+    def num_synthetic_clients(self) -> int:
         """N of `rows:N`; 0 for the name of a column.
 
         Raises:
@@ -117,7 +117,7 @@ class Schema:
         return int(number)
 
     def check(self) -> None:
-        """Checks what needs no table.
+        """Checks the flags without the table.
 
         Raises:
           UsageError: If a table has both label and rewards, or neither; a log no reward or no propensity; or if clients
@@ -126,13 +126,13 @@ class Schema:
         if self.is_log and not (self.reward_column and self.propensity_column):
             raise UsageError("A log needs --reward_column and --propensity_column beside --action_column.")
         if not self.is_log and bool(self.label_column) == bool(self.reward_columns):
-            flags = "both are given" if self.label_column else "neither is given"
+            flags = "both are set" if self.label_column else "neither is set"
             raise UsageError(f"Give either --label_column or --reward_columns: {flags}.")
-        _ = self.num_dealt_clients
+        _ = self.num_synthetic_clients
 
 
 def of_options(options: Any) -> Schema:
-    """Returns the schema of a task's options, a dataclass with fields of the same names."""
+    """Schema of a task's options, a dataclass with fields of the same names."""
     names = {field.name for field in dataclasses.fields(options)}
     roles = [field.name for field in dataclasses.fields(Schema) if field.name in names]
     return Schema(**{name: getattr(options, name) for name in roles})
@@ -143,12 +143,12 @@ class Roles:
     """The columns of one file by role; each has one.
 
     Attributes:
-      clients: The clients' columns; empty where clients are dealt.
+      clients: The clients' columns; empty for synthetic clients.
       label: The label's, or the chosen action's; None for a table of rewards.
       rewards: Those of the actions' rewards, if there is no label.
       features: Those of features.
       ignored: Those that are left out.
-      named: Features that flags name, not those that are left over.
+      named: Features that flags name explicitly.
       suspected: Columns that may belong to a log, though the schema is a table's.
     """
 
@@ -162,7 +162,7 @@ class Roles:
 
 
 def resolve(schema: Schema, names: Sequence[str], path: str) -> Roles:
-    """Returns the roles of a file's columns.
+    """Roles of a file's columns.
 
     Args:
       schema: What flags name.
@@ -170,14 +170,14 @@ def resolve(schema: Schema, names: Sequence[str], path: str) -> Roles:
       path: The file, for messages.
 
     Raises:
-      UsageError: If a column is not there, or has two roles; or if rewards are fewer than two.
+      UsageError: If a column is missing, or has two roles; or if rewards are fewer than two.
     """
     if len(names) == 1:
         raise UsageError(
-            f"{path} has one column alone, {names[0]!r}: columns must be separated by commas, semicolons or tabs."
+            f"{path} has only one column, {names[0]!r}: columns must be separated by commas, semicolons or tabs."
         )
     clients = [schema.client_column] if schema.client_column in names else listed(schema.client_column)
-    clients = [] if schema.num_dealt_clients else clients
+    clients = [] if schema.num_synthetic_clients else clients
     features, ignored = listed(schema.feature_columns), listed(schema.ignore_columns)
     categories, position = listed(schema.category_columns), list(filter(None, [schema.position_column]))
     label, takes_all = schema.label_column or schema.action_column, schema.reward_columns == "all"
@@ -201,7 +201,7 @@ def resolve(schema: Schema, names: Sequence[str], path: str) -> Roles:
             uses[name] = flag
     if schema.reward_columns and len(rewards) < 2:
         raise UsageError(
-            f"--reward_columns={schema.reward_columns}: a bandit needs at least two actions, a column each."
+            f"--reward_columns={schema.reward_columns}: a bandit needs at least two actions, one column each."
         )
     left = [name for name in names if name not in uses]
     context = features or left
@@ -210,7 +210,7 @@ def resolve(schema: Schema, names: Sequence[str], path: str) -> Roles:
     for name in categories:
         _check_known("--category_columns", name, names, path)
         if name not in context:
-            raise UsageError(f"--category_columns names column {name!r}, which is no feature.")
+            raise UsageError(f"--category_columns names column {name!r}, which is not a feature.")
     suspected = rewards if takes_all else []
     if not features and (left or label or takes_all):
         suspected = [*([label] if label else []), *rewards, *left]
@@ -227,11 +227,11 @@ def _check_known(flag: str, name: str, names: Sequence[str], path: str) -> None:
 
 
 def check_no_log(names: Sequence[str], path: str, label: str | None = None) -> None:
-    """Refuses a log of a bandit that is taken for a table: its propensity, or even its reward, would be a feature.
+    """Refuses a log of a bandit as a table: its propensity, or even its reward, would be a feature.
 
-    A log has the reward of the chosen action alone; a table needs the reward of every action. Names of columns decide.
+    A log has only the chosen action's reward; a table needs the reward of every action. Names of columns decide.
     It is a log if a column is called a propensity; or a probability, beside an action and a reward that is not the
-    label; or if an action and a reward are called so without doubt.
+    label; or if an action and a reward have unambiguous names.
 
     Args:
       names: Columns that no flag names as features, rewards and the label among them.
@@ -265,15 +265,15 @@ def check_no_log(names: Sequence[str], path: str, label: str | None = None) -> N
     roles = {"as the chosen action": action, "as its reward": reward, "as its propensity": propensity}
     shown = ", ".join(f"{name!r} {role}" for role, name in roles.items() if name)
     raise UsageError(
-        f"{path} looks like a log of a bandit, with {shown}. A log has the reward of the chosen action alone, and this "
-        "task needs the right action of each row, or every action's reward. If it is no log, name the features with "
-        "--feature_columns, or leave such columns out with --ignore_columns. What a log says of other policies: "
-        "scripts.evaluate_policy; to learn and to simulate from one: --task_type=logged (docs/logs.md)."
+        f"{path} looks like a log of a bandit, with {shown}. A log has only the chosen action's reward, and this "
+        "task needs the correct action of each row, or every action's reward. If it is no log, name the features with "
+        "--feature_columns, or leave such columns out with --ignore_columns. To evaluate policies on a log: "
+        "scripts.evaluate_policy; to learn and simulate from one: --task_type=logged (docs/logs.md)."
     )
 
 
 def _words(name: str) -> str:
-    """Returns a name in lower case, with underscores between words, as those of `actionId`."""
+    """Name in lower case with underscores between words, such as those of `actionId`."""
     return "_".join(re.findall(r"[a-z0-9]+", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()))
 
 

@@ -26,8 +26,8 @@ _QUERY = (
 class SqliteClients(clients.ClientData):
     """One split of a database with the tables `examples` and `client_metadata`.
 
-    Clients are in the order of their names. Opening reads names only. Where the table has no index, as the ones that
-    TFF writes, the rows of each client are found once, and kept in a file beside the database.
+    Clients are in the order of their names. Opening reads names only. If the table has no index, like TFF's,
+    the rows of each client are located once, and kept in a file beside the database.
     """
 
     def __init__(self, path: str | os.PathLike, split: str, parse: Parser):
@@ -49,7 +49,7 @@ class SqliteClients(clients.ClientData):
             name = f"{self._path.absolute().as_uri()}?mode=ro"
             self._connection = sqlite3.connect(name, uri=True, check_same_thread=False)
             pages, page_bytes = (self._connection.execute(f"PRAGMA {name}").fetchone()[0] for name in _SIZE)
-            if pages * page_bytes > self._path.stat().st_size:  # SQLite would notice on the way, in some round.
+            if pages * page_bytes > self._path.stat().st_size:  # SQLite would notice only in some round.
                 raise sqlite3.DatabaseError("it is cut off")
             rows = self._connection.execute(
                 "SELECT DISTINCT client_id FROM client_metadata WHERE split_name = ? ORDER BY client_id",
@@ -86,14 +86,14 @@ class SqliteClients(clients.ClientData):
             raise self._unreadable(name) from error
 
     def _find_rows(self) -> np.ndarray:
-        """Returns int64 [clients, 2], the first and last row of each; the last lies before the first if it has none."""
+        """First and last row of each client, int64 [clients, 2]; the last precedes the first if it has no rows."""
         known_rows = self._path.with_name(f"{self._path.name}.{self._split}.rows.npz")
         try:
             with np.load(known_rows, allow_pickle=False) as known:
                 if str(known["checksum"]) == self._checksum and len(known["rows"]) == len(self._client_ids):
                     return known["rows"]
         except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
-            pass  # There is none yet, or it is damaged.
+            pass  # It is missing or damaged.
         first, last = np.full(len(self._client_ids), _MAX_ROW), np.zeros(len(self._client_ids), np.int64)
         index = {client: position for position, client in enumerate(self._client_ids)}
         query = "SELECT client_id, rowid FROM examples WHERE split_name = ? ORDER BY rowid"
@@ -107,7 +107,7 @@ class SqliteClients(clients.ClientData):
         except sqlite3.Error as error:
             raise self._unreadable(error) from error
         rows = np.stack([first, last], axis=1)
-        with contextlib.suppress(Failure):  # A folder that cannot be written costs only the time to look again.
+        with contextlib.suppress(Failure):  # An unwritable folder costs only the time of another search.
             files.save_arrays(known_rows, {"rows": rows, "checksum": np.array(self._checksum)})
         return rows
 

@@ -1,7 +1,7 @@
-"""What is learned from clients' data before any round: of a table's columns and labels, of posts' words and tags.
+"""Statistics from clients' data before any round: of a table's columns and labels, or of posts' words and tags.
 
-Where the clients are private, no noise hides these numbers. They can be made elsewhere instead, from public data: a run
-writes its own as `statistics.json`, and `--public_statistics` reads a file of the same form.
+No noise protects these numbers in private runs. They can come from public data instead: a run writes its statistics as
+`statistics.json`, and `--public_statistics` reads such a file.
 """
 
 import dataclasses
@@ -21,8 +21,8 @@ class Numbers:
     """A column of numbers.
 
     Attributes:
-      mean: Of the numbers that are there.
-      deviation: Likewise, at least 0; 0 for numbers that are all the same.
+      mean: Mean of the present numbers.
+      deviation: Their standard deviation; 0 for equal numbers.
       has_missing: Whether some are missing.
     """
 
@@ -36,10 +36,10 @@ class Dates:
     """A column of dates.
 
     Attributes:
-      mean_days: Of the dates that are there, in days since 1970 began.
-      deviation_days: Likewise, at least 0; 0 for dates that are all the same.
+      mean_days: Mean of the present dates, in days since 1970.
+      deviation_days: Their standard deviation in days; 0 for equal dates.
       has_missing: Whether some are missing.
-      has_times: Whether one has a time of day other than midnight.
+      has_times: Whether any date has a time other than midnight.
     """
 
     mean_days: float
@@ -72,21 +72,21 @@ class OfTable:
     """Statistics of a table.
 
     Attributes:
-      columns: Of each column of features; None for one without a value.
-      labels: Rows of each label, in the order of the actions; empty for a table of rewards.
+      columns: Statistics of each feature column; None for one without a value.
+      labels: Number of rows of each label, in the order of the actions; empty for a table of rewards.
     """
 
     columns: Mapping[str, OfColumn | None]
     labels: Mapping[str, int]
 
     def in_words(self) -> tuple[str, ...]:
-        """Returns what these are, for a guarantee that leaves them out."""
+        """Description of these statistics, for a guarantee that does not cover them."""
         columns = "means, deviations and categories of the table's columns"
         labels = "the table's labels and their counts"
         return (columns,) * any(self.columns.values()) + (labels,) * bool(self.labels)
 
     def as_json(self) -> dict[str, Any]:
-        """Returns the content of `statistics.json`."""
+        """Content of `statistics.json`."""
         return {"kind": "table", **dataclasses.asdict(self)}
 
 
@@ -96,26 +96,26 @@ class OfPosts:
 
     Attributes:
       vocabulary: The words; a word's position is its id.
-      tags: Posts of each tag, in the order of the actions.
+      tags: Number of posts of each tag, in the order of the actions.
     """
 
     vocabulary: tuple[str, ...]
     tags: Mapping[str, int]
 
     def in_words(self) -> tuple[str, ...]:
-        """Returns what these are, for a guarantee that leaves them out."""
+        """Description of these statistics, for a guarantee that does not cover them."""
         return ("the posts' vocabulary, their tags and the tags' counts",)
 
     def as_json(self) -> dict[str, Any]:
-        """Returns the content of `statistics.json`."""
+        """Content of `statistics.json`."""
         return {"kind": "posts", **dataclasses.asdict(self)}
 
 
 def read_table(path: str | None) -> OfTable | None:
-    """Returns the statistics of a table in a file; None without one.
+    """Statistics of a table from a file; None without one.
 
     Raises:
-      UsageError: If the file has none.
+      UsageError: If the file has none of this kind.
     """
     if not path:
         return None
@@ -127,10 +127,10 @@ def read_table(path: str | None) -> OfTable | None:
 
 
 def read_posts(path: str | None) -> OfPosts | None:
-    """Returns the statistics of posts in a file; None without one.
+    """Statistics of posts from a file; None without one.
 
     Raises:
-      UsageError: If the file has none.
+      UsageError: If the file has none of this kind.
     """
     if not path:
         return None
@@ -148,18 +148,18 @@ def _read(path: str, kind: str, *names: str) -> list[Any]:
         raise UsageError(
             f"--public_statistics={path} is not readable as JSON ({getattr(error, 'strerror', None) or error})."
         ) from error
-    found = root.get("kind") if isinstance(root, dict) else None
-    _check(found == kind, path, f"its kind is {found!r}, but this task needs {kind!r}")
+    kind_found = root.get("kind") if isinstance(root, dict) else None
+    _check(kind_found == kind, path, f"its kind is {kind_found!r}, but this task needs {kind!r}")
     return [root.get(name) for name in names]
 
 
 def _check(is_right: bool, path: str, what: str) -> None:
     if not is_right:
-        raise UsageError(f"--public_statistics={path} is not as a run of this task writes its statistics.json: {what}.")
+        raise UsageError(f"--public_statistics={path} differs from the statistics.json of a run of this task: {what}.")
 
 
 def _are_names(names: Any) -> bool:
-    """Returns whether this is a list of different texts, at least one."""
+    """Whether this is a non-empty list of distinct texts."""
     is_text = isinstance(names, list) and all(isinstance(name, str) for name in names)
     return is_text and 0 < len(names) == len(set(names))
 

@@ -1,6 +1,6 @@
-"""Tables from CSV and Parquet files, and from DataFrames in memory, as pandas frames.
+"""Reader of tables from CSV and Parquet files, and from DataFrames in memory, to pandas frames.
 
-What each column is, a number, a date or a category, `data.columns` decides.
+`data.columns` determines the type of each column.
 """
 
 import codecs
@@ -29,13 +29,13 @@ _SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".xlsb", ".ods", ".numbers")
 # pandas' own list without "None", which is as likely a category.
 MISSING = ("", "#N/A", "#N/A N/A", "#NA", "-NaN", "-nan", "<NA>", "N/A", "NA", "NULL", "NaN", "n/a", "nan", "null")
 SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab"}
-_SAMPLED = 200  # Records by which a separator is judged, where the header allows for several.
-_NAMED = 3  # Lines that a message names.
+_SAMPLED = 200  # Records that choose a separator, if the header allows several.
+_NAMED = 3  # Number of lines in a message.
 _TRUTH = {"True": "1", "TRUE": "1", "true": "1", "False": "0", "FALSE": "0", "false": "0"}
 SIGNS = "[$€£¥₹₩₽₺₪฿₫₱₦%]"
 _MOSTLY_AMOUNTS = 0.9
 _GROUPED_WITH_POINT = r"[+-]?\d{1,3}(?:,\d{3})+\.\d+"
-_CENTS = r"[+-]?[\d.]*,(?!\d{3}(?:\D|$))\d+"  # A comma that groups no thousands.
+_CENTS = r"[+-]?[\d.]*,(?!\d{3}(?:\D|$))\d+"  # A comma that does not group thousands.
 _MAY_GROUP = r"[+-]?[1-9]\d{0,2}(?:\.\d{3})+"
 _DECIMAL = r"[+-]?\d*\.\d+(?:[eE][+-]?\d+)?"
 _SHORT = reprlib.Repr()
@@ -47,15 +47,15 @@ class Table:
     """A table as it was read.
 
     Attributes:
-      path: Where it comes from, as messages name it.
-      frame: Its rows, numbered from 0. It goes without columns that have no name: row numbers that pandas and R write.
-      nameless: Those columns.
-      form: How a CSV file is written: `encoding` and `separator`.
-      missing: How many cells hold each of the texts that were said to be missing values.
+      path: Its source in messages.
+      frame: Its rows, numbered from 0, without unnamed columns: row numbers that pandas and R write.
+      nameless: The unnamed columns.
+      form: `encoding` and `separator` of a CSV file.
+      missing: Number of cells with each text of `--missing_values`.
       signs: The currency sign or % that was removed from cells, by column.
-      lines: int [rows], the line in which each row begins; None where a table has none.
-      first_row: Where it has none, the first row's number in messages.
-      checksum: Digest of the source, and of what is missing in it.
+      lines: int [rows], the line where each row begins; None without lines.
+      first_row: The first row's number in messages, without lines.
+      checksum: Digest of the source and of its missing values.
     """
 
     path: str
@@ -69,11 +69,11 @@ class Table:
     first_row: int = 1
 
     def place(self, row: int) -> str:
-        """Returns where a row of the frame is, for messages."""
+        """Place of a row in its file, for messages."""
         return f"row {row + self.first_row}" if self.lines is None else f"line {self.lines[row]}"
 
     def cells(self, column: "pd.Series", most: int = 3) -> str:
-        """Returns what some cells hold and where they are, for messages; of many, the first ones."""
+        """Content and place of cells, for messages; only the first ones of many."""
         shown = ", ".join(f"{_SHORT.repr(value)} ({self.place(row)})" for row, value in column.iloc[:most].items())
         return f"{shown} and {len(column) - most} more" if len(column) > most else shown
 
@@ -85,12 +85,12 @@ class Table:
         dtype: type = np.float64,
         within: tuple[float, float] = (-np.inf, np.inf),
     ) -> np.ndarray:
-        """Returns the numbers of a column in which every cell must be one, such as rewards.
+        """Numbers of a column in which every cell must be a number, such as rewards.
 
         Args:
-          column: Of this table, with its index.
+          column: A column of this table, with its index.
           flag: The flag that names it, for messages.
-          what: What each number is, such as `reward`.
+          what: Description of a number, such as `reward`.
           dtype: Type in which they must be finite.
           within: The least and the largest number that is allowed.
 
@@ -98,7 +98,7 @@ class Table:
           [rows] of the dtype, finite.
 
         Raises:
-          UsageError: If a cell is missing, not finite, no number or not within; it names the place.
+          UsageError: If a cell is missing, not finite, not a number or outside the range; it names the place.
         """
         import pandas as pd
 
@@ -108,7 +108,7 @@ class Table:
             values = pd.to_numeric(written.map(lambda value: _TRUTH.get(value, value)), errors="coerce")
             if (is_word := values.isna() & written.notna()).any():
                 self._refuse(
-                    column, flag, is_word, repr(written[is_word].iloc[0]), f"is no number, as a {what} must be"
+                    column, flag, is_word, repr(written[is_word].iloc[0]), f"is not a number, as a {what} must be"
                 )
         exact = values.to_numpy(np.float64, na_value=np.nan)
         with np.errstate(over="ignore"):
@@ -117,7 +117,7 @@ class Table:
         self._refuse(column, flag, is_missing, "a missing value", f"is not allowed: every row must have a {what}")
         is_wrong = ~np.isfinite(numbers) | (exact < within[0]) | (exact > within[1])
         span = f"from {within[0]:g} to {within[1]:g}" if np.isfinite(within).all() else "finite"
-        self._refuse(column, flag, is_wrong, f"{exact[is_wrong.argmax()]:g}", f"is no {what}, which must be {span}")
+        self._refuse(column, flag, is_wrong, f"{exact[is_wrong.argmax()]:g}", f"is not a {what}, which must be {span}")
         return numbers
 
     def _refuse(self, column: "pd.Series", flag: str, is_wrong: Any, value: str, why: str) -> None:
@@ -130,7 +130,7 @@ class Table:
 
 
 def as_text(column: "pd.Series") -> "pd.Series":
-    """Returns stripped text, or NaN where it is missing; whole numbers that gaps have made float are written whole."""
+    """Stripped text, NaN where missing; whole numbers that gaps have made float are written as whole numbers."""
     import pandas as pd
 
     filled = column.dropna()
@@ -162,7 +162,7 @@ def read(
         table = of_frame(lent, "the DataFrame", missing, text_columns, flag)
         return dataclasses.replace(table, checksum=_checksum(path, missing), first_row=0)
     if path.startswith(frames.PREFIX):
-        raise UsageError(f"{flag}={path} was a DataFrame of Python's: only there it can be given, as table.")
+        raise UsageError(f"{flag}={path} was a DataFrame in Python: pass it there as table.")
     if name.endswith(_SPREADSHEETS):
         raise UsageError(
             f"{flag}={path} is a spreadsheet: save its sheet as CSV (Save as, CSV UTF-8), and name that file."
@@ -191,7 +191,7 @@ def read(
             f"{flag}={path} needs pyarrow, which cannot be imported: bring the environment up to date, or save the "
             "table as .csv."
         ) from error
-    except Exception as error:  # What pandas, pyarrow and gzip raise over a damaged file is almost anything.
+    except Exception as error:  # pandas, pyarrow and gzip raise many types for a damaged file.
         reason = " ".join(str(error).split()) or type(error).__name__
         raise UsageError(f"{path} is not readable ({reason}): {flag} must be an undamaged table.") from error
     return dataclasses.replace(table, form=form, lines=lines, checksum=_checksum(path, missing))
@@ -210,17 +210,17 @@ def of_frame(
     text_columns: Sequence[str] = (),
     flag: str = "--data_file",
 ) -> Table:
-    """Returns a frame as a table.
+    """Makes a table of a frame.
 
     Args:
-      frame: Any; rows may be named, columns of any type. It is not changed.
-      path: What messages call it.
+      frame: Any frame; it is not changed.
+      path: Its name in messages.
       missing: Texts that are missing values, besides `MISSING`; such as `-9`, which is so as a number too.
       text_columns: Columns of names, where -9.0 is not -9.
       flag: The flag that names the file, for messages.
 
     Raises:
-      UsageError: If it is empty, or two columns have one name.
+      UsageError: If it is empty, or two columns share a name.
     """
     # The client column may have been saved as the index.
     frame = frames.with_index(frame, path)
@@ -244,7 +244,7 @@ def _check_different(path: str, names: Sequence[str], flag: str) -> None:
 def _masked(
     frame: "pd.DataFrame", missing: Sequence[str], text_columns: Sequence[str]
 ) -> "tuple[pd.DataFrame, dict[str, int]]":
-    """Returns a frame without cells that hold one of several texts, and how many held each."""
+    """Frame without the cells that hold one of several texts, and the number of cells with each."""
     counts = dict.fromkeys(missing, 0)
     for name in frame.columns if missing else ():
         for word in missing:
@@ -255,7 +255,7 @@ def _masked(
 
 
 def _holds(column: "pd.Series", word: str, *, is_text: bool) -> np.ndarray:
-    """Returns bool [rows], whether a cell holds a text, or the number that it is."""
+    """Whether each cell holds a text, or the number that it spells, bool [rows]."""
     import pandas as pd
 
     number = pd.to_numeric(word, errors="coerce")
@@ -269,7 +269,7 @@ def _holds(column: "pd.Series", word: str, *, is_text: bool) -> np.ndarray:
 
 
 def _without_signs(frame: "pd.DataFrame", text_columns: Sequence[str]) -> "tuple[pd.DataFrame, dict[str, str]]":
-    """Returns a table whose amounts have no sign around them, and the sign of each such column.
+    """Table whose amounts have no currency or percent sign, and the sign of each such column.
 
     A column is of amounts if at least 90% of its cells are numbers, and some have a currency sign or % before or after
     them, all the same one. Of `$1,234.50` the commas go, too, as a point follows them.
@@ -283,19 +283,19 @@ def _without_signs(frame: "pd.DataFrame", text_columns: Sequence[str]) -> "tuple
         cells = frame[name].dropna().map(str).str.strip()
         if not cells.str.contains(SIGNS).any():
             continue
-        found = set(cells.str.findall(SIGNS).explode().dropna())
+        marks = set(cells.str.findall(SIGNS).explode().dropna())
         bare = cells.str.replace(rf"\s*{SIGNS}\s*", "", n=1, regex=True)
         if bare.str.fullmatch(_GROUPED_WITH_POINT).any() and not bare.str.fullmatch(_CENTS).any():
             bare = bare.str.replace(",", "", regex=False)
         is_number = pd.to_numeric(bare, errors="coerce").notna()
-        if len(found) == 1 and is_number.mean() >= _MOSTLY_AMOUNTS:
-            (signs[name],) = found
+        if len(marks) == 1 and is_number.mean() >= _MOSTLY_AMOUNTS:
+            (signs[name],) = marks
             bare_columns[name] = bare.where(is_number, cells).reindex(frame.index)
     return frame.assign(**bare_columns), signs
 
 
 def _read_csv(path: str, flag: str) -> "tuple[pd.DataFrame, np.ndarray, dict[str, str]]":
-    """Returns the rows of a CSV file as text, the line in which each begins, and how the file is written."""
+    """Rows of a CSV file as text, the line where each begins, and the file's format."""
     import pandas as pd
 
     text, encoding = _decoded(path, flag)
@@ -308,11 +308,11 @@ def _read_csv(path: str, flag: str) -> "tuple[pd.DataFrame, np.ndarray, dict[str
 
 
 def _decoded(path: str, flag: str) -> tuple[str, str]:
-    """Returns a file's text and the name of its encoding."""
+    """Text of a file and the name of its encoding."""
     content = pathlib.Path(path).read_bytes()
     content = gzip.decompress(content) if content.startswith(b"\x1f\x8b") else content
     if content.startswith(b"PK\x03\x04"):
-        raise UsageError(f"{path} is a spreadsheet or an archive, whatever its name says: save the table as CSV.")
+        raise UsageError(f"{path} is a spreadsheet or an archive, despite its name: save the table as CSV.")
     is_utf_16 = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     for encoding in ("utf-16",) if is_utf_16 else ("utf-8-sig", "cp1252"):
         try:
@@ -326,7 +326,7 @@ def _decoded(path: str, flag: str) -> tuple[str, str]:
 
 
 def _separator(path: str, text: str) -> str:
-    """Returns the separator that the header has; if several are in it, the one that fits the rows."""
+    """Separator in the header; if there are several, the one that fits the rows."""
     header = text.lstrip().partition("\n")[0]
     candidates = [separator for separator in SEPARATORS if separator in header]
     splits = {}
@@ -345,7 +345,7 @@ def _separator(path: str, text: str) -> str:
 
 
 def _records(path: str, text: str, separator: str) -> tuple[list[str], list[list[str | None]], list[int]]:
-    """Returns the columns' names, the rows (stripped values, None for a missing one), and the line of each."""
+    """Names of the columns, the rows (stripped values, None for a missing one), and the line of each row."""
     records = csv.reader(io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=True)
     header: list[str] = []
     rows, lines, wrong, begins = [], [], [], 1
@@ -377,9 +377,9 @@ def _records(path: str, text: str, separator: str) -> tuple[list[str], list[list
 
 
 def _check_points(path: str, written: "pd.DataFrame") -> None:
-    """Refuses numbers such as 1.500 in a file with semicolons, if no other number shows what the point is.
+    """Refuses numbers such as 1.500 in a file with semicolons, if no other number clarifies the point.
 
-    Such files come from where a point groups thousands.
+    In such files a point often groups thousands.
     """
     doubtful = {}
     for name in written.columns:

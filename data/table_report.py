@@ -1,4 +1,4 @@
-"""What became of a table's columns and rows: for `config.json`, and in lines to print."""
+"""Report on a table's columns and rows, for `config.json` and to print."""
 
 import collections
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -11,17 +11,17 @@ if TYPE_CHECKING:
     from data.tables import Rows
 
 _ORDER = ("client", "label", "reward", "feature", "none")
-_PRINTED = 20  # Of more columns, only so many have a line.
+_PRINTED = 20  # Maximum number of columns with a line.
 _NAMED = 3  # Classes that a warning names.
 
 
 def of_columns(rows: "Rows", learned: columns.Learned, encoded: columns.Encoded) -> list[dict[str, Any]]:
-    """Returns what each column is used for, and as what, in the table's order.
+    """Use and type of each column, in the table's order.
 
     Args:
       rows: The table's rows.
-      learned: What is known of features.
-      encoded: What became of them.
+      learned: Statistics of the features.
+      encoded: The encoded features.
     """
     roles = rows.roles
     used: dict[str, dict[str, Any]] = {
@@ -45,32 +45,32 @@ def _dropped(why: str) -> dict[str, Any]:
 def _of_feature(known: statistics.OfColumn | None, encoded: columns.Encoded, name: str) -> dict[str, Any]:
     if known is None:
         return _dropped("no value in training rows")
-    found: dict[str, Any] = {"kind": "number"}
+    entry: dict[str, Any] = {"kind": "number"}
     gaps = {"imputed": encoded.imputed, "missing": encoded.missing_as_category, "unknown": encoded.unknown}
     if isinstance(known, statistics.Categories):
         count = len(known.categories) - (columns.MISSING_CATEGORY in known.categories)
-        found = {"kind": "category", "categories": count}
+        entry = {"kind": "category", "categories": count}
     elif isinstance(known, statistics.Dates):
-        found = {"kind": "date", "hours": known.has_times}
-    return found | {what: counts[name] for what, counts in gaps.items() if name in counts}
+        entry = {"kind": "date", "hours": known.has_times}
+    return entry | {what: counts[name] for what, counts in gaps.items() if name in counts}
 
 
 def category_warnings(learned: columns.Learned, named: Collection[str]) -> list[str]:
-    """Returns which columns have many categories, but for those that were asked for by name."""
+    """Columns with many categories, except those that the user named."""
     counts = {name: len(one.categories) for name, one in learned.items() if isinstance(one, statistics.Categories)}
     return [
         f"column {name!r} gives {count} features, one for each category: --ignore_columns={as_flag([name])} "
-        f"leaves it out, --category_columns={as_flag([name])} says that it is meant so."
+        f"leaves it out, --category_columns={as_flag([name])} keeps it."
         for name, count in counts.items()
         if count > columns.MANY_CATEGORIES and name not in named
     ]
 
 
 def label_warnings(rows: "Rows") -> list[str]:
-    """Returns what is odd about labels: one number written in several ways, a word among numbers, a single row."""
+    """Oddities of labels: one number written in several ways, a word among numbers, a single row."""
     if not rows.roles.label:
         return []
-    found, flag = [], f"--label_column={as_flag([rows.roles.label])}"
+    oddities, flag = [], f"--label_column={as_flag([rows.roles.label])}"
     written: dict[float, list[str]] = collections.defaultdict(list)
     words = []
     for name in rows.label_names:
@@ -81,21 +81,21 @@ def label_warnings(rows: "Rows") -> list[str]:
     same = [ways for ways in written.values() if len(ways) > 1]
     if same:
         ways = "; ".join(" and ".join(map(repr, one)) for one in same[:_NAMED])
-        found.append(f"{flag} has classes that are one number in several ways: {ways}.")
+        oddities.append(f"{flag} has classes that are one number in several ways: {ways}.")
     if len(words) == 1 and len(rows.label_names) > 2:
-        found.append(
+        oddities.append(
             f"{flag} has numbers and the class {words[0]!r}: --missing_values={as_flag(words, quoted=True)} drops its "
             "rows."
         )
     counts = rows.frame[rows.roles.label].value_counts()
     if single := [name for name in rows.label_names if counts.get(name) == 1]:
         more = f" and {len(single) - _NAMED} more" if len(single) > _NAMED else ""
-        found.append(f"{flag} has classes of a single row: {', '.join(map(repr, single[:_NAMED]))}{more}.")
-    return found
+        oddities.append(f"{flag} has classes of a single row: {', '.join(map(repr, single[:_NAMED]))}{more}.")
+    return oddities
 
 
 def lines(report: Mapping[str, Any]) -> Iterator[str]:
-    """Yields what is printed of a table's report, a line each column; nothing of other data's report."""
+    """Yields the printed lines of a table's report, one per column; none for other data."""
     if "columns" not in report:
         return
     described: Sequence[Mapping[str, Any]] = sorted(report["columns"], key=lambda column: _ORDER.index(column["use"]))
@@ -107,8 +107,8 @@ def lines(report: Mapping[str, Any]) -> Iterator[str]:
         yield f"  {name:<{width}}  {column['use']:<7}  {_kind(column)}"
     if rest := described[_PRINTED:]:
         kinds = collections.Counter(f"{column['use']}, {column['kind']}" for column in rest)
-        told = "; ".join(f"{kind}: {count}" for kind, count in kinds.items())
-        yield f"  and {len(rest)} more ({told}), all in config.json"
+        counts = "; ".join(f"{kind}: {count}" for kind, count in kinds.items())
+        yield f"  and {len(rest)} more ({counts}), all in config.json"
     for why, count in report["dropped_rows"].items():
         if count:
             yield f"  {count:,} row{'s' * (count != 1)} dropped: {why.replace('_', ' ')}"

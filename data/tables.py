@@ -1,4 +1,4 @@
-"""The reader of tables and logs: rows, their clients and labels by a schema, and the columns as features."""
+"""Reader of tables and logs: rows, their clients and labels by a schema, and columns as features."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -23,8 +23,8 @@ class Features(NamedTuple):
     Attributes:
       values: float32 [rows, features].
       names: Such as `age`, `age is missing` and `color=red`.
-      learned: What is known of each column.
-      report: What was read, dropped and imputed, in JSON's types.
+      learned: Statistics of each column.
+      report: Counts of read, dropped and imputed values, in JSON's types.
     """
 
     values: np.ndarray
@@ -38,15 +38,15 @@ class Rows:
     """Rows of a table or log that have a client and, where there is one, a label or an action.
 
     Attributes:
-      table: Where they are from.
-      schema: What flags name.
+      table: Their table.
+      schema: The schema of the flags.
       roles: The columns by role.
       frame: The rows, with their index in the table.
-      client_ids: Names of the clients, in the order of numbers if all are some.
+      client_ids: Names of the clients, in numeric order if all are numbers.
       clients: int32 [rows], positions in `client_ids`.
       label_names: Names of the labels, or actions, in that order; or the columns of rewards.
       labels: int32 [rows], positions in `label_names`; None for a table of rewards.
-      dropped: How many rows lack what.
+      dropped: Number of dropped rows by reason.
     """
 
     table: table_file.Table
@@ -60,18 +60,18 @@ class Rows:
     dropped: Mapping[str, int]
 
     def numbers(self, name: str, flag: str, what: str, **how: Any) -> np.ndarray:
-        """Returns the numbers of a column, see `table_file.Table.numbers`."""
+        """Numbers of a column, see `table_file.Table.numbers`."""
         return self.table.numbers(self.frame[name], flag, what, **how)
 
     def features(
         self, is_train: np.ndarray | None = None, known: statistics.OfTable | None = None, *, has_any: bool = True
     ) -> Features:
-        """Returns the columns of features as such; see `columns.encode`.
+        """Encodes the feature columns; see `columns.encode`.
 
         Args:
           is_train: bool [rows], rows from which means, deviations and categories are learned; None for all.
-          known: Statistics from elsewhere instead.
-          has_any: Whether columns are read at all.
+          known: Statistics from a file instead.
+          has_any: Whether to read columns at all.
 
         Raises:
           UsageError: If a column cannot be read as it is.
@@ -114,10 +114,10 @@ def read(path: str, schema: Schema, *, known: statistics.OfTable | None = None, 
       path: The file, see `table_file.read`.
       schema: The roles of its columns.
       known: Statistics from elsewhere, whose labels count; None to count the table's.
-      seed: Seed of the partition into clients.
+      seed: Seed of synthetic clients.
 
     Raises:
-      UsageError: If the file or a column is missing, or not what it has to be; if there is one client only; or if a
+      UsageError: If the file or a column is missing or invalid; if there is one client only; or if a
         log is read as a table.
     """
     schema.check()
@@ -133,8 +133,8 @@ def read(path: str, schema: Schema, *, known: statistics.OfTable | None = None, 
     if roles.label:
         label_names = _label_names(frame[roles.label], schema, known_labels)
         labels = columns.codes(frame[roles.label], label_names)
-    if schema.num_dealt_clients:
-        client_ids, clients = partition.deal(len(frame), schema.num_dealt_clients, seed)
+    if schema.num_synthetic_clients:
+        client_ids, clients = partition.split_equally(len(frame), schema.num_synthetic_clients, seed)
     else:
         client_ids, clients = _owners(frame, roles.clients, schema)
     return Rows(table, schema, roles, frame, client_ids, clients, label_names, labels, dropped)
@@ -163,7 +163,7 @@ def _check_known(known: statistics.OfTable, schema: Schema, roles: Roles, path: 
 def _complete(
     frame: "pd.DataFrame", schema: Schema, roles: Roles, path: str, known_labels: list[str] | None
 ) -> "tuple[pd.DataFrame, dict[str, int]]":
-    """Returns the rows with a client and a (known) label, both as categories of text, and how many rows lack which."""
+    """Rows with a client and a (known) label, both as categories of text, and the numbers of rows that lack either."""
     dropped = {}
     label, flag = ("action", "--action_column") if schema.is_log else ("label", "--label_column")
     for what, names in (("client", roles.clients), (label, [roles.label] if roles.label else [])):
@@ -183,14 +183,14 @@ def _complete(
 
 
 def _owners(frame: "pd.DataFrame", names: list[str], schema: Schema) -> tuple[list[str], np.ndarray]:
-    """Returns the clients' names, and the client of each row."""
+    """Names of the clients, and the client of each row."""
     grouped = frame.groupby(names, observed=True, sort=True)
     clients = grouped.ngroup().to_numpy(np.int32)
     client_ids = [_JOINT.join(key) for key in grouped.size().index.to_frame().itertuples(index=False)]
     if len(client_ids) < 2:
         how = "or several"
         if not schema.is_log:
-            how = "or deal the rows to N clients by --client_column=rows:N"
+            how = "or partition the rows over N clients by --client_column=rows:N"
         raise UsageError(
             f"--client_column={schema.client_column} has one value only, {client_ids[0]!r}: name a column that "
             f"distinguishes clients, {how}."
@@ -199,7 +199,7 @@ def _owners(frame: "pd.DataFrame", names: list[str], schema: Schema) -> tuple[li
 
 
 def _label_names(labels: "pd.Series", schema: Schema, known: list[str] | None) -> list[str]:
-    """Returns the names of all labels, or actions, also of those that a flag adds."""
+    """Names of all labels, or actions, including those that a flag adds."""
     import pandas as pd
 
     flag = f"{'--action_column' if schema.is_log else '--label_column'}={as_flag([labels.name])}"
@@ -218,7 +218,7 @@ def _label_names(labels: "pd.Series", schema: Schema, known: list[str] | None) -
 
 
 def _check_classes(names: list[str], num_rows: int, flag: str) -> None:
-    """Refuses labels of which most have decimals, or nearly each row has its own, or that are dates."""
+    """Refuses labels that are mostly decimals, dates, or distinct in nearly every row."""
     import pandas as pd
 
     numbers = pd.to_numeric(pd.Series(names), errors="coerce")
@@ -227,6 +227,6 @@ def _check_classes(names: list[str], num_rows: int, flag: str) -> None:
     if is_measured or dates.of_texts(pd.Series(names, name="label"), 0.9):
         what = "numbers" if is_measured else "dates"
         raise UsageError(
-            f"{flag} has {len(names)} distinct values in {num_rows} rows, which are {what} and no classes: name a "
+            f"{flag} has {len(names)} distinct values in {num_rows} rows, which are {what}, not classes: name a "
             "column of classes."
         )

@@ -1,7 +1,7 @@
 """Posts as bags of words: text becomes word ids once.
 
-At rest, and on their way to a worker, the distinct words of several posts lie behind each other (`Bags`), so that a
-post costs as much memory as it has words; at work they are padded, by `optimization.models.dense`.
+In memory and in messages, the distinct words of several posts are concatenated (`Bags`), so that a post uses memory in
+proportion to its words; models pad them, by `optimization.models.dense`.
 """
 
 import itertools
@@ -18,7 +18,7 @@ _WORD = re.compile(r"[^\W_]+(?:(?:\+\+|#)(?!\w))?")
 
 
 def words(text: str) -> list[str]:
-    """Returns the words of a text in lower case.
+    """Words of a text in lower case.
 
     A word is an unbroken run of letters and digits of any script, with `++` or `#` directly behind it (c++, c#) unless
     another word follows at once. Everything else separates words: `node.js` and `don't` are two each.
@@ -27,7 +27,7 @@ def words(text: str) -> list[str]:
 
 
 def most_frequent(counter: Mapping[str, int], size: int) -> list[str]:
-    """Returns at most `size` keys, those of the highest counts first, keys of equal counts in alphabetical order."""
+    """At most `size` keys by descending count; keys of equal counts are in alphabetical order."""
     return sorted(counter, key=lambda key: (-counter[key], key))[:size]
 
 
@@ -45,20 +45,20 @@ class Bags(NamedTuple):
     offsets: np.ndarray
 
     def take(self, posts: np.ndarray) -> "Bags":
-        """Returns the posts at these positions."""
+        """Posts at these positions."""
         places, lengths = entries(self.offsets, posts)
         return Bags(self.ids[places], self.values[places], _offsets(lengths))
 
 
 def joined(parts: Sequence[Bags]) -> Bags:
-    """Returns all posts of the parts, at least one, in their order."""
+    """Joins at least one part, in order."""
     lengths = np.concatenate([np.diff(part.offsets) for part in parts])
     ids, values = (np.concatenate([part[field] for part in parts]) for field in range(2))
     return Bags(ids, values, _offsets(lengths))
 
 
 def entries(offsets: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns where the entries of some rows lie, of rows that lie behind each other.
+    """Positions of the entries of some consecutively stored rows.
 
     Args:
       offsets: int64 [all rows + 1], as of `Bags`.
@@ -82,7 +82,7 @@ def bags(ids: np.ndarray, lengths: np.ndarray, max_words: int, normalisation: st
     Args:
       ids: int [words], the words of all posts behind each other; negative for a word outside of the vocabulary.
       lengths: int [posts], words of each post, 0 or more.
-      max_words: Most distinct words of a post: those of the highest values, among equal ones of the lowest ids.
+      max_words: Maximum number of distinct words of a post: those of the highest values, then of the lowest ids.
       normalisation: `mean` or `l2`.
 
     Raises:
@@ -119,12 +119,12 @@ def _offsets(lengths: np.ndarray) -> np.ndarray:
 def encode(
     documents: Sequence[Sequence[str]], vocabulary: Mapping[str, int], max_words: int, normalisation: str
 ) -> Bags:
-    """Returns the bags of words of posts, given as words.
+    """Bags of words of tokenised posts.
 
     Args:
       documents: The words of each post.
       vocabulary: Word -> id, 0 or more.
-      max_words: Most distinct words of a post; see `bags`.
+      max_words: Maximum number of distinct words of a post; see `bags`.
       normalisation: `mean` or `l2`; see `bags`.
 
     Raises:
@@ -136,7 +136,7 @@ def encode(
 
 
 def tag_vectors(tags: Sequence[Sequence[str]], index: Mapping[str, int]) -> np.ndarray:
-    """Returns float32 [posts, tags]: 1 for each tag of a post that `index` has a position of, 0 for the others."""
+    """Indicators of tags, float32 [posts, tags]: 1 for each tag of a post that has a position in `index`."""
     vectors = np.zeros((len(tags), len(index)), np.float32)
     for row, names in enumerate(tags):
         vectors[row, [index[tag] for tag in names if tag in index]] = 1

@@ -1,4 +1,4 @@
-"""How a cohort's deltas become one: TensorFlow Federated's and TensorFlow Privacy's own factories.
+"""Aggregation of a cohort's deltas by the factories of TensorFlow Federated and TensorFlow Privacy.
 
 Every factory here takes (deltas, weights) of the clients; all but the weighted mean ignore the weights. A clip norm
 is an L2 norm over the whole delta, never per layer.
@@ -26,10 +26,10 @@ _SECURE_COUNT = tff.aggregators.SecureSumFactory(upper_bound_threshold=1, lower_
 def build(
     aggregation: options.Aggregation, mechanism: mechanisms.Mechanism, shapes: Sequence[tuple[int, ...]]
 ) -> tff.aggregators.WeightedAggregationFactory:
-    """Returns the factory of an aggregation.
+    """Factory of an aggregation.
 
     Args:
-      aggregation: What is wanted.
+      aggregation: Options of the aggregation.
       mechanism: Its `aggregation_flags.mechanism`: what adds noise here is what is accounted.
       shapes: Shapes of a delta's tensors, all float32.
     """
@@ -70,14 +70,14 @@ def build(
         mean = tfp.NormalizedQuery(query, denominator=float(mechanism.cohort))
         unweighted = tff.aggregators.DifferentiallyPrivateFactory(mean)
     weighted = tff.aggregators.as_weighted_aggregator(unweighted)
-    # Whether anybody came is private: noise is released in every round, and the step taken.
+    # Whether any client participated is private: every round releases noise and takes a step.
     return weighted if mechanism.noise_multiplier else _NothingOfNobody(weighted)
 
 
 class _NothingOfNobody(tff.aggregators.WeightedAggregationFactory):
-    """An aggregation that keeps its state when nobody comes, and whose result then is not a number.
+    """An aggregation that keeps its state in a round without clients, and whose result then is NaN.
 
-    TFF's quantile of no norms would be not a number for ever after, and so would be the clip norm.
+    TFF's quantile of no norms would be NaN in all later rounds, and so would the clip norm.
     """
 
     def __init__(self, inner: tff.aggregators.WeightedAggregationFactory):
@@ -111,7 +111,7 @@ class _NothingOfNobody(tff.aggregators.WeightedAggregationFactory):
 
 
 def _clipped(aggregation: options.Aggregation, mean, *, secure: bool = False):
-    """Returns a mean of deltas clipped to a fixed norm, or one that follows a quantile of their norms without noise."""
+    """Mean of deltas clipped to a fixed norm, or to a noiseless quantile estimate of their norms."""
     norm = aggregation.clip_norm
     if norm is None:
         return mean
@@ -146,7 +146,7 @@ def _dpsgd(aggregation: options.Aggregation, mechanism: mechanisms.Mechanism, sp
 
 
 def _dpftrl(aggregation: options.Aggregation, mechanism: mechanisms.Mechanism, specs) -> tfp.SumAggregationDPQuery:
-    """DP-FTRL (Kairouz, McMahan et al. 2021): noise by tree aggregation, with a new tree at times."""
+    """DP-FTRL (Kairouz, McMahan et al. 2021): noise by tree aggregation, restarted periodically."""
     tree = dp_queries.tree_sum(
         mechanism.clip_norm,
         mechanism.noise_multiplier,
@@ -171,12 +171,12 @@ _SUM_QUERIES = {"dpsgd": _dpsgd, "dpftrl": _dpftrl, "mf_dpftrl": _mf_dpftrl}
 
 
 def _noise_seed(aggregation: options.Aggregation, mechanism: mechanisms.Mechanism, which: int = 0) -> int:
-    """Returns the seed of noise that later rounds draw again: the system's entropy, unless told otherwise.
+    """Seed of noise that later rounds sample again: from the system's entropy unless set otherwise.
 
     Args:
-      aggregation: What is wanted.
-      mechanism: What is accounted; noise of a training and of one on top of its model must not be the same.
-      which: Number of the noise, where there are several.
+      aggregation: Options of the aggregation.
+      mechanism: The accounted mechanism; a training and a later one on its model must not share noise.
+      which: Index of the noise, if there are several.
     """
     if aggregation.noise_seed is None:
         return secrets.randbits(62)
@@ -184,16 +184,16 @@ def _noise_seed(aggregation: options.Aggregation, mechanism: mechanisms.Mechanis
 
 
 def secrets_in_state(aggregation: options.Aggregation, mechanism: mechanisms.Mechanism) -> list[str]:
-    """Returns what in the aggregator's state must not be known, in words."""
+    """Parts of the aggregator's state that must stay secret, in words."""
     is_drawn_again = mechanism.kind in ("dpftrl", "mf_dpftrl") and mechanism.noise_multiplier > 0
     return ["the seed of the noise"] if is_drawn_again and aggregation.noise_seed is None else []
 
 
 def clip_norm(aggregation: options.Aggregation, state_before: Any, measurements: Any) -> float | None:
-    """Returns the norm that a round clipped to, or None if it did not.
+    """Clipping norm of a round; None without clipping.
 
     Args:
-      aggregation: What is wanted.
+      aggregation: Options of the aggregation.
       state_before: The aggregator's state at the start of the round.
       measurements: The aggregator's measurements of the round.
     """
@@ -205,7 +205,7 @@ def clip_norm(aggregation: options.Aggregation, state_before: Any, measurements:
 
 
 def clipped_clients(measurements: Any) -> int | None:
-    """Returns how many deltas were clipped; None where nothing clips, or privacy forbids to count."""
+    """Number of clipped deltas; None without clipping, or where privacy forbids the count."""
     if isinstance(measurements, Mapping) and "clipped_count" in measurements:
         return int(measurements["clipped_count"])
     return None

@@ -1,4 +1,4 @@
-"""A client's training: SGD over its own examples (Agarwal et al. 2023, Algorithm 3, ClientUpdate).
+"""A client's training: SGD over its examples (Agarwal et al. 2023, Algorithm 3, ClientUpdate).
 
 Plain TensorFlow on dense tensors. The weights live in variables that start at zero and are assigned, so no random
 initialiser runs, and a gradient step works in place.
@@ -18,11 +18,11 @@ Batch = Mapping[str, tf.Tensor]
 # (model outputs [batch, actions], that mini-batch of the examples) -> scalar, the mean over the mini-batch. One whose
 # attribute `of_one_action` is true also takes the outputs of the examples' `action` alone, [batch].
 Loss = Callable[[tf.Tensor, Batch], tf.Tensor]
-_RANDOM_MODEL = -2  # Folded into a client's key, for the draws of a model that is random in training.
+_RANDOM_MODEL = -2  # Folded into a client's key, for samples of a model that is random in training.
 
 
 class ClientUpdate(NamedTuple):
-    """What a client's training gives.
+    """Result of a client's training.
 
     Attributes:
       delta: New minus old weights, in the order of the model's weights; all zero where `is_finite` is false.
@@ -38,15 +38,15 @@ class ClientUpdate(NamedTuple):
 
 
 class ClientWork(Protocol):
-    """A client's training, as all processes take it. Equal ones have equal hashes and compute the same."""
+    """Interface of a client's training. Equal instances have equal hashes and compute the same."""
 
     def __hash__(self) -> int: ...
 
     def examples_trained(self, num_examples: tf.Tensor) -> tf.Tensor:
-        """Returns how many examples all mini-batches of a client of this size have together, int32."""
+        """Number of examples in all mini-batches of a client of this size, int32."""
 
     def build(self, model: models.Model, loss: Loss) -> Callable[..., ClientUpdate]:
-        """Returns the training function.
+        """Builds the training function.
 
         Call this once in the graph or eager context where the function will run: it creates the variables.
 
@@ -57,7 +57,7 @@ class ClientWork(Protocol):
         Returns:
           A function of (weights, examples, key, learning_rate=None): the weights that the round starts from, float32
           in the model's order; a mapping with `features` and whatever `loss` reads, all with the examples as first
-          axis; the client's int32 [2] key of the round; a float32 scalar that replaces the work's own learning rate.
+          axis; the client's int32 [2] key of the round; a float32 scalar that replaces the work's learning rate.
         """
 
 
@@ -69,15 +69,15 @@ class LocalSgd:
     it has its full size at a client of any size; a client without examples takes no step.
 
     Attributes:
-      learning_rate: Step size, where the training function is given none.
+      learning_rate: Step size, unless the training function gets one.
       batch_size: Examples of a mini-batch.
       epochs: Passes over the examples; None with `steps`.
       steps: Steps, tau; None with `epochs`.
-      momentum: Of heavy-ball momentum, which starts at rest in every round.
-      corrections: What changes each step's gradients, in this order.
+      momentum: Heavy-ball momentum, which starts at zero in every round.
+      corrections: Corrections of each step's gradients, applied in this order.
 
     Raises:
-      ValueError: If not exactly one of `epochs` and `steps` is given.
+      ValueError: If not exactly one of `epochs` and `steps` is set.
     """
 
     learning_rate: float
@@ -115,21 +115,21 @@ class LocalSgd:
     def build_walk(
         self, model: models.Model, loss: Loss
     ) -> Callable[..., tuple[list[tf.Tensor], tf.Tensor, tf.Tensor]]:
-        """Returns the steps themselves, for a `tf.function` to call; see `build`.
+        """Builds the steps, for a `tf.function` to call; see `build`.
 
         Args:
           model: The model to train.
           loss: Mean loss of a mini-batch.
 
         Returns:
-          A function of (weights, examples, key, learning_rate=None, visit=) that gives the deltas, finite or not, and
-          the sum of losses and their deviation of `ClientUpdate`. After a step, `visit` takes the model's variables
+          A function of (weights, examples, key, learning_rate=None, on_step=) that gives the deltas, finite or not, and
+          the sum of losses and their deviation of `ClientUpdate`. After a step, `on_step` takes the model's variables
           and the step's int32 number, from 0.
         """
         variables = [tf.Variable(tf.zeros(shape), trainable=True) for shape in model.shapes.values()]
         velocities = [tf.Variable(tf.zeros(shape)) for shape in model.shapes.values()] if self.momentum else []
 
-        def walk(weights, examples, key, learning_rate=None, visit=_pass_by):
+        def walk(weights, examples, key, learning_rate=None, on_step=_pass_by):
             rate = self.learning_rate if learning_rate is None else learning_rate
             for variable, weight in zip(variables, weights, strict=True):
                 variable.assign(weight)
@@ -153,7 +153,7 @@ class LocalSgd:
                     gradients = correct(Step(dense, variables, weights, position, key, num_examples))
                 for index, (variable, gradient) in enumerate(zip(variables, gradients, strict=True)):
                     self._step(variable, gradient, rate, velocities[index] if velocities else None)
-                visit(variables, position)
+                on_step(variables, position)
                 return value
 
             loss_sum, deviation = self._steps(examples, key, step)
@@ -163,7 +163,7 @@ class LocalSgd:
         return walk
 
     def _build_walk_by_terms(self, model: models.Model, loss: Loss) -> Callable[..., tuple]:
-        """Returns the same steps for a model with `terms` and a loss `of_one_action`, in half the time.
+        """Builds the same steps for a model with `terms` and a loss `of_one_action`, in half the time.
 
         Only the entries that an example's action reads are read and changed. What changes is the delta itself, which
         starts at zero, so that no weight is copied.
@@ -173,7 +173,7 @@ class LocalSgd:
         def walk(weights, examples, key, learning_rate=None):
             rate = self.learning_rate if learning_rate is None else learning_rate
             for delta in deltas:
-                # Zeros of its own: constant ones would be copied before the first step.
+                # Constant zeros would be copied before the first step.
                 delta.assign(tf.raw_ops.Empty(shape=delta.shape, dtype=tf.float32, init=True))
             examples = dict(examples)
             terms = model.terms(examples.pop("features"), examples["action"])
@@ -210,14 +210,14 @@ class LocalSgd:
             return position + 1, loss_sum, values.write(position, value)
 
         values = tf.TensorArray(tf.float32, size=num_steps, element_shape=())
-        # By hand, since autograph would take a second to make the same of a for loop.
+        # Autograph would take a second to convert a for loop to the same.
         _, loss_sum, values = tf.while_loop(
             lambda position, *_: position < num_steps, once, (tf.constant(0), tf.constant(0.0), values)
         )
         return loss_sum, _deviation(values.stack())
 
     def _batches(self, num_examples: tf.Tensor, key: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
-        """Returns the number of steps, and the function of a step's number that gives its examples' positions."""
+        """Number of steps, and the function from a step's number to its examples' positions."""
         if self.steps is not None:
             num_steps = tf.where(num_examples > 0, self.steps, 0)
             shape = [num_steps, self.batch_size]
@@ -254,7 +254,7 @@ class LocalSgd:
                 momentum=self.momentum,
             )
         elif isinstance(gradient, tf.IndexedSlices):
-            # Unlike `scatter_sub`, not in an order of chance where a client has several threads.
+            # `scatter_sub` adds in a random order if a client has several threads.
             variable.scatter_nd_sub(tf.expand_dims(gradient.indices, 1), learning_rate * gradient.values)
         else:
             tf.raw_ops.ResourceApplyGradientDescent(var=variable.handle, alpha=learning_rate, delta=gradient)
@@ -265,7 +265,7 @@ def _take(examples, rows: tf.Tensor):
 
 
 def _sums(arrays: Sequence[tf.Tensor], terms: Sequence[models.Terms]) -> tf.Tensor:
-    """Returns each example's sum of terms of these flattened arrays."""
+    """Each example's sum of terms of these flattened arrays."""
     pairs = zip(arrays, terms, strict=True)
     # For single entries, this takes two thirds of a plain gather's time.
     parts = [tf.gather_nd(array, tf.expand_dims(places, -1)) * factors for array, (places, factors) in pairs]
@@ -285,12 +285,12 @@ def _deviation(values: tf.Tensor) -> tf.Tensor:
 
 
 def has_finite_norm(delta: Sequence[tf.Tensor]) -> tf.Tensor:
-    """Returns whether the L2 norm of all parts together is a number, as clipping needs it to be; bool scalar."""
+    """Whether the L2 norm of all parts together is finite, as clipping requires; bool scalar."""
     # One number that is not finite makes the norm so, which reads the delta once and copies nothing.
     return tf.math.is_finite(2.0 * tf.add_n([tf.nn.l2_loss(part) for part in delta]))
 
 
 def no_training(weights: Sequence[tf.Tensor]) -> ClientUpdate:
-    """Returns the update of a client that leaves the weights as they are."""
+    """Update of a client that does not change the weights."""
     zeros = tuple(tf.zeros_like(weight) for weight in weights)
     return ClientUpdate(zeros, tf.constant(0.0), tf.constant(True), tf.constant(0.0))

@@ -1,4 +1,4 @@
-"""Which clients make up a round: drawn anew from (seed, round), so that no state lives between rounds."""
+"""Sampling of a round's cohort from (seed, round), so that no state lives between rounds."""
 
 import concurrent.futures
 import secrets
@@ -13,11 +13,11 @@ from optimization import options
 
 
 def draw(cohort: options.Cohorts, population: int, seed: int, round_num: int) -> np.ndarray:
-    """Draws a round's cohort.
+    """Samples a round's cohort.
 
     Args:
-      cohort: How.
-      population: Clients to draw from.
+      cohort: Options of the cohort.
+      population: Number of clients to sample from.
       seed: Seed of the run, or a secret one.
       round_num: The round, from 1.
 
@@ -34,12 +34,12 @@ def draw(cohort: options.Cohorts, population: int, seed: int, round_num: int) ->
 
 
 def secret_seed() -> np.ndarray:
-    """Returns uint32 [4], a seed of the system's entropy, as an array that a checkpoint can hold."""
+    """Seed from the system's entropy, uint32 [4], as an array that a checkpoint can hold."""
     return np.frombuffer(secrets.token_bytes(16), np.uint32)
 
 
 def as_integer(seed: np.ndarray) -> int:
-    """Returns such an array's seed as a number."""
+    """Such an array's seed as a number."""
     return int.from_bytes(np.asarray(seed).astype("<u4").tobytes(), "little")
 
 
@@ -47,12 +47,12 @@ _PATIENCE_SECONDS = 1.0
 
 
 class PreparedAhead:
-    """Prepares each round's clients while TFF's worker still plays the round before.
+    """Prepares each round's clients while TFF's worker still runs the round before.
 
-    It waits until the worker computes: any earlier, it would take turns with the sending of that round.
+    Preparation waits until the worker computes; earlier, it would compete with the sending of that round.
 
-    Call it with a round's number, and what else `prepare` takes and is the same in the next round, for what `prepare`
-    returns or raises; rounds may come in any order.
+    A call takes a round's number and the other arguments of `prepare`, which must be the same in the next round. It
+    returns or raises what `prepare` does; rounds may come in any order.
     """
 
     def __init__(self, prepare: Callable[..., Any], total_rounds: int, computing: threading.Event):

@@ -18,7 +18,7 @@ class Step(NamedTuple):
       weights: The client's weights.
       start: The weights that the round started from.
       number: int32 scalar, the step's number in the round, from 0.
-      key: int32 [2], the client's key of the round; fold a number of your own below 0 into it before a draw.
+      key: int32 [2], the client's key of the round; fold a distinct number below 0 into it before sampling.
       num_examples: int32 scalar, how many examples the client has.
     """
 
@@ -60,8 +60,8 @@ class Entry(NamedTuple):
     """A correction that a flag switches on.
 
     Attributes:
-      build: Makes it of the flag's value.
-      help: What the flag is; 0 is no correction.
+      build: Builds the correction from the flag's value.
+      help: Help text of the flag; 0 is no correction.
     """
 
     build: Callable[[float], Correction]
@@ -76,5 +76,5 @@ CORRECTIONS: Mapping[str, Entry] = {
 
 
 def chosen(values: Mapping[str, Any]) -> tuple[Correction, ...]:
-    """Returns the corrections of CORRECTIONS whose values are not 0."""
+    """Corrections of CORRECTIONS whose values are not 0."""
     return tuple(entry.build(values[name]) for name, entry in CORRECTIONS.items() if values.get(name))

@@ -1,7 +1,7 @@
-"""Generalized FedAvg as a TFF process, on labels or on what a deployed model does.
+"""Generalized FedAvg as a TFF process, on labels or on the logged actions of a deployed model.
 
 Agarwal, McMahan and Xu 2023, Algorithm 4; without deployments Reddi et al. 2021, Algorithm 2. One call of `next` is one
-round of a cohort, which the caller chooses: `Process` follows the lines of Algorithm 4.
+round of a cohort that the caller chooses. `Process` follows the lines of Algorithm 4.
 
 A client's losses come back at its position in the cohort: each client contributes a vector that is zero elsewhere, and
 vectors are summed, so that the round stays in TFF's MapReduce form.
@@ -33,7 +33,7 @@ class State(NamedTuple):
     Attributes:
       round_num: int32, rounds done; like `deployed`, empty without deployments.
       weights: The model in training, theta^(t).
-      deployed: The deployed models, newest first: theta_{i-1}, which acts, and the earlier ones of `max_delay`.
+      deployed: The deployed models, newest first: theta_{i-1}, which acts, and the earlier ones up to `max_delay`.
       optimizer: The server optimizer's state.
       aggregator: The aggregator's state; empty without one.
     """
@@ -46,7 +46,7 @@ class State(NamedTuple):
 
 
 class RoundMetrics(NamedTuple):
-    """What one round reports. Sums are over the clients of the cohort.
+    """Measurements of one round. Sums are over the clients of the cohort.
 
     Attributes:
       examples: int32, examples of their logs.
@@ -59,7 +59,7 @@ class RoundMetrics(NamedTuple):
         update was not finite, 0 at places that no client has.
       client_deviations: float32 [cohort_size], the standard deviation of its mini-batches' losses, likewise.
       update_norm: float32, L2 norm of the aggregated update.
-      reward_sum, propensity_sum: float32, of the very actions that are trained on; empty where nobody acts.
+      reward_sum, propensity_sum: float32, of the actions in the training examples; empty if no client acts.
       deployed: bool, whether the round ended with a deployment; empty without deployments.
       aggregator: The aggregator's measurements; empty without one.
     """
@@ -80,15 +80,15 @@ class RoundMetrics(NamedTuple):
 
 
 class Log(NamedTuple):
-    """What a client trains on.
+    """Training data of a client.
 
     Attributes:
       examples: `features`, as models take them, and what the loss reads.
-      count: int32, how many these are.
+      count: int32, number of examples.
       weight: float32, the client's weight in a weighted aggregation.
       key: int32 [2], key of its mini-batches.
-      learning_rate: float32, of its training; None for that of the client work.
-      sums: What the round reports of them, by names of `RoundMetrics`.
+      learning_rate: float32, the client's learning rate; None for that of the client work.
+      sums: Sums that the round reports, by names of `RoundMetrics`.
     """
 
     examples: client_work.Batch
@@ -114,15 +114,15 @@ class Process(abc.ABC):
     Attributes:
       model: The model.
       loss: Mean loss of a mini-batch.
-      local_work: The clients' training; None for none, as in the baseline of an initial model that stays as it is:
-        nothing is aggregated, no noise added, no step taken.
+      local_work: The clients' training; None to keep the initial model, as a baseline: nothing is aggregated, no noise
+        added, no step taken.
       aggregator: Factory of a weighted aggregation of deltas; None without training.
-      server_optimizer: Takes the aggregated step.
+      server_optimizer: Optimizer of the aggregated step.
       feature_spec: Shapes and dtypes of a client's features, first axis None.
       label_spec: Shape and dtype of its labels, first axis None.
-      cohort_size: Clients whose losses are reported one by one, for client selection; 0 reports none.
+      cohort_size: Number of clients whose losses are reported individually, for client selection; 0 reports none.
       deploy_every: Rounds between deployments, T; 0 for none: clients are sent the model in training alone.
-      max_delay: Most deployments that a client may lag behind.
+      max_delay: Maximum staleness of a client's model, in deployments.
     """
 
     model: models.Model
@@ -139,11 +139,11 @@ class Process(abc.ABC):
     @property
     @abc.abstractmethod
     def client_type(self) -> tff.Type:
-        """TFF type of what a client brings to a round, with its `position` in the cohort, int32 from 0."""
+        """TFF type of a client's input to a round, with its `position` in the cohort, int32 from 0."""
 
     @abc.abstractmethod
     def log(self, deployed: tuple, client: Any) -> Log:
-        """Returns what a client trains on, of the deployed models and what it brings (Algorithm 4, line 6)."""
+        """Training examples of a client, from the deployed models and its input (Algorithm 4, line 6)."""
 
     @property
     def weights_type(self) -> tff.Type:
@@ -151,7 +151,7 @@ class Process(abc.ABC):
         return tff.types.tensorflow_to_type(self.model.specs)
 
     def at_client(self, function: Callable[..., Any]) -> tff.Computation:
-        """Returns a client's computation (deployed, weights, client), or (weights, client) without deployments.
+        """Computation of a client: (deployed, weights, client), or (weights, client) without deployments.
 
         Args:
           function: (deployed, weights, client) -> result, in TensorFlow.
@@ -165,7 +165,7 @@ class Process(abc.ABC):
         )
 
     def client_round(self) -> Callable[..., ClientOutput]:
-        """Returns the function (deployed, weights, client) -> ClientOutput; call it where it will run."""
+        """Builds the function (deployed, weights, client) -> ClientOutput; call it where it will run."""
         work = self.local_work
         train = work.build(self.model, self.loss) if work else None
 
@@ -212,7 +212,7 @@ class Process(abc.ABC):
         return round_num, weights, deployed, optimizer, norm, deploys
 
     def build(self, initial_weights: models.Weights | None = None) -> tff.templates.IterativeProcess:
-        """Returns the process: `initialize() -> State`, `next(state, clients) -> (state, RoundMetrics)`.
+        """Builds the process: `initialize() -> State`, `next(state, clients) -> (state, RoundMetrics)`.
 
         Args:
           initial_weights: float32 arrays in the model's order, theta_0; None for zeros, which a caller replaces.
@@ -238,7 +238,7 @@ class Process(abc.ABC):
             aggregator = aggregation.initialize() if aggregation else tff.federated_value((), tff.SERVER)
             return tff.federated_zip(State(parts[0], parts[1], parts[2], parts[3], aggregator))
 
-        each_client = at_clients(self.at_client(lambda *given: self.client_round()(*given)))
+        each_client = at_clients(self.at_client(lambda *arguments: self.client_round()(*arguments)))
         state_type = initialize.type_signature.result.member
         if aggregation:
             server_round = tff.tensorflow.computation(self.server_round, state_type, self.weights_type)
@@ -271,7 +271,7 @@ class Process(abc.ABC):
         return rounds.fused(tff.templates.IterativeProcess(initialize, next_round))
 
     def build_loss_poll(self, num_clients: int) -> tff.Computation:
-        """Returns the computation of each client's loss on what it would train on, at its position.
+        """Builds the computation of each client's loss on its training examples, at its position.
 
         Args:
           num_clients: Most clients to poll.
@@ -288,32 +288,32 @@ class Process(abc.ABC):
         each = at_clients(self.at_client(poll))
 
         @tff.federated_computation(each.type_signature.parameter)
-        def poll_all(given):
-            return tff.federated_sum(each(given))
+        def poll_all(arguments):
+            return tff.federated_sum(each(arguments))
 
         return poll_all
 
 
 def at_clients(client_round: tff.Computation) -> tff.Computation:
-    """Returns (*models at the server, clients) -> results at the clients, of (*models, client) -> result."""
+    """Lifts (*models, client) -> result to (*models at the server, clients) -> results at the clients."""
     *sent, client_type = (part for _, part in tff.structure.iter_elements(client_round.type_signature.parameter))
     types = [*(tff.FederatedType(part, tff.SERVER) for part in sent), tff.FederatedType(client_type, tff.CLIENTS)]
 
     @tff.federated_computation(tff.StructType(types))
-    def each(given):
-        *models_sent, clients = (given[index] for index in range(len(types)))
+    def each(arguments):
+        *models_sent, clients = (arguments[index] for index in range(len(types)))
         return tff.federated_map(client_round, (*map(tff.federated_broadcast, models_sent), clients))
 
     return each
 
 
 def at_position(value: tf.Tensor, position: tf.Tensor, size: int) -> tf.Tensor:
-    """Returns a vector of this size that holds a scalar at one position, and zero elsewhere."""
+    """Vector of this size with a scalar at one position, and zero elsewhere."""
     return tf.where(tf.equal(tf.range(size), position), value, tf.zeros_like(value))
 
 
 def server_optimizer(optimizer: options.ServerOptimizer) -> tff.learning.optimizers.Optimizer:
-    """Returns TFF's optimizer."""
+    """TFF's optimizer."""
     return OPTIMIZERS[optimizer.name](optimizer.learning_rate, **dict(optimizer.hyperparameters))
 
 
@@ -323,7 +323,7 @@ def server_step(
     weights: tuple[tf.Tensor, ...],
     delta: tuple[tf.Tensor, ...],
 ):
-    """Applies one aggregated delta, negated, as the gradient; one that is not finite, as of nobody, changes nothing.
+    """Applies one aggregated delta, negated, as the gradient; one that is not finite changes nothing.
 
     A delta of zeros is a step like any other: an optimizer with momentum moves on. Algorithm 3, lines 6-7.
 

@@ -2,7 +2,7 @@
 
 A model is a list of named weight shapes and one function from (weights, features) to outputs, so that the same
 code runs on server tensors, on a client's variables and in a test. A task's model ends in a dense layer, of which an
-ensemble has several: its heads, on one body.
+ensemble has several: heads on one body.
 """
 
 import dataclasses
@@ -32,7 +32,7 @@ def _normal(draw: np.random.Generator, ends: int, shape: Sequence[int]) -> np.nd
     return math.sqrt(2 / ends) / of_cut * scipy.special.ndtri(draw.uniform(low, high, shape))
 
 
-# (generator, number of inputs and outputs, shape) -> kernel: Glorot and Bengio 2010, as Keras draws them; or zeros.
+# (generator, number of inputs and outputs, shape) -> kernel: Glorot and Bengio 2010, as Keras samples them; or zeros.
 INITIAL_WEIGHTS: Mapping[str, Callable[[np.random.Generator, int, Sequence[int]], np.ndarray]] = {
     "glorot_uniform": _uniform,
     "glorot_normal": _normal,
@@ -69,7 +69,7 @@ class Model:
       body: (weights, features, key=None) -> float32 [batch, units], the inputs of the last layer, whose kernel and bias
         are the last two weights; with an int32 [2] key as in training. Only of a model that ends in one.
       heads: Last layers, side by side in the last two weights.
-      kernels: How kernels are drawn, one of INITIAL_WEIGHTS.
+      kernels: Initialization of kernels, one of INITIAL_WEIGHTS.
     """
 
     shapes: dict[str, tuple[int, ...]]
@@ -87,12 +87,12 @@ class Model:
         return tuple(tf.TensorSpec(shape) for shape in self.shapes.values())
 
     def initial_weights(self, seed: int) -> Weights:
-        """Draws kernels, as `kernels` says; biases and offsets are zero, scales one. If Glorot-uniform, as Keras does.
+        """Samples kernels by `kernels`; biases and offsets are zero, scales one. Glorot-uniform as in Keras.
 
-        Heads are drawn as a last layer of its own each.
+        Each head is sampled as a separate last layer.
 
         Args:
-          seed: Seed of the draw.
+          seed: Seed of the weights.
 
         Returns:
           float32 arrays in the order of `shapes`.
@@ -104,15 +104,15 @@ class Model:
                 weights.append(np.full(shape, name.endswith("scale"), np.float32))
                 continue
             is_last = place == len(self.shapes) - 2
-            ends = math.prod(shape[:-2]) * (shape[-2] + shape[-1] // (self.heads if is_last else 1))
-            weights.append(INITIAL_WEIGHTS[self.kernels](draw, ends, shape).astype(np.float32))
+            fans = math.prod(shape[:-2]) * (shape[-2] + shape[-1] // (self.heads if is_last else 1))
+            weights.append(INITIAL_WEIGHTS[self.kernels](draw, fans, shape).astype(np.float32))
         return tuple(weights)
 
 
 def _ending_in_dense(
     shapes: dict[str, tuple[int, ...]], body: Callable[..., tf.Tensor], flops: int, *, is_random: bool = False
 ) -> Model:
-    """Returns a model whose last layer is dense; `is_random` if training's body is."""
+    """Model whose last layer is dense; `is_random` if training's body is."""
 
     def outputs(weights, features, key=None):
         return tf.nn.bias_add(body(weights, features, key) @ weights[-2], weights[-1])
@@ -121,7 +121,7 @@ def _ending_in_dense(
 
 
 def mlp(num_features: int, hidden: Sequence[int], num_outputs: int, dropouts: Sequence[float] = ()) -> Model:
-    """Returns dense layers with ReLU between; with no hidden layer, the linear model with bias.
+    """Dense layers with ReLU between; with no hidden layer, the linear model with bias.
 
     Args:
       num_features: Features of an example.
@@ -149,7 +149,7 @@ def mlp(num_features: int, hidden: Sequence[int], num_outputs: int, dropouts: Se
 
 
 def linear_l2(num_features: int, num_outputs: int) -> Model:
-    """Returns the linear model with bias of features that are scaled to an L2 norm of 1; zeros stay zeros."""
+    """Linear model with bias of features that are scaled to an L2 norm of 1; zeros stay zeros."""
     linear = mlp(num_features, (), num_outputs)
 
     def body(weights, features, key=None):
@@ -171,7 +171,7 @@ class _Convolution(NamedTuple):
 def _convolutional(
     convolutions: Sequence[_Convolution], hidden: Sequence[int], num_outputs: int, dropouts: Sequence[float] = ()
 ) -> Model:
-    """Returns convolutions, then dense layers with ReLU between, for 28 x 28 x 1 images.
+    """Convolutions, then dense layers with ReLU between, for 28 x 28 x 1 images.
 
     Args:
       convolutions: The convolutions.
@@ -205,7 +205,7 @@ def _convolutional(
 
 
 def _also_of_no_example(body):
-    """Returns a body for which a batch may be empty; in training, none is.
+    """Body that also accepts an empty batch; in training, no batch is empty.
 
     oneDNN's convolution miscounts the channels of an empty batch: it gets one blank example, cut off at the end.
     """
@@ -222,7 +222,7 @@ def _also_of_no_example(body):
 
 
 def cnn(num_outputs: int) -> Model:
-    """Returns the two-layer CNN for 28 x 28 x 1 images.
+    """Two-layer CNN for 28 x 28 x 1 images.
 
     Two 5 x 5 convolutions (32 and 64 channels, 'same' padding), each followed by ReLU and a 2 x 2 max pool, then
     a dense layer of 512 with ReLU (McMahan et al. 2017, section 3; Reddi et al. 2021; Agarwal et al. 2023,
@@ -232,12 +232,12 @@ def cnn(num_outputs: int) -> Model:
 
 
 def cnn_small(num_outputs: int) -> Model:
-    """Returns the CNN of Johansson and Gullbrandson 2022, Table D.1: two 5 x 5 convolutions of 16 and 32 channels."""
+    """CNN of Johansson and Gullbrandson 2022, Table D.1: two 5 x 5 convolutions of 16 and 32 channels."""
     return _convolutional([_Convolution(5, 16), _Convolution(5, 32)], (), num_outputs)
 
 
 def cnn_dropout(num_outputs: int) -> Model:
-    """Returns the CNN of Johansson and Gullbrandson 2022, Table D.2; of Reddi et al. 2021 for EMNIST.
+    """CNN of Johansson and Gullbrandson 2022, Table D.2; of Reddi et al. 2021 for EMNIST.
 
     Two 3 x 3 convolutions (32 and 64 channels, no padding), one 2 x 2 max pool, a dense layer of 128; training drops a
     quarter of that layer's inputs and half of its outputs.
@@ -251,7 +251,7 @@ _NORM_EPSILON = 1e-5
 
 
 def resnet18(image_shape: tuple[int, int, int], num_outputs: int, norm: str = "group") -> Model:
-    """Returns ResNet-18 (He et al. 2016, Table 1) without biases in its convolutions, for images of any size.
+    """ResNet-18 (He et al. 2016, Table 1) without biases in its convolutions, for images of any size.
 
     Statistics of a normalisation are no weights: no algorithm averages them, no noise is added to them, no server
     optimizer moves them. Group normalisation has two groups (Reddi et al. 2021) and treats each example alone. Batch
@@ -331,7 +331,7 @@ def _convolve(values: tf.Tensor, weights: Iterator[tf.Tensor], stride: int, norm
 
 
 def dense(features: tf.Tensor | text.Bags) -> tf.Tensor | dict[str, tf.Tensor]:
-    """Returns features as models take them: bags of words padded, others as they are.
+    """Features as models take them: bags of words padded, others unchanged.
 
     Of bags these are `ids` int32 and `values` float32, both [posts, words of the longest], padded with 0.
     """
@@ -345,7 +345,7 @@ def dense(features: tf.Tensor | text.Bags) -> tf.Tensor | dict[str, tf.Tensor]:
 
 
 def bag_of_words(vocabulary_size: int, num_outputs: int) -> Model:
-    """Returns the linear model with bias of a bag of words, given as word ids and their values.
+    """Linear model with bias of a bag of words: word ids and their values.
 
     Features are `ids` int32 [batch, words] and `values` float32 [batch, words]; padding has the value 0. Only the rows
     of the words that occur are read, and only they are changed by training; if it is about one action, only their
@@ -374,17 +374,17 @@ def bag_of_words(vocabulary_size: int, num_outputs: int) -> Model:
 
 
 def of_task(task: tasks.Task, heads: int = 1) -> Model:
-    """Returns a task's model, with so many heads."""
+    """Model of a task, with this number of heads."""
     arguments = {**task.model_arguments, "num_outputs": heads * task.model_arguments["num_outputs"]}
     model = _BUILDERS[task.model](**arguments)
     return dataclasses.replace(with_heads(model, heads) if heads > 1 else model, kernels=task.initial_weights)
 
 
 def with_heads(model: Model, heads: int) -> Model:
-    """Returns a model whose outputs are taken for those of so many heads, one after the other.
+    """Model whose outputs are split over this number of heads, one after the other.
 
     In training, the body's gradient is divided by the number of heads: a loss that gives each head the gradient of its
-    own loss gives the body their mean.
+    loss thus gives the body the heads' mean.
     """
     num_actions = list(model.shapes.values())[-1][0] // heads
 
@@ -411,13 +411,13 @@ def with_heads(model: Model, heads: int) -> Model:
 
 
 def with_copies(weights: Weights, heads: int) -> Weights:
-    """Returns weights of a model with so many heads: all those of the one head that these have."""
+    """Weights of a model with this number of heads, each a copy of the single head of these weights."""
     *body, kernel, bias = weights
     return *body, np.tile(kernel, (1, heads)), np.tile(bias, heads)
 
 
 def scaled_gradient(values: tf.Tensor, factor: float) -> tf.Tensor:
-    """Returns the values as they are; their gradient is multiplied by the factor."""
+    """Identity whose gradient is multiplied by the factor."""
 
     @tf.custom_gradient
     def same(unchanged):
@@ -438,7 +438,7 @@ _BUILDERS: Mapping[str, Callable[..., Model]] = {
 
 
 def feature_spec(task: tasks.Task) -> FeatureSpec:
-    """Returns the shape and dtype of several examples' features, first axis None, or those of bags of words."""
+    """Shape and dtype of several examples' features, first axis None, or those of bags of words."""
     if isinstance(task.feature_spec, tuple):
         shape, dtype = task.feature_spec
         return tf.TensorSpec((None, *shape), dtype)
@@ -446,21 +446,21 @@ def feature_spec(task: tasks.Task) -> FeatureSpec:
 
 
 def label_spec(task: tasks.Task) -> tf.TensorSpec:
-    """Returns that of their labels."""
+    """Shape and dtype of several examples' labels, first axis None."""
     if not task.multi_label:
         return tf.TensorSpec((None,), tf.int32)
     return tf.TensorSpec((None, len(task.rewards["exact"])))
 
 
 def flatten(weights: Sequence[tf.Tensor]) -> tf.Tensor:
-    """Returns weights as one vector, float32 [parameters]."""
+    """Weights as one vector, float32 [parameters]."""
     return tf.concat([tf.reshape(weight, [-1]) for weight in weights], axis=0)
 
 
 def unflatten(vector: tf.Tensor, shapes: Mapping[str, tuple[int, ...]]) -> tuple[tf.Tensor, ...]:
-    """Returns the weights of a vector float32 [parameters], given `Model.shapes`."""
-    ends = itertools.accumulate(math.prod(shape) for shape in shapes.values())
+    """Weights of a vector float32 [parameters] with the shapes of `Model.shapes`."""
+    bounds = itertools.accumulate(math.prod(shape) for shape in shapes.values())
     return tuple(
         tf.reshape(vector[end - math.prod(shape) : end], shape)
-        for shape, end in zip(shapes.values(), ends, strict=True)
+        for shape, end in zip(shapes.values(), bounds, strict=True)
     )

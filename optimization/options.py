@@ -1,6 +1,6 @@
-"""What the flags of a study choose, as small frozen dataclasses; nothing here imports TensorFlow.
+"""Options of studies as small frozen dataclasses; nothing here imports TensorFlow.
 
-Flags modules make them, everything below takes them. Equal ones, which have equal hashes, compute the same.
+Modules of flags create them for all other modules. Equal options have equal hashes and compute the same.
 """
 
 import dataclasses
@@ -16,13 +16,13 @@ _Options = TypeVar("_Options")
 
 
 def named(kind: Callable[..., _Options], values: Mapping[str, Any], prefix: str = "", /, **others: Any) -> _Options:
-    """Returns options of a dataclass, whose fields are settings of the same names, but for `others`.
+    """Options of a dataclass, whose fields are settings of the same names, except `others`.
 
     Args:
       kind: The dataclass. A field whose setting has no value keeps its default.
       values: The settings' values.
       prefix: How the settings' names begin, before those of the fields.
-      **others: Fields that are something else.
+      **others: Fields without a setting.
     """
     for field in dataclasses.fields(kind):  # type: ignore[arg-type]
         has_default = field.default is not dataclasses.MISSING
@@ -48,12 +48,12 @@ class ServerOptimizer:
 
 @dataclasses.dataclass(frozen=True)
 class Cohorts:
-    """How a round's clients are drawn.
+    """Sampling of a round's clients.
 
     Attributes:
       size: Clients of a round; under Poisson sampling the expected number.
       sampling: One of `mechanisms.SAMPLINGS`.
-      availability: Who of them comes.
+      availability: Availability of the clients.
     """
 
     size: int
@@ -63,18 +63,18 @@ class Cohorts:
 
 @dataclasses.dataclass(frozen=True)
 class Aggregation:
-    """How a cohort's deltas become one, and what noise is added.
+    """Aggregation of a cohort's deltas, and its noise.
 
     Attributes:
       kind: `mean`, `secure_sum`, or a kind of `mechanisms.Mechanism` with noise.
       client_weighting: Weight of a client in the mean, `uniform` or `num_examples`.
-      clip_norm: L2 norm that a delta is clipped to, with `unclip_quantile` only at first; None for none.
-      unclip_quantile: Quantile of the deltas' norms that the clip norm follows; None for one that stays.
+      clip_norm: L2 norm that a delta is clipped to, the initial one with `unclip_quantile`; None for no clipping.
+      unclip_quantile: Quantile of the deltas' norms that the clip norm follows; None for a fixed clip norm.
       noise_multiplier: Standard deviation of the noise on the sum, in clip norms.
       noise_seed: Seed of the noise, which then guarantees nothing; None for the system's entropy.
       target_delta: Delta of the reported epsilon; None for the mechanism's own.
       accountant: One of `mechanisms.ACCOUNTANTS`.
-      restart_rounds: For `dpftrl`, rounds of one tree; None for those in which, by turns, each client comes once.
+      restart_rounds: For `dpftrl`, rounds of one tree; None for the rounds of one pass over all clients.
       bands: For `mf_dpftrl`, rounds over which noise cancels; None for a number that fits the cohorts.
       bits: For `ddp`, bits of a coordinate of the sum.
     """
@@ -97,11 +97,11 @@ class Training:
     """Supervised training of a task by cohorts.
 
     Attributes:
-      seed: Of every draw.
+      seed: Seed of all randomness.
       task: The task.
       total_rounds: Rounds.
       cohort_size: Clients of a round.
-      selection: How they are chosen.
+      selection: Options of their selection.
       max_examples_per_client: Cap on a client's examples; 0 for none.
       batch_size: Examples of a client's mini-batch.
       learning_rate: Of its steps.
@@ -129,10 +129,10 @@ class Training:
 
 @dataclasses.dataclass(frozen=True)
 class Length:
-    """How long a run is, and what comes between its rounds.
+    """Rounds of a run, and its periods of evaluation and checkpoints.
 
     Attributes:
-      total_rounds: Rounds in all, those of earlier starts included.
+      total_rounds: Total rounds, including those of earlier starts.
       rounds_per_eval: Rounds between evaluations; 0 for only the last.
       rounds_per_checkpoint: Rounds between checkpoints; 0 for only the last.
     """
@@ -142,6 +142,6 @@ class Length:
     rounds_per_checkpoint: int
 
     def ends_in_evaluation(self, round_num: int) -> bool:
-        """Returns whether a round does."""
+        """Whether a round ends in an evaluation."""
         every = self.rounds_per_eval
         return round_num == self.total_rounds or bool(every and round_num % every == 0)

@@ -1,4 +1,4 @@
-"""Federated training on labels: what a client brings, and its loss; `fed_avg` has the round."""
+"""Federated training on labels: a client's input and its loss; `fed_avg` defines the round."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from optimization import client_work, fed_avg, models
 
 
 class ClientInput(NamedTuple):
-    """What one client brings to a round.
+    """Input of one client to a round.
 
     Attributes:
       features: [examples, ...], or bags of words.
@@ -21,7 +21,7 @@ class ClientInput(NamedTuple):
       key: int32 [2], key of its mini-batches.
       position: int32, its place in the cohort, from 0.
       weight: float32, its weight in a weighted aggregation.
-      learning_rate: float32, of its training.
+      learning_rate: float32, learning rate of its training.
     """
 
     features: clients.Features
@@ -41,14 +41,14 @@ def inputs(
     *,
     weighs_examples: bool = True,
 ) -> list[ClientInput]:
-    """Returns what the clients of a cohort bring to a round.
+    """Inputs to a round from the clients of a cohort.
 
     Args:
       cohort: Their examples, features as the model takes them.
       ids: int [clients], positions in the population, which key the mini-batches.
       seed: Seed of the run.
       round_num: The round, from 1.
-      learning_rate: Of their training.
+      learning_rate: Learning rate of their training.
       weighs_examples: Whether a client weighs its number of examples; else 1, or 0 without any.
     """
     return [
@@ -65,7 +65,7 @@ def inputs(
 
 
 def example_losses(logits: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
-    """Returns each example's cross entropy.
+    """Cross entropy of each example.
 
     Args:
       logits: float32 [examples, outputs].
@@ -82,13 +82,13 @@ def example_losses(logits: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
 
 
 def cross_entropy(logits: tf.Tensor, batch: client_work.Batch) -> tf.Tensor:
-    """Returns the scalar mean of `example_losses`, given the mini-batch's `labels`."""
+    """Mean of `example_losses` on the mini-batch's `labels`, a scalar."""
     return tf.reduce_mean(example_losses(logits, batch["labels"]))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SupervisedProcess(fed_avg.Process):
-    """Rounds in which each client trains on its labels, and brings its weight and learning rate."""
+    """Rounds in which each client trains on its labels, with its weight and learning rate."""
 
     loss: client_work.Loss = cross_entropy
 

@@ -110,7 +110,7 @@ def program(settings: cli.Settings) -> int:
         print(line, file=sys.stderr)
     inputs.check_simulator(data.scores, base)
     where = privacy.deployment(settings, data.clients, data.cohort, data.statistics)
-    given = studies.parse(strategies.BINARY, base).given
+    given = studies.parse(strategies.BINARY, base).set_by_user
     identity = _identity(resolved) | {"the data's checksum": data.checksum, "--workers": settings.workers}
     identity |= {"--target_epsilons": list(epsilons)}
     for name, value in dataclasses.asdict(where).items():

@@ -275,7 +275,7 @@ def _checked(settings: cli.Settings) -> tuple[target_policies.Target, cli.Settin
         raise UsageError(f"--policy is missing: give {', '.join(target_policies.KINDS)}.")
     kind, _, name = settings.policy.partition(":")
     target = target_policies.parse(f"run:{cli.user_path(name)}" if kind == "run" and name else settings.policy)
-    parameters = [name for name in settings.given if name.startswith("bandits_")]
+    parameters = [name for name in settings.set_by_user if name.startswith("bandits_")]
     if parameters and target.kind != "run":
         raise UsageError(f"--{min(parameters)} is the exploration of a run's model: give --policy=run:FOLDER.")
     if parameters and "bandits_type" not in parameters:
@@ -313,7 +313,7 @@ def _is_same(first: str | pathlib.Path, second: str | pathlib.Path) -> bool:
 
 def _is_runs(settings: cli.Settings) -> bool:
     """Returns whether a run wrote the log."""
-    return interactions.is_logged(settings.log) or interaction_log.is_own(settings.log)
+    return interactions.is_logged(settings.log) or interaction_log.is_log_file(settings.log)
 
 
 def _log(

@@ -141,7 +141,7 @@ def program(settings: cli.Settings) -> int:
     ranked_by(settings, grid.binary)
     given = studies.parse(grid.binary, settings.run_flags)
     cores = len(os.sched_getaffinity(0))
-    if "max_concurrent_threads" in given.given:
+    if "max_concurrent_threads" in given.set_by_user:
         cores = given.max_concurrent_threads or cores
     elif executors.shares_cores(settings) and not given.get("tff_workers"):
         cores = executors.cores_of_run(settings)

@@ -139,7 +139,7 @@ def program(settings: cli.Settings) -> None:
     if settings.smooth > 1:
         longest = max(len(table) for group in tables.values() for table in group)
         words += ", mean of the " + (f"last {settings.smooth} rounds" if settings.smooth < longest else "rounds so far")
-    if "band" in settings.given and all(len(group) == 1 for group in tables.values()):
+    if "band" in settings.set_by_user and all(len(group) == 1 for group in tables.values()):
         raise UsageError("--band has no effect: each of --runs is a single seed.")
     for label, group in tables.items():
         if missing := [table for table in group if column not in table or column == "round_num"]:

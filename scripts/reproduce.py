@@ -122,7 +122,7 @@ def report(
       UsageError: If a run lacks what is measured.
       Failure: If the folder cannot be written.
     """
-    with files.told(folder):
+    with files.write_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
     print(f"\n{figure.name}: {figure.about}. {figure.text}")
     if note := results.data_note(figure):
@@ -318,7 +318,7 @@ def _alone(settings: cli.Settings, flag: str, why: str) -> None:
     Raises:
       UsageError: If there are.
     """
-    if others := sorted(settings.given - {flag}):
+    if others := sorted(settings.set_by_user - {flag}):
         raise UsageError(f"{why}: leave --{others[0]} out.")
 
 

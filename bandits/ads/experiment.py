@@ -164,7 +164,7 @@ class AdsRounds(runner.Rounds):
         drawn = cohorts.draw(self._options.cohorts, self._num_clients, seed, round_num)
         return np.sort(self._attendance.come(drawn, round_num, fill=self._options.cohorts.sampling == "fixed"))
 
-    def play_round(self, state: Progress, round_num: int) -> tuple[Progress, dict[str, float]]:
+    def run_round(self, state: Progress, round_num: int) -> tuple[Progress, dict[str, float]]:
         """Plays a round of the federation, and one of the centralised bandit on the same impressions.
 
         Clients that do not take part show nothing: their impressions of this round are lost to both.

@@ -175,7 +175,7 @@ def resolve(settings: cli.Settings) -> cli.Settings:
     Raises:
       UsageError: On a flag without effect, or values that do not go together.
     """
-    settings = task_flags.with_found_table(settings.settled())
+    settings = task_flags.with_table_path(settings.settled())
     if settings.rates is not None:
         ads.parse_rates(settings.rates)
     if settings.local_pulls % settings.pulls_per_impression:

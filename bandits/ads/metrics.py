@@ -28,7 +28,7 @@ def column(learner: str, metric: str) -> Metric:
     """Returns a learner's column."""
     about, better, told = _ABOUT[metric]
     told = told and learner == LEARNERS[0]
-    return Metric(f"{learner}/{metric}", f"{about}, {learner}", better=better, told=told)
+    return Metric(f"{learner}/{metric}", f"{about}, {learner}", better=better, in_summary=told)
 
 
 COLUMNS = (*(column(learner, metric) for learner in LEARNERS for metric in (*METRICS, *LEARNED)), CLIENTS, EPSILON)

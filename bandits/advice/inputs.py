@@ -41,10 +41,10 @@ def base_flags(given: Sequence[str]) -> tuple[str, ...]:
     settings = studies.parse(BINARY, given)
     parameters = [f"bandits_{name}" for entry in registry.POLICIES.values() for name in entry.parameters]
     for name in (*OWN, *parameters, *schedule_flags.NAMES):
-        if name in settings.given:
+        if name in settings.set_by_user:
             raise UsageError(f"--{name}: advise sets this flag of its runs itself: leave it out.")
     _check_noise(presets.applied(settings, studies.load(BINARY).presets))
-    is_table = "task_type" not in settings.given and settings.data_file
+    is_table = "task_type" not in settings.set_by_user and settings.data_file
     return studies.without_file(BINARY, [*given, *["--task_type=tabular"] * bool(is_table)])
 
 
@@ -56,10 +56,10 @@ def _check_noise(settings: cli.Settings) -> None:
     """
     for name, harmless in _OF_NOISE.items():
         is_ignored = name == "noise_multiplier" and settings.aggregator_type in ("mean", "none")
-        if settings[name] in harmless or (is_ignored and name not in settings.given):
+        if settings[name] in harmless or (is_ignored and name not in settings.set_by_user):
             continue
         told = "advise adds noise itself, in a stage of its own"
-        if name in settings.given:
+        if name in settings.set_by_user:
             raise UsageError(f"--{name}: {told}: leave it out.")
         raise UsageError(
             f"--preset={settings.preset} sets --{name}={as_text(settings[name])}, but {told}: give "

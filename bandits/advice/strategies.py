@@ -92,7 +92,7 @@ def spaces(
     found = {}
     for name in strategies:
         settings = studies.resolve(BINARY, (*base, f"--bandits_type={name}"))
-        given = studies.parse(BINARY, base).given
+        given = studies.parse(BINARY, base).set_by_user
         values = {}
         defaults = {rate: settings[rate] for rate in RATES}
         is_ours = RATES[0] not in given and not settings.preset
@@ -171,7 +171,7 @@ def label(name: str, point: Point = ()) -> str:
 
 def command(base: Sequence[str], name: str, point: Point, *more: str) -> str:
     """Returns a command line that runs a strategy at a point."""
-    given = studies.parse(BINARY, base).given
+    given = studies.parse(BINARY, base).set_by_user
     words = [f"--bandits_type={name}", *(f"--{flag}={value}" for flag, value in point if flag not in given), *more]
     return cli.command_line(BINARY, [*base, *words])
 
@@ -182,7 +182,7 @@ def in_one_world(base: Sequence[str]) -> tuple[str, ...]:
     So runs that end early, or deploy more often, meet the same rewards at the same time.
     """
     settings = studies.resolve(BINARY, (*base, f"--bandits_type={GREEDY}"))
-    given = studies.parse(BINARY, base).given
+    given = studies.parse(BINARY, base).set_by_user
     left = [name for name in world_flags.OF_LENGTH if name not in given and settings[name] is not None]
     return (*base, *(f"--{name}={plan.as_text(settings[name])}" for name in left))
 

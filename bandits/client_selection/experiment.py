@@ -59,7 +59,7 @@ class SelectionRounds(training.TrainingRounds):
         drops = sum(round_num > drop for drop in self._options.learning_rate_drops)
         return self._options.learning_rate * self._options.learning_rate_factor**drops
 
-    def play_round(self, state: Progress, round_num: int) -> tuple[Progress, Mapping[str, Any]]:
+    def run_round(self, state: Progress, round_num: int) -> tuple[Progress, Mapping[str, Any]]:
         """Plays one round."""
         cohort, polled, selector = self._choose(state.selector, state.server.weights, round_num)
         inputs = self._inputs(cohort, self._load(cohort), round_num)

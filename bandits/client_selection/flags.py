@@ -163,7 +163,7 @@ def resolve(settings: cli.Settings) -> cli.Settings:
         if "partition_seed" not in registry.TASKS[settings.task_type].options:
             raise UsageError(f"--resplit has no effect with --task_type={settings.task_type}, whose clients are given.")
         settings = settings.replace(partition_seed=settings.seed)
-    return task_flags.resolve(settings.with_own_defaults())
+    return task_flags.resolve(settings.with_choice_defaults())
 
 
 def options(settings: cli.Settings) -> SelectionOptions:

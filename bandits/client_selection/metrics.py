@@ -17,15 +17,22 @@ GLOBAL_LOSS = Metric(
     "Training loss of all clients, each weighted by its data",
     better="down",
     evaluated=True,
-    told=True,
+    in_summary=True,
 )
 JAIN_INDEX = Metric(
-    "eval/jain_index", "Fairness of the clients' training losses", better="up", evaluated=True, told=True, share=True
+    "eval/jain_index",
+    "Fairness of the clients' training losses",
+    better="up",
+    evaluated=True,
+    in_summary=True,
+    share=True,
 )
 WORST_DECILE_LOSS = Metric(
     "eval/worst_decile_loss", "Mean of the largest tenth of the clients' losses", better="down", evaluated=True
 )
 MEDIAN_LOSS = Metric("eval/median_loss", "Median of the clients' training losses", better="down", evaluated=True)
-ACCURACY = Metric("eval/accuracy", "Accuracy on held-out examples", better="up", evaluated=True, told=True, share=True)
+ACCURACY = Metric(
+    "eval/accuracy", "Accuracy on held-out examples", better="up", evaluated=True, in_summary=True, share=True
+)
 
 COLUMNS = declared(vars())

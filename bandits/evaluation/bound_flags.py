@@ -97,7 +97,7 @@ def check(settings: cli.Settings) -> None:
     """
     reader = next((name for name in ("private", "anytime") if settings[name]), None)
     for name in (*_BOUNDS, "clip_rewards"):
-        if not reader and name in settings.given:
+        if not reader and name in settings.set_by_user:
             raise UsageError(f"--{name} has an effect only with --private or --anytime.")
         if reader and name in _BOUNDS and settings[name] is None:
             raise UsageError(

@@ -174,7 +174,7 @@ def write_files(
     """
     import pandas as pd
 
-    with files.told(folder):
+    with files.write_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
     finite = [
         {name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in row.items()}

@@ -68,7 +68,7 @@ def plan(settings: cli.Settings, target: target_policies.Target) -> Plan | None:
             raise UsageError(f"--{flag} has no effect: with --private, {name} must be named by --estimators.")
     models: tuple[ledger.Spent, ...] = ()
     if target.kind != "run":
-        if "policy_is_public" in settings.given:
+        if "policy_is_public" in settings.set_by_user:
             raise UsageError("--policy_is_public has an effect only with --policy=run:FOLDER.")
     elif not settings.policy_is_public:
         models = (of_run(target.name),)

@@ -174,7 +174,7 @@ class MabFlRounds(runner.Rounds):
         stopped_after = int(progress.stopped_after)
         return bool(stopped_after) and round_num >= stopped_after + self._options.tuning_rounds
 
-    def play_round(self, progress: Progress, round_num: int) -> tuple[Progress, Mapping[str, Any]]:
+    def run_round(self, progress: Progress, round_num: int) -> tuple[Progress, Mapping[str, Any]]:
         """Plays one round: Algorithm 7, or one of the target's tuning after the last."""
         trains_until = int(progress.stopped_after) or self._options.total_rounds
         if round_num > trains_until:

@@ -315,7 +315,7 @@ def resolve(settings: cli.Settings) -> cli.Settings:
       UsageError: On a flag without effect, or values that do not go together.
     """
     is_binary = settings.decision_rule in registry.BINARY
-    settings = task_flags.with_found_table(settings)
+    settings = task_flags.with_table_path(settings)
     settings = settings.filled({"reward": "binary" if is_binary else "increment"}).settled()
     if settings.decision_rule == FIXED and not settings.fixed_combination:
         raise UsageError("--decision_rule=fixed needs --fixed_combination, such as 0110.")

@@ -36,10 +36,10 @@ OVER_PREVIOUS = Metric(
 )
 THRESHOLD = Metric("bandits/threshold", "Increase above which the reward was 1")
 REWARD = Metric("bandits/reward", "Reward of the action", better="up")
-BEST_AUC = Metric("eval/best_auc", "Validation, the best global model so far", better="up", told=True, share=True)
+BEST_AUC = Metric("eval/best_auc", "Validation, the best global model so far", better="up", in_summary=True, share=True)
 NONFINITE = Metric("train/nonfinite_participants", "Participants whose training diverged", diverged=True)
 COMMUNICATIONS = Metric("communication/exchanges", "Exchanges between server and participants so far", better="down")
-TEST_AUC = Metric("eval/test_auc", "Test, the global model", better="up", evaluated=True, told=True, share=True)
+TEST_AUC = Metric("eval/test_auc", "Test, the global model", better="up", evaluated=True, in_summary=True, share=True)
 BEST_TEST_AUC = Metric(
     "eval/best_test_auc",
     "Test, the global model with the highest validation AUC so far",

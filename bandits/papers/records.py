@@ -96,7 +96,7 @@ def write(table: "pd.DataFrame", path: pathlib.Path) -> None:
     Raises:
       Failure: If they cannot be written.
     """
-    with files.told(path.parent):
+    with files.write_errors(path.parent):
         path.parent.mkdir(parents=True, exist_ok=True)
     files.replace(path, table.to_csv(index=False, float_format="%.6g").encode())
 

@@ -337,7 +337,7 @@ def build(
     given = studies.parse(chosen, rest)
     axes = _sweeps(sweeps)
     for name in axes:
-        if name in given.given - given.from_file:
+        if name in given.set_by_user - given.from_file:
             raise UsageError(f"--{name} is given, and swept: leave one out.")
         if name in _OWN:
             raise UsageError(f"--sweep={name}: the grid sets this flag of its runs itself.")
@@ -359,12 +359,12 @@ def build(
     blocks: list[Axes] = [axes]
     if table:
         preset = presets.values(given.preset, studies.load(chosen).presets)
-        fixed = {name: value for name, value in preset.items() if name not in given.given}
-        fixed |= {name: given[name] for name in given.given}
+        fixed = {name: value for name, value in preset.items() if name not in given.set_by_user}
+        fixed |= {name: given[name] for name in given.set_by_user}
         flags = {**table.flags, **table.by_scenario.get(fixed.get("scenario", ""), {})}
         added = {name: value for name, value in flags.items() if name not in fixed and name not in axes}
         base += [f"--{name}={as_text(value)}" for name, value in added.items()]
-        blocks = _fitting(table, fixed, given.given, axes)
+        blocks = _fitting(table, fixed, given.set_by_user, axes)
         if not blocks:
             raise UsageError(f"--grid={grid} has no values to try for these flags' --bandits_type.")
         expandable = list(dict.fromkeys((*table.expand, *expandable)))

@@ -119,7 +119,7 @@ def _of_flags(settings: cli.Settings) -> tuple[mechanisms.Mechanism, int]:
 
 
 def _of_run(settings: cli.Settings) -> tuple[mechanisms.Mechanism, int]:
-    for name in sorted(settings.given):
+    for name in sorted(settings.set_by_user):
         if name not in _OF_THE_RUN:
             raise UsageError(f"--{name} describes a training; --run={settings.run} has its own: leave one out.")
     path = pathlib.Path(cli.user_path(settings.run)) / run_folder.PRIVACY_FILE
@@ -128,7 +128,7 @@ def _of_run(settings: cli.Settings) -> tuple[mechanisms.Mechanism, int]:
     if "mechanism" not in runs.read_json(path):
         raise UsageError(f"--run={settings.run}: {path} names no mechanism: was another program here?")
     found, rounds = mechanisms.load(path)
-    changes = {"accountant": settings.accountant} if "accountant" in settings.given else {}
+    changes = {"accountant": settings.accountant} if "accountant" in settings.set_by_user else {}
     if settings.noise_multiplier is not None:
         changes["noise_multiplier"] = settings.noise_multiplier
     try:

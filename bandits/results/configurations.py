@@ -113,14 +113,14 @@ class Part:
         known = self.study.columns if self.study else runs.declared().values()
         asked = [metric for metric in known if metric.recent]
         asked = asked + first if self.is_judged else first + asked
-        asked += [metric for metric in known if metric.told]
+        asked += [metric for metric in known if metric.in_summary]
         found = dict.fromkeys(metric for metric in asked if metric not in self.equal)
         return tuple(metric for metric in found if any(arm.estimate(metric) for arm in self.arms))
 
     @functools.cached_property
     def equal(self) -> dict[Metric, Metric]:
         """Evaluated metrics that are told but say nothing new, with the metric that has their very numbers."""
-        told = [metric for metric in self.study.columns if metric.told and metric.evaluated] if self.study else []
+        told = [metric for metric in self.study.columns if metric.in_summary and metric.evaluated] if self.study else []
         told.sort(key=lambda metric: not metric.drawn)
         tables = [run.metrics for arm in self.arms for run in arm.runs]
         found: dict[Metric, Metric] = {}

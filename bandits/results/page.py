@@ -186,7 +186,7 @@ def _diverged(parts: Iterable[Part]) -> Iterator[tuple[str, bool]]:
     for part in parts:
         for arm in part.arms:
             for run in arm.runs:
-                if told := divergence.told(run.metrics, run.columns):
+                if told := divergence.warning(run.metrics, run.columns):
                     seed = f" (seed {run.flags.get('seed')})" if len(arm.runs) > 1 else ""
                     yield f"{arm.name}{seed}: {told}", divergence.is_lost(run.metrics, run.columns, run.flags)
 

@@ -85,7 +85,7 @@ class Drift:
             later = (rounds - self.start) // self.every if self.every else np.zeros_like(rounds)
             return np.where(rounds < self.start, 0, np.minimum(later + 1, self.worlds - 1)).astype(float)
         if self.kind == "client" and client is not None:
-            draw = keys.generator(self.seed, keys.Purpose.OWN_TIME, client)
+            draw = keys.generator(self.seed, keys.Purpose.CLIENT_TIME, client)
             return (rounds >= self.start + draw.integers(self.rounds)).astype(float)
         if self.kind in ("linear", "client"):
             return np.clip((rounds - self.start + 1) / self.rounds, 0.0, 1.0)

@@ -1,4 +1,4 @@
-"""What makes the files that tasks read from published originals, and where those are found."""
+"""Conversion of published data sets to the files that tasks read."""
 
 import pathlib
 
@@ -6,19 +6,19 @@ from data.errors import UsageError
 
 
 def find(source: pathlib.Path, *names: str) -> pathlib.Path:
-    """Returns the path of the first of these files that a folder holds.
+    """Path of the first of these files that a folder holds.
 
     Raises:
-      UsageError: If it holds none.
+      UsageError: If it holds none of them.
     """
     for name in names:
         if (path := source / name).is_file():
             return path
     wanted = " or ".join(names)
-    raise UsageError(f"There is no {wanted} in {source}: SOURCE_DIR must hold the files as they were published.")
+    raise UsageError(f"There is no {wanted} in {source}: SOURCE_DIR must hold the published files unchanged.")
 
 
 def damaged(path: pathlib.Path, reason: object) -> UsageError:
-    """Returns the error of a file that is not what it should be."""
-    told = " ".join(str(reason).split())
-    return UsageError(f"{path} is damaged ({told}): SOURCE_DIR must hold the files as they were published.")
+    """Error for a damaged source file."""
+    cause = " ".join(str(reason).split())
+    return UsageError(f"{path} is damaged ({cause}): SOURCE_DIR must hold the published files unchanged.")

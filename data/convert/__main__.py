@@ -1,4 +1,4 @@
-"""`python -m data.convert`: makes the files that tasks read from the published originals; see docs/data.md."""
+"""`python -m data.convert`: converts published data sets to the files that tasks read; see docs/data.md."""
 
 import argparse
 import hashlib
@@ -13,10 +13,10 @@ from data import files
 from data.errors import Failure, UsageError
 
 _USAGE = """
-Makes a file that a task reads in --data_dir from the files in SOURCE_DIR, which are as they were published.
-docs/data.md says where they are.
+Converts the published files in SOURCE_DIR to a file that a task reads in --data_dir.
+docs/data.md lists their sources.
 """
-# The file that is made, the function that makes it, and of what.
+# File name, converting module, and source files.
 KINDS = {
     "mnist_writers": ("mnist_with_writers.npz", "images", "MNIST's four files, QMNIST's two of labels"),
     "fashion_mnist": ("fashion_mnist_pool.npz", "images", "Fashion-MNIST's four files"),
@@ -31,12 +31,12 @@ class _Parser(argparse.ArgumentParser):
         raise UsageError(f"{message} (see --help).")
 
     def parse(self, argv: Sequence[str]) -> argparse.Namespace:
-        """Returns the arguments of a command line that begins with the program's name."""
+        """Parses a command line that begins with the program's name."""
         return self.parse_args(argv[1:])
 
 
 def define() -> _Parser:
-    """Returns the program's arguments."""
+    """Declares the program's arguments."""
     lines = [f"  {name:<15}{file} from {source}" for name, (file, _, source) in KINDS.items()]
     parser = _Parser(
         "data.convert",
@@ -46,19 +46,19 @@ def define() -> _Parser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--helpfull", action="help", help=argparse.SUPPRESS)
-    parser.add_argument("kind", choices=KINDS, metavar="KIND", help="what is made, see below")
+    parser.add_argument("kind", choices=KINDS, metavar="KIND", help="data set, see below")
     parser.add_argument("source", type=_user_path, metavar="SOURCE_DIR", help="folder of the published files")
     parser.add_argument(
-        "--output", type=_user_path, required=True, metavar="DIR", help="folder for the file, which must not be there"
+        "--output", type=_user_path, required=True, metavar="DIR", help="folder for the file, which must not exist"
     )
     return parser
 
 
 def program(settings: argparse.Namespace) -> None:
-    """Makes the file and prints its path and its SHA-256.
+    """Writes the file and prints its path and its SHA-256.
 
     Raises:
-      UsageError: If an argument or a source file is not what it has to be; then nothing is written.
+      UsageError: If an argument or a source file is invalid; then nothing is written.
       Failure: If the file cannot be written.
     """
     name, module, wanted = KINDS[settings.kind]
@@ -68,7 +68,7 @@ def program(settings: argparse.Namespace) -> None:
         raise UsageError(f"--output: there is no folder {settings.output}.")
     path = settings.output / name
     if path.exists():
-        raise UsageError(f"--output: {path} is there already: move it away, or name another folder.")
+        raise UsageError(f"--output: {path} exists: move it away, or name another folder.")
     content = getattr(importlib.import_module(f"data.convert.{module}"), settings.kind)(settings.source)
     with files.whole(path) as file:
         if isinstance(content, bytes):
@@ -82,7 +82,7 @@ def program(settings: argparse.Namespace) -> None:
 
 
 def _user_path(path: str) -> pathlib.Path:
-    """Returns an absolute path; under `bazel run`, relative ones start where the user is."""
+    """Absolute path; under `bazel run`, relative paths start at the user's working directory."""
     if not path:
         raise argparse.ArgumentTypeError("is empty: name a folder")
     return pathlib.Path(

@@ -9,7 +9,7 @@ _COLUMNS = "age,sex,cp,trestbps,chol,fbs,restecg,thalach,exang,oldpeak,slope,ca,
 
 
 def heart_disease(source: pathlib.Path) -> bytes:
-    """Returns a table with the hospital of each patient, missing values empty.
+    """Table with the hospital of each patient, missing values empty.
 
     Args:
       source: Folder of `processed.cleveland.data`, and so for `hungarian`, `switzerland` and `va`.

@@ -21,7 +21,7 @@ _PARTS = {"train": "train", "test": "t10k"}
 
 
 def mnist_writers(source: pathlib.Path) -> Arrays:
-    """Returns MNIST with the writers that QMNIST's labels name.
+    """MNIST with the writers named in QMNIST's labels.
 
     Args:
       source: Folder of MNIST's four files, `train-images-idx3-ubyte` and so on, and of QMNIST's two,
@@ -57,7 +57,7 @@ def _with_writers(source: pathlib.Path, part: str, name: str) -> Arrays:
 
 
 def fashion_mnist(source: pathlib.Path) -> Arrays:
-    """Returns all images of Fashion-MNIST's four files, sorted by the SHA-256 of their pixels.
+    """All images of Fashion-MNIST's four files, sorted by the SHA-256 of their pixels.
 
     Returns:
       `x` uint8 [images, 28, 28], `y` uint8.
@@ -72,7 +72,7 @@ def fashion_mnist(source: pathlib.Path) -> Arrays:
 
 
 def cifar100(source: pathlib.Path) -> Arrays:
-    """Returns 150 images of each class of CIFAR-100, or all if there are fewer, sorted by the SHA-256 of their pixels.
+    """At most 150 images of each class of CIFAR-100, sorted by the SHA-256 of their pixels.
 
     They are those whose digests are the smallest.
 

@@ -1,9 +1,9 @@
 """UNIPEN's characters as images of their writers (Guyon et al. 1994, UNIPEN 1.0).
 
 A file is a list of statements, `.KEYWORD arguments`, and includes others by their path below `include`. Coordinates
-between `.PEN_DOWN` and `.PEN_UP` are a component; `.SEGMENT CHARACTER 3:0-4:7 OK "a"` says that the components 3 and
-4, the latter up to point 7, are an `a`. Components are counted from 0, over all included files; those with the pen up
-count where they have coordinates.
+between `.PEN_DOWN` and `.PEN_UP` are a component; `.SEGMENT CHARACTER 3:0-4:7 OK "a"` labels the components 3 and
+4, the latter up to point 7, as an `a`. Components are counted from 0, over all included files; those with the pen up
+count if they have coordinates.
 """
 
 import collections
@@ -35,7 +35,7 @@ _LARGEST = 1e9  # Coordinates.
 
 
 class Character(NamedTuple):
-    """What somebody wrote.
+    """A written character.
 
     Attributes:
       text: The character.
@@ -55,9 +55,9 @@ class _Pen(NamedTuple):
 
 
 def unipen62(source: pathlib.Path) -> Mapping[str, np.ndarray]:
-    """Returns the isolated digits and letters of all writers, see `image`; says what was left out.
+    """Isolated digits and letters of all writers, see `image`; prints what was left out.
 
-    Of a writer's characters with the same pixels the first counts, or none if their labels differ.
+    Of a writer's characters with equal pixels only the first is kept, or none if their labels differ.
 
     Args:
       source: Folder `train_r01_v07`, which has the folders `data` and `include`.
@@ -67,7 +67,7 @@ def unipen62(source: pathlib.Path) -> Mapping[str, np.ndarray]:
       index into `writer_ids`: the contributor and the number of the writer among the contributor's, by their names.
 
     Raises:
-      UsageError: If there is no character.
+      UsageError: If there is no such character.
     """
     left_out: collections.Counter[str] = collections.Counter()
     drawn = pd.DataFrame(_drawn(source, left_out), columns=["contributor", "writer", "pixels", "label"])
@@ -80,8 +80,8 @@ def unipen62(source: pathlib.Path) -> Mapping[str, np.ndarray]:
     kept = drawn[is_first & has_one_label].sort_values(["contributor", "writer"], kind="stable")
     writers = kept.drop_duplicates(["contributor", "writer"])
     names = writers["contributor"] + "_" + writers.groupby("contributor").cumcount().map("{:03d}".format)
-    told = ", ".join(f"{count:,} {reason}" for reason, count in sorted(left_out.items()) if count)
-    print(f"{len(kept):,} characters of {len(names)} writers; left out: {told or 'none'}.", file=sys.stderr)
+    reasons = ", ".join(f"{count:,} {reason}" for reason, count in sorted(left_out.items()) if count)
+    print(f"{len(kept):,} characters of {len(names)} writers; left out: {reasons or 'none'}.", file=sys.stderr)
     pixels = np.frombuffer(b"".join(kept["pixels"]), np.uint8)
     return {
         "pixels": pixels.reshape(-1, _SIDE, _SIDE),
@@ -115,7 +115,7 @@ def _wanted() -> str:
 
 
 def image(strokes: Sequence[np.ndarray]) -> np.ndarray:
-    """Draws strokes: uint8 [28, 28], 255 where there is no ink.
+    """Renders strokes: uint8 [28, 28], 255 where there is no ink.
 
     The longer side of what they span becomes 20 pixels, its middle the image's. Lines are 2 pixels wide with round
     ends, drawn black on white four times as fine and averaged, without further smoothing. A dot is in the middle.
@@ -142,11 +142,11 @@ def image(strokes: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def characters(path: pathlib.Path, include: pathlib.Path) -> Iterator[Character]:
-    """Yields the characters of a file; without strokes, if no points are where its delineation says.
+    """Yields the characters of a file; without strokes, if its delineation has no points.
 
     Args:
       path: The file.
-      include: Folder of what files include. What is missing there, or includes itself, is passed over.
+      include: Folder of included files. Missing files, and files that include themselves, are skipped.
     """
     pens: list[_Pen] = []
     segments: list[re.Match] = []
@@ -160,8 +160,8 @@ def characters(path: pathlib.Path, include: pathlib.Path) -> Iterator[Character]
             points = _points(text, columns)
             if keyword == "PEN_DOWN" or len(points):
                 pens.append(_Pen(points, keyword == "PEN_DOWN", writer))
-        elif keyword == "SEGMENT" and (found := _SEGMENT.match(text)):
-            segments.append(found)
+        elif keyword == "SEGMENT" and (segment := _SEGMENT.match(text)):
+            segments.append(segment)
     for segment in segments:
         part = list(_delineated(segment[1], pens))
         strokes = [pen.points for pen in part if pen.is_down and len(pen.points)]
@@ -172,18 +172,18 @@ def _statements(
     path: pathlib.Path, include: pathlib.Path, includers: Sequence[pathlib.Path]
 ) -> Iterator[tuple[str, str]]:
     text = path.read_text(encoding="latin-1")
-    found = list(_STATEMENT.finditer(text))
-    starts = [one.start() for one in found] + [len(text)]
-    for one, end in zip(found, starts[1:], strict=True):
-        arguments = text[one.end() : end]
-        if one[1] != "INCLUDE":
-            yield one[1], arguments
+    matches = list(_STATEMENT.finditer(text))
+    starts = [match.start() for match in matches] + [len(text)]
+    for match, end in zip(matches, starts[1:], strict=True):
+        arguments = text[match.end() : end]
+        if match[1] != "INCLUDE":
+            yield match[1], arguments
         elif (other := include / arguments.strip()).is_file() and other not in includers:
             yield from _statements(other, include, [*includers, other])
 
 
 def _points(text: str, columns: Sequence[str]) -> np.ndarray:
-    """Returns float64 [points, 2]; none where they are not as many numbers as the columns say."""
+    """Float64 [points, 2]; no points where the numbers do not fill the columns."""
     try:
         numbers = np.array(text.split(), np.float64)
         if not (np.abs(numbers) < _LARGEST).all():

@@ -1,11 +1,11 @@
-"""Makes the tables that lie beside this module: `python -m data.examples.make`.
+"""Generates the tables in this folder: `python -m data.examples.make`.
 
 `sklearn_wine.csv` is scikit-learn's wine data (UCI: 178 Italian wines of three cultivars, chemically analysed). Two
-things in it are made: the cellar of each wine, dealt with Dirichlet label skew, so that cellars differ in what they
-grow; and the colour, which is a class of the measured intensity and stands in its place.
+columns are synthetic: the cellar of each wine, by a partition with Dirichlet label skew, and the colour, a class that
+replaces the measured intensity.
 
-`shop_log.csv` is the log of a bandit, wholly made: 120 customers of a shop see one of four offers at each visit, by a
-softmax policy whose probability is logged, and buy or not; `rule` is that of the same offer under another policy.
+`shop_log.csv` is a synthetic log of a bandit: 120 customers of a shop see one of four offers at each visit, by a
+softmax policy whose probability is logged, and buy or not; `rule` is the offer's probability under another policy.
 """
 
 import argparse
@@ -31,17 +31,17 @@ LOG_PATH = PATH.with_name("shop_log.csv")
 OFFERS = ("none", "coupon", "free_shipping", "gift")
 _DEVICES = ("phone", "laptop", "tablet")
 DEVICE_SHARES = (0.5, 0.35, 0.15)
-LEANING = 0.05  # Standard deviation of what a customer adds to every offer's value.
+LEANING = 0.05  # Standard deviation of a customer's effect on every offer's value.
 PAYS = (0.01, 0.99)  # Probabilities of buying are clipped to this range.
 PAST_ORDERS = 3  # Their mean, of a Poisson distribution.
 _NUM_CUSTOMERS = 120
-_OFTEN = 4  # Past orders of who comes often.
+_OFTEN = 4  # Past orders of frequent customers.
 _TEMPERATURE = 0.2
-_HABIT = np.array([0.2, 0, 0, 0])  # What the shop takes "none" to be worth more than it is.
+_HABIT = np.array([0.2, 0, 0, 0])  # The logging policy's overestimate of "none".
 
 
 def table() -> bytes:
-    """Returns the file's content: UTF-8, a header line, then 178 rows in the order of their cellars."""
+    """Content of the file: UTF-8, a header line, then 178 rows in the order of their cellars."""
     from sklearn import datasets
 
     wine = datasets.load_wine()
@@ -56,7 +56,7 @@ def table() -> bytes:
 
 
 def log() -> bytes:
-    """Returns the log's content: UTF-8, a header line, then a row a visit in the order of the customers."""
+    """Content of the log: UTF-8, a header line, then one row per visit in the order of the customers."""
     rows = pd.DataFrame(visits(keys.generator(_SEED, keys.Purpose.LOGGED_REWARDS, 0)))
     written = {
         "customer": [f"customer_{customer + 1:03d}" for customer in rows["customer"]],
@@ -74,7 +74,7 @@ def _csv(table: pd.DataFrame) -> bytes:
 
 
 class Visit(NamedTuple):
-    """A row of the log, with numbers for names.
+    """A row of the log, with names as numbers.
 
     Attributes:
       customer: From 0.
@@ -121,28 +121,28 @@ def visits(draw: np.random.Generator) -> Iterator[Visit]:
 
 
 def logging_policy(device: int, past_orders: int) -> np.ndarray:
-    """Returns the logging policy's probability of each offer, float64 [offers]."""
+    """Logging policy's probability of each offer, float64 [offers]."""
     preference = np.exp((values(device, past_orders) + _HABIT) / _TEMPERATURE)
     return preference / preference.sum()
 
 
 def values(device: int, past_orders: int) -> np.ndarray:
-    """Returns what each offer pays a customer of no leaning, float64 [offers]."""
+    """Reward of each offer for a customer without preferences, float64 [offers]."""
     free_shipping = 0.34 if device == 0 else 0.14
     gift = 0.32 if past_orders >= _OFTEN else 0.12
     return np.array([0.16, 0.22, free_shipping, gift])
 
 
 def rule(device: int, past_orders: int) -> np.ndarray:
-    """Returns what the rule plays that the shop thinks of, float64 [offers]: one offer mostly, each sometimes."""
+    """Probabilities of the shop's candidate policy, float64 [offers]: mostly one offer, each other sometimes."""
     best = "free_shipping" if device == 0 else "gift" if past_orders >= _OFTEN else "coupon"
-    found = np.full(len(OFFERS), 0.05)
-    found[OFFERS.index(best)] = 0.85
-    return found
+    probabilities = np.full(len(OFFERS), 0.05)
+    probabilities[OFFERS.index(best)] = 0.85
+    return probabilities
 
 
 def main() -> None:
-    """Writes the tables over those that are there."""
+    """Writes the tables, replacing existing ones."""
     parser = argparse.ArgumentParser(prog="data.examples.make", description="Writes the tables of data/examples again.")
     parser.add_argument("--helpfull", action="help", help="the same as --help")
     parser.parse_args()

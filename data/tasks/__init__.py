@@ -25,20 +25,20 @@ class Task:
       feature_spec: (shape, dtype name) of one example's features, after `normalise`; or `text.Bags`.
       model: Name of a function in `optimization.models`.
       model_arguments: Its arguments.
-      initial_weights: How its kernels are drawn, one of `models.INITIAL_WEIGHTS`.
+      initial_weights: Initialization of its kernels, one of `models.INITIAL_WEIGHTS`.
       rewards: float32 [labels, actions] by phase: `exact` without a shift, `init` in the initial training of a
         shift, `bandits` after it. A task without the latter two has no init_shift scenario.
-      normalise: Features as the data has them -> as the model takes them.
-      report: What became of the data, for `config.json`: counts of rows read, dropped, imputed.
-      multi_label: Whether labels are float32 [examples, labels] instead of int32 [examples]; of a log they end in what
-        was logged, which pays nothing (`tasks.logged`).
+      normalise: Maps the data's features to the model's.
+      report: Report on the data, for `config.json`: counts of rows read, dropped, imputed.
+      multi_label: Whether labels are float32 [examples, labels] instead of int32 [examples]; for a log they end in the
+        logged values, which are not rewards (`tasks.logged`).
       label_range: Smallest and largest entry of such labels.
-      statistics: What was learned from training clients before any round, for `statistics.json`; empty if nothing, or
-        if it came from elsewhere.
-      private_statistics: The same in words: no noise hides it.
-      public_statistics: Digest of what came from elsewhere instead; empty if nothing did.
-      action_names: What the actions are called; empty for their numbers.
-      feature_names: What the numbers of a context are called; empty if they have no names.
+      statistics: Statistics learned from training clients before any round, for `statistics.json`; empty without any,
+        or if they come from a file.
+      private_statistics: The same in words: no noise protects them.
+      public_statistics: Digest of the file of statistics; empty without one.
+      action_names: Names of the actions; empty for their numbers.
+      feature_names: Names of a context's features; may be empty.
     """
 
     clients: ClientData
@@ -61,15 +61,15 @@ class Task:
 
     @property
     def checksum(self) -> str:
-        """A digest that changes when the data does, or what is known of it from elsewhere."""
+        """A digest that changes when the data does, or when its statistics do."""
         return "-".join(filter(None, (self.clients.checksum, self.public_statistics)))
 
     def batches(self, examples: Examples, size: int, *, even: bool = False) -> Iterator[Examples]:
-        """Yields examples as the model takes them, at most so many at a time.
+        """Yields batches of examples as the model takes them.
 
         Args:
           examples: As the data has them.
-          size: Most examples of a batch.
+          size: Maximum number of examples of a batch.
           even: Make batches of one size, give or take an example, for models that normalise over a batch; else only the
             last is smaller.
         """
@@ -80,16 +80,16 @@ class Task:
             yield batch._replace(features=self.normalise(batch.features))
 
     def reward_range(self, phase: str) -> tuple[float, float]:
-        """Returns the smallest and the largest reward that an action can have, by a key of `rewards`."""
+        """Smallest and largest reward of an action, by a key of `rewards`."""
         matrix = self.rewards[phase]
         if not self.multi_label:
             return float(matrix.min()), float(matrix.max())
-        ends = np.stack([end * matrix for end in self.label_range])
-        return float(ends.min(axis=0).sum(axis=0).min()), float(ends.max(axis=0).sum(axis=0).max())
+        extremes = np.stack([end * matrix for end in self.label_range])
+        return float(extremes.min(axis=0).sum(axis=0).min()), float(extremes.max(axis=0).sum(axis=0).max())
 
 
 def learned(options: TaskOptions, found: statistics.OfTable | statistics.OfPosts) -> dict[str, Any]:
-    """Returns a task's fields of statistics, by `TaskOptions.public_statistics`."""
+    """Fields of a task's statistics, by `TaskOptions.public_statistics`."""
     if options.public_statistics:
         return {"public_statistics": file_checksum(options.public_statistics)}
     words = found.in_words()
@@ -99,7 +99,7 @@ def learned(options: TaskOptions, found: statistics.OfTable | statistics.OfPosts
 def tag_task(
     options: TaskOptions, train: ClientData, held_out: ClientData, counted: statistics.OfPosts, **fields: Any
 ) -> Task:
-    """Returns a task of posts: bags of words, the most frequent tags as actions, a linear model with bias."""
+    """Task of posts: bags of words, the most frequent tags as actions, a linear model with bias."""
     num_tags, tag_counts = len(counted.tags), np.array(list(counted.tags.values()), np.int64)
     return Task(
         clients=train,
@@ -115,12 +115,12 @@ def tag_task(
     )
 
 
-# Where the published program of the bandits' study starts the models that it has in common with this one.
+# Initial weights of the models that the published code of the bandits' study also has.
 _PUBLISHED_WEIGHTS = {"cnn": "glorot_normal", "linear_l2": "zeros"}
 
 
 def vector_model(options: TaskOptions, num_features: int, num_outputs: int) -> dict[str, Any]:
-    """Returns a task's fields that say what a context of some numbers is, and what takes it: `linear` or `mlp`.
+    """Fields of a task with numeric contexts, and its model: `linear` or `mlp`.
 
     Raises:
       UsageError: If `TaskOptions.model` takes images.
@@ -135,11 +135,11 @@ def vector_model(options: TaskOptions, num_features: int, num_outputs: int) -> d
 def image_model(
     options: TaskOptions, default: str, shape: tuple[int, ...], num_outputs: int, hidden: Sequence[int] = (64,)
 ) -> dict[str, Any]:
-    """Returns `Task.model`, `Task.model_arguments` and `Task.initial_weights` of images.
+    """Fields `Task.model`, `Task.model_arguments` and `Task.initial_weights` of images.
 
     Args:
       options: Options; `model`, `norm`, `initial_weights` and `variant` count.
-      default: The task's model, where the options name none.
+      default: The task's default model.
       shape: Height, width and channels.
       num_outputs: Outputs.
       hidden: Hidden layers of the model `mlp`.

@@ -32,7 +32,7 @@ Populations = tuple[clients.ClientData, clients.ClientData]  # For training, and
 
 
 def load(options: TaskOptions) -> tasks.Task:
-    """Returns a task of real writers: 28 x 28 x 1 pixels, 62 characters or 10 digits; by default the two-layer CNN.
+    """Task of real writers: 28 x 28 x 1 pixels, 62 characters or 10 digits; by default the two-layer CNN.
 
     Raises:
       UsageError: If the data is missing or damaged, or cannot be downloaded.
@@ -62,7 +62,7 @@ def load(options: TaskOptions) -> tasks.Task:
 
 
 def _emnist(options: TaskOptions, num_classes: int) -> Populations:
-    """Returns the writers' training and held-out examples: LEAF's files, if the data folder holds them, else TFF's.
+    """Training and held-out examples of EMNIST's writers: LEAF's files if the data folder holds them, else TFF's.
 
     TFF's features are float32 [examples, 28, 28, 1] in [0, 1], background 1. Its database is decompressed or as it is
     published.
@@ -72,13 +72,13 @@ def _emnist(options: TaskOptions, num_classes: int) -> Populations:
     if train:
         return load_leaf(train, test, num_classes)
     if options.data_dir and os.path.isfile(options.data_dir):
-        found: pathlib.Path | None = pathlib.Path(options.data_dir)
+        local: pathlib.Path | None = pathlib.Path(options.data_dir)
     else:
-        found = files.instead_of_download(options.data_dir, (FILE_NAME, f"{FILE_NAME}.lzma"), ORIGIN, _OR_LEAF)
-    if options.random_data and not found:
+        local = files.instead_of_download(options.data_dir, (FILE_NAME, f"{FILE_NAME}.lzma"), ORIGIN, _OR_LEAF)
+    if options.random_data and not local:
         random_data.warn("EMNIST")
         return random_data.emnist("chars" if num_classes == 62 else "digits")
-    path = download.decompressed(found) if found else download.lzma_file(ORIGIN, FILE_NAME, options.cache_dir)
+    path = download.decompressed(local) if local else download.lzma_file(ORIGIN, FILE_NAME, options.cache_dir)
     train_split, test_split = _SPLITS[num_classes]
     return sqlite.SqliteClients(path, train_split, _parse), sqlite.SqliteClients(path, test_split, _parse)
 
@@ -97,7 +97,7 @@ def _parse(serialized: list[bytes]) -> clients.Examples:
 
 
 def find_leaf(data_dir: str) -> tuple[list[pathlib.Path], list[pathlib.Path]]:
-    """Returns LEAF's files of a folder: for training, and for testing; none for testing where they are not split.
+    """LEAF's training and test files of a folder; no test files if they are not split.
 
     Looks in `train` and `test`, `all_data`, and for `all_data*.json` in the folder itself; in a `data` folder likewise.
     """
@@ -112,7 +112,7 @@ def find_leaf(data_dir: str) -> tuple[list[pathlib.Path], list[pathlib.Path]]:
 
 
 def load_leaf(train: list[pathlib.Path], test: list[pathlib.Path], num_classes: int) -> Populations:
-    """Returns the writers' training clients and the held-out ones.
+    """Training clients of LEAF's writers and the held-out ones.
 
     Features are uint8 [examples, 28, 28], background 255; labels int32 in EMNIST's order. Files that are not split hold
     a tenth of each writer's examples out. Of all files, one at a time is in memory as text.
@@ -131,16 +131,16 @@ def load_leaf(train: list[pathlib.Path], test: list[pathlib.Path], num_classes: 
 
 
 def _read_leaf(paths: list[pathlib.Path], num_classes: int) -> tuple[clients.Examples, np.ndarray, list[str], str]:
-    """Returns examples, the writer of each, the writers' names and a checksum."""
+    """Examples, the writer of each, the writers' names and a checksum."""
     pixels, labels, writers = [], [], []
     names: list[str] = []
     for path in paths:
         try:
             content = json.loads(path.read_bytes())
             for name in content["users"]:
-                one = content["user_data"][name]
-                pixels.append(_grey_levels(np.array(one["x"], np.float32)))
-                labels.append(_labels(np.array(one["y"]), len(pixels[-1]), num_classes))
+                writer_data = content["user_data"][name]
+                pixels.append(_grey_levels(np.array(writer_data["x"], np.float32)))
+                labels.append(_labels(np.array(writer_data["y"]), len(pixels[-1]), num_classes))
                 writers.append(np.full(len(labels[-1]), len(names), np.int32))
                 names.append(str(name))
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
@@ -172,7 +172,7 @@ def _labels(values: np.ndarray, count: int, num_classes: int) -> np.ndarray:
 
 
 def unipen62(data_dir: str | None) -> Populations:
-    """Returns 211 writers with 90% of each one's characters, and the held-out rest, split as EMNIST is.
+    """Characters of 211 writers: 90% of each writer's, and the held-out rest, split as EMNIST is.
 
     Features are uint8 [examples, 28, 28], background 255; labels int32 in EMNIST's order.
 
@@ -189,7 +189,7 @@ def unipen62(data_dir: str | None) -> Populations:
 
 
 def _hold_out(examples: clients.Examples, writers: np.ndarray, names: Sequence[str], checksum: str) -> Populations:
-    """Returns 90% of each writer's examples, a seeded choice, and the held-out rest.
+    """Splits each writer's examples: a seeded 90%, and the held-out rest.
 
     Args:
       examples: Examples.
@@ -208,7 +208,7 @@ def _hold_out(examples: clients.Examples, writers: np.ndarray, names: Sequence[s
 
 
 def mnist_writers(data_dir: str | None) -> Populations:
-    """Returns MNIST's 539 training writers, and the 297 other writers of its test digits.
+    """MNIST's 539 training writers, and the 297 other writers of its test digits.
 
     Features are uint8 [examples, 28, 28], background 255 (MNIST's own is 0); labels int32.
 

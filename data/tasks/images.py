@@ -1,4 +1,4 @@
-"""Digits and other images without writers, dealt to clients with Dirichlet label skew.
+"""Digits and other images without writers, partitioned over clients with Dirichlet label skew.
 
 Scikit-learn's 1,797 handwritten digits (the test set of UCI's optdigits) need no file. Fashion-MNIST, MNIST and
 CIFAR-100 come from an archive in `--data_dir`, or are downloaded from where Keras' loaders find them; their pixels stay
@@ -23,7 +23,7 @@ _FASHION_PARTS = ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", 
 _MNIST_SHA256 = "731c5ac602752760c8e48fbffcf8c3b850d9dc2a2aedcf2cc48468fc17b673d1"
 _CIFAR_ORIGIN = "https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz"
 _CIFAR_SHA256 = "85cd44d02ba6437773c5bbd22e183051d648de2e7d6b014e1ef29b855ba677a7"
-_SPLIT_SEED = 0  # The split is part of the task, not of a run's chance.
+_SPLIT_SEED = 0  # The split belongs to the task, not to a run.
 _NUM_DIGIT_CLIENTS = 60
 _HELD_OUT_DIGITS = 0.2
 _GREY = (28, 28)
@@ -34,8 +34,8 @@ CIFAR_SUPERCLASSES = np.frombuffer(_SUPERCLASSES, np.uint8) - ord("A")
 Split = list[clients.Examples]  # For training, and held out.
 
 
-class Dealt(NamedTuple):
-    """A data set that is dealt to clients.
+class Partitioned(NamedTuple):
+    """A data set to partition over clients.
 
     Attributes:
       shape: Height, width and channels of an image.
@@ -61,7 +61,7 @@ class Dealt(NamedTuple):
 
 
 def load_digits(options: TaskOptions) -> tasks.Task:
-    """Returns scikit-learn's digits over 60 synthetic clients: 8 x 8 pixels, 10 actions, one hidden layer of 64.
+    """Scikit-learn's digits over 60 synthetic clients: 8 x 8 pixels, 10 actions, one hidden layer of 64.
 
     Features are float32 [examples, 64] in [0, 1], ink 1. 359 examples are held out, as one client.
 
@@ -76,7 +76,7 @@ def load_digits(options: TaskOptions) -> tasks.Task:
     train, held_out = _hold_out(examples, int(len(table) * _HELD_OUT_DIGITS))
     draw = keys.generator(_SPLIT_SEED, keys.Purpose.PARTITION)
     client_of_row = partition.dirichlet_label_skew(train.labels, _NUM_DIGIT_CLIENTS, options.partition_alpha, draw)
-    equally_frequent = [1] * 10  # The initial training of a shift pays for the first ones.
+    equally_frequent = [1] * 10  # The initial training of a shift rewards the first ones.
     return tasks.Task(
         clients=clients.ArrayClients(train, client_of_row, [f"client_{n:02d}" for n in range(_NUM_DIGIT_CLIENTS)]),
         held_out=_one_client(held_out),
@@ -88,12 +88,12 @@ def load_digits(options: TaskOptions) -> tasks.Task:
     )
 
 
-def load_dealt(options: TaskOptions) -> tasks.Task:
-    """Returns a task of images that are dealt to clients, uint8 with channels only where they are coloured.
+def load_partitioned(options: TaskOptions) -> tasks.Task:
+    """Task of images partitioned over clients; uint8, with a channel axis only for colour.
 
-    `partition_by` says whose Dirichlet shares are drawn: `client`, those of a client's labels
+    `partition_by` selects the Dirichlet shares: `client`, those of a client's labels
     (`partition.dirichlet_label_skew`; equal sizes), or `label`, those of a label's clients
-    (`partition.dirichlet_client_shares`; unequal sizes). With `partition_beta`, CIFAR-100 is dealt by
+    (`partition.dirichlet_client_shares`; unequal sizes). With `partition_beta`, CIFAR-100 is partitioned by
     `partition.hierarchical_label_skew`: `partition_alpha` is of superclasses, and this of the classes within each.
 
     Raises:
@@ -137,7 +137,7 @@ def _hold_out(examples: clients.Examples, count: int, *, in_order: bool = False)
     return [examples.take(np.sort(part) if in_order else part) for part in parts]
 
 
-def _open(options: TaskOptions, source: Dealt) -> Split:
+def _open(options: TaskOptions, source: Partitioned) -> Split:
     path = files.instead_of_download(options.data_dir, [source.archive], source.origin)
     if options.random_data and not path:
         random_data.warn(options.task_type)
@@ -182,7 +182,7 @@ def _fetch_cifar100(cache_dir: str | None) -> Split:
 # Pools hold out as large a part as the official test sets are. Cho et al. 2020 give Fashion-MNIST two hidden layers and
 # no widths.
 TASKS = {
-    "fashion_mnist": Dealt(
+    "fashion_mnist": Partitioned(
         shape=(28, 28, 1),
         num_actions=10,
         sizes=(60_000, 10_000),
@@ -193,7 +193,7 @@ TASKS = {
         read=lambda path: _read_pool(path, 1 / 7, _GREY, 10),
         fetch=_fetch_fashion_mnist,
     ),
-    "mnist": Dealt(
+    "mnist": Partitioned(
         shape=(28, 28, 1),
         num_actions=10,
         sizes=(60_000, 10_000),
@@ -204,7 +204,7 @@ TASKS = {
         read=_read_split,
         fetch=_fetch_mnist,
     ),
-    "cifar100": Dealt(
+    "cifar100": Partitioned(
         shape=(32, 32, 3),
         num_actions=100,
         sizes=(50_000, 10_000),

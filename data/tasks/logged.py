@@ -1,4 +1,4 @@
-"""The log of a bandit as a task: rewards are drawn from a regression of it, or its own rows are learned from."""
+"""The log of a bandit as a task: rewards are sampled from a regression of it, or training uses its rows."""
 
 import pathlib
 import sys
@@ -13,9 +13,9 @@ from data.tasks.options import TaskOptions
 
 SIMULATOR, REPLAY = "simulator", "replay"
 LEARN_FROM = {
-    SIMULATOR: "rewards that are drawn from a cross-fitted regression of the log, for whatever action is played: "
+    SIMULATOR: "rewards sampled from a cross-fitted regression of the log, for any action: "
     "values are the direct method's, with its bias",
-    REPLAY: "rows where the played action is the logged one, others are passed over; of a log of uniformly random "
+    REPLAY: "rows where the chosen action is the logged one, without the others; for a log of uniformly random "
     "actions alone (Li et al. 2011)",
     "regression": "the log itself, offline: squared error of the logged action's reward",
     "ips": "the same, each row weighing 1 / propensity",
@@ -28,11 +28,11 @@ _IMAGE_AXES = 3
 
 
 def load(options: TaskOptions) -> tasks.Task:
-    """Returns the task of a log; `TaskOptions.learn_from` says what its labels are.
+    """Task of a log; `TaskOptions.learn_from` selects its labels.
 
-    A fifth of the clients is held out, whatever the seed. With `simulator` labels are drawn rewards; else doubly robust
-    ones, whose mean on held-out clients is an unbiased value of any policy that is not made from these; and except with
-    `dr` the logged action, reward and propensity stand behind them.
+    A fifth of the clients is held out, independent of the seed. With `simulator` labels are sampled rewards; otherwise
+    doubly robust ones, whose mean on held-out clients is an unbiased value of any policy that was not trained on them;
+    except with `dr`, the logged action, reward and propensity follow them.
 
     Raises:
       UsageError: If an option is missing, or the log is not fit for what is learned from it.
@@ -82,13 +82,13 @@ def load(options: TaskOptions) -> tasks.Task:
         "log": dict(log.report),
     }
     learned = {
-        SIMULATOR: ("the regression of the log, from which rewards are drawn",),
+        SIMULATOR: ("the regression of the log, from which rewards are sampled",),
         "dr": ("the regression of the log, a part of the targets",),
     }.get(options.learn_from, ())
     if log.report.get("learned_statistics"):
         learned = (interaction_log.LEARNED, *learned)
     print(
-        f"Log: {len(log):,} rows of {len(log.client_ids):,} clients, {num_actions} actions; held out are {split.how}.",
+        f"Log: {len(log):,} rows of {len(log.client_ids):,} clients, {num_actions} actions; held out: {split.how}.",
         file=sys.stderr,
     )
     for finding in (*log_checks.dropped(log), log_checks.duplicates(log)):
@@ -111,7 +111,7 @@ def load(options: TaskOptions) -> tasks.Task:
 
 
 def _read(options: TaskOptions) -> tuple[interaction_log.InteractionLog, str]:
-    """Returns the log of the file, one's own by its columns, and a digest of it."""
+    """Log of the file, read by its columns if it is the user's table, and a digest of it."""
     path = options.data_file
     if not path:
         raise UsageError("--task_type=logged needs --data_file: the log, .parquet or .csv.")
@@ -124,13 +124,12 @@ def _read(options: TaskOptions) -> tuple[interaction_log.InteractionLog, str]:
         )
     if not pathlib.Path(path).is_file():
         raise UsageError(f"There is no file {path}: --data_file must name a log.")
-    if not interaction_log.is_own(path):
-        raise UsageError(f"{path} is no run's log: of your own, name the columns by {', '.join(_COLUMNS)}.")
+    if not interaction_log.is_log_file(path):
+        raise UsageError(f"{path} is not a run's log: name the columns of your own log by {', '.join(_COLUMNS)}.")
     return interaction_log.read(path), clients.file_checksum(path)
 
 
 def _range(known: logged_clients.Rewards, train: interaction_log.InteractionLog, feedback: str) -> tuple[float, float]:
-    """Returns bounds of all labels."""
     if feedback == logged_clients.SIMULATOR:
         return known.low, known.high
     furthest = (known.high - known.low) / float(train.propensities.min())
@@ -138,7 +137,7 @@ def _range(known: logged_clients.Rewards, train: interaction_log.InteractionLog,
 
 
 def _model(options: TaskOptions, contexts: clients.Features, width: int, num_actions: int) -> dict[str, Any]:
-    """Returns the fields of `Task` that say what a context is, and what takes it."""
+    """Fields of `Task` for the type of its contexts, and its model."""
     if isinstance(contexts, text.Bags):
         if options.model:
             raise UsageError(f"--model={options.model} takes no bags of words: leave it out.")

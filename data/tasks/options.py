@@ -1,4 +1,4 @@
-"""What says which task is opened, and how."""
+"""Options of a task."""
 
 import dataclasses
 
@@ -9,46 +9,46 @@ class TaskOptions:
 
     Attributes:
       task_type: A key of `registry.TASKS`.
-      variant: Whose text counts where the bandits' study and its program differ, `paper` or `reference_code`.
+      variant: `paper` or `reference_code`, the published code of the bandits' study, where they differ.
       data_dir: Folder of the task's files; None for its usual place.
       cache_dir: Folder for downloads; None for `~/.cache/federated_bandits`.
-      random_data: What can be downloaded: whether random examples of its size take the place of the download.
-      public_statistics: File of what else is learned from clients (`data.statistics`); None for none.
+      random_data: Whether random examples of the same size replace a download.
+      public_statistics: File of statistics that are otherwise learned from clients (`data.statistics`), or None.
 
-      num_tags: Posts: most frequent tags, which are the actions.
-      vocabulary_size: Posts: most frequent words, which are the features.
-      max_words: Posts: most distinct words of one.
+      num_tags: Posts: number of the most frequent tags, which are the actions.
+      vocabulary_size: Posts: number of the most frequent words, which are the features.
+      max_words: Posts: maximum number of distinct words.
       text_normalisation: Posts: `mean` or `l2`, see `data.text.bags`.
       keep_untagged: Posts: whether those with none of the tags stay.
 
       model: Images, tables: name of the model; None for the task's.
       norm: Normalisation of a ResNet, `group` or `batch`.
-      initial_weights: Images: how kernels are drawn, one of `models.INITIAL_WEIGHTS`; None for the task's way.
+      initial_weights: Images: initialization of kernels, one of `models.INITIAL_WEIGHTS`; None for the task's default.
 
-      partition_clients: Synthetic clients: how many.
+      partition_clients: Synthetic clients: their number.
       partition_seed: Synthetic clients: seed of their examples.
       partition_by: Synthetic clients: whose shares are Dirichlet, `client` or `label`.
       partition_alpha: Synthetic clients: Dirichlet parameter of their labels.
-      partition_beta: CIFAR-100: that of classes within superclasses; None to deal by classes alone.
-      partition_examples: Synthetic clients: examples of each; 0 to deal all.
+      partition_beta: CIFAR-100: that of classes within superclasses; None for classes alone.
+      partition_examples: Synthetic clients: examples of each; 0 for all.
       synthetic_alpha: Variance of the means of clients' models.
       synthetic_beta: Variance of the means of clients' features.
 
       data_file: Table: its file.
       client_column: Table: column of a row's client, or `rows:N`.
-      label_column: Table: column of the right action.
+      label_column: Table: column of the correct action.
       reward_columns: Table: instead, the columns of all actions' rewards, separated by commas, or `all`.
       feature_columns: Table: columns of the context, separated by commas; None for the others.
       ignore_columns: Table: columns that are left out, separated by commas.
-      category_columns: Table: features that are categories, whatever they hold.
+      category_columns: Table: features to treat as categories.
       missing_values: Table: texts that are missing values besides the usual ones.
-      init_labels: Table, posts: labels or tags that the initial training of a shift pays for; None for half of the
+      init_labels: Table, posts: labels or tags that the initial training of a shift rewards; None for half of the
         labels, and for the study's number of tags.
 
-      action_column: Log: column of the action that was played.
+      action_column: Log: column of the logged action.
       reward_column: Log: column of its reward.
-      propensity_column: Log: column of the probability with which it was played.
-      learn_from: Log: what is learned from, a key of `logged.LEARN_FROM`.
+      propensity_column: Log: column of the logged action's probability.
+      learn_from: Log: source of the labels, a key of `logged.LEARN_FROM`.
     """
 
     task_type: str

@@ -20,7 +20,7 @@ class TaskEntry:
       opener: Module of `data.tasks` and function `TaskOptions -> data.tasks.Task`, such as `logged:load`.
       help: One line.
       options: Options of some tasks only that this one reads.
-      defaults: Values where none is given: of options, and of the cap on a client's examples.
+      defaults: Default values of options, and of the cap on a client's examples.
     """
 
     opener: str
@@ -49,7 +49,7 @@ _L2_TEXT = {"text_normalisation": "l2"}
 _COLUMNS = frozenset(
     {"data_file", "client_column", "feature_columns", "ignore_columns", "category_columns", "missing_values"}
 )
-_WRITERS, _DEALT = "handwriting:load", "images:load_dealt"
+_WRITERS, _PARTITIONED = "handwriting:load", "images:load_partitioned"
 
 TASKS = {
     "digits": TaskEntry(
@@ -81,19 +81,19 @@ TASKS = {
         _SMALL_POPULATION,
     ),
     "fashion_mnist": TaskEntry(
-        _DEALT,
+        _PARTITIONED,
         "Fashion-MNIST partitioned with label skew, 100 synthetic clients, 10 actions, MLP",
         _IMAGES,
         _MADE_IMAGES,
     ),
     "mnist": TaskEntry(
-        _DEALT,
+        _PARTITIONED,
         "MNIST partitioned with label skew, 100 synthetic clients, 10 actions, CNN",
         _IMAGES,
         _MADE_IMAGES,
     ),
     "cifar100": TaskEntry(
-        _DEALT,
+        _PARTITIONED,
         "CIFAR-100 partitioned with label skew, 100 synthetic clients, 100 actions, MLP",
         _IMAGES | {"partition_beta"},
         _MADE_IMAGES,
@@ -123,7 +123,7 @@ TASKS = {
     ),
     "logged": TaskEntry(
         "logged:load",
-        "your own log of a bandit, or a run's: --data_file, and of your own the four --..._column",
+        "a run's log, or your own log of a bandit: --data_file, and for your own the four --..._column",
         _COLUMNS | _MODEL | {"action_column", "reward_column", "propensity_column", "partition_seed"},
     ),
 }

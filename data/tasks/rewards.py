@@ -14,19 +14,19 @@ _LOWER = np.arange(36, 62)
 
 
 def exact(num_labels: int) -> np.ndarray:
-    """Returns float32 [labels, labels]: 1 for the true label, 0 for the others (section 4.2, scratch)."""
+    """Rewards of 1 for the true label and 0 for the others, float32 [labels, labels] (section 4.2, scratch)."""
     return np.eye(num_labels, dtype=np.float32)
 
 
 def character_rewards(*, reference_code: bool = False) -> dict[str, np.ndarray]:
-    """Returns the 62-class tasks' rewards by phase (Agarwal et al. 2023, section 4.2, init-shift).
+    """Rewards of the 62-class tasks by phase (Agarwal et al. 2023, section 4.2, init-shift).
 
-    The paper: the initial training also pays 0.5 for the lower-case version of an upper-case letter; the bandits are
-    paid for the exact label only.
+    The paper: the initial training also rewards 0.5 for the lower-case version of an upper-case letter; the bandits
+    have a reward for the exact label only.
 
     Args:
-      reference_code: Follow the published program instead: the initial training takes lower-case letters for their
-        upper-case versions; the bandits are also paid 0.5 for the upper-case version of a lower-case letter.
+      reference_code: Follow the published code instead: the initial training takes lower-case letters for their
+        upper-case versions; the bandits also have the reward 0.5 for the upper-case version of a lower-case letter.
 
     Returns:
       float32 [62, 62] for each of `exact`, `init` and `bandits`.
@@ -44,15 +44,15 @@ def character_rewards(*, reference_code: bool = False) -> dict[str, np.ndarray]:
 def tag_rewards(
     counts: np.ndarray, *, reference_code: bool = False, initial_tags: int | None = None
 ) -> dict[str, np.ndarray]:
-    """Returns the rewards of tag prediction by phase (Agarwal et al. 2023, section 4.2, init-shift).
+    """Rewards of tag prediction by phase (Agarwal et al. 2023, section 4.2, init-shift).
 
-    Without a shift, a tag of the post pays 1. The initial training pays for the most frequent tags only; the bandits
-    are paid inversely to the tag's frequency in the corpus, scaled to 1 for the most frequent tag.
+    Without a shift, a tag of the post has the reward 1. The initial training rewards only the most frequent tags. The
+    bandits' reward is inverse to the tag's frequency in the corpus, scaled to 1 for the most frequent tag.
 
     Args:
       counts: int [tags], posts that have the tag, from the most to the least frequent.
       reference_code: Follow the published program instead of the paper.
-      initial_tags: Tags that the initial training pays for; None for the paper's 10, or for three fifths of them (30 of
+      initial_tags: Tags that the initial training rewards; None for the paper's 10, or for three fifths of them (30 of
         50), as the published program has it.
 
     Returns:
@@ -77,10 +77,10 @@ def tag_rewards(
 
 
 def label_rewards(label_counts: Sequence[int], init_labels: int | None) -> dict[str, np.ndarray]:
-    """Returns the rewards of tables and digits before and after the shift.
+    """Rewards of tables and digits before and after the shift.
 
-    The initial training is paid for the most frequent labels only, of equally frequent ones the first; the bandits for
-    all.
+    The initial training has rewards only for the most frequent labels, of equally frequent ones the first; the bandits
+    for all.
 
     Args:
       label_counts: Training rows of each label.
@@ -95,7 +95,7 @@ def label_rewards(label_counts: Sequence[int], init_labels: int | None) -> dict[
     num_labels = len(label_counts)
     count = (num_labels + 1) // 2 if init_labels is None else init_labels
     if not 1 <= count <= num_labels:
-        raise UsageError(f"--init_labels={count} must lie between 1 and {num_labels}, the number of labels.")
+        raise UsageError(f"--init_labels={count} must be between 1 and {num_labels}, the number of labels.")
     frequent = np.argsort(-np.asarray(label_counts), kind="stable")[:count]
     init = np.zeros((num_labels, num_labels), np.float32)
     init[frequent, frequent] = 1.0

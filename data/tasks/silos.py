@@ -1,4 +1,4 @@
-"""Silos: a few participants, each with rows of its own of one binary classification problem (cross-silo learning).
+"""Silos: a few participants, each with separate rows of one binary classification problem (cross-silo learning).
 
 Each participant's rows are split into training, validation and test rows, at random within each class.
 """
@@ -37,11 +37,11 @@ class SiloOptions:
       num_rows: Generator: rows of all participants together.
       data_dir: Folder of hospitals or writers; None for its usual place.
       data_file: Table: its file.
-      client_column: Table: column that says whose row it is.
+      client_column: Table: column of a row's participant.
       label_column: Table: column of the class.
       feature_columns: Table: columns of the features, separated by commas; None for the others.
       ignore_columns: Table: columns that are left out, separated by commas.
-      category_columns: Table: features that are categories, whatever they hold.
+      category_columns: Table: features to treat as categories.
       missing_values: Table: texts that are missing values besides the usual ones.
       positive_labels: Table, writers: labels that count as 1, separated by commas; None for the usual ones.
     """
@@ -79,9 +79,9 @@ class Silos:
       names: Of the participants.
       silos: Their rows, in the order of the names.
       checksum: Digest of the source.
-      report: What was read, in JSON's types.
-      statistics: Nothing: none are learned before the rounds.
-      normalise: Features as they are kept -> float32 [rows, features].
+      report: Counts of the read rows, in JSON's types.
+      statistics: Empty: no statistics are learned before the rounds.
+      normalise: Stored features -> float32 [rows, features].
     """
 
     names: tuple[str, ...]
@@ -108,10 +108,10 @@ def load(options: SiloOptions) -> Silos:
 
 
 def _generated(options: SiloOptions) -> Silos:
-    """Returns participants, at least 3, of which the second and the third, and only they, share one concept.
+    """Participants, at least 3, of which only the second and the third share one concept.
 
     The best combination for `worker_2` is therefore known: 0110 with four participants. A row's 153 columns, the last
-    two ordinal, are noisy mixtures of 4 hidden factors. Its label is drawn from a logistic model of one direction of
+    two ordinal, are noisy mixtures of 4 hidden factors. Its label is sampled from a logistic model of one direction of
     the factors. The other participants' directions have cosines from 0.1 to -0.4 with the shared one. Labels are as
     unbalanced as in Lundahl 2021, Table 1.
     """
@@ -142,7 +142,7 @@ def _generated(options: SiloOptions) -> Silos:
 
 
 def _table(path: str, wanted: schema.Schema, options: SiloOptions) -> Silos:
-    """Returns the participants of a table with a label, see `tables.read`: by default all labels but the first are 1.
+    """Participants of a table with a label, see `tables.read`: by default all labels but the first are 1.
 
     Rows without a participant or a label are dropped. Everything learned of the columns is learned from training rows.
     """
@@ -150,9 +150,9 @@ def _table(path: str, wanted: schema.Schema, options: SiloOptions) -> Silos:
     positive = _positive(options, rows.label_names) or rows.label_names[1:]
     labels = rows.frame[wanted.label_column].isin(positive).to_numpy().astype(np.int32)
     parts = [
-        [own[part] for part in _parts(labels[own], options, participant)]
+        [member_rows[part] for part in _parts(labels[member_rows], options, participant)]
         for participant in range(len(rows.client_ids))
-        for own in [np.flatnonzero(rows.clients == participant)]
+        for member_rows in [np.flatnonzero(rows.clients == participant)]
     ]
     features = rows.features(np.isin(np.arange(len(labels)), np.concatenate([train for train, _, _ in parts])))
     if not features.names:
@@ -160,14 +160,14 @@ def _table(path: str, wanted: schema.Schema, options: SiloOptions) -> Silos:
     examples = clients.Examples(features.values, labels)
     return Silos(
         names=tuple(rows.client_ids),
-        silos=tuple(Silo(*(examples.take(own) for own in triple)) for triple in parts),
+        silos=tuple(Silo(*(examples.take(member_rows) for member_rows in triple)) for triple in parts),
         checksum=rows.table.checksum,
         report={**features.report, "positive_labels": positive},
     )
 
 
 def _writers(options: SiloOptions) -> Silos:
-    """Returns groups of consecutive writers, as many in each or one more, who read characters as one of two kinds.
+    """Groups of consecutive writers, equal in size within one, who read characters as one of two kinds.
 
     Odd digits, or lower-case letters, are 1 by default.
     """
@@ -194,19 +194,19 @@ def _writers(options: SiloOptions) -> Silos:
 
 
 def _positive(options: SiloOptions, labels: Sequence[str]) -> list[str]:
-    """Returns the labels that the user counts as 1, none if they name none."""
+    """Labels that the user counts as 1; empty if the user names none."""
     names = [name.strip() for name in options.positive_labels.split(",")] if options.positive_labels else []
     if unknown := set(names) - set(labels):
-        raise UsageError(f"--positive_labels: {min(unknown)} is none of the labels {', '.join(labels)}.")
+        raise UsageError(f"--positive_labels: {min(unknown)} is not one of the labels {', '.join(labels)}.")
     return names
 
 
 def _parts(labels: np.ndarray, options: SiloOptions, participant: int) -> list[np.ndarray]:
-    """Returns sorted row numbers of the training, validation and test part, each with its share of either class."""
+    """Sorted row numbers of the training, validation and test part, each with its share of either class."""
     draw = keys.generator(options.seed, keys.Purpose.HELD_OUT, participant)
-    ends = np.cumsum([options.train_fraction, options.validation_fraction])
+    boundaries = np.cumsum([options.train_fraction, options.validation_fraction])
     cuts = [
-        np.split(draw.permutation(rows), np.round(ends * len(rows)).astype(int))
+        np.split(draw.permutation(rows), np.round(boundaries * len(rows)).astype(int))
         for rows in (np.flatnonzero(labels == label) for label in (0, 1))
     ]
     return [np.sort(np.concatenate(part)) for part in zip(*cuts, strict=True)]

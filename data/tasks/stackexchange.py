@@ -1,7 +1,7 @@
 """Tag prediction on posts of Stack Exchange sites: a client is a user.
 
-Each post is read once and kept as numbers, 4 bytes a word; a dump's text never lies in memory. What is learned from
-data, the vocabulary and the most frequent tags, is counted on training clients only.
+Each post is read once and kept as numbers, 4 bytes a word; a dump's text is never in memory. The vocabulary and
+the most frequent tags are counted on training clients only.
 """
 
 import array
@@ -34,10 +34,10 @@ _SPLIT_SEED = 0  # The split is part of the task: runs of all seeds have the sam
 
 
 def load(options: TaskOptions) -> tasks.Task:
-    """Returns the task: bags of the words of titles and bodies, and the most frequent tags as actions.
+    """Task of posts: bags of the words of titles and bodies, and the most frequent tags as actions.
 
     The vocabulary is counted on all posts of training users, also on those dropped for their tags, so that it is the
-    same for any `num_tags` and `keep_untagged`. A user left without examples is no client.
+    same for any `num_tags` and `keep_untagged`. A user without examples is not a client.
 
     Raises:
       UsageError: If a file is missing or damaged, or too few users, tags, words or examples are left.
@@ -72,8 +72,8 @@ def load(options: TaskOptions) -> tasks.Task:
 
     def population(part: np.ndarray) -> clients.ClientData:
         bags = words.bags(known.vocabulary, part, options.max_words, options.text_normalisation)
-        own, client_of_row = np.unique(user_of_post[part], return_inverse=True)
-        names = [users[user] for user in own]
+        part_users, client_of_row = np.unique(user_of_post[part], return_inverse=True)
+        names = [users[user] for user in part_users]
         return clients.ArrayClients(clients.Examples(bags, labels[part]), client_of_row, names, checksum)
 
     train, held_out = map(population, parts)
@@ -81,12 +81,12 @@ def load(options: TaskOptions) -> tasks.Task:
 
 
 def describe(report: Mapping[str, int]) -> str:
-    """Returns the report as one line, counts of 0 left out."""
+    """Report as one line, without counts of 0."""
     return ", ".join(f"{name}: {count}" for name, count in report.items() if count or name == POSTS)
 
 
 def find(data_dir: str | None) -> list[pathlib.Path]:
-    """Returns the files to read.
+    """Files to read.
 
     Args:
       data_dir: Folder of `stackexchange_posts.jsonl` or `.jsonl.gz`, of `Posts.xml`, or of folders, one a site, with
@@ -124,13 +124,13 @@ class _Words:
         self._offsets.append(len(self._numbers))
 
     def counts(self, is_counted: np.ndarray) -> dict[str, int]:
-        """Returns how often each word occurs in some posts, bool [posts]; words that do not are left out."""
+        """Frequency of each word in the marked posts, bool [posts]; words that do not occur are left out."""
         numbers = np.asarray(self._numbers)[np.repeat(is_counted, np.diff(self._offsets))]
         total = np.bincount(numbers, minlength=len(self._number)).tolist()
         return {word: count for word, count in zip(self._number, total, strict=True) if count}
 
     def bags(self, vocabulary: Sequence[str], rows: np.ndarray, max_words: int, normalisation: str) -> text.Bags:
-        """Returns the bags of words of the posts at some positions, at least one; see `text.bags`."""
+        """Bags of words of the posts at some positions, at least one; see `text.bags`."""
         word_id = {word: place for place, word in enumerate(vocabulary)}
         ids = np.array([word_id.get(word, -1) for word in self._number], np.int32)
         numbers, offsets = np.asarray(self._numbers), np.asarray(self._offsets)
@@ -144,7 +144,7 @@ class _Words:
 def _read(
     paths: Iterable[pathlib.Path],
 ) -> tuple[list[str], np.ndarray, _Words, list[tuple[str, ...]], dict[str, int]]:
-    """Returns the users in alphabetical order, int64 [posts] positions in them, words and tags, and what was read."""
+    """Users in alphabetical order, int64 [posts] positions in them, words and tags, and the reading report."""
     authors, words, tags = array.array("q"), _Words(), []
     number_of_author: dict[str, int] = {}
     report: collections.Counter[str] = collections.Counter()
@@ -162,7 +162,7 @@ def _read(
 
 
 def _checksum(paths: Sequence[pathlib.Path]) -> str:
-    """Returns the file's digest, or one of all files' and their folders' names."""
+    """Digest of the file, or one of all files' digests and their folders' names."""
     checksums = [clients.file_checksum(str(path)) for path in paths]
     if len(paths) == 1:
         return checksums[0]

@@ -24,7 +24,7 @@ _SHA256 = {
 
 
 def load(options: TaskOptions) -> tasks.Task:
-    """Returns the task (Agarwal et al. 2023, section 4.1), downloading the data set on first use if no folder is named.
+    """Task of tag prediction (Agarwal et al. 2023, section 4.1); downloads the data set if no folder is named.
 
     Raises:
       UsageError: If a file is missing or damaged, or cannot be downloaded.
@@ -32,8 +32,8 @@ def load(options: TaskOptions) -> tasks.Task:
     data_dir, cache_dir = options.data_dir, options.cache_dir
     known = statistics.read_posts(options.public_statistics)
     origin = f"{_ORIGIN}{FILE_NAME}.lzma"
-    found = files.instead_of_download(data_dir, (FILE_NAME, f"{FILE_NAME}.lzma"), origin)
-    if options.random_data and not found:
+    local = files.instead_of_download(data_dir, (FILE_NAME, f"{FILE_NAME}.lzma"), origin)
+    if options.random_data and not local:
         random_data.warn("Stack Overflow")
         tags = {f"tag{index}": options.num_tags - index for index in range(options.num_tags)}
         known = known or statistics.OfPosts(tuple(f"word{index}" for index in range(options.vocabulary_size)), tags)
@@ -44,7 +44,7 @@ def load(options: TaskOptions) -> tasks.Task:
         known = statistics.OfPosts(
             _first_words(words, options.vocabulary_size), _most_frequent_tags(counts, options.num_tags)
         )
-    path = download.decompressed(found) if found else download.lzma_file(origin, FILE_NAME, cache_dir)
+    path = download.decompressed(local) if local else download.lzma_file(origin, FILE_NAME, cache_dir)
     vocabulary = {word: index for index, word in enumerate(known.vocabulary)}
     tag_index = {tag: index for index, tag in enumerate(known.tags)}
 
@@ -68,16 +68,16 @@ def load(options: TaskOptions) -> tasks.Task:
 
 
 def _counts_file(name: str, data_dir: str | None, cache_dir: str | None) -> pathlib.Path:
-    """Returns the path of a file of counts: the user's, else that of the cache folder, downloaded on first use."""
+    """Path of a file of counts: the user's, else that of the cache folder, downloaded on first use."""
     published = f"{name}.tar.bz2"
-    found = files.instead_of_download(data_dir, (name, published), f"{_ORIGIN}{published}")
-    if found and found.name != published:
-        return found
-    path = (found.parent if found else download.cache_folder(cache_dir)) / name
+    local = files.instead_of_download(data_dir, (name, published), f"{_ORIGIN}{published}")
+    if local and local.name != published:
+        return local
+    path = (local.parent if local else download.cache_folder(cache_dir)) / name
     part = path.with_name(f"{name}.part")
 
     def make() -> None:
-        archive = found or download.plain_file(f"{_ORIGIN}{published}", published, cache_dir, _SHA256[name])
+        archive = local or download.plain_file(f"{_ORIGIN}{published}", published, cache_dir, _SHA256[name])
         try:
             with tarfile.open(archive, "r:bz2") as tar:
                 content = tar.extractfile(name).read()  # type: ignore[union-attr]
@@ -85,7 +85,7 @@ def _counts_file(name: str, data_dir: str | None, cache_dir: str | None) -> path
             raise UsageError(f"{archive} is damaged ({error}): download it again from {_ORIGIN}{published}.") from error
         part.write_bytes(content)
         part.replace(path)
-        if not found:
+        if not local:
             archive.unlink()
 
     download.once(path, part, make)
@@ -93,7 +93,7 @@ def _counts_file(name: str, data_dir: str | None, cache_dir: str | None) -> path
 
 
 def _first_words(path: pathlib.Path, size: int) -> tuple[str, ...]:
-    """Returns the first words of a file of `word count` lines, most frequent first."""
+    """First words of a file of `word count` lines, most frequent first."""
     vocabulary: dict[str, int] = {}
     try:
         with open(path, encoding="utf-8") as file:
@@ -109,7 +109,7 @@ def _first_words(path: pathlib.Path, size: int) -> tuple[str, ...]:
 
 
 def _most_frequent_tags(path: pathlib.Path, size: int) -> dict[str, int]:
-    """Returns the most frequent tags of a JSON object tag -> count, most frequent first, and their counts."""
+    """Most frequent tags of a JSON object tag -> count, most frequent first, and their counts."""
     try:
         counts = json.loads(path.read_text(encoding="utf-8"))
         if not all(isinstance(count, int) and count > 0 for count in counts.values()) or len(counts) < 2:

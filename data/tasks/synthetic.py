@@ -1,12 +1,12 @@
 """Synthetic(alpha, beta), generated federated data whose clients differ in model and in features.
 
 Li, Sahu, Zaheer, Sanjabi, Talwalkar and Smith, "Federated Optimization in Heterogeneous Networks", 2020, section 5.1
-and appendix C.1. Client k has its own model and its own distribution of features:
+and appendix C.1. Client k has a separate model and distribution of features:
 
   u_k ~ N(0, alpha), W_k ~ N(u_k, 1), b_k ~ N(u_k, 1);  B_k ~ N(0, beta), v_k ~ N(B_k, 1) per feature;
   x ~ N(v_k, diag(j^-1.2)),  y = argmax(W_k x + b_k).
 
-alpha and beta are variances. By this definition u_k moves all outputs of a client alike, so that alpha changes no
+alpha and beta are variances. By this definition u_k shifts all outputs of a client equally, so alpha changes no
 label: the clients' models differ as much with alpha = 0. Sizes follow the published program's power law: 50 more than
 a lognormal number with mu = 4 and sigma = 2, rounded down.
 """
@@ -24,7 +24,7 @@ _HELD_OUT_FRACTION = 0.1
 
 
 def load(options: TaskOptions) -> tasks.Task:
-    """Returns the task: 60 features, 10 actions, multinomial logistic regression."""
+    """Synthetic task: 60 features, 10 actions, multinomial logistic regression."""
     population, held_out = generate(
         options.partition_clients,
         options.synthetic_alpha,
@@ -47,12 +47,12 @@ def load(options: TaskOptions) -> tasks.Task:
 
 
 def generate(num_clients: int, alpha: float, beta: float, seed: int) -> tuple[clients.ClientData, clients.ClientData]:
-    """Returns the clients with nine tenths of each one's examples, and the same clients with the rest.
+    """Clients with nine tenths of each one's examples, and the same clients with the rest.
 
     Features are float32 [examples, 60]; labels int32 below 10.
 
     Args:
-      num_clients: Clients.
+      num_clients: Number of clients.
       alpha: Variance of the clients' models' means, without effect on the examples; see above.
       beta: Variance of the means of the clients' features' means.
       seed: Seed of all of it.

@@ -1,4 +1,4 @@
-"""The user's own table, with an example a row, as a federated data set."""
+"""The user's own table, with one example per row, as a federated data set."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ from data.tasks.options import TaskOptions
 
 
 def load(options: TaskOptions) -> tasks.Task:
-    """Returns the task of a table, see `tables.read`, with a label or with rewards; only the former has a reward shift.
+    """Task of a table with labels or rewards, see `tables.read`; only labels have a reward shift.
 
     Features are float32 [examples, features]; labels int32 [examples], positions in `Task.action_names`, or float32
     [examples, actions], the reward of each action. Clients and labels are in the order of their names, or of numbers.
@@ -36,7 +36,7 @@ def load(options: TaskOptions) -> tasks.Task:
     values, names = features.values, features.names
     if not names and rows.roles.label:
         raise UsageError(
-            f"{options.data_file} leaves no feature: it needs a column with values beside the client's and the "
+            f"{options.data_file} has no feature: it needs a column with values beside the client's and the "
             "label's, or --feature_columns must name one."
         )
     if not names:

@@ -1,4 +1,4 @@
-"""Posterior aggregation; `run` plays it from Python."""
+"""Posterior aggregation; `run` starts it from Python."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -7,7 +7,7 @@ if TYPE_CHECKING:
 
 
 def run(**flags: Any) -> "results.Run | results.Runs":
-    """Does by keywords what run_posterior does by flags; see `optimization.study.python.run`."""
+    """Runs run_posterior with keywords instead of flags; see `optimization.study.python.run`."""
     from optimization.posterior import run_posterior
     from optimization.study import python
 

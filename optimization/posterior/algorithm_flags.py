@@ -1,4 +1,4 @@
-"""The algorithms by name, their options and flags, for every binary that aggregates so; needs no TensorFlow."""
+"""Posterior aggregation algorithms by name, their options and flags; needs no TensorFlow."""
 
 import dataclasses
 import math
@@ -20,21 +20,21 @@ DEVIATIONS = {
 
 
 def deviation(name: str, learning_rate: float) -> float:
-    """Returns the noise's standard deviation by its name in `DEVIATIONS`."""
+    """Standard deviation of the noise by its name in `DEVIATIONS`."""
     return {SQRT_2_RATE: math.sqrt(2 * learning_rate), TWICE_RATE: 2 * learning_rate}[name]
 
 
 @dataclasses.dataclass(frozen=True)
 class Posterior:
-    """An algorithm of `ALGORITHMS` with its hyperparameters; each reads its own.
+    """An algorithm of `ALGORITHMS` with its hyperparameters; each algorithm reads some of them.
 
     Attributes:
       name: The algorithm.
-      burn_in_rounds: First rounds, in which clients train as in FedAvg; of SGLD, those that its average leaves out.
+      burn_in_rounds: First rounds, in which clients train as in FedAvg; for SGLD, those outside its average.
       steps_per_sample: Steps whose models a chain's sample averages, K; 0 for those of an epoch.
-      shrinkage: Of FedPA's covariance; with 0 it is the identity.
-      langevin_deviation: Of SGLD's noise at the server, one of `DEVIATIONS`.
-      mean_shift: FedKP's climb to a mode.
+      shrinkage: Shrinkage of FedPA's covariance; with 0 it is the identity.
+      langevin_deviation: Standard deviation of SGLD's noise at the server, one of `DEVIATIONS`.
+      mean_shift: FedKP's mean shift to a mode.
       kernel_weights: Weight of a client's kernel, and of its model, `uniform` or `num_examples`.
       kernel_bandwidths: With `num_examples`, a client's bandwidth is inversely proportional to its number of examples.
       posterior_samples: Models sampled, for predictions (FedAG) or to distil (FedBE).
@@ -65,7 +65,7 @@ ALGORITHMS = {
     "fedkp_cluster_mean": "each client's model shifted to its mode, then averaged (Algorithm 10)",
     "fedkppa": "Algorithm 10 on FedPA's deltas",
 }
-CHAINS = ("fedpa", "client_sgld", "fedkppa")  # Clients send what they make of a chain of samples.
+CHAINS = ("fedpa", "client_sgld", "fedkppa")  # Clients send results of a chain of samples.
 BURNING_IN = (*CHAINS, "sgld")
 KERNELS = ("fedkp", "fedkp_cluster_mean", "fedkppa")  # The server needs each client's model.
 
@@ -80,8 +80,8 @@ class Kernels:
       kernel_weights: Weight of a client's kernel, and of its model.
       kernel_bandwidths: Num_examples: a client's bandwidth is inversely proportional to its number of examples.
       mean_shift_weights: Weight of a client in a step.
-      mean_shift_tolerance: Length of a step after which a parameter stops.
-      mean_shift_steps: Most steps, t_max.
+      mean_shift_tolerance: Step length below which a parameter stops.
+      mean_shift_steps: Maximum number of steps, t_max.
     """
 
     kernel: str = setting("epanechnikov", list(kernels.KERNELS))
@@ -98,9 +98,9 @@ class Chains:
     """FedPA, FedKPPA and SGLD.
 
     Attributes:
-      burn_in_rounds: First rounds, in which clients train as in FedAvg; of sgld, those that its average leaves out
-        (default: half).
-      steps_per_sample: Steps whose models a sample averages, K; 0 for those of an epoch.
+      burn_in_rounds: First rounds, in which clients train as in FedAvg; for sgld, those outside its
+        average (default: half).
+      steps_per_sample: Number of steps that a sample averages, K; 0 for one epoch.
       shrinkage: Shrinkage of the covariance; with 0 it is the identity.
       langevin_deviation: Standard deviation of the noise on each weight.
     """
@@ -112,15 +112,15 @@ class Chains:
 
 
 def define(flags: cli.FlagSet, flag: str) -> None:
-    """Defines the groups of settings of the algorithms, one of which the setting `flag` names."""
+    """Defines the groups of settings of the algorithms, which the setting `flag` selects."""
     flags.group(Kernels, **{flag: KERNELS})
     readers = {"steps_per_sample": CHAINS, "shrinkage": ("fedpa", "fedkppa"), "langevin_deviation": ("sgld",)}
-    own = declared(Chains, **{name: {"only": {flag: algorithms}} for name, algorithms in readers.items()})
-    flags.group(title(Chains), *own, **{flag: BURNING_IN})
+    settings = declared(Chains, **{name: {"only": {flag: algorithms}} for name, algorithms in readers.items()})
+    flags.group(title(Chains), *settings, **{flag: BURNING_IN})
 
 
 def resolve(settings: cli.Settings, flag: str) -> cli.Settings:
-    """Fills in what the algorithm reads.
+    """Completes the algorithm's settings.
 
     Args:
       settings: Settled flags, with `total_rounds`.
@@ -139,7 +139,7 @@ def resolve(settings: cli.Settings, flag: str) -> cli.Settings:
 
 
 def options(settings: Mapping[str, Any], flag: str) -> Posterior:
-    """Returns the algorithm of flags, resolved.
+    """Algorithm of resolved flags.
 
     Args:
       settings: Flags.

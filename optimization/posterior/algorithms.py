@@ -1,9 +1,9 @@
-"""The algorithms of `--algorithm`: what clients do, and how the server makes one update of theirs.
+"""Algorithms of `--algorithm`: the clients' work, and the server's aggregation of their updates.
 
-Johansson and Gullbrandson 2022, Algorithms 1 to 10. Whatever the algorithm, its update goes to the same server
+Johansson and Gullbrandson 2022, Algorithms 1 to 10. Every algorithm's update goes to the same server
 optimizer; SGLD's noise comes after its step. FedAvg, FedOpt, FedPA and SGLD average by the clients' numbers of
-examples; the others treat clients alike, as the thesis' algorithms do. To all of them a diverged client is one with a
-zero update, and one without examples none.
+examples; the others treat clients alike, as the thesis' algorithms do. All of them count a diverged client as a
+zero update, and ignore a client without examples.
 """
 
 import dataclasses
@@ -23,12 +23,12 @@ NO_DEVIATION = np.zeros(0, np.float32)
 
 
 class ServerUpdate(NamedTuple):
-    """What the server made of a cohort's updates.
+    """The server's aggregate of a cohort's updates.
 
     Attributes:
       delta: float32 [parameters].
       deviation: float32 [parameters], of the Gaussian posterior; empty where the algorithm has none.
-      share_moved: See `mean_shift.Aggregate`; NaN where the algorithm has no mean shift.
+      share_moved: See `mean_shift.Aggregate`; NaN without mean shift.
     """
 
     delta: np.ndarray
@@ -47,7 +47,7 @@ class ServerChain:
 
     Johansson and Gullbrandson 2022, section 2.4.4; Welling and Teh 2011. The clients' mean is the step, and noise is
     added to the model after it, as in equation 2.16, which does not say whether 2 eta is its variance or deviation.
-    Clients train from the newest state; what is evaluated, deployed and saved is the average, in burn-in rounds the
+    Clients train from the newest state. Evaluation, deployment and saving use the average, in burn-in rounds the
     newest state.
 
     Attributes:
@@ -59,7 +59,7 @@ class ServerChain:
     deviation: float
 
     def state(self, stepped: Sequence[np.ndarray], seed: int, round_num: int) -> tuple[np.ndarray, ...]:
-        """Returns the chain's state after a round, given the model after the server optimizer's step."""
+        """State of the chain after a round, from the model after the server optimizer's step."""
         generator = keys.generator(seed, keys.Purpose.LANGEVIN, round_num)
         scale = np.float32(self.deviation)
         arrays = [np.asarray(weight) for weight in stepped]
@@ -68,11 +68,11 @@ class ServerChain:
     def served(
         self, average: Sequence[np.ndarray], state: tuple[np.ndarray, ...], round_num: int
     ) -> tuple[np.ndarray, ...]:
-        """Returns the average of the states after the burn-in; in its rounds, the state.
+        """Average of the states after the burn-in; during the burn-in, the state.
 
         Args:
-          average: That of the round before.
-          state: Of this round.
+          average: Average after the previous round.
+          state: State of this round.
           round_num: This round, from 1.
         """
         count = round_num - self.burn_in_rounds
@@ -89,10 +89,10 @@ class Algorithm:
     Attributes:
       burn_in_work: The clients' training in the burn-in rounds.
       client_work: Their training after them.
-      burn_in_rounds: How many those are.
-      aggregate: How the server makes one update of the cohort's, side by side in the program; None if TFF aggregates.
+      burn_in_rounds: Number of burn-in rounds.
+      aggregate: Aggregation of the stacked updates in the program; None if TFF aggregates.
       factory: TFF's aggregation; None without `aggregate` for the mean weighted by examples.
-      chain: What becomes of the model after the server optimizer's step; None for nothing.
+      chain: Langevin chain after the server optimizer's step, or None.
     """
 
     burn_in_work: ClientWork
@@ -103,7 +103,7 @@ class Algorithm:
     chain: ServerChain | None = None
 
     def work_of(self, round_num: int) -> ClientWork:
-        """Returns the clients' training in a round, from 1."""
+        """Client training of a round, from 1."""
         return self.burn_in_work if round_num <= self.burn_in_rounds else self.client_work
 
 
@@ -114,13 +114,13 @@ def build(
     cohort_size: int,
     server_features=None,
 ) -> Algorithm:
-    """Returns an algorithm, and says where the mean shift is computed.
+    """Builds an algorithm, and prints where the mean shift is computed.
 
     Args:
-      posterior: Which, and its hyperparameters.
+      posterior: Name and hyperparameters.
       sgd: The clients' plain training, whose steps are also those of their chains.
       model: The model.
-      cohort_size: Most clients of a round.
+      cohort_size: Maximum number of clients in a round.
       server_features: FedBE's unlabelled examples, as the model takes them.
     """
     name, burn_in_rounds = posterior.name, 0
@@ -159,7 +159,7 @@ def _fedag(weights: np.ndarray, updates: process.CohortUpdates, generator: np.ra
 
 
 def distillation_of(posterior: algorithm_flags.Posterior) -> ensembles.Distillation:
-    """Returns how FedBE distils its ensemble."""
+    """Distillation of FedBE's ensemble."""
     return ensembles.Distillation(epochs=posterior.distillation_epochs)
 
 
@@ -193,16 +193,16 @@ def _fedkp(posterior: algorithm_flags.Posterior) -> Aggregate:
     def aggregate(weights, updates, generator) -> ServerUpdate:
         del weights, generator
         sizes = updates.examples.astype(np.float64)
-        found = shifted(
+        result = shifted(
             updates.deltas,
             sizes if posterior.kernel_weights == "num_examples" else None,
             mean_shift.size_factors(sizes) if posterior.kernel_bandwidths == "num_examples" else None,
         )
-        return ServerUpdate(found.model, share_moved=found.share_moved)
+        return ServerUpdate(result.model, share_moved=result.share_moved)
 
     return aggregate
 
 
 def flat(weights: models.Weights) -> np.ndarray:
-    """Returns the weights as one float32 vector."""
+    """Weights as one float32 vector."""
     return models.flatten(weights).numpy()

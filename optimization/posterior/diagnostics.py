@@ -1,4 +1,4 @@
-"""How normal a cohort's models are, and pictures of them (Johansson and Gullbrandson 2022, section 3.1, Appendix A)."""
+"""Normality of a cohort's models, and plots of them (Johansson and Gullbrandson 2022, section 3.1, Appendix A)."""
 
 import functools
 import os
@@ -13,8 +13,8 @@ import scipy.stats
 from data import files
 from optimization.posterior import cohort, kernels, mean_shift
 
-_CHUNK = 1 << 12  # Parameters worked on at once.
-_LILLIEFORS_CLIENTS = 4  # With which its table begins.
+_CHUNK = 1 << 12  # Parameters processed at once.
+_LILLIEFORS_CLIENTS = 4  # First entry of its table.
 _SIMULATED = (20, 1000)  # Batches of normal samples; their mean distance has a standard error of 0.2%.
 _STATISTICS = {
     "p_values": "p-value of the Kolmogorov-Smirnov test",
@@ -30,9 +30,9 @@ class Normality(NamedTuple):
 
     Attributes:
       p_values: Of the Kolmogorov-Smirnov test against the normal distribution with the sample's mean and standard
-        deviation. As these are estimated, the values of normal samples lie nearer to 1 than uniform ones.
-      lilliefors_p_values: Of the same distance, corrected for that (Lilliefors 1967), by a table from 0.001 to 0.99,
-        which stand for all beyond. NaN for fewer than four clients.
+        deviation. As these are estimated, the p-values of normal samples are nearer to 1 than uniform ones.
+      lilliefors_p_values: Of the same distance, corrected for that (Lilliefors 1967), by a table that is
+        clipped to 0.001 and 0.99. NaN for fewer than four clients.
       excess_distances: The same distance minus its mean for normal samples of as many clients (`normal_distance`). Of
         normal models it is 0 on average with any number of clients. Of others it still grows with that number: of an
         exponential distribution from 0.03 with 5 clients to 0.11 with 100.
@@ -60,7 +60,7 @@ def normality(models: np.ndarray) -> Normality:
     from optimization.runtime import private  # Imports TensorFlow.
 
     result = Normality(*np.full((5, models.shape[1]), np.nan))
-    # The p-value depends on the distance alone: looked up, as its function takes long.
+    # The p-value depends only on the distance: a table, because its function is slow.
     distances = np.linspace(0, 1, 4097)
     p_values = scipy.stats.kstwo.sf(distances, count)
     normal = normal_distance(count)
@@ -71,9 +71,9 @@ def normality(models: np.ndarray) -> Normality:
         result.p_values[chunk] = np.interp(distance, distances, p_values)
         if count >= _LILLIEFORS_CLIENTS:
             varies = np.isfinite(distance)
-            found = np.full(distance.shape, np.nan)
-            found[varies] = private.lilliefors_p_values(distance[varies], count)
-            result.lilliefors_p_values[chunk] = found
+            lilliefors = np.full(distance.shape, np.nan)
+            lilliefors[varies] = private.lilliefors_p_values(distance[varies], count)
+            result.lilliefors_p_values[chunk] = lilliefors
         # SciPy's own moments go row by row where one of them is NaN.
         squares = np.square(samples)
         variance = squares.mean(axis=1)
@@ -86,7 +86,7 @@ def normality(models: np.ndarray) -> Normality:
 
 @functools.cache
 def normal_distance(count: int) -> float:
-    """Returns the mean Kolmogorov-Smirnov distance of normal samples to the normal distribution fitted to them.
+    """Mean Kolmogorov-Smirnov distance of normal samples to the normal distribution fitted to them.
 
     A simulation of 20,000 samples, the same in each call.
 
@@ -98,7 +98,7 @@ def normal_distance(count: int) -> float:
 
 
 def _standardised(samples: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns rows sorted, with mean 0 and standard deviation 1, and their distances to the normal distribution."""
+    """Sorted rows with mean 0 and standard deviation 1, and their distances to the normal distribution."""
     samples = np.sort(samples, axis=1)
     samples -= samples.mean(axis=1, keepdims=True)
     with np.errstate(invalid="ignore"):
@@ -109,7 +109,7 @@ def _standardised(samples: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def read_normality(paths: Sequence[pathlib.Path]) -> Normality:
-    """Returns the statistics that runs wrote (`diagnosis_round_N.npz`), one after the other.
+    """Statistics that runs wrote (`diagnosis_round_N.npz`), one run after the other.
 
     Raises:
       OSError: If one cannot be read.
@@ -123,9 +123,9 @@ def draw_normality(panels: Mapping[str, Mapping[str, Normality]], output: str | 
     """Draws the overlaid densities of each statistic over the parameters (figs 3.1b-d, A.1-A.3) as a PNG.
 
     Args:
-      panels: A row of pictures each, by its title: the statistics of some cohorts, by label.
+      panels: Rows of plots by title: the statistics of some cohorts, by label.
       output: PNG to write.
-      title: Title of all.
+      title: Title of the figure.
     """
     height = 3.4 * len(panels)
     figure = matplotlib.figure.Figure(figsize=(17, height), layout="constrained")
@@ -178,7 +178,7 @@ def draw_densities(
       ValueError: for `kernels.NEAREST`, or if no model is finite.
     """
     if shift.bandwidth == kernels.NEAREST:
-        raise ValueError(f"bandwidth={shift.bandwidth!r} changes along the density; choose another to draw one.")
+        raise ValueError(f"bandwidth={shift.bandwidth!r} changes along the density: choose another to plot.")
     chosen = models[:, list(parameters)][cohort.finite_clients(models)]
     nearest_mode, cluster_mean = (aggregate(chosen).model for aggregate in (shift.fedkp, shift.fedkp_cluster_mean))
     own_modes = shift.modes(chosen)
@@ -195,7 +195,7 @@ def draw_densities(
         if width > 0:
             points = own_modes[:, index].astype(np.float64)[np.newaxis]
             heights = kernels.density(shift.kernel, samples[np.newaxis], widths[index : index + 1], points)[0]
-        axes.plot(own_modes[:, index], heights, ".", color="C8", label="where clients end")
+        axes.plot(own_modes[:, index], heights, ".", color="C8", label="clients' modes")
         axes.axvline(samples.mean(), color="C7", linestyle="--", label="mean")
         axes.plot(nearest_mode[index], 0, "o", color="C3", label="FedKP")
         axes.plot(cluster_mean[index], 0, "D", color="C1", label="FedKP, cluster mean")

@@ -11,7 +11,7 @@ import tensorflow as tf
 from optimization import models as models_lib
 from optimization.posterior import cohort
 
-_CHUNK = 1 << 12  # Parameters worked on at once.
+_CHUNK = 1 << 12  # Parameters processed at once.
 
 
 class GaussianPosterior(NamedTuple):
@@ -81,7 +81,7 @@ def predict(model: models_lib.Model, ensemble: Iterable[np.ndarray], features, b
 class Distillation:
     """Distils an ensemble into one model by stochastic weight averaging (SWA; Chen and Chao 2021).
 
-    The thesis names SWA and none of its constants: the defaults are chosen here, after Chen and Chao.
+    The thesis specifies SWA without its constants; these defaults follow Chen and Chao.
 
     Attributes:
       epochs: Passes over the server's data.
@@ -98,7 +98,7 @@ class Distillation:
     cycle: int = 25
 
     def num_cycles(self, num_examples: int) -> int:
-        """Returns how many cycles end, with so many of the server's examples."""
+        """Number of complete cycles over this number of server examples."""
         return self.epochs * -(-num_examples // self.batch_size) // self.cycle
 
     def distil(self, model: models_lib.Model, start: np.ndarray, features, targets: np.ndarray, seed) -> np.ndarray:
@@ -156,9 +156,9 @@ def fedbe(
       model: A classifier whose outputs are logits.
       models: float32 [clients, parameters].
       features: The server's unlabelled examples, as `model.forward` takes them.
-      num_samples: Models drawn from the posterior.
-      distillation: How the ensemble becomes one model.
-      generator: Draws the samples and the shuffles' key.
+      num_samples: Number of models sampled from the posterior.
+      distillation: Options of the distillation.
+      generator: Generator of the samples and of the shuffles' key.
 
     Returns:
       float32 [parameters].

@@ -1,4 +1,4 @@
-"""Federated training by posterior aggregation, as rounds that the runner can play.
+"""Federated training by posterior aggregation, as rounds for the runner.
 
 One round: cohort -> `supervised.ClientInput`s -> the clients' work as a TFF computation -> the server's update -> the
 server optimizer's step -> predictions on validation data and on the cohort's training data.
@@ -51,9 +51,9 @@ class PosteriorRounds(training.TrainingRounds):
         """Prepares the rounds.
 
         Args:
-          options: What the flags mean.
+          options: Options of the run.
           task: The task.
-          folder: Where diagnostics go.
+          folder: Folder of the diagnostics.
         """
         self._options, self._folder = options, folder
         sgd = client_work.LocalSgd(
@@ -75,24 +75,24 @@ class PosteriorRounds(training.TrainingRounds):
         self._held_out = self._mixed(clients.pool(task.held_out, options.max_validation_samples, options.seed), 0)
 
     def definition(self, work: Any, num_clients: int) -> supervised.SupervisedProcess:
-        """Returns the process of rounds with this number of clients and this work."""
+        """Process of rounds with this many clients and this work."""
         definition, factory = super().definition(work, num_clients), self._algorithm.factory
         return dataclasses.replace(definition, aggregator=factory) if factory else definition
 
     def _rounds(self, work: Any) -> tff.templates.IterativeProcess:
-        """Returns rounds that TFF aggregates; their initial weights are of seed 0."""
+        """Rounds that TFF aggregates; their initial weights are of seed 0."""
         if self._algorithm.factory is None:
             return self.mean_rounds(work, self._options.cohort_size)
         build = lambda: self.definition(work, self._options.cohort_size).build(self._model.initial_weights(0))  # noqa: E731
         return self._kept(("rounds", work, self._algorithm.factory), build)
 
     def _mixed(self, examples: clients.Examples, round_num: int) -> clients.Examples:
-        """Returns the examples shuffled: where a model normalises over a batch, each should be like the whole."""
+        """Shuffles the examples: where a model normalises over a batch, each batch should resemble the whole."""
         draw = keys.generator(self._options.seed, keys.Purpose.EVALUATION, round_num, 1)
         return examples.take(draw.permutation(len(examples.labels)))
 
     def initial_state(self) -> Progress:
-        """Returns the state before round 1."""
+        """State before round 1."""
         weights = self._model.initial_weights(self._options.seed)
         if self._algorithm.aggregate is None:
             server = self._rounds(self.work).initialize()._replace(weights=weights)
@@ -107,7 +107,7 @@ class PosteriorRounds(training.TrainingRounds):
         return Progress(server, deviation, recent, selection, chain)
 
     def _chosen_parameters(self) -> Sequence[int]:
-        """Returns the parameters whose densities are drawn.
+        """Parameters whose densities are plotted.
 
         Raises:
           UsageError: If the model does not have them.
@@ -124,7 +124,7 @@ class PosteriorRounds(training.TrainingRounds):
         return range(size - chosen.count, size)
 
     def _warn_of_cycles(self, server_features: Any) -> None:
-        """Says that FedBE's distillation averages nothing, if so."""
+        """Warns if FedBE's distillation averages nothing."""
         if self._options.posterior.name != "fedbe":
             return
         distillation = algorithms.distillation_of(self._options.posterior)
@@ -132,8 +132,8 @@ class PosteriorRounds(training.TrainingRounds):
         if not distillation.num_cycles(examples):
             steps = -(-examples // distillation.batch_size)
             print(
-                f"Warning: no cycle of FedBE's distillation ends, so that it averages nothing: {distillation.cycle} "
-                f"steps make one, and an epoch of the server's {examples:,} examples has {steps}. Give "
+                f"Warning: FedBE's distillation completes no cycle, so it averages nothing: {distillation.cycle} "
+                f"steps make a cycle, and an epoch of the server's {examples:,} examples has {steps}. Give "
                 f"--distillation_epochs={-(-distillation.cycle // steps)} or more.",
                 file=sys.stderr,
             )
@@ -144,15 +144,15 @@ class PosteriorRounds(training.TrainingRounds):
         return self._kept(("collection", work, size), build)(weights, inputs)
 
     def cohort(self, round_num: int) -> np.ndarray:
-        """Returns a round's clients without a selector, none of those that gave their examples to the server."""
+        """Clients of a round without a selector, except those that gave their examples to the server."""
         options, population = self._options, len(self._clients) - self._first
         if options.client_sampling_alpha is None:
             return self._first + cohorts.draw(Cohorts(options.cohort_size), population, options.seed, round_num)
         drawn = options.cohort_size, options.client_sampling_alpha, options.seed, round_num
         return self._first + partition.dirichlet_cohort(population, *drawn)
 
-    def play_round(self, state: Progress, round_num: int) -> tuple[Progress, Mapping[str, Any]]:
-        """Plays one round."""
+    def run_round(self, state: Progress, round_num: int) -> tuple[Progress, Mapping[str, Any]]:
+        """Runs one round."""
         is_uniform, selection = self._options.selection.is_uniform, ()
         chain: Any = ()
         served = state.server.weights
@@ -202,7 +202,7 @@ class PosteriorRounds(training.TrainingRounds):
     def _aggregated(
         self, updates: process.CohortUpdates, state: Progress, round_num: int, aggregate: algorithms.Aggregate
     ) -> algorithms.ServerUpdate:
-        """Returns what the algorithm makes of a cohort; nothing where nobody has an example."""
+        """Aggregate of a cohort; a zero update if no client has an example."""
         before = algorithms.flat(state.server.weights)
         if not updates.examples.any():
             return algorithms.ServerUpdate(np.zeros_like(before), state.deviation)
@@ -210,7 +210,7 @@ class PosteriorRounds(training.TrainingRounds):
         return aggregate(before, updates.with_examples(), generator)
 
     def _ensemble(self, weights: models.Weights, deviation: np.ndarray, round_num: int) -> list[models.Weights]:
-        """Returns the models whose probabilities are averaged: FedAG's samples, and else the server's model alone."""
+        """Models whose probabilities are averaged: FedAG's samples, otherwise the server's model alone."""
         if not deviation.size:
             return [tuple(weights)]
         generator = keys.generator(self._options.seed, keys.Purpose.EVALUATION, round_num, 0)
@@ -219,19 +219,19 @@ class PosteriorRounds(training.TrainingRounds):
         return [models.unflatten(tf.constant(sample), self._model.shapes) for sample in samples]
 
     def _measured(self, ensemble: Sequence[models.Weights], examples: clients.Examples) -> list[float]:
-        """Returns the `metrics.MEASURES` of an ensemble's mean probabilities."""
+        """Values of `metrics.MEASURES` for an ensemble's mean probabilities."""
         if not len(examples.labels):
             return [float("nan")] * len(metrics.MEASURES)
-        log_probabilities, found = self._evaluation(_log_probabilities), []
+        log_probabilities, batches = self._evaluation(_log_probabilities), []
         for batch in self._task.batches(examples, self._options.eval_batch_size, even=True):
             each = [log_probabilities(weights, *batch).numpy() for weights in ensemble]
-            found.append(each[0] if len(each) == 1 else scipy.special.logsumexp(each, axis=0) - np.log(len(each)))
-        return metrics.measure(np.concatenate(found), examples.labels)
+            batches.append(each[0] if len(each) == 1 else scipy.special.logsumexp(each, axis=0) - np.log(len(each)))
+        return metrics.measure(np.concatenate(batches), examples.labels)
 
     def _diagnose(
         self, updates: process.CohortUpdates, state: Progress, examples: Sequence[clients.Examples], round_num: int
     ) -> None:
-        """Writes the normality of the cohort's models, and pictures of it, into the run's folder."""
+        """Writes statistics and plots of the normality of the cohort's models to the run's folder."""
         updates = updates.with_examples()
         trained = updates.deltas if updates.trained.all() else updates.deltas[updates.trained]
         trained += algorithms.flat(state.server.weights)
@@ -243,7 +243,7 @@ class PosteriorRounds(training.TrainingRounds):
         posterior = self._options.posterior
         diagnostics.draw_normality({"": {posterior.name: normality}}, self._folder / f"{stem}_normality.png")
         shift = posterior.mean_shift
-        if shift.bandwidth == kernels.NEAREST:  # It has no one density.
+        if shift.bandwidth == kernels.NEAREST:  # Its density is not unique.
             shift = dataclasses.replace(shift, bandwidth="silverman")
         diagnostics.draw_densities(trained, self._drawn, shift, self._folder / f"{stem}_densities.png")
         counts = np.array([np.bincount(one.labels, minlength=self._task.num_actions) for one in examples])

@@ -13,18 +13,18 @@ from optimization.study import cli, presets, selector_flags, task_flags, trainin
 from optimization.study.settings import setting
 
 USAGE = """
-What do a cohort's models say together? Federated training whose server takes the mean, or a mode, of a posterior.
+Federated training with posterior aggregation: the server takes the mean, or a mode, of a posterior over models.
 
   run_posterior                                             # digits, FedKP with clustering: about a minute
   run_posterior --algorithm=fedpa --burn_in_rounds=10 --repeat=3
   run_posterior --preset=mnist_alpha_0.01 --algorithm=fedavg  # a published setting
 
-Where a default is missing here, it depends on other flags; config.json in the run's folder records all values.
+Defaults that are missing here depend on other flags; config.json in the run's folder records all values.
 """
 
 PRESETS = pathlib.Path(__file__).parent / "presets"
 
-_SERVER_LEARNING_RATE = 0.01  # Of the adaptive optimizers; SGD's is 1, which takes the aggregate as it is.
+_SERVER_LEARNING_RATE = 0.01  # Of the adaptive optimizers; SGD's is 1, which applies the aggregate unchanged.
 _DRAWN = "last:3"
 _COUNTED = re.compile(r"(last|random):([1-9]\d{0,8})")
 _NUMBERED = re.compile(r"\d{1,9}(,\d{1,9})*")
@@ -37,9 +37,9 @@ class Parameters:
     """Some of a model's parameters: those of `numbers`, or else `count` of them.
 
     Attributes:
-      count: How many.
-      is_random: Whether they are drawn, and not the last ones.
-      numbers: Their places in the model's weights, from 0.
+      count: Number of parameters.
+      is_random: Whether they are sampled, instead of the last ones.
+      numbers: Their positions in the model's weights, from 0.
     """
 
     count: int = 0
@@ -49,18 +49,18 @@ class Parameters:
 
 @dataclasses.dataclass(frozen=True)
 class PosteriorOptions(Training):
-    """What the flags mean.
+    """Options of a run.
 
     Attributes:
       posterior: The algorithm.
-      server_clients: How many clients give their examples to the server, and do not train.
-      server_file: The server's examples from elsewhere, or None.
-      client_sampling_alpha: Dirichlet parameter of how often clients take part; None for all alike.
+      server_clients: Number of clients that give their examples to the server, and do not train.
+      server_file: File of the server's examples, or None.
+      client_sampling_alpha: Dirichlet parameter of clients' participation frequency; None for uniform sampling.
       epochs: Passes of a client over its examples.
-      momentum: Of its steps.
-      thresholds: Of the running means, whose first rounds are told.
-      diagnose_rounds: The rounds whose cohorts' models are tested for normality and drawn.
-      diagnose_parameters: Whose densities are drawn.
+      momentum: Momentum of its steps.
+      thresholds: Thresholds of the running means, whose first rounds are reported.
+      diagnose_rounds: The rounds whose cohorts' models are tested for normality and plotted.
+      diagnose_parameters: Parameters whose densities are plotted.
     """
 
     posterior: Posterior
@@ -78,7 +78,7 @@ class _Study:
     """What is studied.
 
     Attributes:
-      algorithm: How a cohort's models become one.
+      algorithm: Aggregation of a cohort's models.
     """
 
     algorithm: str = setting("fedkp_cluster_mean", algorithm_flags.ALGORITHMS, basic=True)
@@ -88,10 +88,10 @@ class _FedagAndFedbe:
     """FedAG and FedBE.
 
     Attributes:
-      posterior_samples: Models sampled, for predictions (FedAG) or to distil (FedBE).
-      server_data: The server's unlabelled examples, clients:N for those of the first N clients, who then do not train,
+      posterior_samples: Number of sampled models, for predictions (FedAG) or to distil (FedBE).
+      server_data: The server's unlabelled examples: clients:N for those of the first N clients, who then do not train,
         or an .npz file with the array features.
-      distillation_epochs: Passes over them.
+      distillation_epochs: Number of passes over them.
     """
 
     posterior_samples: int = setting(10, low=1)
@@ -104,8 +104,9 @@ class _RoundsAndClients:
 
     Attributes:
       total_rounds: Rounds.
-      clients_per_round: Clients in a cohort; the default at most all clients.
-      client_sampling_alpha: Dirichlet parameter of how often clients take part; small: few do (default: all alike).
+      clients_per_round: Number of clients in a cohort; the default is at most the population.
+      client_sampling_alpha: Dirichlet parameter of clients' participation frequency; small values favour few clients
+        (default: uniform).
     """
 
     total_rounds: int = setting(50, low=1, basic=True)
@@ -135,10 +136,10 @@ class _Evaluation:
     """Evaluation.
 
     Attributes:
-      thresholds: Count the rounds until the running means reach these, separated by commas.
-      diagnose_round: Rounds, separated by commas, whose cohorts' models are tested for normality and drawn.
-      diagnose_parameters: Parameters whose densities are drawn: last:N, the last N, biases of the last layer; random:N,
-        a seeded draw; or their numbers from 0, separated by commas; at most 12.
+      thresholds: Thresholds of the running means, separated by commas, for the number of rounds to reach them.
+      diagnose_round: Rounds, separated by commas, whose cohorts' models are tested for normality and plotted.
+      diagnose_parameters: Parameters whose densities are plotted: last:N, the last N, biases of the last layer;
+        random:N, a seeded sample; or their numbers from 0, separated by commas; at most 12.
     """
 
     thresholds: str = setting("0.84,0.86")
@@ -162,7 +163,7 @@ def define(flags: cli.FlagSet) -> None:
 
 
 def resolve(settings: cli.Settings) -> cli.Settings:
-    """Fills in what depends on other flags, and checks flags against each other.
+    """Completes defaults that depend on other flags, and checks the flags' combination.
 
     Raises:
       UsageError: On a flag without effect, or values that do not go together.
@@ -176,13 +177,13 @@ def resolve(settings: cli.Settings) -> cli.Settings:
     settings = settings.filled({"server_learning_rate": rate})
     _check_server_data(settings)
     if settings.client_selection != "uniform" and settings.client_sampling_alpha is not None:
-        raise UsageError("--client_sampling_alpha draws cohorts itself: leave out --client_selection.")
+        raise UsageError("--client_sampling_alpha samples cohorts itself: leave out --client_selection.")
     if max(_diagnose_rounds(settings), default=0) > settings.total_rounds:
         raise UsageError(
             f"--diagnose_round={settings.diagnose_round} must be at most --total_rounds={settings.total_rounds}."
         )
     if settings.diagnose_round and settings.clients_per_round < 2:
-        raise UsageError("--diagnose_round needs --clients_per_round=2 or more: one model has no distribution.")
+        raise UsageError("--diagnose_round needs --clients_per_round=2 or more: a single model has no distribution.")
     _thresholds(settings.thresholds)
     _parameters(settings.diagnose_parameters or _DRAWN)
     name = f"{settings.preset or f'posterior_{settings.task_type}'}_{algorithm}"
@@ -193,7 +194,7 @@ def resolve(settings: cli.Settings) -> cli.Settings:
 
 
 def options(settings: cli.Settings) -> PosteriorOptions:
-    """Returns what resolved flags mean."""
+    """Options of resolved flags."""
     server_clients = _server_clients(settings)
     return PosteriorOptions(
         **vars(training_flags.options(settings)),
@@ -210,20 +211,20 @@ def options(settings: cli.Settings) -> PosteriorOptions:
 
 
 def _burn_in(settings: cli.Settings) -> int | None:
-    """Returns `--burn_in_rounds`; a preset's is shortened as much as its `--total_rounds`."""
+    """Value of `--burn_in_rounds`; a preset's is shortened in proportion to its `--total_rounds`."""
     published = presets.values(settings.preset, PRESETS)
-    if "burn_in_rounds" in settings.given or "burn_in_rounds" not in published:
+    if "burn_in_rounds" in settings.set_by_user or "burn_in_rounds" not in published:
         return settings.burn_in_rounds
     rounds = published["total_rounds"]
     return published["burn_in_rounds"] * min(settings.total_rounds, rounds) // rounds
 
 
 def notes(settings: cli.Settings) -> Sequence[str]:
-    """Returns what became of a preset's burn-in, if it was shortened."""
+    """Note on a preset's shortened burn-in, if it was shortened."""
     published = presets.values(settings.preset, PRESETS).get("burn_in_rounds")
     if settings.algorithm not in algorithm_flags.BURNING_IN or published is None:
         return []
-    if "burn_in_rounds" in settings.given or settings.burn_in_rounds == published:
+    if "burn_in_rounds" in settings.set_by_user or settings.burn_in_rounds == published:
         return []
     return [
         f"--burn_in_rounds is {settings.burn_in_rounds}, not {published} as in --preset={settings.preset}: it is "
@@ -250,16 +251,16 @@ def _diagnose_rounds(settings: cli.Settings) -> tuple[int, ...]:
 
 
 def _parameters(text: str) -> Parameters:
-    found = Parameters()
+    parameters = Parameters()
     if match := _COUNTED.fullmatch(text):
-        found = Parameters(int(match[2]), match[1] == "random")
+        parameters = Parameters(int(match[2]), match[1] == "random")
     elif _NUMBERED.fullmatch(text):
-        found = Parameters(numbers=tuple(map(int, text.split(","))))
-    if not 0 < (found.count or len(found.numbers)) <= _MOST_DRAWN:
+        parameters = Parameters(numbers=tuple(map(int, text.split(","))))
+    if not 0 < (parameters.count or len(parameters.numbers)) <= _MOST_DRAWN:
         raise UsageError(f"--diagnose_parameters={text} must be last:N, random:N or numbers, at most {_MOST_DRAWN}.")
-    if len(set(found.numbers)) < len(found.numbers):
+    if len(set(parameters.numbers)) < len(parameters.numbers):
         raise UsageError(f"--diagnose_parameters={text} names a parameter twice.")
-    return found
+    return parameters
 
 
 def _thresholds(text: str) -> tuple[float, ...]:

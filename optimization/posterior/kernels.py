@@ -2,7 +2,7 @@
 
 Johansson and Gullbrandson 2022, section 2.6 and Appendix C. Every bandwidth rule maps samples, float [parameters,
 clients], to bandwidths, float [parameters]. Samples without spread, and a single one, have the bandwidth zero. All
-rules scale with the samples, and all but `nearest` ignore where they lie.
+rules scale with the samples, and all but `nearest` ignore their location.
 """
 
 import dataclasses
@@ -70,7 +70,7 @@ def density(kernel: Kernel, samples: np.ndarray, bandwidths: np.ndarray, points:
       kernel: The kernel.
       samples: Float [parameters, clients].
       bandwidths: Float [parameters], above zero.
-      points: Float [parameters, points], where to estimate.
+      points: Float [parameters, points], places of the estimate.
 
     Returns:
       Float [parameters, points].
@@ -86,11 +86,11 @@ FACTORS = (0.01, 0.1, 1.0, 10.0)
 NEIGHBOURS = 5
 GRID = 1024  # Points.
 FIXED_POINT_STEPS = 100
-NEGLIGIBLE = 60.0  # exp(-60) is nothing, also times the 14th power of a frequency.
+NEGLIGIBLE = 60.0  # exp(-60) is negligible, even times the 14th power of a frequency.
 
 
 def silverman(samples: np.ndarray, kernel: Kernel) -> np.ndarray:
-    """Returns 0.9 min(standard deviation, interquartile range / 1.34) n^(-1/5) (eq. 2.21), for either kernel.
+    """Silverman's bandwidth 0.9 min(standard deviation, IQR / 1.34) n^(-1/5) (eq. 2.21), for either kernel.
 
     Where more than half of the samples are equal, and the interquartile range is zero, the standard deviation counts.
     """
@@ -102,17 +102,17 @@ def silverman(samples: np.ndarray, kernel: Kernel) -> np.ndarray:
 
 
 def scott(samples: np.ndarray, kernel: Kernel) -> np.ndarray:
-    """Returns (4/3)^(1/5) standard deviation n^(-1/5) (Scott 1992), for either kernel."""
+    """Scott's bandwidth (4/3)^(1/5) standard deviation n^(-1/5) (Scott 1992), for either kernel."""
     del kernel
     return _NORMAL_REFERENCE * _deviations(samples) * samples.shape[1] ** -0.2
 
 
 def plug_in(samples: np.ndarray, kernel: Kernel) -> np.ndarray:
-    """Returns the plug-in bandwidth of depth two (Sheather and Jones 1991; Wand and Jones 1995, section 3.6.1).
+    """Plug-in bandwidth of depth two (Sheather and Jones 1991; Wand and Jones 1995, section 3.6.1).
 
     Eq. 2.20 with R(f'') estimated by a Gaussian kernel, whose bandwidth needs R(f'''), estimated likewise, whose
     bandwidth needs R(f''''), taken from the normal density. Both pilot bandwidths cancel the leading bias against the
-    terms in which a sample meets itself.
+    terms of a sample with itself.
     """
     num_samples = samples.shape[1]
     deviations = _deviations(samples)
@@ -130,7 +130,7 @@ def plug_in(samples: np.ndarray, kernel: Kernel) -> np.ndarray:
 
 
 def improved_sheather_jones(samples: np.ndarray, kernel: Kernel) -> np.ndarray:
-    """Returns the plug-in bandwidth without a normal reference (Botev, Grotowski and Kroese 2010, Algorithm 1).
+    """Plug-in bandwidth without a normal reference (Botev, Grotowski and Kroese 2010, Algorithm 1).
 
     The fixed point of equation 29 with l = 5, from a grid of 1024 points over twice the samples' range, for the
     Gaussian kernel; another kernel has it times the ratio of their constants in eq. 2.20. Few samples may have no fixed
@@ -142,21 +142,23 @@ def improved_sheather_jones(samples: np.ndarray, kernel: Kernel) -> np.ndarray:
     count = 1 + (np.diff(np.sort(samples, axis=1), axis=1) > 0).sum(axis=1)
 
     def roughness(derivative: int, time: np.ndarray) -> np.ndarray:
-        """Returns R of a derivative of the density estimate with this squared bandwidth."""
+        """Roughness R of a derivative of the density estimate with this squared bandwidth."""
         rates = math.pi**2 * squares
-        felt = np.searchsorted(rates * time.min(initial=np.inf), NEGLIGIBLE)  # Frequencies beyond add less than 1e-16.
-        decay = np.exp(-rates[:felt] * time[:, np.newaxis])
-        return 0.5 * (rates[:felt] ** derivative * coefficients[rows, :felt] * decay).sum(axis=1)
+        num_frequencies = np.searchsorted(
+            rates * time.min(initial=np.inf), NEGLIGIBLE
+        )  # Frequencies beyond add less than 1e-16.
+        decay = np.exp(-rates[:num_frequencies] * time[:, np.newaxis])
+        return 0.5 * (rates[:num_frequencies] ** derivative * coefficients[rows, :num_frequencies] * decay).sum(axis=1)
 
     times, rows = np.zeros(len(samples)), np.flatnonzero(ranges > 0)  # The rows whose times still change.
     for _ in range(FIXED_POINT_STEPS):
-        found = roughness(7, times[rows])
+        functional = roughness(7, times[rows])
         with np.errstate(divide="ignore"):  # Where there is no fixed point.
             for order in range(6, 1, -1):
                 odd = math.prod(range(1, 2 * order, 2)) / math.sqrt(2 * math.pi)
                 constant = 2 * (1 + 0.5 ** (order + 0.5)) / 3 * odd
-                found = roughness(order, (constant / (count[rows] * found)) ** (2 / (3 + 2 * order)))
-            after = (2 * math.sqrt(math.pi) * count[rows] * found) ** -0.4
+                functional = roughness(order, (constant / (count[rows] * functional)) ** (2 / (3 + 2 * order)))
+            after = (2 * math.sqrt(math.pi) * count[rows] * functional) ** -0.4
         changes = ~np.isclose(after, times[rows], rtol=1e-10, atol=0)
         times[rows] = after
         rows = rows[changes]
@@ -167,7 +169,7 @@ def improved_sheather_jones(samples: np.ndarray, kernel: Kernel) -> np.ndarray:
 
 
 def _cosine_series(places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns squared frequencies [frequencies] and squared cosine coefficients [parameters, frequencies].
+    """Squared frequencies [frequencies] and squared cosine coefficients [parameters, frequencies].
 
     Args:
       places: Float [parameters, clients], in [0, 1].
@@ -181,7 +183,7 @@ def _cosine_series(places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def cross_validation(samples: np.ndarray, kernel: Kernel) -> np.ndarray:
-    """Returns the best of 0.01, 0.1, 1 and 10 times Silverman's bandwidth by the likelihood of left-out samples.
+    """Best of 0.01, 0.1, 1 and 10 times Silverman's bandwidth by the likelihood of left-out samples.
 
     Five folds, or as many as there are samples; a fold is every fifth sample in the order of their values. A left-out
     sample that no kernel reaches counts with the smallest positive density. Equal likelihoods: the larger bandwidth.
@@ -206,7 +208,7 @@ def cross_validation(samples: np.ndarray, kernel: Kernel) -> np.ndarray:
 
 
 def nearest(samples: np.ndarray, kernel: Kernel) -> np.ndarray:
-    """Returns Scott's bandwidth of the five samples nearest to zero, the place where the density is looked at (C.4)."""
+    """Scott's bandwidth of the five samples nearest to zero, where the density is plotted (C.4)."""
     count = min(NEIGHBOURS, samples.shape[1])
     indices = np.argpartition(np.abs(samples), count - 1, axis=1)[:, :count]
     return scott(np.take_along_axis(samples, indices, axis=1), kernel)
@@ -219,8 +221,8 @@ RULES = {
     "improved_sheather_jones": improved_sheather_jones,
     "cross_validation": cross_validation,
 }
-PAIRWISE = {"plug_in", "improved_sheather_jones", "cross_validation"}  # Those whose arrays are much larger.
-NEAREST = "nearest"  # The name of `nearest`, which alone depends on the place.
+PAIRWISE = {"plug_in", "improved_sheather_jones", "cross_validation"}  # Rules with much larger arrays.
+NEAREST = "nearest"  # The name of `nearest`, the only rule that depends on the place.
 
 
 def _deviations(samples: np.ndarray) -> np.ndarray:
@@ -228,7 +230,7 @@ def _deviations(samples: np.ndarray) -> np.ndarray:
 
 
 def _quantile(ordered: np.ndarray, share: float) -> np.ndarray:
-    """Returns a quantile of ascending rows as `np.quantile` does, which would look for it again."""
+    """Quantile of ascending rows; equals `np.quantile`, which would search for the order again."""
     rank = share * (ordered.shape[1] - 1)
     below, above = math.floor(rank), math.ceil(rank)
     return ordered[:, below] + (rank - below) * (ordered[:, above] - ordered[:, below])

@@ -4,9 +4,9 @@ The clients' values of a parameter are samples of its posterior. Mean shift clim
 kernel density. It commutes with translation and scaling, so model deltas may stand for models, and inside this module
 the values of a parameter are mapped to [0, 1].
 
-Epanechnikov's kernel has windows, which make the steps of all clients at once cheap. The samples that a point feels
+Epanechnikov's kernel has windows, which make joint steps of all clients cheap. The samples within reach of a point
 change only at the edges sample +- bandwidth. Between two edges a step is one function of the point, whose coefficients
-are sums over the felt samples.
+are sums over the samples within reach.
 """
 
 import dataclasses
@@ -18,7 +18,7 @@ from optimization.posterior import cohort, kernels
 
 _APART = 4.0  # All parameters lie on one line; their edges, at most from -1 to 2, do not meet.
 _RANGE = 1 + 1e-9
-_FEWER = 0.8  # Share of points still moving below which the others are left behind.
+_FEWER = 0.8  # Share of moving points below which the others are dropped.
 # Below this bandwidth the sums of squares and cubes lose more than nine digits to cancellation.
 LEAST_REACH = 0.01
 
@@ -26,7 +26,7 @@ LEAST_REACH = 0.01
 def profile_cluster_mean(
     samples: np.ndarray, weights: np.ndarray, reach: np.ndarray, pulls: np.ndarray, tolerances: np.ndarray, t_max: int
 ) -> np.ndarray:
-    """Returns the average of the modes that the clients reach by steps to the mean of the felt samples.
+    """Average of the modes that the clients reach by steps to the mean of the samples within the kernel's reach.
 
     A step leads from everywhere between two edges to the same mean. So each interval has one successor, the interval
     that its mean lies in, and a walk is a chain of look-ups. A walk that reaches the tolerance in its last step may
@@ -38,7 +38,7 @@ def profile_cluster_mean(
       reach: float64 [parameters, clients], the samples' bandwidths.
       pulls: float64, the clients' weights in a step, likewise.
       tolerances: float64 [parameters, 1], see `MeanShift.tolerance`.
-      t_max: Most steps.
+      t_max: Maximum number of steps.
 
     Returns:
       float64 [parameters].
@@ -46,11 +46,11 @@ def profile_cluster_mean(
     num_samples = samples.shape[1]
     places = _places(samples)
     samples += places
-    edges, felt = _windows(samples, reach)
+    edges, sum_within = _windows(samples, reach)
     pulls = np.broadcast_to(pulls, samples.shape)
     with np.errstate(divide="ignore", invalid="ignore"):
-        means = felt(pulls * samples) / felt(pulls)
-    # Where nothing is felt rounding errors remain; nothing arrives there.
+        means = sum_within(pulls * samples) / sum_within(pulls)
+    # Intervals without samples hold rounding errors; no walk arrives there.
     means = np.fmax(np.fmin(means, places + 1, out=means), places, out=means).ravel()
     starts = samples.ravel()
     first = _interval(starts, edges)
@@ -60,7 +60,7 @@ def profile_cluster_mean(
     settled = np.abs(following - means) <= tolerances
     np.copyto(successors, np.arange(edges.size), where=settled)
     last, steps = first, t_max - 1
-    while steps:  # Squares the map from interval to interval again and again.
+    while steps:  # Squares the map from interval to interval repeatedly.
         if steps % 2:
             last = successors[last]
         steps //= 2
@@ -75,7 +75,7 @@ def profile_cluster_mean(
 def kernel_cluster_mean(
     samples: np.ndarray, weights: np.ndarray, reach: np.ndarray, pulls: np.ndarray, tolerances: np.ndarray, t_max: int
 ) -> np.ndarray:
-    """Returns the average of where Algorithm 8 leads the clients, whose weights are the kernel's values.
+    """Average of the clients' modes by Algorithm 8, with the kernel's values as weights.
 
     Between two edges the weights' sum and the weighted samples' sum are parabolas. No two points overtake each other,
     so that they are looked up in ascending order.
@@ -86,22 +86,24 @@ def kernel_cluster_mean(
       reach: Likewise, at least `LEAST_REACH`.
       pulls: As in `profile_cluster_mean`.
       tolerances: Likewise.
-      t_max: Most steps.
+      t_max: Maximum number of steps.
 
     Returns:
       float64 [parameters].
     """
     centred = samples - 0.5  # Small cubes.
     places = _places(samples)
-    edges, felt = _windows(centred + places, reach)
+    edges, sum_within = _windows(centred + places, reach)
     edge_numbers = np.arange(edges.size, dtype=np.float64)
     pulls = np.broadcast_to(pulls, samples.shape)
     curved = pulls / np.square(reach)
     first = curved * centred
     second = first * centred
     # mass(x) = constant + 2 slope x - bend x^2, and so the sum of weighted samples.
-    bend, slope, turn = (felt(values).ravel() for values in (curved, first, second))
-    mass_constant, sum_constant = (felt(values).ravel() for values in (pulls - second, (pulls - second) * centred))
+    bend, slope, turn = (sum_within(values).ravel() for values in (curved, first, second))
+    mass_constant, sum_constant = (
+        sum_within(values).ravel() for values in (pulls - second, (pulls - second) * centred)
+    )
 
     points, moving = centred.ravel(), np.arange(centred.size)
     place, limit = np.broadcast_to(places, samples.shape).ravel(), np.repeat(tolerances, samples.shape[1])
@@ -130,21 +132,21 @@ def _places(samples: np.ndarray) -> np.ndarray:
 
 
 def _windows(samples: np.ndarray, reach: np.ndarray):
-    """Returns all edges, ascending, and a function that sums values of samples felt between an edge and the next.
+    """All edges, ascending, and a function that sums the values of samples within reach between two edges.
 
     Args:
       samples: float64 [parameters, clients], on one line.
       reach: As above.
     """
-    reach = np.minimum(reach, _RANGE)  # Wider than the samples' range changes nothing of who is felt.
+    reach = np.minimum(reach, _RANGE)  # A reach beyond the samples' range has no effect.
     edges = np.concatenate([samples - reach, samples + reach], axis=1)
     order = np.argsort(edges, axis=1, kind="stable")
     order += edges.shape[1] * np.arange(len(samples))[:, np.newaxis]
 
-    def felt(values: np.ndarray) -> np.ndarray:
+    def sum_within(values: np.ndarray) -> np.ndarray:
         return np.concatenate([values, -values], axis=1).ravel()[order].cumsum(axis=1)
 
-    return edges.ravel()[order].ravel(), felt
+    return edges.ravel()[order].ravel(), sum_within
 
 
 def _interval(points: np.ndarray, edges: np.ndarray) -> np.ndarray:
@@ -158,19 +160,19 @@ MARGIN = 1e-9
 ROUNDING = 1e-9  # Results that are closer than this to the mean, in units of the samples' range, equal it.
 KERNEL, PROFILE = "kernel", "profile"
 WEIGHTS = {
-    KERNEL: "the kernel's values, as Algorithm 8 has it",
+    KERNEL: "the kernel's values, as in Algorithm 8",
     PROFILE: "the kernel's slope, which climbs the kernel's own density",
 }
 _CELLS = 1 << 17  # Array elements of a chunk: far more leave the caches, far fewer leave the cores waiting for Python.
 
 
 class Aggregate(NamedTuple):
-    """A cohort's models made one.
+    """Aggregate of a cohort's models.
 
     Attributes:
       model: float32 [parameters].
-      share_moved: Share of the parameters that lie further from the clients' (weighted) mean than the tolerance. Where
-        no client lies within one bandwidth of the mean, FedKP with Epanechnikov's kernel stays at the mean.
+      share_moved: Share of the parameters whose distance to the clients' (weighted) mean exceeds the tolerance. If
+        no client is within one bandwidth of the mean, FedKP with Epanechnikov's kernel stays at the mean.
     """
 
     model: np.ndarray
@@ -179,9 +181,9 @@ class Aggregate(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class MeanShift:
-    """Mean shift of every parameter on its own.
+    """Mean shift of each parameter separately.
 
-    Weighed by the kernel's values, as Algorithm 8 has it, steps climb the density whose slope the kernel is: for
+    Weighed by the kernel's values, as in Algorithm 8, steps climb the density whose slope the kernel is: for
     Epanechnikov's, that of the biweight kernel. Weighed by the kernel's own slope they climb its own density: with
     Epanechnikov's each step leads to the mean of the samples within one bandwidth. The Gaussian is its own slope.
 
@@ -194,7 +196,7 @@ class MeanShift:
       bandwidth: A name in `kernels.RULES`, or `kernels.NEAREST` for a new bandwidth at each step.
       scale: Factor of the bandwidth.
       tolerance: A coordinate stops after a step that is not longer than this, in units of the models.
-      t_max: Most steps of a coordinate.
+      t_max: Maximum number of steps of a coordinate.
       step_weights: One of `WEIGHTS`.
 
     Raises:
@@ -226,7 +228,7 @@ class MeanShift:
           models: float32 [clients, parameters], models or deltas.
           weights: Positive float [clients], the clients' weights in the density and the mean, such as their numbers of
             examples; by default equal.
-          bandwidth_factors: Positive float [clients], factors of the clients' own bandwidths; see `size_factors`.
+          bandwidth_factors: Positive float [clients], factors of the clients' bandwidths; see `size_factors`.
 
         Raises:
           ValueError: if no model is finite, or weights or factors are not positive.
@@ -238,7 +240,7 @@ class MeanShift:
         return self._aggregate(models, weights, bandwidth_factors, cluster=True)
 
     def modes(self, models: np.ndarray) -> np.ndarray:
-        """Returns where each client's model is shifted to, float32 [clients, parameters]; all must be finite."""
+        """Mode that each client's model shifts to, float32 [clients, parameters]; all models must be finite."""
         samples = models.T.astype(np.float64)
         lows, units = _frame(samples)
         samples = (samples - lows) / units
@@ -276,7 +278,7 @@ class MeanShift:
         return Aggregate(result, float(moved.mean()))
 
     def _shift(self, samples, weights, factors, tolerances, starts) -> np.ndarray:
-        """Returns where Algorithm 8 leads from each of the starts [parameters, points]."""
+        """Modes that Algorithm 8 reaches from each of the starts [parameters, points]."""
         points, rows = starts.flatten(), np.repeat(np.arange(len(starts)), starts.shape[1])
         pulls = self._pulls(weights, factors)
         weigh = self.kernel.pull if self.step_weights == PROFILE else self.kernel.weight
@@ -300,10 +302,10 @@ class MeanShift:
         return points.reshape(starts.shape)
 
     def _windowed_cluster_mean(self, samples, weights, factors, tolerances) -> np.ndarray:
-        """Returns the average of what `_shift` gives with the samples as starts, at the price of a few steps."""
+        """Average of `_shift` with the samples as starts, at the cost of a few steps."""
         if self.step_weights == PROFILE:
             return self._windows(profile_cluster_mean, samples, weights, factors, tolerances)
-        result = np.zeros(len(samples))  # Of samples that agree.
+        result = np.zeros(len(samples))  # For samples that agree.
         is_narrow = self.widths(samples) * factors.min() < LEAST_REACH
         wide, narrow = np.flatnonzero(~is_narrow), np.flatnonzero(is_narrow & samples.any(axis=1))
         if wide.size:
@@ -324,16 +326,16 @@ class MeanShift:
         return cluster_mean(samples, weights, reach, self._pulls(weights, factors), tolerances, self.t_max)
 
     def _pulls(self, weights: np.ndarray, factors: np.ndarray) -> np.ndarray:
-        """Returns the clients' weights in a step: K's slope at (x - sample) / (h factor) holds the factor squared."""
+        """Weights of the clients in a step: K's slope at (x - sample) / (h factor) holds the factor squared."""
         return weights / np.square(factors) if self.step_weights == PROFILE else weights
 
     def widths(self, samples: np.ndarray) -> np.ndarray:
-        """Returns the bandwidths of samples float [parameters, clients], scaled; not for `kernels.NEAREST`."""
+        """Scaled bandwidths of samples float [parameters, clients]; not for `kernels.NEAREST`."""
         return self.scale * kernels.RULES[self.bandwidth](samples, self.kernel)
 
 
 def size_factors(sizes: np.ndarray) -> np.ndarray:
-    """Returns bandwidth factors inversely proportional to the clients' numbers of examples (chapter 7).
+    """Bandwidth factors inversely proportional to the clients' numbers of examples (chapter 7).
 
     A client of average size has the factor 1; the thesis' own 1 / size would shrink all bandwidths by the average size.
     """
@@ -341,7 +343,7 @@ def size_factors(sizes: np.ndarray) -> np.ndarray:
 
 
 def _frame(samples: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the least of samples [parameters, clients] and their range, 1 where they agree, [parameters, 1] each."""
+    """Minimum and range (1 if zero) of samples [parameters, clients], [parameters, 1] each."""
     lows = samples.min(axis=1, keepdims=True)
     ranges = samples.max(axis=1, keepdims=True) - lows
     return lows, np.where(ranges > 0, ranges, 1.0)
@@ -352,5 +354,5 @@ def _positive(weights, num_clients: int) -> np.ndarray:
         return np.ones(num_clients)
     weights = np.asarray(weights, np.float64)
     if weights.shape != (num_clients,) or not (np.isfinite(weights) & (weights > 0)).all():
-        raise ValueError(f"Weights must be {num_clients} positive numbers, one a client.")
+        raise ValueError(f"Weights must be {num_clients} positive numbers, one per client.")
     return weights

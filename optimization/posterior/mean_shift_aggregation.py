@@ -2,7 +2,7 @@
 
 TFF's reservoir sampling, with a reservoir for the whole cohort, collects the clients' updates, and the server takes the
 mean-shift step on them in TensorFlow. The results are those of `mean_shift.MeanShift` but for rounding; that module and
-`kernels` say what each step means. The worker holds the whole cohort's updates at once, as one value.
+`kernels` explain each step. The worker holds the whole cohort's updates at once, as one value.
 """
 
 import dataclasses
@@ -16,30 +16,30 @@ import tensorflow_federated as tff
 from optimization import models
 from optimization.posterior import kernels, mean_shift
 
-MESSAGE_BYTES = 2 * 1000**3  # What a message between a program and its worker holds.
+MESSAGE_BYTES = 2 * 1000**3  # Limit of a message between a program and its worker.
 _CELLS = 1 << 17  # Array elements of a chunk of parameters.
 
 
 def fits(num_clients: int, num_parameters: int) -> bool:
-    """Returns whether one message holds the updates of a cohort, float32 [num_clients, num_parameters]."""
+    """Whether one message can hold the updates of a cohort, float32 [num_clients, num_parameters]."""
     return 4 * num_clients * num_parameters < MESSAGE_BYTES
 
 
 @dataclasses.dataclass(frozen=True)
 class _MeanShift:
-    """What both factories take.
+    """Options of both factories.
 
     Attributes:
       shift: The kernel, its bandwidth and the steps.
-      cohort_size: Most clients of a round; of a larger cohort a uniform sample of this size counts.
+      cohort_size: Maximum number of clients in a round; a larger cohort is sampled uniformly.
       shifts_clients: Whether every client's update is shifted to its mode and the modes are averaged (Algorithm 10); if
         not, their mean is shifted (Algorithm 9).
-      weighs: Whether a client's kernel, and its update in the mean, have the client's weight; else all weigh the same.
+      weighs: Whether a client's kernel, and its update in the mean, have the client's weight; else all are equal.
       sizes_bandwidths: Whether a client's bandwidth is inversely proportional to its weight.
 
-    A client counts if its update is finite and its weight, such as its number of examples, is above 0. Where none
-    counts, the result is zero if a client without a weight came, and else not a number. The measurement `share_moved`
-    is that of `mean_shift.Aggregate`.
+    A client counts if its update is finite and its weight, such as its number of examples, is above 0. If none
+    counts, the result is zero if a client without a weight participated, and otherwise NaN. The measurement
+    `share_moved` is that of `mean_shift.Aggregate`.
     """
 
     shift: mean_shift.MeanShift
@@ -79,7 +79,7 @@ class WeightedMeanShiftFactory(_MeanShift, tff.aggregators.WeightedAggregationFa
     """FedKP with clients' weights, as for `tff.learning.algorithms.build_weighted_fed_avg`."""
 
     def create(self, value_type: tff.Type, weight_type: tff.Type) -> tff.templates.AggregationProcess:
-        """Returns the process; values are float32 tensors, a weight is a number."""
+        """Builds the process; values are float32 tensors, a weight is a number."""
         return self._weighted(value_type, weight_type)
 
 
@@ -87,7 +87,7 @@ class MeanShiftFactory(_MeanShift, tff.aggregators.UnweightedAggregationFactory)
     """FedKP with equal clients, as for `tff.learning.algorithms.build_unweighted_fed_avg`."""
 
     def create(self, value_type: tff.Type) -> tff.templates.AggregationProcess:
-        """Returns the process; values are float32 tensors."""
+        """Builds the process; values are float32 tensors."""
         weighted = self._weighted(value_type, tff.TensorType(np.float32))
 
         @tff.tensorflow.computation(value_type)
@@ -103,7 +103,7 @@ class MeanShiftFactory(_MeanShift, tff.aggregators.UnweightedAggregationFactory)
 
 
 def _aggregate(options: _MeanShift, updates, weights):
-    """Returns `mean_shift.Aggregate` of updates float32 [clients, parameters] and weights [clients], as tensors."""
+    """Computes `mean_shift.Aggregate` of updates float32 [clients, parameters] and weights [clients], as tensors."""
     shift, shifts_clients = options.shift, options.shifts_clients
     counted = tf.reduce_all(tf.math.is_finite(updates), axis=1) & (weights > 0)
     clients = tf.cast(tf.where(counted)[:, 0], tf.int32)
@@ -151,7 +151,7 @@ def _aggregate(options: _MeanShift, updates, weights):
 
 
 def _climb(shift, samples, starts, weights, factors, tolerances):
-    """Returns where the steps lead from the starts [parameters, points], given samples [parameters, clients]."""
+    """Modes that the steps reach from the starts [parameters, points]; samples are [parameters, clients]."""
     weigh = _WEIGHTS[shift.kernel, shift.step_weights]
     pulls = _pulls(shift, weights, factors)
     widths = None if shift.bandwidth == kernels.NEAREST else _widths(shift, samples)
@@ -179,7 +179,7 @@ def _climb(shift, samples, starts, weights, factors, tolerances):
 
 
 def _windowed_cluster_mean(shift, samples, weights, factors, tolerances):
-    """Returns the average of the modes that Epanechnikov's kernel leads the samples to, see `mean_shift`."""
+    """Average of the samples' modes under Epanechnikov's kernel, see `mean_shift`."""
     order = tf.argsort(samples, axis=1)
     ascending = tf.gather(samples, order, batch_dims=1)
     shares, ordered_factors = tf.gather(weights, order), tf.gather(factors, order)
@@ -199,9 +199,9 @@ def _windowed_cluster_mean(shift, samples, weights, factors, tolerances):
 
 
 def _profile_cluster_mean(samples, weights, reach, pulls, tolerances, t_max: int):
-    """Does what `mean_shift.profile_cluster_mean` does, each parameter on a line of its own."""
-    edges, felt = _windows(samples, reach)
-    means = felt(pulls * samples) / felt(pulls)
+    """Equals `mean_shift.profile_cluster_mean`, with each parameter on a separate line."""
+    edges, sum_within = _windows(samples, reach)
+    means = sum_within(pulls * samples) / sum_within(pulls)
     means = tf.clip_by_value(tf.where(tf.math.is_nan(means), tf.ones_like(means), means), 0.0, 1.0)
     first, successors = _interval(samples, edges), _interval(means, edges)
     following = tf.gather(means, successors, batch_dims=1)
@@ -221,14 +221,14 @@ def _profile_cluster_mean(samples, weights, reach, pulls, tolerances, t_max: int
 
 
 def _kernel_cluster_mean(samples, weights, reach, pulls, tolerances, t_max: int):
-    """Does what `mean_shift.kernel_cluster_mean` does, each parameter on a line of its own."""
+    """Equals `mean_shift.kernel_cluster_mean`, with each parameter on a separate line."""
     centred = samples - 0.5
-    edges, felt = _windows(centred, reach)
+    edges, sum_within = _windows(centred, reach)
     curved = pulls / tf.square(reach)
     first = curved * centred
     second = first * centred
     sums = (curved, first, second, pulls - second, (pulls - second) * centred)
-    coefficients = tf.stack([felt(values) for values in sums], axis=2)
+    coefficients = tf.stack([sum_within(values) for values in sums], axis=2)
 
     def step(number, points, moves):
         at = tf.gather(coefficients, _interval(points, edges), batch_dims=1)
@@ -247,15 +247,15 @@ def _kernel_cluster_mean(samples, weights, reach, pulls, tolerances, t_max: int)
 
 
 def _windows(samples, reach):
-    """Returns each parameter's edges, ascending, and a function that sums values felt between an edge and the next."""
+    """Edges of each parameter, ascending, and a function that sums the values within reach between two edges."""
     reach = tf.minimum(reach, 1 + mean_shift.MARGIN)
     edges = tf.concat([samples - reach, samples + reach], axis=1)
     order = tf.argsort(edges, axis=1, stable=True)
 
-    def felt(values):
+    def sum_within(values):
         return tf.cumsum(tf.gather(tf.concat([values, -values], axis=1), order, batch_dims=1), axis=1)
 
-    return tf.gather(edges, order, batch_dims=1), felt
+    return tf.gather(edges, order, batch_dims=1), sum_within
 
 
 def _interval(points, edges):
@@ -369,17 +369,21 @@ def _improved_sheather_jones(samples, kernel):
         row_coefficients, row_count = tf.gather(coefficients, rows), tf.gather(count, rows)
 
         def roughness(derivative, time):
-            felt = tf.searchsorted(rates * tf.reduce_min(time), tf.constant([kernels.NEGLIGIBLE], tf.float64))[0]
-            decay = tf.exp(-rates[:felt] * time[:, tf.newaxis])
-            return 0.5 * tf.reduce_sum(rates[:felt] ** derivative * row_coefficients[:, :felt] * decay, axis=1)
+            num_frequencies = tf.searchsorted(
+                rates * tf.reduce_min(time), tf.constant([kernels.NEGLIGIBLE], tf.float64)
+            )[0]
+            decay = tf.exp(-rates[:num_frequencies] * time[:, tf.newaxis])
+            return 0.5 * tf.reduce_sum(
+                rates[:num_frequencies] ** derivative * row_coefficients[:, :num_frequencies] * decay, axis=1
+            )
 
         before = tf.gather(times, rows)
-        found = roughness(7, before)
+        functional = roughness(7, before)
         for order in range(6, 1, -1):
             odd = math.prod(range(1, 2 * order, 2)) / math.sqrt(2 * math.pi)
             constant = 2 * (1 + 0.5 ** (order + 0.5)) / 3 * odd
-            found = roughness(order, (constant / (row_count * found)) ** (2 / (3 + 2 * order)))
-        after = (2 * math.sqrt(math.pi) * row_count * found) ** -0.4
+            functional = roughness(order, (constant / (row_count * functional)) ** (2 / (3 + 2 * order)))
+        after = (2 * math.sqrt(math.pi) * row_count * functional) ** -0.4
         changes = (after != before) & ~(tf.abs(after - before) <= 1e-10 * tf.abs(before))
         times = tf.tensor_scatter_nd_update(times, rows[:, tf.newaxis], after)
         return number + 1, times, tf.boolean_mask(rows, changes)

@@ -1,4 +1,4 @@
-"""Metrics of a run, and what is made of them."""
+"""Metrics of a run and their running means."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -30,7 +30,7 @@ MEASURED = tuple(
         name := f"{part}/{measure}",
         f"{measure.capitalize()} on {data}",
         better=better,
-        told=name == "eval/accuracy",
+        in_summary=name == "eval/accuracy",
         share=measure != "loss",
     )
     for part, data in SETS.items()
@@ -46,7 +46,7 @@ COLUMNS = (LOSS, UPDATE_NORM, EXAMPLES, EMPTY_CLIENTS, NONFINITE_CLIENTS, SHARE_
 
 
 def measure(log_probabilities: np.ndarray, labels: np.ndarray) -> list[float]:
-    """Returns the `MEASURES` of predictions.
+    """Values of `MEASURES` for predictions.
 
     Args:
       log_probabilities: float32 [examples, classes].

@@ -1,8 +1,8 @@
-"""A cohort's updates, side by side at the server: for aggregation that no sum expresses.
+"""Stacked updates of a cohort at the server, for aggregations that are not sums.
 
-`supervised.SupervisedProcess` says what a client does and how the server steps; here its clients' deltas are stacked
-instead of averaged. Each is written to its place as it comes, so that the cohort's models are in memory once, in the
-program, and a few of them at the worker.
+`supervised.SupervisedProcess` defines the clients' work and the server's step; here clients' deltas are stacked instead
+of averaged. Each is written to its place on arrival, so that the cohort's models are in memory once, in the program,
+and only a few of them at the worker.
 """
 
 import math
@@ -19,14 +19,14 @@ from optimization.runtime import rounds
 
 
 class CohortUpdates(NamedTuple):
-    """What the clients of a cohort sent, a row each, in the cohort's order.
+    """Results of a cohort's clients, one row each, in the cohort's order.
 
     Attributes:
       deltas: float32 [clients with examples, parameters]; zero where the update was not finite.
-      examples: int32 [clients], how many it has.
+      examples: int32 [clients], number of examples.
       batch_examples: int32 [clients], those of all its mini-batches together; 0 where the update was not finite.
       loss_sums: float32 [clients], their losses' sums, likewise.
-      deviations: float32 [clients], standard deviation of their mini-batches' losses; NaN where there is none.
+      deviations: float32 [clients], standard deviation of their mini-batches' losses; NaN without a mini-batch.
       nonfinite: int32 [clients], 1 where the update was not finite.
     """
 
@@ -43,12 +43,12 @@ class CohortUpdates(NamedTuple):
         return (self.examples > 0) & (self.nonfinite == 0)
 
     def with_examples(self) -> "CohortUpdates":
-        """Returns what is known of clients with examples: those without have no model."""
+        """The part of clients with examples; the others have no model."""
         return CohortUpdates(self.deltas, *(part[self.examples > 0] for part in self[1:]))
 
 
 def client_row(output) -> CohortUpdates:
-    """Returns a client's part of `CohortUpdates` from what it has at the end of its round.
+    """A client's part of `CohortUpdates` from its results at the end of its round.
 
     Args:
       output: The output of a process' `client_round`; its `client_deviations` are zero but at the client's position.
@@ -64,15 +64,15 @@ def client_row(output) -> CohortUpdates:
 
 
 def collect(each: tff.Computation, shared: Sequence[Any], cohort: Sequence[Any]) -> tuple[CohortUpdates, list[Any]]:
-    """Plays a cohort's client work.
+    """Runs a cohort's client work.
 
     Args:
       each: What `fed_avg.at_clients` returns; its results are (`client_row`, anything else).
-      shared: The models that all clients are given.
+      shared: The models that all clients receive.
       cohort: The clients, each with its `position`.
 
     Returns:
-      The updates in the order of the positions; what else came from each client, in the order of `cohort`.
+      The updates in the order of the positions; the other results of each client, in the order of `cohort`.
     """
     row_type = each.type_signature.result.member[0]
     values = CohortUpdates(*(_mapped((len(cohort), *part.shape), part.dtype) for part in row_type))
@@ -95,23 +95,23 @@ def collect(each: tff.Computation, shared: Sequence[Any], cohort: Sequence[Any])
 
 
 def _mapped(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-    """Returns an array of zeros in memory of its own, returned when it is gone: a heap would keep it, in pieces."""
+    """Array of zeros in memory of its own, freed with it: a heap would keep the memory, fragmented."""
     size = math.prod(shape) * np.dtype(dtype).itemsize
     return np.ndarray(shape, dtype, mmap.mmap(-1, max(1, size)))
 
 
 def build_collection(definition: supervised.SupervisedProcess) -> Callable[..., CohortUpdates]:
-    """Returns the function (weights, list of `supervised.ClientInput`) -> `CohortUpdates`: a round's client work."""
+    """Builds the function (weights, list of `supervised.ClientInput`) -> `CohortUpdates`: a round's client work."""
 
-    def client_round(*given):
-        return client_row(definition.client_round()(*given)), ()
+    def client_round(*arguments):
+        return client_row(definition.client_round()(*arguments)), ()
 
     each = fed_avg.at_clients(definition.at_client(client_round))
     return lambda weights, cohort: collect(each, [weights], cohort)[0]
 
 
 def initial_state(definition: supervised.SupervisedProcess, weights: models.Weights) -> fed_avg.State:
-    """Returns the server's state before round 1, without an aggregator's."""
+    """State of the server before round 1, without an aggregator's."""
     optimizer = tf.nest.map_structure(_array, definition.server_optimizer.initialize(definition.model.specs))
     return fed_avg.State((), tuple(weights), (), optimizer, ())
 
@@ -119,7 +119,7 @@ def initial_state(definition: supervised.SupervisedProcess, weights: models.Weig
 def build_server_step(
     definition: supervised.SupervisedProcess,
 ) -> Callable[[fed_avg.State, np.ndarray], fed_avg.State]:
-    """Returns the function (state, delta float32 [parameters]) -> state after the server optimizer's step."""
+    """Builds the function (state, delta float32 [parameters]) -> state after the server optimizer's step."""
     shapes = definition.model.shapes
 
     def step(state: fed_avg.State, delta: np.ndarray) -> fed_avg.State:

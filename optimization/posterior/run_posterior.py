@@ -35,10 +35,10 @@ class ServedTask(tasks.Task):
 
 
 def _server_features(options: PosteriorOptions, task: tasks.Task) -> clients.Features | None:
-    """Returns the features of `--server_data`, as the model takes them; None without this flag.
+    """Features of `--server_data`, as the model takes them; None without this flag.
 
     Raises:
-      UsageError: If they cannot be read, or are not like the task's.
+      UsageError: If they cannot be read, or differ in shape from the task's.
     """
     if count := min(options.server_clients, len(task.clients)):
         return task.normalise(clients.joined([task.clients.load(index) for index in range(count)]).features)
@@ -48,13 +48,13 @@ def _server_features(options: PosteriorOptions, task: tasks.Task) -> clients.Fea
     try:
         with np.load(options.server_file, allow_pickle=False) as archive:
             features = archive["features"]
-    except Exception as error:  # What NumPy and zipfile raise over a damaged archive is almost anything.
+    except Exception as error:  # NumPy and zipfile raise many types for a damaged archive.
         raise UsageError(f"{flag} is not a readable .npz file with the array features ({error}).") from error
     held_out = task.held_out.load(0).features
     if not isinstance(held_out, np.ndarray) or features.shape[1:] != held_out.shape[1:] or not len(features):
         raise UsageError(f"{flag} holds features {features.shape}; {of_task} has others.")
     if features.dtype.kind not in "iuf" or not np.isfinite(features).all():
-        raise UsageError(f"{flag} holds features that are no finite numbers.")
+        raise UsageError(f"{flag} holds features that are not finite.")
     with np.errstate(over="ignore", invalid="ignore"):
         kept = features.astype(held_out.dtype)
     if not np.allclose(kept, features, rtol=1e-6):
@@ -63,7 +63,7 @@ def _server_features(options: PosteriorOptions, task: tasks.Task) -> clients.Fea
 
 
 class PosteriorStudy(frame.PlainStudy[PosteriorOptions, ServedTask]):
-    """Johansson and Gullbrandson 2022: the server makes a posterior's mean, or mode, of a cohort's models."""
+    """Johansson and Gullbrandson 2022: the server aggregates a cohort's models to a posterior's mean or mode."""
 
     flags = flags
     usage = flags.USAGE
@@ -125,16 +125,16 @@ class PosteriorStudy(frame.PlainStudy[PosteriorOptions, ServedTask]):
         from optimization.posterior import tables
 
         options, folder = run.options, run.folder
-        told = f"{options.posterior.name}, seed {options.seed}"
+        name = f"{options.posterior.name}, seed {options.seed}"
         if not outcome.round_num:
             return
         table = results.read_metrics(folder.path)
-        tables.draw_run(table, folder.path / "accuracy.png", f"{options.task.task_type}: {told}")
+        tables.draw_run(table, folder.path / "accuracy.png", f"{options.task.task_type}: {name}")
         if outcome.signum:
             return
         lines = tables.results(table, options.thresholds)
         files.replace(folder.path / "results.csv", lines.to_csv(index=False, float_format="%.6g").encode())
-        print(f"{told}: {outcome.round_num} rounds; running means of {metrics.WINDOW} rounds:")
+        print(f"{name}: {outcome.round_num} rounds; running means of {metrics.WINDOW} rounds:")
         print(lines.to_string(index=False, float_format="{:.4f}".format, na_rep="-"))
         if (moved := table[metrics.SHARE_MOVED].mean()) == moved:
             print(

@@ -1,4 +1,4 @@
-"""A client's training as a chain of posterior samples: IASG and SGLD; and what FedPA sends of it.
+"""A client's training as a chain of posterior samples (IASG and SGLD), and FedPA's update from it.
 
 Johansson and Gullbrandson 2022, Algorithms 5 and 6 and eq. 2.16; Mandt et al. 2017; Welling and Teh 2011; for FedPA's
 shrinkage covariance Al-Shedivat et al. 2021, section 4.
@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from optimization import client_work, corrections, models
 
-_CHUNK = 1 << 20  # Parameters worked on at once: no second copy of the samples is made.
+_CHUNK = 1 << 20  # Parameters processed at once, to avoid a second copy of the samples.
 
 
 def inverse_times_mean(samples: tf.Tensor, shrinkage: float) -> tf.Tensor:
@@ -26,7 +26,7 @@ def inverse_times_mean(samples: tf.Tensor, shrinkage: float) -> tf.Tensor:
     where S is singular, so the result is finite wherever the samples are; otherwise it is not.
 
     Args:
-      samples: float32 [samples, parameters], models minus the model that the client was given.
+      samples: float32 [samples, parameters], models minus the round's model.
       shrinkage: At least 0; with 0 the covariance is the identity, so the result is the mean.
 
     Returns:
@@ -74,7 +74,7 @@ _NOISE = -1  # Folded into a client's key; the shuffles fold in epochs from 0 on
 
 
 class Chain(NamedTuple):
-    """What a client's training passed through.
+    """Samples of a client's training.
 
     Attributes:
       samples: float32 [samples, parameters], averages of consecutive models, minus the model before training.
@@ -95,8 +95,8 @@ class LangevinNoise:
     with momentum, 1 - momentum times that (Chen et al. 2014, eq. 15).
 
     Attributes:
-      learning_rate: Of the steps.
-      momentum: Likewise.
+      learning_rate: Learning rate of the steps.
+      momentum: Momentum of the steps.
     """
 
     learning_rate: float
@@ -115,15 +115,15 @@ class LangevinNoise:
 
 @dataclasses.dataclass(frozen=True)
 class ChainSgd:
-    """A client's training as a chain of samples, each the average of some steps' models; in `LocalSgd`'s place.
+    """A client's training as a chain of samples, each the average of some steps' models; a replacement of `LocalSgd`.
 
     Attributes:
       sgd: The steps, in epochs.
       steps_per_sample: Steps that a sample averages, K of Algorithm 6; 0 for those of an epoch. The last sample takes
         also the steps left over.
       langevin: Whether each step adds `LangevinNoise` (SGLD).
-      shrinkage: Of the samples' covariance, whose inverse FedPA's update is multiplied by (Algorithm 5); None for an
-        update to the samples' average.
+      shrinkage: Shrinkage of the samples' covariance, whose inverse multiplies FedPA's update (Algorithm 5); None for
+        an update to the samples' average.
     """
 
     sgd: client_work.LocalSgd
@@ -135,7 +135,7 @@ class ChainSgd:
         return self.sgd.examples_trained(num_examples)
 
     def build(self, model: models.Model, loss: client_work.Loss) -> Callable[..., client_work.ClientUpdate]:
-        """Returns the training function of `client_work.ClientWork.build`; the learning rate is that of `sgd`."""
+        """Training function of `client_work.ClientWork.build`; the learning rate is that of `sgd`."""
         run = self.build_chain(model, loss)
 
         def train(weights, examples, key, learning_rate=None) -> client_work.ClientUpdate:
@@ -153,14 +153,14 @@ class ChainSgd:
 
     @property
     def _steps(self) -> client_work.LocalSgd:
-        """The steps with all that changes them."""
+        """The steps with all corrections."""
         if not self.langevin:
             return self.sgd
         noise = LangevinNoise(self.sgd.learning_rate, self.sgd.momentum)
         return dataclasses.replace(self.sgd, corrections=(*self.sgd.corrections, noise))
 
     def build_chain(self, model: models.Model, loss: client_work.Loss) -> Callable[..., Chain]:
-        """Returns the function (weights, examples, key) -> `Chain`; see `client_work.ClientWork.build`."""
+        """Builds the function (weights, examples, key) -> `Chain`; see `client_work.ClientWork.build`."""
         sgd, walk = self.sgd, self._steps.build_walk(model, loss)
         size = sum(math.prod(shape) for shape in model.shapes.values())
         samples = tf.Variable(tf.zeros([0, size]), shape=[None, size], trainable=False)
@@ -182,8 +182,8 @@ class ChainSgd:
                 update = (models.flatten(variables) - start) / count
                 tf.raw_ops.ResourceScatterAdd(resource=samples.handle, indices=sample, updates=update)
 
-            # A client without examples makes no step, and its one sample is the model it was given.
-            _, loss_sum, deviation = walk(weights, examples, key, visit=add_to_sample)
+            # A client without examples makes no step, and its single sample is the round's model.
+            _, loss_sum, deviation = walk(weights, examples, key, on_step=add_to_sample)
             # A plain read copies a variable that was changed row by row.
             return Chain(samples.read_value_no_copy(), loss_sum, deviation)
 

@@ -31,7 +31,7 @@ NAMES = {
     "client_sgld": "SGLD (clients)",
 }
 NO_ALPHA = "-"
-# Rounds and thresholds of each task: those of the tables; for MNIST, which has none, the rounds of its figures.
+# Rounds and thresholds of each task, from the tables; for MNIST, which has no table, the rounds of its figures.
 _EMNIST = ((600, 1000), (0.84, 0.86))
 _MNIST = ((10, 50), (0.84, 0.86))
 PUBLISHED: Mapping[str, tuple[tuple[int, ...], tuple[float, ...]]] = {
@@ -46,16 +46,16 @@ PUBLISHED: Mapping[str, tuple[tuple[int, ...], tuple[float, ...]]] = {
 def build(
     cells: Mapping[tuple[str, str], Sequence[pd.DataFrame]], rounds: Sequence[int], thresholds: Sequence[float]
 ) -> pd.DataFrame:
-    """Returns the table: measures and algorithms down, alphas under each round and each threshold across.
+    """Table of measures and algorithms (rows), and alphas by round and by threshold (columns).
 
     Every value is of the running mean over ten rounds: its mean over seeds, and their standard deviation where there
-    are several. A value that some seeds lack, because they are not that far or do not reach the threshold, is that of
-    the others and says how many; with none it is a dash. Losses have no thresholds.
+    are several. If some seeds lack a value, because they are too short or miss the threshold, it is that of
+    the others, with their number; without any it is a dash. Losses have no thresholds.
 
     Args:
       cells: (algorithm, alpha) -> `metrics.csv` of each seed.
       rounds: Rounds to report.
-      thresholds: Of the other measures.
+      thresholds: Thresholds of the other measures.
 
     Returns:
       Texts; rows (measure, algorithm), columns (round or threshold, alpha).
@@ -94,11 +94,11 @@ def _of_threshold(threshold: float) -> str:
 
 
 def _values(table: pd.DataFrame, column: str, rounds: Sequence[int], thresholds: Sequence[float]) -> dict[str, float]:
-    """Returns a measure at each round, and the first round at each threshold; NaN where there is none."""
+    """Value of a measure at each round, and the first round at each threshold; NaN where there is none."""
     at = table.set_index("round_num")[column].reindex(rounds)
-    found = {_of_round(number): at[number] for number in rounds}
+    values = {_of_round(number): at[number] for number in rounds}
     is_loss = "loss" in column
-    return found | {_of_threshold(one): np.nan if is_loss else first_round(table, column, one) for one in thresholds}
+    return values | {_of_threshold(one): np.nan if is_loss else first_round(table, column, one) for one in thresholds}
 
 
 def _text(values: pd.Series, form: str) -> str:
@@ -112,11 +112,11 @@ def _text(values: pd.Series, form: str) -> str:
 
 
 def results(rounds: pd.DataFrame, thresholds: Sequence[float]) -> pd.DataFrame:
-    """Returns the lines of a run: each measure's running mean at the end, and rounds until thresholds.
+    """Lines of a run: each measure's running mean at the end, and the rounds to each threshold.
 
     Args:
       rounds: A run's `metrics.csv`.
-      thresholds: Of the running means; a threshold that is never reached has no number of rounds.
+      thresholds: Thresholds of the running means; one that is never reached has no number of rounds.
     """
     lines = []
     for name, column in MEASURES.items():
@@ -127,18 +127,18 @@ def results(rounds: pd.DataFrame, thresholds: Sequence[float]) -> pd.DataFrame:
 
 
 def first_round(rounds: pd.DataFrame, column: str, threshold: float) -> float:
-    """Returns the first round of a `metrics.csv` in which a column reaches a threshold; NaN if none does."""
+    """First round of a `metrics.csv` in which a column reaches a threshold; NaN if none does."""
     reached = rounds["round_num"][rounds[column] >= threshold]
     return float(reached.iloc[0]) if len(reached) else np.nan
 
 
 def draw_run(table: pd.DataFrame, output: str | os.PathLike, title: str) -> None:
-    """Draws accuracy and loss over rounds, each round's and running means (Figures 5.1, 5.3, 5.5 to 5.8), as a PNG.
+    """Plots accuracy and loss over rounds, of each round and as running means (Figures 5.1, 5.3, 5.5 to 5.8), as a PNG.
 
     Args:
       table: A run's `metrics.csv`.
       output: PNG to write.
-      title: Title of both pictures.
+      title: Title of both plots.
     """
     figure = matplotlib.figure.Figure(figsize=(9, 3.6), layout="constrained")
     for axes, measure in zip(figure.subplots(1, 2), ("accuracy", "loss"), strict=True):

@@ -1,11 +1,10 @@
-"""Has a worker compute: TFF's remote calls in TFF's order, but with less for a round to wait for.
+"""Executor on a worker: TFF's remote calls in TFF's order, with less waiting per round.
 
-TFF's own executor sends every argument and every computation anew, and disposes of what they were before it goes on.
+TFF's own executor sends every argument and computation again, and waits until old values are disposed of.
 
-What crosses the wire to a worker on another machine, unencrypted and without a password: the computations, the
-server's state (models, optimizer, and with it the seeds of privacy noise), the data of the cohort's simulated clients,
-and the aggregated updates. Who reaches a worker's port can run code there. Across networks that are not trusted, tunnel
-it.
+These travel to a worker on another machine, unencrypted and without a password: the computations, the server's state
+(models, optimizer, seeds of privacy noise), the data of the cohort's simulated clients, and the aggregated updates.
+Anyone who reaches a worker's port can run code there. Use a tunnel across untrusted networks.
 """
 
 import collections
@@ -24,7 +23,7 @@ from data.errors import Failure
 from optimization.runtime import private, serialization
 
 _MOST_EXECUTORS = 10
-_MOST_COMPUTATIONS = 6  # A worker keeps the sessions, some megabytes each, of all that an executor ever had.
+_MOST_COMPUTATIONS = 6  # A worker keeps the sessions, some megabytes each, of all computations of an executor.
 
 
 class _AtWorker(NamedTuple):
@@ -32,7 +31,7 @@ class _AtWorker(NamedTuple):
 
     Attributes:
       name: Its id there.
-      computations: What it holds, by Python's id: the computation, so that no other one gets that id, and its id there.
+      computations: Held computations by Python's id: the computation, which reserves the id, and its id at the worker.
     """
 
     name: private.calls.ExecutorId
@@ -40,7 +39,7 @@ class _AtWorker(NamedTuple):
 
 
 class _Result(NamedTuple):
-    """What a call gave, there and here."""
+    """Result of a call, at the worker and here."""
 
     executor: _AtWorker
     reference: private.calls.ValueRef
@@ -52,11 +51,11 @@ class Executor:
     """Runs compiled computations on a worker.
 
     It sends a computation once, and disposes of values while the program goes on. The server's state that a round
-    returns stays at the worker too: a next round from that very state is not sent it.
+    returns also stays at the worker: a next round from the same state does not send it.
     """
 
     def __init__(self, stub: tff.framework.RemoteExecutorStub, on_call: Callable[[], None] = lambda: None):
-        """Sends nothing yet.
+        """Prepares the executor without sending anything.
 
         Args:
           stub: The worker's remote calls.
@@ -69,7 +68,7 @@ class Executor:
         self._disposals = concurrent.futures.ThreadPoolExecutor(1)
 
     def invoke(self, computation: tff.framework.ConcreteComputation, argument: Any) -> Any:
-        """Returns what a computation returns for an argument.
+        """Result of a computation for an argument.
 
         Raises:
           TypeError, ValueError: If the argument is not of its type.
@@ -85,10 +84,10 @@ class Executor:
             raise
 
     def _executor(self, cohort_size: int) -> _AtWorker:
-        """Returns the executor at the worker, with room for one more computation."""
+        """Executor at the worker, with room for one more computation."""
         executor = self._executors.get(cohort_size)
         if executor and len(executor.computations) == _MOST_COMPUTATIONS:
-            self._forget(cohort_size).exception()  # Before that, the worker would give the same one again.
+            self._forget(cohort_size).exception()  # Otherwise the worker would return the same one again.
         if cohort_size not in self._executors:
             if len(self._executors) == _MOST_EXECUTORS:
                 self._forget(next(iter(self._executors)))
@@ -99,7 +98,7 @@ class Executor:
         return self._executors[cohort_size]
 
     def _forget(self, cohort_size: int) -> concurrent.futures.Future:
-        """Has the worker forget an executor and all that it holds; returns what is done when it has."""
+        """Disposes of an executor and its values at the worker; returns a future of the end."""
         executor = self._executors.pop(cohort_size)
         if self._last and self._last.executor is executor:
             self._last = None
@@ -116,7 +115,7 @@ class Executor:
             request.argument_ref.CopyFrom(self._send(executor, argument, signature.parameter, sent))
         self._on_call()
         reference = self._stub.create_call(request).value_ref
-        # Between two rounds, what a call returns from clients does not displace the state.
+        # Between two rounds, a call's results from clients do not displace the state.
         if self._last and isinstance(signature.result, tff.StructType):
             self._dispose(self._last.executor, [self._last.reference])
             self._last = None
@@ -130,7 +129,7 @@ class Executor:
         return tff.types.type_to_py_container(result, signature.result)
 
     def _sent_once(self, executor: _AtWorker, computation: tff.framework.ConcreteComputation) -> private.calls.ValueRef:
-        """Returns the worker's copy of a computation, which keeps it ready for the next round."""
+        """The worker's copy of a computation, which keeps it ready for the next round."""
         if id(computation) not in executor.computations:
             message, _ = tff.framework.serialize_value(computation, computation.type_signature)
             request = private.calls.CreateValueRequest(executor=executor.name, value=message)
@@ -138,7 +137,7 @@ class Executor:
         return executor.computations[id(computation)][1]
 
     def _send(self, executor: _AtWorker, value: Any, type_spec: tff.Type, sent: list) -> private.calls.ValueRef:
-        """Sends a value, a struct of arguments part by part, and notes in `sent` what then is there."""
+        """Sends a value, a struct of arguments part by part, and records in `sent` what the worker holds."""
         if isinstance(value, tff.structure.Struct) and isinstance(type_spec, tff.StructType):
             request = private.calls.CreateStructRequest(executor=executor.name)
             for name, part, part_type in serialization.parts(value, type_spec):
@@ -156,7 +155,7 @@ class Executor:
     def _selection(
         self, executor: _AtWorker, value: Any, type_spec: tff.Type
     ) -> private.calls.CreateSelectionRequest | None:
-        """Returns what selects the part of the last call's result that a value is, array for array."""
+        """Selection of the part of the last call's result that equals a value, array for array."""
         last = self._last
         if last is None or last.executor is not executor:
             return None
@@ -177,7 +176,7 @@ class Executor:
 
 
 def tffs_own(stub: tff.framework.RemoteExecutorStub) -> tff.framework.SyncExecutionContext:
-    """Returns what TFF itself has in place of an `Executor`."""
+    """TFF's own runtime in place of an `Executor`."""
 
     def create(cardinalities):
         remote = tff.framework.RemoteExecutor(stub)
@@ -207,11 +206,11 @@ _OPTIONS = [
 
 
 class WorkerLostError(Exception):
-    """A remote worker cannot be reached any more; the message names it."""
+    """A remote worker is out of reach; the message names it."""
 
 
 def channel(address: str) -> grpc.Channel:
-    """Returns a channel to a worker."""
+    """Channel to a worker."""
     return grpc.insecure_channel(address, _OPTIONS)
 
 
@@ -233,7 +232,7 @@ class RemoteWorker(Executor):
         """Runs a compiled computation there.
 
         Raises:
-          WorkerLostError: If the worker cannot be reached any more.
+          WorkerLostError: If the worker is out of reach.
         """
         try:
             if self._lost is None:
@@ -241,7 +240,7 @@ class RemoteWorker(Executor):
         except tff.framework.RetryableError as error:
             self._lose(error.details() if isinstance(error, grpc.Call) else str(error))
         except (grpc.RpcError, ValueError):
-            if self._lost is None:  # Else `_watch` has closed the channel.
+            if self._lost is None:  # Otherwise `_watch` has closed the channel.
                 raise
         raise WorkerLostError(f"The TFF worker {self.address} was lost ({self._lost}).")
 
@@ -250,11 +249,11 @@ class RemoteWorker(Executor):
         self._channel.close()  # Ends calls that wait for an answer.
 
     def watch(self) -> None:
-        """Sees to it that calls under way end soon when the machine is gone without a word."""
+        """Ends running calls soon after the machine becomes unreachable."""
         threading.Thread(target=self._watch, daemon=True).start()
 
     def _watch(self) -> None:
-        # A connection of its own, so that no model in transit delays the answer.
+        # A separate connection, so that no model in transit delays the answer.
         options = [*_OPTIONS, ("grpc.use_local_subchannel_pool", 1)]
         with grpc.insecure_channel(self.address, options) as own:
             ping = own.unary_unary("/worker/IsThere")
@@ -262,14 +261,14 @@ class RemoteWorker(Executor):
                 try:
                     ping(b"", timeout=_PING_SECONDS, wait_for_ready=True)
                 except grpc.RpcError as error:
-                    # The server's word that it has no such method is the sign of life.
+                    # The server's error that it lacks this method shows that it is alive.
                     if error.code() != grpc.StatusCode.UNIMPLEMENTED:
                         self._lose(f"no answer in {_PING_SECONDS} seconds")
                 time.sleep(_PING_EVERY_SECONDS)
 
 
 def connect(addresses: Sequence[str], on_call: Callable[[], None] = lambda: None) -> list[RemoteWorker]:
-    """Returns the workers at these addresses, each of which has answered; for `on_call` see `Executor`.
+    """Connects to the workers at these addresses, once each has answered; for `on_call` see `Executor`.
 
     Raises:
       Failure: If one does not within ten seconds.

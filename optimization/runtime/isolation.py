@@ -1,9 +1,9 @@
-"""A network of its own for TFF's worker, which would listen on all addresses and runs code for whoever reaches it.
+"""Network isolation of TFF's worker, which would listen on all addresses and runs code for anyone who reaches it.
 
-A helper (`isolation_helper`) moves to a new network namespace, starts the worker there, and passes on what comes in at
-a Unix socket that nobody but this user can open. The helper ends when a pipe from this process does, in whatever way
-the process ended, and the worker ends with the helper. A death signal instead of the pipe would follow the thread that
-started the helper, and that may end long before the program.
+A helper (`isolation_helper`) moves to a new network namespace, starts the worker there, and relays a Unix socket that
+only this user can open. The helper ends when a pipe from this process closes, however the process ends, and the worker
+ends with the helper. A death signal instead of the pipe would follow the thread that started the helper, which may end
+long before the program.
 """
 
 import contextlib
@@ -23,17 +23,17 @@ _END_SECONDS = 10
 
 
 class RefusedError(Exception):
-    """The system allows no network of its own; the message says what it refuses."""
+    """The system refuses a separate network; the message gives its reason."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Isolated:
-    """A command in a network of its own.
+    """A command in a separate network.
 
     Attributes:
       process: The helper; it ends as the command does.
       pid: The command's process.
-      path: Of the Unix socket that leads to the command's port.
+      path: Unix socket that leads to the command's port.
     """
 
     process: subprocess.Popen
@@ -41,26 +41,26 @@ class Isolated:
     path: str
 
     def end(self) -> None:
-        """Ends both, and sees to it that the socket is gone with its folder."""
+        """Ends both, and removes the socket with its folder."""
         self.process.stdin.close()  # type: ignore[union-attr]  # A pipe, by `start`.
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(_END_SECONDS)
-        shutil.rmtree(os.path.dirname(self.path), ignore_errors=True)  # Where the helper was killed.
+        shutil.rmtree(os.path.dirname(self.path), ignore_errors=True)  # If the helper was killed.
 
 
 def start(command: Sequence[str], port: int, environment: Mapping[str, str]) -> Isolated:
-    """Runs a command in a network of its own.
+    """Runs a command in a separate network.
 
     Args:
       command: Program and arguments.
-      port: Where the command will listen. Ports of other networks have nothing to do with it.
+      port: Port of the command, independent of ports of other networks.
       environment: Its variables.
 
     Returns:
-      What leads to it. It ends with this process, whichever thread called.
+      The isolated command. It ends with this process, whichever thread called.
 
     Raises:
-      RefusedError: If the system does not allow it; nothing is left behind.
+      RefusedError: If the system does not allow it; nothing remains.
     """
     path, listener = _listener()
     with listener:
@@ -74,7 +74,7 @@ def start(command: Sequence[str], port: int, environment: Mapping[str, str]) -> 
             pass_fds=[listener.fileno()],
             start_new_session=True,
         )
-    # No program that this one starts inherits the pipe; nor may its forks keep it open.
+    # Neither child programs nor forks may keep the pipe open.
     os.register_at_fork(after_in_child=process.stdin.close)  # type: ignore[union-attr]
     with process.stdout as stdout:  # type: ignore[union-attr]
         answer = stdout.readline().decode().strip()
@@ -86,7 +86,7 @@ def start(command: Sequence[str], port: int, environment: Mapping[str, str]) -> 
 
 
 def _listener() -> tuple[str, socket.socket]:
-    """Returns the path of a new Unix socket that this user alone can open, and the socket.
+    """Path of a new Unix socket that only this user can open, and the socket.
 
     Raises:
       RefusedError: If there is no folder for it.

@@ -1,9 +1,9 @@
-"""The helper of `isolation`: runs a command in a network of its own, and relays a Unix socket to the command's port.
+"""The helper of `isolation`: runs a command in a separate network, and relays a Unix socket to the command's port.
 
   python -I -S isolation_helper.py SOCKET LISTENER PORT COMMAND ARGUMENT ...
 
 Run, never imported: a fresh process of a single thread, since no other may make a user namespace; quick to start,
-since it needs the standard library alone. It says the command's process id on stdout, or what the system refuses, and
+since it needs only the standard library. It prints the command's process id, or the system's refusal, to stdout, and
 ends with its stdin.
 """
 
@@ -32,7 +32,7 @@ _libc = ctypes.CDLL("libc.so.6", use_errno=True)
 
 @contextlib.contextmanager
 def _step(name: str) -> Iterator[None]:
-    """Names what an OSError was about."""
+    """Adds the attempted operation to an OSError."""
     try:
         yield
     except OSError as error:
@@ -40,9 +40,9 @@ def _step(name: str) -> Iterator[None]:
 
 
 def _isolate() -> None:
-    """Moves this process to a network of its own.
+    """Moves this process to a separate network.
 
-    Root makes no user namespace for that, where other users' files would be out of its reach.
+    Root creates no user namespace, in which other users' files would be out of reach.
 
     Raises:
       OSError: If neither way is allowed, or leads to a network that works.
@@ -66,7 +66,7 @@ def _unshare(namespaces: int) -> None:
 
 
 def _raise_loopback() -> None:
-    """Brings the loopback interface up, and tries over it what the relay does."""
+    """Brings the loopback interface up, and tests it with the relay's calls."""
     with _step("loopback"), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
         reply = fcntl.ioctl(control, _SIOCGIFFLAGS, _INTERFACE.pack(b"lo", 0))
         flags = _INTERFACE.unpack(reply)[1]
@@ -84,13 +84,13 @@ def _raise_loopback() -> None:
 @contextlib.contextmanager
 def _pipe() -> Iterator[tuple[int, int]]:
     """Yields a pipe's end to read and its end to write."""
-    ends = os.pipe()
+    pipe_ends = os.pipe()
     try:
-        with contextlib.suppress(OSError):  # The room that one user's pipes may take is limited.
-            fcntl.fcntl(ends[0], _F_SETPIPE_SZ, _CHUNK)
-        yield ends
+        with contextlib.suppress(OSError):  # The memory of one user's pipes is limited.
+            fcntl.fcntl(pipe_ends[0], _F_SETPIPE_SZ, _CHUNK)
+        yield pipe_ends
     finally:
-        for end in ends:
+        for end in pipe_ends:
             os.close(end)
 
 
@@ -128,20 +128,20 @@ def _relay(listener: socket.socket, port: int, process: subprocess.Popen) -> Non
             server = _connected(port)
             for ends in ((client, server), (server, client)):
                 threading.Thread(target=_pump, args=ends, daemon=True).start()
-    finally:  # Or somebody would wait for an answer for ever.
+    finally:  # Otherwise the peer would wait without limit.
         process.kill()
 
 
 def _connected(port: int) -> socket.socket:
-    """Returns a connection to a port, as soon as somebody listens there."""
+    """Connects to a port as soon as a process listens there."""
     while True:
         try:
-            found = socket.create_connection(("127.0.0.1", port))
+            connection = socket.create_connection(("127.0.0.1", port))
         except ConnectionRefusedError:
             time.sleep(0.02)
         else:
-            found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            return found
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            return connection
 
 
 def _pump(source: socket.socket, sink: socket.socket) -> None:

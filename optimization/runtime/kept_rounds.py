@@ -1,8 +1,8 @@
-"""Compiled rounds on disk, so that the next program that plays the same rounds builds and compiles none.
+"""Disk cache of compiled rounds, for later programs with the same rounds.
 
-A file holds computations as TFF's messages, and the Python containers of their structures by name; nothing of a run.
-Who keeps rounds sees to it that neither weights, nor noise, nor its seeds are in them. A worker runs what is found, so
-that only files count that this user wrote, and nobody else can write.
+A file holds computations as TFF's messages, and the Python containers of their structures by name, but no data of a
+run. Callers must keep weights, noise and its seeds out of them. A worker executes the content, so only files that this
+user wrote, and nobody else can write, are read.
 """
 
 import base64
@@ -30,25 +30,25 @@ from optimization.runtime import private
 
 _MOST = 100  # Files: four a process, of half a megabyte at most.
 _PACKAGES = (np, tf, tff, tensorflow_privacy)
-_CLOCK_SECONDS = 2  # By which the system may be wrong about when a process started.
+_CLOCK_SECONDS = 2  # Error of the system's start time of a process.
 _PROJECT = ("bandits", "data", "optimization")
 _places: weakref.WeakKeyDictionary[tff.Computation, tuple[pathlib.Path, str]] = weakref.WeakKeyDictionary()
 
 
 def is_versioned(*parts: object) -> bool:
-    """Returns whether the classes of all parts are of modules whose sources tell a version from others."""
+    """Whether the modules of all parts' classes have sources that the version covers."""
     return all(type(part).__module__.partition(".")[0] in (*_PROJECT, "builtins") for part in parts)
 
 
 def process(
     folder: pathlib.Path, key: str, build: Callable[[], tff.templates.IterativeProcess]
 ) -> tff.templates.IterativeProcess:
-    """Returns the process that an earlier program kept, or builds and keeps it.
+    """The process that an earlier program kept, or a newly built one, which is then kept.
 
     Args:
-      folder: Where it is kept; made if it is missing.
-      key: All that tells what is built from whatever else this version of the project builds.
-      build: Builds it.
+      folder: Folder of the cache; created if missing.
+      key: Everything that determines the process within this version of the project.
+      build: Builds the process.
     """
 
     def make() -> list[tff.Computation]:
@@ -64,12 +64,12 @@ def process(
 def derived(
     computation: tff.Computation, what: str, derive: Callable[[], Sequence[tff.Computation]]
 ) -> Sequence[tff.Computation]:
-    """Returns what is derived from a computation; kept if that is of a kept process.
+    """Derives something from a computation; the result is kept if the computation's process is.
 
     Args:
       computation: The computation.
-      what: Tells this from all else that is derived.
-      derive: Derives it. If that gives nothing, nothing is kept.
+      what: Name of the derived result.
+      derive: Derives it; an empty result is not kept.
     """
     if computation not in _places:
         return derive()
@@ -82,8 +82,8 @@ def _kept(folder: pathlib.Path, key: str, make: Callable[[], Sequence[tff.Comput
     if version is None:
         return make()
     path = folder / hashlib.sha256(f"{version}\n{key}".encode()).hexdigest()
-    if (found := _read(path)) is not None:
-        return found
+    if (kept := _read(path)) is not None:
+        return kept
     made = make()
     _write(path, made)
     return made
@@ -91,7 +91,7 @@ def _kept(folder: pathlib.Path, key: str, make: Callable[[], Sequence[tff.Comput
 
 @functools.cache
 def _version() -> str | None:
-    """Returns what tells this version of the project, and of what it builds with, from others.
+    """Version of the project and of the packages that it builds with.
 
     None if a module changed after this process started, which may then have loaded another version.
     """
@@ -101,7 +101,7 @@ def _version() -> str | None:
 
 
 def _digest_of_sources(root: pathlib.Path, before: float) -> str | None:
-    """Returns a digest of the modules below a folder; None if one was changed after that time."""
+    """Digest of the modules below a folder; None if one was changed after that time."""
     digest = hashlib.sha256()
     for path in sorted(path for package in _PROJECT for path in (root / package).rglob("*.py")):
         if path.stat().st_ctime > before:
@@ -111,10 +111,10 @@ def _digest_of_sources(root: pathlib.Path, before: float) -> str | None:
 
 
 def _read(path: pathlib.Path) -> list[tff.Computation] | None:
-    """Returns a file's computations; None if there is none, or it is damaged or not this user's own."""
+    """Computations of a file; None if it is missing, damaged or owned by another user."""
     try:
         with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW)) as file:
-            if not _is_own(os.fstat(file.fileno())) or not _is_own(path.parent.lstat()):
+            if not _is_users(os.fstat(file.fileno())) or not _is_users(path.parent.lstat()):
                 return None
             digest, _, content = file.read().partition(b"\n")
         if digest != _digest(path, content):
@@ -126,7 +126,7 @@ def _read(path: pathlib.Path) -> list[tff.Computation] | None:
 
 
 def _write(path: pathlib.Path, computations: Sequence[tff.Computation]) -> None:
-    """Keeps computations, if there are any, the folder is this user's own, and their structures can be told by name."""
+    """Keeps computations, if there are any, this user owns the folder, and their structures have names."""
     try:
         content = json.dumps([_encoded(computation) for computation in computations]).encode()
     except LookupError:
@@ -134,15 +134,15 @@ def _write(path: pathlib.Path, computations: Sequence[tff.Computation]) -> None:
     with contextlib.suppress(OSError, Failure):
         path.parent.parent.mkdir(parents=True, exist_ok=True)
         path.parent.mkdir(0o700, exist_ok=True)
-        if computations and _is_own(path.parent.lstat()):
+        if computations and _is_users(path.parent.lstat()):
             with files.whole(path, 0o600) as file:
                 file.write(_digest(path, content) + b"\n" + content)
-            kept = path.parent.glob("[0-9a-f]" * len(path.name))  # The user's other files are none of them.
+            kept = path.parent.glob("[0-9a-f]" * len(path.name))  # Ignores the user's other files.
             for oldest in sorted(kept, key=lambda one: one.stat().st_mtime)[:-_MOST]:
                 oldest.unlink()
 
 
-def _is_own(status: os.stat_result) -> bool:
+def _is_users(status: os.stat_result) -> bool:
     return status.st_uid == os.geteuid() and not status.st_mode & 0o077
 
 
@@ -151,7 +151,7 @@ def _digest(path: pathlib.Path, content: bytes) -> bytes:
 
 
 def _encoded(computation: tff.Computation) -> dict[str, str | list[str]]:
-    """Returns a computation for JSON.
+    """Encodes a computation for JSON.
 
     Raises:
       LookupError: If a container of its structures is not found again by its name.
@@ -183,7 +183,7 @@ def _decoded(message: str, containers: Sequence[str]) -> tff.Computation:
 
 
 def _name(container: type | None) -> str:
-    """Returns what finds a container again; nothing for none."""
+    """Name to find a container again; None without a container."""
     if container is None:
         return ""
     module = vars(importlib.import_module(container.__module__))

@@ -1,7 +1,6 @@
-"""All that the program uses of TFF, TensorFlow Privacy, protobuf and statsmodels that they do not promise to keep.
+"""Private APIs of TFF, TensorFlow Privacy, protobuf and statsmodels that this project uses.
 
-Whatever else needs such a thing takes it from here. Another version that lacks something fails in this module's test,
-which names it.
+Other modules import them from here. If another version lacks one, this module's test fails and names it.
 """
 
 from collections.abc import Callable
@@ -26,11 +25,11 @@ def allow_deep_messages() -> None:
 
 
 def lilliefors_p_values(distances: np.ndarray, count: int) -> np.ndarray:
-    """Returns the p-values of Lilliefors' test of normality; statsmodels' public function takes one sample at a time.
+    """P-values of Lilliefors' test of normality; statsmodels' public function takes one sample at a time.
 
     Args:
       distances: float64 [samples], greatest distance of each sample's distribution to the fitted normal one.
-      count: How many values a sample has.
+      count: Number of values of a sample.
     """
     from statsmodels.stats import _lilliefors
 
@@ -42,12 +41,12 @@ def replace_sums(
     records: Callable[[float, float], tfp.GaussianSumQuery],
     count: Callable[[float, float], tfp.GaussianSumQuery],
 ) -> None:
-    """Puts other sums into a query of adaptive clipping.
+    """Replaces the sums in a query of adaptive clipping.
 
     Args:
-      query: Changed in place.
+      query: The query, changed in place.
       records: (L2 clip norm, standard deviation of the noise) -> the sum of the clipped records.
-      count: The same for the count of those that clipping leaves as they are.
+      count: The same for the count of unclipped records.
     """
     query._sum_query = records(query._sum_query._l2_norm_clip, query._sum_query._stddev)
     mean = query._quantile_estimator_query._below_estimate_query

@@ -1,9 +1,9 @@
-"""How rounds are compiled and run, once TFF is imported; `worker.start` says by which workers.
+"""Compilation and execution of rounds on the workers of `worker.start`.
 
 A round runs on parts of its cohort: on several workers, or one after the other to save memory. TFF's mergeable form of
-a round says how: clients' work and the sums over a part; merging two sums; the server's step after the last. Parts are
-merged in their order, whoever computed them, so that equal runs are equal bit for bit; against a cohort in one piece,
-sums differ in their last bits.
+a round defines the clients' work and the sums over a part, the merging of two sums, and the server's step. Parts are
+merged in order, whichever worker computed them, so that equal runs are equal bit for bit; compared with an undivided
+cohort, sums differ in their last bits.
 """
 
 import collections
@@ -30,11 +30,11 @@ _PART_BYTES = 2 * 1000**3
 # way it is there about eight times: at the worker, in messages, in the program.
 _RESULT_BYTES = 64 * 1000**2
 _MOST_RESULT_BYTES = 1000**3
-_ASSUMED_CALLS = 16  # A worker elsewhere does not say how many clients it computes at the same time.
+_ASSUMED_CALLS = 16  # A remote worker does not report how many clients it computes in parallel.
 
 
 class Worker(Protocol):
-    """What computes: runs a compiled computation on an argument; raises `WorkerLostError` when it is gone."""
+    """Runs a compiled computation on an argument; raises `WorkerLostError` when the worker is lost."""
 
     def invoke(self, computation: tff.framework.ConcreteComputation, argument: Any) -> Any: ...
 
@@ -42,11 +42,11 @@ class Worker(Protocol):
 class CohortPartsContext(tff.framework.SyncContext):
     """Runs computations on workers, those over many clients in parts.
 
-    The number of parts depends on the workers at the start, the cohort and the state's size. A part of a worker that
-    is lost is played again by another; when the last is lost, `Failure` names it.
+    The number of parts depends on the workers at the start, the cohort and the state's size. Another worker reruns
+    the part of a lost worker; when the last is lost, `Failure` names it.
 
     Attributes:
-      computing: Set whenever a worker has all that it needs for a call; who waits for that clears it before.
+      computing: Set when a worker has all inputs of a call; a waiting thread clears it before.
     """
 
     def __init__(
@@ -55,12 +55,12 @@ class CohortPartsContext(tff.framework.SyncContext):
         concurrent_calls: int = _ASSUMED_CALLS,
         computing: threading.Event | None = None,
     ):
-        """Takes the workers.
+        """Stores the workers.
 
         Args:
           workers: At least one.
           concurrent_calls: Clients that a worker computes at the same time.
-          computing: What the workers set when they have all that they need for a call; None if they do not.
+          computing: Event that the workers set when they have all inputs of a call; None without it.
         """
         self._workers = list(workers)
         self._concurrent_calls = concurrent_calls
@@ -69,7 +69,7 @@ class CohortPartsContext(tff.framework.SyncContext):
 
     @property
     def has_workers(self) -> bool:
-        """Whether one is left."""
+        """Whether a worker is left."""
         return bool(self._workers)
 
     @property
@@ -89,14 +89,14 @@ class CohortPartsContext(tff.framework.SyncContext):
         cohorts = [_take(arg, parameter, slice(*pair)) for pair in _bounds(clients, parts)]
         sums: dict[int, Any] = {}
 
-        def play(worker: Worker, part: int) -> None:
+        def run_part(worker: Worker, part: int) -> None:
             sums[part] = worker.invoke(form.up_to_merge, cohorts[part])
 
-        self._on_all(play, parts)
+        self._on_all(run_part, parts)
         merged = sums[0]
         for part in range(1, parts):
             merged = self._on_one(form.merge, tff.structure.Struct.unnamed(merged, sums[part]))
-        # The server's step needs no client any more.
+        # The server's step needs no client.
         server = _take(arg, parameter, slice(0))
         return self._on_one(form.after_merge, tff.structure.Struct.unnamed(server, merged))
 
@@ -109,11 +109,11 @@ class CohortPartsContext(tff.framework.SyncContext):
     ) -> None:
         """Computes on every client of a cohort, a bounded part at a time.
 
-        TFF's aggregations copy what they collect for every client, and return it in one message of at most 2 GB.
+        TFF's aggregations copy collected values for every client, and return them in one message of at most 2 GB.
 
         Args:
           computation: (*shared at the server, values at clients) -> results at clients.
-          shared: What all clients are given.
+          shared: Values that all clients receive.
           clients: The cohort.
           take: Called with each client's index and its result, in any order and thread.
         """
@@ -122,13 +122,13 @@ class CohortPartsContext(tff.framework.SyncContext):
         size = max(1, _RESULT_BYTES // bytes_of_one, min(self._concurrent_calls, _MOST_RESULT_BYTES // bytes_of_one))
         bounds = _bounds(len(clients), max(min(self._least_parts, len(clients)), math.ceil(len(clients) / size)))
 
-        def play(worker: Worker, part: int) -> None:
+        def run_part(worker: Worker, part: int) -> None:
             first, end = bounds[part]
-            found = worker.invoke(compiled, tff.structure.Struct.unnamed(*shared, clients[first:end]))
-            for index, result in enumerate(found, first):
+            results = worker.invoke(compiled, tff.structure.Struct.unnamed(*shared, clients[first:end]))
+            for index, result in enumerate(results, first):
                 take(index, result)
 
-        self._on_all(play, len(bounds))
+        self._on_all(run_part, len(bounds))
 
     def _on_one(self, computation, argument):
         while True:
@@ -138,14 +138,14 @@ class CohortPartsContext(tff.framework.SyncContext):
             except executor.WorkerLostError as error:
                 self._drop(worker, error)
 
-    def _on_all(self, play: Callable[[Worker, int], None], count: int) -> None:
-        """Plays parts 0, 1, ..., each with the worker that is free first."""
+    def _on_all(self, run_part: Callable[[Worker, int], None], count: int) -> None:
+        """Runs parts 0, 1, ..., each on the first free worker."""
         waiting = collections.deque(range(count))
         while waiting:
             failures: dict[Worker, Exception] = {}
-            # No pool of threads: a program that is interrupted would wait for those.
+            # No pool of threads: an interrupted program would wait for it.
             threads = [
-                threading.Thread(target=_work, args=(play, worker, waiting, failures), daemon=True)
+                threading.Thread(target=_work, args=(run_part, worker, waiting, failures), daemon=True)
                 for worker in self._workers
             ]
             for thread in threads:
@@ -156,7 +156,7 @@ class CohortPartsContext(tff.framework.SyncContext):
                 self._drop(worker, error)
 
     def _drop(self, worker: Worker, error: Exception) -> None:
-        """Goes on without a worker that is lost; raises every other error."""
+        """Drops a lost worker; raises every other error."""
         if not isinstance(error, executor.WorkerLostError):
             raise error
         self._workers.remove(worker)
@@ -164,18 +164,18 @@ class CohortPartsContext(tff.framework.SyncContext):
             raise Failure(
                 f"{error} No other is left. Checkpoints are kept: the same command continues after the last."
             ) from error
-        print(f"Warning: {error} The others play its part of the cohort from now on.", file=sys.stderr, flush=True)
+        print(f"Warning: {error} The others take over its part of the cohort.", file=sys.stderr, flush=True)
 
 
-def _work(play: Callable[[Worker, int], None], worker: Worker, waiting: collections.deque, failures: dict) -> None:
-    """Plays parts that wait until none is left or the worker fails."""
+def _work(run_part: Callable[[Worker, int], None], worker: Worker, waiting: collections.deque, failures: dict) -> None:
+    """Runs waiting parts until none is left or the worker fails."""
     while True:
         try:
             part = waiting.popleft()
         except IndexError:
             return
         try:
-            play(worker, part)
+            run_part(worker, part)
         except Exception as error:
             waiting.append(part)
             failures[worker] = error
@@ -183,12 +183,12 @@ def _work(play: Callable[[Worker, int], None], worker: Worker, waiting: collecti
 
 
 def _bounds(clients: int, parts: int) -> list[tuple[int, int]]:
-    """Returns where each of so many parts of a cohort starts and ends, about equal in size."""
+    """Start and end of each of this many parts of a cohort, about equal in size."""
     return list(itertools.pairwise(clients * part // parts for part in range(parts + 1))) if parts else []
 
 
 def _once(compile_one: Callable[..., Any]) -> Callable[..., Any]:
-    """Returns the function that compiles a computation once, and forgets the result when the computation is gone."""
+    """Wraps a compiler so that it compiles a computation once, and drops the result with the computation."""
     known: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 
     @functools.wraps(compile_one)
@@ -202,7 +202,7 @@ def _once(compile_one: Callable[..., Any]) -> Callable[..., Any]:
 
 @_once
 def _compile(computation: tff.framework.ConcreteComputation) -> tff.framework.ConcreteComputation:
-    """Compiles for workers, which have no secure aggregation: it is simulated, sum for sum, in the clear."""
+    """Compiles for workers, which lack secure aggregation: plain sums simulate it."""
 
     def native() -> list[tff.framework.ConcreteComputation]:
         compiled = tff.backends.native.desugar_and_transform_to_native(_without_secure_sums(computation))
@@ -219,8 +219,8 @@ def _compile_mergeable(computation: tff.framework.ConcreteComputation) -> tff.fr
         try:
             form = tff.backends.native.compile_to_mergeable_comp_form(_without_secure_sums(computation))
         except ValueError as error:
-            why = str(error).partition(". Examples")[0]  # They would fill a page.
-            print(f"Warning: one worker plays whole cohorts, which no sums of parts express ({why}).", file=sys.stderr)
+            why = str(error).partition(". Examples")[0]  # The examples would fill a page.
+            print(f"Warning: one worker runs whole cohorts, since sums cannot merge parts ({why}).", file=sys.stderr)
             return []
         return [_compile(form.up_to_merge), _compile(form.merge), _compile(form.after_merge)]
 
@@ -234,7 +234,7 @@ def _without_secure_sums(computation):
 
 
 def _take(value: Any, type_spec: tff.Type, clients: slice) -> Any:
-    """Returns an argument with only these of its clients."""
+    """Argument with only these of its clients."""
     if isinstance(type_spec, tff.StructType):
         parts = serialization.parts(value, type_spec)
         return tff.structure.Struct((name, _take(part, part_type, clients)) for name, part, part_type in parts)
@@ -244,7 +244,7 @@ def _take(value: Any, type_spec: tff.Type, clients: slice) -> Any:
 
 
 def _server_bytes(type_spec: tff.Type | None) -> int:
-    """Returns the size of what an argument holds at the server; axes without a size count as one."""
+    """Size of an argument's values at the server, in bytes; axes without a size count as one."""
     if isinstance(type_spec, tff.StructType):
         return sum(_server_bytes(part) for part in type_spec)
     if isinstance(type_spec, tff.FederatedType):
@@ -258,7 +258,7 @@ written_ahead = serialization.written_ahead
 
 
 def fused(process: tff.templates.IterativeProcess) -> tff.templates.IterativeProcess:
-    """Returns the process with its rounds in MapReduce form: each client does all its work in one computation.
+    """Process with its rounds in MapReduce form: each client does all its work in one computation.
 
     As written, a round is many small computations: training, a norm, clipping, weighing, a sum for each metric. TFF's
     worker calls them one by one for every client and keeps what each returns. In TFF's MapReduce form they are few: all
@@ -272,11 +272,11 @@ def fused(process: tff.templates.IterativeProcess) -> tff.templates.IterativePro
     config.graph_options.rewrite_options.disable_meta_optimizer = True
     form = tff.backends.mapreduce.get_map_reduce_form_for_computation(process.next, config)
     next_round = tff.backends.mapreduce.get_computation_for_map_reduce_form(form)
-    # The form forgets which Python containers, such as named tuples, the structures are.
+    # The form loses the Python containers of structures, such as named tuples.
     next_round = tff.framework.ConcreteComputation.with_type(next_round, process.next.type_signature)
     return tff.templates.IterativeProcess(process.initialize, next_round)
 
 
 def at_hand() -> CohortPartsContext:
-    """Returns what plays rounds for this thread."""
+    """Executor of rounds in this thread."""
     return tff.framework.get_context_stack().current

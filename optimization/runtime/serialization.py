@@ -1,4 +1,4 @@
-"""Arguments on their way to a worker. Equal to TFF's messages, but each array is copied once.
+"""Serialization of arguments for a worker, equal to TFF's messages, with each array copied once.
 
 TFF's own serialization copies an array for every container around it, which takes longer than a short round.
 """
@@ -11,29 +11,29 @@ import tensorflow_federated as tff
 
 from optimization.runtime import private
 
-# Rounds with more than this take long anyway, and the messages would take memory.
+# Rounds with more data are slow anyway, and the messages would use memory.
 _MOST_AHEAD_BYTES = 64 * 1000**2
 _SCALARS = {"int32": "int32_list", "int64": "int64_list", "float32": "float32_list", "float64": "float64_list"}
 
 
 class Cohort(list):
-    """Values of clients, with messages of them that `write` only copies; not to be changed."""
+    """Values of clients with their messages, which `write` only copies; do not change them."""
 
     def __init__(self, values: Sequence[Any], messages: Sequence[private.calls.Value] = ()):
         super().__init__(values)
         self.messages = messages
 
     def __getitem__(self, index):
-        found = super().__getitem__(index)
-        return Cohort(found, self.messages[index]) if isinstance(index, slice) else found
+        item = super().__getitem__(index)
+        return Cohort(item, self.messages[index]) if isinstance(index, slice) else item
 
 
 def write(message: private.calls.Value, value: Any, type_spec: tff.Type) -> None:
     """Writes a value into an empty message.
 
     Args:
-      message: Where.
-      value: What.
+      message: Message to fill.
+      value: The value.
       type_spec: Its type.
 
     Raises:
@@ -47,7 +47,7 @@ def write(message: private.calls.Value, value: Any, type_spec: tff.Type) -> None
                 write(message.federated.value.add(), member, type_spec.member)
         message.federated.type.CopyFrom(tff.types.serialize_type(type_spec).federated)
     elif isinstance(type_spec, tff.StructType):
-        message.struct.SetInParent()  # One without elements is not absent.
+        message.struct.SetInParent()  # A struct without elements must be present.
         for name, part, part_type in parts(value, type_spec):
             write(message.struct.element.add(name=name).value, part, part_type)
     elif _is_plain(value, type_spec):
@@ -63,9 +63,9 @@ def write(message: private.calls.Value, value: Any, type_spec: tff.Type) -> None
 
 
 def read(message: private.calls.Value, type_spec: tff.Type) -> Any:
-    """Returns a message's value, as TFF's own serialization does. Arrays cannot be changed.
+    """Value of a message, equal to TFF's own deserialization. Arrays are read-only.
 
-    TFF logs how long each part takes, and that takes longer.
+    TFF logs the time of each part, which takes longer than the work.
     """
     if isinstance(type_spec, tff.FederatedType):
         members = [read(member, type_spec.member) for member in message.federated.value]
@@ -82,10 +82,10 @@ def read(message: private.calls.Value, type_spec: tff.Type) -> Any:
 
 
 def written_ahead(values: Sequence[Any], type_spec: tff.Type) -> list[Any]:
-    """Returns values that `write` only copies where clients' are asked for, unless they are large.
+    """Values that `write` copies only for clients, unless they are large.
 
     Args:
-      values: Each client's: structures of arrays, which may not be changed any more.
+      values: Each client's structure of arrays, which must not change afterwards.
       type_spec: The type of each.
     """
     if sum(getattr(leaf, "nbytes", 0) for value in values for leaf in leaves(value, type_spec)) > _MOST_AHEAD_BYTES:
@@ -97,14 +97,14 @@ def written_ahead(values: Sequence[Any], type_spec: tff.Type) -> list[Any]:
 
 
 def num_clients(value: Any, type_spec: tff.Type) -> int:
-    """Returns how many clients an argument is about; 0 if it is about none."""
+    """Number of clients in an argument; 0 without clients."""
     if isinstance(type_spec, tff.StructType):
         return max((num_clients(part, part_type) for _, part, part_type in parts(value, type_spec)), default=0)
     return len(value) if isinstance(type_spec, tff.FederatedType) and not type_spec.all_equal else 0
 
 
 def leaves(value: Any, type_spec: tff.Type) -> Iterator[Any]:
-    """Yields a structure's arrays and scalars, or what stands for them."""
+    """Yields a structure's arrays and scalars, or their placeholders."""
     if isinstance(type_spec, tff.StructType):
         for _, part, part_type in parts(value, type_spec):
             yield from leaves(part, part_type)
@@ -129,7 +129,7 @@ def parts(value: Any, type_spec: tff.StructType) -> Iterator[tuple[str | None, A
 
 
 def _is_plain(value: Any, type_spec: tff.Type) -> bool:
-    """Whether a value is the very array that its type says; TFF's own serialization checks and converts all others."""
+    """Whether a value is an array of exactly its type; TFF's own serialization checks and converts all others."""
     return (
         isinstance(type_spec, tff.TensorType)
         and isinstance(value, (np.ndarray, np.generic))

@@ -1,7 +1,7 @@
-"""Where TFF's computations run: a worker process of the program's own, or workers on other machines.
+"""Workers of TFF's computations: a local worker process, or workers on other machines.
 
-The program starts its own worker instead of leaving it to TFF, see `worker_process`. Where a worker dies, TFF would
-wait without limit: here the call fails, or other workers take over.
+The program starts its own worker instead of TFF, see `worker_process`. When a worker dies, TFF would wait without
+limit: here the call fails, or other workers take over.
 """
 
 import atexit
@@ -21,41 +21,41 @@ from optimization.runtime import executor, private, rounds, worker_process
 
 _START_SECONDS = 60
 _RETRY_SECONDS = 1
-_Workers = tuple[rounds.CohortPartsContext, worker_process.Own | None]
+_Workers = tuple[rounds.CohortPartsContext, worker_process.LocalWorker | None]
 _known: dict[tuple, _Workers] = {}
 
 
 def start(
     max_concurrent_calls: int = 0, addresses: tuple[str, ...] = (), isolate: str = "auto", runtime: str = "fast"
-) -> worker_process.Own | None:
-    """Makes a worker of its own, or workers elsewhere, run every TFF computation of this process.
+) -> worker_process.LocalWorker | None:
+    """Runs every TFF computation of this process on a local worker, or on remote workers.
 
-    Asked for the same once more, it takes the workers that it has already, unless they have died.
+    A repeated call reuses the workers, unless they have died.
 
     Args:
-      max_concurrent_calls: Clients computed at the same time; 0 for as many as the process may use cores.
+      max_concurrent_calls: Number of clients computed in parallel; 0 for the number of available cores.
       addresses: `HOST:PORT` of workers to use instead.
-      isolate: Whether its own is kept from others, see `worker_process.own`.
-      runtime: What has its own worker compute: `fast` for `executor.Executor`, `tff` for TFF itself.
+      isolate: Isolation of the local worker, see `worker_process.local_worker`.
+      runtime: Executor of the local worker: `fast` for `executor.Executor`, `tff` for TFF itself.
 
     Returns:
-      Its own worker, which ends with this process; None with workers elsewhere. A computation whose worker has died,
-      or the last of those elsewhere, raises `Failure`.
+      The local worker, which ends with this process; None with remote workers. A computation raises `Failure` if the
+      local worker, or the last remote one, has died.
 
     Raises:
       Failure: If one does not answer in time, or cannot be isolated as required.
     """
     private.allow_deep_messages()
-    context, own = _elsewhere(addresses) if addresses else _own(max_concurrent_calls, isolate, runtime)
+    context, local = _remote(addresses) if addresses else _local(max_concurrent_calls, isolate, runtime)
     tff.framework.set_default_context(context)
-    return own
+    return local
 
 
-def _elsewhere(addresses: tuple[str, ...]) -> _Workers:
+def _remote(addresses: tuple[str, ...]) -> _Workers:
     if addresses in _known and _known[addresses][0].has_workers:
         return _known[addresses]
     worker_process.keep_freed_memory()
-    # Where nobody answers, the program ends, and TFF's own context would add a complaint of its own.
+    # Without an answer, the program ends, and TFF's context would add an error.
     tff.framework.set_default_context(rounds.CohortPartsContext([]))
     computing = threading.Event()
     workers = executor.connect(addresses, computing.set)
@@ -63,31 +63,31 @@ def _elsewhere(addresses: tuple[str, ...]) -> _Workers:
     return _known[addresses]
 
 
-def _own(max_concurrent_calls: int, isolate: str, runtime: str) -> _Workers:
-    own = worker_process.own(max_concurrent_calls, isolate)
+def _local(max_concurrent_calls: int, isolate: str, runtime: str) -> _Workers:
+    local = worker_process.local_worker(max_concurrent_calls, isolate)
     key = max_concurrent_calls, isolate, runtime
-    if key in _known and _known[key][1] is own:
+    if key in _known and _known[key][1] is local:
         return _known[key]
     worker_process.keep_freed_memory()
-    atexit.register(own.end)
-    os.register_at_fork(after_in_child=lambda: atexit.unregister(own.end))  # The parent's it stays.
-    stub: Any = _OwnStub(own)
+    atexit.register(local.end)
+    os.register_at_fork(after_in_child=lambda: atexit.unregister(local.end))  # It stays the parent's.
+    stub: Any = _LocalStub(local)
     deadline = time.monotonic() + _START_SECONDS
     while not stub.is_ready:
-        if own.process.poll() is not None or time.monotonic() > deadline:
-            raise Failure(f"TFF's worker did not start (exit status {own.process.poll()}).")
+        if local.process.poll() is not None or time.monotonic() > deadline:
+            raise Failure(f"TFF's worker did not start (exit status {local.process.poll()}).")
         time.sleep(0.05)
     concurrent_calls = max_concurrent_calls or len(os.sched_getaffinity(0))
     computing = threading.Event()
-    executes = executor.tffs_own(stub) if runtime == "tff" else _OwnWorker(stub, computing.set)
-    _known[key] = rounds.CohortPartsContext([executes], concurrent_calls, computing), own
+    executes = executor.tffs_own(stub) if runtime == "tff" else _LocalExecutor(stub, computing.set)
+    _known[key] = rounds.CohortPartsContext([executes], concurrent_calls, computing), local
     return _known[key]
 
 
-class _OwnStub:
-    """The calls of a worker's own process: once that has died, they raise `Failure`, which nobody tries again."""
+class _LocalStub:
+    """Calls of the local worker: once it has died, they raise `Failure`, which is not retried."""
 
-    def __init__(self, own: worker_process.Own):
+    def __init__(self, own: worker_process.LocalWorker):
         self._own = own
         self._stub = tff.framework.RemoteExecutorGrpcStub(executor.channel(own.address))
 
@@ -109,16 +109,16 @@ class _OwnStub:
         return answered
 
     def _check_alive(self, error: Exception) -> None:
-        with contextlib.suppress(subprocess.TimeoutExpired):  # Its end is known a little after its silence.
+        with contextlib.suppress(subprocess.TimeoutExpired):  # Its exit is known shortly after it stops answering.
             status = self._own.process.wait(_RETRY_SECONDS)
             raise Failure(
-                f"TFF's worker died (exit status {status}), perhaps for want of memory. Checkpoints are kept: the same "
+                f"TFF's worker died (exit status {status}), perhaps for lack of memory. Checkpoints are kept: the same "
                 "command continues after the last."
             ) from error
 
 
-class _OwnWorker(executor.Executor):
-    """Tries again while the worker is out of reach, as TFF does."""
+class _LocalExecutor(executor.Executor):
+    """Retries while the worker is out of reach, as TFF does."""
 
     def invoke(self, computation: tff.framework.ConcreteComputation, argument: Any) -> Any:
         while True:

@@ -1,8 +1,8 @@
-"""The process of a TFF worker, which computes for whoever reaches its port. Nothing here imports TFF.
+"""Process of a TFF worker, which computes for anyone who reaches its port. Nothing here imports TFF.
 
 TFF would start one on first use and never end it. Here it is started as a child: it dies with its parent, even by
-SIGKILL; Ctrl-C at the terminal does not reach it; and it holds no stream of the parent open. Where the system allows
-it, nobody else reaches its port: see `isolation`.
+SIGKILL; Ctrl-C at the terminal does not reach it; and it holds no stream of the parent open. If the system allows
+it, only this program reaches its port: see `isolation`.
 """
 
 import concurrent.futures
@@ -35,20 +35,20 @@ _libc = ctypes.CDLL("libc.so.6")
 # Names, for the worker's environment, and values, as mallopt takes them here.
 _MALLOC = {"MMAP_MAX_": (-4, 0), "TRIM_THRESHOLD_": (-1, 1 << 30), "ARENA_MAX": (-8, len(os.sched_getaffinity(0)) + 2)}
 
-_ISOLATED_PORT = 9000  # In a network of its own every port is free.
-_owns: dict[tuple[int, str], "Own"] = {}
+_ISOLATED_PORT = 9000  # In a separate network every port is free.
+_local_workers: dict[tuple[int, str], "LocalWorker"] = {}
 _starting = threading.Lock()
 
 
 @dataclasses.dataclass(frozen=True)
-class Own:
-    """A worker of the program's own.
+class LocalWorker:
+    """A local worker of the program.
 
     Attributes:
-      process: What ends when the worker does, with the same status.
-      address: Where gRPC finds it.
-      pid: The worker's.
-      isolated: What keeps others from it; None if nothing does.
+      process: Process that ends with the worker, with the same status.
+      address: Its address for gRPC.
+      pid: Process id of the worker.
+      isolated: Its isolation; None without one.
     """
 
     process: subprocess.Popen
@@ -57,36 +57,36 @@ class Own:
     isolated: isolation.Isolated | None = None
 
     def end(self) -> None:
-        """Ends it."""
+        """Ends the worker."""
         if self.isolated:
             self.isolated.end()
         else:
             self.process.kill()
 
 
-def own(max_concurrent_calls: int = 0, isolate: str = "auto") -> Own:
-    """Returns the program's own worker, which gets ready while the program imports TFF.
+def local_worker(max_concurrent_calls: int = 0, isolate: str = "auto") -> LocalWorker:
+    """The program's own worker, which starts while the program imports TFF.
 
-    Asked for the same once more, it returns the same one, or, if that has died, another.
+    A repeated call returns the same worker, or a new one if that has died.
 
     Args:
-      max_concurrent_calls: Clients computed at the same time; 0 for as many as the process may use cores.
-      isolate: `required` for a network of its own, which no other user and no other host reaches; `auto` for that or,
-        where the system refuses it, a warning; `off` for a port that is open on all of the machine's addresses.
+      max_concurrent_calls: Number of clients computed in parallel; 0 for the number of available cores.
+      isolate: `required` for a separate network, which no other user or host reaches; `auto` for that or, if the system
+        refuses it, a warning; `off` for a port that is open on all of the machine's addresses.
 
     Raises:
       Failure: If isolation is required, and refused.
     """
     with _starting:
         key = max_concurrent_calls, isolate
-        if key in _owns and _owns[key].process.poll() is not None:
-            _owns.pop(key).end()
-        if key not in _owns:
-            _owns[key] = _start(*key)
-        return _owns[key]
+        if key in _local_workers and _local_workers[key].process.poll() is not None:
+            _local_workers.pop(key).end()
+        if key not in _local_workers:
+            _local_workers[key] = _start(*key)
+        return _local_workers[key]
 
 
-def _start(max_concurrent_calls: int, isolate: str) -> Own:
+def _start(max_concurrent_calls: int, isolate: str) -> LocalWorker:
     if isolate != "off":
         command, environment = _command(_ISOLATED_PORT, max_concurrent_calls)
         try:
@@ -94,28 +94,28 @@ def _start(max_concurrent_calls: int, isolate: str) -> Own:
         except isolation.RefusedError as error:
             if isolate == "required":
                 raise Failure(
-                    f"--isolation=required: this system refuses TFF's worker a network of its own ({error}). Allow "
-                    "user namespaces, or accept with --isolation=auto that who reaches its port can run code as you."
+                    f"--isolation=required: this system refuses TFF's worker a separate network ({error}). Allow "
+                    "user namespaces, or accept with --isolation=auto that anyone who reaches it can run code as you."
                 ) from error
             print(
-                "Warning: TFF's worker listens on all of this machine's addresses, and who reaches its port can run "
-                f"code as you: the system refuses it a network of its own ({error}). See --isolation.",
+                "Warning: TFF's worker listens on all of this machine's addresses, and anyone who reaches it can run "
+                f"code as you: the system refuses it a separate network ({error}). See --isolation.",
                 file=sys.stderr,
             )
         else:
             address = f"unix:{urllib.parse.quote(isolated.path)}"
-            return Own(isolated.process, address, isolated.pid, isolated)
+            return LocalWorker(isolated.process, address, isolated.pid, isolated)
     port = portpicker.pick_unused_port()
     process = launch(port, max_concurrent_calls)
-    return Own(process, f"localhost:{port}", process.pid)
+    return LocalWorker(process, f"localhost:{port}", process.pid)
 
 
 def launch(port: int, max_concurrent_calls: int = 0) -> subprocess.Popen:
-    """Starts a worker that listens on a port of all the machine's addresses, which TFF's binary leaves no choice of.
+    """Starts a worker that listens on all of the machine's addresses, the only choice of TFF's binary.
 
     Args:
       port: A free port.
-      max_concurrent_calls: Clients computed at the same time; 0 for as many as the process may use cores.
+      max_concurrent_calls: Number of clients computed in parallel; 0 for the number of available cores.
 
     Returns:
       The process, which ends with this one.
@@ -141,7 +141,7 @@ def launch(port: int, max_concurrent_calls: int = 0) -> subprocess.Popen:
 
 @functools.cache
 def _lasting_thread(pid: int) -> "queue.SimpleQueue[tuple[Callable[[], subprocess.Popen], concurrent.futures.Future]]":
-    """Returns the queue of a thread of this process that lasts as long as it, and sets futures to what calls return."""
+    """Queue of a thread that lasts as long as this process, and sets futures to the results of calls."""
     del pid  # A fork has no threads.
     calls: queue.SimpleQueue = queue.SimpleQueue()
 
@@ -158,7 +158,7 @@ def _lasting_thread(pid: int) -> "queue.SimpleQueue[tuple[Callable[[], subproces
 
 
 def _command(port: int, max_concurrent_calls: int) -> tuple[list[str], dict[str, str]]:
-    """Returns a worker's command and its environment."""
+    """Command of a worker and its environment."""
     cores = len(os.sched_getaffinity(0))
     calls = max_concurrent_calls or cores
     package = importlib.util.find_spec("tensorflow_federated").origin  # type: ignore[union-attr]
@@ -176,7 +176,7 @@ def _command(port: int, max_concurrent_calls: int) -> tuple[list[str], dict[str,
 
 @contextlib.contextmanager
 def importing() -> Iterator[None]:
-    """Has TFF imported within it in two thirds of the time: what that makes is never searched for garbage."""
+    """Speeds up TFF's import by a third: its objects are excluded from garbage collection."""
     is_first, was_enabled = "tensorflow_federated" not in sys.modules, gc.isenabled()
     gc.disable()
     try:
@@ -189,6 +189,6 @@ def importing() -> Iterator[None]:
 
 
 def keep_freed_memory() -> None:
-    """Sets this process's heap as that of workers is set."""
+    """Configures this process's heap like that of workers."""
     for parameter, value in _MALLOC.values():
         _libc.mallopt(parameter, value)

@@ -1,4 +1,4 @@
-"""Which clients of a round come: those that are available at that hour and do not drop out."""
+"""Client availability: which clients of a round are available at that hour and do not drop out."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -7,22 +7,22 @@ import numpy as np
 
 from data import clients, keys
 
-KINDS: Mapping[str, str] = {"diurnal": "each with a chance that rises and falls over a day, by its time zone"}
+KINDS: Mapping[str, str] = {"diurnal": "each with a probability that rises and falls over a day, by its time zone"}
 
 
 @dataclasses.dataclass(frozen=True)
 class Availability:
-    """When clients can take part.
+    """Availability of clients over time.
 
     Attributes:
       kind: One of `KINDS`, or `always`.
       day: Rounds of a day.
-      low: A client's chance at its night's deepest.
-      high: At its noon.
-      time_zones: Time zones, evenly over the day; noon of the first is in round 1.
+      low: A client's minimum probability, at its midnight.
+      high: Its maximum probability, at its noon.
+      time_zones: Number of time zones, evenly spaced over the day; noon of the first is in round 1.
       by_labels: Whether clients of similar labels share a time zone, instead of each having a random one.
-      drop_out: Chance of a client of a cohort that it never reports.
-      world_seed: Of the time zones.
+      drop_out: Probability that a client of a cohort never reports.
+      world_seed: Seed of the time zones.
     """
 
     kind: str = "always"
@@ -36,25 +36,24 @@ class Availability:
 
     @property
     def may_be_absent(self) -> bool:
-        """Whether clients may not come."""
+        """Whether clients may be absent."""
         return self.kind != "always" or self.drop_out > 0
 
     @property
-    def tells(self) -> tuple[str, ...]:
-        """What of the clients' data shows in who comes, in words."""
-        told = "when clients are available, which follows their labels"
-        return (told,) if self.kind != "always" and self.by_labels else ()
+    def revealed(self) -> tuple[str, ...]:
+        """Properties of the clients' data that participation reveals, in words."""
+        times = "when clients are available, which follows their labels"
+        return (times,) if self.kind != "always" and self.by_labels else ()
 
     def zones(self, population: clients.ClientData, num_labels: int, members: range | None = None) -> np.ndarray:
-        """Returns clients' time zones, int [clients].
+        """Time zones of clients, int [clients].
 
-        By labels, a client is in the zone of its most frequent one, of neighbouring labels the same; this reads each of
-        them once.
+        By labels, neighbouring most frequent labels share a zone; this reads each client once.
 
         Args:
           population: The task's clients.
           num_labels: Labels of the task.
-          members: Indices of those that are meant; None for all. Whose zone it is does not depend on the others.
+          members: Indices of the clients; None for all. A client's zone does not depend on the others.
         """
         members = range(len(population)) if members is None else members
         if not self.by_labels:
@@ -63,11 +62,11 @@ class Availability:
         return np.array(most, int) * self.time_zones // num_labels
 
     def random_zones(self, num_clients: int) -> np.ndarray:
-        """Returns time zones that have nothing to do with the clients' data, int [num_clients]."""
+        """Time zones that are independent of the clients' data, int [num_clients]."""
         return keys.generator(self.world_seed, keys.Purpose.TIME_ZONE).integers(self.time_zones, size=num_clients)
 
-    def chances(self, zones: np.ndarray, round_num: int) -> np.ndarray:
-        """Returns the chance of each client to be available in a round, float64 [clients], from its zone."""
+    def probabilities(self, zones: np.ndarray, round_num: int) -> np.ndarray:
+        """Probability of each client to be available in a round, float64 [clients], from its zone."""
         hour = (round_num - 1) / self.day - zones / self.time_zones
         return self.low + (self.high - self.low) * (1 + np.cos(2 * np.pi * hour)) / 2
 
@@ -82,12 +81,12 @@ def _most_frequent(labels: np.ndarray) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class Attendance:
-    """Who comes, of the clients that a run draws from.
+    """Attendance of the clients of a run.
 
     Attributes:
-      availability: When they can.
+      availability: Availability of the clients.
       zones: int [clients], their time zones.
-      seed: Of the run.
+      seed: Seed of the run.
     """
 
     availability: Availability
@@ -95,30 +94,30 @@ class Attendance:
     seed: int
 
     def available(self, round_num: int) -> np.ndarray:
-        """Returns who is available in a round, bool [clients]."""
+        """Clients that are available in a round, bool [clients]."""
         if self.availability.kind == "always":
             return np.ones(len(self.zones), bool)
         draw = keys.generator(self.seed, keys.Purpose.AVAILABILITY, round_num)
-        return draw.random(len(self.zones)) < self.availability.chances(self.zones, round_num)
+        return draw.random(len(self.zones)) < self.availability.probabilities(self.zones, round_num)
 
     def come(self, drawn: np.ndarray, round_num: int, *, fill: bool) -> np.ndarray:
-        """Returns which clients' reports a round has, int [clients].
+        """Clients whose reports arrive in a round, int [clients].
 
-        Whoever is added or removed moves at most one other client in or out.
+        Adding or removing a client changes the attendance of at most one other client.
 
         Args:
           drawn: int [clients], a cohort of all clients, whether available or not.
           round_num: The round.
-          fill: Whether others who are available take the places of those who are not, uniformly, as far as there are
-            any. Nobody takes the place of a client that drops out.
+          fill: Whether available clients replace unavailable ones, uniformly, as far as possible. Drop-outs are not
+            replaced.
         """
         is_there = self.available(round_num)
-        came = drawn[is_there[drawn]]
-        if fill and len(came) < len(drawn):
+        attending = drawn[is_there[drawn]]
+        if fill and len(attending) < len(drawn):
             others = keys.generator(self.seed, keys.Purpose.RESERVE, round_num).permutation(len(self.zones))
             others = others[is_there[others] & ~np.isin(others, drawn)]
-            came = np.concatenate([came, others[: len(drawn) - len(came)]])
+            attending = np.concatenate([attending, others[: len(drawn) - len(attending)]])
         if self.availability.drop_out:
             stays = keys.generator(self.seed, keys.Purpose.DROP_OUT, round_num).random(len(self.zones))
-            came = came[stays[came] >= self.availability.drop_out]
-        return came
+            attending = attending[stays[attending] >= self.availability.drop_out]
+        return attending

@@ -1,4 +1,4 @@
-"""The cohorts of a run whose clients are selected: which selector, and a round's way from poll to report."""
+"""Cohorts of a run with client selection: its selector, and each round's poll and report."""
 
 import dataclasses
 from collections.abc import Callable
@@ -15,12 +15,12 @@ from optimization.selection.selectors import LocalLosses, Selector
 
 @dataclasses.dataclass(frozen=True)
 class Selection:
-    """A client selector and its parameters, of any population.
+    """A client selector and its parameters, for any population.
 
     Attributes:
-      name: What `--client_selection` calls it.
+      name: Its name in `--client_selection`.
       selector: Its class.
-      parameters: (name, value) of the class's own arguments.
+      parameters: (name, value) of the class's arguments.
     """
 
     name: str = "uniform"
@@ -33,15 +33,15 @@ class Selection:
         return self.selector is selectors.Uniform
 
     def weighting(self, client_weighting: str) -> str:
-        """Returns how clients weigh in a mean: who is drawn in proportion to examples is not weighted by them again.
+        """Weighting of clients in a mean: uniform if they are sampled in proportion to their examples.
 
         Args:
-          client_weighting: What was asked for, `uniform` or `num_examples`.
+          client_weighting: The requested weighting, `uniform` or `num_examples`.
         """
         return "uniform" if self.selector.repeats else client_weighting
 
     def build(self, sizes: npt.ArrayLike, cohort_size: int) -> Selector:
-        """Returns the selector.
+        """Selector of the options.
 
         Args:
           sizes: int [clients], examples of each client.
@@ -64,8 +64,8 @@ class Choice(NamedTuple):
 
     Attributes:
       cohort: int64 [cohort_size], the clients.
-      polled: int64 [clients], whose loss was asked for.
-      state: The selector's state, which knows what they answered.
+      polled: int64 [clients], the polled clients.
+      state: The selector's state with their losses.
     """
 
     cohort: np.ndarray
@@ -75,7 +75,7 @@ class Choice(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class SelectedCohorts:
-    """A selector at work in a run; its state is the caller's.
+    """A selector in a run; the caller holds its state.
 
     Attributes:
       selector: The selector.
@@ -86,12 +86,12 @@ class SelectedCohorts:
     seed: int
 
     def choose(self, state: Any, round_num: int, poll: Callable[[np.ndarray], np.ndarray]) -> Choice:
-        """Chooses a round's cohort, after a poll if the selector wants one.
+        """Selects a round's cohort, after a poll if the selector needs one.
 
         Args:
           state: The selector's state.
           round_num: The round.
-          poll: Takes int [clients] and returns each one's loss, float [clients]; not finite for one without an answer.
+          poll: Takes int [clients] and returns each one's loss, float [clients]; not finite without an answer.
         """
         draw = keys.generator(self.seed, keys.Purpose.COHORT, round_num)
         polled = self.selector.candidates(state, draw)
@@ -102,7 +102,7 @@ class SelectedCohorts:
         return Choice(self.selector.select(state, draw), polled, state)
 
     def observe(self, state: Any, cohort: np.ndarray, means: np.ndarray, deviations: np.ndarray) -> Any:
-        """Returns the state after a round.
+        """State after a round.
 
         Args:
           state: The selector's state before.

@@ -1,8 +1,8 @@
-"""Client selectors: which clients train in the next round, from the local losses that earlier rounds reported.
+"""Client selectors: the clients of the next round, from the local losses of earlier rounds.
 
-They have one interface for every experiment. `select` gives a cohort, `observe` learns the losses that it reported;
-both are pure. States are named tuples of NumPy arrays whose shapes and dtypes never change, so that they can be
-checkpointed. Names, parameters and flags are in `optimization.study.selector_flags`, a run's cohorts in `selected`.
+All have one interface: `select` returns a cohort, `observe` takes its reported losses; both are pure. States are named
+tuples of NumPy arrays whose shapes and dtypes never change, for checkpoints. Names, parameters and flags are in
+`optimization.study.selector_flags`, a run's cohorts in `selected`.
 
 Equations and algorithm numbers without another source: Cho, Gupta, Joshi and Yagan, "Bandit-based
 Communication-Efficient Client Selection Strategies for Federated Learning", 2020. In a selector's documentation, m is
@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 
 class LocalLosses(NamedTuple):
-    """What clients report of their local steps.
+    """Reports of clients on their local steps.
 
     Attributes:
       mean: float [clients], mean of each one's mini-batch losses.
@@ -30,7 +30,7 @@ class LocalLosses(NamedTuple):
 
 
 class Selector(abc.ABC):
-    """Chooses cohorts.
+    """Selects cohorts.
 
     Attributes:
       uses_losses: Whether choices depend on reported losses, and so on the clients' data.
@@ -41,14 +41,14 @@ class Selector(abc.ABC):
     repeats: ClassVar[bool] = False
 
     def __init__(self, sizes: npt.ArrayLike, cohort_size: int):
-        """Takes the population.
+        """Stores the population.
 
         Args:
-          sizes: int [clients], examples of each client. But for `Uniform`, one without any is chosen last.
+          sizes: int [clients], examples of each client. Only `Uniform` does not select those without any last.
           cohort_size: Clients of a round, m.
 
         Raises:
-          ValueError: If the cohort does not fit the population, or nobody has an example.
+          ValueError: If the cohort does not fit the population, or no client has an example.
         """
         self._sizes = np.asarray(sizes, np.float64)
         if self._sizes.ndim != 1 or not np.isfinite(self._sizes).all() or (self._sizes < 0).any():
@@ -64,16 +64,16 @@ class Selector(abc.ABC):
         self._with_data = np.flatnonzero(self._sizes)
 
     def initial_state(self) -> Any:
-        """Returns the state before the first round."""
+        """State before the first round."""
         return ()
 
     def candidates(self, state: Any, draw: np.random.Generator) -> np.ndarray:
-        """Returns int64 [clients], whose current loss has to be polled before `select`; for most selectors nobody's."""
+        """Clients whose current loss must be polled before `select`, int64 [clients]; empty for most selectors."""
         del state, draw
         return np.zeros(0, np.int64)
 
     def observe_poll(self, state: Any, ids: np.ndarray, losses: np.ndarray) -> Any:
-        """Returns the state that knows the polled losses.
+        """State with the polled losses.
 
         Args:
           state: State.
@@ -83,26 +83,26 @@ class Selector(abc.ABC):
         Raises:
           ValueError: If a loss is not finite.
         """
-        raise NotImplementedError(f"{type(self).__name__} polls nobody.")
+        raise NotImplementedError(f"{type(self).__name__} polls no client.")
 
     @abc.abstractmethod
     def select(self, state: Any, draw: np.random.Generator) -> np.ndarray:
-        """Returns int64 [cohort_size], the clients of the next round; ties are broken uniformly at random.
+        """Clients of the next round, int64 [cohort_size]; ties are broken uniformly at random.
 
         Args:
           state: State.
-          draw: The round's keyed generator, after `candidates` took its draws from it.
+          draw: The round's keyed generator, after its use by `candidates`.
         """
 
     def observe(self, state: Any, ids: np.ndarray, losses: LocalLosses, silent: Sequence[int] | np.ndarray = ()) -> Any:
-        """Returns the state after a round.
+        """State after a round.
 
         Args:
           state: State.
-          ids: int [clients], distinct, the clients that reported: some of a cohort may have vanished.
-          losses: What they reported.
-          silent: int [clients], distinct, clients of the cohort that were tried and reported nothing. They count as
-            tried, with a loss of 0: one that always diverges would else be tried for ever, as one never seen.
+          ids: int [clients], distinct, the clients that reported: some of a cohort may drop out.
+          losses: Their reports.
+          silent: int [clients], distinct, clients of the cohort that were tried without a report. They count as
+            tried, with a loss of 0; otherwise a client that always diverges would be tried in every round.
 
         Raises:
           ValueError: If a loss is not finite.
@@ -149,13 +149,13 @@ class _FromCandidates(Selector):
     """The clients with the largest losses among d candidates, drawn with probabilities p_k without replacement."""
 
     def __init__(self, sizes: npt.ArrayLike, cohort_size: int, num_candidates: int | None = None):
-        """Takes d; by default it is twice the cohort, where there are so many clients."""
+        """Stores d; by default twice the cohort, at most the population."""
         super().__init__(sizes, cohort_size)
         if num_candidates is None:
             num_candidates = min(2 * cohort_size, self.population)
         if not cohort_size <= num_candidates <= self.population:
             raise ValueError(
-                f"{num_candidates} candidates for a cohort of {cohort_size} from {self.population} clients: must lie "
+                f"{num_candidates} candidates for a cohort of {cohort_size} from {self.population} clients: must be "
                 "between the two."
             )
         self.num_candidates = num_candidates
@@ -170,8 +170,8 @@ class PolledLosses(NamedTuple):
     """State of `PowD`.
 
     Attributes:
-      ids: int64 [candidates], whom the last poll asked.
-      losses: float64 [candidates], their answers; -inf of those that did not answer.
+      ids: int64 [candidates], the clients of the last poll.
+      losses: float64 [candidates], their losses; -inf without an answer.
     """
 
     ids: np.ndarray
@@ -189,7 +189,7 @@ class PowD(_FromCandidates):
 
     def observe_poll(self, state, ids, losses):
         check_losses(losses)
-        # Those who did not answer go last, and anyone else's ids fill what is then left of the fixed shape.
+        # Candidates without an answer come last; other ids pad to the fixed shape.
         others = np.setdiff1d(np.arange(self.num_candidates + len(ids)) % self.population, ids)
         missing = self.num_candidates - len(ids)
         return PolledLosses(
@@ -205,8 +205,8 @@ class LastLosses(NamedTuple):
     """State of `RpowD` and `ActiveFl`.
 
     Attributes:
-      losses: float64 [clients], the loss that each reported last, 0 if it was tried since and reported nothing; NaN
-        of one never tried.
+      losses: float64 [clients], each client's last reported loss, 0 after a try without a report; NaN if never
+        tried.
     """
 
     losses: np.ndarray
@@ -252,8 +252,8 @@ class UcbCs(Selector):
 
     A_t(k) = p_k (L_t(k) / N_t(k) + sqrt(2 sigma_t^2 log T_t / N_t(k))), equations (4) to (7), where gamma discounts by
     communication rounds, as in Algorithm 1. (Exponents counted in local steps, as the equations read with T = {tau, 2
-    tau, ...}, would discount by gamma^tau a round: nothing would be left of any but the latest.) sigma_t is the largest
-    standard deviation that a client of the latest round reported over its local steps; it stays where nobody reported.
+    tau, ...}, would discount by gamma^tau a round: only the latest would count.) sigma_t is the largest
+    standard deviation that a client of the latest round reported over its local steps; it stays if no client reported.
     Clients never tried come first; so do those whose count was discounted to zero, as for gamma = 0 that of all but the
     latest round's, because the bound grows without limit as the count vanishes.
 
@@ -264,7 +264,7 @@ class UcbCs(Selector):
     def __init__(self, sizes: npt.ArrayLike, cohort_size: int, gamma: float, algorithm_listing: bool = False):
         super().__init__(sizes, cohort_size)
         if not 0 <= gamma <= 1:
-            raise ValueError(f"gamma={gamma} must lie in [0, 1].")
+            raise ValueError(f"gamma={gamma} must be in [0, 1].")
         self.gamma = gamma
         self.algorithm_listing = algorithm_listing
 
@@ -274,7 +274,7 @@ class UcbCs(Selector):
         return before._replace(listed=self.indices(before)) if self.algorithm_listing else before
 
     def indices(self, state: UcbState, ids: np.ndarray | slice = slice(None)) -> np.ndarray:
-        """Returns float64 [ids], A_t of equation (4); infinite for a count of zero, -infinite without examples."""
+        """Index A_t of equation (4), float64 [ids]; infinite for a count of zero, -infinite without examples."""
         # The logarithm is below zero only before the first round, when no count matters.
         width = state.deviation * np.sqrt(2 * np.log(np.maximum(state.total, 1)))
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -300,7 +300,7 @@ class UcbCs(Selector):
         after = UcbState(loss_sums, counts, np.float64(self.gamma * state.total + 1), deviation, state.listed)
         if self.algorithm_listing:
             listed = state.listed.copy()
-            listed[np.isfinite(listed)] *= self.gamma  # Line 8 of the round before; who was never tried stays first.
+            listed[np.isfinite(listed)] *= self.gamma  # Line 8 of the previous round; clients never tried stay first.
             listed[tried] = self.indices(after, tried)
             after = after._replace(listed=listed)
         return after
@@ -311,8 +311,8 @@ class ActiveFl(Selector):
 
     A client's valuation is sqrt(D_k) times the mean loss it reported last. The fraction alpha_1 of clients with the
     lowest ones is left out; (1 - alpha_3) m places are drawn without replacement with probabilities proportional to
-    exp(alpha_2 valuation), the others, rounded up, uniformly from all clients left. Whoever has not been tried yet
-    counts as much as the best, which the text leaves open.
+    exp(alpha_2 valuation), the others, rounded up, uniformly from all clients left. A client that was never tried
+    counts as the best, which the paper leaves open.
     """
 
     def __init__(self, sizes: npt.ArrayLike, cohort_size: int, alpha_1: float, alpha_2: float, alpha_3: float):
@@ -332,7 +332,7 @@ class ActiveFl(Selector):
         values[np.isnan(values)] = np.fmax.reduce(values, initial=0.0)
         kept = _largest(values, len(values) - int(self.alpha_1 * len(values)), draw)
         places = min(self.cohort_size - int(np.ceil(self.alpha_3 * self.cohort_size)), len(kept))
-        # The largest of values with Gumbel noise: successive draws without replacement from their softmax.
+        # The largest values with Gumbel noise are samples without replacement from their softmax.
         noisy = self.alpha_2 * values[kept] - np.log(draw.standard_exponential(len(kept)))
         chosen = kept[_largest(noisy, places, draw)]
         uniform = draw.choice(len(values), min(self.cohort_size, len(values)), replace=False)
@@ -355,7 +355,7 @@ def _with_last(
 
 
 def _largest(values: np.ndarray, count: int, draw: np.random.Generator) -> np.ndarray:
-    """Returns the positions of the largest values, ties broken uniformly at random."""
+    """Positions of the largest values, ties broken uniformly at random."""
     if not count:
         return np.zeros(0, np.int64)
     threshold = np.partition(values, len(values) - count)[len(values) - count]

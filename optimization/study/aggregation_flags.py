@@ -85,7 +85,7 @@ def resolve(settings: cli.Settings) -> cli.Settings:
         if kind not in _CAN_ADAPT:
             raise UsageError(f"--adaptive_clipping does not go with --aggregator_type={kind}: its noise has one norm.")
         settings = settings.filled({"clip_norm": _FIRST_CLIP_NORM, "unclip_quantile": _QUANTILE})
-    elif "unclip_quantile" in settings.given:
+    elif "unclip_quantile" in settings.set_by_user:
         raise UsageError("--unclip_quantile has an effect only with --adaptive_clipping.")
     if settings.client_weighting != "uniform" and kind != "mean":
         raise UsageError(f"--client_weighting has an effect only with --aggregator_type=mean, not {kind}.")

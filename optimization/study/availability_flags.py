@@ -1,4 +1,4 @@
-"""Flags of which clients come to a round, and what they mean; needs no TensorFlow."""
+"""Flags of client availability, and their options; needs no TensorFlow."""
 
 from data.errors import UsageError
 from optimization.options import named
@@ -14,13 +14,13 @@ class Availabilities:
     """Availability of clients.
 
     Attributes:
-      availability: Which clients can take part in a round: a cohort is of those who are available (default: always).
+      availability: Availability of clients to a round's cohort (default: always).
       availability_day: Rounds of a day.
-      availability_low: A client's chance at night.
-      availability_high: A client's chance at noon.
-      time_zones: Time zones, evenly over the day.
-      time_zones_by_label: Clients whose most frequent labels are near share a time zone (default: no).
-      drop_out: Chance that a client of a cohort never reports (default: 0).
+      availability_low: Probability of being available at night.
+      availability_high: Probability of being available at noon.
+      time_zones: Number of time zones, evenly spaced over the day.
+      time_zones_by_label: Time zones by clients' most frequent labels (default: no).
+      drop_out: Probability that a client of a cohort never reports (default: 0).
     """
 
     availability: str = setting(words={"always": "all are", **KINDS})
@@ -33,10 +33,10 @@ class Availabilities:
 
 
 def resolve(settings: cli.Settings) -> cli.Settings:
-    """Returns settings, settled, without a value where all clients come; needs `--world_seed`.
+    """Resolves the settings: None where all clients are available; needs `--world_seed`.
 
     Raises:
-      UsageError: If the chance at night is above that at noon, or nobody is ever available.
+      UsageError: If the probability at night is above that at noon, or no client is ever available.
     """
     kind = None if settings.availability == "always" else settings.availability
     settings = settings.replace(availability=kind, drop_out=settings.drop_out or None)
@@ -45,15 +45,15 @@ def resolve(settings: cli.Settings) -> cli.Settings:
     settings = settings.filled({"world_seed": 0})
     settings.check_order("availability_low", "availability_high")
     if not settings.availability_high:
-        raise UsageError("--availability_high=0: no client would ever be available; give a chance above 0.")
+        raise UsageError("--availability_high=0: no client would ever be available; give a probability above 0.")
     return settings
 
 
 def options(settings: cli.Settings) -> Availability:
-    """Returns who comes to a round."""
+    """Availability of clients by round."""
     drop_out = settings.drop_out or 0.0
     if not settings.availability:
         return Availability(drop_out=drop_out) if drop_out else ALWAYS
     by_labels = settings.get(_BY_LABEL) or False
-    own = {"time_zones": settings.time_zones, "by_labels": by_labels, "world_seed": settings.world_seed}
-    return named(Availability, settings, "availability_", kind=settings.availability, drop_out=drop_out, **own)
+    zones = {"time_zones": settings.time_zones, "by_labels": by_labels, "world_seed": settings.world_seed}
+    return named(Availability, settings, "availability_", kind=settings.availability, drop_out=drop_out, **zones)

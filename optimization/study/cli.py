@@ -1,6 +1,6 @@
 """Flags, their checks and exit statuses, shared by all experiment binaries.
 
-Nothing here imports TensorFlow, so that `--help` and a mistyped flag are answered at once. Exit status 0 is success,
+Nothing here imports TensorFlow, so that `--help` and a mistyped flag get an immediate answer. Exit status 0 is success,
 1 a failure, 2 bad usage, 130 and 143 an interruption by Ctrl-C and SIGTERM.
 """
 
@@ -29,7 +29,7 @@ from optimization.study.texts import unknown as unknown
 from optimization.study.texts import user_path as user_path
 from optimization.study.texts import whole_numbers as whole_numbers
 
-# What the world outside may be to blame for: errors that need no traceback.
+# Errors of the operating system, which need no traceback.
 _OUTSIDE = {
     errno.EACCES,
     errno.EDQUOT,
@@ -41,16 +41,16 @@ _OUTSIDE = {
     errno.EPERM,
     errno.EROFS,
 }
-_DATA_DIR = "FEDBANDITS_DATA_DIR"  # Where the user's data is, if no flag says so.
-# Who repeats a run's command does not want to start it over once it is done.
+_DATA_DIR = "FEDBANDITS_DATA_DIR"  # Default folder of the user's data.
+# Repeating a finished run's command must not start it over.
 _NOT_REPEATED = {"--restart", "-restart", "--restart=true"}
 _FULL = {"--helpfull", "-helpfull"}
-HELP = {"--help", "-help", "-h", *_FULL}  # What asks a program for help.
-MOST_REPEATS = 500  # The folders of all runs are claimed beforehand, an open file each.
+HELP = {"--help", "-help", "-h", *_FULL}  # Arguments that print help.
+MOST_REPEATS = 500  # All runs' folders are locked beforehand, one open file each.
 
 
 def seeds(settings: Mapping[str, Any]) -> range:
-    """Returns the seeds of `--seed` and `--repeat`.
+    """Seeds of `--seed` and `--repeat`.
 
     Raises:
       UsageError: If they are too many, or one has more than 32 bits.
@@ -64,12 +64,12 @@ def seeds(settings: Mapping[str, Any]) -> range:
 
 
 def command_line(module: str | None = None, arguments: Sequence[str] = ()) -> str:
-    """Returns a program's command as it runs from the repository's root, quoted for a shell.
+    """Command of a program from the repository's root, quoted for a shell.
 
-    What the environment says of folders, where relative paths start and where data lies, stands before it.
+    Environment variables of the working directory and of the data folder precede it.
 
     Args:
-      module: The program; this process's own, with its arguments, if left out.
+      module: The program; by default this process's program, with its arguments.
       arguments: Its arguments.
     """
     root = pathlib.Path(__file__).resolve().parents[2]
@@ -89,10 +89,10 @@ def command_line(module: str | None = None, arguments: Sequence[str] = ()) -> st
 
 
 def hush_imports() -> None:
-    """Keeps TensorFlow's chatter back; to call before it is imported."""
+    """Silences TensorFlow's log messages; call it before TensorFlow is imported."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     warnings.filterwarnings("ignore", message="pkg_resources is deprecated")
-    # Each run has functions of its own, which TensorFlow takes for one that it traces again and again.
+    # Each run has its own functions; TensorFlow mistakes them for one function that it retraces.
     logging.getLogger("tensorflow").addFilter(_is_about_no_tracing)
 
 
@@ -114,7 +114,7 @@ def main(flag_set: FlagSet, program: Callable[[Settings], int | None]) -> None:
             print(flag_set.help(full=not asked.isdisjoint(_FULL)))
             sys.exit(0)
         status = program(flag_set.parse(sys.argv))
-        sys.stdout.flush()  # Here, where it can still be told that nobody took it.
+        sys.stdout.flush()  # Here, where a failure can still be reported.
     except UsageError as error:
         print(f"Usage error: {error}", file=sys.stderr)
         status = 2
@@ -130,8 +130,8 @@ def main(flag_set: FlagSet, program: Callable[[Settings], int | None]) -> None:
         if error.errno not in _OUTSIDE:
             traceback.print_exc()
         else:
-            where = f"{error.filename} cannot be used" if error.filename else "A file cannot be written"
-            print(f"{where} ({error.strerror}). What was written before is kept.", file=sys.stderr)
+            problem = f"{error.filename} cannot be used" if error.filename else "A file cannot be written"
+            print(f"{problem} ({error.strerror}). What was written before is kept.", file=sys.stderr)
         status = 1
     except Exception:
         traceback.print_exc()

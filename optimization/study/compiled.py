@@ -1,7 +1,7 @@
-"""What is compiled once for all runs of a process that compute the same: the one place that keeps it, and not for long.
+"""LRU cache of compiled computations, shared by all runs of a process.
 
-Building and compiling a round takes seconds, and a command, or a worker of a grid, plays many runs. What is kept may
-hold computations and models, but nothing of a run: neither its task nor its data.
+Building and compiling a round takes seconds, and a command, or a worker of a grid, executes many runs. Entries may
+hold computations and models, but no task or data of a run.
 """
 
 import collections
@@ -14,11 +14,11 @@ _Built = TypeVar("_Built")
 
 
 def kept(key: Hashable, build: Callable[[], _Built]) -> _Built:
-    """Returns what `build` returns, or returned before for this key; what was not asked for longest goes.
+    """Result of `build`, or its earlier result for this key; the least recently used one is dropped.
 
     Args:
-      key: All that tells what is built from anything else that is.
-      build: Builds it.
+      key: Everything that determines the result of `build`.
+      build: Builds the result.
     """
     if key not in _kept:
         _kept[key] = build()

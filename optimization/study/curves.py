@@ -1,4 +1,4 @@
-"""Curves of metrics over rounds: several seeds of one run are their mean and range."""
+"""Curves of metrics over rounds, with the mean and a band over seeds."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -8,12 +8,12 @@ from optimization.study import intervals
 if TYPE_CHECKING:
     import pandas as pd
 
-# Okabe and Ito's colours, told apart by colour-blind readers; without yellow, which is lost on white.
+# Okabe and Ito's colours, which colour-blind readers can distinguish; without yellow, which is invisible on white.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _LINE_STYLES = ("-", "--", "-.", ":")
 
 
-# What a band over seeds shows, in the words of a legend.
+# Legend entry of each band over seeds.
 BANDS = {
     "minmax": "lowest to highest of the seeds",
     "ci": "95% t interval of the seeds' mean",
@@ -22,7 +22,7 @@ BANDS = {
 
 
 def smoothed(table: "pd.DataFrame", column: str, window: int, marks: str | None = None) -> "pd.Series":
-    """Returns a metric, or its mean over the last rounds; not finite values are missing.
+    """Values of a metric, or its mean over the last rounds; values that are not finite are missing.
 
     Args:
       table: A run's `metrics.csv`.
@@ -49,9 +49,9 @@ def smoothed(table: "pd.DataFrame", column: str, window: int, marks: str | None 
 
 
 def residual_deviations(curves: "Sequence[pd.Series]") -> list[float]:
-    """Returns the standard deviation of each seed's residuals to the mean curve over seeds; NaN of a single seed.
+    """Standard deviation of each seed's residuals to the mean curve over seeds; NaN of a single seed.
 
-    The mean curve is drawn towards each seed, which n / (n - 1) undoes: the mean square over seeds is the variance
+    The mean curve includes each seed, which n / (n - 1) corrects: the mean square over seeds is the variance
     over seeds with n - 1, mean over rounds.
 
     Args:
@@ -71,18 +71,18 @@ def residual_deviations(curves: "Sequence[pd.Series]") -> list[float]:
 def band(
     tables: "Sequence[pd.DataFrame]", column: str, window: int = 1, kind: str = "minmax", marks: str | None = None
 ) -> "pd.DataFrame":
-    """Returns the mean over the seeds of one run and a band around it, by round.
+    """Mean over the seeds of one run and a band around it, by round.
 
     Args:
       tables: Metrics of each seed.
-      column: What to take of them.
-      window: Rounds of the mean that is taken of each seed first; see `smoothed`.
+      column: The metric.
+      window: Rounds of the running mean of each seed; see `smoothed`.
       kind: One of `BANDS`.
       marks: See `smoothed`.
 
     Returns:
       Columns `mean`, `low` and `high`; index: rounds at which a seed has a finite value. Of a single seed, `ci` and
-      `sd` are not a number.
+      `sd` are NaN.
     """
     import numpy as np
     import pandas as pd
@@ -112,12 +112,12 @@ def draw(
     """Draws a metric of one run over its rounds; several seeds become their mean and a band.
 
     Args:
-      axes: Matplotlib's, to draw in.
+      axes: Matplotlib's axes.
       tables: Metrics of each seed.
-      column: What is drawn, in steps if it is a metric of what is deployed.
+      column: The metric; one of deployed models is drawn in steps.
       label: Its name in the legend.
-      place: Number of the curve in the picture, which gives its look.
-      window: Rounds of the mean that is drawn instead of single rounds.
+      place: Index of the curve in the picture, which sets its style.
+      window: Rounds of the running mean.
       kind: The band, one of `BANDS`.
       marks: Column of the deployments.
     """

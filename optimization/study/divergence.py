@@ -1,4 +1,4 @@
-"""Runs whose training diverged: what is said of them, and of which the results say nothing."""
+"""Detects runs whose training diverged."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -10,22 +10,22 @@ from optimization.study.metrics import Metric
 if TYPE_CHECKING:
     import pandas as pd
 
-# Of a round: the square of a billion. Clipping makes finite updates of clients that went any distance astray.
+# Of a round: the square of a billion. Clipping makes even exploding updates finite.
 _MOST_LOSS = 1e18
 
 
-def told(table: "pd.DataFrame", columns: Sequence[Metric]) -> str:
-    """Returns a sentence about the updates of a run that were not finite, or a loss beyond all reason; else nothing.
+def warning(table: "pd.DataFrame", columns: Sequence[Metric]) -> str:
+    """Sentence about a run whose updates were not finite or whose loss exploded; empty otherwise.
 
     Args:
       table: Its `metrics.csv`.
-      columns: What is known of its metrics.
+      columns: Its metrics.
     """
     counts = _counts(table, columns)
     loss = _last_loss(table)
     if counts is None or not (counts > 0).any():
-        told = f"Training diverged: the last training loss is {loss:.1g}. Try smaller learning rates."
-        return told if loss > _MOST_LOSS else ""
+        sentence = f"Training diverged: the last training loss is {loss:.1g}. Try smaller learning rates."
+        return sentence if loss > _MOST_LOSS else ""
     is_nan = metrics.LOSS in table and math.isnan(loss)
     return (
         f"Training diverged: in {(counts > 0).sum():,} of {len(table):,} rounds, {int(counts.sum()):,} updates in all "
@@ -35,7 +35,7 @@ def told(table: "pd.DataFrame", columns: Sequence[Metric]) -> str:
 
 
 def is_lost(table: "pd.DataFrame", columns: Sequence[Metric], flags: Mapping[str, Any]) -> bool:
-    """Returns whether a run's results say nothing.
+    """Whether a run diverged, so that its results are meaningless.
 
     In the last round half of the clients diverged, one if the cohort's size is unknown, or their loss exceeded 1e18.
     """
@@ -46,10 +46,10 @@ def is_lost(table: "pd.DataFrame", columns: Sequence[Metric], flags: Mapping[str
 
 
 def _last_loss(table: "pd.DataFrame") -> float:
-    """Returns the training loss of the last round; not a number if it is unknown, or none."""
+    """Training loss of the last round; NaN if it is unknown or there is no round."""
     return float(table[metrics.LOSS].iloc[-1]) if metrics.LOSS in table and len(table) else math.nan
 
 
 def _counts(table: "pd.DataFrame", columns: Sequence[Metric]) -> "pd.Series | None":
-    """Returns the clients that diverged, by round; None if the run does not count them."""
+    """Number of clients that diverged, by round; None if the run does not count them."""
     return next((table[column] for column in columns if column.diverged and column in table), None)

@@ -1,4 +1,4 @@
-"""The flags of a program, made of the declarations of its settings, in groups, on absl's parser."""
+"""Flags of a program in groups, from the declarations of its settings, on absl's parser."""
 
 import dataclasses
 import itertools
@@ -39,8 +39,8 @@ class FlagSet:
 
         Args:
           usage: First lines of `--help`.
-          positional: Name of the setting that holds the arguments that are no flags, as a tuple; None refuses them.
-          known_only: Whether flags of other programs are such arguments too.
+          positional: Name of the setting that holds the positional arguments as a tuple; None refuses them.
+          known_only: Whether unknown flags count as positional arguments.
         """
         self._usage = usage
         self._positional = positional
@@ -50,10 +50,10 @@ class FlagSet:
         self._groups: list[tuple[str, dict[str, Sequence[str] | bool], list[str]]] = []
         self._declared: dict[str, Setting] = {}
         self._file: tuple[str, Callable[[str], Mapping[str, Any]]] | None = None
-        self._elsewhere: dict[str, str] = {}
+        self._foreign: dict[str, str] = {}
 
     def group(self, group: str | type, *settings: Setting | type, **only: Sequence[str] | bool) -> None:
-        """Starts a group of `--help` with some settings; all that are added next apply to the choices of `only`.
+        """Starts a group of `--help` with some settings; settings that are added next apply to the choices of `only`.
 
         Args:
           group: The title, or a class that declares settings, whose docstring begins with it.
@@ -81,16 +81,16 @@ class FlagSet:
         """Defines flags, of which one names a file of other settings' values; see `Settings.with_file`.
 
         Args:
-          settings: What declares them.
-          name: That flag.
-          read: Takes the file's path, returns the values by setting. The path stands before what is wrong with one.
+          settings: Class that declares the flags.
+          name: Name of the file's flag.
+          read: Maps the file's path to values by setting. Errors in values begin with the path.
         """
         self.add(settings)
         self._file = (name, read)
 
     def elsewhere(self, name: str, remedy: str) -> None:
-        """Declares a flag of another program, which is refused with the words that say where it belongs."""
-        self._elsewhere[name] = remedy
+        """Declares a flag of another program, which is refused with a remedy."""
+        self._foreign[name] = remedy
 
     def parse(self, argv: Sequence[str]) -> Settings:
         """Parses a command line.
@@ -102,7 +102,7 @@ class FlagSet:
           All settings' values.
 
         Raises:
-          UsageError: On an unknown flag, a bad value or, unless they are wanted, an argument that is no flag.
+          UsageError: On an unknown flag, a bad value or an unexpected positional argument.
         """
         for word in argv[1:]:
             if found := re.match(r"--?(flagfile|undefok)(?==|$)", word):  # absl's own, which this project has not.
@@ -114,16 +114,16 @@ class FlagSet:
         except (flags.Error, ValueError) as error:  # The latter for a switch that is given --noNAME=value.
             raise UsageError(_plain(str(error))) from error
         if len(rest) > 1 and self._positional is None:
-            raise UsageError(f"Unexpected argument {rest[1]!r}: settings are given as --flag=value.")
-        given = frozenset(name for name in self._declared if self._flags[name].present)
+            raise UsageError(f"Unexpected argument {rest[1]!r}: write settings as --flag=value.")
+        set_by_user = frozenset(name for name in self._declared if self._flags[name].present)
         values = {name: self._flags[name].value for name in self._declared}
         for name, setting in self._declared.items():
-            if name in given and (wrong := setting.wrong(values[name])):
+            if name in set_by_user and (wrong := setting.wrong(values[name])):
                 raise UsageError(f"--{name}={values[name]}: {wrong}")
             if setting.type is pathlib.Path and values[name]:
                 values[name] = texts.user_path(values[name])
         positional = {self._positional: tuple(rest[1:])} if self._positional is not None else {}
-        settings = Settings(values | positional, given, self._declared)
+        settings = Settings(values | positional, set_by_user, self._declared)
         if self._file is None or not (path := values[self._file[0]]):
             return settings
         try:
@@ -132,21 +132,21 @@ class FlagSet:
             raise UsageError(f"--{self._file[0]}={path}: {error}") from error
 
     def _known(self, word: str) -> str:
-        """Returns a word of the command line with the flag, if it is another spelling of one, as it is known."""
+        """Replaces another spelling of a flag in a word of the command line by the flag's name."""
         spellings = {setting.spelled: name for name, setting in self._declared.items() if setting.spelled}
-        found = re.match(r"--?(\w+)(?==|$)", word)
-        name = found and spellings.get(found[1])
-        return f"--{name}{word[found.end() :]}" if found and name else word
+        match = re.match(r"--?(\w+)(?==|$)", word)
+        name = match and spellings.get(match[1])
+        return f"--{name}{word[match.end() :]}" if match and name else word
 
     def _unknown(self, name: str, argument: str) -> UsageError:
-        """Returns the error of a flag that is not known, with those that are near and take the value."""
-        if remedy := self._elsewhere.get(name):
+        """Error for an unknown flag, with similar flags that take the value."""
+        if remedy := self._foreign.get(name):
             return UsageError(f"--{name} is not a flag of this program: {remedy}.")
         near = texts.near_names(name, self._declared)
         _, equals, value = argument.partition("=")
         taking = [f"--{one}" for one in near if not equals or self._takes(one, value)]
-        told = texts.did_you_mean(taking or [f"--{one}" for one in near], "--helpfull lists all flags.")
-        return UsageError(f"--{name} is not known: {told}")
+        hint = texts.did_you_mean(taking or [f"--{one}" for one in near], "--helpfull lists all flags.")
+        return UsageError(f"--{name} is not known: {hint}")
 
     def _takes(self, name: str, text: str) -> bool:
         try:
@@ -156,15 +156,15 @@ class FlagSet:
         return True
 
     def help(self, *, full: bool = True) -> str:
-        """Returns the text of `--helpfull`, or of `--help`: what a newcomer needs, or all where that is little."""
+        """Text of `--helpfull`, or of `--help`: the beginner's flags, or all flags where they are few."""
         full = full or not any(setting.basic for setting in self._declared.values())
         lines = [self._usage.strip(), ""]
         for heading, _, names in self._groups:
             headed: dict[str, list[Setting]] = {}
             for setting in (self._declared[name] for name in names):
-                told = [condition(self._declared[flag], values) for flag, values in setting.only.items()]
+                conditions = [condition(self._declared[flag], values) for flag, values in setting.only.items()]
                 if full or setting.basic:
-                    headed.setdefault(", ".join([heading, *told * full]), []).append(setting)
+                    headed.setdefault(", ".join([heading, *conditions * full]), []).append(setting)
             for heading, settings in headed.items():
                 lines += textwrap.wrap(f"{heading}:", _WIDTH, subsequent_indent="    ")
                 for setting in settings:
@@ -174,11 +174,11 @@ class FlagSet:
 
 
 def _help(setting: Setting, *, full: bool) -> list[str]:
-    """Returns the lines of a setting; its words have a line each where all is told."""
+    """Help lines of a setting; in the full text, each of its words has a line."""
     value = setting.filled if setting.default in (None, False) else setting.default
     default = "" if value in (None, False, []) else f" (default: {str(value).lower()})"
     has_lines = full and any(setting.words.values())
     words = f": {', '.join(setting.words)}" if setting.words and not has_lines else ""
     text = f"--{setting.name}: {setting.help}{words}{default}"
     lines = textwrap.wrap(text, _WIDTH, initial_indent="  ", subsequent_indent="      ")
-    return lines + [f"      {word:<28}{told}" for word, told in setting.words.items() if has_lines]
+    return lines + [f"      {word:<28}{help_text}" for word, help_text in setting.words.items() if has_lines]

@@ -1,8 +1,8 @@
-"""The frame of every study: from a command line to runs, their folders, their rounds and what is said of them.
+"""Common frame of all studies: from a command line to runs, their folders and rounds.
 
-A study says what is its own, as a `Study`: its flags, what they mean as frozen dataclasses, its data, its rounds, its
-metrics and figures. What is here is done for all of them: presets, seeds, `--repeat`, checks before anything slow is
-imported, folders, the worker, the loop, resuming, interruption and exit statuses. `bandits.studies` names them all.
+A `Study` defines its flags, options, data, rounds, metrics and figures. This module handles presets, seeds, `--repeat`,
+checks before slow imports, folders, the worker, the loop, resuming, interruption and exit statuses.
+`bandits.studies` lists all studies.
 """
 
 import abc
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
 
 class Data(Protocol):
-    """What a study's runs are played on.
+    """Data of a study's runs.
 
     Attributes:
       checksum: A digest that changes when the data does.
-      report: What became of the data, for `config.json`.
-      statistics: What was learned of it before any round, for `statistics.json`; empty if nothing.
+      report: Report on the data, for `config.json`.
+      statistics: Statistics learned from it before any round, for `statistics.json`; may be empty.
     """
 
     @property
@@ -56,9 +56,9 @@ class Run(Generic[OptionsT, DataT]):
     """One run of a command.
 
     Attributes:
-      settings: Its flags, all filled in; `config.json` records them.
-      options: What they mean to the study.
-      data: What it is played on.
+      settings: Its completed flags; `config.json` records them.
+      options: The study's options of these flags.
+      data: Its data.
       folder: Its opened folder.
     """
 
@@ -69,7 +69,7 @@ class Run(Generic[OptionsT, DataT]):
 
 
 class Study(abc.ABC, Generic[OptionsT, DataT]):
-    """What a study says of itself. Nothing of it but `play` and what comes after may import TensorFlow.
+    """Definition of a study. Only `execute` and what it calls may import TensorFlow.
 
     Attributes:
       flags: Its module of flags, with `define`, `resolve` and `options`.
@@ -79,9 +79,9 @@ class Study(abc.ABC, Generic[OptionsT, DataT]):
       chosen: The flag whose choices the study compares.
       columns: All metrics, the columns of `metrics.csv`.
       headline: The metric of the progress bar.
-      ranked_by: The metric by which a grid ranks, unless told otherwise.
+      ranked_by: Default metric of a grid's ranking.
       rounds_per_checkpoint: Default of that flag; None for one that `resolve` fills in.
-      name_help: What `--experiment_name` is by default.
+      name_help: Default of `--experiment_name`, in words.
     """
 
     flags: types.ModuleType
@@ -100,7 +100,7 @@ class Study(abc.ABC, Generic[OptionsT, DataT]):
         self.flags.define(flags)
 
     def resolve(self, settings: cli.Settings) -> cli.Settings:
-        """Returns one run's flags, all filled in and checked; reads no file, and changes nothing a second time.
+        """One run's flags, completed and checked; reads no file, and is idempotent.
 
         Raises:
           UsageError: On a flag without effect, or values that do not go together.
@@ -108,11 +108,11 @@ class Study(abc.ABC, Generic[OptionsT, DataT]):
         return self.flags.resolve(settings)
 
     def options(self, settings: cli.Settings) -> OptionsT:
-        """Returns what resolved flags mean: frozen dataclasses, in which flags have no names any more."""
+        """Frozen dataclasses of resolved flags, which do not depend on flag names."""
         return self.flags.options(settings)
 
     def notes(self, settings: cli.Settings) -> Sequence[str]:
-        """Returns what a command prints of one run's resolved flags before it starts, such as changed defaults."""
+        """Notes that a command prints for one run's resolved flags before it starts, such as changed defaults."""
         del settings
         return ()
 
@@ -121,23 +121,23 @@ class Study(abc.ABC, Generic[OptionsT, DataT]):
         """Opens the data.
 
         Raises:
-          UsageError: If it is not there, or not sound.
+          UsageError: If it is missing or invalid.
         """
 
     @abc.abstractmethod
-    def play(self, run: Run[OptionsT, DataT]) -> int | None:
-        """Plays, or continues, a run; returns the signal that stopped it, if any."""
+    def execute(self, run: Run[OptionsT, DataT]) -> int | None:
+        """Starts or continues a run; returns the signal that stopped it, if any."""
 
     def variants(self, settings: cli.Settings) -> Sequence[tuple[str, cli.Settings]]:
-        """Returns the settings that a command compares, with the names of their folders; by default it is one."""
+        """Settings that a command compares, with the names of their folders; by default one."""
         return [("", presets.applied(settings, self.presets))]
 
     def data_key(self, options: OptionsT) -> Any:
-        """Returns a key of runs that share their data; by default of this very run."""
+        """Key of runs that share their data; by default of this run alone."""
         return options
 
     def population(self, options: OptionsT, data: DataT) -> int | None:
-        """Returns how many clients cohorts are drawn from: the default of `--clients_per_round` is no more than that.
+        """Number of clients that cohorts are sampled from; the default of `--clients_per_round` does not exceed it.
 
         None if that flag is not the study's.
         """
@@ -152,16 +152,16 @@ class Study(abc.ABC, Generic[OptionsT, DataT]):
         """
 
     def recorded(self, options: OptionsT, data: DataT) -> Mapping[str, Any]:
-        """Returns what is recorded as flags that the data fills in, or that a continuation must have in common."""
+        """Recorded flags that the data sets, or that a continuation must repeat."""
         del options, data
         return {}
 
     def presets_text(self) -> str:
-        """Returns what `--list_presets` prints."""
+        """Text of `--list_presets`."""
         return presets.table(self.presets, self.shown_in_presets)
 
     def start_worker(self, settings: cli.Settings) -> None:
-        """Makes the worker or workers that the flags name play all runs.
+        """Starts or connects the workers that the flags name, for all runs.
 
         Raises:
           Failure: If one does not answer.
@@ -169,7 +169,7 @@ class Study(abc.ABC, Generic[OptionsT, DataT]):
         worker_flags.start(settings)
 
     def report(self, runs: Sequence[Run[OptionsT, DataT]]) -> None:
-        """Writes and prints what all runs gave, once all are finished."""
+        """Writes and prints the results of all runs, once all are finished."""
 
 
 class PlainStudy(Study[OptionsT, DataT]):
@@ -177,38 +177,37 @@ class PlainStudy(Study[OptionsT, DataT]):
 
     @abc.abstractmethod
     def rounds(self, run: Run[OptionsT, DataT]) -> "runner.Rounds":
-        """Returns what the loop plays."""
+        """Rounds for the training loop."""
 
     @abc.abstractmethod
     def length(self, options: OptionsT) -> Length:
-        """Returns how many rounds there are."""
+        """Number of rounds, and the rounds between evaluations and between checkpoints."""
 
     def loggers(self, rounds: Any) -> "Sequence[MakeLogger]":
-        """Returns what writes more of each round than its metrics; by default nothing does."""
+        """Logger of more than each round's metrics; by default none."""
         del rounds
         return ()
 
     @abc.abstractmethod
     def label(self, options: OptionsT) -> str:
-        """Returns words before the progress bar."""
+        """Label of the progress bar."""
 
-    def play(self, run: Run[OptionsT, DataT]) -> int | None:
-        """Plays, or continues, a run; see `Study.play`."""
+    def execute(self, run: Run[OptionsT, DataT]) -> int | None:
         rounds = self.rounds(run)
         label, loggers = self.label(run.options), self.loggers(rounds)
-        outcome = play(self, rounds, run.folder, self.length(run.options), label=label, loggers=loggers)
+        outcome = run_rounds(self, rounds, run.folder, self.length(run.options), label=label, loggers=loggers)
         self.finish(run, rounds, outcome)
         return outcome.signum
 
     def finish(self, run: Run[OptionsT, DataT], rounds: Any, outcome: "runner.Outcome") -> None:
-        """Writes and prints what a run gave, also of one that was stopped; `rounds` are of the study's own class."""
+        """Writes and prints the results of a run, even if it was stopped; `rounds` are of the study's class."""
 
 
 class _Start:
     """What is studied.
 
     Attributes:
-      seed: Seed of every draw.
+      seed: Seed of all randomness.
     """
 
     seed: int = setting(0, high=2**32 - 1, basic=True)
@@ -220,9 +219,9 @@ class _Output:
     Attributes:
       root_output_dir: Folder of all runs.
       experiment_name: Name of this run's folder.
-      repeat: Runs with consecutive seeds, in folders NAME/seed_N; 0 is one run, too.
+      repeat: Number of runs with consecutive seeds, in folders NAME/seed_N; 0 is also one run.
       rounds_per_checkpoint: Rounds between checkpoints; 0 for only the last.
-      restart: Start over: move the files of the run that lies in the folder aside, delete nothing.
+      restart: Start over: move the existing run's files aside, delete nothing.
     """
 
     root_output_dir: pathlib.Path = setting("runs", basic=True)
@@ -233,7 +232,7 @@ class _Output:
 
 
 def flag_set(study: Study) -> cli.FlagSet:
-    """Returns the flags of a study's binary."""
+    """Flags of a study's binary."""
     flags = cli.FlagSet(study.usage)
     flags.group("What is studied")
     flags.file(presets.Presets, "config", presets.read)
@@ -247,7 +246,7 @@ def flag_set(study: Study) -> cli.FlagSet:
 
 
 def plan(study: Study, settings: cli.Settings) -> list[cli.Settings]:
-    """Returns the flags of each run of a command, filled in and checked: variants, and of each all its seeds.
+    """Flags of each run of a command, completed and checked: all seeds of each variant.
 
     Raises:
       UsageError: On a flag without effect, or values that do not go together.
@@ -270,7 +269,7 @@ def _plan(study: Study, settings: cli.Settings) -> list[cli.Settings]:
 
 
 def announcement(study: Study, planned: Sequence[cli.Settings]) -> str:
-    """Returns what a command is about to play, how long, and where it will lie: one line."""
+    """Announcement of a command's runs, rounds and folder: one line."""
     chosen = ", ".join(dict.fromkeys(str(run[study.chosen]) for run in planned))
     tasks = ", ".join(dict.fromkeys(run.task_type for run in planned if "task_type" in run))
     lengths = sorted({run.total_rounds for run in planned})
@@ -288,10 +287,10 @@ def prepare(study: Study, planned: Sequence[cli.Settings], command: str | None =
     Args:
       study: The study.
       planned: The flags of each run.
-      command: The command to record; this process's, if left out.
+      command: The command to record; by default this process's.
 
     Raises:
-      UsageError: If they are not there, or the flags do not fit the data.
+      UsageError: If they are missing, or the flags do not fit the data.
     """
     runs = []
     for settings, options, data in checked(study, planned):
@@ -304,15 +303,15 @@ def prepare(study: Study, planned: Sequence[cli.Settings], command: str | None =
 def checked(
     study: Study, planned: Sequence[cli.Settings], *, warns: bool = True
 ) -> list[tuple[cli.Settings, Any, Any]]:
-    """Opens data, once for runs that share it; returns each run's flags, fitted to its data, its options and its data.
+    """Opens data, once for runs that share it; returns the fitted flags, the options and the data of each run.
 
     Without `warns`, the study's warnings about the runs are not printed.
 
     Raises:
-      UsageError: If data is not there, or the flags do not fit it.
+      UsageError: If data is missing, or the flags do not fit it.
     """
     opened: dict[Any, Any] = {}
-    found = []
+    runs = []
     for settings in planned:
         options = study.options(settings)
         key = study.data_key(options)
@@ -322,20 +321,20 @@ def checked(
         options = study.options(settings)
         with contextlib.nullcontext() if warns else contextlib.redirect_stderr(io.StringIO()):
             study.check(options, opened[key])
-        found.append((settings, options, opened[key]))
-    return found
+        runs.append((settings, options, opened[key]))
+    return runs
 
 
 def fitted(study: Study, settings: cli.Settings, population: int | None) -> cli.Settings:
-    """Returns settings whose cohort, if its size is a default, is no larger than the population."""
+    """Settings whose default cohort size does not exceed the population."""
     name = "clients_per_round"
-    if not population or name in settings.given or name in presets.values(settings.preset, study.presets):
+    if not population or name in settings.set_by_user or name in presets.values(settings.preset, study.presets):
         return settings
     return settings.replace(**{name: min(settings[name], population)})
 
 
-def _told(planned: Sequence[cli.Settings], runs: Sequence[Run]) -> Iterator[str]:
-    """Yields what is said of the data before anything slow starts: of each table, and of cohorts that it limits."""
+def _data_notes(planned: Sequence[cli.Settings], runs: Sequence[Run]) -> Iterator[str]:
+    """Yields notes on each table, and on cohorts that the population limits."""
     for data in {id(run.data): run.data for run in runs}.values():
         yield from table_report.lines(data.report)
     name = "clients_per_round"
@@ -345,7 +344,7 @@ def _told(planned: Sequence[cli.Settings], runs: Sequence[Run]) -> Iterator[str]
 
 
 def open_folder(folder: run_folder.RunFolder, recorded: cli.Settings, data: Data) -> None:
-    """Opens a run's folder, and writes there what was learned of the clients' data before the run.
+    """Opens a run's folder, and writes the statistics that were learned from the clients' data before the run.
 
     Raises:
       UsageError: If it cannot be written, or holds another configuration's run.
@@ -356,12 +355,12 @@ def open_folder(folder: run_folder.RunFolder, recorded: cli.Settings, data: Data
 
 
 def program(study: Study, settings: cli.Settings) -> int:
-    """Plays all runs of a command line; returns 0, or 128 + the signal that stopped it."""
+    """Executes all runs of a command line; returns 0, or 128 + the signal that stopped it."""
     if settings.list_presets:
         print(study.presets_text())
         return 0
     runs = open_all(study, settings)
-    if stopped := play_all(study, settings, runs):
+    if stopped := run_all(study, settings, runs):
         again = run_folder.continuing(settings)
         run, signum = stopped
         print(f"Stopped; what was done is saved. {again} {run.folder.path}.", file=sys.stderr)
@@ -370,22 +369,22 @@ def program(study: Study, settings: cli.Settings) -> int:
 
 
 def open_all(study: Study, settings: cli.Settings, command: str | None = None) -> list[Run]:
-    """Opens all runs of a command, see `prepare`, and prints what they are and what became of their data.
+    """Opens all runs of a command, see `prepare`, and prints their announcement and notes on their data.
 
     Raises:
-      UsageError: If something does not go together, or is not there.
+      UsageError: If flags are incompatible, or data is missing.
     """
     planned = plan(study, settings)
     notes = dict.fromkeys(note for settings in planned for note in study.notes(settings))
     print(announcement(study, planned), *notes, sep="\n", file=sys.stderr, flush=True)
     runs = prepare(study, planned, command)
-    for line in _told(planned, runs):
+    for line in _data_notes(planned, runs):
         print(line, flush=True)
     return runs
 
 
-def play_all(study: Study, settings: cli.Settings, runs: Sequence[Run]) -> tuple[Run, int] | None:
-    """Plays, or continues, all runs of a command, and writes what they gave.
+def run_all(study: Study, settings: cli.Settings, runs: Sequence[Run]) -> tuple[Run, int] | None:
+    """Starts or continues all runs of a command, and writes their results.
 
     Returns:
       The run that was stopped, and the signal that stopped it; None if all are finished.
@@ -395,13 +394,13 @@ def play_all(study: Study, settings: cli.Settings, runs: Sequence[Run]) -> tuple
     """
     study.start_worker(settings)
     for run in runs:
-        if signum := study.play(run):
+        if signum := study.execute(run):
             return run, signum
     study.report(runs)
     return None
 
 
-def play(
+def run_rounds(
     study: Study,
     rounds: "runner.Rounds",
     folder: run_folder.RunFolder,
@@ -410,9 +409,9 @@ def play(
     label: str,
     loggers: "Sequence[MakeLogger]" = (),
 ) -> "runner.Outcome":
-    """Plays, or continues, rounds in a folder, and saves the model there when they are finished.
+    """Starts or continues a run's rounds in its folder, and saves the model there when they are finished.
 
-    Clients whose training diverged are told of. Of `loggers`, see `runner.run`.
+    Warns of clients whose training diverged. For `loggers`, see `runner.run`.
     """
     from optimization.study import results, runner
 
@@ -422,8 +421,8 @@ def play(
         folder.save_model(list(weights), list(weights.values()))
     if outcome.round_num:
         table = results.read_metrics(folder.path)
-        if told := divergence.told(table, study.columns):
-            print(f"Warning: {told}", file=sys.stderr)
+        if warning := divergence.warning(table, study.columns):
+            print(f"Warning: {warning}", file=sys.stderr)
     return outcome
 
 

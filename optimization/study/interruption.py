@@ -1,4 +1,4 @@
-"""What Ctrl-C and SIGTERM do to a program. It imports nothing slow: programs install it before anything else."""
+"""Handling of Ctrl-C and SIGTERM. It imports nothing slow: programs install it before anything else."""
 
 import contextlib
 import os
@@ -17,8 +17,8 @@ def install() -> None:
     """Has SIGINT and SIGTERM end this process at once, with one line and the status 128 + signal, unless `answered`.
 
     They raise nothing, because an import, a callback or an event loop in between would swallow an exception, or make a
-    traceback of it. It is for programs, which call it themselves: neither importing a module nor playing a run must
-    change how a process answers signals.
+    traceback of it. It is for programs, which call it themselves: neither importing a module nor executing a run may
+    change a process's signal handlers.
     """
     for signum in _WORDS:
         signal.signal(signum, _received)
@@ -27,16 +27,16 @@ def install() -> None:
 def _received(signum, frame) -> None:
     if answer(signum):
         return
-    with contextlib.suppress(Exception):  # Perhaps the very stream that was being written to.
+    with contextlib.suppress(Exception):  # The stream may be in use by the interrupted code.
         sys.stdout.flush()
-    tell(_WORDS[signum])
+    print_line(_WORDS[signum])
     os._exit(128 + signum)
 
 
-def tell(words: str) -> None:
+def print_line(words: str) -> None:
     """Writes a line to stderr, from a signal's handler too.
 
-    Perhaps the signal came while that stream was being written to, or ended who reads it.
+    The stream may be in use by the interrupted code, or its reader may have ended.
     """
     with contextlib.suppress(OSError):
         os.write(2, f"{words}\n".encode())
@@ -44,26 +44,26 @@ def tell(words: str) -> None:
 
 @contextlib.contextmanager
 def answered(how: Callable[[int], None]) -> Iterator[None]:
-    """Has `how` called with the first SIGINT or SIGTERM of a program; a second is for who came before.
+    """Calls `how` on the first SIGINT or SIGTERM of a program; a second signal goes to the previous handler.
 
-    Where `install` was not called, signals are none of its business: `answer` says there what has come.
+    Without `install`, it handles no signals; `answer` passes them on.
 
     Raises:
-      KeyboardInterrupt: If this thread was told to `stop` before.
+      KeyboardInterrupt: If `stop` was called for this thread before.
     """
-    own = threading.current_thread(), how
-    _answers.append(own)
+    entry = threading.current_thread(), how
+    _answers.append(entry)
     try:
-        if own[0] in _stopped:
+        if entry[0] in _stopped:
             raise KeyboardInterrupt
         yield
     finally:
         with contextlib.suppress(ValueError):  # Answered.
-            _answers.remove(own)
+            _answers.remove(entry)
 
 
 def answer(signum: int) -> bool:
-    """Has a signal answered by who came last to be `answered`, in whichever thread; returns whether there is one."""
+    """Passes a signal to the newest handler of `answered` in any thread; returns whether there is one."""
     if not _answers:
         return False
     _answers.pop()[1](signum)
@@ -71,11 +71,11 @@ def answer(signum: int) -> bool:
 
 
 def stop(thread: threading.Thread) -> bool:
-    """Has SIGINT answered by who is `answered` in a thread, and nobody there later; returns whether there is one."""
+    """Passes SIGINT to a thread's handler, and blocks later ones there; returns whether there was a handler."""
     _stopped.add(thread)
-    for own in [own for own in _answers if own[0] is thread][-1:]:
+    for entry in [entry for entry in _answers if entry[0] is thread][-1:]:
         with contextlib.suppress(ValueError):  # A signal was faster.
-            _answers.remove(own)
-            own[1](signal.SIGINT)
+            _answers.remove(entry)
+            entry[1](signal.SIGINT)
         return True
     return False

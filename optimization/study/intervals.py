@@ -1,4 +1,4 @@
-"""Confidence intervals: the type, its text, and that of a mean over seeds."""
+"""Confidence intervals: their type, their text, and the interval of a mean over seeds."""
 
 import math
 from collections.abc import Sequence
@@ -8,13 +8,13 @@ CONFIDENCE = 0.95
 
 
 class Interval(NamedTuple):
-    """A mean and its interval of confidence.
+    """A mean and its confidence interval.
 
     Attributes:
-      mean: The mean; not a number of nothing.
-      low: Lower end of its interval; not a number where there is none.
+      mean: The mean; NaN without values.
+      low: Lower end of its interval; NaN without one.
       high: Upper end.
-      size: How many values there are.
+      size: Number of values.
     """
 
     mean: float
@@ -23,11 +23,11 @@ class Interval(NamedTuple):
     size: int
 
     def meets(self, other: "Interval") -> bool:
-        """Returns whether the intervals could have a value in common; what has no interval could lie anywhere."""
+        """Whether the intervals overlap; a missing interval overlaps with all."""
         return not (self.high < other.low or other.high < self.low)
 
     def text(self, *, signed: bool = False, label: str = "") -> str:
-        """Returns the mean and the interval, such as `0.359 (0.341 to 0.378)`.
+        """Mean and interval as text, such as `0.359 (0.341 to 0.378)`.
 
         The ends have two significant digits of the width, and the mean has as many decimals.
 
@@ -48,18 +48,18 @@ class Interval(NamedTuple):
 
 
 def decimals(interval: Interval) -> int | None:
-    """Returns the decimals that give a width two significant digits, negative for tens; None without a finite width."""
+    """Decimals that give a width two significant digits, negative for tens; None without a finite width."""
     width = interval.high - interval.low
     return 1 - math.floor(math.log10(width)) if math.isfinite(width) and width > 0 else None
 
 
 def half_width(deviation: Any, count: Any, confidence: float = CONFIDENCE) -> Any:
-    """Returns half the width of Student's t interval of a mean; not a number of fewer than two values.
+    """Half the width of Student's t interval of a mean; NaN of fewer than two values.
 
     Args:
       deviation: Standard deviation of the values, with n - 1; a number or an array.
-      count: How many values there are, n; likewise.
-      confidence: Of the interval.
+      count: Number of values, n; likewise.
+      confidence: Confidence level of the interval.
     """
     import numpy as np
     from scipy import stats
@@ -70,7 +70,7 @@ def half_width(deviation: Any, count: Any, confidence: float = CONFIDENCE) -> An
 
 
 def of_mean(values: Sequence[float], confidence: float = CONFIDENCE) -> Interval:
-    """Returns the mean of values and Student's t interval: none of fewer than two values."""
+    """Mean of values and Student's t interval; no interval of fewer than two values."""
     import numpy as np
 
     if not len(values):
@@ -82,7 +82,7 @@ def of_mean(values: Sequence[float], confidence: float = CONFIDENCE) -> Interval
 
 
 def of_finite(values: Sequence[float]) -> Interval:
-    """Returns `of_mean` of a configuration's values; where one is not finite, its run diverged: there is no mean."""
+    """Applies `of_mean` to a configuration's values; no mean if one is not finite, because its run diverged."""
     if all(map(math.isfinite, values)):
         return of_mean(values)
     return Interval(math.nan, math.nan, math.nan, len(values))

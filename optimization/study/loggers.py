@@ -1,4 +1,4 @@
-"""What takes the rows of a run as they come: `metrics.csv`, and whatever else has the interface of a `Logger`."""
+"""Loggers of a run's rows: the interface `Logger`, and `metrics.csv`."""
 
 import abc
 import contextlib
@@ -16,19 +16,19 @@ from optimization.study import run_folder
 
 
 class Logger(abc.ABC):
-    """Takes a row a round, from the round after the one that the run continues from."""
+    """Receives one row per round, from the round after the one that the run continues from."""
 
     @abc.abstractmethod
     def write(self, row: Mapping[str, Any]) -> None:
-        """Takes the metrics of a round by name, with `round_num` and `seconds`; None is no value."""
+        """Receives the metrics of a round by name, with `round_num` and `seconds`; None is no value."""
 
     @abc.abstractmethod
     def flush(self) -> None:
-        """Puts all rows on the disk: a checkpoint of the last of them follows."""
+        """Writes all rows to disk, before a checkpoint of the last one."""
 
     @abc.abstractmethod
     def close(self) -> None:
-        """Ends."""
+        """Closes the logger."""
 
 
 # (opened folder of the run, names of its metrics, round that it continues from) -> its logger.
@@ -36,7 +36,7 @@ MakeLogger = Callable[[run_folder.RunFolder, Sequence[str], int], Logger]
 
 
 class CsvFile(Logger):
-    """A CSV file with one row a round, flushed at once and readable at any time."""
+    """A CSV file with one row per round, flushed at once and readable at any time."""
 
     def __init__(self, path: pathlib.Path, columns: Sequence[str], last_round: int):
         """Opens the file for the rounds after `last_round`, dropping rows of later rounds.
@@ -54,7 +54,7 @@ class CsvFile(Logger):
         rows = _read(path, self._columns, last_round)
         if missing := [number for number in range(1, last_round + 1) if number not in rows]:
             raise Failure(
-                f"{path} lacks the rows of rounds {spans(missing)}: put back a copy, or give --restart, which starts "
+                f"{path} lacks the rows of rounds {spans(missing)}: restore a copy, or give --restart, which starts "
                 "over and moves the old files aside."
             )
         text = io.StringIO()
@@ -72,7 +72,7 @@ class CsvFile(Logger):
         Raises:
           Failure: If it cannot be written.
         """
-        with files.told(self._path):
+        with files.write_errors(self._path):
             self._writer(self._file).writerow(row)
             self._file.flush()
 
@@ -82,7 +82,7 @@ class CsvFile(Logger):
         Raises:
           Failure: If they cannot be written.
         """
-        with files.told(self._path):
+        with files.write_errors(self._path):
             os.fsync(self._file.fileno())
 
     def close(self) -> None:
@@ -93,12 +93,12 @@ class CsvFile(Logger):
 
 
 def metrics_file(folder: run_folder.RunFolder, columns: Sequence[str], first_round: int) -> CsvFile:
-    """Returns a run's `metrics.csv`; see `MakeLogger`."""
+    """Logger of a run's `metrics.csv`; see `MakeLogger`."""
     return CsvFile(folder.metrics_path, ["round_num", *columns, "seconds"], first_round)
 
 
 def _read(path: pathlib.Path, columns: Sequence[str], last_round: int) -> dict[int, dict[str, str]]:
-    """Returns the whole rows up to a round. A crash can leave the last one half written, a damaged disk any."""
+    """Complete rows up to a round. A crash can leave the last row half written, a damaged disk any row."""
     try:
         text = path.read_bytes().decode(errors="replace")
     except FileNotFoundError:
@@ -122,7 +122,7 @@ def _is_number(text: str) -> bool:
 
 
 def spans(numbers: Iterable[int]) -> str:
-    """Returns ascending whole numbers in short, as in `1-3, 7`."""
+    """Ascending whole numbers in short, such as `1-3, 7`."""
     parts = []
     for _, group in itertools.groupby(enumerate(numbers), lambda pair: pair[1] - pair[0]):
         first, *others = [number for _, number in group]

@@ -1,4 +1,4 @@
-"""How a study declares its metrics: once, for `metrics.csv`, TensorBoard, reports, plots and grids."""
+"""Declaration of a study's metrics for `metrics.csv`, TensorBoard, reports, plots and grids."""
 
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -7,20 +7,20 @@ Better = Literal["up", "down"]
 
 
 class Metric(str):
-    """A column of `metrics.csv`: its name, and what is known of it.
+    """A column of `metrics.csv`: its name and its properties.
 
     Attributes:
-      about: What it says, in a few words; the title of its panel.
+      about: Description in a few words; the title of its panel.
       better: Whether more (`up`) or less (`down`) of it is better; None where neither is.
       evaluated: Whether only evaluations measure it, not every round.
-      drawn: Whether it is drawn before the others, and even where it never changes.
-      deployed: Whether it is measured on what is deployed: it jumps at deployments, and is drawn in steps.
+      drawn: Whether plots show it before the others, even if it is constant.
+      deployed: Whether it measures the deployed model: it jumps at deployments, and plots draw it in steps.
       diverged: Whether it counts the clients of a round whose training diverged.
-      share: Whether it lies between 0 and 1.
+      share: Whether it is between 0 and 1.
       marks: Whether it is 1 in rounds that plots mark, and 0 in others.
-      told: Whether its last value stands in tables of runs.
-      recent: Whether the mean over the last tenth of the rounds stands there, because single rounds vary.
-      bounds: Of a reward, the key in `bounds.json` of the clients whose it is; empty if nothing there is about it.
+      in_summary: Whether tables of runs show its final value.
+      recent: Whether tables show its mean over the last tenth of the rounds, because single rounds vary.
+      bounds: For a reward, the key in `bounds.json` of its clients; empty without one.
     """
 
     about: str
@@ -31,12 +31,12 @@ class Metric(str):
     diverged: bool = False
     share: bool = False
     marks: bool = False
-    told: bool = False
+    in_summary: bool = False
     recent: bool = False
     bounds: str = ""
 
     def __new__(cls, name: str, about: str, **known: Any) -> "Metric":
-        """Declares it; `known` are its other attributes.
+        """Declares a metric; `known` are its other attributes.
 
         Raises:
           TypeError: If it has no such attribute.
@@ -48,11 +48,11 @@ class Metric(str):
         return metric
 
     def __getnewargs__(self) -> tuple[str, str]:  # type: ignore[override]
-        """Returns what `__new__` needs to copy it; `pickle` and `copy` set all else."""
+        """Arguments of `__new__` in a copy; `pickle` and `copy` set all else."""
         return str(self), self.about
 
 
-SECONDS = Metric("seconds", "Seconds a round", better="down", drawn=True)  # Written by the runner, whatever the study.
+SECONDS = Metric("seconds", "Seconds a round", better="down", drawn=True)  # Written by the runner.
 # Of a round, in several studies.
 LOSS = Metric("train/loss", "Training loss per example, before each step", better="down")
 UPDATE_NORM = Metric("train/update_norm", "L2 norm of the aggregated update")
@@ -62,14 +62,14 @@ NONFINITE_CLIENTS = Metric("train/nonfinite_clients", "Clients whose training di
 
 
 def declared(module: Mapping[str, Any]) -> tuple[Metric, ...]:
-    """Returns all metrics among a module's names, each once, in their order: the columns of `metrics.csv`.
+    """All metrics of a module, each once, in their order: the columns of `metrics.csv`.
 
     Args:
-      module: What `vars()` returns there.
+      module: `vars()` of the module.
     """
     return tuple(dict.fromkeys(value for value in module.values() if isinstance(value, Metric)))
 
 
 def mean(total: Any, count: Any) -> float:
-    """Returns a quotient of numbers; NaN over nothing."""
+    """Quotient of numbers; NaN for a denominator of 0."""
     return float(total) / int(count) if count else float("nan")

@@ -1,4 +1,4 @@
-"""Metrics of runs as one figure of panels, which notebooks show by themselves."""
+"""Figure with a panel for each metric, which notebooks show automatically."""
 
 import io
 import math
@@ -13,7 +13,7 @@ _COLUMNS = 2
 
 
 class Figure(matplotlib.figure.Figure):
-    """A figure that Jupyter shows whatever pyplot is set to."""
+    """A figure that Jupyter shows with any pyplot backend."""
 
     def _repr_png_(self) -> bytes:
         file = io.BytesIO()
@@ -22,7 +22,7 @@ class Figure(matplotlib.figure.Figure):
 
 
 def draw(tables: Mapping[str, Sequence[pd.DataFrame]], titles: Mapping[str, str]) -> Figure:
-    """Draws metrics over rounds, a panel each; several seeds of one run become their mean and range.
+    """Plots metrics over rounds, one panel each; several seeds of one run become their mean and range.
 
     Args:
       tables: Metrics of each label's seeds.

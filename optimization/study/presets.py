@@ -1,4 +1,4 @@
-"""Flags in files: published settings by name, in a folder `presets/` beside each experiment binary, and one's own."""
+"""Flags in files: published settings by name in a folder `presets/` of each binary, and the user's file."""
 
 import dataclasses
 import functools
@@ -13,7 +13,7 @@ from optimization.study import cli
 from optimization.study.settings import setting
 
 _SHARED, _ABOUT = "shared", "about"
-# What says where the values come from, or what to do, not what is run.
+# Flags about the source of values or the action, which a file cannot set.
 _NOT_IN_FILES = ("config", "list_presets", "restart")
 
 
@@ -34,10 +34,10 @@ class Presets:
     """Presets.
 
     Attributes:
-      preset: A published setting by name; flags given beside it win.
-      config: Your own TOML file of settings, a line name = value each, texts in quotes; the command line wins over it,
-        and it over --preset. Relative paths start in the working directory.
-      list_presets: Print the names of all presets, and end.
+      preset: Name of a published setting; flags on the command line override it.
+      config: TOML file of your settings, one line name = value each, texts in quotes; the command line overrides it,
+        and it overrides --preset. Relative paths start in the working directory.
+      list_presets: Print the names of all presets, and exit.
     """
 
     preset: str = setting(basic=True)
@@ -56,23 +56,23 @@ def tables(
       pattern: Pattern of the files' names.
     """
     for path in sorted(folder.glob(pattern)):
-        found = tomllib.loads(path.read_text(encoding="utf-8"))
-        yield path, found.pop(shared, {}), found
+        tables = tomllib.loads(path.read_text(encoding="utf-8"))
+        yield path, tables.pop(shared, {}), tables
 
 
-@functools.cache  # Each of many runs asks whether its preset sets a flag.
+@functools.cache  # Called once per run.
 def load(folder: pathlib.Path) -> Mapping[str, Preset]:
-    """Returns all presets of a folder by name, in the order of its files."""
-    found = {}
+    """All presets of a folder by name, in the order of its files."""
+    loaded = {}
     for _, shared, settings in tables(folder):
         for name, values in settings.items():
             about = values.pop(_ABOUT)
-            found[name] = Preset(about, shared | values)
-    return found
+            loaded[name] = Preset(about, shared | values)
+    return loaded
 
 
 def read(path: str) -> Mapping[str, Any]:
-    """Returns the flags and values of one's own file; `about` in it is a note.
+    """Flags and values of the user's file; its key `about` is a note.
 
     Raises:
       UsageError: If it cannot be read, is no TOML, has headings, or flags that belong to the command line.
@@ -82,18 +82,18 @@ def read(path: str) -> Mapping[str, Any]:
     except OSError as error:
         raise UsageError(f"it cannot be read ({error.strerror}).") from error
     except ValueError as error:
-        raise UsageError(f"it is no TOML ({error}): write a line flag = value each, texts in quotes.") from error
+        raise UsageError(f"it is not TOML ({error}): write lines flag = value, texts in quotes.") from error
     values.pop(_ABOUT, None)
     for name, value in values.items():
         if isinstance(value, dict):
-            raise UsageError(f"{name} has parts: a config has lines flag = value alone, no [heading] and no dot.")
+            raise UsageError(f"{name} has parts: write only lines flag = value, without [heading] or dot.")
         if name in _NOT_IN_FILES:
-            raise UsageError(f"{name} stands on the command line alone, not in a file.")
+            raise UsageError(f"{name} is only for the command line: remove it from the file.")
     return values
 
 
 def located(error: UsageError, settings: cli.Settings) -> UsageError:
-    """Returns an error that also says which of the flags it names are from `--config`; itself, if none is."""
+    """Adds to an error which of its flags come from `--config`."""
     named = [name for name in dict.fromkeys(re.findall(r"--(\w+)", str(error))) if name in settings.from_file]
     if not named:
         return error
@@ -101,7 +101,7 @@ def located(error: UsageError, settings: cli.Settings) -> UsageError:
 
 
 def values(name: str | None, folder: pathlib.Path) -> Mapping[str, Any]:
-    """Returns the flags that `--preset` sets; none if it is not given.
+    """Flags that `--preset` sets; empty without it.
 
     Raises:
       UsageError: If there is no preset of this name.
@@ -115,7 +115,7 @@ def values(name: str | None, folder: pathlib.Path) -> Mapping[str, Any]:
 
 
 def applied(settings: cli.Settings, folder: pathlib.Path) -> cli.Settings:
-    """Returns settings in which flags that were not given have the values of `--preset`.
+    """Settings with the preset's values for flags that the user did not set.
 
     Raises:
       UsageError: If there is no preset of this name.
@@ -124,11 +124,11 @@ def applied(settings: cli.Settings, folder: pathlib.Path) -> cli.Settings:
 
 
 def table(folder: pathlib.Path, shown: Sequence[str]) -> str:
-    """Returns the presets as text, a line each: name, where it was published, and the values of the flags `shown`."""
+    """Presets as text, one line each: name, source, and the values of the flags `shown`."""
     lines = []
     for name, preset in load(folder).items():
-        told = ", ".join(
+        values_text = ", ".join(
             f"{flag.removeprefix('bandits_')} {preset.values[flag]}" for flag in shown if flag in preset.values
         )
-        lines.append(f"{name:<42}{preset.about:<26}{told}".rstrip())
+        lines.append(f"{name:<42}{preset.about:<26}{values_text}".rstrip())
     return "\n".join(lines)

@@ -1,8 +1,8 @@
-"""Studies from Python, in notebooks too: what their binaries do, by keywords instead of flags.
+"""Python interface of studies: keywords instead of the flags of their binaries.
 
-All of `bandits.run`, `bandits.ads.run`, `bandits.mab_fl.run`, `bandits.client_selection.run` and
-`optimization.posterior.run` are `run` here; `bandits.load` is `load`. Nothing here, nor below, ends the process or
-changes how it answers signals.
+`bandits.run`, `bandits.ads.run`, `bandits.mab_fl.run`, `bandits.client_selection.run` and
+`optimization.posterior.run` call `run`; `bandits.load` calls `load`. This module neither ends the process nor changes
+its signal handlers.
 """
 
 import concurrent.futures
@@ -27,67 +27,67 @@ _TABLE = "table"
 _HELP = "./scripts/python -m {} --helpfull"
 _MOST_WHOLE = 1 << 53
 _Result = TypeVar("_Result")
-_playing = threading.Lock()  # There is one worker, and what is compiled is shared.
-_pids: set[int] = set()  # The process that has played, and those it was forked from.
+_running = threading.Lock()  # Runs share one worker and compiled computations.
+_pids: set[int] = set()  # The process that has executed runs, and those it was forked from.
 
 
-def run(study: frame.Study, given: Mapping[str, Any]) -> results.Run | results.Runs:
-    """Plays, or continues, the runs of a command, as the study's binary does.
+def run(study: frame.Study, flag_values: Mapping[str, Any]) -> results.Run | results.Runs:
+    """Starts or continues the runs of a command, as the study's binary does.
 
     Runs of several threads wait for each other.
 
     Args:
       study: The study.
-      given: The values of flags by their names: numbers, texts, paths, True and False, and, where a flag takes words
-        separated by commas, a list; None is as if it were not given. `table`, a pandas DataFrame, stands for
+      flag_values: Values of flags by name: numbers, texts, paths, True and False; a list for words separated by commas;
+        None leaves a flag out. `table`, a pandas DataFrame, replaces
         --data_file, and is neither changed nor kept.
 
     Returns:
-      The finished run, or all of them, where they are several.
+      The finished run, or several.
 
     Raises:
-      UsageError: As the binary would answer.
-      Failure: If it cannot be done, such as in a fork of a process that has played; what was done before is saved.
+      UsageError: For the usage errors of the binary.
+      Failure: If it cannot be done, such as in a fork of a process that has executed runs; finished rounds are saved.
       KeyboardInterrupt: After Ctrl-C, once the round in progress is finished and saved, or at once while it waits for
-        another thread's run, which plays on; the same call continues.
+        another thread's run, which goes on; the same call continues.
     """
-    given = {name: value for name, value in given.items() if value is not None}
-    table = given.pop(_TABLE, None)
+    flag_values = {name: value for name, value in flag_values.items() if value is not None}
+    table = flag_values.pop(_TABLE, None)
     flags = frame.flag_set(study)
     known = flags.parse([""])
-    for name in given:
+    for name in flag_values:
         if name not in known:
             hint = texts.did_you_mean(
                 texts.near_names(name, [_TABLE, *known]), f"{_HELP.format(_module(study))} lists all."
             )
             raise UsageError(f"{name} is no setting of this study: {hint}")
-    if given.pop("list_presets", False):
+    if flag_values.pop("list_presets", False):
         raise UsageError(f"--list_presets is for the command line: ./scripts/python -m {_module(study)} --list_presets")
     if table is not None:
-        given = _with_table(given, table, known)
-    words = [f"--{name}={_text(name, value)}" for name, value in given.items()]
+        flag_values = _with_table(flag_values, table, known)
+    words = [f"--{name}={_text(name, value)}" for name, value in flag_values.items()]
     settings = flags.parse(["", *words])
-    if _pids - {os.getpid()}:  # gRPC and TensorFlow, whose threads a fork has not, would end its parent.
-        raise Failure("This process was forked after a run, and cannot play: let multiprocessing spawn its processes.")
-    folders = _in_a_thread(lambda: _play(study, settings, words, table))
-    found = [results.read(folder, [study.columns]) for folder in folders]
-    return found[0] if len(found) == 1 else results.Runs(found)
+    if _pids - {os.getpid()}:  # A fork lacks the threads of gRPC and TensorFlow, which would end its parent.
+        raise Failure("This process was forked after a run, and cannot run: let multiprocessing spawn its processes.")
+    folders = _in_a_thread(lambda: _execute(study, settings, words, table))
+    runs = [results.read(folder, [study.columns]) for folder in folders]
+    return runs[0] if len(runs) == 1 else results.Runs(runs)
 
 
-def _in_a_thread(play: Callable[[], _Result]) -> _Result:
-    """Calls in another thread: what Ctrl-C raised in the midst of gRPC or TensorFlow would leave them out of order.
+def _in_a_thread(execute: Callable[[], _Result]) -> _Result:
+    """Calls `execute` in another thread, because an exception by Ctrl-C would break gRPC and TensorFlow.
 
     Raises:
-      KeyboardInterrupt: After Ctrl-C: at once while it waits for others, else once who plays has finished and saved
-        the round in progress. After another, at once.
+      KeyboardInterrupt: After Ctrl-C: at once while it waits for another thread's run, else after the round in
+        progress is finished and saved. After a second Ctrl-C, at once.
     """
     context, future = contextvars.copy_context(), concurrent.futures.Future[_Result]()
 
     def work() -> None:
-        with _playing:
+        with _running:
             if future.set_running_or_notify_cancel():
                 try:
-                    future.set_result(context.run(play))
+                    future.set_result(context.run(execute))
                 except BaseException as error:
                     future.set_exception(error)
 
@@ -97,9 +97,9 @@ def _in_a_thread(play: Callable[[], _Result]) -> _Result:
         _wait(future)
         return future.result()
     except KeyboardInterrupt:
-        if not future.cancel():  # It plays, or has played.
+        if not future.cancel():  # It has started.
             if not interruption.stop(thread) and future.running():
-                interruption.tell("\nStopping before the next round; once more to be back at once.")
+                interruption.print_line("\nStopping before the next round; once more to return at once.")
             _wait(future)
         raise
 
@@ -110,10 +110,10 @@ def _wait(future: concurrent.futures.Future) -> None:
         pass
 
 
-def _play(
+def _execute(
     study: frame.Study, settings: cli.Settings, words: Sequence[str], table: "pd.DataFrame | None"
 ) -> list[pathlib.Path]:
-    """Plays all runs; returns their folders.
+    """Executes all runs; returns their folders.
 
     Raises:
       KeyboardInterrupt: If they were stopped.
@@ -126,7 +126,7 @@ def _play(
         for run in runs:
             ended.callback(run.folder.close)
         _pids.add(os.getpid())
-        if frame.play_all(study, settings, runs):
+        if frame.run_all(study, settings, runs):
             raise KeyboardInterrupt
     return [run.folder.path for run in runs]
 
@@ -134,7 +134,7 @@ def _play(
 def load(folder: str | os.PathLike, studies: Iterable[Sequence[Metric]]) -> results.Run | results.Runs:
     """Reads a run's folder, or all runs of a folder; seeds that have not begun are left out.
 
-    So are runs that cannot be read, such as in their first round, with a warning that names them, if others can.
+    Runs that cannot be read, such as in their first round, are also left out, with a warning, if others can be read.
 
     Args:
       folder: The folder.
@@ -153,17 +153,17 @@ def load(folder: str | os.PathLike, studies: Iterable[Sequence[Metric]]) -> resu
     if not folders:
         raise UsageError(f"{path} holds no metrics.csv; has the run begun?")
     columns = list(studies)
-    found, unread = [], []
+    runs, unread = [], []
     for one in folders:
         try:
-            found.append(results.read(one, columns))
+            runs.append(results.read(one, columns))
         except UsageError as error:
             unread.append(error)
-    if not found:
+    if not runs:
         raise unread[0]
     for reason in unread:
         warnings.warn(f"A run is left out: {reason}", stacklevel=3)  # Where `bandits.load` is called.
-    return found[0] if len(found) == 1 else results.Runs(found)
+    return runs[0] if len(runs) == 1 else results.Runs(runs)
 
 
 def _module(study: frame.Study) -> str:
@@ -171,10 +171,10 @@ def _module(study: frame.Study) -> str:
 
 
 def _text(name: str, value: Any) -> str:
-    """Returns a value as the command line has it.
+    """Spelling of a value on the command line.
 
     Raises:
-      UsageError: If it has no such form.
+      UsageError: If it has none.
     """
     if hasattr(value, "tolist"):  # NumPy's and pandas' numbers and arrays.
         value = value.tolist()
@@ -193,32 +193,32 @@ def _text(name: str, value: Any) -> str:
     )
 
 
-def _with_table(given: dict[str, Any], table: Any, known: cli.Settings) -> dict[str, Any]:
-    """Returns what is given with the task that takes a table.
+def _with_table(flag_values: dict[str, Any], table: Any, known: cli.Settings) -> dict[str, Any]:
+    """Keywords with the task type that a table needs.
 
     Raises:
-      UsageError: If the study takes none, or something else is given for it.
+      UsageError: If the study takes no table, or another flag names one.
     """
     import pandas as pd
 
     if "data_file" not in known:
-        raise UsageError("table does not belong to this study, which takes none.")
+        raise UsageError("This study takes no table: leave it out.")
     if not isinstance(table, pd.DataFrame):
         raise UsageError(f"table must be a pandas DataFrame, not a {type(table).__name__}; --data_file takes a file.")
-    if "data_file" in given:
+    if "data_file" in flag_values:
         raise UsageError("table and --data_file are two tables: leave one out.")
     if "task_type" not in known:
-        return given
-    if given.get("task_type", "tabular") != "tabular":
-        raise UsageError(f"table is for --task_type=tabular, not {given['task_type']}.")
-    return {"task_type": "tabular", **given}
+        return flag_values
+    if flag_values.get("task_type", "tabular") != "tabular":
+        raise UsageError(f"table is for --task_type=tabular, not {flag_values['task_type']}.")
+    return {"task_type": "tabular", **flag_values}
 
 
 @contextlib.contextmanager
 def _lent(settings: cli.Settings, table: "pd.DataFrame | None") -> Iterator[tuple[cli.Settings, str]]:
-    """Yields settings that name a table, if there is one, and what is to be said of it."""
+    """Yields settings that name the table, if there is one, and a note for the recorded command."""
     if table is None:
         yield settings, ""
     else:
         with frames.lent(table) as name:
-            yield settings.give(data_file=name), f", its table {name}"
+            yield settings.with_user_values(data_file=name), f", its table {name}"

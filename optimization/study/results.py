@@ -1,4 +1,4 @@
-"""What runs leave behind: reads run folders of any study."""
+"""Reader of the run folders of any study."""
 
 import dataclasses
 import io
@@ -20,23 +20,23 @@ if TYPE_CHECKING:
 
     from optimization.study import panels
 
-_ASIDE = re.compile(r"before_restart_\d+")  # What `--restart` moved aside.
+_ASIDE = re.compile(r"before_restart_\d+")  # Folders that `--restart` moved aside.
 
 
 @dataclasses.dataclass(frozen=True, repr=False, eq=False)
 class Run:
-    """What a run's folder says. It is equal to itself alone.
+    """Content of a run's folder. It is compared by identity.
 
     Attributes:
       folder: The folder.
-      metrics: `metrics.csv`, numbers only, a row a finished round.
+      metrics: `metrics.csv`, numbers only, one row per finished round.
       flags: All flags.
       command: The command line, quoted for a shell.
       privacy: `privacy.json`, empty without one.
-      data_report: What became of the data; empty where nothing was to say.
-      columns: What is known of its metrics.
-      bounds: `bounds.json`, rewards of the uniform policy and the best fixed action; empty without one.
-      client_rewards: `client_rewards.json`, what the last evaluation gave of each client; empty without one.
+      data_report: Report on the data; may be empty.
+      columns: Its metrics.
+      bounds: `bounds.json`, the rewards of the uniform policy and of the best fixed action; empty without one.
+      client_rewards: `client_rewards.json`, each client's reward in the last evaluation; empty without one.
     """
 
     folder: pathlib.Path
@@ -55,7 +55,7 @@ class Run:
 
     @property
     def weights(self) -> "dict[str, np.ndarray] | None":
-        """The model's weights by name, as its end left them; None before that, and in a study that leaves no model.
+        """Final weights of the model by name; None before the end, and in a study without a model.
 
         Raises:
           UsageError: If the file is damaged.
@@ -64,7 +64,7 @@ class Run:
         return files.read_arrays(path) if path.is_file() else None
 
     def plot(self, *names: str) -> "panels.Figure":
-        """Draws metrics over rounds; without names, those that matter to the study.
+        """Plots metrics over rounds; by default those that the study marks for summaries.
 
         Raises:
           UsageError: If one of them is not among its metrics.
@@ -95,7 +95,7 @@ class Runs(Sequence[Run]):
 
     @property
     def metrics(self) -> "pd.DataFrame":
-        """The metrics of all, one below the other, after columns `run`, which seeds have in common, and `seed`."""
+        """Metrics of all runs, concatenated, with columns `run` (shared by seeds) and `seed`."""
         import pandas as pd
 
         parts = []
@@ -108,14 +108,14 @@ class Runs(Sequence[Run]):
         return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=["run", "seed"])
 
     def _groups(self) -> dict[str, list[Run]]:
-        """Returns the runs by what they are called; seeds of one run are together."""
+        """Runs by name; the seeds of one run are together."""
         groups: dict[pathlib.Path, list[Run]] = {}
         for run in self._runs:
             groups.setdefault(run.folder.parent if _is_seed(run.folder) else run.folder, []).append(run)
         return dict(zip(labels(groups), groups.values(), strict=True))
 
     def plot(self, *names: str) -> "panels.Figure":
-        """Draws metrics over rounds, the mean and the range of seeds; without names, those that matter to the study.
+        """Plots the mean and the range over seeds of metrics; by default those that the study marks for summaries.
 
         Raises:
           UsageError: If one of them is not among the metrics, or there is no run.
@@ -123,7 +123,7 @@ class Runs(Sequence[Run]):
         from optimization.study import panels
 
         if not self._runs:
-            raise UsageError("There are no runs to draw.")
+            raise UsageError("There are no runs to plot.")
         present = dict.fromkeys(column for run in self._runs for column in run.metrics if column != "round_num")
         if unknown := [name for name in names if name not in present]:
             raise UsageError(f"There is no metric {unknown[0]}: there are {', '.join(present)}.")
@@ -131,7 +131,7 @@ class Runs(Sequence[Run]):
             metric: metric for run in self._runs for metric in run.columns if metric in present
         }
         drawn = [metric for metric in declared.values() if metric.drawn]
-        drawn = drawn or [metric for metric in declared.values() if metric.told]
+        drawn = drawn or [metric for metric in declared.values() if metric.in_summary]
         shown = names or [metric for metric in drawn if self._has_finite(metric)] or list(present)[:1]
         titles = {name: declared[name].about if name in declared else name for name in shown}
         return panels.draw({label: [run.metrics for run in group] for label, group in self._groups().items()}, titles)
@@ -143,31 +143,31 @@ class Runs(Sequence[Run]):
 
 
 def find(folder: pathlib.Path) -> dict[pathlib.Path, list[pathlib.Path]]:
-    """Returns the runs in a folder, at any depth, by what they are called.
+    """Runs in a folder, at any depth, by name.
 
-    NAME/seed_N, which differ in their seed, are all NAME's. Nothing below a run is a run of its own: neither its first
+    The runs NAME/seed_N, which differ in their seed, are named NAME. Folders below a run are no runs: neither its first
     phase nor what `--restart` moved aside.
 
     Raises:
       UsageError: If there is none.
     """
-    found = _find(folder, frozenset())
-    if not found:
+    runs = _find(folder, frozenset())
+    if not runs:
         raise UsageError(f"{folder} holds no metrics.csv; is it a run's folder?")
-    return found
+    return runs
 
 
 def _find(folder: pathlib.Path, above: frozenset[tuple[int, int]]) -> dict[pathlib.Path, list[pathlib.Path]]:
-    """Returns the runs in a folder; `above` are the folders that lead to it, which a link could lead back to."""
+    """Runs in a folder; `above` are its parent folders, which a link could lead back to."""
     try:
         with os.scandir(folder) as entries:
-            found = {entry.name: entry.is_dir() for entry in entries}
+            is_folder_of = {entry.name: entry.is_dir() for entry in entries}
     except OSError:
         return {}
-    names = sorted(name for name, is_folder in found.items() if is_folder and not name.startswith("."))
+    names = sorted(name for name, is_folder in is_folder_of.items() if is_folder and not name.startswith("."))
     if seeds := [folder / name for name in names if _is_seed(folder / name)]:
         return {folder: sorted(seeds, key=lambda path: int(path.name.removeprefix("seed_")))}
-    if any(found.get(name) is False for name in ("metrics.csv", "config.json")):
+    if any(is_folder_of.get(name) is False for name in ("metrics.csv", "config.json")):
         return {folder.parent if _is_seed(folder) else folder: [folder]}
     status = folder.stat()
     here = (status.st_dev, status.st_ino)
@@ -182,7 +182,7 @@ def _is_seed(folder: pathlib.Path) -> bool:
 
 
 def labels(folders: Iterable[pathlib.Path]) -> list[str]:
-    """Returns the folders' names, or as much of their paths as tells them apart."""
+    """Names of the folders, or as much of their paths as distinguishes them."""
     folders = list(folders)
     names = [folder.name for folder in folders]
     if len(set(names)) == len(set(folders)):
@@ -195,7 +195,7 @@ def read(folder: pathlib.Path, studies: Iterable[Sequence[Metric]]) -> Run:
 
     Args:
       folder: The folder.
-      studies: The columns of the studies whose run it may be.
+      studies: The columns of the studies that it may be a run of.
 
     Raises:
       UsageError: If a file is missing, damaged, of another format or not of a run; it names the file.
@@ -203,7 +203,7 @@ def read(folder: pathlib.Path, studies: Iterable[Sequence[Metric]]) -> Run:
     config = read_json(folder / "config.json")
     flags, command = config.get("flags"), newest_command(config)
     if not isinstance(flags, dict) or not command:
-        raise UsageError(f"{folder / 'config.json'} does not have a run's flags and command: was another program here?")
+        raise UsageError(f"{folder / 'config.json'} lacks a run's flags and command: name the folder of a run.")
     run_folder.check_format(folder, config)
     for name, kind in (("seed", int), ("task_type", str), ("data_file", str)):
         if not isinstance(flags.get(name), kind | None):
@@ -214,10 +214,10 @@ def read(folder: pathlib.Path, studies: Iterable[Sequence[Metric]]) -> Run:
     }
     bounds, rewards = beside[run_folder.BOUNDS_FILE], beside[run_folder.CLIENT_REWARDS_FILE]
     if not all(isinstance(one, dict) and all(map(_is_number, one.values())) for one in bounds.values()):
-        raise UsageError(f"{folder / run_folder.BOUNDS_FILE} is damaged: it holds no numbers by name.")
+        raise UsageError(f"{folder / run_folder.BOUNDS_FILE} is damaged: it must hold numbers by name.")
     lists = [rewards.get(name, []) for name in ("clients", "rewards")]
     if not all(isinstance(one, list) for one in lists) or len({len(one) for one in lists}) > 1:
-        raise UsageError(f"{folder / run_folder.CLIENT_REWARDS_FILE} is damaged: it holds no reward for each client.")
+        raise UsageError(f"{folder / run_folder.CLIENT_REWARDS_FILE} is damaged: it must hold each client's reward.")
     return Run(
         folder=folder,
         metrics=read_metrics(folder),
@@ -236,7 +236,7 @@ def _is_number(value: Any) -> bool:
 
 
 def newest_command(config: Mapping[str, Any]) -> str:
-    """Returns the command of a run's last start, which belongs to its flags; empty if none is recorded."""
+    """Command of a run's last start, which matches its flags; empty if none is recorded."""
     later = config.get("continuations")
     last = later[-1] if isinstance(later, list) and later else config
     command = last.get("command") if isinstance(last, dict) else None
@@ -259,7 +259,7 @@ def read_json(path: pathlib.Path) -> dict[str, Any]:
 
 
 def read_metrics(folder: pathlib.Path, rounds: int | None = None) -> "pd.DataFrame":
-    """Reads the `metrics.csv` of a run's folder; its first rounds alone, if a number is given; see `read`.
+    """Reads the `metrics.csv` of a run's folder; only its first rounds, if a number limits them; see `read`.
 
     Raises:
       UsageError: If it is missing, damaged, not of a run, or without a finished round.

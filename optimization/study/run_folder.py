@@ -1,8 +1,8 @@
-"""A run is a folder: config.json, metrics.csv, checkpoints, model, figure, TensorBoard events.
+"""Folder of a run: config.json, metrics.csv, checkpoints, model, figure, TensorBoard events.
 
 Checkpoints are written whole, then renamed; the newest readable one counts. They may hold secrets, such as seeds of
-privacy noise, and are for their owner's eyes only. A folder belongs to one configuration and one format: another one is
-refused, and nothing in it is changed, unless `--restart` moves it aside.
+privacy noise, and only their owner can read them. A folder belongs to one configuration and one format: others are
+refused without a change, unless `--restart` moves the old files aside.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ from data import files
 from data.errors import Failure, UsageError
 from optimization.study import cli
 
-# Of run folders and grids. It rises when a newer program could not read or continue what an older one has written.
+# Format of run folders and grids. Increase it when older folders can no longer be read or continued.
 FORMAT = 3
 PRIVACY_FILE = "privacy.json"
 STATISTICS_FILE = "statistics.json"
@@ -45,8 +45,7 @@ _SUBFOLDERS = ("checkpoints", "model", INTERACTIONS, DEPLOYED_MODELS)
 _HAS_CHECKPOINTS = "has_checkpoints"
 _ELSEWHERE = "choose another --experiment_name, or give --restart, which moves the old files aside."
 _PACKAGES = ("tensorflow", "tensorflow-federated", "tensorflow-privacy", "dp-accounting", "numpy")
-# Flags that say where and how to run, or where values come from, not what: they may change between a start and its
-# continuation.
+# Flags that do not affect results; they may change between a start and its continuation.
 FREE_FLAGS = {
     "cache_dir",
     "config",
@@ -64,20 +63,20 @@ FREE_FLAGS = {
 
 
 def continuing(flag_values: Mapping[str, Any]) -> str:
-    """Returns which command continues a run that was stopped: `--restart` once more would start it over again."""
+    """Hint at the command that continues a stopped run: a second `--restart` would start it over again."""
     return f"The same command{' without --restart' if flag_values.get(_RESTART) else ''} continues"
 
 
 @contextlib.contextmanager
 def claiming(path: pathlib.Path, what: str = "program") -> Iterator[TextIO]:
-    """Makes a folder, and yields the lock that keeps other processes off it as long as it is open.
+    """Creates a folder, and yields the lock that keeps other processes out while it is open.
 
     Args:
       path: The folder.
-      what: Who locks it, in the words of the error.
+      what: Holder of the lock, for the error.
 
     Raises:
-      UsageError: If another process has it, or if it, or what the caller writes meanwhile, cannot be written.
+      UsageError: If another process holds it, or if the folder or the caller's files cannot be written.
     """
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -96,14 +95,14 @@ def claiming(path: pathlib.Path, what: str = "program") -> Iterator[TextIO]:
 
 
 def check_format(path: pathlib.Path, config: Mapping[str, Any], what: str = "run") -> None:
-    """Refuses what a folder holds if it is of another format.
+    """Refuses a folder of another format.
 
     Raises:
       UsageError: If it is.
     """
     if (found := config.get("format")) != FORMAT:
         raise UsageError(
-            f"{path} holds a {what} of format {found}, and this version of the program reads format {FORMAT} alone: "
+            f"{path} holds a {what} of format {found}, and this version reads only format {FORMAT}: "
             + (_ELSEWHERE if what == "run" else "choose another --experiment_name.")
         )
 
@@ -112,7 +111,7 @@ class RunFolder:
     """One run's files."""
 
     def __init__(self, path: str | os.PathLike, command: str | None = None):
-        """Takes its place; `command` is what is recorded as the command of this start, if not this process's."""
+        """Sets the path; `command` is recorded as this start's command, by default this process's."""
         self.command = command or cli.command_line()
         self.path = pathlib.Path(path)
         self.metrics_path = self.path / "metrics.csv"
@@ -128,13 +127,13 @@ class RunFolder:
         data_report: Mapping[str, Any] | None = None,
         default: Callable[[str], Any] = lambda _: None,
     ) -> None:
-        """Makes the folder, or checks that it holds this very run.
+        """Creates the folder, or checks that it holds this run.
 
         Args:
-          flag_values: All flags; `restart` moves the files of whatever run is there aside.
+          flag_values: All flags; `restart` moves an existing run's files aside.
           data_checksum: Digest of the data.
-          data_report: What became of the data, to record.
-          default: Takes a flag, returns its default: a run of before there was the flag goes on with it.
+          data_report: Report on the data, to record.
+          default: Default of a flag, for older runs that lack the flag.
 
         Raises:
           UsageError: If it cannot be written, or holds another configuration's run, or one of another format.
@@ -148,7 +147,7 @@ class RunFolder:
             self._checkpoints.mkdir(exist_ok=True)
             self._checkpoints.chmod(0o700)
             for folder in (self.path, *map(self.path.joinpath, _SUBFOLDERS)):
-                for stale in folder.glob("*.part[0-9]*"):  # Of a start that was killed.
+                for stale in folder.glob("*.part[0-9]*"):  # From a killed start.
                     stale.unlink()
         flags = {name: value for name, value in sorted(flag_values.items()) if name != _RESTART}
         start = {
@@ -184,7 +183,7 @@ class RunFolder:
         files.replace(self.path / name, json.dumps(content, indent=2).encode() + b"\n")
 
     def record_continuation(self, after_round: int) -> None:
-        """Records in `config.json` that the run goes on, unless this is its first start."""
+        """Records a continuation in `config.json`, unless this is the first start."""
         if self._start is not None:
             earlier = self._config.get("continuations", [])
             self._record(continuations=[*earlier, self._start | {"after_round": after_round}])
@@ -204,36 +203,34 @@ class RunFolder:
         if self.config_path.exists():
             check_format(self.path, self._read_config())
         elif self.metrics_path.exists() or any(self._checkpoint_files()):
-            raise UsageError(
-                f"{self.path} holds a run that has lost its config.json, and cannot be continued: {_ELSEWHERE}"
-            )
+            raise UsageError(f"{self.path} lacks its config.json, so its run cannot continue: {_ELSEWHERE}")
 
     def _move_aside(self) -> None:
         """Moves all of a run's files into a new folder beside them."""
-        found = [path for path in self.path.iterdir() if path.is_file() and path.name != ".lock"]
-        found += [path for path in map(self.path.joinpath, _SUBFOLDERS) if path.is_dir() and any(path.iterdir())]
-        if not found:
+        paths = [path for path in self.path.iterdir() if path.is_file() and path.name != ".lock"]
+        paths += [path for path in map(self.path.joinpath, _SUBFOLDERS) if path.is_dir() and any(path.iterdir())]
+        if not paths:
             return
         taken = [path.name.removeprefix(_ASIDE) for path in self.path.glob(f"{_ASIDE}[0-9]*")]
         number = 1 + max((int(number) for number in taken if number.isdecimal()), default=0)
         aside = self.path / f"{_ASIDE}{number}"
         aside.mkdir()
-        for path in found:
+        for path in paths:
             path.rename(aside / path.name)
-        print(f"The files of the run before are in {aside}.", file=sys.stderr)
+        print(f"The previous run's files are in {aside}.", file=sys.stderr)
 
     def _check_same(self, before: Mapping[str, Any], flags: Mapping[str, Any], is_same_data: bool) -> None:
         old, new = json.loads(json.dumps(before)), json.loads(json.dumps(flags))
-        # A run may be made longer: no round depends on how many follow.
+        # A run may be extended: no round depends on how many follow.
         is_longer = (old.get(_ROUNDS) or 0) < (new.get(_ROUNDS) or 0)
         names = sorted({*old, *new} - FREE_FLAGS - ({_ROUNDS} if is_longer else set()))
         names = [name for name in names if old.get(name) != new.get(name)]
         changed = [f"--{name} was {old.get(name)}, is {new.get(name)}" for name in names]
         instead = "Choose"
         if is_longer and is_same_data and names and all(None not in (old.get(name), new.get(name)) for name in names):
-            # What was left out may have had a default that follows from the rounds.
+            # A default may depend on the number of rounds.
             kept = shlex.join(f"--{name}={old[name]}" for name in names)
-            instead = f"To make that run longer, give {kept}. Or choose"
+            instead = f"To extend that run, give {kept}. Or choose"
         if not is_same_data:
             changed.append("the data has another checksum")
         if changed:
@@ -246,7 +243,7 @@ class RunFolder:
         """Writes a checkpoint whole, then removes the oldest beyond the last three."""
         arrays = {"leaves": len(leaves)} | {f"leaf_{index:04d}": leaf for index, leaf in enumerate(leaves)}
         files.save_arrays(self._checkpoints / f"round_{round_num:08d}.npz", arrays, mode=0o600)
-        # Newer ones were not readable, or this run would have continued from them: they displace none.
+        # Newer ones were unreadable, else this run would have continued from them: do not count them.
         readable = [file for file, number in self._checkpoint_files() if number <= round_num]
         for old in readable[_KEPT_CHECKPOINTS:]:
             old.unlink(missing_ok=True)
@@ -260,17 +257,17 @@ class RunFolder:
                 yield path, int(match[1])
 
     def newest_checkpoint(self, template: Sequence[np.ndarray], last_round: int) -> tuple[int, list] | None:
-        """Returns the newest readable checkpoint up to a round.
+        """Newest readable checkpoint up to a round.
 
         Args:
           template: Leaves of the shapes and dtypes to expect.
-          last_round: Newer ones are left aside.
+          last_round: Newer ones are ignored.
 
         Returns:
           (round, leaves), or None if none was ever written. Unreadable ones are named on stderr.
 
         Raises:
-          Failure: If none of those that were written is left and readable, or one is of another state.
+          Failure: If all written checkpoints are missing or unreadable, or one is of another state.
         """
         is_damaged = False
         for path, round_num in self._checkpoint_files():
@@ -282,28 +279,28 @@ class RunFolder:
                     is_other = [_kind(leaf) for leaf in leaves] != [_kind(leaf) for leaf in template]
                     if is_other and archive.zip.testzip():
                         raise ValueError("wrong checksum")
-            except Exception as error:  # What NumPy and zipfile raise over a damaged archive is almost anything.
+            except Exception as error:  # NumPy and zipfile raise many types for a damaged archive.
                 is_damaged = True
                 print(f"Warning: checkpoint {path} is not readable ({error}); trying the one before.", file=sys.stderr)
                 continue
             if is_other:
                 raise Failure(
-                    f"{path} holds another state than this program's: it was written by another version. Continue the "
-                    "run with that one, choose another --experiment_name, or give --restart, which starts over and "
+                    f"{path} holds the state of another version of the program. Continue the "
+                    "run with that version, choose another --experiment_name, or give --restart, which starts over and "
                     "moves the old files aside."
                 )
             return round_num, leaves
         if is_damaged or self._config.get(_HAS_CHECKPOINTS):
             raise Failure(
-                f"{self._checkpoints} has no readable checkpoint any more, and the run cannot be continued. Put a copy "
-                "of one back; or give --restart, which starts over and moves the old files aside."
+                f"{self._checkpoints} has no readable checkpoint, so the run cannot continue. Restore a copy "
+                "of one, or give --restart, which starts over and moves the old files aside."
             )
         return None
 
     def save_model(self, names: Sequence[str], weights: Sequence[np.ndarray]) -> pathlib.Path:
-        """Writes `model/weights.npz`, a named array a weight, and returns its path."""
+        """Writes `model/weights.npz`, one named array per weight, and returns its path."""
         path = self.path / MODEL_FILE
-        with files.told(path):
+        with files.write_errors(path):
             path.parent.mkdir(exist_ok=True)
         files.save_arrays(path, dict(zip(names, weights, strict=True)))
         return path
@@ -314,32 +311,32 @@ def _kind(leaf: Any) -> tuple[tuple[int, ...], np.dtype]:
 
 
 def find_model(path: str) -> pathlib.Path:
-    """Returns the weights' file of a run: the file, its folder or the run's folder may be named.
+    """Weights file of a run, from the file, its folder or the run's folder.
 
     Raises:
       UsageError: If there is none.
     """
-    given = pathlib.Path(path)
-    for file in (given, given / MODEL_FILE.name, given / MODEL_FILE):
+    named = pathlib.Path(path)
+    for file in (named, named / MODEL_FILE.name, named / MODEL_FILE):
         if file.is_file():
             return file
     raise UsageError(f"--initial_model_path={path} holds no model: name the folder of a finished run.")
 
 
 def read_model(path: str) -> dict[str, np.ndarray]:
-    """Returns the weights by name that `RunFolder.save_model` wrote; see `find_model`.
+    """Weights by name that `RunFolder.save_model` wrote; see `find_model`.
 
     Raises:
-      UsageError: If there is no such file, or it holds something else.
+      UsageError: If there is no such file, or it holds no finite weights.
     """
     file = find_model(path)
     try:
-        found = files.read_arrays(file)
+        weights = files.read_arrays(file)
     except UsageError as error:
         raise UsageError(f"--initial_model_path: {error}") from error
-    if not all(array.dtype.kind == "f" and np.isfinite(array).all() for array in found.values()):
-        raise UsageError(f"--initial_model_path: {file} holds weights that are no finite numbers: name another model.")
-    return found
+    if not all(array.dtype.kind == "f" and np.isfinite(array).all() for array in weights.values()):
+        raise UsageError(f"--initial_model_path: {file} holds weights that are not finite: name another model.")
+    return weights
 
 
 def load_model(path: str, shapes: Mapping[str, tuple[int, ...]]) -> tuple[np.ndarray, ...]:
@@ -355,16 +352,16 @@ def load_model(path: str, shapes: Mapping[str, tuple[int, ...]]) -> tuple[np.nda
     Raises:
       UsageError: If there is no such file, or its weights are not this model's.
     """
-    found = read_model(path)
-    if {name: array.shape for name, array in found.items()} != dict(shapes):
+    weights = read_model(path)
+    if {name: array.shape for name, array in weights.items()} != dict(shapes):
         raise UsageError(
-            f"--initial_model_path={path} holds another model than the task's; was it trained for this --task_type?"
+            f"--initial_model_path={path} holds a model of another task: name one trained for this --task_type."
         )
-    return tuple(found[name].astype(np.float32) for name in shapes)
+    return tuple(weights[name].astype(np.float32) for name in shapes)
 
 
 def versions() -> dict[str, str]:
-    """Returns the versions of Python and of the packages that a run's numbers depend on."""
+    """Versions of Python and of the packages that a run's numbers depend on."""
     return {
         "python": platform.python_version(),
         **{package: importlib.metadata.version(package) for package in _PACKAGES},
@@ -372,7 +369,7 @@ def versions() -> dict[str, str]:
 
 
 def _git_commit() -> str | None:
-    """Returns the project's commit, marked when the tree has changes; None outside a checkout."""
+    """Git commit of the project, marked when the tree has changes; None outside a checkout."""
     root = pathlib.Path(__file__).resolve().parents[2]
     command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
     try:

@@ -1,6 +1,6 @@
-"""The one loop of rounds: metrics, progress, checkpoints, resume, interruption.
+"""Loop over the rounds of a run: metrics, progress, checkpoints, resuming and interruption.
 
-What a round is, a study says; its state is any nest of arrays.
+A study defines its rounds; their state is any nest of arrays.
 """
 
 import abc
@@ -28,35 +28,35 @@ _LONG_SECONDS = 60
 
 
 class Rounds(abc.ABC):
-    """What the loop plays.
+    """Rounds of a run, as the loop calls them.
 
     Attributes:
-      secrets: What in the state must not be known, in words. A checkpoint is written before round 1, so that a run that
-        is killed early does not start again with other secrets.
+      secrets: Parts of the state that must stay secret, in words. With secrets, a checkpoint is written before round 1,
+        so that a run that is killed early does not restart with other secrets.
     """
 
     secrets: Sequence[str] = ()
 
     @abc.abstractmethod
     def initial_state(self) -> State:
-        """Returns the state before round 1; its arrays' shapes and dtypes never change."""
+        """State before round 1; its arrays' shapes and dtypes never change."""
 
     @abc.abstractmethod
-    def play_round(self, state: State, round_num: int) -> tuple[State, Metrics]:
-        """Plays a round, numbered from 1."""
+    def run_round(self, state: State, round_num: int) -> tuple[State, Metrics]:
+        """Runs a round, numbered from 1."""
 
     def model(self, state: State) -> Mapping[str, np.ndarray]:
-        """Returns the weights by name that a finished run leaves behind; by default none."""
+        """Final weights by name; by default none."""
         del state
         return {}
 
     def evaluate(self, state: State) -> Metrics:
-        """Returns what is measured every `rounds_per_eval` rounds and after the last."""
+        """Evaluation metrics, every `rounds_per_eval` rounds and after the last."""
         del state
         return {}
 
     def is_finished(self, state: State, round_num: int) -> bool:
-        """Returns whether the run ends after this round, though it is not the last."""
+        """Whether the run ends after this round, though it is not the last."""
         del state, round_num
         return False
 
@@ -66,7 +66,7 @@ class Outcome:
     """How a run ended.
 
     Attributes:
-      state: The state after the last round done.
+      state: The state after the last finished round.
       round_num: That round.
       signum: The signal that stopped it early, or None.
     """
@@ -86,16 +86,16 @@ def run(
     label: str = "",
     loggers: Sequence[MakeLogger] = (),
 ) -> Outcome:
-    """Runs, or continues, an experiment in its folder.
+    """Starts or continues a run in its folder.
 
     Args:
-      rounds: What to play.
+      rounds: The rounds.
       folder: An opened run folder.
-      length: How many rounds.
+      length: Number of rounds, and periods of evaluation and checkpoints.
       columns: Names of all metrics, in the order of `metrics.csv`.
-      headline: Metric that the progress bar shows; the first if left out.
+      headline: Metric of the progress bar; by default the first.
       label: Text before the progress bar.
-      loggers: What takes the rows beside `metrics.csv` and TensorBoard.
+      loggers: Further loggers beside `metrics.csv` and TensorBoard.
 
     Returns:
       The outcome. After Ctrl-C or SIGTERM, see `interruption.answered`, the round in progress is finished and saved; a
@@ -103,7 +103,7 @@ def run(
 
     Raises:
       Failure: If the run's files cannot be written, or those of an earlier start are damaged; or if a round raises it,
-        after the last finished one was saved.
+        after the last finished round is saved.
     """
     state, headline = rounds.initial_state(), headline or columns[0]
     leaves = [np.asarray(leaf) for leaf in tf.nest.flatten(state)]
@@ -118,7 +118,7 @@ def run(
 
     def stop(signum: int) -> None:
         received.append(signum)
-        interruption.tell("\nStopping after this round; once more to stop at once.")
+        interruption.print_line("\nStopping after this round; once more to stop at once.")
 
     def goes_on() -> bool:
         return round_num < length.total_rounds and not rounds.is_finished(state, round_num)
@@ -144,7 +144,7 @@ def run(
         try:
             while goes_on() and not received:
                 now, start = round_num + 1, time.perf_counter()
-                after, metrics = rounds.play_round(state, now)
+                after, metrics = rounds.run_round(state, now)
                 seconds = time.perf_counter() - start
                 row = {"round_num": now, **metrics, "seconds": round(seconds, 4)}
                 if length.ends_in_evaluation(now):
@@ -155,7 +155,7 @@ def run(
                 if len(times) < _TIMED_ROUNDS:
                     times.append(seconds)
                     if len(times) == _TIMED_ROUNDS and progress.disable:  # Files and pipes get a line, not a bar.
-                        _tell_time(label, min(times), length.total_rounds - now)
+                        _print_remaining_time(label, min(times), length.total_rounds - now)
                 progress.set_postfix({headline: f"{row[headline]:.4f}"}, refresh=False)
                 progress.update()
                 if length.rounds_per_checkpoint and round_num % length.rounds_per_checkpoint == 0:
@@ -174,7 +174,7 @@ def run(
 
 
 class EventsFile(Logger):
-    """TensorBoard's events of one start of a run: what `metrics.csv` says, as float32."""
+    """TensorBoard's events of one start of a run: the rows of `metrics.csv`, as float32."""
 
     def __init__(self, folder: run_folder.RunFolder, columns: Sequence[str], first_round: int):
         """Begins a new file in a run's folder.
@@ -183,11 +183,11 @@ class EventsFile(Logger):
           Failure: If it cannot be written.
         """
         del columns, first_round
-        with _events_told():
+        with _event_errors():
             self._writer = tf.summary.create_file_writer(str(folder.path))
 
     def write(self, row: Mapping[str, Any]) -> None:
-        """Takes the metrics of a round.
+        """Buffers the metrics of a round.
 
         Raises:
           Failure: If it cannot be written.
@@ -197,30 +197,30 @@ class EventsFile(Logger):
         for name, value in row.items():
             if name != "round_num" and value is not None:
                 summary.value.add(tag=name, simple_value=value)
-        with _events_told(), self._writer.as_default():
+        with _event_errors(), self._writer.as_default():
             tf.summary.experimental.write_raw_pb(summary.SerializeToString(), row["round_num"])
 
     def flush(self) -> None:
-        """Writes what it has taken.
+        """Writes the buffered metrics.
 
         Raises:
           Failure: If it cannot be written.
         """
-        with _events_told():
+        with _event_errors():
             self._writer.flush()
 
     def close(self) -> None:
-        """Writes what it has taken, and ends.
+        """Writes the buffered metrics, and closes the file.
 
         Raises:
           Failure: If it cannot be written.
         """
-        with _events_told():
+        with _event_errors():
             self._writer.close()
 
 
 @contextlib.contextmanager
-def _events_told() -> Iterator[None]:
+def _event_errors() -> Iterator[None]:
     try:
         yield
     except tf.errors.OpError as error:
@@ -228,15 +228,15 @@ def _events_told() -> Iterator[None]:
         raise Failure(f"TensorBoard's events cannot be written ({reason}). What was written before is kept.") from error
 
 
-def _tell_time(label: str, seconds: float, left: int) -> None:
-    """Prints how long the rounds that are left take, if that is long."""
+def _print_remaining_time(label: str, seconds: float, left: int) -> None:
+    """Prints the time of the remaining rounds, if it is long."""
     if seconds * left >= _LONG_SECONDS:
         words = f"{left:,} more rounds of {seconds:.2g} s take about {seconds * left / 60:.0f} minutes"
-        print(f"{label or 'Rounds'}: {words}, evaluation apart.", file=sys.stderr, flush=True)
+        print(f"{label or 'Rounds'}: {words}, without evaluation.", file=sys.stderr, flush=True)
 
 
 def _progress(total_rounds: int, first: int, label: str) -> tqdm.tqdm:
-    # Notebooks show a bar of text, too; files and pipes get none.
+    # Notebooks show a text bar, too; files and pipes get none.
     hidden = False if type(sys.stderr).__module__.startswith("ipykernel") else None
     hidden = hidden if sys.stderr else True  # Programs without a terminal may have none.
     return tqdm.tqdm(total=total_rounds, initial=first, desc=label, unit="round", disable=hidden, dynamic_ncols=True)

@@ -15,7 +15,7 @@ class SelectorEntry:
     """A value of `--client_selection`.
 
     Attributes:
-      target: The class.
+      target: The selector's class.
       help: One line.
       parameters: Its arguments that are numbers; their flags begin with `selection_`.
     """
@@ -26,9 +26,9 @@ class SelectorEntry:
 
 
 SELECTORS: Mapping[str, SelectorEntry] = {
-    "uniform": SelectorEntry(selectors.Uniform, "every client alike, without replacement"),
+    "uniform": SelectorEntry(selectors.Uniform, "uniform, without replacement"),
     "rand": SelectorEntry(
-        selectors.Rand, "in proportion to the clients' data, with replacement; all places weigh the same in the mean"
+        selectors.Rand, "in proportion to the clients' data, with replacement; equal weights in the mean"
     ),
     "pow_d": SelectorEntry(selectors.PowD, "power of choice: the largest losses of candidates that are polled"),
     "rpow_d": SelectorEntry(selectors.RpowD, "power of choice by the losses that candidates reported last"),
@@ -41,9 +41,9 @@ SELECTORS: Mapping[str, SelectorEntry] = {
         selectors.ActiveFl,
         "active federated learning: random, in favour of high losses",
         {
-            "alpha_1": Parameter(0.75, "part of the clients, of low valuation, left out", high=1.0, below=True),
+            "alpha_1": Parameter(0.75, "part of the clients left out, those of lowest valuation", high=1.0, below=True),
             "alpha_2": Parameter(0.01, "weight of a valuation in the exponent"),
-            "alpha_3": Parameter(0.1, "part of the cohort that is drawn uniformly", high=1.0),
+            "alpha_3": Parameter(0.1, "part of the cohort that is sampled uniformly", high=1.0),
         },
     ),
 }
@@ -55,15 +55,15 @@ class Selection:
 
     Attributes:
       selection_candidates: Candidates, d (default: twice the cohort).
-      ucb_variant: Whether the study's equations or its listing counts.
+      ucb_variant: Update rule of the upper confidence bounds.
     """
 
     selection_candidates: int = setting(low=1, only={"client_selection": _TAKE_CANDIDATES})
     ucb_variant: str = setting(
         "equations",
         {
-            "equations": "every client's index anew in each round",
-            "algorithm_listing": "only reporting clients' indices; the others' are multiplied by gamma",
+            "equations": "equations of the paper: all clients' indices in every round",
+            "algorithm_listing": "its algorithm listing: reporting clients' indices; others are multiplied by gamma",
         },
         only={"client_selection": ("ucb_cs",)},
     )
@@ -73,7 +73,7 @@ PARAMETERS = parameters("selection_", "client_selection", {name: one.parameters 
 SELECTION = Setting(
     "client_selection",
     {name: one.help for name, one in SELECTORS.items()},
-    "how a round's clients are chosen",
+    "selection of a round's clients",
     "uniform",
 )
 
@@ -92,14 +92,14 @@ def check_privacy(settings: cli.Settings, name: str, is_private: bool) -> None:
       is_private: Whether the run adds noise for privacy.
 
     Raises:
-      UsageError: If the selector reads losses, or lets a client take part twice in a round, with privacy on and without
-        leave to; or if the leave has no effect.
+      UsageError: If the selector reads losses, or may select a client twice in a round, with privacy on and without
+        permission; or if the permission has no effect.
     """
     target = SELECTORS[name].target
     if settings.non_private_selection and not (is_private and target.uses_losses):
         raise UsageError("--non_private_selection needs differential privacy and a --client_selection by losses.")
     if is_private and target.repeats:
-        raise UsageError(f"--client_selection={name} may take a client twice, which no accountant counts: use uniform.")
+        raise UsageError(f"--client_selection={name} can repeat a client, which no accountant covers: use uniform.")
     if is_private and target.uses_losses and not settings.non_private_selection:
         raise UsageError(
             f"--client_selection={name} reads losses: use uniform, or accept it by --non_private_selection."
@@ -107,14 +107,14 @@ def check_privacy(settings: cli.Settings, name: str, is_private: bool) -> None:
 
 
 def voids(selection: selected.Selection) -> str:
-    """Returns why noise guarantees nothing under a selection, as the words after "because"; empty if it does."""
+    """Reason why noise gives no guarantee under a selection, as the words after "because"; empty if it does."""
     if not selection.selector.uses_losses:
         return ""
     return "clients are chosen by their losses (--non_private_selection), and the privacy that this spends is not known"
 
 
 def options(settings: Mapping[str, Any]) -> selected.Selection:
-    """Returns the selection of flags with one `--client_selection`."""
+    """Selection of flags with one `--client_selection`."""
     name = settings["client_selection"]
     values = {argument: settings[f"selection_{argument}"] for argument in SELECTORS[name].parameters}
     if name == "ucb_cs":

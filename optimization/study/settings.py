@@ -1,4 +1,4 @@
-"""Settings: a declaration each, and their values, of which some apply only beside certain others."""
+"""Declarations of settings, and their values; some apply only with certain other values."""
 
 import dataclasses
 import math
@@ -15,7 +15,7 @@ from optimization.study import texts
 
 _FLOAT32 = (2.0**-126, (2 - 2.0**-23) * 2.0**127)  # The smallest normal number, and the largest.
 _MOST = 2**31 - 1
-_MOST_VALUES = 4  # Of more, with which a setting goes, the others are named, where they are fewer.
+_MOST_VALUES = 4  # If a setting applies to more values, the excluded ones are listed instead when they are fewer.
 # By flag's type: the types of Python that a file's values of it may have, and what they are to the user.
 _TYPES: Mapping[str, tuple[Any, str]] = {
     "bool": (bool, "true or false"),
@@ -28,10 +28,10 @@ _TEXT = (str, "a text in quotes")
 
 @dataclasses.dataclass(frozen=True)
 class Parameter:
-    """A number that is given by a flag, such as a policy's hyperparameter.
+    """A number that a flag sets, such as a policy's hyperparameter.
 
     Attributes:
-      default: Value if the flag is not given.
+      default: Value if the user sets none.
       help: One line.
       low: Smallest value.
       high: Largest value, or None.
@@ -49,7 +49,7 @@ class Parameter:
     whole: bool = False
 
     def complaint(self, value: float | None) -> str:
-        """Returns what is wrong with a value; nothing if it is sound, within float32's range."""
+        """Error in a value; empty if it is valid, within float32's range."""
         if value is None:
             return ""
         if self.whole and not float(value).is_integer():
@@ -63,7 +63,7 @@ class Parameter:
         if not math.isfinite(value) or is_low or is_high:
             return f"{value:.10g} is not {wanted}"
         if abs(value) > _FLOAT32[1] or (self.above and abs(value) < _FLOAT32[0]):  # Infinite, or no longer above 0.
-            return f"{value:g} is beyond the numbers of 32 bits, {_FLOAT32[0]:.2g} to {_FLOAT32[1]:.2g}"
+            return f"{value:g} is outside the range of float32, {_FLOAT32[0]:.2g} to {_FLOAT32[1]:.2g}"
         return ""
 
 
@@ -73,22 +73,22 @@ class Setting:
 
     Attributes:
       name: Its name in all of these.
-      type: bool, int, float, str, `pathlib.Path`, or list for a text that may be given several times; the words that it
-        may be, each with a line of help if they are a mapping; or a parser of absl's.
+      type: bool, int, float, str, `pathlib.Path`, or list for a text that may be repeated; the words that it may
+        be, each with a line of help if they are a mapping; or a parser of absl's.
       help: A noun phrase.
-      default: Value if it is not given.
+      default: Value if the user sets none.
       low: Smallest number.
       high: Largest number; None for that of the type.
       above: Whether `low` itself is excluded.
       below: Whether `high` itself is excluded.
-      only: The choices that it applies to: by other setting the values, True for any, False for none. Beside another
+      only: The choices that it applies to: the values by other setting, True for any, False for none. With another
         choice it is refused; see `Settings.settled`.
-      filled: Value where it applies and is not given; elsewhere it then has none.
-      basic: Whether a newcomer needs it: `--help` shows it, not `--helpfull` alone.
-      spelled: Another spelling of the name, which other programs have.
+      filled: Default where it applies; elsewhere it then has none.
+      basic: Whether beginners need it: `--help` shows it, too, not only `--helpfull`.
+      spelled: Another spelling of the name, from other programs.
       spellings: Other spellings of words.
-      complaint: Takes a value; returns what else is wrong with it.
-      of: By value of the one setting in `only`, what the number is there; they may differ in default, bounds and help.
+      complaint: Returns a further error in a value.
+      of: Number by value of the single setting in `only`; numbers may differ in default, bounds and help.
     """
 
     name: str = ""
@@ -110,13 +110,13 @@ class Setting:
 
     @property
     def words(self) -> Mapping[str, str]:
-        """The words that it may be, each with its help; none if it is something else."""
+        """The allowed words with their help; empty for another type."""
         if isinstance(self.type, Mapping):
             return self.type
         return dict.fromkeys(self.type, "") if isinstance(self.type, list | tuple) else {}
 
     def parser(self) -> flags.ArgumentParser:
-        """Returns what makes a value of a text."""
+        """Parser of a value's text."""
         if self.words:
             return _Words(list(self.words), self.spellings)
         kinds = {int: flags.IntegerParser, float: flags.FloatParser, bool: flags.BooleanParser}
@@ -125,7 +125,7 @@ class Setting:
         )
 
     def wrong(self, value: Any) -> str:
-        """Returns what is wrong with a value; nothing if it is sound."""
+        """Error in a value; empty if it is valid."""
         if value is None:
             return ""
         if self.type in (int, float):
@@ -136,11 +136,11 @@ class Setting:
             return "is empty: give it a value, or leave it out"
         return self.complaint(value)
 
-    def taken(self, value: Any) -> Any:
-        """Returns a value of a file as the command line would have it.
+    def converted(self, value: Any) -> Any:
+        """Converts a value of a file to that of the command line.
 
         Raises:
-          UsageError: If the command line would not take it.
+          UsageError: If the command line would refuse it.
         """
         if value is None:
             return None
@@ -159,18 +159,18 @@ class Setting:
 
 
 def setting(default: Any = None, words: Mapping[str, str] | Sequence[str] | None = None, **others: Any) -> Any:
-    """Returns a `Setting` that is an attribute of a class, which says the rest; see `declared`.
+    """A `Setting` as a class attribute; the class supplies the rest, see `declared`.
 
     Args:
-      default: Value if it is not given.
-      words: What it may be, if only a few words are.
+      default: Value if the user sets none.
+      words: Its possible values, if they are a few words.
       **others: Further attributes of `Setting`.
     """
     return Setting(type=words, default=default, **others)
 
 
 def declared(group: type, **changes: Mapping[str, Any]) -> list[Setting]:
-    """Returns the settings that a class declares: an annotated attribute each, whose help its docstring has.
+    """Settings that a class declares: one annotated attribute each, with its help in the class docstring.
 
     Args:
       group: The class.
@@ -179,27 +179,27 @@ def declared(group: type, **changes: Mapping[str, Any]) -> list[Setting]:
     types = typing.get_type_hints(group)
     entries = re.findall(r"^ {6}(\w+): (.*(?:\n {8}.*)*)", group.__doc__ or "", re.MULTILINE)
     helps = {name: " ".join(text.split()).removesuffix(".") for name, text in entries}
-    own = {name: value for name, value in vars(group).items() if isinstance(value, Setting)}
+    settings = {name: value for name, value in vars(group).items() if isinstance(value, Setting)}
     return [
         dataclasses.replace(
             value, **{"name": name, "type": value.type or types[name], "help": helps[name], **changes.get(name, {})}
         )
-        for name, value in own.items()
+        for name, value in settings.items()
     ]
 
 
 def title(group: type) -> str:
-    """Returns the title of the settings that a class declares: the first line of its docstring."""
+    """Title of the settings that a class declares: the first line of its docstring."""
     return (group.__doc__ or "").partition("\n")[0].removesuffix(".")
 
 
 def names(*groups: type) -> tuple[str, ...]:
-    """Returns the names of the settings that classes declare."""
+    """Names of the settings that classes declare."""
     return tuple(setting.name for group in groups for setting in declared(group))
 
 
 class _Words(flags.EnumParser):
-    """Takes one of a few words, or another spelling of one; for another, it names those that are near, or all."""
+    """Parses one of a few words, or another spelling of one; an error lists similar words, or all."""
 
     def __init__(self, words: Sequence[str], spellings: Mapping[str, str]):
         super().__init__(words)
@@ -214,14 +214,14 @@ class _Words(flags.EnumParser):
 
 
 class NumberOrQuantile(flags.ArgumentParser):
-    """Takes a number between two others, or `quantile:` and a number from 0 to 1."""
+    """Parses a number between two others, or `quantile:` and a number from 0 to 1."""
 
     def __init__(self, low: float, high: float):
         super().__init__()
         self._bounds = {"": (low, high), "quantile": (0.0, 1.0)}
 
     def parse(self, argument: Any) -> float | str:
-        """Returns the number, or the quantile with its number in short.
+        """Parses the number, or the quantile into its short form.
 
         Raises:
           ValueError: If it is neither.
@@ -233,82 +233,82 @@ class NumberOrQuantile(flags.ArgumentParser):
             if not least <= float(number) <= most:
                 raise ValueError(number)
         except (KeyError, ValueError):
-            told = f"must be a number from {low:g} to {high:g}, or a quantile from 0 to 1, such as quantile:0.5"
-            raise ValueError(told) from None
+            error = f"must be a number from {low:g} to {high:g}, or a quantile from 0 to 1, such as quantile:0.5"
+            raise ValueError(error) from None
         return f"{kind}:{float(number):g}" if kind else float(number)
 
     def flag_type(self) -> str:
-        """Returns the key of `_TYPES`."""
+        """Key of `_TYPES`."""
         return "number or quantile"
 
 
 class Numbers(flags.ArgumentParser):
-    """Takes numbers above 0 and up to another, separated by commas: a tuple, of integers if they are `whole`."""
+    """Parses numbers above 0 up to a maximum, separated by commas, to a tuple; of integers if `whole`."""
 
     def __init__(self, whole: bool = False, high: float = math.inf):
         super().__init__()
         self._kind, self._high = int if whole else float, high
 
     def parse(self, argument: Any) -> tuple[float, ...]:
-        """Returns the numbers.
+        """Parses the numbers.
 
         Raises:
-          ValueError: If one is no number, or out of bounds.
+          ValueError: If one is not a number, or out of bounds.
         """
         try:
-            found = tuple(map(self._kind, str(argument).split(",")))
+            numbers = tuple(map(self._kind, str(argument).split(",")))
         except ValueError:
-            found = (0,)
-        if not all(0 < number <= self._high and number < math.inf for number in found):
+            numbers = (0,)
+        if not all(0 < number <= self._high and number < math.inf for number in numbers):
             kind = "whole numbers" if self._kind is int else "numbers"
             upper = f" up to {self._high:g}" if self._high < math.inf else ""
             raise ValueError(f"must be {kind} above 0{upper}, separated by commas")
-        return found
+        return numbers
 
 
 def parameters(prefix: str, flag: str, owned: Mapping[str, Mapping[str, Parameter]]) -> list[Setting]:
-    """Returns a setting `PREFIX + NAME` for every number that the choices of another setting read.
+    """Setting `PREFIX + NAME` for every number that the choices of another setting use.
 
-    Choices may share a name, each with a default, bounds and help of its own; a value must suit the one chosen.
+    Choices may share a name, each with its default, bounds and help; a value must be valid for the chosen one.
 
     Args:
       prefix: How the names begin.
       flag: The other setting.
       owned: By choice, its parameters by name.
     """
-    found = []
-    for name in dict.fromkeys(name for own in owned.values() for name in own):
-        of = {choice: own[name] for choice, own in owned.items() if name in own}
+    settings = []
+    for name in dict.fromkeys(name for numbers in owned.values() for name in numbers):
+        of = {choice: numbers[name] for choice, numbers in owned.items() if name in numbers}
         default, help_text = next(iter(of.values())).default, next(iter(of.values())).help
-        if len(kinds := dict.fromkeys(of.values())) > 1:  # The default of the one that is chosen.
+        if len(kinds := dict.fromkeys(of.values())) > 1:  # The default depends on the choice.
             default = None
             help_text = "; ".join(
                 f"{', '.join(choice for choice in of if of[choice] == kind)}: {kind.help}"
                 + (f" (default: {kind.default})" if kind.default is not None else "")
                 for kind in kinds
             )
-        found.append(Setting(f"{prefix}{name}", float, help_text, default, only={flag: list(of)}, of=of))
-    return found
+        settings.append(Setting(f"{prefix}{name}", float, help_text, default, only={flag: list(of)}, of=of))
+    return settings
 
 
 def no_folder(name: str) -> str:
-    """Returns what is wrong with the name of a folder below another one."""
+    """Error in the name of a folder below another one."""
     if all(part.strip(". ") and part.isprintable() for part in name.split("/")):
         return ""
     return "must be the name of a folder below that of all output: no .., no / in front"
 
 
 def condition(setting: Setting, values: Sequence[str] | bool) -> str:
-    """Returns, in words of a heading, which values of a setting another one applies to."""
+    """Heading that names the values of another setting that a setting applies to."""
     if isinstance(values, bool):
         return f"{'only' if values else 'not'} with --{setting.name}"
     is_negative = _has_few_others(setting, values)
-    told = [word for word in setting.words if word not in values] if is_negative else values
-    return f"{'not' if is_negative else 'only'} for --{setting.name}={', '.join(told)}"
+    listed = [word for word in setting.words if word not in values] if is_negative else values
+    return f"{'not' if is_negative else 'only'} for --{setting.name}={', '.join(listed)}"
 
 
 def _has_few_others(setting: Setting, values: Sequence[str]) -> bool:
-    """Returns whether a setting has fewer other values than these, which are many."""
+    """Whether a setting has fewer other values than these, which are many."""
     return len(values) > max(_MOST_VALUES, len(set(setting.words) - set(values)))
 
 
@@ -318,20 +318,20 @@ class Settings(Mapping[str, Any]):
     def __init__(
         self,
         values: Mapping[str, Any],
-        given: frozenset[str] = frozenset(),
+        set_by_user: frozenset[str] = frozenset(),
         declared: Mapping[str, Setting] | None = None,
         from_file: frozenset[str] = frozenset(),
     ):
-        """Takes the values.
+        """Stores the values.
 
         Args:
           values: By setting.
-          given: Settings of the command line, and of the file that it names.
+          set_by_user: Settings of the command line, and of the file that it names.
           declared: The declarations by name.
-          from_file: Those given that the file gives.
+          from_file: Those of them that the file sets.
         """
         self._values = dict(values)
-        self.given = given
+        self.set_by_user = set_by_user
         self.from_file = from_file
         self._declared = declared or {}
 
@@ -351,58 +351,60 @@ class Settings(Mapping[str, Any]):
         return len(self._values)
 
     def replace(self, **values: Any) -> "Settings":
-        """Returns a copy with some values changed, and the same settings counted as given."""
-        return self._with(values, self.given)
+        """Copy with some values changed; the set of user-given settings stays the same."""
+        return self._with(values, self.set_by_user)
 
-    def give(self, **values: Any) -> "Settings":
-        """Returns a copy with some values changed, which count as given."""
-        return self._with(values, self.given | set(values))
+    def with_user_values(self, **values: Any) -> "Settings":
+        """Copy with some values changed, which count as set by the user."""
+        return self._with(values, self.set_by_user | set(values))
 
-    def _with(self, values: Mapping[str, Any], given: frozenset[str]) -> "Settings":
-        return Settings({**self._values, **values}, given, self._declared, self.from_file)
+    def _with(self, values: Mapping[str, Any], set_by_user: frozenset[str]) -> "Settings":
+        return Settings({**self._values, **values}, set_by_user, self._declared, self.from_file)
 
-    def taken(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns values of a file or preset as the command line would have them.
+    def converted(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Converts values of a file or preset to those of the command line.
 
         Raises:
-          UsageError: If there is no such setting, or the command line would not take its value.
+          UsageError: If there is no such setting, or the command line would refuse its value.
         """
-        found = {}
+        converted = {}
         for name, value in values.items():
             if name not in self._declared:
                 near = texts.did_you_mean(texts.near_names(name, self._declared), "--helpfull lists all.")
                 raise UsageError(f"{name} is no setting: {near}")
-            value = self._declared[name].taken(value)
-            found[name] = texts.user_path(value) if value and self._declared[name].type is pathlib.Path else value
-        return found
+            value = self._declared[name].converted(value)
+            converted[name] = texts.user_path(value) if value and self._declared[name].type is pathlib.Path else value
+        return converted
 
     def with_file(self, values: Mapping[str, Any]) -> "Settings":
-        """Returns a copy with the values of a file, which count as given, unless the command line says more.
+        """Copy with the values of a file, which count as set by the user, where the command line does not decide.
 
-        A value that does not apply to what the command line chooses is left out: the command line wins.
+        A value that does not apply to the command line's choices is dropped: the command line wins.
 
         Raises:
-          UsageError: See `taken`.
+          UsageError: See `converted`.
         """
-        kept = {name: value for name, value in self.taken(values).items() if name not in self.given}
-        overruled, lost = self.given, {""}
-        while lost:  # What applies to a value that is left out is left out, too.
-            found = self.replace(**kept)
-            lost = {name for name in kept if not overruled.isdisjoint(found._misfits(name))}
+        kept = {name: value for name, value in self.converted(values).items() if name not in self.set_by_user}
+        overruled, lost = self.set_by_user, {""}
+        while lost:  # A setting that applies to a dropped value is dropped, too.
+            changed = self.replace(**kept)
+            lost = {name for name in kept if not overruled.isdisjoint(changed._misfits(name))}
             kept = {name: value for name, value in kept.items() if name not in lost}
             overruled = overruled | lost
-        return Settings(found, self.given | set(kept), self._declared, frozenset(kept))
+        return Settings(changed, self.set_by_user | set(kept), self._declared, frozenset(kept))
 
     def with_defaults(self, defaults: Mapping[str, Any]) -> "Settings":
-        """Returns a copy in which settings that were not given take these values.
+        """Copy with these values for settings that the user did not set.
 
         Raises:
-          UsageError: See `taken`; also for those that were given.
+          UsageError: See `converted`; also for settings of the user.
         """
-        return self.replace(**{name: value for name, value in self.taken(defaults).items() if name not in self.given})
+        return self.replace(
+            **{name: value for name, value in self.converted(defaults).items() if name not in self.set_by_user}
+        )
 
     def filled(self, defaults: Mapping[str, Any]) -> "Settings":
-        """Returns a copy in which settings without a value take these."""
+        """Copy with these values for settings without a value."""
         return self.replace(**{name: value for name, value in defaults.items() if self[name] is None})
 
     def check_order(self, low: str, high: str) -> None:
@@ -415,16 +417,16 @@ class Settings(Mapping[str, Any]):
             raise UsageError(f"--{low}={self[low]:g} must be at most --{high}={self[high]:g}.")
 
     def default(self, name: str) -> Any:
-        """Returns the value that a setting would have if nobody had given it one; None if it is not declared."""
+        """Default of a setting; None if it is not declared."""
         if name not in self._declared:
             return None
-        if name not in self.given:  # It may also come from a task, or from other settings.
+        if name not in self.set_by_user:  # It may also come from a task, or from other settings.
             return self[name]
-        return self.replace(**{name: self._declared[name].default}).with_own_defaults()[name]
+        return self.replace(**{name: self._declared[name].default}).with_choice_defaults()[name]
 
     def _misfits(self, name: str) -> dict[str, str]:
-        """Returns the settings whose values a setting does not apply to, each with what is wrong."""
-        found = {}
+        """Settings whose values exclude a setting, each with the error."""
+        errors = {}
         for flag, values in self._declared[name].only.items():
             value = self[flag]
             if isinstance(values, bool):
@@ -432,47 +434,51 @@ class Settings(Mapping[str, Any]):
                     belongs = (
                         "belongs to --{}: give both, or neither" if values else "does not go with --{}: leave one out"
                     )
-                    found[flag] = f"--{name} {belongs.format(flag)}."
+                    errors[flag] = f"--{name} {belongs.format(flag)}."
             elif set(values).isdisjoint(texts.words(value)):
                 chosen = ", ".join(texts.words(value)) or "its default"
-                told = f"does not belong to --{flag}={chosen}"
+                error = f"does not belong to --{flag}={chosen}"
                 if not _has_few_others(self._declared[flag], values):
-                    told = f"belongs to --{flag}={' or '.join(values)}, not to {chosen}"
-                found[flag] = f"--{name} {told}."
-        return found
+                    error = f"belongs to --{flag}={' or '.join(values)}, not to {chosen}"
+                errors[flag] = f"--{name} {error}."
+        return errors
 
     def settled(self) -> "Settings":
-        """Returns a copy with the defaults of what was chosen, see `with_own_defaults`.
+        """Copy with the defaults of the chosen values, see `with_choice_defaults`.
 
         Raises:
-          UsageError: If a setting is given that does not apply, or a value does not suit what was chosen.
+          UsageError: If the user sets a setting that does not apply, or a value is invalid for the choice.
         """
-        found = self.with_own_defaults()
+        settled = self.with_choice_defaults()
         for name in self._declared:
-            for wrong in found._misfits(name).values() if name in self.given else ():
+            for wrong in settled._misfits(name).values() if name in self.set_by_user else ():
                 raise UsageError(wrong)
             for flag, choice, kind in self._chosen(name):
                 if wrong := kind.complaint(self[name]):
                     raise UsageError(f"--{name}={self[name]}: {wrong}, as --{flag}={choice} needs.")
-        return found
+        return settled
 
     def _chosen(self, name: str) -> list[tuple[str, str, Parameter]]:
-        """Returns (setting, its value, what a number is there) for the values that are chosen."""
-        own = self._declared[name].of
-        flag = next(iter(self._declared[name].only)) if own else ""
-        return [(flag, choice, own[choice]) for choice in (texts.words(self[flag]) if own else ()) if choice in own]
+        """Chosen values of a number's setting: (setting, value, type of the number)."""
+        numbers = self._declared[name].of
+        flag = next(iter(self._declared[name].only)) if numbers else ""
+        return [
+            (flag, choice, numbers[choice])
+            for choice in (texts.words(self[flag]) if numbers else ())
+            if choice in numbers
+        ]
 
-    def with_own_defaults(self) -> "Settings":
-        """Returns a copy in which settings without a value have that of the choice that they apply to.
+    def with_choice_defaults(self) -> "Settings":
+        """Copy in which settings without a value have the default of the choice that they apply to.
 
-        Numbers of several choices have the first choice's where none of them is chosen.
+        A number of several choices has the first choice's default if none of them is chosen.
         """
-        found = self
+        filled = self
         for name, setting in self._declared.items():
-            kinds = [kind for _, _, kind in found._chosen(name)] or list(setting.of.values())[:1]
+            kinds = [kind for _, _, kind in filled._chosen(name)] or list(setting.of.values())[:1]
             defaults = {kind.default for kind in kinds}
             if setting.filled is not None:
-                defaults = set() if found._misfits(name) else {setting.filled}
-            if len(defaults) == 1 and found[name] is None:  # Of several, each has its own run.
-                found = found.replace(**{name: defaults.pop()})
-        return found
+                defaults = set() if filled._misfits(name) else {setting.filled}
+            if len(defaults) == 1 and filled[name] is None:  # With several, each run has its own.
+                filled = filled.replace(**{name: defaults.pop()})
+        return filled

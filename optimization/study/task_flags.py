@@ -1,4 +1,4 @@
-"""Flags that choose a task and its data, shared by the experiment binaries that train on one."""
+"""Flags of a task and its data, shared by the experiment binaries."""
 
 import dataclasses
 import os
@@ -20,11 +20,11 @@ TASK_TYPE = Setting(
     "digits",
     basic=True,
 )
-# Of studies in which only tasks of another one have any.
+# Title in studies where only another study's tasks have such flags.
 VARIANT = Setting(
     "variant",
     ["paper", "reference_code"],
-    "For tasks of the contextual bandits' study: whose text counts where it and its program differ",
+    "For tasks of the contextual bandits' study: the paper or its published code, where they differ",
     "paper",
 )
 
@@ -37,9 +37,9 @@ class _Data:
         the cache folder).
       cache_dir: Folder for downloads, and for compiled rounds of run_federated (default: ~/.cache/federated_bandits).
       random_data: Random examples of the data set's size instead of a download, to measure time and memory; rewards
-        mean nothing (default: no).
-      public_statistics: File of means, categories and labels, or of words and tags, made elsewhere from public data,
-        such as a run's statistics.json (default: learned from the clients, which no guarantee of privacy covers).
+        are meaningless (default: no).
+      public_statistics: File of means, categories and labels, or of words and tags, from public data, such as a run's
+        statistics.json (default: learned from the clients, which no privacy guarantee covers).
     """
 
     data_dir: pathlib.Path = setting(basic=True)
@@ -52,12 +52,12 @@ class _TagPrediction:
     """Tag prediction.
 
     Attributes:
-      num_tags: Most frequent tags, which are the actions.
-      vocabulary_size: Most frequent words, which are the features.
-      max_words: Most distinct words of a post.
-      text_normalisation: Word counts divided by their sum, or by their L2 norm, to which the learning rates belong
+      num_tags: Number of the most frequent tags, which are the actions.
+      vocabulary_size: Number of the most frequent words, which are the features.
+      max_words: Maximum number of distinct words of a post.
+      text_normalisation: Word counts divided by their sum, or by their L2 norm, which the learning rates are tuned for
         (default: l2).
-      keep_untagged: Keep posts with none of the tags, for which no action pays (default: no, but with
+      keep_untagged: Keep posts with none of the tags, which reward no action (default: no, but yes with
         --variant=reference_code).
     """
 
@@ -74,8 +74,8 @@ class _ModelsOfImagesAndTables:
     Attributes:
       model: Model (default: the task's).
       norm: Normalisation.
-      initial_weights: How kernels are drawn; with --variant=reference_code, cnn is by default glorot_normal, linear_l2
-        zeros.
+      initial_weights: Initialization of kernels; with --variant=reference_code, the default of cnn is glorot_normal, of
+        linear_l2 zeros.
     """
 
     model: str = setting(
@@ -106,18 +106,18 @@ class _ModelsOfImagesAndTables:
     )
 
 
-class _MadeClients:
+class _SyntheticClients:
     """Synthetic clients.
 
     Attributes:
-      partition_clients: Clients (default: 100, synthetic 30).
-      partition_seed: Seed of the clients, which --seed does not change.
-      partition_by: Which shares are Dirichlet.
-      partition_alpha: Dirichlet parameter of a client's labels; small: few labels (default: 0.3).
-      partition_beta: Deal by its 20 superclasses with --partition_alpha, and within each by its classes with this
-        parameter (default: by the 100 classes alone).
-      partition_examples: Examples of a client; 0 to deal all.
-      synthetic_alpha: Variance of the means of clients' models; by its definition it changes no label.
+      partition_clients: Number of clients (default: 100, synthetic 30).
+      partition_seed: Seed of the partition, independent of --seed.
+      partition_by: Shares that follow a Dirichlet distribution.
+      partition_alpha: Dirichlet parameter of a client's labels; small values give few labels (default: 0.3).
+      partition_beta: Dirichlet parameter of the classes within each of the 20 superclasses, whose parameter is then
+        --partition_alpha (default: no superclasses).
+      partition_examples: Examples of a client; 0 for all.
+      synthetic_alpha: Variance of the means of clients' models; by definition it changes no label.
       synthetic_beta: Variance of the means of clients' features.
     """
 
@@ -137,15 +137,15 @@ class _MadeClients:
     synthetic_beta: float = setting(1.0)
 
 
-class _YourOwnTable:
+class _UserTable:
     """Your own table.
 
     Attributes:
       data_file: Table: .csv or .tsv (a header line; commas, semicolons or tabs; also gzipped) or .parquet; looked up in
         the working directory, --data_dir or FEDBANDITS_DATA_DIR, and data/examples.
-      client_column: Column that names the client of a row; rows:N deals the rows to N clients.
-      label_column: Column of the right action, which pays 1.
-      reward_columns: Instead: a column of rewards for each action, separated by commas, or all.
+      client_column: Column that names the client of a row; rows:N partitions the rows over N clients.
+      label_column: Column of the correct action, whose reward is 1.
+      reward_columns: Instead, a column of rewards for each action, separated by commas, or all.
       feature_columns: Columns of the context, separated by commas (default: the others).
     """
 
@@ -156,13 +156,13 @@ class _YourOwnTable:
     feature_columns: str = setting()
 
 
-class _YourOwnLog:
+class _UserLog:
     """Your own log.
 
     Attributes:
-      action_column: Column of the action that was played.
-      reward_column: Column of what it earned.
-      propensity_column: Column of the probability with which it was played.
+      action_column: Column of the logged action.
+      reward_column: Column of its reward.
+      propensity_column: Column of the logged action's probability.
     """
 
     action_column: str = setting()
@@ -174,7 +174,7 @@ class _RewardShift:
     """Reward shift.
 
     Attributes:
-      init_labels: Init_shift: labels or tags that the initial training pays for, the most frequent ones (default: half
+      init_labels: Init_shift: number of most frequent labels or tags that the initial training rewards (default: half
         of the labels, 10 tags; with --variant=reference_code three fifths of the tags).
     """
 
@@ -185,9 +185,9 @@ class Columns:
     """Columns.
 
     Attributes:
-      ignore_columns: Columns that are left out, such as identifiers, separated by commas.
-      category_columns: Features that are categories though their values are numbers or dates.
-      missing_values: Texts, separated by commas, that mean a missing value, besides NA, nan, null ...
+      ignore_columns: Columns to leave out, such as identifiers, separated by commas.
+      category_columns: Numeric or date features to treat as categories.
+      missing_values: Texts that mean a missing value, separated by commas, besides NA, nan, null ...
     """
 
     ignore_columns: str = setting()
@@ -200,31 +200,31 @@ _GROUPS: Sequence[Sequence[type]] = (
     (_Data,),
     (_TagPrediction,),
     (_ModelsOfImagesAndTables,),
-    (_MadeClients,),
-    (_YourOwnTable, Columns),
-    (_YourOwnLog,),
+    (_SyntheticClients,),
+    (_UserTable, Columns),
+    (_UserLog,),
     (_RewardShift,),
 )
 
 
 def define_data(flags: cli.FlagSet, **only: Mapping[str, Any]) -> None:
-    """Defines the groups of settings that say where a task's data is and what is made of it.
+    """Defines the groups of settings of a task and its data.
 
     Args:
-      flags: Where to.
-      **only: By setting, what it applies to in this study besides certain tasks.
+      flags: The flags to extend.
+      **only: By setting, further conditions of this study.
     """
     for group in _GROUPS:
-        own = []
+        settings = []
         for one in (one for kind in group for one in declared(kind)):
             tasks = [task for task, entry in registry.TASKS.items() if one.name in entry.options]
             of_tasks = {"task_type": tasks} if tasks else {}
-            own.append(dataclasses.replace(one, only={**one.only, **of_tasks, **only.get(one.name, {})}))
-        flags.group(title(group[0]), *own)
+            settings.append(dataclasses.replace(one, only={**one.only, **of_tasks, **only.get(one.name, {})}))
+        flags.group(title(group[0]), *settings)
 
 
-def with_found_table(settings: cli.Settings) -> cli.Settings:
-    """Returns settings in which `--data_file`, if it names no file here, names the one where else tables lie."""
+def with_table_path(settings: cli.Settings) -> cli.Settings:
+    """Settings whose `--data_file`, if it names no file here, names the one in the data folder."""
     if not settings.data_file:
         return settings
     name = os.path.relpath(settings.data_file, cli.user_path(""))
@@ -232,13 +232,13 @@ def with_found_table(settings: cli.Settings) -> cli.Settings:
 
 
 def resolve(settings: cli.Settings) -> cli.Settings:
-    """Fills in what depends on the task and on other flags. Needs `--variant`."""
-    settings = with_found_table(settings)
+    """Completes defaults that depend on the task and on other flags. Needs `--variant`."""
+    settings = with_table_path(settings)
     settings = settings.filled(registry.DEFAULTS | dict(registry.TASKS[settings.task_type].defaults))
     keeps = settings.variant == "reference_code" and "keep_untagged" in registry.TASKS[settings.task_type].options
     return settings.filled({"text_normalisation": "mean", "keep_untagged": keeps})
 
 
 def options(settings: Mapping[str, Any]) -> TaskOptions:
-    """Returns what `registry.load` takes."""
+    """Arguments of `registry.load`."""
     return named(TaskOptions, settings)

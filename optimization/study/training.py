@@ -1,6 +1,6 @@
-"""Supervised training of a task by selected cohorts: what the rounds of several studies share.
+"""Supervised training of a task by selected cohorts, shared by several studies.
 
-What is compiled is kept for all runs of a process that compute the same, and holds nothing of a run or its task.
+Compiled computations are cached for all runs of a process that compute the same, and hold no run or task.
 """
 
 import functools
@@ -18,7 +18,7 @@ from optimization.study import compiled, runner
 
 
 class TrainingRounds(runner.Rounds):
-    """Rounds that train a task's model; a study adds what a round is. Its states have the TFF process's as `server`.
+    """Rounds that train a task's model; a study defines a round. Its states hold the TFF process's state as `server`.
 
     Attributes:
       work: The clients' training, such as `client_work.LocalSgd`.
@@ -35,13 +35,13 @@ class TrainingRounds(runner.Rounds):
         client_weighting: str = "num_examples",
         first_client: int = 0,
     ):
-        """Takes what defines the rounds.
+        """Stores the definition of the rounds.
 
         Args:
-          training: What the flags mean.
+          training: Options of the training.
           task: The task.
           work: The clients' training.
-          client_weighting: With `num_examples` clients weigh in the mean what their inputs do, with `uniform` the same.
+          client_weighting: Weights in the mean: the inputs' with `num_examples`, equal with `uniform`.
           first_client: Clients before this one never train.
         """
         self._training, self._task, self._first, self.work = training, task, first_client, work
@@ -52,16 +52,16 @@ class TrainingRounds(runner.Rounds):
         self._key = shape, training.server_optimizer, client_weighting
 
     def model(self, state: Any) -> Mapping[str, np.ndarray]:
-        """Returns the model's weights."""
+        """Weights of the model."""
         return dict(zip(self._model.shapes, state.server.weights, strict=True))
 
     def learning_rate(self, round_num: int) -> float:
-        """Returns the clients' learning rate in a round."""
+        """Learning rate of the clients in a round."""
         del round_num
         return self._training.learning_rate
 
     def definition(self, work: Any, num_clients: int) -> supervised.SupervisedProcess:
-        """Returns the process of rounds with this number of clients and this work."""
+        """Process of rounds with this many clients and this work."""
         if self._client_weighting == "num_examples":
             mean = tff.aggregators.MeanFactory(no_nan_division=True)
         else:
@@ -81,12 +81,12 @@ class TrainingRounds(runner.Rounds):
         return compiled.kept((what, self._key), build)
 
     def mean_rounds(self, work: Any, num_clients: int) -> tff.templates.IterativeProcess:
-        """Returns rounds that end in the mean; their initial weights are of seed 0."""
+        """Rounds that end in the mean; their initial weights are of seed 0."""
         build = lambda: self.definition(work, num_clients).build(self._model.initial_weights(0))  # noqa: E731
         return self._kept(("rounds", work, num_clients), build)
 
     def _evaluation(self, measure: Callable[[tf.Tensor, tf.Tensor], Any]) -> Callable[..., Any]:
-        """Returns the function (weights, features, labels) -> `measure` of outputs and labels, which a module has."""
+        """Builds the function (weights, features, labels) -> a module's `measure` of outputs and labels."""
         model = self._model
 
         def evaluate(weights, features, labels):
@@ -102,10 +102,10 @@ class TrainingRounds(runner.Rounds):
     def _inputs(
         self, ids: np.ndarray, cohort: Sequence[clients.Examples], round_num: int
     ) -> list[supervised.ClientInput]:
-        """Returns what clients with these examples bring to a round."""
+        """Inputs to a round from clients with these examples."""
         normalised = [one._replace(features=self._task.normalise(one.features)) for one in cohort]
-        given = self._training.seed, round_num, self.learning_rate(round_num)
-        return supervised.inputs(normalised, ids, *given, weighs_examples=self.weighs_examples)
+        key_and_rate = self._training.seed, round_num, self.learning_rate(round_num)
+        return supervised.inputs(normalised, ids, *key_and_rate, weighs_examples=self.weighs_examples)
 
     @functools.cached_property
     def sizes(self) -> np.ndarray:
@@ -123,7 +123,7 @@ class TrainingRounds(runner.Rounds):
         return SelectedCohorts(training.selection.build(self.sizes, training.cohort_size), training.seed)
 
     def _choose(self, selection: Any, weights: models.Weights, round_num: int) -> Choice:
-        """Returns a round's cohort, for which the selector may have losses of these weights polled."""
+        """Cohort of a round; its selector may poll losses of these weights."""
 
         def poll(ids: np.ndarray) -> np.ndarray:
             build = lambda: self.definition(self.work, len(ids)).build_loss_poll(len(ids))  # noqa: E731

@@ -21,8 +21,8 @@ _LEFT_OUT = "left out, Keras' default"
 
 
 _PARAMETERS = {
-    owner: {f"{owner}_{name}": Parameter(None, _LEFT_OUT, high=high, below=True) for name, high in own.items()}
-    for owner, own in HYPERPARAMETERS.items()
+    owner: {f"{owner}_{name}": Parameter(None, _LEFT_OUT, high=high, below=True) for name, high in bounds.items()}
+    for owner, bounds in HYPERPARAMETERS.items()
 }
 _SPELLED = {"server_adagrad_initial_preconditioner_value": "server_adagrad_initial_accumulator_value"}
 
@@ -44,7 +44,7 @@ class _Evaluations:
 
     Attributes:
       eval_batch_size: Examples of an evaluation batch.
-      max_validation_samples: Most held-out examples; 0 for all.
+      max_validation_samples: Maximum number of held-out examples; 0 for all.
     """
 
     eval_batch_size: int = setting(512, low=1)
@@ -57,7 +57,7 @@ EVALUATIONS = declared(_Evaluations)
 
 
 def server(optimizer: Mapping[str, Any], learning_rate: Mapping[str, Any]) -> list[Setting]:
-    """Returns the settings of the server optimizer; what a program has otherwise, such as defaults, is named."""
+    """Settings of the server optimizer; arguments set a program's own defaults."""
     return [
         *declared(_Server, server_optimizer=optimizer, server_learning_rate=learning_rate),
         *(
@@ -68,15 +68,15 @@ def server(optimizer: Mapping[str, Any], learning_rate: Mapping[str, Any]) -> li
 
 
 def server_optimizer(settings: Mapping[str, Any]) -> ServerOptimizer:
-    """Returns the optimizer with the hyperparameters that were given for it."""
+    """Server optimizer with the hyperparameters that the user set."""
     name = settings["server_optimizer"]
     values = {key: settings[f"server_{name}_{key}"] for key in HYPERPARAMETERS[name]}
-    given = tuple((key, value) for key, value in values.items() if value is not None)
-    return ServerOptimizer(name, settings["server_learning_rate"], given)
+    hyperparameters = tuple((key, value) for key, value in values.items() if value is not None)
+    return ServerOptimizer(name, settings["server_learning_rate"], hyperparameters)
 
 
 def options(settings: cli.Settings) -> Training:
-    """Returns what resolved flags mean."""
+    """Options of resolved flags."""
     return named(
         Training,
         settings,

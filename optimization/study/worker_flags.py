@@ -1,4 +1,4 @@
-"""Flags that say where TFF's computations run, shared by all experiment binaries. Nothing here imports TFF."""
+"""Flags of TFF's workers, shared by all experiment binaries. Nothing here imports TFF."""
 
 import re
 import socket
@@ -18,11 +18,11 @@ class Workers:
     """Where computations run.
 
     Attributes:
-      max_concurrent_threads: Clients computed at the same time; 0 for as many as cores.
-      tff_workers: HOST:PORT,...: workers to split each cohort over, started there by scripts.tff_worker (default: one
-        here). Models, clients' data and updates go to them unencrypted: use trusted networks, or tunnels.
-      isolation: How this program's own worker runs.
-      runtime: What has this program's own worker compute; the numbers are the same.
+      max_concurrent_threads: Number of clients computed in parallel; 0 for the number of cores.
+      tff_workers: Addresses HOST:PORT of workers that share each cohort, started by scripts.tff_worker (default: one
+        local worker). Models, clients' data and updates travel unencrypted: use trusted networks, or tunnels.
+      isolation: Network isolation of this program's own worker.
+      runtime: Executor of this program's own worker; results are equal.
     """
 
     max_concurrent_threads: int = setting(0)
@@ -30,26 +30,26 @@ class Workers:
     isolation: str = setting(
         "auto",
         {
-            "auto": "so that nobody else reaches it; where the system refuses that, a warning",
-            "required": "so that nobody else reaches it, or not at all",
-            "off": "open on all of the machine's addresses: who reaches its port can run code as you",
+            "auto": "isolated from other users and hosts, if the system allows it; otherwise a warning",
+            "required": "isolated from other users and hosts, or an error",
+            "off": "open on all of the machine's addresses: anyone who reaches its port can run code as you",
         },
     )
     runtime: str = setting(
         "fast",
         {
-            "fast": "this program's calls, which a short round waits for less",
-            "tff": "TFF's own, to see whether odd numbers or errors come from the former",
+            "fast": "this program's calls, with less overhead in short rounds",
+            "tff": "TFF's executor, to check whether unexpected results or errors come from fast",
         },
     )
 
 
 def addresses(settings: Mapping[str, Any]) -> tuple[str, ...]:
-    """Returns the addresses of `--tff_workers`; none for a worker of the program's own.
+    """Addresses of `--tff_workers`; empty for the program's own worker.
 
     Raises:
-      UsageError: If they are not HOST:PORT, or `--max_concurrent_threads` is given, which is theirs to say, or
-        isolation is required, which they do not have, or TFF's own runtime, which would wait for a lost one for ever.
+      UsageError: If they are not HOST:PORT, or come with `--max_concurrent_threads`, required isolation, or TFF's own
+        runtime, which would wait for a lost worker without limit.
     """
     if settings["tff_workers"] is None:
         return ()
@@ -70,12 +70,12 @@ def addresses(settings: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def start(settings: Mapping[str, Any]) -> None:
-    """Makes the worker or workers that the flags name run every TFF computation of this process.
+    """Runs all TFF computations of this process on the workers that the flags name.
 
     Raises:
       UsageError: See `addresses`.
-      Failure: If one does not answer, or is refused the isolation that is required; where nobody listens, and where it
-        is refused, before TFF is imported.
+      Failure: If a worker does not answer, or the system refuses the required isolation; the latter, and a closed port,
+        before TFF is imported.
     """
     remote = addresses(settings)
     for address in remote:
@@ -89,11 +89,11 @@ def start(settings: Mapping[str, Any]) -> None:
             ) from error
 
     if not remote:
-        worker_process.own(settings["max_concurrent_threads"], settings["isolation"])
+        worker_process.local_worker(settings["max_concurrent_threads"], settings["isolation"])
     elif settings["isolation"] == "auto":
         print(
-            "Warning: who reaches the ports of --tff_workers can run code there, and nothing is encrypted: let a "
-            "firewall admit only this machine, or tunnel. (--isolation=off leaves this line out.)",
+            "Warning: anyone who reaches the ports of --tff_workers can run code there, without encryption: let a "
+            "firewall admit only this machine, or tunnel. (--isolation=off omits this warning.)",
             file=sys.stderr,
         )
 

@@ -73,7 +73,7 @@ def _measured(runs: "dict[str, BanditRounds]", warmup: int, rounds: int) -> dict
     for round_num in range(1, warmup + rounds + 1):
         for name in draw.permutation(list(runs)):
             start = time.perf_counter()
-            states[name], _ = runs[name].play_round(states[name], round_num)
+            states[name], _ = runs[name].run_round(states[name], round_num)
             seconds[name].append(time.perf_counter() - start)
     plain, *others = ((name, np.array(times[warmup:])) for name, times in seconds.items())
     usual = np.median(plain[1])

@@ -26,7 +26,7 @@ def measure(settings: cli.Settings) -> dict[str, Any]:
     import psutil
 
     for flag, alone in (("cohorts", False), ("clients", True)):
-        if flag in settings.given and bool(settings.round_model) == alone:
+        if flag in settings.set_by_user and bool(settings.round_model) == alone:
             need = "does not go with" if alone else "belongs to"
             raise UsageError(f"--{flag} {need} --round_model: {'leave one out' if alone else 'give both, or neither'}.")
     cohorts = settings.cohorts if settings.round_model else []

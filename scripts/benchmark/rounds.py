@@ -100,7 +100,7 @@ class _Benchmark:
         import psutil
 
         threads = benchmark.max_concurrent_threads
-        worker_process.own(threads)
+        worker_process.local_worker(threads)
 
         with worker_process.importing():
             from bandits import experiment, flags, run_federated
@@ -176,13 +176,13 @@ class _Benchmark:
         from bandits import metrics
 
         experiment = self._experiment.BanditRounds(*self._described(cohort, **private), None)
-        state, _ = experiment.play_round(experiment.initial_state(), 1)
+        state, _ = experiment.run_round(experiment.initial_state(), 1)
         first = time.time() - self._main.create_time()
         times, cpus, memory, examples = [], [], [], []
         for round_num in range(2, rounds + 2):
             before_each(round_num)
             cpu, start = self._cpu(), time.perf_counter()
-            state, row = experiment.play_round(state, round_num)
+            state, row = experiment.run_round(state, round_num)
             times.append(time.perf_counter() - start)
             cpus.append(self._cpu() - cpu)
             memory.append(self._memory_mb("VmRSS"))

@@ -82,12 +82,12 @@ def _synthetic(rounds: int) -> dict[str, float]:
     found = {}
     for name in ("ucb_cs", "pow_d"):
         _, run = _rounds(f"--client_selection={name}", "--partition_seed=1")
-        progress, _ = run.play_round(run.initial_state(), 1)
+        progress, _ = run.run_round(run.initial_state(), 1)
         run.evaluate(progress)
         times, evaluations = [], []
         for round_num in range(2, rounds + 2):
             start = time.perf_counter()
-            progress, _ = run.play_round(progress, round_num)
+            progress, _ = run.run_round(progress, round_num)
             times.append(time.perf_counter() - start)
             start = time.perf_counter()
             run.evaluate(progress)

@@ -134,7 +134,7 @@ def test_clipping_of_the_initial_training_alone_is_refused_with_noise_and_secure
 def test_one_step_by_hand_is_refused_in_a_scenario_that_does_both(scenario, argument):
     name = argument.partition("=")[0]
     assert _refusal(f"--scenario={scenario}", "--task_type=unipen62", argument).startswith(f"{name} ")
-    assert _resolve("--task_type=unipen62", argument).given >= {name.removeprefix("--")}
+    assert _resolve("--task_type=unipen62", argument).set_by_user >= {name.removeprefix("--")}
 
 
 def test_an_initial_training_by_hand_pays_for_the_labels_that_were_asked_for():

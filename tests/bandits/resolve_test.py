@@ -36,4 +36,4 @@ def test_resolving_twice_changes_nothing(name, arguments):
     for _, variant in study.variants(settings):
         once = study.resolve(variant)
         assert dict(study.resolve(once)) == dict(once)
-        assert once.given == settings.given
+        assert once.set_by_user == settings.set_by_user

@@ -32,7 +32,7 @@ def refusal(path: str, clients: int = 1) -> str:
     return str(raised.value)
 
 
-def test_rows_are_dealt_once_each_in_equal_shares(table):
+def test_rows_are_partitioned_in_equal_shares(table):
     found = ads.from_table(table(HEADER, *lines()), 7, 0)
     assert (found.clicks.shape, found.clicks.dtype) == ((7, 1, 3), np.uint8)
     assert sorted(map(tuple, found.clicks[:, 0].tolist())) == sorted(ROWS)

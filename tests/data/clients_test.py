@@ -47,13 +47,13 @@ def test_a_client_beyond_the_cap_keeps_distinct_examples_of_its_own_in_order():
     np.testing.assert_array_equal(capped.load(1).features[:, 0], 10 * labels)
 
 
-def test_at_each_visit_a_client_beyond_the_cap_draws_anew():
+def test_each_participation_of_a_client_beyond_the_cap_has_a_new_sample():
     capped = clients.CappedClients(_clients(*[0] * 50, *[1] * 3), max_examples=5, seed=3)
-    visits = [capped.load(0, visit).labels.tolist() for visit in (1, 2, 1)]
-    assert visits[0] == visits[2] != visits[1]
-    assert capped.load(0).labels.tolist() not in visits
-    assert len(set(visits[1])) == 5
-    assert capped.load(1, visit=1).labels.tolist() == [50, 51, 52]
+    samples = [capped.load(0, participation).labels.tolist() for participation in (1, 2, 1)]
+    assert samples[0] == samples[2] != samples[1]
+    assert capped.load(0).labels.tolist() not in samples
+    assert len(set(samples[1])) == 5
+    assert capped.load(1, participation=1).labels.tolist() == [50, 51, 52]
 
 
 def _writers(second: int = 8) -> clients.ArrayClients:

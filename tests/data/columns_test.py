@@ -107,7 +107,7 @@ def test_categories_are_those_known_from_elsewhere_also_of_numbers():
 
 
 def test_a_column_without_the_known_numbers_is_an_error():
-    with pytest.raises(UsageError, match="--public_statistics has a mean of column 'x', which holds something else"):
+    with pytest.raises(UsageError, match="--public_statistics has a mean of column 'x', which differs"):
         _encode_known(["a", "b"], statistics.Numbers(0.0, 1.0, has_missing=False))
 
 
@@ -143,9 +143,9 @@ def test_dates_are_measured_by_what_is_known_from_elsewhere():
     known = statistics.Dates(19358.0, 2.0, has_missing=False, has_times=False)
     assert _encode_known(["2023-01-05", None], known).values[:, 0].tolist() == [2, 0]
     assert _encode_known([None, None], known).values.tolist() == [[0] * 8] * 2
-    with pytest.raises(UsageError, match="has a mean date of column 'x', which holds something else"):
+    with pytest.raises(UsageError, match="has a mean date of column 'x', which differs"):
         _encode_known([1, 2], known)
-    with pytest.raises(UsageError, match="has a mean of column 'x', which holds something else"):
+    with pytest.raises(UsageError, match="has a mean of column 'x', which differs"):
         _encode_known(["2023-01-05", None], statistics.Numbers(0.0, 1.0, has_missing=False))
 
 
@@ -174,7 +174,7 @@ def test_text_that_is_distinct_in_nearly_all_rows_is_refused():
 
     everyone = np.full(60, True)
     with pytest.raises(
-        UsageError, match=r"'x' is text with 57 distinct values in 60 rows, .*--ignore_columns=x, or ask"
+        UsageError, match=r"'x' is text with 57 distinct values in 60 rows, .*--ignore_columns=x, or keep"
     ):
         _encode(codes(60, 57), everyone)
     assert len(_encode(codes(60, 56), everyone).names) == 56
@@ -245,19 +245,19 @@ def test_types_of_numbers_times_and_spans_are_heeded(values):
 
 
 @pytest.mark.parametrize(
-    ("values", "told"),
+    ("values", "message"),
     [
         (
             [*NUMBERS[:9], "n/k"],
-            r"is of numbers in all but 1 of 10 cells: 'n/k' \(row 10\)\. Say --missing_values='n/k' if such cells are "
+            r"has numbers in all but 1 of 10 cells: 'n/k' \(row 10\)\. Give --missing_values='n/k' if such cells are "
             r"missing, or --category_columns=x if all are categories\.",
         ),
         (
             [*NUMBERS, "<5", "a,b", "<5", "c", "d"],
             r"""all but 5 of 100 cells: '<5' \(row 96\), 'a,b' \(row 97\), .* and 2 more.*'<5,"a,b",c,d'""",
         ),
-        ([*NUMBERS[:9], "long " * 1000], r"(?s)all but 1 of 10 cells: .{,200}Say --category_columns=x"),
-        ([*JANUARY[:9], "soon"], r"is of dates in all but 1 of 10 cells: 'soon' \(row 10\)\. Say --missing_v"),
+        ([*NUMBERS[:9], "long " * 1000], r"(?s)all but 1 of 10 cells: .{,200}Give --category_columns=x"),
+        ([*JANUARY[:9], "soon"], r"has dates in all but 1 of 10 cells: 'soon' \(row 10\)\. Give --missing_v"),
         (
             [f"<{row % 7}" for row in range(36)] + [str(row % 200 + 0.5) for row in range(264)],
             r"all but 36 of 300 cells: '<0' \(row 1\), .*--missing_values='<0,<1,<2,<3,<4,<5,<6'",
@@ -280,9 +280,9 @@ def test_types_of_numbers_times_and_spans_are_heeded(values):
     ],
     ids=range(14),
 )  # fmt: skip
-def test_numbers_and_dates_among_which_are_others_or_that_may_mean_two_things_are_refused(values, told):
+def test_numbers_and_dates_among_which_are_others_or_that_may_mean_two_things_are_refused(values, message):
     everyone = np.full(len(values), True)
-    with pytest.raises(UsageError, match=f"Column 'x' .*{told}" if not told.startswith("(?s)") else told):
+    with pytest.raises(UsageError, match=f"Column 'x' .*{message}" if not message.startswith("(?s)") else message):
         _encode(values, everyone)
     if len(set(values)) < 1000:
         assert columns.learn(pd.DataFrame({"x": values}), everyone, categories=["x"])["x"].categories

@@ -121,7 +121,7 @@ def test_a_plain_file_is_kept_as_it_is(server, tmp_path, sha256):
 
 
 def _at_once(count: int, call) -> list:
-    """Returns what each of several threads got; locks of files count between threads as between processes."""
+    """Results of several threads; file locks exclude threads as they exclude processes."""
     found = []
     threads = [threading.Thread(target=lambda: found.append(call())) for _ in range(count)]
     for thread in threads:

@@ -68,7 +68,7 @@ def test_a_data_folder_is_the_environment_s_for_a_while(tmp_path, monkeypatch, b
     with files.data_folder(None):
         assert files.folder_of_environment() == before
     with (
-        pytest.raises(UsageError, match=r"--data_dir=.*nowhere is no folder"),
+        pytest.raises(UsageError, match=r"--data_dir=.*nowhere is not a folder"),
         files.data_folder(str(tmp_path / "nowhere")),
     ):
         pass
@@ -111,7 +111,7 @@ def test_a_picture_is_written_in_the_format_of_its_name(tmp_path, suffix):
 @pytest.mark.parametrize(
     "action", ["files.replace(path, bytes(9000))", "files.save_arrays(path, {'b': np.zeros(900), 'c': np.zeros(900)})"]
 )
-def test_no_space_leaves_the_file_before_and_is_told_once(tmp_path, action):
+def test_no_space_leaves_the_file_before_and_is_reported_once(tmp_path, action):
     files.replace(tmp_path / "a.json", b"1" * 1000)
     code = f"""
 import pathlib, resource, sys

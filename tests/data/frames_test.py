@@ -70,7 +70,7 @@ def test_a_frame_is_let_go_after_the_loan():
     del frame
     gc.collect()
     assert gone() is None
-    with pytest.raises(UsageError, match=f"--data_file={name} was a DataFrame of Python's"):
+    with pytest.raises(UsageError, match=f"--data_file={name} was a DataFrame in Python"):
         table_file.read(name)
 
 

@@ -128,11 +128,11 @@ def test_what_is_no_log_of_ours_is_refused(tmp_path):
     pd.DataFrame({"action": [1]}).to_parquet(other)
     (tmp_path / "text.csv").write_text("action\n1\n")
     for path in (other, tmp_path / "text.csv", tmp_path / "nothing"):
-        assert not interaction_log.is_own(path)
-        with pytest.raises(UsageError, match="is no log that this program has written"):
+        assert not interaction_log.is_log_file(path)
+        with pytest.raises(UsageError, match="is not a log in this program's format"):
             interaction_log.read(path)
     interaction_log.write(_log(), other)
-    assert interaction_log.is_own(other)
+    assert interaction_log.is_log_file(other)
     assert len(pq.read_table(other)) == 5
 
 

@@ -10,7 +10,7 @@ from data import keys
 
 _ROOT = pathlib.Path(keys.__file__).parents[1]
 _KEYED = ("generator", "tensorflow_key", "integer_key")
-_ROOMS = ("data", "optimization", "bandits", "scripts")
+_PLACES = ("data", "optimization", "bandits", "scripts")
 
 
 def _draw(*key) -> list[int]:
@@ -18,7 +18,7 @@ def _draw(*key) -> list[int]:
 
 
 def _keys_in(source: str) -> list[tuple[str, int]]:
-    """Returns purpose and number of places of every key that a module makes."""
+    """Purpose and number of places of every key that a module makes."""
     found = []
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Call) and getattr(node.func, "attr", "") in _KEYED:
@@ -32,15 +32,17 @@ def test_purposes_keep_their_numbers():
     # A change would change every published run; add to the end only.
     numbers = (
         "COHORT=1 EXAMPLES=2 PARTITION=3 HELD_OUT=4 WEIGHTS=5 CACHE=6 TRAINING=7 EVALUATION=8 SILOS=9 DECISION=10 "
-        "LABEL_NOISE=11 DELAY=20 NOISE=21 LANGEVIN=22 VISIT=23 BOOTSTRAP=24 FOLD=25 LOG_ROWS=30 LABORATORY=40 "
-        "LOGGED_REWARDS=50 LOG_FOLDS=51 DRIFT=60 OWN_TIME=61 ARRIVAL=62 AVAILABILITY=63 RESERVE=64 DROP_OUT=65 "
+        "LABEL_NOISE=11 DELAY=20 NOISE=21 LANGEVIN=22 PARTICIPATION=23 BOOTSTRAP=24 FOLD=25 LOG_ROWS=30 LABORATORY=40 "
+        "LOGGED_REWARDS=50 LOG_FOLDS=51 DRIFT=60 CLIENT_TIME=61 ARRIVAL=62 AVAILABILITY=63 RESERVE=64 DROP_OUT=65 "
         "TIME_ZONE=66"
     )
     assert " ".join(f"{purpose.name}={purpose.value}" for purpose in keys.Purpose) == numbers
 
 
 def test_all_keys_of_a_purpose_have_one_length_in_the_whole_program():
-    found = [key for room in _ROOMS for path in (_ROOT / room).rglob("*.py") for key in _keys_in(path.read_text())]
+    found = [
+        key for package in _PLACES for path in (_ROOT / package).rglob("*.py") for key in _keys_in(path.read_text())
+    ]
     assert len(found) > 20
     lengths = {name: {length for other, length in found if other == name} for name, _ in found}
     assert lengths == {name: {keys.Purpose[name].places} for name in lengths}

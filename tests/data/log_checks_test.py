@@ -46,7 +46,7 @@ def test_its_standard_error_is_over_clients():
     assert "is 3 (standard error over clients 1)" in finding.text  # sqrt((4 + 4) * 2 / 1) / 4
 
 
-def test_overlap_is_told_in_numbers_of_weights():
+def test_overlap_is_reported_in_numbers_of_weights():
     """Weights 3, 1, 0, 0: (3 + 1)^2 / (9 + 1) = 1.6 rows."""
     log = _log([0.5] * 4, clients=[0, 1, 2, 2])
     size, mean, largest, clients = log_checks.overlap(log, np.array([3.0, 1.0, 0.0, 0.0]))
@@ -61,7 +61,7 @@ def test_overlap_is_told_in_numbers_of_weights():
     assert log_checks.effective_sample_size(np.full(7, 0.3)) == pytest.approx(7)
 
 
-def test_actions_that_only_the_policy_plays_are_named():
+def test_actions_that_only_the_policy_chooses_are_named():
     log = _log([0.5, 0.5], [0, 2], num_actions=4)
     finding = log_checks.support(log, np.array([[0.5, 0.1, 0.3, 0.1], [0.7, 0.3, 0.0, 0.0]]))
     assert finding.is_warning
@@ -71,16 +71,16 @@ def test_actions_that_only_the_policy_plays_are_named():
 
 def test_unknown_actions_are_refused():
     assert log_checks.check_action("b", ("a", "b"), "--policy") == 1
-    with pytest.raises(UsageError, match="--policy names the action 'x', which the log has not: its 2 actions are 'a'"):
+    with pytest.raises(UsageError, match="--policy names the action 'x', which the log lacks: its 2 actions are 'a'"):
         log_checks.check_action("x", ("a", "b"), "--policy")
 
 
 def test_a_log_without_a_row_is_refused():
-    with pytest.raises(UsageError, match="runs/none holds a log without a row: nobody has played, or no reward has"):
+    with pytest.raises(UsageError, match="runs/none holds a log without a row: no client has acted, or no reward was"):
         log_checks.check_random(np.zeros(0), "runs/none")
 
 
 def test_what_was_not_counted_is_not_said_to_be_sound():
-    assert "was not looked for" in log_checks.duplicates(_log([0.5])).text
+    assert "were not checked" in log_checks.duplicates(_log([0.5])).text
     assert not log_checks.duplicates(_log([0.5], report={"duplicated_rows": 0})).is_warning
     assert "1 row(s) equal" in log_checks.duplicates(_log([0.5], report={"duplicated_rows": 1})).text

@@ -26,7 +26,7 @@ def _by_sklearn(penalty: float, tested: np.ndarray) -> np.ndarray:
         base + shared.predict(tested) + ridge(action == ACTIONS, left[action == ACTIONS]).predict(tested)
         for action in range(2)
     ]
-    found.append(base + shared.predict(tested))  # The third action was never played.
+    found.append(base + shared.predict(tested))  # The third action was never logged.
     return np.clip(np.stack(found, axis=1), REWARDS.min(), REWARDS.max())
 
 

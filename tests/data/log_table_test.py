@@ -92,7 +92,7 @@ def test_rounds_periods_and_a_policys_probabilities_are_read(tmp_path):
     assert _read(tmp_path, each, wanted).probabilities.tolist() == [[0.5, 0.25, 0.25]] * 4
 
 
-def test_actions_that_were_never_played_can_be_named(tmp_path):
+def test_actions_that_were_never_logged_can_be_named(tmp_path):
     wanted = _schema(action_names="3,9")
     log = _read(tmp_path, _frame(), wanted)
     assert log.action_names == ("2", "3", "9", "10")
@@ -151,7 +151,7 @@ def test_bad_logs_are_named(tmp_path, changed, message):
         (_schema(propensity_column="reward"), "'reward' that --reward_column names already"),
         (_schema(round_column="age", period_column="half"), "--period_column: there is no column 'half'"),
         (_schema(round_column="half"), "--round_column=half must hold whole numbers"),
-        (_schema(category_columns="reward"), "names column 'reward', which is no feature"),
+        (_schema(category_columns="reward"), "names column 'reward', which is not a feature"),
         (_schema(probability_columns="age"), r"--policy=column: 40 in column 'age' \(row 2 of"),
         (_schema(probability_columns="age,place"), "names 2 columns: give one, or one of each of the 3 actions"),
     ],

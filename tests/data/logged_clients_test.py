@@ -10,7 +10,7 @@ from data.errors import UsageError
 
 
 def make(clients=40, rows=50, *, binary=True, uniform=False, seed=0):
-    """Returns a log of a world in which action k earns more where feature k is large, and the mean rewards."""
+    """Log of an environment where action k earns more if feature k is large, and the mean rewards."""
     draw, count = np.random.default_rng(seed), clients * rows
     contexts = draw.normal(size=(count, 3)).astype(np.float32)
     means = np.clip(0.5 + 0.2 * contexts, 0.05, 0.95)
@@ -99,5 +99,5 @@ def test_labels_end_in_what_was_logged():
 
 def test_replay_takes_uniform_propensities_alone():
     logged_clients.check_uniform(make(uniform=True)[0])
-    with pytest.raises(UsageError, match=r"of propensity 1/3, but here they reach from 0.1 to 0.6"):
+    with pytest.raises(UsageError, match=r"of propensity 1/3, but these range from 0.1 to 0.6"):
         logged_clients.check_uniform(make()[0])

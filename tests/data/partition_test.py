@@ -26,7 +26,7 @@ def test_dealing_is_a_function_of_the_generator():
     assert _deal(labels, 4, 1.0, seed=1).tolist() != _deal(labels, 4, 1.0, seed=2).tolist()
 
 
-def test_a_client_of_n_examples_leaves_the_others_undealt():
+def test_a_client_of_n_examples_leaves_the_others_unassigned():
     client_of_row = partition.dirichlet_label_skew(
         np.arange(50) % 5, 4, 1.0, np.random.default_rng(0), examples_per_client=6
     )
@@ -48,8 +48,8 @@ def test_label_histograms_have_the_dirichlet_distributions_moments():
     np.testing.assert_allclose(shares.var(), variance, rtol=0.2)
 
 
-def _dealt_by_label(labels, num_clients: int, concentration: float, seed: int = 0) -> np.ndarray:
-    """Returns how many examples of each label (columns) each client has."""
+def _counts_by_label(labels, num_clients: int, concentration: float, seed: int = 0) -> np.ndarray:
+    """Number of examples of each label (columns) for each client."""
     client_of_row = partition.dirichlet_client_shares(labels, num_clients, concentration, np.random.default_rng(seed))
     assert client_of_row.dtype == np.int32
     counts = np.zeros((num_clients, labels.max() + 1), int)
@@ -58,7 +58,7 @@ def _dealt_by_label(labels, num_clients: int, concentration: float, seed: int = 
 
 
 def test_clients_shares_of_a_label_have_the_dirichlet_distributions_moments():
-    counts = _dealt_by_label(np.arange(400_000) % 200, 10, 0.5)
+    counts = _counts_by_label(np.arange(400_000) % 200, 10, 0.5)
     np.testing.assert_array_equal(counts.sum(axis=0), [2000] * 200)
     shares = counts / 2000
     # Dirichlet: mean 1/10, variance (1/10) (9/10) / (total + 1) with total = 10 alpha = 5. 200 labels.
@@ -69,13 +69,13 @@ def test_clients_shares_of_a_label_have_the_dirichlet_distributions_moments():
 
 def test_dealing_by_label_gives_clients_unequal_sizes_which_skew_evens_out_as_it_falls():
     labels = np.arange(6000) % 10
-    spread = {value: _dealt_by_label(labels, 20, value).sum(axis=1).std() for value in (0.3, 2.0, 1e6)}
+    spread = {value: _counts_by_label(labels, 20, value).sum(axis=1).std() for value in (0.3, 2.0, 1e6)}
     assert spread[0.3] > spread[2.0] > spread[1e6]
     assert spread[1e6] < 4  # A client has 30 examples of each label, but for rounding.
 
 
 def test_a_tiny_concentration_gives_a_whole_label_to_one_client():
-    counts = _dealt_by_label(np.arange(500) % 5, 8, 1e-5)
+    counts = _counts_by_label(np.arange(500) % 5, 8, 1e-5)
     assert counts.max(axis=0).tolist() == [100] * 5
 
 
@@ -101,7 +101,7 @@ def _hierarchy(coarse_concentration: float, fine_concentration: float, size=None
     return counts
 
 
-def test_a_hierarchy_deals_every_example_once_even_when_labels_run_out():
+def test_a_hierarchy_assigns_every_example_once_even_when_labels_run_out():
     counts = _hierarchy(0.01, 0.01)
     assert counts.sum(axis=1).tolist() == [40] * 30
     assert counts.sum(axis=0).tolist() == [100] * 12
@@ -177,12 +177,12 @@ def test_few_clients_of_a_row_each_cannot_be_split():
         partition.hold_out(np.arange(2), 2, 0)
 
 
-def test_rows_are_dealt_to_clients_of_equal_size():
-    names, owners = partition.deal(11, 3, 0)
+def test_rows_are_partitioned_over_clients_of_equal_size():
+    names, owners = partition.split_equally(11, 3, 0)
     assert names == ["client_0", "client_1", "client_2"]
     assert np.bincount(owners).tolist() == [4, 4, 3]
     with pytest.raises(UsageError, match="rows:12 is more than the 11 rows"):
-        partition.deal(11, 12, 0)
+        partition.split_equally(11, 12, 0)
 
 
 @pytest.mark.parametrize(

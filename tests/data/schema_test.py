@@ -21,7 +21,7 @@ def test_of_many_columns_the_nearest_are_named():
 
 
 def test_one_column_is_no_table():
-    with pytest.raises(UsageError, match=r"has one column alone, 'site\|y': columns must be separated by commas, semi"):
+    with pytest.raises(UsageError, match=r"has only one column, 'site\|y': columns must be separated by commas, semi"):
         schema.resolve(schema.Schema("site", "y"), ["site|y"], "table.csv")
 
 
@@ -32,9 +32,9 @@ def test_one_column_is_no_table():
         ({"ignore_columns": "y"}, "--ignore_columns names column 'y' that --label_column names already"),
         ({"ignore_columns": "age", "feature_columns": "age"}, "'age' that --feature_columns names already"),
         ({"category_columns": "x"}, "--category_columns: there is no column 'x'"),
-        ({"category_columns": "y"}, "--category_columns names column 'y', which is no feature"),
-        ({"category_columns": "id", "feature_columns": "age"}, "names column 'id', which is no feature"),
-        ({"category_columns": "id", "ignore_columns": "id"}, "names column 'id', which is no feature"),
+        ({"category_columns": "y"}, "--category_columns names column 'y', which is not a feature"),
+        ({"category_columns": "id", "feature_columns": "age"}, "names column 'id', which is not a feature"),
+        ({"category_columns": "id", "ignore_columns": "id"}, "names column 'id', which is not a feature"),
     ],
 )
 def test_a_column_has_one_use(flags, message):

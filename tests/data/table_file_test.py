@@ -210,8 +210,8 @@ def test_numbers_are_read_whatever_they_are_written_as(values):
 @pytest.mark.parametrize(
     ("values", "others", "message"),
     [
-        (["1,5"], {}, "--paid: '1,5' .* is no number"),
-        (["1", "x"], {}, r"--paid: 'x' in column 'paid' \(row 2 of t.parquet\) is no number"),
+        (["1,5"], {}, "--paid: '1,5' .* is not a number"),
+        (["1", "x"], {}, r"--paid: 'x' in column 'paid' \(row 2 of t.parquet\) is not a number"),
         ([1, None, None], {}, r"--paid: a missing value .*\(row 2 of .*\(and 1 more\)"),
         ([1, np.inf], {}, r"--paid: inf .*\(row 2 "),
         ([1, 3, 2], {"within": (0, 2)}, r"--paid: 3 .*\(row 2 .* from 0 to 2"),

@@ -14,26 +14,26 @@ def _rows(values):
 
 
 @pytest.mark.parametrize(
-    ("values", "told"),
+    ("values", "message"),
     [
         (
             [f"{row % 60 + 0.5}" for row in range(300)],
-            "60 distinct values in 300 rows, which are numbers and no classes",
+            "60 distinct values in 300 rows, which are numbers, not classes",
         ),
         (
             [str(row * 7) for row in range(60)],
-            "60 distinct values in 60 rows, which are numbers and no classes: name a",
+            "60 distinct values in 60 rows, which are numbers, not classes: name a",
         ),
         (
             [f"2023-{1 + row // 28:02d}-{1 + row % 28:02d}" for row in range(60)],
-            "60 distinct values in 60 rows, which are dates and no classes",
+            "60 distinct values in 60 rows, which are dates, not classes",
         ),
         ([f"n{row}" for row in range(1001)], "1001 distinct values, more than 1000: name a column of classes"),
     ],
     ids=range(4),
 )
-def test_measurements_and_dates_are_no_classes(values, told):
-    with pytest.raises(UsageError, match=f"--label_column=y has {told}"):
+def test_measurements_and_dates_are_no_classes(values, message):
+    with pytest.raises(UsageError, match=f"--label_column=y has {message}"):
         _rows(values)
 
 
@@ -51,7 +51,7 @@ def test_codes_words_and_a_few_numbers_are_classes(values):
 
 
 @pytest.mark.parametrize(
-    ("values", "told"),
+    ("values", "message"),
     [
         (["0", "1", "0", "1"], []),
         (["a", "b", "c"] * 2, []),
@@ -62,6 +62,6 @@ def test_codes_words_and_a_few_numbers_are_classes(values):
     ],
     ids=range(6),
 )
-def test_odd_classes_are_warned_of(values, told):
+def test_odd_classes_are_warned_of(values, message):
     found = _rows(values).features().report["warnings"]
-    assert found == [f"--label_column=y has {one}" for one in told]
+    assert found == [f"--label_column=y has {one}" for one in message]

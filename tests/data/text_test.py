@@ -40,7 +40,7 @@ DOCUMENTS = [["dog", "the", "bird", "the"], ["cat"], ["bird", "bird"], []]
 
 
 def posts(bags: text.Bags) -> list[tuple[list[int], list[float]]]:
-    """Returns each post's word ids, and their values."""
+    """Word ids of each post, and their values."""
     return [
         (bags.ids[start:end].tolist(), bags.values[start:end].tolist())
         for start, end in itertools.pairwise(bags.offsets)

@@ -42,14 +42,14 @@ def flat(parts) -> np.ndarray:
     return np.concatenate([np.ravel(part) for part in tf.nest.flatten(parts)])
 
 
-def play(process, state, deltas):
+def execute(process, state, deltas):
     return process.next(state, deltas, [1.0] * len(deltas))
 
 
 def test_dp_fedavg_divides_the_sum_of_clipped_deltas_by_the_expected_cohort(tff_worker):
     aggregation, process = build("--aggregator_type=dpsgd", "--noise_multiplier=0", "--clip_norm=0.32")
     state = process.initialize()
-    output = play(process, state, [DELTA, DELTA, ZERO])
+    output = execute(process, state, [DELTA, DELTA, ZERO])
     np.testing.assert_allclose(flat(output.result), 2 * 0.005 / 4, rtol=1e-5)
     assert aggregators.clip_norm(aggregation, state, output.measurements) == 0.32
     assert aggregators.clipped_clients(output.measurements) is None
@@ -58,7 +58,7 @@ def test_dp_fedavg_divides_the_sum_of_clipped_deltas_by_the_expected_cohort(tff_
 @pytest.mark.parametrize("arguments", [("--insecure_seeded_noise",), ()])
 def test_noise_on_the_mean_has_deviation_noise_multiplier_times_clip_over_cohort(tff_worker, arguments):
     _, process = build("--aggregator_type=dpsgd", "--noise_multiplier=0.5", "--clip_norm=0.4", *arguments)
-    noise = flat(play(process, process.initialize(), [ZERO] * 4).result)
+    noise = flat(execute(process, process.initialize(), [ZERO] * 4).result)
     low, high = scipy.stats.chi2(len(noise)).ppf([5e-5, 1 - 5e-5])
     assert low < np.square(noise).sum() / (0.5 * 0.4 / 4) ** 2 < high
 
@@ -67,7 +67,7 @@ def test_private_noise_does_not_repeat(tff_worker):
     found = []
     for _ in range(2):
         _, process = build("--aggregator_type=dpsgd", "--noise_multiplier=0.5", "--clip_norm=0.4")
-        found.append(flat(play(process, process.initialize(), [ZERO] * 4).result))
+        found.append(flat(execute(process, process.initialize(), [ZERO] * 4).result))
     assert not np.array_equal(*found)
 
 
@@ -81,7 +81,7 @@ def test_seeded_noise_is_another_in_each_training_and_for_each_seed(tff_worker, 
             _, process = build_kind(kind, *arguments, shapes=pair, pretraining=pretraining)
             state = process.initialize()
             for _ in range(3):
-                output = play(process, state, [tuple(np.zeros(shape, np.float32) for shape in pair)] * 4)
+                output = execute(process, state, [tuple(np.zeros(shape, np.float32) for shape in pair)] * 4)
                 state = output.state
                 noises += [np.ravel(part) for part in output.result]
     correlations = np.corrcoef(noises)
@@ -93,7 +93,7 @@ def test_the_reported_clip_norm_is_the_one_that_the_round_used(tff_worker):
     aggregation, process = build("--aggregator_type=dpsgd", "--noise_multiplier=0", "--adaptive_clipping")
     state, norms = process.initialize(), []
     for _ in range(2):
-        output = play(process, state, [DELTA] * 4)
+        output = execute(process, state, [DELTA] * 4)
         norms.append(aggregators.clip_norm(aggregation, state, output.measurements))
         np.testing.assert_allclose(np.linalg.norm(flat(output.result)), norms[-1], rtol=1e-4)
         state = output.state
@@ -103,7 +103,7 @@ def test_the_reported_clip_norm_is_the_one_that_the_round_used(tff_worker):
 def test_a_secure_sum_is_the_clipped_mean_to_its_grid(tff_worker):
     aggregation, process = build("--aggregator_type=secure_sum", "--clip_norm=0.32")
     state = process.initialize()
-    output = play(process, state, [DELTA, ZERO])
+    output = execute(process, state, [DELTA, ZERO])
     np.testing.assert_allclose(flat(output.result), 0.0025, atol=1e-6)
     assert aggregators.clip_norm(aggregation, state, output.measurements) == pytest.approx(0.32)
     assert aggregators.clipped_clients(output.measurements) == 1
@@ -111,7 +111,7 @@ def test_a_secure_sum_is_the_clipped_mean_to_its_grid(tff_worker):
 
 def test_distributed_noise_adds_up_to_the_central_one(tff_worker):
     _, process = build("--aggregator_type=ddp", "--noise_multiplier=0.5", "--clip_norm=0.4")
-    noise = flat(play(process, process.initialize(), [ZERO] * 4).result)
+    noise = flat(execute(process, process.initialize(), [ZERO] * 4).result)
     assert noise.std() == pytest.approx(0.5 * 0.4 / 4, rel=0.05)
 
 
@@ -119,19 +119,19 @@ def test_distributed_noise_adds_up_to_the_central_one(tff_worker):
 def test_state_that_was_saved_continues_as_if_it_had_not_been(tff_worker, kind):
     _, process = build_kind(kind)
     template = process.initialize()
-    first = play(process, template, [DELTA] * 4).state
+    first = execute(process, template, [DELTA] * 4).state
     leaves = [np.asarray(leaf) for leaf in tf.nest.flatten(first)]
     for leaf, like in zip(leaves, tf.nest.flatten(template), strict=True):
         assert (leaf.shape, leaf.dtype) == (np.shape(like), np.asarray(like).dtype)
     again = tf.nest.pack_sequence_as(template, leaves)
-    results = [flat(play(process, state, [DELTA] * 4).result) for state in (first, again)]
+    results = [flat(execute(process, state, [DELTA] * 4).result) for state in (first, again)]
     np.testing.assert_array_equal(*results)
 
 
 @pytest.mark.parametrize("kind", ["dpsgd", "dpsgd_adaptive", "dpftrl", "mf_dpftrl"])
 def test_an_empty_cohort_still_releases_noise(tff_worker, kind):
     aggregation, process = build_kind(kind)
-    output = play(process, process.initialize(), [])
+    output = execute(process, process.initialize(), [])
     result = flat(output.result)
     assert np.isfinite(result).all()
     assert result.std() > 0
@@ -141,8 +141,8 @@ def test_an_empty_cohort_still_releases_noise(tff_worker, kind):
 @pytest.mark.parametrize("kind", ["mean", "secure_sum"])
 def test_without_noise_an_empty_cohort_leaves_the_state_and_has_no_result(tff_worker, kind):
     aggregation, process = build_kind(kind)
-    before = play(process, process.initialize(), [DELTA] * 4).state
-    output = play(process, before, [])
+    before = execute(process, process.initialize(), [DELTA] * 4).state
+    output = execute(process, before, [])
     assert np.isnan(flat(output.result)).all()
     for found, expected in zip(tf.nest.flatten(output.state), tf.nest.flatten(before), strict=True):
         np.testing.assert_array_equal(found, expected)

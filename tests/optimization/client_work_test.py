@@ -29,7 +29,7 @@ def train(work: client_work.LocalSgd, count=10, learning_rate=None) -> client_wo
 
 
 def by_hand(batches, learning_rate, momentum=0.0, proximal=0.0):
-    """Returns the delta and the batches' losses."""
+    """Delta and the batches' losses."""
     start = kernel, bias = [weight.astype(np.float64) for weight in WEIGHTS]
     velocity, losses = [np.zeros_like(kernel), np.zeros_like(bias)], []
     for rows in batches:

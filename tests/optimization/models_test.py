@@ -68,7 +68,7 @@ def _keras(name: str) -> tf.keras.Model:
 
 
 def _random_weights(model: models.Model) -> models.Weights:
-    """Returns weights with biases that are not zero."""
+    """Weights with biases that are not zero."""
     draw = np.random.default_rng(1)
     return tuple(weight + draw.normal(0, 0.05, weight.shape).astype(np.float32) for weight in model.initial_weights(0))
 
@@ -105,7 +105,7 @@ def test_forward_equals_keras_layers_with_the_same_weights(name):
 
 
 def _keras_resnet(norm: str, shape: tuple[int, ...], num_outputs: int) -> tuple[tf.keras.Model, list[tf.Variable]]:
-    """Returns ResNet-18 of Keras' own layers, and its weights in the order of `models.resnet18`."""
+    """ResNet-18 of Keras' own layers, and its weights in the order of `models.resnet18`."""
     layers, used = tf.keras.layers, []
 
     def convolve(values, width, size, stride):

@@ -151,7 +151,7 @@ def test_rounds_are_tffs_fedavg_and_fedprox_of_the_same_batches(tff_worker, prox
 
 
 def _batches(one: supervised.ClientInput, size: int) -> tf.data.Dataset:
-    """Returns the mini-batches of two epochs, in the order of `client_work`."""
+    """Mini-batches of two epochs, in the order of `client_work`."""
     epochs = []
     for epoch in range(2):
         key = tf.random.experimental.stateless_fold_in(one.key, epoch)

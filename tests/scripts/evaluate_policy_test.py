@@ -271,7 +271,7 @@ def test_a_greedy_runs_log_is_refused(tmp_path):
         f"--root_output_dir={tmp_path}", "--experiment_name=run",
     ]  # fmt: skip
     frame.program(run_federated.STUDY, frame.flag_set(run_federated.STUDY).parse(["run_federated", *flags]))
-    with pytest.raises(UsageError, match="are 1: its policy is deterministic, as greedy play"):
+    with pytest.raises(UsageError, match="are 1: its policy is deterministic, such as greedy"):
         _evaluated(tmp_path / "out", f"--log={tmp_path}/run", "--policy=uniform")
 
 
@@ -282,7 +282,7 @@ def test_a_greedy_runs_log_is_refused(tmp_path):
         ({"p": 1.0}, "All propensities of .* are 1: its policy is deterministic"),
         ({"paid": np.nan}, "--reward_column: a missing value in column 'paid'"),
         ({"who": "me"}, "--client_column=who has one value only"),
-        ({}, "names the action 'green', which the log has not: its 2 actions are 'blue', 'red'"),
+        ({}, "names the action 'green', which the log lacks: its 2 actions are 'blue', 'red'"),
     ],
 )
 def test_bad_logs_are_named(tmp_path, change, message):

@@ -500,7 +500,7 @@ def test_names_and_scales_that_are_not_there_are_refused(choose, name, scale, me
         (["--figure=1a", "--report_only", "--executor=slurm_script"], "--executor does not go with --report_only"),
         (["--figure=1a", "--report_only", "--early_stop=asha"], "--early_stop does not go with --report_only"),
         (["--figure=1a", "--text=agarwal2023"], "--text does not go with --figure: leave one out"),
-        (["--figure=1a", "--data_dir=nowhere"], "--data_dir=.*nowhere is no folder"),
+        (["--figure=1a", "--data_dir=nowhere"], "--data_dir=.*nowhere is not a folder"),
         (["--figure=1a", "--ray_address=x:1"], "--ray_address belongs to --executor=ray"),
         (
             ["--figure=1a", "--executor=ray", "--ray_address=x:1", "--workers=3"],

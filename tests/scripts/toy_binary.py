@@ -68,7 +68,7 @@ class ToyStudy(frame.Study[ToyOptions, ToyData]):
         )
 
     def resolve(self, settings: cli.Settings) -> cli.Settings:
-        if settings.kind == "odd" and "fails_at" in settings.given:
+        if settings.kind == "odd" and "fails_at" in settings.set_by_user:
             raise UsageError("--fails_at has no effect with --kind=odd.")
         return settings.with_defaults({"experiment_name": "toy"})
 
@@ -83,7 +83,7 @@ class ToyStudy(frame.Study[ToyOptions, ToyData]):
     def start_worker(self, settings: cli.Settings) -> None:
         pass
 
-    def play(self, run: frame.Run) -> int | None:
+    def execute(self, run: frame.Run) -> int | None:
         settings, options, folder = run.settings, run.options, run.folder
         if settings.rate == settings.fails_at:
             raise ValueError("this rate fails")

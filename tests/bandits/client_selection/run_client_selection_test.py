@@ -141,7 +141,7 @@ def test_a_second_run_frees_the_firsts_task(tmp_path):
     for rate in (0.1, 0.2):
         run = make_run(tmp_path, "--client_selection=pow_d", f"--client_learning_rate={rate}")
         weakref.finalize(run._task.clients, gone.append, rate)
-        run.play_round(run.initial_state(), 1)
+        run.run_round(run.initial_state(), 1)
         del run
         gc.collect()
     assert gone == [0.1, 0.2]
@@ -149,7 +149,7 @@ def test_a_second_run_frees_the_firsts_task(tmp_path):
 
 def test_the_selector_sees_the_losses_of_the_round(tmp_path):
     run = make_run(tmp_path)
-    progress, row = run.play_round(run.initial_state(), 1)
+    progress, row = run.run_round(run.initial_state(), 1)
     cohort = run.selected.selector.select(
         run.selected.selector.initial_state(), keys.generator(0, keys.Purpose.COHORT, 1)
     )
@@ -162,7 +162,7 @@ def test_the_selector_sees_the_losses_of_the_round(tmp_path):
 def test_a_client_taken_twice_is_sent_one_model_and_reports_once(tmp_path):
     run = make_run(tmp_path, "--client_selection=rand", "--partition_clients=1", "--clients_per_round=1")
     run.selected.selector.cohort_size = 2
-    progress, row = run.play_round(run.initial_state(), 1)
+    progress, row = run.run_round(run.initial_state(), 1)
     assert progress.selections.tolist() == [1]
     assert row[metrics.MODEL_TRANSFERS] == 2
 
@@ -192,7 +192,7 @@ def test_an_empty_client_reports_nothing_and_spoils_nothing(tmp_path, name):
     run = make_run(tmp_path, f"--client_selection={name}", "--clients_per_round=6", change_task=change)
     progress = run.initial_state()
     for round_num in (1, 2):
-        progress, row = run.play_round(progress, round_num)
+        progress, row = run.run_round(progress, round_num)
     assert row[metrics.NONFINITE_CLIENTS] == 0
     assert row[metrics.EMPTY_CLIENTS] == (0 if name == "rand" else 1)
     assert np.isfinite(list(run.evaluate(progress).values())).all()

@@ -31,7 +31,7 @@ def make(*arguments: str, participants: silos.Silos | None = None, hidden=model.
 def run(rounds: experiment.MabFlRounds, num_rounds: int) -> tuple[experiment.Progress, list]:
     progress, rows = rounds.initial_state(), []
     for round_num in range(1, num_rounds + 1):
-        progress, row = rounds.play_round(progress, round_num)
+        progress, row = rounds.run_round(progress, round_num)
         rows.append(row)
     return progress, rows
 
@@ -129,7 +129,7 @@ def test_delayed_rewards_decide_a_round_later_for_two_exchanges_less(tff_worker)
     progress = rounds.initial_state()
     for round_num in range(1, 5):
         estimates = np.copy(progress.rule.values)
-        progress, row = rounds.play_round(progress, round_num)
+        progress, row = rounds.run_round(progress, round_num)
         assert estimates[row[metrics.ACTION]] == estimates.max()
         assert row[metrics.COMMUNICATIONS] == 2 * 3 * round_num
         np.testing.assert_array_equal(progress.plays, round_num)
@@ -155,8 +155,8 @@ def test_a_threshold_by_quantiles_is_of_all_increases_of_earlier_rounds(tff_work
     for round_num in range(1, 5):
         # The same models in both, so that the other's rewards are this one's increases.
         other = other._replace(server=progress.server, rule=progress.rule, reward_sums=np.zeros(3))
-        progress, row = rounds.play_round(progress, round_num)
-        increases = same.play_round(other, round_num)[0].reward_sums
+        progress, row = rounds.run_round(progress, round_num)
+        increases = same.run_round(other, round_num)[0].reward_sums
         threshold = np.quantile(seen, 0.75) if seen else 0
         assert row[metrics.THRESHOLD] == pytest.approx(threshold)
         tried = [row[metrics.ACTION]] if rule == "ucb" else [0, 1, 2]
@@ -212,7 +212,7 @@ def test_the_best_model_so_far_is_kept(tff_worker, generated):
     rounds = make("--decision_rule=fixed", "--fixed_combination=0101", participants=generated)
     progress, aucs, weights = rounds.initial_state(), [], []
     for round_num in range(1, 7):
-        progress, row = rounds.play_round(progress, round_num)
+        progress, row = rounds.run_round(progress, round_num)
         aucs.append(row[metrics.GLOBAL_AUC])
         weights.append(rounds.global_weights(progress))
     best = int(np.argmax(aucs))
@@ -225,7 +225,7 @@ def test_tuning_continues_from_the_best_model_with_the_target_alone(tff_worker, 
     arguments = ("--decision_rule=fixed", "--fixed_combination=0101", "--total_rounds=3", "--tuning_rounds=2")
     rounds = make(*arguments, participants=generated)
     progress, _ = run(rounds, 3)
-    tuned, row = rounds.play_round(progress, 4)
+    tuned, row = rounds.run_round(progress, 4)
     assert (row[metrics.ACTION], row[metrics.TRIED], row[metrics.COMMUNICATIONS]) == (metrics.TUNING, 0, 3 * 4)
     assert row[metrics.OVER_TARGET] == 0
     np.testing.assert_array_equal(tuned.rule.values, progress.rule.values)
@@ -233,7 +233,7 @@ def test_tuning_continues_from_the_best_model_with_the_target_alone(tff_worker, 
     alone = make("--decision_rule=target_alone", "--pretrain_epochs=0", participants=generated)
     start = alone.initial_state()
     start = start._replace(server=process.GlobalModel(tuple(w[np.newaxis] for w in progress.best_weights), np.int32(0)))
-    expected, _ = alone.play_round(start, 4)
+    expected, _ = alone.run_round(start, 4)
     for weight, other in zip(rounds.global_weights(tuned), alone.global_weights(expected), strict=True):
         np.testing.assert_array_equal(weight, other)
 
@@ -245,12 +245,12 @@ def test_early_stopping_ends_after_the_spline_fell_for_its_patience_and_the_tuni
     arguments = ("--early_stopping", "--early_stopping_patience=2", "--tuning_rounds=1")
     rounds = make(*arguments, participants=generated)
     progress, _ = run(rounds, 3)
-    progress, _ = rounds.play_round(progress._replace(history=FALLING), 4)
+    progress, _ = rounds.run_round(progress._replace(history=FALLING), 4)
     assert (progress.falling_rounds, progress.stopped_after) == (1, 0)
-    progress, _ = rounds.play_round(progress._replace(history=FALLING), 5)
+    progress, _ = rounds.run_round(progress._replace(history=FALLING), 5)
     assert progress.stopped_after == 5
     assert not rounds.is_finished(progress, 5)
-    progress, row = rounds.play_round(progress, 6)
+    progress, row = rounds.run_round(progress, 6)
     assert row[metrics.ACTION] == metrics.TUNING
     assert rounds.is_finished(progress, 6)
 
@@ -259,7 +259,7 @@ def test_early_stopping_waits_until_every_combination_was_tried(tff_worker, gene
     rounds = make("--early_stopping", "--early_stopping_patience=1", participants=generated)
     progress = rounds.initial_state()
     for round_num in range(1, 4):
-        progress, row = rounds.play_round(progress._replace(history=FALLING), round_num)
+        progress, row = rounds.run_round(progress._replace(history=FALLING), round_num)
         assert progress.history[-1] == pytest.approx(row[metrics.LOCAL_AUC])
         assert progress.stopped_after == (round_num if round_num == 3 else 0)
     unstopped = make("--total_rounds=2", participants=generated)
@@ -304,9 +304,9 @@ def test_epochs_by_round_are_those_of_runs_with_so_many_epochs(tff_worker, gener
     fixed = ("--decision_rule=fixed", "--fixed_combination=0110", "--pretrain_epochs=0")
     rounds = make(*fixed, "--epochs_per_round=2", "--epochs_by_round=2:1", participants=generated)
     two, one = (make(*fixed, f"--epochs_per_round={count}", participants=generated) for count in (2, 1))
-    first, row = rounds.play_round(rounds.initial_state(), 1)
-    assert row == two.play_round(two.initial_state(), 1)[1]
-    assert rounds.play_round(first, 2)[1] == one.play_round(first, 2)[1]
+    first, row = rounds.run_round(rounds.initial_state(), 1)
+    assert row == two.run_round(two.initial_state(), 1)[1]
+    assert rounds.run_round(first, 2)[1] == one.run_round(first, 2)[1]
 
 
 def test_the_best_model_s_test_auc_stays_while_later_models_are_worse(tff_worker, generated):
@@ -314,7 +314,7 @@ def test_the_best_model_s_test_auc_stays_while_later_models_are_worse(tff_worker
     progress, _ = run(rounds, 1)
     measured = rounds.evaluate(progress)
     assert measured[metrics.BEST_TEST_AUC] == measured[metrics.TEST_AUC]
-    progress, _ = rounds.play_round(progress._replace(best_auc=np.float64(1)), 2)
+    progress, _ = rounds.run_round(progress._replace(best_auc=np.float64(1)), 2)
     later = rounds.evaluate(progress)
     assert later[metrics.BEST_TEST_AUC] == measured[metrics.TEST_AUC] != later[metrics.TEST_AUC]
 

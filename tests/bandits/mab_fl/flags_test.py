@@ -37,9 +37,9 @@ def test_a_threshold_is_a_number_or_a_quantile():
         assert settings.threshold == flags.options(settings).reward.threshold == expected
     parsed = frame.flag_set(STUDY).parse(["x"])  # And from a file.
     for value in (1, 0.01, "quantile:0.5"):
-        assert parsed.taken({"threshold": value}) == {"threshold": value}
+        assert parsed.converted({"threshold": value}) == {"threshold": value}
     with pytest.raises(UsageError, match="threshold takes a number, or a text"):
-        parsed.taken({"threshold": True})
+        parsed.converted({"threshold": True})
 
 
 def test_flags_mean_options():

@@ -55,7 +55,7 @@ def test_a_last_line_that_a_crash_left_half_written_is_dropped(tmp_path):
         ("metrics.csv", "round_num\n1,2,3\n4\n5,6,7,8\n", "metrics.csv is not readable"),
         ("config.json", "{", "config.json is not readable"),
         ("config.json", "[]", "config.json is damaged"),
-        ("config.json", '{"name": "other"}', "config.json does not have a run's flags and command"),
+        ("config.json", '{"name": "other"}', "config.json lacks a run's flags and command"),
         ("privacy.json", "nothing", "privacy.json is not readable"),
     ],
 )

@@ -43,15 +43,15 @@ def test_the_round_of_a_reset_starts_from_the_first_state_and_keeps_the_rest(tff
     rounds = rounds_of(f"--reset={what}", *WINDOW, *aggregation)
     first = state = rounds.initial_state()
     for round_num in (1, 2):
-        state, row = rounds.play_round(state, round_num)
+        state, row = rounds.run_round(state, round_num)
         assert row[metrics.RESET] == 0
     by_hand = state.server._replace(optimizer=first.server.optimizer)
     if what == "model":
         by_hand = by_hand._replace(weights=first.server.weights)
     assert any((a != b).any() for a, b in zip(leaves(by_hand), leaves(state.server), strict=True))
-    after, row = rounds.play_round(state, 3)
+    after, row = rounds.run_round(state, 3)
     assert row[metrics.RESET] == 1
-    plain, expected = rounds_of(*aggregation).play_round(state._replace(server=by_hand), 3)
+    plain, expected = rounds_of(*aggregation).run_round(state._replace(server=by_hand), 3)
     assert_equal(after, plain)
     del row[metrics.RESET]
     np.testing.assert_equal(row, expected)

@@ -79,7 +79,7 @@ def test_fashion_is_sorted_by_the_digests_of_its_images(tmp_path):
     assert digests == sorted(digests)
     np.testing.assert_array_equal(arrays["x"], RANDOM[arrays["y"]])
     np.savez(tmp_path / "fashion_mnist_pool.npz", **arrays)
-    task = images.load_dealt(TaskOptions("fashion_mnist", data_dir=str(tmp_path), partition_clients=1))
+    task = images.load_partitioned(TaskOptions("fashion_mnist", data_dir=str(tmp_path), partition_clients=1))
     train, held_out = task.clients, task.held_out
     assert len(train.load(0).labels) + len(held_out.load(0).labels) == 9
 

@@ -23,12 +23,12 @@ def source(tmp_path):
     return folder
 
 
-def _play(*arguments: object) -> None:
+def _run_program(*arguments: object) -> None:
     convert.program(convert.define().parse(["convert", *map(str, arguments)]))
 
 
-def test_the_file_and_its_digest_are_told(source, tmp_path, capsys):
-    _play("heart_disease", source, f"--output={tmp_path}")
+def test_the_file_and_its_digest_are_reported(source, tmp_path, capsys):
+    _run_program("heart_disease", source, f"--output={tmp_path}")
     path = tmp_path / "heart_disease_4sites.csv"
     assert len(path.read_text().splitlines()) == 5
     assert capsys.readouterr().out == f"{path}\nsha256 {hashlib.sha256(path.read_bytes()).hexdigest()}\n"
@@ -37,8 +37,8 @@ def test_the_file_and_its_digest_are_told(source, tmp_path, capsys):
 def test_a_file_that_is_there_is_kept(source, tmp_path):
     path = tmp_path / "heart_disease_4sites.csv"
     path.write_text("mine")
-    with pytest.raises(UsageError, match="is there already"):
-        _play("heart_disease", source, f"--output={tmp_path}")
+    with pytest.raises(UsageError, match="exists: move it away"):
+        _run_program("heart_disease", source, f"--output={tmp_path}")
     assert path.read_text() == "mine"
 
 
@@ -48,7 +48,7 @@ def test_nothing_is_left_of_a_file_that_could_not_be_written(source, tmp_path, m
 
     monkeypatch.setattr(os, "replace", fail)
     with pytest.raises(Failure, match="full"):
-        _play("heart_disease", source, f"--output={tmp_path}")
+        _run_program("heart_disease", source, f"--output={tmp_path}")
     assert [path.name for path in tmp_path.iterdir()] == ["uci"]
 
 
@@ -60,7 +60,7 @@ def test_every_kind_has_its_function_and_is_in_the_help(kind):
 
 def test_relative_folders_start_where_bazels_user_is(source, tmp_path, monkeypatch):
     monkeypatch.setenv("BUILD_WORKING_DIRECTORY", str(tmp_path))
-    _play("heart_disease", "uci", "--output=.")
+    _run_program("heart_disease", "uci", "--output=.")
     assert (tmp_path / "heart_disease_4sites.csv").exists()
 
 

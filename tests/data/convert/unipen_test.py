@@ -32,7 +32,7 @@ of comment
 
 @pytest.fixture
 def read(tmp_path):
-    """Returns a function of segments that gives the characters of a file with these."""
+    """Function from segments to the characters of a file with them."""
     (tmp_path / "include" / "x").mkdir(parents=True)
     (tmp_path / "include" / "x" / "pens.dat").write_text(PENS)
 
@@ -115,8 +115,10 @@ def test_writers_are_numbered_by_contributor_and_name(source, capsys):
     # The first two of app's characters have the strokes of apa's: an a again, and a b that looks like the z.
     assert arrays["label"].tolist() == [10, 35, 35, *range(10), 36, 38]
     assert [arrays[name].dtype for name in ("pixels", "label", "writer")] == [np.uint8, np.uint8, np.int32]
-    told = "15 characters of 3 writers; left out: 1 images of two labels, 1 neither digits nor letters, 2 repeated.\n"
-    assert capsys.readouterr().err == told
+    message = (
+        "15 characters of 3 writers; left out: 1 images of two labels, 1 neither digits nor letters, 2 repeated.\n"
+    )
+    assert capsys.readouterr().err == message
 
 
 def test_the_task_reads_what_was_made(source):

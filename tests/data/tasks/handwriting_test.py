@@ -89,7 +89,7 @@ def test_without_the_database_in_either_it_is_downloaded(tmp_path, monkeypatch):
         _emnist(None, tmp_path / "cache")
 
 
-def test_random_writers_stand_in_for_a_download_alone(database, tmp_path, capsys):
+def test_random_writers_replace_a_download_alone(database, tmp_path, capsys):
     train, held_out = _emnist(None, tmp_path, random_data=True)
     assert (len(train), len(held_out), train.checksum) == (3400, 3400, "random")
     assert "Warning: --random_data: random examples instead of EMNIST" in capsys.readouterr().err
@@ -258,12 +258,12 @@ def folder(tmp_path):
 
 
 def _rows(population) -> list[list[int]]:
-    """Returns the first pixel of each client's examples."""
+    """First pixel of each client's examples."""
     return [population.load(index).features[:, 0, 0].tolist() for index in range(len(population))]
 
 
 def _totals(population) -> tuple[int, int, np.ndarray]:
-    """Returns the number of examples, of the smallest client's examples, and of each label's."""
+    """Number of examples, of the smallest client's examples, and of each label's."""
     labels = [population.load(index).labels for index in range(len(population))]
     sizes = [len(client) for client in labels]
     return sum(sizes), min(sizes), np.bincount(np.concatenate(labels))

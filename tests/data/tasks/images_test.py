@@ -46,7 +46,7 @@ def _pixels(count: int, shape: tuple[int, ...]) -> np.ndarray:
 
 def task_of(name, folder, **options) -> tasks.Task:
     options = {"partition_clients": 7, "partition_alpha": 0.5} | options
-    return images.load_dealt(TaskOptions(name, data_dir=folder and str(folder), **options))
+    return images.load_partitioned(TaskOptions(name, data_dir=folder and str(folder), **options))
 
 
 def load(name, folder, **options) -> tuple[clients.ClientData, clients.ClientData]:
@@ -64,7 +64,7 @@ def all_of(*populations) -> list[int]:
 
 
 @pytest.mark.parametrize(("name", "held_out"), [("fashion_mnist", 30), ("cifar100", 35)])
-def test_a_pool_is_held_out_in_part_and_the_rest_dealt_once(folder, name, held_out):
+def test_a_pool_is_held_out_in_part_and_the_rest_partitioned(folder, name, held_out):
     train, rest = load(name, folder)
     assert all_of(train, rest) == list(range(210))
     assert len(rest.load(0).labels) == held_out
@@ -77,7 +77,7 @@ def test_mnist_keeps_its_official_split(folder):
     assert first_pixels(rest) == [list(range(20))]
 
 
-def test_the_seed_changes_the_deal_and_not_what_is_held_out(folder):
+def test_the_seed_changes_the_partition_and_not_what_is_held_out(folder):
     (one, rest), (again, _), (other, other_rest) = (
         load("fashion_mnist", folder, partition_seed=seed) for seed in (1, 1, 2)
     )
@@ -94,7 +94,7 @@ def test_a_small_concentration_gives_clients_of_few_labels(folder):
     assert labels(0.05) < 3 < labels(100.0)
 
 
-def test_dealing_by_label_deals_every_image_once_to_clients_of_unequal_size(folder):
+def test_partition_by_label_assigns_every_image_once_to_clients_of_unequal_size(folder):
     train, rest = load("fashion_mnist", folder, partition_by="label")
     assert all_of(train, rest) == list(range(210))
     assert len({len(rows) for rows in first_pixels(train)}) > 2
@@ -260,7 +260,7 @@ def digits(concentration: float = 1.0) -> tasks.Task:
     return images.load_digits(TaskOptions("digits", partition_alpha=concentration))
 
 
-def test_digits_are_dealt_to_60_clients_but_for_a_fifth():
+def test_digits_are_partitioned_over_60_clients_but_for_a_fifth():
     task = digits()
     assert task.clients.client_ids == [f"client_{number:02d}" for number in range(60)]
     parts = [[part.load(index) for index in range(len(part))] for part in (task.clients, task.held_out)]

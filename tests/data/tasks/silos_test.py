@@ -100,7 +100,7 @@ class TestTable:
                 {"feature_columns": "age,grade"},
                 "--feature_columns names column 'grade' that --label_column names already",
             ),
-            ({"positive_labels": "3"}, "--positive_labels: 3 is none of the labels 0, 1, 2"),
+            ({"positive_labels": "3"}, "--positive_labels: 3 is not one of the labels 0, 1, 2"),
         ],
     )
     def test_a_column_or_label_that_is_not_there_is_refused(self, csv, changes, message):
@@ -148,7 +148,7 @@ class TestWriters:
 
     @pytest.mark.parametrize(
         ("num_participants", "positive", "message"),
-        [(7, None, "--num_workers=7 is more than the 6 writers"), (2, "ten", "--positive_labels: ten is none")],
+        [(7, None, "--num_workers=7 is more than the 6 writers"), (2, "ten", "--positive_labels: ten is not one")],
     )
     def test_too_many_groups_or_an_unknown_label_are_refused(self, archive, num_participants, positive, message):
         with pytest.raises(UsageError, match=message):

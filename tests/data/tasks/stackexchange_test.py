@@ -70,7 +70,7 @@ def _users(task):
 
 
 def _by_user(task):
-    """Returns each user's examples: words with their values, and tags."""
+    """Examples of each user: words with their values, and tags."""
     return {
         user: [
             (

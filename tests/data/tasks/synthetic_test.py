@@ -27,7 +27,7 @@ def test_the_flags_change_the_clients_but_for_alpha():
 
 
 def whole(num_clients: int, alpha: float, beta: float, seed: int = 0):
-    """Returns each client's features and labels, training and held-out ones together."""
+    """Features and labels of each client, training and held-out ones together."""
     parts = synthetic.generate(num_clients, alpha, beta, seed)
     return [
         [np.concatenate(arrays) for arrays in zip(*(part.load(client) for part in parts), strict=True)]

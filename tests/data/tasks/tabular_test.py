@@ -158,7 +158,7 @@ def test_the_report_counts_what_was_read_and_imputed(clinics):
     }
 
 
-def test_a_file_and_a_frame_of_one_content_are_told_to_be_the_same(write, clinics):
+def test_a_file_and_a_frame_of_one_content_are_reported_to_be_the_same(write, clinics):
     with frames.lent(pd.read_csv(io.StringIO(CLINICS))) as name:
         frame = _load(name, "site", "target")
     assert frame.report["content"] == clinics.report["content"]
@@ -262,8 +262,8 @@ def test_rewards_alone_leave_the_constant_1_as_the_feature(write, named):
 
 
 MISTAKES = {
-    "neither": ({}, r"either --label_column or --reward_columns: neither is given"),
-    "both": ({"label_column": "target", "reward_columns": "age"}, r"either --label_column .*: both are given"),
+    "neither": ({}, r"either --label_column or --reward_columns: neither is set"),
+    "both": ({"label_column": "target", "reward_columns": "age"}, r"either --label_column .*: both are set"),
     "no_label_column": ({"label_column": "y"}, r"--label_column: there is no column 'y' .* site, age, color, target\."),
     "one_reward": ({"reward_columns": "age"}, r"--reward_columns=age: a bandit needs at least two actions"),
     "missing_rewards": ({"reward_columns": "all"}, r"--reward_columns: a missing value in column 'age' \(line 5 of "),
@@ -282,8 +282,8 @@ def test_a_mistake_is_named_with_the_flag(write, arguments, message):
 BAD_TABLES = {
     "one_class": ("site,x,y\na,1,0\nb,2,0\n", r"--label_column=y has one value only, '0': a bandit needs two"),
     "one_client": ("site,x,y\na,1,0\na,2,1\n", r"=site has one value only, 'a': .*--client_column=rows:N"),
-    "no_feature": ("site,y\na,0\na,1\nb,1\n", r"leaves no feature: .*--feature_columns"),
-    "only_empty_features": ("site,y,x\na,0,\na,1,\nb,1,\n", r"leaves no feature: .*--feature_columns"),
+    "no_feature": ("site,y\na,0\na,1\nb,1\n", r"has no feature: .*--feature_columns"),
+    "only_empty_features": ("site,y,x\na,0,\na,1,\nb,1,\n", r"has no feature: .*--feature_columns"),
     "no_label": ("site,x,y\na,1,\nb,1,\n", r"No row of .*table.csv has what --client_column and --label_column name"),
     "single_rows": ("site,x,y\na,1,0\nb,2,1\n", r"--client_column gives each client one row"),
 }
@@ -334,7 +334,7 @@ def test_the_real_advertisements_need_no_client_column_and_no_features(shared_da
 
 
 def _patients(change=lambda row, cells: cells, rows=60):
-    """Returns a table of 6 clients; `change` makes other cells of a row's number and cells (id, site, age, day, y)."""
+    """Table of 6 clients; `change` maps a row's number and cells (id, site, age, day, y) to other cells."""
     lines = []
     for row in range(rows):
         cells = [f"p{row % 20}", f"s{row % 6}", str(row % 7), f"2023-01-{row % 28 + 1:02d}", f"{row % 2}"]
@@ -348,7 +348,7 @@ def _age(row, age):
 
 def test_a_word_among_numbers_is_named_with_its_line_unless_it_is_missing_or_all_are_categories(write):
     path = write(_patients(_age(7, "n/k")))
-    with pytest.raises(UsageError, match=r"'age' is of numbers in all but 1 of 60 cells: 'n/k' \(line 9\)"):
+    with pytest.raises(UsageError, match=r"'age' has numbers in all but 1 of 60 cells: 'n/k' \(line 9\)"):
         _load(path, "site", "y")
     table = _load(path, "site", "y", missing_values="n/k")
     assert {"name": "age", "use": "feature", "kind": "number", "imputed": 1} in table.report["columns"]
@@ -386,7 +386,7 @@ def test_odd_labels_and_many_categories_are_warned_of(write):
         "--label_column=y has classes that are one number in several ways: '1' and '1.0'.",
         "--label_column=y has classes of a single row: '1.0'.",
         "column 'word' gives 51 features, one for each category: --ignore_columns=word leaves it out, "
-        "--category_columns=word says that it is meant so.",
+        "--category_columns=word keeps it.",
     ]
     assert len(_load(path, "site", "y", category_columns="word").report["warnings"]) == 2
 
@@ -429,7 +429,7 @@ def test_the_initial_training_pays_for_the_most_frequent_labels_only(write, init
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        *(({"label_column": "y", "init_labels": number}, f"--init_labels={number} must lie") for number in (0, -1, 4)),
+        *(({"label_column": "y", "init_labels": number}, f"--init_labels={number} must be") for number in (0, -1, 4)),
         ({"reward_columns": "x,y", "init_labels": 1}, "--init_labels has no effect with --reward_columns"),
         ({"label_column": "y", "data_file": ""}, "--task_type=tabular needs --data_file"),
         ({"label_column": "y", "client_column": ""}, "--task_type=tabular needs --client_column"),

@@ -61,11 +61,11 @@ def test_runs_of_other_seeds_share_computations_and_no_state(tff_worker, tmp_pat
     monkeypatch.setattr(compiled, "_kept", kept := collections.OrderedDict())
     found = []
     for seed in (3, 4):
-        found.append(play(make_run(tmp_path, "--algorithm=fedpa", f"--seed={seed}"), 2)[0])
+        found.append(execute(make_run(tmp_path, "--algorithm=fedpa", f"--seed={seed}"), 2)[0])
         built.append(len(kept))
     assert built[0] == built[1]
     kept.clear()
-    alone, _ = play(make_run(tmp_path, "--algorithm=fedpa", "--seed=4"), 2)
+    alone, _ = execute(make_run(tmp_path, "--algorithm=fedpa", "--seed=4"), 2)
     np.testing.assert_array_equal(found[1], alone)
     assert (found[0] != found[1]).any()
 
@@ -76,26 +76,26 @@ def test_a_second_run_frees_the_firsts_task(tff_worker, tmp_path, name):
     for rate in (0.1, 0.2):
         run = make_run(tmp_path, f"--algorithm={name}", f"--client_learning_rate={rate}")
         weakref.finalize(run._task.clients, gone.append, rate)
-        play(run)
+        execute(run)
         del run
         gc.collect()
     assert gone == [0.1, 0.2]
 
 
-def play(run: experiment.PosteriorRounds, rounds: int = 1):
+def execute(run: experiment.PosteriorRounds, rounds: int = 1):
     progress, row = run.initial_state(), {}
     for round_num in range(1, rounds + 1):
-        progress, row = run.play_round(progress, round_num)
+        progress, row = run.run_round(progress, round_num)
     return algorithms.flat(progress.server.weights), row
 
 
 @pytest.mark.parametrize("name", algorithm_flags.ALGORITHMS)
-def test_every_algorithm_plays_two_rounds(tff_worker, tmp_path, name):
+def test_every_algorithm_runs_two_rounds(tff_worker, tmp_path, name):
     features = np.random.default_rng(1).normal(size=(10, 4)).astype(np.float32)
     more = ["--server_data=clients:1", "--distillation_epochs=1", "--clients_per_round=3"] if name == "fedbe" else []
     run = make_run(tmp_path, f"--algorithm={name}", *more, server_features=features)
     before = algorithms.flat(run.initial_state().server.weights)
-    after, row = play(run, 2)
+    after, row = execute(run, 2)
     assert np.isfinite(after).all()
     assert np.abs(after - before).max() > 1e-3
     assert set(row) == set(metrics.COLUMNS)
@@ -108,7 +108,7 @@ def test_every_algorithm_plays_two_rounds(tff_worker, tmp_path, name):
 def test_fedavg_equals_tffs(tff_worker, tmp_path):
     task = make_task()
     shared = ("--algorithm=fedavg", "--client_batch_size=100", "--client_epochs_per_round=3")
-    found, _ = play(make_run(tmp_path, *shared, "--server_learning_rate=0.5", "--server_sgd_momentum=0.9"), 2)
+    found, _ = execute(make_run(tmp_path, *shared, "--server_learning_rate=0.5", "--server_sgd_momentum=0.9"), 2)
 
     model = models.mlp(4, (), 3)
 
@@ -148,29 +148,29 @@ def test_fedavg_equals_tffs(tff_worker, tmp_path):
 @pytest.mark.parametrize("name", algorithm_flags.KERNELS)
 def test_rounds_by_numpy_in_the_program_are_those_of_tffs_worker(tff_worker, tmp_path, monkeypatch, capsys, name):
     arguments = f"--algorithm={name}", "--kernel_weights=num_examples", "--kernel_bandwidths=num_examples"
-    by_worker, row = play(make_run(tmp_path, *arguments), 2)
+    by_worker, row = execute(make_run(tmp_path, *arguments), 2)
     assert "by TFF's worker" in capsys.readouterr().err
     monkeypatch.setattr(mean_shift_aggregation, "MESSAGE_BYTES", 1)
-    by_program, again = play(make_run(tmp_path, *arguments), 2)
+    by_program, again = execute(make_run(tmp_path, *arguments), 2)
     assert "by NumPy in the program" in capsys.readouterr().err
     np.testing.assert_allclose(by_program, by_worker, atol=1e-5)
     assert again == pytest.approx(row, abs=1e-4)
 
 
 def test_burn_in_rounds_are_fedavgs(tff_worker, tmp_path):
-    fedavg, _ = play(make_run(tmp_path, "--algorithm=fedavg"), 2)
+    fedavg, _ = execute(make_run(tmp_path, "--algorithm=fedavg"), 2)
     run = make_run(tmp_path, "--algorithm=fedpa", "--burn_in_rounds=1")
-    after_one, _ = play(run, 1)
-    np.testing.assert_array_equal(after_one, play(make_run(tmp_path, "--algorithm=fedavg"), 1)[0])
-    assert np.abs(play(run, 2)[0] - fedavg).max() > 1e-4
+    after_one, _ = execute(run, 1)
+    np.testing.assert_array_equal(after_one, execute(make_run(tmp_path, "--algorithm=fedavg"), 1)[0])
+    assert np.abs(execute(run, 2)[0] - fedavg).max() > 1e-4
 
 
 def test_fedbe_says_when_no_cycle_of_its_distillation_ends(tff_worker, tmp_path, capsys):
     features = np.zeros((300, 4), np.float32)
     arguments = ("--algorithm=fedbe", "--server_data=clients:1", "--clients_per_round=3")
     make_run(tmp_path, *arguments, "--distillation_epochs=8", server_features=features)  # 24 steps of 25.
-    assert "no cycle of FedBE's distillation ends" in (told := capsys.readouterr().err)
-    assert "the server's 300 examples has 3. Give --distillation_epochs=9 or more." in told
+    assert "FedBE's distillation completes no cycle" in (message := capsys.readouterr().err)
+    assert "the server's 300 examples has 3. Give --distillation_epochs=9 or more." in message
     make_run(tmp_path, *arguments, "--distillation_epochs=9", server_features=features)
     assert not capsys.readouterr().err
 
@@ -197,8 +197,8 @@ def test_sgld_averages_a_noisy_chain_that_clients_train_from(tff_worker, tmp_pat
     progress, chain = run.initial_state(), fedavg.initial_state().server
     states = []
     for round_num in (1, 2, 3):
-        progress, _ = run.play_round(progress, round_num)
-        plain, _ = fedavg.play_round(fedavg.initial_state()._replace(server=chain), round_num)
+        progress, _ = run.run_round(progress, round_num)
+        plain, _ = fedavg.run_round(fedavg.initial_state()._replace(server=chain), round_num)
         noise = algorithms.flat(progress.chain) - algorithms.flat(plain.server.weights)
         # A linear model's 15 weights: the deviation's standard error is 18%.
         assert 0.4 * 0.2 < noise.std() < 1.6 * 0.2
@@ -212,9 +212,9 @@ def test_sgld_averages_a_noisy_chain_that_clients_train_from(tff_worker, tmp_pat
 @pytest.mark.parametrize("name", ["fedkp", "fedkp_cluster_mean"])
 def test_every_algorithm_takes_the_same_server_step(tff_worker, tmp_path, name):
     step = ("--server_optimizer=adam", "--server_learning_rate=0.02")
-    fedavg, _ = play(make_run(tmp_path, "--algorithm=fedavg", *step), 2)
+    fedavg, _ = execute(make_run(tmp_path, "--algorithm=fedavg", *step), 2)
     wide = ("--bandwidth_scale=1e9", "--kernel_weights=num_examples")
-    fedkp, _ = play(make_run(tmp_path, f"--algorithm={name}", *wide, *step), 2)
+    fedkp, _ = execute(make_run(tmp_path, f"--algorithm={name}", *wide, *step), 2)
     np.testing.assert_allclose(fedkp, fedavg, atol=1e-5)
 
 
@@ -231,7 +231,7 @@ MEANS = {
 }
 
 
-def play_five(folder, fourth, *arguments: str):
+def run_five(folder, fourth, *arguments: str):
     """Plays a round of three clients, a fourth with other examples and one without; returns the move and the row."""
     step = ("--clients_per_round=5", "--server_optimizer=sgd", "--server_learning_rate=1", "--server_sgd_momentum=0")
     run = make_run(folder, *arguments, *step, sizes=(5, 5, 5, 5, 0))
@@ -239,14 +239,14 @@ def play_five(folder, fourth, *arguments: str):
     load = population.load
     population.load = lambda index: fourth(load) if index == 3 else load(index)
     before = algorithms.flat(run.initial_state().server.weights)
-    after, row = play(run)
+    after, row = execute(run)
     return after - before, row
 
 
 @pytest.fixture(scope="module")
 def mean_of_three(tff_worker, tmp_path_factory):
     """FedAvg's move by the three clients alone."""
-    return play_five(tmp_path_factory.mktemp("three"), lambda load: load(4), "--algorithm=fedavg")[0]
+    return run_five(tmp_path_factory.mktemp("three"), lambda load: load(4), "--algorithm=fedavg")[0]
 
 
 @pytest.mark.parametrize("name", MEANS)
@@ -256,15 +256,15 @@ def test_all_algorithms_take_a_diverged_client_for_a_zero_update_and_an_empty_on
     def diverged(load):
         return load(3)._replace(features=np.full((5, 4), np.inf, np.float32))
 
-    found, row = play_five(tmp_path, diverged, f"--algorithm={name}", *MEANS[name])
+    found, row = run_five(tmp_path, diverged, f"--algorithm={name}", *MEANS[name])
     np.testing.assert_allclose(found, 0.75 * mean_of_three, atol=1e-6)
     assert (row[metrics.EMPTY_CLIENTS], row[metrics.NONFINITE_CLIENTS]) == (1, 1)
 
 
 def test_fedag_is_fedavg_that_predicts_with_samples_of_its_posterior(tff_worker, tmp_path):
     equal = (5, 5, 5, 5)
-    fedavg, plain = play(make_run(tmp_path, "--algorithm=fedavg", sizes=equal))
-    fedag, sampled = play(make_run(tmp_path, "--algorithm=fedag", sizes=equal))
+    fedavg, plain = execute(make_run(tmp_path, "--algorithm=fedavg", sizes=equal))
+    fedag, sampled = execute(make_run(tmp_path, "--algorithm=fedag", sizes=equal))
     np.testing.assert_allclose(fedag, fedavg, atol=1e-6)
     assert 1e-5 < abs(sampled["eval/loss"] - plain["eval/loss"]) < 0.5
 
@@ -274,8 +274,8 @@ def test_mean_and_mode_agree_under_every_client_selection(tff_worker, tmp_path, 
     # Equal sizes, a bandwidth without end: both are the mean, so both report the same losses to the selector.
     shared = (f"--client_selection={name}", "--clients_per_round=2", "--total_rounds=4")
     equal = (5, 5, 5, 5)
-    fedavg, row = play(make_run(tmp_path, "--algorithm=fedavg", *shared, sizes=equal), 4)
-    fedkp, _ = play(make_run(tmp_path, "--algorithm=fedkp", "--bandwidth_scale=1e9", *shared, sizes=equal), 4)
+    fedavg, row = execute(make_run(tmp_path, "--algorithm=fedavg", *shared, sizes=equal), 4)
+    fedkp, _ = execute(make_run(tmp_path, "--algorithm=fedkp", "--bandwidth_scale=1e9", *shared, sizes=equal), 4)
     assert row[metrics.EXAMPLES] == 10
     np.testing.assert_allclose(fedkp, fedavg, atol=1e-5)
 
@@ -286,7 +286,7 @@ def test_ucb_cs_first_sees_everyone_but_the_servers_clients(tff_worker, tmp_path
     run = make_run(tmp_path, *arguments, "--distillation_epochs=1", "--total_rounds=3", server_features=features)
     progress, examples = run.initial_state(), []
     for round_num in (1, 2, 3):
-        progress, row = run.play_round(progress, round_num)
+        progress, row = run.run_round(progress, round_num)
         examples.append(row[metrics.EXAMPLES])
     assert sorted(examples) == sorted(SIZES[1:])
     assert (progress.selection.counts > 0).all()
@@ -294,6 +294,6 @@ def test_ucb_cs_first_sees_everyone_but_the_servers_clients(tff_worker, tmp_path
 
 def test_clients_drawn_in_proportion_to_their_data_count_alike(tff_worker, tmp_path):
     shared = ("--client_selection=rand", "--clients_per_round=3")
-    fedavg, _ = play(make_run(tmp_path, "--algorithm=fedavg", *shared))
-    fedkp, _ = play(make_run(tmp_path, "--algorithm=fedkp", "--bandwidth_scale=1e9", *shared))
+    fedavg, _ = execute(make_run(tmp_path, "--algorithm=fedavg", *shared))
+    fedkp, _ = execute(make_run(tmp_path, "--algorithm=fedkp", "--bandwidth_scale=1e9", *shared))
     np.testing.assert_allclose(fedkp, fedavg, atol=1e-6)

@@ -13,7 +13,7 @@ CLUSTERS = [False, True]
 
 
 def _updates(num_clients: int) -> np.ndarray:
-    """Returns 24 parameters, half of them in clumps, and some in which clients agree."""
+    """24 parameters, half of them clustered, and some in which clients agree."""
     draw = np.random.default_rng(num_clients)
     updates = draw.normal(size=(num_clients, 24))
     updates[:, :12] = 0.3 * updates[:, :12] + 2 * draw.integers(0, 3, (num_clients, 12))

@@ -15,7 +15,7 @@ STEPWISE = dataclasses.replace(kernels.EPANECHNIKOV)
 
 
 def _models(num_clients: int = 21, seed: int = 0) -> np.ndarray:
-    """Returns 40 parameters, half of them in clumps."""
+    """40 parameters, half of them clustered."""
     draw = np.random.default_rng(seed)
     models = draw.normal(size=(num_clients, 40))
     models[:, :20] = 0.3 * models[:, :20] + 2 * draw.integers(0, 3, (num_clients, 20))
@@ -197,7 +197,7 @@ def test_clients_own_bandwidths_climb_the_sum_of_their_kernels():
         assert total(found[column]) >= max(total(found[column] - 1e-5), total(found[column] + 1e-5))
 
 
-def test_the_nearest_bandwidth_is_taken_anew_at_each_step():
+def test_the_nearest_bandwidth_is_recomputed_at_each_step():
     models = np.array([[0.0], [0.2], [0.3], [0.5], [1.0], [9.0], [9.5]], np.float32)
     samples, point = models[:, 0].astype(np.float64), models.mean(dtype=np.float64)
     for _ in range(3):
@@ -217,7 +217,7 @@ def test_chunks_do_not_change_the_result(algorithm, monkeypatch):
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_deltas_may_stand_for_models(algorithm):
+def test_deltas_may_replace_models(algorithm):
     models = _models()
     aggregate = getattr(mean_shift.MeanShift(), algorithm)
     np.testing.assert_allclose(aggregate(models - 5).model, aggregate(models).model - 5, atol=1e-5)

@@ -7,7 +7,7 @@ import pytest
 
 @pytest.fixture
 def run(without_tensorflow, tmp_path):
-    """Runs the binary, which writes below `tmp_path` unless told otherwise."""
+    """Runs the binary, which writes below `tmp_path` by default."""
 
     def start(*arguments: str) -> subprocess.CompletedProcess:
         return without_tensorflow(

@@ -15,14 +15,14 @@ pytestmark = pytest.mark.slow
 SMALL = ("--clients_per_round=5", "--client_epochs_per_round=1", "--burn_in_rounds=1", "--algorithm=fedkppa")
 
 
-def play(folder: pathlib.Path, name: str, *arguments: str) -> pathlib.Path:
+def execute(folder: pathlib.Path, name: str, *arguments: str) -> pathlib.Path:
     argv = ["run_posterior", f"--root_output_dir={folder}", f"--experiment_name={name}", *SMALL, *arguments]
     assert frame.program(STUDY, frame.flag_set(STUDY).parse(argv)) == 0
     return folder / name
 
 
 def test_a_run_leaves_a_complete_folder_and_continues_bit_for_bit(tmp_path, capsys):
-    whole = play(tmp_path, "whole", "--total_rounds=3", "--diagnose_round=1,2")
+    whole = execute(tmp_path, "whole", "--total_rounds=3", "--diagnose_round=1,2")
     printed = capsys.readouterr().out
     assert "rounds to 0.84" in printed
     assert f"Results in {whole}" in printed
@@ -43,8 +43,8 @@ def test_a_run_leaves_a_complete_folder_and_continues_bit_for_bit(tmp_path, caps
     assert list(rows.columns) == ["round_num", *metrics.COLUMNS]
     np.testing.assert_allclose(rows["running/eval/accuracy"], rows["eval/accuracy"].expanding().mean())
 
-    play(tmp_path, "parts", "--total_rounds=2", "--diagnose_round=1,2")
-    parts = play(tmp_path, "parts", "--total_rounds=3", "--diagnose_round=1,2")
+    execute(tmp_path, "parts", "--total_rounds=2", "--diagnose_round=1,2")
+    parts = execute(tmp_path, "parts", "--total_rounds=3", "--diagnose_round=1,2")
     pd.testing.assert_frame_equal(pd.read_csv(parts / "metrics.csv").drop(columns="seconds"), rows, check_exact=True)
     with np.load(whole / "model" / "weights.npz") as first, np.load(parts / "model" / "weights.npz") as second:
         assert all(np.array_equal(first[name], second[name]) for name in first.files)

@@ -6,7 +6,7 @@ from optimization.posterior import tables
 
 
 def rounds(*accuracies: float) -> pd.DataFrame:
-    """Returns metrics in which all measures are alike."""
+    """Metrics with equal values for all measures."""
     table = pd.DataFrame({"round_num": range(1, len(accuracies) + 1)})
     return table.assign(**{column: accuracies for column in tables.MEASURES.values()})
 
@@ -26,7 +26,7 @@ def test_values_are_means_over_seeds_with_their_deviation():
     assert table.loc[("Loss", "FedKP"), ("Round 3", "0.1")] == "0.200"
 
 
-def test_seeds_that_are_not_so_far_and_runs_that_are_missing_are_told():
+def test_seeds_that_are_not_so_far_and_runs_that_are_missing_are_reported():
     table = tables.build(CELLS, [3], [])
     assert table.loc[("Accuracy", "FedAvg"), ("Round 3", "0.1")] == "0.900 (1 of 2)"
     assert table.loc[("Accuracy", "FedAvg"), ("Round 3", "10")] == "-"

@@ -64,11 +64,11 @@ def worker() -> Notes:
 
 
 @pytest.fixture
-def play(worker):
+def execute(worker):
     """Has the worker compute; returns what becomes of its answer."""
     remote = executor.Executor(worker)
 
-    def play(computation, *arguments, answer):
+    def execute(computation, *arguments, answer):
         worker.result = private.calls.Value()
         serialization.write(worker.result, answer, computation.type_signature.result)
         argument = tff.structure.Struct.unnamed(*arguments) if len(arguments) > 1 else arguments[0]
@@ -76,21 +76,21 @@ def play(worker):
         remote._disposals.submit(lambda: None).result()  # One thread disposes of all, in order.
         return result
 
-    return play
+    return execute
 
 
 @pytest.fixture
-def play_identity(play):
-    return lambda size: play(identity(size), np.zeros(size, np.int32), answer=np.zeros(size, np.int32))
+def run_identity(execute):
+    return lambda size: execute(identity(size), np.zeros(size, np.int32), answer=np.zeros(size, np.int32))
 
 
-def play_round(play, state, cohort_size=2, scale=1):
+def run_round(execute, state, cohort_size=2, scale=1):
     answer = (np.full(2, scale, np.float32), np.int32(scale)), np.int32(5)
-    return play(next_round, state, [np.int32(1)] * cohort_size, answer=answer)
+    return execute(next_round, state, [np.int32(1)] * cohort_size, answer=answer)
 
 
 def sent(worker) -> list[str]:
-    """Returns what kinds of values were sent."""
+    """Types of the sent values."""
     return [request.value.WhichOneof("value") for request in worker.requests["create_value"]]
 
 
@@ -98,26 +98,26 @@ def disposed(worker) -> list[str]:
     return [reference.id for request in worker.requests["dispose"] for reference in request.value_ref]
 
 
-def test_a_computation_is_sent_once_and_stays(play, worker):
+def test_a_computation_is_sent_once_and_stays(execute, worker):
     for _ in range(2):
-        play(only_a_sum, [1, 2], answer=np.int32(3))
+        execute(only_a_sum, [1, 2], answer=np.int32(3))
     assert sent(worker) == ["computation", "federated", "federated"]
     first, again = (request.function_ref.id for request in worker.requests["create_call"])
     assert first == again
     assert first not in disposed(worker)
 
 
-def test_an_executor_that_had_many_computations_is_replaced(play_identity, worker, monkeypatch):
+def test_an_executor_that_had_many_computations_is_replaced(run_identity, worker, monkeypatch):
     monkeypatch.setattr(executor, "_MOST_COMPUTATIONS", 2)
     for size in (1, 2, 1):
-        play_identity(size)
+        run_identity(size)
     assert len(worker.requests["get_executor"]) == 2
     assert [request.executor.id for request in worker.requests["dispose_executor"]] == ["get_executor 1"]
 
 
-def test_an_executor_is_for_cohorts_of_one_size(play, worker):
+def test_an_executor_is_for_cohorts_of_one_size(execute, worker):
     for cohort in ([1, 2], [1, 2, 3], [3, 4]):
-        play(only_a_sum, cohort, answer=np.int32(3))
+        execute(only_a_sum, cohort, answer=np.int32(3))
     sizes = [request.cardinalities[0].cardinality for request in worker.requests["get_executor"]]
     assert sizes == [2, 3]
     assert sent(worker).count("computation") == 2
@@ -125,23 +125,23 @@ def test_an_executor_is_for_cohorts_of_one_size(play, worker):
     assert calls == ["get_executor 1", "get_executor 2", "get_executor 1"]
 
 
-def test_an_executor_that_was_not_used_for_long_is_disposed_of(play, worker, monkeypatch):
+def test_an_executor_that_was_not_used_for_long_is_disposed_of(execute, worker, monkeypatch):
     monkeypatch.setattr(executor, "_MOST_EXECUTORS", 2)
     for size in (1, 2, 1, 3):
-        play(only_a_sum, [1] * size, answer=np.int32(3))
+        execute(only_a_sum, [1] * size, answer=np.int32(3))
     assert [request.executor.id for request in worker.requests["dispose_executor"]] == ["get_executor 2"]
 
 
-def test_values_are_disposed_of_after_the_call(play, worker):
-    play(only_a_sum, [1, 2], answer=np.int32(3))
+def test_values_are_disposed_of_after_the_call(execute, worker):
+    execute(only_a_sum, [1, 2], answer=np.int32(3))
     assert disposed(worker) == ["create_value 2", "create_call 1"]
 
 
-def test_an_executor_that_failed_is_replaced(play, worker):
+def test_an_executor_that_failed_is_replaced(execute, worker):
     worker.error = RuntimeError("no")
     with pytest.raises(RuntimeError):
-        play(only_a_sum, [1, 2], answer=np.int32(3))
-    assert play(only_a_sum, [1, 2], answer=np.int32(3)) == 3
+        execute(only_a_sum, [1, 2], answer=np.int32(3))
+    assert execute(only_a_sum, [1, 2], answer=np.int32(3)) == 3
     assert [request.executor.id for request in worker.requests["dispose_executor"]] == ["get_executor 1"]
     assert worker.requests["create_call"][1].executor.id == "get_executor 2"
 
@@ -161,59 +161,59 @@ def test_the_own_worker_is_tried_again_where_it_is_out_of_reach(worker, monkeypa
     monkeypatch.setattr(worker_module, "_RETRY_SECONDS", 0)
     worker.error = tff.framework.RetryableError()
     serialization.write(worker.result, np.int32(3), only_a_sum.type_signature.result)
-    assert worker_module._OwnWorker(worker, lambda: None).invoke(only_a_sum, [1, 2]) == 3
+    assert worker_module._LocalExecutor(worker, lambda: None).invoke(only_a_sum, [1, 2]) == 3
     assert len(worker.requests["get_executor"]) == 2
 
 
 @pytest.mark.parametrize("container", [tuple, list])
-def test_a_state_that_the_worker_returned_is_not_sent_again(play, worker, container):
-    state, total = play_round(play, VALUE)
+def test_a_state_that_the_worker_returned_is_not_sent_again(execute, worker, container):
+    state, total = run_round(execute, VALUE)
     assert total == 5
     assert sent(worker) == ["computation", "federated", "federated"]
-    play_round(play, container(state))  # In another container the arrays are the same.
+    run_round(execute, container(state))  # In another container the arrays are the same.
     (selection,) = worker.requests["create_selection"]
     assert (selection.source_ref.id, selection.index) == ("create_call 1", 0)
     parts = [element.value_ref.id for element in worker.requests["create_struct"][1].element]
     assert parts == ["create_selection 1", "create_value 4"]
 
 
-def test_another_state_is_sent_even_if_it_is_equal(play, worker):
+def test_another_state_is_sent_even_if_it_is_equal(execute, worker):
     for other in (
         lambda state: (np.ones(2, np.float32), np.int32(1)),
         lambda state: (state[0], np.int32(2)),
         lambda state: (state[0].copy(), state[1]),
     ):
-        state, _ = play_round(play, VALUE)
-        play_round(play, other(state))
+        state, _ = run_round(execute, VALUE)
+        run_round(execute, other(state))
     assert not worker.requests["create_selection"]
 
 
-def test_a_state_of_the_call_before_the_last_is_sent(play, worker):
-    earlier, _ = play_round(play, VALUE)
-    later, _ = play_round(play, VALUE, scale=2)
-    play_round(play, earlier)
+def test_a_state_of_the_call_before_the_last_is_sent(execute, worker):
+    earlier, _ = run_round(execute, VALUE)
+    later, _ = run_round(execute, VALUE, scale=2)
+    run_round(execute, earlier)
     assert not worker.requests["create_selection"]
-    play_round(play, later)
+    run_round(execute, later)
     assert not worker.requests["create_selection"]
 
 
-def test_a_returned_state_cannot_be_changed(play):
-    state, _ = play_round(play, VALUE)
+def test_a_returned_state_cannot_be_changed(execute):
+    state, _ = run_round(execute, VALUE)
     with pytest.raises(ValueError, match="read-only"):
         state[0][0] = 3
 
 
-def test_a_result_stays_until_another_that_can_come_back(play, worker):
-    state, _ = play_round(play, VALUE)
+def test_a_result_stays_until_another_that_can_come_back(execute, worker):
+    state, _ = run_round(execute, VALUE)
     assert "create_call 1" not in disposed(worker)
-    play(only_a_sum, [1, 2], answer=np.int32(5))
+    execute(only_a_sum, [1, 2], answer=np.int32(5))
     assert [name for name in disposed(worker) if name.startswith("create_call")] == ["create_call 2"]
-    play_round(play, state)
+    run_round(execute, state)
     assert [name for name in disposed(worker) if name.startswith("create_call")] == ["create_call 2", "create_call 1"]
 
 
-def test_a_state_of_another_cohort_size_is_sent_and_its_executor_keeps_nothing(play, worker):
-    state, _ = play_round(play, VALUE)
-    play_round(play, state, cohort_size=3)
+def test_a_state_of_another_cohort_size_is_sent_and_its_executor_keeps_nothing(execute, worker):
+    state, _ = run_round(execute, VALUE)
+    run_round(execute, state, cohort_size=3)
     assert not worker.requests["create_selection"]
     assert "create_call 1" in disposed(worker)

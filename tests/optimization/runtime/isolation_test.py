@@ -80,7 +80,7 @@ def echo(client: socket.socket, content: bytes) -> bytes:
 
 
 def listening(process: int | str = "self") -> set[int]:
-    """Returns the ports on which anybody listens in the network of a process."""
+    """Ports with listeners in the network of a process."""
     files = [pathlib.Path(f"/proc/{process}/net/{kind}") for kind in ("tcp", "tcp6")]
     rows = [line.split() for file in files if file.exists() for line in file.read_text().splitlines()[1:]]
     return {int(row[1].rpartition(":")[2], 16) for row in rows if row[3] == "0A"}
@@ -203,7 +203,7 @@ def test_it_ends_with_the_program_though_its_children_live_on(allowed, way, sign
             os.kill(int(child), signal.SIGKILL)
 
 
-def test_the_end_of_the_command_is_told_and_breaks_connections(start):
+def test_the_end_of_the_command_is_reported_and_breaks_connections(start):
     isolated = start()
     with connected(isolated) as client:
         os.kill(isolated.pid, signal.SIGKILL)
@@ -267,7 +267,7 @@ flags = cli.FlagSet("")
 flags.group("")
 flags.add(worker_flags.Workers)
 def program(settings):
-    own = worker_process.own(1, settings.isolation)
+    own = worker_process.local_worker(1, settings.isolation)
     print(own.address)
     own.end()
 cli.main(flags, program)
@@ -293,13 +293,13 @@ def test_where_the_system_refuses_it_the_risk_is_named(allowed, step):
     assert run("auto") == (
         0,
         "localhost",
-        "Warning: TFF's worker listens on all of this machine's addresses, and who reaches its port can run code as "
-        f"you: the system refuses it a network of its own ({step}: Operation not permitted). See --isolation.\n",
+        "Warning: TFF's worker listens on all of this machine's addresses, and anyone who reaches it can run code as "
+        f"you: the system refuses it a separate network ({step}: Operation not permitted). See --isolation.\n",
     )
     assert run("required") == (
         1,
         "",
-        f"--isolation=required: this system refuses TFF's worker a network of its own ({step}: Operation not "
-        "permitted). Allow user namespaces, or accept with --isolation=auto that who reaches its port can run code as "
+        f"--isolation=required: this system refuses TFF's worker a separate network ({step}: Operation not "
+        "permitted). Allow user namespaces, or accept with --isolation=auto that anyone who reaches it can run code as "
         "you.\n",
     )

@@ -36,7 +36,7 @@ def folder(tmp_path) -> pathlib.Path:
 
 
 def build(container: type = _Owner.Parts, step: int = 1) -> tff.templates.IterativeProcess:
-    """Returns a process that adds its clients' numbers, and a step, to its state."""
+    """Process that adds its clients' numbers, and a step, to its state."""
 
     @tff.tensorflow.computation
     def first():
@@ -65,7 +65,7 @@ def build(container: type = _Owner.Parts, step: int = 1) -> tff.templates.Iterat
 
 
 def builds(folder: pathlib.Path, *keys: str, made=build) -> int:
-    """Returns how many processes are built for programs that ask, one after the other, for these."""
+    """Number of processes built for programs that request these, one after the other."""
     built = []
     for key in keys:
         kept_rounds.process(folder, key, lambda key=key: built.append(key) or made())
@@ -118,7 +118,7 @@ def test_nothing_is_kept_where_the_loaded_version_is_not_known(folder, monkeypat
     assert not folder.exists()
 
 
-def test_every_module_tells_a_version_from_others(tmp_path):
+def test_every_module_changes_the_version(tmp_path):
     def digest() -> str:
         return kept_rounds._digest_of_sources(tmp_path, time.time() + 60)
 
@@ -184,7 +184,7 @@ def test_what_others_may_have_written_is_not_run(folder, monkeypatch, expose):
 
 
 @pytest.mark.parametrize("damage", [lambda whole: whole[:-9], lambda whole: whole.replace(b"A", b"B"), lambda _: b""])
-def test_a_damaged_file_is_written_anew(folder, damage):
+def test_a_damaged_file_is_rewritten(folder, damage):
     builds(folder, "key")
     (path,) = folder.iterdir()
     whole = path.read_bytes()
@@ -223,6 +223,6 @@ def test_where_nothing_can_be_kept_everything_works(tmp_path):
     assert builds(tmp_path / "file" / "rounds", "key", "key") == 2
 
 
-def test_structures_that_no_name_tells_are_not_kept(folder):
+def test_structures_that_no_name_identifies_are_not_kept(folder):
     assert builds(folder, "key", "key", made=lambda: build(_Owner.Nameless)) == 2
     assert not folder.exists()

@@ -81,9 +81,9 @@ def test_a_sum_of_adaptive_clipping_is_where_it_is_replaced(path):
 
 
 def modules() -> dict[str, ast.Module]:
-    """Returns the parsed modules by their paths."""
-    rooms = [ROOT / room for room in ("bandits", "data", "optimization", "scripts", "tests")]
-    files = [file for room in rooms for file in sorted(room.rglob("*.py"))]
+    """Parsed modules by their paths."""
+    packages = [ROOT / package for package in ("bandits", "data", "optimization", "scripts", "tests")]
+    files = [file for package in packages for file in sorted(package.rglob("*.py"))]
     return {file.relative_to(ROOT).as_posix(): ast.parse(file.read_text()) for file in files}
 
 

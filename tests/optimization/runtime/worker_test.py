@@ -85,7 +85,7 @@ def bits(results) -> list[bytes]:
 
 
 @pytest.fixture(scope="module")
-def play():
+def execute():
     """Plays three rounds in the context at hand: their rows, the final weights, and what the selection learned."""
     argv = ["test", "--client_selection=ucb_cs", "--clients_per_round=5", "--total_rounds=3", "--bandits_deploy_freq=2"]
     chosen = flags.options(flags.resolve(frame.flag_set(run_federated.STUDY).parse(argv)))
@@ -93,65 +93,65 @@ def play():
     (phase,) = bandit_options.phases(chosen, task)
     mechanism = aggregation_flags.mechanism(phase.aggregation, phase.cohorts, 60, 1)
 
-    def played():
+    def completed():
         study = experiment.BanditRounds(task, phase, mechanism, None)
         state, rows = study.initial_state(), []
         for round_num in range(1, 4):
-            state, row = study.play_round(state, round_num)
+            state, row = study.run_round(state, round_num)
             rows.append(row)
         return rows, state.server.weights, state.selection
 
-    return played
+    return completed
 
 
-def test_metrics_of_bandits_are_those_of_the_own_worker(contexts, play):
-    expected = play()
+def test_metrics_of_bandits_are_those_of_the_own_worker(contexts, execute):
+    expected = execute()
     for context in contexts.values():
         with on(context):
-            assert_close(play(), expected)
+            assert_close(execute(), expected)
 
 
-def test_isolation_changes_no_bit(play):
+def test_isolation_changes_no_bit(execute):
     results = []
     for isolate in ("auto", "off"):
-        context, own = worker._own(0, isolate, "fast")
+        context, own = worker._local(0, isolate, "fast")
         assert own.address.startswith("localhost:") or isolate == "auto"
         with on(context):
-            results.append(bits(play()))
+            results.append(bits(execute()))
     isolated, open_to_all = results
     assert isolated == open_to_all
 
 
 @pytest.fixture(scope="module")
-def play_supervised(definition, cohort):
+def run_supervised(definition, cohort):
     """Plays three rounds of supervised training in the context at hand."""
     process = definition.build((np.ones((3, 4), np.float32), np.zeros(4, np.float32)))
 
-    def played():
+    def completed():
         state, reports = process.initialize(), []
         for _ in range(3):
             state, report = process.next(state, rounds.written_ahead(cohort, definition.client_type))
             reports.append(report)
         return state, reports
 
-    return played
+    return completed
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["bandits", "supervised"])
-def test_tffs_own_runtime_gives_equal_bits_and_close_ones_in_parts(play, play_supervised, kind, monkeypatch):
-    played = {"bandits": play, "supervised": play_supervised}[kind]
-    (fast, own), (tffs, its_own) = (worker._own(0, "auto", runtime) for runtime in ("fast", "tff"))
+def test_tffs_own_runtime_gives_equal_bits_and_close_ones_in_parts(execute, run_supervised, kind, monkeypatch):
+    completed = {"bandits": execute, "supervised": run_supervised}[kind]
+    (fast, own), (tffs, its_own) = (worker._local(0, "auto", runtime) for runtime in ("fast", "tff"))
     assert own is its_own  # As isolated.
     assert isinstance(fast._workers[0], executor.Executor)
     assert isinstance(tffs._workers[0], tff.framework.SyncExecutionContext)
     with on(fast):
-        expected = played()
+        expected = completed()
     with on(tffs):
-        assert bits(played()) == bits(expected)
+        assert bits(completed()) == bits(expected)
     monkeypatch.setattr(rounds, "_PART_BYTES", 1)
     with on(tffs):
-        assert_close(played(), expected)
+        assert_close(completed(), expected)
 
 
 @pytest.mark.parametrize("kind", AGGREGATORS)
@@ -166,7 +166,7 @@ def test_aggregators_give_the_own_workers_results(contexts, kind):
     initial = process.initialize()
     weights = [float(size) for size in range(1, 8)]
 
-    def play():
+    def execute():
         state, outputs = initial, []
         for _ in range(2):
             output = process.next(state, COHORT, weights)
@@ -174,13 +174,13 @@ def test_aggregators_give_the_own_workers_results(contexts, kind):
             outputs.append((output.result, output.measurements))
         return outputs
 
-    expected = play()
+    expected = execute()
     for count in (2, 4):
         with on(contexts[count]):
             if kind == "ddp":
-                assert_close([result for result, _ in play()], [result for result, _ in expected], 1e-3)
+                assert_close([result for result, _ in execute()], [result for result, _ in expected], 1e-3)
             else:
-                assert_close(play(), expected)
+                assert_close(execute(), expected)
 
 
 def test_the_mean_shift_of_a_cohort_in_parts_is_that_of_the_whole(contexts):
@@ -358,10 +358,10 @@ def test_a_cohort_smaller_than_the_number_of_workers(contexts, values, expected)
         assert _sum_of_squares(5.0, values) == (5, expected)
 
 
-def test_a_sum_that_depends_on_another_is_played_whole_with_a_warning(contexts, capfd):
+def test_a_sum_that_depends_on_another_is_run_undivided_with_a_warning(contexts, capfd):
     with on(contexts[2]):
         assert _sum_of_shares([1.0, 2.0, 3.0]) == 36
-    assert "Warning: one worker plays whole cohorts" in capfd.readouterr().err
+    assert "Warning: one worker runs whole cohorts" in capfd.readouterr().err
 
 
 class _Counting:
@@ -383,7 +383,7 @@ def own(contexts):
     return contexts[1]._workers[0]
 
 
-def test_a_cohort_with_a_large_state_is_played_in_parts_one_after_the_other(own, monkeypatch):
+def test_a_cohort_with_a_large_state_is_run_in_parts_one_after_the_other(own, monkeypatch):
     monkeypatch.setattr(rounds, "_PART_BYTES", 8)  # Two clients' share of a server's state of 4 bytes.
     alone = _Counting(own)
     with on(rounds.CohortPartsContext([alone])):
@@ -391,14 +391,14 @@ def test_a_cohort_with_a_large_state_is_played_in_parts_one_after_the_other(own,
     assert alone.calls == 3 + 2 + 1  # Parts, merges, the server's step.
 
 
-def test_a_part_of_a_lost_worker_is_played_by_another(own, capfd):
+def test_a_part_of_a_lost_worker_is_run_by_another(own, capfd):
     dies, lives = _Counting(own, dies_at=1), _Counting(own)
     with on(rounds.CohortPartsContext([dies, lives])):
         for _ in range(2):
             assert _sum_of_squares(5.0, [1.0, 2.0, 3.0]) == (5, 14)
     assert dies.calls == 1
     assert lives.calls == 2 * (2 + 1 + 1)
-    assert capfd.readouterr().err.count("nine:9 was lost (test). The others play its part") == 1
+    assert capfd.readouterr().err.count("nine:9 was lost (test). The others take over its part") == 1
 
 
 def test_the_last_lost_worker_is_named(own):

@@ -16,15 +16,15 @@ def _clients(labels):
     return clients.ArrayClients(examples, owners, [str(index) for index in range(len(labels))])
 
 
-def test_chances_of_a_day_by_hand():
+def test_probabilities_of_a_day_by_hand():
     zones = np.array([0, 2])  # Half a day apart.
     noon, night, between = 0.8, 0.2, 0.5
-    found = [DAILY.chances(zones, round_num) for round_num in (1, 3, 5, 7, 9)]
+    found = [DAILY.probabilities(zones, round_num) for round_num in (1, 3, 5, 7, 9)]
     expected = [[noon, night], [between, between], [night, noon], [between, between], [noon, night]]
     np.testing.assert_allclose(found, expected, atol=1e-12)
 
 
-def test_clients_come_as_often_as_their_chances_say():
+def test_clients_participate_with_their_probabilities():
     attendance = Attendance(DAILY, np.array([0, 1, 2, 3]), 5)
     came = np.mean([attendance.available(1 + 8 * day) for day in range(4000)], axis=0)
     # The standard error of a share is at most 0.008.
@@ -36,7 +36,7 @@ def test_clients_of_near_labels_share_a_zone():
     by_labels = Availability("diurnal", day=8, low=0.2, high=0.8, time_zones=2, by_labels=True)
     assert by_labels.zones(population, 10).tolist() == [0, 1, 1, 0]
     assert by_labels.zones(population, 10, range(1, 3)).tolist() == [1, 1]
-    assert by_labels.tells == ("when clients are available, which follows their labels",)
+    assert by_labels.revealed == ("when clients are available, which follows their labels",)
 
 
 def test_a_client_of_several_labels_has_the_zone_of_the_most_frequent():
@@ -48,14 +48,14 @@ def test_a_client_of_several_labels_has_the_zone_of_the_most_frequent():
     assert by_labels.zones(population, 3).tolist() == [2, 0]
 
 
-def test_zones_are_the_worlds_and_others_have_none_of_the_data():
+def test_random_zones_are_independent_of_the_data():
     population = _clients([[0]] * 400)
     zones = DAILY.zones(population, 1)
     assert set(zones) == {0, 1, 2, 3}
     np.testing.assert_array_equal(zones, DAILY.zones(population, 1))
     np.testing.assert_array_equal(zones[7:90], DAILY.zones(population, 1, range(7, 90)))
     assert (zones != Availability("diurnal", time_zones=4, world_seed=1).zones(population, 1)).any()
-    assert DAILY.tells == ()
+    assert DAILY.revealed == ()
 
 
 def test_where_everyone_is_there_the_cohort_is_the_drawn_one():

@@ -288,7 +288,7 @@ def test_candidates_fewer_than_the_cohort_or_more_than_all_are_refused(make, num
 
 @pytest.mark.parametrize("gamma", [-0.1, 1.1, np.nan])
 def test_gamma_outside_its_range_is_refused(gamma):
-    with pytest.raises(ValueError, match=r"must lie in \[0, 1\]"):
+    with pytest.raises(ValueError, match=r"must be in \[0, 1\]"):
         selectors.UcbCs(SIZES, 2, gamma)
 
 

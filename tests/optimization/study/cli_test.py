@@ -40,7 +40,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[3]
         (f"{ROOT}/scripts/grid.py", "scripts.grid"),
     ],
 )
-def test_a_command_runs_as_it_stands_from_the_repositorys_root(monkeypatch, program, module):
+def test_a_command_runs_unchanged_from_the_repositorys_root(monkeypatch, program, module):
     monkeypatch.setenv("BUILD_WORKING_DIRECTORY", str(ROOT))
     monkeypatch.delenv("FEDBANDITS_DATA_DIR", raising=False)
     monkeypatch.setattr(sys, "argv", [program, "--experiment_name=it's a & b", "--restart", "--total_rounds=5"])

@@ -14,18 +14,18 @@ def _table(counts, loss=0.5) -> pd.DataFrame:
     return pd.DataFrame({"round_num": range(1, len(counts) + 1), COLUMNS[0]: loss, COLUMNS[1]: counts})
 
 
-def test_what_diverged_is_counted_and_the_last_loss_is_told():
-    assert divergence.told(_table([0, 0]), COLUMNS) == ""
-    assert divergence.told(_table([0, 20, 1]), COLUMNS) == (
+def test_what_diverged_is_counted_and_the_last_loss_is_reported():
+    assert divergence.warning(_table([0, 0]), COLUMNS) == ""
+    assert divergence.warning(_table([0, 20, 1]), COLUMNS) == (
         "Training diverged: in 2 of 3 rounds, 21 updates in all were not finite and changed nothing. "
         "Try smaller learning rates."
     )
     words = "21 updates in all were not finite and changed nothing; the last training loss is not a number."
-    assert words in divergence.told(_table([0, 20, 1], math.nan), COLUMNS)
+    assert words in divergence.warning(_table([0, 20, 1], math.nan), COLUMNS)
 
 
 def test_a_loss_beyond_all_reason_is_a_divergence_even_where_all_updates_are_clipped_to_finite_ones():
-    assert divergence.told(_table([0, 0], 3e19), COLUMNS) == (
+    assert divergence.warning(_table([0, 0], 3e19), COLUMNS) == (
         "Training diverged: the last training loss is 3e+19. Try smaller learning rates."
     )
     assert divergence.is_lost(_table([0, 0], 3e19), COLUMNS, {"clients_per_round": 20})
@@ -34,8 +34,8 @@ def test_a_loss_beyond_all_reason_is_a_divergence_even_where_all_updates_are_cli
 
 
 def test_a_loss_over_nothing_is_no_divergence():
-    assert divergence.told(_table([0, 0], math.nan), COLUMNS) == ""
-    assert divergence.told(pd.DataFrame({"round_num": [1]}), COLUMNS) == ""
+    assert divergence.warning(_table([0, 0], math.nan), COLUMNS) == ""
+    assert divergence.warning(pd.DataFrame({"round_num": [1]}), COLUMNS) == ""
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,7 @@ def test_other_spellings_of_flags_and_words_mean_the_same():
     for arguments in (["--how_many=4"], ["-how_many", "4"], ["--how_many", "4"]):
         settings = _parse(*arguments, "--metal=ferrum", "--name=how_many")
         assert (settings.count, settings.metal, settings.name) == (4, "iron", "how_many")
-        assert settings.given == {"count", "metal", "name"}
+        assert settings.set_by_user == {"count", "metal", "name"}
 
 
 @pytest.mark.parametrize("argument", ["--fast", "--fast=true", "--fast=1"])
@@ -153,9 +153,9 @@ def test_a_value_of_another_type_is_refused_in_a_file(tmp_path, line):
 
 
 def test_an_unknown_name_of_a_file_is_answered_with_what_is_near(tmp_path):
-    for name, told in (("counts", "did you mean count"), ("colour", "--helpfull")):
+    for name, message in (("counts", "did you mean count"), ("colour", "--helpfull")):
         (tmp_path / "x.toml").write_text(f"{name} = 4")
-        with pytest.raises(UsageError, match=f"x.toml: {name} .*{told}"):
+        with pytest.raises(UsageError, match=f"x.toml: {name} .*{message}"):
             _parse(f"--config={tmp_path}/x.toml")
 
 
@@ -169,7 +169,7 @@ def test_the_name_of_a_folder_may_be_any_below_another(name):
     assert _parse(f"--folder={name}").folder == name
 
 
-def test_other_arguments_may_stand_anywhere_where_they_are_wanted():
+def test_other_arguments_may_be_anywhere_where_they_are_wanted():
     flag_set = FlagSet("", positional="folders")
     flag_set.group("Only", Setting("count", int, "a count", 3))
     settings = flag_set.parse(["program", "a,b", "--count=4", "c", "--", "--d"])
@@ -183,7 +183,7 @@ def test_flags_of_other_programs_are_kept_in_their_order_where_they_are_wanted()
     words = ["program", "--a", "5", "--sweep=x=1", "--nob", "--count=2", "--sweep", "y=2,3", "--c=--d"]
     settings = flag_set.parse(words)
     assert dict(settings) == {"sweep": ["x=1", "y=2,3"], "count": 2, "rest": ("--a", "5", "--nob", "--c=--d")}
-    assert settings.given == {"sweep", "count"}
+    assert settings.set_by_user == {"sweep", "count"}
 
 
 def test_an_unknown_flag_is_answered_with_those_that_take_its_value():
@@ -207,7 +207,7 @@ def test_values_of_a_file_are_given_and_those_of_the_command_line_win(tmp_path, 
     assert (settings.count, settings.share, settings.fast, settings.kind) == (4, 1.0, False, "flat")
     assert isinstance(settings.share, float)
     assert (settings.table, settings.size) == ("/where/the/user/is/a.csv", 8)
-    assert settings.given == {"config", "count", "share", "fast", "kind", "table", "size"}
+    assert settings.set_by_user == {"config", "count", "share", "fast", "kind", "table", "size"}
     assert settings.from_file == {"count", "share", "fast", "kind", "table"}
 
 
@@ -217,7 +217,7 @@ def test_a_choice_of_the_command_line_wins_over_what_applies_to_the_files(tmp_pa
         _parse(f"--config={tmp_path}/gold.toml").settled()
     (tmp_path / "iron.toml").write_text('metal = "iron"\nrust = 0.5\n')
     settings = _parse(f"--config={tmp_path}/iron.toml", "--metal=gold").settled()
-    assert (settings.given, settings.rust) == ({"config", "metal"}, None)
+    assert (settings.set_by_user, settings.rust) == ({"config", "metal"}, None)
     assert _parse(f"--config={tmp_path}/gold.toml", "--metal=iron").settled().rust == 0.5
     (tmp_path / "deep.toml").write_text('metal = "iron"\nrust = 0.5\nchips = 3\n')
     assert _parse(f"--config={tmp_path}/deep.toml").chips == 3
@@ -236,7 +236,7 @@ def test_replace_changes_a_copy_and_keeps_what_was_given():
     settings = _parse("--count=4")
     changed = settings.replace(count=7, share=0.1)
     assert (changed.count, changed.share, settings.count, settings.share) == (7, 0.1, 4, 0.5)
-    assert changed.given == {"count"}
+    assert changed.set_by_user == {"count"}
 
 
 def test_full_help_shows_groups_defaults_words_and_what_a_setting_applies_to():

@@ -46,7 +46,7 @@ class Rounds(runner.Rounds):
     def initial_state(self):
         return np.float64(self._options.seed)
 
-    def play_round(self, state, round_num):
+    def run_round(self, state, round_num):
         if self._options.rate == 0.5 and round_num == 2:
             signal.raise_signal(signal.SIGTERM)
         weight = state + self._options.rate
@@ -136,7 +136,7 @@ def study(tmp_path):
 
 
 @pytest.fixture
-def play(study, tmp_path):
+def execute(study, tmp_path):
     def start(*arguments: str) -> int:
         argv = ["toy", f"--root_output_dir={tmp_path / 'runs'}", *arguments]
         return frame.program(study, frame.flag_set(study).parse(argv))
@@ -174,7 +174,7 @@ def test_a_preset_sets_what_no_flag_gives(study):
     assert _plan(study, "--preset=slow", "--rate=0.5") == [("toy_0.5", 0, 0.5)]
 
 
-def test_the_first_line_says_what_is_played_and_where(study, tmp_path, monkeypatch):
+def test_the_first_line_says_what_is_run_and_where(study, tmp_path, monkeypatch):
     monkeypatch.setenv("BUILD_WORKING_DIRECTORY", str(tmp_path))
 
     def announced(*arguments: str) -> str:
@@ -204,20 +204,20 @@ def test_a_study_without_flags_begins_with(binary, line):
     assert frame.announcement(studies.load(module), planned).partition(";")[0] == line
 
 
-def test_the_first_line_comes_before_the_data(play, capsys):
+def test_the_first_line_comes_before_the_data(execute, capsys):
     with pytest.raises(UsageError, match="--clients=13"):
-        play("--clients=13")
+        execute("--clients=13")
     assert capsys.readouterr().err.startswith("toy_0.25: 0.25, 4 rounds; folder ")
 
 
-def test_presets_are_listed_and_nothing_is_played(study, play, capsys):
-    assert play("--list_presets") == 0
+def test_presets_are_listed_and_nothing_is_run(study, execute, capsys):
+    assert execute("--list_presets") == 0
     assert capsys.readouterr().out.split() == ["slow", "A", "study,", "1", "rate", "0.125"]
     assert study.opened == []
 
 
-def test_runs_leave_their_folders_and_are_reported_together(study, play, tmp_path):
-    assert play("--repeat=2", "--experiment_name=a") == 0
+def test_runs_leave_their_folders_and_are_reported_together(study, execute, tmp_path):
+    assert execute("--repeat=2", "--experiment_name=a") == 0
     folder = tmp_path / "runs" / "a" / "seed_1"
     table = pd.read_csv(folder / "metrics.csv")
     assert list(table.columns) == ["round_num", WEIGHT, ERROR, "seconds"]
@@ -230,13 +230,13 @@ def test_runs_leave_their_folders_and_are_reported_together(study, play, tmp_pat
     assert study.reported == [["seed_0", "seed_1"]]
 
 
-def test_data_is_opened_once_for_runs_that_share_it(study, play):
-    play("--repeat=3")
+def test_data_is_opened_once_for_runs_that_share_it(study, execute):
+    execute("--repeat=3")
     assert study.opened == [3]
 
 
 @pytest.mark.parametrize(
-    ("arguments", "size", "told"),
+    ("arguments", "size", "message"),
     [
         ([], 3, ["--clients_per_round is 3, as there are no more clients."]),
         (["--clients=9"], 5, []),
@@ -244,11 +244,11 @@ def test_data_is_opened_once_for_runs_that_share_it(study, play):
         (["--preset=slow"], 5, []),
     ],
 )
-def test_only_the_default_cohort_is_no_larger_than_the_population(play, tmp_path, capsys, arguments, size, told):
-    play("--experiment_name=a", *arguments)
+def test_only_the_default_cohort_is_no_larger_than_the_population(execute, tmp_path, capsys, arguments, size, message):
+    execute("--experiment_name=a", *arguments)
     assert json.loads((tmp_path / "runs" / "a" / "config.json").read_text())["flags"]["clients_per_round"] == size
-    assert [line for line in capsys.readouterr().out.splitlines() if line.startswith("--")] == told
-    play("--experiment_name=a", *arguments)  # It is continued, not refused.
+    assert [line for line in capsys.readouterr().out.splitlines() if line.startswith("--")] == message
+    execute("--experiment_name=a", *arguments)  # It is continued, not refused.
 
 
 @pytest.mark.parametrize("name", ["run_federated", "run_client_selection", "run_posterior"])
@@ -269,28 +269,28 @@ def test_a_cohort_is_at_most_a_tables_clients(name, tmp_path):
         prepared("--clients_per_round=3")
 
 
-def test_a_bad_last_variant_is_refused_before_any_folder_is_made(play, tmp_path):
+def test_a_bad_last_variant_is_refused_before_any_folder_is_made(execute, tmp_path):
     with pytest.raises(UsageError, match="--rate=2 is above 1"):
-        play("--rate=0.1,2")
+        execute("--rate=0.1,2")
     with pytest.raises(UsageError, match="--clients=13 is unlucky"):
-        play("--clients=13")
+        execute("--clients=13")
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_run_that_is_stopped_says_how_to_go_on_and_does(study, play, as_program, tmp_path, capsys):
-    assert play("--rate=0.5") == 128 + signal.SIGTERM
+def test_a_run_that_is_stopped_says_how_to_go_on_and_does(study, execute, as_program, tmp_path, capsys):
+    assert execute("--rate=0.5") == 128 + signal.SIGTERM
     where = tmp_path / "runs" / "toy_0.5"
     assert f"Stopped; what was done is saved. The same command continues {where}.\n" in capsys.readouterr().err
     assert not (where / "model" / "weights.npz").exists()
     assert study.reported == []
-    assert play("--rate=0.5") == 0
+    assert execute("--rate=0.5") == 0
     assert pd.read_csv(where / "metrics.csv")["round_num"].tolist() == [1, 2, 3, 4]
 
 
-def test_other_settings_do_not_continue_a_folder(play):
-    play("--experiment_name=a")
+def test_other_settings_do_not_continue_a_folder(execute):
+    execute("--experiment_name=a")
     with pytest.raises(UsageError, match=r"--rate was 0\.25, is 0\.1"):
-        play("--experiment_name=a", "--rate=0.1")
+        execute("--experiment_name=a", "--rate=0.1")
 
 
 class Newer(Toy):
@@ -301,8 +301,8 @@ class Newer(Toy):
         flags.add(cli.Setting("proximal", float, "pull to the start", 0.0))
 
 
-def test_a_run_from_before_a_setting_goes_on_with_its_default_alone(study, play, tmp_path):
-    play("--experiment_name=a")
+def test_a_run_from_before_a_setting_goes_on_with_its_default_alone(study, execute, tmp_path):
+    execute("--experiment_name=a")
     newer = Newer(study.presets)
     words = ["toy", f"--root_output_dir={tmp_path / 'runs'}", "--experiment_name=a", "--total_rounds=6"]
     with pytest.raises(UsageError, match=r"--proximal was 0\.0, is 0\.5"):
@@ -311,14 +311,14 @@ def test_a_run_from_before_a_setting_goes_on_with_its_default_alone(study, play,
     assert len(pd.read_csv(tmp_path / "runs" / "a" / "metrics.csv")) == 6
 
 
-def test_a_worker_that_does_not_answer_ends_the_command(play):
+def test_a_worker_that_does_not_answer_ends_the_command(execute):
     with pytest.raises(Failure, match="No worker"):
-        play("--clients=7")
+        execute("--clients=7")
 
 
 class DivergingRounds(Rounds):
-    def play_round(self, state, round_num):
-        state, row = super().play_round(state, round_num)
+    def run_round(self, state, round_num):
+        state, row = super().run_round(state, round_num)
         return state, row | {metrics.NONFINITE_CLIENTS: int(round_num > 2)}
 
 
@@ -329,13 +329,13 @@ class Diverging(Toy):
         return DivergingRounds(run.options)
 
 
-@pytest.mark.parametrize(("rounds", "told"), [("2", []), ("4", ["2 of 4"])])
-def test_a_run_that_diverged_ends_in_a_warning(study, tmp_path, capsys, rounds, told):
+@pytest.mark.parametrize(("rounds", "message"), [("2", []), ("4", ["2 of 4"])])
+def test_a_run_that_diverged_ends_in_a_warning(study, tmp_path, capsys, rounds, message):
     study = Diverging(study.presets)
     argv = ["toy", f"--root_output_dir={tmp_path / 'runs'}", f"--total_rounds={rounds}"]
     assert frame.program(study, frame.flag_set(study).parse(argv)) == 0
     found = re.findall(r"^Warning: Training diverged: in (.*) rounds, 2 updates", capsys.readouterr().err, re.M)
-    assert found == told
+    assert found == message
 
 
 @pytest.mark.parametrize("module", studies.STUDIES.values())

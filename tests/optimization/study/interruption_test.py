@@ -35,7 +35,7 @@ def _is_main(statement: ast.stmt) -> bool:
 
 
 def _programs() -> dict[str, ast.Module]:
-    """Returns all modules that are programs: those that do something at their end when they are run."""
+    """All modules that are programs: those that act at their end when they are run."""
     found = {}
     for package in PACKAGES:
         for path in (ROOT / package).rglob("*.py"):

@@ -115,7 +115,7 @@ def test_rows_that_are_missing_are_named_and_the_file_is_left_as_it_is(three_row
     with pytest.raises(Failure) as caught:
         _metrics_file(three_rows, 3)
     assert str(caught.value) == (
-        f"{three_rows} lacks the rows of rounds {lost}: put back a copy, or give --restart, which starts over and "
+        f"{three_rows} lacks the rows of rounds {lost}: restore a copy, or give --restart, which starts over and "
         "moves the old files aside."
     )
     assert three_rows.read_bytes() == before
@@ -137,7 +137,7 @@ def test_a_full_disk_is_named_and_keeps_the_rows_before(three_rows, monkeypatch)
 
 
 @pytest.mark.parametrize(("numbers", "text"), [([], ""), ([4], "4"), ([1, 2, 3, 5, 7, 8], "1-3, 5, 7-8")])
-def test_numbers_are_told_in_spans(numbers, text):
+def test_numbers_are_reported_in_spans(numbers, text):
     assert loggers.spans(numbers) == text
 
 

@@ -20,7 +20,7 @@ def test_every_published_setting_is_taken_as_flags_are(module):
     parsed = frame.flag_set(study).parse(["x"])
     assert settings
     for values in settings:
-        assert parsed.taken(values) == values
+        assert parsed.converted(values) == values
 
 
 def _plan(tmp_path, text: str, *arguments: str):
@@ -48,9 +48,9 @@ def test_a_config_holds_what_the_flags_would(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('config = "other.toml"', "config stands on the command line alone, not in a file."),
-        ("restart = true", "restart stands on the command line alone, not in a file."),
-        ("list_presets = true", "list_presets stands on the command line alone, not in a file."),
+        ('config = "other.toml"', "config is only for the command line: remove it from the file."),
+        ("restart = true", "restart is only for the command line: remove it from the file."),
+        ("list_presets = true", "list_presets is only for the command line: remove it from the file."),
     ],
 )
 def test_a_bad_config_is_refused(tmp_path, text, message):
@@ -60,16 +60,16 @@ def test_a_bad_config_is_refused(tmp_path, text, message):
 
 
 @pytest.mark.parametrize(
-    ("text", "arguments", "told"),
+    ("text", "arguments", "text_shown"),
     [
         ('bandits_type = "greedy"\nbandits_mu = 12\n', [], " {} gives --bandits_mu, --bandits_type."),
         ('bandits_type = "greedy"\n', ["--bandits_mu=12"], " {} gives --bandits_type."),
         ("seed = 3\n", ["--bandits_type=greedy", "--bandits_mu=12"], ""),
     ],
 )
-def test_flags_that_clash_are_told_with_the_config_that_gives_them(tmp_path, text, arguments, told):
+def test_flags_that_clash_are_reported_with_the_config_that_gives_them(tmp_path, text, arguments, text_shown):
     with pytest.raises(UsageError) as caught:
         _plan(tmp_path, text, *arguments)
     owners = "falcon or falcon_epochs or squarecb or falcon_ce or falcon_epochs_ce or squarecb_ce"
     clash = f"--bandits_mu belongs to --bandits_type={owners}, not to greedy."
-    assert str(caught.value) == clash + told.format(tmp_path / "my.toml")
+    assert str(caught.value) == clash + text_shown.format(tmp_path / "my.toml")

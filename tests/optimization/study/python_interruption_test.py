@@ -1,4 +1,4 @@
-"""Tests of how runs from Python are interrupted: each call's own, whichever threads play; rounds here are no TFF's."""
+"""Tests of interrupting runs from Python: each call's run, in any thread; the rounds use no TFF."""
 
 import contextlib
 import os
@@ -15,7 +15,7 @@ from optimization.study import frame, interruption, python
 
 
 class _Rounds:
-    """Plays rounds without end in the place of a study, until it is told that they are enough, or stopped."""
+    """Replaces a study's runs by endless rounds, until `enough` is set or they are stopped."""
 
     def __init__(self):
         self.called, self.ready = threading.Event(), threading.Event()
@@ -25,7 +25,7 @@ class _Rounds:
         self.received: list[int] = []
         self.stopped_after_the_last = False
 
-    def play_all(self, *_) -> tuple[None, int] | None:
+    def run_all(self, *_) -> tuple[None, int] | None:
         self.called.set()
         self.ready.wait()
         for _ in range(self.runs):
@@ -42,14 +42,14 @@ class _Rounds:
 
 @pytest.fixture
 def rounds(monkeypatch):
-    """What is played by all runs."""
+    """Rounds of all runs."""
     before = set(threading.enumerate())
-    played = _Rounds()
+    completed = _Rounds()
     monkeypatch.setattr(frame, "open_all", lambda *_: [])
-    monkeypatch.setattr(frame, "play_all", played.play_all)
-    yield played
-    played.ready.set()
-    played.enough.set()
+    monkeypatch.setattr(frame, "run_all", completed.run_all)
+    yield completed
+    completed.ready.set()
+    completed.enough.set()
     for thread in set(threading.enumerate()) - before:  # No watch, and nobody who plays, reaches the next test.
         if thread.is_alive():
             thread.join()
@@ -80,7 +80,7 @@ def test_ctrl_c_is_raised_once_the_round_is_finished(rounds):
     assert rounds.received == [signal.SIGINT]
 
 
-def test_a_call_that_waits_gives_up_at_once_and_leaves_the_run_that_plays_alone(rounds):
+def test_a_call_that_waits_gives_up_at_once_and_leaves_the_running_one_alone(rounds):
     finished: list[object] = []
     other = threading.Thread(target=lambda: finished.append(bandits.run()), daemon=True)
     other.start()
@@ -95,7 +95,7 @@ def test_a_call_that_waits_gives_up_at_once_and_leaves_the_run_that_plays_alone(
     rounds.enough.set()
     other.join()
     assert (len(finished), rounds.received) == (1, [])
-    with python._playing:
+    with python._running:
         assert not rounds.begun.is_set()  # What was given up is not played later.
 
 
@@ -114,19 +114,19 @@ def test_what_is_stopped_in_the_last_round_of_a_run_begins_no_other(rounds):
     assert rounds.received == [signal.SIGINT]
 
 
-def test_ctrl_c_before_the_first_round_is_told_at_once_and_no_round_is_played(rounds, monkeypatch):
+def test_ctrl_c_before_the_first_round_is_reported_at_once_and_no_round_is_run(rounds, monkeypatch):
     rounds.ready.clear()
     _once(rounds.called.is_set, _ctrl_c)
-    told: list[str] = []
+    message: list[str] = []
 
-    def tell(words: str) -> None:
-        told.append(words)
+    def print_line(words: str) -> None:
+        message.append(words)
         rounds.ready.set()
 
-    monkeypatch.setattr(interruption, "tell", tell)
+    monkeypatch.setattr(interruption, "print_line", print_line)
     with pytest.raises(KeyboardInterrupt):
         bandits.run()
-    assert told == ["\nStopping before the next round; once more to be back at once."]
+    assert message == ["\nStopping before the next round; once more to return at once."]
     assert not rounds.begun.is_set()
 
 
@@ -150,7 +150,7 @@ def test_ctrl_c_while_the_thread_is_started_stops_it(rounds, monkeypatch, starts
     assert rounds.received == [signal.SIGINT] * starts
 
 
-def test_a_fork_of_a_process_that_has_played_is_refused(rounds):
+def test_a_fork_of_a_process_that_has_run_is_refused(rounds):
     rounds.enough.set()
     bandits.run()
     pid = os.fork()

@@ -28,7 +28,7 @@ SHORT = {"total_rounds": 4, "clients_per_round": 5, "bandits_deploy_freq": 2, "s
 COLUMNS = {"client_column": "who", "label_column": "target", "clients_per_round": 3, "total_rounds": 2}
 
 
-def _play(code: str, *arguments: str) -> subprocess.CompletedProcess:
+def _run_program(code: str, *arguments: str) -> subprocess.CompletedProcess:
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     return subprocess.run(
         [sys.executable, "-c", code, *arguments], cwd=ROOT, env=environment, capture_output=True, text=True
@@ -39,7 +39,7 @@ def _play(code: str, *arguments: str) -> subprocess.CompletedProcess:
 def test_importing_bandits_loads_nothing_slow():
     slow = {"absl", "matplotlib", "numpy", "pandas", "tensorflow"}
     code = f"import sys, bandits; print(*{slow}.intersection(sys.modules))"
-    assert _play(code).stdout == "\n"
+    assert _run_program(code).stdout == "\n"
 
 
 # What is refused, before anything is read or written.
@@ -95,7 +95,7 @@ def test_all_runs_of_a_folder_are_one_table(tmp_path):
 
 def test_a_run_of_another_format_is_refused(tmp_path):
     _left_by_ads(tmp_path / "old", format=2)
-    with pytest.raises(UsageError, match=r"old holds a run of format 2, and this version .* format 3 alone"):
+    with pytest.raises(UsageError, match=r"old holds a run of format 2, and this version reads only format 3"):
         bandits.load(tmp_path)
 
 
@@ -111,9 +111,11 @@ def _left_by_ads(path: pathlib.Path, rows: int = 1, seed: int = 1, **about) -> N
 def test_runs_that_cannot_be_read_are_left_out_with_a_warning(tmp_path):
     _left_by_ads(tmp_path / "whole")
     _left_by_ads(tmp_path / "first_round", rows=0)
-    with pytest.warns(UserWarning, match="A run is left out: .*first_round/metrics.csv has no finished round") as told:
+    with pytest.warns(
+        UserWarning, match="A run is left out: .*first_round/metrics.csv has no finished round"
+    ) as message:
         assert repr(bandits.load(tmp_path)) == f"<run {tmp_path / 'whole'}, 1 round>"
-    assert told[0].filename == __file__
+    assert message[0].filename == __file__
     with pytest.raises(UsageError, match=r"first_round/metrics.csv has no finished round yet"):
         bandits.load(tmp_path / "first_round")
 
@@ -133,7 +135,7 @@ def test_of_no_runs_there_is_an_empty_table_and_no_plot(tmp_path):
     _left_by_ads(tmp_path / "other")
     none = bandits.load(tmp_path)[:0]
     assert (list(none.metrics.columns), len(none.metrics)) == (["run", "seed"], 0)
-    with pytest.raises(UsageError, match="There are no runs to draw"):
+    with pytest.raises(UsageError, match="There are no runs to plot"):
         none.plot()
 
 
@@ -184,8 +186,8 @@ def test_a_run_says_what_it_left(run, folder):
 
 def test_the_command_is_the_binarys_and_says_that_python_asked(run, folder):
     words = f"--root_output_dir={folder} --experiment_name=run --total_rounds=4 --clients_per_round=5"
-    told = f"./scripts/python -m bandits.run_federated {words} --bandits_deploy_freq=2 --seed=7  # from Python"
-    assert run.command.endswith(told)
+    message = f"./scripts/python -m bandits.run_federated {words} --bandits_deploy_freq=2 --seed=7  # from Python"
+    assert run.command.endswith(message)
 
 
 def test_a_notebook_shows_the_plot_by_itself(run):
@@ -198,7 +200,7 @@ def test_a_notebook_shows_the_plot_by_itself(run):
         run.plot("loss")
 
 
-def test_the_same_call_continues_and_plays_nothing_twice(run, folder):
+def test_the_same_call_continues_and_runs_nothing_twice(run, folder):
     again = bandits.run(root_output_dir=folder, experiment_name="run", **SHORT)
     pd.testing.assert_frame_equal(again.metrics, run.metrics)  # With the seconds of the first.
     bandits.run(root_output_dir=folder, experiment_name="longer", **SHORT | {"total_rounds": 2})
@@ -239,7 +241,7 @@ def test_a_run_works_in_an_event_loop_and_off_the_main_thread(run, folder):
 
 def test_another_process_can_open_the_folder_afterwards(run, folder):
     code = "import fcntl, sys; fcntl.lockf(open(sys.argv[1], 'w'), fcntl.LOCK_EX | fcntl.LOCK_NB)"
-    assert _play(code, str(folder / "run" / ".lock")).returncode == 0
+    assert _run_program(code, str(folder / "run" / ".lock")).returncode == 0
 
 
 # Tables in memory.
@@ -277,7 +279,7 @@ def test_a_run_is_not_continued_on_another_table(wine, folder):
         bandits.run(table=wine, **where, **COLUMNS)
 
 
-def test_other_studies_play_and_take_tables(wine, folder):
+def test_other_studies_run_and_take_tables(wine, folder):
     ads = bandits.ads.run(rates=[0.1, 0.3], total_rounds=3, root_output_dir=folder, experiment_name="ads")
     assert ads.flags["rates"] == "0.1,0.3"
     assert ads.weights is None
@@ -325,7 +327,7 @@ def broken(name, last, act, kind):
     raise AssertionError("nothing was raised")
 
 def kill():
-    own, = (own for own in worker_process._owns.values() if own.process.poll() is None)
+    own, = (own for own in worker_process._local_workers.values() if own.process.poll() is None)
     os.kill(own.pid, signal.SIGKILL)
 
 handlers = [signal.getsignal(signum) for signum in (signal.SIGINT, signal.SIGTERM)]
@@ -335,8 +337,8 @@ for name, act, kind in (
     ("dead", kill, Failure),
 ):
     for last in (2, 5):
-        told = broken(name, last, act, kind)
-        assert kind is not Failure or told.startswith("TFF's worker died (exit status -9)"), told
+        message = broken(name, last, act, kind)
+        assert kind is not Failure or message.startswith("TFF's worker died (exit status -9)"), message
     pd.testing.assert_frame_equal(run(name).metrics.drop(columns="seconds"), whole, check_exact=True)
 assert [signal.getsignal(signum) for signum in (signal.SIGINT, signal.SIGTERM)] == handlers
 print("as whole")
@@ -346,7 +348,7 @@ print("as whole")
 @pytest.mark.slow
 @pytest.mark.parametrize("flags", [[], ["runtime=tff"], ["isolation=off"]], ids=["fast", "tff", "not isolated"])
 def test_what_broke_off_is_raised_once_saved_and_the_same_call_continues_it(tmp_path, flags):
-    done = _play(BROKEN_OFF, str(tmp_path), *flags)
+    done = _run_program(BROKEN_OFF, str(tmp_path), *flags)
     assert done.returncode == 0, done.stderr
     assert done.stdout.endswith("as whole\n")
 
@@ -355,7 +357,7 @@ STARTED = """
 import sys, threading, time
 from optimization.runtime import worker_process
 own = []
-thread = threading.Thread(target=lambda: own.append(worker_process.own(1, sys.argv[1])))
+thread = threading.Thread(target=lambda: own.append(worker_process.local_worker(1, sys.argv[1])))
 thread.start()
 thread.join()
 time.sleep(1)
@@ -367,4 +369,4 @@ own[0].end()
 @pytest.mark.slow
 @pytest.mark.parametrize("isolation", ["auto", "off"])
 def test_a_worker_outlives_the_thread_that_started_it(isolation):
-    assert _play(STARTED, isolation).stdout == "None\n"
+    assert _run_program(STARTED, isolation).stdout == "None\n"

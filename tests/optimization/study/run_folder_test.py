@@ -77,10 +77,10 @@ def test_another_configuration_is_refused_naming_every_changed_flag(folder):
     )
 
 
-def test_a_longer_run_is_told_which_flags_to_give(folder):
+def test_a_longer_run_is_reported_which_flags_to_give(folder):
     """Defaults can follow from the number of rounds."""
     assert _refusal(folder, rate=0.2, total_rounds=30).endswith(
-        "--rate was 0.1, is 0.2. To make that run longer, give --rate=0.1. Or choose another --experiment_name, or "
+        "--rate was 0.1, is 0.2. To extend that run, give --rate=0.1. Or choose another --experiment_name, or "
         "give --restart, which moves the old files aside."
     )
     assert "To make" not in _refusal(folder, clip_norm=1.0, total_rounds=30)  # There was none to give.
@@ -146,7 +146,7 @@ def _config(folder: run_folder.RunFolder) -> dict:
 
 
 def _tree(path: pathlib.Path) -> dict[str, tuple[int, bytes]]:
-    """Returns when each file below a folder was written, and what it holds."""
+    """Modification time and content of each file below a folder."""
     return {
         str(file.relative_to(path)): (file.stat().st_mtime_ns, file.read_bytes())
         for file in path.rglob("*")
@@ -163,7 +163,7 @@ def test_a_folder_of_another_format_is_refused_and_left_as_it_is(folder, number)
     folder.write_json("config.json", config)
     before = _tree(folder.path)
     assert _refusal(folder) == (
-        f"{folder.path} holds a run of format {number}, and this version of the program reads format 3 alone: choose "
+        f"{folder.path} holds a run of format {number}, and this version reads only format 3: choose "
         "another --experiment_name, or give --restart, which moves the old files aside."
     )
     assert _tree(folder.path) == before
@@ -174,7 +174,7 @@ def test_a_run_that_has_lost_its_configuration_is_refused_and_left_as_it_is(tmp_
     (tmp_path / file).parent.mkdir(exist_ok=True)
     (tmp_path / file).write_text("")
     before = _tree(tmp_path)
-    with pytest.raises(UsageError, match=f"{tmp_path} holds a run that has lost its config.json"):
+    with pytest.raises(UsageError, match=f"{tmp_path} lacks its config.json"):
         run_folder.RunFolder(tmp_path).open(FLAGS, "digest")
     assert _tree(tmp_path) == before
 
@@ -214,7 +214,7 @@ def test_a_restart_moves_all_files_of_the_run_aside(folder, capsys):
     before = _tree(folder.path)
     again = run_folder.RunFolder(folder.path)
     again.open(FLAGS | {"rate": 0.2, "restart": True}, "other digest")
-    assert capsys.readouterr().err == f"The files of the run before are in {folder.path / 'before_restart_1'}.\n"
+    assert capsys.readouterr().err == f"The previous run's files are in {folder.path / 'before_restart_1'}.\n"
     del before[".lock"]
     assert _tree(folder.path / "before_restart_1") == before
     assert again.newest_checkpoint(LEAVES, 10) is None
@@ -341,8 +341,8 @@ def test_a_run_whose_checkpoints_are_all_lost_does_not_begin_again(folder, damag
     damage(_path(folder, 10))
     run_folder.RunFolder(folder.path).open(FLAGS, "digest")
     assert _failure(folder) == (
-        f"{folder.path / 'checkpoints'} has no readable checkpoint any more, and the run cannot be continued. Put a "
-        "copy of one back; or give --restart, which starts over and moves the old files aside."
+        f"{folder.path / 'checkpoints'} has no readable checkpoint, so the run cannot continue. Restore a copy of "
+        "one, or give --restart, which starts over and moves the old files aside."
     )
 
 
@@ -359,9 +359,7 @@ def test_a_run_whose_checkpoints_are_all_lost_does_not_begin_again(folder, damag
 def test_a_checkpoint_of_another_state_is_an_error(folder, other):
     _save(folder, 4)
     folder.save_checkpoint(5, other)
-    assert _failure(folder).startswith(
-        f"{_path(folder, 5)} holds another state than this program's: it was written by another version."
-    )
+    assert _failure(folder).startswith(f"{_path(folder, 5)} holds the state of another version of the program.")
 
 
 def test_part_files_are_ignored(folder):
@@ -457,7 +455,7 @@ def test_a_damaged_model_is_named_with_the_flag(folder, damage):
 )
 def test_another_tasks_model_is_refused(folder, shapes):
     folder.save_model(list(SHAPES), WEIGHTS)
-    with pytest.raises(UsageError, match=r"holds another model than the task's.*--task_type"):
+    with pytest.raises(UsageError, match=r"holds a model of another task.*--task_type"):
         run_folder.load_model(str(folder.path), shapes)
 
 

@@ -33,14 +33,14 @@ class Toy(runner.Rounds):
 
     def __init__(self, before=lambda round_num: None):
         self.before = before
-        self.played: list[int] = []
+        self.rounds_run: list[int] = []
         self.evaluated: list[float] = []
 
     def initial_state(self):
         return ToyState(np.array([0, 8], np.float32), {"count": np.array(0, np.int64)})
 
-    def play_round(self, state: ToyState, round_num: int):
-        self.played.append(round_num)
+    def run_round(self, state: ToyState, round_num: int):
+        self.rounds_run.append(round_num)
         self.before(round_num)
         weights = state.weights / 2 + np.float32(round_num)
         count = state.extra["count"] + 1
@@ -84,7 +84,7 @@ def _run(toy: Toy, folder: run_folder.RunFolder, total=TOTAL, every=3, checkpoin
 
 
 def _metrics(folder: run_folder.RunFolder) -> list[dict[str, str]]:
-    """Returns the rows of metrics.csv without the time that they took."""
+    """Rows of metrics.csv without the elapsed time."""
     with open(folder.metrics_path, newline="") as file:
         rows = list(csv.DictReader(file))
     for row in rows:
@@ -113,10 +113,10 @@ def _assert_as_whole(outcome: runner.Outcome, folder: run_folder.RunFolder, whol
 # A run without interruption.
 
 
-def test_every_round_is_played_once_in_order(folder):
+def test_every_round_is_run_once_in_order(folder):
     toy = Toy()
     outcome = _run(toy, folder)
-    assert toy.played == [1, 2, 3, 4, 5, 6, 7]
+    assert toy.rounds_run == [1, 2, 3, 4, 5, 6, 7]
     assert (outcome.round_num, outcome.signum) == (7, None)
 
 
@@ -203,7 +203,7 @@ def test_a_long_run_says_after_its_first_rounds_how_long_the_others_take(folder,
     monkeypatch.setattr(runner, "_LONG_SECONDS", 0)
     _run(Toy(), folder)
     (line,) = [line for line in capsys.readouterr().err.splitlines() if "more rounds" in line]
-    assert re.fullmatch(r"Rounds: 4 more rounds of \S+ s take about 0 minutes, evaluation apart\.", line)
+    assert re.fullmatch(r"Rounds: 4 more rounds of \S+ s take about 0 minutes, without evaluation\.", line)
 
 
 def test_a_short_run_says_nothing_of_its_time(folder, capsys):
@@ -211,12 +211,12 @@ def test_a_short_run_says_nothing_of_its_time(folder, capsys):
     assert "more rounds" not in capsys.readouterr().err
 
 
-def test_only_rounds_after_the_checkpoint_are_played_again(folder):
+def test_only_rounds_after_the_checkpoint_are_rerun(folder):
     with pytest.raises(BreakdownError):
         _run(Toy(_break_in(6)), folder)
     toy = Toy()
     _run(toy, folder)
-    assert toy.played == [5, 6, 7]
+    assert toy.rounds_run == [5, 6, 7]
 
 
 def test_a_continued_run_says_so(folder, capsys):
@@ -233,9 +233,9 @@ def test_a_continued_state_has_its_structure_and_dtypes(folder):
     seen = []
 
     class Spy(Toy):
-        def play_round(self, state, round_num):
+        def run_round(self, state, round_num):
             seen.append(state)
-            return super().play_round(state, round_num)
+            return super().run_round(state, round_num)
 
     _run(Spy(), folder)
     assert isinstance(seen[0], ToyState)
@@ -249,17 +249,17 @@ def test_a_truncated_newest_checkpoint_costs_rounds_but_changes_nothing(folder, 
     newest.write_bytes(newest.read_bytes()[:200])
     toy = Toy()
     outcome = _run(toy, folder)
-    assert toy.played == [5, 6, 7]
+    assert toy.rounds_run == [5, 6, 7]
     assert f"Warning: checkpoint {newest} is not readable" in capsys.readouterr().err
     _assert_as_whole(outcome, folder, whole)
 
 
-def test_a_finished_run_plays_nothing_and_changes_nothing(folder, whole):
+def test_a_finished_run_runs_nothing_and_changes_nothing(folder, whole):
     _run(Toy(), folder)
     before = folder.metrics_path.read_bytes()
     toy = Toy()
     outcome = _run(toy, folder)
-    assert (toy.played, toy.evaluated) == ([], [])
+    assert (toy.rounds_run, toy.evaluated) == ([], [])
     assert folder.metrics_path.read_bytes() == before
     _assert_as_whole(outcome, folder, whole)
 
@@ -268,7 +268,7 @@ def test_a_finished_run_can_be_made_longer(folder, whole):
     _run(Toy(), folder, total=6)
     toy = Toy()
     outcome = _run(toy, folder)
-    assert toy.played == [7]
+    assert toy.rounds_run == [7]
     _assert_as_whole(outcome, folder, whole)
 
 
@@ -297,14 +297,14 @@ def test_a_run_whose_rows_are_lost_is_refused_and_nothing_is_changed(folder):
     assert "continuations" not in _config(folder)
 
 
-def test_a_restart_plays_all_rounds_again_and_keeps_the_old_files(folder, whole):
+def test_a_restart_reruns_all_rounds_and_keeps_the_old_files(folder, whole):
     with pytest.raises(BreakdownError):
         _run(Toy(_break_in(6)), folder)
     folder.metrics_path.write_text("torn")
     toy = Toy()
     folder = _reopened(folder, restart=True)
     outcome = _run(toy, folder)
-    assert toy.played == [1, 2, 3, 4, 5, 6, 7]
+    assert toy.rounds_run == [1, 2, 3, 4, 5, 6, 7]
     _assert_as_whole(outcome, folder, whole)
     aside = folder.path / "before_restart_1"
     assert (aside / "metrics.csv").read_text() == "torn"
@@ -353,7 +353,7 @@ def test_a_checkpoint_of_another_state_ends_in_an_error_and_overwrites_nothing(f
     _run(Toy(), folder, total=4)
     folder.save_checkpoint(6, [np.zeros(3, np.float32), np.array(6)])
     before = folder.metrics_path.read_bytes()
-    with pytest.raises(Failure, match="holds another state than this program's"):
+    with pytest.raises(Failure, match="holds the state of another version of the program"):
         _run(Toy(), _reopened(folder))
     assert folder.metrics_path.read_bytes() == before
 
@@ -365,7 +365,7 @@ def test_a_checkpoint_of_another_state_ends_in_an_error_and_overwrites_nothing(f
 def test_a_signal_lets_the_round_finish_saves_it_and_is_reported(folder, as_program, signum):
     toy = Toy(_signal_in(3, signum))
     outcome = _run(toy, folder, checkpoint=100)
-    assert toy.played == [1, 2, 3]
+    assert toy.rounds_run == [1, 2, 3]
     assert (outcome.round_num, outcome.signum) == (3, signum)
     np.testing.assert_array_equal(outcome.state.weights, [4.25, 5.25])
     assert [row["round_num"] for row in _metrics(folder)] == ["1", "2", "3"]
@@ -377,7 +377,7 @@ def test_a_signal_is_answered_at_once_with_what_will_happen(folder, as_program, 
     assert "Stopping after this round; once more to stop at once." in capfd.readouterr().err
 
 
-def test_a_signal_saves_the_round_though_nobody_reads_any_more_what_is_told(folder, as_program):
+def test_a_signal_saves_the_round_though_nobody_reads_the_output_any_more(folder, as_program):
     """As after Ctrl-C in `program 2>&1 | tee log`, which ends tee at once."""
     read_end, write_end = os.pipe()
     os.close(read_end)
@@ -402,7 +402,7 @@ def test_a_run_that_was_stopped_continues_to_the_same_metrics(folder, as_program
     _run(Toy(_signal_in(round_num, signal.SIGINT)), folder)
     toy = Toy()
     outcome = _run(toy, folder)
-    assert toy.played[0] == round_num + 1
+    assert toy.rounds_run[0] == round_num + 1
     _assert_as_whole(outcome, folder, whole)
 
 
@@ -440,7 +440,7 @@ def test_a_failure_in_a_round_is_raised_once_the_rounds_before_are_saved(folder,
     assert _rounds_of_checkpoints(folder) == [3]
     toy = Toy()
     _assert_as_whole(_run(toy, folder), folder, whole)
-    assert toy.played[0] == 4
+    assert toy.rounds_run[0] == 4
 
 
 class KeptRows(loggers.Logger):
@@ -490,5 +490,5 @@ def test_a_run_ends_where_its_rounds_say_so(folder, capsys):
     assert outcome.round_num in _rounds_of_checkpoints(folder)
     again = Ending()
     assert _run(again, folder).round_num == outcome.round_num
-    assert again.played == []
+    assert again.rounds_run == []
     assert "Continuing" not in capsys.readouterr().err

@@ -158,8 +158,8 @@ def test_headings_say_what_settings_apply_to():
 
 
 def test_flags_that_are_given_in_another_way_count_as_given():
-    settings = _flag_set().parse(["program"]).give(depth=3)
-    assert settings.given == {"depth"}
+    settings = _flag_set().parse(["program"]).with_user_values(depth=3)
+    assert settings.set_by_user == {"depth"}
     with pytest.raises(UsageError, match=r"--depth .*--policy"):
         settings.settled()
 
@@ -172,4 +172,4 @@ def test_a_default_is_what_the_choices_make_it():
 
 def test_filled_replaces_no_value():
     settings = _flag_set().parse(["program"]).filled({"rate": 0.5, "depth": 9})
-    assert (settings.rate, settings.depth, settings.given) == (0.5, 2, frozenset())
+    assert (settings.rate, settings.depth, settings.set_by_user) == (0.5, 2, frozenset())

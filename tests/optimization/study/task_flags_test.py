@@ -12,7 +12,7 @@ from optimization.study import frame
 
 
 def options(*arguments: str) -> TaskOptions:
-    """Returns the options of a task for one of the binaries."""
+    """Options of a task for one of the binaries."""
     (settings,) = frame.plan(STUDY, frame.flag_set(STUDY).parse(["run_posterior", *arguments]))
     return STUDY.options(settings).task
 

@@ -38,11 +38,11 @@ NAMES = [
         ("__", []),
     ],
 )
-def test_the_names_that_a_word_may_stand_for_are(word, near):
+def test_the_names_that_a_word_may_mean_are(word, near):
     assert texts.near_names(word, NAMES) == near
 
 
-def test_at_most_three_are_told():
+def test_at_most_three_are_reported():
     assert texts.did_you_mean("ab", "ask") == "did you mean a or b?"
     assert texts.did_you_mean("abcd", "ask") == "did you mean a, b or c?"
     assert texts.did_you_mean("a", "ask") == "did you mean a?"

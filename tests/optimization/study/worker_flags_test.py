@@ -77,7 +77,7 @@ def test_the_own_worker_is_started_with_the_runtime(monkeypatch):
     monkeypatch.setattr(
         runtime, "worker", types.SimpleNamespace(start=lambda *given: started.append(given)), raising=False
     )
-    monkeypatch.setattr(worker_process, "own", lambda *given: started.append(given))
+    monkeypatch.setattr(worker_process, "local_worker", lambda *given: started.append(given))
     worker_flags.start(parse("--runtime=tff", "--max_concurrent_threads=3"))
     assert started == [(3, "auto"), (3, (), "auto", "tff")]
 
@@ -93,7 +93,7 @@ def test_the_risk_of_workers_elsewhere_is_named(monkeypatch, capsys, isolate, li
     assert started == [(0, (address,), isolate, "fast")]
     warnings = capsys.readouterr().err.splitlines()
     assert len(warnings) == lines
-    assert all("who reaches the ports of --tff_workers can run code there" in line for line in warnings)
+    assert all("anyone who reaches the ports of --tff_workers can run code there" in line for line in warnings)
 
 
 def test_isolation_that_is_required_and_refused_ends_the_program_before_tff_is_imported(monkeypatch):
@@ -113,7 +113,7 @@ def test_no_garbage_is_looked_for_while_tff_is_imported_nor_among_what_that_make
         enabled.append(gc.isenabled())
         return types.SimpleNamespace(start=lambda *_: None)
 
-    monkeypatch.setattr(worker_process, "own", lambda *_: None)
+    monkeypatch.setattr(worker_process, "local_worker", lambda *_: None)
     monkeypatch.delitem(sys.modules, "tensorflow_federated", raising=False)
     monkeypatch.delattr(runtime, "worker", raising=False)
     monkeypatch.setattr(runtime, "__getattr__", worker, raising=False)

@@ -14,7 +14,7 @@ class _Run:
     def initial_state(self):
         return 0
 
-    def play_round(self, state, round_num):
+    def run_round(self, state, round_num):
         assert round_num == state + 1
         self._clock[0] += self._seconds * (2 if round_num % 10 == 0 else 1)
         return round_num, {}
