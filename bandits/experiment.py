@@ -12,8 +12,8 @@ import numpy as np
 import tensorflow as tf
 
 from bandits import logged_rounds, losses, metrics, phase_process, process
+from bandits.environments import resets
 from bandits.options import Phase
-from bandits.worlds import resets
 from data import clients, keys, tasks
 from optimization import aggregators, client_work, cohorts, fed_avg, models
 from optimization.privacy import mechanisms

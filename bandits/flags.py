@@ -4,7 +4,7 @@ import pathlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from bandits import initial_flags, logged_flags, registry, schedule_flags, task_defaults, world_flags
+from bandits import environment_flags, initial_flags, logged_flags, registry, schedule_flags, task_defaults
 from bandits.options import BanditOptions
 from data.errors import UsageError
 from data.tasks import registry as tasks
@@ -63,7 +63,7 @@ class _Study:
     """
 
     bandits_type: str = setting("softmax", spellings=registry.PUBLISHED_NAMES, basic=True)
-    scenario: str = setting("scratch", ["scratch", *initial_flags.PRETRAINED, world_flags.SCENARIO], basic=True)
+    scenario: str = setting("scratch", ["scratch", *initial_flags.PRETRAINED, environment_flags.SCENARIO], basic=True)
     variant: str = setting("paper", ["paper", "reference_code"])
     dist_shift_type: str = setting(words=["init", "bandits"], only={"scenario": initial_flags.UNTRAINED})
     population_client_selection: str = setting(only={"scenario": initial_flags.UNTRAINED})
@@ -212,7 +212,7 @@ def define(flags: cli.FlagSet) -> None:
     flags.group(initial_flags.InitialTrainings, scenario=initial_flags.PRETRAINED)
     task_flags.define_data(flags)
     flags.group(logged_flags.Logs)
-    world_flags.define(flags)
+    environment_flags.define(flags)
     flags.group(_Evaluation, *training_flags.EVALUATIONS)
 
 
@@ -222,13 +222,13 @@ def resolve(settings: cli.Settings) -> cli.Settings:
     Raises:
       UsageError: On a flag without effect, or values that do not go together.
     """
-    settings = logged_flags.resolve(world_flags.resolve(settings))
+    settings = logged_flags.resolve(environment_flags.resolve(settings))
     bandit = registry.BANDITS[settings.bandits_type]
     _check_effect(settings, bandit)
     settings = settings.settled()
     has_initial = settings.scenario in initial_flags.PRETRAINED or bool(settings.initial_model_path)
     settings = settings.filled(task_defaults.of(settings.task_type, has_initial=has_initial))
-    settings = world_flags.with_rounds(settings)
+    settings = environment_flags.with_rounds(settings)
     if settings.scenario not in initial_flags.PRETRAINED:
         unread = dict.fromkeys(name for name in settings if name.startswith("init_"))
         # A training by hand can have the rewards of an initial one.
@@ -338,9 +338,9 @@ def options(settings: cli.Settings) -> BanditOptions:
         # What the published program pays a bandit that is never trained.
         rewards="exact" if is_published and not bandit.trains else rewards,
         has_shift=shifts or bool(settings.dist_shift_type),
-        drift=world_flags.drift_of(settings),
-        delay=world_flags.delay_of(settings),
-        reset=world_flags.reset_of(settings),
+        drift=environment_flags.drift_of(settings),
+        delay=environment_flags.delay_of(settings),
+        reset=environment_flags.reset_of(settings),
         cohorts=Cohorts(settings.clients_per_round, settings.cohort_sampling, availability_flags.options(settings)),
         selection=selector_flags.options(settings),
         deploy_every=settings.bandits_deploy_freq,

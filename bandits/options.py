@@ -7,10 +7,10 @@ import re
 from typing import Any
 
 from bandits import schedules
+from bandits.environments import delay as delays
+from bandits.environments import drift as drifts
+from bandits.environments import resets
 from bandits.registry import POLICIES, BanditEntry, Chosen
-from bandits.worlds import delay as delays
-from bandits.worlds import drift as drifts
-from bandits.worlds import resets
 from data import tasks
 from data.errors import UsageError
 from data.tasks.options import TaskOptions

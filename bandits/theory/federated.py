@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from bandits import losses
-from bandits.theory import oracles, worlds
+from bandits.theory import environments, oracles
 from data import keys
 from optimization import client_work, fed_avg, models, options
 
@@ -65,16 +65,16 @@ def fed_opt(moments: oracles.Moments, coefficients: np.ndarray) -> np.ndarray:
 
 
 def clients_samples(
-    world: worlds.LinearWorld, samples: int, runs: int, generator: np.random.Generator
+    environment: environments.LinearEnvironment, samples: int, runs: int, generator: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Returns each client's samples, acted on uniformly at random: features, actions and rewards.
 
     Float64 [runs, clients, samples, 1 + d]; int64 and float64 [runs, clients, samples].
     """
-    clients = np.broadcast_to(np.arange(world.num_clients)[:, None], (runs, world.num_clients, samples))
-    features = world.features(clients, generator)
-    actions = generator.integers(world.num_actions, size=clients.shape)
-    return features, actions, world.rewards(features, actions, generator)
+    clients = np.broadcast_to(np.arange(environment.num_clients)[:, None], (runs, environment.num_clients, samples))
+    features = environment.features(clients, generator)
+    actions = generator.integers(environment.num_actions, size=clients.shape)
+    return features, actions, environment.rewards(features, actions, generator)
 
 
 @dataclasses.dataclass(frozen=True)

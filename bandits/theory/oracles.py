@@ -1,4 +1,4 @@
-"""Federated regression oracles of finite worlds (Agarwal et al. 2023, Definition 1), and of linear ones.
+"""Federated regression oracles of finite environments (Agarwal et al. 2023, Definition 1), and of linear ones.
 
 An oracle sees sums over samples alone. Sums over clients are sums over all their samples: who holds a sample changes
 no bit of what the exact ones return.
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bandits.theory import worlds
+from bandits.theory import environments
 
 _HALVINGS = 60  # Of the interval in which an early stop lies.
 
@@ -30,15 +30,15 @@ class Log(NamedTuple):
         return Log(self.counts + other.counts, self.successes + other.successes)
 
 
-def exact(world: worlds.FiniteWorld, log: Log) -> np.ndarray:
+def exact(environment: environments.FiniteEnvironment, log: Log) -> np.ndarray:
     """Returns the function of F with the least squared loss, float64 [runs, contexts, actions]: epsilon_fed-opt is 0.
 
     Of equally good rows it takes the first.
     """
     # sum (f - r)^2 = sum count f^2 - 2 f successes, and what does not depend on f.
-    losses = np.einsum("rxa,xma->rxm", log.counts, world.candidates**2)
-    losses -= 2 * np.einsum("rxa,xma->rxm", log.successes, world.candidates)
-    return world.candidates[np.arange(len(world.rewards)), losses.argmin(axis=2)]
+    losses = np.einsum("rxa,xma->rxm", log.counts, environment.candidates**2)
+    losses -= 2 * np.einsum("rxa,xma->rxm", log.successes, environment.candidates)
+    return environment.candidates[np.arange(len(environment.rewards)), losses.argmin(axis=2)]
 
 
 def means(log: Log, otherwise: np.ndarray) -> np.ndarray:

@@ -8,10 +8,10 @@ import types
 import numpy as np
 import pytest
 
+from bandits.environments import drift
 from bandits.evaluation import terms
 from bandits.papers import selection
 from bandits.papers import selection_scores as scores
-from bandits.worlds import drift
 from data import clients, interaction_log, tasks
 from data.errors import UsageError
 

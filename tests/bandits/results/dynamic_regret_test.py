@@ -10,9 +10,9 @@ import pandas as pd
 import pytest
 
 from bandits import metrics, run_federated, studies
+from bandits.environments.drift import Drift
 from bandits.results import configurations, dynamic_regret, runs
 from bandits.results.dynamic_regret import Segment, World
-from bandits.worlds.drift import Drift
 from optimization.study import frame
 from optimization.study.results import Run
 

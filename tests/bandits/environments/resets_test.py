@@ -1,4 +1,4 @@
-"""Tests of bandits.worlds.resets: when there is a reset, beside `river` itself and by hand."""
+"""Tests of bandits.environments.resets: when there is a reset, beside `river` itself and by hand."""
 
 import dataclasses
 import math
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from river import drift
 
-from bandits.worlds import resets
+from bandits.environments import resets
 
 PAGE_HINKLEY = resets.Reset("model", resets.PAGE_HINKLEY, warmup=5, threshold=0.5, delta=0.01)
 ADWIN = resets.Reset("optimizer", resets.ADWIN, warmup=10, delta=0.2, scale=100.0)

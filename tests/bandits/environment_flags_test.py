@@ -1,13 +1,13 @@
-"""Tests of bandits.world_flags: what flags of changing worlds mean, and what is refused."""
+"""Tests of bandits.environment_flags: what flags of changing worlds mean, and what is refused."""
 
 import dataclasses
 
 import pytest
 
-from bandits import flags, world_flags
+from bandits import environment_flags, flags
+from bandits.environments import delay, drift, resets
 from bandits.options import phases
 from bandits.run_federated import STUDY
-from bandits.worlds import delay, drift, resets
 from data.errors import UsageError
 from data.tasks import registry
 from data.tasks.options import TaskOptions
@@ -27,7 +27,7 @@ def test_without_them_nothing_changes_and_nothing_is_recorded():
     settings = _resolve()
     starts = ("drift_", "delay_", "reward_d", "availability", "time_zones", "drop_out", "world_")
     names = [name for name in settings if name.startswith(starts)]
-    assert {"scenario", *names} == set(world_flags.NAMES)
+    assert {"scenario", *names} == set(environment_flags.NAMES)
     for resolved in (settings, _resolve("--reward_drift=none", "--reward_delay=none", "--availability=always")):
         assert {resolved[name] for name in names} == {None}
         chosen = flags.options(resolved)
@@ -117,7 +117,7 @@ def test_worlds_are_at_most_ten():
 
 def test_without_resets_nothing_is_recorded():
     for settings in (_resolve(), _resolve("--reset=none")):
-        assert {settings[name] for name in world_flags.RESET_NAMES} == {None}
+        assert {settings[name] for name in environment_flags.RESET_NAMES} == {None}
         assert flags.options(settings).reset == resets.NONE
 
 

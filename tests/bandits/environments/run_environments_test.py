@@ -10,7 +10,7 @@ import pytest
 from dp_accounting import rdp
 
 from bandits import interactions, metrics, run_federated
-from bandits.worlds import delay, drift
+from bandits.environments import delay, drift
 from data.tasks import registry
 from data.tasks.options import TaskOptions
 from optimization import models

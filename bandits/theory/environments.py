@@ -1,4 +1,4 @@
-"""Worlds whose true rewards f* are known and lie in the class F that is fitted (Agarwal et al. 2023, Assumption 1).
+"""Environments with known true rewards f* in the fitted class F (Agarwal et al. 2023, Assumption 1).
 
 Clients differ in their contexts only, up to disjoint supports: given context and action, all see the same rewards.
 Rewards are 0 or 1, with mean f*(context, action).
@@ -12,7 +12,7 @@ MIDDLE = 0.5  # What an action earns that is neither good nor bad.
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class FiniteWorld:
+class FiniteEnvironment:
     """Finitely many contexts, actions and functions.
 
     F is a product: a function takes one of a context's candidate rows at each context, so that the best fit is found
@@ -67,14 +67,14 @@ class FiniteWorld:
         return float(self.contexts @ (self.rewards.max(axis=1) - self.rewards.mean(axis=1)))
 
 
-def one_client(rewards: np.ndarray, candidates: np.ndarray, contexts: np.ndarray | None = None) -> FiniteWorld:
-    """Returns a world whose clients are all alike; contexts, float64 [contexts], are equally frequent by default."""
+def one_client(rewards: np.ndarray, candidates: np.ndarray, contexts: np.ndarray | None = None) -> FiniteEnvironment:
+    """Environment of identical clients; contexts, float64 [contexts], are equally frequent by default."""
     if contexts is None:
         contexts = np.full(len(rewards), 1 / len(rewards))
-    return FiniteWorld(rewards, candidates, contexts[None], np.ones(1))
+    return FiniteEnvironment(rewards, candidates, contexts[None], np.ones(1))
 
 
-def hidden_best(num_actions: int, gap: float) -> FiniteWorld:
+def hidden_best(num_actions: int, gap: float) -> FiniteEnvironment:
     """Returns one context where the last action earns `gap` more than all others, and F knows all but which.
 
     Raises:
@@ -84,7 +84,7 @@ def hidden_best(num_actions: int, gap: float) -> FiniteWorld:
     return one_client(rows[-1:], rows[None])
 
 
-def costly_exploration(num_actions: int, gap: float) -> FiniteWorld:
+def costly_exploration(num_actions: int, gap: float) -> FiniteEnvironment:
     """Returns `hidden_best` as half of all contexts; in the other half the first action earns 1 and others 0, as known.
 
     Exploring costs 1 - 1 / actions in that half, however small the gap in the other.
@@ -95,7 +95,7 @@ def costly_exploration(num_actions: int, gap: float) -> FiniteWorld:
     return one_client(rewards, np.stack([hidden.candidates[0], known]))
 
 
-def spread_gaps(num_contexts: int, num_actions: int, largest: float) -> FiniteWorld:
+def spread_gaps(num_contexts: int, num_actions: int, largest: float) -> FiniteEnvironment:
     """Returns equally frequent contexts whose gaps are spread evenly from `largest` / contexts to `largest`.
 
     One action is better than the others in each context, the last; F knows the gap, but not which action it is.
@@ -105,21 +105,21 @@ def spread_gaps(num_contexts: int, num_actions: int, largest: float) -> FiniteWo
     return one_client(candidates[:, -1], candidates)
 
 
-def split(world: FiniteWorld, num_clients: int, heterogeneity: float) -> FiniteWorld:
-    """Returns the same world with its contexts spread over clients; together they see them as often as before.
+def split(environment: FiniteEnvironment, num_clients: int, heterogeneity: float) -> FiniteEnvironment:
+    """Returns the same environment with its contexts spread over clients; together they see them as often as before.
 
     Contexts are dealt out in turn. A client's context is one of its own with probability `heterogeneity`, as often as
     they come, and else any: 0 makes all clients alike, 1 gives them disjoint supports.
 
     Args:
-      world: The world.
+      environment: The environment.
       num_clients: Clients, at most as many as contexts.
       heterogeneity: In [0, 1].
 
     Raises:
       ValueError: If there are too many clients or heterogeneity lies outside.
     """
-    contexts = world.contexts
+    contexts = environment.contexts
     if not 1 <= num_clients <= len(contexts):
         raise ValueError(f"num_clients must lie in [1, {len(contexts)}], got {num_clients}")
     if not 0 <= heterogeneity <= 1:
@@ -127,11 +127,11 @@ def split(world: FiniteWorld, num_clients: int, heterogeneity: float) -> FiniteW
     own = contexts * (np.arange(len(contexts)) % num_clients == np.arange(num_clients)[:, None])
     weights = own.sum(axis=1)
     mixed = (1 - heterogeneity) * contexts + heterogeneity * own / weights[:, None]
-    return dataclasses.replace(world, client_contexts=mixed, client_weights=weights)
+    return dataclasses.replace(environment, client_contexts=mixed, client_weights=weights)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class LinearWorld:
+class LinearEnvironment:
     """Contexts uniform in the cube [-1, 1]^d, and rewards linear in them; F is all linear functions.
 
     No gap is excluded, and small ones are no more frequent than others: the density of gaps at 0 is bounded. Each of
@@ -189,8 +189,10 @@ class LinearWorld:
         return (true.max(axis=2) - np.take_along_axis(true, chosen, axis=2)[..., 0]).mean(axis=1)
 
 
-def fan(num_actions: int) -> LinearWorld:
-    """Returns a linear world in the plane: each action pays most in a direction of its own, all evenly apart."""
+def fan(num_actions: int) -> LinearEnvironment:
+    """Returns a linear environment in the plane: each action pays most in a direction of its own, all evenly apart."""
     angles = 2 * np.pi * np.arange(num_actions) / num_actions
     steepness = 0.35  # So that f* stays in [0, 1] in the corners, too.
-    return LinearWorld(np.stack([np.full(num_actions, MIDDLE), steepness * np.cos(angles), steepness * np.sin(angles)]))
+    return LinearEnvironment(
+        np.stack([np.full(num_actions, MIDDLE), steepness * np.cos(angles), steepness * np.sin(angles)])
+    )

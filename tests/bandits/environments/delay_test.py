@@ -1,9 +1,9 @@
-"""Tests of bandits.worlds.delay."""
+"""Tests of bandits.environments.delay."""
 
 import numpy as np
 import pytest
 
-from bandits.worlds import delay
+from bandits.environments import delay
 
 
 def _arrived(chosen, waited, count=20_000, **where):

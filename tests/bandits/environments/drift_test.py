@@ -1,4 +1,4 @@
-"""Tests of bandits.worlds.drift: worlds and where clients stand among them, by hand."""
+"""Tests of bandits.environments.drift: worlds and where clients stand among them, by hand."""
 
 import dataclasses
 import itertools
@@ -6,7 +6,7 @@ import itertools
 import numpy as np
 import pytest
 
-from bandits.worlds import drift
+from bandits.environments import drift
 
 MATRIX = np.array([[1, 0, 0], [0, 1, 0.5], [0, 0, 1]], np.float32)
 

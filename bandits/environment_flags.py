@@ -1,7 +1,7 @@
 """Flags of worlds that change, and of the resets that answer them, and what they mean."""
 
 from bandits import registry
-from bandits.worlds import delay, drift, resets
+from bandits.environments import delay, drift, resets
 from data.errors import UsageError
 from data.tasks import logged
 from optimization.options import named
