@@ -61,7 +61,7 @@ _last: list[tuple[Any, Any, dict[str, Bounds]]] = []  # Of the task at hand, whi
 
 
 def of_run(options: BanditOptions, task: tasks.Task) -> dict[str, Bounds]:
-    """Returns the bounds of a run's bandit phase.
+    """Bounds of a run's bandit phase.
 
     Returns:
       `participating`: of the clients that take part, as rewards of rounds weigh them: each example of a client of n
@@ -103,7 +103,7 @@ def _bounds(values: Values, action: int, population: int) -> Bounds:
 
 
 def _error(shares: np.ndarray, population: int) -> float:
-    """Returns the standard error of a mean, of clients drawn without replacement; see Cochran, 1977, section 6.4."""
+    """Standard error of a mean over clients drawn without replacement (Cochran 1977, section 6.4)."""
     count = len(shares)
     if not 1 < count < population:
         return 0.0
@@ -117,7 +117,7 @@ def action_values(
     cap: int,
     cohort: Cohorts | None = None,
 ) -> Values:
-    """Returns the mean reward of each action, of `MOST_CLIENTS` clients at most.
+    """Mean reward of each action, over at most `MOST_CLIENTS` clients.
 
     Args:
       population: The clients.
@@ -153,7 +153,7 @@ def action_values(
 
 
 def weights_of_rounds(counts: np.ndarray, cohort: Cohorts) -> np.ndarray:
-    """Returns how much more a client's sums count in the mean of a round's examples than in that of all examples.
+    """Weight of a client's sums in a round's mean, relative to its weight in the mean of all examples.
 
     The mean is that over the examples of a round's cohort; of rounds without an example there is none.
 
@@ -189,5 +189,5 @@ def weights_of_rounds(counts: np.ndarray, cohort: Cohorts) -> np.ndarray:
 
 
 def as_json(found: Mapping[str, Bounds]) -> dict[str, Any]:
-    """Returns the content of `bounds.json`."""
+    """Content of `bounds.json`."""
     return {name: dataclasses.asdict(bounds) for name, bounds in found.items()}

@@ -200,7 +200,7 @@ def _worlds(settings: cli.Settings) -> int:
 
 
 def drift_of(settings: cli.Settings) -> drift.Drift:
-    """Returns how rewards change."""
+    """How rewards change, from resolved flags."""
     if not settings.reward_drift:
         return drift.NONE
     kind, worlds, seed = settings.reward_drift, _worlds(settings), settings.world_seed
@@ -208,12 +208,12 @@ def drift_of(settings: cli.Settings) -> drift.Drift:
 
 
 def delay_of(settings: cli.Settings) -> delay.Delay:
-    """Returns how late rewards are."""
+    """How late rewards are, from resolved flags."""
     return named(delay.Delay, settings, "delay_", kind=settings.reward_delay) if settings.reward_delay else delay.NONE
 
 
 def reset_of(settings: cli.Settings) -> resets.Reset:
-    """Returns what is reset when."""
+    """What is reset, and when, from resolved flags."""
     if not settings.reset:
         return resets.NONE
     return named(

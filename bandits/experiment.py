@@ -43,14 +43,14 @@ class _Evaluated(NamedTuple):
 
     @classmethod
     def of(cls, population: clients.ClientData, indices: Sequence[int], most: int, seed: int) -> "_Evaluated":
-        """Returns at most so many examples of randomly chosen clients; 0 for all."""
+        """Examples of randomly chosen clients, at most `limit` of them; 0 for all."""
         parts = clients.chosen(population, indices, most, seed)
         names = [population.client_ids[index] for index, part in parts if len(part.labels)]
         sizes = [len(part.labels) for _, part in parts if len(part.labels)]
         return cls(clients.joined([part for _, part in parts]), names, sizes)
 
     def means(self, rewards: np.ndarray) -> dict[str, list]:
-        """Returns the mean reward of each client, of float [examples]."""
+        """Mean reward of each client, of float [examples]."""
         totals = np.add.reduceat(rewards.astype(float), np.cumsum([0, *self.sizes[:-1]]))
         return {"clients": self.names, "examples": self.sizes, "rewards": (totals / self.sizes).tolist()}
 
@@ -76,7 +76,7 @@ class Progress(NamedTuple):
 
 
 def build_loss(phase: Phase, num_actions: int) -> losses.Loss:
-    """Returns the loss that a phase trains."""
+    """Loss that a phase trains."""
     shape: dict[str, Any] = {
         "cross_entropy": phase.bandit.cross_entropy,
         "sigmoid": phase.bandit.cross_entropy and phase.sigmoid,
@@ -93,7 +93,7 @@ def build_loss(phase: Phase, num_actions: int) -> losses.Loss:
 
 
 def build_process(task: tasks.Task, phase: Phase, mechanism: mechanisms.Mechanism) -> process.BanditProcess:
-    """Returns the process of one phase."""
+    """Process of one phase."""
     bandit, model = phase.bandit, models.of_task(task, phase.heads)
     local_sgd = client_work.LocalSgd(
         phase.client_learning_rate, phase.client_batch_size, phase.client_epochs, corrections=phase.corrections
@@ -166,7 +166,7 @@ class BanditRounds(runner.Rounds):
         self.secrets = (*held, *["the seed of the cohorts"] * self._has_secret_cohorts)
 
     def initial_state(self) -> Progress:
-        """Returns the state before round 1."""
+        """State before round 1."""
         return Progress(
             server=self._process_of(1).initialize(),
             reward_total=np.float64(0),
@@ -177,7 +177,7 @@ class BanditRounds(runner.Rounds):
         )
 
     def play_round(self, state: Progress, round_num: int) -> tuple[Progress, dict[str, Any]]:
-        """Plays a round: a reset if it is due, the cohort, its inputs, the TFF round, the metrics."""
+        """Runs a round: a reset if it is due, the cohort, its inputs, the TFF round, the metrics."""
         if is_reset := self._watch.is_due(round_num, state.losses):
             state = self._reset(state, round_num)
         if self._selected:
@@ -213,7 +213,7 @@ class BanditRounds(runner.Rounds):
         return Progress(server_state, np.float64(total), np.int64(rounds), learned, state.cohort_seed, noted), row
 
     def _reset(self, state: Progress, round_num: int) -> Progress:
-        """Returns a state whose training starts again; what is deployed, and the aggregator's state, stay."""
+        """State with training restarted; the deployed model and the aggregator's state are kept."""
         first, server_state = self._process_of(round_num).initialize(), state.server
         if self._phase.reset.what == "model":
             server_state = server_state._replace(weights=first.weights)
@@ -227,7 +227,7 @@ class BanditRounds(runner.Rounds):
         return frame.Length(self._phase.total_rounds, *every)
 
     def cohort(self, round_num: int, cohort_seed: int | None = None) -> np.ndarray:
-        """Returns int [clients], the positions in the phase's population of a round's clients without a selector.
+        """Positions in the phase's population of a round's clients, int [clients], without a selector.
 
         Args:
           round_num: The round.
@@ -282,7 +282,7 @@ class BanditRounds(runner.Rounds):
         return sorted(visits, key=lambda visit: len(visit.rows), reverse=True)
 
     def _offered(self, count: int, round_num: int) -> range:
-        """Returns which of a client's rows, so many, a round offers.
+        """Indices of the rows of a client that a round offers.
 
         In replay it is each round's own part, in the order of the log, so that no row is met twice: a policy would else
         be judged on what it has learned from.
@@ -300,13 +300,13 @@ class BanditRounds(runner.Rounds):
         return visits, runtime_rounds.written_ahead(inputs, self._definition.client_type)
 
     def _poll(self, state: fed_avg.State, ids: np.ndarray, round_num: int) -> np.ndarray:
-        """Returns the losses of the server's model that some clients report."""
+        """Losses of the server's model that some clients report."""
         key = ("poll", len(ids), self._poll_key)
         losses_of = compiled.kept(key, lambda: self._definition.build_loss_poll(len(ids)))
         return losses_of(state.deployed, state.weights, self.inputs(ids, round_num))
 
     def evaluate(self, state: Progress) -> dict[str, float]:
-        """Returns what the trained model's greedy policy gives on held-out examples, and how equally clients fare."""
+        """Metrics of the trained model's greedy policy on held-out examples, and its fairness over clients."""
         held_out, compared = self._held_out, self._compared
         right, reward, each = self._greedy(state, held_out.examples)
         count = len(held_out.examples.labels)
@@ -324,7 +324,7 @@ class BanditRounds(runner.Rounds):
         }
 
     def best_fixed_reward(self, state: Progress) -> float:
-        """Returns the mean reward of the best fixed action in hindsight, on the held-out examples of `evaluate`."""
+        """Mean reward of the best fixed action in hindsight, on the held-out examples of `evaluate`."""
         matrix = process.mixture(self._definition.reward_matrix, self._world(state))
         rewards = process.reward_vectors(self._held_out.examples.labels, matrix)
         return float(np.asarray(rewards).mean(axis=0, dtype=float).max())
@@ -333,7 +333,7 @@ class BanditRounds(runner.Rounds):
         return tf.constant(self._phase.drift.at(max(1, int(state.server.round_num)), None), tf.float32)
 
     def _greedy(self, state: Progress, examples: clients.Examples) -> tuple[int, float, np.ndarray]:
-        """Returns right answers and rewards of the trained model's greedy policy, and float32 [examples] rewards."""
+        """Correct answers and rewards of the trained model's greedy policy, float32 [examples] each."""
         right, reward, each = 0, 0.0, []
         world = self._world(state)
         for batch in self._task.batches(examples, self._phase.eval_batch_size):
@@ -376,12 +376,12 @@ class BanditRounds(runner.Rounds):
         return sums
 
     def model(self, state: Progress) -> dict[str, np.ndarray]:
-        """Returns the trained model."""
+        """The trained model."""
         return dict(zip(self._definition.model.shapes, state.server.weights, strict=True))
 
 
 def _report(counts: fed_avg.RoundMetrics, reward_total: float, reward_rounds: int) -> dict[str, Any]:
-    """Returns one row of `metrics.csv`; a mean over nothing is not a number."""
+    """A row of `metrics.csv`; a mean over nothing is NaN."""
     examples = int(counts.examples)
     return {
         metrics.ROUND_REWARD: mean(counts.reward_sum, examples),

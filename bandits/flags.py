@@ -43,7 +43,7 @@ _MODEL_AGGREGATIONS: Mapping[str, str] = (
 
 
 def _bandits(suits: Callable[[registry.BanditEntry], bool]) -> list[str]:
-    """Returns the values of `--bandits_type` with such an entry."""
+    """Values of `--bandits_type` whose entry has this property."""
     return [name for name, entry in registry.BANDITS.items() if suits(entry)]
 
 
@@ -269,7 +269,7 @@ def _resolve_importance_weights(settings: cli.Settings, bandit: registry.BanditE
 
 
 def _published(settings: cli.Settings, bandit: registry.BanditEntry) -> dict[str, Any]:
-    """Returns the published program's readings of the flags that belong to what was chosen."""
+    """The published program's reading of each flag that applies to the chosen method."""
     readings: dict[str, Any] = {}
     if bandit.cross_entropy:
         several = "num_tags" in tasks.TASKS[settings.task_type].options
@@ -310,7 +310,7 @@ def _check_effect(settings: cli.Settings, bandit: registry.BanditEntry) -> None:
 
 
 def options(settings: cli.Settings) -> BanditOptions:
-    """Returns what resolved flags mean."""
+    """Options of resolved flags."""
     bandit = registry.BANDITS[settings.bandits_type]
     policy = registry.POLICIES[bandit.policy]
     parameters = {name: settings[f"bandits_{name}"] for name in policy.parameters}

@@ -52,7 +52,7 @@ def check(settings: cli.Settings) -> None:
 
 
 def options(settings: cli.Settings) -> InitialTraining | None:
-    """Returns the initial training; None where there is none."""
+    """Initial training, or None."""
     if settings.scenario not in PRETRAINED:
         return None
     return InitialTraining(

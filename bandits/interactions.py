@@ -116,7 +116,7 @@ class LogFiles(loggers.Logger):
 
 
 def logger(task: tasks.Task, acting: "ActingFirst") -> loggers.MakeLogger:
-    """Returns what makes the logger of a run; see `loggers.MakeLogger`."""
+    """Factory of a run's logger; see `loggers.MakeLogger`."""
 
     def make(folder: run_folder.RunFolder, columns: Sequence[str], last_round: int) -> LogFiles:
         del columns
@@ -126,14 +126,14 @@ def logger(task: tasks.Task, acting: "ActingFirst") -> loggers.MakeLogger:
 
 
 def _found(folder: pathlib.Path, pattern: re.Pattern) -> list[tuple[pathlib.Path, tuple[int, ...]]]:
-    """Returns the files of a folder that a pattern names, and the numbers in their names, in their order."""
+    """Files of a folder that match a pattern, with the numbers in their names, in order."""
     names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
     matches = [match for name in names if (match := pattern.fullmatch(name))]
     return [(folder / match.string, tuple(map(int, match.groups()))) for match in matches]
 
 
 def _joined(logged: Sequence[LoggedRound], task: tasks.Task) -> interaction_log.InteractionLog:
-    """Returns rounds as one log, without contexts: `rows` say which they are."""
+    """Rounds as one log, without contexts; `rows` identifies them."""
     sizes = [len(one.columns["rows"]) for one in logged]
     columns = {name: np.concatenate([one.columns[name] for one in logged]) for name in logged[0].columns}
     columns["rounds"] = np.repeat([one.round_num for one in logged], sizes)
@@ -143,12 +143,12 @@ def _joined(logged: Sequence[LoggedRound], task: tasks.Task) -> interaction_log.
 
 
 def action_names(task: tasks.Task) -> list[str]:
-    """Returns the names of a task's actions; their numbers, where it has no names."""
+    """Names of a task's actions; their numbers if it has no names."""
     return list(task.action_names) or [str(action) for action in range(task.num_actions)]
 
 
 def told(folder: pathlib.Path) -> str:
-    """Returns what a run says of its log: where it is, and that nothing protects it."""
+    """Message that names a run's log file and warns that it is not private."""
     return (
         f"Interactions are in {folder / run_folder.INTERACTIONS}. Keep them secret: they show who took part in which "
         "round, what each client played and what it earned; no guarantee of privacy covers them."
@@ -181,7 +181,7 @@ class LoggedRun:
         return _task(self.folder, self.options)
 
     def with_contexts(self) -> "LoggedRun":
-        """Returns the run with its log's contexts, of the data that its config names.
+        """The run with its log's contexts, read from the data that its config names.
 
         Raises:
           UsageError: If the data is another or not there any more.
@@ -191,12 +191,12 @@ class LoggedRun:
 
 
 def is_logged(folder: str | os.PathLike) -> bool:
-    """Returns whether a folder is that of a run which wrote a log."""
+    """Whether a folder belongs to a run that wrote a log."""
     return bool(_found(pathlib.Path(folder) / run_folder.INTERACTIONS, _PART))
 
 
 def is_part(path: str | os.PathLike) -> bool:
-    """Returns whether a file is a part of a run's log, which the run's folder has whole."""
+    """Whether a file is one part of a run's log."""
     part = pathlib.Path(path)
     return bool(_PART.fullmatch(part.name)) and part.parent.name == run_folder.INTERACTIONS
 
@@ -204,7 +204,7 @@ def is_part(path: str | os.PathLike) -> bool:
 def read(
     folder: str | os.PathLike, *, with_contexts: bool = True, each_once: bool = True
 ) -> interaction_log.InteractionLog:
-    """Returns the log of a run; see `read_run`."""
+    """The log of a run; see `read_run`."""
     return read_run(folder, with_contexts=with_contexts, each_once=each_once).log
 
 
@@ -266,7 +266,7 @@ def _task(folder: pathlib.Path, options: BanditOptions) -> tasks.Task:
 
 
 def _contexts(log: interaction_log.InteractionLog, task: tasks.Task) -> clients.Features:
-    """Returns the contexts of a log's rows, in their order."""
+    """Contexts of a log's rows, in their order."""
     place = {name: index for index, name in enumerate(task.clients.client_ids)}
     bounds = np.searchsorted(log.clients, np.arange(len(log.client_ids) + 1))
     parts = []

@@ -31,12 +31,12 @@ class Logs:
 
 
 def is_offline(settings: cli.Settings) -> bool:
-    """Returns whether a run learns from what was logged, without acting."""
+    """Whether a run learns from a log, without acting."""
     return settings.learn_from in logged.OFFLINE
 
 
 def is_simulated(options: TaskOptions) -> bool:
-    """Returns whether a task's rewards are drawn from a regression of a log."""
+    """Whether a task's rewards are drawn from a regression of a log."""
     return options.task_type == _TASK and options.learn_from == logged.SIMULATOR
 
 

@@ -35,7 +35,7 @@ class Visit(NamedTuple):
 
 
 def trained(definition: process.BanditProcess) -> process.BanditProcess:
-    """Returns the rounds of clients that have acted before."""
+    """Rounds of clients that have acted before."""
     return dataclasses.replace(definition, feedback="logged", label_spec=tf.TensorSpec((None, len(_LOGGED))))
 
 
@@ -119,7 +119,7 @@ class ActingFirst:
         return [one._replace(labels=own) for one, own in zip(cohort, labels, strict=False)]
 
     def _columns(self, deployed: Sequence, cohort: Sequence[process.ClientInput]) -> list[np.ndarray]:
-        """Returns actions int32, rewards and propensities float32, each [examples], of clients behind each other."""
+        """Concatenated clients' actions int32, rewards and propensities float32, each [examples]."""
         context = rounds.at_hand()
         members = [one for one in np.array_split(np.arange(len(cohort)), context.concurrent_clients) if len(one)]
         groups = [_grouped([cohort[place] for place in part]) for part in members]

@@ -45,7 +45,7 @@ class Policy(abc.ABC):
 
     @abc.abstractmethod
     def probabilities(self, predicted_rewards: tf.Tensor, *args: Any, **kwargs: Any) -> tf.Tensor:
-        """Returns float32 [batch, actions] rows that sum to 1.
+        """Probabilities of the actions, float32 [batch, actions]; rows sum to 1.
 
         Args:
           predicted_rewards: float32 [batch, actions], finite; with several heads their mean.
@@ -54,7 +54,7 @@ class Policy(abc.ABC):
         """
 
     def __call__(self, predicted_rewards: tf.Tensor, **more: Any) -> tf.Tensor:
-        """Returns `probabilities`, uniform for rows that are no distribution or whose predictions are not all finite.
+        """`probabilities`, replaced by uniform rows where they are invalid or a prediction is not finite.
 
         Args:
           predicted_rewards: float32 [batch, actions].
@@ -73,7 +73,7 @@ class Policy(abc.ABC):
 
 
 def _best(predicted_rewards: tf.Tensor, only_first: bool) -> tf.Tensor:
-    """Returns float32 [..., actions] that is 1 at each row's best actions, or only at the first of them, else 0."""
+    """Indicator of each row's best actions, or only of the first of them, float32 [..., actions]."""
     if only_first:
         return tf.one_hot(tf.argmax(predicted_rewards, axis=-1), tf.shape(predicted_rewards)[-1])
     top = tf.reduce_max(predicted_rewards, axis=-1, keepdims=True)
@@ -81,22 +81,22 @@ def _best(predicted_rewards: tf.Tensor, only_first: bool) -> tf.Tensor:
 
 
 def _gaps(predicted_rewards: tf.Tensor) -> tf.Tensor:
-    """Returns float32 [batch, actions], how far each lies below its row's best: exactly, and finite."""
+    """Exact, finite gap between each prediction and its row's best, float32 [batch, actions]."""
     return tf.minimum(tf.reduce_max(predicted_rewards, axis=1, keepdims=True) - predicted_rewards, _LARGEST)
 
 
 def _is_known(parameter: Parameter) -> bool:
-    """Returns whether a parameter is a number: what a schedule gives was checked with it."""
+    """Whether a parameter is a number; a schedule's values are checked elsewhere."""
     return parameter is not None and not tf.is_tensor(parameter)
 
 
 def _within(value: Parameter, low: float, high: float) -> Parameter:
-    """Returns a parameter as float32 can hold it."""
+    """A parameter, limited to the range of float32."""
     return tf.clip_by_value(value, low, high) if tf.is_tensor(value) else min(max(value, low), high)  # type: ignore
 
 
 def _in_range(value: Parameter) -> Parameter:
-    """Returns a parameter above 0 as float32 can hold it and its inverse."""
+    """A positive parameter, limited so that float32 holds it and its inverse."""
     return _within(value, _SMALLEST, 1 / _SMALLEST)
 
 

@@ -129,14 +129,14 @@ class BanditProcess(fed_avg.Process):
         return cache, {"features": features, **log}
 
     def _weighted(self, cache: dict[str, tf.Tensor], key: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Returns the log with the weights of its examples for each of several heads."""
+        """The log with a weight per example and head."""
         if self.model.heads == 1:
             return cache
         return {**cache, losses.BOOTSTRAP: losses.bootstrap(key, tf.size(cache["action"]), self.model.heads)}
 
 
 def mixture(matrices: np.ndarray, world: tf.Tensor) -> np.ndarray | tf.Tensor:
-    """Returns the reward matrix at a point among worlds (`worlds.drift`).
+    """Reward matrix of a mixture of environments (`environments.drift`).
 
     Args:
       matrices: float32 [worlds, labels, actions]; or [labels, actions], of one world, which is returned as it is.
@@ -152,7 +152,7 @@ def mixture(matrices: np.ndarray, world: tf.Tensor) -> np.ndarray | tf.Tensor:
 
 
 def reward_vectors(labels: tf.Tensor, reward_matrix: np.ndarray | tf.Tensor) -> tf.Tensor:
-    """Returns the reward of every action.
+    """Rewards of all actions.
 
     Args:
       labels: int32 [batch] label indices, or float32 [batch, labels] with several labels an example.
@@ -168,7 +168,7 @@ def reward_vectors(labels: tf.Tensor, reward_matrix: np.ndarray | tf.Tensor) -> 
 
 
 def predicted_rewards(model: models.Model, loss: losses.Loss, outputs: tf.Tensor) -> tf.Tensor:
-    """Returns float32 [batch, actions], what a model's outputs predict; with several heads their mean."""
+    """Predicted rewards of a model's outputs, float32 [batch, actions]; the mean over several heads."""
     predicted = loss.predicted_rewards(outputs)
     return tf.reduce_mean(predicted, axis=1) if model.heads > 1 else predicted
 
@@ -181,7 +181,7 @@ def probabilities(
     contexts: tf.Tensor | Mapping[str, tf.Tensor],
     key: tf.Tensor,
 ) -> tf.Tensor:
-    """Returns a policy's probabilities, float32 [batch, actions].
+    """A policy's probabilities, float32 [batch, actions].
 
     Args:
       policy: Exploration policy.
@@ -223,7 +223,7 @@ def bandit_inference(probabilities: tf.Tensor, rewards: tf.Tensor, key: tf.Tenso
 
 
 def _draw(probabilities: tf.Tensor, key: tf.Tensor) -> tf.Tensor:
-    """Returns one action a row, int32 [batch], of probabilities float32 [batch, actions].
+    """One sampled action per row, int32 [batch], from probabilities float32 [batch, actions].
 
     The draws of `tf.random.stateless_categorical` in one thread, up to rounding. Where that has several it shares the
     rows out among them, and which numbers a row gets depends on how many they are.
@@ -234,7 +234,7 @@ def _draw(probabilities: tf.Tensor, key: tf.Tensor) -> tf.Tensor:
 
 
 def logged(labels: tf.Tensor) -> dict[str, tf.Tensor]:
-    """Returns the log that labels end in, in `bandit_inference`'s form; labels float32 [batch, ... + 3]."""
+    """The log in the last columns of labels, in `bandit_inference`'s form; labels float32 [batch, ... + 3]."""
     return {"action": tf.cast(labels[:, -3], tf.int32), "reward": labels[:, -2], "propensity": labels[:, -1]}
 
 
@@ -256,5 +256,5 @@ def replay(
 
 
 def kept(rows: Any, mask: tf.Tensor) -> Any:
-    """Returns some rows of a structure of tensors, [batch, ...] each; the mask is bool [batch]."""
+    """Masked rows of a structure of tensors, [batch, ...] each; the mask is bool [batch]."""
     return tf.nest.map_structure(lambda part: tf.boolean_mask(part, mask), rows)

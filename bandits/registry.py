@@ -44,7 +44,7 @@ class PolicyEntry:
         return {**self.parameters, **({"heads": self.heads} if self.heads else {})}
 
     def chosen(self, values: Mapping[str, float]) -> "Chosen":
-        """Returns the policy that these values of its parameters make, before it is imported."""
+        """The policy's definition with these parameter values, before it is imported."""
         return Chosen(self.target, tuple(values.items()))
 
 
@@ -65,11 +65,11 @@ class Chosen:
     schedule: schedules.Schedule | None = None
 
     def build(self, moved: Any = None) -> Any:
-        """Returns it; `moved` is what a schedule gives, None where a round's data will say."""
+        """The policy; `moved` is the scheduled value, None if it comes with a round's data."""
         return load(self.target)(**dict(self.parameters), **({self.moving: moved} if self.moving else {}))
 
     def moved_by(self, schedule: schedules.Schedule, moving: str) -> "Chosen":
-        """Returns the same with a parameter that a schedule moves."""
+        """The same with a parameter that a schedule moves."""
         kept = tuple((name, value) for name, value in self.parameters if name != moving)
         return Chosen(self.target, kept, moving, schedule)
 
@@ -245,13 +245,13 @@ EXTREME = frozenset({"extreme_explore", "bayesian_extreme_explore"})
 
 
 def load(target: str) -> Any:
-    """Returns the object named `module:attribute`."""
+    """The object named `module:attribute`."""
     module, attribute = target.split(":")
     return getattr(importlib.import_module(module), attribute)
 
 
 def rule_settings(rules: Mapping[str, PolicyEntry], default: str) -> list[Setting]:
-    """Returns `--decision_rule`, and `--rule_NAME` for every parameter of the rules.
+    """`--decision_rule`, and `--rule_NAME` for every parameter of the rules.
 
     Args:
       rules: RULES, or the binary's choice of them and its own.
@@ -263,5 +263,5 @@ def rule_settings(rules: Mapping[str, PolicyEntry], default: str) -> list[Settin
 
 
 def rule_values(settings: cli.Settings, rules: Mapping[str, PolicyEntry]) -> dict[str, float]:
-    """Returns the parameters of the chosen rule, for `rules[settings.decision_rule].build`."""
+    """Parameters of the chosen rule, for `rules[settings.decision_rule].build`."""
     return {name: settings[f"rule_{name}"] for name in rules[settings.decision_rule].parameters}

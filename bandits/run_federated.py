@@ -258,7 +258,7 @@ _ENOUGH_ROUNDS = 10
 
 
 def _clipping_warning(table: "pd.DataFrame", largest_reward: float, cohort_size: int) -> str:
-    """Returns a warning, with its end of line, if clipping seems to keep the model from the rewards; else nothing.
+    """Warning (with newline) if clipping seems to keep the model from the rewards; else empty.
 
     All of it must hold: rewards are far above the clip norm, nearly all updates are clipped (where privacy allows to
     count them), and the last tenth of the rounds has about the loss of the first.

@@ -29,7 +29,7 @@ def _entry(settings: cli.Settings) -> PolicyEntry:
 
 
 def _bandits(schedule: str) -> list[str]:
-    """Returns the values of `--bandits_type` that a schedule always moves; of "", those that any may move."""
+    """Values of `--bandits_type` with this fixed schedule; for "", those that accept any schedule."""
     policies = {name for name, one in registry.POLICIES.items() if one.moving and one.schedule == schedule}
     return [name for name, bandit in registry.BANDITS.items() if bandit.policy in policies]
 
@@ -124,7 +124,7 @@ def _always(kinds: tuple[str, ...]) -> list[str]:
 
 
 def schedule(settings: cli.Settings) -> tuple[schedules.Schedule, str] | None:
-    """Returns the schedule that resolved flags mean, and the parameter that it moves; None for none."""
+    """Schedule of resolved flags and the parameter that it changes; None without a schedule."""
     kind, entry = _kind(settings), _entry(settings)
     if kind == CONSTANT:
         return None

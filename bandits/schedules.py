@@ -30,7 +30,7 @@ class Schedule(abc.ABC):
 
     @abc.abstractmethod
     def value(self, period: int, planned: Planned) -> float:
-        """Returns the parameter in a deployment period, counted from 0."""
+        """The parameter in a deployment period, counted from 0."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,7 +58,7 @@ class _Between(Schedule):
 
     @abc.abstractmethod
     def _left(self, done: float) -> float:
-        """Returns the share of the way that is left, after a share of the periods."""
+        """Remaining fraction of the change, after a fraction of the periods."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,12 +121,12 @@ class FalconEpochs(Schedule):
 
 
 def complexity(log_class_size: float, delta: float, times: float = 1.0) -> float:
-    """Returns ln(|F| times / delta); `times` is the number of events that hold together with probability 1 - delta."""
+    """ln(|F| times / delta); `times` events hold jointly with probability 1 - delta."""
     return log_class_size + math.log(times / delta)
 
 
 def falcon_gamma(num_actions: int, log_term: float, samples: float, fed_opt: float = 0.0, scale: float = 1.0) -> float:
-    """Returns FALCON's gamma of an epoch, scale sqrt(K / (ln(|F| I / delta) / (n (i - 1)) + epsilon_fed-opt)).
+    """FALCON's gamma of an epoch, scale sqrt(K / (ln(|F| I / delta) / (n (i - 1)) + epsilon_fed-opt)).
 
     Simchi-Levi and Xu 2022, Algorithm 1, where constants differ; epsilon_fed-opt is of Agarwal et al. 2023, section 6.
 

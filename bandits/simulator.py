@@ -40,7 +40,7 @@ class Score:
         return self.difference.low > 0 or self.difference.high < 0
 
     def in_words(self) -> str:
-        """Returns a line."""
+        """The score as a line of text."""
         told = f"{self.policy}: simulator {np.nan_to_num(self.simulated.mean):.4f}, log {_told(self.logged)}, "
         return told + f"difference {_told(self.difference, '+')}{', more than chance' if self.is_off else ''}"
 
@@ -52,7 +52,7 @@ def _told(interval: intervals.Interval, sign: str = "") -> str:
 
 
 def score(held_out: logged_clients.LoggedClients) -> list[Score]:
-    """Returns the simulator's scores on the log's held-out clients: of the logging policy, and of uniform actions."""
+    """The simulator's scores on the log's held-out clients, for the logging and the uniform policy."""
     rows, sums = [], []
     for client in range(len(held_out)):
         log, drawn, predicted = held_out.rows(client), held_out.drawn(client), held_out.predicted(client)
@@ -71,7 +71,7 @@ def score(held_out: logged_clients.LoggedClients) -> list[Score]:
 
 
 def _mean(sums: np.ndarray, rows: np.ndarray, minus: np.ndarray | None = None) -> intervals.Interval:
-    """Returns the mean over all rows, or the difference of two, with a 95% interval over clients.
+    """Mean over all rows, or the difference of two, with a 95% interval over clients.
 
     The interval is the delta method's for a ratio (Cochran, Sampling Techniques, 1977, chapter 6). A mean in which all
     clients agree has none, nor has a difference that is 0 for all; and a mean of 0 without any spread is not a number:
@@ -96,7 +96,7 @@ _last: list[tuple[Any, list[Score]]] = []  # Of the task at hand, which seeds sh
 
 
 def once(held_out: clients.ClientData) -> tuple[list[Score], bool]:
-    """Returns the scores, and whether they were not there before."""
+    """The scores, and whether they are new."""
     if _last and _last[0][0]() is held_out:
         return _last[0][1], False
     if not isinstance(held_out, logged_clients.LoggedClients):
@@ -107,7 +107,7 @@ def once(held_out: clients.ClientData) -> tuple[list[Score], bool]:
 
 
 def as_json(scores: list[Score]) -> dict[str, Any]:
-    """Returns the content of `simulator.json`."""
+    """Content of `simulator.json`."""
     return {
         one.policy: {
             name: {key: None if math.isnan(value) else value for key, value in getattr(one, name)._asdict().items()}

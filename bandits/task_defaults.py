@@ -73,7 +73,7 @@ _SHORTENED, _ROUNDS_OF_INITIAL_TRAINING = (*_EMNIST, "stackoverflow_tag"), 100
 
 
 def of(task_type: str, *, has_initial: bool = False) -> dict[str, Any]:
-    """Returns values of flags that are not given, for `--task_type`.
+    """Default values of unset flags, for `--task_type`.
 
     Args:
       task_type: The task.

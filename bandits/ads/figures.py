@@ -36,7 +36,7 @@ _SHARES = (metrics.AVERAGE_CLICKS, metrics.OPTIMAL_SHARE)
 
 
 def summary(tables: "Sequence[pd.DataFrame]") -> "pd.DataFrame":
-    """Returns what several seeds gave: a row for each learner and metric, of the last round and of the mean of all.
+    """Summary over seeds: a row per learner and metric, for the last round and the mean of all rounds.
 
     Rounds in which nobody took part have no clicks and no shares, and are left out.
 
@@ -107,7 +107,7 @@ class _Flags:
 
 
 def define() -> cli.FlagSet:
-    """Returns the flags."""
+    """The program's flags."""
     flags = cli.FlagSet(_USAGE)
     flags.group(_Flags)
     return flags

@@ -25,7 +25,7 @@ _ABOUT: dict[str, tuple[str, Better | None, bool]] = {
 
 
 def column(learner: str, metric: str) -> Metric:
-    """Returns a learner's column."""
+    """Metric of a learner's column."""
     about, better, told = _ABOUT[metric]
     told = told and learner == LEARNERS[0]
     return Metric(f"{learner}/{metric}", f"{about}, {learner}", better=better, told=told)

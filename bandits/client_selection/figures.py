@@ -35,7 +35,7 @@ _BINS = 20
 
 
 def read(runs: Mapping[pathlib.Path, Mapping[str, Any]]) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Returns all rounds and all clients of finished runs, with columns `selector`, `cohort` and `seed`.
+    """All rounds and all clients of finished runs, with columns `selector`, `cohort` and `seed`.
 
     Args:
       runs: By folder, these three.
@@ -48,7 +48,7 @@ def read(runs: Mapping[pathlib.Path, Mapping[str, Any]]) -> tuple[pd.DataFrame, 
 
 
 def table(rounds: pd.DataFrame, *, with_published: bool) -> pd.DataFrame:
-    """Returns final metrics, and communication a round, of each cohort size and selector: mean and deviation of seeds.
+    """Final metrics and communication per round for each cohort size and selector: mean and deviation over seeds.
 
     Deviations are standard deviations with n - 1, as in all tables of this project; none of one seed.
 
@@ -128,7 +128,7 @@ def _cohort_title(cohort: int) -> str:
 
 
 def _top(evaluated: pd.DataFrame) -> float:
-    """Returns the upper end of an axis of losses; the first rounds' would hide the rest."""
+    """Upper limit of an axis of losses; the first rounds' losses would hide the rest."""
     losses = evaluated[metrics.GLOBAL_LOSS]
     return np.nanquantile(losses[np.isfinite(losses)], 0.98) * 1.1
 

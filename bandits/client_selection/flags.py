@@ -132,7 +132,7 @@ def define(flags: cli.FlagSet) -> None:
 
 
 def variants(settings: cli.Settings) -> list[tuple[str, cli.Settings]]:
-    """Returns the settings of each cohort size and selector, with the names of their folders.
+    """Settings of each cohort size and selector, with the names of their folders.
 
     Raises:
       UsageError: On names or numbers that are none, or a flag that belongs to no selector that is compared.
@@ -167,7 +167,7 @@ def resolve(settings: cli.Settings) -> cli.Settings:
 
 
 def options(settings: cli.Settings) -> SelectionOptions:
-    """Returns what resolved flags mean."""
+    """Options of resolved flags."""
     return SelectionOptions(
         **vars(training_flags.options(settings)),
         steps=settings.client_steps_per_round,
@@ -180,7 +180,7 @@ def options(settings: cli.Settings) -> SelectionOptions:
 
 
 def _numbers(flag: str, text: str | None) -> list[int]:
-    """Returns the different whole numbers of a flag, separated by commas; those of None are none.
+    """Distinct integers of a comma-separated flag; empty for None.
 
     Raises:
       UsageError: If one is none, or below 1.

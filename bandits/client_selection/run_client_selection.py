@@ -92,7 +92,7 @@ class ClientSelectionStudy(frame.PlainStudy[SelectionOptions, tasks.Task]):
         print(f"Results in {folder}: results.csv, {pictures}; metrics.csv, clients.csv of each run")
 
     def is_of_table_1(self, options: SelectionOptions) -> bool:
-        """Returns whether a run has Figure 1's settings, of which Table I is; seed and evaluation are anybody's."""
+        """Whether a run has the settings of Figure 1 and Table I; seed and evaluation may differ."""
         flag_set = frame.flag_set(self)
         given = [
             f"--client_selection={options.selection.name}",

@@ -35,7 +35,7 @@ class Delay:
     never: float = 0.0
 
     def arrived(self, seed: int, period: int, client: int, count: int, waited: int) -> np.ndarray:
-        """Returns which of a client's rewards are there, bool [count]; once there, they stay.
+        """Whether each of a client's rewards was observed, bool [count]; observed rewards stay observed.
 
         Args:
           seed: Of the run.
@@ -52,7 +52,7 @@ class Delay:
         return (after <= waited) & (draw.random(count) >= self.never)
 
     def warning(self, deploy_every: int) -> str:
-        """Returns what is to say if none is late, or next to none comes in a period of so many rounds; else nothing."""
+        """Warning if no reward is delayed, or almost none is observed within a period; else empty."""
         if self.kind == "none":
             return ""
         flags = f"--delay_rounds={self.rounds:g} and --delay_never={self.never:g}"
@@ -67,7 +67,7 @@ class Delay:
         )
 
     def _share(self, waited: int) -> float:
-        """Returns the share of the rewards that ever arrive which are there after so many rounds."""
+        """Fraction of the rewards ever observed that are observed after this many rounds."""
         if self.kind == "uniform":
             return min(1.0, (waited + 1) / (int(self.rounds) + 1))
         return -math.expm1((waited + 1) * math.log1p(-1 / (1 + self.rounds))) if self.rounds else 1.0

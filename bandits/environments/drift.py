@@ -49,7 +49,7 @@ class Drift:
     only: int | None = None
 
     def matrices(self, matrix: np.ndarray) -> np.ndarray:
-        """Returns the reward matrices of all worlds.
+        """Reward matrices of all environments.
 
         Each world after the first is the one before with columns permuted by a random cycle through all actions: no
         action keeps its rewards.
@@ -71,7 +71,7 @@ class Drift:
         return np.stack(found) if self.only is None else found[self.only]
 
     def at(self, rounds: npt.ArrayLike, client: int | None) -> np.ndarray:
-        """Returns where a client stands among the worlds, float64 of the shape of `rounds`.
+        """A client's mixture of environments in each round, float64 of the shape of `rounds`.
 
         Args:
           rounds: Rounds, from 1.
@@ -98,12 +98,12 @@ class Drift:
         return np.zeros(rounds.shape)
 
     def shares(self, rounds: npt.ArrayLike, client: int | None) -> np.ndarray:
-        """Returns the mean weight of each world over some rounds, float64 [worlds]; arguments as of `at`."""
+        """Mean weight of each environment over some rounds, float64 [environments]; arguments as of `at`."""
         points = np.atleast_1d(self.at(rounds, client))
         return np.maximum(0.0, 1 - np.abs(points[:, np.newaxis] - np.arange(self.worlds))).mean(axis=0)
 
     def warning(self, total_rounds: int, acted: npt.ArrayLike | None = None) -> str:
-        """Returns what is to say of so many rounds, if what was asked for does not come in them; else nothing.
+        """Warning if the requested change does not happen within the run's rounds; else empty.
 
         Args:
           total_rounds: Rounds.
@@ -124,7 +124,7 @@ class Drift:
         return ""
 
     def mean_matrix(self, matrix: np.ndarray, rounds: npt.ArrayLike, client: int | None) -> np.ndarray:
-        """Returns the mean over some rounds of the rewards, float [labels, actions]; arguments as above."""
+        """Mean reward matrix over some rounds, float [labels, actions]; arguments as of `at`."""
         if self.kind == "none" or self.only is not None:
             return self.matrices(matrix)
         return np.tensordot(self.shares(rounds, client), self.matrices(matrix).astype(float), 1)

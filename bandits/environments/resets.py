@@ -69,11 +69,11 @@ class Reset:
         return f"the training is reset by the clients' {read} (--reset_when={self.when}), which have no noise"
 
     def loss_of(self, loss: float, reward: float) -> float:
-        """Returns what a detector takes for a round's loss, of its mean loss and reward."""
+        """The value that a detector reads, from a round's mean loss and reward."""
         return loss if self.watched == LOSS else -reward
 
     def warning(self, total_rounds: int, is_weighted: bool = False) -> str:
-        """Returns what is to say of resets that cannot come in so many rounds, or come without a change; else nothing.
+        """Warning if no reset can happen within the run, or resets happen without a change; else empty.
 
         Args:
           total_rounds: Rounds.
@@ -93,7 +93,7 @@ class Reset:
         return ""
 
     def no_losses(self) -> np.ndarray | tuple:
-        """Returns the losses before any: float64 [MOST_LOSSES] of NaN; an empty tuple where they decide nothing."""
+        """Empty record of losses: float64 [MOST_LOSSES] of NaN; an empty tuple if no detector reads it."""
         return np.full(MOST_LOSSES, np.nan) if self.reads_losses else ()
 
 
@@ -111,7 +111,7 @@ class Watch:
         self._has_risen = False
 
     def is_due(self, round_num: int, losses: np.ndarray | tuple) -> bool:
-        """Returns whether a round begins with a reset.
+        """Whether a round begins with a reset.
 
         Args:
           round_num: The round, from 1.
@@ -124,7 +124,7 @@ class Watch:
         return self._rises(np.asarray(losses)[~np.isnan(losses)].tolist())
 
     def noted(self, losses: np.ndarray | tuple, loss: float) -> np.ndarray | tuple:
-        """Returns `losses` with one more; with none, if it is no finite number, or nobody reads them."""
+        """`losses` with `loss` appended; unchanged if it is not finite or no detector reads it."""
         if not self._reset.reads_losses or not math.isfinite(loss):
             return losses
         after = np.array(losses)
@@ -132,7 +132,7 @@ class Watch:
         return after
 
     def _rises(self, losses: list[float]) -> bool:
-        """Returns whether a detector that was given losses finds a rise at the last of them."""
+        """Whether a detector reports a rise at the last of these losses."""
         known = len(self._seen)
         if self._seen != losses[:known]:  # After a reset, or where a run goes on: a new detector is given all of them.
             self._detector, self._seen, self._has_risen, known = self._new_detector(), [], False, 0

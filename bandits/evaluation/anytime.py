@@ -15,7 +15,7 @@ COHORTS = "cohorts"  # How a run drew them, in the report of a log that is saved
 
 
 def flags_of_log(path: str) -> Mapping[str, Any]:
-    """Returns the flags of the run that wrote a log, by its folder or a part of it; none where that is not known."""
+    """Flags of the run that wrote a log, from its folder or one of its files; empty if unknown."""
     given = pathlib.Path(path)
     for folder in (given, *list(given.parents)[:2]):
         try:
@@ -26,13 +26,13 @@ def flags_of_log(path: str) -> Mapping[str, Any]:
 
 
 def cohorts(path: str) -> dict[str, Any]:
-    """Returns the flags of the run that wrote a log which say whether its looks are fresh samples of one value."""
+    """Flags of the log's run that decide whether its rounds are independent samples of one value."""
     told = flags_of_log(path)
     return {name: told[name] for name in confidence_sequence.RUN_FLAGS if name in told}
 
 
 def is_own_model(log: str, target: target_policies.Target) -> bool:
-    """Returns whether a policy is the model of the very run that wrote a log, given as its folder or a part of it."""
+    """Whether a policy is the model of the run that wrote the log (its folder or one of its files)."""
     path = pathlib.Path(log).resolve()
     return target.kind == "run" and pathlib.Path(target.name).resolve() in (path, *path.parents)
 
@@ -69,7 +69,7 @@ def check(settings: cli.Settings, target: target_policies.Target, *, is_runs: bo
 def sequence(
     settings: cli.Settings, log: interaction_log.InteractionLog, rows: Terms, *, is_runs: bool
 ) -> tuple[confidence_sequence.ConfidenceSequence, list[str]]:
-    """Returns the sequence of a log, and what is said of it.
+    """Confidence sequence of a log, and its notes.
 
     Args:
       settings: The flags.

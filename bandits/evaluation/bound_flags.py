@@ -110,12 +110,12 @@ def check(settings: cli.Settings) -> None:
 
 
 def ledger_path(settings: cli.Settings) -> pathlib.Path:
-    """Returns the file that remembers what was spent on the clients of `--log`."""
+    """File that records the privacy spent on the clients of `--log`."""
     return pathlib.Path(settings.privacy_ledger or f"{settings.log}{_LEDGER_SUFFIX}")
 
 
 def bounds(settings: Mapping[str, Any]) -> bounds_lib.Bounds:
-    """Returns the bounds of flags, checked."""
+    """Checked bounds, from flags."""
     return bounds_lib.Bounds(settings["largest_weight"], settings["max_rows_per_client"], settings["clip_rewards"])
 
 
@@ -178,7 +178,7 @@ def private_values(
 def private_sentences(
     values: Sequence[private.Value], report: Mapping[str, Any], limits: bounds_lib.Bounds
 ) -> list[str]:
-    """Returns what is said of private values: each with its interval and bias, then the guarantee."""
+    """Text of private values: each with its interval and bias, then the guarantee."""
     sentences = [
         f"Values with weights above {limits.largest_weight:g} clipped and at most {limits.max_rows:,} rows a client; "
         "95% intervals over clients and noise, rather too wide than too narrow:"
@@ -200,7 +200,7 @@ def private_sentences(
 
 
 def anytime_sentences(found: confidence_sequence.ConfidenceSequence, chosen: bounds_lib.Bounds) -> list[str]:
-    """Returns what is said of a sequence: its last interval, and what it holds for."""
+    """Text of a sequence: its last interval, and its assumptions."""
     if found.is_vacuous:
         return [
             f"Anytime: after {found.last.size:,} looks the interval is nearly all of [0, 1]: it says nothing yet. More "

@@ -93,7 +93,7 @@ class ConfidenceSequence(NamedTuple):
 
 
 def unit(flags: Mapping[str, Any]) -> str:
-    """Returns what of a run's log is one observation, `rounds` or `periods`.
+    """Unit of one observation in a run's log: `rounds` or `periods`.
 
     A run that keeps each client's actions for a deployment period draws once a period: clients that come back within it
     tell nothing new.
@@ -120,7 +120,7 @@ def observations(
     client_ids: Sequence[str],
     seed: int,
 ) -> tuple[np.ndarray, Observations]:
-    """Returns the looks in ascending order, int [looks], and what each tells.
+    """Observations in ascending order, int [looks], and the content of each.
 
     Args:
       terms: Of the log's rows.
@@ -147,7 +147,7 @@ def observations(
 
 
 def log_capitals(observed: Observations, values: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the logarithms of what bets against values have made of 1, float64 [..., rounds] each.
+    """Logarithms of the wealth of bets against values, which starts at 1, float64 [..., rounds] each.
 
     Args:
       observed: What each round tells.
@@ -164,7 +164,7 @@ def log_capitals(observed: Observations, values: Any) -> tuple[np.ndarray, np.nd
 def sequence(
     looks: np.ndarray, observed: Observations, *, confidence: float = intervals.CONFIDENCE
 ) -> ConfidenceSequence:
-    """Returns the interval after each look; see the module for what it holds for.
+    """Interval after each observation; see the module for its assumptions.
 
     Args:
       looks: int [looks], in ascending order.
@@ -183,7 +183,7 @@ def sequence(
 
 
 def _log_capital(payoffs, rows, values):
-    """Returns the logarithm of the mean over fractions of the products of 1 + fraction (payoff / value - rows)."""
+    """Logarithm of the mean over fractions of the products of 1 + fraction (payoff / value - rows)."""
     gains = payoffs / values[..., np.newaxis] - rows
     total = np.full(gains.shape, -np.inf)
     for fraction in _FRACTIONS:
@@ -192,10 +192,10 @@ def _log_capital(payoffs, rows, values):
 
 
 def _limits(payoffs, rows, level):
-    """Returns each look's lower limit, float64 [looks]: capitals against the values below it have been at the level."""
+    """Lower limit after each observation, float64 [looks]: bets reached the level against all lower values."""
 
     def rejected(values):
-        """Returns the first look that rejects each, int [values]; the number of looks where none does."""
+        """First observation that rejects each value, int [values]; the number of observations if none does."""
         reached = _log_capital(payoffs, rows, values) >= level
         return np.where(reached.any(axis=1), reached.argmax(axis=1), len(rows))
 

@@ -74,7 +74,7 @@ class Evaluation:
 
 
 def _shown(interval: Interval | None, *, signed: bool = False, without: str = "no interval") -> str:
-    """Returns a value or a difference as text; `without` is what it says instead of an interval."""
+    """A value or a difference as text; `without` replaces a missing interval."""
     if interval is None:
         return ""
     if math.isnan(interval.mean):
@@ -96,7 +96,7 @@ def _headline(told: Evaluation) -> str:
 
 
 def _why_none(told: Evaluation) -> str:
-    """Returns why no unbiased estimator has a value."""
+    """Reason why no unbiased estimator has a value."""
     if math.isnan(told.estimates[0].value.mean):
         return "no logged reward differs from 0"
     if not any(one.name in estimates.HEADLINES for one in told.estimates):
@@ -107,7 +107,7 @@ def _why_none(told: Evaluation) -> str:
 
 
 def _table(told: Evaluation) -> tuple[list[str], list[list[str]]]:
-    """Returns the titles of the columns, and a row for each estimator."""
+    """Titles of the columns, and a row for each estimator."""
     heads = ["estimator", "parameter", "value", "against the log", f"bootstrap, {told.draws:,} draws"]
     return heads, [
         [LABELS[one.name], one.parameter, _value(one), _shown(one.difference, signed=True), _shown(one.bootstrap)]
@@ -140,7 +140,7 @@ def check_new(folder: pathlib.Path) -> None:
 
 
 def text(told: Evaluation) -> str:
-    """Returns what is printed."""
+    """The printed text."""
     heads, rows = _table(told)
     lines = [_head(told), "", _headline(told), "", tables.text(heads[:-1], [row[:-1] for row in rows])]
     lines += ["", f"Overlap: {_overlap(told)}."]
@@ -247,7 +247,7 @@ def sequence_picture(found: ConfidenceSequence) -> "matplotlib.figure.Figure":
 
 
 def image(drawn: "matplotlib.figure.Figure", told: str) -> str:
-    """Returns a picture as a page holds it, with what it shows in words."""
+    """HTML of a picture with its description."""
     content = io.BytesIO()
     drawn.savefig(content, format="png", dpi=110)
     source = base64.b64encode(content.getvalue()).decode()
@@ -255,14 +255,14 @@ def image(drawn: "matplotlib.figure.Figure", told: str) -> str:
 
 
 def document(body: str) -> str:
-    """Returns the page of an evaluation, which needs no network."""
+    """Self-contained HTML page of an evaluation."""
     from bandits.results import page
 
     return page.document("Off-policy evaluation", body)
 
 
 def page(told: Evaluation, drawn: "matplotlib.figure.Figure") -> str:
-    """Returns the page of an evaluation."""
+    """Page of an evaluation."""
     items = "".join(
         f"<li>{'<b>Warning</b>: ' if finding.is_warning else ''}{html.escape(finding.text)}</li>"
         for finding in told.findings

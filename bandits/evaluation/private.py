@@ -103,7 +103,7 @@ class Paid(NamedTuple):
     models: tuple[str, ...]
 
     def report(self) -> dict[str, Any]:
-        """Returns what is guaranteed, in JSON's types, with the sentences that say it."""
+        """The guarantee in JSON's types, with its sentences."""
         found = self.whole.report(self.rounds)
         assumes = [*_ASSUMED, *[_SECRET] * (self.whole.sampling == "poisson")]
         told = [
@@ -138,7 +138,7 @@ def mechanism(
     clients_per_look: int | None = None,
     accountant: str = "rdp",
 ) -> mechanisms.Mechanism:
-    """Returns what one release is accounted as.
+    """Accounting of one release.
 
     Args:
       clients: Of the log; their number is public.
@@ -166,7 +166,7 @@ def mechanism(
 def calibrated(
     own: mechanisms.Mechanism, looks: int, target_epsilon: float, models: Sequence[ledger.Spent] = ()
 ) -> mechanisms.Mechanism:
-    """Returns the mechanism with the least noise with which several looks, and the models, cost at most an epsilon.
+    """Mechanism with the least noise for which several queries and the models cost at most an epsilon.
 
     Args:
       own: The mechanism; its noise multiplier is not used.
@@ -188,7 +188,7 @@ def calibrated(
 
 
 def fitted(trained: mechanisms.Mechanism, rounds: int) -> ledger.Spent:
-    """Returns what one private training has spent, under a random name: call it once a training, keep it for all looks.
+    """Privacy spent by one private training, under a random name; call once per training and reuse.
 
     A digest of the model's predictions would tell of the contexts that they are for.
 
@@ -252,7 +252,7 @@ def pay(
 
 
 def release(vectors: np.ndarray, query: Query, own: mechanisms.Mechanism) -> np.ndarray:
-    """Returns the noised sum over clients, float64 [size], by NumPy; every call costs.
+    """Noisy sum over clients, float64 [size], by NumPy; every call spends privacy.
 
     Noise and sample are the system's entropy, number by number: nothing repeats them. As everywhere in this program,
     what floating-point numbers give away of a sum by their last bits (Mironov 2012) is not covered.
@@ -274,7 +274,7 @@ def add_noise(
     own: mechanisms.Mechanism,
     gauss: Callable[[float, float], float] | None = None,
 ) -> np.ndarray:
-    """Returns a sum of clipped vectors, float64 [size], with the noise of a mechanism.
+    """Sum of clipped vectors with a mechanism's noise, float64 [size].
 
     Args:
       total: The sum.
@@ -288,7 +288,7 @@ def add_noise(
 
 
 def values(noised: np.ndarray, query: Query, own: mechanisms.Mechanism) -> list[Value]:
-    """Returns each candidate's values by each estimator, of a noised sum alone; nothing more is spent.
+    """Each candidate's values by each estimator, from the noisy sum alone; spends no more privacy.
 
     The variance of a ratio A / B at v is that of A - v B: over clients the sum of (A_c - v B_c)^2, of noised products,
     and that of the noise on the totals. As the products' noise may make it too small, it is raised to an upper limit
@@ -331,7 +331,7 @@ def _value(
 
 
 def _fieller(top: float, bottom: float, of_top: float, of_bottom: float, quantile: float) -> tuple[float, float]:
-    """Returns the ends of all v with (top - v bottom)^2 <= quantile (of_top + v^2 of_bottom); [0, 1] if it has none."""
+    """Interval of v with (top - v bottom)^2 <= quantile (of_top + v^2 of_bottom); [0, 1] if unbounded."""
     leading = bottom**2 - quantile * of_bottom
     if leading <= 0:
         return 0.0, 1.0

@@ -41,7 +41,7 @@ class Plan:
 
 
 def plan(settings: cli.Settings, target: target_policies.Target) -> Plan | None:
-    """Returns what the flags ask for; None without `--private`.
+    """Settings of the flags; None without `--private`.
 
     Raises:
       UsageError: If something would not be private, or has no effect.
@@ -87,7 +87,7 @@ def _estimator(name: str, fixed: dict[str, float | None]) -> estimators.Estimato
 
 
 def of_run(folder: str) -> ledger.Spent:
-    """Returns what the training of a run's model has spent, by the model itself, wherever its folder is."""
+    """Privacy spent by training a run's model, identified by the model, not by its folder."""
     digest = hashlib.sha256(run_folder.find_model(folder).read_bytes()).hexdigest()[:12]
     what = f"the model {digest} of run {pathlib.Path(folder).name}"
     return ledger.Spent(what, *mechanisms.load(pathlib.Path(folder) / "privacy.json"))

@@ -22,7 +22,7 @@ def batches(contexts: clients.Features, count: int) -> Iterator[clients.Features
 
 
 def outputs(model: models.Model, weights: models.Weights, contexts: clients.Features, count: int) -> np.ndarray:
-    """Returns a model's outputs, float32 [rows, actions], of so many contexts as the model takes them."""
+    """A model's outputs, float32 [rows, actions], on encoded contexts."""
     parts = [
         model.forward(weights, models.dense(tf.nest.map_structure(tf.convert_to_tensor, part))).numpy()
         for part in batches(contexts, count)
@@ -38,7 +38,7 @@ def probabilities(
     contexts: clients.Features,
     count: int,
 ) -> np.ndarray:
-    """Returns what a policy plays that explores on what a model predicts, float64 [rows, actions].
+    """Action probabilities of a policy on a model's predictions, float64 [rows, actions].
 
     Args:
       model: The model.
@@ -66,13 +66,13 @@ def probabilities(
 
 
 def of_period(phase: Phase, num_actions: int, period: int) -> policies.Policy:
-    """Returns the policy that a run deploys for a period, counted from 0; a schedule's value as rounds have it."""
+    """Policy that a run deploys in a period, counted from 0, with the scheduled parameter."""
     moved = phase.moved(num_actions, period)
     return phase.policy.build(None if moved is None else tf.constant(moved, tf.float32))
 
 
 def of_periods(run: interactions.LoggedRun) -> np.ndarray:
-    """Returns what each logged row's own policy played: of the deployed model that acted there.
+    """Action probabilities of the deployed model that acted in each logged row.
 
     Args:
       run: The run, its log read with contexts.

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def options(folder: str) -> BanditOptions:
-    """Returns what a run's flags mean.
+    """Options of a run's flags.
 
     Raises:
       UsageError: If the folder is no run of run_federated, or has no model yet.
@@ -36,7 +36,7 @@ def options(folder: str) -> BanditOptions:
 
 
 def exploration(settings: cli.Settings, own: BanditOptions) -> registry.Chosen:
-    """Returns the exploration that `--bandits_type` and its parameters name; without it, the run's own."""
+    """Exploration of `--bandits_type` and its parameters; the run's own by default."""
     if not settings.bandits_type:
         return own.policy
     entry = registry.POLICIES[settings.bandits_type]
@@ -44,13 +44,13 @@ def exploration(settings: cli.Settings, own: BanditOptions) -> registry.Chosen:
 
 
 def known_statistics(folder: str) -> "OfTable | None":
-    """Returns the statistics by which a run encodes a table's columns; None if it recorded none."""
+    """Statistics with which a run encodes a table's columns; None if it recorded none."""
     path = pathlib.Path(folder) / "statistics.json"
     return statistics.read_table(str(path)) if path.is_file() else None
 
 
 def contexts(log: interaction_log.InteractionLog, task: tasks.Task, folder: str) -> clients.Features:
-    """Returns the log's contexts as a run's model takes them; those of a log without any are read from the task.
+    """The log's contexts encoded for a run's model; read from the task if the log has none.
 
     Raises:
       UsageError: If the log has neither contexts nor rows of the task's clients.
@@ -71,7 +71,7 @@ def contexts(log: interaction_log.InteractionLog, task: tasks.Task, folder: str)
 def probabilities(
     log: interaction_log.InteractionLog, folder: str, chosen: BanditOptions, policy: registry.Chosen
 ) -> np.ndarray:
-    """Returns what the run's final model plays with an exploration, float64 [rows, actions]; imports TensorFlow.
+    """Action probabilities of the run's final model, float64 [rows, actions]; imports TensorFlow.
 
     Of a schedule it is the value of the deployment that would come next.
 
@@ -90,7 +90,7 @@ def probabilities(
 def of_contexts(
     task: tasks.Task, found: clients.Features, count: int, folder: str, chosen: BanditOptions, policy: registry.Chosen
 ) -> np.ndarray:
-    """Returns what the run's final model plays with an exploration, as `probabilities` of contexts instead of a log.
+    """Action probabilities of the run's final model, for contexts instead of a log.
 
     Args:
       task: The run's.

@@ -35,7 +35,7 @@ class Target(NamedTuple):
 
 
 def parse(text: str) -> Target:
-    """Returns what `--policy` means.
+    """The target policy of `--policy`.
 
     Raises:
       UsageError: If it is none of `KINDS`, or a run's folder is not there.
@@ -49,7 +49,7 @@ def parse(text: str) -> Target:
 
 
 def probabilities(target: Target, log: interaction_log.InteractionLog) -> np.ndarray:
-    """Returns what a policy that is no run's plays.
+    """Action probabilities of a policy that is not a run's.
 
     Args:
       target: The policy.

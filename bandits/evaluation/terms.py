@@ -31,7 +31,7 @@ def of_rows(
     target: np.ndarray,
     predictions: np.ndarray | None = None,
 ) -> Terms:
-    """Returns the terms of logged rows.
+    """Terms of logged rows.
 
     Args:
       clients: int [rows], ascending.

@@ -75,7 +75,7 @@ def one_client(rewards: np.ndarray, candidates: np.ndarray, contexts: np.ndarray
 
 
 def hidden_best(num_actions: int, gap: float) -> FiniteEnvironment:
-    """Returns one context where the last action earns `gap` more than all others, and F knows all but which.
+    """One context whose last action earns `gap` more than the others; F contains every such action.
 
     Raises:
       ValueError: If rewards would leave [0, 1].
@@ -85,7 +85,7 @@ def hidden_best(num_actions: int, gap: float) -> FiniteEnvironment:
 
 
 def costly_exploration(num_actions: int, gap: float) -> FiniteEnvironment:
-    """Returns `hidden_best` as half of all contexts; in the other half the first action earns 1 and others 0, as known.
+    """`hidden_best` in half of all contexts; in the other half the first action is known to earn 1, others 0.
 
     Exploring costs 1 - 1 / actions in that half, however small the gap in the other.
     """
@@ -96,7 +96,7 @@ def costly_exploration(num_actions: int, gap: float) -> FiniteEnvironment:
 
 
 def spread_gaps(num_contexts: int, num_actions: int, largest: float) -> FiniteEnvironment:
-    """Returns equally frequent contexts whose gaps are spread evenly from `largest` / contexts to `largest`.
+    """Equally frequent contexts with gaps spread evenly from `largest` / contexts to `largest`.
 
     One action is better than the others in each context, the last; F knows the gap, but not which action it is.
     """
@@ -106,7 +106,7 @@ def spread_gaps(num_contexts: int, num_actions: int, largest: float) -> FiniteEn
 
 
 def split(environment: FiniteEnvironment, num_clients: int, heterogeneity: float) -> FiniteEnvironment:
-    """Returns the same environment with its contexts spread over clients; together they see them as often as before.
+    """The environment with its contexts partitioned over clients; overall frequencies do not change.
 
     Contexts are dealt out in turn. A client's context is one of its own with probability `heterogeneity`, as often as
     they come, and else any: 0 makes all clients alike, 1 gives them disjoint supports.
@@ -164,7 +164,7 @@ class LinearEnvironment:
         return self.coefficients.shape[1]
 
     def features(self, clients: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-        """Returns float64 [..., 1 + d], a 1 and a context of each of these clients, int [...] below `num_clients`."""
+        """A 1 and a sampled context for each client, float64 [..., 1 + d]; clients are int [...] < `num_clients`."""
         dimension = len(self.coefficients) - 1
         contexts = generator.uniform(-1, 1, (*clients.shape, dimension))
         own = generator.random(clients.shape) < self.heterogeneity
@@ -173,12 +173,12 @@ class LinearEnvironment:
         return np.concatenate([np.ones((*clients.shape, 1)), contexts], axis=-1)
 
     def rewards(self, features: np.ndarray, actions: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-        """Returns drawn rewards, float64 [...] 0 or 1, of float64 [..., 1 + d] features and int [...] actions."""
+        """Sampled rewards, 0.0 or 1.0 [...], of float64 [..., 1 + d] features and int [...] actions."""
         expected = np.take_along_axis(features @ self.coefficients, actions[..., None], axis=-1)[..., 0]
         return (generator.random(expected.shape) < expected).astype(float)
 
     def greedy_regret(self, features: np.ndarray, coefficients: np.ndarray) -> np.ndarray:
-        """Returns the mean regret of the greedy policy of fitted coefficients, float64 [runs].
+        """Mean regret of the greedy policy of fitted coefficients, float64 [runs].
 
         Args:
           features: float64 [runs, contexts, 1 + d], or [contexts, 1 + d] for the same contexts in all runs.
@@ -190,7 +190,7 @@ class LinearEnvironment:
 
 
 def fan(num_actions: int) -> LinearEnvironment:
-    """Returns a linear environment in the plane: each action pays most in a direction of its own, all evenly apart."""
+    """Linear environment in the plane; the actions' best directions are evenly spaced."""
     angles = 2 * np.pi * np.arange(num_actions) / num_actions
     steepness = 0.35  # So that f* stays in [0, 1] in the corners, too.
     return LinearEnvironment(

@@ -32,7 +32,7 @@ class Averaging:
     learning_rate: float
 
     def __call__(self, moments: oracles.Moments, start: np.ndarray) -> np.ndarray:
-        """Returns the coefficients after all rounds, float64 [runs, 1 + d, actions].
+        """Coefficients after all rounds, float64 [runs, 1 + d, actions].
 
         Args:
           moments: Of each client, [runs, clients].
@@ -54,7 +54,7 @@ class Averaging:
 
 
 def fed_opt(moments: oracles.Moments, coefficients: np.ndarray) -> np.ndarray:
-    """Returns epsilon_fed-opt, float64 [runs]: the pooled mean squared loss above the least one there is.
+    """epsilon_fed-opt, float64 [runs]: excess of the pooled mean squared loss over its minimum.
 
     Args:
       moments: Of each client, [runs, clients].
@@ -67,7 +67,7 @@ def fed_opt(moments: oracles.Moments, coefficients: np.ndarray) -> np.ndarray:
 def clients_samples(
     environment: environments.LinearEnvironment, samples: int, runs: int, generator: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Returns each client's samples, acted on uniformly at random: features, actions and rewards.
+    """Each client's samples under the uniform policy: features, actions and rewards.
 
     Float64 [runs, clients, samples, 1 + d]; int64 and float64 [runs, clients, samples].
     """
@@ -92,7 +92,7 @@ class Trained:
     server_learning_rate: float = 1.0
 
     def build(self, num_features: int, num_actions: int) -> Callable[..., np.ndarray]:
-        """Returns the oracle of linear rewards; build it once, since that compiles.
+        """Oracle of linear rewards; build it once, since that compiles.
 
         Args:
           num_features: 1 + d.

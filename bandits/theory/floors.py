@@ -18,7 +18,7 @@ _EDGE = 0.5
 def _falcon(
     environment: environments.FiniteEnvironment, samples: int, fed_opt: float = 0.0, periods: int = _PERIODS
 ) -> Callable[[int], policies.Policy]:
-    """Returns FALCON with the schedule that it was proven with; mu is K."""
+    """FALCON with the schedule of its proof; mu is K."""
     term = schedules.complexity(environment.log_class_size, DELTA, periods)
 
     def policy(period: int) -> policies.Policy:

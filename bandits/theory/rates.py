@@ -47,7 +47,7 @@ def exact_property(scale: Scale) -> Findings:
 
 
 def _middle_term() -> dict[str, str]:
-    """Returns the table of eq. 8's three terms in an environment of two nearly equal actions."""
+    """Table of eq. 8's three terms in an environment of two nearly equal actions."""
     rewards, epsilon = np.array([[0.50, 0.49]]), 0.1
     environment = environments.one_client(rewards, rewards[:, None])
     predicted = np.array([[[0.49, 0.50]]])
@@ -64,7 +64,7 @@ def _middle_term() -> dict[str, str]:
 def _edge_of_knowledge(
     actions: int, epsilon: float, samples: int, periods: int, runs: int, generator: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray, float]:
-    """Returns regret and error after I periods, at a gap that n I samples can just show, and ln(|F| I / delta)."""
+    """Regret and error after I periods, at a gap that n I samples barely detect, and ln(|F| I / delta)."""
     environment = environments.hidden_best(
         actions, _EDGE * np.sqrt(actions * np.log(actions) / (epsilon * samples * periods))
     )

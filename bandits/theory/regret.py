@@ -12,25 +12,25 @@ from bandits.theory import environments
 
 
 def probabilities(policy: policies.Policy, predicted: np.ndarray) -> np.ndarray:
-    """Returns what a policy of `bandits.policies` makes of predictions, float64 [runs, contexts, actions]."""
+    """Action probabilities of a policy of `bandits.policies`, float64 [runs, contexts, actions]."""
     rows = predicted.reshape(-1, predicted.shape[-1]).astype(np.float32)
     found = policy(tf.constant(rows)).numpy().astype(np.float64).reshape(predicted.shape)
     return found / found.sum(axis=-1, keepdims=True)  # 32 bits sum to 1 but roughly.
 
 
 def of_policy(environment: environments.FiniteEnvironment, acting: np.ndarray) -> np.ndarray:
-    """Returns the regret a sample, float64 [runs], of action probabilities float64 [runs, contexts, actions]."""
+    """Regret per sample, float64 [runs], of action probabilities float64 [runs, contexts, actions]."""
     lost = environment.rewards.max(axis=1, keepdims=True) - environment.rewards
     return np.einsum("x,rxa,xa->r", environment.contexts, acting, lost)
 
 
 def of_greedy(environment: environments.FiniteEnvironment, predicted: np.ndarray) -> np.ndarray:
-    """Returns E[f*(pi*) - f*(pi_f)], float64 [runs], the regret a sample of the greedy policy; tied actions share."""
+    """E[f*(pi*) - f*(pi_f)], float64 [runs]: regret per sample of the greedy policy, averaged over ties."""
     return of_policy(environment, probabilities(policies.Greedy(), predicted))
 
 
 def error(environment: environments.FiniteEnvironment, predicted: np.ndarray, logged: np.ndarray) -> np.ndarray:
-    """Returns E[(f - r)^2 - (f* - r)^2] = E[(f - f*)^2] under a log, float64 [runs]: what eq. 7 bounds.
+    """E[(f - r)^2 - (f* - r)^2] = E[(f - f*)^2] under a log, float64 [runs]: what eq. 7 bounds.
 
     The two are equal because E[r | context, action] = f* (Assumption 1).
 
@@ -52,7 +52,7 @@ def _squares(environment: environments.FiniteEnvironment, predicted: np.ndarray)
 def bound_by_error(
     environment: environments.FiniteEnvironment, predicted: np.ndarray, logged: np.ndarray, epsilon: float
 ) -> np.ndarray:
-    """Returns sqrt((2 K / epsilon) E[(f - f*)^2]), float64 [runs], which `of_greedy` never exceeds.
+    """The bound sqrt((2 K / epsilon) E[(f - f*)^2]), float64 [runs], which `of_greedy` never exceeds.
 
     The inequality behind eq. 8. Where the greedy action is not the best, f is wrong by half the gap or more at one of
     the two, and any epsilon-greedy log has each of them with probability epsilon / K or more.
@@ -67,7 +67,7 @@ def bound_by_error(
 
 
 def squared_difference(environment: environments.FiniteEnvironment, predicted: np.ndarray, noisy: bool) -> np.ndarray:
-    """Returns the root of eq. 8's middle term, sqrt(E[(r(pi*) - r(pi_f))^2]), float64 [runs].
+    """Root of eq. 8's middle term, sqrt(E[(r(pi*) - r(pi_f))^2]), float64 [runs].
 
     Args:
       environment: The environment; the best and the greedy action are the first of tied ones.

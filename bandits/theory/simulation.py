@@ -41,7 +41,7 @@ def sampled_contexts(
     generator: np.random.Generator,
     clients: int | None = None,
 ) -> np.ndarray:
-    """Returns how often each context comes in a period, int64 [runs, contexts].
+    """Number of samples of each context in a period, int64 [runs, contexts].
 
     Args:
       environment: The environment.
