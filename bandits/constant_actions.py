@@ -69,7 +69,7 @@ def of_run(options: BanditOptions, task: tasks.Task) -> dict[str, Bounds]:
       the mean over its cohort's examples, whatever their number (`weights_of_rounds`). The action is the best on these
       very examples, and its value optimistic by that; where rewards drift, over all rounds. Missing where a selector
       prefers some clients, clients may be absent, or rewards late.
-      `held_out`: the same action, and chance, on all held-out examples of as many clients, in the last round's world.
+      `held_out`: the same action, and chance, on all held-out examples of as many clients, in the last round's environment.
     """
     phase = phases(options, task)[-1]
     cap = options.max_examples_per_client

@@ -104,7 +104,7 @@ def build_process(task: tasks.Task, phase: Phase, mechanism: mechanisms.Mechanis
     return process.BanditProcess(
         model=model,
         policy=phase.policy.build(),
-        moving=phase.policy.moving,
+        scheduled=phase.policy.scheduled,
         loss=build_loss(phase, task.num_actions),
         reward_matrix=phase.drift.matrices(task.rewards[phase.rewards]),
         local_work=local_sgd if bandit.trains else None,
@@ -116,7 +116,7 @@ def build_process(task: tasks.Task, phase: Phase, mechanism: mechanisms.Mechanis
         max_delay=phase.max_delay,
         cohort_size=0 if phase.selection.is_uniform else phase.cohorts.size,
         feedback=_FEEDBACK.get(phase.task.learn_from, "acting"),
-        is_late=phase.delay.kind != "none",
+        is_delayed=phase.delay.kind != "none",
     )
 
 
@@ -184,13 +184,13 @@ class BanditRounds(runner.Rounds):
             drawn, _, learned = self._selected.choose(
                 state.selection, round_num, lambda ids: self._poll(state.server, ids, round_num)
             )
-            visits = self.visits(drawn, round_num)
-            inputs: list = [one.given for one in visits]
+            participations = self.participations(drawn, round_num)
+            inputs: list = [each.inputs for each in participations]
         else:
             learned, secret = (), state.cohort_seed
-            visits, inputs = self._prepare(round_num, cohorts.as_integer(secret) if len(secret) else None)
+            participations, inputs = self._prepare(round_num, cohorts.as_integer(secret) if len(secret) else None)
         if self.acting:
-            inputs = self.acting(state.server.deployed, visits, round_num)
+            inputs = self.acting(state.server.deployed, participations, round_num)
         server_state, counts = self._process_of(round_num).next(state.server, inputs)
         if self._selected:
             learned = self._selected.observe(learned, drawn, counts.client_losses, counts.client_deviations)
@@ -248,16 +248,16 @@ class BanditRounds(runner.Rounds):
           positions: int [clients], in the phase's population.
           round_num: The round.
         """
-        return [one.given for one in self.visits(positions, round_num)]
+        return [each.inputs for each in self.participations(positions, round_num)]
 
-    def visits(self, positions: np.ndarray, round_num: int) -> list[logged_rounds.Visit]:
+    def participations(self, positions: np.ndarray, round_num: int) -> list[logged_rounds.Participation]:
         """Reads the clients of a cohort, as `inputs` does, and says whose and which examples each input is."""
         phase = self._phase
         seed, most = phase.seed, phase.max_delay
         period = (round_num - 1) // phase.deploy_every
         acts_at = period if phase.keeps_cache else round_num
         acted_in = phase.acted_in(round_num)
-        visits = []
+        participations = []
         for place, position in enumerate(positions):
             client = phase.population[position]
             examples, rows = self._clients.drawn(client, acts_at if phase.redraws_examples else None)
@@ -270,16 +270,16 @@ class BanditRounds(runner.Rounds):
                 examples, rows = examples.take(np.array(offered, np.int64)), rows[np.array(offered, np.int64)]
             features = self._task.normalise(examples.features)
             # Who lags behind has the policy of its model's deployment, too.
-            moved = phase.moved(self._task.num_actions, max(0, period - int(lag)))
-            world = phase.drift.at(acted_in, client)
-            own = np.int32(lag), np.int32(place), np.float32(moved or 0), np.float32(world)
+            scheduled = phase.scheduled_value(self._task.num_actions, max(0, period - int(lag)))
+            environment = phase.drift.at(acted_in, client)
+            own = np.int32(lag), np.int32(place), np.float32(scheduled or 0), np.float32(environment)
             given = process.ClientInput(features, examples.labels, client_keys, *own)
             if phase.delay.kind != "none":
-                arrived = phase.delay.arrived(seed, period, client, len(rows), round_num - acted_in)
-                given = given._replace(arrived=arrived)
-            visits.append(logged_rounds.Visit(given, client, rows))
+                observed = phase.delay.observed(seed, period, client, len(rows), round_num - acted_in)
+                given = given._replace(observed=observed)
+            participations.append(logged_rounds.Participation(given, client, rows))
         # The worker takes them in this order: with the small ones last, its cores end together.
-        return sorted(visits, key=lambda visit: len(visit.rows), reverse=True)
+        return sorted(participations, key=lambda participation: len(participation.rows), reverse=True)
 
     def _offered(self, count: int, round_num: int) -> range:
         """Indices of the rows of a client that a round offers.
@@ -292,12 +292,14 @@ class BanditRounds(runner.Rounds):
         most = self._phase.replay_rows
         return range(count)[(round_num - 1) * most : round_num * most]
 
-    def _written_inputs(self, round_num: int, cohort_seed: int | None) -> tuple[list[logged_rounds.Visit], list]:
-        visits = self.visits(self.cohort(round_num, cohort_seed), round_num)
-        inputs = [one.given for one in visits]
+    def _written_inputs(
+        self, round_num: int, cohort_seed: int | None
+    ) -> tuple[list[logged_rounds.Participation], list]:
+        participations = self.participations(self.cohort(round_num, cohort_seed), round_num)
+        inputs = [each.inputs for each in participations]
         if self.acting:
-            return visits, inputs
-        return visits, runtime_rounds.written_ahead(inputs, self._definition.client_type)
+            return participations, inputs
+        return participations, runtime_rounds.written_ahead(inputs, self._definition.client_type)
 
     def _poll(self, state: fed_avg.State, ids: np.ndarray, round_num: int) -> np.ndarray:
         """Losses of the server's model that some clients report."""
@@ -325,19 +327,19 @@ class BanditRounds(runner.Rounds):
 
     def best_fixed_reward(self, state: Progress) -> float:
         """Mean reward of the best fixed action in hindsight, on the held-out examples of `evaluate`."""
-        matrix = process.mixture(self._definition.reward_matrix, self._world(state))
+        matrix = process.mixture(self._definition.reward_matrix, self._environment(state))
         rewards = process.reward_vectors(self._held_out.examples.labels, matrix)
         return float(np.asarray(rewards).mean(axis=0, dtype=float).max())
 
-    def _world(self, state: Progress) -> tf.Tensor:
+    def _environment(self, state: Progress) -> tf.Tensor:
         return tf.constant(self._phase.drift.at(max(1, int(state.server.round_num)), None), tf.float32)
 
     def _greedy(self, state: Progress, examples: clients.Examples) -> tuple[int, float, np.ndarray]:
         """Correct answers and rewards of the trained model's greedy policy, float32 [examples] each."""
         right, reward, each = 0, 0.0, []
-        world = self._world(state)
+        environment = self._environment(state)
         for batch in self._task.batches(examples, self._phase.eval_batch_size):
-            counts = self._greedy_sums(tuple(state.server.weights), world, *batch)
+            counts = self._greedy_sums(tuple(state.server.weights), environment, *batch)
             right += int(counts[0])
             reward += float(counts[1])
             each.append(counts[2].numpy())
@@ -358,17 +360,17 @@ class BanditRounds(runner.Rounds):
 
     @functools.cached_property
     def _greedy_sums(self):
-        """Of (weights, world, features, labels): right answers, rewards, and each reward of the greedy policy."""
+        """Of (weights, environment, features, labels): right answers, rewards, and each reward of the greedy policy."""
         definition, multi_label = self._definition, self._task.multi_label
         specs = [definition.model.specs, tf.TensorSpec(()), definition.feature_spec, definition.label_spec]
 
         @tf.function(input_signature=specs, autograph=False)  # Autograph would take half a second to change nothing.
-        def sums(weights, world, features, labels):
+        def sums(weights, environment, features, labels):
             outputs = definition.model.forward(weights, models.dense(features))
             if definition.model.heads > 1:
                 outputs = process.predicted_rewards(definition.model, definition.loss, outputs)
             action = tf.argmax(outputs, axis=1, output_type=tf.int32)
-            rewards = process.reward_vectors(labels, process.mixture(definition.reward_matrix, world))
+            rewards = process.reward_vectors(labels, process.mixture(definition.reward_matrix, environment))
             is_right = tf.gather(labels, action, axis=1, batch_dims=1) > 0 if multi_label else tf.equal(labels, action)
             earned = tf.gather(rewards, action, axis=1, batch_dims=1)
             return tf.reduce_sum(tf.cast(is_right, tf.int32)), tf.reduce_sum(earned), earned

@@ -106,7 +106,9 @@ class _Learning:
             "published_code": "(epsilon / K) / propensity, for K actions; default with --variant=reference_code",
         },
         only={
-            "bandits_type": _bandits(lambda entry: entry.learns and registry.POLICIES[entry.policy].moving == "epsilon")
+            "bandits_type": _bandits(
+                lambda entry: entry.learns and registry.POLICIES[entry.policy].scheduled == "epsilon"
+            )
         },
     )
     loss: str = setting(
@@ -261,7 +263,7 @@ def _resolve_importance_weights(settings: cli.Settings, bandit: registry.BanditE
     if "importance_weights" in settings.given and not settings.importance_weighting:
         raise UsageError("--importance_weights has an effect only with --importance_weighting.")
     is_published = settings.variant == "reference_code" and settings.importance_weighting
-    if is_published and registry.POLICIES[bandit.policy].moving == "epsilon":
+    if is_published and registry.POLICIES[bandit.policy].scheduled == "epsilon":
         settings = settings.filled({"importance_weights": "published_code"})
     if settings.importance_weights == "published_code" and not settings.bandits_epsilon:
         raise UsageError("--importance_weights=published_code gives every example weight 0 at --bandits_epsilon=0.")
@@ -317,8 +319,8 @@ def options(settings: cli.Settings) -> BanditOptions:
     if settings.ties == "first":
         parameters["first_of_ties"] = True
     exploration = policy.chosen(parameters)
-    if moved := schedule_flags.schedule(settings):
-        exploration = exploration.moved_by(*moved)
+    if scheduled := schedule_flags.schedule(settings):
+        exploration = exploration.with_schedule(*scheduled)
     is_published, is_posterior = settings.variant == "reference_code", settings.model_aggregation != "mean"
     shifts = settings.scenario == "init_shift"
     rewards = settings.dist_shift_type or ("bandits" if shifts else "exact")

@@ -151,7 +151,7 @@ class Phase(BanditOptions):
         """Whether its clients learn from a bandit's log: from the reward of the action that was played alone."""
         return not self.bandit.supervised
 
-    def moved(self, num_actions: int, period: int) -> float | None:
+    def scheduled_value(self, num_actions: int, period: int) -> float | None:
         """Scheduled value of the policy's parameter in a deployment period, from 0; None without a schedule."""
         schedule = self.policy.schedule
         return schedule.value(period, self.planned(num_actions)) if schedule else None

@@ -39,11 +39,11 @@ class ClientInput(NamedTuple):
       features: [examples, ...] contexts, or bags of words.
       labels: int32 [examples] or float32 [examples, labels], known to the environment, not to the policy.
       keys: Its keys.
-      delay: int32, deployments that it lags behind.
-      position: int32, its place in the cohort, from 0.
-      moved: float32, the policy's parameter that a schedule moves, as of the deployment that acts.
-      world: float32, where it stood among the worlds when it acted; see `mixture`.
-      arrived: bool [examples], whose rewards are there; empty where none is late.
+      delay: int32, staleness of its model, in deployments.
+      position: int32, its position in the cohort, from 0.
+      scheduled: float32, scheduled value of the policy's parameter in the deployment that acts.
+      environment: float32, its mixture of environments when it acted; see `mixture`.
+      observed: bool [examples], whether the reward is observed; empty without delays.
     """
 
     features: clients.Features
@@ -51,9 +51,9 @@ class ClientInput(NamedTuple):
     keys: ClientKeys
     delay: np.int32 = np.int32(0)
     position: np.int32 = np.int32(0)
-    moved: np.float32 = np.float32(0)
-    world: np.float32 = np.float32(0)
-    arrived: np.ndarray = np.zeros(0, bool)
+    scheduled: np.float32 = np.float32(0)
+    environment: np.float32 = np.float32(0)
+    observed: np.ndarray = np.zeros(0, bool)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -63,19 +63,19 @@ class BanditProcess(fed_avg.Process):
     Attributes:
       loss: The loss, which also says how the model's outputs predict rewards.
       policy: Exploration policy of the deployed model.
-      reward_matrix: float32 [labels, actions], see `reward_vectors`; or [worlds, labels, actions].
+      reward_matrix: float32 [labels, actions], see `reward_vectors`; or [environments, labels, actions].
       feedback: What a client's log is: of the deployed policy's actions (`acting`); the one that its labels end in
         (`logged`); or of the policy's actions where that one has the same (`replay`).
-      moving: The policy's parameter that clients bring, as a schedule moves it; empty where all are constant.
-      is_late: Whether only what has `arrived` is in a client's log.
+      scheduled: The policy's scheduled parameter, whose value comes with a client; empty if all are constant.
+      is_delayed: Whether a client's log has only rewards that it has `observed`.
     """
 
     loss: losses.Loss
     policy: policies.Policy
     reward_matrix: np.ndarray
     feedback: str = "acting"
-    moving: str = ""
-    is_late: bool = False
+    scheduled: str = ""
+    is_delayed: bool = False
 
     @property
     def client_type(self) -> tff.Type:
@@ -88,9 +88,9 @@ class BanditProcess(fed_avg.Process):
                 ("keys", tff.StructWithPythonType([("cache", key), ("training", key)], ClientKeys)),
                 ("delay", tff.TensorType(np.int32)),
                 ("position", tff.TensorType(np.int32)),
-                ("moved", tff.TensorType(np.float32)),
-                ("world", tff.TensorType(np.float32)),
-                ("arrived", tff.TensorType(np.bool_, (None if self.is_late else 0,))),
+                ("scheduled", tff.TensorType(np.float32)),
+                ("environment", tff.TensorType(np.float32)),
+                ("observed", tff.TensorType(np.bool_, (None if self.is_delayed else 0,))),
             ],
             ClientInput,
         )
@@ -105,24 +105,24 @@ class BanditProcess(fed_avg.Process):
         """Acts with the deployed model and keeps the log (Algorithm 2); returns it, and what is trained on."""
         if self.feedback == "logged":
             cache, features = self._weighted(logged(client.labels), client.keys.cache), models.dense(client.features)
-            if self.is_late:
-                cache, features = kept((cache, features), client.arrived)
+            if self.is_delayed:
+                cache, features = kept((cache, features), client.observed)
             return cache, {"features": features, **cache}
-        rewards = reward_vectors(client.labels, mixture(self.reward_matrix, client.world))
+        rewards = reward_vectors(client.labels, mixture(self.reward_matrix, client.environment))
         own = deployed[0]
         if self.max_delay:
             own = tf.switch_case(tf.convert_to_tensor(client.delay), [lambda model=model: model for model in deployed])
         features = models.dense(client.features)
         policy = self.policy
-        if self.moving:  # Policies with parameters are dataclasses.
-            policy = dataclasses.replace(policy, **{self.moving: client.moved})  # type: ignore[type-var]
+        if self.scheduled:  # Policies with parameters are dataclasses.
+            policy = dataclasses.replace(policy, **{self.scheduled: client.scheduled})  # type: ignore[type-var]
         key = client.keys.cache
         acts_by = probabilities(policy, self.model, own, self.loss, features, key)
         cache = self._weighted(bandit_inference(acts_by, rewards, key), key)
         if self.feedback == "replay":
             cache, features = replay(cache, client.labels, features)
-        if self.is_late:
-            cache, features, rewards = kept((cache, features, rewards), client.arrived)
+        if self.is_delayed:
+            cache, features, rewards = kept((cache, features, rewards), client.observed)
         log = {losses.FULL_FEEDBACK: rewards} if self.loss.full_feedback else cache
         if self.model.heads > 1:
             log = {**log, losses.BOOTSTRAP: cache[losses.BOOTSTRAP]}
@@ -135,17 +135,17 @@ class BanditProcess(fed_avg.Process):
         return {**cache, losses.BOOTSTRAP: losses.bootstrap(key, tf.size(cache["action"]), self.model.heads)}
 
 
-def mixture(matrices: np.ndarray, world: tf.Tensor) -> np.ndarray | tf.Tensor:
+def mixture(matrices: np.ndarray, environment: tf.Tensor) -> np.ndarray | tf.Tensor:
     """Reward matrix of a mixture of environments (`environments.drift`).
 
     Args:
-      matrices: float32 [worlds, labels, actions]; or [labels, actions], of one world, which is returned as it is.
-      world: float32, the point: 1.25 lies a quarter of the way from the second world to the third.
+      matrices: float32 [environments, labels, actions]; or [labels, actions] of one environment, returned unchanged.
+      environment: float32; 1.25 is three quarters of the second environment and a quarter of the third.
     """
     if matrices.ndim == 2:
         return matrices
-    low = tf.floor(world)
-    share, place = world - low, tf.cast(low, tf.int32)
+    low = tf.floor(environment)
+    share, place = environment - low, tf.cast(low, tf.int32)
     of_worlds = tf.constant(matrices)
     after = tf.minimum(place + 1, len(matrices) - 1)
     return (1 - share) * of_worlds[place] + share * of_worlds[after]

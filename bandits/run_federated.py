@@ -233,7 +233,7 @@ def _summary(options: BanditOptions, task: tasks.Task, phase: Phase, folder: run
         value = "of drawn rewards" if logged_flags.is_simulated(options.task) else "doubly robust"
         held_out = f"reward {last[metrics.HELD_OUT_REWARD]:.4f}, {value}"
     elif phase.drift.kind != "none":  # Labels do not say any more which action is right.
-        held_out = f"reward {last[metrics.HELD_OUT_REWARD]:.4f} in the last round's world"
+        held_out = f"reward {last[metrics.HELD_OUT_REWARD]:.4f} in the last round's environment"
     if options.task.learn_from == "replay":
         kept, there = table[metrics.EXAMPLES].sum(), task.report["training_rows"]
         held_out += f". Replay kept {kept:,.0f} of the {there:,} rows, {kept / there:.1%}"

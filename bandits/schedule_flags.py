@@ -30,7 +30,7 @@ def _entry(settings: cli.Settings) -> PolicyEntry:
 
 def _bandits(schedule: str) -> list[str]:
     """Values of `--bandits_type` with this fixed schedule; for "", those that accept any schedule."""
-    policies = {name for name, one in registry.POLICIES.items() if one.moving and one.schedule == schedule}
+    policies = {name for name, one in registry.POLICIES.items() if one.scheduled and one.schedule == schedule}
     return [name for name, bandit in registry.BANDITS.items() if bandit.policy in policies]
 
 
@@ -109,8 +109,8 @@ def resolve(settings: cli.Settings) -> cli.Settings:
     if kind in (LINEAR, COSINE):
         if settings[_END] is None:
             raise UsageError(f"{told} needs --{_END}, the value at the last deployment.")
-        if wrong := entry.parameters[entry.moving].complaint(settings[_END]):
-            raise UsageError(f"--{_END}={settings[_END]:g}: {wrong}, as --bandits_{entry.moving} needs.")
+        if wrong := entry.parameters[entry.scheduled].complaint(settings[_END]):
+            raise UsageError(f"--{_END}={settings[_END]:g}: {wrong}, as --bandits_{entry.scheduled} needs.")
     if settings.learn_from == logged.REPLAY or settings.max_examples_per_client:
         return settings
     if kind == EPOCHS or settings[_TIME] == _INTERACTIONS:
@@ -128,14 +128,14 @@ def schedule(settings: cli.Settings) -> tuple[schedules.Schedule, str] | None:
     kind, entry = _kind(settings), _entry(settings)
     if kind == CONSTANT:
         return None
-    start = settings[f"bandits_{entry.moving}"]
+    start = settings[f"bandits_{entry.scheduled}"]
     if kind == POWER:
-        return schedules.Power(start, settings[_EXPONENT], settings[_TIME] == _INTERACTIONS), entry.moving
+        return schedules.Power(start, settings[_EXPONENT], settings[_TIME] == _INTERACTIONS), entry.scheduled
     if kind == EPOCHS:
         periods = settings[_HORIZON]
-        return named(schedules.FalconEpochs, settings, "bandits_", scale=start, periods=periods), entry.moving
+        return named(schedules.FalconEpochs, settings, "bandits_", scale=start, periods=periods), entry.scheduled
     between = schedules.Linear if kind == LINEAR else schedules.Cosine
-    return between(start, settings[_END], settings[_HORIZON]), entry.moving
+    return between(start, settings[_END], settings[_HORIZON]), entry.scheduled
 
 
 def check(phase: Phase, num_actions: int) -> None:
@@ -144,13 +144,13 @@ def check(phase: Phase, num_actions: int) -> None:
     Raises:
       UsageError: With the deployment at which it does.
     """
-    if phase.moved(num_actions, 0) is None:
+    if phase.scheduled_value(num_actions, 0) is None:
         return
-    parameter: Parameter = registry.POLICIES[phase.bandit.policy].parameters[phase.policy.moving]
+    parameter: Parameter = registry.POLICIES[phase.bandit.policy].parameters[phase.policy.scheduled]
     for period in (0, phase.periods - 1):  # Between them a schedule does not turn.
-        value = phase.moved(num_actions, period)
+        value = phase.scheduled_value(num_actions, period)
         if wrong := parameter.complaint(value):
             raise UsageError(
-                f"--{_FLAG}: at deployment {period + 1} of {phase.periods} {phase.policy.moving} would be too far: "
-                f"{wrong}. Choose another --{_EXPONENT} or --bandits_{phase.policy.moving}."
+                f"--{_FLAG}: at deployment {period + 1} of {phase.periods} {phase.policy.scheduled} would be too far: "
+                f"{wrong}. Choose another --{_EXPONENT} or --bandits_{phase.policy.scheduled}."
             )

@@ -67,8 +67,8 @@ def probabilities(
 
 def of_period(phase: Phase, num_actions: int, period: int) -> policies.Policy:
     """Policy that a run deploys in a period, counted from 0, with the scheduled parameter."""
-    moved = phase.moved(num_actions, period)
-    return phase.policy.build(None if moved is None else tf.constant(moved, tf.float32))
+    value = phase.scheduled_value(num_actions, period)
+    return phase.policy.build(None if value is None else tf.constant(value, tf.float32))
 
 
 def of_periods(run: interactions.LoggedRun) -> np.ndarray:

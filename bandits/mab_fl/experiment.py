@@ -321,9 +321,9 @@ class MabFlRounds(runner.Rounds):
         if self._options.choices == flags.TARGET_ALONE:
             return 0
         trained = set().union(*(combinations.members(self.choices[action]) for action in tried))
-        is_late = tries_all and self._options.delays_rewards
+        is_delayed = tries_all and self._options.delays_rewards
         chooses = self._options.choices not in flags.BASELINES
-        return combinations.communications(len(trained), is_evaluated=chooses and not is_late)
+        return combinations.communications(len(trained), is_evaluated=chooses and not is_delayed)
 
     def global_weights(self, progress: Progress) -> tuple[np.ndarray, ...]:
         """The global model."""

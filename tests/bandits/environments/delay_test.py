@@ -7,7 +7,7 @@ from bandits.environments import delay
 
 
 def _arrived(chosen, waited, count=20_000, **where):
-    return chosen.arrived(**{"seed": 1, "period": 2, "client": 3} | where, count=count, waited=waited)
+    return chosen.observed(**{"seed": 1, "period": 2, "client": 3} | where, count=count, waited=waited)
 
 
 @pytest.mark.parametrize(
