@@ -55,16 +55,15 @@ class Resets:
     """Resets.
 
     Attributes:
-      reset: What starts again, for non-stationary environments.
-      reset_when: When it does.
-      reset_watch: What detectors watch.
+      reset: What a reset of the training restarts, for non-stationary environments.
+      reset_when: Trigger of a reset.
+      reset_watch: Series that detectors watch.
       reset_window: Rounds from one reset to the next.
-      reset_warmup: Rounds after a start, or a reset, before a detector decides.
-      page_hinkley_threshold: Rise of what is watched, summed over rounds, at which there is a reset: some rounds' worth
-        of what a change costs, see docs/worlds.md.
-      page_hinkley_delta: Rise of one round that counts as none.
-      adwin_delta: Chance of a change found where there is none, for values that spread over 0 to 1: smaller is slower.
-      adwin_scale: Factor of what is watched that makes it such values: 1 / its spread from round to round.
+      reset_warmup: Rounds after a start or a reset before a detector may trigger.
+      page_hinkley_threshold: Rise of the series, summed over rounds, that triggers a reset; see docs/worlds.md.
+      page_hinkley_delta: Rise per round that is tolerated.
+      adwin_delta: Probability of a false detection, for values in [0, 1]; smaller values detect later.
+      adwin_scale: Factor that scales the series to [0, 1]: 1 / its spread from round to round.
     """
 
     reset: str = setting(words={"none": "nothing", **resets.WHAT})
@@ -181,7 +180,7 @@ def with_rounds(settings: cli.Settings) -> cli.Settings:
         )
     if settings.drift_world is not None and settings.drift_world >= environments:
         raise UsageError(
-            f"--drift_world={settings.drift_world} is none of this drift's environments, 0 to {environments - 1}."
+            f"--drift_world={settings.drift_world} must be one of this drift's environments, 0 to {environments - 1}."
         )
     return settings
 

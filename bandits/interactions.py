@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from bandits.logged_rounds import ActingFirst
 
 # What no guarantee covers, for `privacy.json`.
-IN_WORDS = "the log of interactions, which shows who took part in which round, what each played and what it earned"
+IN_WORDS = "the log of interactions, which shows each client's rounds, actions and rewards"
 _PART = re.compile(r"rounds_(\d+)_(\d+)\.parquet")
 _PERIOD = re.compile(r"period_(\d+)\.npz")
-_MOST_ROWS = 1 << 20  # That wait for a checkpoint; more are written before it.
+_MOST_ROWS = 1 << 20  # Rows kept in memory; more are written before the checkpoint.
 
 
 class LoggedRound(NamedTuple):
@@ -54,7 +54,7 @@ class LogFiles(loggers.Logger):
     """Writes a run's log in parts, each whole before the checkpoint of its last round."""
 
     def __init__(self, folder: pathlib.Path, task: tasks.Task, acting: "ActingFirst", last_round: int):
-        """Drops what is there of later rounds: they are played again.
+        """Deletes later rounds' files: these rounds will run again.
 
         Args:
           folder: The run's.
@@ -73,15 +73,15 @@ class LogFiles(loggers.Logger):
             for path in (self._parts, self._models):
                 path.mkdir(exist_ok=True)
             self._parts.chmod(0o700)
-            for part, (first, _) in _found(self._parts, _PART):
+            for part, (first, _) in _numbered(self._parts, _PART):
                 if first > last_round:
                     part.unlink()
-            for model, (period,) in _found(self._models, _PERIOD):
+            for model, (period,) in _numbered(self._models, _PERIOD):
                 if period * acting.deploy_every >= last_round:
                     model.unlink()
 
     def write(self, row: Mapping[str, Any]) -> None:
-        """Takes the log of the round that was just played.
+        """Takes the log of the last round.
 
         Raises:
           Failure: If a file cannot be written.
@@ -94,11 +94,11 @@ class LogFiles(loggers.Logger):
                 files.save_arrays(path, logged.deployed)
             self._period = logged.period
         self._waiting.append(logged._replace(deployed={}))
-        if sum(len(one.columns["rows"]) for one in self._waiting) >= _MOST_ROWS:
+        if sum(len(each.columns["rows"]) for each in self._waiting) >= _MOST_ROWS:
             self.flush()
 
     def flush(self) -> None:
-        """Writes what waits as one part.
+        """Writes the rows in memory as one part.
 
         Raises:
           Failure: If it cannot be written.
@@ -125,7 +125,7 @@ def logger(task: tasks.Task, acting: "ActingFirst") -> loggers.MakeLogger:
     return make
 
 
-def _found(folder: pathlib.Path, pattern: re.Pattern) -> list[tuple[pathlib.Path, tuple[int, ...]]]:
+def _numbered(folder: pathlib.Path, pattern: re.Pattern) -> list[tuple[pathlib.Path, tuple[int, ...]]]:
     """Files of a folder that match a pattern, with the numbers in their names, in order."""
     names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
     matches = [match for name in names if (match := pattern.fullmatch(name))]
@@ -134,10 +134,10 @@ def _found(folder: pathlib.Path, pattern: re.Pattern) -> list[tuple[pathlib.Path
 
 def _joined(logged: Sequence[LoggedRound], task: tasks.Task) -> interaction_log.InteractionLog:
     """Rounds as one log, without contexts; `rows` identifies them."""
-    sizes = [len(one.columns["rows"]) for one in logged]
-    columns = {name: np.concatenate([one.columns[name] for one in logged]) for name in logged[0].columns}
-    columns["rounds"] = np.repeat([one.round_num for one in logged], sizes)
-    columns["periods"] = np.repeat([one.period for one in logged], sizes)
+    sizes = [len(each.columns["rows"]) for each in logged]
+    columns = {name: np.concatenate([each.columns[name] for each in logged]) for name in logged[0].columns}
+    columns["rounds"] = np.repeat([each.round_num for each in logged], sizes)
+    columns["periods"] = np.repeat([each.period for each in logged], sizes)
     owners = columns.pop("clients")
     return interaction_log.ordered(task.clients.client_ids, owners, None, action_names(task), columns)
 
@@ -147,11 +147,11 @@ def action_names(task: tasks.Task) -> list[str]:
     return list(task.action_names) or [str(action) for action in range(task.num_actions)]
 
 
-def told(folder: pathlib.Path) -> str:
+def privacy_notice(folder: pathlib.Path) -> str:
     """Message that names a run's log file and warns that it is not private."""
     return (
-        f"Interactions are in {folder / run_folder.INTERACTIONS}. Keep them secret: they show who took part in which "
-        "round, what each client played and what it earned; no guarantee of privacy covers them."
+        f"Interactions are in {folder / run_folder.INTERACTIONS}. Keep them secret: they show each client's rounds, "
+        "actions and rewards, and no privacy guarantee covers them."
     )
 
 
@@ -192,7 +192,7 @@ class LoggedRun:
 
 def is_logged(folder: str | os.PathLike) -> bool:
     """Whether a folder belongs to a run that wrote a log."""
-    return bool(_found(pathlib.Path(folder) / run_folder.INTERACTIONS, _PART))
+    return bool(_numbered(pathlib.Path(folder) / run_folder.INTERACTIONS, _PART))
 
 
 def is_part(path: str | os.PathLike) -> bool:
@@ -221,14 +221,14 @@ def read_run(folder: str | os.PathLike, *, with_contexts: bool = True, each_once
       UsageError: If the run wrote no log, or its data is another or not there any more.
     """
     path = pathlib.Path(folder)
-    parts = _found(path / run_folder.INTERACTIONS, _PART)
+    parts = _numbered(path / run_folder.INTERACTIONS, _PART)
     if not parts:
         raise UsageError(f"{path} holds no log of interactions: give --log_interactions to its run.")
     log = interaction_log.read([part for part, _ in parts])
     options = _options(path)
     if each_once:
         log = _each_once(log, keeps_cache=options.keeps_cache)
-    models = {period: model for model, (period,) in _found(path / run_folder.DEPLOYED_MODELS, _PERIOD)}
+    models = {period: model for model, (period,) in _numbered(path / run_folder.DEPLOYED_MODELS, _PERIOD)}
     found = LoggedRun(path, options, models, log)
     return found.with_contexts() if with_contexts else found
 

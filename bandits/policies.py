@@ -111,7 +111,7 @@ def _uniform(predicted_rewards: tf.Tensor) -> tf.Tensor:
 
 @dataclasses.dataclass(frozen=True)
 class Greedy(Policy):
-    """Plays the action of the highest predicted reward (Agarwal et al. 2023, eq. 3).
+    """Chooses the action with the highest predicted reward (Agarwal et al. 2023, eq. 3).
 
     Attributes:
       first_of_ties: Whether of tied actions the first is the best, not a random one.
@@ -125,7 +125,7 @@ class Greedy(Policy):
 
 @dataclasses.dataclass(frozen=True)
 class Uniform(Policy):
-    """Plays every action equally often, whatever is predicted."""
+    """Chooses every action with equal probability."""
 
     def probabilities(self, predicted_rewards: tf.Tensor) -> tf.Tensor:
         return _uniform(predicted_rewards)
@@ -133,7 +133,7 @@ class Uniform(Policy):
 
 @dataclasses.dataclass(frozen=True)
 class EpsilonGreedy(Policy):
-    """Plays a uniformly random action with probability epsilon, else the best (Algorithm 2, line 5).
+    """Chooses a uniformly random action with probability epsilon, else the best (Algorithm 2, line 5).
 
     Attributes:
       epsilon: Probability of the uniform draw, in [0, 1]. The best action can be that draw too.
@@ -157,7 +157,7 @@ class EpsilonGreedy(Policy):
 
 @dataclasses.dataclass(frozen=True)
 class Softmax(Policy):
-    """Plays action a with probability proportional to exp(f(x, a) / temperature) (Algorithm 2, line 6).
+    """Chooses action a with probability proportional to exp(f(x, a) / temperature) (Algorithm 2, line 6).
 
     Attributes:
       temperature: Beta of the paper, above 0; towards 0 greedy, towards infinity uniform.
@@ -179,7 +179,7 @@ class Softmax(Policy):
 
 @dataclasses.dataclass(frozen=True)
 class InverseGapWeighting(Policy):
-    """Plays an action less often the further its predicted reward lies below the best (Algorithm 2, line 7).
+    """Chooses an action less often the further its predicted reward lies below the best (Algorithm 2, line 7).
 
     p(a) = 1 / (mu + gamma (f(x, best) - f(x, a))) for all but the best action, which gets the rest. Where the others
     together exceed 1, as they can for mu below actions - 1, they are scaled to 1 and the best action gets 0. FALCON
@@ -221,7 +221,7 @@ class InverseGapWeighting(Policy):
 
 @dataclasses.dataclass(frozen=True)
 class Bag(Policy):
-    """Plays an action as often as the model's heads vote for it, each for the one that it predicts to be best.
+    """Chooses an action as often as the model's heads vote for it, each for the one that it predicts to be best.
 
     The heads are a bootstrap ensemble (Oza and Russell 2001; Bietti, Agarwal and Langford 2021, Algorithm 4), see
     `losses.Bootstrapped`; a head splits its vote among tied actions. Vowpal Wabbit's `--bag` for given predictions.

@@ -190,7 +190,7 @@ def _tell(
     if outcome.signum is None:
         print(_summary(options, task, phase, folder, spent["summary"]))
     if rounds.acting:
-        print(interactions.told(folder.path))
+        print(interactions.privacy_notice(folder.path))
     if rounds.secrets:
         held = " and ".join(rounds.secrets)
         print(f"Keep {folder.path}/checkpoints secret: it holds {held}, which protects the clients.")

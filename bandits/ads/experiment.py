@@ -1,4 +1,4 @@
-"""The ad study as rounds that the runner can play: the federation, and a centralised bandit on the same impressions."""
+"""The ad study's rounds: the federation, and a centralised bandit on the same impressions."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -165,7 +165,7 @@ class AdsRounds(runner.Rounds):
         return np.sort(self._attendance.come(drawn, round_num, fill=self._options.cohorts.sampling == "fixed"))
 
     def play_round(self, state: Progress, round_num: int) -> tuple[Progress, dict[str, float]]:
-        """Plays a round of the federation, and one of the centralised bandit on the same impressions.
+        """Runs a round of the federation, and one of the centralised bandit on the same impressions.
 
         Clients that do not take part show nothing: their impressions of this round are lost to both.
         """

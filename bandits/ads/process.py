@@ -204,7 +204,7 @@ class Pulls(NamedTuple):
 def pull(
     rule: decision_rules.DecisionRule, state: Any, clicks: tf.Tensor, key: tf.Tensor, count: tf.Tensor | None = None
 ) -> Pulls:
-    """Plays one impression after another (Algorithm 1, the loop).
+    """Shows one ad per impression, in order (Algorithm 1, the loop).
 
     Args:
       rule: The decision rule.
@@ -264,7 +264,7 @@ class AdsProcess:
     exploration_weight: float = 0.0
 
     def client_pulls(self, model: tf.Tensor, shard: Shard) -> tuple[tf.Tensor, Pulls]:
-        """Plays the pulls of a shard's clients (Algorithm 1).
+        """Executes the pulls of a shard's clients (Algorithm 1).
 
         Args:
           model: float32 [numbers], see `AdsState`.

@@ -1,4 +1,4 @@
-"""Federated training with selected clients, as rounds that the runner can play.
+"""Federated training with selected clients, as rounds for the shared training loop.
 
 One round: the selector polls candidates, if it wants to, and chooses the cohort -> the cohort's inputs -> the TFF round
 of `optimization.supervised` -> the selector observes the losses that came back. The losses of all clients, which no
@@ -60,7 +60,7 @@ class SelectionRounds(training.TrainingRounds):
         return self._options.learning_rate * self._options.learning_rate_factor**drops
 
     def play_round(self, state: Progress, round_num: int) -> tuple[Progress, Mapping[str, Any]]:
-        """Plays one round."""
+        """Runs one round."""
         cohort, polled, selector = self._choose(state.selector, state.server.weights, round_num)
         inputs = self._inputs(cohort, self._load(cohort), round_num)
         server, counts = self.mean_rounds(self.work, len(cohort)).next(state.server, inputs)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import numpy as np
 
 WHAT: Mapping[str, str] = {
-    "model": "the model in training and the server optimizer's state; the deployed model stays until the next deployment",
+    "model": "the model in training and the server optimizer's state; the deployed model stays in use",
     "optimizer": "the server optimizer's state alone",
 }
 PAGE_HINKLEY, ADWIN, WINDOW = "page_hinkley", "adwin", "window"

@@ -1,4 +1,4 @@
-"""The interval that holds at every look of a log: which rows are one look, and the sequence."""
+"""Anytime-valid intervals of a log: the unit of one observation, and the confidence sequence."""
 
 import json
 import pathlib
@@ -16,8 +16,8 @@ COHORTS = "cohorts"  # How a run drew them, in the report of a log that is saved
 
 def flags_of_log(path: str) -> Mapping[str, Any]:
     """Flags of the run that wrote a log, from its folder or one of its files; empty if unknown."""
-    given = pathlib.Path(path)
-    for folder in (given, *list(given.parents)[:2]):
+    location = pathlib.Path(path)
+    for folder in (location, *list(location.parents)[:2]):
         try:
             return dict(json.loads((folder / "config.json").read_text())["flags"])
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
@@ -27,8 +27,8 @@ def flags_of_log(path: str) -> Mapping[str, Any]:
 
 def cohorts(path: str) -> dict[str, Any]:
     """Flags of the log's run that decide whether its rounds are independent samples of one value."""
-    told = flags_of_log(path)
-    return {name: told[name] for name in confidence_sequence.RUN_FLAGS if name in told}
+    flags = flags_of_log(path)
+    return {name: flags[name] for name in confidence_sequence.RUN_FLAGS if name in flags}
 
 
 def is_own_model(log: str, target: target_policies.Target) -> bool:
@@ -38,7 +38,7 @@ def is_own_model(log: str, target: target_policies.Target) -> bool:
 
 
 def check(settings: cli.Settings, target: target_policies.Target, *, is_runs: bool) -> None:
-    """Refuses a log whose looks are not known, or whose cohorts no interval goes with, before it is read.
+    """Refuses a log without rounds or without uniform cohorts, before it is read.
 
     Args:
       settings: The flags.
@@ -82,9 +82,9 @@ def sequence(
     """
     limits = bound_flags.bounds(settings)
     of_table = "periods" if settings.period_column else "rounds"
-    told = log.report.get(COHORTS) or flags_of_log(settings.log)
-    unit = confidence_sequence.unit(told) if is_runs else of_table
+    flags = log.report.get(COHORTS) or flags_of_log(settings.log)
+    unit = confidence_sequence.unit(flags) if is_runs else of_table
     when = log.periods if unit == "periods" else log.rounds
     looks, observed = confidence_sequence.observations(rows, when, limits, log.client_ids, settings.seed)
-    found = confidence_sequence.sequence(looks, observed)
-    return found, bound_flags.anytime_sentences(found, limits)
+    result = confidence_sequence.sequence(looks, observed)
+    return result, bound_flags.anytime_sentences(result, limits)

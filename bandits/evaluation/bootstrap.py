@@ -44,7 +44,7 @@ def drawn_totals(client_totals: np.ndarray, names: Sequence[str], seed: int, dra
       seed: Of all draws.
       draws: How many.
     """
-    found = np.zeros((draws, client_totals.shape[1]))
+    resampled = np.zeros((draws, client_totals.shape[1]))
     for of_draws in _parts(draws, _DRAWS):
         for of_clients in _parts(len(names), _CLIENTS):
             weights = np.stack(
@@ -53,8 +53,8 @@ def drawn_totals(client_totals: np.ndarray, names: Sequence[str], seed: int, dra
                     for name in names[of_clients]
                 ]
             )
-            found[of_draws] += weights.T.astype(np.float64) @ client_totals[of_clients]
-    return found
+            resampled[of_draws] += weights.T.astype(np.float64) @ client_totals[of_clients]
+    return resampled
 
 
 def _parts(count: int, size: int) -> Iterator[slice]:

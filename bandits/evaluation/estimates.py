@@ -1,4 +1,4 @@
-"""What all estimators say of a policy, from the sums of a log; nothing here imports TensorFlow."""
+"""Estimates of a policy's value by all estimators, from the sums of a log, without TensorFlow."""
 
 import dataclasses
 import math
@@ -85,9 +85,9 @@ class Estimate(NamedTuple):
         }
 
 
-def headline(found: Sequence[Estimate]) -> tuple[Estimate, str] | None:
+def headline(results: Sequence[Estimate]) -> tuple[Estimate, str] | None:
     """Reported estimate and the reason for the choice; None if no unbiased estimator has a value."""
-    by_name = {one.name: one for one in found if math.isfinite(one.value.mean)}
+    by_name = {one.name: one for one in results if math.isfinite(one.value.mean)}
     for name, reason in HEADLINES.items():
         if name in by_name:
             return by_name[name], reason

@@ -71,7 +71,7 @@ class Logged(Estimator):
 
 @dataclasses.dataclass(frozen=True)
 class Ips(Estimator):
-    """Inverse propensity scoring: mean of w r. Unbiased wherever the log plays what the policy plays."""
+    """Inverse propensity scoring: mean of w r. Unbiased wherever the log supports the policy."""
 
     name = "ips"
 

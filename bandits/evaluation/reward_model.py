@@ -19,7 +19,7 @@ class RewardModel:
     """Reward model of DM, DR, SWITCH-DR and DRos.
 
     Attributes:
-      model: Train one; without it, only weighted estimators are told.
+      model: Train a reward model; without it, only weighted estimators are available.
       model_rounds: Rounds of each of the two folds' federated training.
       model_clients_per_round: Clients of a round.
       model_epochs: Passes of a client over its rows in a round.

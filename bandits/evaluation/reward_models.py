@@ -126,7 +126,7 @@ def cross_fitted(
     half = folds(client_ids, regression.seed)
     model = _model(contexts, num_actions)
     spec = _spec(contexts)
-    found = np.zeros((count, num_actions))
+    predictions = np.zeros((count, num_actions))
     for fold in (0, 1):
         others = np.flatnonzero(half != fold)
         seen = rewards[half[owners] != fold]
@@ -140,8 +140,10 @@ def cross_fitted(
         weights = _trained(model, spec, rows, others, regression, tell)
         held = np.flatnonzero(half[owners] == fold)
         own = contexts.take(held) if isinstance(contexts, text.Bags) else contexts[held]
-        found[held] = low + scale * np.clip(run_policies.outputs(model, weights, own, len(held)).astype(float), 0, 1)
-    return found
+        predictions[held] = low + scale * np.clip(
+            run_policies.outputs(model, weights, own, len(held)).astype(float), 0, 1
+        )
+    return predictions
 
 
 def _tell(on_round: Callable[[int], None], before: int, done: int) -> None:

@@ -59,8 +59,8 @@ def probabilities(
             rows = process.probabilities(policy, model, weights, loss, seen, tf.constant([0, number]))
             parts.append(rows.numpy().astype(np.float64))
     except (tf.errors.InvalidArgumentError, ValueError) as error:
-        given = "bags of words" if isinstance(contexts, text.Bags) else f"{contexts.shape[1:]}"
-        raise UsageError(f"--policy: the run's model does not take the log's contexts, {given}: {error}") from error
+        shape = "bags of words" if isinstance(contexts, text.Bags) else f"{contexts.shape[1:]}"
+        raise UsageError(f"--policy: the run's model does not take the log's contexts, {shape}: {error}") from error
     rows = np.concatenate(parts)
     return rows / rows.sum(axis=1, keepdims=True)  # In float64, they sum to 1 more exactly.
 
@@ -90,7 +90,7 @@ def of_periods(run: interactions.LoggedRun) -> np.ndarray:
     *_, phase = phases(run.options, run.task)
     model = models.of_task(run.task, run.options.heads)
     loss = experiment.build_loss(phase, run.task.num_actions)
-    found = np.zeros((len(log), run.task.num_actions))
+    by_row = np.zeros((len(log), run.task.num_actions))
     acted = np.asarray(log.models)
     for period in np.unique(acted):
         if period not in run.models:
@@ -101,5 +101,5 @@ def of_periods(run: interactions.LoggedRun) -> np.ndarray:
         rows = np.flatnonzero(acted == period)
         contexts = log.take(rows).contexts
         assert contexts is not None
-        found[rows] = probabilities(model, weights, loss, policy, contexts, len(rows))
-    return found
+        by_row[rows] = probabilities(model, weights, loss, policy, contexts, len(rows))
+    return by_row

@@ -132,7 +132,7 @@ class Overlap(NamedTuple):
 
     Attributes:
       effective_sample_size: Rows of equal weight that would be worth as much (Kish), at most the log's.
-      mean_weight: Near 1 where propensities are right and the log plays what the target plays.
+      mean_weight: Near 1 where propensities are right and the log supports the target.
     """
 
     effective_sample_size: float
@@ -167,7 +167,7 @@ def interval(sums: Sums, ratio: Ratio, minus: Ratio | None = None) -> intervals.
 
     The delta method, with Student's t of clients - 1 degrees. There is no interval of fewer than two clients, of a
     value in which all clients agree, or of a difference that is 0 for all of them. There is no value of 0 without any
-    spread: no row earned anything, or the policy plays none of the logged actions, so that nothing can be estimated.
+    spread: no row earned anything, or the policy chooses none of the logged actions, so that nothing can be estimated.
 
     Args:
       sums: Of a log's clients.

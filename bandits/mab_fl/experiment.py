@@ -1,4 +1,4 @@
-"""MAB-FL (Lundahl 2021, Algorithm 7) as rounds that the runner can play.
+"""MAB-FL (Lundahl 2021, Algorithm 7) as rounds for the shared training loop.
 
 One round: the rule chooses a combination -> its participants' inputs -> `process` trains, measures, averages, measures
 again -> reward -> the rule learns. What is kept beside that: the best model so far, and what was exchanged.
@@ -175,7 +175,7 @@ class MabFlRounds(runner.Rounds):
         return bool(stopped_after) and round_num >= stopped_after + self._options.tuning_rounds
 
     def play_round(self, progress: Progress, round_num: int) -> tuple[Progress, Mapping[str, Any]]:
-        """Plays one round: Algorithm 7, or one of the target's tuning after the last."""
+        """Runs one round: Algorithm 7, or one of the target's tuning after the last."""
         trains_until = int(progress.stopped_after) or self._options.total_rounds
         if round_num > trains_until:
             return self._tune(progress, round_num, is_first=round_num == trains_until + 1)
@@ -258,7 +258,7 @@ class MabFlRounds(runner.Rounds):
         return products, kept
 
     def _tune(self, progress: Progress, round_num: int, *, is_first: bool) -> tuple[Progress, Mapping[str, Any]]:
-        """Plays a round in which the target trains the best model by itself; the rule learns nothing."""
+        """Runs a round in which the target trains the best model by itself; the rule learns nothing."""
         server = progress.server
         if is_first:
             server = self._process(self._options.epochs_per_round).initial_state(progress.best_weights)
@@ -300,7 +300,7 @@ class MabFlRounds(runner.Rounds):
     def _round(
         self, server: process.GlobalModel, tried: Sequence[str], round_num: int
     ) -> tuple[process.GlobalModel, process.RoundMetrics]:
-        """Plays steps 2 to 6 for these combinations."""
+        """Runs steps 2 to 6 for these combinations."""
         options = self._options
         # In round 1 every participant goes on from its own pre-trained model.
         epochs = options.epochs_of(round_num) + (options.pretrain_epochs if round_num == 1 else 0)

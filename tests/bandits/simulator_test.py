@@ -47,7 +47,7 @@ def test_a_biased_simulator_is_told_apart_and_the_log_still_right():
     assert uniform.is_off
     assert uniform.logged.mean == pytest.approx(0.4, abs=0.03)
     assert uniform.difference.mean == pytest.approx(0.2, abs=0.03)
-    assert uniform.in_words().endswith(", more than chance")
+    assert uniform.in_words().endswith(", significant")
 
 
 def test_scores_are_computed_once_for_a_task():

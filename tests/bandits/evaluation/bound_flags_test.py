@@ -84,8 +84,8 @@ def _sequence(low, high):
 @pytest.mark.parametrize(
     ("low", "high", "words"),
     [
-        (0.3, 0.6, "Anytime: 0.3 to 0.6 after 1 looks"),
-        (0.0, 0.99, "it says nothing yet"),
+        (0.3, 0.6, "Anytime: 0.3 to 0.6 after 1 rounds"),
+        (0.0, 0.99, "the interval covers nearly all of"),
         (0.7, 0.2, "no value is left"),
     ],
 )
