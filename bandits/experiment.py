@@ -231,8 +231,8 @@ class BanditRounds(runner.Rounds):
 
         Args:
           round_num: The round.
-          cohort_seed: Seed of the draw; None for the run's. Whatever else is drawn is a client's own, and the same
-            whether or not the others take part: it needs no secret.
+          cohort_seed: Seed of the draw; None for the run's. All other draws depend on the client alone and
+            need no secret.
         """
         seed = self._phase.seed if cohort_seed is None else cohort_seed
         drawn = cohorts.draw(self._phase.cohorts, len(self._phase.population), seed, round_num)
@@ -272,12 +272,12 @@ class BanditRounds(runner.Rounds):
             # Who lags behind has the policy of its model's deployment, too.
             scheduled = phase.scheduled_value(self._task.num_actions, max(0, period - int(lag)))
             environment = phase.drift.at(acted_in, client)
-            own = np.int32(lag), np.int32(place), np.float32(scheduled or 0), np.float32(environment)
-            given = process.ClientInput(features, examples.labels, client_keys, *own)
+            scalars = np.int32(lag), np.int32(place), np.float32(scheduled or 0), np.float32(environment)
+            inputs = process.ClientInput(features, examples.labels, client_keys, *scalars)
             if phase.delay.kind != "none":
                 observed = phase.delay.observed(seed, period, client, len(rows), round_num - acted_in)
-                given = given._replace(observed=observed)
-            participations.append(logged_rounds.Participation(given, client, rows))
+                inputs = inputs._replace(observed=observed)
+            participations.append(logged_rounds.Participation(inputs, client, rows))
         # The worker takes them in this order: with the small ones last, its cores end together.
         return sorted(participations, key=lambda participation: len(participation.rows), reverse=True)
 

@@ -1,7 +1,7 @@
 """What the phases of a bandit run are accounted as, and whose data their models know.
 
 A run's `privacy.json` records, beside its mechanism, a digest of its clients and which of them trained its model, so
-that a run which starts from that model can tell whether its own clients are others.
+that a run which starts from that model knows whether it has the same clients.
 """
 
 import dataclasses
@@ -129,9 +129,9 @@ def of_phase(
         accounted.epsilon(1)  # Some combinations turn out to be impossible only here.
     except ValueError as error:
         raise UsageError(f"The privacy of {phase.label} after its initial model: {error}") from error
-    own = (phase.population.start, phase.population.stop)
+    participants = (phase.population.start, phase.population.stop)
     if before is None:
-        ranges: tuple[tuple[int, int], ...] = (own,)
-    else:  # Without a common population, nobody can be told apart any more.
-        ranges = (*before.clients, own) if before.clients and before.checksum == checksum else ()
+        ranges: tuple[tuple[int, int], ...] = (participants,)
+    else:  # Without a common population, clients cannot be distinguished.
+        ranges = (*before.clients, participants) if before.clients and before.checksum == checksum else ()
     return Trained(accounted, phase.total_rounds, checksum, ranges)

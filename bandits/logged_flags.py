@@ -8,7 +8,7 @@ from optimization.study.settings import setting
 
 _TASK = "logged"
 _OF_OWN = ("client_column", "action_column", "reward_column", "propensity_column")
-# What offline training plays: a greedy policy, whose actions count where it is evaluated alone.
+# Offline training has a greedy policy, whose actions matter only in evaluation.
 _TRAINED_AS = {"regression": "greedy", "ips": "greedy", "dr": "supervised_mse"}
 _ACTING = ("bandits_type", "importance_weighting", "importance_weights", "bandits_deploy_delay", "cache")
 
@@ -49,8 +49,8 @@ def resolve(settings: cli.Settings) -> cli.Settings:
     if settings.task_type != _TASK:
         return settings
     flag = f"--learn_from={settings.learn_from}"
-    given = [name for name in _OF_OWN if settings[name]]
-    if given and len(given) < len(_OF_OWN):
+    named = [name for name in _OF_OWN if settings[name]]
+    if named and len(named) < len(_OF_OWN):
         lacking = [f"--{name}" for name in _OF_OWN if not settings[name]]
         raise UsageError(f"A log of your own needs {' and '.join(lacking)} as well; a run's log needs no column.")
     if settings.scenario == "init_shift":
@@ -63,13 +63,13 @@ def resolve(settings: cli.Settings) -> cli.Settings:
         raise UsageError(f"--scenario={settings.scenario} trains on every action's reward; {flag} takes scratch alone.")
     if settings.learn_from == logged.REPLAY:
         for name in ("cache", "max_examples_per_client", "redraw_examples", "client_selection"):
-            if name in settings.given:
+            if name in settings.named:
                 raise UsageError(f"--{name} does not go with {flag}, which offers each row once, in one round.")
         if settings.bandits_type.startswith("supervised"):
             raise UsageError(f"--bandits_type={settings.bandits_type} needs every action's reward, and {flag} has one.")
         return settings
     for name in _ACTING:
-        if name in settings.given:
+        if name in settings.named:
             raise UsageError(f"--{name} has no effect with {flag}, which trains on the log without acting.")
     if settings.learn_from == "dr" and settings.noise_multiplier:
         raise UsageError(f"{flag} fits a regression of the log without noise: with privacy use regression or ips.")

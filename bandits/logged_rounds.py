@@ -104,42 +104,42 @@ class ActingFirst:
           round_num: The round.
         """
         period, cohort = (round_num - 1) // self.deploy_every, [each.inputs for each in participations]
-        columns, sizes = self._columns(deployed, cohort), [len(one.rows) for one in participations]
+        columns, sizes = self._columns(deployed, cohort), [len(each.rows) for each in participations]
         labels = np.split(np.stack(columns, axis=1).astype(np.float32), np.cumsum(sizes[:-1], dtype=int))
-        acted = [max(0, period - int(one.delay)) for one in cohort]
+        acted = [max(0, period - int(each.delay)) for each in cohort]
         log = {
-            "clients": np.repeat(np.array([one.client for one in participations], np.int32), sizes),
+            "clients": np.repeat(np.array([each.client for each in participations], np.int32), sizes),
             "models": np.repeat(np.array(acted, np.int32), sizes),
-            "rows": np.concatenate([np.zeros(0, np.int64), *(one.rows for one in participations)]),
+            "rows": np.concatenate([np.zeros(0, np.int64), *(each.rows for each in participations)]),
             **dict(zip(("actions", "rewards", "propensities"), columns, strict=True)),
         }
-        observed = np.concatenate([np.zeros(0, bool), *(one.observed for one in cohort)])
+        observed = np.concatenate([np.zeros(0, bool), *(each.observed for each in cohort)])
         if len(observed):  # Of late rewards, the log has what is there.
             log = {name: column[observed] for name, column in log.items()}
         models = dict(zip(self._names, deployed[0], strict=True))
         self.logged = interactions.LoggedRound(round_num, period, models, log)
-        return [one._replace(labels=own) for one, own in zip(cohort, labels, strict=False)]
+        return [each._replace(labels=logged) for each, logged in zip(cohort, labels, strict=False)]
 
     def _columns(self, deployed: Sequence, cohort: Sequence[process.ClientInput]) -> list[np.ndarray]:
         """Concatenated clients' actions int32, rewards and propensities float32, each [examples]."""
         context = rounds.at_hand()
         members = [one for one in np.array_split(np.arange(len(cohort)), context.concurrent_clients) if len(one)]
         groups = [_grouped([cohort[place] for place in part]) for part in members]
-        found: list[Sequence] = [()] * len(groups)
+        results: list[Sequence] = [()] * len(groups)
         if groups:
-            context.each_client(self._each, [deployed], groups, found.__setitem__)
+            context.each_client(self._each, [deployed], groups, results.__setitem__)
         empty = [np.zeros(0, dtype.as_numpy_dtype) for dtype in _LOGGED.values()]
-        return [np.concatenate([np.asarray(part) for part in column]) for column in zip(empty, *found, strict=True)]
+        return [np.concatenate([np.asarray(part) for part in column]) for column in zip(empty, *results, strict=True)]
 
 
 def _grouped(cohort: Sequence[process.ClientInput]) -> _Group:
-    features, labels = clients.joined([clients.Examples(one.features, one.labels) for one in cohort])
+    features, labels = clients.joined([clients.Examples(each.features, each.labels) for each in cohort])
     return _Group(
         features,
         labels,
-        np.cumsum([0, *(len(one.labels) for one in cohort)]).astype(np.int32),
-        np.stack([one.keys.cache for one in cohort]),
-        {name: np.array([getattr(one, name) for one in cohort], dtype) for name, dtype in _SCALARS.items()},
+        np.cumsum([0, *(len(each.labels) for each in cohort)]).astype(np.int32),
+        np.stack([each.keys.cache for each in cohort]),
+        {name: np.array([getattr(each, name) for each in cohort], dtype) for name, dtype in _SCALARS.items()},
     )
 
 
@@ -158,8 +158,8 @@ def _act(definition: process.BanditProcess, deployed, group: _Group) -> list[tf.
         else:
             features = features[start:end]
         keys = process.ClientKeys(cache=group.keys[place], training=group.keys[place])
-        own = {name: values[place] for name, values in group.scalars.items()}
-        one = process.ClientInput(features, group.labels[start:end], keys, **own)
+        scalars = {name: values[place] for name, values in group.scalars.items()}
+        one = process.ClientInput(features, group.labels[start:end], keys, **scalars)
         cache, _ = definition.act(deployed, one)
         return place + 1, [log.write(place, cache[name]) for log, name in zip(logs, _LOGGED, strict=True)]
 

@@ -203,11 +203,11 @@ def _phases(chosen: BanditOptions, num_clients: int) -> tuple[Phase, ...]:
     last = Phase(**vars(bandits), label=chosen.name, population=population)
     if not (initial := chosen.initial):
         return (last,)
-    own = dict(vars(initial))
-    del own["num_clients"]
+    settings = dict(vars(initial))
+    del settings["num_clients"]
     training = dataclasses.replace(
         chosen,
-        **own,
+        **settings,
         policy=chosen.policy if initial.bandit == chosen.bandit else Chosen(POLICIES["greedy"].target),
         cohorts=dataclasses.replace(chosen.cohorts, size=min(chosen.cohorts.size, len(first))),
         deploy_every=1,

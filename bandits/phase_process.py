@@ -78,8 +78,8 @@ class CollectedRounds:
         self.initialize = built.initialize
         self._shapes, self._aggregate = definition.model.shapes, aggregate
 
-        def client_round(*given):
-            output = definition.client_round()(*given)
+        def client_round(*arguments):
+            output = definition.client_round()(*arguments)
             return posterior_process.client_row(output), output.sums
 
         self._at_clients = fed_avg.at_clients(definition.at_client(client_round))
@@ -212,11 +212,11 @@ def _combined(
 
     @functools.cache
     def rounds_of(work):
-        own = dataclasses.replace(definition, local_work=work)
+        averaged = dataclasses.replace(definition, local_work=work)
         if algorithm.chain:
-            return ChainRounds(own.build(initial_weights), algorithm.chain, phase.seed)
+            return ChainRounds(averaged.build(initial_weights), algorithm.chain, phase.seed)
         if algorithm.aggregate is None:
-            return own.build(initial_weights)
-        return CollectedRounds(own, initial_weights, algorithm.aggregate)
+            return averaged.build(initial_weights)
+        return CollectedRounds(averaged, initial_weights, algorithm.aggregate)
 
     return lambda round_num: rounds_of(algorithm.work_of(round_num))

@@ -109,15 +109,17 @@ class BanditProcess(fed_avg.Process):
                 cache, features = kept((cache, features), client.observed)
             return cache, {"features": features, **cache}
         rewards = reward_vectors(client.labels, mixture(self.reward_matrix, client.environment))
-        own = deployed[0]
+        weights = deployed[0]
         if self.max_delay:
-            own = tf.switch_case(tf.convert_to_tensor(client.delay), [lambda model=model: model for model in deployed])
+            weights = tf.switch_case(
+                tf.convert_to_tensor(client.delay), [lambda model=model: model for model in deployed]
+            )
         features = models.dense(client.features)
         policy = self.policy
         if self.scheduled:  # Policies with parameters are dataclasses.
             policy = dataclasses.replace(policy, **{self.scheduled: client.scheduled})  # type: ignore[type-var]
         key = client.keys.cache
-        acts_by = probabilities(policy, self.model, own, self.loss, features, key)
+        acts_by = probabilities(policy, self.model, weights, self.loss, features, key)
         cache = self._weighted(bandit_inference(acts_by, rewards, key), key)
         if self.feedback == "replay":
             cache, features = replay(cache, client.labels, features)
@@ -239,12 +241,12 @@ def logged(labels: tf.Tensor) -> dict[str, tf.Tensor]:
 
 
 def replay(
-    played: Mapping[str, tf.Tensor], labels: tf.Tensor, features: tf.Tensor | Mapping[str, tf.Tensor]
+    acted: Mapping[str, tf.Tensor], labels: tf.Tensor, features: tf.Tensor | Mapping[str, tf.Tensor]
 ) -> tuple[dict[str, tf.Tensor], tf.Tensor | Mapping[str, tf.Tensor]]:
-    """Keeps the rows in which the policy plays what was logged (Li, Chu, Langford and Wang 2011, Algorithm 2).
+    """Keeps the rows in which the policy chooses the logged action (Li, Chu, Langford and Wang 2011, Algorithm 2).
 
     Args:
-      played: What `bandit_inference` gives for all rows.
+      acted: What `bandit_inference` gives for all rows.
       labels: float32 [batch, ... + 3], which end in the log.
       features: Of the rows, as models take them.
 
@@ -252,7 +254,7 @@ def replay(
       The log of these rows: their action, the reward that was logged and the policy's own propensity; their features.
     """
     was = logged(labels)
-    return kept(({**played, "reward": was["reward"]}, features), tf.equal(played["action"], was["action"]))
+    return kept(({**acted, "reward": was["reward"]}, features), tf.equal(acted["action"], was["action"]))
 
 
 def kept(rows: Any, mask: tf.Tensor) -> Any:

@@ -1,7 +1,7 @@
-"""How an exploration parameter moves with the deployment. Plain numbers: nothing slow is imported.
+"""Schedules of an exploration parameter over deployments, in plain numbers.
 
-A schedule is a function of what is planned of a run, which is public, and of nothing that its clients' data are: it
-spends no privacy, and a run that goes on has the values of one that was never stopped.
+A schedule depends on a run's plan alone, which is public, and not on clients' data. So it spends no privacy, and a
+resumed run has the values of an uninterrupted one.
 """
 
 import abc
@@ -13,7 +13,7 @@ CONSTANT, LINEAR, COSINE, POWER, EPOCHS = "constant", "linear", "cosine", "power
 
 @dataclasses.dataclass(frozen=True)
 class Planned:
-    """What is planned of a run's deployments.
+    """The plan of a run's deployments.
 
     Attributes:
       num_actions: K.
@@ -63,7 +63,7 @@ class _Between(Schedule):
 
 @dataclasses.dataclass(frozen=True)
 class Linear(_Between):
-    """Moves by as much each deployment."""
+    """Changes linearly."""
 
     def _left(self, done: float) -> float:
         return 1 - done
@@ -71,7 +71,7 @@ class Linear(_Between):
 
 @dataclasses.dataclass(frozen=True)
 class Cosine(_Between):
-    """Moves along half a period of the cosine: slowly at both ends (Loshchilov and Hutter 2017, equation 5)."""
+    """Changes along half a period of the cosine (Loshchilov and Hutter 2017, equation 5)."""
 
     def _left(self, done: float) -> float:
         return (1 + math.cos(math.pi * done)) / 2

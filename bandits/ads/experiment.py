@@ -112,9 +112,9 @@ def shards(shown: np.ndarray, cohort: np.ndarray, seed: int, round_num: int, siz
       round_num: The round.
       size: Most clients of a shard.
     """
-    own = [keys.tensorflow_key(seed, keys.Purpose.CACHE, round_num, int(client)) for client in cohort]
+    client_keys = [keys.tensorflow_key(seed, keys.Purpose.CACHE, round_num, int(client)) for client in cohort]
     return [
-        process.Shard(shown[start : start + size], np.stack(own[start : start + size]))
+        process.Shard(shown[start : start + size], np.stack(client_keys[start : start + size]))
         for start in range(0, len(shown), size)
     ]
 

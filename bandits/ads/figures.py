@@ -60,9 +60,9 @@ def summary(tables: "Sequence[pd.DataFrame]") -> "pd.DataFrame":
             if metric in _SHARES:
                 ways["mean"] = [table[column].mean() for table in tables]
             for rounds, values in ways.items():
-                found = intervals.of_mean(values)
-                ends = np.clip([found.low, found.high], *((0, 1) if metric in _SHARES else (-np.inf, np.inf)))
-                rows.append((learner, metric, rounds, found.mean, pd.Series(values).sem(), *ends, found.size))
+                interval = intervals.of_mean(values)
+                limits = np.clip([interval.low, interval.high], *((0, 1) if metric in _SHARES else (-np.inf, np.inf)))
+                rows.append((learner, metric, rounds, interval.mean, pd.Series(values).sem(), *limits, interval.size))
     return pd.DataFrame(rows, columns=["learner", "metric", "rounds", "mean", "standard_error", "low", "high", "seeds"])
 
 

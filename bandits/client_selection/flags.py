@@ -115,8 +115,8 @@ def define(flags: cli.FlagSet) -> None:
     flags.add(dataclasses.replace(task_flags.TASK_TYPE, default="synthetic"), task_flags.VARIANT)
 
     selectors = "; ".join(f"{name}, {entry.help}" for name, entry in selector_flags.SELECTORS.items())
-    told = f"How a round's clients are chosen, one or several of: {selectors}"
-    flags.group("Client selection", Setting("client_selection", str, told, "ucb_cs", basic=True), _Cohorts)
+    text = f"How a round's clients are chosen, one or several of: {selectors}"
+    flags.group("Client selection", Setting("client_selection", str, text, "ucb_cs", basic=True), _Cohorts)
     selector_flags.define(flags)
 
     optimizer = {"default": "sgd"}

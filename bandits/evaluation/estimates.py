@@ -204,7 +204,7 @@ def estimates(
             parameter = f"{_PARAMETERS[name]}={getattr(chosen, _PARAMETERS[name]):g}{how}"
         is_biased = len(path) > 1 or chosen.is_biased(largest_weight)
         value, resampled = interval(ratio)
-        # Without a reward nothing is known; of a policy that plays no logged action a model's guess is left.
+        # Without a reward nothing is known; of a policy that chooses no logged action a model's guess is left.
         if not has_reward or (name != "dm" and not has_weight):
             value = value._replace(mean=math.nan, low=math.nan, high=math.nan)
         if is_biased or math.isnan(value.mean):

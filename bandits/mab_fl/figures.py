@@ -44,10 +44,10 @@ def draw_run(folder: pathlib.Path, title: str) -> None:
     axes.plot(rounds["round_num"], rounds[metrics.TEST_AUC], color="black", label="test")
     _mark_combinations(axes, rounds)
     _finish(axes, title, "AUC on the target", xlabel="")
-    played = sorted(set(rounds["combination"]))
+    tried = sorted(set(rounds["combination"]))
     for column in _estimate_columns(rounds):
         code = column.removeprefix(_ESTIMATE)
-        colour = f"C{played.index(code)}" if code in played else "grey"
+        colour = f"C{tried.index(code)}" if code in tried else "grey"
         below.plot(rounds["round_num"], rounds[column], color=colour)
     _finish(below, "", "estimated reward", legend=False)
     files.save_picture(figure, folder / "curve.png", dpi=120)

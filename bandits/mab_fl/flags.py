@@ -66,7 +66,7 @@ def _small_c(entry: registry.PolicyEntry) -> registry.PolicyEntry:
 
 
 RULES = {name: _small_c(entry) for name, entry in registry.RULES.items()} | {
-    name: registry.PolicyEntry(registry.RULES["greedy"].target, help=told) for name, told in BASELINES.items()
+    name: registry.PolicyEntry(registry.RULES["greedy"].target, help=text) for name, text in BASELINES.items()
 }
 
 
@@ -82,7 +82,7 @@ class MabFlOptions:
 
     Attributes:
       seed: Of every draw but the data's.
-      setting: Name of the study's setting that is played, or empty.
+      setting: Name of the study's setting, or empty.
       silos: Who the participants are.
       target: Name of the target; None for the data's own.
       decision_rule: Name of the decision rule, or baseline.

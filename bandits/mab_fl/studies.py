@@ -49,13 +49,13 @@ class Study:
 
 def load() -> dict[str, Study]:
     """All studies by name."""
-    found = {}
+    by_name = {}
     for path, shared, tables in presets.tables(PRESETS, _STUDY):
         figures = tables.pop(_FIGURES, [])
         about = shared.pop("about")
         settings = [one for table, values in tables.items() for one in _grid(table, shared | values)]
-        found[path.stem] = Study(about, settings, figures)
-    return found
+        by_name[path.stem] = Study(about, settings, figures)
+    return by_name
 
 
 def chosen(preset: str | None) -> tuple[Sequence[Setting], Study | None]:

@@ -1,7 +1,7 @@
 """The bounds of Agarwal et al. 2023, section 6, with their constants.
 
-Logarithms: `schedules.complexity` is ln(|F| ... / delta), what each bound has of it is said there. `constant` is the
-factor that the text's O() hides, of eq. 7; `measured_constant` finds it.
+Logarithms: `schedules.complexity` is ln(|F| ... / delta), each bound states its argument. `constant` is the
+constant factor of eq. 7's O(); `measured_constant` computes it.
 """
 
 import math

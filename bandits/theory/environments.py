@@ -8,7 +8,7 @@ import dataclasses
 
 import numpy as np
 
-MIDDLE = 0.5  # What an action earns that is neither good nor bad.
+MIDDLE = 0.5  # An average action's reward.
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -20,8 +20,8 @@ class FiniteEnvironment:
 
     Attributes:
       rewards: float64 [contexts, actions] in [0, 1], f*.
-      candidates: float64 [contexts, candidates, actions] in [0, 1], each context's rows, f*'s among them; a row may
-        stand there more than once.
+      candidates: float64 [contexts, candidates, actions] in [0, 1], each context's rows, f*'s among them; rows
+        may be repeated.
       client_contexts: float64 [clients, contexts], each client's distribution of contexts, D_c.
       client_weights: float64 [clients], the distribution of clients, p.
 
@@ -48,7 +48,7 @@ class FiniteEnvironment:
 
     @property
     def contexts(self) -> np.ndarray:
-        """Float64 [contexts], how often each context comes, whoever brings it."""
+        """Float64 [contexts], the frequency of each context over all clients."""
         return self.client_weights @ self.client_contexts
 
     @property
@@ -108,8 +108,8 @@ def spread_gaps(num_contexts: int, num_actions: int, largest: float) -> FiniteEn
 def split(environment: FiniteEnvironment, num_clients: int, heterogeneity: float) -> FiniteEnvironment:
     """The environment with its contexts partitioned over clients; overall frequencies do not change.
 
-    Contexts are dealt out in turn. A client's context is one of its own with probability `heterogeneity`, as often as
-    they come, and else any: 0 makes all clients alike, 1 gives them disjoint supports.
+    Contexts are partitioned in turn. With probability `heterogeneity` a client's context is from its part, else
+    from all: 0 makes all clients alike, 1 gives them disjoint supports.
 
     Args:
       environment: The environment.
@@ -124,9 +124,9 @@ def split(environment: FiniteEnvironment, num_clients: int, heterogeneity: float
         raise ValueError(f"num_clients must lie in [1, {len(contexts)}], got {num_clients}")
     if not 0 <= heterogeneity <= 1:
         raise ValueError(f"heterogeneity must lie in [0, 1], got {heterogeneity}")
-    own = contexts * (np.arange(len(contexts)) % num_clients == np.arange(num_clients)[:, None])
-    weights = own.sum(axis=1)
-    mixed = (1 - heterogeneity) * contexts + heterogeneity * own / weights[:, None]
+    assigned = contexts * (np.arange(len(contexts)) % num_clients == np.arange(num_clients)[:, None])
+    weights = assigned.sum(axis=1)
+    mixed = (1 - heterogeneity) * contexts + heterogeneity * assigned / weights[:, None]
     return dataclasses.replace(environment, client_contexts=mixed, client_weights=weights)
 
 
@@ -167,9 +167,9 @@ class LinearEnvironment:
         """A 1 and a sampled context for each client, float64 [..., 1 + d]; clients are int [...] < `num_clients`."""
         dimension = len(self.coefficients) - 1
         contexts = generator.uniform(-1, 1, (*clients.shape, dimension))
-        own = generator.random(clients.shape) < self.heterogeneity
+        in_slice = generator.random(clients.shape) < self.heterogeneity
         sliced = -1 + (2 * clients + contexts[..., 0] + 1) / self.num_clients
-        contexts[..., 0] = np.where(own, sliced, contexts[..., 0])
+        contexts[..., 0] = np.where(in_slice, sliced, contexts[..., 0])
         return np.concatenate([np.ones((*clients.shape, 1)), contexts], axis=-1)
 
     def rewards(self, features: np.ndarray, actions: np.ndarray, generator: np.random.Generator) -> np.ndarray:

@@ -42,15 +42,15 @@ class Averaging:
         # One step is w -> w - scale (squares w - products); some of them are one affine map.
         contraction = np.eye(moments.squares.shape[-1]) - scale[..., None] * moments.squares
         constant = (scale * moments.products)[..., None]
-        power, moved = np.broadcast_to(np.eye(contraction.shape[-1]), contraction.shape), np.zeros_like(constant)
+        power, shift = np.broadcast_to(np.eye(contraction.shape[-1]), contraction.shape), np.zeros_like(constant)
         for _ in range(self.local_steps):
-            power, moved = contraction @ power, contraction @ moved + constant
+            power, shift = contraction @ power, contraction @ shift + constant
         shares = (moments.samples / moments.samples.sum(axis=1, keepdims=True))[..., None, None, None]
-        power, moved = (shares * power).sum(axis=1), (shares * moved).sum(axis=1)
-        found = np.swapaxes(start, 1, 2)[..., None]
+        power, shift = (shares * power).sum(axis=1), (shares * shift).sum(axis=1)
+        coefficients = np.swapaxes(start, 1, 2)[..., None]
         for _ in range(self.rounds):
-            found = power @ found + moved
-        return np.swapaxes(found[..., 0], 1, 2)
+            coefficients = power @ coefficients + shift
+        return np.swapaxes(coefficients[..., 0], 1, 2)
 
 
 def fed_opt(moments: oracles.Moments, coefficients: np.ndarray) -> np.ndarray:
@@ -79,7 +79,7 @@ def clients_samples(
 
 @dataclasses.dataclass(frozen=True)
 class Trained:
-    """The training that studies play, as the oracle: `LocalSgd` at each client, and the server's step.
+    """The federated training of the studies, as the oracle: `LocalSgd` at each client, and the server's step.
 
     Attributes:
       rounds: After how many rounds there is a result, rising.
@@ -123,7 +123,7 @@ class Trained:
                 }
                 for client in range(len(features))
             ]
-            found = []
+            coefficients = []
             for round_num in range(1, self.rounds[-1] + 1):
                 deltas = [
                     train(
@@ -134,7 +134,7 @@ class Trained:
                 state, weights, _ = step(state, weights, deltas)
                 if round_num in self.rounds:
                     kernel, bias = (weight.numpy().astype(float) for weight in weights)
-                    found.append(np.concatenate([bias[None], kernel]))
-            return np.stack(found)
+                    coefficients.append(np.concatenate([bias[None], kernel]))
+            return np.stack(coefficients)
 
         return fit

@@ -71,20 +71,20 @@ def mean(values: np.ndarray, digits: int = 3) -> str:
     return text(intervals.of_mean(by_seed(values).tolist()), digits)
 
 
-def text(found: intervals.Interval, digits: int = 3) -> str:
+def text(interval: intervals.Interval, digits: int = 3) -> str:
     """Mean with its 95% interval as text, rounded to significant digits of the mean."""
-    largest = abs(found.mean)
+    largest = abs(interval.mean)
     if largest < _NOTHING:
         return "0"
     shown = f".{digits - 1}e" if largest < _SMALL else f",.{max(0, digits - 1 - int(np.floor(np.log10(largest))))}f"
-    if found.low == found.high and largest >= _SMALL:
-        return f"{found.mean:{shown}}"
-    return f"{found.mean:{shown}} [{found.low:{shown}}, {found.high:{shown}}]"
+    if interval.low == interval.high and largest >= _SMALL:
+        return f"{interval.mean:{shown}}"
+    return f"{interval.mean:{shown}} [{interval.low:{shown}}, {interval.high:{shown}}]"
 
 
-def slope(found: intervals.Interval) -> str:
+def slope(interval: intervals.Interval) -> str:
     """Slope with its interval, to two decimals."""
-    return f"{found.mean:.2f} [{found.low:.2f}, {found.high:.2f}]"
+    return f"{interval.mean:.2f} [{interval.low:.2f}, {interval.high:.2f}]"
 
 
 def loglog(places: np.ndarray, values: np.ndarray) -> intervals.Interval:

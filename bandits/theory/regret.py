@@ -72,7 +72,7 @@ def squared_difference(environment: environments.FiniteEnvironment, predicted: n
     Args:
       environment: The environment; the best and the greedy action are the first of tied ones.
       predicted: f.
-      noisy: Whether r is the reward itself, 0 or 1, drawn for each action on its own, as the text has it; else f*.
+      noisy: Whether r is the reward itself, 0 or 1, drawn for each action on its own, as in the paper; else f*.
     """
     best = np.broadcast_to(environment.rewards.argmax(axis=1), predicted.shape[:2])
     chosen = predicted.argmax(axis=2)

@@ -19,7 +19,7 @@ Oracle = Callable[[oracles.Log, np.ndarray], np.ndarray]
 
 
 class Regrets(NamedTuple):
-    """What was measured, in exact expectation over a sample of each period; all float64 [periods, runs].
+    """Measured regret, in exact expectation over a sample of each period; all float64 [periods, runs].
 
     Attributes:
       greedy: Regret of the greedy part of the policy that acted in the period.
@@ -48,7 +48,7 @@ def sampled_contexts(
       samples: n.
       runs: Runs.
       generator: Draws.
-      clients: m, drawn anew in each period, with n / m samples each; None for samples that are independent, each of a
+      clients: m, sampled in each period, with n / m samples each; None for samples that are independent, each of a
         client of its own.
 
     Raises:
@@ -131,7 +131,7 @@ def fitted_after_each(
     losses = np.zeros((runs, *environment.candidates.shape[:2]))
     now = lost[np.arange(len(contexts)), greedy].sum(axis=1)
     best_of = environment.candidates.argmax(axis=2)
-    found = np.empty((samples, runs))
+    regrets = np.empty((samples, runs))
     seen = generator.choice(len(contexts), size=(samples, runs), p=contexts)
     explored = np.where(
         generator.random((samples, runs)) < epsilon,
@@ -140,7 +140,7 @@ def fitted_after_each(
     )
     thresholds = generator.random((samples, runs))
     for sample in range(samples):
-        found[sample] = now
+        regrets[sample] = now
         context = seen[sample]
         before = greedy[all_runs, context]
         action = np.where(explored[sample] >= 0, explored[sample], before)
@@ -149,7 +149,7 @@ def fitted_after_each(
         after = best_of[context, losses[all_runs, context].argmin(axis=1)]
         greedy[all_runs, context] = after
         now = now + lost[context, after] - lost[context, before]
-    return found
+    return regrets
 
 
 def simulate_linear(
@@ -177,7 +177,7 @@ def simulate_linear(
     Returns:
       float64 [measured, runs], the greedy part's regret of the models fitted after those periods.
     """
-    policy, found = policies.EpsilonGreedy(epsilon), []
+    policy, regrets = policies.EpsilonGreedy(epsilon), []
     moments: oracles.Moments | None = None
     coefficients = np.zeros((runs, *environment.coefficients.shape))
 
@@ -194,5 +194,5 @@ def simulate_linear(
         moments = moments.plus(new) if moments else new
         coefficients = oracles.least_squares(moments)
         if period in measured:
-            found.append(environment.greedy_regret(contexts(evaluated), coefficients))
-    return np.stack(found)
+            regrets.append(environment.greedy_regret(contexts(evaluated), coefficients))
+    return np.stack(regrets)
