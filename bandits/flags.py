@@ -53,14 +53,13 @@ class _Study:
 
     Attributes:
       bandits_type: How clients choose actions, and the loss they train.
-      scenario: Start from random weights; from a model pre-trained with full feedback on a few clients; from such a
-        model whose rewards then change; or from random weights where rewards change while the bandits play.
-      variant: Whose text counts where the study and its published program differ.
-      dist_shift_type: Rewards of one step of init_shift done by hand: its initial training, or the bandits after it.
-      population_client_selection: START-END: only the clients from index START up to, not including, END take part.
+      scenario: Initial model and rewards: scratch has random weights; init a model pre-trained with full feedback on a
+        few clients; init_shift such a model before rewards change; drift random weights and non-stationary rewards.
+      variant: Source that counts where the paper and its published code differ.
+      dist_shift_type: Rewards of one step of init_shift run by hand: its initial training, or the bandits after it.
+      population_client_selection: START-END: participating clients, from index START up to but not including END.
       initial_model_path: Folder of the run whose final model is the initial model.
-      initial_model_is_public: Count the initial model's training as free: its clients need no protection, and it adds
-        no noise.
+      initial_model_is_public: Count no privacy loss for the initial model: its clients need no protection.
     """
 
     bandits_type: str = setting("softmax", spellings=registry.PUBLISHED_NAMES, basic=True)
@@ -77,8 +76,7 @@ class _Deployments:
 
     Attributes:
       bandits_deploy_freq: Rounds between deployments of the trained model.
-      bandits_deploy_delay: Most deployments that a client lags behind: each acts with the model of a random one of so
-        many earlier ones.
+      bandits_deploy_delay: Maximum staleness of a client's model, in deployments, sampled uniformly.
     """
 
     bandits_deploy_freq: int = setting(low=1, basic=True)
@@ -86,17 +84,17 @@ class _Deployments:
 
 
 class _Learning:
-    """What a client learns from.
+    """Local learning.
 
     Attributes:
-      importance_weighting: Weigh each example by 1/propensity, whatever the bandit's default.
+      importance_weighting: Weight each example by 1 / propensity, instead of the bandit's default.
       importance_weights: Importance weight of an example.
       loss: Squared loss, also of the initial training.
       cross_entropy: Cross entropy.
-      ties: Which of several actions that are predicted best is the best.
-      cache: A client acts anew each round (Algorithm 4), or once per deployment, keeping its log until the next
+      ties: Tie-breaking rule among actions with equal predictions.
+      cache: A client acts in each round (Algorithm 4), or once per deployment and keeps its log until the next
         (Algorithm 1).
-      log_interactions: Write what clients log, which no guarantee of privacy covers, and each period's deployed model
+      log_interactions: Write clients' logs, which no privacy guarantee covers, and each period's deployed model
         (default: no); see docs/logs.md.
     """
 
@@ -129,8 +127,8 @@ class _Learning:
     )
     ties: str = setting(
         words={
-            "random": "a random one of them; default with --variant=paper",
-            "first": "the first; default with --variant=reference_code",
+            "random": "uniformly at random; default with --variant=paper",
+            "first": "the first action; default with --variant=reference_code",
         },
         only={"bandits_type": _bandits(lambda entry: registry.POLICIES[entry.policy].has_best)},
     )
@@ -145,7 +143,7 @@ class _RoundsAndClients:
       total_rounds: Rounds of the bandit.
       clients_per_round: Clients in a cohort (default: the task's, at most all clients).
       max_examples_per_client: Cap on a client's examples, a seeded choice; 0 for none.
-      redraw_examples: Draw the examples of a client above that cap anew whenever it acts (default: yes); without it,
+      redraw_examples: Sample a capped client's examples again whenever it acts (default: yes); without it,
         they are the same in every round.
       client_batch_size: Examples of a mini-batch.
       client_epochs_per_round: Passes of a client over its cache.
@@ -310,7 +308,7 @@ def _resolve_model_aggregation(settings: cli.Settings, bandit: registry.BanditEn
 
 
 def _check_effect(settings: cli.Settings, bandit: registry.BanditEntry) -> None:
-    """Refuses flags that were given but have no effect with the others."""
+    """Refuses flags that have no effect with the others."""
     initial_flags.check(settings)
     if not bandit.trains and settings.scenario in initial_flags.UNTRAINED:
         for name in sorted(settings.given & (aggregation_flags.OF_TRAINING | {"loss", *corrections.CORRECTIONS})):

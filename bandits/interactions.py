@@ -173,7 +173,7 @@ class LoggedRun:
 
     @functools.cached_property
     def task(self) -> tasks.Task:
-        """The task that it was played on.
+        """The task of the run.
 
         Raises:
           UsageError: If its data is not there any more.

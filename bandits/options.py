@@ -148,7 +148,7 @@ class Phase(BanditOptions):
 
     @property
     def logs(self) -> bool:
-        """Whether its clients learn from a bandit's log: from the reward of the action that was played alone."""
+        """Whether its clients learn from a bandit's log: from the reward of the chosen action alone."""
         return not self.bandit.supervised
 
     def scheduled_value(self, num_actions: int, period: int) -> float | None:

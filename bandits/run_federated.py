@@ -1,7 +1,7 @@
 """Runs a federated contextual bandit; see `--help`.
 
 The way of a command: `bandits.flags` checks the flags and says what they mean (`bandits.options`), the task is opened,
-the run's folder claimed, and only then TensorFlow Federated is imported and the rounds of `bandits.experiment` played.
+the run's folder claimed, and only then TensorFlow Federated is imported and the rounds of `bandits.experiment` run.
 """
 
 if __name__ == "__main__":  # Before the imports, which take seconds.

@@ -54,11 +54,11 @@ def resolve(module: str, arguments: Sequence[str]) -> cli.Settings:
     """Flags of one run of a binary, all values filled in.
 
     Raises:
-      UsageError: If the binary refuses them, or would play several runs.
+      UsageError: If the binary refuses them, or they mean several runs.
     """
     runs = plan(module, parse(module, arguments))
     if len(runs) != 1:
-        raise UsageError(f"These flags make {module} play {len(runs)} runs: name one, and --sweep the others.")
+        raise UsageError(f"These flags mean {len(runs)} runs of {module}: give one, and the others by --sweep.")
     return runs[0]
 
 

@@ -26,7 +26,7 @@ LEVELS = {
 
 
 def follow(reset: resets.Reset, stream, watch: resets.Watch | None = None) -> list[int]:
-    """Returns the rounds that begin with a reset, if each round's loss is the stream's."""
+    """Rounds that begin with a reset, for a stream of losses."""
     watch = watch or resets.Watch(reset)
     losses, found = reset.no_losses(), []
     for round_num, loss in enumerate([*stream, math.nan], start=1):
@@ -38,7 +38,7 @@ def follow(reset: resets.Reset, stream, watch: resets.Watch | None = None) -> li
 
 
 def fed_directly(reset: resets.Reset, stream) -> list[int]:
-    """Returns the rounds after those at which `river` says that losses rose; after each of them anew."""
+    """Rounds after those at which a fresh `river` detector reports a rise."""
     found, detector = [], None
     for round_num, loss in enumerate(stream, start=1):
         if reset.when == "adwin":
