@@ -86,8 +86,8 @@ def _sequence(low, high):
     [
         (0.3, 0.6, "Anytime: 0.3 to 0.6 after 1 rounds"),
         (0.0, 0.99, "the interval covers nearly all of"),
-        (0.7, 0.2, "no value is left"),
+        (0.7, 0.2, "no value is possible"),
     ],
 )
-def test_a_sequence_is_told(low, high, words):
+def test_a_sequence_is_reported(low, high, words):
     assert words in " ".join(bound_flags.anytime_sentences(_sequence(low, high), bounds.Bounds(4.0, 5)))
