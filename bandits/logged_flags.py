@@ -63,13 +63,13 @@ def resolve(settings: cli.Settings) -> cli.Settings:
         raise UsageError(f"--scenario={settings.scenario} trains on every action's reward; {flag} takes scratch alone.")
     if settings.learn_from == logged.REPLAY:
         for name in ("cache", "max_examples_per_client", "redraw_examples", "client_selection"):
-            if name in settings.named:
+            if name in settings.given:
                 raise UsageError(f"--{name} does not go with {flag}, which offers each row once, in one round.")
         if settings.bandits_type.startswith("supervised"):
             raise UsageError(f"--bandits_type={settings.bandits_type} needs every action's reward, and {flag} has one.")
         return settings
     for name in _ACTING:
-        if name in settings.named:
+        if name in settings.given:
             raise UsageError(f"--{name} has no effect with {flag}, which trains on the log without acting.")
     if settings.learn_from == "dr" and settings.noise_multiplier:
         raise UsageError(f"{flag} fits a regression of the log without noise: with privacy use regression or ips.")
