@@ -1,7 +1,7 @@
-"""What needs no training: the reward of uniformly random actions, and of one action that is always chosen.
+"""Baselines without training: the uniform policy's reward, and the best fixed action's.
 
-Both follow from the labels and the reward matrix. A run records them as `bounds.json`, so that whoever compares runs
-knows what chance earns without having played it.
+Both follow from the labels and the reward matrix. A run records them as `bounds.json`, so that comparisons need no
+run of the uniform policy.
 """
 
 import dataclasses
@@ -16,7 +16,7 @@ from bandits.options import BanditOptions, phases
 from data import clients, keys, tasks
 from optimization.options import Cohorts
 
-MOST_CLIENTS = 2000  # More would take seconds to read.
+MOST_CLIENTS = 2000  # Reading more would take seconds.
 _DRAWS = 2000  # Of cohorts.
 
 
@@ -25,13 +25,13 @@ class Bounds:
     """Mean rewards of some clients' examples.
 
     Attributes:
-      chance: Of uniformly random actions.
-      constant: Of the constant action.
-      action: That action.
-      clients: How many clients were read.
-      population: Of how many, drawn at random.
-      chance_error: Standard error of `chance` as an estimate for all of these; 0 where all were read.
-      constant_error: Likewise, of `constant`.
+      chance: The uniform policy's mean reward.
+      constant: The best fixed action's mean reward.
+      action: The best fixed action.
+      clients: Number of clients read, sampled at random.
+      population: Number of clients in all.
+      chance_error: Standard error of `chance` as an estimate for the population; 0 if all clients were read.
+      constant_error: Standard error of `constant`, likewise.
     """
 
     chance: float
@@ -61,7 +61,7 @@ _last: list[tuple[Any, Any, dict[str, Bounds]]] = []  # Of the task at hand, whi
 
 
 def of_run(options: BanditOptions, task: tasks.Task) -> dict[str, Bounds]:
-    """Returns the bounds of a run's bandit phase.
+    """Bounds of a run's bandit phase.
 
     Returns:
       `participating`: of the clients that take part, as rewards of rounds weigh them: each example of a client of n
@@ -69,7 +69,7 @@ def of_run(options: BanditOptions, task: tasks.Task) -> dict[str, Bounds]:
       the mean over its cohort's examples, whatever their number (`weights_of_rounds`). The action is the best on these
       very examples, and its value optimistic by that; where rewards drift, over all rounds. Missing where a selector
       prefers some clients, clients may be absent, or rewards late.
-      `held_out`: the same action, and chance, on all held-out examples of as many clients, in the last round's world.
+      `held_out`: the same action, and the uniform policy, on held-out examples, in the last round's environment.
     """
     phase = phases(options, task)[-1]
     cap = options.max_examples_per_client
@@ -82,19 +82,19 @@ def of_run(options: BanditOptions, task: tasks.Task) -> dict[str, Bounds]:
     if _last and _last[0][0]() is task and _last[0][1] == key:
         return _last[0][2]
     matrix = task.rewards[phase.rewards]
-    own_matrix: Any = drift.mean_matrix(matrix, acted, None)
+    matrix_of: Any = drift.mean_matrix(matrix, acted, None)
     if drift.kind == "client":
-        own_matrix = functools.partial(drift.mean_matrix, matrix, acted)
-    values = action_values(task.clients, phase.population, own_matrix, cap, phase.cohorts)
+        matrix_of = functools.partial(drift.mean_matrix, matrix, acted)
+    values = action_values(task.clients, phase.population, matrix_of, cap, phase.cohorts)
     action = int(np.argmax(values.mean))
     in_the_end = drift.mean_matrix(matrix, [last], None)
     held_out = action_values(task.held_out, range(len(task.held_out)), in_the_end, 0)
-    found = {}
+    bounds = {}
     if is_uniform:
-        found["participating"] = _bounds(values, action, len(phase.population))
-    found["held_out"] = _bounds(held_out, action, len(task.held_out))
-    _last[:] = [(weakref.ref(task), key, found)]
-    return found
+        bounds["participating"] = _bounds(values, action, len(phase.population))
+    bounds["held_out"] = _bounds(held_out, action, len(task.held_out))
+    _last[:] = [(weakref.ref(task), key, bounds)]
+    return bounds
 
 
 def _bounds(values: Values, action: int, population: int) -> Bounds:
@@ -103,7 +103,7 @@ def _bounds(values: Values, action: int, population: int) -> Bounds:
 
 
 def _error(shares: np.ndarray, population: int) -> float:
-    """Returns the standard error of a mean, of clients drawn without replacement; see Cochran, 1977, section 6.4."""
+    """Standard error of a mean over clients drawn without replacement (Cochran 1977, section 6.4)."""
     count = len(shares)
     if not 1 < count < population:
         return 0.0
@@ -117,7 +117,7 @@ def action_values(
     cap: int,
     cohort: Cohorts | None = None,
 ) -> Values:
-    """Returns the mean reward of each action, of `MOST_CLIENTS` clients at most.
+    """Mean reward of each action, over at most `MOST_CLIENTS` clients.
 
     Args:
       population: The clients.
@@ -131,8 +131,8 @@ def action_values(
     if len(indices) > MOST_CLIENTS:
         draw = keys.generator(0, keys.Purpose.EVALUATION, 0, 1)
         chosen = [indices[place] for place in np.sort(draw.choice(len(indices), MOST_CLIENTS, replace=False))]
-    own_matrix = matrix if callable(matrix) else lambda _: matrix
-    actions = own_matrix(int(chosen[0]) if len(chosen) else 0).shape[1]
+    matrix_of = matrix if callable(matrix) else lambda _: matrix
+    actions = matrix_of(int(chosen[0]) if len(chosen) else 0).shape[1]
     totals, counts = np.zeros((len(chosen), actions)), np.zeros(len(chosen))
     for place, index in enumerate(chosen):
         labels = population.load(int(index)).labels
@@ -140,9 +140,9 @@ def action_values(
             continue
         counts[place] = min(count, cap or count)
         is_single = labels.ndim == 1
-        own = own_matrix(int(index)).astype(float)
-        occur = np.bincount(labels, minlength=len(own)) if is_single else labels.sum(axis=0, dtype=float)
-        totals[place] = counts[place] / count * (occur @ own)
+        rewards = matrix_of(int(index)).astype(float)
+        occur = np.bincount(labels, minlength=len(rewards)) if is_single else labels.sum(axis=0, dtype=float)
+        totals[place] = counts[place] / count * (occur @ rewards)
     if not counts.any():
         return Values(np.full(totals.shape[1], np.nan), len(chosen), np.zeros_like(totals))
     overall = totals.sum(axis=0) / counts.sum()
@@ -153,7 +153,7 @@ def action_values(
 
 
 def weights_of_rounds(counts: np.ndarray, cohort: Cohorts) -> np.ndarray:
-    """Returns how much more a client's sums count in the mean of a round's examples than in that of all examples.
+    """Weight of a client's sums in a round's mean, relative to its weight in the mean of all examples.
 
     The mean is that over the examples of a round's cohort; of rounds without an example there is none.
 
@@ -169,7 +169,7 @@ def weights_of_rounds(counts: np.ndarray, cohort: Cohorts) -> np.ndarray:
     """
     number = len(counts)
     size = min(cohort.size, number)
-    usual, weights, played = 1 / (size * counts.mean()), np.zeros(number), 0.0
+    usual, weights, rounds = 1 / (size * counts.mean()), np.zeros(number), 0.0
     draw = keys.generator(0, keys.Purpose.EVALUATION, 0, 2)
     for _ in range(_DRAWS):
         if cohort.sampling == "poisson":
@@ -182,12 +182,12 @@ def weights_of_rounds(counts: np.ndarray, cohort: Cohorts) -> np.ndarray:
         has_any = joins & (examples > 0)
         inverse = np.divide(1.0, examples, out=np.full(number, usual), where=has_any)
         weights += size / joins.sum() * joins * (inverse - usual)
-        played += has_any.sum() / joins.sum()
+        rounds += has_any.sum() / joins.sum()
     if cohort.sampling == "poisson":
-        played = _DRAWS * (1 - (1 - size / number) ** np.count_nonzero(counts))
-    return weights / played
+        rounds = _DRAWS * (1 - (1 - size / number) ** np.count_nonzero(counts))
+    return weights / rounds
 
 
-def as_json(found: Mapping[str, Bounds]) -> dict[str, Any]:
-    """Returns the content of `bounds.json`."""
-    return {name: dataclasses.asdict(bounds) for name, bounds in found.items()}
+def as_json(by_name: Mapping[str, Bounds]) -> dict[str, Any]:
+    """Content of `bounds.json`."""
+    return {name: dataclasses.asdict(bounds) for name, bounds in by_name.items()}

@@ -56,19 +56,19 @@ class DecisionRule(abc.ABC):
 
     @abc.abstractmethod
     def init(self, num_actions: int, batch_shape: tuple[int, ...] = ()) -> Any:
-        """Returns the state before the first reward: a named tuple of float32 NumPy arrays [*batch_shape, actions]."""
+        """State before the first reward: a named tuple of float32 NumPy arrays [*batch_shape, actions]."""
 
     @abc.abstractmethod
     def estimates(self, state: Any) -> tf.Tensor:
-        """Returns float32 [..., actions], the expected rewards as the rule estimates them."""
+        """The rule's estimates of the expected rewards, float32 [..., actions]."""
 
     @abc.abstractmethod
     def select(self, state: Any, key: Array) -> tf.Tensor:
-        """Returns int32 [...], the next action; ties are broken uniformly at random."""
+        """The next action, int32 [...]; ties are broken uniformly at random."""
 
     @abc.abstractmethod
     def _learn(self, state: Any, tried: tf.Tensor, rewards: tf.Tensor) -> Any:
-        """Returns the next state.
+        """Next state.
 
         Args:
           state: State.
@@ -77,7 +77,7 @@ class DecisionRule(abc.ABC):
         """
 
     def update(self, state: Any, action: Array, reward: Array) -> Any:
-        """Returns the state after one executed action.
+        """State after one executed action.
 
         Args:
           state: State.
@@ -92,7 +92,7 @@ class DecisionRule(abc.ABC):
         return self._learn(state, tried, tried * self._checked(reward)[..., tf.newaxis])
 
     def update_all(self, state: Any, rewards: Array, tried: Array | None = None) -> Any:
-        """Returns the state after a round of Extreme Explore (8.3.2).
+        """State after a round of Extreme Explore (8.3.2).
 
         Args:
           state: State.
@@ -230,7 +230,7 @@ class Ucb(_ValueRule):
             raise ValueError("gamma and alpha are two ways to forget: give one of them.")
 
     def interval(self, state: ValueState) -> tf.Tensor:
-        """Returns float32 [..., actions], c sqrt(2 ln t / N(a)); infinite for an action never executed."""
+        """Bonus c sqrt(2 ln t / N(a)), float32 [..., actions]; infinite for an action that was never executed."""
         counts = tf.convert_to_tensor(state.counts)
         executed = tf.maximum(tf.reduce_sum(counts, axis=-1, keepdims=True), 1.0)
         interval = self.c * tf.sqrt(tf.math.divide_no_nan(2 * tf.math.log(executed), counts))
@@ -321,7 +321,7 @@ class BayesianExtremeExplore(Thompson):
 
 
 def best_action(scores: Array, key: Array) -> tf.Tensor:
-    """Returns int32 [...], the action with the highest score, uniformly at random among several.
+    """The action with the highest score, int32 [...]; ties are broken uniformly at random.
 
     Args:
       scores: float32 [..., actions].
@@ -331,7 +331,7 @@ def best_action(scores: Array, key: Array) -> tf.Tensor:
 
 
 def select_epsilon_greedy(values: Array, epsilon: float | Array, key: Array, *, spares_greedy: bool) -> tf.Tensor:
-    """Returns int32 [...], the best action or, with probability epsilon, one at random; see `EpsilonGreedy`.
+    """The best action or, with probability epsilon, a random action, int32 [...]; see `EpsilonGreedy`.
 
     Args:
       values: float32 [..., actions].
@@ -360,7 +360,7 @@ def _uniform(key: Array, count: int) -> tf.Tensor:
 
 
 def _draw(sample: Callable[..., tf.Tensor], key: Array, *parameters: Array) -> tf.Tensor:
-    """Returns `sample(key, *parameters)`, for each key of a batch by itself: who shares the batch changes no draw."""
+    """`sample(key, *parameters)` for each key separately, so that a draw does not depend on the rest of the batch."""
     key = tf.convert_to_tensor(key)
     if key.shape.rank == 1:
         return sample(key, *parameters)

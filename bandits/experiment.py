@@ -12,8 +12,8 @@ import numpy as np
 import tensorflow as tf
 
 from bandits import logged_rounds, losses, metrics, phase_process, process
+from bandits.environments import resets
 from bandits.options import Phase
-from bandits.worlds import resets
 from data import clients, keys, tasks
 from optimization import aggregators, client_work, cohorts, fed_avg, models
 from optimization.privacy import mechanisms
@@ -43,14 +43,14 @@ class _Evaluated(NamedTuple):
 
     @classmethod
     def of(cls, population: clients.ClientData, indices: Sequence[int], most: int, seed: int) -> "_Evaluated":
-        """Returns at most so many examples of randomly chosen clients; 0 for all."""
+        """Examples of randomly chosen clients, at most `limit` of them; 0 for all."""
         parts = clients.chosen(population, indices, most, seed)
         names = [population.client_ids[index] for index, part in parts if len(part.labels)]
         sizes = [len(part.labels) for _, part in parts if len(part.labels)]
         return cls(clients.joined([part for _, part in parts]), names, sizes)
 
     def means(self, rewards: np.ndarray) -> dict[str, list]:
-        """Returns the mean reward of each client, of float [examples]."""
+        """Mean reward of each client, of float [examples]."""
         totals = np.add.reduceat(rewards.astype(float), np.cumsum([0, *self.sizes[:-1]]))
         return {"clients": self.names, "examples": self.sizes, "rewards": (totals / self.sizes).tolist()}
 
@@ -76,7 +76,7 @@ class Progress(NamedTuple):
 
 
 def build_loss(phase: Phase, num_actions: int) -> losses.Loss:
-    """Returns the loss that a phase trains."""
+    """Loss that a phase trains."""
     shape: dict[str, Any] = {
         "cross_entropy": phase.bandit.cross_entropy,
         "sigmoid": phase.bandit.cross_entropy and phase.sigmoid,
@@ -93,7 +93,7 @@ def build_loss(phase: Phase, num_actions: int) -> losses.Loss:
 
 
 def build_process(task: tasks.Task, phase: Phase, mechanism: mechanisms.Mechanism) -> process.BanditProcess:
-    """Returns the process of one phase."""
+    """Process of one phase."""
     bandit, model = phase.bandit, models.of_task(task, phase.heads)
     local_sgd = client_work.LocalSgd(
         phase.client_learning_rate, phase.client_batch_size, phase.client_epochs, corrections=phase.corrections
@@ -104,7 +104,7 @@ def build_process(task: tasks.Task, phase: Phase, mechanism: mechanisms.Mechanis
     return process.BanditProcess(
         model=model,
         policy=phase.policy.build(),
-        moving=phase.policy.moving,
+        scheduled=phase.policy.scheduled,
         loss=build_loss(phase, task.num_actions),
         reward_matrix=phase.drift.matrices(task.rewards[phase.rewards]),
         local_work=local_sgd if bandit.trains else None,
@@ -116,7 +116,7 @@ def build_process(task: tasks.Task, phase: Phase, mechanism: mechanisms.Mechanis
         max_delay=phase.max_delay,
         cohort_size=0 if phase.selection.is_uniform else phase.cohorts.size,
         feedback=_FEEDBACK.get(phase.task.learn_from, "acting"),
-        is_late=phase.delay.kind != "none",
+        is_delayed=phase.delay.kind != "none",
     )
 
 
@@ -166,7 +166,7 @@ class BanditRounds(runner.Rounds):
         self.secrets = (*held, *["the seed of the cohorts"] * self._has_secret_cohorts)
 
     def initial_state(self) -> Progress:
-        """Returns the state before round 1."""
+        """State before round 1."""
         return Progress(
             server=self._process_of(1).initialize(),
             reward_total=np.float64(0),
@@ -177,20 +177,20 @@ class BanditRounds(runner.Rounds):
         )
 
     def run_round(self, state: Progress, round_num: int) -> tuple[Progress, dict[str, Any]]:
-        """Plays a round: a reset if it is due, the cohort, its inputs, the TFF round, the metrics."""
+        """Runs a round: a reset if it is due, the cohort, its inputs, the TFF round, the metrics."""
         if is_reset := self._watch.is_due(round_num, state.losses):
             state = self._reset(state, round_num)
         if self._selected:
             drawn, _, learned = self._selected.choose(
                 state.selection, round_num, lambda ids: self._poll(state.server, ids, round_num)
             )
-            visits = self.visits(drawn, round_num)
-            inputs: list = [one.given for one in visits]
+            participations = self.participations(drawn, round_num)
+            inputs: list = [each.inputs for each in participations]
         else:
             learned, secret = (), state.cohort_seed
-            visits, inputs = self._prepare(round_num, cohorts.as_integer(secret) if len(secret) else None)
+            participations, inputs = self._prepare(round_num, cohorts.as_integer(secret) if len(secret) else None)
         if self.acting:
-            inputs = self.acting(state.server.deployed, visits, round_num)
+            inputs = self.acting(state.server.deployed, participations, round_num)
         server_state, counts = self._process_of(round_num).next(state.server, inputs)
         if self._selected:
             learned = self._selected.observe(learned, drawn, counts.client_losses, counts.client_deviations)
@@ -213,7 +213,7 @@ class BanditRounds(runner.Rounds):
         return Progress(server_state, np.float64(total), np.int64(rounds), learned, state.cohort_seed, noted), row
 
     def _reset(self, state: Progress, round_num: int) -> Progress:
-        """Returns a state whose training starts again; what is deployed, and the aggregator's state, stay."""
+        """State with training restarted; the deployed model and the aggregator's state are kept."""
         first, server_state = self._process_of(round_num).initialize(), state.server
         if self._phase.reset.what == "model":
             server_state = server_state._replace(weights=first.weights)
@@ -227,12 +227,12 @@ class BanditRounds(runner.Rounds):
         return frame.Length(self._phase.total_rounds, *every)
 
     def cohort(self, round_num: int, cohort_seed: int | None = None) -> np.ndarray:
-        """Returns int [clients], the positions in the phase's population of a round's clients without a selector.
+        """Positions in the phase's population of a round's clients, int [clients], without a selector.
 
         Args:
           round_num: The round.
-          cohort_seed: Seed of the draw; None for the run's. Whatever else is drawn is a client's own, and the same
-            whether or not the others take part: it needs no secret.
+          cohort_seed: Seed of the draw; None for the run's. All other draws depend on the client alone and
+            need no secret.
         """
         seed = self._phase.seed if cohort_seed is None else cohort_seed
         drawn = cohorts.draw(self._phase.cohorts, len(self._phase.population), seed, round_num)
@@ -248,16 +248,16 @@ class BanditRounds(runner.Rounds):
           positions: int [clients], in the phase's population.
           round_num: The round.
         """
-        return [one.given for one in self.visits(positions, round_num)]
+        return [each.inputs for each in self.participations(positions, round_num)]
 
-    def visits(self, positions: np.ndarray, round_num: int) -> list[logged_rounds.Visit]:
+    def participations(self, positions: np.ndarray, round_num: int) -> list[logged_rounds.Participation]:
         """Reads the clients of a cohort, as `inputs` does, and says whose and which examples each input is."""
         phase = self._phase
         seed, most = phase.seed, phase.max_delay
         period = (round_num - 1) // phase.deploy_every
         acts_at = period if phase.keeps_cache else round_num
         acted_in = phase.acted_in(round_num)
-        visits = []
+        participations = []
         for place, position in enumerate(positions):
             client = phase.population[position]
             examples, rows = self._clients.drawn(client, acts_at if phase.redraws_examples else None)
@@ -270,19 +270,19 @@ class BanditRounds(runner.Rounds):
                 examples, rows = examples.take(np.array(offered, np.int64)), rows[np.array(offered, np.int64)]
             features = self._task.normalise(examples.features)
             # Who lags behind has the policy of its model's deployment, too.
-            moved = phase.moved(self._task.num_actions, max(0, period - int(lag)))
-            world = phase.drift.at(acted_in, client)
-            own = np.int32(lag), np.int32(place), np.float32(moved or 0), np.float32(world)
-            given = process.ClientInput(features, examples.labels, client_keys, *own)
+            scheduled = phase.scheduled_value(self._task.num_actions, max(0, period - int(lag)))
+            environment = phase.drift.at(acted_in, client)
+            scalars = np.int32(lag), np.int32(place), np.float32(scheduled or 0), np.float32(environment)
+            inputs = process.ClientInput(features, examples.labels, client_keys, *scalars)
             if phase.delay.kind != "none":
-                arrived = phase.delay.arrived(seed, period, client, len(rows), round_num - acted_in)
-                given = given._replace(arrived=arrived)
-            visits.append(logged_rounds.Visit(given, client, rows))
+                observed = phase.delay.observed(seed, period, client, len(rows), round_num - acted_in)
+                inputs = inputs._replace(observed=observed)
+            participations.append(logged_rounds.Participation(inputs, client, rows))
         # The worker takes them in this order: with the small ones last, its cores end together.
-        return sorted(visits, key=lambda visit: len(visit.rows), reverse=True)
+        return sorted(participations, key=lambda participation: len(participation.rows), reverse=True)
 
     def _offered(self, count: int, round_num: int) -> range:
-        """Returns which of a client's rows, so many, a round offers.
+        """Indices of the rows of a client that a round offers.
 
         In replay it is each round's own part, in the order of the log, so that no row is met twice: a policy would else
         be judged on what it has learned from.
@@ -292,21 +292,23 @@ class BanditRounds(runner.Rounds):
         most = self._phase.replay_rows
         return range(count)[(round_num - 1) * most : round_num * most]
 
-    def _written_inputs(self, round_num: int, cohort_seed: int | None) -> tuple[list[logged_rounds.Visit], list]:
-        visits = self.visits(self.cohort(round_num, cohort_seed), round_num)
-        inputs = [one.given for one in visits]
+    def _written_inputs(
+        self, round_num: int, cohort_seed: int | None
+    ) -> tuple[list[logged_rounds.Participation], list]:
+        participations = self.participations(self.cohort(round_num, cohort_seed), round_num)
+        inputs = [each.inputs for each in participations]
         if self.acting:
-            return visits, inputs
-        return visits, runtime_rounds.written_ahead(inputs, self._definition.client_type)
+            return participations, inputs
+        return participations, runtime_rounds.written_ahead(inputs, self._definition.client_type)
 
     def _poll(self, state: fed_avg.State, ids: np.ndarray, round_num: int) -> np.ndarray:
-        """Returns the losses of the server's model that some clients report."""
+        """Losses of the server's model that some clients report."""
         key = ("poll", len(ids), self._poll_key)
         losses_of = compiled.kept(key, lambda: self._definition.build_loss_poll(len(ids)))
         return losses_of(state.deployed, state.weights, self.inputs(ids, round_num))
 
     def evaluate(self, state: Progress) -> dict[str, float]:
-        """Returns what the trained model's greedy policy gives on held-out examples, and how equally clients fare."""
+        """Metrics of the trained model's greedy policy on held-out examples, and its fairness over clients."""
         held_out, compared = self._held_out, self._compared
         right, reward, each = self._greedy(state, held_out.examples)
         count = len(held_out.examples.labels)
@@ -324,20 +326,20 @@ class BanditRounds(runner.Rounds):
         }
 
     def best_fixed_reward(self, state: Progress) -> float:
-        """Returns the mean reward of the best fixed action in hindsight, on the held-out examples of `evaluate`."""
-        matrix = process.mixture(self._definition.reward_matrix, self._world(state))
+        """Mean reward of the best fixed action in hindsight, on the held-out examples of `evaluate`."""
+        matrix = process.mixture(self._definition.reward_matrix, self._environment(state))
         rewards = process.reward_vectors(self._held_out.examples.labels, matrix)
         return float(np.asarray(rewards).mean(axis=0, dtype=float).max())
 
-    def _world(self, state: Progress) -> tf.Tensor:
+    def _environment(self, state: Progress) -> tf.Tensor:
         return tf.constant(self._phase.drift.at(max(1, int(state.server.round_num)), None), tf.float32)
 
     def _greedy(self, state: Progress, examples: clients.Examples) -> tuple[int, float, np.ndarray]:
-        """Returns right answers and rewards of the trained model's greedy policy, and float32 [examples] rewards."""
+        """Correct answers and rewards of the trained model's greedy policy, float32 [examples] each."""
         right, reward, each = 0, 0.0, []
-        world = self._world(state)
+        environment = self._environment(state)
         for batch in self._task.batches(examples, self._phase.eval_batch_size):
-            counts = self._greedy_sums(tuple(state.server.weights), world, *batch)
+            counts = self._greedy_sums(tuple(state.server.weights), environment, *batch)
             right += int(counts[0])
             reward += float(counts[1])
             each.append(counts[2].numpy())
@@ -358,17 +360,17 @@ class BanditRounds(runner.Rounds):
 
     @functools.cached_property
     def _greedy_sums(self):
-        """Of (weights, world, features, labels): right answers, rewards, and each reward of the greedy policy."""
+        """Of (weights, environment, features, labels): right answers, rewards, and each reward of the greedy policy."""
         definition, multi_label = self._definition, self._task.multi_label
         specs = [definition.model.specs, tf.TensorSpec(()), definition.feature_spec, definition.label_spec]
 
         @tf.function(input_signature=specs, autograph=False)  # Autograph would take half a second to change nothing.
-        def sums(weights, world, features, labels):
+        def sums(weights, environment, features, labels):
             outputs = definition.model.forward(weights, models.dense(features))
             if definition.model.heads > 1:
                 outputs = process.predicted_rewards(definition.model, definition.loss, outputs)
             action = tf.argmax(outputs, axis=1, output_type=tf.int32)
-            rewards = process.reward_vectors(labels, process.mixture(definition.reward_matrix, world))
+            rewards = process.reward_vectors(labels, process.mixture(definition.reward_matrix, environment))
             is_right = tf.gather(labels, action, axis=1, batch_dims=1) > 0 if multi_label else tf.equal(labels, action)
             earned = tf.gather(rewards, action, axis=1, batch_dims=1)
             return tf.reduce_sum(tf.cast(is_right, tf.int32)), tf.reduce_sum(earned), earned
@@ -376,12 +378,12 @@ class BanditRounds(runner.Rounds):
         return sums
 
     def model(self, state: Progress) -> dict[str, np.ndarray]:
-        """Returns the trained model."""
+        """The trained model."""
         return dict(zip(self._definition.model.shapes, state.server.weights, strict=True))
 
 
 def _report(counts: fed_avg.RoundMetrics, reward_total: float, reward_rounds: int) -> dict[str, Any]:
-    """Returns one row of `metrics.csv`; a mean over nothing is not a number."""
+    """A row of `metrics.csv`; a mean over nothing is NaN."""
     examples = int(counts.examples)
     return {
         metrics.ROUND_REWARD: mean(counts.reward_sum, examples),

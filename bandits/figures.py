@@ -17,7 +17,7 @@ _MOST_MARKED = 40  # Deployments; more would hide the curves.
 def panels(
     rows: int, columns: int, size: tuple[float, float], title: str = "", **arguments: Any
 ) -> tuple[matplotlib.figure.Figure, np.ndarray]:
-    """Returns a figure and its panels, [rows, columns].
+    """A figure and its panels, [rows, columns].
 
     Args:
       rows: Of panels.

@@ -5,7 +5,7 @@ import pathlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from bandits import initial_flags, logged_flags, registry, schedule_flags, task_defaults, world_flags
+from bandits import environment_flags, initial_flags, logged_flags, registry, schedule_flags, task_defaults
 from bandits.options import BanditOptions
 from data.errors import UsageError
 from data.tasks import registry as tasks
@@ -44,7 +44,7 @@ _MODEL_AGGREGATIONS: Mapping[str, str] = (
 
 
 def _bandits(suits: Callable[[registry.BanditEntry], bool]) -> list[str]:
-    """Returns the values of `--bandits_type` with such an entry."""
+    """Values of `--bandits_type` whose entry has this property."""
     return [name for name, entry in registry.BANDITS.items() if suits(entry)]
 
 
@@ -53,18 +53,17 @@ class _Study:
 
     Attributes:
       bandits_type: How clients choose actions, and the loss they train.
-      scenario: Start from random weights; from a model pre-trained with full feedback on a few clients; from such a
-        model whose rewards then change; or from random weights where rewards change while the bandits play.
-      variant: Whose text counts where the study and its published program differ.
-      dist_shift_type: Rewards of one step of init_shift done by hand: its initial training, or the bandits after it.
-      population_client_selection: START-END: only the clients from index START up to, not including, END take part.
+      scenario: Initial model and rewards: scratch has random weights; init a model pre-trained with full feedback on a
+        few clients; init_shift such a model before rewards change; drift random weights and non-stationary rewards.
+      variant: Source that counts where the paper and its published code differ.
+      dist_shift_type: Rewards of one step of init_shift run by hand: its initial training, or the bandits after it.
+      population_client_selection: START-END: participating clients, from index START up to but not including END.
       initial_model_path: Folder of the run whose final model is the initial model.
-      initial_model_is_public: Count the initial model's training as free: its clients need no protection, and it adds
-        no noise.
+      initial_model_is_public: Count no privacy loss for the initial model: its clients need no protection.
     """
 
     bandits_type: str = setting("softmax", spellings=registry.PUBLISHED_NAMES, basic=True)
-    scenario: str = setting("scratch", ["scratch", *initial_flags.PRETRAINED, world_flags.SCENARIO], basic=True)
+    scenario: str = setting("scratch", ["scratch", *initial_flags.PRETRAINED, environment_flags.SCENARIO], basic=True)
     variant: str = setting("paper", ["paper", "reference_code"])
     dist_shift_type: str = setting(words=["init", "bandits"], only={"scenario": initial_flags.UNTRAINED})
     population_client_selection: str = setting(only={"scenario": initial_flags.UNTRAINED})
@@ -77,8 +76,7 @@ class _Deployments:
 
     Attributes:
       bandits_deploy_freq: Rounds between deployments of the trained model.
-      bandits_deploy_delay: Most deployments that a client lags behind: each acts with the model of a random one of so
-        many earlier ones.
+      bandits_deploy_delay: Maximum staleness of a client's model, in deployments, sampled uniformly.
     """
 
     bandits_deploy_freq: int = setting(low=1, basic=True)
@@ -86,17 +84,17 @@ class _Deployments:
 
 
 class _Learning:
-    """What a client learns from.
+    """Local learning.
 
     Attributes:
-      importance_weighting: Weigh each example by 1/propensity, whatever the bandit's default.
+      importance_weighting: Weight each example by 1 / propensity, instead of the bandit's default.
       importance_weights: Importance weight of an example.
       loss: Squared loss, also of the initial training.
       cross_entropy: Cross entropy.
-      ties: Which of several actions that are predicted best is the best.
-      cache: A client acts anew each round (Algorithm 4), or once per deployment, keeping its log until the next
+      ties: Tie-breaking rule among actions with equal predictions.
+      cache: A client acts in each round (Algorithm 4), or once per deployment and keeps its log until the next
         (Algorithm 1).
-      log_interactions: Write what clients log, which no guarantee of privacy covers, and each period's deployed model
+      log_interactions: Write clients' logs, which no privacy guarantee covers, and each period's deployed model
         (default: no); see docs/logs.md.
     """
 
@@ -107,7 +105,9 @@ class _Learning:
             "published_code": "(epsilon / K) / propensity, for K actions; default with --variant=reference_code",
         },
         only={
-            "bandits_type": _bandits(lambda entry: entry.learns and registry.POLICIES[entry.policy].moving == "epsilon")
+            "bandits_type": _bandits(
+                lambda entry: entry.learns and registry.POLICIES[entry.policy].scheduled == "epsilon"
+            )
         },
     )
     loss: str = setting(
@@ -127,8 +127,8 @@ class _Learning:
     )
     ties: str = setting(
         words={
-            "random": "a random one of them; default with --variant=paper",
-            "first": "the first; default with --variant=reference_code",
+            "random": "uniformly at random; default with --variant=paper",
+            "first": "the first action; default with --variant=reference_code",
         },
         only={"bandits_type": _bandits(lambda entry: registry.POLICIES[entry.policy].has_best)},
     )
@@ -143,7 +143,7 @@ class _RoundsAndClients:
       total_rounds: Rounds of the bandit.
       clients_per_round: Clients in a cohort (default: the task's, at most all clients).
       max_examples_per_client: Cap on a client's examples, a seeded choice; 0 for none.
-      redraw_examples: Draw the examples of a client above that cap anew whenever it acts (default: yes); without it,
+      redraw_examples: Sample a capped client's examples again whenever it acts (default: yes); without it,
         they are the same in every round.
       client_batch_size: Examples of a mini-batch.
       client_epochs_per_round: Passes of a client over its cache.
@@ -218,7 +218,7 @@ def define(flags: cli.FlagSet) -> None:
     flags.group(initial_flags.InitialTrainings, scenario=initial_flags.PRETRAINED)
     task_flags.define_data(flags)
     flags.group(logged_flags.Logs)
-    world_flags.define(flags)
+    environment_flags.define(flags)
     flags.group(_Evaluation, *training_flags.EVALUATIONS)
 
 
@@ -228,13 +228,13 @@ def resolve(settings: cli.Settings) -> cli.Settings:
     Raises:
       UsageError: On a flag without effect, or values that do not go together.
     """
-    settings = logged_flags.resolve(world_flags.resolve(settings))
+    settings = logged_flags.resolve(environment_flags.resolve(settings))
     bandit = registry.BANDITS[settings.bandits_type]
     _check_effect(settings, bandit)
     settings = settings.settled()
     has_initial = settings.scenario in initial_flags.PRETRAINED or bool(settings.initial_model_path)
     settings = settings.filled(task_defaults.of(settings.task_type, has_initial=has_initial))
-    settings = world_flags.with_rounds(settings)
+    settings = environment_flags.with_rounds(settings)
     if settings.scenario not in initial_flags.PRETRAINED:
         unread = dict.fromkeys(name for name in settings if name.startswith("init_"))
         # A training by hand can have the rewards of an initial one.
@@ -267,7 +267,7 @@ def _resolve_importance_weights(settings: cli.Settings, bandit: registry.BanditE
     if "importance_weights" in settings.set_by_user and not settings.importance_weighting:
         raise UsageError("--importance_weights has an effect only with --importance_weighting.")
     is_published = settings.variant == "reference_code" and settings.importance_weighting
-    if is_published and registry.POLICIES[bandit.policy].moving == "epsilon":
+    if is_published and registry.POLICIES[bandit.policy].scheduled == "epsilon":
         settings = settings.filled({"importance_weights": "published_code"})
     if settings.importance_weights == "published_code" and not settings.bandits_epsilon:
         raise UsageError("--importance_weights=published_code gives every example weight 0 at --bandits_epsilon=0.")
@@ -275,7 +275,7 @@ def _resolve_importance_weights(settings: cli.Settings, bandit: registry.BanditE
 
 
 def _published(settings: cli.Settings, bandit: registry.BanditEntry) -> dict[str, Any]:
-    """Returns the published program's readings of the flags that belong to what was chosen."""
+    """The published program's reading of each flag that applies to the chosen method."""
     readings: dict[str, Any] = {}
     if bandit.cross_entropy:
         several = "num_tags" in tasks.TASKS[settings.task_type].options
@@ -308,7 +308,7 @@ def _resolve_model_aggregation(settings: cli.Settings, bandit: registry.BanditEn
 
 
 def _check_effect(settings: cli.Settings, bandit: registry.BanditEntry) -> None:
-    """Refuses flags that were given but have no effect with the others."""
+    """Refuses flags that have no effect with the others."""
     initial_flags.check(settings)
     if not bandit.trains and settings.scenario in initial_flags.UNTRAINED:
         for name in sorted(settings.set_by_user & (aggregation_flags.OF_TRAINING | {"loss", *corrections.CORRECTIONS})):
@@ -316,15 +316,15 @@ def _check_effect(settings: cli.Settings, bandit: registry.BanditEntry) -> None:
 
 
 def options(settings: cli.Settings) -> BanditOptions:
-    """Returns what resolved flags mean."""
+    """Options of resolved flags."""
     bandit = registry.BANDITS[settings.bandits_type]
     policy = registry.POLICIES[bandit.policy]
     parameters = {name: settings[f"bandits_{name}"] for name in policy.parameters}
     if settings.ties == "first":
         parameters["first_of_ties"] = True
     exploration = policy.chosen(parameters)
-    if moved := schedule_flags.schedule(settings):
-        exploration = exploration.moved_by(*moved)
+    if scheduled := schedule_flags.schedule(settings):
+        exploration = exploration.with_schedule(*scheduled)
     is_published, is_posterior = settings.variant == "reference_code", settings.model_aggregation != "mean"
     shifts = settings.scenario == "init_shift"
     rewards = settings.dist_shift_type or ("bandits" if shifts else "exact")
@@ -344,9 +344,9 @@ def options(settings: cli.Settings) -> BanditOptions:
         # What the published program pays a bandit that is never trained.
         rewards="exact" if is_published and not bandit.trains else rewards,
         has_shift=shifts or bool(settings.dist_shift_type),
-        drift=world_flags.drift_of(settings),
-        delay=world_flags.delay_of(settings),
-        reset=world_flags.reset_of(settings),
+        drift=environment_flags.drift_of(settings),
+        delay=environment_flags.delay_of(settings),
+        reset=environment_flags.reset_of(settings),
         cohorts=Cohorts(settings.clients_per_round, settings.cohort_sampling, availability_flags.options(settings)),
         selection=selector_flags.options(settings),
         deploy_every=settings.bandits_deploy_freq,

@@ -1,7 +1,7 @@
 """What the phases of a bandit run are accounted as, and whose data their models know.
 
 A run's `privacy.json` records, beside its mechanism, a digest of its clients and which of them trained its model, so
-that a run which starts from that model can tell whether its own clients are others.
+that a run which starts from that model knows whether it has the same clients.
 """
 
 import dataclasses
@@ -42,18 +42,18 @@ class Trained:
     clients: tuple[tuple[int, int], ...] = ()
 
     def is_apart(self, checksum: str, clients: range) -> bool:
-        """Returns whether none of these clients of a population is known to the model."""
+        """Whether the model was trained on none of these clients of a population."""
         if not self.clients or self.checksum != checksum:
             return False
         return all(end <= clients.start or clients.stop <= start for start, end in self.clients)
 
     def report(self, rounds: int) -> dict[str, Any]:
-        """Returns what `privacy.json` says after some rounds."""
+        """Content of `privacy.json` after some rounds."""
         return self.mechanism.report(rounds) | {"population": {"checksum": self.checksum, "clients": self.clients}}
 
 
 def population_checksum(options: TaskOptions, task: tasks.Task) -> str:
-    """Returns a digest of who the clients are: of the data, and of what makes clients of it."""
+    """Digest of the clients: of the data, and of the flags that partition it."""
     read = registry.TASKS[options.task_type].options - _NOT_OF_CLIENTS
     made_by = {name: getattr(options, name) for name in sorted(read)}
     described = [options.task_type, task.checksum, made_by, list(task.clients.client_ids)]
@@ -61,7 +61,7 @@ def population_checksum(options: TaskOptions, task: tasks.Task) -> str:
 
 
 def of_initial_model(chosen: BanditOptions) -> Trained | None:
-    """Returns the training behind the initial model of another run; None without such a model, or if it is public."""
+    """Training behind the initial model of another run; None without such a model, or if it is public."""
     if not chosen.initial_model_path or chosen.is_initial_model_public:
         return None
     path = run_folder.find_model(chosen.initial_model_path).parent.parent / run_folder.PRIVACY_FILE
@@ -69,7 +69,7 @@ def of_initial_model(chosen: BanditOptions) -> Trained | None:
 
 
 def _recorded_clients(path: pathlib.Path) -> tuple[str, tuple[tuple[int, int], ...]]:
-    """Returns what `Trained.report` recorded of the clients; nothing where that is not known."""
+    """What `Trained.report` recorded of the clients; nothing if unknown."""
     try:
         population = json.loads(path.read_text())["population"]
         ranges = tuple((int(start), int(end)) for start, end in population["clients"])
@@ -80,7 +80,7 @@ def _recorded_clients(path: pathlib.Path) -> tuple[str, tuple[tuple[int, int], .
 
 @functools.lru_cache(maxsize=1024)
 def mechanism(phase: Phase) -> mechanisms.Mechanism:
-    """Returns what a phase's own noise is accounted as, of a model with one parameter and nothing before it.
+    """Accounting of a phase's noise, for a model with one parameter and no earlier phase.
 
     Raises:
       UsageError: If the flags do not fit the population.
@@ -97,7 +97,7 @@ def of_phase(
     before: Trained | None,
     apart_from: Sequence[str] = (),
 ) -> Trained:
-    """Returns what a phase is accounted as, after `phase.total_rounds`.
+    """Accounting of a phase after `phase.total_rounds`.
 
     Args:
       options: What the task is made of.
@@ -129,9 +129,9 @@ def of_phase(
         accounted.epsilon(1)  # Some combinations turn out to be impossible only here.
     except ValueError as error:
         raise UsageError(f"The privacy of {phase.label} after its initial model: {error}") from error
-    own = (phase.population.start, phase.population.stop)
+    participants = (phase.population.start, phase.population.stop)
     if before is None:
-        ranges: tuple[tuple[int, int], ...] = (own,)
-    else:  # Without a common population, nobody can be told apart any more.
-        ranges = (*before.clients, own) if before.clients and before.checksum == checksum else ()
+        ranges: tuple[tuple[int, int], ...] = (participants,)
+    else:  # Without a common population, clients cannot be distinguished.
+        ranges = (*before.clients, participants) if before.clients and before.checksum == checksum else ()
     return Trained(accounted, phase.total_rounds, checksum, ranges)

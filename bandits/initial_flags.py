@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from bandits import registry, world_flags
+from bandits import environment_flags, registry
 from bandits.options import InitialTraining
 from data.errors import UsageError
 from optimization.options import Aggregation, ServerOptimizer
@@ -10,7 +10,7 @@ from optimization.study import aggregation_flags, cli, training_flags
 from optimization.study.settings import setting
 
 PRETRAINED = ("init", "init_shift")  # Scenarios with an initial training.
-UNTRAINED = ("scratch", world_flags.SCENARIO)
+UNTRAINED = ("scratch", environment_flags.SCENARIO)
 
 
 class InitialTrainings:
@@ -56,7 +56,7 @@ def check(settings: cli.Settings) -> None:
 
 
 def options(settings: cli.Settings) -> InitialTraining | None:
-    """Returns the initial training; None where there is none."""
+    """Initial training, or None."""
     if settings.scenario not in PRETRAINED:
         return None
     return InitialTraining(

@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from bandits.logged_rounds import ActingFirst
 
 # What no guarantee covers, for `privacy.json`.
-IN_WORDS = "the log of interactions, which shows who took part in which round, what each played and what it earned"
+IN_WORDS = "the log of interactions, which shows each client's rounds, actions and rewards"
 _PART = re.compile(r"rounds_(\d+)_(\d+)\.parquet")
 _PERIOD = re.compile(r"period_(\d+)\.npz")
-_MOST_ROWS = 1 << 20  # That wait for a checkpoint; more are written before it.
+_MOST_ROWS = 1 << 20  # Rows kept in memory; more are written before the checkpoint.
 
 
 class LoggedRound(NamedTuple):
@@ -54,7 +54,7 @@ class LogFiles(loggers.Logger):
     """Writes a run's log in parts, each whole before the checkpoint of its last round."""
 
     def __init__(self, folder: pathlib.Path, task: tasks.Task, acting: "ActingFirst", last_round: int):
-        """Drops what is there of later rounds: they are played again.
+        """Deletes later rounds' files: these rounds will run again.
 
         Args:
           folder: The run's.
@@ -73,15 +73,15 @@ class LogFiles(loggers.Logger):
             for path in (self._parts, self._models):
                 path.mkdir(exist_ok=True)
             self._parts.chmod(0o700)
-            for part, (first, _) in _found(self._parts, _PART):
+            for part, (first, _) in _numbered(self._parts, _PART):
                 if first > last_round:
                     part.unlink()
-            for model, (period,) in _found(self._models, _PERIOD):
+            for model, (period,) in _numbered(self._models, _PERIOD):
                 if period * acting.deploy_every >= last_round:
                     model.unlink()
 
     def write(self, row: Mapping[str, Any]) -> None:
-        """Takes the log of the round that was just played.
+        """Takes the log of the last round.
 
         Raises:
           Failure: If a file cannot be written.
@@ -94,11 +94,11 @@ class LogFiles(loggers.Logger):
                 files.save_arrays(path, logged.deployed)
             self._period = logged.period
         self._waiting.append(logged._replace(deployed={}))
-        if sum(len(one.columns["rows"]) for one in self._waiting) >= _MOST_ROWS:
+        if sum(len(each.columns["rows"]) for each in self._waiting) >= _MOST_ROWS:
             self.flush()
 
     def flush(self) -> None:
-        """Writes what waits as one part.
+        """Writes the rows in memory as one part.
 
         Raises:
           Failure: If it cannot be written.
@@ -116,7 +116,7 @@ class LogFiles(loggers.Logger):
 
 
 def logger(task: tasks.Task, acting: "ActingFirst") -> loggers.MakeLogger:
-    """Returns what makes the logger of a run; see `loggers.MakeLogger`."""
+    """Factory of a run's logger; see `loggers.MakeLogger`."""
 
     def make(folder: run_folder.RunFolder, columns: Sequence[str], last_round: int) -> LogFiles:
         del columns
@@ -125,33 +125,33 @@ def logger(task: tasks.Task, acting: "ActingFirst") -> loggers.MakeLogger:
     return make
 
 
-def _found(folder: pathlib.Path, pattern: re.Pattern) -> list[tuple[pathlib.Path, tuple[int, ...]]]:
-    """Returns the files of a folder that a pattern names, and the numbers in their names, in their order."""
+def _numbered(folder: pathlib.Path, pattern: re.Pattern) -> list[tuple[pathlib.Path, tuple[int, ...]]]:
+    """Files of a folder that match a pattern, with the numbers in their names, in order."""
     names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
     matches = [match for name in names if (match := pattern.fullmatch(name))]
     return [(folder / match.string, tuple(map(int, match.groups()))) for match in matches]
 
 
 def _joined(logged: Sequence[LoggedRound], task: tasks.Task) -> interaction_log.InteractionLog:
-    """Returns rounds as one log, without contexts: `rows` say which they are."""
-    sizes = [len(one.columns["rows"]) for one in logged]
-    columns = {name: np.concatenate([one.columns[name] for one in logged]) for name in logged[0].columns}
-    columns["rounds"] = np.repeat([one.round_num for one in logged], sizes)
-    columns["periods"] = np.repeat([one.period for one in logged], sizes)
+    """Rounds as one log, without contexts; `rows` identifies them."""
+    sizes = [len(each.columns["rows"]) for each in logged]
+    columns = {name: np.concatenate([each.columns[name] for each in logged]) for name in logged[0].columns}
+    columns["rounds"] = np.repeat([each.round_num for each in logged], sizes)
+    columns["periods"] = np.repeat([each.period for each in logged], sizes)
     owners = columns.pop("clients")
     return interaction_log.ordered(task.clients.client_ids, owners, None, action_names(task), columns)
 
 
 def action_names(task: tasks.Task) -> list[str]:
-    """Returns the names of a task's actions; their numbers, where it has no names."""
+    """Names of a task's actions; their numbers if it has no names."""
     return list(task.action_names) or [str(action) for action in range(task.num_actions)]
 
 
-def told(folder: pathlib.Path) -> str:
-    """Returns what a run says of its log: where it is, and that nothing protects it."""
+def privacy_notice(folder: pathlib.Path) -> str:
+    """Message that names a run's log file and warns that it is not private."""
     return (
-        f"Interactions are in {folder / run_folder.INTERACTIONS}. Keep them secret: they show who took part in which "
-        "round, what each client played and what it earned; no guarantee of privacy covers them."
+        f"Interactions are in {folder / run_folder.INTERACTIONS}. Keep them secret: they show each client's rounds, "
+        "actions and rewards, and no privacy guarantee covers them."
     )
 
 
@@ -173,7 +173,7 @@ class LoggedRun:
 
     @functools.cached_property
     def task(self) -> tasks.Task:
-        """The task that it was played on.
+        """The task of the run.
 
         Raises:
           UsageError: If its data is not there any more.
@@ -181,7 +181,7 @@ class LoggedRun:
         return _task(self.folder, self.options)
 
     def with_contexts(self) -> "LoggedRun":
-        """Returns the run with its log's contexts, of the data that its config names.
+        """The run with its log's contexts, read from the data that its config names.
 
         Raises:
           UsageError: If the data is another or not there any more.
@@ -191,12 +191,12 @@ class LoggedRun:
 
 
 def is_logged(folder: str | os.PathLike) -> bool:
-    """Returns whether a folder is that of a run which wrote a log."""
-    return bool(_found(pathlib.Path(folder) / run_folder.INTERACTIONS, _PART))
+    """Whether a folder belongs to a run that wrote a log."""
+    return bool(_numbered(pathlib.Path(folder) / run_folder.INTERACTIONS, _PART))
 
 
 def is_part(path: str | os.PathLike) -> bool:
-    """Returns whether a file is a part of a run's log, which the run's folder has whole."""
+    """Whether a file is one part of a run's log."""
     part = pathlib.Path(path)
     return bool(_PART.fullmatch(part.name)) and part.parent.name == run_folder.INTERACTIONS
 
@@ -204,7 +204,7 @@ def is_part(path: str | os.PathLike) -> bool:
 def read(
     folder: str | os.PathLike, *, with_contexts: bool = True, each_once: bool = True
 ) -> interaction_log.InteractionLog:
-    """Returns the log of a run; see `read_run`."""
+    """The log of a run; see `read_run`."""
     return read_run(folder, with_contexts=with_contexts, each_once=each_once).log
 
 
@@ -221,14 +221,14 @@ def read_run(folder: str | os.PathLike, *, with_contexts: bool = True, each_once
       UsageError: If the run wrote no log, or its data is another or not there any more.
     """
     path = pathlib.Path(folder)
-    parts = _found(path / run_folder.INTERACTIONS, _PART)
+    parts = _numbered(path / run_folder.INTERACTIONS, _PART)
     if not parts:
         raise UsageError(f"{path} holds no log of interactions: give --log_interactions to its run.")
     log = interaction_log.read([part for part, _ in parts])
     options = _options(path)
     if each_once:
         log = _each_once(log, keeps_cache=options.keeps_cache)
-    models = {period: model for model, (period,) in _found(path / run_folder.DEPLOYED_MODELS, _PERIOD)}
+    models = {period: model for model, (period,) in _numbered(path / run_folder.DEPLOYED_MODELS, _PERIOD)}
     found = LoggedRun(path, options, models, log)
     return found.with_contexts() if with_contexts else found
 
@@ -266,7 +266,7 @@ def _task(folder: pathlib.Path, options: BanditOptions) -> tasks.Task:
 
 
 def _contexts(log: interaction_log.InteractionLog, task: tasks.Task) -> clients.Features:
-    """Returns the contexts of a log's rows, in their order."""
+    """Contexts of a log's rows, in their order."""
     place = {name: index for index, name in enumerate(task.clients.client_ids)}
     bounds = np.searchsorted(log.clients, np.arange(len(log.client_ids) + 1))
     parts = []

@@ -8,7 +8,7 @@ from optimization.study.settings import setting
 
 _TASK = "logged"
 _OF_OWN = ("client_column", "action_column", "reward_column", "propensity_column")
-# What offline training plays: a greedy policy, whose actions count where it is evaluated alone.
+# Offline training has a greedy policy, whose actions matter only in evaluation.
 _TRAINED_AS = {"regression": "greedy", "ips": "greedy", "dr": "supervised_mse"}
 _ACTING = ("bandits_type", "importance_weighting", "importance_weights", "bandits_deploy_delay", "cache")
 
@@ -31,12 +31,12 @@ class Logs:
 
 
 def is_offline(settings: cli.Settings) -> bool:
-    """Returns whether a run learns from what was logged, without acting."""
+    """Whether a run learns from a log, without acting."""
     return settings.learn_from in logged.OFFLINE
 
 
 def is_simulated(options: TaskOptions) -> bool:
-    """Returns whether a task's rewards are drawn from a regression of a log."""
+    """Whether a task's rewards are drawn from a regression of a log."""
     return options.task_type == _TASK and options.learn_from == logged.SIMULATOR
 
 
@@ -49,8 +49,8 @@ def resolve(settings: cli.Settings) -> cli.Settings:
     if settings.task_type != _TASK:
         return settings
     flag = f"--learn_from={settings.learn_from}"
-    given = [name for name in _OF_OWN if settings[name]]
-    if given and len(given) < len(_OF_OWN):
+    named = [name for name in _OF_OWN if settings[name]]
+    if named and len(named) < len(_OF_OWN):
         lacking = [f"--{name}" for name in _OF_OWN if not settings[name]]
         raise UsageError(f"A log of your own needs {' and '.join(lacking)} as well; a run's log needs no column.")
     if settings.scenario == "init_shift":

@@ -20,22 +20,22 @@ from optimization.runtime import rounds
 _LOGGED = {"action": tf.int32, "reward": tf.float32, "propensity": tf.float32}
 
 
-class Visit(NamedTuple):
-    """A client in a round.
+class Participation(NamedTuple):
+    """A client's participation in a round.
 
     Attributes:
-      given: What it brings.
+      inputs: The client's input.
       client: Its position among the task's clients.
-      rows: int64 [examples], which of all its examples it brings.
+      rows: int64 [examples], indices of the examples in its data.
     """
 
-    given: process.ClientInput
+    inputs: process.ClientInput
     client: int
     rows: np.ndarray
 
 
 def trained(definition: process.BanditProcess) -> process.BanditProcess:
-    """Returns the rounds of clients that have acted before."""
+    """Rounds of clients that have acted before."""
     return dataclasses.replace(definition, feedback="logged", label_spec=tf.TensorSpec((None, len(_LOGGED))))
 
 
@@ -47,7 +47,7 @@ class _Group(NamedTuple):
       labels: Likewise.
       bounds: int32 [clients + 1], where each one's examples begin, and the end.
       keys: int32 [clients, 2], keys of their actions.
-      scalars: `delay`, `moved` and `world` of `process.ClientInput`, each [clients].
+      scalars: `delay`, `scheduled` and `environment` of `process.ClientInput`, each [clients].
     """
 
     features: clients.Features
@@ -57,7 +57,7 @@ class _Group(NamedTuple):
     scalars: dict[str, np.ndarray]
 
 
-_SCALARS = {"delay": np.int32, "moved": np.float32, "world": np.float32}
+_SCALARS = {"delay": np.int32, "scheduled": np.float32, "environment": np.float32}
 
 
 class ActingFirst:
@@ -74,7 +74,7 @@ class ActingFirst:
         """Builds the computation; `definition` is that of rounds which act themselves."""
         self.deploy_every = definition.deploy_every
         self._names = list(definition.model.shapes)
-        acting = dataclasses.replace(definition, is_late=False)  # All act, whenever their rewards arrive.
+        acting = dataclasses.replace(definition, is_delayed=False)  # All act, whenever their rewards arrive.
         group_type = tff.StructWithPythonType(
             [
                 ("features", tff.types.tensorflow_to_type(definition.feature_spec)),
@@ -93,51 +93,53 @@ class ActingFirst:
 
         self._each = fed_avg.at_clients(act)
 
-    def __call__(self, deployed: Sequence, visits: Sequence[Visit], round_num: int) -> list[process.ClientInput]:
+    def __call__(
+        self, deployed: Sequence, participations: Sequence[Participation], round_num: int
+    ) -> list[process.ClientInput]:
         """Has a round's clients act, keeps their log in `logged`, and returns the clients as they train on it.
 
         Args:
           deployed: The models of the round, as `fed_avg.State` has them before it.
-          visits: Its cohort.
+          participations: Its cohort.
           round_num: The round.
         """
-        period, cohort = (round_num - 1) // self.deploy_every, [one.given for one in visits]
-        columns, sizes = self._columns(deployed, cohort), [len(one.rows) for one in visits]
+        period, cohort = (round_num - 1) // self.deploy_every, [each.inputs for each in participations]
+        columns, sizes = self._columns(deployed, cohort), [len(each.rows) for each in participations]
         labels = np.split(np.stack(columns, axis=1).astype(np.float32), np.cumsum(sizes[:-1], dtype=int))
-        acted = [max(0, period - int(one.delay)) for one in cohort]
+        acted = [max(0, period - int(each.delay)) for each in cohort]
         log = {
-            "clients": np.repeat(np.array([one.client for one in visits], np.int32), sizes),
+            "clients": np.repeat(np.array([each.client for each in participations], np.int32), sizes),
             "models": np.repeat(np.array(acted, np.int32), sizes),
-            "rows": np.concatenate([np.zeros(0, np.int64), *(one.rows for one in visits)]),
+            "rows": np.concatenate([np.zeros(0, np.int64), *(each.rows for each in participations)]),
             **dict(zip(("actions", "rewards", "propensities"), columns, strict=True)),
         }
-        arrived = np.concatenate([np.zeros(0, bool), *(one.arrived for one in cohort)])
-        if len(arrived):  # Of late rewards, the log has what is there.
-            log = {name: column[arrived] for name, column in log.items()}
+        observed = np.concatenate([np.zeros(0, bool), *(each.observed for each in cohort)])
+        if len(observed):  # Of late rewards, the log has what is there.
+            log = {name: column[observed] for name, column in log.items()}
         models = dict(zip(self._names, deployed[0], strict=True))
         self.logged = interactions.LoggedRound(round_num, period, models, log)
-        return [one._replace(labels=own) for one, own in zip(cohort, labels, strict=False)]
+        return [each._replace(labels=logged) for each, logged in zip(cohort, labels, strict=False)]
 
     def _columns(self, deployed: Sequence, cohort: Sequence[process.ClientInput]) -> list[np.ndarray]:
-        """Returns actions int32, rewards and propensities float32, each [examples], of clients behind each other."""
+        """Concatenated clients' actions int32, rewards and propensities float32, each [examples]."""
         context = rounds.at_hand()
         members = [one for one in np.array_split(np.arange(len(cohort)), context.concurrent_clients) if len(one)]
         groups = [_grouped([cohort[place] for place in part]) for part in members]
-        found: list[Sequence] = [()] * len(groups)
+        results: list[Sequence] = [()] * len(groups)
         if groups:
-            context.each_client(self._each, [deployed], groups, found.__setitem__)
+            context.each_client(self._each, [deployed], groups, results.__setitem__)
         empty = [np.zeros(0, dtype.as_numpy_dtype) for dtype in _LOGGED.values()]
-        return [np.concatenate([np.asarray(part) for part in column]) for column in zip(empty, *found, strict=True)]
+        return [np.concatenate([np.asarray(part) for part in column]) for column in zip(empty, *results, strict=True)]
 
 
 def _grouped(cohort: Sequence[process.ClientInput]) -> _Group:
-    features, labels = clients.joined([clients.Examples(one.features, one.labels) for one in cohort])
+    features, labels = clients.joined([clients.Examples(each.features, each.labels) for each in cohort])
     return _Group(
         features,
         labels,
-        np.cumsum([0, *(len(one.labels) for one in cohort)]).astype(np.int32),
-        np.stack([one.keys.cache for one in cohort]),
-        {name: np.array([getattr(one, name) for one in cohort], dtype) for name, dtype in _SCALARS.items()},
+        np.cumsum([0, *(len(each.labels) for each in cohort)]).astype(np.int32),
+        np.stack([each.keys.cache for each in cohort]),
+        {name: np.array([getattr(each, name) for each in cohort], dtype) for name, dtype in _SCALARS.items()},
     )
 
 
@@ -156,8 +158,8 @@ def _act(definition: process.BanditProcess, deployed, group: _Group) -> list[tf.
         else:
             features = features[start:end]
         keys = process.ClientKeys(cache=group.keys[place], training=group.keys[place])
-        own = {name: values[place] for name, values in group.scalars.items()}
-        one = process.ClientInput(features, group.labels[start:end], keys, **own)
+        scalars = {name: values[place] for name, values in group.scalars.items()}
+        one = process.ClientInput(features, group.labels[start:end], keys, **scalars)
         cache, _ = definition.act(deployed, one)
         return place + 1, [log.write(place, cache[name]) for log, name in zip(logs, _LOGGED, strict=True)]
 

@@ -53,11 +53,11 @@ class BanditLoss:
         return self.sigmoid or not self.cross_entropy
 
     def predicted_rewards(self, outputs: tf.Tensor) -> tf.Tensor:
-        """Returns float32 [batch, actions], what a policy explores on."""
+        """Predicted rewards for the policy, float32 [batch, actions]."""
         return _predicted(outputs, self.cross_entropy, self.sigmoid)
 
     def __call__(self, outputs: tf.Tensor, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        """Returns the scalar loss.
+        """Scalar loss.
 
         Args:
           outputs: float32 [batch, actions], or of the chosen actions, [batch], if `of_one_action`.
@@ -116,11 +116,11 @@ class SupervisedLoss:
     of_one_action = False
 
     def predicted_rewards(self, outputs: tf.Tensor) -> tf.Tensor:
-        """Returns float32 [batch, actions], what a policy explores on."""
+        """Predicted rewards for the policy, float32 [batch, actions]."""
         return _predicted(outputs, self.cross_entropy, self.sigmoid)
 
     def __call__(self, outputs: tf.Tensor, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        """Returns the scalar loss, from outputs and `rewards`, both float32 [batch, actions]."""
+        """Scalar loss, from outputs and `rewards`, both float32 [batch, actions]."""
         rewards = batch[FULL_FEEDBACK]
         if self.sigmoid:
             return _total(tf.nn.sigmoid_cross_entropy_with_logits(rewards, outputs), batch, half_sum=False)
@@ -154,11 +154,11 @@ class Bootstrapped:
         return self.loss.of_one_action
 
     def predicted_rewards(self, outputs: tf.Tensor) -> tf.Tensor:
-        """Returns float32 [batch, heads, actions], what the heads predict."""
+        """Predictions of the heads, float32 [batch, heads, actions]."""
         return self.loss.predicted_rewards(outputs)
 
     def __call__(self, outputs: tf.Tensor, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        """Returns the scalar loss.
+        """Scalar loss.
 
         Args:
           outputs: float32 [batch, heads, actions], or of the chosen actions, [batch, heads], if `of_one_action`.
@@ -177,7 +177,7 @@ Loss: TypeAlias = BanditLoss | SupervisedLoss | Bootstrapped
 
 
 def bootstrap(key: tf.Tensor, num_examples: tf.Tensor, heads: int) -> tf.Tensor:
-    """Returns float32 [examples, heads], Poisson(1) weights of a client's examples, by its key of the actions."""
+    """Poisson(1) weights of a client's examples, float32 [examples, heads], from its key of the actions."""
     own_key = tf.random.experimental.stateless_fold_in(key, _BOOTSTRAP_KEY)
     uniform = tf.random.stateless_uniform([num_examples * heads], own_key)
     counts = tf.searchsorted(_POISSON, uniform, side="right")

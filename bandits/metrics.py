@@ -61,7 +61,7 @@ COLUMNS = declared(vars())
 
 
 def worst_tenth(values: np.ndarray, *, largest: bool = False) -> float:
-    """Returns the mean of the least tenth of clients' values, rounded up to whole clients; not a number of none.
+    """Mean of the lowest tenth of clients' values, rounded up to whole clients; NaN without clients.
 
     Args:
       values: float [clients], such as rewards.
@@ -72,7 +72,7 @@ def worst_tenth(values: np.ndarray, *, largest: bool = False) -> float:
 
 
 def jain_index(values: np.ndarray, *, of_zeros: float = math.nan) -> float:
-    """Returns Jain's index, (sum x)^2 / (n sum x^2): 1 where all fare alike, 1 / n where one client has it all.
+    """Jain's index, (sum x)^2 / (n sum x^2): 1 for equal values, 1 / n if one client has everything.
 
     Jain, Chiu and Hawe, "A Quantitative Measure of Fairness and Discrimination", 1984, equation 1; of losses, Cho et
     al. 2020, equation 3. Not a number of none, nor where a value is negative, of which it says nothing.

@@ -7,10 +7,10 @@ import re
 from typing import Any
 
 from bandits import schedules
+from bandits.environments import delay as delays
+from bandits.environments import drift as drifts
+from bandits.environments import resets
 from bandits.registry import POLICIES, BanditEntry, Chosen
-from bandits.worlds import delay as delays
-from bandits.worlds import drift as drifts
-from bandits.worlds import resets
 from data import tasks
 from data.errors import UsageError
 from data.tasks.options import TaskOptions
@@ -148,16 +148,16 @@ class Phase(BanditOptions):
 
     @property
     def logs(self) -> bool:
-        """Whether its clients learn from a bandit's log: from the reward of the action that was played alone."""
+        """Whether its clients learn from a bandit's log: from the reward of the chosen action alone."""
         return not self.bandit.supervised
 
-    def moved(self, num_actions: int, period: int) -> float | None:
-        """Returns the policy's parameter that a schedule moves, in a deployment period from 0; None for none."""
+    def scheduled_value(self, num_actions: int, period: int) -> float | None:
+        """Scheduled value of the policy's parameter in a deployment period, from 0; None without a schedule."""
         schedule = self.policy.schedule
         return schedule.value(period, self.planned(num_actions)) if schedule else None
 
     def planned(self, num_actions: int) -> schedules.Planned:
-        """Returns what is planned of its deployments."""
+        """The plan of its deployments, which schedules read."""
         cap = self.replay_rows if self.task.learn_from == "replay" else self.max_examples_per_client
         return schedules.Planned(num_actions, self.deploy_every * self.cohorts.size * cap)
 
@@ -167,16 +167,16 @@ class Phase(BanditOptions):
         return math.ceil(self.total_rounds / self.deploy_every)
 
     def acted_in(self, round_num: int) -> int:
-        """Returns the round in which a client of some round acted."""
+        """Round in which a client of this round acted."""
         return acted_in(round_num, self.deploy_every) if self.keeps_cache else round_num
 
     def accounted(self, round_num: int) -> int:
-        """Returns the rounds whose privacy is spent after some rounds of this phase."""
+        """Number of rounds whose privacy is spent after some rounds of this phase."""
         return round_num if self.bandit.trains else self.spent_rounds
 
 
 def acted_in(rounds: Any, deploy_every: int) -> Any:
-    """Returns the first round of the deployment period of a round, in which clients that keep their cache acted.
+    """First round of a round's deployment period, in which clients with a persistent cache acted.
 
     Args:
       rounds: int, the round; or an array.
@@ -186,7 +186,7 @@ def acted_in(rounds: Any, deploy_every: int) -> Any:
 
 
 def phases(chosen: BanditOptions, task: tasks.Task) -> tuple[Phase, ...]:
-    """Returns the phases of a run: the initial training, if it has one, and the bandits.
+    """Phases of a run: the initial training, if it has one, and the bandits.
 
     Raises:
       UsageError: If the task has too few clients.
@@ -203,11 +203,11 @@ def _phases(chosen: BanditOptions, num_clients: int) -> tuple[Phase, ...]:
     last = Phase(**vars(bandits), label=chosen.name, population=population)
     if not (initial := chosen.initial):
         return (last,)
-    own = dict(vars(initial))
-    del own["num_clients"]
+    settings = dict(vars(initial))
+    del settings["num_clients"]
     training = dataclasses.replace(
         chosen,
-        **own,
+        **settings,
         policy=chosen.policy if initial.bandit == chosen.bandit else Chosen(POLICIES["greedy"].target),
         cohorts=dataclasses.replace(chosen.cohorts, size=min(chosen.cohorts.size, len(first))),
         deploy_every=1,
@@ -221,7 +221,7 @@ def _phases(chosen: BanditOptions, num_clients: int) -> tuple[Phase, ...]:
 
 
 def populations(chosen: BanditOptions, num_clients: int) -> tuple[range, range]:
-    """Returns the clients of the initial training, and of the bandits.
+    """Clients of the initial training, and clients of the bandits.
 
     Raises:
       UsageError: If the task has too few clients.
@@ -236,7 +236,7 @@ def populations(chosen: BanditOptions, num_clients: int) -> tuple[range, range]:
 
 
 def population_range(selection: str | None, count: int) -> range:
-    """Returns the client indices that `START-END` names, of so many; all for None.
+    """Client indices of `START-END`; all for None.
 
     Raises:
       UsageError: If it is not START-END with START < END <= count.

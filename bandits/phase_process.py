@@ -47,7 +47,7 @@ class SharedProcess(NamedTuple):
     server_learning_rate: float
 
     def initialize(self) -> fed_avg.State:
-        """Returns the run's first state."""
+        """The run's first state."""
         state = self.shared.initialize()
         weights = tuple(np.asarray(weight) for weight in self.initial_weights)
         optimizer = self.definition.server_optimizer.set_hparams(
@@ -57,7 +57,7 @@ class SharedProcess(NamedTuple):
 
     @property
     def next(self) -> tff.Computation:
-        """Plays a round: (state, clients) -> (state, metrics)."""
+        """Runs a round: (state, clients) -> (state, metrics)."""
         return self.shared.next
 
 
@@ -78,8 +78,8 @@ class CollectedRounds:
         self.initialize = built.initialize
         self._shapes, self._aggregate = definition.model.shapes, aggregate
 
-        def client_round(*given):
-            output = definition.client_round()(*given)
+        def client_round(*arguments):
+            output = definition.client_round()(*arguments)
             return posterior_process.client_row(output), output.sums
 
         self._at_clients = fed_avg.at_clients(definition.at_client(client_round))
@@ -89,7 +89,7 @@ class CollectedRounds:
     def next(
         self, state: fed_avg.State, cohort: Sequence[process.ClientInput]
     ) -> tuple[fed_avg.State, fed_avg.RoundMetrics]:
-        """Plays one round; where nobody has an example the update is zero, and where nobody came there is none."""
+        """Runs a round; without examples the update is zero, without clients there is no update."""
         updates, summed = posterior_process.collect(self._at_clients, [state.deployed, state.weights], cohort)
         before = algorithms.flat(state.weights)
         delta = np.full_like(before, 0 if len(updates.examples) else np.nan)
@@ -100,7 +100,7 @@ class CollectedRounds:
         return fed_avg.State._make((*step[:4], state.aggregator)), metrics
 
     def _sums(self, summed: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        """Returns the sums over clients, one after the other as in TFF's aggregations."""
+        """Sums over clients, added sequentially as in TFF's aggregations."""
         types = tff.structure.iter_elements(self._at_clients.type_signature.result.member[1])
         totals = {name: np.zeros(part.shape, part.dtype) for name, part in types}
         for client in summed:
@@ -128,12 +128,12 @@ class ChainRounds:
         self._rounds, self._chain, self._seed = rounds, chain, seed
 
     def initialize(self) -> fed_avg.State:
-        """Returns the state before round 1."""
+        """State before round 1."""
         state = self._rounds.initialize()
         return state._replace(optimizer=_ChainState(tuple(state.weights), state.optimizer))
 
     def next(self, state: fed_avg.State, cohort: Any) -> tuple[fed_avg.State, fed_avg.RoundMetrics]:
-        """Plays one round; `weights` of its state are the average, or in burn-in rounds the newest state."""
+        """Runs a round; `weights` of its state are the average, or in burn-in rounds the newest state."""
         chain: Any = state.optimizer
         after, metrics = self._rounds.next(state._replace(weights=chain.weights, optimizer=chain.optimizer), cohort)
         round_num = int(after.round_num)
@@ -147,7 +147,7 @@ class ChainRounds:
 def build(
     task: tasks.Task, phase: Phase, definition: process.BanditProcess, initial_weights: models.Weights
 ) -> Callable[[int], Any]:
-    """Returns the function round number, from 1 -> process of that round.
+    """Function from a round number (from 1) to the process of that round.
 
     Args:
       task: The task.
@@ -167,7 +167,7 @@ def _shared(
     definition: process.BanditProcess,
     initial_weights: models.Weights,
 ) -> tff.templates.IterativeProcess | SharedProcess:
-    """Returns the process of a phase, built before if possible."""
+    """Process of a phase, from the cache if it was built before."""
     if phase.aggregation.kind != "mean":  # Two runs never share their noise.
         return definition.build(initial_weights)
     own_key = ("rounds", key(task, phase, definition))
@@ -188,7 +188,7 @@ def _parts(definition: process.BanditProcess) -> tuple:
 
 
 def key(task: tasks.Task, phase: Phase, definition: process.BanditProcess) -> Hashable:
-    """Returns a key of the rounds that differ from these in nothing but their state; arguments as of `build`."""
+    """Key shared by rounds that differ only in their state; arguments as of `build`."""
     parts = {field.name: getattr(definition, field.name) for field in dataclasses.fields(definition)}
     parts |= {
         "types": tuple(map(type, _parts(definition))),  # Two modules may have a class of one name.
@@ -212,11 +212,11 @@ def _combined(
 
     @functools.cache
     def rounds_of(work):
-        own = dataclasses.replace(definition, local_work=work)
+        averaged = dataclasses.replace(definition, local_work=work)
         if algorithm.chain:
-            return ChainRounds(own.build(initial_weights), algorithm.chain, phase.seed)
+            return ChainRounds(averaged.build(initial_weights), algorithm.chain, phase.seed)
         if algorithm.aggregate is None:
-            return own.build(initial_weights)
-        return CollectedRounds(own, initial_weights, algorithm.aggregate)
+            return averaged.build(initial_weights)
+        return CollectedRounds(averaged, initial_weights, algorithm.aggregate)
 
     return lambda round_num: rounds_of(algorithm.work_of(round_num))

@@ -45,7 +45,7 @@ class Policy(abc.ABC):
 
     @abc.abstractmethod
     def probabilities(self, predicted_rewards: tf.Tensor, *args: Any, **kwargs: Any) -> tf.Tensor:
-        """Returns float32 [batch, actions] rows that sum to 1.
+        """Probabilities of the actions, float32 [batch, actions]; rows sum to 1.
 
         Args:
           predicted_rewards: float32 [batch, actions], finite; with several heads their mean.
@@ -54,7 +54,7 @@ class Policy(abc.ABC):
         """
 
     def __call__(self, predicted_rewards: tf.Tensor, **more: Any) -> tf.Tensor:
-        """Returns `probabilities`, uniform for rows that are no distribution or whose predictions are not all finite.
+        """`probabilities`, replaced by uniform rows where they are invalid or a prediction is not finite.
 
         Args:
           predicted_rewards: float32 [batch, actions].
@@ -73,7 +73,7 @@ class Policy(abc.ABC):
 
 
 def _best(predicted_rewards: tf.Tensor, only_first: bool) -> tf.Tensor:
-    """Returns float32 [..., actions] that is 1 at each row's best actions, or only at the first of them, else 0."""
+    """Indicator of each row's best actions, or only of the first of them, float32 [..., actions]."""
     if only_first:
         return tf.one_hot(tf.argmax(predicted_rewards, axis=-1), tf.shape(predicted_rewards)[-1])
     top = tf.reduce_max(predicted_rewards, axis=-1, keepdims=True)
@@ -81,22 +81,22 @@ def _best(predicted_rewards: tf.Tensor, only_first: bool) -> tf.Tensor:
 
 
 def _gaps(predicted_rewards: tf.Tensor) -> tf.Tensor:
-    """Returns float32 [batch, actions], how far each lies below its row's best: exactly, and finite."""
+    """Exact, finite gap between each prediction and its row's best, float32 [batch, actions]."""
     return tf.minimum(tf.reduce_max(predicted_rewards, axis=1, keepdims=True) - predicted_rewards, _LARGEST)
 
 
 def _is_known(parameter: Parameter) -> bool:
-    """Returns whether a parameter is a number: what a schedule gives was checked with it."""
+    """Whether a parameter is a number; a schedule's values are checked elsewhere."""
     return parameter is not None and not tf.is_tensor(parameter)
 
 
 def _within(value: Parameter, low: float, high: float) -> Parameter:
-    """Returns a parameter as float32 can hold it."""
+    """A parameter, limited to the range of float32."""
     return tf.clip_by_value(value, low, high) if tf.is_tensor(value) else min(max(value, low), high)  # type: ignore
 
 
 def _in_range(value: Parameter) -> Parameter:
-    """Returns a parameter above 0 as float32 can hold it and its inverse."""
+    """A positive parameter, limited so that float32 holds it and its inverse."""
     return _within(value, _SMALLEST, 1 / _SMALLEST)
 
 
@@ -111,7 +111,7 @@ def _uniform(predicted_rewards: tf.Tensor) -> tf.Tensor:
 
 @dataclasses.dataclass(frozen=True)
 class Greedy(Policy):
-    """Plays the action of the highest predicted reward (Agarwal et al. 2023, eq. 3).
+    """Chooses the action with the highest predicted reward (Agarwal et al. 2023, eq. 3).
 
     Attributes:
       first_of_ties: Whether of tied actions the first is the best, not a random one.
@@ -125,7 +125,7 @@ class Greedy(Policy):
 
 @dataclasses.dataclass(frozen=True)
 class Uniform(Policy):
-    """Plays every action equally often, whatever is predicted."""
+    """Chooses every action with equal probability."""
 
     def probabilities(self, predicted_rewards: tf.Tensor) -> tf.Tensor:
         return _uniform(predicted_rewards)
@@ -133,7 +133,7 @@ class Uniform(Policy):
 
 @dataclasses.dataclass(frozen=True)
 class EpsilonGreedy(Policy):
-    """Plays a uniformly random action with probability epsilon, else the best (Algorithm 2, line 5).
+    """Chooses a uniformly random action with probability epsilon, else the best (Algorithm 2, line 5).
 
     Attributes:
       epsilon: Probability of the uniform draw, in [0, 1]. The best action can be that draw too.
@@ -157,7 +157,7 @@ class EpsilonGreedy(Policy):
 
 @dataclasses.dataclass(frozen=True)
 class Softmax(Policy):
-    """Plays action a with probability proportional to exp(f(x, a) / temperature) (Algorithm 2, line 6).
+    """Chooses action a with probability proportional to exp(f(x, a) / temperature) (Algorithm 2, line 6).
 
     Attributes:
       temperature: Beta of the paper, above 0; towards 0 greedy, towards infinity uniform.
@@ -179,7 +179,7 @@ class Softmax(Policy):
 
 @dataclasses.dataclass(frozen=True)
 class InverseGapWeighting(Policy):
-    """Plays an action less often the further its predicted reward lies below the best (Algorithm 2, line 7).
+    """Chooses an action less often the further its predicted reward lies below the best (Algorithm 2, line 7).
 
     p(a) = 1 / (mu + gamma (f(x, best) - f(x, a))) for all but the best action, which gets the rest. Where the others
     together exceed 1, as they can for mu below actions - 1, they are scaled to 1 and the best action gets 0. FALCON
@@ -221,7 +221,7 @@ class InverseGapWeighting(Policy):
 
 @dataclasses.dataclass(frozen=True)
 class Bag(Policy):
-    """Plays an action as often as the model's heads vote for it, each for the one that it predicts to be best.
+    """Chooses an action as often as the model's heads vote for it, each for the one that it predicts to be best.
 
     The heads are a bootstrap ensemble (Oza and Russell 2001; Bietti, Agarwal and Langford 2021, Algorithm 4), see
     `losses.Bootstrapped`; a head splits its vote among tied actions. Vowpal Wabbit's `--bag` for given predictions.

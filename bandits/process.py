@@ -39,11 +39,11 @@ class ClientInput(NamedTuple):
       features: [examples, ...] contexts, or bags of words.
       labels: int32 [examples] or float32 [examples, labels], known to the environment, not to the policy.
       keys: Its keys.
-      delay: int32, deployments that it lags behind.
-      position: int32, its place in the cohort, from 0.
-      moved: float32, the policy's parameter that a schedule moves, as of the deployment that acts.
-      world: float32, where it stood among the worlds when it acted; see `mixture`.
-      arrived: bool [examples], whose rewards are there; empty where none is late.
+      delay: int32, staleness of its model, in deployments.
+      position: int32, its position in the cohort, from 0.
+      scheduled: float32, scheduled value of the policy's parameter in the deployment that acts.
+      environment: float32, its mixture of environments when it acted; see `mixture`.
+      observed: bool [examples], whether the reward is observed; empty without delays.
     """
 
     features: clients.Features
@@ -51,9 +51,9 @@ class ClientInput(NamedTuple):
     keys: ClientKeys
     delay: np.int32 = np.int32(0)
     position: np.int32 = np.int32(0)
-    moved: np.float32 = np.float32(0)
-    world: np.float32 = np.float32(0)
-    arrived: np.ndarray = np.zeros(0, bool)
+    scheduled: np.float32 = np.float32(0)
+    environment: np.float32 = np.float32(0)
+    observed: np.ndarray = np.zeros(0, bool)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -63,19 +63,19 @@ class BanditProcess(fed_avg.Process):
     Attributes:
       loss: The loss, which also says how the model's outputs predict rewards.
       policy: Exploration policy of the deployed model.
-      reward_matrix: float32 [labels, actions], see `reward_vectors`; or [worlds, labels, actions].
+      reward_matrix: float32 [labels, actions], see `reward_vectors`; or [environments, labels, actions].
       feedback: What a client's log is: of the deployed policy's actions (`acting`); the one that its labels end in
         (`logged`); or of the policy's actions where that one has the same (`replay`).
-      moving: The policy's parameter that clients bring, as a schedule moves it; empty where all are constant.
-      is_late: Whether only what has `arrived` is in a client's log.
+      scheduled: The policy's scheduled parameter, whose value comes with a client; empty if all are constant.
+      is_delayed: Whether a client's log has only rewards that it has `observed`.
     """
 
     loss: losses.Loss
     policy: policies.Policy
     reward_matrix: np.ndarray
     feedback: str = "acting"
-    moving: str = ""
-    is_late: bool = False
+    scheduled: str = ""
+    is_delayed: bool = False
 
     @property
     def client_type(self) -> tff.Type:
@@ -88,9 +88,9 @@ class BanditProcess(fed_avg.Process):
                 ("keys", tff.StructWithPythonType([("cache", key), ("training", key)], ClientKeys)),
                 ("delay", tff.TensorType(np.int32)),
                 ("position", tff.TensorType(np.int32)),
-                ("moved", tff.TensorType(np.float32)),
-                ("world", tff.TensorType(np.float32)),
-                ("arrived", tff.TensorType(np.bool_, (None if self.is_late else 0,))),
+                ("scheduled", tff.TensorType(np.float32)),
+                ("environment", tff.TensorType(np.float32)),
+                ("observed", tff.TensorType(np.bool_, (None if self.is_delayed else 0,))),
             ],
             ClientInput,
         )
@@ -105,54 +105,56 @@ class BanditProcess(fed_avg.Process):
         """Acts with the deployed model and keeps the log (Algorithm 2); returns it, and what is trained on."""
         if self.feedback == "logged":
             cache, features = self._weighted(logged(client.labels), client.keys.cache), models.dense(client.features)
-            if self.is_late:
-                cache, features = kept((cache, features), client.arrived)
+            if self.is_delayed:
+                cache, features = kept((cache, features), client.observed)
             return cache, {"features": features, **cache}
-        rewards = reward_vectors(client.labels, mixture(self.reward_matrix, client.world))
-        own = deployed[0]
+        rewards = reward_vectors(client.labels, mixture(self.reward_matrix, client.environment))
+        weights = deployed[0]
         if self.max_delay:
-            own = tf.switch_case(tf.convert_to_tensor(client.delay), [lambda model=model: model for model in deployed])
+            weights = tf.switch_case(
+                tf.convert_to_tensor(client.delay), [lambda model=model: model for model in deployed]
+            )
         features = models.dense(client.features)
         policy = self.policy
-        if self.moving:  # Policies with parameters are dataclasses.
-            policy = dataclasses.replace(policy, **{self.moving: client.moved})  # type: ignore[type-var]
+        if self.scheduled:  # Policies with parameters are dataclasses.
+            policy = dataclasses.replace(policy, **{self.scheduled: client.scheduled})  # type: ignore[type-var]
         key = client.keys.cache
-        acts_by = probabilities(policy, self.model, own, self.loss, features, key)
+        acts_by = probabilities(policy, self.model, weights, self.loss, features, key)
         cache = self._weighted(bandit_inference(acts_by, rewards, key), key)
         if self.feedback == "replay":
             cache, features = replay(cache, client.labels, features)
-        if self.is_late:
-            cache, features, rewards = kept((cache, features, rewards), client.arrived)
+        if self.is_delayed:
+            cache, features, rewards = kept((cache, features, rewards), client.observed)
         log = {losses.FULL_FEEDBACK: rewards} if self.loss.full_feedback else cache
         if self.model.heads > 1:
             log = {**log, losses.BOOTSTRAP: cache[losses.BOOTSTRAP]}
         return cache, {"features": features, **log}
 
     def _weighted(self, cache: dict[str, tf.Tensor], key: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Returns the log with the weights of its examples for each of several heads."""
+        """The log with a weight per example and head."""
         if self.model.heads == 1:
             return cache
         return {**cache, losses.BOOTSTRAP: losses.bootstrap(key, tf.size(cache["action"]), self.model.heads)}
 
 
-def mixture(matrices: np.ndarray, world: tf.Tensor) -> np.ndarray | tf.Tensor:
-    """Returns the reward matrix at a point among worlds (`worlds.drift`).
+def mixture(matrices: np.ndarray, environment: tf.Tensor) -> np.ndarray | tf.Tensor:
+    """Reward matrix of a mixture of environments (`environments.drift`).
 
     Args:
-      matrices: float32 [worlds, labels, actions]; or [labels, actions], of one world, which is returned as it is.
-      world: float32, the point: 1.25 lies a quarter of the way from the second world to the third.
+      matrices: float32 [environments, labels, actions]; or [labels, actions] of one environment, returned unchanged.
+      environment: float32; 1.25 is three quarters of the second environment and a quarter of the third.
     """
     if matrices.ndim == 2:
         return matrices
-    low = tf.floor(world)
-    share, place = world - low, tf.cast(low, tf.int32)
+    low = tf.floor(environment)
+    share, place = environment - low, tf.cast(low, tf.int32)
     of_worlds = tf.constant(matrices)
     after = tf.minimum(place + 1, len(matrices) - 1)
     return (1 - share) * of_worlds[place] + share * of_worlds[after]
 
 
 def reward_vectors(labels: tf.Tensor, reward_matrix: np.ndarray | tf.Tensor) -> tf.Tensor:
-    """Returns the reward of every action.
+    """Rewards of all actions.
 
     Args:
       labels: int32 [batch] label indices, or float32 [batch, labels] with several labels an example.
@@ -168,7 +170,7 @@ def reward_vectors(labels: tf.Tensor, reward_matrix: np.ndarray | tf.Tensor) -> 
 
 
 def predicted_rewards(model: models.Model, loss: losses.Loss, outputs: tf.Tensor) -> tf.Tensor:
-    """Returns float32 [batch, actions], what a model's outputs predict; with several heads their mean."""
+    """Predicted rewards of a model's outputs, float32 [batch, actions]; the mean over several heads."""
     predicted = loss.predicted_rewards(outputs)
     return tf.reduce_mean(predicted, axis=1) if model.heads > 1 else predicted
 
@@ -181,7 +183,7 @@ def probabilities(
     contexts: tf.Tensor | Mapping[str, tf.Tensor],
     key: tf.Tensor,
 ) -> tf.Tensor:
-    """Returns a policy's probabilities, float32 [batch, actions].
+    """A policy's probabilities, float32 [batch, actions].
 
     Args:
       policy: Exploration policy.
@@ -223,7 +225,7 @@ def bandit_inference(probabilities: tf.Tensor, rewards: tf.Tensor, key: tf.Tenso
 
 
 def _draw(probabilities: tf.Tensor, key: tf.Tensor) -> tf.Tensor:
-    """Returns one action a row, int32 [batch], of probabilities float32 [batch, actions].
+    """One sampled action per row, int32 [batch], from probabilities float32 [batch, actions].
 
     The draws of `tf.random.stateless_categorical` in one thread, up to rounding. Where that has several it shares the
     rows out among them, and which numbers a row gets depends on how many they are.
@@ -234,17 +236,17 @@ def _draw(probabilities: tf.Tensor, key: tf.Tensor) -> tf.Tensor:
 
 
 def logged(labels: tf.Tensor) -> dict[str, tf.Tensor]:
-    """Returns the log that labels end in, in `bandit_inference`'s form; labels float32 [batch, ... + 3]."""
+    """The log in the last columns of labels, in `bandit_inference`'s form; labels float32 [batch, ... + 3]."""
     return {"action": tf.cast(labels[:, -3], tf.int32), "reward": labels[:, -2], "propensity": labels[:, -1]}
 
 
 def replay(
-    played: Mapping[str, tf.Tensor], labels: tf.Tensor, features: tf.Tensor | Mapping[str, tf.Tensor]
+    acted: Mapping[str, tf.Tensor], labels: tf.Tensor, features: tf.Tensor | Mapping[str, tf.Tensor]
 ) -> tuple[dict[str, tf.Tensor], tf.Tensor | Mapping[str, tf.Tensor]]:
-    """Keeps the rows in which the policy plays what was logged (Li, Chu, Langford and Wang 2011, Algorithm 2).
+    """Keeps the rows in which the policy chooses the logged action (Li, Chu, Langford and Wang 2011, Algorithm 2).
 
     Args:
-      played: What `bandit_inference` gives for all rows.
+      acted: What `bandit_inference` gives for all rows.
       labels: float32 [batch, ... + 3], which end in the log.
       features: Of the rows, as models take them.
 
@@ -252,9 +254,9 @@ def replay(
       The log of these rows: their action, the reward that was logged and the policy's own propensity; their features.
     """
     was = logged(labels)
-    return kept(({**played, "reward": was["reward"]}, features), tf.equal(played["action"], was["action"]))
+    return kept(({**acted, "reward": was["reward"]}, features), tf.equal(acted["action"], was["action"]))
 
 
 def kept(rows: Any, mask: tf.Tensor) -> Any:
-    """Returns some rows of a structure of tensors, [batch, ...] each; the mask is bool [batch]."""
+    """Masked rows of a structure of tensors, [batch, ...] each; the mask is bool [batch]."""
     return tf.nest.map_structure(lambda part: tf.boolean_mask(part, mask), rows)

@@ -23,7 +23,7 @@ class PolicyEntry:
       parameters: The class' arguments.
       help: One line; policies have theirs in BANDITS.
       has_best: Whether it tells the best action from the others, and so takes `first_of_ties`.
-      moving: Its parameter that a schedule may move with the deployment; empty for none.
+      scheduled: Its parameter that a schedule may change; empty for none.
       schedule: The schedule that always moves it, of `schedule_flags`; empty where `--bandits_schedule` names it.
       exponent: Where that is a power of time, the default of its exponent.
       heads: `--bandits_heads`, how many heads its model has; None for one.
@@ -33,7 +33,7 @@ class PolicyEntry:
     parameters: Mapping[str, Parameter] = dataclasses.field(default_factory=dict)
     help: str = ""
     has_best: bool = False
-    moving: str = ""
+    scheduled: str = ""
     schedule: str = ""
     exponent: float | None = None
     heads: Parameter | None = None
@@ -44,7 +44,7 @@ class PolicyEntry:
         return {**self.parameters, **({"heads": self.heads} if self.heads else {})}
 
     def chosen(self, values: Mapping[str, float]) -> "Chosen":
-        """Returns the policy that these values of its parameters make, before it is imported."""
+        """The policy's definition with these parameter values, before it is imported."""
         return Chosen(self.target, tuple(values.items()))
 
 
@@ -55,23 +55,23 @@ class Chosen:
     Attributes:
       target: `module:Class`.
       parameters: The class' arguments, but for one that a schedule moves.
-      moving: That one; empty for none.
+      scheduled: Its scheduled parameter; empty for none.
       schedule: The schedule, if there is one.
     """
 
     target: str
     parameters: tuple[tuple[str, float | None], ...] = ()
-    moving: str = ""
+    scheduled: str = ""
     schedule: schedules.Schedule | None = None
 
-    def build(self, moved: Any = None) -> Any:
-        """Returns it; `moved` is what a schedule gives, None where a round's data will say."""
-        return load(self.target)(**dict(self.parameters), **({self.moving: moved} if self.moving else {}))
+    def build(self, value: Any = None) -> Any:
+        """The policy; `value` is the scheduled value, None if it comes with a round's data."""
+        return load(self.target)(**dict(self.parameters), **({self.scheduled: value} if self.scheduled else {}))
 
-    def moved_by(self, schedule: schedules.Schedule, moving: str) -> "Chosen":
-        """Returns the same with a parameter that a schedule moves."""
-        kept = tuple((name, value) for name, value in self.parameters if name != moving)
-        return Chosen(self.target, kept, moving, schedule)
+    def with_schedule(self, schedule: schedules.Schedule, name: str) -> "Chosen":
+        """This exploration with a scheduled parameter."""
+        kept = tuple((known, value) for known, value in self.parameters if known != name)
+        return Chosen(self.target, kept, name, schedule)
 
 
 _MU = "weight of uniform exploration"
@@ -84,20 +84,20 @@ POLICIES = {
         "bandits.policies:EpsilonGreedy",
         {"epsilon": Parameter(0.05, "probability of a uniformly random action", high=1.0)},
         has_best=True,
-        moving="epsilon",
+        scheduled="epsilon",
     ),
     "epsilon_decay": PolicyEntry(
         "bandits.policies:EpsilonGreedy",
         {"epsilon": Parameter(0.2, "probability of a uniformly random action at t = 1", high=1.0)},
         has_best=True,
-        moving="epsilon",
+        scheduled="epsilon",
         schedule=schedules.POWER,
         exponent=-1 / 3,  # Balances what exploring costs and what it teaches: docs/papers/agarwal2023.md.
     ),
     "softmax": PolicyEntry(
         "bandits.policies:Softmax",
         {"temperature": Parameter(0.05, "temperature (beta); lower is greedier", above=True)},
-        moving="temperature",
+        scheduled="temperature",
     ),
     "falcon": PolicyEntry(
         _INVERSE_GAP,
@@ -106,7 +106,7 @@ POLICIES = {
             "gamma": Parameter(1000.0, "inverse of the reward gap still explored; higher is greedier"),
         },
         has_best=True,
-        moving="gamma",
+        scheduled="gamma",
     ),
     "falcon_epochs": PolicyEntry(
         _INVERSE_GAP,
@@ -115,7 +115,7 @@ POLICIES = {
             "gamma": Parameter(1.0, "constant before the root that makes gamma of an epoch"),
         },
         has_best=True,
-        moving="gamma",
+        scheduled="gamma",
         schedule=schedules.EPOCHS,
     ),
     "squarecb": PolicyEntry(
@@ -125,7 +125,7 @@ POLICIES = {
             "gamma": Parameter(10.0, "gamma at t = 1"),
         },
         has_best=True,
-        moving="gamma",
+        scheduled="gamma",
         schedule=schedules.POWER,
         exponent=0.5,
     ),
@@ -245,13 +245,13 @@ EXTREME = frozenset({"extreme_explore", "bayesian_extreme_explore"})
 
 
 def load(target: str) -> Any:
-    """Returns the object named `module:attribute`."""
+    """The object named `module:attribute`."""
     module, attribute = target.split(":")
     return getattr(importlib.import_module(module), attribute)
 
 
 def rule_settings(rules: Mapping[str, PolicyEntry], default: str) -> list[Setting]:
-    """Returns `--decision_rule`, and `--rule_NAME` for every parameter of the rules.
+    """`--decision_rule`, and `--rule_NAME` for every parameter of the rules.
 
     Args:
       rules: RULES, or the binary's choice of them and its own.
@@ -263,5 +263,5 @@ def rule_settings(rules: Mapping[str, PolicyEntry], default: str) -> list[Settin
 
 
 def rule_values(settings: cli.Settings, rules: Mapping[str, PolicyEntry]) -> dict[str, float]:
-    """Returns the parameters of the chosen rule, for `rules[settings.decision_rule].build`."""
+    """Parameters of the chosen rule, for `rules[settings.decision_rule].build`."""
     return {name: settings[f"rule_{name}"] for name in rules[settings.decision_rule].parameters}

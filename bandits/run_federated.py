@@ -1,7 +1,7 @@
 """Runs a federated contextual bandit; see `--help`.
 
 The way of a command: `bandits.flags` checks the flags and says what they mean (`bandits.options`), the task is opened,
-the run's folder claimed, and only then TensorFlow Federated is imported and the rounds of `bandits.experiment` played.
+the run's folder claimed, and only then TensorFlow Federated is imported and the rounds of `bandits.experiment` run.
 """
 
 if __name__ == "__main__":  # Before the imports, which take seconds.
@@ -93,8 +93,8 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
                 print(logged_flags.SIMULATED, *(f"  {one.in_words()}" for one in scores), sep="\n", file=sys.stderr)
         rounds = options.total_rounds
         acted = acted_in(np.arange(1, rounds + 1), options.deploy_every) if options.keeps_cache else None
-        told = options.drift.warning(rounds, acted), options.delay.warning(options.deploy_every)
-        warnings += filter(None, [*told, options.reset.warning(rounds, options.importance_weighting)])
+        messages = options.drift.warning(rounds, acted), options.delay.warning(options.deploy_every)
+        warnings += filter(None, [*messages, options.reset.warning(rounds, options.importance_weighting)])
         schedule_flags.check(phases(options, task)[-1], task.num_actions)
         mu = dict(options.policy.parameters).get("mu")
         if mu is not None and mu < task.num_actions - 1:
@@ -190,7 +190,7 @@ def _tell(
     if outcome.signum is None:
         print(_summary(options, task, phase, folder, spent["summary"]))
     if rounds.acting:
-        print(interactions.told(folder.path))
+        print(interactions.privacy_notice(folder.path))
     if rounds.secrets:
         held = " and ".join(rounds.secrets)
         print(f"Keep {folder.path}/checkpoints secret: it holds {held}, which protects the clients.")
@@ -230,17 +230,17 @@ def _summary(options: BanditOptions, task: tasks.Task, phase: Phase, folder: run
     if options.task.reward_columns:  # No action is right or wrong.
         held_out = f"reward {last[metrics.HELD_OUT_REWARD]:.4f}"
     if options.task.task_type == "logged":
-        value = "of drawn rewards" if logged_flags.is_simulated(options.task) else "doubly robust"
+        value = "of sampled rewards" if logged_flags.is_simulated(options.task) else "doubly robust"
         held_out = f"reward {last[metrics.HELD_OUT_REWARD]:.4f}, {value}"
     elif phase.drift.kind != "none":  # Labels do not say any more which action is right.
-        held_out = f"reward {last[metrics.HELD_OUT_REWARD]:.4f} in the last round's world"
+        held_out = f"reward {last[metrics.HELD_OUT_REWARD]:.4f} in the last round's environment"
     if options.task.learn_from == "replay":
         kept, there = table[metrics.EXAMPLES].sum(), task.report["training_rows"]
         held_out += f". Replay kept {kept:,.0f} of the {there:,} rows, {kept / there:.1%}"
-    begun_anew = list(table["round_num"][table[metrics.RESET] == 1])
+    reset_rounds = list(table["round_num"][table[metrics.RESET] == 1])
     if phase.reset.what != "none":
-        rounds = ", in rounds " if len(begun_anew) > 1 else ", in round " if len(begun_anew) else ""
-        held_out += f". Resets: {len(begun_anew)}{rounds}{loggers.spans(begun_anew)}"
+        rounds = ", in rounds " if len(reset_rounds) > 1 else ", in round " if len(reset_rounds) else ""
+        held_out += f". Resets: {len(reset_rounds)}{rounds}{loggers.spans(reset_rounds)}"
     warning = _clipping_warning(table, max(map(abs, task.reward_range(phase.rewards))), phase.cohorts.size)
     return (
         f"{phase.label}: {int(last['round_num'])} rounds, average reward {last[metrics.AVERAGE_REWARD]:.4f}, "
@@ -258,7 +258,7 @@ _ENOUGH_ROUNDS = 10
 
 
 def _clipping_warning(table: "pd.DataFrame", largest_reward: float, cohort_size: int) -> str:
-    """Returns a warning, with its end of line, if clipping seems to keep the model from the rewards; else nothing.
+    """Warning (with newline) if clipping seems to keep the model from the rewards; else empty.
 
     All of it must hold: rewards are far above the clip norm, nearly all updates are clipped (where privacy allows to
     count them), and the last tenth of the rounds has about the loss of the first.

@@ -1,4 +1,4 @@
-"""Flags of schedules of exploration: what moves epsilon, the temperature or gamma with the deployment."""
+"""Flags of exploration schedules: epsilon, temperature or gamma as a function of the deployment."""
 
 from collections.abc import Mapping
 
@@ -21,7 +21,7 @@ _KINDS: Mapping[str, tuple[str, ...]] = {
     _TIME: (POWER,),
     _HORIZON: (LINEAR, COSINE, EPOCHS),
 }
-_POWERS = {name: one.exponent for name, one in registry.POLICIES.items() if one.exponent is not None}
+_POWERS = {name: entry.exponent for name, entry in registry.POLICIES.items() if entry.exponent is not None}
 
 
 def _entry(settings: cli.Settings) -> PolicyEntry:
@@ -29,8 +29,8 @@ def _entry(settings: cli.Settings) -> PolicyEntry:
 
 
 def _bandits(schedule: str) -> list[str]:
-    """Returns the values of `--bandits_type` that a schedule always moves; of "", those that any may move."""
-    policies = {name for name, one in registry.POLICIES.items() if one.moving and one.schedule == schedule}
+    """Values of `--bandits_type` with this fixed schedule; for "", those that accept any schedule."""
+    policies = {name for name, entry in registry.POLICIES.items() if entry.scheduled and entry.schedule == schedule}
     return [name for name, bandit in registry.BANDITS.items() if bandit.policy in policies]
 
 
@@ -38,7 +38,7 @@ class _Schedules:
     """Schedules.
 
     Attributes:
-      bandits_schedule: How epsilon, temperature or gamma moves with the deployment, from the value that its flag says.
+      bandits_schedule: Schedule of epsilon, temperature or gamma over deployments, beginning at its flag's value.
       bandits_schedule_end: Value at the last deployment.
       bandits_schedule_exponent: Exponent of t.
       bandits_schedule_time: What t counts; only where --bandits_schedule_exponent is read.
@@ -51,9 +51,9 @@ class _Schedules:
 
     bandits_schedule: str = setting(
         words={
-            CONSTANT: "it stays; default",
-            LINEAR: f"to --{_END}, by as much each deployment",
-            COSINE: f"to --{_END}, slowly at both ends",
+            CONSTANT: "constant; default",
+            LINEAR: f"to --{_END}, linearly in deployments",
+            COSINE: f"to --{_END}, along half a cosine",
             POWER: f"times t to the power of --{_EXPONENT}",
         },
         only={"bandits_type": _bandits("")},
@@ -91,51 +91,51 @@ def resolve(settings: cli.Settings) -> cli.Settings:
     kind, entry = _kind(settings), _entry(settings)
     for name, kinds in _KINDS.items():
         if name in settings.set_by_user and kind not in kinds:
-            ways = [f"--{_FLAG}={one}" for one in kinds if one != EPOCHS]
-            ways += [f"--bandits_type={one}" for one in _always(kinds)]
+            ways = [f"--{_FLAG}={other}" for other in kinds if other != EPOCHS]
+            ways += [f"--bandits_type={other}" for other in _always(kinds)]
             raise UsageError(f"--{name} belongs to {' or '.join(ways)}: this exploration does not read it.")
     if kind == CONSTANT:
         return settings
-    told = f"--{_FLAG}={kind}" if not entry.schedule else f"--bandits_type={settings.bandits_type}"
+    flag = f"--{_FLAG}={kind}" if not entry.schedule else f"--bandits_type={settings.bandits_type}"
     if settings.importance_weights == "published_code":
-        raise UsageError(f"{told} changes epsilon, and --importance_weights=published_code needs it constant.")
+        raise UsageError(f"{flag} changes epsilon, and --importance_weights=published_code needs it constant.")
     if kind == POWER:
         settings = settings.filled({_EXPONENT: entry.exponent, _TIME: _DEPLOYMENTS})
         if settings[_EXPONENT] is None:
-            raise UsageError(f"{told} needs --{_EXPONENT}: below 0 the parameter falls, above 0 it grows.")
+            raise UsageError(f"{flag} needs --{_EXPONENT}: below 0 the parameter falls, above 0 it grows.")
     else:
         periods = -(-settings.total_rounds // settings.bandits_deploy_freq)
         settings = settings.filled({_HORIZON: periods})
     if kind in (LINEAR, COSINE):
         if settings[_END] is None:
-            raise UsageError(f"{told} needs --{_END}, the value at the last deployment.")
-        if wrong := entry.parameters[entry.moving].complaint(settings[_END]):
-            raise UsageError(f"--{_END}={settings[_END]:g}: {wrong}, as --bandits_{entry.moving} needs.")
+            raise UsageError(f"{flag} needs --{_END}, the value at the last deployment.")
+        if wrong := entry.parameters[entry.scheduled].complaint(settings[_END]):
+            raise UsageError(f"--{_END}={settings[_END]:g}: {wrong}, as --bandits_{entry.scheduled} needs.")
     if settings.learn_from == logged.REPLAY or settings.max_examples_per_client:
         return settings
     if kind == EPOCHS or settings[_TIME] == _INTERACTIONS:
-        told = told if kind == EPOCHS else f"--{_TIME}={_INTERACTIONS}"
-        raise UsageError(f"{told} counts planned interactions: give --max_examples_per_client above 0.")
+        flag = flag if kind == EPOCHS else f"--{_TIME}={_INTERACTIONS}"
+        raise UsageError(f"{flag} counts planned interactions: give --max_examples_per_client above 0.")
     return settings
 
 
 def _always(kinds: tuple[str, ...]) -> list[str]:
-    return [name for one in kinds for name in _bandits(one)]
+    return [name for kind in kinds for name in _bandits(kind)]
 
 
 def schedule(settings: cli.Settings) -> tuple[schedules.Schedule, str] | None:
-    """Returns the schedule that resolved flags mean, and the parameter that it moves; None for none."""
+    """Schedule of resolved flags and the parameter that it changes; None without a schedule."""
     kind, entry = _kind(settings), _entry(settings)
     if kind == CONSTANT:
         return None
-    start = settings[f"bandits_{entry.moving}"]
+    start = settings[f"bandits_{entry.scheduled}"]
     if kind == POWER:
-        return schedules.Power(start, settings[_EXPONENT], settings[_TIME] == _INTERACTIONS), entry.moving
+        return schedules.Power(start, settings[_EXPONENT], settings[_TIME] == _INTERACTIONS), entry.scheduled
     if kind == EPOCHS:
         periods = settings[_HORIZON]
-        return named(schedules.FalconEpochs, settings, "bandits_", scale=start, periods=periods), entry.moving
+        return named(schedules.FalconEpochs, settings, "bandits_", scale=start, periods=periods), entry.scheduled
     between = schedules.Linear if kind == LINEAR else schedules.Cosine
-    return between(start, settings[_END], settings[_HORIZON]), entry.moving
+    return between(start, settings[_END], settings[_HORIZON]), entry.scheduled
 
 
 def check(phase: Phase, num_actions: int) -> None:
@@ -144,13 +144,13 @@ def check(phase: Phase, num_actions: int) -> None:
     Raises:
       UsageError: With the deployment at which it does.
     """
-    if phase.moved(num_actions, 0) is None:
+    if phase.scheduled_value(num_actions, 0) is None:
         return
-    parameter: Parameter = registry.POLICIES[phase.bandit.policy].parameters[phase.policy.moving]
+    parameter: Parameter = registry.POLICIES[phase.bandit.policy].parameters[phase.policy.scheduled]
     for period in (0, phase.periods - 1):  # Between them a schedule does not turn.
-        value = phase.moved(num_actions, period)
+        value = phase.scheduled_value(num_actions, period)
         if wrong := parameter.complaint(value):
             raise UsageError(
-                f"--{_FLAG}: at deployment {period + 1} of {phase.periods} {phase.policy.moving} would be too far: "
-                f"{wrong}. Choose another --{_EXPONENT} or --bandits_{phase.policy.moving}."
+                f"--{_FLAG}: at deployment {period + 1} of {phase.periods} {phase.policy.scheduled} would be too far: "
+                f"{wrong}. Choose another --{_EXPONENT} or --bandits_{phase.policy.scheduled}."
             )

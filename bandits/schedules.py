@@ -1,7 +1,7 @@
-"""How an exploration parameter moves with the deployment. Plain numbers: nothing slow is imported.
+"""Schedules of an exploration parameter over deployments, in plain numbers.
 
-A schedule is a function of what is planned of a run, which is public, and of nothing that its clients' data are: it
-spends no privacy, and a run that goes on has the values of one that was never stopped.
+A schedule depends on a run's plan alone, which is public, and not on clients' data. So it spends no privacy, and a
+resumed run has the values of an uninterrupted one.
 """
 
 import abc
@@ -13,7 +13,7 @@ CONSTANT, LINEAR, COSINE, POWER, EPOCHS = "constant", "linear", "cosine", "power
 
 @dataclasses.dataclass(frozen=True)
 class Planned:
-    """What is planned of a run's deployments.
+    """The plan of a run's deployments.
 
     Attributes:
       num_actions: K.
@@ -30,7 +30,7 @@ class Schedule(abc.ABC):
 
     @abc.abstractmethod
     def value(self, period: int, planned: Planned) -> float:
-        """Returns the parameter in a deployment period, counted from 0."""
+        """The parameter in a deployment period, counted from 0."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,12 +58,12 @@ class _Between(Schedule):
 
     @abc.abstractmethod
     def _left(self, done: float) -> float:
-        """Returns the share of the way that is left, after a share of the periods."""
+        """Remaining fraction of the change, after a fraction of the periods."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Linear(_Between):
-    """Moves by as much each deployment."""
+    """Changes linearly."""
 
     def _left(self, done: float) -> float:
         return 1 - done
@@ -71,7 +71,7 @@ class Linear(_Between):
 
 @dataclasses.dataclass(frozen=True)
 class Cosine(_Between):
-    """Moves along half a period of the cosine: slowly at both ends (Loshchilov and Hutter 2017, equation 5)."""
+    """Changes along half a period of the cosine (Loshchilov and Hutter 2017, equation 5)."""
 
     def _left(self, done: float) -> float:
         return (1 + math.cos(math.pi * done)) / 2
@@ -121,12 +121,12 @@ class FalconEpochs(Schedule):
 
 
 def complexity(log_class_size: float, delta: float, times: float = 1.0) -> float:
-    """Returns ln(|F| times / delta); `times` is the number of events that hold together with probability 1 - delta."""
+    """ln(|F| times / delta); `times` events hold jointly with probability 1 - delta."""
     return log_class_size + math.log(times / delta)
 
 
 def falcon_gamma(num_actions: int, log_term: float, samples: float, fed_opt: float = 0.0, scale: float = 1.0) -> float:
-    """Returns FALCON's gamma of an epoch, scale sqrt(K / (ln(|F| I / delta) / (n (i - 1)) + epsilon_fed-opt)).
+    """FALCON's gamma of an epoch, scale sqrt(K / (ln(|F| I / delta) / (n (i - 1)) + epsilon_fed-opt)).
 
     Simchi-Levi and Xu 2022, Algorithm 1, where constants differ; epsilon_fed-opt is of Agarwal et al. 2023, section 6.
 

@@ -1,8 +1,7 @@
-"""How far drawn rewards of a log's simulator (`data.logged_clients`) are from what the log itself says.
+"""Accuracy of a log's simulator (`data.logged_clients`): its sampled rewards against the log's.
 
-Compared on held-out clients, of whom the regression has seen no row: the mean of the drawn rewards against the logged
-mean, for the policy that logged; and for uniformly random actions against their doubly robust value, which is unbiased
-whatever the regression is.
+On held-out clients, which the regression has not seen, the mean sampled reward is compared with the logged mean for the
+logging policy, and with the doubly robust value, which is unbiased for any regression, for the uniform policy.
 """
 
 import dataclasses
@@ -20,13 +19,13 @@ _ROUNDING = 1e-13  # Where all clients agree, rounding errors leave a spread of 
 
 @dataclasses.dataclass(frozen=True)
 class Score:
-    """A policy's value twice, with 95% intervals over clients.
+    """A policy's value by simulator and log, with 95% intervals over clients.
 
     Attributes:
-      policy: In words.
-      simulated: By drawn rewards.
-      logged: By the log.
-      difference: Of the first from the second.
+      policy: Name of the policy.
+      simulated: Mean of sampled rewards.
+      logged: Value by the log.
+      difference: Simulated minus logged value.
     """
 
     policy: str
@@ -36,23 +35,23 @@ class Score:
 
     @property
     def is_off(self) -> bool:
-        """Whether the difference cannot be chance."""
+        """Whether the difference is significant."""
         return self.difference.low > 0 or self.difference.high < 0
 
     def in_words(self) -> str:
-        """Returns a line."""
-        told = f"{self.policy}: simulator {np.nan_to_num(self.simulated.mean):.4f}, log {_told(self.logged)}, "
-        return told + f"difference {_told(self.difference, '+')}{', more than chance' if self.is_off else ''}"
+        """The score as a line of text."""
+        text = f"{self.policy}: simulator {np.nan_to_num(self.simulated.mean):.4f}, log {_text(self.logged)}, "
+        return text + f"difference {_text(self.difference, '+')}{', significant' if self.is_off else ''}"
 
 
-def _told(interval: intervals.Interval, sign: str = "") -> str:
+def _text(interval: intervals.Interval, sign: str = "") -> str:
     if math.isnan(interval.low):
         return "cannot be estimated" if math.isnan(interval.mean) else f"{interval.mean:{sign}.4f} (no interval)"
     return f"{interval.mean:{sign}.4f} [{interval.low:{sign}.4f}, {interval.high:{sign}.4f}]"
 
 
 def score(held_out: logged_clients.LoggedClients) -> list[Score]:
-    """Returns the simulator's scores on the log's held-out clients: of the logging policy, and of uniform actions."""
+    """The simulator's scores on the log's held-out clients, for the logging and the uniform policy."""
     rows, sums = [], []
     for client in range(len(held_out)):
         log, drawn, predicted = held_out.rows(client), held_out.drawn(client), held_out.predicted(client)
@@ -71,7 +70,7 @@ def score(held_out: logged_clients.LoggedClients) -> list[Score]:
 
 
 def _mean(sums: np.ndarray, rows: np.ndarray, minus: np.ndarray | None = None) -> intervals.Interval:
-    """Returns the mean over all rows, or the difference of two, with a 95% interval over clients.
+    """Mean over all rows, or the difference of two, with a 95% interval over clients.
 
     The interval is the delta method's for a ratio (Cochran, Sampling Techniques, 1977, chapter 6). A mean in which all
     clients agree has none, nor has a difference that is 0 for all; and a mean of 0 without any spread is not a number:
@@ -85,33 +84,33 @@ def _mean(sums: np.ndarray, rows: np.ndarray, minus: np.ndarray | None = None) -
     total, differences = rows.sum(), sums if minus is None else sums - minus
     mean = float(differences.sum() / total)
     influences = (differences - mean * rows) / total
-    found = intervals.of_mean(mean + len(rows) * influences)._replace(mean=mean)
+    interval = intervals.of_mean(mean + len(rows) * influences)._replace(mean=mean)
     rounding = _ROUNDING * (abs(sums.sum()) + (0 if minus is None else abs(minus.sum()))) / total
     if np.sqrt(np.sum(influences**2)) > rounding or (minus is not None and abs(mean) > rounding):
-        return found
+        return interval
     return intervals.Interval((mean or math.nan) if minus is None else 0.0, math.nan, math.nan, len(rows))
 
 
-_last: list[tuple[Any, list[Score]]] = []  # Of the task at hand, which seeds share.
+_last: list[tuple[Any, list[Score]]] = []  # Of the last task, which seeds share.
 
 
 def once(held_out: clients.ClientData) -> tuple[list[Score], bool]:
-    """Returns the scores, and whether they were not there before."""
+    """The scores, and whether they are new."""
     if _last and _last[0][0]() is held_out:
         return _last[0][1], False
     if not isinstance(held_out, logged_clients.LoggedClients):
         raise TypeError(f"Only a log's clients have scores, not {type(held_out).__name__}.")
-    found = score(held_out)
-    _last[:] = [(weakref.ref(held_out), found)]
-    return found, True
+    scores = score(held_out)
+    _last[:] = [(weakref.ref(held_out), scores)]
+    return scores, True
 
 
 def as_json(scores: list[Score]) -> dict[str, Any]:
-    """Returns the content of `simulator.json`."""
+    """Content of `simulator.json`."""
     return {
-        one.policy: {
-            name: {key: None if math.isnan(value) else value for key, value in getattr(one, name)._asdict().items()}
+        each.policy: {
+            name: {key: None if math.isnan(value) else value for key, value in getattr(each, name)._asdict().items()}
             for name in ("simulated", "logged", "difference")
         }
-        for one in scores
+        for each in scores
     }

@@ -22,22 +22,22 @@ STUDIES: Mapping[str, str] = {
 
 
 def load(module: str) -> frame.Study:
-    """Returns a study by its binary's module."""
+    """The study of a binary, by its module."""
     return importlib.import_module(module).STUDY
 
 
 def columns() -> list[Sequence[Metric]]:
-    """Returns the columns of each study's `metrics.csv`."""
+    """Columns of each study's `metrics.csv`."""
     return [load(module).columns for module in STUDIES.values()]
 
 
 def flag_set(module: str) -> cli.FlagSet:
-    """Returns the flags of a binary."""
+    """All flags of a binary."""
     return frame.flag_set(load(module))
 
 
 def parse(module: str, arguments: Sequence[str]) -> cli.Settings:
-    """Returns flags as they were given to a binary, without data or TensorFlow.
+    """Flags as they were passed to a binary, read without data or TensorFlow.
 
     Raises:
       UsageError: If it does not know them.
@@ -46,24 +46,24 @@ def parse(module: str, arguments: Sequence[str]) -> cli.Settings:
 
 
 def plan(module: str, settings: cli.Settings) -> list[cli.Settings]:
-    """Returns the flags of each run of a binary's command; see `frame.plan`."""
+    """Flags of each run of a binary's command; see `frame.plan`."""
     return frame.plan(load(module), settings)
 
 
 def resolve(module: str, arguments: Sequence[str]) -> cli.Settings:
-    """Returns the flags of one run of a binary, all values filled in.
+    """Flags of one run of a binary, all values filled in.
 
     Raises:
-      UsageError: If the binary refuses them, or would play several runs.
+      UsageError: If the binary refuses them, or they mean several runs.
     """
     runs = plan(module, parse(module, arguments))
     if len(runs) != 1:
-        raise UsageError(f"These flags make {module} play {len(runs)} runs: name one, and --sweep the others.")
+        raise UsageError(f"These flags mean {len(runs)} runs of {module}: give one, and the others by --sweep.")
     return runs[0]
 
 
 def without_file(module: str, arguments: Sequence[str]) -> tuple[str, ...]:
-    """Returns the same flags with those of `--config` among them, so that the file may change while runs are played.
+    """The flags with those of `--config` inserted, so that the file may change while runs are executed.
 
     Raises:
       UsageError: If the binary does not know them.

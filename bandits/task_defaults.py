@@ -73,13 +73,13 @@ _SHORTENED, _ROUNDS_OF_INITIAL_TRAINING = (*_EMNIST, "stackoverflow_tag"), 100
 
 
 def of(task_type: str, *, has_initial: bool = False) -> dict[str, Any]:
-    """Returns values of flags that are not given, for `--task_type`.
+    """Default values of unset flags, for `--task_type`.
 
     Args:
       task_type: The task.
       has_initial: Whether an initial training comes before the bandits, in this run or in another.
     """
-    found = {**_USUAL, **_OF_TASK.get(task_type, {})}
+    defaults = {**_USUAL, **_OF_TASK.get(task_type, {})}
     if has_initial and task_type in _SHORTENED:
-        found["total_rounds"] -= _ROUNDS_OF_INITIAL_TRAINING
-    return found
+        defaults["total_rounds"] -= _ROUNDS_OF_INITIAL_TRAINING
+    return defaults

@@ -1,4 +1,4 @@
-"""The bandits on ads; `run` plays it from Python."""
+"""The bandits on ads; `run` runs it from Python."""
 
 from typing import TYPE_CHECKING, Any
 

@@ -1,4 +1,4 @@
-"""The ad study as rounds that the runner can play: the federation, and a centralised bandit on the same impressions."""
+"""The ad study's rounds: the federation, and a centralised bandit on the same impressions."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -58,7 +58,7 @@ def build_process(
     aggregation: Aggregation,
     mechanism: mechanisms.Mechanism,
 ) -> tff.templates.IterativeProcess:
-    """Returns the federation's process."""
+    """The federation's process."""
 
     def build() -> tff.templates.IterativeProcess:
         shape = process.start_model(rule, num_actions).shape
@@ -71,7 +71,7 @@ def build_process(
 
 
 def build_centralised(rule: decision_rules.DecisionRule) -> Callable:
-    """Returns (state, clicks, count, key) -> (state, clicks, executed): a round of the centralised bandit.
+    """A round of the centralised bandit: (state, clicks, count, key) -> (state, clicks, executed).
 
     See `process.pull`, `process.Pulls`.
     """
@@ -86,12 +86,12 @@ def build_centralised(rule: decision_rules.DecisionRule) -> Callable:
 
 
 def round_impressions(impressions: ads.Impressions, round_num: int, count: int) -> np.ndarray:
-    """Returns uint8 [clients, count, ads], each client's next impressions in a round counted from 1."""
+    """Each client's next impressions, uint8 [clients, count, ads], in a round counted from 1."""
     return impressions.clicks[:, (round_num - 1) * count : round_num * count]
 
 
 def central_stream(shown: np.ndarray) -> np.ndarray:
-    """Returns a round's impressions in the order of time, all clients' first pulls first.
+    """A round's impressions in order of time, all clients' first pulls first.
 
     Args:
       shown: uint8 [clients, pulls, ads].
@@ -103,7 +103,7 @@ def central_stream(shown: np.ndarray) -> np.ndarray:
 
 
 def shards(shown: np.ndarray, cohort: np.ndarray, seed: int, round_num: int, size: int) -> list[process.Shard]:
-    """Returns the clients of a round in shards of at most `size`.
+    """A round's clients in shards of at most `size`.
 
     Args:
       shown: uint8 [cohort, pulls, ads].
@@ -112,9 +112,9 @@ def shards(shown: np.ndarray, cohort: np.ndarray, seed: int, round_num: int, siz
       round_num: The round.
       size: Most clients of a shard.
     """
-    own = [keys.tensorflow_key(seed, keys.Purpose.CACHE, round_num, int(client)) for client in cohort]
+    client_keys = [keys.tensorflow_key(seed, keys.Purpose.CACHE, round_num, int(client)) for client in cohort]
     return [
-        process.Shard(shown[start : start + size], np.stack(own[start : start + size]))
+        process.Shard(shown[start : start + size], np.stack(client_keys[start : start + size]))
         for start in range(0, len(shown), size)
     ]
 
@@ -148,13 +148,13 @@ class AdsRounds(runner.Rounds):
         self._shard_size = _CLIENTS_PER_SHARD if options.aggregation.clip_norm is None else 1
 
     def initial_state(self) -> Progress:
-        """Returns the state before round 1: nobody has pulled."""
+        """State before round 1."""
         nothing = Totals(np.int64(0), np.float64(0))
         secret = cohorts.secret_seed() if self.secrets else ()
         return Progress(self._process.initialize(), nothing, self._rule.init(self._num_actions), nothing, secret)
 
     def cohort(self, round_num: int, cohort_seed: Any = ()) -> np.ndarray:
-        """Returns int [clients], in ascending order, the clients that a round reaches.
+        """Clients of a round in ascending order, int [clients].
 
         Args:
           round_num: The round.
@@ -165,7 +165,7 @@ class AdsRounds(runner.Rounds):
         return np.sort(self._attendance.come(drawn, round_num, fill=self._options.cohorts.sampling == "fixed"))
 
     def run_round(self, state: Progress, round_num: int) -> tuple[Progress, dict[str, float]]:
-        """Plays a round of the federation, and one of the centralised bandit on the same impressions.
+        """Runs a round of the federation, and one of the centralised bandit on the same impressions.
 
         Clients that do not take part show nothing: their impressions of this round are lost to both.
         """
@@ -200,7 +200,7 @@ def _learned(state: Any, learner: str) -> dict[str, float]:
 def _count(
     totals: Totals, clicks: int, executed: np.ndarray, rates: np.ndarray, learner: str
 ) -> tuple[Totals, dict[str, float]]:
-    """Returns the new totals, and a learner's columns of `metrics.csv`."""
+    """Updated totals, and a learner's columns of `metrics.csv`."""
     pulls = executed.sum()
     best = rates.max()
     totals = Totals(np.int64(totals.reward + clicks), np.float64(totals.regret + executed @ (best - rates)))

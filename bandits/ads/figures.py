@@ -36,7 +36,7 @@ _SHARES = (metrics.AVERAGE_CLICKS, metrics.OPTIMAL_SHARE)
 
 
 def summary(tables: "Sequence[pd.DataFrame]") -> "pd.DataFrame":
-    """Returns what several seeds gave: a row for each learner and metric, of the last round and of the mean of all.
+    """Summary over seeds: a row per learner and metric, for the last round and the mean of all rounds.
 
     Rounds in which nobody took part have no clicks and no shares, and are left out.
 
@@ -60,9 +60,9 @@ def summary(tables: "Sequence[pd.DataFrame]") -> "pd.DataFrame":
             if metric in _SHARES:
                 ways["mean"] = [table[column].mean() for table in tables]
             for rounds, values in ways.items():
-                found = intervals.of_mean(values)
-                ends = np.clip([found.low, found.high], *((0, 1) if metric in _SHARES else (-np.inf, np.inf)))
-                rows.append((learner, metric, rounds, found.mean, pd.Series(values).sem(), *ends, found.size))
+                interval = intervals.of_mean(values)
+                limits = np.clip([interval.low, interval.high], *((0, 1) if metric in _SHARES else (-np.inf, np.inf)))
+                rows.append((learner, metric, rounds, interval.mean, pd.Series(values).sem(), *limits, interval.size))
     return pd.DataFrame(rows, columns=["learner", "metric", "rounds", "mean", "standard_error", "low", "high", "seeds"])
 
 
@@ -107,7 +107,7 @@ class _Flags:
 
 
 def define() -> cli.FlagSet:
-    """Returns the flags."""
+    """The program's flags."""
     flags = cli.FlagSet(_USAGE)
     flags.group(_Flags)
     return flags

@@ -190,7 +190,7 @@ def resolve(settings: cli.Settings) -> cli.Settings:
 
 
 def options(settings: cli.Settings) -> AdsOptions:
-    """Returns what resolved flags mean."""
+    """Options of resolved flags."""
     return named(
         AdsOptions,
         settings,

@@ -25,10 +25,10 @@ _ABOUT: dict[str, tuple[str, Better | None, bool]] = {
 
 
 def column(learner: str, metric: str) -> Metric:
-    """Returns a learner's column."""
-    about, better, told = _ABOUT[metric]
-    told = told and learner == LEARNERS[0]
-    return Metric(f"{learner}/{metric}", f"{about}, {learner}", better=better, in_summary=told)
+    """Metric of a learner's column."""
+    about, better, in_summary = _ABOUT[metric]
+    in_summary = in_summary and learner == LEARNERS[0]
+    return Metric(f"{learner}/{metric}", f"{about}, {learner}", better=better, in_summary=in_summary)
 
 
 COLUMNS = (*(column(learner, metric) for learner in LEARNERS for metric in (*METRICS, *LEARNED)), CLIENTS, EPSILON)

@@ -113,12 +113,12 @@ class FederatedUcb(decision_rules.Ucb):
 
 
 def averaged_vector(state: Any) -> tf.Tensor:
-    """Returns float32 [..., numbers], the averaged fields of a state side by side."""
+    """Averaged fields of a state, concatenated, float32 [..., numbers]."""
     return tf.concat([getattr(state, name) for name in AVERAGED[type(state)]], axis=-1)
 
 
 def server_state(fresh: Any, vector: decision_rules.Array) -> Any:
-    """Returns the server's state: its averaged fields, and the others as before the first reward.
+    """The server's state: its averaged fields, and the initial values of the others.
 
     Args:
       fresh: The rule's `init(num_actions)`.
@@ -130,13 +130,13 @@ def server_state(fresh: Any, vector: decision_rules.Array) -> Any:
 
 
 def learned(state: Any) -> tuple[float, float]:
-    """Returns what a rule learned beside its values, NaN where it does not: epsilon, and the mean interval over ads."""
+    """A rule's epsilon and mean interval over ads; NaN for rules without them."""
     epsilon, interval = (float(np.mean(getattr(state, name, np.nan))) for name in ("epsilon", "interval"))
     return epsilon, interval
 
 
 def client_state(fresh: Any, vector: decision_rules.Array, batch_size: decision_rules.Array) -> Any:
-    """Returns the state that each of several clients starts with: the server's averaged fields, the others anew.
+    """Initial state of several clients: the server's averaged fields, and initial values of the others.
 
     Args:
       fresh: The rule's `init(num_actions)`.
@@ -204,7 +204,7 @@ class Pulls(NamedTuple):
 def pull(
     rule: decision_rules.DecisionRule, state: Any, clicks: tf.Tensor, key: tf.Tensor, count: tf.Tensor | None = None
 ) -> Pulls:
-    """Plays one impression after another (Algorithm 1, the loop).
+    """Shows one ad per impression, in order (Algorithm 1, the loop).
 
     Args:
       rule: The decision rule.
@@ -243,7 +243,7 @@ def pull(
 
 
 def start_model(rule: decision_rules.DecisionRule, num_actions: int) -> np.ndarray:
-    """Returns float32 [numbers], the model before the first round."""
+    """Model before the first round, float32 [numbers]."""
     return averaged_vector(rule.init(num_actions)).numpy()
 
 
@@ -264,7 +264,7 @@ class AdsProcess:
     exploration_weight: float = 0.0
 
     def client_pulls(self, model: tf.Tensor, shard: Shard) -> tuple[tf.Tensor, Pulls]:
-        """Plays the pulls of a shard's clients (Algorithm 1).
+        """Executes the pulls of a shard's clients (Algorithm 1).
 
         Args:
           model: float32 [numbers], see `AdsState`.
@@ -279,7 +279,7 @@ class AdsProcess:
         return averaged_vector(pulls.state) - model, pulls
 
     def build(self) -> tff.templates.IterativeProcess:
-        """Returns the process: `initialize() -> AdsState`, `next(state, shards) -> (state, RoundMetrics)`."""
+        """Iterative process: `initialize() -> AdsState`, `next(state, shards) -> (state, RoundMetrics)`."""
         start = start_model(self.rule, self.num_actions)
         model_type = tff.TensorType(np.float32, start.shape)
         aggregation = self.aggregator.create(model_type, tff.TensorType(np.float32))

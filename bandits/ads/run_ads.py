@@ -62,10 +62,10 @@ class AdsStudy(frame.PlainStudy[AdsOptions, ads.Impressions]):
         each = options.pulls_per_impression
         pulls = options.local_pulls * options.total_rounds
         if pulls > share * each:
-            told = f"each is shown {each} times" if each > 1 else "none is shown twice"
+            repeats = f"each is shown {each} times" if each > 1 else "none is shown twice"
             raise UsageError(
                 f"--local_pulls={options.local_pulls} in --total_rounds={options.total_rounds} are {pulls} pulls, but "
-                f"each of --clients={options.num_clients} has {share} impressions, and {told}."
+                f"each of --clients={options.num_clients} has {share} impressions, and {repeats}."
             )
 
     def rounds(self, run: frame.Run) -> "experiment.AdsRounds":

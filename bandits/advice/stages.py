@@ -5,7 +5,7 @@ import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from bandits import initial_flags, metrics, studies, world_flags
+from bandits import environment_flags, initial_flags, metrics, studies
 from bandits.advice import findings, privacy, strategies
 from bandits.advice import plan as planning
 from bandits.advice.findings import Findings, StrategyResults
@@ -187,4 +187,4 @@ def refused_noise(base: Sequence[str]) -> str:
         return "initial training spends privacy, too (scripts.privacy_budget and docs/privacy.md compose both)"
     if settings.availability or settings.drop_out:
         return "clients who may be absent are no Poisson sample, so sampling amplifies no privacy (docs/worlds.md)"
-    return world_flags.reset_of(settings).voids or ""
+    return environment_flags.reset_of(settings).voids or ""

@@ -5,7 +5,7 @@ import functools
 import math
 from collections.abc import Mapping, Sequence
 
-from bandits import registry, studies, world_flags
+from bandits import environment_flags, registry, studies
 from bandits.advice.plan import CEILING, CHANCE, GREEDY, STRATEGIES
 from bandits.plans import plan
 from data.errors import UsageError
@@ -183,7 +183,7 @@ def in_one_world(base: Sequence[str]) -> tuple[str, ...]:
     """
     settings = studies.resolve(BINARY, (*base, f"--bandits_type={GREEDY}"))
     given = studies.parse(BINARY, base).set_by_user
-    left = [name for name in world_flags.OF_LENGTH if name not in given and settings[name] is not None]
+    left = [name for name in environment_flags.OF_LENGTH if name not in given and settings[name] is not None]
     return (*base, *(f"--{name}={plan.as_text(settings[name])}" for name in left))
 
 

@@ -1,4 +1,4 @@
-"""The comparison of client selection; `run` plays it from Python."""
+"""The comparison of client selection; `run` runs it from Python."""
 
 from typing import TYPE_CHECKING, Any
 

@@ -1,4 +1,4 @@
-"""Federated training with selected clients, as rounds that the runner can play.
+"""Federated training with selected clients, as rounds for the shared training loop.
 
 One round: the selector polls candidates, if it wants to, and chooses the cohort -> the cohort's inputs -> the TFF round
 of `optimization.supervised` -> the selector observes the losses that came back. The losses of all clients, which no
@@ -47,7 +47,7 @@ class SelectionRounds(training.TrainingRounds):
         self._options = options
 
     def initial_state(self) -> Progress:
-        """Returns the state before round 1; reads every client once, to count its examples."""
+        """State before round 1; reads every client once, to count its examples."""
         selector = self.selected.selector
         server = self.mean_rounds(self.work, selector.cohort_size).initialize()
         weights = self._model.initial_weights(self._options.seed)
@@ -55,12 +55,12 @@ class SelectionRounds(training.TrainingRounds):
         return Progress(server._replace(weights=weights), selector.initial_state(), selections)
 
     def learning_rate(self, round_num: int) -> float:
-        """Returns the clients' learning rate in a round."""
+        """The clients' learning rate in a round."""
         drops = sum(round_num > drop for drop in self._options.learning_rate_drops)
         return self._options.learning_rate * self._options.learning_rate_factor**drops
 
     def run_round(self, state: Progress, round_num: int) -> tuple[Progress, Mapping[str, Any]]:
-        """Plays one round."""
+        """Runs one round."""
         cohort, polled, selector = self._choose(state.selector, state.server.weights, round_num)
         inputs = self._inputs(cohort, self._load(cohort), round_num)
         server, counts = self.mean_rounds(self.work, len(cohort)).next(state.server, inputs)
@@ -94,21 +94,21 @@ class SelectionRounds(training.TrainingRounds):
         return clients.pool(self._task.held_out, self._options.max_validation_samples, self._options.seed)
 
     def _measured(self, weights: models.Weights, examples: clients.Examples) -> tuple[np.ndarray, np.ndarray]:
-        """Returns each example's loss, and whether its prediction is right."""
+        """Each example's loss, and whether its prediction is correct."""
         measure = self._evaluation(_losses_and_hits)
         batches = self._task.batches(examples, self._options.eval_batch_size)
         losses, is_right = zip(*(measure(tuple(weights), *batch) for batch in batches), strict=True)
         return np.concatenate(losses), np.concatenate(is_right)
 
     def client_losses(self, weights: models.Weights) -> tuple[np.ndarray, np.ndarray]:
-        """Returns int64 ids of the evaluated clients, and float64 mean losses of a model on each one's examples."""
+        """Ids (int64) of the evaluated clients, and a model's mean loss (float64) on each client's examples."""
         ids, examples = self._evaluated
         losses, _ = self._measured(weights, examples)
         starts = np.cumsum(self.sizes[ids]) - self.sizes[ids]
         return ids, np.add.reduceat(losses.astype(np.float64), starts) / self.sizes[ids]
 
     def evaluate(self, state: Progress) -> dict[str, float]:
-        """Returns metrics of the model on all clients' examples and on held-out ones."""
+        """Metrics of the model on all clients' examples and on held-out ones."""
         ids, losses = self.client_losses(state.server.weights)
         return {
             metrics.GLOBAL_LOSS: float(np.average(losses, weights=self.sizes[ids])),
@@ -119,7 +119,7 @@ class SelectionRounds(training.TrainingRounds):
         }
 
     def clients_csv(self, state: Progress) -> bytes:
-        """Returns `clients.csv`: examples, selections and, where evaluated, the final model's loss of each client."""
+        """`clients.csv`: examples, selections and, where evaluated, the final model's loss of each client."""
         table = pd.DataFrame({"examples": self.sizes, "selections": state.selections})
         ids, losses = self.client_losses(state.server.weights)
         table.insert(0, "client", self._clients.client_ids)

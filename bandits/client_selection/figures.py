@@ -35,7 +35,7 @@ _BINS = 20
 
 
 def read(runs: Mapping[pathlib.Path, Mapping[str, Any]]) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Returns all rounds and all clients of finished runs, with columns `selector`, `cohort` and `seed`.
+    """All rounds and all clients of finished runs, with columns `selector`, `cohort` and `seed`.
 
     Args:
       runs: By folder, these three.
@@ -48,7 +48,7 @@ def read(runs: Mapping[pathlib.Path, Mapping[str, Any]]) -> tuple[pd.DataFrame, 
 
 
 def table(rounds: pd.DataFrame, *, with_published: bool) -> pd.DataFrame:
-    """Returns final metrics, and communication a round, of each cohort size and selector: mean and deviation of seeds.
+    """Final metrics and communication per round for each cohort size and selector: mean and deviation over seeds.
 
     Deviations are standard deviations with n - 1, as in all tables of this project; none of one seed.
 
@@ -60,15 +60,15 @@ def table(rounds: pd.DataFrame, *, with_published: bool) -> pd.DataFrame:
     runs = by_run[list(_FINAL.values())].last().join(by_run[list(_PER_ROUND.values())].mean())
     runs = runs.rename(columns={column: name for name, column in (_FINAL | _PER_ROUND).items()})
     by_setting = runs.groupby(["cohort", "selector"], sort=False)
-    found = by_setting.mean()
+    summary = by_setting.mean()
     for position, name in enumerate(_FINAL):
-        found.insert(2 * position + 1, f"{name}_deviation", by_setting[name].std())
+        summary.insert(2 * position + 1, f"{name}_deviation", by_setting[name].std())
     if with_published:
-        place = list(found.columns).index("jain_index_deviation") + 1
-        published = [PUBLISHED_JAIN.get((selector, cohort), np.nan) for cohort, selector in found.index]
-        found.insert(place, "published_jain_index", published)
-    found.insert(0, "seeds", by_setting.size())
-    return found.reset_index()
+        place = list(summary.columns).index("jain_index_deviation") + 1
+        published = [PUBLISHED_JAIN.get((selector, cohort), np.nan) for cohort, selector in summary.index]
+        summary.insert(place, "published_jain_index", published)
+    summary.insert(0, "seeds", by_setting.size())
+    return summary.reset_index()
 
 
 def draw_convergence(rounds: pd.DataFrame, output: pathlib.Path, title: str) -> None:
@@ -128,7 +128,7 @@ def _cohort_title(cohort: int) -> str:
 
 
 def _top(evaluated: pd.DataFrame) -> float:
-    """Returns the upper end of an axis of losses; the first rounds' would hide the rest."""
+    """Upper limit of an axis of losses; the first rounds' losses would hide the rest."""
     losses = evaluated[metrics.GLOBAL_LOSS]
     return np.nanquantile(losses[np.isfinite(losses)], 0.98) * 1.1
 

@@ -115,8 +115,8 @@ def define(flags: cli.FlagSet) -> None:
     flags.add(dataclasses.replace(task_flags.TASK_TYPE, default="synthetic"), task_flags.VARIANT)
 
     selectors = "; ".join(f"{name}, {entry.help}" for name, entry in selector_flags.SELECTORS.items())
-    told = f"How a round's clients are chosen, one or several of: {selectors}"
-    flags.group("Client selection", Setting("client_selection", str, told, "ucb_cs", basic=True), _Cohorts)
+    text = f"How a round's clients are chosen, one or several of: {selectors}"
+    flags.group("Client selection", Setting("client_selection", str, text, "ucb_cs", basic=True), _Cohorts)
     selector_flags.define(flags)
 
     optimizer = {"default": "sgd"}
@@ -132,7 +132,7 @@ def define(flags: cli.FlagSet) -> None:
 
 
 def variants(settings: cli.Settings) -> list[tuple[str, cli.Settings]]:
-    """Returns the settings of each cohort size and selector, with the names of their folders.
+    """Settings of each cohort size and selector, with the names of their folders.
 
     Raises:
       UsageError: On names or numbers that are none, or a flag that belongs to no selector that is compared.
@@ -167,7 +167,7 @@ def resolve(settings: cli.Settings) -> cli.Settings:
 
 
 def options(settings: cli.Settings) -> SelectionOptions:
-    """Returns what resolved flags mean."""
+    """Options of resolved flags."""
     return SelectionOptions(
         **vars(training_flags.options(settings)),
         steps=settings.client_steps_per_round,
@@ -180,7 +180,7 @@ def options(settings: cli.Settings) -> SelectionOptions:
 
 
 def _numbers(flag: str, text: str | None) -> list[int]:
-    """Returns the different whole numbers of a flag, separated by commas; those of None are none.
+    """Distinct integers of a comma-separated flag; empty for None.
 
     Raises:
       UsageError: If one is none, or below 1.

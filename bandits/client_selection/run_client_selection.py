@@ -75,11 +75,11 @@ class ClientSelectionStudy(frame.PlainStudy[SelectionOptions, tasks.Task]):
         from bandits.client_selection import figures
 
         folder = pathlib.Path(os.path.commonpath([run.folder.path for run in runs]))
-        told = {}
+        names_of = {}
         for run in runs:
             names = {"selector": run.options.selection.name, "cohort": run.options.cohort_size}
-            told[run.folder.path] = names | {"seed": run.options.seed}
-        rounds, clients = figures.read(told)
+            names_of[run.folder.path] = names | {"seed": run.options.seed}
+        rounds, clients = figures.read(names_of)
         task = runs[0].options.task
         title = f"Client selection, {task.task_type}, {clients['client'].nunique()} clients"
         results = figures.table(rounds, with_published=all(self.is_of_table_1(run.options) for run in runs))
@@ -92,20 +92,20 @@ class ClientSelectionStudy(frame.PlainStudy[SelectionOptions, tasks.Task]):
         print(f"Results in {folder}: results.csv, {pictures}; metrics.csv, clients.csv of each run")
 
     def is_of_table_1(self, options: SelectionOptions) -> bool:
-        """Returns whether a run has Figure 1's settings, of which Table I is; seed and evaluation are anybody's."""
+        """Whether a run has the settings of Figure 1 and Table I; seed and evaluation may differ."""
         flag_set = frame.flag_set(self)
-        given = [
+        arguments = [
             f"--client_selection={options.selection.name}",
             f"--clients_per_round={options.cohort_size}",
             f"--seed={options.seed}",
         ]
-        (settings,) = frame.plan(self, flag_set.parse(["", "--preset=figure_1", "--repeat=1", *given]))
+        (settings,) = frame.plan(self, flag_set.parse(["", "--preset=figure_1", "--repeat=1", *arguments]))
         published = self.options(settings)
         free = ("rounds_per_eval", "max_eval_clients", "eval_batch_size", "max_validation_samples")
-        own = {name: getattr(options, name) for name in (*free, "rounds_per_checkpoint")}
+        kept = {name: getattr(options, name) for name in (*free, "rounds_per_checkpoint")}
         places = {name: getattr(options.task, name) for name in ("partition_seed", "data_dir", "cache_dir")}
         task = dataclasses.replace(published.task, **places)
-        return dataclasses.replace(published, task=task, **own) == options
+        return dataclasses.replace(published, task=task, **kept) == options
 
 
 STUDY = ClientSelectionStudy()

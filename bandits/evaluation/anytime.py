@@ -1,4 +1,4 @@
-"""The interval that holds at every look of a log: which rows are one look, and the sequence."""
+"""Anytime-valid intervals of a log: the unit of one observation, and the confidence sequence."""
 
 import json
 import pathlib
@@ -15,9 +15,9 @@ COHORTS = "cohorts"  # How a run drew them, in the report of a log that is saved
 
 
 def flags_of_log(path: str) -> Mapping[str, Any]:
-    """Returns the flags of the run that wrote a log, by its folder or a part of it; none where that is not known."""
-    given = pathlib.Path(path)
-    for folder in (given, *list(given.parents)[:2]):
+    """Flags of the run that wrote a log, from its folder or one of its files; empty if unknown."""
+    location = pathlib.Path(path)
+    for folder in (location, *list(location.parents)[:2]):
         try:
             return dict(json.loads((folder / "config.json").read_text())["flags"])
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
@@ -26,19 +26,19 @@ def flags_of_log(path: str) -> Mapping[str, Any]:
 
 
 def cohorts(path: str) -> dict[str, Any]:
-    """Returns the flags of the run that wrote a log which say whether its looks are fresh samples of one value."""
-    told = flags_of_log(path)
-    return {name: told[name] for name in confidence_sequence.RUN_FLAGS if name in told}
+    """Flags of the log's run that decide whether its rounds are independent samples of one value."""
+    flags = flags_of_log(path)
+    return {name: flags[name] for name in confidence_sequence.RUN_FLAGS if name in flags}
 
 
 def is_own_model(log: str, target: target_policies.Target) -> bool:
-    """Returns whether a policy is the model of the very run that wrote a log, given as its folder or a part of it."""
+    """Whether a policy is the model of the run that wrote the log (its folder or one of its files)."""
     path = pathlib.Path(log).resolve()
     return target.kind == "run" and pathlib.Path(target.name).resolve() in (path, *path.parents)
 
 
 def check(settings: cli.Settings, target: target_policies.Target, *, is_runs: bool) -> None:
-    """Refuses a log whose looks are not known, or whose cohorts no interval goes with, before it is read.
+    """Refuses a log without rounds or without uniform cohorts, before it is read.
 
     Args:
       settings: The flags.
@@ -69,7 +69,7 @@ def check(settings: cli.Settings, target: target_policies.Target, *, is_runs: bo
 def sequence(
     settings: cli.Settings, log: interaction_log.InteractionLog, rows: Terms, *, is_runs: bool
 ) -> tuple[confidence_sequence.ConfidenceSequence, list[str]]:
-    """Returns the sequence of a log, and what is said of it.
+    """Confidence sequence of a log, and its notes.
 
     Args:
       settings: The flags.
@@ -82,9 +82,9 @@ def sequence(
     """
     limits = bound_flags.bounds(settings)
     of_table = "periods" if settings.period_column else "rounds"
-    told = log.report.get(COHORTS) or flags_of_log(settings.log)
-    unit = confidence_sequence.unit(told) if is_runs else of_table
+    flags = log.report.get(COHORTS) or flags_of_log(settings.log)
+    unit = confidence_sequence.unit(flags) if is_runs else of_table
     when = log.periods if unit == "periods" else log.rounds
     looks, observed = confidence_sequence.observations(rows, when, limits, log.client_ids, settings.seed)
-    found = confidence_sequence.sequence(looks, observed)
-    return found, bound_flags.anytime_sentences(found, limits)
+    result = confidence_sequence.sequence(looks, observed)
+    return result, bound_flags.anytime_sentences(result, limits)

@@ -21,7 +21,7 @@ _POISSON = np.cumsum([math.exp(-1) / math.factorial(count) for count in range(20
 
 
 def client_weights(name: str, seed: int, draws: int, first: int = 0) -> np.ndarray:
-    """Returns how often a client counts in each draw, uint8 [draws]: Poisson(1), a function of its name and the draw.
+    """A client's weight in each resample, uint8 [draws]: Poisson(1), a function of its name and the draw.
 
     Args:
       name: The client's.
@@ -36,7 +36,7 @@ def client_weights(name: str, seed: int, draws: int, first: int = 0) -> np.ndarr
 
 
 def drawn_totals(client_totals: np.ndarray, names: Sequence[str], seed: int, draws: int) -> np.ndarray:
-    """Returns the totals of each draw, float64 [draws, k]; beside them, memory does not grow with the draws.
+    """Totals of each resample, float64 [draws, k], in memory that does not otherwise grow with the draws.
 
     Args:
       client_totals: float64 [clients, k], of `totals.of_clients`.
@@ -44,7 +44,7 @@ def drawn_totals(client_totals: np.ndarray, names: Sequence[str], seed: int, dra
       seed: Of all draws.
       draws: How many.
     """
-    found = np.zeros((draws, client_totals.shape[1]))
+    resampled = np.zeros((draws, client_totals.shape[1]))
     for of_draws in _parts(draws, _DRAWS):
         for of_clients in _parts(len(names), _CLIENTS):
             weights = np.stack(
@@ -53,8 +53,8 @@ def drawn_totals(client_totals: np.ndarray, names: Sequence[str], seed: int, dra
                     for name in names[of_clients]
                 ]
             )
-            found[of_draws] += weights.T.astype(np.float64) @ client_totals[of_clients]
-    return found
+            resampled[of_draws] += weights.T.astype(np.float64) @ client_totals[of_clients]
+    return resampled
 
 
 def _parts(count: int, size: int) -> Iterator[slice]:
@@ -65,7 +65,7 @@ def _parts(count: int, size: int) -> Iterator[slice]:
 def interval(
     sums: totals.Sums, drawn: np.ndarray, ratio: totals.Ratio, minus: totals.Ratio | None = None
 ) -> intervals.Interval:
-    """Returns a value, or the difference of two, with the percentiles of what draws of the clients give.
+    """A value, or the difference of two, with a percentile interval over resampled clients.
 
     Args:
       sums: Of the clients as they are.

@@ -1,4 +1,4 @@
-"""Flags of bounds that a client's part has, of private values and of intervals that hold at every look."""
+"""Flags of clients' bounds, private values and anytime-valid intervals."""
 
 import pathlib
 from collections.abc import Callable, Mapping, Sequence
@@ -20,7 +20,7 @@ _BOUNDS = ("largest_weight", "max_rows_per_client")
 
 
 class _ClientBounds:
-    """Bounds of a client's part, fixed before the log is read.
+    """Bounds of a client's contribution, fixed before the log is read.
 
     Attributes:
       largest_weight: Importance weights above it count as this.
@@ -34,10 +34,10 @@ class _ClientBounds:
 
 
 class _Anytime:
-    """Intervals that hold at every look.
+    """Anytime-valid intervals.
 
     Attributes:
-      anytime: An interval after each round, all of which hold together, however often one looks.
+      anytime: Print a confidence sequence: one interval after each round, all valid jointly.
     """
 
     anytime: bool = setting(False, basic=True)
@@ -47,7 +47,7 @@ class _Private:
     """Private values.
 
     Attributes:
-      private: Tell nothing but values from one noised sum over clients; every look costs, and is remembered.
+      private: Print only values from one noisy sum over clients. Every query spends privacy and is recorded.
     """
 
     private: bool = setting(False, basic=True)
@@ -58,15 +58,15 @@ class _DifferentialPrivacy:
 
     Attributes:
       noise_multiplier: Standard deviation of the noise on the sum, in clip norms.
-      target_epsilon: Epsilon that all --looks may spend, instead of a noise multiplier.
-      looks: Looks that --target_epsilon is to be enough for.
+      target_epsilon: Privacy loss of all --looks together, instead of a noise multiplier.
+      looks: Number of queries that --target_epsilon allows.
       target_delta: Delta of the epsilon (default: 1 / clients^1.1).
       accountant: Whose epsilon --target_epsilon is.
       clip_norm: L2 norm that a client's vector, each number over its bound, is clipped to (default: that of a client
         with the most rows whose weights average 1 and whose rewards are 1).
-      clients_per_look: Expected size of the secret random sample of clients that a look reads, which amplifies
+      clients_per_look: Expected size of the secret random sample of clients that a query reads, which amplifies
         (default: all).
-      privacy_ledger: File that remembers all looks at these clients (default: LOG.privacy.jsonl).
+      privacy_ledger: File that records all queries on these clients (default: LOG.privacy.jsonl).
       policy_is_public: No client that the run of --policy was trained on needs protection: count nothing for its model.
     """
 
@@ -110,12 +110,12 @@ def check(settings: cli.Settings) -> None:
 
 
 def ledger_path(settings: cli.Settings) -> pathlib.Path:
-    """Returns the file that remembers what was spent on the clients of `--log`."""
+    """File that records the privacy spent on the clients of `--log`."""
     return pathlib.Path(settings.privacy_ledger or f"{settings.log}{_LEDGER_SUFFIX}")
 
 
 def bounds(settings: Mapping[str, Any]) -> bounds_lib.Bounds:
-    """Returns the bounds of flags, checked."""
+    """Checked bounds, from flags."""
     return bounds_lib.Bounds(settings["largest_weight"], settings["max_rows_per_client"], settings["clip_rewards"])
 
 
@@ -128,9 +128,9 @@ def private_values(
     trained: Sequence[ledger.Spent] = (),
     fit: Callable[[Mapping[str, Terms], np.ndarray], Mapping[str, Terms]] | None = None,
 ) -> tuple[list[private.Value], dict[str, Any]]:
-    """Pays for a look, makes the release by NumPy, and returns the values and what is guaranteed.
+    """Records the privacy spent, makes the release by NumPy, and returns the values and the guarantee.
 
-    Nothing else of the log may be sentences beside them.
+    Nothing else of the log may be released with them.
 
     Args:
       settings: The flags, with `--log`, beside which the ledger lies, and `--seed`, of the choice among more rows than
@@ -138,8 +138,8 @@ def private_values(
       candidates: The log's terms of each candidate policy, all rows, not yet within their bounds.
       estimators: Fixed beforehand, with their parameters.
       client_ids: The client's name for each number in `Terms.clients`.
-      models: What was fitted on these clients once, for all looks.
-      trained: What is fitted for this look, and anew for each; see `private.fitted`.
+      models: What was fitted on these clients once, for all queries.
+      trained: What is fitted for this query alone; see `private.fitted`.
       fit: Fits it, once that is paid for: takes the terms of the rows that count, within their bounds, and which of
         all rows these are, bool [rows]; returns the terms with what was fitted.
 
@@ -154,7 +154,7 @@ def private_values(
     }  # Which rows count follows from their clients alone: they are the same of all candidates.
     bounded: Mapping[str, Terms] = {name: terms for name, (terms, _) in applied.items()}
     try:
-        own = private.mechanism(
+        mechanism = private.mechanism(
             len(client_ids),
             settings.noise_multiplier or 1.0,
             delta=settings.target_delta,
@@ -165,29 +165,30 @@ def private_values(
         raise UsageError(f"--clients_per_look={settings.clients_per_look}: {error}") from error
     if settings.target_epsilon is not None:
         of_looks = [*models, *list(trained) * settings.looks]
-        own = private.calibrated(own, settings.looks, settings.target_epsilon, of_looks)
+        mechanism = private.calibrated(mechanism, settings.looks, settings.target_epsilon, of_looks)
     spent = [*models, *trained]
-    paid = private.pay(ledger_path(settings), own, spent, target_epsilon=settings.target_epsilon)
+    paid = private.pay(ledger_path(settings), mechanism, spent, target_epsilon=settings.target_epsilon)
     if fit is not None:
         bounded = fit(bounded, next(kept for _, kept in applied.values()))
     vectors = private_sums.of_clients(list(bounded.values()), query)
-    values = private.values(private.release(vectors, query, own), query, own)
-    return values, paid.report() | {"noise_multiplier": own.noise_multiplier, "clip_norm": query.norm}
+    values = private.values(private.release(vectors, query, mechanism), query, mechanism)
+    return values, paid.report() | {"noise_multiplier": mechanism.noise_multiplier, "clip_norm": query.norm}
 
 
 def private_sentences(
     values: Sequence[private.Value], report: Mapping[str, Any], limits: bounds_lib.Bounds
 ) -> list[str]:
-    """Returns what is said of private values: each with its interval and bias, then the guarantee."""
+    """Text of private values: each with its interval and bias, then the guarantee."""
     sentences = [
         f"Values with weights above {limits.largest_weight:g} clipped and at most {limits.max_rows:,} rows a client; "
         "95% intervals over clients and noise, rather too wide than too narrow:"
     ]
-    for one in values:
-        low, high = one.bias
-        interval = "says nothing" if one.is_vacuous else f"{one.interval.low:.4g} to {one.interval.high:.4g}"
-        interval = "biased, bias unknown" if one.is_biased else interval
-        line = f"{one.candidate}, {one.estimator.name}: {one.interval.mean:.4g} ({interval}; noise {one.noise:.2g})"
+    for value in values:
+        low, high = value.bias
+        interval = "uninformative" if value.is_vacuous else f"{value.interval.low:.4g} to {value.interval.high:.4g}"
+        interval = "biased, bias unknown" if value.is_biased else interval
+        name = f"{value.candidate}, {value.estimator.name}"
+        line = f"{name}: {value.interval.mean:.4g} ({interval}; noise {value.noise:.2g})"
         if high - low > 0:
             line += f"; without clipping {low:+.2g} to {high:+.2g}, estimated"
         sentences.append(line + ".")
@@ -199,25 +200,24 @@ def private_sentences(
     return sentences + [f"Warning: {warning}" for warning in report["warnings"]]
 
 
-def anytime_sentences(found: confidence_sequence.ConfidenceSequence, chosen: bounds_lib.Bounds) -> list[str]:
-    """Returns what is said of a sequence: its last interval, and what it holds for."""
-    if found.is_vacuous:
+def anytime_sentences(sequence: confidence_sequence.ConfidenceSequence, chosen: bounds_lib.Bounds) -> list[str]:
+    """Text of a sequence: its last interval, and its assumptions."""
+    if sequence.is_vacuous:
         return [
-            f"Anytime: after {found.last.size:,} looks the interval is nearly all of [0, 1]: it says nothing yet. More "
-            "rounds or more clients a round help, or a smaller --largest_weight."
+            f"Anytime: after {sequence.last.size:,} rounds the interval covers nearly all of [0, 1]. More rounds, more "
+            "clients per round or a smaller --largest_weight narrow it."
         ]
-    last = found.last
+    last = sequence.last
     if last.low > last.high:
         return [
-            "Anytime: no value is left, and so an assumption does not hold: propensities that are not those that were "
-            "drawn from, cohorts that are no uniform samples, or a target that was fitted on this log."
+            "Anytime: no value is possible, so an assumption fails: wrong propensities, cohorts that are not uniform "
+            "samples, or a target that was fitted on this log."
         ]
     weight, rows = chosen.largest_weight, chosen.max_rows
     return [
-        f"Anytime: {last.low:.4g} to {last.high:.4g} after {last.size:,} looks. With probability 95% every look's "
-        "interval holds the value of the clients that cohorts were drawn from, each counted with at most "
-        f"{rows:,} rows a look. That weights are clipped at {weight:g} widens it and does not bias it.",
-        "It assumes that each cohort was drawn uniformly and without regard to rewards, that propensities are those "
-        "which actions were drawn with, and that target and bounds were fixed without this log; the policies that "
-        "acted may have learned from it.",
+        f"Anytime: {last.low:.4g} to {last.high:.4g} after {last.size:,} rounds. With probability 95% the intervals of "
+        "all rounds contain the value for the population that cohorts are sampled from, with at most "
+        f"{rows:,} rows per client and round. Clipping weights at {weight:g} widens the interval without bias.",
+        "It assumes uniform cohorts, correct propensities, and a target and bounds that were fixed without this log. "
+        "The policies that acted may have learned from it.",
     ]

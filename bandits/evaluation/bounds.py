@@ -42,7 +42,7 @@ class Bounds:
 def apply(
     terms: Terms, bounds: Bounds, client_ids: Sequence[str], seed: int, rounds: np.ndarray | None = None
 ) -> tuple[Terms, np.ndarray]:
-    """Returns the terms of the rows that count, within their bounds, and which rows these are.
+    """Clipped terms of the counted rows, and which rows these are.
 
     Which rows of a client count depends on the seed, its name and how many it has, never on other clients: neighbouring
     logs differ in one client's rows alone after it, too. Predictions of a model are moved into [0, 1].
@@ -84,7 +84,7 @@ def apply(
 def chosen(
     clients: np.ndarray, most: int, client_ids: Sequence[str], seed: int, rounds: np.ndarray | None = None
 ) -> np.ndarray:
-    """Returns which rows count, bool [rows]: of each client, or client in a round, at most so many, each set as likely.
+    """Random sample of at most `limit` rows per client, or per client and round, as bool [rows].
 
     Args:
       clients: int [rows], ascending.

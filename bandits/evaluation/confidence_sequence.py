@@ -1,4 +1,4 @@
-"""Intervals that hold at all looks at once, so that whoever watches a log grow may stop when they like.
+"""Confidence sequences: intervals that are valid jointly over all rounds, so that one may stop at any time.
 
 After Waudby-Smith, Wu, Ramdas, Karampatziakis and Mineiro, "Anytime-valid off-policy inference for contextual bandits",
 2022, arXiv 2210.10768, and Waudby-Smith and Ramdas, "Estimating means of bounded random variables by betting", 2024.
@@ -15,7 +15,7 @@ prod_t (1 + f (a_t / v - n_t)) never falls below 0 (a >= 0, n <= 1), its expecta
 is 1 at first; the same is true of a mean of capitals. By Ville's inequality it ever reaches 2 / alpha with probability
 at most alpha / 2. Each factor falls as v grows, and so the values that it rejects are those below one number, the
 sequence's low. The same with b and 1 - v gives the high. Together they fail with probability at most alpha, at any
-number of looks, for the value without clipping; nor does it matter whether the log plays all that the target plays.
+number of looks, for the value without clipping; nor does it matter whether the log chooses all that the target chooses.
 Logging policies, and how many rounds there are, may depend on the past; the target may not.
 """
 
@@ -45,7 +45,7 @@ _NEEDED: Mapping[str, tuple[tuple[str, ...], str]] = {
 RUN_FLAGS = ("cache", *_NEEDED)  # What says what one observation of a run's log is.
 VACUOUS = 0.95  # Width of an interval in [0, 1] that says nothing.
 _STEPS = 30  # Halvings of [0, 1]: the limits are exact to 1e-9, to the safe side.
-_GRID = 128  # Values at which earlier looks' limits are told.
+_GRID = 128  # Values at which limits of earlier observations are reported.
 _MOST_NUMBERS = 4_000_000  # In memory at once.
 
 
@@ -93,7 +93,7 @@ class ConfidenceSequence(NamedTuple):
 
 
 def unit(flags: Mapping[str, Any]) -> str:
-    """Returns what of a run's log is one observation, `rounds` or `periods`.
+    """Unit of one observation in a run's log: `rounds` or `periods`.
 
     A run that keeps each client's actions for a deployment period draws once a period: clients that come back within it
     tell nothing new.
@@ -120,7 +120,7 @@ def observations(
     client_ids: Sequence[str],
     seed: int,
 ) -> tuple[np.ndarray, Observations]:
-    """Returns the looks in ascending order, int [looks], and what each tells.
+    """Observations in ascending order, int [looks], and the content of each.
 
     Args:
       terms: Of the log's rows.
@@ -136,8 +136,8 @@ def observations(
         raise UsageError("An anytime-valid interval needs the round of each row: give --round_column.")
     bounded, kept = bounds_lib.apply(terms, bounds, client_ids, seed, looks)
     names, at = np.unique(np.asarray(looks)[kept], return_inverse=True)
-    visits = np.unique(np.stack([at, bounded.clients]), axis=1)[0]
-    most = np.bincount(visits, minlength=len(names)) * bounds.max_rows
+    participants = np.unique(np.stack([at, bounded.clients]), axis=1)[0]
+    most = np.bincount(participants, minlength=len(names)) * bounds.max_rows
 
     def mean(values):
         return np.bincount(at, values, minlength=len(names)) / most
@@ -147,7 +147,7 @@ def observations(
 
 
 def log_capitals(observed: Observations, values: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the logarithms of what bets against values have made of 1, float64 [..., rounds] each.
+    """Logarithms of the wealth of bets against values, which starts at 1, float64 [..., rounds] each.
 
     Args:
       observed: What each round tells.
@@ -164,7 +164,7 @@ def log_capitals(observed: Observations, values: Any) -> tuple[np.ndarray, np.nd
 def sequence(
     looks: np.ndarray, observed: Observations, *, confidence: float = intervals.CONFIDENCE
 ) -> ConfidenceSequence:
-    """Returns the interval after each look; see the module for what it holds for.
+    """Interval after each observation; see the module for its assumptions.
 
     Args:
       looks: int [looks], in ascending order.
@@ -183,7 +183,7 @@ def sequence(
 
 
 def _log_capital(payoffs, rows, values):
-    """Returns the logarithm of the mean over fractions of the products of 1 + fraction (payoff / value - rows)."""
+    """Logarithm of the mean over fractions of the products of 1 + fraction (payoff / value - rows)."""
     gains = payoffs / values[..., np.newaxis] - rows
     total = np.full(gains.shape, -np.inf)
     for fraction in _FRACTIONS:
@@ -192,10 +192,10 @@ def _log_capital(payoffs, rows, values):
 
 
 def _limits(payoffs, rows, level):
-    """Returns each look's lower limit, float64 [looks]: capitals against the values below it have been at the level."""
+    """Lower limit after each observation, float64 [looks]: bets reached the level against all lower values."""
 
     def rejected(values):
-        """Returns the first look that rejects each, int [values]; the number of looks where none does."""
+        """First observation that rejects each value, int [values]; the number of observations if none does."""
         reached = _log_capital(payoffs, rows, values) >= level
         return np.where(reached.any(axis=1), reached.argmax(axis=1), len(rows))
 

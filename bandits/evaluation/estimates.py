@@ -1,4 +1,4 @@
-"""What all estimators say of a policy, from the sums of a log; nothing here imports TensorFlow."""
+"""Estimates of a policy's value by all estimators, from the sums of a log, without TensorFlow."""
 
 import dataclasses
 import math
@@ -67,7 +67,7 @@ class Estimate(NamedTuple):
     is_biased: bool = False
 
     def row(self) -> dict[str, Any]:
-        """Returns the estimate as a row of a table."""
+        """The estimate as a row of a table."""
         nothing = Interval(math.nan, math.nan, math.nan, 0)
         difference, drawn = self.difference or nothing, self.bootstrap or nothing
         return {
@@ -85,9 +85,9 @@ class Estimate(NamedTuple):
         }
 
 
-def headline(found: Sequence[Estimate]) -> tuple[Estimate, str] | None:
-    """Returns the estimate to report, and why it is this one; None if no unbiased estimator has a value."""
-    by_name = {one.name: one for one in found if math.isfinite(one.value.mean)}
+def headline(results: Sequence[Estimate]) -> tuple[Estimate, str] | None:
+    """Reported estimate and the reason for the choice; None if no unbiased estimator has a value."""
+    by_name = {one.name: one for one in results if math.isfinite(one.value.mean)}
     for name, reason in HEADLINES.items():
         if name in by_name:
             return by_name[name], reason
@@ -95,7 +95,7 @@ def headline(found: Sequence[Estimate]) -> tuple[Estimate, str] | None:
 
 
 def few_clients(rows: np.ndarray, weights: np.ndarray, draws: int) -> tuple[log_checks.Finding | None, bool]:
-    """Returns a warning if the log has few effective clients, and whether intervals are then the bootstrap's.
+    """Warning if the log has few effective clients, and whether the bootstrap then gives the intervals.
 
     The effective number is that of log_checks, of clients' rows or of their weights, whichever is smaller.
 
@@ -125,7 +125,7 @@ def few_clients(rows: np.ndarray, weights: np.ndarray, draws: int) -> tuple[log_
 
 
 def names(text: str | None) -> tuple[str, ...] | None:
-    """Returns the names that `--estimators` lists, each once; None of None.
+    """Distinct names of `--estimators`; None for None.
 
     Raises:
       UsageError: If one is not known.
@@ -139,7 +139,7 @@ def names(text: str | None) -> tuple[str, ...] | None:
 
 
 def paths(has_model: bool, fixed: Mapping[str, float | None]) -> dict[str, tuple[estimators.Estimator, ...]]:
-    """Returns the candidates of each estimator, one alone where it has no parameter or a fixed one.
+    """Candidates of each estimator; a single one if it has no parameter or a fixed one.
 
     Args:
       has_model: Whether there are predictions.
@@ -159,7 +159,7 @@ def paths(has_model: bool, fixed: Mapping[str, float | None]) -> dict[str, tuple
 
 
 def layout(candidates: Mapping[str, Sequence[estimators.Estimator]]) -> totals.Layout:
-    """Returns the columns that all candidates and the log's own mean need."""
+    """Columns for all candidates and for the mean logged reward."""
     return totals.Layout((estimators.Logged(), *(one for path in candidates.values() for one in path)))
 
 
@@ -172,7 +172,7 @@ def estimates(
     largest_weight: float = math.inf,
     by_bootstrap: bool = False,
 ) -> list[Estimate]:
-    """Returns the estimates, the log's own mean first.
+    """Estimates, beginning with the mean logged reward.
 
     Args:
       sums: Of the log's clients.
@@ -204,7 +204,7 @@ def estimates(
             parameter = f"{_PARAMETERS[name]}={getattr(chosen, _PARAMETERS[name]):g}{how}"
         is_biased = len(path) > 1 or chosen.is_biased(largest_weight)
         value, resampled = interval(ratio)
-        # Without a reward nothing is known; of a policy that plays no logged action a model's guess is left.
+        # Without a reward nothing is known; of a policy that chooses no logged action a model's guess is left.
         if not has_reward or (name != "dm" and not has_weight):
             value = value._replace(mean=math.nan, low=math.nan, high=math.nan)
         if is_biased or math.isnan(value.mean):
@@ -216,7 +216,7 @@ def estimates(
 
 
 def last_that_meets(candidates: Sequence[Interval]) -> int:
-    """Returns the number of the last interval that has a point in common with all before it, all together.
+    """Number of intervals, from the first, that have a common point.
 
     Args:
       candidates: From the least to the most bias, with intervals of 95%; what has none could lie anywhere.
@@ -232,7 +232,7 @@ def last_that_meets(candidates: Sequence[Interval]) -> int:
 def choose_by_slope(
     sums: totals.Sums, layout: totals.Layout, path: Sequence[estimators.Estimator]
 ) -> estimators.Estimator:
-    """Returns the parameter that SLOPE chooses: one of little bias or of little variance.
+    """Parameter that SLOPE chooses to balance bias and variance.
 
     Su, Srinath and Krishnamurthy, "Adaptive estimator selection for off-policy evaluation", 2020, Algorithm 1: of
     candidates from the least to the most bias, the last one whose interval, two standard errors to each side, still has

@@ -32,7 +32,7 @@ class Estimator(abc.ABC):
 
     @abc.abstractmethod
     def numerator(self, terms: Terms, backend: Any = np) -> Any:
-        """Returns float64 [rows], what a row adds to the numerator.
+        """Each row's term of the numerator, float64 [rows].
 
         Args:
           terms: Of NumPy arrays, or of tensors.
@@ -40,7 +40,7 @@ class Estimator(abc.ABC):
         """
 
     def is_biased(self, largest_weight: float) -> bool:
-        """Returns whether an unknown bias remains where propensities are right, so that no interval holds the value.
+        """Whether an unknown bias remains with correct propensities, so that no interval is valid.
 
         Args:
           largest_weight: Of the log's rows.
@@ -49,7 +49,7 @@ class Estimator(abc.ABC):
         return False
 
     def parts(self, terms: Terms) -> tuple[np.ndarray, np.ndarray]:
-        """Returns what each row adds to the numerator and the denominator, float64 [rows] each."""
+        """Each row's terms of the numerator and the denominator, float64 [rows] each."""
         denominator = np.ones(len(terms.rewards)) if self.denominator == "rows" else terms.weights
         return self.numerator(terms), denominator
 
@@ -71,7 +71,7 @@ class Logged(Estimator):
 
 @dataclasses.dataclass(frozen=True)
 class Ips(Estimator):
-    """Inverse propensity scoring: mean of w r. Unbiased wherever the log plays what the policy plays."""
+    """Inverse propensity scoring: mean of w r. Unbiased wherever the log supports the policy."""
 
     name = "ips"
 
@@ -129,7 +129,7 @@ class _Corrected(Estimator):
 
     @abc.abstractmethod
     def correction(self, weights: Any, backend: Any) -> Any:
-        """Returns the weight of the model's error, from the row's importance weight; float64 [rows] both."""
+        """Weight of the model's error, from the row's importance weight, float64 [rows] both."""
 
     def numerator(self, terms, backend=np):
         return terms.direct + self.correction(terms.weights, backend) * (terms.rewards - terms.predicted)

@@ -51,7 +51,7 @@ class _Sent(NamedTuple):
 
 
 def client_inputs(terms: Terms, client_ids: Sequence[str] = (), *, seed: int = 0, draws: int = 0) -> list[ClientInput]:
-    """Returns the clients that have rows, in the order of `totals.of_clients`.
+    """Clients with rows, in the order of `totals.of_clients`.
 
     Args:
       terms: Of a log.
@@ -72,7 +72,7 @@ def client_inputs(terms: Terms, client_ids: Sequence[str] = (), *, seed: int = 0
 
 
 def sums(clients: Sequence[ClientInput], layout: totals.Layout) -> tuple[totals.Sums, np.ndarray]:
-    """Returns what clients send, summed by the workers that `worker.start` started.
+    """Sums of the clients' messages, computed by the workers of `worker.start`.
 
     Args:
       clients: Of `client_inputs`; all with as many draws.
@@ -91,7 +91,7 @@ def sums(clients: Sequence[ClientInput], layout: totals.Layout) -> tuple[totals.
 
 
 def _build(layout: totals.Layout, draws: int) -> tff.templates.IterativeProcess:
-    """Returns the process: `next(gradients, clients) -> (gradients, _Sent)`, see `totals.gradients`."""
+    """Iterative process: `next(gradients, clients) -> (gradients, _Sent)`, see `totals.gradients`."""
     gradients_type = tff.TensorType(np.float64, (len(layout.ratios), len(layout)))
     rows = tff.TensorType(np.float64, (None,))
     fields = dict.fromkeys(ClientInput._fields, rows) | {"counts": tff.TensorType(np.uint8, (draws,))}

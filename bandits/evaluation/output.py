@@ -29,16 +29,17 @@ FILES = ("estimates.csv", "evaluation.json", "evaluation.html")
 _FACTS = ("log", "policy", "rows", "clients", "actions", "has_model", "draws")
 _OVERLAP = ("effective_sample_size", "mean_weight", "largest_weight")
 _NOTE = (
-    "95% intervals over clients, whose own rows are dependent. They ignore the randomness of the reward model's "
-    "training, and a future that differs from the log. Where the bias is unknown, there is no interval and no "
-    "difference."
+    "Intervals are 95% over clients, because a client's rows are dependent. They ignore the randomness of the reward "
+    "model's training and changes after the log. An estimate of unknown bias has no interval and no difference."
 )
-_LARGE = 10.0  # Weights that reach further are drawn on a logarithmic axis.
+_CONFIDENCE = "95% CI "
+_ESTIMATOR, _VALUE, _DIFFERENCE = "estimator", "mean reward", "difference from the log"
+_LARGE = 10.0  # Larger weights are plotted on a logarithmic axis.
 
 
 @dataclasses.dataclass(frozen=True)
 class Evaluation:
-    """What there is to tell.
+    """An evaluation's results.
 
     Attributes:
       log: The log's file.
@@ -46,15 +47,15 @@ class Evaluation:
       rows: Rows of the log.
       clients: Clients of the log.
       actions: Its actions.
-      estimates: Of all estimators, the log's own mean first.
-      effective_sample_size: Rows of equal weight that would be worth as much.
+      estimates: Of all estimators, the mean logged reward first.
+      effective_sample_size: Number of equally weighted rows with the same variance.
       mean_weight: Near 1 where propensities are right and the log supports the policy.
       largest_weight: Of any row.
       findings: Of the log's checks.
       has_model: Whether a reward model was trained.
       draws: Of the bootstrap.
-      anytime: The interval after each look; None without `--anytime`.
-      of_anytime: What is said of it.
+      anytime: The interval after each observation; None without `--anytime`.
+      of_anytime: Its sentences.
     """
 
     log: str
@@ -73,57 +74,77 @@ class Evaluation:
     of_anytime: Sequence[str] = ()
 
 
-def _shown(interval: Interval | None, *, signed: bool = False, without: str = "no interval") -> str:
-    """Returns a value or a difference as text; `without` is what it says instead of an interval."""
+def _shown(interval: Interval | None, *, signed: bool = False, without: str = "no interval", label: str = "") -> str:
+    """A value or a difference as text; `without` replaces a missing interval."""
     if interval is None:
         return ""
     if math.isnan(interval.mean):
         return "cannot be estimated"
-    return interval.text(signed=signed) + (f" ({without})" if math.isnan(interval.low) else "")
+    if interval.low == interval.high:
+        return f"{interval.mean:{'+' * signed}.3g}"
+    return interval.text(signed=signed, label=label) + (f" ({without})" if math.isnan(interval.low) else "")
 
 
-def _value(one: Estimate) -> str:
-    return _shown(one.value, without=estimates.BIASED if one.is_biased else "no interval")
+def _value(estimate: Estimate) -> str:
+    return _shown(estimate.value, without=estimates.BIASED if estimate.is_biased else "no interval")
 
 
-def _headline(told: Evaluation) -> str:
-    found = estimates.headline(told.estimates)
-    if found is None:
-        return f"Headline: none, because {_why_none(told)}."
-    one, reason = found
-    less = f"; {_shown(one.difference, signed=True)} against the log's mean reward" if one.difference else ""
-    return f"Headline: {_value(one)} by {LABELS[one.name]}{less}. It {reason}."
-
-
-def _why_none(told: Evaluation) -> str:
-    """Returns why no unbiased estimator has a value."""
-    if math.isnan(told.estimates[0].value.mean):
-        return "no logged reward differs from 0"
-    if not any(one.name in estimates.HEADLINES for one in told.estimates):
-        return "--estimators names none of ips, snips and dr"
-    if not told.mean_weight:
-        return "the policy plays none of the logged actions"
-    return "no logged action that the policy plays earned a reward"
-
-
-def _table(told: Evaluation) -> tuple[list[str], list[list[str]]]:
-    """Returns the titles of the columns, and a row for each estimator."""
-    heads = ["estimator", "parameter", "value", "against the log", f"bootstrap, {told.draws:,} draws"]
-    return heads, [
-        [LABELS[one.name], one.parameter, _value(one), _shown(one.difference, signed=True), _shown(one.bootstrap)]
-        for one in told.estimates
+def _conclusion(evaluation: Evaluation) -> list[str]:
+    """What the evaluation concludes: first whether the policy differs from the log's, then its value."""
+    headline = estimates.headline(evaluation.estimates)
+    if headline is None:
+        return [f"The value of {evaluation.policy} cannot be estimated: {_why_none(evaluation)}."]
+    estimate, reason = headline
+    name = LABELS[estimate.name]
+    lines = [
+        f"Its mean reward is {_shown(estimate.value, label=_CONFIDENCE)} per interaction, estimated by {name}.",
+        f"{name} {reason}.",
     ]
+    difference = estimate.difference
+    if difference is None:
+        return [f"{evaluation.policy} cannot be compared with the log's policy.", *lines]
+    shown = f"{_shown(difference, signed=True, label=_CONFIDENCE)} per interaction"
+    if difference.low > 0:
+        return [f"{evaluation.policy} earns more than the log's policy: {shown}.", *lines]
+    if difference.high < 0:
+        return [f"{evaluation.policy} earns less than the log's policy: {shown}.", *lines]
+    return [f"No significant difference between {evaluation.policy} and the log's policy: {shown}.", *lines]
 
 
-def _head(told: Evaluation) -> str:
-    return f"{told.policy} on {told.log}: {told.rows:,} rows of {told.clients:,} clients, {told.actions} actions"
+def _why_none(evaluation: Evaluation) -> str:
+    """Reason why no unbiased estimator has a value."""
+    if math.isnan(evaluation.estimates[0].value.mean):
+        return "no logged reward differs from 0"
+    if not any(estimate.name in estimates.HEADLINES for estimate in evaluation.estimates):
+        return "--estimators names none of ips, snips and dr"
+    if not evaluation.mean_weight:
+        return "the policy chooses none of the logged actions"
+    return "no logged action that the policy chooses earned a reward"
 
 
-def _overlap(told: Evaluation) -> str:
-    return (
-        f"effective sample size {told.effective_sample_size:.6g}, mean weight {told.mean_weight:.6g}, largest weight "
-        f"{told.largest_weight:.6g}"
-    )
+def _log(evaluation: Evaluation) -> str:
+    rows, clients = f"{evaluation.rows:,} rows", f"{evaluation.clients:,} clients"
+    return f"Log: {evaluation.log}, {rows}, {clients}, {evaluation.actions} actions."
+
+
+def _cell(interval: Interval | None, *, signed: bool = False, without: str = "no interval") -> tables.Cell:
+    """A cell with the mean, and its interval in a line below."""
+    mean, _, below = _shown(interval, signed=signed, without=without).partition(" (")
+    number = interval.mean if interval and math.isfinite(interval.mean) else ""
+    return tables.Cell(mean or tables.MISSING, number, [below.removesuffix(")")] if below else [])
+
+
+def _tables(evaluation: Evaluation) -> tuple[str, str]:
+    """HTML of the estimates, and of the bootstrap's intervals; cells are narrow, for small screens."""
+    rows, resampled = [], []
+    for estimate in evaluation.estimates:
+        name = tables.Cell(LABELS[estimate.name], notes=[estimate.parameter] if estimate.parameter else [])
+        without = estimates.BIASED if estimate.is_biased else "no interval"
+        rows.append([name, _cell(estimate.value, without=without), _cell(estimate.difference, signed=True)])
+        if estimate.bootstrap:
+            resampled.append([LABELS[estimate.name], _cell(estimate.bootstrap)])
+    shown = tables.html([_ESTIMATOR, _VALUE, _DIFFERENCE], rows, left=[_ESTIMATOR])
+    return shown, tables.html([_ESTIMATOR, _VALUE], resampled, left=[_ESTIMATOR]) if resampled else ""
 
 
 def check_new(folder: pathlib.Path) -> None:
@@ -139,29 +160,32 @@ def check_new(folder: pathlib.Path) -> None:
         )
 
 
-def text(told: Evaluation) -> str:
-    """Returns what is printed."""
-    heads, rows = _table(told)
-    lines = [_head(told), "", _headline(told), "", tables.text(heads[:-1], [row[:-1] for row in rows])]
-    lines += ["", f"Overlap: {_overlap(told)}."]
-    lines += [f"{'Warning: ' if finding.is_warning else ''}{finding.text}" for finding in told.findings]
-    return "\n".join([*lines, *told.of_anytime, "", _NOTE])
+def text(evaluation: Evaluation) -> str:
+    """The printed text: the conclusion, the log, all estimates, and what to know about them."""
+    rows = [
+        [LABELS[estimate.name], estimate.parameter, _value(estimate), _shown(estimate.difference, signed=True)]
+        for estimate in evaluation.estimates
+    ]
+    lines = [*_conclusion(evaluation), "", _log(evaluation), ""]
+    lines += [tables.text([_ESTIMATOR, "parameter", _VALUE, _DIFFERENCE], rows), ""]
+    lines += [f"{'Warning: ' if finding.is_warning else ''}{finding.text}" for finding in evaluation.findings]
+    return "\n".join([*lines, *evaluation.of_anytime, "", _NOTE])
 
 
-def write(told: Evaluation, folder: pathlib.Path, weights: np.ndarray, by_client: np.ndarray) -> None:
+def write(evaluation: Evaluation, folder: pathlib.Path, weights: np.ndarray, by_client: np.ndarray) -> None:
     """Writes `estimates.csv`, `evaluation.json` and `evaluation.html`, each whole.
 
     Args:
-      told: What there is to tell.
-      folder: Where to; made if it is missing.
+      evaluation: The evaluation.
+      folder: Output folder; made if it is missing.
       weights: float64 [rows], of all rows.
       by_client: float64 [clients], their sums.
 
     Raises:
       Failure: If one cannot be written.
     """
-    rows = [one.row() for one in told.estimates]
-    write_files(folder, rows, _as_json(told), page(told, picture(told, weights, by_client)))
+    rows = [estimate.row() for estimate in evaluation.estimates]
+    write_files(folder, rows, _as_json(evaluation), page(evaluation, picture(evaluation, weights, by_client)))
 
 
 def write_files(
@@ -186,93 +210,97 @@ def write_files(
         files.replace(folder / name, content.encode())
 
 
-def _as_json(told: Evaluation) -> dict[str, Any]:
-    headline = estimates.headline(told.estimates)
-    found = {name: getattr(told, name) for name in _FACTS} | {
+def _as_json(evaluation: Evaluation) -> dict[str, Any]:
+    headline = estimates.headline(evaluation.estimates)
+    described = {name: getattr(evaluation, name) for name in _FACTS} | {
         "headline": {"estimator": headline[0].name, "reason": headline[1]} if headline else None,
-        "overlap": {name: getattr(told, name) for name in _OVERLAP},
+        "overlap": {name: getattr(evaluation, name) for name in _OVERLAP},
     }
-    if told.anytime:
-        found["anytime"] = {name: values.tolist() for name, values in told.anytime._asdict().items()}
-        found["anytime"]["sentences"] = list(told.of_anytime)
-    return found | {"findings": [finding._asdict() for finding in told.findings]}
+    if evaluation.anytime:
+        described["anytime"] = {name: values.tolist() for name, values in evaluation.anytime._asdict().items()}
+        described["anytime"]["sentences"] = list(evaluation.of_anytime)
+    return described | {"findings": [finding._asdict() for finding in evaluation.findings]}
 
 
-def picture(told: Evaluation, weights: np.ndarray, by_client: np.ndarray) -> "matplotlib.figure.Figure":
-    """Draws estimates with intervals, how weights are distributed, and clients' shares of them."""
+def picture(evaluation: Evaluation, weights: np.ndarray, by_client: np.ndarray) -> "matplotlib.figure.Figure":
+    """Draws estimates with intervals, the distribution of weights, and clients' shares of them."""
     from matplotlib import figure
 
-    drawn = figure.Figure(figsize=(10, 7.5), layout="constrained")
-    above, below = drawn.subfigures(2, 1, height_ratios=(1.2, 1))  # type: ignore[misc]
+    plot = figure.Figure(figsize=(6.5, 7), layout="constrained")
+    above, below = plot.subfigures(2, 1, height_ratios=(1.2, 1))  # type: ignore[misc]
     axes = above.subplots()
-    for place, one in enumerate(told.estimates):
-        value = one.value
-        colour = "black" if one.name == "logged" else "tab:gray" if one.is_biased else "tab:blue"
-        axes.plot([value.mean], [place], "x" if one.is_biased else "o", color=colour)
+    for row, estimate in enumerate(evaluation.estimates):
+        value = estimate.value
+        colour = "black" if estimate.name == "logged" else "tab:gray" if estimate.is_biased else "tab:blue"
+        axes.plot([value.mean], [row], "x" if estimate.is_biased else "o", color=colour)
         if math.isfinite(value.low):
-            axes.plot([value.low, value.high], [place, place], color=colour)
-    axes.axvline(told.estimates[0].value.mean, color="grey", linewidth=0.8, linestyle="--")
-    axes.set_yticks(range(len(told.estimates)), [LABELS[one.name] for one in told.estimates])
+            axes.plot([value.low, value.high], [row, row], color=colour)
+    axes.axvline(evaluation.estimates[0].value.mean, color="grey", linewidth=0.8, linestyle="--")
+    axes.set_yticks(range(len(evaluation.estimates)), [LABELS[estimate.name] for estimate in evaluation.estimates])
     axes.invert_yaxis()
-    axes.set_xlabel(f"mean reward of an interaction, with 95% intervals over clients (crosses: {estimates.BIASED})")
+    axes.set_xlabel(f"mean reward per interaction, 95% CI (cross: {estimates.BIASED})")
     of_rows, of_clients = below.subplots(1, 2)
     ordered = np.sort(weights)[::-1]
     of_rows.plot(np.linspace(0, 1, len(ordered)), ordered)
     if len(ordered) and ordered[0] > _LARGE:
         of_rows.set_yscale("symlog", linthresh=0.1)
-    of_rows.set_xlabel("share of rows, largest weights first")
-    of_rows.set_ylabel("weight")
+    of_rows.set_xlabel("fraction of rows, largest first")
+    of_rows.set_ylabel("importance weight")
     of_rows.set_title("Overlap", fontsize=10)
     shares = np.sort(by_client)[::-1] / (by_client.sum() or 1)
     of_clients.plot(np.arange(1, len(shares) + 1), np.cumsum(shares))
     of_clients.set_ylim(0, 1.02)
-    of_clients.set_xlabel("clients, those of the most weight first")
-    of_clients.set_ylabel("share of all weight")
+    of_clients.set_xlabel("number of clients, largest first")
+    of_clients.set_ylabel("fraction of all weight")
     of_clients.set_title("Weights by client", fontsize=10)
-    return drawn
+    return plot
 
 
-def sequence_picture(found: ConfidenceSequence) -> "matplotlib.figure.Figure":
-    """Draws a sequence: the estimate and the interval after each look."""
+def sequence_picture(sequence: ConfidenceSequence) -> "matplotlib.figure.Figure":
+    """Draws a sequence: the estimate and the interval after each observation."""
     from matplotlib import figure
 
-    drawn = figure.Figure(figsize=(10, 3.5), layout="constrained")
-    axes = drawn.subplots()
-    axes.fill_between(found.looks, found.lows, found.highs, alpha=0.3, step="mid")
-    axes.plot(found.looks, found.estimates)
+    plot = figure.Figure(figsize=(6.5, 3.5), layout="constrained")
+    axes = plot.subplots()
+    axes.fill_between(sequence.looks, sequence.lows, sequence.highs, alpha=0.3, step="mid")
+    axes.plot(sequence.looks, sequence.estimates)
     axes.set_ylim(0, 1)
-    axes.set_xlabel("round, or period, of the look")
-    axes.set_ylabel("value, with an interval at every look")
-    return drawn
+    axes.set_xlabel("round or deployment period")
+    axes.set_ylabel("mean reward, 95% confidence sequence")
+    return plot
 
 
-def image(drawn: "matplotlib.figure.Figure", told: str) -> str:
-    """Returns a picture as a page holds it, with what it shows in words."""
+def image(plot: "matplotlib.figure.Figure", description: str) -> str:
+    """HTML of a picture with its description."""
     content = io.BytesIO()
-    drawn.savefig(content, format="png", dpi=110)
+    plot.savefig(content, format="png", dpi=110)
     source = base64.b64encode(content.getvalue()).decode()
-    return f'<div class="scroll" tabindex="0"><img alt="{told}" src="data:image/png;base64,{source}"></div>'
+    return f'<div class="scroll" tabindex="0"><img alt="{description}" src="data:image/png;base64,{source}"></div>'
 
 
 def document(body: str) -> str:
-    """Returns the page of an evaluation, which needs no network."""
+    """Self-contained HTML page of an evaluation."""
     from bandits.results import page
 
     return page.document("Off-policy evaluation", body)
 
 
-def page(told: Evaluation, drawn: "matplotlib.figure.Figure") -> str:
-    """Returns the page of an evaluation."""
+def page(evaluation: Evaluation, plot: "matplotlib.figure.Figure") -> str:
+    """HTML page of an evaluation, the conclusion first."""
+    conclusion, *reasons = map(html.escape, _conclusion(evaluation))
     items = "".join(
         f"<li>{'<b>Warning</b>: ' if finding.is_warning else ''}{html.escape(finding.text)}</li>"
-        for finding in told.findings
+        for finding in evaluation.findings
     )
-    anytime = "".join(f"<p>{html.escape(sentence)}</p>" for sentence in told.of_anytime)
-    if told.anytime:
-        anytime += image(sequence_picture(told.anytime), "The interval after each look")
-    heads, rows = _table(told)
+    anytime = "".join(f"<p>{html.escape(sentence)}</p>" for sentence in evaluation.of_anytime)
+    if evaluation.anytime:
+        anytime += image(sequence_picture(evaluation.anytime), "The interval after each observation")
+    shown, resampled = _tables(evaluation)
+    if resampled:
+        title = f"Bootstrap intervals ({evaluation.draws:,} resamples of the clients)"
+        resampled = f"<details><summary>{title}</summary>{resampled}</details>"
     return document(
-        f"<p>{html.escape(_head(told))}</p><p><b>{html.escape(_headline(told))}</b></p>"
-        f"{tables.html(heads, rows, left=heads)}<p>Overlap: {_overlap(told)}.</p><ul>{items}</ul>"
-        f"{image(drawn, 'Estimates with intervals, overlap, weights by client')}{anytime}<p>{_NOTE}</p>"
+        f"<p><b>{conclusion}</b> {' '.join(reasons)}</p><p>{html.escape(_log(evaluation))}</p>{shown}"
+        f"{image(plot, 'Estimates with intervals, overlap, weights by client')}<ul>{items}</ul>{anytime}{resampled}"
+        f"<p>{_NOTE}</p>"
     )

@@ -30,19 +30,19 @@ from optimization.study import intervals
 _VARIANCE_SHARE = 0.2
 _RELEASE = "client sums of a log"
 _COVERS = (
-    "the values and intervals of these looks; not the log, which is as private as the data and outside every guarantee "
-    "(--log_interactions), and nothing else that is computed from it"
+    "the values and intervals of these queries; not the log, which is as private as the data and outside every "
+    "guarantee (--log_interactions), and nothing else that is computed from it"
 )
 _ASSUMED = (
     "neighbouring logs differ in one client's rows alone: what a client's data changed in others' rows, through the "
     "models that acted, is for the guarantee of the run that wrote the log",
     "the number of clients, and the names and number of the actions, are public",
-    "target policies, estimators with their parameters, and all bounds were fixed without a look at these clients, "
+    "target policies, estimators with their parameters, and all bounds were fixed without a query on these clients, "
     "unless they are counted above",
     "the generator's numbers are taken for random, and floating-point numbers for real ones",
 )
 _KNOWN_BIAS = ("logged", "ips", "snips", "dr")
-_SECRET = "nobody learns which clients a look has drawn"
+_SECRET = "nobody learns which clients a query has sampled"
 
 
 class Value(NamedTuple):
@@ -103,24 +103,24 @@ class Paid(NamedTuple):
     models: tuple[str, ...]
 
     def report(self) -> dict[str, Any]:
-        """Returns what is guaranteed, in JSON's types, with the sentences that say it."""
-        found = self.whole.report(self.rounds)
+        """The guarantee in JSON's types, with its sentences."""
+        report = self.whole.report(self.rounds)
         assumes = [*_ASSUMED, *[_SECRET] * (self.whole.sampling == "poisson")]
-        told = [
-            f"epsilon {one['epsilon_rdp']:.4g} by RDP"
-            + (f", {one['epsilon_pld']:.4g} by PLD," if one["epsilon_pld"] is not None else "")
-            + f" ({one['neighbours']})"
-            for one in found["guarantees"]
+        epsilons = [
+            f"epsilon {each['epsilon_rdp']:.4g} by RDP"
+            + (f", {each['epsilon_pld']:.4g} by PLD," if each["epsilon_pld"] is not None else "")
+            + f" ({each['neighbours']})"
+            for each in report["guarantees"]
         ]
-        of = " and ".join([f"{self.looks:,} look{'s' * (self.looks > 1)}", *self.models])
-        if told:
+        of = " and ".join([f"{self.looks:,} {'queries' if self.looks > 1 else 'query'}", *self.models])
+        if epsilons:
             apart = f", apart from {'; '.join(self.whole.left_out)}" if self.whole.left_out else ""
-            at = f"at delta {found['delta']:.3g}{apart}"
-            summary = f"Privacy: {'; '.join(told)}, {at}, for {of} on these clients together."
+            at = f"at delta {report['delta']:.3g}{apart}"
+            summary = f"Privacy: {'; '.join(epsilons)}, {at}, for {of} on these clients together."
         else:
-            summary = found["summary"]
+            summary = report["summary"]
         return {
-            **{name: found[name] for name in ("epsilon", "delta", "unit", "guarantees", "warnings", "mechanism")},
+            **{name: report[name] for name in ("epsilon", "delta", "unit", "guarantees", "warnings", "mechanism")},
             "looks": self.looks,
             "models": list(self.models),
             "covers": _COVERS,
@@ -138,7 +138,7 @@ def mechanism(
     clients_per_look: int | None = None,
     accountant: str = "rdp",
 ) -> mechanisms.Mechanism:
-    """Returns what one release is accounted as.
+    """Accounting of one release.
 
     Args:
       clients: Of the log; their number is public.
@@ -164,12 +164,12 @@ def mechanism(
 
 
 def calibrated(
-    own: mechanisms.Mechanism, looks: int, target_epsilon: float, models: Sequence[ledger.Spent] = ()
+    mechanism: mechanisms.Mechanism, looks: int, target_epsilon: float, models: Sequence[ledger.Spent] = ()
 ) -> mechanisms.Mechanism:
-    """Returns the mechanism with the least noise with which several looks, and the models, cost at most an epsilon.
+    """Mechanism with the least noise for which several queries and the models cost at most an epsilon.
 
     Args:
-      own: The mechanism; its noise multiplier is not used.
+      mechanism: The mechanism; its noise multiplier is not used.
       looks: Releases.
       target_epsilon: Epsilon of the whole.
       models: What is fitted on the same clients.
@@ -178,17 +178,17 @@ def calibrated(
       UsageError: If no noise does that.
     """
     whole, rounds = ledger.composed(
-        [*models, ledger.Spent(_RELEASE, dataclasses.replace(own, noise_multiplier=1.0), looks)]
+        [*models, ledger.Spent(_RELEASE, dataclasses.replace(mechanism, noise_multiplier=1.0), looks)]
     )
     try:
         noise = calibration.calibrate(whole, rounds, target_epsilon)
     except ValueError as error:
         raise UsageError(f"--target_epsilon={target_epsilon:g} {error}.") from error
-    return dataclasses.replace(own, noise_multiplier=noise)
+    return dataclasses.replace(mechanism, noise_multiplier=noise)
 
 
 def fitted(trained: mechanisms.Mechanism, rounds: int) -> ledger.Spent:
-    """Returns what one private training has spent, under a random name: call it once a training, keep it for all looks.
+    """Privacy spent by one private training, under a random name; call once per training and reuse.
 
     A digest of the model's predictions would tell of the contexts that they are for.
 
@@ -221,7 +221,7 @@ def check_models(estimators: Sequence[Estimator], models: Sequence[ledger.Spent]
 
 def pay(
     path: pathlib.Path,
-    own: mechanisms.Mechanism,
+    mechanism: mechanisms.Mechanism,
     models: Sequence[ledger.Spent] = (),
     *,
     target_epsilon: float | None = None,
@@ -230,7 +230,7 @@ def pay(
 
     Args:
       path: The ledger of these clients; made if there is none.
-      own: What the release is accounted as.
+      mechanism: What the release is accounted as.
       models: What was fitted on the same clients. Each counts once, whatever looks use it, and so needs a name that no
         other training has; see `fitted`.
       target_epsilon: Epsilon that may be spent in all; None for any.
@@ -239,20 +239,20 @@ def pay(
       UsageError: If that would spend more; nothing is written then.
     """
     with ledger.opened(path) as book:
-        new = [*(model for model in models if model not in book.entries), ledger.Spent(_RELEASE, own)]
+        new = [*(model for model in models if model not in book.entries), ledger.Spent(_RELEASE, mechanism)]
         whole, rounds = ledger.composed([*book.entries, *new])
         if target_epsilon is not None and (spent := whole.epsilon(rounds)) > target_epsilon * (1 + 1e-9):
             raise UsageError(
-                f"--target_epsilon={target_epsilon:g} does not allow this look: with what {path.name} remembers it "
-                f"would spend {spent:.4g}. Nothing was released. Plan several looks beforehand with --looks."
+                f"--target_epsilon={target_epsilon:g} does not allow this query: with the queries in {path.name} it "
+                f"would spend {spent:.4g}. Nothing was released. Plan several queries beforehand with --looks."
             )
         book.add(new)
-        looks = sum(one.rounds for one in book.entries if one.what == _RELEASE)
-        return Paid(whole, rounds, looks, tuple(one.what for one in book.entries if one.what != _RELEASE))
+        looks = sum(entry.rounds for entry in book.entries if entry.what == _RELEASE)
+        return Paid(whole, rounds, looks, tuple(entry.what for entry in book.entries if entry.what != _RELEASE))
 
 
-def release(vectors: np.ndarray, query: Query, own: mechanisms.Mechanism) -> np.ndarray:
-    """Returns the noised sum over clients, float64 [size], by NumPy; every call costs.
+def release(vectors: np.ndarray, query: Query, mechanism: mechanisms.Mechanism) -> np.ndarray:
+    """Noisy sum over clients, float64 [size], by NumPy; every call spends privacy.
 
     Noise and sample are the system's entropy, number by number: nothing repeats them. As everywhere in this program,
     what floating-point numbers give away of a sum by their last bits (Mironov 2012) is not covered.
@@ -260,35 +260,35 @@ def release(vectors: np.ndarray, query: Query, own: mechanisms.Mechanism) -> np.
     Args:
       vectors: Of all clients, float64 [clients, size].
       query: What they are.
-      own: What it is accounted as.
+      mechanism: What it is accounted as.
     """
-    if own.sampling == "poisson":
+    if mechanism.sampling == "poisson":
         coin = secrets.SystemRandom().random
-        vectors = vectors[[coin() < own.cohort / own.population for _ in vectors]]
-    return add_noise(private_sums.clipped(vectors, query.norm).sum(axis=0), query, own)
+        vectors = vectors[[coin() < mechanism.cohort / mechanism.population for _ in vectors]]
+    return add_noise(private_sums.clipped(vectors, query.norm).sum(axis=0), query, mechanism)
 
 
 def add_noise(
     total: np.ndarray,
     query: Query,
-    own: mechanisms.Mechanism,
+    mechanism: mechanisms.Mechanism,
     gauss: Callable[[float, float], float] | None = None,
 ) -> np.ndarray:
-    """Returns a sum of clipped vectors, float64 [size], with the noise of a mechanism.
+    """Sum of clipped vectors with a mechanism's noise, float64 [size].
 
     Args:
       total: The sum.
       query: What was asked.
-      own: The mechanism.
+      mechanism: The mechanism.
       gauss: Draws a number of a mean and a standard deviation, in simulations that are to be repeated: it guarantees
         nothing. None for the system's entropy.
     """
-    draw, deviation = gauss or secrets.SystemRandom().gauss, own.noise_multiplier * query.norm
+    draw, deviation = gauss or secrets.SystemRandom().gauss, mechanism.noise_multiplier * query.norm
     return total + np.array([draw(0.0, deviation) for _ in total])
 
 
-def values(noised: np.ndarray, query: Query, own: mechanisms.Mechanism) -> list[Value]:
-    """Returns each candidate's values by each estimator, of a noised sum alone; nothing more is spent.
+def values(noised: np.ndarray, query: Query, mechanism: mechanisms.Mechanism) -> list[Value]:
+    """Each candidate's values by each estimator, from the noisy sum alone; spends no more privacy.
 
     The variance of a ratio A / B at v is that of A - v B: over clients the sum of (A_c - v B_c)^2, of noised products,
     and that of the noise on the totals. As the products' noise may make it too small, it is raised to an upper limit
@@ -298,12 +298,12 @@ def values(noised: np.ndarray, query: Query, own: mechanisms.Mechanism) -> list[
     Args:
       noised: float64 [size].
       query: What was asked.
-      own: What the release was accounted as.
+      mechanism: What the release was accounted as.
     """
     sums = noised * query.scales
-    deviations = own.noise_multiplier * query.norm * query.scales
+    deviations = mechanism.noise_multiplier * query.norm * query.scales
     return [
-        _value(sums, deviations, query, candidate, estimator, own.cohort)
+        _value(sums, deviations, query, candidate, estimator, mechanism.cohort)
         for candidate in range(len(query.candidates))
         for estimator in query.estimators
     ]
@@ -331,7 +331,7 @@ def _value(
 
 
 def _fieller(top: float, bottom: float, of_top: float, of_bottom: float, quantile: float) -> tuple[float, float]:
-    """Returns the ends of all v with (top - v bottom)^2 <= quantile (of_top + v^2 of_bottom); [0, 1] if it has none."""
+    """Interval of v with (top - v bottom)^2 <= quantile (of_top + v^2 of_bottom); [0, 1] if unbounded."""
     leading = bottom**2 - quantile * of_bottom
     if leading <= 0:
         return 0.0, 1.0

@@ -1,4 +1,4 @@
-"""A private evaluation: what is asked and may be asked, its one release, and what is told of it and nothing else."""
+"""A private evaluation: checks of its flags, its single release, and its output."""
 
 import dataclasses
 import hashlib
@@ -37,11 +37,11 @@ class Plan:
     @property
     def needs_model(self) -> bool:
         """Whether a reward model is trained."""
-        return any(one.needs_model for one in self.estimators)
+        return any(each.needs_model for each in self.estimators)
 
 
 def plan(settings: cli.Settings, target: target_policies.Target) -> Plan | None:
-    """Returns what the flags ask for; None without `--private`.
+    """Settings of the flags; None without `--private`.
 
     Raises:
       UsageError: If something would not be private, or has no effect.
@@ -54,7 +54,7 @@ def plan(settings: cli.Settings, target: target_policies.Target) -> Plan | None:
         names = (*_DEFAULT, *["dr"] * (settings.model_noise_multiplier is not None))
     fixed = {name: settings[flag] for flag, name in estimates.FIXED.items()}
     asked = tuple(_estimator(name, fixed) for name in names)
-    needing = [one.name for one in asked if one.needs_model]
+    needing = [each.name for each in asked if each.needs_model]
     noise = settings.model_noise_multiplier
     if noise is None:
         private.check_models(asked, ())
@@ -87,7 +87,7 @@ def _estimator(name: str, fixed: dict[str, float | None]) -> estimators.Estimato
 
 
 def of_run(folder: str) -> ledger.Spent:
-    """Returns what the training of a run's model has spent, by the model itself, wherever its folder is."""
+    """Privacy spent by training a run's model, identified by the model, not by its folder."""
     digest = hashlib.sha256(run_folder.find_model(folder).read_bytes()).hexdigest()[:12]
     what = f"the model {digest} of run {pathlib.Path(folder).name}"
     return ledger.Spent(what, *mechanisms.load(pathlib.Path(folder) / "privacy.json"))
@@ -96,14 +96,14 @@ def of_run(folder: str) -> ledger.Spent:
 def evaluate(
     settings: cli.Settings, chosen: Plan, target: str, log: interaction_log.InteractionLog, probabilities: np.ndarray
 ) -> None:
-    """Makes the release, prints it and writes it; nothing else of the log is told.
+    """Makes the release, prints it and writes it; nothing else of the log is released.
 
     Args:
       settings: The flags.
       chosen: What was fixed beforehand.
       target: The policy, in words.
       log: The log.
-      probabilities: float64 [rows, actions], or [rows] of the logged actions: what the policy plays.
+      probabilities: float64 [rows, actions], or [rows] of the logged actions: the target's probabilities.
 
     Raises:
       UsageError: If the log does not keep its bounds, or the budget is spent.
@@ -115,8 +115,8 @@ def evaluate(
         counted = dataclasses.replace(log.take(used), rewards=bounded[target].rewards)
         predictions = reward_model.predictions(settings, counted)
         actions, rewards, propensities = counted.actions, counted.rewards, counted.propensities
-        told = terms.of_rows(counted.clients, actions, rewards, propensities, probabilities[used], predictions)
-        return {target: bounded[target]._replace(direct=told.direct, predicted=told.predicted)}
+        fitted = terms.of_rows(counted.clients, actions, rewards, propensities, probabilities[used], predictions)
+        return {target: bounded[target]._replace(direct=fitted.direct, predicted=fitted.predicted)}
 
     values, report = bound_flags.private_values(
         settings,
@@ -165,8 +165,8 @@ def _write(
 def _picture(values: Sequence[private.Value]) -> "matplotlib.figure.Figure":
     from matplotlib import figure
 
-    drawn = figure.Figure(figsize=(10, 1.5 + 0.5 * len(values)), layout="constrained")
-    axes = drawn.subplots()
+    plot = figure.Figure(figsize=(10, 1.5 + 0.5 * len(values)), layout="constrained")
+    axes = plot.subplots()
     for place, value in enumerate(values):
         axes.plot([value.interval.mean], [place], "o", color="tab:blue")
         if not value.is_biased:
@@ -174,4 +174,4 @@ def _picture(values: Sequence[private.Value]) -> "matplotlib.figure.Figure":
     axes.set_yticks(range(len(values)), [estimates.LABELS[value.estimator.name] for value in values])
     axes.invert_yaxis()
     axes.set_xlabel("mean reward of an interaction, with 95% intervals over clients and noise")
-    return drawn
+    return plot

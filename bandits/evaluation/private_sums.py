@@ -108,21 +108,21 @@ class Query:
         return float(np.linalg.norm(_with_products(single[np.newaxis], self._pairs, np)))
 
     def ratio(self, candidate: int, estimator: Estimator) -> totals.Ratio:
-        """Returns which columns an estimator divides."""
+        """Indices of the columns that an estimator divides."""
         keys = [(column.candidate, column.estimator) for column in self._columns]
         denominator = 0 if estimator.denominator == "rows" else keys.index((candidate, None))
         return totals.Ratio(keys.index((candidate, _shared_column(estimator))), denominator)
 
     def weights(self, candidate: int) -> int:
-        """Returns the number of a candidate's sum of weights."""
+        """Index of a candidate's sum of weights."""
         return [(column.candidate, column.estimator) for column in self._columns].index((candidate, None))
 
     def product(self, first: int, second: int) -> int:
-        """Returns the number of a product of two columns."""
+        """Index of a product of two columns."""
         return len(self._columns) + self._pairs.index((min(first, second), max(first, second)))
 
     def columns(self, terms: Sequence[Terms], backend: Any = np) -> list[Any]:
-        """Returns the columns, float64 [rows] each, over their bounds.
+        """Columns divided by their bounds, float64 [rows] each.
 
         Args:
           terms: Of each candidate, of the same rows, within the bounds.
@@ -142,17 +142,17 @@ class Query:
         return found
 
     def vectors(self, client_totals: Any, backend: Any = np) -> Any:
-        """Returns clients' vectors, float64 [clients, size], of totals of the columns, float64 [clients, k]."""
+        """Clients' vectors, float64 [clients, size], from totals of the columns, float64 [clients, k]."""
         return _with_products(client_totals, self._pairs, backend)
 
 
 def of_clients(terms: Sequence[Terms], query: Query) -> np.ndarray:
-    """Returns each client's vector before it is clipped, float64 [clients, size], by NumPy."""
+    """Each client's vector before it is clipped, float64 [clients, size], by NumPy."""
     return query.vectors(totals.of_clients(terms[0].clients, query.columns(terms)))
 
 
 def clipped(vectors: np.ndarray, norm: float) -> np.ndarray:
-    """Returns vectors, float64 [clients, size], of at most that L2 norm."""
+    """Vectors clipped to an L2 norm, float64 [clients, size]."""
     norms = np.linalg.norm(vectors, axis=1, keepdims=True)
     return vectors * (norm / np.maximum(norms, norm))
 
@@ -164,12 +164,12 @@ def _with_products(single: Any, pairs: Sequence[tuple[int, int]], backend: Any) 
 
 
 def _shared_column(estimator: Estimator) -> Estimator:
-    """Returns the estimator with the same numerator that stands for it."""
+    """Estimator with the same numerator that represents this one."""
     return estimators_lib.Ips() if isinstance(estimator, estimators_lib.Ips) else estimator
 
 
 def _largest(estimator: Estimator, largest_weight: float) -> float:
-    """Returns the bound of what a row adds to a numerator."""
+    """Bound of a row's term of a numerator."""
     if isinstance(estimator, estimators_lib.Logged | estimators_lib.DirectMethod):
         return 1.0
     return largest_weight + 1 if estimator.needs_model else largest_weight

@@ -19,7 +19,7 @@ class RewardModel:
     """Reward model of DM, DR, SWITCH-DR and DRos.
 
     Attributes:
-      model: Train one; without it, only weighted estimators are told.
+      model: Train a reward model; without it, only weighted estimators are available.
       model_rounds: Rounds of each of the two folds' federated training.
       model_clients_per_round: Clients of a round.
       model_epochs: Passes of a client over its rows in a round.
@@ -43,7 +43,7 @@ class RewardModel:
 
 
 def regression(settings: cli.Settings) -> "Regression":
-    """Returns how the flags train a model; imports TensorFlow Federated."""
+    """Training settings of the flags; imports TensorFlow Federated."""
     from optimization.runtime import worker_process
 
     with worker_process.importing():
@@ -64,7 +64,7 @@ def regression(settings: cli.Settings) -> "Regression":
 
 
 def spent(settings: cli.Settings, log: interaction_log.InteractionLog) -> ledger.Spent:
-    """Returns what one training with `--model_noise_multiplier` spends, under a name of its own."""
+    """Privacy spent by one training with `--model_noise_multiplier`, under a unique name."""
     chosen = regression(settings)
 
     from bandits.evaluation import private, reward_models
@@ -74,12 +74,12 @@ def spent(settings: cli.Settings, log: interaction_log.InteractionLog) -> ledger
 
 
 def left_out(log: interaction_log.InteractionLog) -> tuple[str, ...]:
-    """Returns what whoever reads a log's contexts learns of its clients without noise, in words."""
+    """Sentence on what noise-free reading of a log's contexts reveals about its clients."""
     return (interaction_log.LEARNED,) if log.report.get("learned_statistics") else ()
 
 
 def predictions(settings: cli.Settings, log: interaction_log.InteractionLog) -> np.ndarray:
-    """Returns what cross-fitted reward models predict, float64 [rows, actions]."""
+    """Predictions of cross-fitted reward models, float64 [rows, actions]."""
     chosen = regression(settings)
 
     from bandits.evaluation import reward_models

@@ -59,12 +59,12 @@ class _LoggedLoss:
 
 
 def folds(client_ids: Sequence[str], seed: int) -> np.ndarray:
-    """Returns int [clients], 0 or 1: which half a client is in, by its name alone, so that it depends on no other."""
+    """Each client's fold, 0 or 1 [clients], from its name alone, so that it depends on no other client."""
     return np.array([keys.integer_key(seed, keys.Purpose.FOLD, keys.number_of(name)) & 1 for name in client_ids])
 
 
 def mechanism(client_ids: Sequence[str], regression: Regression) -> tuple[mechanisms.Mechanism, int]:
-    """Returns what the private training of both folds' models is accounted as, and its rounds.
+    """Accounting of the private training of both folds' models, and its rounds.
 
     No client is in both folds, and who is in one depends on names alone: the larger of their epsilons counts.
 
@@ -100,7 +100,7 @@ def cross_fitted(
     *,
     on_round: Callable[[int], None] = lambda _: None,
 ) -> np.ndarray:
-    """Returns what a model of the other fold predicts of every action, float64 [rows, actions].
+    """Predictions of the other fold's model for all actions, float64 [rows, actions].
 
     Each model's rewards are scaled to [0, 1] for its training, and its predictions kept in the range that these have.
     With privacy rewards must lie in [0, 1], and nothing follows their range; what `mechanism` says is spent then.
@@ -126,7 +126,7 @@ def cross_fitted(
     half = folds(client_ids, regression.seed)
     model = _model(contexts, num_actions)
     spec = _spec(contexts)
-    found = np.zeros((count, num_actions))
+    predictions = np.zeros((count, num_actions))
     for fold in (0, 1):
         others = np.flatnonzero(half != fold)
         seen = rewards[half[owners] != fold]
@@ -140,8 +140,10 @@ def cross_fitted(
         weights = _trained(model, spec, rows, others, regression, tell)
         held = np.flatnonzero(half[owners] == fold)
         own = contexts.take(held) if isinstance(contexts, text.Bags) else contexts[held]
-        found[held] = low + scale * np.clip(run_policies.outputs(model, weights, own, len(held)).astype(float), 0, 1)
-    return found
+        predictions[held] = low + scale * np.clip(
+            run_policies.outputs(model, weights, own, len(held)).astype(float), 0, 1
+        )
+    return predictions
 
 
 def _tell(on_round: Callable[[int], None], before: int, done: int) -> None:
@@ -168,7 +170,7 @@ def _trained(
     regression: Regression,
     on_round: Callable[[int], None],
 ) -> models.Weights:
-    """Returns a model trained on the clients of a fold; an untrained one of none."""
+    """Model trained on the clients of a fold; untrained if the fold has no clients."""
     # Zeros: without a hidden layer they learn as well as any, and what was never seen is predicted as 0.
     start = tuple(np.zeros(shape, np.float32) for shape in model.shapes.values())
     if not len(fold):

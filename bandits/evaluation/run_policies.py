@@ -22,7 +22,7 @@ def batches(contexts: clients.Features, count: int) -> Iterator[clients.Features
 
 
 def outputs(model: models.Model, weights: models.Weights, contexts: clients.Features, count: int) -> np.ndarray:
-    """Returns a model's outputs, float32 [rows, actions], of so many contexts as the model takes them."""
+    """A model's outputs, float32 [rows, actions], on encoded contexts."""
     parts = [
         model.forward(weights, models.dense(tf.nest.map_structure(tf.convert_to_tensor, part))).numpy()
         for part in batches(contexts, count)
@@ -38,7 +38,7 @@ def probabilities(
     contexts: clients.Features,
     count: int,
 ) -> np.ndarray:
-    """Returns what a policy plays that explores on what a model predicts, float64 [rows, actions].
+    """Action probabilities of a policy on a model's predictions, float64 [rows, actions].
 
     Args:
       model: The model.
@@ -59,20 +59,20 @@ def probabilities(
             rows = process.probabilities(policy, model, weights, loss, seen, tf.constant([0, number]))
             parts.append(rows.numpy().astype(np.float64))
     except (tf.errors.InvalidArgumentError, ValueError) as error:
-        given = "bags of words" if isinstance(contexts, text.Bags) else f"{contexts.shape[1:]}"
-        raise UsageError(f"--policy: the run's model does not take the log's contexts, {given}: {error}") from error
+        shape = "bags of words" if isinstance(contexts, text.Bags) else f"{contexts.shape[1:]}"
+        raise UsageError(f"--policy: the run's model does not take the log's contexts, {shape}: {error}") from error
     rows = np.concatenate(parts)
     return rows / rows.sum(axis=1, keepdims=True)  # In float64, they sum to 1 more exactly.
 
 
 def of_period(phase: Phase, num_actions: int, period: int) -> policies.Policy:
-    """Returns the policy that a run deploys for a period, counted from 0; a schedule's value as rounds have it."""
-    moved = phase.moved(num_actions, period)
-    return phase.policy.build(None if moved is None else tf.constant(moved, tf.float32))
+    """Policy that a run deploys in a period, counted from 0, with the scheduled parameter."""
+    value = phase.scheduled_value(num_actions, period)
+    return phase.policy.build(None if value is None else tf.constant(value, tf.float32))
 
 
 def of_periods(run: interactions.LoggedRun) -> np.ndarray:
-    """Returns what each logged row's own policy played: of the deployed model that acted there.
+    """Action probabilities of the deployed model that acted in each logged row.
 
     Args:
       run: The run, its log read with contexts.
@@ -90,7 +90,7 @@ def of_periods(run: interactions.LoggedRun) -> np.ndarray:
     *_, phase = phases(run.options, run.task)
     model = models.of_task(run.task, run.options.heads)
     loss = experiment.build_loss(phase, run.task.num_actions)
-    found = np.zeros((len(log), run.task.num_actions))
+    by_row = np.zeros((len(log), run.task.num_actions))
     acted = np.asarray(log.models)
     for period in np.unique(acted):
         if period not in run.models:
@@ -101,5 +101,5 @@ def of_periods(run: interactions.LoggedRun) -> np.ndarray:
         rows = np.flatnonzero(acted == period)
         contexts = log.take(rows).contexts
         assert contexts is not None
-        found[rows] = probabilities(model, weights, loss, policy, contexts, len(rows))
-    return found
+        by_row[rows] = probabilities(model, weights, loss, policy, contexts, len(rows))
+    return by_row

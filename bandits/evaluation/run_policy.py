@@ -1,4 +1,4 @@
-"""A run's policy: what its folder says of it, and what it plays on logged contexts."""
+"""A run's policy: its options, and its action probabilities on logged contexts."""
 
 import dataclasses
 import pathlib
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def options(folder: str) -> BanditOptions:
-    """Returns what a run's flags mean.
+    """Options of a run's flags.
 
     Raises:
       UsageError: If the folder is no run of run_federated, or has no model yet.
@@ -35,22 +35,22 @@ def options(folder: str) -> BanditOptions:
     return flags.options(settings.replace(**{name: run.flags[name] for name in settings if name in run.flags}))
 
 
-def exploration(settings: cli.Settings, own: BanditOptions) -> registry.Chosen:
-    """Returns the exploration that `--bandits_type` and its parameters name; without it, the run's own."""
+def exploration(settings: cli.Settings, run_options: BanditOptions) -> registry.Chosen:
+    """Exploration of `--bandits_type` and its parameters; the run's own by default."""
     if not settings.bandits_type:
-        return own.policy
+        return run_options.policy
     entry = registry.POLICIES[settings.bandits_type]
     return entry.chosen({name: settings[f"bandits_{name}"] for name in entry.parameters})
 
 
 def known_statistics(folder: str) -> "OfTable | None":
-    """Returns the statistics by which a run encodes a table's columns; None if it recorded none."""
+    """Statistics with which a run encodes a table's columns; None if it recorded none."""
     path = pathlib.Path(folder) / "statistics.json"
     return statistics.read_table(str(path)) if path.is_file() else None
 
 
 def contexts(log: interaction_log.InteractionLog, task: tasks.Task, folder: str) -> clients.Features:
-    """Returns the log's contexts as a run's model takes them; those of a log without any are read from the task.
+    """The log's contexts encoded for a run's model; read from the task if the log has none.
 
     Raises:
       UsageError: If the log has neither contexts nor rows of the task's clients.
@@ -71,7 +71,7 @@ def contexts(log: interaction_log.InteractionLog, task: tasks.Task, folder: str)
 def probabilities(
     log: interaction_log.InteractionLog, folder: str, chosen: BanditOptions, policy: registry.Chosen
 ) -> np.ndarray:
-    """Returns what the run's final model plays with an exploration, float64 [rows, actions]; imports TensorFlow.
+    """Action probabilities of the run's final model, float64 [rows, actions]; imports TensorFlow.
 
     Of a schedule it is the value of the deployment that would come next.
 
@@ -82,19 +82,19 @@ def probabilities(
     if task.num_actions != len(log.action_names):
         raise UsageError(
             f"--policy=run:{folder} chooses among {task.num_actions} actions, and the log has {len(log.action_names)}: "
-            "--action_names names those that were never played."
+            "--action_names adds actions that were never chosen."
         )
     return of_contexts(task, contexts(log, task, folder), len(log), folder, chosen, policy)
 
 
 def of_contexts(
-    task: tasks.Task, found: clients.Features, count: int, folder: str, chosen: BanditOptions, policy: registry.Chosen
+    task: tasks.Task, inputs: clients.Features, count: int, folder: str, chosen: BanditOptions, policy: registry.Chosen
 ) -> np.ndarray:
-    """Returns what the run's final model plays with an exploration, as `probabilities` of contexts instead of a log.
+    """Action probabilities of the run's final model, for contexts instead of a log.
 
     Args:
       task: The run's.
-      found: So many contexts, as its model takes them.
+      inputs: Contexts encoded for its model.
       count: How many.
       folder: The run's.
       chosen: What its flags mean.
@@ -112,4 +112,4 @@ def of_contexts(
     phase = dataclasses.replace(phases(chosen, task)[-1], policy=policy)
     loss = experiment.build_loss(phase, task.num_actions)
     acting = run_policies.of_period(phase, task.num_actions, phase.periods)
-    return run_policies.probabilities(model, weights, loss, acting, found, count)
+    return run_policies.probabilities(model, weights, loss, acting, inputs, count)

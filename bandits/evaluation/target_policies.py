@@ -9,7 +9,7 @@ from data import interaction_log, log_checks
 from data.errors import UsageError
 
 KINDS = {
-    "logged": "what the log's own policy played, of a run's by its model of each period: a check, weights are 1",
+    "logged": "the logging policy itself, of a run by its model of each period; a check with weights of 1",
     "uniform": "every action equally often",
     "constant:ACTION": "always that action",
     "column:NAME,...": "the probability of the logged action in a column of the log, or of each action in one each",
@@ -20,7 +20,7 @@ _WITH_NAME = ("constant", "column", "run")
 
 
 class Target(NamedTuple):
-    """What `--policy` names.
+    """The policy that `--policy` names.
 
     Attributes:
       kind: `logged`, `uniform`, `constant`, `column` or `run`.
@@ -35,7 +35,7 @@ class Target(NamedTuple):
 
 
 def parse(text: str) -> Target:
-    """Returns what `--policy` means.
+    """The target policy of `--policy`.
 
     Raises:
       UsageError: If it is none of `KINDS`, or a run's folder is not there.
@@ -49,7 +49,7 @@ def parse(text: str) -> Target:
 
 
 def probabilities(target: Target, log: interaction_log.InteractionLog) -> np.ndarray:
-    """Returns what a policy that is no run's plays.
+    """Action probabilities of a policy that is not a run's.
 
     Args:
       target: The policy.

@@ -31,11 +31,11 @@ def of_rows(
     target: np.ndarray,
     predictions: np.ndarray | None = None,
 ) -> Terms:
-    """Returns the terms of logged rows.
+    """Terms of logged rows.
 
     Args:
       clients: int [rows], ascending.
-      actions: int [rows], which action was played.
+      actions: int [rows], the action that was chosen.
       rewards: float [rows].
       propensities: float [rows], in (0, 1].
       target: float [rows, actions], the target policy; or [rows], its probability of the logged action, which is enough

@@ -64,12 +64,12 @@ class Layout:
         return _FIRST + len(self.estimators)
 
     def columns(self, terms: Terms, backend: Any = np) -> list[Any]:
-        """Returns the columns, float64 [rows] each; see `Estimator.numerator`."""
+        """Columns, float64 [rows] each; see `Estimator.numerator`."""
         numerators = [estimator.numerator(terms, backend) for estimator in self.estimators]
         return [backend.ones_like(terms.weights), terms.weights, terms.weights * terms.weights, *numerators]
 
     def ratio(self, estimator: Estimator) -> Ratio:
-        """Returns which columns an estimator divides."""
+        """Indices of the columns that an estimator divides."""
         denominator = 0 if estimator.denominator == "rows" else 1
         return Ratio(_FIRST + self.estimators.index(estimator), denominator)
 
@@ -80,12 +80,12 @@ class Layout:
 
 
 def present(clients: np.ndarray, client_ids: Sequence[str]) -> list[str]:
-    """Returns the names of clients that have rows, in the order of `of_clients`."""
+    """Names of clients with rows, in the order of `of_clients`."""
     return [client_ids[client] for client in np.unique(clients)]
 
 
 def of_clients(clients: np.ndarray, columns: Sequence[np.ndarray]) -> np.ndarray:
-    """Returns each client's totals, float64 [clients, k], in ascending order of those that have rows.
+    """Each client's totals, float64 [clients, k], in ascending order of the clients with rows.
 
     Args:
       clients: int [rows], ascending. For intervals that take rows for independent, all different.
@@ -103,7 +103,7 @@ def of_clients(clients: np.ndarray, columns: Sequence[np.ndarray]) -> np.ndarray
 
 
 def summed(client_totals: np.ndarray, ratios: Sequence[Ratio]) -> Sums:
-    """Returns what clients' totals, float64 [clients, k], add up to.
+    """Sums of clients' totals, float64 [clients, k].
 
     Args:
       client_totals: Of `of_clients`.
@@ -115,12 +115,12 @@ def summed(client_totals: np.ndarray, ratios: Sequence[Ratio]) -> Sums:
 
 
 def sums(terms: Terms, layout: Layout) -> Sums:
-    """Returns the sums of a log by NumPy; `federated.sums` computes the same with TFF."""
+    """Sums of a log by NumPy; `federated.sums` computes the same with TFF."""
     return summed(of_clients(terms.clients, layout.columns(terms)), layout.ratios)
 
 
 def value(totals: np.ndarray, ratio: Ratio) -> np.ndarray:
-    """Returns a ratio, from totals float64 [..., k]; not a number where nothing is divided by."""
+    """Ratio of totals float64 [..., k]; NaN where the denominator is 0."""
     denominator = totals[..., ratio.denominator]
     return np.divide(
         totals[..., ratio.numerator], denominator, out=np.full(denominator.shape, np.nan), where=denominator != 0
@@ -132,7 +132,7 @@ class Overlap(NamedTuple):
 
     Attributes:
       effective_sample_size: Rows of equal weight that would be worth as much (Kish), at most the log's.
-      mean_weight: Near 1 where propensities are right and the log plays what the target plays.
+      mean_weight: Near 1 where propensities are right and the log supports the target.
     """
 
     effective_sample_size: float
@@ -140,13 +140,13 @@ class Overlap(NamedTuple):
 
 
 def overlap(sums: Sums) -> Overlap:
-    """Returns the overlap of a log."""
+    """Overlap of a log with the target policy."""
     rows, weights, squares = sums.totals[:_FIRST]
     return Overlap(float(weights**2 / squares) if squares else 0.0, float(weights / rows))
 
 
 def gradients(totals: np.ndarray, ratios: Sequence[Ratio]) -> np.ndarray:
-    """Returns float64 [ratios, k], the change of each ratio with each total; zeros where nothing is divided by.
+    """Derivative of each ratio by each total, float64 [ratios, k]; 0 where the denominator is 0.
 
     Its product with a client's totals are that client's influences, whose sum over clients is 0.
     """
@@ -163,11 +163,11 @@ _ROUNDING = 1e-13
 
 
 def interval(sums: Sums, ratio: Ratio, minus: Ratio | None = None) -> intervals.Interval:
-    """Returns a value, or the difference of two, with a 95% interval over clients.
+    """A value, or the difference of two, with a 95% interval over clients.
 
     The delta method, with Student's t of clients - 1 degrees. There is no interval of fewer than two clients, of a
     value in which all clients agree, or of a difference that is 0 for all of them. There is no value of 0 without any
-    spread: no row earned anything, or the policy plays none of the logged actions, so that nothing can be estimated.
+    spread: no row earned anything, or the policy chooses none of the logged actions, so that nothing can be estimated.
 
     Args:
       sums: Of a log's clients.

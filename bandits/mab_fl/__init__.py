@@ -1,4 +1,4 @@
-"""MAB-FL; `run` plays it from Python."""
+"""MAB-FL; `run` runs it from Python."""
 
 from typing import TYPE_CHECKING, Any
 

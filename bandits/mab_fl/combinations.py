@@ -15,28 +15,28 @@ _LEAST_ROUNDS = 3  # Of a t test.
 
 
 def code(members: Collection[int], num_participants: int) -> str:
-    """Returns the code of these participants' indices."""
+    """Integer code of a set of participants' indices."""
     return "".join("01"[index in members] for index in range(num_participants))
 
 
 def members(combination: str) -> list[int]:
-    """Returns the indices of a code's participants."""
+    """Indices of a code's participants."""
     return [index for index, is_member in enumerate(combination) if is_member == "1"]
 
 
 def pairs(target: int, num_participants: int) -> list[str]:
-    """Returns the target with each other participant."""
+    """Pairs of the target with each other participant."""
     return [code({target, other}, num_participants) for other in range(num_participants) if other != target]
 
 
 def all_with(target: int, num_participants: int) -> list[str]:
-    """Returns the 2^(participants-1) combinations that hold the target, in the order of their codes."""
+    """The 2^(participants-1) combinations that contain the target, in the order of their codes."""
     codes = ("".join(bits) for bits in itertools.product("01", repeat=num_participants))
     return [combination for combination in codes if combination[target] == "1"]
 
 
 def proposals(updates: np.ndarray, target: int) -> list[str]:
-    """Returns combinations of participants whose model updates point the target's way.
+    """Combinations of participants whose model updates align with the target's.
 
     Clustered federated learning splits participants in two so that the most similar pair across the cut is as
     dissimilar as can be, and goes on within each part (Sattler, Müller and Samek 2020, section II). Those cuts are the
@@ -72,7 +72,7 @@ def proposals(updates: np.ndarray, target: int) -> list[str]:
 
 
 def shares(combination: str, num_rows: Sequence[int], target: int, target_weight: float | None) -> np.ndarray:
-    """Returns each participant's weight in a combination's average.
+    """Each participant's weight in a combination's average.
 
     Args:
       combination: Its code.
@@ -92,7 +92,7 @@ def shares(combination: str, num_rows: Sequence[int], target: int, target_weight
 
 
 def communications(num_participants: int, *, is_evaluated: bool) -> int:
-    """Returns a round's exchanges (section 8.3.2), each of which counts as one, however much it carries.
+    """Number of exchanges in a round (section 8.3.2), whatever their size.
 
     Args:
       num_participants: Who trains: to each the model, and back.
@@ -103,7 +103,7 @@ def communications(num_participants: int, *, is_evaluated: bool) -> int:
 
 
 def expected_overlap(num_participants: int) -> float:
-    """Returns how many participants beside the target two different random combinations share on average.
+    """Mean number of participants, besides the target, that two different random combinations share.
 
     Section 8.3.1 has (k-1)/4 - 1/4^(k-1) in (12), since its (6) subtracts 1 where two equal combinations hold everyone.
     Instead, all pairs of equal combinations have to be left out, and the mean taken over the other pairs.
@@ -116,7 +116,7 @@ def expected_overlap(num_participants: int) -> float:
 
 
 def clearly_worse(sums: np.ndarray, products: np.ndarray, rounds: int, level: float) -> np.ndarray:
-    """Returns which combinations a paired one-sided t test finds worse than the best one (8.3.2).
+    """Combinations that a paired one-sided t test rejects against the best one (8.3.2).
 
     The best has the highest mean reward. All were measured in the same rounds against the same model of the target, so
     their rewards are paired.

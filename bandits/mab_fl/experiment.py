@@ -1,4 +1,4 @@
-"""MAB-FL (Lundahl 2021, Algorithm 7) as rounds that the runner can play.
+"""MAB-FL (Lundahl 2021, Algorithm 7) as rounds for the shared training loop.
 
 One round: the rule chooses a combination -> its participants' inputs -> `process` trains, measures, averages, measures
 again -> reward -> the rule learns. What is kept beside that: the best model so far, and what was exchanged.
@@ -69,7 +69,7 @@ class Progress(NamedTuple):
 
 
 def _built(definition: process.MabFlProcess) -> tff.templates.IterativeProcess:
-    """Returns a process that all runs with equal definitions share, and with it TFF's compiled computations."""
+    """Process shared by all runs with equal definitions, with TFF's compiled computations."""
     return compiled.kept(("mab_fl rounds", definition), definition.build)
 
 
@@ -130,7 +130,7 @@ class MabFlRounds(runner.Rounds):
             self._num_averaged = len(self.choices)
 
     def explores_all(self, round_num: int, key: decision_rules.Array) -> bool:
-        """Returns whether a round tries every combination: by the rule, or as an extra round (section 8.4)."""
+        """Whether a round tries every combination: by the rule, or as an extra round (section 8.4)."""
         every, probability = self._options.explore_every, self._options.explore_probability
         if self._rule.explores_all or (every and round_num % every == 0):
             return True
@@ -145,7 +145,7 @@ class MabFlRounds(runner.Rounds):
         return process.MabFlProcess(self._classifier, work, self._num_averaged)
 
     def initial_state(self) -> Progress:
-        """Returns the state before round 1."""
+        """State before round 1."""
         weights = self._classifier.initial_weights(self._options.seed)
         count = len(self.choices)
         # To propose combinations, every participant was asked for its first update.
@@ -170,12 +170,12 @@ class MabFlRounds(runner.Rounds):
         )
 
     def is_finished(self, progress: Progress, round_num: int) -> bool:
-        """Returns whether early stopping, and the tuning after it, have come to an end."""
+        """Whether early stopping, and the tuning after it, have ended."""
         stopped_after = int(progress.stopped_after)
         return bool(stopped_after) and round_num >= stopped_after + self._options.tuning_rounds
 
     def run_round(self, progress: Progress, round_num: int) -> tuple[Progress, Mapping[str, Any]]:
-        """Plays one round: Algorithm 7, or one of the target's tuning after the last."""
+        """Runs one round: Algorithm 7, or one of the target's tuning after the last."""
         trains_until = int(progress.stopped_after) or self._options.total_rounds
         if round_num > trains_until:
             return self._tune(progress, round_num, is_first=round_num == trains_until + 1)
@@ -244,7 +244,7 @@ class MabFlRounds(runner.Rounds):
     def _without_worse(
         self, progress: Progress, tried: Sequence[int], reward: np.ndarray, reward_sums: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Returns `reward_products` and `is_kept` after a round, without combinations that are now clearly worse."""
+        """`reward_products` and `is_kept` after a round, without combinations that are now significantly worse."""
         if not self._options.drop_level:
             return progress.reward_products, progress.is_kept
         products = np.copy(progress.reward_products)
@@ -258,7 +258,7 @@ class MabFlRounds(runner.Rounds):
         return products, kept
 
     def _tune(self, progress: Progress, round_num: int, *, is_first: bool) -> tuple[Progress, Mapping[str, Any]]:
-        """Plays a round in which the target trains the best model by itself; the rule learns nothing."""
+        """Runs a round in which the target trains the best model by itself; the rule learns nothing."""
         server = progress.server
         if is_first:
             server = self._process(self._options.epochs_per_round).initial_state(progress.best_weights)
@@ -277,7 +277,7 @@ class MabFlRounds(runner.Rounds):
         auc: np.float64,
         round_num: int,
     ) -> tuple[Progress, Mapping[str, Any]]:
-        """Returns the state that knows its model's AUC and the best model so far, and the round's metrics."""
+        """State with its model's AUC and the best model so far, and the round's metrics."""
         self.estimates = np.asarray(self._rule.estimates(after.rule))
         after = after._replace(global_auc=auc)
         if auc > before.best_auc:
@@ -300,7 +300,7 @@ class MabFlRounds(runner.Rounds):
     def _round(
         self, server: process.GlobalModel, tried: Sequence[str], round_num: int
     ) -> tuple[process.GlobalModel, process.RoundMetrics]:
-        """Plays steps 2 to 6 for these combinations."""
+        """Runs steps 2 to 6 for these combinations."""
         options = self._options
         # In round 1 every participant goes on from its own pre-trained model.
         epochs = options.epochs_of(round_num) + (options.pretrain_epochs if round_num == 1 else 0)
@@ -321,32 +321,32 @@ class MabFlRounds(runner.Rounds):
         if self._options.choices == flags.TARGET_ALONE:
             return 0
         trained = set().union(*(combinations.members(self.choices[action]) for action in tried))
-        is_late = tries_all and self._options.delays_rewards
+        is_delayed = tries_all and self._options.delays_rewards
         chooses = self._options.choices not in flags.BASELINES
-        return combinations.communications(len(trained), is_evaluated=chooses and not is_late)
+        return combinations.communications(len(trained), is_evaluated=chooses and not is_delayed)
 
     def global_weights(self, progress: Progress) -> tuple[np.ndarray, ...]:
-        """Returns the global model."""
+        """The global model."""
         return tuple(np.asarray(candidates)[progress.server.chosen] for candidates in progress.server.candidates)
 
     def test_auc(self, weights: models.Weights) -> float:
-        """Returns the AUC on the target's test rows."""
+        """AUC on the target's test rows."""
         scores = _scorer(self._classifier)(tuple(map(tf.constant, weights)), self._test_features)
         return float(sklearn.metrics.roc_auc_score(self._test_labels, scores.numpy()))
 
     def evaluate(self, progress: Progress) -> Mapping[str, float]:
-        """Returns the AUC on the target's test rows, of the global model and of the best so far."""
+        """AUC of the global model and of the best model so far, on the target's test rows."""
         weights = self.global_weights(progress)
         auc = self.test_auc(weights)
         is_best = all(map(np.array_equal, weights, progress.best_weights))
         return {metrics.TEST_AUC: auc, metrics.BEST_TEST_AUC: auc if is_best else self.test_auc(progress.best_weights)}
 
     def model(self, progress: Progress) -> Mapping[str, np.ndarray]:
-        """Returns the best global model's weights by name."""
+        """The best global model's weights by name."""
         return dict(zip(self._classifier.shapes, progress.best_weights, strict=True))
 
     def _proposals(self) -> list[str]:
-        """Returns combinations from clusters of the participants' first model updates."""
+        """Combinations from clusters of the participants' first model updates."""
         options = self._options
         weights = self._classifier.initial_weights(options.seed)
         definition = self._process(options.epochs_per_round + options.pretrain_epochs)
@@ -359,7 +359,7 @@ class MabFlRounds(runner.Rounds):
         return combinations.proposals(np.array(updates), self.target)
 
     def combinations_csv(self, progress: Progress) -> bytes:
-        """Returns `combinations.csv`: what the rule learned of each combination."""
+        """`combinations.csv`: the rule's statistics of each combination."""
         table = {
             "action": range(len(self.choices)),
             "combination": self.choices,
@@ -373,18 +373,18 @@ class MabFlRounds(runner.Rounds):
 
 
 def _only_largest(values: np.ndarray) -> int:
-    """Returns the index of the largest value; the number of values if several are equal to it."""
+    """Index of the largest value; the number of values in case of ties."""
     largest = np.flatnonzero(values == values.max())
     return int(largest[0]) if len(largest) == 1 else len(values)
 
 
 def _newest(before: np.ndarray, added: np.ndarray) -> np.ndarray:
-    """Returns the newest values, as many as there were."""
+    """The newest values, as many as before."""
     return np.append(before, added)[len(added) :] if len(before) else before
 
 
 def _warm(state: Any, choices: Sequence[str], earlier: Mapping[str, float]) -> Any:
-    """Returns a rule's first state in which the mean of earlier rewards counts as one reward."""
+    """A rule's initial state, in which the mean of earlier rewards counts as one reward."""
     for action, combination in enumerate(choices):
         if combination not in earlier:
             continue

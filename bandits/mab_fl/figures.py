@@ -19,7 +19,7 @@ _ESTIMATE = "estimate/"  # Before the code of a combination.
 
 
 def _read(folder: pathlib.Path) -> pd.DataFrame:
-    """Returns a run's rounds.
+    """A run's rounds.
 
     The column `combination` holds the code of each round's combination; a column `estimate/CODE` holds the estimated
     reward of each combination after the round, where the run has `estimates.csv`.
@@ -44,17 +44,17 @@ def draw_run(folder: pathlib.Path, title: str) -> None:
     axes.plot(rounds["round_num"], rounds[metrics.TEST_AUC], color="black", label="test")
     _mark_combinations(axes, rounds)
     _finish(axes, title, "AUC on the target", xlabel="")
-    played = sorted(set(rounds["combination"]))
+    tried = sorted(set(rounds["combination"]))
     for column in _estimate_columns(rounds):
         code = column.removeprefix(_ESTIMATE)
-        colour = f"C{played.index(code)}" if code in played else "grey"
+        colour = f"C{tried.index(code)}" if code in tried else "grey"
         below.plot(rounds["round_num"], rounds[column], color=colour)
     _finish(below, "", "estimated reward", legend=False)
     files.save_picture(figure, folder / "curve.png", dpi=120)
 
 
 def result(folder: pathlib.Path) -> dict[str, Any]:
-    """Returns a finished run's columns of `results.csv`."""
+    """A finished run's columns of `results.csv`."""
     rounds, learned = _read(folder), _learned(folder)
     last, best = rounds.iloc[-1], rounds.loc[rounds[metrics.GLOBAL_AUC].idxmax()]
     favourite = learned.loc[learned["adoptions"].idxmax()]
@@ -195,7 +195,7 @@ def grid(
 
 
 def _estimate_columns(rounds: pd.DataFrame) -> list[str]:
-    """Returns the columns of the estimates that these rounds have."""
+    """Columns of estimates in these rounds."""
     return [column for column in rounds if column.startswith(_ESTIMATE) and rounds[column].notna().any()]
 
 
@@ -296,13 +296,13 @@ _KINDS: Mapping[str, Callable[..., None]] = {
 
 
 def _grid(rows: int, columns: int, size: tuple[float, float], title: str) -> tuple[Any, np.ndarray]:
-    """Returns a figure of panels of this size that share their axes."""
+    """Figure whose panels have this size and share their axes."""
     whole = (size[0] * columns, size[1] * rows + 0.8 * (rows > 1))
     return figures.panels(rows, columns, whole, title, sharex="col", sharey="row")
 
 
 def _residuals(rounds: pd.DataFrame, value: str) -> pd.Series:
-    """Returns each round's value minus its mean over the seeds."""
+    """Each round's value minus its mean over the seeds."""
     return rounds[value] - rounds.groupby("round_num")[value].transform("mean")
 
 
@@ -319,7 +319,7 @@ def _finish(axes: Any, title: str, ylabel: str, xlabel: str = "round", legend: b
 
 
 def _number(value: float | str) -> str:
-    """Returns a flag's number, or its words, as text."""
+    """A flag's value as text."""
     return value if isinstance(value, str) else f"{value:g}"
 
 

@@ -66,7 +66,7 @@ def _small_c(entry: registry.PolicyEntry) -> registry.PolicyEntry:
 
 
 RULES = {name: _small_c(entry) for name, entry in registry.RULES.items()} | {
-    name: registry.PolicyEntry(registry.RULES["greedy"].target, help=told) for name, told in BASELINES.items()
+    name: registry.PolicyEntry(registry.RULES["greedy"].target, help=text) for name, text in BASELINES.items()
 }
 
 
@@ -82,7 +82,7 @@ class MabFlOptions:
 
     Attributes:
       seed: Of every draw but the data's.
-      setting: Name of the study's setting that is played, or empty.
+      setting: Name of the study's setting, or empty.
       silos: Who the participants are.
       target: Name of the target; None for the data's own.
       decision_rule: Name of the decision rule, or baseline.
@@ -147,7 +147,7 @@ class MabFlOptions:
     rounds_per_checkpoint: int
 
     def epochs_of(self, round_num: int) -> int:
-        """Returns the passes of a round, without pre-training."""
+        """Passes of a round, without pre-training."""
         started = [epochs for first, epochs in self.epochs_by_round if first <= round_num]
         return started[-1] if started else self.epochs_per_round
 
@@ -345,7 +345,7 @@ def resolve(settings: cli.Settings) -> cli.Settings:
 
 
 def options(settings: cli.Settings) -> MabFlOptions:
-    """Returns what resolved flags mean; reads what `--warm_start` names.
+    """Options of resolved flags; reads the files of `--warm_start`.
 
     Raises:
       UsageError: If that holds no estimates, or those of other rewards.
@@ -378,13 +378,13 @@ def check_earlier(options: MabFlOptions, choices: Collection[str]) -> None:
 
 
 def varied(setting: studies.Setting, flag_values: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns what figures tell a run's rounds apart by: columns and their values."""
+    """Columns, with values, by which figures distinguish runs."""
     flags = {name: flag_values[name] for name in _VARIED if flag_values[name] is not None}
     return {"table": setting.table, "setting": setting.name, "seed": flag_values["seed"], **flags}
 
 
 def _epochs_by_round(text: str | None) -> tuple[tuple[int, int], ...]:
-    """Returns (round, epochs from it on) of `--epochs_by_round`.
+    """Pairs (round, epochs from that round on) of `--epochs_by_round`.
 
     Raises:
       UsageError: If it is none, or its rounds do not ascend.
@@ -397,7 +397,7 @@ def _epochs_by_round(text: str | None) -> tuple[tuple[int, int], ...]:
 
 
 def _silo_options(settings: cli.Settings) -> silos.SiloOptions:
-    """Returns what says which participants are opened."""
+    """Flags that determine which participants are read."""
     values = {field.name: settings[field.name] for field in dataclasses.fields(silos.SiloOptions)}
     values["seed"] = settings.seed if settings.resplit else 0
     return silos.SiloOptions(**{name: value for name, value in values.items() if value is not None})

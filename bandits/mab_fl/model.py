@@ -68,11 +68,11 @@ class BinaryClassifier:
         return tuple(weights)
 
     def statistics(self, trained: Sequence[tf.Tensor], features: tf.Tensor) -> list[tf.Tensor]:
-        """Returns mean and variance before each normalisation, over these float32 [rows, features]."""
+        """Mean and variance before each normalisation, over these float32 [rows, features]."""
         return self._run(trained, features)[1]
 
     def scores(self, weights: Sequence[tf.Tensor], features: tf.Tensor) -> tf.Tensor:
-        """Returns float32 [rows], the log odds of class 1, which rank rows as softmax's probability does.
+        """Log odds of class 1, float32 [rows], which rank rows as softmax's probability does.
 
         Args:
           weights: All weights, in the order of `shapes`.
@@ -85,7 +85,7 @@ class BinaryClassifier:
     def _run(
         self, trained: _Layer, features: tf.Tensor, statistics: _Layer | None = None
     ) -> tuple[tf.Tensor, list[tf.Tensor]]:
-        """Returns logits and the statistics that were used: the given ones, else those of these rows."""
+        """Logits and the statistics used: the argument, or else those of these rows."""
         values, used, weights = features, [], iter(trained)
         for layer in range(len(self.hidden)):
             values = tf.nn.bias_add(values @ next(weights), next(weights))

@@ -66,7 +66,7 @@ class RoundMetrics(NamedTuple):
 
 
 def auc(scores: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
-    """Returns the area under the ROC curve: how often a row of class 1 scores above one of class 0, ties half.
+    """Area under the ROC curve: the probability that class 1 scores above class 0; ties count half.
 
     Args:
       scores: float32 [rows].
@@ -98,12 +98,12 @@ class MabFlProcess:
     num_combinations: int
 
     def initial_state(self, weights: models.Weights) -> GlobalModel:
-        """Returns the state whose global model has these weights."""
+        """State whose global model has these weights."""
         copies = tuple(np.repeat(weight[np.newaxis], self.num_combinations, axis=0) for weight in weights)
         return GlobalModel(copies, np.int32(0))
 
     def build(self) -> tff.templates.IterativeProcess:
-        """Returns the process: `next(GlobalModel, participants) -> (GlobalModel, RoundMetrics)`.
+        """Iterative process: `next(GlobalModel, participants) -> (GlobalModel, RoundMetrics)`.
 
         The first combination is the new global model until the caller replaces `chosen`.
         """
@@ -164,7 +164,7 @@ class MabFlProcess:
         return tff.templates.IterativeProcess(initialize, next_round)
 
     def _train(self, weights, participant: ParticipantInput) -> tuple[list[tf.Tensor], tf.Tensor]:
-        """Returns all weights after local training, the statistics measured anew, and whether it stayed finite."""
+        """Weights after local training, recomputed statistics, and whether all values are finite."""
         network = self.classifier.trained
         before = weights[: len(network.shapes)]
         batches = {"features": participant.features, "labels": participant.labels}

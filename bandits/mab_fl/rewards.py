@@ -44,7 +44,7 @@ class Reward:
         return isinstance(self.threshold, str)
 
     def threshold_after(self, increases: np.ndarray) -> float:
-        """Returns the threshold of a round's binary rewards.
+        """Threshold of a round's binary rewards.
 
         Args:
           increases: float [...], those of all combinations tried in earlier rounds (section 9), NaN for none. Without
@@ -56,7 +56,7 @@ class Reward:
         return self.threshold or 0.0
 
     def __call__(self, before: float, after: np.ndarray, threshold: float = 0.0) -> np.ndarray:
-        """Returns float64 rewards.
+        """Rewards, float64.
 
         Args:
           before: AUC to compare with.
@@ -72,7 +72,7 @@ class Reward:
 
 
 def smooth(values: np.ndarray) -> "scipy.interpolate.UnivariateSpline":
-    """Returns the smoothest cubic spline over 0, 1, 2, ... that leaves the curve's own noise as residuals.
+    """Smoothest cubic spline over 0, 1, 2, ... whose residuals equal the curve's noise.
 
     The noise is estimated from second differences, which a straight line does not have (Gasser, Sroka and
     Jennen-Steinmetz 1986).
@@ -88,7 +88,7 @@ def smooth(values: np.ndarray) -> "scipy.interpolate.UnivariateSpline":
 
 
 def is_falling(values: np.ndarray) -> bool:
-    """Returns whether the spline of a learning curve falls at its end; never with fewer than `MIN_POINTS` points."""
+    """Whether the spline of a learning curve falls at its end; never with fewer than `MIN_POINTS` points."""
     if len(values) < MIN_POINTS:
         return False
     return bool(smooth(values).derivative()(len(values) - 1) < 0)

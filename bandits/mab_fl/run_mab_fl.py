@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def find_target(options: MabFlOptions, participants: silos.Silos) -> int:
-    """Returns the target's index, once it is clear that its AUC can be measured and that all participants can train.
+    """Index of the target, after checks that its AUC is defined and that all participants can train.
 
     Raises:
       UsageError: If the target is no participant, or rows or classes are missing.
@@ -52,7 +52,7 @@ def find_target(options: MabFlOptions, participants: silos.Silos) -> int:
 
 
 def find_choices(options: MabFlOptions, participants: silos.Silos, target: int) -> list[str]:
-    """Returns the combinations to choose from; none if they are to be proposed.
+    """Combinations to choose from; empty if they are to be proposed.
 
     Raises:
       UsageError: If they are too many, or `--fixed_combination` is none.

@@ -48,18 +48,18 @@ class Study:
 
 
 def load() -> dict[str, Study]:
-    """Returns all studies by name."""
-    found = {}
+    """All studies by name."""
+    by_name = {}
     for path, shared, tables in presets.tables(PRESETS, _STUDY):
         figures = tables.pop(_FIGURES, [])
         about = shared.pop("about")
         settings = [one for table, values in tables.items() for one in _grid(table, shared | values)]
-        found[path.stem] = Study(about, settings, figures)
-    return found
+        by_name[path.stem] = Study(about, settings, figures)
+    return by_name
 
 
 def chosen(preset: str | None) -> tuple[Sequence[Setting], Study | None]:
-    """Returns the settings that `--preset` names, STUDY or STUDY/SETTING; without it, one without values.
+    """Settings of `--preset`, STUDY or STUDY/SETTING; without it, one setting without values.
 
     Returns:
       (the settings, the study if they are all of it).
@@ -81,7 +81,7 @@ def chosen(preset: str | None) -> tuple[Sequence[Setting], Study | None]:
 
 
 def whole(preset: str | None, names: Collection[str]) -> Study | None:
-    """Returns the study of a preset, if these names are those of all its settings."""
+    """The study of a preset, if these names are those of all its settings."""
     study = load().get((preset or "").partition("/")[0])
     return study if study and {one.name for one in study.settings} == set(names) else None
 
@@ -97,7 +97,7 @@ def _grid(table: str, values: Mapping[str, Any]) -> list[Setting]:
 
 
 def text() -> str:
-    """Returns the studies and their settings as lines."""
+    """Lines that list the studies and their settings."""
     lines = []
     for name, study in load().items():
         lines.append(f"{name:<60}{study.about}")

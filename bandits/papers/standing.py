@@ -4,7 +4,7 @@ import functools
 import math
 from collections.abc import Hashable, Mapping, Sequence
 
-from bandits import studies, world_flags
+from bandits import environment_flags, studies
 from bandits.papers.plan import Figure
 from bandits.papers.results import Value, number
 from bandits.plans.plan import Configuration
@@ -17,7 +17,7 @@ from optimization.study.settings import Settings
 CHANCE, CEILING = "chance", "ceiling"  # Labels of arms; of several ceilings, how their labels begin.
 _UNKNOWN: tuple[Landmark | None, Landmark | None] = (None, None)
 # A change permutes the actions' rewards, and uniformly random ones earn the same.
-_OF_CHANGE = ("reward_drift", "world_seed", *(name for name in world_flags.NAMES if name.startswith("drift_")))
+_OF_CHANGE = ("reward_drift", "world_seed", *(name for name in environment_flags.NAMES if name.startswith("drift_")))
 
 
 def column(figure: Figure) -> Metric | None:
@@ -60,7 +60,7 @@ def _stays(figure: Figure, arm: Configuration) -> bool:
 def _plays_one_world(figure: Figure, arm: Configuration) -> bool:
     """Returns whether the first measure's rounds are all of one world.
 
-    Each world's actions are another's in other places (`bandits.worlds.drift`), so that its best earns the same.
+    Each world's actions are another's in other places (`bandits.environments.drift`), so that its best earns the same.
     """
     flags, rounds = _settings(figure.binary, arm.arguments), figure.measures[0].last_rounds
     if _stays(figure, arm):

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from bandits import registry, studies, world_flags
+from bandits import environment_flags, registry, studies
 from bandits.results import baselines, comparison, names, runs, words
 from bandits.results.baselines import Marks, Standing
 from bandits.results.comparison import Comparison, Pair
@@ -32,7 +32,7 @@ _OF_DATA = sorted(
 )
 # Others that change the mean of the rewards that are paid for the same actions, or how long there was to learn.
 _OF_PLAY = (
-    *world_flags.NAMES,
+    *environment_flags.NAMES,
     "total_rounds",
     "clients_per_round",
     "cohort_sampling",

@@ -15,12 +15,12 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from bandits import options, studies, world_flags
+from bandits import environment_flags, options, studies
+from bandits.environments.drift import Drift
 from bandits.results import baselines, comparison, runs, tables
 from bandits.results.comparison import Better
 from bandits.results.configurations import ROLES, ConfigurationResults, Part, deployed_otherwise, environment
 from bandits.results.tables import Section
-from bandits.worlds.drift import Drift
 from data.errors import UsageError
 from optimization.study import cli, divergence
 from optimization.study.intervals import Interval
@@ -198,7 +198,7 @@ def world_of(arm: ConfigurationResults) -> World | None:
     flags = arm.runs[0].flags
     if not flags.get("reward_drift"):
         return None
-    drift = world_flags.drift_of(cli.Settings(flags, frozenset()))
+    drift = environment_flags.drift_of(cli.Settings(flags, frozenset()))
     if drift.kind == "none" or drift.only is not None:
         return None
     every = int(flags.get("bandits_deploy_freq") or 1) if flags.get("cache") == "persistent" else 1
@@ -322,7 +322,7 @@ def command(arm: ConfigurationResults, world: int) -> str | None:
     own = [f"--bandits_type={FULL_FEEDBACK}", f"--{_OF_WORLD}={world}", f"--experiment_name={name}_world_{world}"]
     own += [f"--seed={seeds[0]}"] + [f"--repeat={seeds[-1] - seeds[0] + 1}"] * (len(seeds) > 1)
     replaced = {*map(_name, own), _OF_WORLD, "repeat", "restart"}
-    replaced |= {*world_flags.RESET_NAMES}  # One environment has no change to reset for.
+    replaced |= {*environment_flags.RESET_NAMES}  # One environment has no change to reset for.
     kept = [word for word in _joined(words[start:]) if _name(word) not in replaced]
     while True:
         try:
@@ -336,7 +336,7 @@ def command(arm: ConfigurationResults, world: int) -> str | None:
             kept.remove(wrong[0])
     # A --config's reset cannot be taken back where it gives the reset's settings, too.
     if settings.get("reset") or any(
-        settings.get(one) != flags.get(one) for one in world_flags.NAMES if one != _OF_WORLD
+        settings.get(one) != flags.get(one) for one in environment_flags.NAMES if one != _OF_WORLD
     ):
         return None
     return shlex.join([*words[:start], *kept, *own])

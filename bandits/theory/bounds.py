@@ -1,7 +1,7 @@
 """The bounds of Agarwal et al. 2023, section 6, with their constants.
 
-Logarithms: `schedules.complexity` is ln(|F| ... / delta), what each bound has of it is said there. `constant` is the
-factor that the text's O() hides, of eq. 7; `measured_constant` finds it.
+Logarithms: `schedules.complexity` is ln(|F| ... / delta), each bound states its argument. `constant` is the
+constant factor of eq. 7's O(); `measured_constant` computes it.
 """
 
 import math
@@ -10,12 +10,12 @@ import numpy as np
 
 
 def error(log_term: float, samples: float, fed_opt: float = 0.0, constant: float = 1.0) -> float:
-    """Returns eq. 7's bound on E[(f - f*)^2], constant (ln(.) / (n i) + epsilon_fed-opt)."""
+    """Bound of eq. 7 on E[(f - f*)^2], constant (ln(.) / (n i) + epsilon_fed-opt)."""
     return constant * (log_term / samples + fed_opt)
 
 
 def measured_constant(errors: np.ndarray, log_term: float, samples: float, delta: float) -> float:
-    """Returns the least constant with which eq. 7 holds in a share 1 - delta of runs without epsilon_fed-opt.
+    """Smallest constant with which eq. 7 holds in a fraction 1 - delta of runs, without epsilon_fed-opt.
 
     Args:
       errors: float64 [runs], E[(f - f*)^2] under the log.
@@ -27,12 +27,12 @@ def measured_constant(errors: np.ndarray, log_term: float, samples: float, delta
 
 
 def greedy_regret(num_actions: int, epsilon: float, error_bound: float) -> float:
-    """Returns eq. 8's bound on the greedy part's regret a sample, sqrt((2 K / epsilon) error)."""
+    """Bound of eq. 8 on the greedy part's regret a sample, sqrt((2 K / epsilon) error)."""
     return math.sqrt(2 * num_actions / epsilon * error_bound)
 
 
 def delayed(samples: int, periods: int, squared_rate: float) -> float:
-    """Returns the greedy part's regret of eq. 9 in all n I samples, without its (epsilon + ...) n I.
+    """Greedy part's regret of eq. 9 over all n I samples, without its term (epsilon + ...) n I.
 
     Nothing is known in the first period: that is the term n. From then on a sample of period i loses
     sqrt(squared_rate / (n (i - 1))), and never more than 1, the largest reward. With n = 1 it is eq. 10, whose model is
@@ -48,12 +48,12 @@ def delayed(samples: int, periods: int, squared_rate: float) -> float:
 
 
 def falcon_regret(num_actions: int, error_bound: float, factor: float) -> float:
-    """Returns FALCON's bound on the whole regret a sample, factor sqrt(K error)."""
+    """FALCON's bound on the whole regret per sample, factor sqrt(K error)."""
     return factor * math.sqrt(num_actions * error_bound)
 
 
 def inverse_gap_floor(rewards: np.ndarray, contexts: np.ndarray, mu: float, gamma: float) -> float:
-    """Returns what inverse gap weighting with constant parameters loses a sample once it knows f*.
+    """Regret per sample of inverse gap weighting with constant parameters and known f*.
 
     sum_a gap_a / (mu + gamma gap_a): below (K - 1) / gamma, whatever f* is.
 
@@ -68,5 +68,5 @@ def inverse_gap_floor(rewards: np.ndarray, contexts: np.ndarray, mu: float, gamm
 
 
 def third_root_epsilon(num_actions: int, log_term: float, samples: float) -> float:
-    """Returns (K ln(.) / (n I))^(1/3), at most 1: it makes the costs of exploring and of not knowing alike."""
+    """(K ln(.) / (n I))^(1/3), at most 1: it balances the costs of exploration and of estimation."""
     return min(1.0, (num_actions * log_term / samples) ** (1 / 3))

@@ -4,7 +4,7 @@ import numpy as np
 
 from bandits import policies
 from bandits.results.tables import markdown
-from bandits.theory import federated, findings, oracles, simulation, worlds
+from bandits.theory import environments, federated, findings, oracles, simulation
 from bandits.theory.findings import SEEDS, Findings, Scale
 from optimization import client_work
 
@@ -14,13 +14,13 @@ _HETEROGENEITIES = (0.0, 0.5, 1.0)
 def few_clients(scale: Scale) -> Findings:
     """Measures regret after n samples of m clients, n / m each: of so many clients alike, and ever less alike."""
     generator, runs, samples = scale.draws_of(30), scale.runs(50), 4000
-    base = worlds.spread_gaps(40, 5, 0.4)
+    base = environments.spread_gaps(40, 5, 0.4)
     rows = []
     for clients in (None, 400, 100, 20, 4, 1):
         row = []
         for heterogeneity in _HETEROGENEITIES:
-            world, policy = worlds.split(base, 40, heterogeneity), policies.EpsilonGreedy(0.2)
-            regrets = simulation.simulate(world, policy, samples, 1, runs, generator, clients=clients)
+            environment, policy = environments.split(base, 40, heterogeneity), policies.EpsilonGreedy(0.2)
+            regrets = simulation.simulate(environment, policy, samples, 1, runs, generator, clients=clients)
             row.append(findings.mean(regrets.after[-1]))
         rows.append([f"{clients:,}" if clients else "n, each sample a client's of its own", *row])
     head = ["m", "clients alike", "half of their contexts their own", "disjoint supports"]
@@ -30,11 +30,11 @@ def few_clients(scale: Scale) -> Findings:
 def local_steps(scale: Scale) -> Findings:
     """Measures epsilon_fed-opt of federated averaging against local steps and heterogeneity."""
     generator, runs, rate, clients, samples = scale.draws_of(31), scale.runs(5), 0.1, 10, 60
-    fan = worlds.fan(3)
+    fan = environments.fan(3)
     words, logs = {}, []
     for heterogeneity in _HETEROGENEITIES:
-        world = worlds.LinearWorld(fan.coefficients, clients, heterogeneity)
-        log = federated.clients_samples(world, samples, runs, generator)
+        environment = environments.LinearEnvironment(fan.coefficients, clients, heterogeneity)
+        log = federated.clients_samples(environment, samples, runs, generator)
         logs.append((log, oracles.Moments.of(*log, 3)))
     start = np.zeros((runs, *fan.coefficients.shape))
     for name, rounds in (("steps", 30), ("steps_long", 3000)):
@@ -57,11 +57,11 @@ def local_steps(scale: Scale) -> Findings:
 def own_training(scale: Scale) -> Findings:
     """Measures our own training, with mini-batches, as the oracle: what it leaves, and the greedy part's regret."""
     generator, clients, samples = scale.draws_of(32), 10, 60
-    fan, rows, stops = worlds.fan(3), [], (5,) if scale.quick else (5, 10, 20, 40)
+    fan, rows, stops = environments.fan(3), [], (5,) if scale.quick else (5, 10, 20, 40)
     fit = federated.Trained(stops, client_work.LocalSgd(0.1, 16, epochs=1)).build(3, 3)
     for name, heterogeneity in (("alike", 0.0), ("disjoint supports", 1.0)):
-        world = worlds.LinearWorld(fan.coefficients, clients, heterogeneity)
-        features, actions, rewards = federated.clients_samples(world, samples, SEEDS, generator)
+        environment = environments.LinearEnvironment(fan.coefficients, clients, heterogeneity)
+        features, actions, rewards = federated.clients_samples(environment, samples, SEEDS, generator)
         moments = oracles.Moments.of(features, actions, rewards, 3)
         fresh = fan.features(np.zeros(20000, int), generator)
         fitted = np.stack([fit(features[run], actions[run], rewards[run], run) for run in range(SEEDS)], axis=1)

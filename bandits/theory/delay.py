@@ -2,21 +2,21 @@
 
 from bandits import policies
 from bandits.results.tables import markdown
-from bandits.theory import bounds, findings, simulation, worlds
+from bandits.theory import bounds, environments, findings, simulation
 from bandits.theory.findings import Curve, Findings, Scale
 
 _SQUARED_RATE = 20.0  # (2K / epsilon) ln(.)
 _PERIODS = (1, 2, 10, 100)
 _EPSILON = 0.5
-_WORLD = worlds.spread_gaps(10, 2, 0.4)
+_ENVIRONMENT = environments.spread_gaps(10, 2, 0.4)
 
 
 def bounds_and_regret(scale: Scale) -> Findings:
     """Sets (9) and (10), divided by n I, beside the regret of deploying every n samples and after each."""
     generator, samples, runs = scale.draws_of(20), 1000, scale.runs(2)
     policy = policies.EpsilonGreedy(_EPSILON)
-    every = simulation.simulate(_WORLD, policy, samples, _PERIODS[-1], runs, generator).greedy
-    at_once = simulation.fitted_after_each(_WORLD, _EPSILON, samples * _PERIODS[-1], runs, generator)
+    every = simulation.simulate(_ENVIRONMENT, policy, samples, _PERIODS[-1], runs, generator).greedy
+    at_once = simulation.fitted_after_each(_ENVIRONMENT, _EPSILON, samples * _PERIODS[-1], runs, generator)
     ignorance = every[0].mean()
     rows = []
     for periods in _PERIODS:
@@ -39,7 +39,7 @@ def half_as_often(scale: Scale) -> Findings:
     for periods in (2**power for power in range(10)):
         samples = total // periods
         policy = policies.EpsilonGreedy(_EPSILON)
-        greedy = simulation.simulate(_WORLD, policy, samples, periods, runs, generator).greedy * samples
+        greedy = simulation.simulate(_ENVIRONMENT, policy, samples, periods, runs, generator).greedy * samples
         regret = greedy.sum(axis=0)
         places.append(float(samples))
         limits.append(bounds.delayed(samples, periods, _SQUARED_RATE))

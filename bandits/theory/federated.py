@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from bandits import losses
-from bandits.theory import oracles, worlds
+from bandits.theory import environments, oracles
 from data import keys
 from optimization import client_work, fed_avg, models, options
 
@@ -32,7 +32,7 @@ class Averaging:
     learning_rate: float
 
     def __call__(self, moments: oracles.Moments, start: np.ndarray) -> np.ndarray:
-        """Returns the coefficients after all rounds, float64 [runs, 1 + d, actions].
+        """Coefficients after all rounds, float64 [runs, 1 + d, actions].
 
         Args:
           moments: Of each client, [runs, clients].
@@ -42,19 +42,19 @@ class Averaging:
         # One step is w -> w - scale (squares w - products); some of them are one affine map.
         contraction = np.eye(moments.squares.shape[-1]) - scale[..., None] * moments.squares
         constant = (scale * moments.products)[..., None]
-        power, moved = np.broadcast_to(np.eye(contraction.shape[-1]), contraction.shape), np.zeros_like(constant)
+        power, shift = np.broadcast_to(np.eye(contraction.shape[-1]), contraction.shape), np.zeros_like(constant)
         for _ in range(self.local_steps):
-            power, moved = contraction @ power, contraction @ moved + constant
+            power, shift = contraction @ power, contraction @ shift + constant
         shares = (moments.samples / moments.samples.sum(axis=1, keepdims=True))[..., None, None, None]
-        power, moved = (shares * power).sum(axis=1), (shares * moved).sum(axis=1)
-        found = np.swapaxes(start, 1, 2)[..., None]
+        power, shift = (shares * power).sum(axis=1), (shares * shift).sum(axis=1)
+        coefficients = np.swapaxes(start, 1, 2)[..., None]
         for _ in range(self.rounds):
-            found = power @ found + moved
-        return np.swapaxes(found[..., 0], 1, 2)
+            coefficients = power @ coefficients + shift
+        return np.swapaxes(coefficients[..., 0], 1, 2)
 
 
 def fed_opt(moments: oracles.Moments, coefficients: np.ndarray) -> np.ndarray:
-    """Returns epsilon_fed-opt, float64 [runs]: the pooled mean squared loss above the least one there is.
+    """epsilon_fed-opt, float64 [runs]: excess of the pooled mean squared loss over its minimum.
 
     Args:
       moments: Of each client, [runs, clients].
@@ -65,21 +65,21 @@ def fed_opt(moments: oracles.Moments, coefficients: np.ndarray) -> np.ndarray:
 
 
 def clients_samples(
-    world: worlds.LinearWorld, samples: int, runs: int, generator: np.random.Generator
+    environment: environments.LinearEnvironment, samples: int, runs: int, generator: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Returns each client's samples, acted on uniformly at random: features, actions and rewards.
+    """Each client's samples under the uniform policy: features, actions and rewards.
 
     Float64 [runs, clients, samples, 1 + d]; int64 and float64 [runs, clients, samples].
     """
-    clients = np.broadcast_to(np.arange(world.num_clients)[:, None], (runs, world.num_clients, samples))
-    features = world.features(clients, generator)
-    actions = generator.integers(world.num_actions, size=clients.shape)
-    return features, actions, world.rewards(features, actions, generator)
+    clients = np.broadcast_to(np.arange(environment.num_clients)[:, None], (runs, environment.num_clients, samples))
+    features = environment.features(clients, generator)
+    actions = generator.integers(environment.num_actions, size=clients.shape)
+    return features, actions, environment.rewards(features, actions, generator)
 
 
 @dataclasses.dataclass(frozen=True)
 class Trained:
-    """The training that studies play, as the oracle: `LocalSgd` at each client, and the server's step.
+    """The federated training of the studies, as the oracle: `LocalSgd` at each client, and the server's step.
 
     Attributes:
       rounds: After how many rounds there is a result, rising.
@@ -92,7 +92,7 @@ class Trained:
     server_learning_rate: float = 1.0
 
     def build(self, num_features: int, num_actions: int) -> Callable[..., np.ndarray]:
-        """Returns the oracle of linear rewards; build it once, since that compiles.
+        """Oracle of linear rewards; build it once, since that compiles.
 
         Args:
           num_features: 1 + d.
@@ -123,7 +123,7 @@ class Trained:
                 }
                 for client in range(len(features))
             ]
-            found = []
+            coefficients = []
             for round_num in range(1, self.rounds[-1] + 1):
                 deltas = [
                     train(
@@ -134,7 +134,7 @@ class Trained:
                 state, weights, _ = step(state, weights, deltas)
                 if round_num in self.rounds:
                     kernel, bias = (weight.numpy().astype(float) for weight in weights)
-                    found.append(np.concatenate([bias[None], kernel]))
-            return np.stack(found)
+                    coefficients.append(np.concatenate([bias[None], kernel]))
+            return np.stack(coefficients)
 
         return fit

@@ -26,11 +26,11 @@ class Scale:
     seed: int = 0
 
     def runs(self, a_seed: int) -> int:
-        """Returns the runs of all seeds, of so many a seed without `quick`."""
+        """Runs over all seeds, at `a_seed` runs per seed without `quick`."""
         return SEEDS * max(1, a_seed // 10 if self.quick else a_seed)
 
     def draws_of(self, experiment: int) -> np.random.Generator:
-        """Returns the generator of an experiment, by its number."""
+        """Random generator of an experiment, by its number."""
         return keys.generator(self.seed, keys.Purpose.LABORATORY, experiment)
 
 
@@ -67,28 +67,28 @@ class Findings:
 
 
 def mean(values: np.ndarray, digits: int = 3) -> str:
-    """Returns the mean of float [runs], and its interval over the seeds that they are runs of, as text."""
+    """Mean of float [runs] with its 95% interval over seeds, as text."""
     return text(intervals.of_mean(by_seed(values).tolist()), digits)
 
 
-def text(found: intervals.Interval, digits: int = 3) -> str:
-    """Returns a mean with its 95% interval, to so many significant digits of the mean."""
-    largest = abs(found.mean)
+def text(interval: intervals.Interval, digits: int = 3) -> str:
+    """Mean with its 95% interval as text, rounded to significant digits of the mean."""
+    largest = abs(interval.mean)
     if largest < _NOTHING:
         return "0"
     shown = f".{digits - 1}e" if largest < _SMALL else f",.{max(0, digits - 1 - int(np.floor(np.log10(largest))))}f"
-    if found.low == found.high and largest >= _SMALL:
-        return f"{found.mean:{shown}}"
-    return f"{found.mean:{shown}} [{found.low:{shown}}, {found.high:{shown}}]"
+    if interval.low == interval.high and largest >= _SMALL:
+        return f"{interval.mean:{shown}}"
+    return f"{interval.mean:{shown}} [{interval.low:{shown}}, {interval.high:{shown}}]"
 
 
-def slope(found: intervals.Interval) -> str:
-    """Returns a slope with its interval, to two decimals."""
-    return f"{found.mean:.2f} [{found.low:.2f}, {found.high:.2f}]"
+def slope(interval: intervals.Interval) -> str:
+    """Slope with its interval, to two decimals."""
+    return f"{interval.mean:.2f} [{interval.low:.2f}, {interval.high:.2f}]"
 
 
 def loglog(places: np.ndarray, values: np.ndarray) -> intervals.Interval:
-    """Returns the slope of log value against log place: of value ~ place^slope.
+    """Slope of log value against log place: of value ~ place^slope.
 
     A straight line is fitted to each seed's curve; the interval is Student's t over the seeds.
 
@@ -103,7 +103,7 @@ def loglog(places: np.ndarray, values: np.ndarray) -> intervals.Interval:
 
 
 def semilog(places: np.ndarray, values: np.ndarray) -> intervals.Interval:
-    """Returns the slope of log value against place, of value ~ exp(slope place); see `loglog`."""
+    """Slope of log value against place, of value ~ exp(slope place); see `loglog`."""
     if not (values > 0).all():
         raise ValueError("values must be above 0 at all places: give each seed more runs")
     centred = places - places.mean()
@@ -111,5 +111,5 @@ def semilog(places: np.ndarray, values: np.ndarray) -> intervals.Interval:
 
 
 def by_seed(values: np.ndarray) -> np.ndarray:
-    """Returns the means of each seed's runs, float64 [..., SEEDS], of [..., SEEDS x runs a seed]."""
+    """Means of each seed's runs, float64 [..., SEEDS], of [..., SEEDS x runs a seed]."""
     return values.reshape(*values.shape[:-1], SEEDS, -1).mean(axis=-1)

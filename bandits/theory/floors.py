@@ -6,7 +6,7 @@ import numpy as np
 
 from bandits import policies, schedules
 from bandits.results.tables import markdown
-from bandits.theory import bounds, findings, oracles, regret, simulation, worlds
+from bandits.theory import bounds, environments, findings, oracles, regret, simulation
 from bandits.theory.findings import Curve, Findings, Scale
 from bandits.theory.rates import DELTA
 
@@ -16,14 +16,14 @@ _EDGE = 0.5
 
 
 def _falcon(
-    world: worlds.FiniteWorld, samples: int, fed_opt: float = 0.0, periods: int = _PERIODS
+    environment: environments.FiniteEnvironment, samples: int, fed_opt: float = 0.0, periods: int = _PERIODS
 ) -> Callable[[int], policies.Policy]:
-    """Returns FALCON with the schedule that it was proven with; mu is K."""
-    term = schedules.complexity(world.log_class_size, DELTA, periods)
+    """FALCON with the schedule of its proof; mu is K."""
+    term = schedules.complexity(environment.log_class_size, DELTA, periods)
 
     def policy(period: int) -> policies.Policy:
-        gamma = schedules.falcon_gamma(world.num_actions, term, samples * (period - 1), fed_opt)
-        return policies.InverseGapWeighting(world.num_actions, gamma)
+        gamma = schedules.falcon_gamma(environment.num_actions, term, samples * (period - 1), fed_opt)
+        return policies.InverseGapWeighting(environment.num_actions, gamma)
 
     return policy
 
@@ -35,16 +35,16 @@ def schedules_end_it(scale: Scale) -> Findings:
     measured: dict[str, list[np.ndarray]] = {"epsilon = 0.1": [], "epsilon = (K ln(.)/(nI))^(1/3)": [], "FALCON": []}
     for total in totals:
         samples = int(total) // _PERIODS
-        term = schedules.complexity(worlds.costly_exploration(_ACTIONS, 0.1).log_class_size, DELTA, _PERIODS)
+        term = schedules.complexity(environments.costly_exploration(_ACTIONS, 0.1).log_class_size, DELTA, _PERIODS)
         third = bounds.third_root_epsilon(_ACTIONS, term, float(total))
         gaps = [_EDGE * np.sqrt(_ACTIONS / (seen * total)) for seen in (0.1, third, 1.0)]
         for regrets, epsilon in zip(measured.values(), (0.1, third, None), strict=True):
             by_gap = []
             for gap in gaps:
-                world = worlds.costly_exploration(_ACTIONS, gap)
+                environment = environments.costly_exploration(_ACTIONS, gap)
                 acting: simulation.Policies
-                acting = policies.EpsilonGreedy(epsilon) if epsilon else _falcon(world, samples)
-                whole = simulation.simulate(world, acting, samples, _PERIODS, runs, generator).whole[-1]
+                acting = policies.EpsilonGreedy(epsilon) if epsilon else _falcon(environment, samples)
+                whole = simulation.simulate(environment, acting, samples, _PERIODS, runs, generator).whole[-1]
                 by_gap.append(findings.by_seed(whole))
             regrets.append(max(by_gap, key=np.mean))
     rows, curves = [], []
@@ -54,7 +54,7 @@ def schedules_end_it(scale: Scale) -> Findings:
         curves.append(Curve(panel, name, totals.astype(float), together.mean(axis=1)))
         fitted = findings.slope(findings.loglog(totals.astype(float), together.T))
         rows.append([name, *(findings.mean(regrets[at], 2) for at in (0, -1)), fitted])
-    floor = 0.1 * worlds.costly_exploration(_ACTIONS, 0.0).exploration_cost
+    floor = 0.1 * environments.costly_exploration(_ACTIONS, 0.0).exploration_cost
     curves.append(Curve(panel, "floor of epsilon = 0.1", totals.astype(float), np.full(len(totals), floor), True))
     head = ["exploration", f"regret, nI = {totals[0]:,}", f"nI = {totals[-1]:,}", "slope"]
     return Findings({"schedules": markdown(head, rows), "fixed_floor": f"{floor:.4f}"}, curves)
@@ -66,16 +66,16 @@ def constant_parameters(scale: Scale) -> Findings:
     rows = []
     for actions in (10, 50):
         rewards = np.eye(actions)[:1] * 0.9 + 0.05  # As in classification: one action is right.
-        world = worlds.one_client(rewards, np.eye(actions)[None] * 0.9 + 0.05)
+        environment = environments.one_client(rewards, np.eye(actions)[None] * 0.9 + 0.05)
         settings: list[tuple[str, policies.Policy, float, str]] = [
-            ("epsilon-greedy, epsilon 0.05", policies.EpsilonGreedy(0.05), 0.05 * world.exploration_cost, "")
+            ("epsilon-greedy, epsilon 0.05", policies.EpsilonGreedy(0.05), 0.05 * environment.exploration_cost, "")
         ]
         for gamma in (100, 1000, 5000):
-            floor = bounds.inverse_gap_floor(world.rewards, world.contexts, actions, gamma)
+            floor = bounds.inverse_gap_floor(environment.rewards, environment.contexts, actions, gamma)
             falcon = policies.InverseGapWeighting(actions, gamma)
             settings.append((f"FALCON, mu {actions}, gamma {gamma}", falcon, floor, f"{(actions - 1) / gamma:.4f}"))
         for name, policy, floor, limit in settings:
-            whole = simulation.simulate(world, policy, 20000, _PERIODS, runs, generator).whole[-1]
+            whole = simulation.simulate(environment, policy, 20000, _PERIODS, runs, generator).whole[-1]
             rows.append([str(actions), name, findings.mean(whole), f"{floor:.4f}", limit])
     head = ["K", "exploration", "regret measured", "calculated", "(K - 1) / gamma"]
     return Findings({"constants": markdown(head, rows)})
@@ -94,10 +94,10 @@ def inexact_oracle(scale: Scale) -> Findings:
     for fed_opt in errors:
         for name, seen in ((greedy, epsilon), (other, epsilon), (worst, 1.0)):
             # The gap just below what the rarest action's estimate may be wrong by.
-            world = worlds.hidden_best(actions, 0.9 * np.sqrt(actions * fed_opt / seen))
-            falcon = _falcon(world, samples, fed_opt, periods)
+            environment = environments.hidden_best(actions, 0.9 * np.sqrt(actions * fed_opt / seen))
+            falcon = _falcon(environment, samples, fed_opt, periods)
             regrets = simulation.simulate(
-                world,
+                environment,
                 policies.EpsilonGreedy(epsilon) if name == greedy else falcon,
                 samples,
                 periods,
@@ -105,7 +105,7 @@ def inexact_oracle(scale: Scale) -> Findings:
                 generator,
                 oracle=oracles.StoppedEarly(fed_opt),
                 # The first model predicts 0 of the best action alone.
-                first=world.rewards * (world.rewards < world.rewards.max()),
+                first=environment.rewards * (environment.rewards < environment.rewards.max()),
             )
             measured[name].append(findings.by_seed(regrets.after[-1]))
         whole.append(findings.by_seed(regrets.whole[-1]))
@@ -140,8 +140,8 @@ def inexact_oracle(scale: Scale) -> Findings:
 def regret_of_parts(scale: Scale) -> Findings:
     """Checks that the whole regret is (1 - epsilon) of the greedy part's and epsilon E[max f* - mean f*]."""
     generator, epsilon = scale.draws_of(13), 0.1
-    world = worlds.spread_gaps(8, _ACTIONS, 0.4)
-    predicted = generator.random((100, *world.rewards.shape))
-    whole = regret.of_policy(world, regret.probabilities(policies.EpsilonGreedy(epsilon), predicted))
-    parts = (1 - epsilon) * regret.of_greedy(world, predicted) + epsilon * world.exploration_cost
+    environment = environments.spread_gaps(8, _ACTIONS, 0.4)
+    predicted = generator.random((100, *environment.rewards.shape))
+    whole = regret.of_policy(environment, regret.probabilities(policies.EpsilonGreedy(epsilon), predicted))
+    parts = (1 - epsilon) * regret.of_greedy(environment, predicted) + epsilon * environment.exploration_cost
     return Findings({"parts_apart": f"{np.abs(whole - parts).max():.0e}"})

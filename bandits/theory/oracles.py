@@ -1,4 +1,4 @@
-"""Federated regression oracles of finite worlds (Agarwal et al. 2023, Definition 1), and of linear ones.
+"""Federated regression oracles of finite environments (Agarwal et al. 2023, Definition 1), and of linear ones.
 
 An oracle sees sums over samples alone. Sums over clients are sums over all their samples: who holds a sample changes
 no bit of what the exact ones return.
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bandits.theory import worlds
+from bandits.theory import environments
 
 _HALVINGS = 60  # Of the interval in which an early stop lies.
 
@@ -26,23 +26,23 @@ class Log(NamedTuple):
     successes: np.ndarray
 
     def plus(self, other: "Log") -> "Log":
-        """Returns the log of both."""
+        """Sum of both logs."""
         return Log(self.counts + other.counts, self.successes + other.successes)
 
 
-def exact(world: worlds.FiniteWorld, log: Log) -> np.ndarray:
-    """Returns the function of F with the least squared loss, float64 [runs, contexts, actions]: epsilon_fed-opt is 0.
+def exact(environment: environments.FiniteEnvironment, log: Log) -> np.ndarray:
+    """Function in F with the smallest squared loss, float64 [runs, contexts, actions]; epsilon_fed-opt is 0.
 
     Of equally good rows it takes the first.
     """
     # sum (f - r)^2 = sum count f^2 - 2 f successes, and what does not depend on f.
-    losses = np.einsum("rxa,xma->rxm", log.counts, world.candidates**2)
-    losses -= 2 * np.einsum("rxa,xma->rxm", log.successes, world.candidates)
-    return world.candidates[np.arange(len(world.rewards)), losses.argmin(axis=2)]
+    losses = np.einsum("rxa,xma->rxm", log.counts, environment.candidates**2)
+    losses -= 2 * np.einsum("rxa,xma->rxm", log.successes, environment.candidates)
+    return environment.candidates[np.arange(len(environment.rewards)), losses.argmin(axis=2)]
 
 
 def means(log: Log, otherwise: np.ndarray) -> np.ndarray:
-    """Returns each cell's mean reward, the best fit of all functions; where a cell has no samples, `otherwise`."""
+    """Mean reward of each cell, the best fit of all functions; `otherwise` for cells without samples."""
     return np.where(log.counts > 0, log.successes / np.maximum(log.counts, 1), otherwise)
 
 
@@ -59,7 +59,7 @@ class StoppedEarly:
     fed_opt: float
 
     def __call__(self, log: Log, start: np.ndarray) -> np.ndarray:
-        """Returns the predictions where it stops, float64 [runs, contexts, actions]; `start` where that is enough."""
+        """Predictions where training stops, float64 [runs, contexts, actions]; `start` if that is accurate enough."""
         best = means(log, start)
         shares = log.counts / log.counts.sum(axis=(1, 2), keepdims=True)
         away = start - best
@@ -94,7 +94,7 @@ class Moments(NamedTuple):
 
     @classmethod
     def of(cls, features: np.ndarray, actions: np.ndarray, rewards: np.ndarray, num_actions: int) -> "Moments":
-        """Returns the sums of float64 [..., samples, 1 + d], and int and float64 [..., samples]."""
+        """Sums of float64 [..., samples, 1 + d], and int and float64 [..., samples]."""
         chosen = np.eye(num_actions)[actions]
         weighted = chosen[..., None] * features[..., None, :]  # [..., samples, actions, 1 + d]
         squares = np.einsum("...nki,...nj->...kij", weighted, features, optimize=True)
@@ -102,22 +102,22 @@ class Moments(NamedTuple):
         return cls(squares, products, np.full(rewards.shape[:-1], rewards.shape[-1], float), (rewards**2).sum(axis=-1))
 
     def plus(self, other: "Moments") -> "Moments":
-        """Returns the sums of both."""
+        """Sum of both."""
         return Moments(*(mine + others for mine, others in zip(self, other, strict=True)))
 
     def pooled(self) -> "Moments":
-        """Returns the sums over the last axis before the actions', which is the clients'."""
+        """Sums over the clients' axis, the last before the actions."""
         return Moments(
             self.squares.sum(axis=-4), self.products.sum(axis=-3), self.samples.sum(axis=-1), self.rewards.sum(axis=-1)
         )
 
     def loss(self, coefficients: np.ndarray) -> np.ndarray:
-        """Returns the mean squared loss of coefficients, float64 [..., 1 + d, actions], as float64 [...]."""
+        """Mean squared loss of coefficients, float64 [..., 1 + d, actions], as float64 [...]."""
         fitted = np.einsum("...kij,...ik,...jk->...", self.squares, coefficients, coefficients, optimize=True)
         return (fitted - 2 * np.einsum("...ki,...ik->...", self.products, coefficients) + self.rewards) / self.samples
 
 
 def least_squares(moments: Moments) -> np.ndarray:
-    """Returns coefficients of the least squared loss, float64 [..., 1 + d, actions]; of several, the smallest."""
+    """Minimum-norm least-squares coefficients, float64 [..., 1 + d, actions]."""
     found = np.einsum("...kij,...kj->...ki", np.linalg.pinv(moments.squares, hermitian=True), moments.products)
     return np.swapaxes(found, -1, -2)

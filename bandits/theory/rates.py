@@ -4,7 +4,7 @@ import numpy as np
 
 from bandits import policies, schedules
 from bandits.results.tables import markdown
-from bandits.theory import bounds, findings, regret, simulation, worlds
+from bandits.theory import bounds, environments, findings, regret, simulation
 from bandits.theory.findings import SEEDS, Curve, Findings, Scale
 
 DELTA = 0.05
@@ -19,17 +19,19 @@ def exact_property(scale: Scale) -> Findings:
     for _ in range(100 if scale.quick else 500):
         contexts, actions = generator.integers(1, 5), generator.integers(2, 8)
         rewards = generator.random((contexts, actions)) ** generator.choice([0.2, 1, 5])
-        world = worlds.one_client(rewards, rewards[:, None], generator.dirichlet(np.ones(contexts)))
+        environment = environments.one_client(rewards, rewards[:, None], generator.dirichlet(np.ones(contexts)))
         epsilon = float(generator.uniform(0.01, 1))
         noise = generator.normal(size=(200, contexts, actions)) * 10 ** generator.uniform(-3, 0, (200, 1, 1))
         predicted = np.float32(np.clip(rewards + noise, 0, 1)).astype(float)
         logged = regret.probabilities(policies.EpsilonGreedy(epsilon), generator.permuted(predicted, axis=2))
-        ratios = regret.of_greedy(world, predicted) / regret.bound_by_error(world, predicted, logged, epsilon)
+        ratios = regret.of_greedy(environment, predicted) / regret.bound_by_error(
+            environment, predicted, logged, epsilon
+        )
         tried, violated = tried + len(ratios), violated + int((ratios > 1).sum())
         closest = max(closest, float(ratios.max()))
     # Two actions half a gap off each, towards each other, where the log favours a third.
     gap, epsilon = 0.25, 0.125
-    tight = worlds.one_client(np.array([[0.5, 0.5 + gap, 0.0]]), np.array([[[0.5, 0.5 + gap, 0.0]]]))
+    tight = environments.one_client(np.array([[0.5, 0.5 + gap, 0.0]]), np.array([[[0.5, 0.5 + gap, 0.0]]]))
     log = np.array([[epsilon / 3, epsilon / 3, 1 - 2 * epsilon / 3]])
     wrong = np.array([[[0.5 + gap / 2, 0.5 + gap / 2 - 2**-20, 0.0]]])
     touching = float((regret.of_greedy(tight, wrong) / regret.bound_by_error(tight, wrong, log, epsilon))[0])
@@ -45,16 +47,16 @@ def exact_property(scale: Scale) -> Findings:
 
 
 def _middle_term() -> dict[str, str]:
-    """Returns the table of eq. 8's three terms in a world of two nearly equal actions."""
+    """Table of eq. 8's three terms in an environment of two nearly equal actions."""
     rewards, epsilon = np.array([[0.50, 0.49]]), 0.1
-    world = worlds.one_client(rewards, rewards[:, None])
+    environment = environments.one_client(rewards, rewards[:, None])
     predicted = np.array([[[0.49, 0.50]]])
     logged = regret.probabilities(policies.EpsilonGreedy(epsilon), predicted)
     terms = {
-        "regret, E[f\\*(pi\\*) - f\\*(pi)]": regret.of_greedy(world, predicted),
-        "middle term with f\\* in the place of r": regret.squared_difference(world, predicted, noisy=False),
-        "middle term as it stands, with rewards 0 or 1": regret.squared_difference(world, predicted, noisy=True),
-        "right side, sqrt((2K/epsilon) E(f - f\\*)^2)": regret.bound_by_error(world, predicted, logged, epsilon),
+        "regret, E[f\\*(pi\\*) - f\\*(pi)]": regret.of_greedy(environment, predicted),
+        "middle term with f\\* in the place of r": regret.squared_difference(environment, predicted, noisy=False),
+        "middle term as it stands, with rewards 0 or 1": regret.squared_difference(environment, predicted, noisy=True),
+        "right side, sqrt((2K/epsilon) E(f - f\\*)^2)": regret.bound_by_error(environment, predicted, logged, epsilon),
     }
     return {"middle": markdown(["term", "value"], [[name, f"{value[0]:.4f}"] for name, value in terms.items()])}
 
@@ -62,10 +64,12 @@ def _middle_term() -> dict[str, str]:
 def _edge_of_knowledge(
     actions: int, epsilon: float, samples: int, periods: int, runs: int, generator: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray, float]:
-    """Returns regret and error after I periods, at a gap that n I samples can just show, and ln(|F| I / delta)."""
-    world = worlds.hidden_best(actions, _EDGE * np.sqrt(actions * np.log(actions) / (epsilon * samples * periods)))
-    regrets = simulation.simulate(world, policies.EpsilonGreedy(epsilon), samples, periods, runs, generator)
-    return regrets.after[-1], regrets.error[-1], schedules.complexity(world.log_class_size, DELTA, periods)
+    """Regret and error after I periods, at a gap that n I samples barely detect, and ln(|F| I / delta)."""
+    environment = environments.hidden_best(
+        actions, _EDGE * np.sqrt(actions * np.log(actions) / (epsilon * samples * periods))
+    )
+    regrets = simulation.simulate(environment, policies.EpsilonGreedy(epsilon), samples, periods, runs, generator)
+    return regrets.after[-1], regrets.error[-1], schedules.complexity(environment.log_class_size, DELTA, periods)
 
 
 _GRIDS = {
@@ -124,16 +128,16 @@ def other_gaps(scale: Scale) -> Findings:
     generator, periods = scale.draws_of(3), [4, 8, 16, 32, 64]
     samples = 500
     linear = simulation.simulate_linear(
-        worlds.fan(3), 0.5, samples, periods[-1], periods, scale.runs(3), generator, evaluated=8000
+        environments.fan(3), 0.5, samples, periods[-1], periods, scale.runs(3), generator, evaluated=8000
     )
     linear = findings.by_seed(linear).T
     places = samples * np.array(periods, float)
     sizes = np.arange(400, 1601, 200)
-    world = worlds.hidden_best(3, 0.15)
+    environment = environments.hidden_best(3, 0.15)
     runs = max(scale.runs(5000), 1000 * SEEDS)  # Fewer can be without a mistake, whose logarithm is minus infinity.
     hard = [
         findings.by_seed(
-            simulation.simulate(world, policies.EpsilonGreedy(0.2), int(size), 1, runs, generator).after[-1]
+            simulation.simulate(environment, policies.EpsilonGreedy(0.2), int(size), 1, runs, generator).after[-1]
         )
         for size in sizes
     ]
@@ -162,10 +166,12 @@ def other_gaps(scale: Scale) -> Findings:
 def bounds_beside(scale: Scale) -> Findings:
     """Sets (7) and (8) beside what is measured after each of many periods."""
     generator, epsilon, samples, periods = scale.draws_of(4), 0.2, 1000, 64
-    world = worlds.spread_gaps(10, 5, 0.4)
-    regrets = simulation.simulate(world, policies.EpsilonGreedy(epsilon), samples, periods, scale.runs(20), generator)
+    environment = environments.spread_gaps(10, 5, 0.4)
+    regrets = simulation.simulate(
+        environment, policies.EpsilonGreedy(epsilon), samples, periods, scale.runs(20), generator
+    )
     shown = [1, 2, 4, 8, 16, 32, 64]
-    terms = {period: schedules.complexity(world.log_class_size, DELTA, period) for period in shown}
+    terms = {period: schedules.complexity(environment.log_class_size, DELTA, period) for period in shown}
     constant = max(
         bounds.measured_constant(regrets.error[period - 1], term, samples * period, DELTA)
         for period, term in terms.items()
@@ -174,7 +180,7 @@ def bounds_beside(scale: Scale) -> Findings:
     for period, term in terms.items():
         limit = bounds.error(term, samples * period, constant=constant)
         error, after = findings.mean(regrets.error[period - 1], 2), findings.mean(regrets.after[period - 1], 2)
-        bound = bounds.greedy_regret(world.num_actions, epsilon, limit)
+        bound = bounds.greedy_regret(environment.num_actions, epsilon, limit)
         rows.append([str(period), error, f"{limit:.2g}", after, f"{bound:.2g}"])
     head = ["i", "error measured", "(7)", "regret measured", "(8)"]
     return Findings({"beside": markdown(head, rows), "beside_constant": f"{constant:.2f}"})

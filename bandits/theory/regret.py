@@ -8,75 +8,77 @@ import numpy as np
 import tensorflow as tf
 
 from bandits import policies
-from bandits.theory import worlds
+from bandits.theory import environments
 
 
 def probabilities(policy: policies.Policy, predicted: np.ndarray) -> np.ndarray:
-    """Returns what a policy of `bandits.policies` makes of predictions, float64 [runs, contexts, actions]."""
+    """Action probabilities of a policy of `bandits.policies`, float64 [runs, contexts, actions]."""
     rows = predicted.reshape(-1, predicted.shape[-1]).astype(np.float32)
     found = policy(tf.constant(rows)).numpy().astype(np.float64).reshape(predicted.shape)
     return found / found.sum(axis=-1, keepdims=True)  # 32 bits sum to 1 but roughly.
 
 
-def of_policy(world: worlds.FiniteWorld, acting: np.ndarray) -> np.ndarray:
-    """Returns the regret a sample, float64 [runs], of action probabilities float64 [runs, contexts, actions]."""
-    lost = world.rewards.max(axis=1, keepdims=True) - world.rewards
-    return np.einsum("x,rxa,xa->r", world.contexts, acting, lost)
+def of_policy(environment: environments.FiniteEnvironment, acting: np.ndarray) -> np.ndarray:
+    """Regret per sample, float64 [runs], of action probabilities float64 [runs, contexts, actions]."""
+    lost = environment.rewards.max(axis=1, keepdims=True) - environment.rewards
+    return np.einsum("x,rxa,xa->r", environment.contexts, acting, lost)
 
 
-def of_greedy(world: worlds.FiniteWorld, predicted: np.ndarray) -> np.ndarray:
-    """Returns E[f*(pi*) - f*(pi_f)], float64 [runs], the regret a sample of the greedy policy; tied actions share."""
-    return of_policy(world, probabilities(policies.Greedy(), predicted))
+def of_greedy(environment: environments.FiniteEnvironment, predicted: np.ndarray) -> np.ndarray:
+    """E[f*(pi*) - f*(pi_f)], float64 [runs]: regret per sample of the greedy policy, averaged over ties."""
+    return of_policy(environment, probabilities(policies.Greedy(), predicted))
 
 
-def error(world: worlds.FiniteWorld, predicted: np.ndarray, logged: np.ndarray) -> np.ndarray:
-    """Returns E[(f - r)^2 - (f* - r)^2] = E[(f - f*)^2] under a log, float64 [runs]: what eq. 7 bounds.
+def error(environment: environments.FiniteEnvironment, predicted: np.ndarray, logged: np.ndarray) -> np.ndarray:
+    """E[(f - r)^2 - (f* - r)^2] = E[(f - f*)^2] under a log, float64 [runs]: what eq. 7 bounds.
 
     The two are equal because E[r | context, action] = f* (Assumption 1).
 
     Args:
-      world: The world.
+      environment: The environment.
       predicted: f.
       logged: float64 [runs, contexts, actions] or [contexts, actions], probabilities with which the log's actions
         were chosen; of several deployments, their mean.
     """
     return np.einsum(
-        "x,rxa,rxa->r", world.contexts, np.broadcast_to(logged, predicted.shape), _squares(world, predicted)
+        "x,rxa,rxa->r", environment.contexts, np.broadcast_to(logged, predicted.shape), _squares(environment, predicted)
     )
 
 
-def _squares(world: worlds.FiniteWorld, predicted: np.ndarray) -> np.ndarray:
-    return (predicted - world.rewards) ** 2
+def _squares(environment: environments.FiniteEnvironment, predicted: np.ndarray) -> np.ndarray:
+    return (predicted - environment.rewards) ** 2
 
 
-def bound_by_error(world: worlds.FiniteWorld, predicted: np.ndarray, logged: np.ndarray, epsilon: float) -> np.ndarray:
-    """Returns sqrt((2 K / epsilon) E[(f - f*)^2]), float64 [runs], which `of_greedy` never exceeds.
+def bound_by_error(
+    environment: environments.FiniteEnvironment, predicted: np.ndarray, logged: np.ndarray, epsilon: float
+) -> np.ndarray:
+    """The bound sqrt((2 K / epsilon) E[(f - f*)^2]), float64 [runs], which `of_greedy` never exceeds.
 
     The inequality behind eq. 8. Where the greedy action is not the best, f is wrong by half the gap or more at one of
     the two, and any epsilon-greedy log has each of them with probability epsilon / K or more.
 
     Args:
-      world: The world.
+      environment: The environment.
       predicted: f.
       logged: See `error`; each probability at least epsilon / K.
       epsilon: Of the log's epsilon-greedy policies.
     """
-    return np.sqrt(2 * world.num_actions / epsilon * error(world, predicted, logged))
+    return np.sqrt(2 * environment.num_actions / epsilon * error(environment, predicted, logged))
 
 
-def squared_difference(world: worlds.FiniteWorld, predicted: np.ndarray, noisy: bool) -> np.ndarray:
-    """Returns the root of eq. 8's middle term, sqrt(E[(r(pi*) - r(pi_f))^2]), float64 [runs].
+def squared_difference(environment: environments.FiniteEnvironment, predicted: np.ndarray, noisy: bool) -> np.ndarray:
+    """Root of eq. 8's middle term, sqrt(E[(r(pi*) - r(pi_f))^2]), float64 [runs].
 
     Args:
-      world: The world; the best and the greedy action are the first of tied ones.
+      environment: The environment; the best and the greedy action are the first of tied ones.
       predicted: f.
-      noisy: Whether r is the reward itself, 0 or 1, drawn for each action on its own, as the text has it; else f*.
+      noisy: Whether r is the reward itself, 0 or 1, drawn for each action on its own, as in the paper; else f*.
     """
-    best = np.broadcast_to(world.rewards.argmax(axis=1), predicted.shape[:2])
+    best = np.broadcast_to(environment.rewards.argmax(axis=1), predicted.shape[:2])
     chosen = predicted.argmax(axis=2)
     contexts = np.arange(predicted.shape[1])
-    high, low = world.rewards[contexts, best], world.rewards[contexts, chosen]
+    high, low = environment.rewards[contexts, best], environment.rewards[contexts, chosen]
     squares = (high - low) ** 2
     if noisy:
         squares = np.where(best == chosen, 0.0, high * (1 - low) + low * (1 - high))
-    return np.sqrt(squares @ world.contexts)
+    return np.sqrt(squares @ environment.contexts)

@@ -1,7 +1,7 @@
-"""Simulates Algorithm 1 in worlds whose true rewards are known (Agarwal et al. 2023, section 6).
+"""Simulates Algorithm 1 in environments whose true rewards are known (Agarwal et al. 2023, section 6).
 
 In each period of n samples the model acts that was fitted to all samples before. All runs are simulated at once. A
-period of a finite world is a few draws of counts, however many samples it has.
+period of a finite environment is a few draws of counts, however many samples it has.
 """
 
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from bandits import policies
-from bandits.theory import oracles, regret, worlds
+from bandits.theory import environments, oracles, regret
 
 # A policy for all periods, or that of period i, from 1.
 Policies: TypeAlias = policies.Policy | Callable[[int], policies.Policy]
@@ -19,7 +19,7 @@ Oracle = Callable[[oracles.Log, np.ndarray], np.ndarray]
 
 
 class Regrets(NamedTuple):
-    """What was measured, in exact expectation over a sample of each period; all float64 [periods, runs].
+    """Measured regret, in exact expectation over a sample of each period; all float64 [periods, runs].
 
     Attributes:
       greedy: Regret of the greedy part of the policy that acted in the period.
@@ -35,31 +35,35 @@ class Regrets(NamedTuple):
 
 
 def sampled_contexts(
-    world: worlds.FiniteWorld, samples: int, runs: int, generator: np.random.Generator, clients: int | None = None
+    environment: environments.FiniteEnvironment,
+    samples: int,
+    runs: int,
+    generator: np.random.Generator,
+    clients: int | None = None,
 ) -> np.ndarray:
-    """Returns how often each context comes in a period, int64 [runs, contexts].
+    """Number of samples of each context in a period, int64 [runs, contexts].
 
     Args:
-      world: The world.
+      environment: The environment.
       samples: n.
       runs: Runs.
       generator: Draws.
-      clients: m, drawn anew in each period, with n / m samples each; None for samples that are independent, each of a
+      clients: m, sampled in each period, with n / m samples each; None for samples that are independent, each of a
         client of its own.
 
     Raises:
       ValueError: If m does not divide n.
     """
     if clients is None:
-        return generator.multinomial(samples, world.contexts, size=runs)
+        return generator.multinomial(samples, environment.contexts, size=runs)
     if samples % clients:
         raise ValueError(f"clients={clients} must divide samples={samples}")
-    drawn = generator.choice(len(world.client_weights), size=(runs, clients), p=world.client_weights)
-    return generator.multinomial(samples // clients, world.client_contexts[drawn]).sum(axis=1)
+    drawn = generator.choice(len(environment.client_weights), size=(runs, clients), p=environment.client_weights)
+    return generator.multinomial(samples // clients, environment.client_contexts[drawn]).sum(axis=1)
 
 
 def simulate(
-    world: worlds.FiniteWorld,
+    environment: environments.FiniteEnvironment,
     policy: Policies,
     samples: int,
     periods: int,
@@ -73,7 +77,7 @@ def simulate(
     """Runs Algorithm 1 with an oracle in the place of its rounds.
 
     Args:
-      world: The world.
+      environment: The environment.
       policy: The policy, or a function that returns that of period i, from 1.
       samples: n, of a period.
       periods: I.
@@ -83,23 +87,23 @@ def simulate(
       oracle: Fits the next model to all samples so far; None for the exact pooled one.
       first: float64 [contexts, actions], the first model deployed; None for the first row of each context's candidates.
     """
-    first = world.candidates[:, 0] if first is None else first
+    first = environment.candidates[:, 0] if first is None else first
     predicted = np.broadcast_to(first, (runs, *first.shape))
     log = oracles.Log(np.zeros(1, np.int64), np.zeros(1, np.int64))
     logged, rows = np.zeros(predicted.shape), list[tuple[np.ndarray, ...]]()
     for period in range(1, periods + 1):
         acting = regret.probabilities(policy if isinstance(policy, policies.Policy) else policy(period), predicted)
-        contexts = sampled_contexts(world, samples, runs, generator, clients)
+        contexts = sampled_contexts(environment, samples, runs, generator, clients)
         counts = generator.multinomial(contexts, acting)
-        log = log.plus(oracles.Log(counts, generator.binomial(counts, world.rewards)))
+        log = log.plus(oracles.Log(counts, generator.binomial(counts, environment.rewards)))
         logged = logged + (acting - logged) / period
-        after = oracle(log, predicted) if oracle else oracles.exact(world, log)
+        after = oracle(log, predicted) if oracle else oracles.exact(environment, log)
         rows.append(
             (
-                rows[-1][2] if rows else regret.of_greedy(world, predicted),
-                regret.of_policy(world, acting),
-                regret.of_greedy(world, after),
-                regret.error(world, after, logged),
+                rows[-1][2] if rows else regret.of_greedy(environment, predicted),
+                regret.of_policy(environment, acting),
+                regret.of_greedy(environment, after),
+                regret.error(environment, after, logged),
             )
         )
         predicted = after
@@ -107,12 +111,12 @@ def simulate(
 
 
 def fitted_after_each(
-    world: worlds.FiniteWorld, epsilon: float, samples: int, runs: int, generator: np.random.Generator
+    environment: environments.FiniteEnvironment, epsilon: float, samples: int, runs: int, generator: np.random.Generator
 ) -> np.ndarray:
     """Runs epsilon-greedy whose exact oracle fits again after each sample, as eq. 10 has it.
 
     Args:
-      world: The world.
+      environment: The environment.
       epsilon: Of the policy.
       samples: n I.
       runs: Runs.
@@ -121,33 +125,35 @@ def fitted_after_each(
     Returns:
       float64 [samples, runs], the greedy part's regret in exact expectation, before each sample.
     """
-    all_runs, contexts = np.arange(runs), world.contexts
-    lost = contexts[:, None] * (world.rewards.max(axis=1, keepdims=True) - world.rewards)
-    greedy = np.tile(world.candidates[:, 0].argmax(axis=1), (runs, 1))
-    losses = np.zeros((runs, *world.candidates.shape[:2]))
+    all_runs, contexts = np.arange(runs), environment.contexts
+    lost = contexts[:, None] * (environment.rewards.max(axis=1, keepdims=True) - environment.rewards)
+    greedy = np.tile(environment.candidates[:, 0].argmax(axis=1), (runs, 1))
+    losses = np.zeros((runs, *environment.candidates.shape[:2]))
     now = lost[np.arange(len(contexts)), greedy].sum(axis=1)
-    best_of = world.candidates.argmax(axis=2)
-    found = np.empty((samples, runs))
+    best_of = environment.candidates.argmax(axis=2)
+    regrets = np.empty((samples, runs))
     seen = generator.choice(len(contexts), size=(samples, runs), p=contexts)
     explored = np.where(
-        generator.random((samples, runs)) < epsilon, generator.integers(world.num_actions, size=(samples, runs)), -1
+        generator.random((samples, runs)) < epsilon,
+        generator.integers(environment.num_actions, size=(samples, runs)),
+        -1,
     )
     thresholds = generator.random((samples, runs))
     for sample in range(samples):
-        found[sample] = now
+        regrets[sample] = now
         context = seen[sample]
         before = greedy[all_runs, context]
         action = np.where(explored[sample] >= 0, explored[sample], before)
-        reward = thresholds[sample] < world.rewards[context, action]
-        losses[all_runs, context] += (world.candidates[context, :, action] - reward[:, None]) ** 2
+        reward = thresholds[sample] < environment.rewards[context, action]
+        losses[all_runs, context] += (environment.candidates[context, :, action] - reward[:, None]) ** 2
         after = best_of[context, losses[all_runs, context].argmin(axis=1)]
         greedy[all_runs, context] = after
         now = now + lost[context, after] - lost[context, before]
-    return found
+    return regrets
 
 
 def simulate_linear(
-    world: worlds.LinearWorld,
+    environment: environments.LinearEnvironment,
     epsilon: float,
     samples: int,
     periods: int,
@@ -156,10 +162,10 @@ def simulate_linear(
     generator: np.random.Generator,
     evaluated: int = 4000,
 ) -> np.ndarray:
-    """Runs epsilon-greedy in a linear world, with least squares over all samples so far as the oracle.
+    """Runs epsilon-greedy in a linear environment, with least squares over all samples so far as the oracle.
 
     Args:
-      world: The world.
+      environment: The environment.
       epsilon: Of the policy, whose first model predicts the same of all actions.
       samples: n; each of a client of its own.
       periods: I.
@@ -171,22 +177,22 @@ def simulate_linear(
     Returns:
       float64 [measured, runs], the greedy part's regret of the models fitted after those periods.
     """
-    policy, found = policies.EpsilonGreedy(epsilon), []
+    policy, regrets = policies.EpsilonGreedy(epsilon), []
     moments: oracles.Moments | None = None
-    coefficients = np.zeros((runs, *world.coefficients.shape))
+    coefficients = np.zeros((runs, *environment.coefficients.shape))
 
     def contexts(count: int) -> np.ndarray:
-        return world.features(generator.integers(world.num_clients, size=(runs, count)), generator)
+        return environment.features(generator.integers(environment.num_clients, size=(runs, count)), generator)
 
     for period in range(1, periods + 1):
         features = contexts(samples)
         acting = regret.probabilities(policy, features @ coefficients)
         actions = (acting.cumsum(axis=2) < generator.random((runs, samples, 1))).sum(axis=2)
-        actions = np.minimum(actions, world.num_actions - 1)
-        rewards = world.rewards(features, actions, generator)
-        new = oracles.Moments.of(features, actions, rewards, world.num_actions)
+        actions = np.minimum(actions, environment.num_actions - 1)
+        rewards = environment.rewards(features, actions, generator)
+        new = oracles.Moments.of(features, actions, rewards, environment.num_actions)
         moments = moments.plus(new) if moments else new
         coefficients = oracles.least_squares(moments)
         if period in measured:
-            found.append(world.greedy_regret(contexts(evaluated), coefficients))
-    return np.stack(found)
+            regrets.append(environment.greedy_regret(contexts(evaluated), coefficients))
+    return np.stack(regrets)

@@ -25,7 +25,7 @@ def _clients(labels):
 
 
 def _values(members=range(4), cap=0, cohort=None, population=None):
-    """Returns mean rewards of actions, of how many clients, and their shares."""
+    """Mean rewards of actions, number of clients, and their shares."""
     return constant_actions.action_values(population or _clients(LABELS), members, MATRIX, cap, cohort)
 
 

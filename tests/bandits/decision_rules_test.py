@@ -31,7 +31,7 @@ RULES = {
 
 
 def key(number: int, count: int | None = None) -> np.ndarray:
-    """Returns one key, or `count` of them."""
+    """A key, or `count` keys."""
     keys = np.random.default_rng(number).integers(-(2**31), 2**31, (count or 1, 2)).astype(np.int32)
     return keys[0] if count is None else keys
 
@@ -41,7 +41,7 @@ def arrays(state) -> list[np.ndarray]:
 
 
 def after(rule, steps, num_actions=3):
-    """Returns the rule's state after (action, reward) steps."""
+    """The rule's state after (action, reward) steps."""
     state = rule.init(num_actions)
     for action, reward in steps:
         state = rule.update(state, action, reward)
@@ -308,7 +308,7 @@ RUNS, PULLS = 100, 1000
 
 
 def regret(rule, rates) -> np.ndarray:
-    """Returns [pulls], the mean over runs of the regret so far."""
+    """Mean cumulative regret over runs, [pulls]."""
     rates = np.float32(rates)
 
     # XLA has no Gamma draws on the CPU.

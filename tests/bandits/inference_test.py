@@ -34,15 +34,15 @@ def test_an_action_of_probability_zero_is_never_played():
     assert draw(tf.zeros([0, 3]), [5, 6]).shape == (0,)
 
 
-def test_between_two_worlds_rewards_are_a_mixture():
-    worlds = np.array([[[1.0, 0.0]], [[0.0, 1.0]], [[0.5, 0.2]]], np.float32)
+def test_between_two_environments_rewards_are_a_mixture():
+    environments = np.array([[[1.0, 0.0]], [[0.0, 1.0]], [[0.5, 0.2]]], np.float32)
     points = {0.0: [1, 0], 1.0: [0, 1], 2.0: [0.5, 0.2], 0.25: [0.75, 0.25], 1.5: [0.25, 0.6]}
     for point, expected in points.items():
-        found = process.mixture(worlds, tf.constant(point))
+        found = process.mixture(environments, tf.constant(point))
         np.testing.assert_allclose(found, [expected], rtol=1e-6)
-        if not point % 1:  # In a world, its very numbers.
-            np.testing.assert_array_equal(found, worlds[int(point)])
-    one = worlds[0]
+        if not point % 1:  # In an environment, its very numbers.
+            np.testing.assert_array_equal(found, environments[int(point)])
+    one = environments[0]
     assert process.mixture(one, tf.constant(0.0)) is one
 
 

@@ -47,7 +47,7 @@ def _definition(build=lambda weights: None):
 
 
 def _builds(monkeypatch, *runs):
-    """Returns how many processes are built for runs, each given as what is other in its task, phase and definition."""
+    """Number of processes built for runs, each given by its differences in task, phase and definition."""
     built = []
     monkeypatch.setattr(kept_rounds, "process", lambda folder, key, build: build())
 

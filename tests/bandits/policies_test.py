@@ -242,22 +242,22 @@ def test_inverse_gap_weighting_gives_distributions_that_fall_with_the_gap(predic
             np.testing.assert_allclose(row[values == values.max()], row[values.argmax()], rtol=1e-6)
 
 
-MOVING = {name: entry for name, entry in registry.POLICIES.items() if entry.moving}
+MOVING = {name: entry for name, entry in registry.POLICIES.items() if entry.scheduled}
 
 
 @pytest.mark.parametrize("name", MOVING)
 def test_a_parameter_that_comes_as_data_gives_what_the_number_gives(name):
     entry = MOVING[name]
     values = {one: 5.0 if parameter.default is None else 0.5 for one, parameter in entry.parameters.items()}
-    chosen = entry.chosen(values).moved_by(schedules.Power(0.5, 0.0), entry.moving)
+    chosen = entry.chosen(values).with_schedule(schedules.Power(0.5, 0.0), entry.scheduled)
 
     @tf.function(autograph=False)
     def played(moved):
         return chosen.build(moved)(tf.constant(PREDICTED))
 
     for value in (0.0, 0.25, 1.0, 3e38):
-        if entry.parameters[entry.moving].complaint(value):
+        if entry.parameters[entry.scheduled].complaint(value):
             continue
-        expected = entry.chosen({**values, entry.moving: value}).build()(tf.constant(PREDICTED))
+        expected = entry.chosen({**values, entry.scheduled: value}).build()(tf.constant(PREDICTED))
         np.testing.assert_allclose(played(tf.constant(value)), expected, rtol=1e-6, atol=1e-7)
     assert played.experimental_get_tracing_count() == 1

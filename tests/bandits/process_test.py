@@ -81,11 +81,11 @@ def log_by_hand(client: process.ClientInput, deployed, policy):
     return action, REWARDS[client.labels, action], probabilities[rows, action]
 
 
-def delta_by_hand(client, loss_name, epochs, weights=INITIAL, deployed=INITIAL, learning_rate=0.1, arrived=...):
-    """Algorithm 3's ClientUpdate with gradients of a linear model written out, on what has arrived."""
+def delta_by_hand(client, loss_name, epochs, weights=INITIAL, deployed=INITIAL, learning_rate=0.1, observed=...):
+    """Algorithm 3's ClientUpdate with gradients of a linear model written out, on what has observed."""
     kernel, bias = (weight.astype(np.float64) for weight in weights)
-    action, reward, propensity = (part[arrived] for part in log_by_hand(client, deployed, policies.Softmax(0.5)))
-    client = client._replace(features=client.features[arrived], labels=client.labels[arrived])
+    action, reward, propensity = (part[observed] for part in log_by_hand(client, deployed, policies.Softmax(0.5)))
+    client = client._replace(features=client.features[observed], labels=client.labels[observed])
     for epoch in range(epochs):
         key = tf.random.experimental.stateless_fold_in(client.keys.training, epoch)
         order = tf.random.experimental.stateless_shuffle(tf.range(len(action)), key).numpy()
@@ -116,17 +116,17 @@ def test_client_delta_equals_the_calculation_by_hand(loss_name, epochs):
 
 @pytest.mark.parametrize("loss_name", LOSSES)
 def test_a_client_trains_on_the_rewards_that_have_arrived_alone(loss_name):
-    """What it played is the same, whatever has arrived."""
-    client, arrived = make_client(11, 1), np.arange(11) % 3 > 0
-    late = dataclasses.replace(make(LOSSES[loss_name], epochs=2), is_late=True).client_round()
-    output = late((INITIAL,), INITIAL, client._replace(arrived=arrived))
+    """What it played is the same, whatever has observed."""
+    client, observed = make_client(11, 1), np.arange(11) % 3 > 0
+    late = dataclasses.replace(make(LOSSES[loss_name], epochs=2), is_delayed=True).client_round()
+    output = late((INITIAL,), INITIAL, client._replace(observed=observed))
     _, reward, propensity = log_by_hand(client, INITIAL, policies.Softmax(0.5))
     assert (output.sums["examples"], output.sums["trained_examples"], output.sums["empty_clients"]) == (7, 7, 0)
-    np.testing.assert_allclose(output.sums["reward_sum"], reward[arrived].sum(), rtol=1e-6)
-    np.testing.assert_allclose(output.sums["propensity_sum"], propensity[arrived].sum(), rtol=1e-5)
-    for found, expected in zip(output.delta, delta_by_hand(client, loss_name, 2, arrived=arrived), strict=True):
+    np.testing.assert_allclose(output.sums["reward_sum"], reward[observed].sum(), rtol=1e-6)
+    np.testing.assert_allclose(output.sums["propensity_sum"], propensity[observed].sum(), rtol=1e-5)
+    for found, expected in zip(output.delta, delta_by_hand(client, loss_name, 2, observed=observed), strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
-    nothing = late((INITIAL,), INITIAL, client._replace(arrived=np.zeros(11, bool)))
+    nothing = late((INITIAL,), INITIAL, client._replace(observed=np.zeros(11, bool)))
     names = ("examples", "reward_sum", "empty_clients", "nonfinite_clients")
     assert [nothing.sums[name] for name in names] == [0, 0, 1, 0]
     assert all((part.numpy() == 0).all() for part in nothing.delta)
@@ -167,14 +167,14 @@ def test_models_are_deployed_exactly_every_t_rounds_and_the_last_ones_kept(tff_w
 
 
 def test_a_fixed_policy_in_a_known_drift_earns_the_sum_by_hand():
-    """Four rounds from one world to another and back; the actions are those of one world."""
-    worlds = np.stack([REWARDS, REWARDS[:, [1, 2, 0]]])
-    rounds = dataclasses.replace(make(policy=policies.Uniform()), reward_matrix=worlds).client_round()
+    """Four rounds from one environment to another and back; the actions are those of one environment."""
+    environments = np.stack([REWARDS, REWARDS[:, [1, 2, 0]]])
+    rounds = dataclasses.replace(make(policy=policies.Uniform()), reward_matrix=environments).client_round()
     client = make_client(50, 1)
     action, *_ = log_by_hand(client, INITIAL, policies.Uniform())
-    earned, elsewhere = REWARDS[client.labels, action].sum(), worlds[1][client.labels, action].sum()
-    for world, expected in ((0, earned), (0.25, 0.75 * earned + 0.25 * elsewhere), (1, elsewhere), (0, earned)):
-        output = rounds((INITIAL,), INITIAL, client._replace(world=np.float32(world)))
+    earned, elsewhere = REWARDS[client.labels, action].sum(), environments[1][client.labels, action].sum()
+    for environment, expected in ((0, earned), (0.25, 0.75 * earned + 0.25 * elsewhere), (1, elsewhere), (0, earned)):
+        output = rounds((INITIAL,), INITIAL, client._replace(environment=np.float32(environment)))
         assert output.sums["reward_sum"].numpy() == expected  # Halves and quarters: exact.
 
 
@@ -198,10 +198,10 @@ def test_a_client_that_lags_behind_acts_with_an_earlier_deployment():
 
 def test_what_a_schedule_moves_is_data_of_the_round_and_equals_the_constant(tff_worker):
     clients = [make_client(size, number) for number, size in enumerate([10, 5])]
-    moving = dataclasses.replace(make(policy=policies.InverseGapWeighting(3.0, None)), moving="gamma").build(INITIAL)
+    moving = dataclasses.replace(make(policy=policies.InverseGapWeighting(3.0, None)), scheduled="gamma").build(INITIAL)
     for gamma in (0.0, 5.0, 50.0):
         constant = make(policy=policies.InverseGapWeighting(3.0, gamma)).build(INITIAL)
-        brought = [client._replace(moved=np.float32(gamma)) for client in clients]
+        brought = [client._replace(scheduled=np.float32(gamma)) for client in clients]
         found, counts = moving.next(moving.initialize(), brought)
         expected, expected_counts = constant.next(constant.initialize(), clients)
         np.testing.assert_allclose(counts.propensity_sum, expected_counts.propensity_sum, rtol=1e-5)
@@ -271,18 +271,20 @@ def test_equal_inputs_give_equal_rounds_bit_for_bit(tff_worker):
 
 @pytest.mark.parametrize("loss", [losses.BanditLoss(), losses.SupervisedLoss()])
 def test_a_bag_acts_by_its_heads_votes_and_each_head_weighs_what_has_arrived_by_the_clients_key(loss):
-    heads, client, arrived = 5, make_client(40, 1), np.arange(40) % 3 > 0
+    heads, client, observed = 5, make_client(40, 1), np.arange(40) % 3 > 0
     model = models.with_heads(models.mlp(NUM_FEATURES, (), heads * NUM_ACTIONS), heads)
     weights = model.initial_weights(0)
-    definition = dataclasses.replace(make(losses.Bootstrapped(loss), policy=policies.Bag()), model=model, is_late=True)
-    log, batches = definition.act((weights,), client._replace(arrived=arrived))
-    votes = model.forward(weights, client.features).numpy().argmax(axis=2)[arrived]
+    definition = dataclasses.replace(
+        make(losses.Bootstrapped(loss), policy=policies.Bag()), model=model, is_delayed=True
+    )
+    log, batches = definition.act((weights,), client._replace(observed=observed))
+    votes = model.forward(weights, client.features).numpy().argmax(axis=2)[observed]
     np.testing.assert_allclose(
         log["propensity"], (votes == log["action"].numpy()[:, np.newaxis]).mean(axis=1), rtol=1e-6
     )
-    expected = losses.bootstrap(client.keys.cache, tf.constant(40), heads).numpy()[arrived]
+    expected = losses.bootstrap(client.keys.cache, tf.constant(40), heads).numpy()[observed]
     np.testing.assert_array_equal(batches["bootstrap"], expected)
-    output = definition.client_round()((weights,), weights, client._replace(arrived=arrived))
+    output = definition.client_round()((weights,), weights, client._replace(observed=observed))
     assert (output.sums["examples"], output.sums["trained_examples"], output.sums["nonfinite_clients"]) == (26, 26, 0)
     assert all(np.any(part) for part in output.delta)
 

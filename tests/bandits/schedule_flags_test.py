@@ -35,7 +35,7 @@ def test_a_schedule_goes_from_the_parameter_to_its_end_at_the_last_deployment(ba
     given = f"--bandits_{moving}=0.5"
     chosen = policy(f"--bandits_type={bandit}", given, f"--bandits_schedule={name}", "--bandits_schedule_end=0.1")
     # 95 rounds have ten periods of ten or fewer.
-    assert (chosen.moving, dict(chosen.parameters), chosen.schedule) == (moving, kept, kind(0.5, 0.1, 10))
+    assert (chosen.scheduled, dict(chosen.parameters), chosen.schedule) == (moving, kept, kind(0.5, 0.1, 10))
 
 
 def test_strategies_that_always_move_have_schedules_of_their_own():
@@ -149,7 +149,7 @@ def test_what_is_planned_is_rounds_times_cohort_times_cap():
     (phase,) = phases(chosen, registry.load(chosen.task))
     assert phase.planned(10) == schedules.Planned(10, 5 * 3 * 7)
     assert phase.periods == 3
-    assert [phase.moved(10, period) for period in (0, 1)] == [
+    assert [phase.scheduled_value(10, period) for period in (0, 1)] == [
         1.0,
         schedules.falcon_gamma(10, schedules.complexity(10.0, 0.05, 3), 105),
     ]
@@ -158,4 +158,4 @@ def test_what_is_planned_is_rounds_times_cohort_times_cap():
 def test_an_initial_training_explores_by_no_schedule():
     chosen = flags.options(resolve("--bandits_type=squarecb", "--scenario=init"))
     initial, bandits = phases(chosen, registry.load(chosen.task))
-    assert (initial.moved(10, 0), bandits.moved(10, 3)) == (None, 20.0)
+    assert (initial.scheduled_value(10, 0), bandits.scheduled_value(10, 3)) == (None, 20.0)

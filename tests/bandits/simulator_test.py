@@ -8,7 +8,7 @@ from data import interaction_log, log_regression, logged_clients
 
 
 def make(bias: float, clients: int = 60) -> logged_clients.LoggedClients:
-    """Returns clients of a world where actions earn 0.2 and 0.6, whose regression is wrong by so much."""
+    """Clients whose actions earn 0.2 and 0.6, with a regression that is biased by this much."""
     draw, rows = np.random.default_rng(1), 100
     count = clients * rows
     actions = (draw.random(count) < 0.25).astype(int)
@@ -47,7 +47,7 @@ def test_a_biased_simulator_is_told_apart_and_the_log_still_right():
     assert uniform.is_off
     assert uniform.logged.mean == pytest.approx(0.4, abs=0.03)
     assert uniform.difference.mean == pytest.approx(0.2, abs=0.03)
-    assert uniform.in_words().endswith(", more than chance")
+    assert uniform.in_words().endswith(", significant")
 
 
 def test_scores_are_computed_once_for_a_task():

@@ -16,7 +16,7 @@ def parse(*arguments: str) -> cli.Settings:
 
 
 def player(*small: str) -> Callable[..., pathlib.Path]:
-    """Returns the function (folder, *arguments) that plays a run, with these arguments too, and returns its folder."""
+    """A function (folder, *arguments) that executes a run and returns its folder."""
 
     def play(folder: pathlib.Path, *arguments: str) -> pathlib.Path:
         where = (f"--root_output_dir={folder}", "--experiment_name=run")
@@ -53,7 +53,7 @@ def assert_same(one: pathlib.Path, other: pathlib.Path) -> None:
 
 
 def opened(*arguments: str):
-    """Returns what flags mean, and their task."""
+    """Options of flags, and their task."""
     chosen = flags.options(flags.resolve(parse(*arguments)))
     return chosen, run_federated.STUDY.open(chosen)
 
@@ -65,7 +65,7 @@ def rounds_of(*arguments: str) -> experiment.BanditRounds:
 
 
 def definitions(*arguments: str) -> list[process.BanditProcess]:
-    """Returns what defines the rounds of each phase."""
+    """Definition of the rounds of each phase."""
     chosen, task = opened(*arguments)
     phases = options.phases(chosen, task)
     return [experiment.build_process(task, phase, guarantees.mechanism(phase)) for phase in phases]

@@ -84,10 +84,10 @@ def _sequence(low, high):
 @pytest.mark.parametrize(
     ("low", "high", "words"),
     [
-        (0.3, 0.6, "Anytime: 0.3 to 0.6 after 1 looks"),
-        (0.0, 0.99, "it says nothing yet"),
-        (0.7, 0.2, "no value is left"),
+        (0.3, 0.6, "Anytime: 0.3 to 0.6 after 1 rounds"),
+        (0.0, 0.99, "the interval covers nearly all of"),
+        (0.7, 0.2, "no value is possible"),
     ],
 )
-def test_a_sequence_is_told(low, high, words):
+def test_a_sequence_is_reported(low, high, words):
     assert words in " ".join(bound_flags.anytime_sentences(_sequence(low, high), bounds.Bounds(4.0, 5)))

@@ -11,14 +11,14 @@ _DEVICES, _MOST_ORDERS = len(make.DEVICE_SHARES), 30
 
 
 def _table(function):
-    """Returns a function of device and past orders, float64 [devices, orders, offers]."""
+    """A function of device and past orders, float64 [devices, orders, offers]."""
     return np.array(
         [[function(device, orders) for orders in range(_MOST_ORDERS)] for device in range(_DEVICES)], np.float64
     )
 
 
 def _truth(policy):
-    """Returns the expected reward of an interaction, by Gauss-Hermite quadrature over customers' leanings."""
+    """Expected reward per interaction, by Gauss-Hermite quadrature over customers' preferences."""
     leanings, weights = np.polynomial.hermite_e.hermegauss(101)
     pays = np.clip(_table(make.values)[..., None] + make.LEANING * leanings, *make.PAYS)
     mean = pays @ (weights / weights.sum())

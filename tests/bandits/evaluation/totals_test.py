@@ -74,7 +74,7 @@ def test_a_differences_interval_knows_that_both_are_of_the_same_clients(log):
 
 
 def _values(clients, weights, rewards):
-    """Returns [mean, low, high] of each estimator of `_LAYOUT`, by name."""
+    """[mean, low, high] of each estimator of `_LAYOUT`, by name."""
     sums = totals.sums(_rows(clients, weights, rewards), _LAYOUT)
     return {one.name: totals.interval(sums, _LAYOUT.ratio(one))[:3] for one in _LAYOUT.estimators}
 

@@ -16,7 +16,7 @@ def _random_weights():
 
 
 def _by_hand(weights, statistics=None):
-    """Returns the log odds and the statistics used: the weights' own, or the rows'."""
+    """Log odds and the statistics used: the weights' or the rows'."""
     values, used = FEATURES.astype(np.float64), []
     for layer in range(2):
         values = values @ weights[f"dense_{layer}/kernel"] + weights[f"dense_{layer}/bias"]

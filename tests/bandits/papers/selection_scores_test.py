@@ -8,10 +8,10 @@ import types
 import numpy as np
 import pytest
 
+from bandits.environments import drift
 from bandits.evaluation import terms
 from bandits.papers import selection
 from bandits.papers import selection_scores as scores
-from bandits.worlds import drift
 from data import clients, interaction_log, tasks
 from data.errors import UsageError
 
@@ -148,7 +148,7 @@ def test_expected_rewards_are_those_of_the_rows_own_labels():
 
 
 def test_the_log_of_a_run_whose_rewards_drift_is_refused(monkeypatch):
-    run = types.SimpleNamespace(options=types.SimpleNamespace(drift=drift.Drift("abrupt", worlds=2)))
+    run = types.SimpleNamespace(options=types.SimpleNamespace(drift=drift.Drift("abrupt", environments=2)))
     monkeypatch.setattr(scores.interactions, "read_run", lambda _: run)
     with pytest.raises(UsageError, match="--reward_drift changed what was paid"):
         scores.read_deployment(pathlib.Path("mine"))

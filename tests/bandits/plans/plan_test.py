@@ -114,8 +114,8 @@ def test_a_point_that_another_grid_has_named_keeps_its_folder(tmp_path):
         ([], {"grid": "appendix_a2_emnits"}, "--grid=appendix_a2_emnits is not known: did you mean appendix_a2_emnist"),
         ([], {"grid": "appendix_a2_so", "binary": "run_ads"}, "is a grid of --binary=run_federated, not run_ads"),
         (["--bandits_type=uniform"], {"grid": "appendix_a2_so"}, "has no values to try"),
-        (["--client_selection=rand,ucb_cs"], {"binary": "run_client_selection"}, "play 2 runs: name one, and --sweep"),
-        (["--preset=table3"], {"binary": "run_mab_fl"}, r"play \d+ runs"),
+        (["--client_selection=rand,ucb_cs"], {"binary": "run_client_selection"}, "mean 2 runs of"),
+        (["--preset=table3"], {"binary": "run_mab_fl"}, r"mean \d+ runs"),
     ],
 )
 def test_bad_usage_is_refused(rest, arguments, message):

@@ -10,14 +10,14 @@ import pandas as pd
 import pytest
 
 from bandits import metrics, run_federated, studies
+from bandits.environments.drift import Drift
 from bandits.results import configurations, dynamic_regret, runs
 from bandits.results.dynamic_regret import Segment, World
-from bandits.worlds.drift import Drift
 from optimization.study import frame
 from optimization.study.results import Run
 
 REWARD = "reward"
-ABRUPT = World(Drift("abrupt", start=3, worlds=2), lambda rounds: rounds)
+ABRUPT = World(Drift("abrupt", start=3, environments=2), lambda rounds: rounds)
 
 
 def _runs(*rewards):
@@ -62,7 +62,7 @@ def test_without_pairs_it_is_welchs():
 
 
 def test_between_worlds_the_mixture_of_their_ceilings_counts():
-    linear = World(Drift("linear", start=2, rounds=4, worlds=2), lambda rounds: rounds)
+    linear = World(Drift("linear", start=2, rounds=4, environments=2), lambda rounds: rounds)
     found = _regret([[0.5] * 6], {0: {0: 1.0}, 1: {0: 0.5}}, linear)
     # Ceilings 1, 0.875, 0.75, 0.625, 0.5, 0.5.
     assert found.total.mean == pytest.approx(0.5 + 0.375 + 0.25 + 0.125)
@@ -75,7 +75,7 @@ def test_between_worlds_the_mixture_of_their_ceilings_counts():
 
 
 def test_a_world_that_comes_back_is_a_segment_anew():
-    seasons = World(Drift("seasonal", period=4, worlds=2), lambda rounds: rounds)
+    seasons = World(Drift("seasonal", period=4, environments=2), lambda rounds: rounds)
     assert list(seasons.segments(7)) == [
         Segment(1, 2, (0,)),
         Segment(3, 4, (1,)),
@@ -86,7 +86,7 @@ def test_a_world_that_comes_back_is_a_segment_anew():
 
 
 def test_rewards_of_a_kept_cache_are_of_the_world_in_which_clients_acted():
-    kept = World(Drift("abrupt", start=3, worlds=2), lambda rounds: rounds - (rounds - 1) % 4)
+    kept = World(Drift("abrupt", start=3, environments=2), lambda rounds: rounds - (rounds - 1) % 4)
     found = _regret([[0.0] * 6], {0: {0: 1.0}, 1: {0: 0.5}}, kept)
     assert [segment for segment, *_ in found.segments] == [Segment(1, 4, (0,)), Segment(5, 6, (1,))]
     assert found.total.mean == 5.0

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from bandits import policies, schedules
-from bandits.theory import bounds, regret, worlds
+from bandits.theory import bounds, environments, regret
 
 
 @pytest.mark.parametrize(
@@ -36,8 +36,8 @@ def test_the_floor_of_inverse_gap_weighting_is_the_regret_of_the_policy_that_kno
     generator = np.random.default_rng(1)
     for mu, gamma in ((6.0, 10.0), (7.5, 1000.0), (100.0, 50.0)):
         rewards = generator.random((4, 6))
-        world = worlds.one_client(rewards, rewards[:, None])
-        floor = bounds.inverse_gap_floor(rewards, world.contexts, mu, gamma)
+        environment = environments.one_client(rewards, rewards[:, None])
+        floor = bounds.inverse_gap_floor(rewards, environment.contexts, mu, gamma)
         acting = regret.probabilities(policies.InverseGapWeighting(mu, gamma), rewards[None])
-        np.testing.assert_allclose(regret.of_policy(world, acting), [floor], rtol=1e-4)
+        np.testing.assert_allclose(regret.of_policy(environment, acting), [floor], rtol=1e-4)
         assert floor < 5 / gamma

@@ -1,13 +1,13 @@
 import numpy as np
 import pytest
 
-from bandits.theory import federated, oracles, worlds
+from bandits.theory import environments, federated, oracles
 from optimization import client_work
 
 
 def _samples(heterogeneity, runs=2, clients=4):
-    world = worlds.LinearWorld(worlds.fan(3).coefficients, clients, heterogeneity)
-    samples = federated.clients_samples(world, 30, runs, np.random.default_rng(0))
+    environment = environments.LinearEnvironment(environments.fan(3).coefficients, clients, heterogeneity)
+    samples = federated.clients_samples(environment, 30, runs, np.random.default_rng(0))
     return samples, oracles.Moments.of(*samples, 3)
 
 

@@ -2,7 +2,7 @@ import itertools
 
 import numpy as np
 
-from bandits.theory import oracles, worlds
+from bandits.theory import environments, oracles
 
 
 def _log(generator, runs, contexts, actions, most=30):
@@ -13,9 +13,9 @@ def _log(generator, runs, contexts, actions, most=30):
 def test_the_exact_oracle_is_the_best_of_all_functions():
     generator = np.random.default_rng(0)
     rows = generator.random((2, 3, 4))
-    world = worlds.one_client(rows[:, 0], rows)
+    environment = environments.one_client(rows[:, 0], rows)
     log = _log(generator, 20, 2, 4)
-    found = oracles.exact(world, log)
+    found = oracles.exact(environment, log)
     for run in range(20):
         losses = {}
         for choice in itertools.product(range(3), repeat=2):

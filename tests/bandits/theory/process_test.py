@@ -1,4 +1,4 @@
-"""TFF's rounds against the laboratory: same worlds, same logs, same models, and so the same regret."""
+"""TFF's rounds against the laboratory: same environments, same logs, same models, and so the same regret."""
 
 import numpy as np
 import pytest
@@ -6,20 +6,20 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from bandits import losses, policies, process
-from bandits.theory import federated, oracles, worlds
+from bandits.theory import environments, federated, oracles
 from data import keys
 from optimization import client_work, models
 
 CLIENTS, SAMPLES, ROUNDS, PERIODS, ACTIONS, STEPS, RATE, EPSILON = 4, 200, 10, 4, 3, 4, 0.3, 0.4
-WORLD = worlds.LinearWorld(worlds.fan(ACTIONS).coefficients, CLIENTS, 1.0)
+ENVIRONMENT = environments.LinearEnvironment(environments.fan(ACTIONS).coefficients, CLIENTS, 1.0)
 
 
 def _clients(period: int) -> list[process.ClientInput]:
     """A period's clients: their supports are disjoint, and a label is the reward of each action, 0 or 1."""
     generator = np.random.default_rng(period)
     of_client = np.repeat(np.arange(CLIENTS)[:, None], SAMPLES, axis=1)
-    features = WORLD.features(of_client, generator)
-    labels = generator.random((CLIENTS, SAMPLES, ACTIONS)) < features @ WORLD.coefficients
+    features = ENVIRONMENT.features(of_client, generator)
+    labels = generator.random((CLIENTS, SAMPLES, ACTIONS)) < features @ ENVIRONMENT.coefficients
     return [
         process.ClientInput(
             features[client, :, 1:].astype(np.float32),
@@ -53,8 +53,8 @@ def _laboratory(clients: list[process.ClientInput], coefficients: np.ndarray, po
 
 
 def _regret(coefficients: np.ndarray) -> float:
-    features = WORLD.features(np.arange(20_000) % CLIENTS, np.random.default_rng(99))
-    true, chosen = features @ WORLD.coefficients, (features @ coefficients).argmax(axis=1)
+    features = ENVIRONMENT.features(np.arange(20_000) % CLIENTS, np.random.default_rng(99))
+    true, chosen = features @ ENVIRONMENT.coefficients, (features @ coefficients).argmax(axis=1)
     return float((true.max(axis=1) - true[np.arange(len(true)), chosen]).mean())
 
 

@@ -6,31 +6,31 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from bandits import policies
-from bandits.theory import regret, worlds
+from bandits.theory import environments, regret
 
 
-def _world(rewards):
+def _environment(rewards):
     rewards = np.array(rewards)
-    return worlds.one_client(rewards, rewards[:, None])
+    return environments.one_client(rewards, rewards[:, None])
 
 
 def test_regret_equals_hand_computed_one():
-    world = _world([[0.2, 0.8], [0.5, 0.1]])
+    environment = _environment([[0.2, 0.8], [0.5, 0.1]])
     acting = np.array([[[0.5, 0.5], [0.25, 0.75]]])
-    np.testing.assert_allclose(regret.of_policy(world, acting), [0.5 * 0.5 * 0.6 + 0.5 * 0.75 * 0.4])
+    np.testing.assert_allclose(regret.of_policy(environment, acting), [0.5 * 0.5 * 0.6 + 0.5 * 0.75 * 0.4])
     # Right in the first context; a tie, of which half is wrong, in the second.
-    np.testing.assert_allclose(regret.of_greedy(world, np.array([[[0.3, 0.4], [0.6, 0.6]]])), [0.5 * 0.5 * 0.4])
+    np.testing.assert_allclose(regret.of_greedy(environment, np.array([[[0.3, 0.4], [0.6, 0.6]]])), [0.5 * 0.5 * 0.4])
 
 
 def test_error_equals_the_expected_excess_of_noisy_squares():
-    world = _world([[0.2, 0.8]])
+    environment = _environment([[0.2, 0.8]])
     predicted, log = np.array([[[0.5, 0.6]]]), np.array([[0.25, 0.75]])
     noisy = 0.0  # E[(f - r)^2 - (f* - r)^2], summed over rewards 1 and 0.
     for action in range(2):
-        mean, fit = world.rewards[0, action], predicted[0, 0, action]
+        mean, fit = environment.rewards[0, action], predicted[0, 0, action]
         for reward, chance in ((1, mean), (0, 1 - mean)):
             noisy += log[0, action] * chance * ((fit - reward) ** 2 - (mean - reward) ** 2)
-    np.testing.assert_allclose(regret.error(world, predicted, log), [noisy])
+    np.testing.assert_allclose(regret.error(environment, predicted, log), [noisy])
 
 
 _PROPERTY = hypothesis.settings(derandomize=True, deadline=None, max_examples=150)
@@ -53,10 +53,10 @@ def _distributions(draw, shape):
 
 @st.composite
 def _fits(draw):
-    """A world, a model of it, and the epsilon and the probabilities of an epsilon-greedy log."""
+    """An environment, a model of it, and the epsilon and the probabilities of an epsilon-greedy log."""
     shape = draw(st.integers(1, 4)), draw(st.integers(2, 8))
     rewards = draw(_floats(shape))
-    world = worlds.one_client(rewards, rewards[:, None], draw(_distributions(shape[:1])))
+    environment = environments.one_client(rewards, rewards[:, None], draw(_distributions(shape[:1])))
     kind = draw(st.sampled_from(["any", "ties", "nearly right", "halfway"]))
     if kind == "halfway":  # The least error that misleads: the best and another meet in the middle.
         other = draw(arrays(int, shape[0], elements=st.integers(0, shape[1] - 1)))
@@ -73,28 +73,28 @@ def _fits(draw):
     # Whatever models were deployed: on average their greedy parts can be any distribution.
     one_action = arrays(int, shape[0], elements=st.integers(0, shape[1] - 1)).map(lambda at: np.eye(shape[1])[at])
     logged = epsilon / shape[1] + (1 - epsilon) * draw(one_action | _distributions(shape))
-    return world, predicted, epsilon, logged
+    return environment, predicted, epsilon, logged
 
 
 @_PROPERTY
 @hypothesis.given(_fits())
 def test_regret_never_exceeds_the_bound_by_error(fit):
-    world, predicted, epsilon, logged = fit
-    squared = world.contexts @ (logged * (predicted - world.rewards) ** 2).sum(axis=1)
-    bound = np.sqrt(2 * world.num_actions / epsilon * squared)
+    environment, predicted, epsilon, logged = fit
+    squared = environment.contexts @ (logged * (predicted - environment.rewards) ** 2).sum(axis=1)
+    bound = np.sqrt(2 * environment.num_actions / epsilon * squared)
     np.testing.assert_allclose(
-        regret.bound_by_error(world, predicted[None], logged[None], epsilon), [bound], rtol=1e-9, atol=1e-200
+        regret.bound_by_error(environment, predicted[None], logged[None], epsilon), [bound], rtol=1e-9, atol=1e-200
     )
-    lost = world.rewards.max(axis=1, keepdims=True) - world.rewards
+    lost = environment.rewards.max(axis=1, keepdims=True) - environment.rewards
     is_best = predicted == predicted.max(axis=1, keepdims=True)
-    worst = world.contexts @ np.where(is_best, lost, 0.0).max(axis=1)  # However ties are broken.
+    worst = environment.contexts @ np.where(is_best, lost, 0.0).max(axis=1)  # However ties are broken.
     hypothesis.target(float(worst / bound) if bound > 0 else 0.0)
     assert worst <= bound * (1 + 1e-9)
-    (shared,) = regret.of_greedy(world, predicted[None])
+    (shared,) = regret.of_greedy(environment, predicted[None])
     assert shared <= worst * (1 + 1e-6)
     # Jensen, and then the second step, with means in the place of rewards.
-    (middle,) = regret.squared_difference(world, predicted[None], noisy=False)
-    first_of_ties = world.contexts @ lost[np.arange(len(lost)), predicted.argmax(axis=1)]
+    (middle,) = regret.squared_difference(environment, predicted[None], noisy=False)
+    first_of_ties = environment.contexts @ lost[np.arange(len(lost)), predicted.argmax(axis=1)]
     assert first_of_ties <= middle * (1 + 1e-9)
     assert middle <= bound * (1 + 1e-9)
 
@@ -102,31 +102,31 @@ def test_regret_never_exceeds_the_bound_by_error(fit):
 @_PROPERTY
 @hypothesis.given(_fits())
 def test_the_middle_term_with_noisy_rewards_is_the_mean_over_all_rewards_that_there_are(fit):
-    world, predicted, _, _ = fit
+    environment, predicted, _, _ = fit
     expected = 0.0
-    for context, means in enumerate(world.rewards):
+    for context, means in enumerate(environment.rewards):
         best, chosen = means.argmax(), predicted[context].argmax()
         for high, low in itertools.product((0, 1), repeat=2) if best != chosen else ():
             chance = abs(1 - high - means[best]) * abs(1 - low - means[chosen])
-            expected += world.contexts[context] * chance * (high - low) ** 2
-    (found,) = regret.squared_difference(world, predicted[None], noisy=True)
+            expected += environment.contexts[context] * chance * (high - low) ** 2
+    (found,) = regret.squared_difference(environment, predicted[None], noisy=True)
     np.testing.assert_allclose(found, np.sqrt(expected), rtol=1e-9, atol=1e-9)
-    (of_means,) = regret.squared_difference(world, predicted[None], noisy=False)
+    (of_means,) = regret.squared_difference(environment, predicted[None], noisy=False)
     assert of_means <= found * (1 + 1e-9)
 
 
 def test_the_bound_by_error_is_reached():
     # Both actions wrong by half the gap, and a log that favours a third: 2 K / epsilon x 2 epsilon / K x gap^2 / 4.
-    world, epsilon = _world([[0.5, 0.75, 0.0]]), 0.1
+    environment, epsilon = _environment([[0.5, 0.75, 0.0]]), 0.1
     predicted = np.array([[[0.625, 0.6249, 0.0]]])
     log = np.array([[epsilon / 3, epsilon / 3, 1 - 2 * epsilon / 3]])
-    np.testing.assert_allclose(regret.of_greedy(world, predicted), [0.25])
-    np.testing.assert_allclose(regret.bound_by_error(world, predicted, log, epsilon), [0.25], rtol=1e-3)
+    np.testing.assert_allclose(regret.of_greedy(environment, predicted), [0.25])
+    np.testing.assert_allclose(regret.bound_by_error(environment, predicted, log, epsilon), [0.25], rtol=1e-3)
 
 
 def test_the_whole_regret_is_its_two_parts():
-    world, epsilon = worlds.spread_gaps(4, 3, 0.3), 0.2
+    environment, epsilon = environments.spread_gaps(4, 3, 0.3), 0.2
     predicted = np.random.default_rng(0).random((50, 4, 3))
-    whole = regret.of_policy(world, regret.probabilities(policies.EpsilonGreedy(epsilon), predicted))
-    parts = (1 - epsilon) * regret.of_greedy(world, predicted) + epsilon * world.exploration_cost
+    whole = regret.of_policy(environment, regret.probabilities(policies.EpsilonGreedy(epsilon), predicted))
+    parts = (1 - epsilon) * regret.of_greedy(environment, predicted) + epsilon * environment.exploration_cost
     np.testing.assert_allclose(whole, parts, atol=1e-7)

@@ -10,7 +10,7 @@ import pytest
 from dp_accounting import rdp
 
 from bandits import interactions, metrics, run_federated
-from bandits.worlds import delay, drift
+from bandits.environments import delay, drift
 from data.tasks import registry
 from data.tasks.options import TaskOptions
 from optimization import models
@@ -52,13 +52,13 @@ def test_a_change_that_does_not_come_changes_no_bit(plain, kind, tmp_path):
     assert_same(play(tmp_path, f"--reward_drift={kind}", "--drift_start=7"), plain)
 
 
-def test_the_first_world_alone_is_that_without_drift(plain, tmp_path):
+def test_the_first_environment_alone_is_that_without_drift(plain, tmp_path):
     run = play(tmp_path, *DRIFTS["abrupt"], "--drift_world=0")
     assert_same(run, plain)
     assert (run / "bounds.json").read_bytes() == (plain.parent / "run" / "bounds.json").read_bytes()
 
 
-def test_another_world_alone_is_the_run_of_rewards_that_are_permuted_by_hand(tmp_path, monkeypatch):
+def test_another_environment_alone_is_the_run_of_rewards_that_are_permuted_by_hand(tmp_path, monkeypatch):
     supervised = "--bandits_type=supervised_mse"
     alone = play(tmp_path / "alone", *DRIFTS["abrupt"], "--drift_world=2", supervised)
     elsewhere = play(tmp_path, supervised)
@@ -66,7 +66,7 @@ def test_another_world_alone_is_the_run_of_rewards_that_are_permuted_by_hand(tmp
     class Permuted(run_federated.BanditStudy):
         def open(self, options):
             task = super().open(options)
-            own = drift.Drift("abrupt", worlds=3).matrices(np.eye(10, dtype=np.float32))[2]
+            own = drift.Drift("abrupt", environments=3).matrices(np.eye(10, dtype=np.float32))[2]
             return dataclasses.replace(task, rewards={**task.rewards, "exact": own})
 
     monkeypatch.setattr(run_federated, "STUDY", Permuted())
@@ -85,10 +85,10 @@ def test_a_change_or_a_delay_that_does_not_come_is_warned_of(tmp_path, capsys, f
     assert f"Warning: {flag}" in capsys.readouterr().err
 
 
-def test_clients_earn_by_hand_what_the_world_pays(drifting):
+def test_clients_earn_by_hand_what_the_environment_pays(drifting):
     found = interactions.read_run(drifting, each_once=False)
     log, task = found.log, registry.load(TaskOptions("digits"))
-    worlds = found.options.drift.matrices(np.eye(10, dtype=np.float32)).astype(float)
+    environments = found.options.drift.matrices(np.eye(10, dtype=np.float32)).astype(float)
     place = [task.clients.client_ids.index(name) for name in log.client_ids]
     expected = []
     for client, row, action, round_num in zip(log.clients, log.rows, log.actions, log.rounds, strict=True):
@@ -96,8 +96,8 @@ def test_clients_earn_by_hand_what_the_world_pays(drifting):
         point = float(found.options.drift.at(acted_in, place[client]))
         label = task.clients.load(place[client]).labels[row]
         low, share = int(point), point % 1
-        paid = (1 - share) * worlds[low, label, action]
-        expected.append(paid + (share * worlds[low + 1, label, action] if share else 0))
+        paid = (1 - share) * environments[low, label, action]
+        expected.append(paid + (share * environments[low + 1, label, action] if share else 0))
     np.testing.assert_allclose(log.rewards, expected, atol=1e-6)
     by_round = pd.Series(expected).groupby(np.asarray(log.rounds)).mean()
     np.testing.assert_allclose(table(drifting)[metrics.ROUND_REWARD], by_round, atol=1e-6)
@@ -116,7 +116,7 @@ def test_rewards_that_are_not_late_are_those_of_a_kept_cache(tmp_path):
 
 
 def test_a_reward_counts_from_the_round_of_its_arrival_on(tmp_path):
-    """Each client's log is what of its kept cache has arrived by then, by its key."""
+    """Each client's log is what of its kept cache has observed by then, by its key."""
     everyone = ("--population_client_selection=0-4", "--bandits_type=uniform", "--log_interactions")
     run = play(tmp_path, *LATE, "--delay_rounds=2", *everyone)
     kept = play(tmp_path / "kept", "--cache=persistent", *everyone)
@@ -127,9 +127,9 @@ def test_a_reward_counts_from_the_round_of_its_arrival_on(tmp_path):
         for client in range(4):
             here = (every.rounds == round_num) & (every.clients == client)
             there = (log.rounds == round_num) & (log.clients == client)
-            arrived = delay.Delay("uniform", 2).arrived(0, period, client, here.sum(), waited)
+            observed = delay.Delay("uniform", 2).observed(0, period, client, here.sum(), waited)
             for name in ("rows", "actions", "rewards", "propensities"):
-                np.testing.assert_array_equal(getattr(log, name)[there], getattr(every, name)[here][arrived])
+                np.testing.assert_array_equal(getattr(log, name)[there], getattr(every, name)[here][observed])
     sizes = pd.Series(log.rounds).value_counts().sort_index().tolist()
     assert sizes[0] < sizes[1] < sizes[2] == len(every.rows) / 6 > sizes[3]
     assert table(run)[metrics.EXAMPLES].tolist() == sizes
@@ -172,7 +172,7 @@ def test_who_may_be_absent_is_accounted_as_always_there(tmp_path):
     assert spent["guarantees"][0]["sampling"] == "none: a client may be in every cohort"
 
 
-def test_the_model_is_measured_in_the_world_of_the_moment(plain, tmp_path, capsys):
+def test_the_model_is_measured_in_the_environment_of_the_moment(plain, tmp_path, capsys):
     """Before the change it is worth what it was; after it, what its greedy actions earn then."""
     run = play(tmp_path, "--reward_drift=abrupt", "--drift_start=6")
     before, after = table(plain), table(run)
@@ -182,9 +182,9 @@ def test_the_model_is_measured_in_the_world_of_the_moment(plain, tmp_path, capsy
     weights = np.load(run / "model" / "weights.npz")
     model, features = models.of_task(task), task.normalise(examples.features)
     action = np.argmax(model.forward([weights[name] for name in weights.files], features), axis=1)
-    found = drift.Drift("abrupt", start=6, worlds=2).matrices(np.eye(10, dtype=np.float32))[1]
+    found = drift.Drift("abrupt", start=6, environments=2).matrices(np.eye(10, dtype=np.float32))[1]
     assert after[metrics.HELD_OUT_REWARD][5] == pytest.approx(found[examples.labels, action].mean())
-    told = f"reward {after[metrics.HELD_OUT_REWARD][5]:.4f} in the last round's world"
+    told = f"reward {after[metrics.HELD_OUT_REWARD][5]:.4f} in the last round's environment"
     assert told in capsys.readouterr().out
 
 
@@ -193,4 +193,4 @@ def test_an_initial_training_is_told_in_its_own_world(tmp_path, capsys):
     of_phases = [line for line in capsys.readouterr().out.splitlines() if "its greedy policy on held-out data" in line]
     initial, drifting = (line.partition("held-out data: ")[2] for line in of_phases)
     assert initial.startswith("accuracy")
-    assert drifting.endswith("in the last round's world.")
+    assert drifting.endswith("in the last round's environment.")

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from bandits import experiment, metrics
-from bandits.worlds import resets
+from bandits.environments import resets
 from tests.bandits import whole_runs
 from tests.bandits.whole_runs import assert_same, spent, table
 

@@ -1,7 +1,7 @@
-"""Rewards that arrive late: how many rounds after an action its reward is known to the client that played it.
+"""Delayed rewards: the number of rounds between an action and the observation of its reward.
 
-Nothing is stored: a client's waiting times are drawn again in every round of a deployment period, with a key of the
-period, and what has not arrived yet is masked.
+Nothing is stored: a client's delays are sampled again in every round of a deployment period, with a key of the period,
+and rewards that are not observed yet are masked.
 """
 
 import dataclasses
@@ -13,29 +13,29 @@ import numpy as np
 from data import keys
 
 KINDS: Mapping[str, str] = {
-    "uniform": "each after 0 to --delay_rounds rounds, all of them as likely",
-    "geometric": "each after --delay_rounds rounds on average, with the same chance in each",
+    "uniform": "each after 0 to --delay_rounds rounds, uniformly",
+    "geometric": "each after --delay_rounds rounds on average, with the same probability in each round",
 }
 
-_LEAST_IN_TIME = 0.01  # Share of the rewards; with fewer, next to nothing is learnt.
+_LEAST_IN_TIME = 0.01  # Fraction of the rewards below which almost nothing is learned.
 
 
 @dataclasses.dataclass(frozen=True)
 class Delay:
-    """How late rewards are.
+    """Distribution of the delay of rewards.
 
     Attributes:
       kind: One of `KINDS`, or `none`.
-      rounds: For `uniform`, the most rounds; for `geometric`, their mean.
-      never: Share of the rewards that never arrive.
+      rounds: For `uniform`, the maximum; for `geometric`, the mean.
+      never: Fraction of the rewards that are never observed.
     """
 
     kind: str = "none"
     rounds: float = 0.0
     never: float = 0.0
 
-    def arrived(self, seed: int, period: int, client: int, count: int, waited: int) -> np.ndarray:
-        """Returns which of a client's rewards are there, bool [count]; once there, they stay.
+    def observed(self, seed: int, period: int, client: int, count: int, waited: int) -> np.ndarray:
+        """Whether each of a client's rewards was observed, bool [count]; observed rewards stay observed.
 
         Args:
           seed: Of the run.
@@ -52,7 +52,7 @@ class Delay:
         return (after <= waited) & (draw.random(count) >= self.never)
 
     def warning(self, deploy_every: int) -> str:
-        """Returns what is to say if none is late, or next to none comes in a period of so many rounds; else nothing."""
+        """Warning if no reward is delayed, or almost none is observed within a period; else empty."""
         if self.kind == "none":
             return ""
         flags = f"--delay_rounds={self.rounds:g} and --delay_never={self.never:g}"
@@ -67,7 +67,7 @@ class Delay:
         )
 
     def _share(self, waited: int) -> float:
-        """Returns the share of the rewards that ever arrive which are there after so many rounds."""
+        """Fraction of the rewards ever observed that are observed after this many rounds."""
         if self.kind == "uniform":
             return min(1.0, (waited + 1) / (int(self.rounds) + 1))
         return -math.expm1((waited + 1) * math.log1p(-1 / (1 + self.rounds))) if self.rounds else 1.0

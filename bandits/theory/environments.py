@@ -1,4 +1,4 @@
-"""Worlds whose true rewards f* are known and lie in the class F that is fitted (Agarwal et al. 2023, Assumption 1).
+"""Environments with known true rewards f* in the fitted class F (Agarwal et al. 2023, Assumption 1).
 
 Clients differ in their contexts only, up to disjoint supports: given context and action, all see the same rewards.
 Rewards are 0 or 1, with mean f*(context, action).
@@ -8,11 +8,11 @@ import dataclasses
 
 import numpy as np
 
-MIDDLE = 0.5  # What an action earns that is neither good nor bad.
+MIDDLE = 0.5  # An average action's reward.
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class FiniteWorld:
+class FiniteEnvironment:
     """Finitely many contexts, actions and functions.
 
     F is a product: a function takes one of a context's candidate rows at each context, so that the best fit is found
@@ -20,8 +20,8 @@ class FiniteWorld:
 
     Attributes:
       rewards: float64 [contexts, actions] in [0, 1], f*.
-      candidates: float64 [contexts, candidates, actions] in [0, 1], each context's rows, f*'s among them; a row may
-        stand there more than once.
+      candidates: float64 [contexts, candidates, actions] in [0, 1], each context's rows, f*'s among them; rows
+        may be repeated.
       client_contexts: float64 [clients, contexts], each client's distribution of contexts, D_c.
       client_weights: float64 [clients], the distribution of clients, p.
 
@@ -48,7 +48,7 @@ class FiniteWorld:
 
     @property
     def contexts(self) -> np.ndarray:
-        """Float64 [contexts], how often each context comes, whoever brings it."""
+        """Float64 [contexts], the frequency of each context over all clients."""
         return self.client_weights @ self.client_contexts
 
     @property
@@ -67,15 +67,15 @@ class FiniteWorld:
         return float(self.contexts @ (self.rewards.max(axis=1) - self.rewards.mean(axis=1)))
 
 
-def one_client(rewards: np.ndarray, candidates: np.ndarray, contexts: np.ndarray | None = None) -> FiniteWorld:
-    """Returns a world whose clients are all alike; contexts, float64 [contexts], are equally frequent by default."""
+def one_client(rewards: np.ndarray, candidates: np.ndarray, contexts: np.ndarray | None = None) -> FiniteEnvironment:
+    """Environment of identical clients; contexts, float64 [contexts], are equally frequent by default."""
     if contexts is None:
         contexts = np.full(len(rewards), 1 / len(rewards))
-    return FiniteWorld(rewards, candidates, contexts[None], np.ones(1))
+    return FiniteEnvironment(rewards, candidates, contexts[None], np.ones(1))
 
 
-def hidden_best(num_actions: int, gap: float) -> FiniteWorld:
-    """Returns one context where the last action earns `gap` more than all others, and F knows all but which.
+def hidden_best(num_actions: int, gap: float) -> FiniteEnvironment:
+    """One context whose last action earns `gap` more than the others; F contains every such action.
 
     Raises:
       ValueError: If rewards would leave [0, 1].
@@ -84,8 +84,8 @@ def hidden_best(num_actions: int, gap: float) -> FiniteWorld:
     return one_client(rows[-1:], rows[None])
 
 
-def costly_exploration(num_actions: int, gap: float) -> FiniteWorld:
-    """Returns `hidden_best` as half of all contexts; in the other half the first action earns 1 and others 0, as known.
+def costly_exploration(num_actions: int, gap: float) -> FiniteEnvironment:
+    """`hidden_best` in half of all contexts; in the other half the first action is known to earn 1, others 0.
 
     Exploring costs 1 - 1 / actions in that half, however small the gap in the other.
     """
@@ -95,8 +95,8 @@ def costly_exploration(num_actions: int, gap: float) -> FiniteWorld:
     return one_client(rewards, np.stack([hidden.candidates[0], known]))
 
 
-def spread_gaps(num_contexts: int, num_actions: int, largest: float) -> FiniteWorld:
-    """Returns equally frequent contexts whose gaps are spread evenly from `largest` / contexts to `largest`.
+def spread_gaps(num_contexts: int, num_actions: int, largest: float) -> FiniteEnvironment:
+    """Equally frequent contexts with gaps spread evenly from `largest` / contexts to `largest`.
 
     One action is better than the others in each context, the last; F knows the gap, but not which action it is.
     """
@@ -105,33 +105,33 @@ def spread_gaps(num_contexts: int, num_actions: int, largest: float) -> FiniteWo
     return one_client(candidates[:, -1], candidates)
 
 
-def split(world: FiniteWorld, num_clients: int, heterogeneity: float) -> FiniteWorld:
-    """Returns the same world with its contexts spread over clients; together they see them as often as before.
+def split(environment: FiniteEnvironment, num_clients: int, heterogeneity: float) -> FiniteEnvironment:
+    """The environment with its contexts partitioned over clients; overall frequencies do not change.
 
-    Contexts are dealt out in turn. A client's context is one of its own with probability `heterogeneity`, as often as
-    they come, and else any: 0 makes all clients alike, 1 gives them disjoint supports.
+    Contexts are partitioned in turn. With probability `heterogeneity` a client's context is from its part, else
+    from all: 0 makes all clients alike, 1 gives them disjoint supports.
 
     Args:
-      world: The world.
+      environment: The environment.
       num_clients: Clients, at most as many as contexts.
       heterogeneity: In [0, 1].
 
     Raises:
       ValueError: If there are too many clients or heterogeneity lies outside.
     """
-    contexts = world.contexts
+    contexts = environment.contexts
     if not 1 <= num_clients <= len(contexts):
         raise ValueError(f"num_clients must lie in [1, {len(contexts)}], got {num_clients}")
     if not 0 <= heterogeneity <= 1:
         raise ValueError(f"heterogeneity must lie in [0, 1], got {heterogeneity}")
-    own = contexts * (np.arange(len(contexts)) % num_clients == np.arange(num_clients)[:, None])
-    weights = own.sum(axis=1)
-    mixed = (1 - heterogeneity) * contexts + heterogeneity * own / weights[:, None]
-    return dataclasses.replace(world, client_contexts=mixed, client_weights=weights)
+    assigned = contexts * (np.arange(len(contexts)) % num_clients == np.arange(num_clients)[:, None])
+    weights = assigned.sum(axis=1)
+    mixed = (1 - heterogeneity) * contexts + heterogeneity * assigned / weights[:, None]
+    return dataclasses.replace(environment, client_contexts=mixed, client_weights=weights)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class LinearWorld:
+class LinearEnvironment:
     """Contexts uniform in the cube [-1, 1]^d, and rewards linear in them; F is all linear functions.
 
     No gap is excluded, and small ones are no more frequent than others: the density of gaps at 0 is bounded. Each of
@@ -164,21 +164,21 @@ class LinearWorld:
         return self.coefficients.shape[1]
 
     def features(self, clients: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-        """Returns float64 [..., 1 + d], a 1 and a context of each of these clients, int [...] below `num_clients`."""
+        """A 1 and a sampled context for each client, float64 [..., 1 + d]; clients are int [...] < `num_clients`."""
         dimension = len(self.coefficients) - 1
         contexts = generator.uniform(-1, 1, (*clients.shape, dimension))
-        own = generator.random(clients.shape) < self.heterogeneity
+        in_slice = generator.random(clients.shape) < self.heterogeneity
         sliced = -1 + (2 * clients + contexts[..., 0] + 1) / self.num_clients
-        contexts[..., 0] = np.where(own, sliced, contexts[..., 0])
+        contexts[..., 0] = np.where(in_slice, sliced, contexts[..., 0])
         return np.concatenate([np.ones((*clients.shape, 1)), contexts], axis=-1)
 
     def rewards(self, features: np.ndarray, actions: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-        """Returns drawn rewards, float64 [...] 0 or 1, of float64 [..., 1 + d] features and int [...] actions."""
+        """Sampled rewards, 0.0 or 1.0 [...], of float64 [..., 1 + d] features and int [...] actions."""
         expected = np.take_along_axis(features @ self.coefficients, actions[..., None], axis=-1)[..., 0]
         return (generator.random(expected.shape) < expected).astype(float)
 
     def greedy_regret(self, features: np.ndarray, coefficients: np.ndarray) -> np.ndarray:
-        """Returns the mean regret of the greedy policy of fitted coefficients, float64 [runs].
+        """Mean regret of the greedy policy of fitted coefficients, float64 [runs].
 
         Args:
           features: float64 [runs, contexts, 1 + d], or [contexts, 1 + d] for the same contexts in all runs.
@@ -189,8 +189,10 @@ class LinearWorld:
         return (true.max(axis=2) - np.take_along_axis(true, chosen, axis=2)[..., 0]).mean(axis=1)
 
 
-def fan(num_actions: int) -> LinearWorld:
-    """Returns a linear world in the plane: each action pays most in a direction of its own, all evenly apart."""
+def fan(num_actions: int) -> LinearEnvironment:
+    """Linear environment in the plane; the actions' best directions are evenly spaced."""
     angles = 2 * np.pi * np.arange(num_actions) / num_actions
     steepness = 0.35  # So that f* stays in [0, 1] in the corners, too.
-    return LinearWorld(np.stack([np.full(num_actions, MIDDLE), steepness * np.cos(angles), steepness * np.sin(angles)]))
+    return LinearEnvironment(
+        np.stack([np.full(num_actions, MIDDLE), steepness * np.cos(angles), steepness * np.sin(angles)])
+    )

@@ -1,8 +1,7 @@
-"""Resets: a training that starts again where the losses of its rounds rise, or after so many rounds whatever happens.
+"""Resets of the training, triggered by a detected change or at regular intervals.
 
-Losses rise, or rewards fall, where a world has changed: by Page-Hinkley's test (Page 1954), or by ADWIN (Bifet and
-Gavalda 2007), both as `river` has them. A detector is never kept: it is what the losses since the last reset make of a
-new one.
+Detectors are Page-Hinkley's test (Page 1954) and ADWIN (Bifet and Gavalda 2007), as implemented by `river`. They are
+rebuilt from the losses since the last reset and never checkpointed.
 """
 
 import dataclasses
@@ -12,14 +11,14 @@ from collections.abc import Mapping
 import numpy as np
 
 WHAT: Mapping[str, str] = {
-    "model": "the model in training and the server optimizer's state; what is deployed stays until the next deployment",
+    "model": "the model in training and the server optimizer's state; the deployed model stays in use",
     "optimizer": "the server optimizer's state alone",
 }
 PAGE_HINKLEY, ADWIN, WINDOW = "page_hinkley", "adwin", "window"
 DETECTORS = (PAGE_HINKLEY, ADWIN)
 WHEN: Mapping[str, str] = {
-    PAGE_HINKLEY: "rounds' losses have risen above their mean, by --page_hinkley_threshold in all",
-    ADWIN: "the mean of late losses is above that of earlier ones, by more than chance (adaptive windowing)",
+    PAGE_HINKLEY: "losses have risen above their mean, by --page_hinkley_threshold in total",
+    ADWIN: "recent losses are significantly above earlier ones (adaptive windowing)",
     WINDOW: "after every --reset_window rounds",
 }
 LOSS, REWARD = "loss", "reward"
@@ -27,23 +26,23 @@ WATCHED: Mapping[str, str] = {
     LOSS: "rises of train/loss",
     REWARD: "falls of bandits/round_rewards, for rare rewards: low predictions that become wrong cost little loss",
 }
-MOST_LOSSES = 10_000  # What a state has room for, however long the run becomes.
+MOST_LOSSES = 10_000  # Fixed size of the record in the state.
 
 
 @dataclasses.dataclass(frozen=True)
 class Reset:
-    """What starts again, and when.
+    """What is reset, and when.
 
     Attributes:
       what: One of `WHAT`, or `none`.
       when: One of `WHEN`.
-      watched: For detectors, one of `WATCHED`; a fall of the reward is to them a rise of the loss.
+      watched: For detectors, one of `WATCHED`; a fall of the reward counts as a rise of the loss.
       window: For `window`, rounds from one reset to the next.
-      warmup: For detectors, losses after a reset before another one.
-      threshold: For `page_hinkley`, summed rise at which there is a reset, in units of what is watched.
-      delta: For `page_hinkley`, the rise of a round that is none yet, in such units; for `adwin`, the chance
-        that a change is found where there is none.
-      scale: For `adwin`, the factor of the losses that it is given: it is made for values that spread over 0 to 1.
+      warmup: For detectors, losses after a reset before the next reset.
+      threshold: For `page_hinkley`, summed rise that triggers a reset, in units of the series.
+      delta: For `page_hinkley`, the tolerated rise per round, in such units; for `adwin`, the probability
+        of a false detection.
+      scale: For `adwin`, factor that scales losses to [0, 1].
     """
 
     what: str = "none"
@@ -69,11 +68,11 @@ class Reset:
         return f"the training is reset by the clients' {read} (--reset_when={self.when}), which have no noise"
 
     def loss_of(self, loss: float, reward: float) -> float:
-        """Returns what a detector takes for a round's loss, of its mean loss and reward."""
+        """The value that a detector reads, from a round's mean loss and reward."""
         return loss if self.watched == LOSS else -reward
 
     def warning(self, total_rounds: int, is_weighted: bool = False) -> str:
-        """Returns what is to say of resets that cannot come in so many rounds, or come without a change; else nothing.
+        """Warning if no reset can happen within the run, or resets happen without a change; else empty.
 
         Args:
           total_rounds: Rounds.
@@ -87,13 +86,13 @@ class Reset:
             )
         if is_weighted and self.watched == LOSS:
             return (
-                f"--reset_watch={LOSS}: importance weights make losses jump where nothing has changed; give "
+                f"--reset_watch={LOSS}: importance weights make losses jump without a change: give "
                 f"--reset_watch={REWARD}."
             )
         return ""
 
     def no_losses(self) -> np.ndarray | tuple:
-        """Returns the losses before any: float64 [MOST_LOSSES] of NaN; an empty tuple where they decide nothing."""
+        """Empty record of losses: float64 [MOST_LOSSES] of NaN; an empty tuple if no detector reads it."""
         return np.full(MOST_LOSSES, np.nan) if self.reads_losses else ()
 
 
@@ -101,17 +100,17 @@ NONE = Reset()
 
 
 class Watch:
-    """Says when there is a reset."""
+    """Decides when to reset."""
 
     def __init__(self, reset: Reset):
         """Starts."""
         self._reset = reset
         self._detector = self._new_detector()
-        self._seen: list[float] = []  # What it was given.
+        self._seen: list[float] = []  # What the detector has read.
         self._has_risen = False
 
     def is_due(self, round_num: int, losses: np.ndarray | tuple) -> bool:
-        """Returns whether a round begins with a reset.
+        """Whether a round begins with a reset.
 
         Args:
           round_num: The round, from 1.
@@ -124,7 +123,7 @@ class Watch:
         return self._rises(np.asarray(losses)[~np.isnan(losses)].tolist())
 
     def noted(self, losses: np.ndarray | tuple, loss: float) -> np.ndarray | tuple:
-        """Returns `losses` with one more; with none, if it is no finite number, or nobody reads them."""
+        """`losses` with `loss` appended; unchanged if it is not finite or no detector reads it."""
         if not self._reset.reads_losses or not math.isfinite(loss):
             return losses
         after = np.array(losses)
@@ -132,9 +131,9 @@ class Watch:
         return after
 
     def _rises(self, losses: list[float]) -> bool:
-        """Returns whether a detector that was given losses finds a rise at the last of them."""
+        """Whether a detector reports a rise at the last of these losses."""
         known = len(self._seen)
-        if self._seen != losses[:known]:  # After a reset, or where a run goes on: a new detector is given all of them.
+        if self._seen != losses[:known]:  # After a reset or a resumption, a new detector reads all of them.
             self._detector, self._seen, self._has_risen, known = self._new_detector(), [], False, 0
         for loss in losses[known:]:
             before = self._detector.estimation if self._reset.when == ADWIN else -math.inf

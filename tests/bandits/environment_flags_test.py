@@ -1,13 +1,13 @@
-"""Tests of bandits.world_flags: what flags of changing worlds mean, and what is refused."""
+"""Tests of bandits.environment_flags: what flags of changing environments mean, and what is refused."""
 
 import dataclasses
 
 import pytest
 
-from bandits import flags, world_flags
+from bandits import environment_flags, flags
+from bandits.environments import delay, drift, resets
 from bandits.options import phases
 from bandits.run_federated import STUDY
-from bandits.worlds import delay, drift, resets
 from data.errors import UsageError
 from data.tasks import registry
 from data.tasks.options import TaskOptions
@@ -27,7 +27,7 @@ def test_without_them_nothing_changes_and_nothing_is_recorded():
     settings = _resolve()
     starts = ("drift_", "delay_", "reward_d", "availability", "time_zones", "drop_out", "world_")
     names = [name for name in settings if name.startswith(starts)]
-    assert {"scenario", *names} == set(world_flags.NAMES)
+    assert {"scenario", *names} == set(environment_flags.NAMES)
     for resolved in (settings, _resolve("--reward_drift=none", "--reward_delay=none", "--availability=always")):
         assert {resolved[name] for name in names} == {None}
         chosen = flags.options(resolved)
@@ -36,30 +36,36 @@ def test_without_them_nothing_changes_and_nothing_is_recorded():
 
 def test_the_scenario_is_a_change_in_the_middle():
     settings = _resolve("--scenario=drift", "--total_rounds=30")
-    assert flags.options(settings).drift == drift.Drift("abrupt", start=16, worlds=2)
+    assert flags.options(settings).drift == drift.Drift("abrupt", start=16, environments=2)
     assert flags.options(settings).initial is None
     assert settings.experiment_name == "digits_drift_softmax"
     assert _drift("--scenario=drift", "--reward_drift=linear", "--total_rounds=40") == drift.Drift(
-        "linear", start=21, rounds=10, worlds=2
+        "linear", start=21, rounds=10, environments=2
     )
 
 
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (("--reward_drift=abrupt", "--drift_start=3"), drift.Drift("abrupt", start=3, worlds=2)),
+        (("--reward_drift=abrupt", "--drift_start=3"), drift.Drift("abrupt", start=3, environments=2)),
         # Changes in rounds 11, 13, 15, 17, 19.
-        (("--reward_drift=abrupt", "--drift_every=2"), drift.Drift("abrupt", start=11, every=2, worlds=6)),
+        (("--reward_drift=abrupt", "--drift_every=2"), drift.Drift("abrupt", start=11, every=2, environments=6)),
         # The last in round 20.
-        (("--reward_drift=abrupt", "--drift_start=14", "--drift_every=3"), drift.Drift("abrupt", 14, 3, worlds=4)),
-        (("--reward_drift=abrupt", "--drift_start=50", "--drift_every=3"), drift.Drift("abrupt", 50, 3, worlds=2)),
+        (
+            ("--reward_drift=abrupt", "--drift_start=14", "--drift_every=3"),
+            drift.Drift("abrupt", 14, 3, environments=4),
+        ),
+        (
+            ("--reward_drift=abrupt", "--drift_start=50", "--drift_every=3"),
+            drift.Drift("abrupt", 50, 3, environments=2),
+        ),
         (
             ("--reward_drift=client", "--drift_rounds=7", "--world_seed=5"),
-            drift.Drift("client", 11, 0, 7, worlds=2, seed=5),
+            drift.Drift("client", 11, 0, 7, environments=2, seed=5),
         ),
         (
             ("--reward_drift=seasonal", "--drift_overlap=0.5"),
-            drift.Drift("seasonal", period=10, overlap=0.5, worlds=2),
+            drift.Drift("seasonal", period=10, overlap=0.5, environments=2),
         ),
     ],
 )
@@ -101,23 +107,23 @@ def test_what_flags_of_availability_mean(arguments, expected):
 
 
 @pytest.mark.parametrize("drift_flags", [(), ("--drift_every=2",)])
-def test_a_run_can_stay_in_one_world_of_a_drift(drift_flags):
+def test_a_run_can_stay_in_one_environment_of_a_drift(drift_flags):
     changes = ("--reward_drift=abrupt", "--total_rounds=20", *drift_flags)
-    chosen, last = _drift(*changes), _drift(*changes).worlds - 1
+    chosen, last = _drift(*changes), _drift(*changes).environments - 1
     assert _drift(*changes, f"--drift_world={last}") == dataclasses.replace(chosen, only=last)
     with pytest.raises(UsageError, match=f"^--drift_world={last + 1} .* 0 to {last}.$"):
         _drift(*changes, f"--drift_world={last + 1}")
 
 
-def test_worlds_are_at_most_ten():
-    assert _drift("--reward_drift=abrupt", "--total_rounds=20", "--drift_start=3", "--drift_every=2").worlds == 10
-    with pytest.raises(UsageError, match="--drift_every=1 makes 19 worlds"):
+def test_environments_are_at_most_ten():
+    assert _drift("--reward_drift=abrupt", "--total_rounds=20", "--drift_start=3", "--drift_every=2").environments == 10
+    with pytest.raises(UsageError, match="--drift_every=1 makes 19 environments"):
         _drift("--reward_drift=abrupt", "--total_rounds=20", "--drift_start=3", "--drift_every=1")
 
 
 def test_without_resets_nothing_is_recorded():
     for settings in (_resolve(), _resolve("--reset=none")):
-        assert {settings[name] for name in world_flags.RESET_NAMES} == {None}
+        assert {settings[name] for name in environment_flags.RESET_NAMES} == {None}
         assert flags.options(settings).reset == resets.NONE
 
 

@@ -1,7 +1,7 @@
-"""Rewards that drift: between the task's own reward matrix and the same one with its actions' columns permuted.
+"""Drifting rewards: environments are the task's reward matrix and versions with permuted actions.
 
-A world is one such matrix; the first is the task's own. Where a client stands among them in a round is one number: 0 in
-the first world, 1 in the second, and between two worlds the mixture of both by what lies behind the point.
+One number is a client's position among the environments in a round: 0 is the first, 1 the second, and 0.25 is a mixture
+of three quarters of the first and a quarter of the second.
 """
 
 import dataclasses
@@ -13,12 +13,12 @@ import numpy.typing as npt
 from data import keys
 
 KINDS: Mapping[str, str] = {
-    "abrupt": "they change for all at --drift_start, and with --drift_every again and again",
-    "linear": "from --drift_start on, for --drift_rounds, they are a mixture that goes over from old to new",
-    "seasonal": "two worlds take turns within each --drift_period, and overlap",
-    "client": "each client changes at its own time, within --drift_rounds from --drift_start on",
+    "abrupt": "they change for all clients at --drift_start, and repeatedly with --drift_every",
+    "linear": "from --drift_start, over --drift_rounds, they blend from old to new",
+    "seasonal": "two environments alternate within each --drift_period, with an overlap",
+    "client": "each client changes at its own time, within --drift_rounds from --drift_start",
 }
-MOST_WORLDS = 10
+MOST_ENVIRONMENTS = 10
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,15 +27,15 @@ class Drift:
 
     Attributes:
       kind: One of `KINDS`, or `none`.
-      start: First round that is paid otherwise; not for `seasonal`.
+      start: First round of the change; not for `seasonal`.
       every: For `abrupt`, rounds between changes; 0 for one change alone.
-      rounds: For `linear`, rounds from the old world to the new one; for `client`, among how many rounds the clients'
-        own times lie.
-      period: For `seasonal`, rounds of both seasons; the first half is the first world's.
-      overlap: For `seasonal`, the last part of each season, from 0 to 1, in which it goes over to the next.
-      worlds: Reward matrices.
-      seed: Of the permutations, and of the clients' own times.
-      only: The one of these worlds, from 0, in which all rounds are played; None for those that the drift says.
+      rounds: For `linear`, rounds from the old environment to the new one; for `client`, rounds within which clients
+        change.
+      period: For `seasonal`, rounds of both seasons; the first half is the first environment's.
+      overlap: For `seasonal`, the last fraction of each season, which blends into the next.
+      environments: Number of reward matrices.
+      seed: Of the permutations and of the clients' times of change.
+      only: Environment of all rounds, from 0; None for the scheduled ones.
     """
 
     kind: str = "none"
@@ -44,46 +44,46 @@ class Drift:
     rounds: int = 1
     period: int = 2
     overlap: float = 0.0
-    worlds: int = 1
+    environments: int = 1
     seed: int = 0
     only: int | None = None
 
     def matrices(self, matrix: np.ndarray) -> np.ndarray:
-        """Returns the reward matrices of all worlds.
+        """Reward matrices of all environments.
 
-        Each world after the first is the one before with columns permuted by a random cycle through all actions: no
-        action keeps its rewards.
+        Each environment permutes the previous one's columns by a random cycle through all actions: no action keeps its
+        rewards.
 
         Args:
           matrix: float32 [labels, actions], the task's own.
 
         Returns:
-          float32 [worlds, labels, actions]; `matrix` itself without drift; [labels, actions] of one world alone.
+          float32 [environments, labels, actions]; [labels, actions] without drift or with `only`.
         """
         if self.kind == "none":
             return matrix
-        found = [matrix]
-        for world in range(1, self.worlds):
-            cycle = keys.generator(self.seed, keys.Purpose.DRIFT, world).permutation(matrix.shape[1])
+        matrices = [matrix]
+        for environment in range(1, self.environments):
+            cycle = keys.generator(self.seed, keys.Purpose.DRIFT, environment).permutation(matrix.shape[1])
             source = np.empty_like(cycle)
             source[cycle] = np.roll(cycle, 1)
-            found.append(found[-1][:, source])
-        return np.stack(found) if self.only is None else found[self.only]
+            matrices.append(matrices[-1][:, source])
+        return np.stack(matrices) if self.only is None else matrices[self.only]
 
     def at(self, rounds: npt.ArrayLike, client: int | None) -> np.ndarray:
-        """Returns where a client stands among the worlds, float64 of the shape of `rounds`.
+        """A client's mixture of environments in each round, float64 of the shape of `rounds`.
 
         Args:
           rounds: Rounds, from 1.
-          client: Its position among the task's clients; None for nobody's examples, which are paid by the mean over all
-            own times.
+          client: Its position among the task's clients; None for examples of no client, which get the mean over
+            clients' times of change.
         """
         rounds = np.asarray(rounds)
         if self.only is not None:
             return np.full(rounds.shape, float(self.only))
         if self.kind == "abrupt":
             later = (rounds - self.start) // self.every if self.every else np.zeros_like(rounds)
-            return np.where(rounds < self.start, 0, np.minimum(later + 1, self.worlds - 1)).astype(float)
+            return np.where(rounds < self.start, 0, np.minimum(later + 1, self.environments - 1)).astype(float)
         if self.kind == "client" and client is not None:
             draw = keys.generator(self.seed, keys.Purpose.CLIENT_TIME, client)
             return (rounds >= self.start + draw.integers(self.rounds)).astype(float)
@@ -98,12 +98,12 @@ class Drift:
         return np.zeros(rounds.shape)
 
     def shares(self, rounds: npt.ArrayLike, client: int | None) -> np.ndarray:
-        """Returns the mean weight of each world over some rounds, float64 [worlds]; arguments as of `at`."""
+        """Mean weight of each environment over some rounds, float64 [environments]; arguments as of `at`."""
         points = np.atleast_1d(self.at(rounds, client))
-        return np.maximum(0.0, 1 - np.abs(points[:, np.newaxis] - np.arange(self.worlds))).mean(axis=0)
+        return np.maximum(0.0, 1 - np.abs(points[:, np.newaxis] - np.arange(self.environments))).mean(axis=0)
 
     def warning(self, total_rounds: int, acted: npt.ArrayLike | None = None) -> str:
-        """Returns what is to say of so many rounds, if what was asked for does not come in them; else nothing.
+        """Warning if the requested change does not happen within the run's rounds; else empty.
 
         Args:
           total_rounds: Rounds.
@@ -118,13 +118,13 @@ class Drift:
         if (points == points[0]).all():
             return f"{nothing}all of them come after its change."
         if acted is not None and not np.ptp(self.at(acted, None)):
-            return f"{nothing}clients with --cache=persistent act once a deployment period, always in the same world."
+            return f"{nothing}clients with --cache=persistent act once a deployment period, always in one environment."
         if self.every and self.start + self.every > total_rounds:
             return f"--drift_every={self.every} changes nothing up to round {total_rounds}: there is one change alone."
         return ""
 
     def mean_matrix(self, matrix: np.ndarray, rounds: npt.ArrayLike, client: int | None) -> np.ndarray:
-        """Returns the mean over some rounds of the rewards, float [labels, actions]; arguments as above."""
+        """Mean reward matrix over some rounds, float [labels, actions]; arguments as of `at`."""
         if self.kind == "none" or self.only is not None:
             return self.matrices(matrix)
         return np.tensordot(self.shares(rounds, client), self.matrices(matrix).astype(float), 1)

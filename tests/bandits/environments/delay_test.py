@@ -1,13 +1,13 @@
-"""Tests of bandits.worlds.delay."""
+"""Tests of bandits.environments.delay."""
 
 import numpy as np
 import pytest
 
-from bandits.worlds import delay
+from bandits.environments import delay
 
 
 def _arrived(chosen, waited, count=20_000, **where):
-    return chosen.arrived(**{"seed": 1, "period": 2, "client": 3} | where, count=count, waited=waited)
+    return chosen.observed(**{"seed": 1, "period": 2, "client": 3} | where, count=count, waited=waited)
 
 
 @pytest.mark.parametrize(

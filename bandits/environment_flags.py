@@ -1,7 +1,7 @@
 """Flags of non-stationary environments and of resets, and what they mean."""
 
 from bandits import registry
-from bandits.worlds import delay, drift, resets
+from bandits.environments import delay, drift, resets
 from data.errors import UsageError
 from data.tasks import logged
 from optimization.options import named
@@ -9,36 +9,36 @@ from optimization.posterior import algorithm_flags
 from optimization.study import availability_flags, cli
 from optimization.study.settings import declared, names, setting
 
-SCENARIO = "drift"  # From scratch, with rewards that change.
+SCENARIO = "drift"  # Random initial weights, non-stationary rewards.
 _DRIFTS, _DELAYS, _RESETS = (tuple(kinds) for kinds in (drift.KINDS, delay.KINDS, resets.WHAT))
-_MOST_ROUNDS = 1e9  # More than a run can have.
-# Whose defaults follow from how long a run, or its deployment period, is.
+_MOST_ROUNDS = 1e9  # Above any run's length.
+# Their defaults depend on the length of the run or of its deployment period.
 OF_LENGTH = ("drift_start", "drift_rounds", "drift_period", "delay_rounds")
-_WITHOUT_REWARDS = (*logged.OFFLINE, logged.REPLAY)  # Values of --learn_from that draw none.
+_WITHOUT_REWARDS = (*logged.OFFLINE, logged.REPLAY)  # Values of --learn_from without simulated rewards.
 
 
-class Worlds:
+class Environments:
     """Non-stationary environments.
 
     Attributes:
-      reward_drift: How rewards change over the bandits' rounds: the columns of the reward matrix, its actions, are
-        permuted (default: abrupt with --scenario=drift, else none).
-      drift_start: First round that is paid otherwise (default: the first of the run's second half).
-      drift_every: Rounds between changes, each to another world (default: one change).
-      drift_rounds: Rounds that the change takes (default: a quarter of all).
-      drift_period: Rounds of both seasons (default: half of all).
-      drift_overlap: Part of each season that goes over to the next.
-      drift_world: Play all rounds in this one of the drift's worlds, 0 for the task's own: with
-        --bandits_type=supervised_mse its ceiling, for dynamic regret (default: as they change).
-      world_seed: Seed of what is the world's, so that runs of all seeds meet one: permutations, clients' own times of
-        change and their time zones.
-      reward_delay: How late rewards are: a client trains on those that have arrived, and what has not when the next
-        model is deployed is lost; needs --cache=persistent (default: none).
-      delay_rounds: Most rounds, or their mean (default: half of --bandits_deploy_freq).
-      delay_never: Share of the rewards that never arrive.
+      reward_drift: How rewards change over the bandits' rounds: each change permutes the actions' columns of the reward
+        matrix (default: abrupt with --scenario=drift, else none).
+      drift_start: First round of the change (default: the first of the run's second half).
+      drift_every: Rounds between changes, each to another environment (default: one change).
+      drift_rounds: Length of the change, in rounds (default: a quarter of the run).
+      drift_period: Length of both seasons together, in rounds (default: half of the run).
+      drift_overlap: Fraction of each season that blends into the next.
+      drift_world: Run all rounds in this environment of the drift, 0 for the task's own. With
+        --bandits_type=supervised_mse this is the full-feedback baseline for dynamic regret (default: as they change).
+      world_seed: Seed of the environment, shared by runs of all seeds: permutations, clients' times of change, and
+        clients' time zones.
+      reward_delay: Delay of rewards. A client trains on observed rewards; rewards that are not observed before the next
+        deployment are lost. Needs --cache=persistent (default: none).
+      delay_rounds: Maximum or mean delay, in rounds (default: half of --bandits_deploy_freq).
+      delay_never: Fraction of the rewards that are never observed.
     """
 
-    reward_drift: str = setting(words={"none": "they stay", **drift.KINDS})
+    reward_drift: str = setting(words={"none": "stationary", **drift.KINDS})
     drift_start: int = setting(low=1, only={"reward_drift": ("abrupt", "linear", "client")})
     drift_every: int = setting(low=1, only={"reward_drift": ("abrupt",)})
     drift_rounds: int = setting(low=1, only={"reward_drift": ("linear", "client")})
@@ -46,7 +46,7 @@ class Worlds:
     drift_overlap: float = setting(high=1.0, only={"reward_drift": ("seasonal",)}, filled=0.0)
     drift_world: int = setting(only={"reward_drift": _DRIFTS})
     world_seed: int = setting()
-    reward_delay: str = setting(words={"none": "none is late", **delay.KINDS})
+    reward_delay: str = setting(words={"none": "no delay", **delay.KINDS})
     delay_rounds: float = setting(high=_MOST_ROUNDS, only={"reward_delay": _DELAYS})
     delay_never: float = setting(high=1.0, below=True, only={"reward_delay": _DELAYS}, filled=0.0)
 
@@ -55,16 +55,15 @@ class Resets:
     """Resets.
 
     Attributes:
-      reset: What starts again, for non-stationary environments.
-      reset_when: When it does.
-      reset_watch: What detectors watch.
+      reset: What a reset of the training restarts, for non-stationary environments.
+      reset_when: Trigger of a reset.
+      reset_watch: Series that detectors watch.
       reset_window: Rounds from one reset to the next.
-      reset_warmup: Rounds after a start, or a reset, before a detector decides.
-      page_hinkley_threshold: Rise of what is watched, summed over rounds, at which there is a reset: some rounds' worth
-        of what a change costs, see docs/worlds.md.
-      page_hinkley_delta: Rise of one round that counts as none.
-      adwin_delta: Chance of a change found where there is none, for values that spread over 0 to 1: smaller is slower.
-      adwin_scale: Factor of what is watched that makes it such values: 1 / its spread from round to round.
+      reset_warmup: Rounds after a start or a reset before a detector may trigger.
+      page_hinkley_threshold: Rise of the series, summed over rounds, that triggers a reset; see docs/worlds.md.
+      page_hinkley_delta: Rise per round that is tolerated.
+      adwin_delta: Probability of a false detection, for values in [0, 1]; smaller values detect later.
+      adwin_scale: Factor that scales the series to [0, 1]: 1 / its spread from round to round.
     """
 
     reset: str = setting(words={"none": "nothing", **resets.WHAT})
@@ -78,27 +77,27 @@ class Resets:
     adwin_scale: float = setting(above=True, only={"reset_when": (resets.ADWIN,)}, filled=100.0)
 
 
-# Which say in what world a run is played, and which answer its changes.
-NAMES = ("scenario", *names(Worlds), *names(availability_flags.Availabilities))
+# Flags of the environment, and flags of resets.
+NAMES = ("scenario", *names(Environments), *names(availability_flags.Availabilities))
 RESET_NAMES = names(Resets)
 
 
 def define(flags: cli.FlagSet) -> None:
     """Defines the flags."""
-    flags.group(Worlds, *declared(availability_flags.Availabilities))
+    flags.group(Environments, *declared(availability_flags.Availabilities))
     flags.group(Resets)
 
 
 def resolve(settings: cli.Settings) -> cli.Settings:
-    """Fills in what `--scenario` says of the world.
+    """Fills in the environment of `--scenario`.
 
     Raises:
-      UsageError: If it says otherwise than `--reward_drift`.
+      UsageError: If it contradicts `--reward_drift`.
     """
     kind = settings.reward_drift
     if settings.scenario == SCENARIO:
         if kind == "none":
-            raise UsageError(f"--scenario={SCENARIO} has rewards that change: leave out --reward_drift=none.")
+            raise UsageError(f"--scenario={SCENARIO} has non-stationary rewards: leave out --reward_drift=none.")
         kind = kind or "abrupt"
     for name in ("reward_delay", "reset"):
         settings = settings.replace(**{name: None if settings[name] == "none" else settings[name]})
@@ -137,7 +136,7 @@ def _check_delay(settings: cli.Settings) -> None:
     if settings.learn_from in _WITHOUT_REWARDS:
         raise UsageError(f"{flag}: with --learn_from={settings.learn_from} all rewards were logged before.")
     if settings.cache != "persistent":
-        raise UsageError(f"{flag} needs --cache=persistent, where clients keep what a late reward belongs to.")
+        raise UsageError(f"{flag} needs --cache=persistent, where clients keep the actions of delayed rewards.")
     if settings.reward_delay == "uniform" and (settings.delay_rounds or 0) % 1:
         raise UsageError(f"--delay_rounds={settings.delay_rounds:g} must be a whole number with {flag}.")
 
@@ -158,7 +157,7 @@ def with_rounds(settings: cli.Settings) -> cli.Settings:
     """Fills in what follows from the number of rounds; needs what `Settings.settled` fills in.
 
     Raises:
-      UsageError: On more worlds than there can be, a world that is none of them, or resets that cannot come.
+      UsageError: If there are too many environments, an unknown one, or resets that cannot happen.
     """
     total = settings.total_rounds
     settings = availability_flags.resolve(settings)
@@ -174,12 +173,15 @@ def with_rounds(settings: cli.Settings) -> cli.Settings:
     if settings.reward_drift in ("linear", "client"):
         settings = settings.filled({"drift_rounds": max(1, total // 4)})
     settings = settings.filled({"world_seed": 0})
-    if (worlds := _worlds(settings)) > drift.MOST_WORLDS:
+    if (environments := _environments(settings)) > drift.MOST_ENVIRONMENTS:
         raise UsageError(
-            f"--drift_every={settings.drift_every} makes {worlds} worlds; at most {drift.MOST_WORLDS} are possible."
+            f"--drift_every={settings.drift_every} makes {environments} environments; the maximum is "
+            f"{drift.MOST_ENVIRONMENTS}: give a larger --drift_every."
         )
-    if settings.drift_world is not None and settings.drift_world >= worlds:
-        raise UsageError(f"--drift_world={settings.drift_world} is none of this drift's worlds, 0 to {worlds - 1}.")
+    if settings.drift_world is not None and settings.drift_world >= environments:
+        raise UsageError(
+            f"--drift_world={settings.drift_world} must be one of this drift's environments, 0 to {environments - 1}."
+        )
     return settings
 
 
@@ -194,26 +196,28 @@ def _check_reset_rounds(settings: cli.Settings) -> None:
         raise UsageError(f"--reset_when={settings.reset_when} follows {most}, not {total}: use {resets.WINDOW}.")
 
 
-def _worlds(settings: cli.Settings) -> int:
+def _environments(settings: cli.Settings) -> int:
     every = settings.drift_every
     return 2 + max(0, (settings.total_rounds - settings.drift_start) // every) if every else 2
 
 
 def drift_of(settings: cli.Settings) -> drift.Drift:
-    """Returns how rewards change."""
+    """How rewards change, from resolved flags."""
     if not settings.reward_drift:
         return drift.NONE
-    kind, worlds, seed = settings.reward_drift, _worlds(settings), settings.world_seed
-    return named(drift.Drift, settings, "drift_", kind=kind, worlds=worlds, seed=seed, only=settings.drift_world)
+    kind, environments, seed = settings.reward_drift, _environments(settings), settings.world_seed
+    return named(
+        drift.Drift, settings, "drift_", kind=kind, environments=environments, seed=seed, only=settings.drift_world
+    )
 
 
 def delay_of(settings: cli.Settings) -> delay.Delay:
-    """Returns how late rewards are."""
+    """How late rewards are, from resolved flags."""
     return named(delay.Delay, settings, "delay_", kind=settings.reward_delay) if settings.reward_delay else delay.NONE
 
 
 def reset_of(settings: cli.Settings) -> resets.Reset:
-    """Returns what is reset when."""
+    """What is reset, and when, from resolved flags."""
     if not settings.reset:
         return resets.NONE
     return named(

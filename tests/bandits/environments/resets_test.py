@@ -1,4 +1,4 @@
-"""Tests of bandits.worlds.resets: when there is a reset, beside `river` itself and by hand."""
+"""Tests of bandits.environments.resets: when there is a reset, beside `river` itself and by hand."""
 
 import dataclasses
 import math
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from river import drift
 
-from bandits.worlds import resets
+from bandits.environments import resets
 
 PAGE_HINKLEY = resets.Reset("model", resets.PAGE_HINKLEY, warmup=5, threshold=0.5, delta=0.01)
 ADWIN = resets.Reset("optimizer", resets.ADWIN, warmup=10, delta=0.2, scale=100.0)
@@ -26,7 +26,7 @@ LEVELS = {
 
 
 def follow(reset: resets.Reset, stream, watch: resets.Watch | None = None) -> list[int]:
-    """Returns the rounds that begin with a reset, if each round's loss is the stream's."""
+    """Rounds that begin with a reset, for a stream of losses."""
     watch = watch or resets.Watch(reset)
     losses, found = reset.no_losses(), []
     for round_num, loss in enumerate([*stream, math.nan], start=1):
@@ -38,7 +38,7 @@ def follow(reset: resets.Reset, stream, watch: resets.Watch | None = None) -> li
 
 
 def fed_directly(reset: resets.Reset, stream) -> list[int]:
-    """Returns the rounds after those at which `river` says that losses rose; after each of them anew."""
+    """Rounds after those at which a fresh `river` detector reports a rise."""
     found, detector = [], None
     for round_num, loss in enumerate(stream, start=1):
         if reset.when == "adwin":
