@@ -147,11 +147,11 @@ def test_a_row_a_run_has_its_flags_as_columns_the_swept_ones_first(tmp_path):
 def test_a_search_over_private_runs_tells_what_it_costs(tmp_path):
     found = [_outcome(f"p{place}", 0.5) for place in range(3)]
     mechanism = mechanisms.Mechanism("dpsgd", 1.0, 1000, 10, "poisson")
-    assert outcomes.privacy_told(found, tmp_path) == ""
+    assert outcomes.privacy_summary(found, tmp_path) == ""
     for outcome in found[:2]:
         (tmp_path / outcome.run.name).mkdir(parents=True)
         (tmp_path / outcome.run.name / "privacy.json").write_text(json.dumps(mechanism.report(5)))
-    told = outcomes.privacy_told(found, tmp_path)
+    told = outcomes.privacy_summary(found, tmp_path)
     assert told == f"{ledger.describe([(mechanism, 5)] * 2)} Not counted: 1 runs without a privacy.json."
     assert f"The 2 runs together spend epsilon {mechanism.epsilon(10):.3g} by RDP" in told
 
@@ -202,7 +202,7 @@ def test_the_table_says_of_each_point_where_it_stands(tmp_path):
     ranked = outcomes.rank(OUTCOMES[2:], smallest=False)
     arguments = (ranked, ["client_learning_rate"], "score")
     lines = outcomes.text(
-        *arguments, smallest=False, shown=9, stands={"mixed": "not significantly different from the uniform policy"}
+        *arguments, smallest=False, shown=9, verdicts={"mixed": "not significantly different from the uniform policy"}
     ).splitlines()
     assert lines[0].endswith("against the baselines")
     assert lines[1].endswith(" not significantly different from the uniform policy")
