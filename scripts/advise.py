@@ -1,7 +1,6 @@
 """Recommends a strategy for a federated bandit: `python -m scripts.advise`; see `--help`.
 
-Flags of the runs are checked before anything slow is imported. Runs are executed as a grid's: once, and continued
-where they were interrupted.
+Flags of the runs are checked before the slow imports. A run is executed once, and continued after an interruption.
 """
 
 if __name__ == "__main__":  # Before the imports, which take seconds.
@@ -63,7 +62,7 @@ class _Output:
 
 
 def define() -> cli.FlagSet:
-    """Returns the flags of `advise`; those of its runs are passed on."""
+    """Flags of `advise`; those of its runs are passed on."""
     flags = cli.FlagSet(_USAGE, "run_flags", known_only=True)
     for group in (_Budget, privacy.Privacy, _Output):
         flags.group(group)
@@ -71,22 +70,22 @@ def define() -> cli.FlagSet:
 
 
 def full_plan(settings: cli.Settings, names: Sequence[str], points: int, epsilons: int) -> Plan:
-    """Returns the plan with nothing left out.
+    """The plan with nothing left out.
 
     Args:
       settings: Resolved flags of a run.
-      names: Strategies that go with them, and what stands beside these.
+      names: Compatible strategies and baselines.
       points: Points of the largest search.
-      epsilons: Epsilons to play.
+      epsilons: Number of epsilons.
     """
-    every = settings.bandits_deploy_freq
+    period = settings.bandits_deploy_freq
     return Plan(
         rounds=settings.total_rounds,
-        deploy_every=every,
-        # Of a model that is deployed after the last round alone, ten times as often is in ten parts of the run.
-        often=max(1, min(every, settings.total_rounds) // 10) if every > 1 else 0,
+        deploy_every=period,
+        # A period beyond the last round counts as one of all rounds.
+        often=max(1, min(period, settings.total_rounds) // 10) if period > 1 else 0,
         strategies=tuple(name for name in planning.STRATEGIES if name in names),
-        has_ceiling=planning.CEILING in names,
+        has_full_feedback=planning.FULL_FEEDBACK in names,
         points=min(Plan.points, points),
         epsilons=epsilons,
     )
@@ -99,7 +98,7 @@ def program(settings: cli.Settings) -> int:
     epsilons = tuple(dict.fromkeys(settings.target_epsilons))
     base = inputs.base_flags(settings.run_flags)
     names = strategies.check(base)
-    base = strategies.in_one_world(base)
+    base = strategies.with_environment(base)
     resolved = studies.resolve(strategies.BINARY, (*base, f"--bandits_type={planning.GREEDY}"))
     folder = pathlib.Path(settings.root_output_dir) / (settings.experiment_name or inputs.folder_name(resolved))
     print(f"{folder.name}: folder {cli.shown_path(str(folder))}", file=sys.stderr, flush=True)
@@ -109,13 +108,13 @@ def program(settings: cli.Settings) -> int:
     for line in table_report.lines(data.report):
         print(line, file=sys.stderr)
     inputs.check_simulator(data.scores, base)
-    where = privacy.deployment(settings, data.clients, data.cohort, data.statistics)
-    given = studies.parse(strategies.BINARY, base).set_by_user
+    deployment = privacy.deployment(settings, data.clients, data.cohort, data.statistics)
+    set_flags = studies.parse(strategies.BINARY, base).set_by_user
     identity = _identity(resolved) | {"the data's checksum": data.checksum, "--workers": settings.workers}
     identity |= {"--target_epsilons": list(epsilons)}
-    for name, value in dataclasses.asdict(where).items():
+    for name, value in dataclasses.asdict(deployment).items():
         identity[f"where it would be trained, {name.replace('_', ' ')}"] = value
-    if fixed := sorted(given & {*strategies.RATES}):
+    if fixed := sorted(set_flags & {*strategies.RATES}):
         identity["what is not searched"] = ", ".join(fixed)
     with run_folder.claiming(folder, "advice"):
         state = session.State(folder, identity, settings.minutes)
@@ -125,36 +124,36 @@ def program(settings: cli.Settings) -> int:
                 raise UsageError(
                     f"{folder / session.ADVICE_FILE} is damaged: delete it, and the same command writes it again."
                 )
-            print(output.told(advice, folder))
+            print(output.text(advice, folder))
             return 0
-        # Models are compared as they are in the end.
-        evaluations = () if "rounds_per_eval" in given else ("--rounds_per_eval=0",)
+        # Models are compared after the last round.
+        evaluations = () if "rounds_per_eval" in set_flags else ("--rounds_per_eval=0",)
         cores = max(1, len(os.sched_getaffinity(0)) // settings.workers)
         threads = () if resolved.max_concurrent_threads else (f"--max_concurrent_threads={cores}",)
         spaces = strategies.spaces(base, names, data.num_actions, data.reward_width)
-        no_noise = stages.refused_noise(base) or privacy.no_guarantee(where)
+        no_noise = stages.refused_noise(base) or privacy.no_guarantee(deployment)
         if no_noise:
             print(f"Runs with noise are left out: {no_noise.rstrip('.')}.", file=sys.stderr)
         full = full_plan(resolved, names, max(one.size for one in spaces.values()), 0 if no_noise else len(epsilons))
-        playing = session.Session(folder, state, full, (*base, *evaluations, *threads), settings.workers)
-        with executors.running(playing.executor, folder):
+        current = session.Session(folder, state, full, (*base, *evaluations, *threads), settings.workers)
+        with executors.running(current.executor, folder):
             try:
-                playing.measure(spaces)
-                found = stages.Stages(playing, spaces, data, where, epsilons, no_noise).play()
+                current.measure(spaces)
+                results = stages.Stages(current, spaces, data, deployment, epsilons, no_noise).run()
             finally:
                 state.save()
-        advice = output.write(playing, found, data, where, base)
-        state.finished = not playing.failed
+        advice = output.write(current, results, data, deployment, base)
+        state.finished = not current.failed
         state.save()
-    print(output.told(advice, folder))
-    for name, error in playing.failed.items():
+    print(output.text(advice, folder))
+    for name, error in current.failed.items():
         print(f"{folder / name} failed: {error}", file=sys.stderr)
-    return 1 if playing.failed else 0
+    return 1 if current.failed else 0
 
 
 def _identity(settings: cli.Settings) -> dict[str, Any]:
-    """Returns the flags that tell one recommendation from another."""
-    left_out = run_folder.FREE_FLAGS | {*inputs.OWN, "root_output_dir"}
+    """Flags that identify a recommendation."""
+    left_out = run_folder.FREE_FLAGS | {*inputs.RESERVED_FLAGS, "root_output_dir"}
     return {f"--{name}": value for name, value in settings.items() if name not in left_out and value is not None}
 
 

@@ -1,4 +1,4 @@
-"""Whether two versions of this project do the same: `python -m scripts.compare_versions --old=CHECKOUT`."""
+"""Compares two versions of this project: `python -m scripts.compare_versions --old=CHECKOUT`."""
 
 if __name__ == "__main__":  # Before the imports, which take seconds.
     from optimization.study import interruption
@@ -29,7 +29,7 @@ Runs an older checkout and this one on this machine, and compares tables, weight
   compare_versions --old=../before --settings=plain,ads
   compare_versions --old=../before --speed                  # how long rounds take instead
 
-What was run stays in --output, and is not run again unless the sources have changed. Exit status 1: not the same.
+Finished runs stay in --output, and run again only after a change of the sources. Exit status 1: the versions differ.
 """
 _SHOWN = 3  # Differences of a setting.
 _TURNS = 5
@@ -46,10 +46,10 @@ class _Flags:
 
     Attributes:
       old: Folder of the older checkout.
-      new: Folder of the newer one (default: the one that this program is of).
+      new: Folder of the newer checkout (default: that of this program).
       settings: Settings to run, separated by commas (default: all).
-      output: Folder of what is run.
-      speed: Measure rounds of both in turns, instead of comparing what they give.
+      output: Folder of the runs.
+      speed: Measure the time of rounds, alternately, instead of comparing results.
     """
 
     old: pathlib.Path = setting()
@@ -60,7 +60,7 @@ class _Flags:
 
 
 def define() -> cli.FlagSet:
-    """Returns the flags of `compare_versions`."""
+    """Flags of `compare_versions`."""
     flags = cli.FlagSet(_USAGE)
     flags.group(_Flags)
     return flags
@@ -106,11 +106,11 @@ def _is_same(setting: version_runs.Setting, old: version_runs.Side, new: version
         if size > setting.tolerance and not set(setting.expected) & set(where.replace(",", "").split())
     ]
     added = dict.fromkeys(where for where, size in differing if not size)
-    told = f"same, but for what is expected: {setting.reason}" if any(size for _, size in differing) else "same"
+    result = f"same, but for expected differences: {setting.reason}" if any(size for _, size in differing) else "same"
     if unexpected:
         more = [f"and {len(unexpected) - _SHOWN} more"] if len(unexpected) > _SHOWN else []
-        told = f"differs: {'; '.join(unexpected[:_SHOWN] + more)}"
-    print("; ".join([f"{setting.name}: {told}", *added]), flush=True)
+        result = f"differs: {'; '.join(unexpected[:_SHOWN] + more)}"
+    print("; ".join([f"{setting.name}: {result}", *added]), flush=True)
     return not unexpected
 
 
@@ -120,12 +120,11 @@ def differences(old: pathlib.Path, new: pathlib.Path, is_resumed: bool = False) 
     Args:
       old: Folder of runs.
       new: Another one.
-      is_resumed: Whether the runs in `new` stopped on the way. They then also evaluated and saved there: what only they
-        have, and cells that are empty in `old`, are not compared.
+      is_resumed: Whether the runs in `new` were interrupted. They then also evaluated and saved at that round: their
+        additional files, and cells that are empty in `old`, are not compared.
 
     Yields:
-      Where they differ, in words, and the largest difference: infinite where it is no number, 0 where a table only has
-      a column more.
+      The place of a difference, in words, and its size: infinite if it is no number, 0 for an additional column.
     """
     import numpy as np
     import pandas as pd
@@ -141,38 +140,39 @@ def differences(old: pathlib.Path, new: pathlib.Path, is_resumed: bool = False) 
         if place not in before or place not in after:
             yield f"{' '.join(place)} is {'missing' if place in before else 'new'}", np.inf
             continue
-        one, other = before[place], after[place]
-        if (one.shape, one.dtype) != (other.shape, other.dtype):
-            was, now = (f"{values.dtype}{list(values.shape)}" for values in (one, other))
+        old_values, new_values = before[place], after[place]
+        if (old_values.shape, old_values.dtype) != (new_values.shape, new_values.dtype):
+            was, now = (f"{values.dtype}{list(values.shape)}" for values in (old_values, new_values))
             yield f"{' '.join(place)} was {was}, is {now}", np.inf
             continue
-        is_other = np.ravel((one != other) & ~(pd.isna(one) & (is_resumed | pd.isna(other))))
+        differs = (old_values != new_values) & ~(pd.isna(old_values) & (is_resumed | pd.isna(new_values)))
+        is_other = np.ravel(differs)
         if is_other.any():
             rounds, size = before.get((place[0], "round_num"), ()), np.inf
-            if one.dtype.kind in "biuf":
-                sizes = np.abs(np.subtract(other.ravel()[is_other], one.ravel()[is_other], dtype=float))
-                # Whole numbers may differ by less than floats of their size can.
+            if old_values.dtype.kind in "biuf":
+                sizes = np.abs(np.subtract(new_values.ravel()[is_other], old_values.ravel()[is_other], dtype=float))
+                # Large integers can differ and be equal as floats.
                 size = float(np.nan_to_num(sizes, nan=np.inf, posinf=np.inf).max()) or np.inf
             since = f" from round {rounds[is_other.argmax()]}" if len(rounds) else ""
             yield f"{' '.join(place)}{since}, by up to {size:.2g}", size
 
 
 def _values(folder: pathlib.Path, renamed: Mapping[str, str]) -> "dict[tuple[str, str], np.ndarray]":
-    """Returns all columns of tables, but for seconds, and all arrays of archives, by file and name.
+    """All columns of tables, except seconds, and all arrays of archives, by file and name.
 
     Args:
-      folder: Where the files lie.
-      renamed: Other names for fields of checkpoints.
+      folder: Folder of the files.
+      renamed: New names of checkpoints' fields.
     """
     import numpy as np
     import pandas as pd
 
-    found = {}
+    values = {}
     for path in sorted([*folder.rglob("*.csv"), *folder.rglob("*.parquet")]):
         table = pd.read_csv(path, float_precision="round_trip") if path.suffix == ".csv" else pd.read_parquet(path)
         for name, column in table.items():
             if "seconds" not in name:
-                found[str(path.relative_to(folder)), name] = column.to_numpy()
+                values[str(path.relative_to(folder)), name] = column.to_numpy()
     for path in sorted(folder.rglob("*.npz")):
         fields, names = path.parents[1] / "fields.json", {}
         if path.parent.name == "checkpoints" and fields.exists():
@@ -181,12 +181,12 @@ def _values(folder: pathlib.Path, renamed: Mapping[str, str]) -> "dict[tuple[str
         with np.load(path, allow_pickle=False) as archive:
             for name in archive.files:
                 if (known := names.get(name, name)) is not None:
-                    found[str(path.relative_to(folder)), known] = archive[name]
-    return found
+                    values[str(path.relative_to(folder)), known] = archive[name]
+    return values
 
 
 def measure_speed(old: version_runs.Side, new: version_runs.Side, output: pathlib.Path) -> None:
-    """Measures both in turns, since a machine's speed drifts; prints medians and writes all values to `speed.json`.
+    """Measures both alternately, since a machine's speed drifts; prints medians, and writes all values to `speed.json`.
 
     Raises:
       Failure: If a program ends in an error.

@@ -1,4 +1,4 @@
-"""Evaluates a policy on a log that another one wrote: `python -m scripts.evaluate_policy --log=FILE --policy=...`."""
+"""Evaluates a policy on another policy's log: `python -m scripts.evaluate_policy --log=FILE --policy=...`."""
 
 if __name__ == "__main__":  # Before the imports, which take seconds.
     from optimization.study import interruption
@@ -31,29 +31,27 @@ from optimization.study import cli
 from optimization.study.settings import declared, names, parameters, setting, title
 
 _USAGE = """
-Says what a policy would have earned on a log of another one, with intervals over clients.
+Estimates the reward of a policy from the log of another policy, with intervals over clients.
 
   evaluate_policy --log=log.csv --client_column=user --action_column=item --reward_column=click \\
       --propensity_column=p --policy=uniform
   evaluate_policy --log=runs/mine --policy=run:runs/mine --bandits_type=greedy
   evaluate_policy --log=runs/mine --policy=logged
 
-A log that run_federated wrote (--log_interactions), of a run's folder, or what --save_log wrote, needs no column.
+A log of run_federated (--log_interactions), given as the run's folder, or a file of --save_log needs no columns.
 """
 _FOLDER = "evaluation"
-_MOST_DRAWS = 100_000  # A client keeps a byte for each.
-_NEEDED = ("client_column", "action_column", "reward_column", "propensity_column")
-_LEARNED = (
-    "The policy is a model that was trained on this log, where it looks better than it is; no interval knows of that."
-)
-_NEEDING = frozenset(("dm", "dr", "switch_dr", "dros"))  # Estimators that read a reward model.
+_MAX_DRAWS = 100_000  # Each needs a byte per client.
+_REQUIRED_COLUMNS = ("client_column", "action_column", "reward_column", "propensity_column")
+_LEARNED = "The policy is a model that was trained on this log, so its estimates are optimistically biased."
+_MODEL_ESTIMATORS = frozenset(("dm", "dr", "switch_dr", "dros"))  # Estimators with a reward model.
 
 
 class _Log:
     """Log.
 
     Attributes:
-      log: The log: a CSV or Parquet table, or the folder of a run, or what it wrote.
+      log: The log: a CSV or Parquet table, the folder of a run, or a file of --save_log.
     """
 
     log: pathlib.Path = setting(basic=True)
@@ -63,18 +61,19 @@ class _Columns:
     """Columns.
 
     Attributes:
-      client_column: Whose row it is; of several, separated by commas, each combination is a client.
-      action_column: The action that was taken.
-      reward_column: What it earned.
-      propensity_column: The probability with which it was taken there, in (0, 1].
-      round_column: The round, a whole number, after which --anytime looks.
-      period_column: The deployment period, likewise; --anytime then looks after each, where clients act once in one.
-      position_column: A feature that is a category, such as the place on a page.
+      client_column: Client of a row; with several columns, separated by commas, each combination is a client.
+      action_column: The chosen action.
+      reward_column: The action's reward.
+      propensity_column: The probability of the action under the logging policy, in (0, 1].
+      round_column: The round, a whole number, after which --anytime updates its interval.
+      period_column: The deployment period, likewise; --anytime then updates after each period, if a client acts once in
+        it.
+      position_column: A categorical feature, such as the position on a page.
       feature_columns: Features, separated by commas (default: all other columns).
       category_columns: Features that are categories though their values are numbers.
-      ignore_columns: Columns that are left out.
-      action_names: Actions that could be taken too, though no row shows them.
-      missing_values: Texts, separated by commas, that mean a missing value, besides NA, nan, null ....
+      ignore_columns: Columns to leave out.
+      action_names: Further possible actions, which no row has.
+      missing_values: Texts, separated by commas, that mean a missing value, in addition to NA, nan, null ....
     """
 
     client_column: str = setting(basic=True)
@@ -95,7 +94,7 @@ class _Policy:
     """Policy.
 
     Attributes:
-      policy: What is evaluated.
+      policy: Policy to evaluate.
       bandits_type: Exploration on a run's model (default: the run's).
     """
 
@@ -107,25 +106,28 @@ class _Estimation:
     """Estimation.
 
     Attributes:
-      estimators: Which, separated by commas, of logged, ips, snips, clipped_ips, dm, dr, switch_dr and dros (default:
+      estimators: Names, separated by commas, of logged, ips, snips, clipped_ips, dm, dr, switch_dr and dros (default:
         ips, snips, and with a model dm and dr; with --private, ips and snips, and dr with --model_noise_multiplier).
-      clip: Largest weight of clipped IPS; without it, --estimators=clipped_ips has SLOPE choose.
-      tau: Largest weight at which SWITCH-DR corrects; without it, --estimators=switch_dr has SLOPE choose.
-      shrinkage: Lambda of DRos; without it, --estimators=dros has SLOPE choose.
-      draws: Draws of the bootstrap over clients, beside the delta method; 0 for none.
-      seed: Of the model's training, its folds, and the draws.
-      sums: What computes the sums over clients.
+      clip: Maximum weight of clipped IPS (default with --estimators=clipped_ips: SLOPE chooses).
+      tau: Maximum weight at which SWITCH-DR corrects (default with --estimators=switch_dr: SLOPE chooses).
+      shrinkage: Lambda of DRos (default with --estimators=dros: SLOPE chooses).
+      draws: Samples of the bootstrap over clients, in addition to the delta method; 0 for none.
+      seed: Seed of the model's training, its folds, and the bootstrap.
+      sums: How the sums over clients are computed.
     """
 
     estimators: str = setting(basic=True)
     clip: float = setting()
     tau: float = setting()
     shrinkage: float = setting()
-    draws: int = setting(1000, high=_MOST_DRAWS, only={"private": False})
+    draws: int = setting(1000, high=_MAX_DRAWS, only={"private": False})
     seed: int = setting(0, basic=True)
     sums: str = setting(
         "numpy",
-        {"numpy": "here, quickly", "tff": "by TensorFlow Federated, at clients of which sums alone travel; the same"},
+        {
+            "numpy": "by NumPy, quickly",
+            "tff": "by TensorFlow Federated, where only sums leave a client; the same result",
+        },
         only={"private": False},
     )
 
@@ -144,12 +146,12 @@ class _Output:
 
 
 def define() -> cli.FlagSet:
-    """Returns the flags of `evaluate_policy`."""
+    """Flags of `evaluate_policy`."""
     flags = cli.FlagSet(_USAGE)
     flags.group(_Log, _Columns)
-    # What a schedule makes of epsilon or gamma is a number here: a final model has one policy.
+    # A final model has one policy, so scheduled parameters are constants here.
     constant = {name: dict(one.parameters) for name, one in registry.POLICIES.items() if not one.schedule}
-    kinds = "; ".join(f"{name}: {told}" for name, told in target_policies.KINDS.items())
+    kinds = "; ".join(f"{name}: {text}" for name, text in target_policies.KINDS.items())
     policies = declared(_Policy, policy={"help": kinds}, bandits_type={"type": list(constant)})
     flags.group("Policy", *policies, *parameters("bandits_", "bandits_type", constant))
     model = declared(reward_model.RewardModel, model_noise_multiplier={"only": {"private": True}})
@@ -201,12 +203,12 @@ def _evaluate(
     has_model: bool,
     is_runs: bool,
 ) -> None:
-    """Tells all there is to tell, with nothing held back."""
+    """Evaluates without privacy, and prints and writes the results."""
     predictions = reward_model.predictions(settings, log) if has_model else None
     rows = terms.of_rows(log.clients, log.actions, log.rewards, log.propensities, probabilities, predictions)
     sequence, of_sequence = anytime.sequence(settings, log, rows, is_runs=is_runs) if settings.anytime else (None, ())
     candidates = estimates.paths(has_model, {name: settings[flag] for flag, name in estimates.FIXED.items()})
-    asked = estimates.names(settings.estimators)  # Without names, none that SLOPE would have to choose.
+    asked = estimates.names(settings.estimators)  # Without names, only estimators without a choice by SLOPE.
     candidates = {
         name: path for name, path in candidates.items() if (len(path) == 1 if asked is None else name in asked)
     }
@@ -216,7 +218,7 @@ def _evaluate(
     by_client = np.bincount(log.clients, rows.weights, minlength=len(log.client_ids))
     few, by_bootstrap = estimates.few_clients(sizes, by_client, settings.draws)
     largest_weight = float(rows.weights.max())
-    found = estimates.estimates(
+    results = estimates.estimates(
         sums, layout, candidates, drawn, largest_weight=largest_weight, by_bootstrap=by_bootstrap
     )
     findings = [*log_checks.dropped(log), log_checks.mean_inverse_propensity(log), log_checks.duplicates(log)]
@@ -225,13 +227,13 @@ def _evaluate(
     findings += log_checks.overlap(log, rows.weights)
     findings += [few] if few else []
     overlap = totals.overlap(sums)
-    told = output.Evaluation(
+    evaluation = output.Evaluation(
         log=cli.shown_path(settings.log),
         policy=policy,
         rows=len(log),
         clients=sums.clients,
         actions=len(log.action_names),
-        estimates=found,
+        estimates=results,
         effective_sample_size=overlap.effective_sample_size,
         mean_weight=overlap.mean_weight,
         largest_weight=largest_weight,
@@ -241,25 +243,28 @@ def _evaluate(
         anytime=sequence,
         of_anytime=of_sequence,
     )
-    print(output.text(told))
+    print(output.text(evaluation))
     folder = pathlib.Path(settings.output_dir)
-    output.write(told, folder, rows.weights, by_client)
+    output.write(evaluation, folder, rows.weights, by_client)
     print(f"\nWritten to {cli.shown_path(str(folder))}: {', '.join(output.FILES)}")
 
 
 def _reads_model(settings: cli.Settings, target: target_policies.Target) -> bool:
-    """Returns whether a reward model is trained."""
     asked = estimates.names(settings.estimators)
-    return settings.model and _tells_each_action(target) and (asked is None or bool(_NEEDING.intersection(asked)))
+    return (
+        settings.model
+        and _has_each_probability(target)
+        and (asked is None or bool(_MODEL_ESTIMATORS.intersection(asked)))
+    )
 
 
-def _tells_each_action(target: target_policies.Target) -> bool:
-    """Returns whether a policy tells the probability of each action, which a model's value needs."""
+def _has_each_probability(target: target_policies.Target) -> bool:
+    """Whether the probability of each action is known, which the value of a reward model needs."""
     return target.kind != "logged" and (target.kind != "column" or len(schema.listed(target.name)) > 1)
 
 
 def _checked(settings: cli.Settings) -> tuple[target_policies.Target, cli.Settings]:
-    """Refuses flags that do not go together, before anything is read."""
+    """Refuses conflicting flags before the log is read."""
     if not settings.log:
         raise UsageError("--log is missing: name the log, a CSV or Parquet file.")
     if not pathlib.Path(settings.log).is_file() and not interactions.is_logged(settings.log):
@@ -277,16 +282,16 @@ def _checked(settings: cli.Settings) -> tuple[target_policies.Target, cli.Settin
     target = target_policies.parse(f"run:{cli.user_path(name)}" if kind == "run" and name else settings.policy)
     parameters = [name for name in settings.set_by_user if name.startswith("bandits_")]
     if parameters and target.kind != "run":
-        raise UsageError(f"--{min(parameters)} is the exploration of a run's model: give --policy=run:FOLDER.")
+        raise UsageError(f"--{min(parameters)} sets the exploration of a run's model: give --policy=run:FOLDER.")
     if parameters and "bandits_type" not in parameters:
         raise UsageError(f"--{min(parameters)} belongs to an exploration: give --bandits_type as well.")
-    if needing := _NEEDING.intersection(estimates.names(settings.estimators) or ()):
+    if with_model := _MODEL_ESTIMATORS.intersection(estimates.names(settings.estimators) or ()):
         if not settings.model:
-            raise UsageError(f"--estimators: {min(needing)} needs a reward model: leave out --nomodel.")
-        if not _tells_each_action(target):
+            raise UsageError(f"--estimators: {min(with_model)} needs a reward model: leave out --nomodel.")
+        if not _has_each_probability(target):
             raise UsageError(
-                f"--estimators: {min(needing)} needs the probability of each action, and --policy={target} names one "
-                "column: name one of each action."
+                f"--estimators: {min(with_model)} needs the probability of each action, but --policy={target} names "
+                "one column: name a column per action."
             )
     folder = pathlib.Path(settings.output_dir or cli.user_path(f"{_FOLDER}/{_name(target, settings)}"))
     there = folder if folder.exists() else folder.parent
@@ -301,7 +306,7 @@ def _checked(settings: cli.Settings) -> tuple[target_policies.Target, cli.Settin
 
 
 def _name(target: target_policies.Target, settings: cli.Settings) -> str:
-    """Returns the name of a policy's folder, such as `constant_gift` or `uniform_private`."""
+    """Name of a policy's folder, such as `constant_gift` or `uniform_private`."""
     name = pathlib.Path(target.name).name if target.kind == "run" else target.name
     words = (target.kind, name, settings.bandits_type, "private" if settings.private else "")
     return re.sub(r"[^A-Za-z0-9.-]+", "_", "_".join(filter(None, words)))[:100]
@@ -312,43 +317,43 @@ def _is_same(first: str | pathlib.Path, second: str | pathlib.Path) -> bool:
 
 
 def _is_runs(settings: cli.Settings) -> bool:
-    """Returns whether a run wrote the log."""
+    """Whether a run wrote the log."""
     return interactions.is_logged(settings.log) or interaction_log.is_log_file(settings.log)
 
 
 def _log(
     settings: cli.Settings, target: target_policies.Target, *, is_runs: bool, with_contexts: bool
 ) -> tuple[interaction_log.InteractionLog, interactions.LoggedRun | None]:
-    """Reads the log, and the run whose folder it is, if it is one's.
+    """Reads the log, and its run if it is the folder of one.
 
     Raises:
-      UsageError: If it is none, or what is wrong with it.
+      UsageError: If the log is invalid.
     """
     if is_runs:
         if interactions.is_logged(settings.log):
-            found = interactions.read_run(settings.log, with_contexts=False)
-            log_checks.check_random(found.log.propensities, settings.log)  # Before its task is read.
-            found = found.with_contexts() if with_contexts else found
-            return found.log, found
+            run = interactions.read_run(settings.log, with_contexts=False)
+            log_checks.check_random(run.log.propensities, settings.log)  # Before its task is read.
+            run = run.with_contexts() if with_contexts else run
+            return run.log, run
         log = interaction_log.read(settings.log)
         log_checks.check_random(log.propensities, settings.log)
         return log, None
-    if missing := [f"--{name}" for name in _NEEDED if not settings[name]]:
+    if missing := [f"--{name}" for name in _REQUIRED_COLUMNS if not settings[name]]:
         raise UsageError(f"{' and '.join(missing)}: name these columns of --log, which run_federated did not write.")
-    wanted = schema.Schema(
+    columns = schema.Schema(
         **{name: settings[name] for name in names(_Columns)},
         probability_columns=target.name if target.kind == "column" else None,
         file_flag="--log",
     )
     known = run_policy.known_statistics(target.name) if target.kind == "run" else None
-    log = log_table.read(settings.log, wanted, known=known, with_contexts=with_contexts)
+    log = log_table.read(settings.log, columns, known=known, with_contexts=with_contexts)
     return log, None
 
 
 def _sums(
     settings: cli.Settings, log: interaction_log.InteractionLog, rows: terms.Terms, layout: totals.Layout
 ) -> tuple[totals.Sums, np.ndarray | None]:
-    """Returns the sums over clients, and the totals of the bootstrap's draws, if there are any."""
+    """Sums over clients, and the totals of the bootstrap samples, if there are any."""
     if settings.sums == "tff":
         from optimization.runtime import worker_process
 
@@ -360,10 +365,10 @@ def _sums(
         inputs = federated.client_inputs(rows, log.client_ids, seed=settings.seed, draws=settings.draws)
         sums, by_tff = federated.sums(inputs, layout)
         return sums, by_tff if settings.draws else None
-    own = totals.of_clients(rows.clients, layout.columns(rows))
+    by_client = totals.of_clients(rows.clients, layout.columns(rows))
     names = totals.present(rows.clients, log.client_ids)
-    drawn = bootstrap.drawn_totals(own, names, settings.seed, settings.draws) if settings.draws else None
-    return totals.summed(own, layout.ratios), drawn
+    drawn = bootstrap.drawn_totals(by_client, names, settings.seed, settings.draws) if settings.draws else None
+    return totals.summed(by_client, layout.ratios), drawn
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Executes a grid of runs of any experiment binary and ranks them; see `--help`.
 
-Flags of all runs are checked before anything slow is imported. A run lies in a folder that is named by its flags: it is
-run once, continued where it was interrupted, and found again by every grid that holds it.
+Flags of all runs are checked before the slow imports. A run's folder is named by its flags: all grids with this run
+share it, and an interrupted run continues.
 """
 
 if __name__ == "__main__":  # Before the imports, which take seconds.
@@ -37,16 +37,16 @@ All other flags are passed on to every run; `run_federated --helpfull` lists the
 """
 
 
-_BY_RESULTS = {"executor": executors.RUNNING}  # A job array is written before there are any.
+_NEEDS_RESULTS = {"executor": executors.RUNNING}  # A job array is written before any run.
 
 
 class _Runs:
-    """What is run.
+    """Runs.
 
     Attributes:
       binary: Experiment (default: run_federated, or the grid's).
       sweep: flag=value,value: values to try of a run's flag; may be given for several flags.
-      grid: A published grid. Flags and sweeps given beside it win.
+      grid: A published grid. Flags and sweeps override it.
       repeat: Runs of every point, with consecutive seeds.
     """
 
@@ -57,30 +57,30 @@ class _Runs:
 
 
 class _Search:
-    """What is searched.
+    """Search.
 
     Attributes:
-      metric: Column of metrics.csv whose value after the last round ranks (default: the binary's).
+      metric: Column of metrics.csv that ranks, by its value after the last round (default: the binary's).
       lower_is_better: Whether the smallest value of --metric is the best (default: as declared).
-      expand_edges: Add values where the best point of a configuration lies on an edge, and again.
-      expand_steps: Most values that this adds to one side.
-      reporting_repeat: Fresh seeds with which the best point of each configuration is run again: the value from the
-        seeds that picked it is too good; 0 for none.
+      expand_edges: Add values where the best point of a configuration lies on an edge, until it does not.
+      expand_steps: Maximum number of values that this adds to one side.
+      reporting_repeat: Fresh seeds for the best point of each configuration, without the bias of the seeds that
+        selected it; 0 for none.
       reference: Configuration that the others are compared with: its words, as 'greedy adam', or strategy (default:
         greedy, or without one the first).
-      early_stop: Give up points early.
-      reduction_factor: One of so many points goes on.
+      early_stop: Stop bad points early.
+      reduction_factor: One of this many points is promoted.
     """
 
     metric: str = setting()
     lower_is_better: bool = setting(only={"metric": True})
-    expand_edges: bool = setting(False, only=_BY_RESULTS)
+    expand_edges: bool = setting(False, only=_NEEDS_RESULTS)
     expand_steps: int = setting(5, low=1, only={"expand_edges": True})
-    reporting_repeat: int = setting(0, only=_BY_RESULTS)
-    reference: str = setting(only=_BY_RESULTS)
+    reporting_repeat: int = setting(0, only=_NEEDS_RESULTS)
+    reference: str = setting(only=_NEEDS_RESULTS)
     early_stop: str = setting(
-        words={"asha": "asynchronous successive halving: the best part of the points go on to more rounds"},
-        only=_BY_RESULTS,
+        words={"asha": "asynchronous successive halving: the best points are promoted to more rounds"},
+        only=_NEEDS_RESULTS,
     )
     reduction_factor: int = setting(2, low=2, only={"early_stop": ("asha",)})
 
@@ -95,26 +95,26 @@ class _Output:
     """
 
     root_output_dir: pathlib.Path = setting("runs")
-    report: pathlib.Path = setting(only=_BY_RESULTS)
+    report: pathlib.Path = setting(only=_NEEDS_RESULTS)
     experiment_name: str = setting(complaint=no_folder)
 
 
 def define() -> cli.FlagSet:
-    """Returns the flags of `grid`; those of its runs are passed on."""
+    """Flags of `grid`; those of its runs are passed on."""
     flags = cli.FlagSet(_USAGE, "run_flags", known_only=True)
     known = "; ".join(f"{name}, {grid.about}" for name, grid in plan.published().items())
-    told = f"a published grid: {known}. Flags and sweeps given beside it win"
-    flags.group(title(_Runs), *declared(_Runs, binary={"type": list(studies.STUDIES)}, grid={"help": told}))
+    grids = f"a published grid: {known}. Flags and sweeps override it"
+    flags.group(title(_Runs), *declared(_Runs, binary={"type": list(studies.STUDIES)}, grid={"help": grids}))
     for group in (_Search, executors.Executors, _Output):
         flags.group(group)
     return flags
 
 
 def ranked_by(settings: cli.Settings, binary: str) -> tuple[Metric, bool]:
-    """Returns the metric that ranks, and whether less of it is better.
+    """Metric of the ranking, and whether smaller is better.
 
     Raises:
-      UsageError: On a metric that the binary does not have; it names those that it has.
+      UsageError: If the binary does not have the metric; the message lists its metrics.
     """
     columns = studies.load(binary).columns
     name = settings.metric or studies.load(binary).ranked_by
@@ -139,46 +139,48 @@ def program(settings: cli.Settings) -> int:
     if not settings.sweep and not settings.grid:
         raise UsageError("--sweep is missing: give a flag and the values to try, as client_learning_rate=0.1,1.")
     ranked_by(settings, grid.binary)
-    given = studies.parse(grid.binary, settings.run_flags)
+    run_settings = studies.parse(grid.binary, settings.run_flags)
     cores = len(os.sched_getaffinity(0))
-    if "max_concurrent_threads" in given.set_by_user:
-        cores = given.max_concurrent_threads or cores
-    elif executors.shares_cores(settings) and not given.get("tff_workers"):
+    if "max_concurrent_threads" in run_settings.set_by_user:
+        cores = run_settings.max_concurrent_threads or cores
+    elif executors.shares_cores(settings) and not run_settings.get("tff_workers"):
         cores = executors.cores_of_run(settings)
         grid = dataclasses.replace(grid, base=(*grid.base, f"--max_concurrent_threads={cores}"))
-    some = grid.runs()
+    runs = grid.runs()
     grid.fresh_seeds(settings.reporting_repeat)
     if settings.expand_edges and not any(name in grid.expandable for name in grid.swept):
         raise UsageError("--expand_edges has no effect: no number is swept that could have other values.")
     if settings.reference:
-        verdict.check_reference(settings.reference, some, has_fresh_seeds=bool(settings.reporting_repeat))
+        verdict.check_reference(settings.reference, runs, has_fresh_seeds=bool(settings.reporting_repeat))
     if settings.early_stop:
         if "total_rounds" in grid.swept:
             raise UsageError("--early_stop=asha sets --total_rounds itself: leave it out of --sweep.")
-        for run in some:
+        for run in runs:
             run.at_rounds(1)
-    name = settings.experiment_name or f"grid_{settings.grid or given.get('preset') or settings.binary or 'runs'}"
+    name = (
+        settings.experiment_name or f"grid_{settings.grid or run_settings.get('preset') or settings.binary or 'runs'}"
+    )
     folder = pathlib.Path(settings.root_output_dir) / name
     with sweep.claim(folder, grid.binary, grid.blocks):
-        points = len({run.point for run in some})
+        points = len({run.point for run in runs})
         print(
-            f"{folder.name}: {len(some)} runs of {points} points; folder {cli.shown_path(str(folder))}",
+            f"{folder.name}: {len(runs)} runs of {points} points; folder {cli.shown_path(str(folder))}",
             file=sys.stderr,
             flush=True,
         )
         grid = grid.in_folder(folder / "runs")
-        some = grid.renamed(some)
+        runs = grid.renamed(runs)
         if settings.executor == "slurm_script":
-            return sweep.write_job_array(some, folder, cores, "the same command with --executor=local ranks them")
+            return sweep.write_job_array(runs, folder, cores, "the same command with --executor=local ranks them")
         if settings.executor == "local":
-            new = [run for run in some if not (folder / "runs" / run.name).exists()]
-            told = sweep.refused({"": new[:1]})
-            if told and told == sweep.refused({"": new[-1:]}):  # What all runs share is refused before any is started.
-                raise UsageError(next(iter(told)))
-        return execute(settings, grid, some, folder, cores)
+            new = [run for run in runs if not (folder / "runs" / run.name).exists()]
+            errors = sweep.refused({"": new[:1]})
+            if errors and errors == sweep.refused({"": new[-1:]}):  # An error of all runs is raised before any starts.
+                raise UsageError(next(iter(errors)))
+        return execute(settings, grid, runs, folder, cores)
 
 
-def execute(settings: cli.Settings, grid: plan.Grid, some: Sequence[Run], folder: pathlib.Path, cores: int) -> int:
+def execute(settings: cli.Settings, grid: plan.Grid, runs: Sequence[Run], folder: pathlib.Path, cores: int) -> int:
     """Executes the runs and reports; returns the exit status."""
     executor = executors.build(settings, cores)
     metric, smallest = ranked_by(settings, grid.binary)
@@ -187,17 +189,17 @@ def execute(settings: cli.Settings, grid: plan.Grid, some: Sequence[Run], folder
         from bandits.results import page
 
         write_page = functools.partial(page.write, [folder / "runs"], pathlib.Path(settings.report), folder.name)
-    found = sweep.Sweep(folder / "runs", executor, metric, smallest=smallest, write_page=write_page)
-    with executors.running(executor, folder), contextlib.closing(found):
+    runner = sweep.Sweep(folder / "runs", executor, metric, smallest=smallest, write_page=write_page)
+    with executors.running(executor, folder), contextlib.closing(runner):
         if settings.early_stop:
-            found.run_halving(some, settings.reduction_factor, settings.workers)
+            runner.run_halving(runs, settings.reduction_factor, settings.workers)
         else:
-            found.run(some)
+            runner.run(runs)
         if settings.expand_edges:
-            found.expand(grid, settings.expand_steps)
-        reported = found.rerun(grid.fresh_seeds(settings.reporting_repeat))
-        found.write_last_page()
-    return verdict.report(found, grid.swept, folder, reported, settings.reference)
+            runner.expand(grid, settings.expand_steps)
+        reported = runner.rerun(grid.fresh_seeds(settings.reporting_repeat))
+        runner.write_last_page()
+    return verdict.report(runner, grid.swept, folder, reported, settings.reference)
 
 
 if __name__ == "__main__":

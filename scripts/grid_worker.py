@@ -1,9 +1,9 @@
-"""Executes runs of experiment binaries in one process, which share its start, its TFF worker and what it compiled.
+"""Executes runs of experiment binaries in one process, which share its TFF worker and compiled computations.
 
   grid_worker bandits.run_federated --total_rounds=50 ...     # one run, as a task of a job array
   grid_worker                                                 # one after the other, as their lines come in
 
-A finished run is marked in its folder; a line about it goes back to who asked.
+A finished run is marked in its folder. Without arguments, a line of JSON reports each result on stdout.
 """
 
 if __name__ == "__main__":  # Before the imports, which take seconds.
@@ -29,7 +29,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def _serve(jobs: TextIO, results: TextIO) -> int:
-    """Executes the runs whose lines come in until there are no more; returns the status of one that was stopped."""
+    """Executes a run per line of `jobs`; returns 0, or the status of a run that was stopped."""
     for line in jobs:
         module, arguments, folder, rounds = json.loads(line)
         result = executors.run(Job(module, tuple(arguments), folder, rounds))
@@ -40,8 +40,8 @@ def _serve(jobs: TextIO, results: TextIO) -> int:
     return 0
 
 
-def _one(module: str, *arguments: str) -> int:
-    """Executes the run of a command line; returns its status."""
+def _execute_one(module: str, *arguments: str) -> int:
+    """Executes the run of a command line; returns its exit status."""
     try:
         try:
             studies.load(module)
@@ -59,14 +59,14 @@ def _one(module: str, *arguments: str) -> int:
 
 
 def main() -> int:
-    """Executes the run on the command line, or those that come in on stdin."""
+    """Executes the run of the command line, or those on stdin."""
     cli.hush_imports()
     if cli.HELP & set(sys.argv[1:]):
         print(__doc__)
         return 0
     if len(sys.argv) > 1:
-        return _one(*sys.argv[1:])
-    # The kernel ends this process, and so TFF's worker, when the grid is gone without having said so.
+        return _execute_one(*sys.argv[1:])
+    # The kernel kills this process, and so TFF's worker, when the grid's process dies.
     ctypes.CDLL("libc.so.6").prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     with os.fdopen(os.dup(1), "w") as results, open(os.devnull, "r+") as nothing:
         os.dup2(nothing.fileno(), 1)

@@ -1,6 +1,6 @@
 """Draws several runs in one picture: `python -m scripts.plot DIR DIR --labels=softmax,greedy --output=x.pdf`.
 
-With `--tables`, prints the posterior study's tables of its runs instead.
+With `--tables`, prints the tables of the posterior study instead.
 """
 
 if __name__ == "__main__":  # Before the imports, which take seconds.
@@ -27,21 +27,21 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _USAGE = """
-Draws the rewards, or another metric, of several runs in one picture; or prints tables of run_posterior's runs. What
-is measured on the deployed model is drawn in steps, which no mean smooths away.
+Draws the rewards, or another metric, of several runs in one picture; or prints tables of run_posterior's runs.
+Metrics of the deployed model are drawn as steps, and not smoothed across deployments.
 
   plot runs/digits_scratch_softmax runs/digits_scratch_greedy --output=compare.png,compare.pdf
   plot --tables runs/my_study
 
 Each argument is a run's folder; a folder of seeds (NAME/seed_N) is one band.
 """
-_MOST_MARKS = 40  # More lines would hide the curves.
-_LETTERS = 12  # An inch at the vertical axis.
-_INCHES = (1.0, 50.0)  # Of a picture's sides.
+_MAX_MARKS = 40  # More lines would hide the curves.
+_LETTERS_PER_INCH = 12  # In a label of the vertical axis.
+_INCHES = (1.0, 50.0)  # Limits of a picture's sides.
 
 
 class _Folders:
-    """What is shown.
+    """Runs.
 
     Attributes:
       runs: More folders, separated by commas.
@@ -57,17 +57,17 @@ class _Picture:
     """Picture.
 
     Attributes:
-      labels: Their names in the picture, separated by commas (default: the folders').
+      labels: Names of the runs in the picture, separated by commas (default: the folders').
       output: Pictures to write, separated by commas: .png, .pdf or .svg.
       title: Title.
       running_average: Draw the average over the rounds so far, as the study does.
-      metric: Column of metrics.csv to draw, such as privacy/epsilon (default: the round's reward; without one, what the
-        study's progress bar shows).
-      ylabel: Words at the vertical axis (default: what is drawn).
-      smooth: Draw the mean of the last so many rounds; no mean reaches across a deployment.
-      band: What is shaded around the mean of several seeds.
+      metric: Column of metrics.csv to draw, such as privacy/epsilon (default: the round's reward; without one, the
+        metric of the study's progress bar).
+      ylabel: Label of the vertical axis (default: the metric).
+      smooth: Rounds of a moving average, which never crosses a deployment.
+      band: Shaded band around the mean of several seeds.
       size: Width and height in inches, as 7x4.2.
-      ylim: Lowest and highest value of the vertical axis, as 0,1 (default: what the curves need).
+      ylim: Limits of the vertical axis, as 0,1 (default: those of the curves).
     """
 
     labels: str = setting()
@@ -95,7 +95,7 @@ class _Tables:
 
 
 def define() -> cli.FlagSet:
-    """Returns the flags of `plot`."""
+    """Flags of `plot`."""
     flags = cli.FlagSet(_USAGE, positional="folders")
     flags.group(_Folders)
     flags.group(_Picture, tables=False)
@@ -119,19 +119,22 @@ def program(settings: cli.Settings) -> None:
     if len(labels) != len(folders):
         raise UsageError(f"--labels has {len(labels)} names for {len(folders)} --runs.")
     if len(set(labels)) != len(labels):
-        raise UsageError(f"Two curves would have one name among {', '.join(labels)}: tell them apart with --labels.")
-    found = [runs.find(folder) for folder in folders]
-    for folder, groups in zip(folders, found, strict=True):
+        raise UsageError(f"Two curves have the same name among {', '.join(labels)}: give different --labels.")
+    groups_by_folder = [runs.find(folder) for folder in folders]
+    for folder, groups in zip(folders, groups_by_folder, strict=True):
         if len(groups) > 1:
             raise UsageError(
                 f"--runs: {folder} holds {len(groups)} runs: name one of them, such as {next(iter(groups))}."
             )
 
-    # Seeds that have not begun are left out.
-    seeds = [[path for path in next(iter(groups.values())) if (path / "metrics.csv").is_file()] for groups in found]
+    # Seeds without a finished round are left out.
+    seeds = [
+        [path for path in next(iter(groups.values())) if (path / "metrics.csv").is_file()]
+        for groups in groups_by_folder
+    ]
     for folder, paths in zip(folders, seeds, strict=True):
         if not paths:
-            raise UsageError(f"--runs: {folder} holds no metrics.csv; has the run begun?")
+            raise UsageError(f"--runs: {folder} holds no metrics.csv, so no round is finished.")
     tables = {label: [runs.read_metrics(path) for path in paths] for label, paths in zip(labels, seeds, strict=True)}
     column = settings.metric or (metrics.AVERAGE_REWARD if settings.running_average else _headline(tables))
     column = runs.declared().get(column, column)
@@ -150,7 +153,7 @@ def program(settings: cli.Settings) -> None:
         raise UsageError(f"There is nothing to draw: {column} is never a finite number in these runs.")
     notes = baselines.notes(dict(zip(labels, seeds, strict=True)), column)
     draw(
-        {label + notes.get(label, ""): found for label, found in tables.items()},
+        {label + notes.get(label, ""): seeds_of_run for label, seeds_of_run in tables.items()},
         outputs,
         column,
         window=settings.smooth,
@@ -164,7 +167,7 @@ def program(settings: cli.Settings) -> None:
 
 
 def _size(text: str) -> tuple[float, float]:
-    """Returns the width and height that `--size` names, in inches."""
+    """Width and height of `--size`, in inches."""
     match = re.fullmatch(r"(\d+\.?\d*)x(\d+\.?\d*)", text)
     width, height = map(float, match.groups()) if match else (0.0, 0.0)
     least, most = _INCHES
@@ -174,7 +177,7 @@ def _size(text: str) -> tuple[float, float]:
 
 
 def _limits(text: str) -> tuple[float, float]:
-    """Returns the ends of the vertical axis that `--ylim` names."""
+    """Limits of `--ylim`."""
     try:
         low, high = map(float, text.split(","))
     except ValueError:
@@ -185,19 +188,19 @@ def _limits(text: str) -> tuple[float, float]:
 
 
 def _headline(tables: "Mapping[str, Sequence[pd.DataFrame]]") -> str:
-    """Returns what is drawn by default: the reward, or the headline of the study whose columns the first run has."""
+    """Default metric: the reward, or the headline of the study with the most columns of the first run."""
     columns = set(next(iter(tables.values()))[0].columns)
     if metrics.ROUND_REWARD in columns:
         return metrics.ROUND_REWARD
-    found = [studies.load(module) for module in studies.STUDIES.values()]
-    return max(found, key=lambda study: len(columns & set(study.columns))).headline
+    known = [studies.load(module) for module in studies.STUDIES.values()]
+    return max(known, key=lambda study: len(columns & set(study.columns))).headline
 
 
 def print_tables(settings: cli.Settings, named: Sequence[pathlib.Path]) -> None:
     """Prints the tables of `optimization.posterior.tables` about the runs in the named folders, one for each task.
 
     Raises:
-      UsageError: If a run is not of run_posterior, two would stand in one cell, or there is no run.
+      UsageError: If a run is not of run_posterior, two runs belong to one cell, or there is no run.
     """
     from optimization.posterior import tables
 
@@ -219,7 +222,7 @@ def print_tables(settings: cli.Settings, named: Sequence[pathlib.Path]) -> None:
                 raise UsageError(f"--runs: {other} and {group} have one task, algorithm and alpha: name one of them.")
             by_task.setdefault(task, {})[algorithm, alpha] = [run.metrics for run in read]
     if not by_task:
-        raise UsageError("--runs: no run of run_posterior has begun.")
+        raise UsageError("--runs: no run of run_posterior has a finished round.")
     for task, cells in by_task.items():
         last = min(int(table["round_num"].iloc[-1]) for seeds in cells.values() for table in seeds)
         rounds, thresholds = tables.PUBLISHED.get(task, ((last,), (0.84, 0.86)))
@@ -244,13 +247,13 @@ def draw(
     Args:
       tables: Metrics of each label's seeds.
       outputs: Pictures to write.
-      column: What is drawn.
-      window: Rounds of the mean that is drawn instead of single rounds.
+      column: Metric to draw.
+      window: Rounds of the moving average.
       title: Title.
-      ylabel: Words at the vertical axis.
-      band: What is shaded, one of `BANDS`; the legend names it.
+      ylabel: Label of the vertical axis.
+      band: Shaded band, one of `BANDS`; the legend names it.
       size: Width and height, in inches.
-      limits: Ends of the vertical axis; by default what the curves need.
+      limits: Limits of the vertical axis; by default those of the curves.
     """
     from matplotlib import figure
 
@@ -262,7 +265,7 @@ def draw(
     if any(len(seeds) > 1 for seeds in tables.values()):
         axes.fill_between([], [], color="grey", alpha=0.2, linewidth=0, label=BANDS[band])
     _mark(axes, next(iter(tables.values()))[0])
-    lines = textwrap.fill(ylabel, max(12, int(_LETTERS * size[1])))
+    lines = textwrap.fill(ylabel, max(12, int(_LETTERS_PER_INCH * size[1])))
     axes.set(title=title, xlabel="round", ylabel=lines)
     if limits:
         axes.set_ylim(limits)
@@ -274,10 +277,10 @@ def draw(
 
 
 def _mark(axes, table: "pd.DataFrame") -> None:
-    """Draws a line at each round that a run's metrics mark."""
+    """Draws a line at each round that a marking metric sets to 1."""
     for metric in table.columns.intersection([one for one in runs.declared().values() if one.marks]):
         rounds = table.loc[table[metric] == 1, "round_num"]
-        for index, round_num in enumerate(rounds if len(rounds) <= _MOST_MARKS else ()):
+        for index, round_num in enumerate(rounds if len(rounds) <= _MAX_MARKS else ()):
             label = None if index else metric.rpartition("/")[2]
             axes.axvline(round_num, color="grey", linewidth=0.8, linestyle=":", label=label)
 

@@ -1,4 +1,4 @@
-"""What privacy costs: `python -m scripts.privacy_budget`, with the flags of a run or its folder."""
+"""Privacy loss of a run: `python -m scripts.privacy_budget`, with the flags of a run or its folder."""
 
 if __name__ == "__main__":  # Before the imports, which take seconds.
     from optimization.study import interruption
@@ -23,7 +23,7 @@ _GROWTH_FACTORS = (10, 100)
 
 
 def program(settings: cli.Settings) -> None:
-    """Prints the budget."""
+    """Prints the privacy loss, by neighbouring relation, rounds and cohort."""
     mechanism, rounds = build(settings)
     if settings.target_epsilon is not None:
         mechanism = _calibrated(mechanism, rounds, settings)
@@ -41,19 +41,19 @@ def program(settings: cli.Settings) -> None:
 
 
 def _calibrated(mechanism: mechanisms.Mechanism, rounds: int, settings: cli.Settings) -> mechanisms.Mechanism:
-    """Returns the mechanism with the smallest noise multiplier for `--target_epsilon`, and prints what it found."""
+    """Mechanism with the smallest noise multiplier for `--target_epsilon`, which is printed."""
     target = settings.target_epsilon
     if mechanism.voided or mechanism.kind == "none":
         reason = mechanism.voided or "the training is one without noise"
         raise UsageError(f"--target_epsilon={target:g} is out of reach: no noise helps, because {reason}.")
     if mechanism.accountant == "pld":
-        print("Looking for the noise, which takes some seconds by PLD.", file=sys.stderr)
+        print("Calibrating the noise by PLD takes some seconds.", file=sys.stderr)
     try:
         noise_multiplier = calibration.calibrate(mechanism, rounds, target)
-        grown = None
+        larger = None
         if settings.tolerated_noise is not None:
             tolerated = dataclasses.replace(mechanism, noise_multiplier=settings.tolerated_noise)
-            grown = calibration.scale_cohort(tolerated, rounds, target)
+            larger = calibration.scale_cohort(tolerated, rounds, target)
     except ValueError as error:
         raise UsageError(f"--target_epsilon={target:g} {error}.".replace("..", ".")) from error
     if settings.adaptive_clipping and mechanism.kind == "dpsgd":
@@ -67,10 +67,10 @@ def _calibrated(mechanism: mechanisms.Mechanism, rounds: int, settings: cli.Sett
         f"Smallest noise multiplier for epsilon {target:g}{assumed}, with a cohort of {mechanism.cohort:,}: "
         f"{rounded.noise_multiplier:g}"
     )
-    if grown:
+    if larger:
         print(
-            f"With a cohort of {grown.cohort:,} and a noise multiplier of {grown.noise_multiplier:.4g}, epsilon is "
-            f"{grown.epsilon(rounds):.4g} and the noise on the mean update is that of "
+            f"With a cohort of {larger.cohort:,} and a noise multiplier of {larger.noise_multiplier:.4g}, epsilon is "
+            f"{larger.epsilon(rounds):.4g} and the noise on the mean update is that of "
             f"{settings.tolerated_noise:g} with {mechanism.cohort:,}."
         )
     print()
@@ -78,7 +78,7 @@ def _calibrated(mechanism: mechanisms.Mechanism, rounds: int, settings: cli.Sett
 
 
 def _round_up(value: float) -> float:
-    """Returns a number of five digits that is not smaller."""
+    """`value` rounded up to five significant digits."""
     step = 10.0 ** (math.floor(math.log10(value)) - 4)
     return float(f"{math.ceil(value / step) * step:.5g}")
 
@@ -100,7 +100,7 @@ def _sampling(sampling: str, assumed: bool) -> str:
 
 
 def _print_tables(mechanism: mechanisms.Mechanism, rounds: int) -> None:
-    """Prints the headline's epsilon against rounds and cohort, and for cohorts whose noise multiplier grows too."""
+    """Prints epsilon by rounds and cohort, and for larger cohorts with equally larger noise multipliers."""
     cohorts = sorted({min(max(1, round(mechanism.cohort * factor)), mechanism.population) for factor in _TABLE_FACTORS})
     columns = [dataclasses.replace(mechanism, cohort=cohort) for cohort in cohorts]
     print("\nEpsilon by RDP, for other rounds and cohorts:")
@@ -115,7 +115,7 @@ def _print_tables(mechanism: mechanisms.Mechanism, rounds: int) -> None:
         if mechanism.cohort * factor <= mechanism.population
     ]
     if grown:
-        print(f"\nCohort and noise grown together (same noise on the mean update), {rounds:,} rounds:")
+        print(f"\nCohort and noise multiplied by the same factor (same noise on the mean update), {rounds:,} rounds:")
         rows = [(f"{one.cohort:,}", f"{one.noise_multiplier:.4g}", _by_rdp(one, rounds)) for one in (mechanism, *grown)]
         print(tables.text(("cohort", "noise multiplier", "epsilon by RDP"), rows, "  "))
 
@@ -123,12 +123,12 @@ def _print_tables(mechanism: mechanisms.Mechanism, rounds: int) -> None:
 def _by_rdp(mechanism: mechanisms.Mechanism, rounds: int) -> str:
     try:
         return f"{mechanism.analyses[0].epsilon(rounds, mechanism.delta)[0]:.3g}"
-    except ValueError:  # ddp has too few bits for so large a cohort.
+    except ValueError:  # ddp has too few bits for this cohort.
         return "-"
 
 
 def _draw(mechanism: mechanisms.Mechanism, rounds: int, output: str) -> None:
-    """Draws epsilon by RDP against rounds, a line for each way of accounting."""
+    """Draws epsilon by RDP over rounds, with a line per analysis."""
     import matplotlib.figure
     import numpy as np
 

@@ -1,6 +1,6 @@
 """Writes a page about runs, of any experiment binary, to read in a browser: `python -m scripts.report RUN_FOLDER...`.
 
-The page holds all it needs, Plotly's library too, and loads nothing from a network.
+The page is self-contained, with Plotly's library, and loads nothing from the network.
 """
 
 if __name__ == "__main__":  # Before the imports, which take seconds.
@@ -47,37 +47,37 @@ class _Flags:
 
 
 def define() -> cli.FlagSet:
-    """Returns the flags of `report`."""
+    """Flags of `report`."""
     flags = cli.FlagSet(_USAGE, positional="folders")
     flags.group(_Flags)
     return flags
 
 
 def program(settings: cli.Settings) -> int:
-    """Reads the runs, writes the page and returns the exit status: 1 if a run could not be read."""
+    """Writes the page; returns the exit status, 1 if a run could not be read."""
     named = runs.named(settings)
     output = pathlib.Path(settings.output)
     files.check_output("output", output, (".html",))
-    found = page.read(named)
-    if not found.runs:
-        raise UsageError(" ".join([*found.problems, *found.waiting]))
-    files.replace(output, page.page(found, settings.title, settings.reference, has_regret=settings.regret).encode())
-    parts = configurations.parts(found.runs)
+    results = page.read(named)
+    if not results.runs:
+        raise UsageError(" ".join([*results.problems, *results.waiting]))
+    files.replace(output, page.page(results, settings.title, settings.reference, has_regret=settings.regret).encode())
+    parts = configurations.parts(results.runs)
     if settings.regret:
-        dynamic = [(part.title, one) for part in parts for one in dynamic_regret.sections(part)]
+        dynamic = [(part.title, section) for part in parts for section in dynamic_regret.sections(part)]
         if not dynamic and not any(sections.regret(part, arm) for part in parts for arm in part.arms):
             print(
                 "No configuration has a full-feedback baseline: run the same with --bandits_type=supervised_mse.",
                 file=sys.stderr,
             )
-        for title, one in dynamic:
-            print(f"{title}:", *one.lines(), sep="\n")
-    for problem in found.problems:
+        for title, section in dynamic:
+            print(f"{title}:", *section.lines(), sep="\n")
+    for problem in results.problems:
         print(f"Left out: {problem}", file=sys.stderr)
-    for one in over_tasks.sections(parts):
-        print(*one.lines(), sep="\n")
+    for section in over_tasks.sections(parts):
+        print(*section.lines(), sep="\n")
     print(output)
-    return 1 if found.problems else 0
+    return 1 if results.problems else 0
 
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
-"""Reproduces figures and tables of the texts that the project follows; see `--help`.
+"""Reproduces figures and tables of the papers that the project follows; see `--help`.
 
-Runs are executed as a grid's: named by their flags, run once, shared by all figures that need them, and continued
-where they were interrupted.
+Runs are those of a grid: named by their flags, run once, shared by all figures, and continued after an interruption.
 """
 
 if __name__ == "__main__":  # Before the imports, which take seconds.
@@ -26,34 +25,34 @@ from optimization.study import cli
 from optimization.study.settings import declared, no_folder, setting, title
 
 _USAGE = """
-Reproduces figures and tables of the texts that this project follows, beside the numbers and orderings they state.
+Reproduces figures and tables of the papers that this project follows, and compares their numbers and orderings.
 
   reproduce --list
   reproduce --figure=1a --scale=small
   reproduce --figure=1 --estimate               # hours for Figures 1(a) to 1(d); needs no data
   reproduce --text=agarwal2023 --scale=paper --workers=8
 
-The same command continues what was interrupted. An ordering that disagrees is a finding, no failure.
+The same command continues after an interruption. A contradicted ordering is a finding, not a failure.
 """
 
 
 class _Figures:
-    """What is reproduced.
+    """Figures.
 
     Attributes:
-      figure: Names, separated by commas; 1 means 1a to 1d; all: the texts' own; flagship: this project's; or
-        select_before_deploying.
-      text: All figures and tables of one text, instead of --figure.
+      figure: Names, separated by commas; 1 means 1a to 1d; all: those of the papers; flagship: those of this project;
+        or select_before_deploying.
+      text: All figures and tables of one paper, instead of --figure.
       list: Print the names of all figures and tables, and end.
-      arms: Their labels, separated by semicolons: only these; records keep the rows of the others.
-      scale: How much is run.
-      repeat: Seeds (default: as many as the text's).
-      data_dir: Folder of the data files, which must hold all that are needed (default: FEDBANDITS_DATA_DIR in the
-        environment; for what it lacks and can be downloaded, the cache folder).
-      early_stop: Give up points of searches early (default: run all to the end).
-      estimate: Run a few rounds of each task, print how long all takes, and end; random examples stand in for data sets
-        that would be downloaded.
-      report_only: Run nothing: report what is finished, also while another process runs.
+      arms: Labels of configurations, separated by semicolons: only these run; records keep the rows of the others.
+      scale: Scale of the runs.
+      repeat: Seeds (default: as in the paper).
+      data_dir: Folder of all needed data files (default: FEDBANDITS_DATA_DIR in the environment; for missing files that
+        can be downloaded, the cache folder).
+      early_stop: Stop bad points of searches early (default: run all to the end).
+      estimate: Run a few rounds of each task, print the estimated time of all runs, and end; random examples replace
+        data sets that would be downloaded.
+      report_only: Run nothing: report finished runs, also while another process runs.
     """
 
     figure: str = setting()
@@ -64,7 +63,9 @@ class _Figures:
     repeat: int = setting(low=1, high=cli.MOST_REPEATS)
     data_dir: pathlib.Path = setting(only={"report_only": False})
     early_stop: str = setting(
-        words={"asha": "asynchronous successive halving: the better half of a search's points go on to more rounds"},
+        words={
+            "asha": "asynchronous successive halving: the better half of a search's points is promoted to more rounds"
+        },
         only={"executor": executors.RUNNING, "report_only": False},
     )
     estimate: bool = setting(False, only={"executor": executors.RUNNING, "report_only": False})
@@ -75,8 +76,8 @@ class _Output:
     """Output.
 
     Attributes:
-      records: Folder in which a small file of numbers a figure is kept, such as docs/evidence.
-      page: Page to make of the records beside it, in the folder evidence; runs nothing.
+      records: Folder for a small file of numbers per figure, such as docs/evidence.
+      page: Page to make from the records in the folder evidence beside it; runs nothing.
       root_output_dir: Folder of all output.
       experiment_name: Name of this output's folder (default: reproduce_SCALE).
     """
@@ -88,11 +89,11 @@ class _Output:
 
 
 def define() -> cli.FlagSet:
-    """Returns the flags of `reproduce`."""
+    """Flags of `reproduce`."""
     flags = cli.FlagSet(_USAGE)
     flags.group(_Figures)
-    where = declared(executors.Executors, executor={"only": {"report_only": False}})
-    flags.group(title(executors.Executors), *where)
+    execution = declared(executors.Executors, executor={"only": {"report_only": False}})
+    flags.group(title(executors.Executors), *execution)
     flags.group(_Output)
     return flags
 
@@ -105,21 +106,20 @@ def report(
     *,
     is_part: bool = False,
 ) -> Sequence[scoreboard.Line]:
-    """Writes and prints what a figure's runs gave.
+    """Writes and prints the results of a figure.
 
     Args:
       figure: The figure.
-      found: What each arm gave.
-      folder: Where it is written.
-      kept: Folder of records that are kept, if any: pages are made of them.
-      is_part: Whether only some of its arms were run: the others are those of the records that are there, and
-        nothing is drawn.
+      found: Results of each configuration.
+      folder: Folder of the output.
+      kept: Folder of permanent records, if any: pages are made from them.
+      is_part: Whether only some configurations were run. The others come from existing records, and nothing is drawn.
 
     Returns:
       The figure's lines of the scoreboard.
 
     Raises:
-      UsageError: If a run lacks what is measured.
+      UsageError: If a run lacks a measured metric.
       Failure: If the folder cannot be written.
     """
     with files.write_errors(folder):
@@ -133,7 +133,7 @@ def report(
         table = records.joined(figure, table, path)
     judged = scoreboard.Judged.of(figure, table)
     if table is None:
-        print("No run is finished: nothing is drawn.")
+        print("No run is finished, so nothing is drawn.")
         return judged.lines
     for each in {_records_path(figure, folder, None), path}:
         records.write(table, each)
@@ -142,33 +142,33 @@ def report(
     for tail, content in (("", scoreboard.values_table(judged)), ("_claims", scoreboard.claims_table(judged))):
         files.replace(pathlib.Path(f"{stem}{tail}.csv"), content.to_csv(index=False, float_format="%.6g").encode())
     of_study: list[str] = []
-    if not is_part:  # Of the others there are no curves.
+    if not is_part:  # Records of the others have no curves.
         pictures.draw(judged, found, [pathlib.Path(f"{stem}{suffix}") for suffix in (".png", ".pdf")])
         of_study = pictures.draw_of_study(figure, found, folder)
     print(f"Written to {folder}: {', '.join(path.name for path in sorted(folder.iterdir()) if path.is_file())}")
     if of_study:
-        print(f"The study's own figures beside: {', '.join(of_study)}")
+        print(f"Figures in the style of the paper: {', '.join(of_study)}")
     return judged.lines
 
 
 def _records_path(figure: Figure, folder: pathlib.Path, kept: pathlib.Path | None) -> pathlib.Path:
-    """Returns the file of a figure's records, of which those of arms that are not run are taken."""
+    """File of a figure's records, from which configurations without runs are read."""
     return records.path_of(figure, kept) if kept else folder / f"{figure.name}_records.csv"
 
 
 def program(settings: cli.Settings) -> int:
     """Reproduces the chosen figures; returns 0, 1 if a run failed, or 128 + the signal that stopped it."""
     if settings.list:
-        _alone(settings, "list", "--list prints names, and ends")
+        _alone(settings, "list", "--list only prints names")
         print(f"{texts.listing()}\n{selection.NAME:<24}{selection.ABOUT}")
         return 0
     settings = settings.settled()
     if settings.page:
-        _alone(settings, "page", "--page is made of all records, and runs nothing")
+        _alone(settings, "page", "--page is made from all records, and runs nothing")
         return write_page(pathlib.Path(settings.page))
     if not settings.text and not all(name.strip() for name in (settings.figure or "").split(",")):
-        what = f"={settings.figure} has an empty name" if settings.figure else " names nothing"
-        raise UsageError(f"--figure{what}: give names, or all, or --text; --list prints them.")
+        problem = f"={settings.figure} has an empty name" if settings.figure else " is missing"
+        raise UsageError(f"--figure{problem}: give names, or all, or --text; --list prints them.")
     with files.data_folder(settings.data_dir):
         return _of_selection(settings) if settings.figure == selection.NAME else _of_figures(settings)
 
@@ -189,10 +189,8 @@ def _of_figures(settings: cli.Settings) -> int:
         print(warning, flush=True)
     searched = [(figure, arm) for figure in chosen for arm in figure.arms if arm.is_searched]
     if settings.early_stop and not searched:
-        raise UsageError(
-            "--early_stop has an effect only on searches, and none of these figures has one: leave it out."
-        )
-    for figure in chosen:  # A mistake is told before anything is played.
+        raise UsageError("--early_stop has no effect: none of these figures has a search. Leave it out.")
+    for figure in chosen:  # Raises errors before anything runs.
         figure.check()
     for figure, arm in searched if settings.early_stop else ():
         figure.first_run(arm).at_rounds(1)
@@ -201,7 +199,7 @@ def _of_figures(settings: cli.Settings) -> int:
     halving = settings.workers if settings.early_stop else 0
 
     def planned() -> list[tuple[Run, int]]:
-        return [one for each in chosen for one in each.planned(settings.repeat or each.repeat, base, folder / "runs")]
+        return [run for each in chosen for run in each.planned(settings.repeat or each.repeat, base, folder / "runs")]
 
     def left() -> list[Run]:
         played = [playing.play(each, settings.repeat or each.repeat, base, folder / "runs", None) for each in chosen]
@@ -255,7 +253,7 @@ def _of_selection(settings: cli.Settings) -> int:
         if executor:
             plan.run(executor)
         if left := plan.left():
-            print(f"{len(left)} runs of {selection.NAME} are not finished: nothing is reported.")
+            print(f"{len(left)} runs of {selection.NAME} are not finished, so nothing is reported.")
             return 1
         plan.report(outputs)
         return 0
@@ -271,15 +269,15 @@ def _run(
     reproduce: Callable[[executors.Executor | None], int],
     check: Callable[[], None] = lambda: None,
 ) -> int:
-    """Runs, estimates or lists what is planned, as the flags say; returns the exit status.
+    """Executes or estimates planned runs; returns the exit status.
 
     Args:
       settings: The flags.
       binary: Name in `studies.STUDIES`.
-      planned: Returns all runs, and how often each counts.
-      left: Returns the runs that could be run now.
-      reproduce: Runs and reports; without an executor, reports what is finished.
-      check: Checks what needs the output's folder, before anything is run.
+      planned: Gives all runs, with their weights.
+      left: Gives the runs that can start now.
+      reproduce: Runs and reports; without an executor, reports finished runs.
+      check: Checks that need the output's folder, before anything runs.
     """
     if settings.report_only:
         check()
@@ -287,7 +285,10 @@ def _run(
     folder, cores = _folder(settings), executors.cores_of_run(settings)
     with sweep.claim(folder, studies.STUDIES[binary]):
         if settings.executor == "slurm_script":
-            then = "the same command writes what a search has picked; --report_only, without --executor, reports them"
+            then = (
+                "the same command writes the runs of selected points; --report_only, without --executor, reports "
+                "finished runs"
+            )
             return sweep.write_job_array(left(), folder, cores, then)
         check()
         executor = executors.build(settings, cores)
@@ -313,10 +314,10 @@ def _base(settings: cli.Settings) -> tuple[str, ...]:
 
 
 def _alone(settings: cli.Settings, flag: str, why: str) -> None:
-    """Refuses all flags beside one that takes no other.
+    """Refuses other flags beside `flag`.
 
     Raises:
-      UsageError: If there are.
+      UsageError: If there are others.
     """
     if others := sorted(settings.set_by_user - {flag}):
         raise UsageError(f"{why}: leave --{others[0]} out.")
@@ -325,10 +326,10 @@ def _alone(settings: cli.Settings, flag: str, why: str) -> None:
 def _check_records(
     whole: Sequence[Figure], chosen: Sequence[Figure], output: pathlib.Path, kept: pathlib.Path | None
 ) -> None:
-    """Makes the records' folder, so that it is known to be there when all has been played.
+    """Creates the records' folder before the runs.
 
     Raises:
-      UsageError: If it cannot be written, or what is there cannot be joined with records of the arms that are chosen.
+      UsageError: If it cannot be written, or existing records cannot be joined with those of the chosen configurations.
     """
     for figure, part in zip(whole, chosen, strict=True):
         if len(part.arms) < len(figure.arms):
@@ -347,15 +348,15 @@ def _check_folder(kept: pathlib.Path, folder: pathlib.Path) -> None:
 
 
 def _check_seeds(repeat: int | None, chosen: Sequence[Figure]) -> None:
-    """Refuses so many seeds that one of them has picked a search's point.
+    """Refuses seeds that select a search's point.
 
     Raises:
-      UsageError: If there are.
+      UsageError: If `repeat` includes one.
     """
     searched = [figure.name for figure in chosen if any(arm.is_searched for arm in figure.arms)]
     if searched and (repeat or 0) > FIRST_TUNING_SEED:
         raise UsageError(
-            f"--repeat={repeat} would report seeds by which points are picked, those from {FIRST_TUNING_SEED} on, of "
+            f"--repeat={repeat} includes seeds from {FIRST_TUNING_SEED} on, which select points of "
             f"{', '.join(searched)}: give at most {FIRST_TUNING_SEED}."
         )
 
@@ -366,13 +367,11 @@ def write_page(path: pathlib.Path) -> int:
     folder = path.parent / "evidence"
     strays = page.strays(folder)
     if not any(folder.glob("*/*.csv")):
-        raise UsageError(
-            f"--page={path} is made of the records beside it, and {folder} has none: --records writes them."
-        )
+        raise UsageError(f"--page={path} is made from the records in {folder}, which has none: --records writes them.")
     files.replace(path, page.made(folder).encode())
     print(f"Written: {path}")
-    for told in strays:
-        print(f"Warning: left out, {told}.", file=sys.stderr)
+    for stray in strays:
+        print(f"Warning: left out, {stray}.", file=sys.stderr)
     return 0
 
 

@@ -17,14 +17,14 @@ from optimization.study import cli
 from optimization.study.settings import setting
 
 _USAGE = """
-Computes for federated experiments that run elsewhere, until it is stopped.
+Computes for federated experiments on other machines, until it is stopped.
 
-  tff_worker --port=9001                                         # on each host that helps
-  run_federated --tff_workers=HOST_1:9001,HOST_2:9001            # on the one where results are to lie
+  tff_worker --port=9001                                         # on each helping host
+  run_federated --tff_workers=HOST_1:9001,HOST_2:9001            # on the host of the results
 
 All hosts need this project's environment. Models, the data of the simulated clients and their updates cross the network
-unencrypted, and who reaches the port, which is open on all of the host's addresses, can run code: let a firewall admit
-only the experiment's host. Across other networks, close the port to all and tunnel it: on the experiment's host
+unencrypted. Anyone who reaches the port, which is open on all of the host's addresses, can run code: let a firewall
+admit only the experiment's host. Across other networks, close the port to all and tunnel it: on the experiment's host
 `ssh -N -L 9001:localhost:9001 HOST_1`, and --tff_workers=localhost:9001.
 """
 _START_SECONDS = 60
@@ -43,7 +43,7 @@ class _Flags:
 
 
 def define() -> cli.FlagSet:
-    """Returns the flags of `tff_worker`."""
+    """Flags of `tff_worker`."""
     flags = cli.FlagSet(_USAGE)
     flags.group(_Flags)
     return flags
@@ -64,17 +64,17 @@ def program(settings: cli.Settings) -> None:
         print(
             f"TFF worker on port {settings.port}, {threads} clients at a time. On the experiment's host: "
             f"--tff_workers={socket.gethostname()}:{settings.port}\n"
-            "Nothing is encrypted, and who reaches the port can run code here; see --help. Ctrl-C stops it.",
+            "Nothing is encrypted, and anyone who reaches the port can run code here; see --help. Ctrl-C stops it.",
             flush=True,
         )
-        raise Failure(f"TFF's worker ended by itself (exit status {process.wait()}), perhaps for want of memory.")
+        raise Failure(f"TFF's worker ended by itself (exit status {process.wait()}), perhaps for lack of memory.")
     finally:
         process.kill()
         process.wait()
 
 
 def _check_free(port: int) -> None:
-    """Raises UsageError if somebody listens: TFF's worker would share the port with another one without a word."""
+    """Raises UsageError if the port is taken: TFF's worker would silently share it."""
     try:
         with socket.create_server(("", port)):
             pass

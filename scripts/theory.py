@@ -1,6 +1,6 @@
-"""Runs the laboratory of section 6 and writes its page: regret of simulated federated learners beside the bounds.
+"""Simulates federated learners in known environments, and writes a page that compares their regret with bounds.
 
-The page's text lies in `page.md`; each of its numbers is a name there, and found here.
+The page's text is the template `page.md`, whose numbers are computed here.
 """
 
 if __name__ == "__main__":  # Before the imports, which take seconds.
@@ -29,7 +29,8 @@ Simulates environments whose true rewards are known, and compares regret with bo
 """
 _PAGE = pathlib.Path(__file__).resolve().parents[1] / "bandits" / "theory" / "page.md"
 _QUICK = (
-    "**This is a quick look**: the numbers are few runs', the sentences were written of the whole with `--seed=0`.\n\n"
+    "**This is a quick run**: its numbers come from few runs, but the sentences describe the full run with "
+    "`--seed=0`.\n\n"
 )
 _PANEL = (5.2, 3.6)  # Inches.
 
@@ -51,7 +52,7 @@ class _Flags:
 
 
 def define() -> cli.FlagSet:
-    """Returns the flags of `theory`."""
+    """Flags of `theory`."""
     flags = cli.FlagSet(_USAGE)
     flags.group(_Flags)
     return flags
@@ -83,9 +84,9 @@ def program(settings: cli.Settings) -> None:
         clients.own_training,
     ):
         start = time.monotonic()
-        found = experiment(scale)
-        words |= found.words
-        curves += found.curves
+        result = experiment(scale)
+        words |= result.words
+        curves += result.curves
         if settings.page:
             print(
                 f"{(experiment.__doc__ or '').partition(chr(10))[0]:<110}{time.monotonic() - start:6.1f} s", flush=True
@@ -102,7 +103,7 @@ def program(settings: cli.Settings) -> None:
 
 
 def _draw(curves: "list[Curve]", path: pathlib.Path) -> None:
-    """Draws a panel for each title, with logarithmic axes; what is calculated is dashed."""
+    """Draws a panel for each title, with logarithmic axes; bounds are dashed."""
     import matplotlib
     from matplotlib import figure as figures
 

@@ -2,8 +2,8 @@
 
 `compare_versions` starts this file; nothing imports it.
 
-Checkpoints hold numbered leaves. Without names, a field more or less would move all that follow it. The names are those
-of the structure that was flattened last before a checkpoint is saved.
+Checkpoints have numbered leaves, so a new field would shift all later ones. The names are those of the last structure
+that was flattened before a checkpoint was saved.
 """
 
 import json
@@ -26,17 +26,20 @@ def _main() -> None:
     flatten, save = tf.nest.flatten, RunFolder.save_checkpoint
     flattened: list[Any] = [None]
 
-    def remembering(structure: Any, *args: Any, **kwargs: Any) -> list:
+    def record_structure(structure: Any, *args: Any, **kwargs: Any) -> list:
         flattened[0] = structure
         return flatten(structure, *args, **kwargs)
 
-    def naming(folder: RunFolder, round_num: int, leaves: list) -> None:
+    def save_names(folder: RunFolder, round_num: int, leaves: list) -> None:
         names = [name for name, _ in nest.flatten_with_joined_string_paths(flattened[0])]
         (folder.path / "fields.json").write_text(json.dumps(names))
         save(folder, round_num, leaves)
 
     del sys.argv[0]
-    with mock.patch.object(tf.nest, "flatten", remembering), mock.patch.object(RunFolder, "save_checkpoint", naming):
+    with (
+        mock.patch.object(tf.nest, "flatten", record_structure),
+        mock.patch.object(RunFolder, "save_checkpoint", save_names),
+    ):
         runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
 
 

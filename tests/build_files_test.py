@@ -67,5 +67,5 @@ def test_continuous_integration_names_targets_that_exist():
     for package, name in re.findall(r"//([\w/]+):(\w+)", (ROOT / ".ci/run").read_text()):
         names = {rule["name"] for _, rule in _rules(package) if "name" in rule}
         assert name.removesuffix("_slow") in names
-    played = set(re.findall(r"play //[\w/]+:(\w+)", (ROOT / ".ci/run").read_text()))
-    assert played == set(studies.STUDIES)
+    executed = set(re.findall(r"run_program //[\w/]+:(\w+)", (ROOT / ".ci/run").read_text()))
+    assert executed == set(studies.STUDIES)

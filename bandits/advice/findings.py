@@ -1,4 +1,4 @@
-"""What the runs of a recommendation gave: numbers by strategy and seed, and what follows from them."""
+"""Results of a recommendation by strategy and seed, and the verdict that follows from them."""
 
 import contextlib
 import dataclasses
@@ -9,7 +9,7 @@ from typing import Any
 
 from bandits import metrics
 from bandits.advice import strategies
-from bandits.advice.plan import CEILING, CHANCE, GREEDY
+from bandits.advice.plan import FULL_FEEDBACK, GREEDY, UNIFORM
 from bandits.plans import outcomes, plan
 from bandits.plans.outcomes import Outcome
 from bandits.results import baselines, comparison, runs
@@ -27,20 +27,20 @@ BySeed = dict[int, float]
 
 @dataclasses.dataclass
 class StrategyResults:
-    """A strategy at the point that its search chose, and what its runs gave.
+    """Results of a strategy at the best point of its search.
 
     Attributes:
-      name: Its `--bandits_type`.
-      point: Flags that were searched.
-      reward: Average reward of all rounds, by seed; not a number of a seed that diverged.
+      name: `--bandits_type`.
+      point: Searched flags.
+      reward: Average reward of all rounds, by seed; NaN for a seed that diverged.
       recent: Reward of the last tenth of the rounds, likewise.
-      model: What the trained model's greedy policy reaches on held-out data, likewise; without seeds of which it was
-        not measured, as a run went on beyond the rounds that count.
+      model: Held-out metric of the trained model's greedy policy, likewise; seeds without an evaluation after the
+        planned rounds are missing.
       worst_tenth: Mean reward of the worst tenth of clients under that policy, likewise.
       jain_index: Jain's index of the clients' rewards, likewise.
       clip_norms: Clip norm of the last round, likewise.
       decisions: Decisions of a whole run, by seed.
-      notes: What is to say of it, in words.
+      notes: Remarks on the search, in words.
     """
 
     name: str
@@ -56,12 +56,12 @@ class StrategyResults:
 
     @property
     def label(self) -> str:
-        """What it is called, with its parameter."""
+        """Name, with the strategy's parameter."""
         return strategies.label(self.name, self.point)
 
     @property
     def flags(self) -> dict[str, str]:
-        """Flags that were searched."""
+        """Searched flags."""
         return dict(self.point)
 
     @property
@@ -74,19 +74,19 @@ class StrategyResults:
         """Seeds that diverged."""
         return [seed for seed, value in self.reward.items() if math.isnan(value)]
 
-    def mean(self, what: str = "reward") -> intervals.Interval:
-        """Returns mean and interval of one of the numbers over seeds, without those that diverged."""
-        return intervals.of_mean([value for value in getattr(self, what).values() if math.isfinite(value)])
+    def mean(self, attribute: str = "reward") -> intervals.Interval:
+        """Mean and interval of an attribute over seeds, without those that diverged."""
+        return intervals.of_mean([value for value in getattr(self, attribute).values() if math.isfinite(value)])
 
-    def read(self, some: Sequence[Outcome], folder: pathlib.Path, measured: Metric) -> None:
-        """Adds what runs gave.
+    def read(self, runs_of_seeds: Sequence[Outcome], folder: pathlib.Path, measured: Metric) -> None:
+        """Adds the results of runs.
 
         Args:
-          some: What became of them; those that failed are left out.
+          runs_of_seeds: Outcomes of the runs; failed ones are left out.
           folder: Folder of the runs.
-          measured: What a model is measured by.
+          measured: Held-out metric of a model.
         """
-        for outcome in some:
+        for outcome in runs_of_seeds:
             if outcome.status == outcomes.FAILED:
                 continue
             table, seed = runs.read_metrics(folder / outcome.run.name, outcome.run.rounds), outcome.run.seed
@@ -111,31 +111,31 @@ class StrategyResults:
 Results = Mapping[str, StrategyResults]
 
 
-def bounds(folder: pathlib.Path) -> tuple[Landmark | None, Landmark | None]:
-    """Returns the rewards of the uniform policy and of the best fixed action, as the runs below a folder record it.
+def recorded_baselines(folder: pathlib.Path) -> tuple[Landmark | None, Landmark | None]:
+    """Rewards of the uniform policy and of the best fixed action, as recorded by the runs below a folder.
 
-    Each is None if it is not known, and by seed where each seed has data of its own.
+    Each is None if it is unknown, and by seed if each seed has its own data.
     """
-    found: dict[str, runs.Run] = {}
+    by_seed: dict[str, runs.Run] = {}
     for path in sorted(folder.glob("*/seed_*")):
-        with contextlib.suppress(UsageError):  # Of one that failed.
-            if path.name not in found:
-                found[path.name] = runs.read(path)
-    some = list(found.values())
-    uniform = baselines.recorded(some, REWARD, baselines.RECORDED_UNIFORM)
-    return uniform, baselines.recorded(some, REWARD, baselines.RECORDED_FIXED)
+        with contextlib.suppress(UsageError):  # Of a failed run.
+            if path.name not in by_seed:
+                by_seed[path.name] = runs.read(path)
+    read = list(by_seed.values())
+    uniform = baselines.recorded(read, REWARD, baselines.RECORDED_UNIFORM)
+    return uniform, baselines.recorded(read, REWARD, baselines.RECORDED_FIXED)
 
 
-def search(points: Sequence[outcomes.Point], most: int, folder: pathlib.Path, metric: Metric) -> dict[str, Any]:
-    """Returns what a search found: its points, the best first, and what the best of so many are expected to give.
+def search(points: Sequence[outcomes.Point], limit: int, folder: pathlib.Path, metric: Metric) -> dict[str, Any]:
+    """Results of a search: its points, the best first, and the expected best of a number of points.
 
-    The latter is told after the first rung, the one that all points have played.
+    The expected best is the one after the first rung, which all points have run.
 
     Args:
       points: As `Session.halve` returns them.
-      most: Points of the smallest search: up to so many are drawn.
+      limit: Maximum number of points of the expected best: those of the smallest search.
       folder: Folder of the search's runs.
-      metric: What ranks them.
+      metric: Metric of the ranking.
     """
     rows, means = [], []
     rounds = min((point.rounds for point in points if point.rounds), default=0)
@@ -144,17 +144,17 @@ def search(points: Sequence[outcomes.Point], most: int, folder: pathlib.Path, me
             {
                 "flags": dict(strategies.point_of(point.outcomes[0].run)),
                 "rounds": point.rounds,
-                "values": {one.run.seed: one.value for one in point.outcomes},
-                "status": ", ".join(dict.fromkeys(one.status for one in point.outcomes)),
+                "values": {outcome.run.seed: outcome.value for outcome in point.outcomes},
+                "status": ", ".join(dict.fromkeys(outcome.status for outcome in point.outcomes)),
             }
         )
-        means.append(intervals.of_mean([_after(one, rounds, folder, metric) for one in point.outcomes]).mean)
-    best = {drawn: comparison.expected_best(means, drawn) for drawn in range(1, min(most, len(points)) + 1)}
+        means.append(intervals.of_mean([_after(each, rounds, folder, metric) for each in point.outcomes]).mean)
+    best = {size: comparison.expected_best(means, size) for size in range(1, min(limit, len(points)) + 1)}
     return {"points": rows, "expected_best": {"rounds": rounds, "of_points": best}}
 
 
 def _after(outcome: Outcome, rounds: int, folder: pathlib.Path, metric: Metric) -> float:
-    """Returns a run's metric after so many of its rounds; not a number if it had diverged, or failed."""
+    """Metric of a run after some rounds; NaN if it had diverged, or failed."""
     if outcome.rounds <= rounds:
         return outcome.value
     path = folder / outcome.run.name
@@ -162,24 +162,24 @@ def _after(outcome: Outcome, rounds: int, folder: pathlib.Path, metric: Metric) 
 
 
 def edges(space: strategies.Space, point: strategies.Point) -> list[str]:
-    """Returns the flags of which a point has the least or largest value of those that searches draw from."""
+    """Flags whose value in a point is the smallest or largest of the search space."""
     return [flag for flag, value in point if plan.is_edge([*map(float, space.values[flag])], float(value))]
 
 
-def compared(some: Results, reference: str, what: str = "reward") -> dict[str, Comparison]:
-    """Returns strategies against a reference, paired by seed; empty without the reference.
+def compared(results: Results, reference: str, attribute: str = "reward") -> dict[str, Comparison]:
+    """Comparisons with a reference, paired by seed; empty without the reference.
 
     Args:
-      some: The strategies; those without a number are left out.
-      reference: Name of the one that the others are compared with.
-      what: Which of the numbers.
+      results: Results by name; those without a value are left out.
+      reference: Name of the reference.
+      attribute: Compared attribute of the results.
     """
-    values = {name: found for name, one in some.items() if (found := getattr(one, what))}
+    values = {name: by_seed for name, one in results.items() if (by_seed := getattr(one, attribute))}
     return comparison.compare(values, reference) if reference in values and len(values) > 1 else {}
 
 
 def against_planned(planned: Results, often: Results) -> dict[str, dict[str, Comparison]]:
-    """Returns each strategy that is deployed more often, named `OFTEN`, against itself as planned."""
+    """Each strategy with more frequent deployment, named `OFTEN`, against itself as planned."""
     return {
         name: compared({PLANNED: planned[name], OFTEN: one}, PLANNED) for name, one in often.items() if name in planned
     }
@@ -187,23 +187,24 @@ def against_planned(planned: Results, often: Results) -> dict[str, dict[str, Com
 
 @dataclasses.dataclass(frozen=True)
 class Verdict:
-    """Which strategy, and whether exploration pays.
+    """Verdict on exploration, and the recommended strategy.
 
     Attributes:
-      against_greedy: Each strategy that explores against greedy.
-      stands: Where each strategy stands.
-      best: The recommended strategy, if it explores; else the one that explores with the highest mean, None where all
-        diverged or none was played.
-      recommended: What to deploy, of the strategies that are significantly better than the uniform policy: the best of
-        those that are significantly better than greedy. If there is none: greedy, or the best of the others, if it
-        alone is significantly better than the best fixed action or the uniform policy. None if no strategy is.
-      pays: Whether exploration is significantly better than greedy and than the uniform policy.
-      costs: Whether all of exploration that was judged is told below it.
-      all_diverged: Whether nothing was judged, as every strategy diverged or failed.
+      against_greedy: Each strategy that explores, compared with greedy.
+      against_baselines: Each strategy, compared with the baselines.
+      best: The recommended strategy, if it explores; else the one that explores with the highest mean. None if all
+        diverged, or none was run.
+      recommended: The strategy to deploy, among those significantly above the uniform policy: the best of those
+        significantly above greedy. If there is none: greedy; or the best other strategy, if it is significantly above
+        the best fixed action and greedy is not, or if greedy is not significantly above the uniform policy. None if no
+        strategy qualifies.
+      pays: Whether a strategy that explores is significantly above greedy and the uniform policy.
+      costs: Whether all tested strategies that explore are significantly below greedy.
+      all_diverged: Whether every strategy diverged or failed.
     """
 
     against_greedy: Mapping[str, Comparison] = dataclasses.field(default_factory=dict)
-    stands: Mapping[str, Standing] = dataclasses.field(default_factory=dict)
+    against_baselines: Mapping[str, Standing] = dataclasses.field(default_factory=dict)
     best: str | None = None
     recommended: str | None = None
     pays: bool = False
@@ -211,75 +212,76 @@ class Verdict:
     all_diverged: bool = False
 
 
-def verdict(found: Results, chance: Any, constant: Any) -> Verdict:
-    """Judges the strategies of the comparison.
+def verdict(results: Results, uniform: Any, best_fixed: Any) -> Verdict:
+    """Verdict on the strategies of the comparison.
 
     Args:
-      found: The results by `--bandits_type`.
-      chance: What uniformly random actions earn; None if it is not known.
-      constant: Reward of the best fixed action; likewise.
+      results: Results by `--bandits_type`.
+      uniform: Reward of the uniform policy; None if it is unknown.
+      best_fixed: Reward of the best fixed action; likewise.
     """
-    judged = {name: one for name, one in found.items() if name not in (CHANCE, CEILING) and one.reward}
+    judged = {name: one for name, one in results.items() if name not in (UNIFORM, FULL_FEEDBACK) and one.reward}
     against = compared(judged, GREEDY)
-    ceiling = found[CEILING].reward or None if CEILING in found else None
+    full_feedback = results[FULL_FEEDBACK].reward or None if FULL_FEEDBACK in results else None
     values = {name: one.reward for name, one in judged.items()}
-    stands = baselines.compare(values, uniform=chance, fixed=constant, full_feedback=ceiling)
-    sound = [name for name, one in judged.items() if not one.diverged]
-    greedy, exploring = [name for name in sound if name == GREEDY], [name for name in sound if name != GREEDY]
+    against_baselines = baselines.compare(values, uniform=uniform, fixed=best_fixed, full_feedback=full_feedback)
+    complete = [name for name, one in judged.items() if not one.diverged]
+    greedy = [name for name in complete if name == GREEDY]
+    exploring = [name for name in complete if name != GREEDY]
     leads = {name: (True, judged[name].mean().mean) for name in exploring}
-    if greedy and against:  # Of seeds that each shares with greedy, where some run failed.
+    if greedy and against:  # Some runs may have failed: only shared seeds count.
         leads = {name: (against[name].is_judged, against[name].difference) for name in exploring}
-    winners = [name for name in exploring if name in against and against[name].wins and beats(stands, name)]
+    winners = [name for name in exploring if name in against and against[name].wins and beats(against_baselines, name)]
     tiers = [winners]
     if not winners:
         equal = [name for name in exploring if name not in against or not against[name].loses]
-        tiers = [[name for name in some if _beats_constant(stands, name)] for some in (greedy, equal)]
+        tiers = [[name for name in tier if _beats_best_fixed(against_baselines, name)] for tier in (greedy, equal)]
         tiers += [greedy, equal]
-    trusted = ([name for name in some if beats(stands, name)] for some in tiers)
+    trusted = ([name for name in tier if beats(against_baselines, name)] for tier in tiers)
     first = next(filter(None, trusted), [])
     recommended = max(first, key=lambda name: leads.get(name, (False, 0.0))) if first else None
     others = winners or exploring
     best = recommended if recommended in exploring else max(others, key=leads.__getitem__) if others else None
     tested = [one for one in against.values() if one.is_judged]
     costs = bool(tested) and all(one.loses for one in tested)
-    return Verdict(against, stands, best, recommended, bool(winners), costs, all_diverged=not sound)
+    return Verdict(against, against_baselines, best, recommended, bool(winners), costs, all_diverged=not complete)
 
 
-def beats(stands: Mapping[str, Standing], name: str) -> bool:
-    """Returns whether a strategy is significantly better than the uniform policy, or that is not known."""
-    return name in stands and stands[name].beats_uniform is not False
+def beats(against_baselines: Mapping[str, Standing], name: str) -> bool:
+    """Whether a strategy is significantly above the uniform policy, or that is unknown."""
+    return name in against_baselines and against_baselines[name].beats_uniform is not False
 
 
-def _beats_constant(stands: Mapping[str, Standing], name: str) -> bool:
-    """Returns whether a strategy is significantly better than the best fixed action, or that is not known."""
-    one = stands[name].fixed if name in stands else None
-    return one is None or not one.is_judged or one.wins
+def _beats_best_fixed(against_baselines: Mapping[str, Standing], name: str) -> bool:
+    """Whether a strategy is significantly above the best fixed action, or that is unknown."""
+    fixed = against_baselines[name].fixed if name in against_baselines else None
+    return fixed is None or not fixed.is_judged or fixed.wins
 
 
 @dataclasses.dataclass
 class Findings:
-    """What the stages found, one after the other.
+    """Results of all stages.
 
     Attributes:
-      measured: What a model is measured by, on held-out data.
-      searches: By strategy, what its search found.
-      compared: By strategy, its runs in the comparison.
-      chance: What uniformly random actions earn, a `Landmark`; None if it is not known.
-      constant: Reward of the best fixed action; likewise.
-      verdict: What the comparison tells.
-      confirmed: The best strategy and greedy on seeds that did not pick it.
-      often: By strategy, its runs when deployed more often.
-      often_confirmed: Of these the best and greedy, on the seeds that did not pick it.
-      noise: By noise, from none on: what was asked for and guaranteed, the clip norm, and the results as `arm`.
-      noisy: The strategy that had the noise; empty for none.
-      no_noise: Why there is none, in words; empty if there is.
+      measured: Metric of a model on held-out data.
+      searches: Results of each strategy's search.
+      compared: Results of each strategy in the comparison.
+      uniform: Reward of the uniform policy, a `Landmark`; None if it is unknown.
+      best_fixed: Reward of the best fixed action; likewise.
+      verdict: Verdict of the comparison.
+      confirmed: Results of the best strategy and greedy on independent seeds.
+      often: Results of each strategy with more frequent deployment.
+      often_confirmed: Results of the best and greedy with more frequent deployment, on independent seeds.
+      noise: For no noise and each epsilon: the target, noise multipliers, guarantee, clip norm and `results`.
+      noisy: The strategy with noise; empty for none.
+      no_noise: Why no noise was run, in words; empty if it was.
     """
 
     measured: Metric
     searches: dict[str, Any] = dataclasses.field(default_factory=dict)
     compared: dict[str, StrategyResults] = dataclasses.field(default_factory=dict)
-    chance: Any = None
-    constant: Any = None
+    uniform: Any = None
+    best_fixed: Any = None
     verdict: Verdict = Verdict()
     confirmed: dict[str, StrategyResults] = dataclasses.field(default_factory=dict)
     often: dict[str, StrategyResults] = dataclasses.field(default_factory=dict)
@@ -290,34 +292,27 @@ class Findings:
 
     @property
     def by_noise(self) -> dict[str, StrategyResults]:
-        """Results by the words for their noise, such as `epsilon 3`; without those that were not run."""
-        return {noise_name(one): one["arm"] for one in self.noise if one["arm"].reward}
+        """Results by `noise_name`, without those that were not run."""
+        return {noise_name(one): one["results"] for one in self.noise if one["results"].reward}
 
 
 def noise_name(one: Mapping[str, Any]) -> str:
-    """Returns what a configuration with noise is called: its epsilon."""
+    """Name of a configuration with noise, such as `epsilon 3`."""
     return f"epsilon {one['target_epsilon']:g}" if "target_epsilon" in one else NO_NOISE
 
 
-# What `advice.json` has beside fields, and fields that have another name there.
+# Computed properties in `advice.json`, and fields with another name there.
 _COMPUTED: Mapping[type, list[str]] = {
     Comparison: ["word", "detectable", "seeds_needed"],
     StrategyResults: ["label", "flags", "reward_mean", "diverged"],
 }
-_IN_JSON = {
-    "label": "name",
-    "recent": "recent_reward",
-    "uniform": "chance",
-    "fixed": "constant",
-    "full_feedback": "ceiling",
-    "score": "share",
-}
+_IN_JSON = {"label": "name", "recent": "recent_reward"}
 
 
 def plain(value: Any) -> Any:
-    """Returns a value as JSON takes it: what is not a finite number is null.
+    """A value for JSON, with null for numbers that are not finite.
 
-    A comparison also has its minimum detectable difference, and the seeds required for the observed one.
+    A comparison also has its minimum detectable difference and the seeds required for the observed one.
     """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         names = [field.name for field in dataclasses.fields(value)] + _COMPUTED.get(type(value), [])

@@ -1,6 +1,6 @@
-"""What a recommendation is about: the flags of all its runs, and the data. Runs' flags are checked before it is opened.
+"""Inputs of a recommendation: the flags of all runs, and the data. Flags are checked before the data is opened.
 
-A log's simulator may answer only where the log itself does not contradict it.
+A simulator of a log is refused if the log contradicts it.
 """
 
 import dataclasses
@@ -17,10 +17,10 @@ from bandits.results import words
 from data.errors import UsageError
 from optimization.study import cli, frame, intervals, presets
 
-# A recommendation sets these itself, or they make no single question of it.
-OWN = ("bandits_type", "seed", "repeat", "restart", "list_presets")
-# By flag, the values that add no noise and leave cohorts seeded.
-_OF_NOISE: Mapping[str, tuple[Any, ...]] = {
+# A recommendation sets these itself, or does not support them.
+RESERVED_FLAGS = ("bandits_type", "seed", "repeat", "restart", "list_presets")
+# Values that add no noise and keep cohorts seeded.
+_NOISE_FLAGS: Mapping[str, tuple[Any, ...]] = {
     "noise_multiplier": (0.0, None),
     "aggregator_type": ("mean", "none", "dpsgd"),
     "cohort_sampling": ("fixed",),
@@ -29,60 +29,60 @@ _OF_NOISE: Mapping[str, tuple[Any, ...]] = {
 _NAMES = {"uniformly random actions": "uniform policy"}
 
 
-def base_flags(given: Sequence[str]) -> tuple[str, ...]:
-    """Returns the flags of all runs.
+def base_flags(run_flags: Sequence[str]) -> tuple[str, ...]:
+    """Flags of all runs.
 
     Args:
-      given: As they stand in the command.
+      run_flags: Run flags of the command.
 
     Raises:
-      UsageError: If one is the recommendation's to set, or unknown.
+      UsageError: If a flag is unknown, or set by the recommendation itself.
     """
-    settings = studies.parse(BINARY, given)
+    settings = studies.parse(BINARY, run_flags)
     parameters = [f"bandits_{name}" for entry in registry.POLICIES.values() for name in entry.parameters]
-    for name in (*OWN, *parameters, *schedule_flags.NAMES):
+    for name in (*RESERVED_FLAGS, *parameters, *schedule_flags.NAMES):
         if name in settings.set_by_user:
             raise UsageError(f"--{name}: advise sets this flag of its runs itself: leave it out.")
     _check_noise(presets.applied(settings, studies.load(BINARY).presets))
     is_table = "task_type" not in settings.set_by_user and settings.data_file
-    return studies.without_file(BINARY, [*given, *["--task_type=tabular"] * bool(is_table)])
+    return studies.without_file(BINARY, [*run_flags, *["--task_type=tabular"] * bool(is_table)])
 
 
 def _check_noise(settings: cli.Settings) -> None:
-    """Refuses noise in all runs, given or set by a preset: searches and comparisons have none.
+    """Refuses noise in all runs, set by a flag or a preset: searches and comparisons have none.
 
     Raises:
-      UsageError: If there is some.
+      UsageError: If a flag or preset adds noise.
     """
-    for name, harmless in _OF_NOISE.items():
+    for name, harmless in _NOISE_FLAGS.items():
         is_ignored = name == "noise_multiplier" and settings.aggregator_type in ("mean", "none")
         if settings[name] in harmless or (is_ignored and name not in settings.set_by_user):
             continue
-        told = "advise adds noise itself, in a stage of its own"
+        reason = "advise adds noise itself, in a separate stage"
         if name in settings.set_by_user:
-            raise UsageError(f"--{name}: {told}: leave it out.")
+            raise UsageError(f"--{name}: {reason}: leave it out.")
         raise UsageError(
-            f"--preset={settings.preset} sets --{name}={as_text(settings[name])}, but {told}: give "
-            f"--{name}={as_text(harmless[0])} beside it, or a preset without noise."
+            f"--preset={settings.preset} sets --{name}={as_text(settings[name])}, but {reason}: give "
+            f"--{name}={as_text(harmless[0])}, too, or a preset without noise."
         )
 
 
 @dataclasses.dataclass(frozen=True)
 class Data:
-    """What a recommendation needs to know of its data.
+    """Facts about the data.
 
     Attributes:
       checksum: Digest.
-      report: What became of it.
-      clients: Clients that train.
+      report: The loader's report.
+      clients: Training clients.
       cohort: Clients of a round.
-      num_actions: Actions.
-      reward_width: Between the smallest and the largest reward.
-      is_labelled: Whether a label says which action is right, and rewards are 1 for it alone.
-      statistics: What is learned of the clients without noise, in words.
-      held_out: What is held out for evaluation, in words.
-      unit: What a guarantee protects, in words.
-      scores: Of a log's simulator; empty for other data.
+      num_actions: Number of actions.
+      reward_width: Largest minus smallest reward.
+      is_labelled: Whether each label has one right action, whose reward is 1 and that of all others 0.
+      statistics: Statistics of the clients that are computed without noise, in words.
+      held_out: Held-out data, in words.
+      unit: Unit of privacy, in words.
+      scores: Scores of a log's simulator; empty for other data.
     """
 
     checksum: str
@@ -104,10 +104,10 @@ class Data:
 
 
 def open_data(settings: cli.Settings) -> Data:
-    """Opens the data of resolved flags, and checks these against it.
+    """Opens the data of resolved flags, and checks the flags against it.
 
     Raises:
-      UsageError: If it is not there, or they do not fit it.
+      UsageError: If the data is missing, or the flags do not fit it.
     """
     study = studies.load(BINARY)
     options = study.options(settings)
@@ -115,7 +115,7 @@ def open_data(settings: cli.Settings) -> Data:
     clients = study.population(options, task) or len(task.clients)
     settings = frame.fitted(study, settings, clients)
     options = study.options(settings)
-    # Before the study's check, which would print what the recommendation says first.
+    # Before the study's check, which prints these scores, too.
     scores = tuple(simulator.once(task.held_out)[0]) if logged_flags.is_simulated(options.task) else ()
     study.check(options, task)
     low, high = task.reward_range(options.rewards)
@@ -139,7 +139,7 @@ def open_data(settings: cli.Settings) -> Data:
 
 
 def _unit(column: str | None, clients: int, held_out: str | None) -> str:
-    """Returns what a guarantee protects, and how many of them there are."""
+    """Unit of privacy, in words."""
     if not column:
         return "one client with all its data, not a single example"
     if column.startswith("rows:"):
@@ -151,7 +151,7 @@ def _unit(column: str | None, clients: int, held_out: str | None) -> str:
 
 
 def folder_name(settings: cli.Settings) -> str:
-    """Returns the default name of the output folder."""
+    """Default name of the output folder."""
     table = pathlib.Path(settings.data_file).name.partition(".")[0] if settings.data_file else ""
     scenario = "" if settings.preset or settings.scenario == "scratch" else settings.scenario
     return "_".join(filter(None, ("advice", settings.preset or table or settings.task_type, scenario)))
@@ -161,15 +161,15 @@ def check_simulator(scores: Sequence[simulator.Score], base: Sequence[str]) -> N
     """Refuses a simulator that held-out clients of the log contradict.
 
     Args:
-      scores: Of the logging policy and of the uniform policy, by the simulator and by the log.
+      scores: Scores of the logging and the uniform policy, by the simulator and by the log.
       base: Flags of all runs.
 
     Raises:
-      UsageError: If a 95% interval of a difference lies on one side of 0.
+      UsageError: If the 95% interval of a difference excludes 0.
     """
-    if not any(one.is_off for one in scores):
+    if not any(score.is_off for score in scores):
         return
-    values = "\n".join(f"  {_score(one)}" for one in scores)
+    values = "\n".join(f"  {_score(score)}" for score in scores)
     file = next((flag.partition("=")[2] for flag in base if flag.startswith("--data_file=")), "LOG")
     raise UsageError(
         "The log contradicts its simulator, so a recommendation from the simulator would be wrong. Nothing was run.\n"
@@ -193,14 +193,14 @@ def _score(one: simulator.Score) -> str:
 
 
 def simulated(scores: Sequence[simulator.Score]) -> str:
-    """Returns what a recommendation says first, where the log does not contradict its simulator; empty without one."""
+    """Scores of a simulator that the log does not contradict, in words; empty without a simulator."""
     if not scores:
         return ""
-    values = "\n".join(f"- {_score(one)}" for one in scores)
-    is_known = any(math.isfinite(one.difference.low) for one in scores)
+    values = "\n".join(f"- {_score(score)}" for score in scores)
+    is_known = any(math.isfinite(score.difference.low) for score in scores)
     checked = "do not contradict it" if is_known else "cannot check it"
     return (
-        "Rewards are simulated: they are drawn from a regression of the log, and have its bias.\n"
+        "Rewards are simulated: they are sampled from a regression of the log, and have its bias.\n"
         f"Held-out clients of the log {checked}:\n{values}\n"
         "scripts.evaluate_policy estimates a policy's value from the log itself.\n"
     )

@@ -1,4 +1,4 @@
-"""What a recommendation runs, how long that takes, and what is left out where time is short."""
+"""Plan of a recommendation: its runs, their time, and what is left out if time is short."""
 
 import dataclasses
 import math
@@ -6,60 +6,60 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bandits.plans import sweep
-from bandits.plans.estimate import SPARE, Pace, Work, duration
+from bandits.plans.estimate import SAFETY_FACTOR, Pace, Work, duration
 from bandits.results import words
 
-GREEDY, CHANCE, CEILING = "greedy", "uniform", "supervised_mse"
-# The first explores least: what is left out of time is dropped from the end.
+GREEDY, UNIFORM, FULL_FEEDBACK = "greedy", "uniform", "supervised_mse"
+# Strategies are dropped from the end if time is short.
 STRATEGIES = (GREEDY, "epsilon_greedy_unweight", "softmax", "falcon")
 SEARCH, COMPARE, CONFIRM, FREQUENT, NOISE = "search", "compare", "confirm", "frequent", "noise"
-# What users ask comes first: whether exploration pays, with which strategy, at what privacy.
+# The most important questions come first: whether exploration pays, with which strategy, at what privacy.
 STAGES = (SEARCH, COMPARE, CONFIRM, NOISE, FREQUENT)
 FACTOR = 2
-MEASURED = 2  # Strategies by which the pace is measured.
-_LEAST_DEPLOYMENTS = 2
+MEASURED = 2  # Strategies with which the pace is measured.
+_MIN_DEPLOYMENTS = 2
 
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """What is played.
+    """A plan.
 
     Attributes:
       rounds: Rounds of a run.
       deploy_every: Rounds between deployments, as planned.
-      often: Rounds between deployments when they are ten times more often; 0 where they cannot be.
+      often: Rounds between deployments when these are ten times as frequent; 0 if that is impossible.
       strategies: Values of `--bandits_type`, greedy first.
-      has_ceiling: Whether the supervised ceiling is played.
-      has_uniform: Whether a model is trained on uniform exploration.
+      has_full_feedback: Whether the full-feedback baseline runs.
+      has_uniform: Whether a model is trained on the uniform policy's log.
       points: Points of each search; 1 for no search.
       tuning_seeds: Seeds of each point of a search.
-      seeds: Seeds on which finalists are compared.
-      more_seeds: Seeds of the best one and greedy that did not pick it.
-      frequent_seeds: Seeds of what is deployed more often.
-      frequent_all: Whether that is each strategy, or the recommended one and greedy alone.
-      epsilons: How many epsilons are played.
-      noise_seeds: Seeds of each.
+      seeds: Seeds of the comparison.
+      independent_seeds: Seeds of the best strategy and greedy that did not select it.
+      frequent_seeds: Seeds of more frequent deployment.
+      frequent_all: Whether all strategies are deployed more often, or only the recommended one and greedy.
+      epsilons: Number of epsilons.
+      noise_seeds: Seeds of each epsilon.
     """
 
     rounds: int
     deploy_every: int
     often: int
     strategies: tuple[str, ...] = STRATEGIES
-    has_ceiling: bool = True
+    has_full_feedback: bool = True
     has_uniform: bool = True
     points: int = 16
     tuning_seeds: int = 2
     seeds: int = 8
-    more_seeds: int = 4
+    independent_seeds: int = 4
     frequent_seeds: int = 8
     frequent_all: bool = True
     epsilons: int = 3
     noise_seeds: int = 4
 
     @property
-    def arms(self) -> tuple[str, ...]:
-        """What is searched and compared: strategies, and what stands beside them."""
-        return (*self.strategies, *[CHANCE] * self.has_uniform, *[CEILING] * self.has_ceiling)
+    def configurations(self) -> tuple[str, ...]:
+        """Strategies and baselines, which are all searched and compared."""
+        return (*self.strategies, *[UNIFORM] * self.has_uniform, *[FULL_FEEDBACK] * self.has_full_feedback)
 
     @property
     def rungs(self) -> list[int]:
@@ -68,28 +68,28 @@ class Plan:
 
     @property
     def least(self) -> int:
-        """Rounds before which no point is given up."""
-        return max(_LEAST_DEPLOYMENTS * self.deploy_every, 1)
+        """Minimum rounds of a point that is stopped early."""
+        return max(_MIN_DEPLOYMENTS * self.deploy_every, 1)
 
     def work(self, stage: str) -> Work:
-        """Returns what a stage plays."""
+        """Work of a stage."""
         if stage == SEARCH:
             return self._search()
         points, seeds = {
-            COMPARE: (len(self.arms), self.seeds),
-            CONFIRM: (2, self.more_seeds),
+            COMPARE: (len(self.configurations), self.seeds),
+            CONFIRM: (2, self.independent_seeds),
             FREQUENT: (
                 len(self.strategies) if self.frequent_all else 2,
                 min(self.frequent_seeds, self.seeds) if self.often else 0,
             ),
-            NOISE: (self.epsilons + 1, self.noise_seeds if self.epsilons else 0),  # One is clipped alone.
+            NOISE: (self.epsilons + 1, self.noise_seeds if self.epsilons else 0),  # One run is clipped, without noise.
         }[stage]
-        # Searches have compiled what is compared, and the measurement the defaults of two strategies.
+        # The search compiled the compared points, and the measurement of the pace the defaults of two strategies.
         compiled = points if stage == CONFIRM or self.points > 1 else min(points, MEASURED)
         new = points if stage in (FREQUENT, NOISE) else points - compiled
         runs = points * seeds
         if stage == FREQUENT and seeds:
-            runs += 2 * self.more_seeds  # The best and greedy on what did not pick it, too.
+            runs += 2 * self.independent_seeds  # The best and greedy on independent seeds, too.
         return Work(new if seeds else 0, runs, runs * self.rounds)
 
     def _search(self) -> Work:
@@ -97,17 +97,17 @@ class Plan:
             return Work(0, 0, 0)
         runs, rounds, before = 0, 0, 0
         for place, rung in enumerate(self.rungs):
-            count = max(1, self.points // FACTOR**place) * self.tuning_seeds * len(self.arms)
+            count = max(1, self.points // FACTOR**place) * self.tuning_seeds * len(self.configurations)
             runs, rounds, before = runs + count, rounds + count * (rung - before), rung
-        return Work(self.points * len(self.arms), runs, rounds)
+        return Work(self.points * len(self.configurations), runs, rounds)
 
     def seconds(self, pace: Pace, stages: Sequence[str] = STAGES) -> float:
-        """Returns how long some stages take."""
+        """Seconds that some stages take."""
         return sum(pace.seconds(self.work(stage)) for stage in stages)
 
 
-# What goes first where time is short: answers that nobody asked for (another deployment period, a model trained by the
-# uniform policy), then precision, then privacy and the search; greedy and one that explores are compared to the last.
+# Order in which parts are left out: first secondary answers (another deployment period, a model trained by the uniform
+# policy), then precision, then privacy and the search. Greedy and one strategy that explores always remain.
 _LADDER: tuple[tuple[str, Any], ...] = (
     ("frequent_all", False),
     ("points", 8),
@@ -120,11 +120,11 @@ _LADDER: tuple[tuple[str, Any], ...] = (
     ("tuning_seeds", 1),
     ("seeds", 6),
     ("epsilons", 1),
-    ("more_seeds", 2),
+    ("independent_seeds", 2),
     ("seeds", 4),
     ("points", 2),
-    ("has_ceiling", False),
-    ("more_seeds", 0),
+    ("has_full_feedback", False),
+    ("independent_seeds", 0),
     ("epsilons", 0),
     ("points", 1),
     ("seeds", 3),
@@ -132,19 +132,19 @@ _LADDER: tuple[tuple[str, Any], ...] = (
     ("strategies", STRATEGIES[:2]),
     ("seeds", 2),
 )
-# What is said of a part that is left out, and of one that is left out whole.
+# Texts of a part that is left out partly, and wholly.
 _LEFT_OUT: Mapping[str, tuple[str, str]] = {
     "rounds": ("rounds after the first {now:,} of {planned:,}", ""),
     "strategies": ("", ""),
     "seeds": ("seeds beyond {now} of {planned} in the comparison", ""),
-    "has_ceiling": ("", "the full-feedback baseline"),
+    "has_full_feedback": ("", "the full-feedback baseline"),
     "has_uniform": ("", "a model trained by the uniform policy"),
     "points": (
         "hyperparameter settings beyond {now} of {planned} in each search",
         "the hyperparameter search (all settings are defaults)",
     ),
     "tuning_seeds": ("a second tuning seed", ""),
-    "more_seeds": (
+    "independent_seeds": (
         "independent seeds beyond {now} of {planned}",
         "independent seeds to confirm the best strategy",
     ),
@@ -156,28 +156,28 @@ _LEFT_OUT: Mapping[str, tuple[str, str]] = {
     "epsilons": ("privacy: {fewer} of {planned} epsilons", "privacy: every run with noise"),
     "noise_seeds": ("seeds beyond {now} of {planned} with noise", ""),
 }
-# What each stage decides, for itself and for those after it.
+# Fields that each stage fixes, for itself and for later stages.
 DECIDES: Mapping[str, tuple[str, ...]] = {
-    SEARCH: ("points", "tuning_seeds", "strategies", "has_uniform", "has_ceiling", "rounds"),
+    SEARCH: ("points", "tuning_seeds", "strategies", "has_uniform", "has_full_feedback", "rounds"),
     COMPARE: ("seeds",),
-    CONFIRM: ("more_seeds",),
+    CONFIRM: ("independent_seeds",),
     FREQUENT: ("frequent_seeds", "frequent_all"),
     NOISE: ("epsilons", "noise_seeds"),
 }
 
 
 def fitted(full: Plan, pace: Pace, seconds: float, left: Sequence[str] = STAGES) -> Plan:
-    """Returns the plan whose stages that are left take at most so long, with as little left out as that needs.
+    """The largest plan whose remaining stages fit into the time.
 
     Args:
-      full: The plan with nothing left out, but for what stages that are not left have played.
-      pace: How fast this machine plays.
-      seconds: Time that is left.
-      left: The stages that are not run yet; what others ran stays.
+      full: The plan with nothing left out, except by finished stages.
+      pace: Speed of this machine.
+      seconds: Remaining time.
+      left: Remaining stages; finished ones stay as they are.
 
     Returns:
-      The plan. Where not even the smallest one fits, runs have fewer rounds; but no fewer than take as long as what
-      is beside them, such as the start of a run, and so the plan can take longer.
+      The plan. If not even the smallest one fits, its runs have fewer rounds. Their rounds still take at least as long
+      as the overhead, such as the start of a run, so the plan can take longer.
     """
     plan = full
     for name, value in _LADDER:
@@ -190,54 +190,54 @@ def fitted(full: Plan, pace: Pace, seconds: float, left: Sequence[str] = STAGES)
     if plan.seconds(pace, left) <= seconds or SEARCH not in left:
         return plan
     work = plan.work(COMPARE)
-    beside = work.points * pace.point_seconds + work.runs * pace.run_seconds / pace.workers
-    a_round = work.runs * pace.round_seconds / pace.workers
-    # Rounds that take less time than what is beside them would be cut for nothing.
-    rounds = max((seconds / SPARE - beside) / a_round, beside / a_round, 1)
+    overhead = work.points * pace.point_seconds + work.runs * pace.run_seconds / pace.workers
+    round_seconds = work.runs * pace.round_seconds / pace.workers
+    # Cutting rounds below the overhead would save little.
+    rounds = max((seconds / SAFETY_FACTOR - overhead) / round_seconds, overhead / round_seconds, 1)
     return dataclasses.replace(plan, rounds=min(plan.rounds, math.floor(rounds)))
 
 
 def minutes_of_all(full: Plan, pace: Pace) -> int:
-    """Returns the minutes that the full plan needs, with one to start and to write pages."""
+    """Minutes of the full plan, plus one to start and to write pages."""
     return math.ceil(full.seconds(pace) / 60) + 1
 
 
 def described(plan: Plan, pace: Pace, stages: Sequence[str] = STAGES) -> list[str]:
-    """Returns a line a stage: what it runs, and how long that takes."""
+    """A line per stage: its runs and their time."""
     often = len(plan.strategies) if plan.frequent_all else 2
-    confirmed = f"the best and greedy, {plan.more_seeds} independent seeds"
+    confirmed = f"the best and greedy, {plan.independent_seeds} independent seeds"
     stage_words = {
-        SEARCH: f"{len(plan.arms)} searches of {words.count(plan.points, 'hyperparameter setting')}, "
+        SEARCH: f"{len(plan.configurations)} searches of {words.count(plan.points, 'hyperparameter setting')}, "
         + words.seeds(plan.tuning_seeds),
-        COMPARE: f"{len(plan.arms)} configurations, {plan.seeds} seeds",
+        COMPARE: f"{len(plan.configurations)} configurations, {plan.seeds} seeds",
         CONFIRM: confirmed,
         FREQUENT: f"{often} configurations deployed {every(plan.often)}, {min(plan.frequent_seeds, plan.seeds)} seeds; "
         + confirmed,
         NOISE: f"{words.count(plan.epsilons, 'epsilon')}, {plan.noise_seeds} seeds",
     }
-    told = {stage: stage_words[stage] if plan.work(stage).runs else "left out" for stage in stages}
-    return [f"  {stage:<9} {duration(plan.seconds(pace, [stage])):>12}  {text}" for stage, text in told.items()]
+    texts = {stage: stage_words[stage] if plan.work(stage).runs else "left out" for stage in stages}
+    return [f"  {stage:<9} {duration(plan.seconds(pace, [stage])):>12}  {text}" for stage, text in texts.items()]
 
 
 def every(rounds: int) -> str:
-    """Returns how often something is done in words."""
+    """A period in words, such as `every 10 rounds`."""
     return "every round" if rounds == 1 else f"every {rounds:,} rounds"
 
 
 def at_a_time(workers: int) -> str:
-    """Returns how many runs are run at the same time in words."""
+    """Number of parallel runs in words, such as `2 runs at a time`."""
     return f"{workers} run{'s' * (workers != 1)} at a time"
 
 
 def left_out(full: Plan, plan: Plan, names: Mapping[str, str]) -> list[str]:
-    """Returns what a plan leaves out of the full one, in words.
+    """Parts of the full plan that a plan leaves out, in words.
 
     Args:
       full: The plan with nothing left out.
       plan: The plan.
       names: Strategies by `--bandits_type`.
     """
-    told = []
+    texts = []
     for name, (some, none) in _LEFT_OUT.items():
         now, planned = getattr(plan, name), getattr(full, name)
         is_asked = {
@@ -249,8 +249,8 @@ def left_out(full: Plan, plan: Plan, names: Mapping[str, str]) -> list[str]:
         if now == planned or not is_asked:
             continue
         if name == "strategies":
-            told.append(words.listed([names[one] for one in planned if one not in now]))
+            texts.append(words.listed([names[one] for one in planned if one not in now]))
             continue
         is_none = now == (1 if name == "points" else 0)
-        told.append((none if is_none else some).format(now=now, planned=planned, fewer=planned - now))
-    return told
+        texts.append((none if is_none else some).format(now=now, planned=planned, fewer=planned - now))
+    return texts

@@ -1,7 +1,7 @@
-"""Which noise a recommendation tries, and what it guarantees in deployment. Nothing here imports TensorFlow.
+"""Noise of a recommendation, and its guarantee in deployment. Imports no TensorFlow.
 
-A table is often a sample of the clients that there will be. A run with m of its clients a round adds the noise that M
-clients a round would leave on the mean, z m / M of its clip norm; what is accounted is z, M and the population.
+A table is often a sample of the clients in deployment. A run with m clients a round has a noise multiplier of z m / M.
+Its mean update is then as noisy as in deployment with M clients a round. The accountant uses z, M and the population.
 """
 
 import dataclasses
@@ -13,8 +13,8 @@ from optimization.privacy import calibration, mechanisms
 from optimization.study import cli
 from optimization.study.settings import Numbers, setting
 
-_MOST_DELTA = 1e-3
-_SHARE, _MOST = 100, 1000  # By default one client of so many takes part in a round, at most so many.
+_MAX_DELTA = 1e-3
+_SHARE, _MAX_COHORT = 100, 1000  # By default one of 100 clients participates in a round, and at most 1,000 do.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,11 +23,11 @@ class Deployment:
 
     Attributes:
       population: Clients.
-      cohort: Clients of a round, as the expected number of a Poisson sample.
-      is_table: Whether these are the clients of the data at hand.
-      delta: Of the guarantee; None for 1 / population^1.1.
-      accountant: Whose epsilon it is.
-      apart_from: What is learned of the clients without noise, in words: no guarantee covers it.
+      cohort: Expected clients of a round, which is a Poisson sample.
+      is_table: Whether these are the clients of the data.
+      delta: Delta of the guarantee; None for 1 / population^1.1.
+      accountant: Accountant of epsilon.
+      apart_from: Statistics that are computed without noise, in words: no guarantee covers them.
     """
 
     population: int
@@ -37,21 +37,27 @@ class Deployment:
     accountant: str = "rdp"
     apart_from: tuple[str, ...] = ()
 
+    def protected(self, clients: int) -> str:
+        """Clients whom epsilon protects, in words, beside the number of clients in the data."""
+        if self.is_table:
+            return f"For the {self.population:,} training clients of your data."
+        return f"For {self.population:,} clients; your data has {clients:,}."
+
     @property
     def words(self) -> str:
-        """Where the guarantees hold, in sentences."""
+        """Clients and cohorts of the guarantees, in sentences."""
         if self.is_table:
             return (
                 f"Guarantees hold for training on the {self.population:,} training clients, about {self.cohort:,} a "
                 "round."
             )
         return (
-            f"Guarantees hold for training on {self.population:,} clients, about {self.cohort:,} a round. The data is "
-            "taken for a sample of them, and the runs' noise on the mean is that of such cohorts."
+            f"Guarantees hold for training on {self.population:,} clients, about {self.cohort:,} a round. The data "
+            "counts as a sample of them, and the runs' mean updates are as noisy as with such cohorts."
         )
 
     def mechanism(self, noise_multiplier: float) -> mechanisms.Mechanism:
-        """Returns what is accounted: Gaussian noise on the sum of the clipped updates of a Poisson sample."""
+        """Accounted mechanism: Gaussian noise on the sum of the clipped updates of a Poisson sample."""
         return mechanisms.Mechanism(
             kind="dpsgd",
             noise_multiplier=noise_multiplier,
@@ -87,26 +93,24 @@ def check(settings: cli.Settings) -> None:
     """Checks the flags against each other.
 
     Raises:
-      UsageError: If more clients take part in a round than there are.
+      UsageError: If a round has more clients than the population.
     """
     cohort = settings.population_clients_per_round
     if cohort is not None and cohort > settings.population:
-        raise UsageError(
-            f"--population_clients_per_round={cohort} is more than the clients of --population={settings.population}."
-        )
+        raise UsageError(f"--population_clients_per_round={cohort} exceeds --population={settings.population}.")
 
 
 def deployment(settings: cli.Settings, clients: int, cohort: int, apart_from: Sequence[str]) -> Deployment:
-    """Returns where the model would be trained.
+    """Where the model would be trained.
 
     Args:
-      settings: Flags of the advice.
+      settings: Flags of the recommendation.
       clients: Clients of the data.
       cohort: Clients of a round of the runs.
-      apart_from: What is learned of the clients without noise, in words.
+      apart_from: Statistics that are computed without noise, in words.
 
     Raises:
-      UsageError: If the population, or a round's cohort there, is smaller than its sample.
+      UsageError: If the population or its cohort is smaller than that of the data.
     """
     others = (settings.target_delta, settings.accountant, tuple(apart_from))
     if settings.population is None:
@@ -115,58 +119,57 @@ def deployment(settings: cli.Settings, clients: int, cohort: int, apart_from: Se
         raise UsageError(
             f"--population={settings.population} is less than the {clients} clients of the data, its sample."
         )
-    given = settings.population_clients_per_round
-    if given is not None and given < cohort:
+    population_cohort = settings.population_clients_per_round
+    if population_cohort is not None and population_cohort < cohort:
         raise UsageError(
-            f"--population_clients_per_round={given} is less than the {cohort} clients of a round of the runs, its "
-            f"sample: give at least {cohort}, or fewer to the runs with --clients_per_round."
+            f"--population_clients_per_round={population_cohort} is less than the {cohort} clients of a round of the "
+            f"runs, its sample: give at least {cohort}, or fewer to the runs with --clients_per_round."
         )
-    default = max(cohort, min(settings.population // _SHARE, _MOST))
-    return Deployment(settings.population, given or default, False, *others)
+    default = max(cohort, min(settings.population // _SHARE, _MAX_COHORT))
+    return Deployment(settings.population, population_cohort or default, False, *others)
 
 
-def no_guarantee(where: Deployment) -> str:
-    """Returns why no epsilon is a guarantee for so few clients, in sentences; empty where one is."""
-    delta = where.mechanism(1.0).delta
-    if delta <= _MOST_DELTA:
+def no_guarantee(deployment: Deployment) -> str:
+    """Why no epsilon is a guarantee for so few clients, in sentences; empty otherwise."""
+    delta = deployment.mechanism(1.0).delta
+    if delta <= _MAX_DELTA:
         return ""
     return (
-        f"with {where.population:,} clients delta is {delta:.2g}, above {_MOST_DELTA:g}. No epsilon is a meaningful "
-        "guarantee then, so no cost is reported. If the data is a sample of more clients, give their number by "
-        "--population"
+        f"with {deployment.population:,} clients delta is {delta:.2g}, above {_MAX_DELTA:g}, so no epsilon is a "
+        "meaningful guarantee. If the data is a sample of more clients, give --population"
     )
 
 
-def noise(where: Deployment, rounds: int, cohort: int, epsilon: float) -> dict[str, Any]:
-    """Returns the noise that an epsilon needs, what a run with fewer clients adds for it, and its guarantee.
+def noise(deployment: Deployment, rounds: int, cohort: int, epsilon: float) -> dict[str, Any]:
+    """Noise that an epsilon needs in deployment and in a run, and its guarantee.
 
     Args:
-      where: Where the model would be trained.
+      deployment: Where the model would be trained.
       rounds: Rounds.
       cohort: Clients of a round of the run.
       epsilon: The epsilon.
 
     Returns:
-      `target_epsilon`; `noise_multiplier` there; `run_noise_multiplier`; `guarantee`, as a run's privacy.json has it;
-      `error`, instead of all but the first, where no noise in a wide range does that.
+      `target_epsilon`; `noise_multiplier` in deployment; `run_noise_multiplier`; `guarantee`, as in privacy.json of a
+      run. `target_epsilon` and `error` alone if no noise in a wide range reaches the epsilon.
     """
     try:
-        exact = calibration.calibrate(where.mechanism(1.0), rounds, epsilon)
-        # The number that is told is the number that is accounted and run, and is not below what the target needs.
+        exact = calibration.calibrate(deployment.mechanism(1.0), rounds, epsilon)
+        # The same rounded number is printed, accounted and run; it is at least what the target needs.
         chosen = float(f"{exact * 1.0005:.4g}")
-        report = where.mechanism(chosen).report(rounds)
+        report = deployment.mechanism(chosen).report(rounds)
     except ValueError as error:
         return {"target_epsilon": epsilon, "error": f"Epsilon {epsilon:g} {error}."}
     return {
         "target_epsilon": epsilon,
         "noise_multiplier": chosen,
-        "run_noise_multiplier": float(f"{chosen * cohort / where.cohort:.6g}"),
+        "run_noise_multiplier": float(f"{chosen * cohort / deployment.cohort:.6g}"),
         "guarantee": report,
     }
 
 
 def flags_of(run_noise_multiplier: float, clip_norm: float) -> tuple[str, ...]:
-    """Returns the flags of a run under noise: seeded, so that runs of a seed differ in the noise alone."""
+    """Flags of a run with noise, which is seeded, so that runs of one seed differ in the noise alone."""
     seeded = ["--insecure_seeded_noise"] if run_noise_multiplier else []
     return (
         "--aggregator_type=dpsgd",

@@ -1,7 +1,7 @@
-"""The sections of a recommendation: what the runs found, in words. They claim no more than the seeds support.
+"""Answers of a recommendation, each of at most 40 words, and the details that its pages show below them.
 
-One test decides: each strategy's average reward against greedy's, a family by Holm. All else is an estimate with its
-interval. A line that begins with a dash is an item of a list.
+One family of tests decides: each strategy's average reward against greedy's, adjusted by Holm. All other differences
+are estimates with their intervals. A line that begins with a dash is an item of a list.
 """
 
 import dataclasses
@@ -15,7 +15,7 @@ from bandits.advice import findings, inputs
 from bandits.advice import plan as planning
 from bandits.advice.findings import NO_NOISE, OFTEN, PLANNED, Findings, Results
 from bandits.advice.inputs import Data
-from bandits.advice.plan import CEILING, CHANCE, GREEDY, Plan
+from bandits.advice.plan import FULL_FEEDBACK, GREEDY, UNIFORM, Plan
 from bandits.advice.privacy import Deployment
 from bandits.advice.strategies import NAMES
 from bandits.plans.estimate import Pace
@@ -23,6 +23,7 @@ from bandits.results import baselines, words
 from bandits.results.comparison import Comparison, Sampled
 from bandits.results.plots import capital
 from bandits.results.words import count, effect, estimate
+from optimization.study.intervals import Interval
 
 TITLES: Mapping[str, str] = {
     "scope": "What does this answer hold for?",
@@ -32,6 +33,8 @@ TITLES: Mapping[str, str] = {
     "frequency": "What does more frequent deployment change?",
     "not_tried": "What was not tried?",
 }
+MAX_WORDS = 40  # Of an answer, without the command.
+_MAX_EPSILONS = 3  # In an answer; the details have all.
 _BY_DESIGN = (
     "other models, losses and cohort sizes",
     "learning rates outside the searched ranges, and tuning under noise or at another deployment period",
@@ -41,102 +44,144 @@ _BY_DESIGN = (
 
 @dataclasses.dataclass(frozen=True)
 class Context:
-    """What sentences are written from.
+    """Inputs of the sentences.
 
     Attributes:
-      found: What was found.
-      plan: What was run.
+      results: Results of all stages.
+      plan: The executed plan.
       full: The plan with nothing left out.
-      minutes: The budget, `--minutes`.
-      data: What is known of the data.
-      where: Where the model would be trained.
+      minutes: The time budget, `--minutes`.
+      data: Facts about the data.
+      deployment: Where the model would be trained.
       command: The command to paste; empty for none.
-      pace: How fast this machine runs.
-      seconds: How long it took within this budget.
+      pace: Speed of this machine.
+      seconds: Seconds that the stages took within this budget.
     """
 
-    found: Findings
+    results: Findings
     plan: Plan
     full: Plan
     minutes: float
     data: Data
-    where: Deployment
+    deployment: Deployment
     command: str
     pace: Pace
     seconds: float = 0.0
 
 
 def write(context: Context) -> dict[str, str]:
-    """Returns the sections by the keys of `TITLES`."""
+    """Answers by the keys of `TITLES`, each of at most `MAX_WORDS` words."""
     sections = (scope, exploration, strategy, privacy, frequency, not_tried)
     return {section.__name__: section(context) for section in sections}
 
 
+def details(context: Context) -> dict[str, str]:
+    """Details by the keys of `TITLES`; a section without any is missing."""
+    sections = {
+        "scope": _scope_details(context),
+        "exploration": _exploration_details(context),
+        "strategy": _strategy_details(context),
+        "privacy": _privacy_details(context),
+        "frequency": _frequency_details(context),
+        "not_tried": _not_tried_details(context),
+    }
+    return {name: text for name, text in sections.items() if text}
+
+
 def scope(context: Context) -> str:
-    """Returns the horizon, the clients, and where rewards come from."""
-    plan, data, greedy = context.plan, context.data, context.found.compared.get(GREEDY)
+    """The horizon, the deployment period and the clients."""
+    plan, data, greedy = context.plan, context.data, context.results.compared.get(GREEDY)
     horizon = f"One run is {count(plan.rounds, 'round')}"
+    if plan.rounds < context.full.rounds:
+        horizon = f"One run is {plan.rounds:,} of {context.full.rounds:,} planned rounds"
     decisions = greedy.mean("decisions").mean if greedy else math.nan
     if math.isfinite(decisions):
         horizon += f" = {decisions:,.0f} decisions"
         if data.rows:
             horizon += f", your {data.rows:,} training rows {decisions / data.rows:.3g} times"
-    told = [*filter(None, [inputs.simulated(data.scores)]), f"{horizon}."]
-    if plan.rounds < context.full.rounds:
-        told.append(
-            f"These are the first {plan.rounds:,} of {context.full.rounds:,} planned rounds, to keep to the time."
-        )
-    told.append("Whether exploration pays depends on this horizon.")
-    told.append(f"A new model is deployed {planning.every(plan.deploy_every)}.")
-    if plan.rounds <= plan.deploy_every:  # What is deployed after the last round acts in none.
-        told.append("No round follows a deployment, so every strategy acts with the initial model.")
-    told.append(f"{count(data.clients, 'client')} train, {data.cohort:,} a round; {data.held_out}.")
-    told.append("All rewards below are averages per decision over a run, unless stated otherwise.")
-    return " ".join(told)
+    deployed = f"A new model is deployed {planning.every(plan.deploy_every)}."
+    if plan.rounds <= plan.deploy_every:
+        deployed = "No round follows a deployment, so every strategy acts with the initial model."
+    parts = [*["Rewards are simulated."] * bool(data.scores), f"{horizon}.", deployed]
+    return " ".join([*parts, f"{count(data.clients, 'client')} train, {data.cohort:,} a round."])
+
+
+def _scope_details(context: Context) -> str:
+    parts = [
+        *filter(None, [inputs.simulated(context.data.scores)]),
+        "Whether exploration pays depends on this horizon.",
+        f"{capital(context.data.held_out)}.",
+        "All rewards are averages per decision over a run, unless stated otherwise.",
+    ]
+    if context.plan.rounds < context.full.rounds:
+        parts.append(f"Rounds were left out to keep to --minutes={context.minutes:g}.")
+    return " ".join(parts)
 
 
 def exploration(context: Context) -> str:
-    """Returns whether exploration pays, by how much, and how sure that is."""
-    found, verdict = context.found, context.found.verdict
-    one = verdict.against_greedy.get(verdict.best or "")
-    if one is None or math.isnan(one.difference):
-        return f"Inconclusive: {_why_not(found)}."
-    name = found.compared[one.arm].label
-    stand = verdict.stands[one.arm]
-    judged = [other for other in verdict.against_greedy.values() if other.is_judged]
-    difference = f"{capital(name)} differs from greedy by {_effect_and_p(one)}."
+    """Whether exploration pays, the difference to greedy, and the power of the test."""
+    results, verdict = context.results, context.results.verdict
+    best = verdict.against_greedy.get(verdict.best or "")
+    if best is None or math.isnan(best.difference):
+        return f"Inconclusive: {_why_not(results)}."
+    name = results.compared[best.arm].label
+    baseline = verdict.against_baselines[best.arm]
+    difference = f"{capital(name)} minus greedy: {_effect_and_p(best)}."
     if verdict.recommended is None:
-        told = ["Inconclusive: no strategy earns significantly more than the uniform policy."]
-        if stand.uniform and math.isfinite(stand.uniform.difference):
-            told.append(f"{capital(name)} differs from the uniform policy by {_effect_and_p(stand.uniform)}.")
-        told += _power(stand.uniform, context)
-    elif not one.is_judged:
-        told = [f"Inconclusive: {_not_judged(one)}.", difference]
+        parts = ["Inconclusive: no strategy earns significantly more than the uniform policy."]
+        if baseline.uniform and math.isfinite(baseline.uniform.difference):
+            parts.append(f"{capital(name)} minus the uniform policy: {_effect_and_p(baseline.uniform)}.")
+        parts += _power(baseline.uniform, context)
+    elif not best.is_judged:
+        parts = [f"Inconclusive: {_not_judged(best)}.", difference]
     elif verdict.pays:
-        told = [f"Exploration pays: {name} significantly beats greedy. The difference is {_effect_and_p(one)}."]
-        if stand.fixed and stand.fixed.loses:
-            told.append(f"But the best fixed action earns significantly more: {stand.fixed.reference_mean:.3g}.")
-        if not found.confirmed:
-            told.append("No independent seeds confirm this: give more --minutes before you rely on it.")
+        parts = [f"Exploration pays: {name} significantly beats greedy. Difference: {_effect_and_p(best)}."]
+        if baseline.fixed and baseline.fixed.loses:
+            parts.append(f"But the best fixed action earns significantly more: {baseline.fixed.reference_mean:.3g}.")
+        if not results.confirmed:
+            parts.append("No independent seeds confirm this: give more --minutes.")
+        elif any(not one.low > 0 for one in _on_independent_seeds(results)):
+            parts.append("Independent seeds do not confirm the gain.")
     elif verdict.costs:
-        known = {GREEDY, *(other.arm for other in judged)}
-        left = ", ".join(NAMES[other] for other in context.full.strategies if other not in known)
+        tested = {GREEDY, *(other.arm for other in _tested(results))}
+        left = ", ".join(NAMES[other] for other in context.full.strategies if other not in tested)
         among = f" and was compared (not {left})" if left else ""
-        told = [f"Exploration costs reward: every strategy that explores{among} is significantly worse than greedy."]
-        told.append(difference)
+        parts = [f"Exploration costs reward: every strategy that explores{among} is significantly worse than greedy."]
+        parts.append(difference)
     else:
-        told = ["Inconclusive: no strategy that explores is significantly better than greedy.", difference]
-        told += _power(one, context)
+        parts = ["Inconclusive: no strategy that explores is significantly better than greedy.", difference]
+        parts += _power(best, context)
+    return " ".join(parts)
+
+
+def _exploration_details(context: Context) -> str:
+    results, verdict = context.results, context.results.verdict
+    best = verdict.against_greedy.get(verdict.best or "")
+    if best is None or math.isnan(best.difference):
+        return " ".join(_lost(context))
     sides = {
-        "better": [NAMES[other.arm] for other in judged if other.wins and other is not one],
-        "worse": [NAMES[other.arm] for other in judged if other.loses and not verdict.costs],
+        "better": [NAMES[other.arm] for other in _tested(results) if other.wins and other is not best],
+        "worse": [NAMES[other.arm] for other in _tested(results) if other.loses and not verdict.costs],
     }
-    told += [f"Significantly {side} than greedy: {words.listed(names)}." for side, names in sides.items() if names]
-    return " ".join([*told, *_confirmation(found), *_baselines(found), *_models(found), *_lost(context)])
+    parts = [f"Significantly {side} than greedy: {words.listed(names)}." for side, names in sides.items() if names]
+    parts += [
+        f"Independent seeds, which did not select {NAMES[one.arm]}, give {effect(one)}."
+        for one in _on_independent_seeds(results)
+    ]
+    return " ".join([*parts, *_baselines(results), *_models(results), *_lost(context)])
+
+
+def _tested(results: Findings) -> list[Comparison]:
+    return [one for one in results.verdict.against_greedy.values() if one.is_judged]
+
+
+def _on_independent_seeds(results: Findings) -> list[Comparison]:
+    compared = findings.compared(results.confirmed, GREEDY).values()
+    return [one for one in compared if math.isfinite(one.difference)]
 
 
 def _effect_and_p(one: Comparison) -> str:
-    """Returns a difference with Holm's p, where there is a test."""
+    """A difference with Holm's p, where there is a test."""
     if not one.is_judged:
         return effect(one)
     p = words.p_value(one.adjusted_p)
@@ -148,263 +193,306 @@ def _not_judged(one: Comparison) -> str:
 
 
 def _power(one: Comparison | None, context: Context) -> list[str]:
-    """Returns the minimum detectable difference, and the seeds that the observed one requires."""
+    """The minimum detectable difference, and the seeds that the observed one requires."""
     if one is None or math.isnan(one.detectable):
         return []
-    seeds = words.seeds(one.pairs)
     if one.detectable > context.data.reward_width:
-        return [f"With {seeds} that vary so much, even the largest possible difference would be missed."]
-    told = [f"Minimum detectable difference: {one.detectable:.2g} (80% power, {seeds})."]
+        return [f"{words.seeds(one.pairs)} cannot detect even the largest possible difference."]
+    parts = [f"Minimum detectable difference (80% power): {one.detectable:.2g}."]
     if needed := words.seeds_needed(one):
-        told.append(f"Seeds required for the observed difference: {needed}.")
-    return told
+        parts.append(f"Seeds required: {needed}.")
+    return parts
 
 
-def _why_not(found: Findings) -> str:
-    """Returns why no strategy is compared with greedy."""
-    if not _is_sound(found, GREEDY):
+def _why_not(results: Findings) -> str:
+    """Why no strategy is compared with greedy."""
+    if not _is_complete(results, GREEDY):
         return "greedy, the reference, diverged or failed"
-    if found.verdict.best:
+    if results.verdict.best:
         return "the best strategy and greedy have no seed in common, as runs failed"
     return "every strategy that explores diverged, or failed"
 
 
-def _is_sound(found: Findings, name: str) -> bool:
-    """Returns whether a strategy has runs, none of which diverged."""
-    return name in found.compared and bool(found.compared[name].reward) and not found.compared[name].diverged
+def _is_complete(results: Findings, name: str) -> bool:
+    """Whether a strategy has runs, none of which diverged."""
+    return name in results.compared and bool(results.compared[name].reward) and not results.compared[name].diverged
 
 
-def _confirmation(found: Findings) -> list[str]:
-    """Returns the difference over the independent seeds, which did not select the best."""
-    return [
-        f"Independent seeds, which did not select {NAMES[one.arm]}, give {effect(one)}."
-        + " They do not confirm the gain." * (found.verdict.pays and not one.low > 0)
-        for one in findings.compared(found.confirmed, GREEDY).values()
-        if math.isfinite(one.difference)
+def _baselines(results: Findings) -> list[str]:
+    """Rewards of the strategies and the baselines, and strategies that exceed full feedback."""
+    name = results.verdict.recommended or results.verdict.best or GREEDY
+    rewards = [
+        f"{NAMES[one]} {estimate(results.compared[one].mean())}"
+        for one in dict.fromkeys((name, results.verdict.best, GREEDY))
+        if one in results.compared and results.compared[one].reward
     ]
-
-
-def _baselines(found: Findings) -> list[str]:
-    """Returns what the strategies and the baselines earn, and where full feedback is no upper bound."""
-    name = found.verdict.recommended or found.verdict.best or GREEDY
-    known = [
-        f"{NAMES[one]} {estimate(found.compared[one].mean())}"
-        for one in dict.fromkeys((name, found.verdict.best, GREEDY))
-        if one in found.compared and found.compared[one].reward
-    ]
-    for what, value in (("uniform policy", found.chance), ("best fixed action", found.constant)):
+    for baseline, value in (("uniform policy", results.uniform), ("best fixed action", results.best_fixed)):
         if value is not None:
             sample = f", over a sample of {value.clients:,} clients" if isinstance(value, Sampled) else ""
-            known.append(f"{what} {estimate(baselines.interval(value))}{sample}")
-    told = []
-    stand = found.verdict.stands.get(name)
-    if stand and math.isfinite(stand.score):
-        told.append(f"Normalized score of {NAMES[name]}: {stand.score:.2f} (0 = uniform policy, 1 = full feedback).")
-    if CEILING in found.compared and math.isfinite(found.compared[CEILING].mean().mean):
-        known.append(f"full-feedback baseline {estimate(found.compared[CEILING].mean())}")
-        others = {one: results for one, results in found.compared.items() if one != CHANCE}
-        if above := [NAMES[one] for one, it in findings.compared(others, CEILING).items() if it.difference > 0]:
-            told.append(f"{capital(words.listed(above))} earned more than the full-feedback baseline on average.")
-        own = {CEILING: found.compared[CEILING].reward}
-        constant = baselines.compare(own, fixed=found.constant)[CEILING].fixed
-        if constant and constant.loses:
-            told.append(
+            rewards.append(f"{baseline} {estimate(baselines.interval(value))}{sample}")
+    parts = []
+    against = results.verdict.against_baselines.get(name)
+    if against and math.isfinite(against.score):
+        parts.append(f"Normalized score of {NAMES[name]}: {against.score:.2f} (0 = uniform policy, 1 = full feedback).")
+    if FULL_FEEDBACK in results.compared and math.isfinite(results.compared[FULL_FEEDBACK].mean().mean):
+        rewards.append(f"full-feedback baseline {estimate(results.compared[FULL_FEEDBACK].mean())}")
+        others = {one: it for one, it in results.compared.items() if one != UNIFORM}
+        compared = findings.compared(others, FULL_FEEDBACK)
+        if above := [NAMES[one] for one, it in compared.items() if it.difference > 0]:
+            parts.append(f"{capital(words.listed(above))} earned more than the full-feedback baseline on average.")
+        reward = {FULL_FEEDBACK: results.compared[FULL_FEEDBACK].reward}
+        fixed = baselines.compare(reward, fixed=results.best_fixed)[FULL_FEEDBACK].fixed
+        if fixed and fixed.loses:
+            parts.append(
                 "Even full feedback earns significantly less than the best fixed action: the model is deployed too "
                 "late, learns too slowly, or cannot fit these rewards."
             )
-    return [_list("Average rewards:", known), *told]
+    return [_list("Average rewards:", rewards), *parts]
 
 
 def _list(head: str, items: list[str]) -> str:
-    """Returns a paragraph and its list, apart from the sentences before and after it."""
-    return "\n" + "\n".join([head, *(f"- {one}" for one in items)]) + "\n"
+    """A paragraph and its list, apart from the sentences before and after it."""
+    return "\n" + "\n".join([head, *(f"- {item}" for item in items)]) + "\n"
 
 
-def _models(found: Findings) -> list[str]:
-    """Returns what the trained models reach on held-out data, as estimates."""
-    against = findings.compared(found.compared, GREEDY, "model")
-    told = [
+def _models(results: Findings) -> list[str]:
+    """Held-out performance of the trained models, as estimates."""
+    against = findings.compared(results.compared, GREEDY, "model")
+    items = [
         f"trained by {NAMES[name]}: {effect(against[name])}"
-        for name in (found.verdict.best, CHANCE)
+        for name in (results.verdict.best, UNIFORM)
         if name in against and against[name].is_judged
     ]
-    if not told:
+    if not items:
         return []
-    what = "accuracy" if found.measured == metrics.ACCURACY else "reward"
-    reference = estimate(found.compared[GREEDY].mean("model"))
-    return [_list(f"Held-out {what} of the trained model, against greedy's {reference}:", told)]
+    measure = "accuracy" if results.measured == metrics.ACCURACY else "reward"
+    reference = estimate(results.compared[GREEDY].mean("model"))
+    return [_list(f"Held-out {measure} of the trained model, against greedy's {reference}:", items)]
 
 
 def _lost(context: Context) -> list[str]:
-    """Returns which configurations diverged, or failed."""
-    planned, told = context.plan.seeds, []
-    for name, one in context.found.compared.items():
+    """Configurations that diverged, or failed."""
+    planned, parts = context.plan.seeds, []
+    for name, one in context.results.compared.items():
         if one.diverged:
-            told.append(f"{capital(NAMES[name])} diverged on {len(one.diverged)} of {words.seeds(len(one.reward))}.")
+            parts.append(f"{capital(NAMES[name])} diverged on {len(one.diverged)} of {words.seeds(len(one.reward))}.")
         elif len(one.reward) < planned:
-            told.append(f"{capital(NAMES[name])} failed on {planned - len(one.reward)} of {words.seeds(planned)}.")
-    return told
+            parts.append(f"{capital(NAMES[name])} failed on {planned - len(one.reward)} of {words.seeds(planned)}.")
+    return parts
 
 
 def strategy(context: Context) -> str:
-    """Returns what to deploy, and the command that runs it."""
-    found = context.found
-    name = found.verdict.recommended
+    """The strategy to deploy, and the command that runs it."""
+    results = context.results
+    name = results.verdict.recommended
     if name is None:
-        return _no_strategy(found)
-    one = found.compared[name]
-    told = [f"{capital(NAMES[name])}: {_why(found, name)}."]
-    others = [other for other in found.verdict.against_greedy.values() if other.is_judged and other.arm != name]
-    if found.verdict.pays and others:
+        return _no_strategy(results)
+    parts = [f"{capital(NAMES[name])}: {_why(results, name)}."]
+    against = results.verdict.against_baselines.get(name)
+    if against and against.fixed and not against.fixed.wins:
+        verdict = "earns significantly more" if against.fixed.loses else "does not differ significantly"
+        difference = f"{NAMES[name]} minus that action is {effect(against.fixed)}"
+        parts.append(f"But the best fixed action {verdict}: {difference}.")
+    return f"{' '.join(parts)} Command: {context.command}"
+
+
+def _strategy_details(context: Context) -> str:
+    results = context.results
+    name = results.verdict.recommended
+    if name is None:
+        return ""
+    one, parts = results.compared[name], []
+    others = [other for other in _tested(results) if other.arm != name]
+    if results.verdict.pays and others:
         second = max(others, key=lambda other: other.mean).arm
-        lead = findings.compared({arm: found.compared[arm] for arm in (name, second)}, second)[name]
-        told.append(f"Its lead over {NAMES[second]}, the next that explores, is {effect(lead)}.")
-    constant = found.verdict.stands[name].fixed if name in found.verdict.stands else None
-    if constant and not constant.wins:
-        than = "earns significantly more" if constant.loses else "does not differ significantly"
-        told.append(f"But the best fixed action {than}: {NAMES[name]} minus that action is {effect(constant)}.")
+        pair = {each: results.compared[each] for each in (name, second)}
+        lead = findings.compared(pair, second)[name]
+        parts.append(f"{capital(NAMES[name])} minus {NAMES[second]}, the next that explores, is {effect(lead)}.")
     values = ", ".join(f"{flag.removeprefix('bandits_').replace('_', ' ')} {value}" for flag, value in one.point)
-    told += [f"Settings: {values}.", *(f"{capital(note)}." for note in one.notes)]
-    return f"{' '.join(told)} Command: {context.command}"
+    return " ".join([*parts, f"Settings: {values}.", *(f"{capital(note)}." for note in one.notes)])
 
 
-def _why(found: Findings, name: str) -> str:
-    """Returns why a strategy is recommended."""
-    if not _is_sound(found, GREEDY):
+def _why(results: Findings, name: str) -> str:
+    """Why a strategy is recommended."""
+    if not _is_complete(results, GREEDY):
         return "the best that explores; greedy diverged or failed, so there is no comparison"
-    if found.verdict.pays:
+    if results.verdict.pays:
         return "the highest mean of the strategies that are significantly better than greedy"
     if name == GREEDY:
         return "the simplest, and no strategy that explores is significantly better"
-    baseline = "best fixed action" if findings.beats(found.verdict.stands, GREEDY) else "uniform policy"
+    is_above = findings.beats(results.verdict.against_baselines, GREEDY)
+    baseline = "best fixed action" if is_above else "uniform policy"
     return f"it significantly beats the {baseline} and greedy does not, though the two do not differ significantly"
 
 
-def _no_strategy(found: Findings) -> str:
-    """Returns why no strategy is recommended, and whether one fixed action earns more."""
-    if found.verdict.all_diverged:
+def _no_strategy(results: Findings) -> str:
+    """Why no strategy is recommended, and whether one fixed action earns more."""
+    if results.verdict.all_diverged:
         return "None: every strategy diverged, or failed. Give lower learning rates as flags."
-    told = "None: no strategy earns significantly more than the uniform policy, so their order may be luck."
-    against = [stand.fixed for stand in found.verdict.stands.values() if stand.fixed]
-    if below := [NAMES[one.arm] for one in against if one.loses]:
-        earns = f"{max(one.reference_mean for one in against):.3g}"
-        told += f" The best fixed action earns {earns}, significantly more than {words.listed(below)}."
-    return told
+    text = "None: no strategy earns significantly more than the uniform policy, so their order may be luck."
+    fixed = [against.fixed for against in results.verdict.against_baselines.values() if against.fixed]
+    if below := [NAMES[one.arm] for one in fixed if one.loses]:
+        reward = f"{max(one.reference_mean for one in fixed):.3g}"
+        text += f" The best fixed action earns {reward}, significantly more than {words.listed(below)}."
+    return text
 
 
 def privacy(context: Context) -> str:
-    """Returns the unit of privacy, what each epsilon costs, and what epsilons rest on."""
-    found, values = context.found, context.found.by_noise
+    """Whom epsilon protects, and the cost of each epsilon."""
+    results, values = context.results, context.results.by_noise
+    protected = context.deployment.protected(context.data.clients)
+    if results.no_noise or NO_NOISE not in values:
+        why = results.no_noise.rstrip(".") or f"--minutes={context.minutes:g} left no time for noise"
+        return f"{protected} Not run: {why}."
+    if not math.isfinite(values[NO_NOISE].mean().mean):
+        clip_norm = results.noise[0]["clip_norm"]
+        return f"{protected} Inconclusive: {NAMES[results.noisy]} diverged without noise, at clip norm {clip_norm:.3g}."
+    against = findings.compared(values, NO_NOISE)
+    lines = [f"{protected} Average reward with noise, minus that without (95% CI):"]
+    lines += [f"- {findings.noise_name(one)}: {_short_cost(one, against)}" for one in results.noise[1:][:_MAX_EPSILONS]]
+    return "\n".join(lines)
+
+
+def _short_cost(one: Mapping[str, Any], against: Mapping[str, Comparison]) -> str:
+    target = findings.noise_name(one)
+    if "error" in one:
+        return "not run"
+    if target not in against or not math.isfinite(against[target].difference):
+        return "diverged"
+    cost = against[target]
+    return estimate(Interval(cost.difference, cost.low, cost.high, cost.pairs), signed=True, label="")
+
+
+def _privacy_details(context: Context) -> str:
+    results, values = context.results, context.results.by_noise
     unit = f"The unit of privacy is {context.data.unit}."
-    if found.no_noise or NO_NOISE not in values:
-        why = found.no_noise.rstrip(".") or f"--minutes={context.minutes:g} left no time for noise"
-        return f"{unit} Not run: {why}."
-    unnoised, clip_norm, name = values[NO_NOISE], found.noise[0]["clip_norm"], NAMES[found.noisy]
-    if not math.isfinite(unnoised.mean().mean):
-        return f"{unit} Inconclusive: {name} diverged without noise, at clip norm {clip_norm:.3g}."
+    if results.no_noise or NO_NOISE not in values or not math.isfinite(values[NO_NOISE].mean().mean):
+        return unit
+    unnoised, clip_norm, name = values[NO_NOISE], results.noise[0]["clip_norm"], NAMES[results.noisy]
     clips = f"{capital(name)}, clipped to norm {clip_norm:.3g} without noise, earns {estimate(unnoised.mean())}."
-    head = [unit, context.where.words, clips]
-    if found.noisy in found.confirmed:  # By the same seeds.
-        both = {NO_NOISE: unnoised, PLANNED: found.confirmed[found.noisy]}
+    head = [unit, context.deployment.words, clips]
+    if results.noisy in results.confirmed:  # With the same seeds.
+        both = {NO_NOISE: unnoised, PLANNED: results.confirmed[results.noisy]}
         change = findings.compared(both, PLANNED).get(NO_NOISE)
         if change and change.is_judged and change.difference:
             head.append(f"Fixed clipping and Poisson cohorts change it by {effect(change)}.")
-    # Where chance is by seed, it is by other seeds than these.
-    unpaired = list(values) if isinstance(found.chance, Mapping) else []
+    # A uniform policy's reward by seed was measured with other seeds than these.
+    unpaired = list(values) if isinstance(results.uniform, Mapping) else []
     rewards = {target: one.reward for target, one in values.items()}
-    stands = baselines.compare(rewards, uniform=found.chance, unpaired=unpaired)
-    if (beside := stands[NO_NOISE].uniform) and beside.is_judged and not beside.wins:
-        head.append("That is not significantly more than the uniform policy, so costs of noise say little.")
-    told = [" ".join(head), "Average reward with noise, minus that without:"]
+    against_baselines = baselines.compare(rewards, uniform=results.uniform, unpaired=unpaired)
+    unnoised_gain = against_baselines[NO_NOISE].uniform
+    if unnoised_gain and unnoised_gain.is_judged and not unnoised_gain.wins:
+        head.append("That is not significantly more than the uniform policy, so the costs of noise mean little.")
+    lines = [" ".join(head), "Average reward with noise, minus that without:"]
     against = findings.compared(values, NO_NOISE)
-    told += [f"- {findings.noise_name(one)}{_cost(one, against, stands)}" for one in found.noise[1:]]
-    told += [_guarantee(one["guarantee"]) for one in found.noise if "guarantee" in one][:1]
-    told.append(
+    lines += [f"- {findings.noise_name(one)}{_cost(one, against, against_baselines)}" for one in results.noise[1:]]
+    lines += [_guarantee(one["guarantee"]) for one in results.noise if "guarantee" in one][:1]
+    lines.append(
         "The runs themselves have no guarantee: their noise is seeded, and tuning and comparison ran without noise."
     )
-    return "\n".join(told)
+    return "\n".join(lines)
 
 
-def _cost(one: Mapping[str, Any], against: Mapping[str, Comparison], stands: Mapping[str, baselines.Standing]) -> str:
-    """Returns what the noise of an epsilon costs."""
+def _cost(
+    one: Mapping[str, Any], against: Mapping[str, Comparison], against_baselines: Mapping[str, baselines.Standing]
+) -> str:
+    """The cost of an epsilon's noise, with the noise multiplier and the number of seeds."""
     target = findings.noise_name(one)
     if "error" in one:
         return f": not run ({one['error'].rstrip('.')})"
     if target not in against or not math.isfinite(against[target].difference):
         return ": diverged"
-    told = f" (noise multiplier {one['noise_multiplier']:.3g}): {effect(against[target])}"
+    text = f" (noise multiplier {one['noise_multiplier']:.3g}): {effect(against[target])}"
     if not against[target].is_judged:
-        return f"{told}, not tested: {_not_judged(against[target])}"
-    if stands[target].beats_uniform is False and findings.beats(stands, NO_NOISE):
-        told += ", and no significant gain over the uniform policy is left"
-    return told
+        return f"{text}, not tested: {_not_judged(against[target])}"
+    if against_baselines[target].beats_uniform is False and findings.beats(against_baselines, NO_NOISE):
+        text += ", and no significant gain over the uniform policy is left"
+    return text
 
 
 def _guarantee(report: Mapping[str, Any]) -> str:
-    """Returns what epsilons are accounted under."""
+    """Delta, accountant, neighbouring relation and assumptions of the epsilons."""
     first = next(iter(report["guarantees"]), {"neighbours": "one client added or removed"})
     by = report["mechanism"]["accountant"].upper()
-    told = [
+    parts = [
         f"Guarantee: delta {report['delta']:.2g} after {count(report['rounds'], 'round')}, by {by}.",
         f"Neighbours: {first['neighbours']}, with Poisson sampling of each round's clients.",
     ]
     if report["epsilon_assumes"]:
-        told.append(f"Epsilon assumes {' and '.join(report['epsilon_assumes'])}.")
+        parts.append(f"Epsilon assumes {' and '.join(report['epsilon_assumes'])}.")
     # Several warnings can end with the same sentence.
-    warned = dict.fromkeys(capital(part) for one in report["warnings"] for part in re.split(r"(?<=[.]) ", one))
-    return " ".join([*told, *(f"Warning: {part}" for part in warned)])
+    warnings = dict.fromkeys(capital(part) for one in report["warnings"] for part in re.split(r"(?<=[.]) ", one))
+    return " ".join([*parts, *(f"Warning: {part}" for part in warnings)])
 
 
 def frequency(context: Context) -> str:
-    """Returns what deploying more often is worth."""
-    found, plan = context.found, context.plan
+    """The gain of more frequent deployment."""
+    results, plan = context.results, context.plan
     if not plan.often:
         return "Nothing: a model is deployed after every round already."
     often = f"deployment {planning.every(plan.often)} instead of {planning.every(plan.deploy_every)}"
-    told = _gains(found, found.compared, found.often)
-    if not told:
-        why = "it diverged" if found.often else f"--minutes={context.minutes:g} went to the questions above"
+    items = _gains(results, results.compared, results.often)
+    if not items:
+        why = "it diverged" if results.often else f"--minutes={context.minutes:g} went to the questions above"
         return f"Not known: {often} ({why})."
-    lines = [f"Average reward with {often}, minus that as planned:", *told]
-    if again := _gains(found, found.confirmed, found.often_confirmed):
-        lines += ["The same over independent seeds:", *again]
-    lead = findings.compared(found.often, GREEDY).get(found.verdict.best or "")
+    return "\n".join([f"Average reward with {often}, minus that as planned:", *items])
+
+
+def _frequency_details(context: Context) -> str:
+    results, lines = context.results, []
+    if items := _gains(results, results.confirmed, results.often_confirmed):
+        lines += ["The same over independent seeds:", *items]
+    lead = findings.compared(results.often, GREEDY).get(results.verdict.best or "")
     if lead and lead.is_judged:
-        lines.append(f"Then {NAMES[lead.arm]} minus greedy is {effect(lead)}.")
+        lines.append(f"With more frequent deployment, {NAMES[lead.arm]} minus greedy is {effect(lead)}.")
     return "\n".join(lines)
 
 
-def _gains(found: Findings, planned: Results, often: Results) -> list[str]:
-    """Returns what more frequent deployment adds to the best and to greedy, an item each."""
+def _gains(results: Findings, planned: Results, often: Results) -> list[str]:
+    """Gain of the best strategy and of greedy from more frequent deployment, an item each."""
     against = findings.against_planned(planned, often)
-    names = dict.fromkeys((found.verdict.best or GREEDY, GREEDY))
+    names = dict.fromkeys((results.verdict.best or GREEDY, GREEDY))
     gains = {name: against[name][OFTEN] for name in names if OFTEN in against.get(name, {})}
     return [f"- {NAMES[name]}: {effect(one)}" for name, one in gains.items() if math.isfinite(one.difference)]
 
 
 def not_tried(context: Context) -> str:
-    """Returns what was left out for lack of time, with the minutes that it needs, and what is never tried."""
-    lines = ["Nothing was left out for lack of time."]
+    """What was left out for lack of time, in one line, and the minutes that it needs."""
+    left = planning.left_out(context.full, context.plan, NAMES)
+    if not left:
+        return "Nothing was left out for lack of time."
+    whole = planning.minutes_of_all(context.full, context.pace)
+    shown = len(left)
+    while True:
+        items = [*left[:shown], *[f"{len(left) - shown} more"] * (shown < len(left))]
+        text = f"Left out, to keep to --minutes={context.minutes:g}: {'; '.join(items)}. Run all: --minutes={whole}."
+        if len(text.split()) <= MAX_WORDS:
+            return text
+        shown -= 1
+
+
+def _not_tried_details(context: Context) -> str:
+    lines = []
     if left := planning.left_out(context.full, context.plan, NAMES):
         whole = planning.minutes_of_all(context.full, context.pace)
         more = count(max(1, math.ceil(whole - context.minutes)), "more minute")
         lines = [
-            f"Left out, to keep to --minutes={context.minutes:g}:",
-            *(f"- {one}" for one in left),
+            "Left out for lack of time:",
+            *(f"- {item}" for item in left),
             f"All this needs about {more}: repeat the command with --minutes={whole}; it continues from these runs.",
         ]
     over = context.seconds - 60 * context.minutes
     if over > 1:
         lines.append(f"It took {over:.0f} s longer than --minutes={context.minutes:g}.")
-    return "\n".join([*lines, "A recommendation never tries:", *(f"- {one}" for one in _BY_DESIGN)])
+    return "\n".join([*lines, "A recommendation never tries:", *(f"- {item}" for item in _BY_DESIGN)])
 
 
 def paragraphs(text: str) -> list[tuple[str, list[str]]]:
-    """Returns a section's paragraphs and, after each, the items of its list."""
-    found: list[tuple[str, list[str]]] = []
+    """A section's paragraphs, each with the items of its list."""
+    parsed: list[tuple[str, list[str]]] = []
     for line in filter(None, (line.strip() for line in text.split("\n"))):
-        if line.startswith("- ") and found:
-            found[-1][1].append(line.removeprefix("- "))
+        if line.startswith("- ") and parsed:
+            parsed[-1][1].append(line.removeprefix("- "))
         else:
-            found.append((line, []))
-    return found
+            parsed.append((line, []))
+    return parsed

@@ -1,4 +1,4 @@
-"""The stages of a recommendation, one after the other: each executes its runs and adds their results."""
+"""Stages of a recommendation: each executes its runs and adds their results."""
 
 import math
 import statistics
@@ -10,8 +10,8 @@ from bandits.advice import findings, privacy, strategies
 from bandits.advice import plan as planning
 from bandits.advice.findings import Findings, StrategyResults
 from bandits.advice.inputs import Data
-from bandits.advice.plan import CHANCE, GREEDY, Plan
-from bandits.advice.session import Session, tell
+from bandits.advice.plan import GREEDY, UNIFORM, Plan
+from bandits.advice.session import Session, print_status
 from data.errors import UsageError
 
 
@@ -19,7 +19,7 @@ class Stages:
     """Runs the stages of a recommendation.
 
     Attributes:
-      found: What was found so far.
+      results: Results so far.
     """
 
     def __init__(
@@ -27,27 +27,27 @@ class Stages:
         session: Session,
         spaces: Mapping[str, strategies.Space],
         data: Data,
-        where: privacy.Deployment,
+        deployment: privacy.Deployment,
         epsilons: Sequence[float],
         no_noise: str = "",
     ):
-        """Executes nothing yet.
+        """Initializes the stages.
 
         Args:
           session: Executes runs.
-          spaces: What is searched, by strategy.
-          data: What is known of the data.
-          where: Where the model would be trained.
-          epsilons: Epsilons to run there.
-          no_noise: Why none is run, in words.
+          spaces: Search spaces by strategy.
+          data: Facts about the data.
+          deployment: Where the model would be trained.
+          epsilons: Epsilons to try.
+          no_noise: Why no noise is run, in words.
         """
         self._session, self._spaces, self._data = session, spaces, data
-        self._where, self._epsilons = where, epsilons
-        # Where no label says which action is right, a model is measured by rewards.
-        self.found = Findings(metrics.ACCURACY if data.is_labelled else metrics.HELD_OUT_REWARD, no_noise=no_noise)
+        self._deployment, self._epsilons = deployment, epsilons
+        # Without a right action for each label, rewards measure a model.
+        self.results = Findings(metrics.ACCURACY if data.is_labelled else metrics.HELD_OUT_REWARD, no_noise=no_noise)
 
-    def play(self) -> Findings:
-        """Runs all stages; returns what they found."""
+    def run(self) -> Findings:
+        """Runs all stages."""
         stages: Mapping[str, tuple[str, Callable[[Plan], None]]] = {
             planning.SEARCH: ("Searching hyperparameters", self._search),
             planning.COMPARE: ("Comparing strategies", self._compare),
@@ -56,10 +56,10 @@ class Stages:
             planning.FREQUENT: ("Deploying more often", self._deploy_often),
         }
         for stage in planning.STAGES:
-            words, play = stages[stage]
-            play(self._session.begin(stage, words))
+            words, run_stage = stages[stage]
+            run_stage(self._session.begin(stage, words))
             self._session.end()
-        return self.found
+        return self.results
 
     @property
     def _base(self) -> tuple[str, ...]:
@@ -67,118 +67,120 @@ class Stages:
 
     def _search(self, plan: Plan) -> None:
         base = self._base
-        for name in plan.arms:
+        for name in plan.configurations:
             space = self._spaces[name]
             if plan.points < 2:
                 notes = ["hyperparameters are the defaults, not tuned"]
-                self.found.compared[name] = StrategyResults(name, space.first, notes=notes)
+                self.results.compared[name] = StrategyResults(name, space.first, notes=notes)
                 continue
-            # Uniform exploration earns as much whatever it learns: its model is what is searched.
-            metric = self.found.measured if name == CHANCE else findings.REWARD
-            some = strategies.searched(base, space, plan.points, plan.tuning_seeds)
-            points = self._session.halve("search", some, metric)
-            least = min(plan.points, *(one.size for one in self._spaces.values()))
-            self.found.searches[name] = findings.search(points, least, self._session.folder / "search", metric)
+            # The uniform policy's reward does not depend on hyperparameters: its model is searched.
+            metric = self.results.measured if name == UNIFORM else findings.REWARD
+            runs = strategies.searched(base, space, plan.points, plan.tuning_seeds)
+            points = self._session.halve("search", runs, metric)
+            least = min(plan.points, *(other.size for other in self._spaces.values()))
+            self.results.searches[name] = findings.search(points, least, self._session.folder / "search", metric)
             if math.isnan(points[0].mean):
-                tell(f"{strategies.NAMES[name]}: every hyperparameter setting of its search diverged.")
+                print_status(f"{strategies.NAMES[name]}: every hyperparameter setting of its search diverged.")
                 continue
             point = strategies.point_of(points[0].outcomes[0].run)
             notes = [
                 f"--{flag} is at the edge of the searched range, so a better value may lie beyond it"
                 for flag in findings.edges(space, point)
             ]
-            self.found.compared[name] = StrategyResults(name, point, notes=notes)
+            self.results.compared[name] = StrategyResults(name, point, notes=notes)
 
-    def _play(
+    def _run(
         self,
-        where: str,
-        some: Sequence[StrategyResults],
+        folder: str,
+        configurations: Sequence[StrategyResults],
         first_seed: int,
         seeds: int,
         more: Sequence[Sequence[str]] = (),
     ) -> None:
-        """Runs the runs of several strategies together, and adds what they gave to each.
+        """Executes the runs of several configurations together, and adds their results.
 
         Args:
-          where: Folder of the runs.
-          some: The strategies.
+          folder: Name of the runs' folder.
+          configurations: The configurations.
           first_seed: Their first seed.
           seeds: Number of consecutive seeds.
-          more: Further flags of each strategy.
+          more: Further flags of each configuration.
         """
-        flags = more or [()] * len(some)
-        wanted = [
+        flags = more or [()] * len(configurations)
+        planned = [
             strategies.runs(self._base, one.name, one.point, first_seed, seeds, *others)
-            for one, others in zip(some, flags, strict=True)
+            for one, others in zip(configurations, flags, strict=True)
         ]
-        outcomes = self._session.play(where, [run for own in wanted for run in own])
-        for one, own in zip(some, wanted, strict=True):
-            one.read([outcomes[run.name] for run in own], self._session.folder / where, self.found.measured)
+        outcomes = self._session.run(folder, [run for runs in planned for run in runs])
+        for one, runs in zip(configurations, planned, strict=True):
+            one.read([outcomes[run.name] for run in runs], self._session.folder / folder, self.results.measured)
 
     def _compare(self, plan: Plan) -> None:
-        found = self.found
-        self._play("compare", list(found.compared.values()), strategies.SEED, plan.seeds)
-        found.chance, found.constant = findings.bounds(self._session.folder / "compare")
-        if found.chance is None and CHANCE in found.compared:
-            found.chance = found.compared[CHANCE].reward
-        found.verdict = findings.verdict(found.compared, found.chance, found.constant)
-        found.no_noise = found.no_noise or self._why_no_noise(found.verdict.recommended)
-        if found.no_noise:
+        results = self.results
+        self._run("compare", list(results.compared.values()), strategies.SEED, plan.seeds)
+        results.uniform, results.best_fixed = findings.recorded_baselines(self._session.folder / "compare")
+        if results.uniform is None and UNIFORM in results.compared:
+            results.uniform = results.compared[UNIFORM].reward
+        results.verdict = findings.verdict(results.compared, results.uniform, results.best_fixed)
+        results.no_noise = results.no_noise or self._why_no_noise(results.verdict.recommended)
+        if results.no_noise:
             self._session.leave_out_noise()
 
     def _why_no_noise(self, name: str | None) -> str:
-        if self.found.verdict.all_diverged:
+        if self.results.verdict.all_diverged:
             return "every strategy diverged, or failed"
         if name is None:
             return "no strategy earns significantly more than the uniform policy, so noise would show nothing"
-        norms = list(self.found.compared[name].clip_norms.values())
+        norms = list(self.results.compared[name].clip_norms.values())
         if not norms or not all(map(math.isfinite, norms)):
-            return "its runs do not clip, and noise is measured in clip norms"
+            return "its runs do not clip, and the noise is a multiple of the clip norm"
         return ""
 
     def _again(self, names: Iterable[str]) -> dict[str, StrategyResults]:
-        """Returns strategies of the comparison, to be run elsewhere."""
-        return {name: StrategyResults(name, self.found.compared[name].point) for name in names}
+        """Strategies of the comparison without results, to run again."""
+        return {name: StrategyResults(name, self.results.compared[name].point) for name in names}
 
     def _confirm(self, plan: Plan) -> None:
-        best = self.found.verdict.best
-        if best and GREEDY in self.found.compared and plan.more_seeds:
-            self.found.confirmed = self._again((best, GREEDY))
-            self._play("confirm", list(self.found.confirmed.values()), strategies.MORE_SEED, plan.more_seeds)
+        best = self.results.verdict.best
+        if best and GREEDY in self.results.compared and plan.independent_seeds:
+            self.results.confirmed = self._again((best, GREEDY))
+            self._run(
+                "confirm", list(self.results.confirmed.values()), strategies.INDEPENDENT_SEED, plan.independent_seeds
+            )
 
     def _deploy_often(self, plan: Plan) -> None:
         if not (plan.often and plan.frequent_seeds):
             return
-        found = self.found
-        names = [name for name in plan.strategies if name in found.compared]
+        results = self.results
+        names = [name for name in plan.strategies if name in results.compared]
         if not plan.frequent_all:
-            names = [name for name in names if name in (GREEDY, found.verdict.best)]
-        found.often, found.often_confirmed = self._again(names), self._again(found.confirmed)
-        for where, some, first_seed, seeds in (
-            # Seeds of the comparison: they are paired.
-            ("compare", found.often, strategies.SEED, min(plan.frequent_seeds, plan.seeds)),
-            ("confirm", found.often_confirmed, strategies.MORE_SEED, plan.more_seeds),
+            names = [name for name in names if name in (GREEDY, results.verdict.best)]
+        results.often, results.often_confirmed = self._again(names), self._again(results.confirmed)
+        for folder, configurations, first_seed, seeds in (
+            # Paired with the comparison by its seeds.
+            ("compare", results.often, strategies.SEED, min(plan.frequent_seeds, plan.seeds)),
+            ("confirm", results.often_confirmed, strategies.INDEPENDENT_SEED, plan.independent_seeds),
         ):
-            flags = [[f"--bandits_deploy_freq={plan.often}"]] * len(some)
-            self._play(where, list(some.values()), first_seed, seeds, flags)
+            flags = [[f"--bandits_deploy_freq={plan.often}"]] * len(configurations)
+            self._run(folder, list(configurations.values()), first_seed, seeds, flags)
 
     def _add_noise(self, plan: Plan) -> None:
-        name = self.found.verdict.recommended
-        if not name or not plan.epsilons or self.found.no_noise:
+        name = self.results.verdict.recommended
+        if not name or not plan.epsilons or self.results.no_noise:
             return
-        self.found.noisy = name
-        clip_norm = statistics.median(self.found.compared[name].clip_norms.values())
-        asked: list[dict[str, Any]] = [{"noise_multiplier": 0.0, "run_noise_multiplier": 0.0}]
+        self.results.noisy = name
+        clip_norm = statistics.median(self.results.compared[name].clip_norms.values())
+        targets: list[dict[str, Any]] = [{"noise_multiplier": 0.0, "run_noise_multiplier": 0.0}]
         for epsilon in sorted(self._epsilons[: plan.epsilons]):
-            asked.append(privacy.noise(self._where, plan.rounds, self._data.cohort, epsilon))
-        self.found.noise = [one | {"clip_norm": clip_norm, "arm": self._again([name])[name]} for one in asked]
-        noisy = [one for one in self.found.noise if "error" not in one]
+            targets.append(privacy.noise(self._deployment, plan.rounds, self._data.cohort, epsilon))
+        self.results.noise = [one | {"clip_norm": clip_norm, "results": self._again([name])[name]} for one in targets]
+        noisy = [one for one in self.results.noise if "error" not in one]
         flags = [privacy.flags_of(one["run_noise_multiplier"], clip_norm) for one in noisy]
-        self._play("noise", [one["arm"] for one in noisy], strategies.MORE_SEED, plan.noise_seeds, flags)
+        self._run("noise", [one["results"] for one in noisy], strategies.INDEPENDENT_SEED, plan.noise_seeds, flags)
 
 
 def refused_noise(base: Sequence[str]) -> str:
-    """Returns why the flags of all runs do not go with noise, in words; empty if they do."""
+    """Why the flags of all runs exclude noise, in words; empty if they do not."""
     try:
         settings = studies.resolve(strategies.BINARY, (*base, f"--bandits_type={GREEDY}", *privacy.flags_of(1.0, 0.1)))
     except UsageError as error:
@@ -186,5 +188,5 @@ def refused_noise(base: Sequence[str]) -> str:
     if settings.scenario in initial_flags.PRETRAINED or settings.initial_model_path:
         return "initial training spends privacy, too (scripts.privacy_budget and docs/privacy.md compose both)"
     if settings.availability or settings.drop_out:
-        return "clients who may be absent are no Poisson sample, so sampling amplifies no privacy (docs/worlds.md)"
+        return "clients that may be absent are no Poisson sample, so sampling does not amplify privacy (docs/worlds.md)"
     return environment_flags.reset_of(settings).voids or ""

@@ -1,4 +1,4 @@
-"""The strategies of a recommendation: search spaces, and runs of a point. Nothing here imports TensorFlow."""
+"""Strategies of a recommendation: search spaces, and runs of a point. Imports no TensorFlow."""
 
 import dataclasses
 import functools
@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from bandits import environment_flags, registry, studies
-from bandits.advice.plan import CEILING, CHANCE, GREEDY, STRATEGIES
+from bandits.advice.plan import FULL_FEEDBACK, GREEDY, STRATEGIES, UNIFORM
 from bandits.plans import plan
 from data.errors import UsageError
 from optimization.study import cli
@@ -19,25 +19,25 @@ NAMES: Mapping[str, str] = {
     "epsilon_greedy_unweight": "epsilon-greedy",
     "softmax": "softmax",
     "falcon": "FALCON",
-    CHANCE: "uniform policy",
-    CEILING: "full feedback",
+    UNIFORM: "uniform policy",
+    FULL_FEEDBACK: "full feedback",
 }
-# Seeds of searches, of the comparison, and of what did not pick the best.
-TUNING_SEED, SEED, MORE_SEED = 1000, 2000, 3000
+# First seeds of searches, of the comparison, and of the independent runs.
+TUNING_SEED, SEED, INDEPENDENT_SEED = 1000, 2000, 3000
 _FACTORS = (0.2, 0.5, 1.0, 2.0, 5.0)  # Of a rate's default.
-_TRIES = 4096  # Draws after which no new point is to be expected.
+_TRIES = 4096  # More samples would hardly give new points.
 
 Point = tuple[tuple[str, str], ...]  # Flags and their values, as texts.
 
 
 @dataclasses.dataclass(frozen=True)
 class Space:
-    """What a search of one strategy tries.
+    """Search space of a strategy.
 
     Attributes:
-      name: Its `--bandits_type`.
+      name: `--bandits_type`.
       values: Values of each flag.
-      first: Its defaults, which are tried first.
+      first: Default point, which is tried first.
     """
 
     name: str
@@ -46,30 +46,30 @@ class Space:
 
     @property
     def size(self) -> int:
-        """How many points there are."""
+        """Number of points."""
         return math.prod(len(set(values)) for values in self.values.values())
 
     def points(self, count: int) -> list[Point]:
-        """Returns the defaults and further points, spread evenly; fewer where there are not so many.
+        """The default point and further ones, spread evenly; at most `size`.
 
-        Strategies that search the same rates try the same ones: no luck of the draw comes between them.
+        Strategies try the same learning rates, so that sampling favours none.
         """
-        found = [self.first]
-        for draw in _spread():
-            if len(found) == min(count, self.size):
+        points = [self.first]
+        for sample in _quasi_random():
+            if len(points) == min(count, self.size):
                 break
             point = tuple(
                 (flag, values[int(share * len(values))])
-                for (flag, values), share in zip(self.values.items(), draw, strict=False)
+                for (flag, values), share in zip(self.values.items(), sample, strict=False)
             )
-            if point not in found:
-                found.append(point)
-        return found[:count]
+            if point not in points:
+                points.append(point)
+        return points[:count]
 
 
 @functools.cache
-def _spread() -> list[tuple[float, ...]]:
-    """Returns points in [0, 1)^4 that fill it evenly, however many of them are taken."""
+def _quasi_random() -> list[tuple[float, ...]]:
+    """Points in [0, 1)^4, any first of which cover it evenly."""
     from scipy.stats import qmc
 
     return [tuple(map(float, row)) for row in qmc.Halton(d=4, seed=0).random(_TRIES)]
@@ -78,42 +78,42 @@ def _spread() -> list[tuple[float, ...]]:
 def spaces(
     base: Sequence[str], strategies: Sequence[str], num_actions: int, reward_width: float = 1.0
 ) -> dict[str, Space]:
-    """Returns what the searches try.
+    """Search spaces by strategy.
 
     Args:
-      base: Flags of all runs. A rate that is given is not searched.
+      base: Flags of all runs. A rate among them is not searched.
       strategies: Values of `--bandits_type`.
       num_actions: Actions of the task.
-      reward_width: Between the smallest and the largest reward: temperatures and gaps are in its units.
+      reward_width: Largest minus smallest reward: the unit of temperatures and gaps.
 
     Raises:
-      UsageError: If a strategy does not go with the flags.
+      UsageError: If a strategy conflicts with the flags.
     """
-    found = {}
+    by_name = {}
     for name in strategies:
         settings = studies.resolve(BINARY, (*base, f"--bandits_type={name}"))
-        given = studies.parse(BINARY, base).set_by_user
+        fixed = studies.parse(BINARY, base).set_by_user
         values = {}
         defaults = {rate: settings[rate] for rate in RATES}
-        is_ours = RATES[0] not in given and not settings.preset
-        if settings.reward_columns and is_ours and settings.server_optimizer != "sgd":
-            # Steps of these optimizers have a length of their own, and the rewards' scale is anyone's.
+        is_default = RATES[0] not in fixed and not settings.preset
+        if settings.reward_columns and is_default and settings.server_optimizer != "sgd":
+            # Step lengths of these optimizers do not follow the scale of the rewards.
             defaults[RATES[0]] *= reward_width
         for rate, default in defaults.items():
-            rates = [plan.as_text(default)] if rate in given else [_text(default * one) for one in _FACTORS]
+            rates = [plan.as_text(default)] if rate in fixed else [_text(default * factor) for factor in _FACTORS]
             values[rate] = tuple(dict.fromkeys(rates))
-        first = {rate: (values[rate][0] if rate in given else _text(default)) for rate, default in defaults.items()}
+        first = {rate: (values[rate][0] if rate in fixed else _text(default)) for rate, default in defaults.items()}
         for parameter, (default, tried) in _parameters(name, num_actions, reward_width).items():
             flag = f"bandits_{parameter}"
-            # A preset's own value counts more than ours.
+            # A preset's value takes precedence.
             default = default if settings[flag] == _declared(name)[parameter].default else settings[flag]
             values[flag], first[flag] = tuple(dict.fromkeys(map(_text, (*tried, default)))), _text(default)
-        found[name] = Space(name, values, tuple(first.items()))
-    return found
+        by_name[name] = Space(name, values, tuple(first.items()))
+    return by_name
 
 
 def _parameters(name: str, num_actions: int, width: float) -> dict[str, tuple[float, tuple[float, ...]]]:
-    """Returns the default of each parameter of a strategy and the values that are tried, the default among them."""
+    """Default and candidate values of each parameter of a strategy."""
     declared = _declared(name)
     least_mu = max(num_actions - 1, 1)
     tried = {
@@ -138,66 +138,68 @@ def _text(value: float) -> str:
 
 
 def runs(base: Sequence[str], name: str, point: Point, first_seed: int, seeds: int, *more: str) -> list[plan.Run]:
-    """Returns the runs of a strategy at a point.
+    """Runs of a strategy at a point.
 
     Args:
       base: Flags of all runs.
       name: `--bandits_type`.
-      point: Flags that were searched.
+      point: Searched flags.
       first_seed: The first seed.
       seeds: Number of consecutive seeds.
       *more: Further flags.
     """
     block = {"bandits_type": (name,)} | {flag: (value,) for flag, value in point}
-    every = tuple(range(first_seed, first_seed + seeds))
-    return plan.Grid(BINARY, (*base, *more), (block,), every).runs()
+    all_seeds = tuple(range(first_seed, first_seed + seeds))
+    return plan.Grid(BINARY, (*base, *more), (block,), all_seeds).runs()
 
 
 def searched(base: Sequence[str], space: Space, count: int, seeds: int) -> list[plan.Run]:
-    """Returns the runs of a search, point by point."""
+    """Runs of a search, point by point."""
     return [run for point in space.points(count) for run in runs(base, space.name, point, TUNING_SEED, seeds)]
 
 
 def point_of(run: plan.Run) -> Point:
-    """Returns the flags that were searched, as a run has them."""
+    """Searched flags of a run."""
     return tuple((flag, plan.as_text(run.settings[flag])) for flag in run.numbers)
 
 
 def label(name: str, point: Point = ()) -> str:
-    """Returns what a strategy is called, with its parameter."""
-    own = [f"{flag.removeprefix('bandits_')} {value}" for flag, value in point if flag not in RATES]
-    return f"{NAMES[name]} ({', '.join(own)})" if own else NAMES[name]
+    """Name of a strategy, with its parameter."""
+    parameters = [f"{flag.removeprefix('bandits_')} {value}" for flag, value in point if flag not in RATES]
+    return f"{NAMES[name]} ({', '.join(parameters)})" if parameters else NAMES[name]
 
 
 def command(base: Sequence[str], name: str, point: Point, *more: str) -> str:
-    """Returns a command line that runs a strategy at a point."""
-    given = studies.parse(BINARY, base).set_by_user
-    words = [f"--bandits_type={name}", *(f"--{flag}={value}" for flag, value in point if flag not in given), *more]
+    """Command line that runs a strategy at a point."""
+    fixed = studies.parse(BINARY, base).set_by_user
+    words = [f"--bandits_type={name}", *(f"--{flag}={value}" for flag, value in point if flag not in fixed), *more]
     return cli.command_line(BINARY, [*base, *words])
 
 
-def in_one_world(base: Sequence[str]) -> tuple[str, ...]:
-    """Returns flags of all runs with what they leave, of a world, to defaults that follow from rounds or deployments.
+def with_environment(base: Sequence[str]) -> tuple[str, ...]:
+    """Flags of all runs with those of the environment whose defaults depend on rounds or deployments.
 
-    So runs that end early, or deploy more often, meet the same rewards at the same time.
+    Runs that end early, or deploy more often, then have the same rewards in the same rounds.
     """
     settings = studies.resolve(BINARY, (*base, f"--bandits_type={GREEDY}"))
-    given = studies.parse(BINARY, base).set_by_user
-    left = [name for name in environment_flags.OF_LENGTH if name not in given and settings[name] is not None]
-    return (*base, *(f"--{name}={plan.as_text(settings[name])}" for name in left))
+    fixed = studies.parse(BINARY, base).set_by_user
+    added = [name for name in environment_flags.OF_LENGTH if name not in fixed and settings[name] is not None]
+    return (*base, *(f"--{name}={plan.as_text(settings[name])}" for name in added))
 
 
 def check(base: Sequence[str]) -> list[str]:
-    """Returns the strategies that go with the flags of all runs; without the ceiling, where a flag is a bandit's alone.
+    """Strategies and baselines that are compatible with the flags of all runs.
+
+    The full-feedback baseline is missing if a flag applies to bandits only.
 
     Raises:
-      UsageError: If even greedy does not.
+      UsageError: If greedy is incompatible.
     """
     for name in STRATEGIES:
         studies.resolve(BINARY, (*base, f"--bandits_type={name}"))
-    found = [*STRATEGIES, CHANCE]
+    names = [*STRATEGIES, UNIFORM]
     try:
-        studies.resolve(BINARY, (*base, f"--bandits_type={CEILING}"))
+        studies.resolve(BINARY, (*base, f"--bandits_type={FULL_FEEDBACK}"))
     except UsageError:
-        return found
-    return [*found, CEILING]
+        return names
+    return [*names, FULL_FEEDBACK]

@@ -1,7 +1,6 @@
-"""Where runs are executed: in processes of this machine, on a Ray cluster, or by a job array.
+"""Executors of runs: processes of this machine, a Ray cluster, or a job array.
 
-All of them call `run`, in a process that goes on to other runs, so that TensorFlow Federated is imported once in each.
-A finished run is marked in its folder.
+Each of their processes executes several runs, so that it imports TensorFlow Federated once.
 """
 
 import collections
@@ -38,7 +37,7 @@ _NO_CLUSTER = "--ray_address={}: no Ray cluster answers there."
 
 
 class Job(NamedTuple):
-    """What is executed, once.
+    """One run to execute.
 
     Attributes:
       module: Module of the experiment binary.
@@ -54,11 +53,11 @@ class Job(NamedTuple):
 
 
 class Result(NamedTuple):
-    """How a job ended.
+    """Result of a job.
 
     Attributes:
       status: Exit status as in `optimization.study.cli`.
-      message: Why it failed.
+      message: Reason of a failure.
     """
 
     status: int
@@ -66,7 +65,7 @@ class Result(NamedTuple):
 
 
 def run(job: Job) -> Result:
-    """Executes a run, or continues it, and marks it as finished. Its output goes to a log in its folder."""
+    """Executes or continues a run, and marks its folder when it is finished. Its output goes to a log there."""
     folder = pathlib.Path(job.folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -101,7 +100,7 @@ def _execute(job: Job) -> Result:
 
 @contextlib.contextmanager
 def _redirected(path: pathlib.Path) -> Iterator[None]:
-    """Sends what is written to stdout and stderr, by whatever library, to the end of a file."""
+    """Appends stdout and stderr of all libraries to a file."""
     before = [(stream, os.dup(stream)) for stream in (1, 2)]
     try:
         with open(path, "ab") as file:
@@ -117,20 +116,20 @@ def _redirected(path: pathlib.Path) -> Iterator[None]:
 
 
 class Executor:
-    """Executes jobs, for one thread; this one takes them and executes nothing."""
+    """Executes jobs, for one thread. The base class executes nothing."""
 
     def submit(self, job: Job) -> None:
         """Takes a job, without waiting."""
 
     def wait(self, seconds: float | None = None) -> tuple[Job, Result] | None:
-        """Returns a job that ended, as soon as there is one; None if there is none for so long."""
+        """Waits for a job to end; None if none ends within `seconds`."""
         return None
 
     def stop(self) -> None:
-        """Has the rounds in progress finished and saved, and waits for that."""
+        """Waits until the rounds in progress are finished and saved."""
 
     def close(self) -> None:
-        """Ends all processes at once."""
+        """Kills all processes."""
 
 
 _KINDS = {
@@ -142,7 +141,7 @@ RUNNING = ("local", "ray")  # Those that run at once.
 
 
 class Executors:
-    """Where it is run.
+    """Execution.
 
     Attributes:
       executor: What executes the runs.
@@ -162,16 +161,16 @@ def shares_cores(settings: cli.Settings) -> bool:
 
 
 def cores_of_run(settings: cli.Settings) -> int:
-    """Returns the CPU cores of each run."""
+    """CPU cores of each run."""
     cores = len(os.sched_getaffinity(0))
     return max(1, cores // settings.workers) if shares_cores(settings) else cores
 
 
 def build(settings: cli.Settings, cores: int) -> Executor:
-    """Returns the executor that flags name, for runs of so many cores.
+    """Executor that the flags choose.
 
     Raises:
-      Failure: If there is no Ray cluster at the address, or none of its nodes has so many cores.
+      Failure: If there is no Ray cluster at the address, or none of its nodes has `cores` cores.
     """
     if settings.executor == "ray":
         return Ray(settings.ray_address, settings.workers, cores)
@@ -180,11 +179,11 @@ def build(settings: cli.Settings, cores: int) -> Executor:
 
 @contextlib.contextmanager
 def running(executor: Executor, folder: pathlib.Path) -> Iterator[None]:
-    """Closes the executor in the end; when the program is interrupted, rounds in progress are finished and saved.
+    """Closes the executor at the end. On an interruption, rounds in progress are finished and saved.
 
     Args:
-      executor: What executes runs.
-      folder: What the same command would continue.
+      executor: Executes the runs.
+      folder: Folder that the same command continues.
     """
 
     def leave(signum: int) -> None:
@@ -218,17 +217,17 @@ class _Process:
         self.job: Job | None = None
 
     def fileno(self) -> int:
-        """Returns what becomes readable when a run or the process ends."""
+        """Descriptor that becomes readable when a run or the process ends."""
         return self.process.stdout.fileno()
 
     def start(self, job: Job) -> None:
         self.job = job
-        with contextlib.suppress(BrokenPipeError):  # `result` will tell.
+        with contextlib.suppress(BrokenPipeError):  # `result` reports it.
             self.process.stdin.write(json.dumps(job) + "\n")
             self.process.stdin.flush()
 
     def result(self) -> tuple[Job, Result, bool]:
-        """Returns how its run ended, and whether the process is still there for another."""
+        """Job, its result, and whether the process can execute another."""
         job: Job = self.job  # type: ignore[assignment]  # Asked of a process that has one.
         self.job = None
         line = self.process.stdout.readline()
@@ -249,34 +248,34 @@ class _Process:
 
 
 class Local(Executor):
-    """Processes of this machine; one that dies is replaced."""
+    """Processes of this machine; a process that dies is replaced."""
 
     def __init__(self, workers: int):
-        """Starts none yet.
+        """Initializes the executor, without a process.
 
         Args:
-          workers: Most processes.
+          workers: Maximum number of processes.
         """
-        self._most = workers
+        self._workers = workers
         self._processes: list[_Process] = []
-        self._waiting: collections.deque[Job] = collections.deque()
+        self._queue: collections.deque[Job] = collections.deque()
 
     def submit(self, job: Job) -> None:
-        self._waiting.append(job)
+        self._queue.append(job)
         self._assign()
 
     def _assign(self) -> None:
-        while self._waiting:
-            idle = next((one for one in self._processes if one.job is None), None)
+        while self._queue:
+            idle = next((worker for worker in self._processes if worker.job is None), None)
             if idle is None:
-                if len(self._processes) == self._most:
+                if len(self._processes) == self._workers:
                     return
                 idle = _Process()
                 self._processes.append(idle)
-            idle.start(self._waiting.popleft())
+            idle.start(self._queue.popleft())
 
     def wait(self, seconds: float | None = None) -> tuple[Job, Result] | None:
-        busy = [one for one in self._processes if one.job is not None]
+        busy = [worker for worker in self._processes if worker.job is not None]
         ready, _, _ = select.select(busy, [], [], seconds)
         if not ready:
             return None
@@ -288,21 +287,21 @@ class Local(Executor):
         return job, result
 
     def stop(self) -> None:
-        self._waiting.clear()
-        busy = [one for one in self._processes if one.job is not None]
-        for one in busy:
-            one.process.send_signal(signal.SIGTERM)
-        for one in busy:
-            one.process.wait()
+        self._queue.clear()
+        busy = [worker for worker in self._processes if worker.job is not None]
+        for worker in busy:
+            worker.process.send_signal(signal.SIGTERM)
+        for worker in busy:
+            worker.process.wait()
 
     def close(self) -> None:
-        for one in self._processes:
-            one.end()
+        for worker in self._processes:
+            worker.end()
         self._processes.clear()
 
 
 class Ray(Executor):
-    """A Ray cluster, one task a run; Ray itself repeats a task whose process or machine was lost."""
+    """A Ray cluster, with a task per run. Ray repeats a task whose process or machine was lost."""
 
     def __init__(self, address: str | None, workers: int, cores: int):
         """Connects, or starts a local Ray.
@@ -370,27 +369,27 @@ class Ray(Executor):
 
 
 def check_nodes(nodes: Sequence[Mapping[str, Any]], cores: int) -> None:
-    """Refuses a cluster on which no run would ever start: Ray would wait for a larger node without a word.
+    """Refuses a cluster on which no run would ever start: Ray waits for a larger node silently.
 
     Args:
       nodes: The cluster's nodes, as `ray.nodes` returns them.
       cores: CPU cores of each run.
 
     Raises:
-      Failure: If no living node has so many.
+      Failure: If no living node has `cores`.
     """
     available = [(node["NodeManagerAddress"], node["Resources"].get("CPU", 0)) for node in nodes if node["Alive"]]
     if any(cpus >= cores for _, cpus in available):
         return
-    found = ", ".join(f"{address} has {cpus:g}" for address, cpus in sorted(available))
+    nodes_text = ", ".join(f"{address} has {cpus:g}" for address, cpus in sorted(available))
     raise Failure(
-        f"--executor=ray: each run asks for {cores} CPUs, and no node of the cluster has as many: {found}. Start nodes "
-        "with more CPUs, or allow this command fewer (taskset, or --max_concurrent_threads of a grid)."
+        f"--executor=ray: each run needs {cores} CPUs, but no node of the cluster has that many: {nodes_text}. Start "
+        "nodes with more CPUs, or allow this command fewer (taskset, or --max_concurrent_threads of a grid)."
     )
 
 
 def _check_address(address: str) -> None:
-    """Answers at once where nothing listens: Ray itself tries again for minutes."""
+    """Fails at once if nothing listens: Ray itself retries for minutes."""
     if match := re.fullmatch(r"(?:ray://)?\[?([^/]+?)\]?:(\d+)", address):
         try:
             socket.create_connection((match[1], int(match[2])), timeout=_CONNECT_SECONDS).close()
@@ -405,13 +404,13 @@ def _ray_task(job: Job, environment: dict[str, str]) -> Result:
 
 
 def _cancelled(signum, frame) -> None:
-    """Has the round in progress finished and saved when Ray cancels a task."""
+    """Finishes and saves the round in progress when Ray cancels a task."""
     if not interruption.answer(signum):
         raise KeyboardInterrupt
 
 
 def _environment() -> dict[str, str]:
-    """Returns the variables that a run's flags depend on."""
+    """Environment variables that a run's flags depend on."""
     names = (_DATA_DIR, "TF_CPP_MIN_LOG_LEVEL")
     passed_on = {name: os.environ[name] for name in names if name in os.environ}
     return passed_on | {_WORKING_DIR: os.environ.get(_WORKING_DIR, os.getcwd())}
@@ -420,10 +419,10 @@ def _environment() -> dict[str, str]:
 def write_slurm_script(folder: pathlib.Path, jobs: Sequence[Job], cores: int) -> pathlib.Path:
     """Writes a job array for Slurm, and runs nothing.
 
-    A task that is started again continues its run; two minutes before its time is over it saves its last round.
+    A restarted task continues its run. Two minutes before its time limit, a task saves its last round.
 
     Args:
-      folder: Where `slurm.sh` and `commands.txt`, a line a run, are written.
+      folder: Folder of `slurm.sh` and of `commands.txt`, which has a line per run.
       jobs: The runs.
       cores: Cores of each task.
 
@@ -437,7 +436,7 @@ def write_slurm_script(folder: pathlib.Path, jobs: Sequence[Job], cores: int) ->
     logs.mkdir(exist_ok=True)
     lines = [
         "#!/bin/sh",
-        f"# {len(jobs)} runs, one a task. Submit it with sbatch; a task that is submitted again continues its run.",
+        f"# {len(jobs)} runs, one per task. Submit it with sbatch. A task that is submitted again continues its run.",
         f"#SBATCH --job-name={re.sub('[^A-Za-z0-9_.-]', '_', folder.name)}",
         f"#SBATCH --array=0-{len(jobs) - 1}",
         f"#SBATCH --cpus-per-task={cores}",

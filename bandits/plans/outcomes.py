@@ -1,4 +1,4 @@
-"""What became of a plan's runs: the state of each run's folder, the ranking, `results.csv`, and heat maps."""
+"""Outcomes of a plan's runs: the state of each folder, the ranking, `results.csv` and heat maps."""
 
 import dataclasses
 import functools
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
 
 FINISHED, FAILED, STOPPED_EARLY, UNFINISHED = "finished", "failed", "stopped early", "unfinished"
 DIVERGED = "diverged"
-_MOST_CELLS = 14  # A side of the heat map, in inches.
+_MAX_INCHES = 14  # A side of the heat map.
 
 
 @dataclasses.dataclass
 class Outcome:
-    """What became of a run.
+    """Outcome of a run.
 
     Attributes:
       run: The run.
       status: One of the words above.
-      rounds: Rounds that are finished, and whose metric is `value`.
-      value: The metric; not a number if there is none, it is not finite, or the run diverged.
-      error: Why it failed.
-      reports: Whether its seed is a fresh one, which picks no point: it is not ranked.
+      rounds: Finished rounds, after which the metric is `value`.
+      value: The metric; NaN if it is missing or not finite, or if the run diverged.
+      error: Reason of a failure.
+      is_reporting: Whether its seed is fresh: it selects no point, and is not ranked.
     """
 
     run: plan.Run
@@ -40,11 +40,11 @@ class Outcome:
     rounds: int = 0
     value: float = math.nan
     error: str = ""
-    reports: bool = False
+    is_reporting: bool = False
 
 
 def finished_rounds(folder: pathlib.Path) -> int:
-    """Returns the rounds after which a run's folder was marked as finished; 0 for one that was not, or is not there.
+    """Rounds after which a run's folder was marked as finished; 0 for an unfinished or missing run.
 
     Raises:
       UsageError: If the folder is damaged, of another format, or was made with other versions of the packages; it
@@ -54,7 +54,7 @@ def finished_rounds(folder: pathlib.Path) -> int:
     mark = folder / executors.FINISHED_FILE
     if not config.exists():
         if mark.exists() or (folder / "metrics.csv").exists():
-            raise UsageError(f"{folder} is damaged: it has no config.json. Delete it, and it is run again.")
+            raise UsageError(f"{folder} is damaged: it has no config.json. Delete the folder, and it is run again.")
         return 0
     content = runs.read_json(config)
     before = content.get("versions")
@@ -64,8 +64,8 @@ def finished_rounds(folder: pathlib.Path) -> int:
     for name, now in _versions().items():
         if before.get(name) != now and name != "python":
             raise UsageError(
-                f"{folder} was made with {name} {before.get(name)}; this is {now}: numbers of both do not belong in "
-                "one grid. Delete the folder, or choose another --experiment_name."
+                f"{folder} was made with {name} {before.get(name)}; this is {now}. One grid must not mix "
+                "versions: delete the folder, or choose another --experiment_name."
             )
     if not mark.exists():
         return 0
@@ -79,10 +79,9 @@ _versions = functools.cache(run_folder.versions)
 
 
 def read_value(folder: pathlib.Path, column: str, rounds: int) -> float:
-    """Returns a finished run's metric after so many rounds, or after its last one; not a number if it is not finite.
+    """Metric of a finished run after `rounds` rounds, or after its last round; NaN if it is not finite.
 
-    A run that went on beyond these rounds may not have been evaluated after them: then it is what the evaluation before
-    measured, or without one that after.
+    A longer run may lack an evaluation after that round. Then the previous evaluation counts, or without one the next.
 
     Raises:
       UsageError: If its metrics are damaged, or have no such column; it names the file.
@@ -100,7 +99,7 @@ def read_value(folder: pathlib.Path, column: str, rounds: int) -> float:
 
 
 def has_diverged(folder: pathlib.Path, rounds: int) -> bool:
-    """Returns whether a finished run's training had diverged after so many rounds: its metric says nothing.
+    """Whether a finished run's training had diverged after `rounds` rounds, so that its metric is meaningless.
 
     Raises:
       UsageError: If its files are damaged; it names the file.
@@ -110,7 +109,7 @@ def has_diverged(folder: pathlib.Path, rounds: int) -> bool:
 
 
 def goodness(values: Sequence[float], *, smallest: bool) -> float:
-    """Returns the mean of a point's seeds, so that more is better; the worst if one is not a number."""
+    """Mean over a point's seeds, negated if smaller is better; -inf if a value is NaN."""
     mean = sum(values) / len(values)
     return -math.inf if math.isnan(mean) else -mean if smallest else mean
 
@@ -120,8 +119,8 @@ class Point:
     """All seeds of one point.
 
     Attributes:
-      outcomes: Of each seed.
-      mean: Mean of the metric over the seeds; not a number if one has none.
+      outcomes: Outcome of each seed.
+      mean: Mean of the metric over the seeds; NaN if a seed has none.
     """
 
     outcomes: tuple[Outcome, ...]
@@ -139,14 +138,14 @@ class Point:
 
 
 def rank(outcomes: Sequence[Outcome], *, smallest: bool, apart: bool = True) -> dict[str, list[Point]]:
-    """Returns the points of each configuration (or, unless `apart`, all in one list), the best first.
+    """Points of each configuration (or, unless `apart`, all in one list), the best first.
 
-    Those that went furthest come first, then it is by their means. Points without a mean, such as those that diverged
-    or failed, come last; equal ones keep their order. Fresh seeds, which only report, take no part.
+    Points are sorted by their rounds, then by their means. Points without a mean, such as those that diverged
+    or failed, come last. Ties keep their order. Fresh seeds are left out.
     """
     groups: dict[str, list[Outcome]] = {}
     for outcome in outcomes:
-        if outcome.reports:
+        if outcome.is_reporting:
             continue
         groups.setdefault(outcome.run.point, []).append(outcome)
     ranked: dict[str, list[Point]] = {}
@@ -154,20 +153,22 @@ def rank(outcomes: Sequence[Outcome], *, smallest: bool, apart: bool = True) -> 
         mean = sum(outcome.value for outcome in group) / len(group)
         ranked.setdefault(group[0].run.configuration if apart else "", []).append(Point(tuple(group), mean))
     for points in ranked.values():
-        points.sort(key=lambda one: (math.isnan(one.mean), -one.rounds, -goodness([one.mean], smallest=smallest)))
+        points.sort(
+            key=lambda point: (math.isnan(point.mean), -point.rounds, -goodness([point.mean], smallest=smallest))
+        )
     return ranked
 
 
 def label(point: str) -> str:
-    """Returns the name of a point without the key of its flags."""
+    """Name of a point without the key of its flags."""
     return point.rpartition("-")[0]
 
 
 def table(outcomes: Sequence[Outcome], swept: Sequence[str], metric: str, folder: pathlib.Path) -> "pd.DataFrame":
-    """Returns a row a run: its folder, how it went, its flags, the swept ones first, and its command.
+    """A row per run: its folder, status, flags (the swept ones first) and command.
 
     Args:
-      outcomes: What became of the runs.
+      outcomes: Outcomes of the runs.
       swept: Names of swept flags.
       metric: Name of the metric.
       folder: Folder of all runs.
@@ -175,17 +176,16 @@ def table(outcomes: Sequence[Outcome], swept: Sequence[str], metric: str, folder
     import pandas as pd
 
     rows: list[dict[str, Any]] = []
-    has_reports = any(outcome.reports for outcome in outcomes)
+    has_reporting = any(outcome.is_reporting for outcome in outcomes)
     for outcome in outcomes:
         settings = outcome.run.settings
         names = [*swept, "seed", *sorted(set(settings) - run_folder.FREE_FLAGS - {*swept, "seed", "list_presets"})]
         rows.append(
             {"run": outcome.run.name, "status": outcome.status, metric: outcome.value, "rounds": outcome.rounds}
-            | ({"used_for": "reporting" if outcome.reports else "tuning"} if has_reports else {})
+            | ({"used_for": "reporting" if outcome.is_reporting else "tuning"} if has_reporting else {})
             | {name: settings[name] for name in names if name != "repeat"}
             | {"command": _command(folder / outcome.run.name), "error": outcome.error}
         )
-    # What no run sets says nothing.
     table = pd.DataFrame(rows)
     return table.drop(columns=[name for name in table if name not in (metric, "error") and table[name].isna().all()])
 
@@ -204,27 +204,27 @@ def text(
     *,
     smallest: bool,
     shown: int,
-    stands: Mapping[str, str] | None = None,
+    verdicts: Mapping[str, str] | None = None,
 ) -> str:
-    """Returns the ranking as a table for the terminal, the first points of each configuration.
+    """The ranking as a table for the terminal: the first points of each configuration.
 
     Args:
       ranked: The points of each configuration, the best first.
       swept: Names of swept flags.
-      metric: What ranks.
-      smallest: Whether less of it is better.
-      shown: Points that are shown of a configuration.
-      stands: By point, in words its place against the baselines; empty or None if that is not known.
+      metric: Metric of the ranking.
+      smallest: Whether smaller is better.
+      shown: Points shown per configuration.
+      verdicts: Verdict of each point against the baselines; empty or None if it is unknown.
     """
     import pandas as pd
 
-    if all(len(points) == 1 for points in ranked.values()):  # Nothing but words is compared.
-        ranked, shown = _together(ranked, smallest=smallest), len(ranked)
+    if all(len(points) == 1 for points in ranked.values()):  # Only configurations are compared.
+        ranked, shown = _merged_by_environment(ranked, smallest=smallest), len(ranked)
     parts = []
     for configuration, points in ranked.items():
         words = {word.partition("=")[0] for word in configuration.split()}
         rows = []
-        has_diverged = any(one.status == DIVERGED for point in points[:shown] for one in point.outcomes)
+        has_diverged = any(outcome.status == DIVERGED for point in points[:shown] for outcome in point.outcomes)
         for place, point in enumerate(points[:shown], 1):
             values = [outcome.value for outcome in point.outcomes]
             settings = point.outcomes[0].run.settings
@@ -233,10 +233,10 @@ def text(
             if len(values) > 1:
                 row |= {"lowest": min(values), "highest": max(values), "seeds": len(values)}
             if has_diverged:
-                row["status"] = DIVERGED if any(one.status == DIVERGED for one in point.outcomes) else ""
+                row["status"] = DIVERGED if any(outcome.status == DIVERGED for outcome in point.outcomes) else ""
             row["rounds"] = point.rounds
-            if stands:
-                row["against the baselines"] = stands.get(point.name, "-")
+            if verdicts:
+                row["against the baselines"] = verdicts.get(point.name, "-")
             rows.append(row)
         lines = [configuration] if configuration else []
         lines.append(pd.DataFrame(rows).to_string(index=False, float_format="{:.4f}".format, na_rep="-"))
@@ -246,43 +246,45 @@ def text(
     return "\n\n".join(parts)
 
 
-def _together(ranked: Mapping[str, Sequence[Point]], *, smallest: bool) -> dict[str, list[Point]]:
-    """Returns points that are configurations each in one list; one for each data, rewards and cohorts, by its words."""
+def _merged_by_environment(ranked: Mapping[str, Sequence[Point]], *, smallest: bool) -> dict[str, list[Point]]:
+    """Points in one list for each combination of data, rewards and cohorts, by the words that they share."""
     groups: dict[str, list[Outcome]] = {}
     for points in ranked.values():
         for outcome in (outcome for point in points for outcome in point.outcomes):
             groups.setdefault(str(configurations.environment(outcome.run.settings, "total_rounds")), []).append(outcome)
-    found: dict[str, list[Point]] = {}
-    for some in groups.values():
-        first, *others = (one.run.configuration.split() for one in some)
+    merged: dict[str, list[Point]] = {}
+    for group in groups.values():
+        first, *others = (outcome.run.configuration.split() for outcome in group)
         words = [word for word in first if all(word in other for other in others)] if len(groups) > 1 else []
-        found.setdefault(" ".join(words), []).extend(rank(some, smallest=smallest, apart=False)[""])
-    return found
+        merged.setdefault(" ".join(words), []).extend(rank(group, smallest=smallest, apart=False)[""])
+    return merged
 
 
-def privacy_told(some: Sequence[Outcome], folder: pathlib.Path) -> str:
-    """Returns what the search has cost the clients' privacy, of the runs that say what they spent; empty for none."""
+def privacy_summary(outcomes: Sequence[Outcome], folder: pathlib.Path) -> str:
+    """Privacy loss of all runs that recorded it; empty if none did."""
     from optimization.privacy import ledger
 
-    paths = [folder / outcome.run.name / run_folder.PRIVACY_FILE for outcome in some]
+    paths = [folder / outcome.run.name / run_folder.PRIVACY_FILE for outcome in outcomes]
     reports = [mechanisms.load(path) for path in paths if path.exists()]
-    told = ledger.describe(reports)
+    summary = ledger.describe(reports)
     missing = len(paths) - len(reports)
-    return f"{told} Not counted: {missing} runs without a {run_folder.PRIVACY_FILE}." if told and missing else told
+    if not (summary and missing):
+        return summary
+    return f"{summary} Not counted: {missing} runs without a {run_folder.PRIVACY_FILE}."
 
 
 def learning_rates(swept: Sequence[str]) -> tuple[str, str] | None:
-    """Returns the two swept learning rates, the server's first; None if there are not two."""
+    """The two swept learning rates, the server's first; None unless there are two."""
     rates = sorted((name for name in swept if name.endswith("learning_rate")), key=lambda name: "server" not in name)
     return (rates[0], rates[1]) if len(rates) == 2 else None
 
 
 def cells(points: Sequence[Point], axes: tuple[str, str]) -> "pd.DataFrame":
-    """Returns the best of ranked points for each pair of values of two flags, with its mean and name."""
+    """The best of ranked points for each pair of values of two flags, with its mean and name."""
     import pandas as pd
 
     settings = [point.outcomes[0].run.settings for point in points]
-    table = pd.DataFrame([{axis: one[axis] for axis in axes} for one in settings])
+    table = pd.DataFrame([{axis: flags[axis] for axis in axes} for flags in settings])
     table = table.assign(mean=[point.mean for point in points], name=[point.name for point in points])
     return table.drop_duplicates(list(axes))  # The best comes first.
 
@@ -297,15 +299,15 @@ def heat_map(
     smallest: bool,
     marked: Collection[str] = (),
 ) -> None:
-    """Draws the metric over two flags, its values in the cells; over other flags, the best of their values.
+    """Draws the metric over two flags, with its values in the cells; for other flags, at their best values.
 
     Args:
       points: Ranked points of one configuration.
       axes: The flags of the rows and of the columns.
       path: The picture.
-      metric: Its name.
+      metric: Name of the metric.
       title: Title.
-      smallest: Whether less is better.
+      smallest: Whether smaller is better.
       marked: Names of points that are not significantly above the uniform policy: their cells have an asterisk.
     """
     import numpy as np
@@ -317,10 +319,10 @@ def heat_map(
     table = best.pivot(index=axes[0], columns=axes[1], values="mean")
     texts = best.pivot(index=axes[0], columns=axes[1], values="text").to_numpy()
     values = table.to_numpy()
-    size = (min(_MOST_CELLS, 2.5 + 0.8 * len(table.columns)), min(_MOST_CELLS, 1.6 + 0.55 * len(table)))
+    size = (min(_MAX_INCHES, 2.5 + 0.8 * len(table.columns)), min(_MAX_INCHES, 1.6 + 0.55 * len(table)))
     picture = figure.Figure(figsize=size, layout="constrained")
     plot = picture.subplots()
-    # Cividis looks alike to readers with and without colour blindness; light is good.
+    # Cividis looks the same with and without colour blindness; light is good.
     image = plot.imshow(values, cmap="cividis_r" if smallest else "cividis", aspect="auto", origin="lower")
     middle = np.nanmean([np.nanmin(values), np.nanmax(values)]) if np.isfinite(values).any() else 0.0
     for (row, column), value in np.ndenumerate(values):

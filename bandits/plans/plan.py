@@ -1,6 +1,6 @@
-"""Which runs are planned: configurations, grids of command lines, published grids, and points with their folders.
+"""Planned runs: configurations, grids of a command line, published grids, and points with their folders.
 
-A point is one choice of all flags but the seed.
+A point is a choice of all flags but the seed.
 """
 
 import dataclasses
@@ -20,8 +20,8 @@ from data.errors import UsageError
 from optimization.study import cli, presets, run_folder
 
 _PUBLISHED = pathlib.Path(__file__).parent / "published"
-# A grid sets these itself, or they make a binary run several runs.
-_OWN = ("root_output_dir", "experiment_name", "repeat", "restart")
+# A grid sets these itself, or they start several runs.
+_GRID_FLAGS = ("root_output_dir", "experiment_name", "repeat", "restart")
 _SEED = "seed"
 _ROUNDS = "total_rounds"
 _NAME_LENGTH, _KEY_LENGTH = 120, 12
@@ -36,13 +36,13 @@ class Run:
     """One run.
 
     Attributes:
-      module: Its binary's.
-      point: Name of its point, which runs of other seeds share; with the key of its flags.
-      seed: Its seed.
-      configuration: Its swept flags that are words: for each of these, the best numbers are searched.
-      numbers: Names of its swept flags that are numbers.
-      arguments: Its flags as they were given: those of the command, of the grid and of the point.
-      settings: Its flags' values, all filled in.
+      module: Module of the binary.
+      point: Name of its point, shared by runs of other seeds; ends with the key of its flags.
+      seed: Seed.
+      configuration: Swept flags that are words; for each configuration, the best numbers are searched.
+      numbers: Names of swept flags that are numbers.
+      arguments: Flags of the command, the grid and the point.
+      settings: Values of all flags, with defaults filled in.
     """
 
     module: str
@@ -55,31 +55,31 @@ class Run:
 
     @property
     def name(self) -> str:
-        """Folder of the run, below that of all runs."""
+        """Folder of the run, relative to that of all runs."""
         return f"{self.point}/seed_{self.seed}"
 
     @property
     def rounds(self) -> int:
-        """Rounds after which it is finished."""
+        """Rounds of the finished run."""
         return self.settings.total_rounds
 
     def job(self, folder: pathlib.Path) -> executors.Job:
-        """Returns the job that executes it below the folder of all runs."""
-        where = (f"--root_output_dir={folder}", f"--experiment_name={self.name}")
-        return executors.Job(self.module, (*self.arguments, *where), str(folder / self.name), self.rounds)
+        """Job that executes the run below the folder of all runs."""
+        output = (f"--root_output_dir={folder}", f"--experiment_name={self.name}")
+        return executors.Job(self.module, (*self.arguments, *output), str(folder / self.name), self.rounds)
 
     def with_seed(self, seed: int) -> "Run":
-        """Returns the run of the same point with another seed."""
+        """The run of the same point with another seed."""
         arguments = (*self.arguments, f"--{_SEED}={seed}")
         return dataclasses.replace(
             self, seed=seed, arguments=arguments, settings=studies.resolve(self.module, arguments)
         )
 
     def at_rounds(self, rounds: int) -> "Run":
-        """Returns this run with fewer rounds, which the whole run continues.
+        """The run with fewer rounds, which the whole run continues.
 
         Raises:
-          UsageError: If its rounds would not be those of the whole run.
+          UsageError: If its rounds would differ from those of the whole run.
         """
         arguments = (*self.arguments, f"--{_ROUNDS}={rounds}")
         settings = studies.resolve(self.module, arguments)
@@ -93,17 +93,17 @@ class Run:
 
 @dataclasses.dataclass(frozen=True)
 class Grid:
-    """What is run.
+    """A grid of runs.
 
     Attributes:
       binary: Module of the experiment binary.
       base: Flags that all runs share, as arguments.
-      blocks: Flags and the values to try, as text; points are the cross product of each block. Words are single: each
-        combination of them is a configuration.
+      blocks: Flags and the values to try, as text; points are the cross product of each block. A block has one value
+        of each flag that is a word, and so belongs to one configuration.
       seeds: Seeds of every point.
-      expandable: Flags whose values may be added to.
+      expandable: Flags to which values may be added.
       first: The blocks before any value was added.
-      known: Names of points by their keys, where they were named before, perhaps by a grid that swept other flags.
+      known: Names of existing points by their keys; a grid that swept other flags may have named them.
     """
 
     binary: str
@@ -120,10 +120,10 @@ class Grid:
         return tuple(dict.fromkeys(name for block in self.blocks for name in block))
 
     def fresh_seeds(self, count: int) -> range:
-        """Returns so many seeds after those that it searches with.
+        """The `count` seeds after those of the search.
 
         Raises:
-          UsageError: If there are no such seeds.
+          UsageError: If they exceed the largest seed.
         """
         first = max(self.seeds) + 1
         if count and first + count - 1 > _LARGEST_SEED:
@@ -131,31 +131,31 @@ class Grid:
         return range(first, first + count)
 
     def in_folder(self, folder: pathlib.Path) -> "Grid":
-        """Returns a grid whose points have the names of those that lie in a folder already."""
+        """The grid with points named as the existing ones in a folder."""
         names = [path.name for path in folder.glob(f"*-{'?' * _KEY_LENGTH}")]
         return dataclasses.replace(self, known={name[-_KEY_LENGTH:]: name for name in names})
 
-    def renamed(self, some: Sequence[Run]) -> list[Run]:
-        """Returns runs with the names that their points have already."""
-        names = [self.known.get(run.point[-_KEY_LENGTH:], run.point) for run in some]
-        return [dataclasses.replace(run, point=name) for run, name in zip(some, names, strict=True)]
+    def renamed(self, runs: Sequence[Run]) -> list[Run]:
+        """Runs with the names of existing points."""
+        names = [self.known.get(run.point[-_KEY_LENGTH:], run.point) for run in runs]
+        return [dataclasses.replace(run, point=name) for run, name in zip(runs, names, strict=True)]
 
     def runs(self) -> list[Run]:
-        """Returns the runs of all points and seeds.
+        """Runs of all points and seeds.
 
         Raises:
-          UsageError: If a run's flags are not sound, or two points are the same run.
+          UsageError: If a run's flags are invalid, or two points are the same run.
         """
-        found: dict[str, tuple[str, ...]] = {}
+        words_by_key: dict[str, tuple[str, ...]] = {}
         runs = []
         for block in self.blocks:
             numbers = tuple(name for name, values in block.items() if not is_words(values))
             for values in itertools.product(*block.values()):
                 words = tuple(f"--{name}={value}" for name, value in zip(block, values, strict=True))
                 key, name = self._key(words)
-                if key in found:
-                    raise UsageError(f"{shlex.join(found[key])} and {shlex.join(words)} are the same run.")
-                found[key] = words
+                if key in words_by_key:
+                    raise UsageError(f"{shlex.join(words_by_key[key])} and {shlex.join(words)} are the same run.")
+                words_by_key[key] = words
                 point = f"{name}-{key}"
                 for seed in self.seeds:
                     arguments = studies.without_file(self.binary, (*self.base, *words, f"--{_SEED}={seed}"))
@@ -164,12 +164,12 @@ class Grid:
         return self.renamed(runs)
 
     def _key(self, words: Sequence[str]) -> tuple[str, str]:
-        """Returns the key of a point, which comes of what is computed, not of how that is said; and words for it."""
+        """Key of a point, which depends on the resolved settings alone, and its readable name."""
         settings = self._resolve((*self.base, *words, f"--{_SEED}=0"), words)
         left_out = run_folder.FREE_FLAGS | {_SEED, "list_presets", "repeat"}
         if _ROUNDS not in self.swept:  # A run may be made longer.
             left_out |= {_ROUNDS}
-        # Without what is not set: a flag that is new to the binary leaves the keys of runs without it as they were.
+        # Unset flags are left out, so that a new flag of the binary does not change keys of earlier runs.
         values = {name: value for name, value in settings.items() if name not in left_out and value is not None}
         canonical = json.dumps([self.binary, values], sort_keys=True)
         key = hashlib.sha256(canonical.encode()).hexdigest()[:_KEY_LENGTH]
@@ -183,33 +183,33 @@ class Grid:
         except UsageError as error:
             raise UsageError(f"{error} (run {shlex.join(words)})" if words else str(error)) from error
 
-    def widened(self, best: Run, most: int) -> tuple["Grid", list[str]]:
-        """Returns this grid with a value more on every edge on which the best run of a configuration lies.
+    def widened(self, best: Run, limit: int) -> tuple["Grid", list[str]]:
+        """The grid with one more value on every edge on which the best run of a configuration lies.
 
         Args:
-          best: That run.
-          most: Values that may be added to one side.
+          best: The best run.
+          limit: Maximum number of values added to one side.
 
         Returns:
-          (grid, the flags added); the same grid and nothing if the best lies inside.
+          (grid, the flags added); the same grid and no flag if the best lies inside.
         """
         first = self.first or self.blocks
         blocks, added = [], []
         for block, before in zip(self.blocks, first, strict=True):
             wider = dict(block)
             for name in self.expandable if _configuration(block) == best.configuration else ():
-                if len(before.get(name, ())) < 2:  # One value has no edges.
+                if len(before.get(name, ())) < 2:  # A single value has no edge.
                     continue
-                value = beyond([float(text) for text in block[name]], best.settings[name])
+                value = next_value([float(text) for text in block[name]], best.settings[name])
                 tried = [float(text) for text in before[name]]
-                if value is None or _steps(block[name], tried, value) >= most or not self._takes(name, value):
+                if value is None or _steps(block[name], tried, value) >= limit or not self._accepts(name, value):
                     continue
                 wider[name] = (*block[name], as_text(value))
                 added.append(f"--{name}={as_text(value)}")
             blocks.append(wider)
         return dataclasses.replace(self, blocks=tuple(blocks), first=first), added
 
-    def _takes(self, name: str, value: float) -> bool:
+    def _accepts(self, name: str, value: float) -> bool:
         try:
             studies.parse(self.binary, [f"--{name}={as_text(value)}"])
         except UsageError:
@@ -219,15 +219,15 @@ class Grid:
 
 @dataclasses.dataclass(frozen=True)
 class Configuration:
-    """What is planned to be run and compared: a curve of a figure, or a row of a table.
+    """A planned configuration: a curve of a figure, or a row of a table.
 
     Attributes:
       label: Its name; parts of several axes are joined by commas.
-      words: The parts of its label, one an axis.
+      words: The parts of its label, one per axis.
       arguments: Flags of the binary.
-      sweeps: Values to search, as `--sweep` of the grid; without any, it is one run a seed.
+      sweeps: Values to search, as `--sweep` of the grid; without any, it is one run per seed.
       grid: A published grid to search.
-      is_drawn: Whether it is drawn, or only compared with.
+      is_drawn: Whether figures draw it; otherwise it is only a reference.
     """
 
     label: str
@@ -243,25 +243,25 @@ class Configuration:
         return bool(self.sweeps or self.grid)
 
     def edges(self, picked: Mapping[str, float]) -> list[str]:
-        """Returns the flags of which a sweep's pick is the least or largest value of three or more; of a grid, none."""
-        tried = dict(sweep.split("=", 1) for sweep in self.sweeps)
-        values = {flag: [*map(float, tried[flag].split(";"))] for flag in picked if flag in tried}
-        return [flag for flag, some in values.items() if len(some) > 2 and is_edge(some, picked[flag])]
+        """Flags whose selected value is the smallest or largest of three or more in a sweep."""
+        sweeps = dict(sweep.split("=", 1) for sweep in self.sweeps)
+        values = {flag: [*map(float, sweeps[flag].split(";"))] for flag in picked if flag in sweeps}
+        return [flag for flag, tried in values.items() if len(tried) > 2 and is_edge(tried, picked[flag])]
 
     def runs(
         self, binary: str, seeds: Sequence[int], base: Sequence[str] = (), folder: pathlib.Path | None = None
     ) -> list[Run]:
-        """Returns its runs: those of all points and seeds.
+        """Runs of all its points and seeds.
 
         Args:
           binary: Name in `studies.STUDIES`.
           seeds: Seeds of each point.
-          base: Flags beside its own.
-          folder: Where earlier runs lie; what is the same run has the same folder. None for the runs of the first
-            point alone: checking all of a search takes minutes.
+          base: Additional flags.
+          folder: Folder of earlier runs, whose names are reused. None for the runs of the first point alone:
+            checking a whole search takes minutes.
 
         Raises:
-          UsageError: If its flags are not sound.
+          UsageError: If its flags are invalid.
         """
         grid = build((*self.arguments, *base), sweeps=self.sweeps, binary=binary, grid=self.grid)
         grid = dataclasses.replace(grid, seeds=tuple(seeds))
@@ -276,12 +276,12 @@ class Published:
     """A published grid.
 
     Attributes:
-      about: What it is.
+      about: Description.
       binary: Name in `studies.STUDIES`.
       flags: Flags that it fixes, and their values.
-      blocks: Flags and values to try: an axis of a single value is a word that names a configuration.
-      expand: Flags that were widened where the best lay on an edge.
-      by_scenario: Flags that it fixes in some of the scenarios alone, by scenario.
+      blocks: Flags and values to try; an axis with a single value is a word that names a configuration.
+      expand: Flags that were widened where the best value was on an edge.
+      by_scenario: Flags that it fixes in one scenario only, by scenario.
     """
 
     about: str
@@ -293,8 +293,8 @@ class Published:
 
 
 def published() -> dict[str, Published]:
-    """Returns the published grids by name."""
-    found = {}
+    """Published grids by name."""
+    grids = {}
     for _, _, tables in presets.tables(_PUBLISHED):
         for name, table in tables.items():
             blocks = [
@@ -303,8 +303,8 @@ def published() -> dict[str, Published]:
                 for configuration in table["configurations"]
             ]
             fixed, by_scenario = table["flags"], table.get("by_scenario", {})
-            found[name] = Published(table["about"], table["binary"], fixed, blocks, table["expand"], by_scenario)
-    return found
+            grids[name] = Published(table["about"], table["binary"], fixed, blocks, table["expand"], by_scenario)
+    return grids
 
 
 def build(
@@ -315,17 +315,17 @@ def build(
     binary: str | None = None,
     grid: str | None = None,
 ) -> Grid:
-    """Returns the grid of a command line.
+    """Grid of a command line.
 
     Args:
       rest: Flags of the runs.
       sweeps: Values of `--sweep`, as `flag=v1,v2`; values that hold commas are separated by semicolons.
       repeat: Consecutive seeds of every point.
       binary: Name in `studies.STUDIES`; None for the grid's, or the first.
-      grid: A published grid; what is given beside it wins.
+      grid: A published grid; flags and sweeps override it.
 
     Raises:
-      UsageError: If they do not go together.
+      UsageError: If the flags conflict.
     """
     known = published()
     if grid is not None and grid not in known:
@@ -334,20 +334,20 @@ def build(
     if table and binary not in (None, table.binary):
         raise UsageError(f"--grid={grid} is a grid of --binary={table.binary}, not {binary}.")
     chosen = studies.STUDIES[binary or (table.binary if table else next(iter(studies.STUDIES)))]
-    given = studies.parse(chosen, rest)
+    parsed = studies.parse(chosen, rest)
     axes = _sweeps(sweeps)
     for name in axes:
-        if name in given.set_by_user - given.from_file:
-            raise UsageError(f"--{name} is given, and swept: leave one out.")
-        if name in _OWN:
+        if name in parsed.set_by_user - parsed.from_file:
+            raise UsageError(f"--{name} is both set and swept: leave one out.")
+        if name in _GRID_FLAGS:
             raise UsageError(f"--sweep={name}: the grid sets this flag of its runs itself.")
-    if given.get("list_presets"):
+    if parsed.get("list_presets"):
         raise UsageError(f"--list_presets is a flag of {chosen}.")
-    if given.get("restart"):
+    if parsed.get("restart"):
         raise UsageError(
-            "--restart starts single runs over: give it with the command that config.json in the run's folder holds."
+            "--restart works for single runs only: add it to the command in config.json of the run's folder."
         )
-    seeds = tuple(cli.seeds({"seed": given.seed, "repeat": repeat}))
+    seeds = tuple(cli.seeds({"seed": parsed.seed, "repeat": repeat}))
     if "seed" in axes:
         if repeat > 1:
             raise UsageError("--repeat has no effect with --sweep=seed: leave one out.")
@@ -358,21 +358,21 @@ def build(
     base, expandable = list(rest), [name for name in axes if _is_number(chosen, name, axes[name])]
     blocks: list[Axes] = [axes]
     if table:
-        preset = presets.values(given.preset, studies.load(chosen).presets)
-        fixed = {name: value for name, value in preset.items() if name not in given.set_by_user}
-        fixed |= {name: given[name] for name in given.set_by_user}
+        preset = presets.values(parsed.preset, studies.load(chosen).presets)
+        fixed = {name: value for name, value in preset.items() if name not in parsed.set_by_user}
+        fixed |= {name: parsed[name] for name in parsed.set_by_user}
         flags = {**table.flags, **table.by_scenario.get(fixed.get("scenario", ""), {})}
         added = {name: value for name, value in flags.items() if name not in fixed and name not in axes}
         base += [f"--{name}={as_text(value)}" for name, value in added.items()]
-        blocks = _fitting(table, fixed, given.set_by_user, axes)
+        blocks = _matching_blocks(table, fixed, parsed.set_by_user, axes)
         if not blocks:
             raise UsageError(f"--grid={grid} has no values to try for these flags' --bandits_type.")
         expandable = list(dict.fromkeys((*table.expand, *expandable)))
     return Grid(chosen, tuple(base), tuple(itertools.chain(*map(_split, blocks))), seeds, tuple(expandable))
 
 
-def _fitting(table: Published, fixed: Mapping[str, Any], given: frozenset[str], axes: Axes) -> list[Axes]:
-    """Returns the blocks of a published grid that agree with what is fixed, without axes that are given."""
+def _matching_blocks(table: Published, fixed: Mapping[str, Any], given: frozenset[str], axes: Axes) -> list[Axes]:
+    """Blocks of a published grid that agree with fixed flags, without axes that the command sets."""
     blocks: list[Axes] = []
     for block in table.blocks:
         texts = {name: [as_text(value) for value in values] for name, values in block.items()}
@@ -383,7 +383,7 @@ def _fitting(table: Published, fixed: Mapping[str, Any], given: frozenset[str], 
 
 
 def _split(block: Axes) -> list[Axes]:
-    """Returns a block for each combination of words."""
+    """A block for each combination of words."""
     words = {name: values for name, values in block.items() if is_words(values)}
     return [
         {**block, **{name: (value,) for name, value in zip(words, values, strict=True)}}
@@ -395,37 +395,37 @@ def _sweeps(texts: Sequence[str]) -> dict[str, tuple[str, ...]]:
     axes: dict[str, tuple[str, ...]] = {}
     for text in texts:
         name, equals, values = text.removeprefix("--").partition("=")
-        found = tuple(value.strip() for value in values.split(";" if ";" in values else ","))
-        if not equals or not name or "" in found:
+        parsed = tuple(value.strip() for value in values.split(";" if ";" in values else ","))
+        if not equals or not name or "" in parsed:
             raise UsageError(f"--sweep={text} must be flag=value,value.")
         if name in axes:
             raise UsageError(f"--sweep={name} is given twice: put all its values into one.")
-        axes[name] = found
+        axes[name] = parsed
     return axes
 
 
 def _is_number(binary: str, name: str, values: Sequence[str]) -> bool:
-    """Returns whether a flag takes any number, so that values can be added."""
+    """Whether a flag takes any number, so that values can be added."""
     if is_words(values):
         return False
     return isinstance(studies.parse(binary, [f"--{name}={values[0]}"])[name], float)
 
 
 def _steps(texts: Sequence[str], tried: Sequence[float], value: float) -> int:
-    """Returns how many values were added before on the side of a new value."""
+    """Number of values already added on the side of a new value."""
     is_up = value > max(tried)
     return sum(float(text) > max(tried) if is_up else float(text) < min(tried) for text in texts)
 
 
 def is_edge(values: Sequence[float], best: float) -> bool:
-    """Returns whether a value is the least or largest of several that were tried."""
+    """Whether a value is the smallest or largest of several."""
     return len(set(values)) > 1 and best in (min(values), max(values))
 
 
-def beyond(values: Sequence[float], best: float) -> float | None:
-    """Returns the next value beyond the edge at `best`; None if it lies inside, or numbers are not positive.
+def next_value(values: Sequence[float], best: float) -> float | None:
+    """The next value beyond the edge at `best`; None if it lies inside, or values are not positive.
 
-    Values of the form {1, 2, 5} * 10^n continue that series, others the ratio of the two outermost.
+    Values of the form {1, 2, 5} * 10^n continue that series, others the ratio of the two outermost values.
     """
     ordered = sorted(values)
     if not is_edge(values, best) or ordered[0] <= 0:
@@ -443,7 +443,7 @@ def _configuration(block: Axes) -> str:
 
 
 def is_words(values: Sequence[str]) -> bool:
-    """Returns whether values are words, of which each makes a configuration, not numbers to search."""
+    """Whether values are words, each of which makes a configuration, rather than numbers to search."""
     try:
         return not all(math.isfinite(float(value)) for value in values)
     except ValueError:
@@ -451,7 +451,7 @@ def is_words(values: Sequence[str]) -> bool:
 
 
 def as_text(value: Any) -> str:
-    """Returns a flag's value as text; equal numbers give equal texts."""
+    """A flag's value as text; equal numbers give equal texts."""
     if isinstance(value, bool):
         return str(value).lower()
     return f"{value:.12g}" if isinstance(value, float) else str(value)

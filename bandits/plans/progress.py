@@ -1,4 +1,4 @@
-"""What a user sees while runs are executed: rounds done, the best point so far, and a page kept up to date."""
+"""Progress of runs: a bar with finished rounds and the best point so far, and a page kept up to date."""
 
 import math
 import os
@@ -13,19 +13,19 @@ import tqdm
 from bandits.plans import outcomes
 from bandits.plans.outcomes import Outcome
 
-_SHARE = 20  # Nor do they take more than one of so many seconds.
-_KEY, _MOST_LETTERS = 13, 60
-_TAIL = 1 << 14  # Bytes that surely hold the last row of a `metrics.csv`.
+_SHARE = 20  # Writing pages takes at most one of this many seconds.
+_KEY, _MAX_LETTERS = 13, 60
+_TAIL = 1 << 14  # Bytes that hold the last row of a `metrics.csv`.
 
 
 class State(NamedTuple):
-    """How far runs are.
+    """Progress of several runs.
 
     Attributes:
-      done: Rounds that are done, of all runs.
-      total: Rounds that all runs have; a run that failed has done them.
-      words: How many runs are finished.
-      best: Value and name of the best point all of whose seeds are finished; empty without one.
+      done: Finished rounds of all runs.
+      total: Rounds of all runs; those of a failed run count as finished.
+      words: Number of finished runs, as text.
+      best: Value and name of the best point with all seeds finished; empty if there is none.
     """
 
     done: int
@@ -34,27 +34,27 @@ class State(NamedTuple):
     best: str
 
 
-def state(some: Collection[Outcome], folder: pathlib.Path, *, smallest: bool) -> State:
-    """Returns how far runs are.
+def state(runs: Collection[Outcome], folder: pathlib.Path, *, smallest: bool) -> State:
+    """Progress of runs.
 
     Args:
-      some: What has become of them.
+      runs: Their outcomes so far.
       folder: Folder of all runs.
-      smallest: Whether less of the metric is better.
+      smallest: Whether a smaller metric is better.
     """
-    going = [one for one in some if one.status != outcomes.FAILED and one.rounds < one.run.rounds]
-    total = sum(one.run.rounds for one in some)
-    left = sum(max(0, one.run.rounds - last_round(folder / one.run.name)) for one in going)
-    ranked = outcomes.rank(list(some), smallest=smallest, apart=False).get("", [])
+    unfinished = [each for each in runs if each.status != outcomes.FAILED and each.rounds < each.run.rounds]
+    total = sum(each.run.rounds for each in runs)
+    left = sum(max(0, each.run.rounds - last_round(folder / each.run.name)) for each in unfinished)
+    ranked = outcomes.rank(list(runs), smallest=smallest, apart=False).get("", [])
     best = ""
     if ranked and not math.isnan(ranked[0].mean):
         name = ranked[0].outcomes[0].run.point[:-_KEY]
-        best = f"best {ranked[0].mean:.4f}: {name[:_MOST_LETTERS]}"
-    return State(total - left, total, f"{len(some) - len(going)}/{len(some)} runs", best)
+        best = f"best {ranked[0].mean:.4f}: {name[:_MAX_LETTERS]}"
+    return State(total - left, total, f"{len(runs) - len(unfinished)}/{len(runs)} runs", best)
 
 
 def last_round(folder: pathlib.Path) -> int:
-    """Returns the last round of which a run's `metrics.csv` has a row; 0 if there is none."""
+    """Last round in a run's `metrics.csv`; 0 if there is none."""
     try:
         with open(folder / "metrics.csv", "rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL))
@@ -65,7 +65,7 @@ def last_round(folder: pathlib.Path) -> int:
 
 
 class Progress:
-    """A bar over the rounds of all runs, and a page that is written again when there is something new."""
+    """A bar over the rounds of all runs, and a page that is updated when rounds finish."""
 
     def __init__(
         self,
@@ -75,13 +75,13 @@ class Progress:
         write_page: Callable[[], object] | None = None,
         seconds: float,
     ):
-        """Shows nothing yet.
+        """Initializes the bar.
 
         Args:
           folder: Folder of all runs.
-          smallest: Whether less of the metric is better.
-          write_page: Writes the page, or saves the time. What it raises is printed once, and ends nothing.
-          seconds: Least time between two pages, but for the last.
+          smallest: Whether a smaller metric is better.
+          write_page: Writes the page, or saves the time. Its first error is printed, and none stops the runs.
+          seconds: Minimum time between two pages, except for the last.
         """
         self._folder, self._smallest = folder, smallest
         self._write_page, self._seconds = write_page, seconds
@@ -96,24 +96,24 @@ class Progress:
         """Whether there is anything to show while runs are executed."""
         return not self._bar.disable or self._write_page is not None
 
-    def tell(self, line: str) -> None:
+    def write(self, line: str) -> None:
         """Writes a line on stderr, above the bar."""
         self._bar.write(line, file=sys.stderr)
 
-    def show(self, some: Collection[Outcome], *, last: bool = False) -> None:
-        """Brings the bar, and in due time the page, up to date; `last` says that all runs have ended."""
+    def show(self, runs: Collection[Outcome], *, last: bool = False) -> None:
+        """Updates the bar and, after its minimum time, the page; `last` is for the end of all runs."""
         if not self.wants_ticks:
             return
-        now = state(some, self._folder, smallest=self._smallest)
-        if not self._begun:  # What was done before says nothing of this command's speed.
+        now = state(runs, self._folder, smallest=self._smallest)
+        if not self._begun:  # Rounds of earlier commands do not count for this one's speed.
             self._bar.initial, self._begun = now.done, True
         self._bar.total, self._bar.n = now.total, now.done
         self._bar.set_description_str(now.words, refresh=False)
         self._bar.set_postfix_str(now.best, refresh=False)
         self._bar.refresh()
-        self._bring_page(now, last=last)
+        self._update_page(now, last=last)
 
-    def _bring_page(self, now: State, *, last: bool) -> None:
+    def _update_page(self, now: State, *, last: bool) -> None:
         if self._write_page is None or not now.done or (now.done, now.words) == self._page_of:
             return
         start = time.monotonic()
@@ -122,13 +122,13 @@ class Progress:
         self._page_of = (now.done, now.words)
         try:
             self._write_page()
-        except Exception as error:  # A page is no reason to end a grid, whatever it stumbles over.
+        except Exception as error:  # A failing page must not stop the runs.
             if not self._has_failed:
-                self.tell(f"Warning: --report could not be written: {error}")
+                self.write(f"Warning: --report could not be written: {error}")
             self._has_failed = True
         end = time.monotonic()
         self._next_page = end + max(self._seconds, _SHARE * (end - start))
 
     def close(self) -> None:
-        """Ends the bar."""
+        """Closes the bar."""
         self._bar.close()

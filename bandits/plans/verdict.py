@@ -1,4 +1,4 @@
-"""What a grid's runs say beyond their ranking: how sure it is, and what the search itself is worth."""
+"""Statistics of a grid beyond its ranking: comparisons, baselines, and the expected best of a search."""
 
 import copy
 import dataclasses
@@ -21,41 +21,41 @@ from optimization.study import intervals
 from optimization.study.intervals import Interval
 from optimization.study.metrics import Metric
 
-_ROUNDS = "total_rounds"  # Points are ranked by them before all else.
+_ROUNDS = "total_rounds"  # The first criterion of the ranking.
 _SHOWN = 10  # Points of a configuration, in the terminal.
-_MARKS = {
-    baselines.RECORDED_UNIFORM: "chance earns",
-    baselines.RECORDED_FIXED: "the best fixed action",
-    configurations.FULL_FEEDBACK: "the ceiling",
+_BASELINE_NAMES = {
+    baselines.RECORDED_UNIFORM: "uniform policy",
+    baselines.RECORDED_FIXED: "best fixed action",
+    configurations.FULL_FEEDBACK: "full-feedback baseline",
 }
 
 
 @dataclasses.dataclass(frozen=True)
 class PointResults(configurations.ConfigurationResults):
-    """The seeds of a point.
+    """Results of a point's seeds.
 
     Attributes:
-      outcomes: What became of its runs; those that are not finished have no number, and then it is not judged.
+      outcomes: Outcomes of its runs. An unfinished run has no value; then the point is not tested.
     """
 
     outcomes: tuple[Outcome, ...] = dataclasses.field(default=(), compare=False)
 
     @property
     def point(self) -> str:
-        """Name of its point."""
+        """Name of the point, with the key of its flags."""
         return self.outcomes[0].run.point
 
     @property
     def label(self) -> str:
-        """What it is called for users, without the key of its flags."""
+        """Name for users, without the key of the flags."""
         return outcomes.label(self.name) if self.name == self.point else self.name
 
     def values(self, column: str) -> dict[int, float]:
-        """Returns what the grid ranked, by seed: values after the rounds that were asked for."""
-        return {one.run.seed: one.value for one in self.outcomes}
+        """Ranked metric by seed, after the planned rounds."""
+        return {outcome.run.seed: outcome.value for outcome in self.outcomes}
 
     def estimate(self, column: str) -> Interval | None:
-        """Returns the mean of what the grid ranked; None where no seed has a number."""
+        """Mean of the ranked metric; None if no seed has a finite value."""
         return configurations.estimate([value for value in self.values(column).values() if math.isfinite(value)])
 
 
@@ -64,8 +64,8 @@ class Points(configurations.Part):
     """Points of a grid.
 
     Attributes:
-      arms: The points of which a run is finished.
-      metric: What ranks them, with the side that is asked for.
+      arms: Points with finished rounds.
+      metric: Metric of the ranking, with the requested direction.
     """
 
     arms: tuple[PointResults, ...]
@@ -73,76 +73,77 @@ class Points(configurations.Part):
 
     @property
     def columns(self) -> tuple[Metric, ...]:
-        """That metric."""
+        """The ranked metric."""
         return (self.metric,)
 
-    def stands_by_point(self) -> dict[str, str]:
-        """Returns the normalized scores of the points in words; empty where none is judged."""
-        told = {arm.point: arm.role or self.place(arm) for arm in self.arms}
-        is_judged = any(not arm.role and self.place(arm) not in ("", baselines.ONE_SEED) for arm in self.arms)
-        return told if is_judged else {}
+    def verdicts_by_point(self) -> dict[str, str]:
+        """Verdict of each point against the baselines, in words; empty if no point has enough seeds for a test."""
+        verdicts = {point.point: point.role or self.place(point) for point in self.arms}
+        is_tested = any(not point.role and self.place(point) not in ("", baselines.ONE_SEED) for point in self.arms)
+        return verdicts if is_tested else {}
 
-    def not_above_chance(self) -> set[str]:
-        """Returns the names of the points of which the seeds do not say that they are above chance."""
-        return {arm.point for arm in self.arms if self.is_at_chance(arm)}
+    def not_above_uniform(self) -> set[str]:
+        """Names of the points that are not significantly above the uniform policy."""
+        return {point.point for point in self.arms if self.is_at_chance(point)}
 
-    def beside(self, wanted: str | None) -> "Points":
-        """Returns the arms that have the data, rewards, rounds and cohorts of a reference; see `Part.compared`."""
+    def comparable(self, wanted: str | None) -> "Points":
+        """Points with the data, rewards, rounds and cohorts of a reference; see `Part.compared`."""
         references: Sequence[configurations.ConfigurationResults] = self.named(wanted or configurations.GREEDY)
         if not (references or wanted):
-            references = [arm for arm in self.arms if not arm.role][:1]
-        alike = [configurations.environment(one.flags) for one in references]
-        kept = (arm for arm in self.arms if configurations.environment(arm.flags) in alike)
+            references = [point for point in self.arms if not point.role][:1]
+        environments = [configurations.environment(reference.flags) for reference in references]
+        kept = (point for point in self.arms if configurations.environment(point.flags) in environments)
         return dataclasses.replace(self, arms=tuple(kept))
 
 
 def of(points: Mapping[str, Sequence[Outcome]], folder: pathlib.Path, metric: Metric, *, smallest: bool) -> Points:
-    """Returns points as arms; those of which no run has finished a round are left out.
+    """Reads the results of points; points without a finished round are left out.
 
     Args:
-      points: What became of each point's runs, by what it is called.
+      points: Outcomes of each point's runs, by its name.
       folder: Folder of all runs.
-      metric: What ranks them.
-      smallest: Whether less of it is better.
+      metric: Metric of the ranking.
+      smallest: Whether smaller is better.
     """
     ranked_by = copy.copy(metric)
     ranked_by.better = "down" if smallest else "up"
-    made = []
+    results = []
     for name, seeds in points.items():
-        found = tuple(runs.read(folder / one.run.name) for one in seeds if one.rounds)
-        if found:
-            made.append(PointResults(name, found, configurations.role(found[0]), outcomes=tuple(seeds)))
-    study = studies.load(made[0].outcomes[0].run.module) if made else None
-    return Points("", study, tuple(made), metric=ranked_by)
+        read = tuple(runs.read(folder / outcome.run.name) for outcome in seeds if outcome.rounds)
+        if read:
+            results.append(PointResults(name, read, configurations.role(read[0]), outcomes=tuple(seeds)))
+    study = studies.load(results[0].outcomes[0].run.module) if results else None
+    return Points("", study, tuple(results), metric=ranked_by)
 
 
-def short(configuration: str) -> str:
-    """Returns what a configuration is called: its words."""
+def short_name(configuration: str) -> str:
+    """Name of a configuration: the values of its words."""
     return " ".join(word.partition("=")[2] for word in configuration.split()) or "the grid"
 
 
-def check_reference(wanted: str, some: Sequence[Run], *, has_fresh_seeds: bool) -> None:
-    """Refuses a reference with which nothing can be compared.
+def check_reference(wanted: str, planned: Sequence[Run], *, has_fresh_seeds: bool) -> None:
+    """Refuses a reference that cannot be compared with anything.
 
     Args:
       wanted: Words of a configuration, or a strategy; see `Part.compared`.
-      some: All runs.
-      has_fresh_seeds: Whether the best point of each configuration is played again.
+      planned: All runs.
+      has_fresh_seeds: Whether the best point of each configuration runs with fresh seeds, too.
 
     Raises:
-      UsageError: If it is no arm, or nothing is compared.
+      UsageError: If it is no configuration, or nothing is compared.
     """
-    first = {run.configuration: run for run in some}
-    names = [short(configuration) for configuration in first]
+    first = {run.configuration: run for run in planned}
+    names = [short_name(configuration) for configuration in first]
     strategies = {str(run.settings.get(studies.load(run.module).chosen)) for run in first.values()}
     if wanted not in {*names, *strategies}:
-        raise UsageError(f"--reference={wanted} is no arm of these runs: {', '.join(names)}.")
+        raise UsageError(f"--reference={wanted} is no configuration of these runs: {', '.join(names)}.")
     if len(names) < 2:
-        raise UsageError("--reference has no effect: --sweep has one combination of words, with nothing beside it.")
-    if not has_fresh_seeds and len({run.point for run in some}) > len(names):
         raise UsageError(
-            "--reference has no effect without --reporting_repeat: values of the seeds that picked points are not "
-            "compared."
+            "--reference has no effect: --sweep has a single combination of words, so there is nothing to compare."
+        )
+    if not has_fresh_seeds and len({run.point for run in planned}) > len(names):
+        raise UsageError(
+            "--reference has no effect without --reporting_repeat: seeds that selected points are not compared."
         )
 
 
@@ -153,37 +154,37 @@ def text(
     reported: Mapping[str, Sequence[Outcome]],
     reference: str | None = None,
 ) -> str:
-    """Returns it for the terminal.
+    """Statistics for the terminal.
 
     Args:
       points: All points, with the seeds that rank them.
-      best: The best of each configuration; with fresh seeds, where there are some.
+      best: The best of each configuration, with its fresh seeds if there are some.
       ranked: The points of each configuration, the best first.
-      reported: What the best of each gave with fresh seeds; empty without such.
-      reference: What the best are compared with; see `report.configurations.Part.compared`.
+      reported: Outcomes of the best of each configuration with fresh seeds; empty without such seeds.
+      reference: Reference of the comparisons; see `configurations.Part.compared`.
     """
     better = points.metric.better or "up"
-    is_picked = any(len(several) > 1 for several in ranked.values())
-    parts = [_expected(ranked, better)] if is_picked else []
+    is_selected = any(len(several) > 1 for several in ranked.values())
+    parts = [_expected(ranked, better)] if is_selected else []
     if reported:
         parts.append(_reported(reported))
-    elif is_picked:
+    elif is_selected:
         parts.append(
-            "These values come from the seeds that picked the points, and are too good by that: --reporting_repeat=8 "
-            "plays the best of each configuration with fresh seeds."
+            "Optimistically biased: the same seeds selected these points. Give --reporting_repeat=8 to run the best of "
+            "each configuration with fresh seeds."
         )
-    compared, has_table = ([], False) if is_picked and not reported else _compared(best, reference)
-    told = best if reported else points
-    if not has_table:  # Which says it.
-        compared.append(_seeds(told, has_intervals=bool(reported)))
-    parts += [*compared, *_firsts(told)]
+    compared, has_table = ([], False) if is_selected and not reported else _compared(best, reference)
+    shown = best if reported else points
+    if not has_table:  # The table has these notes itself.
+        compared.append(_seed_notes(shown, has_intervals=bool(reported)))
+    parts += [*compared, *_winners(shown)]
     return "\n".join(filter(None, parts))
 
 
 def _expected(ranked: Mapping[str, Sequence[Point]], better: Better) -> str:
-    """Returns the expected best of so many points of each configuration: more parameters give no advantage there.
+    """Expected best of equal numbers of points, which gives no advantage to a larger search.
 
-    Nothing, where points were stopped early: values after other numbers of rounds are no draws of one search.
+    Empty if points were stopped early: values after different numbers of rounds are no samples of one search.
     """
     if len({point.rounds for points in ranked.values() for point in points if math.isfinite(point.mean)}) > 1:
         return ""
@@ -192,78 +193,79 @@ def _expected(ranked: Mapping[str, Sequence[Point]], better: Better) -> str:
     lines = []
     for name, points in ranked.items():
         values = [point.mean for point in points]
-        found = [(budget, comparison.expected_best(values, budget, better=better)) for budget in budgets]
-        told = ", ".join(f"{value:.4f} of {budget}" for budget, value in found if math.isfinite(value))
-        lines.append(f"  {short(name)}: {told or '-'} ({len(points)} points)")
-    return "\n".join(["Expected best of points drawn at random, the same number of each configuration:", *lines])
+        expected = [(budget, comparison.expected_best(values, budget, better=better)) for budget in budgets]
+        texts = ", ".join(f"{value:.4f} of {budget}" for budget, value in expected if math.isfinite(value))
+        lines.append(f"  {short_name(name)}: {texts or '-'} ({len(points)} points)")
+    return "\n".join(["Expected best of randomly sampled points, with equal numbers per configuration:", *lines])
 
 
 def _reported(reported: Mapping[str, Sequence[Outcome]]) -> str:
-    seeds = [one.run.seed for one in next(iter(reported.values()))]
+    seeds = [outcome.run.seed for outcome in next(iter(reported.values()))]
     lines = [f"The best point of each configuration with fresh seeds, {seeds[0]} to {seeds[-1]}:"]
-    for name, some in reported.items():
-        found = intervals.of_finite([one.value for one in some]).text()
-        lines.append(f"  {short(name)}: {found}; {outcomes.label(some[0].run.point)}")
+    for name, point in reported.items():
+        mean = intervals.of_finite([outcome.value for outcome in point]).text()
+        lines.append(f"  {short_name(name)}: {mean}; {outcomes.label(point[0].run.point)}")
     return "\n".join(lines)
 
 
 def _compared(best: Points, reference: str | None) -> tuple[list[str], bool]:
-    """Returns the comparison of configurations with one of them in words, and whether that has a table."""
+    """Lines of the comparison with a reference, and whether they contain a table."""
     if reference and not best.named(reference):
         return [f"--reference={reference} has no finished run: nothing is compared."], False
-    beside = best.beside(reference)
+    comparable = best.comparable(reference)
     lines = []
-    section = sections.comparisons(beside, reference)
+    section = sections.comparisons(comparable, reference)
     if section:
         if section.rows and not (reference or best.named(configurations.GREEDY)):
             first = section.rows[0][1]
-            lines.append(f"Compared with {first}, the first: there is no greedy configuration, and no --reference.")
+            lines.append(
+                f"The reference is {first}, the first: no configuration is greedy. Choose another by --reference."
+            )
         lines += section.lines()
-    if left := [arm.name for arm in best.arms if not arm.role and arm not in beside.arms]:
-        lines.append(f"Not compared, of other data, rewards, rounds or cohorts: {', '.join(left)}.")
+    if others := [point.name for point in best.arms if not point.role and point not in comparable.arms]:
+        lines.append(f"Not compared, because data, rewards, rounds or cohorts differ: {', '.join(others)}.")
     return lines, bool(section and section.rows)
 
 
-def _seeds(told: Points, *, has_intervals: bool) -> str:
-    """Returns what differs between seeds, and what intervals are over; nothing of single seeds."""
-    if all(len(arm.runs) < 2 for arm in told.arms):
+def _seed_notes(points: Points, *, has_intervals: bool) -> str:
+    """What differs between seeds, and what intervals cover; empty for single seeds."""
+    if all(len(point.runs) < 2 for point in points.arms):
         return ""
-    varied = configurations.what_seeds_vary([run for arm in told.arms for run in arm.runs])
+    varied = configurations.what_seeds_vary([run for point in points.arms for run in point.runs])
     return " ".join([varied, *[words.what_intervals_are_over()] * has_intervals])
 
 
-def _firsts(told: Points) -> list[str]:
-    """Returns how the best of equal data, rewards and cohorts compares with the uniform policy, as one of all."""
+def _winners(points: Points) -> list[str]:
+    """Whether the best point beats the uniform policy, for each combination of data, rewards and cohorts."""
     groups: dict[str, list[PointResults]] = {}
-    for arm in told.arms:
-        if not arm.role:
-            groups.setdefault(str(configurations.environment(arm.flags, _ROUNDS)), []).append(arm)
-    lines = [_first(told, max(some, key=lambda arm: _goodness(arm, told))) for some in groups.values()]
+    for point in points.arms:
+        if not point.role:
+            groups.setdefault(str(configurations.environment(point.flags, _ROUNDS)), []).append(point)
+    lines = [_winner(points, max(group, key=lambda point: _goodness(point, points))) for group in groups.values()]
     if len(groups) > 1:
-        lines.insert(0, "Values of other data, rewards or cohorts are not compared: each has a first of its own.")
+        lines.insert(0, "Data, rewards or cohorts differ, so each combination has its own winner.")
     return lines
 
 
-def _first(told: Points, leader: PointResults) -> str:
-    """Returns how it compares with the uniform policy, and the rewards of the three baselines."""
-    stand = told.stands[leader]
-    if stand.uniform is None:
+def _winner(points: Points, best: PointResults) -> str:
+    standing = points.stands[best]
+    if standing.uniform is None:
         return ""
-    marks = told.marks(leader)
-    what = ", ".join(f"{name} {marks[one]:.4g}" for one, name in _MARKS.items() if one in marks)
-    if configurations.FULL_FEEDBACK not in marks and "bandits_type" in leader.flags:
+    marks = points.marks(best)
+    rewards = ", ".join(f"{name} {marks[key]:.4g}" for key, name in _BASELINE_NAMES.items() if key in marks)
+    if configurations.FULL_FEEDBACK not in marks and "bandits_type" in best.flags:
         sweep = f"bandits_type={dynamic_regret.FULL_FEEDBACK}"
-        what += f"; no ceiling of its data, rewards and rounds: add {sweep} to --sweep"
-    if stand.beats_uniform:
-        return f"First: {leader.label}, {stand.word} ({what})."
-    reason = f"it was played with {stand.word}" if stand.word.startswith("one seed") else f"it is {stand.word}"
-    return f"No winner: {leader.label} is first, but {reason} ({what})."
+        rewards += f"; no full-feedback baseline: add {sweep} to --sweep"
+    if standing.beats_uniform:
+        return f"Winner: {best.label}, {standing.word} ({rewards})."
+    reason = f"it has {standing.word}" if standing.word.startswith("one seed") else f"it is {standing.word}"
+    return f"No winner: {best.label} is first, but {reason} ({rewards})."
 
 
-def _goodness(arm: PointResults, told: Points) -> tuple[int, float]:
-    values = list(arm.values(told.metric).values())
-    rounds = min(one.rounds for one in arm.outcomes)
-    return rounds, outcomes.goodness(values, smallest=told.metric.better == "down")
+def _goodness(point: PointResults, points: Points) -> tuple[int, float]:
+    values = list(point.values(points.metric).values())
+    rounds = min(outcome.rounds for outcome in point.outcomes)
+    return rounds, outcomes.goodness(values, smallest=points.metric.better == "down")
 
 
 def report(
@@ -273,24 +275,24 @@ def report(
     reported: Mapping[str, Sequence[Outcome]],
     reference: str | None = None,
 ) -> int:
-    """Writes and prints what a grid's runs gave; returns the exit status.
+    """Writes and prints a grid's results; returns the exit status.
 
     Args:
       sweep: The runs.
       swept: Names of swept flags.
-      folder: The grid's.
-      reported: What the best point of each configuration gave with fresh seeds; without seeds if there are none.
+      folder: The grid's folder.
+      reported: Outcomes of the best point of each configuration with fresh seeds, if there are any.
       reference: See `text`.
     """
-    some, ranked = list(sweep.outcomes.values()), sweep.ranked()
-    table = outcomes.table(some, swept, sweep.metric, folder / "runs")
+    all_outcomes, ranked = list(sweep.outcomes.values()), sweep.ranked()
+    table = outcomes.table(all_outcomes, swept, sweep.metric, folder / "runs")
     files.replace(folder / "results.csv", table.to_csv(index=False).encode())
     fresh = {name: seeds for name, seeds in reported.items() if seeds}
-    as_arms = functools.partial(of, folder=folder / "runs", metric=sweep.metric, smallest=sweep.smallest)
-    points = as_arms({point.name: point.outcomes for several in ranked.values() for point in several})
-    best = as_arms({short(name): fresh.get(name) or several[0].outcomes for name, several in ranked.items()})
-    stands = points.stands_by_point()
-    print(outcomes.text(ranked, swept, sweep.metric, smallest=sweep.smallest, shown=_SHOWN, stands=stands))
+    read_points = functools.partial(of, folder=folder / "runs", metric=sweep.metric, smallest=sweep.smallest)
+    points = read_points({point.name: point.outcomes for several in ranked.values() for point in several})
+    best = read_points({short_name(name): fresh.get(name) or several[0].outcomes for name, several in ranked.items()})
+    verdicts = points.verdicts_by_point()
+    print(outcomes.text(ranked, swept, sweep.metric, smallest=sweep.smallest, shown=_SHOWN, verdicts=verdicts))
     if lines := text(points, best, ranked, fresh, reference):
         print(f"\n{lines}\n")
     written = ["results.csv"]
@@ -308,15 +310,15 @@ def report(
                 metric=sweep.metric,
                 title=title,
                 smallest=sweep.smallest,
-                marked=points.not_above_chance(),
+                marked=points.not_above_uniform(),
             )
             written.append(name)
-    if spent := outcomes.privacy_told(some, folder / "runs"):
-        print(spent)
+    if privacy := outcomes.privacy_summary(all_outcomes, folder / "runs"):
+        print(privacy)
     print(f"Results in {folder}: {', '.join(written)}; each run's folder in {folder / 'runs'}")
-    failed = [outcome for outcome in some if outcome.status == outcomes.FAILED]
+    failed = [outcome for outcome in all_outcomes if outcome.status == outcomes.FAILED]
     if failed:
-        print(f"{len(failed)} of {len(some)} runs failed:", file=sys.stderr)
+        print(f"{len(failed)} of {len(all_outcomes)} runs failed:", file=sys.stderr)
         for outcome in failed:
             print(f"  {folder / 'runs' / outcome.run.name}: {outcome.error}", file=sys.stderr)
     return 1 if failed else 0

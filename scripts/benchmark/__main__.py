@@ -31,7 +31,7 @@ Benchmarks this machine. Prints a table and writes JSON.
 
 With --what=flags, all other flags are those of every run; `run_federated --helpfull` lists them.
 """
-# What is measured -> defaults that are its own. A module of this package of that name measures it.
+# Defaults by measurement. The module of this package with that name measures it.
 _DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "rounds": {"rounds": 10, "cohorts": (64, 8, 512), "output": "benchmark.json"},
     "selection": {"rounds": 30},
@@ -45,7 +45,7 @@ class _Measured:
     """Flags.
 
     Attributes:
-      what: What is measured.
+      what: Measurement.
       output: JSON file to write (default: benchmark.json, or WHAT_benchmark.json).
     """
 
@@ -71,7 +71,7 @@ class _Rounds:
     """Rounds.
 
     Attributes:
-      task: Whose rounds are measured.
+      task: Task of the measured rounds.
       populations: Clients to sample from, separated by commas.
       max_concurrent_threads: Clients computed at the same time; 0 for as many as cores.
     """
@@ -125,7 +125,7 @@ class _Changes:
     """Flags of run_federated.
 
     Attributes:
-      change: Flags of run_federated whose cost is measured, as one word; may be given several times.
+      change: Flags of run_federated to measure the cost of, as one word; may be given several times.
       warmup: Rounds before the measured ones.
     """
 
@@ -134,7 +134,7 @@ class _Changes:
 
 
 def define() -> cli.FlagSet:
-    """Returns the flags of `benchmark`; with `--what=flags`, those of its runs are passed on."""
+    """Flags of `benchmark`; with `--what=flags`, those of its runs are passed on."""
     flags = cli.FlagSet(_USAGE, "run_flags", known_only=True)
     flags.group(_Measured)
     flags.group(_Several)
@@ -148,7 +148,7 @@ def program(settings: cli.Settings) -> None:
     """Measures, prints, and writes JSON.
 
     Raises:
-      UsageError: If flags do not fit together.
+      UsageError: If flags conflict.
     """
     settings = settings.settled()
     if settings.run_flags and settings.what != "flags":

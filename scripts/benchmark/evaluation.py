@@ -1,6 +1,6 @@
-"""Measures off-policy evaluation of a large log: from Parquet by NumPy, the bootstrap, and the same through TFF.
+"""Measures off-policy evaluation of a large log: reading Parquet, estimates and bootstrap by NumPy, and sums by TFF.
 
-The log is made and written first, and that is not measured. Models are not: the log holds what one predicted.
+Generating the log is not measured. The log contains the predictions of a reward model, so none is trained.
 """
 
 import os
@@ -29,18 +29,18 @@ def measure(settings: cli.Settings) -> dict[str, Any]:
 
 
 def _write(path: pathlib.Path, rows: int, clients: int, actions: int) -> None:
-    """Writes a log whose contexts are what a model predicts of each action, with a target's probabilities."""
+    """Writes a log whose contexts are predicted rewards of each action, with a target policy's probabilities."""
     import numpy as np
 
     from data import interaction_log
 
     generator = np.random.default_rng(0)
-    own = np.concatenate([np.arange(clients), generator.integers(clients, size=rows - clients)])
+    client_of_row = np.concatenate([np.arange(clients), generator.integers(clients, size=rows - clients)])
     target = generator.random((rows, actions))
     target /= target.sum(axis=1, keepdims=True)
     log = interaction_log.ordered(
         [f"client {number}" for number in range(clients)],
-        own,
+        client_of_row,
         generator.random((rows, actions), np.float32),
         [str(number) for number in range(actions)],
         {
@@ -54,19 +54,19 @@ def _write(path: pathlib.Path, rows: int, clients: int, actions: int) -> None:
 
 
 def _measured(path: pathlib.Path, draws: int) -> dict[str, Any]:
-    """Returns seconds and megabytes of each step."""
+    """Seconds and megabytes of each step."""
     import numpy as np
 
     from bandits.evaluation import bootstrap, estimators, terms, totals
     from data import interaction_log
 
     layout = totals.Layout((estimators.Logged(), estimators.Ips(), estimators.Snips(), estimators.DoublyRobust()))
-    found: dict[str, Any] = {}
+    measured: dict[str, Any] = {}
     start = time.perf_counter()
 
     def lap(name: str) -> None:
         nonlocal start
-        found[f"{name}_seconds"] = round(time.perf_counter() - start, 2)
+        measured[f"{name}_seconds"] = round(time.perf_counter() - start, 2)
         start = time.perf_counter()
 
     log = interaction_log.read(path)
@@ -79,18 +79,18 @@ def _measured(path: pathlib.Path, draws: int) -> dict[str, Any]:
         np.asarray(log.probabilities),
         np.asarray(log.contexts),
     )
-    own = totals.of_clients(rows.clients, layout.columns(rows))
-    sums = totals.summed(own, layout.ratios)
+    by_client = totals.of_clients(rows.clients, layout.columns(rows))
+    sums = totals.summed(by_client, layout.ratios)
     for estimator in layout.estimators:
         totals.interval(sums, layout.ratio(estimator))
     lap("estimates")
     names = totals.present(log.clients, log.client_ids)
     for count in (draws, 10 * draws):
         before = measuring.memory_mb([os.getpid()], "VmRSS")
-        bootstrap.drawn_totals(own, names, 0, count)
+        bootstrap.drawn_totals(by_client, names, 0, count)
         lap(f"{count}_draws")
-        found[f"{count}_draws_more_mb"] = round(measuring.memory_mb([os.getpid()], "VmRSS") - before, 1)
-    found["numpy_peak_mb"] = round(measuring.memory_mb([os.getpid()], "VmHWM"))
+        measured[f"{count}_draws_more_mb"] = round(measuring.memory_mb([os.getpid()], "VmRSS") - before, 1)
+    measured["numpy_peak_mb"] = round(measuring.memory_mb([os.getpid()], "VmHWM"))
 
     from bandits.evaluation import federated
     from optimization.runtime import worker
@@ -99,9 +99,9 @@ def _measured(path: pathlib.Path, draws: int) -> dict[str, Any]:
     lap("import_and_start_tff")
     by_tff, _ = federated.sums(federated.client_inputs(rows), layout)
     lap("tff")
-    # The second time, compiled rounds are there; draws are counted in.
+    # The second call reuses compiled rounds; its time includes the bootstrap.
     federated.sums(federated.client_inputs(rows, log.client_ids, draws=draws), layout)
     lap(f"tff_with_{draws}_draws")
     scale = np.abs(sums.products).max()
-    found["tff_largest_difference"] = float(np.abs(by_tff.products - sums.products).max() / scale)
-    return found
+    measured["tff_largest_difference"] = float(np.abs(by_tff.products - sums.products).max() / scale)
+    return measured

@@ -1,6 +1,6 @@
-"""Measures what flags add to a round: runs with and without them, their rounds in turns in one process.
+"""Measures the time that flags add to a round, by alternating rounds of runs with and without them.
 
-The plain run is measured twice, and what the second seems to add is what this machine cannot tell from nothing.
+The plain run is measured twice; its second time shows the measurement error of this machine.
 """
 
 import shlex
@@ -34,12 +34,14 @@ def measure(settings: cli.Settings) -> dict[str, Any]:
     from optimization.runtime import worker
 
     worker.start()
-    runs = {"plain": _rounds(plain), _AGAIN: _rounds(plain)} | {name: _rounds(one) for name, one in resolved.items()}
+    runs = {"plain": _rounds(plain), _AGAIN: _rounds(plain)} | {
+        name: _rounds(flags) for name, flags in resolved.items()
+    }
     return _measured(runs, settings.warmup, settings.rounds)
 
 
 def _resolved(run_flags: tuple[str, ...], change: str, rounds: int) -> cli.Settings:
-    """Returns the flags of a run that is long enough."""
+    """Resolved flags of a run with enough rounds."""
     from bandits import flags, run_federated
 
     words = ["benchmark", f"--total_rounds={rounds}", *run_flags, *shlex.split(change)]
@@ -52,7 +54,7 @@ def _resolved(run_flags: tuple[str, ...], change: str, rounds: int) -> cli.Setti
 
 
 def _rounds(settings: cli.Settings) -> "BanditRounds":
-    """Returns the bandits' rounds of a run."""
+    """Rounds of a run."""
     from bandits import experiment, flags, options, run_federated
 
     chosen = flags.options(settings)
@@ -63,15 +65,15 @@ def _rounds(settings: cli.Settings) -> "BanditRounds":
 
 
 def _measured(runs: "dict[str, BanditRounds]", warmup: int, rounds: int) -> dict[str, Any]:
-    """Runs a round of each run in turns, each time in another order, and returns what each adds to the first one's."""
+    """Alternates rounds of all runs in random order; gives the time that each adds to the first run's."""
     import numpy as np
     import scipy.stats
 
     states = {name: run.initial_state() for name, run in runs.items()}
     seconds: dict[str, list[float]] = {name: [] for name in runs}
-    draw = np.random.default_rng(0)  # In a fixed order each would have the caches that its neighbour left.
+    generator = np.random.default_rng(0)  # In a fixed order, each run would always have the caches of the same run.
     for round_num in range(1, warmup + rounds + 1):
-        for name in draw.permutation(list(runs)):
+        for name in generator.permutation(list(runs)):
             start = time.perf_counter()
             states[name], _ = runs[name].run_round(states[name], round_num)
             seconds[name].append(time.perf_counter() - start)

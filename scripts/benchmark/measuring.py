@@ -1,4 +1,4 @@
-"""What the benchmarks share: medians of alternating rounds, memory, the machine, and the report."""
+"""Shared parts of the benchmarks: medians of alternating calls, memory, the machine, and the report."""
 
 import json
 import os
@@ -16,11 +16,11 @@ ROUND_MODELS = {"cnn": 1_663_370, "resnet18": 11_227_812}
 
 
 def seconds_in_turns(ways: Mapping[str, Callable[[], Any]], rounds: int) -> dict[str, float]:
-    """Returns the median seconds of each of several ways, taken in turns: a machine that slows slows all alike.
+    """Median seconds of several functions, called alternately, so that a drift of the machine's speed affects all.
 
     Args:
-      ways: What is measured. Each is begun once beforehand, and not measured then.
-      rounds: How often each is.
+      ways: Functions by name. A first call of each is not measured.
+      rounds: Number of measured calls.
     """
     times: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(rounds + 1):
@@ -32,13 +32,13 @@ def seconds_in_turns(ways: Mapping[str, Callable[[], Any]], rounds: int) -> dict
 
 
 def memory_mb(pids: Iterable[int], field: str) -> float:
-    """Returns the megabytes of processes together: `VmRSS` of their memory is what they hold, `VmHWM` the peak."""
+    """Total megabytes of processes: `VmRSS` for current memory, `VmHWM` for its peak."""
     texts = [pathlib.Path(f"/proc/{pid}/status").read_text() for pid in pids]
     return sum(int(text.partition(f"{field}:")[2].split()[0]) for text in texts) / 2**10
 
 
 def machine() -> dict[str, Any]:
-    """Returns what this machine is, and how busy."""
+    """Description and load of this machine."""
     return {
         "processor": runs.processor(),
         "cores": len(os.sched_getaffinity(0)),
@@ -47,7 +47,7 @@ def machine() -> dict[str, Any]:
 
 
 def report(results: Mapping[str, Any], output: str) -> None:
-    """Prints results, a number a line, and writes them with the machine's description as JSON."""
+    """Prints results, a number per line, and writes them as JSON with the machine's description."""
     results = {"machine": machine(), **results}
     files.replace(pathlib.Path(output), json.dumps(results, indent=2).encode() + b"\n")
     for words, value in _leaves(results):

@@ -12,8 +12,8 @@ from optimization.study import cli
 from scripts.benchmark import measuring
 
 _EXAMPLES = 20
-_PARAMETERS = 1_200_000  # Of a model, where mean shift is measured alone.
-# Beside the cohort's models: TensorFlow twice, a few models on their way, the worker's own.
+_PARAMETERS = 1_200_000  # Of a model, if mean shift is measured alone.
+# Beside the cohort's models: two TensorFlow processes, models in transfer, the worker's own.
 _ROUND_BYTES = 2_500_000_000
 
 
@@ -21,7 +21,7 @@ def measure(settings: cli.Settings) -> dict[str, Any]:
     """Measures whole rounds, or mean shift alone.
 
     Raises:
-      UsageError: If flags do not fit together, or this machine has not the memory.
+      UsageError: If flags conflict, or memory is too small.
     """
     import psutil
 
@@ -32,7 +32,7 @@ def measure(settings: cli.Settings) -> dict[str, Any]:
     cohorts = settings.cohorts if settings.round_model else []
     clients = max(cohorts, default=settings.clients)
     parameters = measuring.ROUND_MODELS.get(settings.round_model, _PARAMETERS)
-    # In Python's integers, which have no largest.
+    # Python's integers cannot overflow.
     needed = 4 * clients * parameters + (_ROUND_BYTES + 4 * settings.samples * parameters if cohorts else 0)
     if needed > (free := psutil.virtual_memory().available):
         raise UsageError(
@@ -43,15 +43,15 @@ def measure(settings: cli.Settings) -> dict[str, Any]:
 
 
 def measure_round(model, local_work, clients: int, shape: tuple[int, ...], outputs: int, aggregate) -> dict[str, float]:
-    """Returns the seconds of a round and the peak of memory in it, of the program and its worker together.
+    """Seconds and peak memory of a round, of the program and its worker together.
 
     Args:
       model: The `models.Model`.
       local_work: The clients' training.
       clients: Clients of the cohort.
-      shape: Of an example's features.
-      outputs: Labels.
-      aggregate: Makes one update of the deltas, float32 [clients, parameters].
+      shape: Shape of an example's features.
+      outputs: Number of labels.
+      aggregate: Aggregates the deltas, float32 [clients, parameters], to one update.
     """
     import numpy as np
     import tensorflow as tf
@@ -71,11 +71,11 @@ def measure_round(model, local_work, clients: int, shape: tuple[int, ...], outpu
         label_spec=tf.TensorSpec((None,), tf.int32),
         cohort_size=clients,
     )
-    draw = np.random.default_rng(0)
+    generator = np.random.default_rng(0)
     cohort = [
         supervised.ClientInput(
-            features=draw.normal(size=(_EXAMPLES, *shape)).astype(np.float32),
-            labels=draw.integers(0, outputs, _EXAMPLES).astype(np.int32),
+            features=generator.normal(size=(_EXAMPLES, *shape)).astype(np.float32),
+            labels=generator.integers(0, outputs, _EXAMPLES).astype(np.int32),
             key=np.array([0, position], np.int32),
             position=np.int32(position),
             weight=np.float32(_EXAMPLES),
@@ -85,7 +85,7 @@ def measure_round(model, local_work, clients: int, shape: tuple[int, ...], outpu
     ]
     weights = model.initial_weights(0)
     for pid in processes:
-        pathlib.Path(f"/proc/{pid}/clear_refs").write_text("5")  # Forgets the peak of rounds before.
+        pathlib.Path(f"/proc/{pid}/clear_refs").write_text("5")  # Resets the peak of earlier rounds.
     start = time.perf_counter()
     updates = process.build_collection(definition)(weights, cohort)
     collected = time.perf_counter()
@@ -102,7 +102,7 @@ def measure_round(model, local_work, clients: int, shape: tuple[int, ...], outpu
 
 
 def _aggregate(settings: cli.Settings):
-    """Returns what shifts a cohort's models."""
+    """Mean-shift aggregation of a cohort's models."""
     from optimization.posterior import kernels, mean_shift
 
     kernel = kernels.KERNELS["epanechnikov"]
@@ -121,7 +121,7 @@ def _rounds(settings: cli.Settings, cohorts: Iterable[int]) -> dict[str, Any]:
         work = samplers.ChainSgd(client_work.LocalSgd(0.01, _EXAMPLES, settings.samples), shrinkage=0.01)
     aggregate = _aggregate(settings)
     measured = [measure_round(model, work, clients, shape, outputs, aggregate) for clients in cohorts]
-    return {f"{settings.round_model} {found['clients']} clients": found for found in measured}
+    return {f"{settings.round_model} {result['clients']} clients": result for result in measured}
 
 
 def _mean_shift(settings: cli.Settings) -> dict[str, Any]:

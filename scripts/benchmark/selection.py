@@ -1,7 +1,7 @@
-"""Measures client selection: rounds against the same steps in plain TensorFlow, and selectors of a large population.
+"""Measures client selection: rounds, the same steps in plain TensorFlow, and selectors of a large population.
 
-Data is generated in the shapes of Synthetic(1,1) and of Fashion-MNIST, so that no file is needed. Times are medians of
-rounds run in turn, so that a machine whose speed drifts slows both alike.
+Data is generated in the shapes of Synthetic(1,1) and Fashion-MNIST, so no file is needed. Times are medians of
+alternating rounds, so that a drift of the machine's speed affects both.
 """
 
 import concurrent.futures
@@ -36,7 +36,7 @@ def measure(settings: cli.Settings) -> dict[str, Any]:
 
 
 def _selection(population: int, cohort: int, rounds: int) -> dict[str, float]:
-    """Returns each selector's median milliseconds of `candidates` and `select` together, after losses were observed."""
+    """Median milliseconds of `candidates` and `select` together, by selector, after losses were observed."""
     import numpy as np
 
     from bandits.client_selection import run_client_selection
@@ -46,28 +46,28 @@ def _selection(population: int, cohort: int, rounds: int) -> dict[str, float]:
     study = run_client_selection.STUDY
     settings = frame.flag_set(study).parse(["benchmark"])
     sizes = np.random.default_rng(0).lognormal(4, 2, population).astype(int) + 50
-    found = {}
+    measured = {}
     for name in selector_flags.SELECTORS:
         selector = selector_flags.options(settings.replace(client_selection=name)).build(sizes, cohort)
         state, times = selector.initial_state(), []
         for round_num in range(rounds):
-            draw = np.random.default_rng(round_num)
+            generator = np.random.default_rng(round_num)
             start = time.perf_counter()
-            polled = selector.candidates(state, draw)
+            polled = selector.candidates(state, generator)
             seconds = time.perf_counter() - start
             if len(polled):
                 state = selector.observe_poll(state, polled, np.ones(len(polled)))
             start = time.perf_counter()
-            chosen = np.unique(selector.select(state, draw))
+            chosen = np.unique(selector.select(state, generator))
             times.append(seconds + time.perf_counter() - start)
             ones = np.ones(len(chosen))
             state = selector.observe(state, chosen, LocalLosses(ones, ones))
-        found[name] = round(1000 * statistics.median(times), 1)
-    return found
+        measured[name] = round(1000 * statistics.median(times), 1)
+    return measured
 
 
 def _rounds(*flags: str):
-    """Returns the task and the rounds of one run of the study with these flags."""
+    """Task and rounds of a run of the study with these flags."""
     from bandits.client_selection import experiment, run_client_selection
 
     study = run_client_selection.STUDY
@@ -78,8 +78,8 @@ def _rounds(*flags: str):
 
 
 def _synthetic(rounds: int) -> dict[str, float]:
-    """Returns median seconds of a round of Synthetic(1,1) with three clients, and of an evaluation."""
-    found = {}
+    """Median seconds of a round of Synthetic(1,1) with three clients, and of an evaluation."""
+    measured = {}
     for name in ("ucb_cs", "pow_d"):
         _, run = _rounds(f"--client_selection={name}", "--partition_seed=1")
         progress, _ = run.run_round(run.initial_state(), 1)
@@ -92,13 +92,13 @@ def _synthetic(rounds: int) -> dict[str, float]:
             start = time.perf_counter()
             run.evaluate(progress)
             evaluations.append(time.perf_counter() - start)
-        found[f"{name}_seconds_per_round"] = round(statistics.median(times), 4)
-        found["seconds_per_evaluation"] = round(statistics.median(evaluations), 4)
-    return found
+        measured[f"{name}_seconds_per_round"] = round(statistics.median(times), 4)
+        measured["seconds_per_evaluation"] = round(statistics.median(evaluations), 4)
+    return measured
 
 
 def _fashion_mnist(rounds: int) -> dict[str, float]:
-    """Returns median seconds of a round of three clients and 100 steps, and of the same steps without TFF."""
+    """Median seconds of a round of three clients and 100 steps, and of the same steps without TFF."""
     import numpy as np
     import tensorflow as tf
 

@@ -34,8 +34,8 @@ import dataclasses, sys
 from optimization.study import cli
 from scripts import advise as command
 full = command.full_plan
-few = dict(points=2, tuning_seeds=1, seeds=2, more_seeds=2, frequent_seeds=2, frequent_all=False, noise_seeds=1)
-command.full_plan = lambda *given: dataclasses.replace(full(*given), **few)
+few = dict(points=2, tuning_seeds=1, seeds=2, independent_seeds=2, frequent_seeds=2, frequent_all=False, noise_seeds=1)
+command.full_plan = lambda *arguments: dataclasses.replace(full(*arguments), **few)
 sys.argv[0] = "scripts/advise.py"
 cli.main(command.define(), command.program)
 """
@@ -63,7 +63,7 @@ def _wait_for(condition, process, seconds=240):
 
 
 @pytest.mark.slow
-def test_an_advice_is_played_continued_after_a_kill_and_told_again(tmp_path, capsys):
+def test_an_advice_continues_after_a_kill_and_is_printed_again(tmp_path, capsys):
     folder = tmp_path / "advice_sklearn_wine"
     process = _start(tmp_path, "-c", _SMALL)
     _wait_for(lambda: list(folder.glob("compare/*/seed_2000/finished.json")), process)
@@ -88,13 +88,13 @@ def test_an_advice_is_played_continued_after_a_kill_and_told_again(tmp_path, cap
         for one in (line, *items)
     ]
     assert all(line in out for line in lines)
-    assert next(iter(advice["arms"]["greedy"]["reward"])) == "2000"
+    assert next(iter(advice["configurations"]["greedy"]["reward"])) == "2000"
     page, words = (folder / "advice.html").read_text(), (folder / "advice.md").read_text()
     assert page.index("Does exploration pay?") < page.index("<h3>Results</h3>")
     assert words.startswith("```sh\n./scripts/python -m scripts.advise --data_file=sklearn_wine.csv")
     if advice["command"]:
-        played = studies.resolve(strategies.BINARY, advice["command"].partition(f"{strategies.BINARY} ")[2].split())
-        assert played.experiment_name == f"{folder.name}_recommended"
+        parsed = studies.resolve(strategies.BINARY, advice["command"].partition(f"{strategies.BINARY} ")[2].split())
+        assert parsed.experiment_name == f"{folder.name}_recommended"
         assert f"{strategies.NAMES[advice['recommended']]}, epsilon 8" in page
     assert "<h3>Comparisons</h3>" not in page  # One test decides, and it is above.
 

@@ -79,7 +79,7 @@ def test_what_is_the_same_has_no_differences(folders):
         ("1,0.5,a,,3.5\n", "", "seed_3/metrics.csv round_num was int64[2], is int64[1]", math.inf),
     ],
 )
-def test_a_table_that_differs_is_told(folders, was, now, where, size):
+def test_a_different_table_is_reported(folders, was, now, where, size):
     path = folders[1] / "seed_3" / "metrics.csv"
     path.write_text(path.read_text().replace(was, now, 1))
     assert (where, size) in compare_versions.differences(*folders)
@@ -94,13 +94,13 @@ def test_a_table_that_differs_is_told(folders, was, now, where, size):
         ({"b": np.arange(2), "c": np.arange(2)}, ["w is missing", "c is new"]),
     ],
 )
-def test_weights_that_differ_are_told(folders, arrays, where):
+def test_different_weights_are_reported(folders, arrays, where):
     np.savez(folders[1] / "seed_3" / "model" / "weights.npz", **arrays)
     found = [place for place, _ in compare_versions.differences(*folders)]
     assert found == [f"seed_3/model/weights.npz {words}" for words in where]
 
 
-def test_whole_numbers_too_large_for_a_float_are_told_apart(tmp_path):
+def test_integers_too_large_for_a_float_differ(tmp_path):
     for name, seed in (("old", 2**62), ("new", 2**62 + 1)):
         (tmp_path / name).mkdir()
         np.savez(tmp_path / name / "round_1.npz", leaf=np.array(seed))
@@ -109,7 +109,7 @@ def test_whole_numbers_too_large_for_a_float_are_told_apart(tmp_path):
     ]
 
 
-def test_what_only_the_new_one_measures_is_no_difference_but_named(folders):
+def test_a_new_metric_is_no_difference_but_named(folders):
     path = folders[1] / "seed_3" / "metrics.csv"
     header, *rows = path.read_text().splitlines()
     path.write_text("\n".join([f"{header},eval/worst", *(f"{row},0.5" for row in rows)]) + "\n")
@@ -126,7 +126,7 @@ def test_what_only_a_resumed_run_has_is_not_compared(folders):
     assert len(list(compare_versions.differences(*folders))) == 2
 
 
-def test_a_run_that_is_missing_is_told(folders, tmp_path):
+def test_a_missing_run_is_reported(folders, tmp_path):
     (folders[1] / "seed_3" / "metrics.csv").unlink()
     found = [where for where, _ in compare_versions.differences(*folders)]
     assert "seed_3/metrics.csv score is missing" in found
@@ -244,13 +244,13 @@ def test_checkouts_that_do_the_same_are_played_once(compare, tmp_path, capsys):
     assert [len(_started(tmp_path, name)) for name in ("old", "new")] == [4, 7]
 
 
-def test_checkouts_that_differ_are_told(compare, capsys):
+def test_different_checkouts_are_reported(compare, capsys):
     assert compare("0.5", "0.5625") == 1
     assert capsys.readouterr().out.splitlines() == [
         "short: differs: metrics.csv worth from round 1, by up to 0.062",
         "resumed: differs: metrics.csv worth from round 1, by up to 0.062",
-        "loose: same, but for what is expected: it is not seeded",
-        "named: same, but for what is expected: worth is new",
+        "loose: same, but for expected differences: it is not seeded",
+        "named: same, but for expected differences: worth is new",
     ]
 
 
@@ -263,11 +263,11 @@ def test_new_columns_are_named_once_beside_what_is_the_same_or_differs(compare, 
     assert compare("0.5", "0.5625 1", "--settings=short,named") == 1
     assert capsys.readouterr().out.splitlines() == [
         "short: differs: metrics.csv worth from round 1, by up to 0.062; new column more",
-        "named: same, but for what is expected: worth is new; new column more",
+        "named: same, but for expected differences: worth is new; new column more",
     ]
 
 
-def test_a_run_that_fails_is_told_and_the_others_are_played(compare, capsys):
+def test_a_failed_run_is_reported_and_the_others_run(compare, capsys):
     assert compare("0.5", "fails", "--settings=short,loose") == 1
     lines = capsys.readouterr().out.splitlines()
     assert [line.split(": failed: ")[0] for line in lines] == ["short", "loose"]

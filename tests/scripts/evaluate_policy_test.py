@@ -253,8 +253,8 @@ def test_the_log_of_a_run_gives_its_own_policy_of_each_period_its_mean_reward(tm
     assert task.report["rows"] == found["rows"]
     assert task.report["log"]["cohorts"]["client_selection"] == "uniform"
     findings = _evaluated(tmp_path / "d", f"--log={tmp_path}/run", f"--policy=run:{tmp_path}/run", "--nomodel")
-    (told,) = [finding for finding in findings["findings"] if finding["name"] == "policy"]
-    assert "was trained on this log, where it looks better than it is" in told["text"]
+    (finding,) = [finding for finding in findings["findings"] if finding["name"] == "policy"]
+    assert "was trained on this log, so its estimates are optimistically biased" in finding["text"]
     with pytest.raises(UsageError, match=r"rounds_\w+.parquet is a part of a run's log: give the run's folder"):
         _evaluated(tmp_path / "c", f"--log={next((tmp_path / 'run' / 'interactions').iterdir())}", "--policy=logged")
     with pytest.raises(
@@ -315,7 +315,7 @@ def test_the_log_itself_is_never_overwritten(tmp_path, flags, words):
     assert (tmp_path / "estimates.csv").read_bytes() == before
 
 
-def test_rows_that_were_left_out_are_told(tmp_path, capsys):
+def test_left_out_rows_are_reported(tmp_path, capsys):
     table = _table(tmp_path / "log.csv")
     table.loc[:2, "shown"] = None
     table.to_csv(tmp_path / "log.csv", index=False)

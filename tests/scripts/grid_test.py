@@ -95,7 +95,7 @@ def test_every_point_and_seed_is_played_once_and_ranked(play, tmp_path, capfd):
     assert "./scripts/python -m tests.scripts.toy_binary --max_concurrent_threads=" in commands[0]
     assert f" --rate=0.01 --seed=0 --root_output_dir={tmp_path}/g/runs --experiment_name=rate=0.01-" in commands[0]
 
-    # A wider grid, told in another order: what is finished is not played again.
+    # A wider grid in another order: finished runs do not run again.
     assert play("--peak=0.1", "--repeat=2", "--sweep=rate=1,0.1,0.01") == 0
     assert len(list(tmp_path.glob("g/runs/*/*/log.txt"))) == 6
     assert {path: path.stat().st_mtime_ns for path in logs} == logs
@@ -137,7 +137,7 @@ def test_workers_share_the_cores_unless_threads_are_given(play, tmp_path):
     assert set(pd.read_csv(second)["threads"]) == {7}
 
 
-def test_a_failed_run_is_retried_twice_and_told_at_the_end_without_stopping_the_others(play, tmp_path, capfd):
+def test_a_failed_run_is_retried_twice_and_reported_at_the_end_without_stopping_the_others(play, tmp_path, capfd):
     assert play("--sweep=rate=0.01,0.1", "--fails_at=0.01") == 1
     err = capfd.readouterr().err
     assert "1 of 2 runs failed:\n" in err
@@ -329,7 +329,7 @@ def test_bad_usage_is_refused_before_anything_is_written(play, tmp_path, monkeyp
         (("--metric=federated/regret", "--nolower_is_better"), ("federated/regret", False)),
     ],
 )
-def test_a_metric_ranks_as_its_study_declares_it_unless_told_otherwise(arguments, expected):
+def test_a_metric_ranks_as_its_study_declares_it_unless_a_flag_overrides_it(arguments, expected):
     settings = grid.define().parse(["grid", *arguments])
     assert grid.ranked_by(settings, "bandits.ads.run_ads") == expected
 

@@ -8,17 +8,17 @@ from scripts import grid_worker
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["bandits.run_federated", "--rounds=4"], "Usage error: --rounds is not known"),
         (["no.such.module"], "Usage error: no.such.module is no experiment: bandits.run_federated, "),
         (["json", "--rate=1"], "Usage error: json is no experiment: "),
     ],
 )
-def test_a_task_that_is_no_run_is_told_in_a_line(monkeypatch, capsys, arguments, told):
+def test_an_invalid_task_is_reported_in_a_line(monkeypatch, capsys, arguments, message):
     monkeypatch.setattr(sys, "argv", ["grid_worker", *arguments])
     assert grid_worker.main() == 2
-    assert capsys.readouterr().err.startswith(told)
+    assert capsys.readouterr().err.startswith(message)
 
 
 def test_its_help_says_what_it_takes_and_tensorflows_chatter_is_kept_back(monkeypatch, capsys):

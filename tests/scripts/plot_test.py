@@ -45,7 +45,7 @@ def test_folders_whose_names_hold_commas_are_drawn(tmp_path):
         assert all(f">{folder.name}<" in output.read_text() for folder in (one, two))
 
 
-def test_a_run_that_the_seeds_do_not_tell_from_chance_is_called_so(tmp_path):
+def test_a_run_that_is_not_above_the_uniform_policy_is_labelled(tmp_path):
     for name, rewards in (("softmax", [0.5, 0.52, 0.54]), ("greedy", [0.09, 0.11, 0.12]), ("old", [0.1, 0.1, 0.11])):
         for seed, reward in enumerate(rewards):
             folder = tmp_path / name / f"seed_{seed}"

@@ -129,7 +129,7 @@ def test_equal_results_are_drawn_once_a_single_evaluation_near_its_value_and_the
     assert [(arm["label"], arm["rank"]) for arm in _data(page)[0]["arms"]] == [("lr 0.05", 1), ("lr 0.1", 0)]
 
 
-def test_chance_and_ceiling_are_marked(tmp_path):
+def test_the_uniform_policy_and_full_feedback_are_marked(tmp_path):
     for bandit, reward in (("uniform", 0.1), ("softmax", 0.6), ("supervised_mse", 0.9)):
         for seed in (0, 1):
             _run(tmp_path / bandit / f"seed_{seed}", [reward + seed * reward / 100], bandits_type=bandit, seed=seed)
@@ -140,18 +140,18 @@ def test_chance_and_ceiling_are_marked(tmp_path):
     assert [row[3].split("  ")[-1] for row in table[1:]] == ["", "at a normalized score of 0.62", ""]
 
 
-def test_regret_to_the_ceiling_is_told_where_asked(tmp_path, capsys):
+def test_regret_to_full_feedback_is_shown_on_request(tmp_path, capsys):
     for bandit, rewards in (("softmax", (0.6, 0.8)), ("supervised_mse", (0.9, 1.0))):
         for seed, reward in enumerate(rewards):
             _run(tmp_path / bandit / f"seed_{seed}", [reward], bandits_type=bandit, seed=seed)
     _, page = _report(tmp_path, tmp_path, "--regret")
-    (head, ceiling, softmax), place = _tables(page)[0], -2
+    (head, full_feedback, softmax), place = _tables(page)[0], -2
     assert head[place] == "Regret to full feedback"
-    assert (ceiling[place], softmax[place]) == ("–", "0.2500  -0.3853 to 0.8853")  # 0.3 and 0.2, paired.
+    assert (full_feedback[place], softmax[place]) == ("–", "0.2500  -0.3853 to 0.8853")  # 0.3 and 0.2, paired.
     assert "can be negative" in page
     _, page = _report(tmp_path, tmp_path)
     assert "Regret" not in page
-    # A ceiling that was trained, too, can be passed: by 0.1 and 0.3.
+    # Full feedback is trained, too, and can be exceeded: by 0.1 and 0.3.
     for seed, reward in enumerate((1.0, 1.3)):
         _run(tmp_path / "better" / f"seed_{seed}", [reward], bandits_type="falcon", seed=seed)
     _, page = _report(tmp_path, tmp_path, "--regret")
@@ -160,7 +160,7 @@ def test_regret_to_the_ceiling_is_told_where_asked(tmp_path, capsys):
     assert "No configuration has a full-feedback baseline" in capsys.readouterr().err
 
 
-def test_dynamic_regret_is_told_where_rewards_change(tmp_path, capsys):
+def test_dynamic_regret_is_shown_if_rewards_change(tmp_path, capsys):
     drift = dict.fromkeys(("drift_every", "drift_rounds", "drift_period", "drift_overlap", "drift_world"))
     drift |= {"scenario": "drift", "reward_drift": "abrupt", "drift_start": 2, "world_seed": 0, "total_rounds": 2}
     _run(tmp_path / "softmax", [0.5, 0.25], bandits_type="softmax", **drift)
@@ -168,10 +168,10 @@ def test_dynamic_regret_is_told_where_rewards_change(tmp_path, capsys):
         supervised = drift | {"bandits_type": "supervised_mse", "drift_world": world}
         _run(tmp_path / f"world_{world}", [0.0, reward], **supervised)
     status, page = _report(tmp_path, tmp_path, "--regret")
-    told = capsys.readouterr()
-    assert (status, told.err) == (0, "")
-    assert "Dynamic regret to 2 full-feedback baselines" in told.out
-    assert "softmax        1 to 2  all     1      1.000  0.5000" in told.out
+    output = capsys.readouterr()
+    assert (status, output.err) == (0, "")
+    assert "Dynamic regret to 2 full-feedback baselines" in output.out
+    assert "softmax        1 to 2  all     1      1.000  0.5000" in output.out
     assert "<h3>Dynamic regret to 2 full-feedback baselines</h3>" in page
     _, page = _report(tmp_path, tmp_path)
     assert "ynamic regret" not in page + capsys.readouterr().out
@@ -228,7 +228,7 @@ def test_single_seeds_are_not_compared_and_it_is_said(two_runs):
     assert "Compared with" not in page
 
 
-def test_an_arm_at_chance_is_called_so_in_table_and_picture(tmp_path):
+def test_a_configuration_not_above_the_uniform_policy_is_labelled_in_table_and_picture(tmp_path):
     for seed, reward in enumerate([0.09, 0.11, 0.105]):
         folder = tmp_path / "softmax" / f"seed_{seed}"
         _run(folder, [reward], bandits_type="softmax", seed=seed)
@@ -243,11 +243,11 @@ def test_an_arm_at_chance_is_called_so_in_table_and_picture(tmp_path):
     assert "reward and the best fixed action’s are computed from labels and rewards" in page
 
 
-def _two_tasks(tmp_path, ceiling=0.9):
-    """Writes runs of two tasks, each with chance, a ceiling and softmax; returns their folder."""
-    for task, chance, best in (("digits", 0.1, 0.9), ("unipen62", 0.02, ceiling)):
+def _two_tasks(tmp_path, full_feedback=0.9):
+    """Writes runs of the uniform policy, full feedback and softmax on two tasks; returns their folder."""
+    for task, uniform, best in (("digits", 0.1, 0.9), ("unipen62", 0.02, full_feedback)):
         for seed, more in enumerate((-0.002, -0.001, 0.0, 0.001, 0.002)):
-            values = {"uniform": chance, "supervised_mse": best, "softmax": (chance + best) / 2}
+            values = {"uniform": uniform, "supervised_mse": best, "softmax": (uniform + best) / 2}
             for bandit, mean in values.items():
                 folder = tmp_path / "all" / task / bandit / f"seed_{seed}"
                 _run(folder, [mean + more], bandits_type=bandit, task_type=task, seed=seed)
@@ -262,13 +262,13 @@ def test_arms_of_several_tasks_have_a_section_and_lines_over_tasks(tmp_path, cap
     assert row[2].startswith("0.500")
     title = "Over 2 tasks (run_federated: digits; run_federated: unipen62)"
     assert f"<h2>{title}</h2>" in page
-    told = capsys.readouterr().out
-    assert f"{title}:" in told
-    assert "  softmax        5                   0.5000 (" in told
+    output = capsys.readouterr().out
+    assert f"{title}:" in output
+    assert "  softmax        5                   0.5000 (" in output
 
 
 def test_a_task_without_a_scale_is_named_and_one_task_has_no_section(tmp_path, capsys):
-    _, page = _report(tmp_path, _two_tasks(tmp_path, ceiling=0.0205))
+    _, page = _report(tmp_path, _two_tasks(tmp_path, full_feedback=0.0205))
     for shown in (page, capsys.readouterr().out):
         assert "No interquartile mean over tasks" in shown
         assert "Left out: run_federated: unipen62: " in shown
@@ -320,7 +320,7 @@ def test_flags_that_differ_single_runs_data_and_commands_come_last(two_runs):
     ]
 
 
-def test_the_data_of_a_file_and_a_frame_of_one_content_is_told_once(two_runs):
+def test_equal_data_of_a_file_and_a_frame_is_named_once(two_runs):
     for name, form in (("one", {"separator": "comma"}), ("many/seed_0", {})):
         path = two_runs / name / "config.json"
         report = {"content": "a", "form": form}
@@ -380,7 +380,7 @@ _CONFIG = {"format": run_folder.FORMAT, "command": "run"}
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "told"),
+    ("name", "content", "output"),
     [
         ("bounds.json", {"participating": 3}, "bounds.json is damaged"),
         ("bounds.json", {"participating": {"chance": "x"}}, "bounds.json is damaged"),
@@ -390,12 +390,12 @@ _CONFIG = {"format": run_folder.FORMAT, "command": "run"}
         ("config.json", _CONFIG | {"flags": {"task_type": []}}, "config.json is damaged: see its flag task_type."),
     ],
 )
-def test_a_run_with_a_damaged_file_is_named_and_the_others_reported(two_runs, capsys, name, content, told):
+def test_a_run_with_a_damaged_file_is_named_and_the_others_reported(two_runs, capsys, name, content, output):
     (two_runs / "one" / name).write_text(json.dumps(content))
     status, page = _report(two_runs, two_runs / "one", two_runs / "many")
     assert status == 1
-    assert told in capsys.readouterr().err
-    assert f"one/{told}" in page
+    assert output in capsys.readouterr().err
+    assert f"one/{output}" in page
     assert "2 runs in 1 configuration" in page
 
 

@@ -165,7 +165,7 @@ def test_stand_in_data_is_marked_on_the_picture_and_only_there(tmp_path, monkeyp
     assert ("Stand-in data, not the paper's: synthetic data." in words) == (data_kind == "stand-in")
 
 
-def test_an_arm_that_is_not_told_from_chance_is_called_so_in_the_picture(tmp_path):
+def test_a_configuration_not_above_the_uniform_policy_is_labelled_in_the_picture(tmp_path):
     found = {}
     for label, rewards in (("near", [0.5, 0.51, 0.53]), ("far", [0.09, 0.11, 0.12])):
         found[label] = _found(tmp_path, label, *({metrics.ROUND_REWARD: [reward]} for reward in rewards))
@@ -182,7 +182,7 @@ def test_an_arm_that_is_not_told_from_chance_is_called_so_in_the_picture(tmp_pat
     )
 
 
-def test_a_figure_is_played_told_and_written_and_not_played_twice(play, tmp_path, capfd):
+def test_a_figure_is_run_once_printed_and_written(play, tmp_path, capfd):
     assert play(_figure(data_kind="stand-in", data="a toy"), "--repeat=6") == 0
     out = capfd.readouterr().out
     assert "f1: Figure 1: a toy. Nobody 2020\nStand-in data, not the paper's: a toy.\n" in out
@@ -308,7 +308,7 @@ def test_an_ordering_that_disagrees_is_no_failure(play, capfd):
     assert "disagrees (paper's data)  section 2: far is better" in capfd.readouterr().out
 
 
-def test_a_failed_run_is_told_at_the_end_and_the_others_are_drawn(play, tmp_path, capfd):
+def test_a_failed_run_is_reported_at_the_end_and_the_others_are_drawn(play, tmp_path, capfd):
     arms = (
         Configuration("near", ("near",), ("--rate=0.1",)),
         Configuration("far", ("far",), ("--rate=1", "--fails_at=1")),
@@ -322,7 +322,7 @@ def test_a_failed_run_is_told_at_the_end_and_the_others_are_drawn(play, tmp_path
     assert (tmp_path / "r" / "f1" / "f1.png").exists()
 
 
-def test_of_a_search_the_best_point_counts_and_its_values_are_told(play, tmp_path):
+def test_the_best_point_of_a_search_counts_and_its_values_are_reported(play, tmp_path):
     """The point is picked on the tuning seeds, which give no value."""
     arms = (Configuration("searched", ("searched",), (), sweeps=("rate=0.01;0.1;1",)),)
     published = (Published("searched", "rate", 0.2, "Table 1"),)
@@ -384,7 +384,7 @@ def test_data_dir_is_the_environment_s_folder_of_all_runs(play, tmp_path, monkey
         (("--rate=1", "--rate=1.0"), "--figure=f1: near and far are the same runs"),
     ],
 )
-def test_a_mistake_in_an_arm_is_told_before_anything_is_run(play, tmp_path, flags, message):
+def test_a_mistake_in_a_configuration_is_reported_before_anything_runs(play, tmp_path, flags, message):
     arms = tuple(Configuration(name, (name,), (one,)) for name, one in zip(("near", "far"), flags, strict=True))
     with pytest.raises(UsageError, match=message):
         play(_figure(arms=arms))
@@ -489,8 +489,8 @@ def test_names_and_scales_that_are_not_there_are_refused(choose, name, scale, me
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "--figure names nothing"),
-        (["--page=a.md", "--figure=1a"], "--page is made of all records, and runs nothing: leave --figure out"),
+        ([], "--figure is missing"),
+        (["--page=a.md", "--figure=1a"], "--page is made from all records, and runs nothing: leave --figure out"),
         (["--page=a.html"], r"--page: a.html is no .md file"),
         (["--figure=mab_fl_figure14", "--repeat=501"], "--repeat=501: "),
         (

@@ -62,7 +62,7 @@ def test_a_quick_look_is_the_whole_page_and_says_what_it_is(tmp_path, capsys):
     headings = [line for line in (ROOT / "bandits/theory/page.md").read_text().splitlines() if line.startswith("#")]
     assert [line for line in text.splitlines() if line.startswith("#")] == headings
     assert "$" not in text
-    assert "**This is a quick look**" in text
+    assert "**This is a quick run**" in text
     assert "drawn from `--seed=1`" in text
     assert "(0 violations;" in text
     assert picture.read_bytes().startswith(b"\x89PNG")

@@ -1,4 +1,4 @@
-"""What is read of runs."""
+"""Tests of bandits.advice.findings."""
 
 import json
 import math
@@ -28,23 +28,28 @@ def _read(folder, rounds: int, status: str = outcomes.FINISHED) -> StrategyResul
         [4, 0.7, 0.4, 0.9, 4, 0.75],
     ]
     (folder / run.name / "metrics.csv").write_text("".join(",".join(map(str, row)) + "\n" for row in rows))
-    arm = StrategyResults("greedy", _POINT)
+    results = StrategyResults("greedy", _POINT)
     outcome = outcomes.Outcome(run, status, rounds, 0.1 * rounds)
-    arm.read([outcome], folder, metrics.ACCURACY)
-    return arm
+    results.read([outcome], folder, metrics.ACCURACY)
+    return results
 
 
 def test_a_run_gives_its_rewards_its_model_and_its_clip_norm(tmp_path):
-    arm = _read(tmp_path, 4)
-    assert (arm.reward, arm.recent, arm.model, arm.clip_norms) == ({2000: 0.4}, {2000: 0.7}, {2000: 0.9}, {2000: 4.0})
-    assert (arm.worst_tenth, arm.jain_index) == ({2000: 0.75}, {})
+    results = _read(tmp_path, 4)
+    assert (results.reward, results.recent, results.model, results.clip_norms) == (
+        {2000: 0.4},
+        {2000: 0.7},
+        {2000: 0.9},
+        {2000: 4.0},
+    )
+    assert (results.worst_tenth, results.jain_index) == ({2000: 0.75}, {})
 
 
 @pytest.mark.parametrize(("rounds", "model"), [(3, {}), (2, {2000: 0.5})])
 def test_of_a_run_that_went_on_the_model_is_that_of_the_rounds_that_count_or_unknown(tmp_path, rounds, model):
-    arm = _read(tmp_path, rounds)
-    assert arm.model == model
-    assert arm.clip_norms == {2000: float(rounds)}
+    results = _read(tmp_path, rounds)
+    assert results.model == model
+    assert results.clip_norms == {2000: float(rounds)}
 
 
 def _bounded(folder, seed, **bounds):
@@ -60,16 +65,16 @@ def _bounded(folder, seed, **bounds):
 def test_bounds_are_of_each_seeds_own_data_where_seeds_have_any(tmp_path):
     for seed, constant in ((2000, 0.25), (2001, 0.5)):
         _bounded(tmp_path, seed, chance=0.1, constant=constant, clients=9, population=9)
-    assert findings.bounds(tmp_path) == (0.1, {2000: 0.25, 2001: 0.5})
+    assert findings.recorded_baselines(tmp_path) == (0.1, {2000: 0.25, 2001: 0.5})
 
 
 def test_a_run_that_diverged_gives_no_numbers(tmp_path):
-    arm = _read(tmp_path, 3, outcomes.DIVERGED)
-    assert arm.diverged == [2000]
-    assert math.isnan(arm.model[2000])
+    results = _read(tmp_path, 3, outcomes.DIVERGED)
+    assert results.diverged == [2000]
+    assert math.isnan(results.model[2000])
 
 
-def test_a_search_tells_the_expected_best_after_its_first_rung(tmp_path):
+def test_a_search_has_the_expected_best_after_its_first_rung(tmp_path):
     points = []
     for rate, rounds, rewards in (("0.1", 2, (0.25, 0.75)), ("0.2", 1, (0.5,)), ("0.3", 1, (0.0,))):
         point = (("server_learning_rate", "0.01"), ("client_learning_rate", rate))
@@ -86,7 +91,7 @@ def test_a_search_tells_the_expected_best_after_its_first_rung(tmp_path):
     assert found == {"rounds": 1, "of_points": {1: pytest.approx(0.25), 2: pytest.approx(1.25 / 3), 3: 0.5}}
 
 
-def test_a_comparison_says_in_json_what_its_seeds_would_find_and_how_many_it_would_need():
+def test_a_comparison_in_json_has_its_detectable_difference_and_the_seeds_required():
     values = {"greedy": {0: 0.5, 1: 0.5, 2: 0.5}, "softmax": {0: 0.6, 1: 0.5, 2: 0.7}}
     some = {name: StrategyResults(name, _POINT, reward) for name, reward in values.items()}
     (one,) = findings.compared(some, "greedy").values()
@@ -96,18 +101,18 @@ def test_a_comparison_says_in_json_what_its_seeds_would_find_and_how_many_it_wou
     assert found["difference"] == pytest.approx(0.1)
 
 
-def _verdict(values, chance, constant):
-    found = {name: StrategyResults(name, _POINT, dict(enumerate(rewards))) for name, rewards in values.items()}
-    return findings.verdict(found, chance, constant)
+def _verdict(values, uniform, best_fixed):
+    results = {name: StrategyResults(name, _POINT, dict(enumerate(rewards))) for name, rewards in values.items()}
+    return findings.verdict(results, uniform, best_fixed)
 
 
-def test_of_strategies_not_told_from_greedy_one_that_is_told_above_chance_is_recommended():
+def test_of_strategies_not_different_from_greedy_one_above_the_uniform_policy_is_recommended():
     values = {"greedy": (0.2, 0.34, 0.19, 0.27), "softmax": (0.25, 0.6, 0.22, 0.45), "falcon": (0.3, 0.31, 0.3, 0.305)}
     found = _verdict(values, 0.2, None)
     assert (found.pays, found.recommended, found.best) == (False, "falcon", "falcon")
 
 
-def test_greedy_gives_way_to_what_is_told_above_the_best_constant_action():
+def test_a_strategy_above_the_best_fixed_action_is_preferred_to_greedy():
     values = {"greedy": (0.6, 0.9, 0.5, 0.8), "falcon": (0.82, 0.83, 0.81, 0.82)}
     assert _verdict(values, 0.1, 0.63).recommended == "falcon"
     assert _verdict(values, 0.1, 0.3).recommended == "greedy"
@@ -119,11 +124,11 @@ def test_without_greedy_to_compare_with_the_best_by_mean_is_recommended():
     assert _verdict(values, 0.1, None).recommended == "falcon"
 
 
-def test_what_is_told_above_greedy_but_not_above_chance_does_not_hide_who_is():
+def test_a_strategy_above_greedy_but_not_above_the_uniform_policy_is_not_recommended():
     softmax = {0: 0.6, 1: 0.9, 2: 0.3}
     greedy = {seed: softmax.get(seed, 0.6) - 0.1 + 0.0001 * seed for seed in range(8)}
     found = {name: StrategyResults(name, _POINT, reward) for name, reward in (("greedy", greedy), ("softmax", softmax))}
     told = findings.verdict(found, 0.1, None)
     assert told.against_greedy["softmax"].wins
-    assert not told.stands["softmax"].beats_uniform
+    assert not told.against_baselines["softmax"].beats_uniform
     assert (told.pays, told.recommended) == (False, "greedy")

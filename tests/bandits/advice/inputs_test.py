@@ -60,7 +60,7 @@ def test_a_simulator_that_its_log_supports_is_named_first(tmp_path):
     flags, scores = _scores(tmp_path / "log.csv")
     inputs.check_simulator(scores, flags)
     first, second, logging, uniform, *_ = inputs.simulated(scores).split("\n")
-    assert first == "Rewards are simulated: they are drawn from a regression of the log, and have its bias."
+    assert first == "Rewards are simulated: they are sampled from a regression of the log, and have its bias."
     assert second == "Held-out clients of the log do not contradict it:"
     assert logging.startswith("- logging policy: ")
     assert uniform.startswith("- uniform policy: ")
@@ -77,7 +77,7 @@ def test_a_log_without_reward_cannot_check_its_simulator():
 
 
 def test_a_preset_with_noise_is_refused_and_what_is_right_is_told():
-    with pytest.raises(UsageError, match=r"--preset=so_dp_small_noise sets --noise_multiplier=.*=0 beside it"):
+    with pytest.raises(UsageError, match=r"--preset=so_dp_small_noise sets --noise_multiplier=.*=0, too"):
         inputs.base_flags(("--preset=so_dp_small_noise",))
 
 

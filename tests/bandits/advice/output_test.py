@@ -1,4 +1,4 @@
-"""What a recommendation leaves in its folder."""
+"""Tests of bandits.advice.output."""
 
 import math
 import re
@@ -20,7 +20,7 @@ def _results(first_seed: int, *rewards: float) -> StrategyResults:
 
 
 def _tables(found: Findings) -> list[output.Table]:
-    context = SimpleNamespace(found=found, plan=Plan(rounds=9, deploy_every=3, often=1))
+    context = SimpleNamespace(results=found, plan=Plan(rounds=9, deploy_every=3, often=1))
     return output.shown_tables(context)
 
 
@@ -29,8 +29,9 @@ def _advice(found: Findings, initial_model_varies: bool = True) -> dict:
         {
             "advice_command": "python -m scripts.advise",
             "sentences": {},
+            "details": {},
             "command": "",
-            "arms": found.compared,
+            "configurations": found.compared,
             "privacy": {"noise": found.noise},
             "initial_model_varies": initial_model_varies,
             "pace": {"round_seconds": 0.5, "workers": 2},
@@ -44,8 +45,13 @@ def _advice(found: Findings, initial_model_varies: bool = True) -> dict:
 
 
 def _found(*unnoised: float) -> Findings:
-    """Returns findings of greedy and, where there are rewards under clipping alone, of these."""
-    clipped = {"noise_multiplier": 0.0, "run_noise_multiplier": 0.0, "clip_norm": 0.5, "arm": _results(3000, *unnoised)}
+    """Findings of greedy and, if there are rewards with clipping and no noise, of these."""
+    clipped = {
+        "noise_multiplier": 0.0,
+        "run_noise_multiplier": 0.0,
+        "clip_norm": 0.5,
+        "results": _results(3000, *unnoised),
+    }
     compared = {"greedy": _results(2000, 0.5, 0.6)}
     return Findings(metrics.ACCURACY, compared=compared, noise=[clipped] * bool(unnoised))
 

@@ -1,4 +1,4 @@
-"""What an advice leaves out for how many minutes; nothing is played."""
+"""Tests of bandits.advice.plan."""
 
 import dataclasses
 import itertools
@@ -17,7 +17,7 @@ NAMES = dict.fromkeys(planning.STRATEGIES, "?") | {"falcon": "FALCON", "softmax"
 def test_a_search_plays_every_point_at_first_and_half_of_them_at_each_further_rung():
     plan = dataclasses.replace(FULL, points=8, tuning_seeds=2)
     assert plan.rungs == [25, 50, 100]  # Not before two deployments.
-    assert len(plan.arms) == 6
+    assert len(plan.configurations) == 6
     runs = 6 * 2 * (8 + 4 + 2)
     assert plan.work(SEARCH) == (6 * 8, runs, 6 * 2 * (8 * 25 + 4 * 25 + 2 * 50))
 
@@ -32,7 +32,7 @@ def test_each_stage_plays_its_arms_on_its_seeds():
     assert FULL.work(CONFIRM) == (0, 8, 800)
     # Two of the four on four seeds more.
     assert FULL.work(FREQUENT) == (4, 40, 4000)
-    assert dataclasses.replace(FULL, more_seeds=0).work(FREQUENT) == (4, 32, 3200)
+    assert dataclasses.replace(FULL, independent_seeds=0).work(FREQUENT) == (4, 32, 3200)
     assert FULL.work(NOISE) == (4, 16, 1600)
     assert dataclasses.replace(FULL, frequent_all=False).work(FREQUENT) == (2, 24, 2400)
     assert dataclasses.replace(FULL, often=0).work(FREQUENT) == (0, 0, 0)
@@ -92,17 +92,19 @@ def test_rounds_are_not_cut_to_less_than_what_is_beside_them():
     assert planning.fitted(FULL, quick, 1.0).rounds == 30  # As long as the start of a run, of two compiled arms.
 
 
-def test_what_was_played_stays_as_it_was():
-    played = dataclasses.replace(FULL, points=8, tuning_seeds=2, has_ceiling=False)
+def test_finished_stages_stay_as_they_were():
+    finished = dataclasses.replace(FULL, points=8, tuning_seeds=2, has_full_feedback=False)
     left = STAGES[1:]
     for seconds in (10, 100, 1000):
-        plan = planning.fitted(played, PACE, seconds, left)
-        assert (plan.points, plan.tuning_seeds, plan.strategies, plan.rounds) == (8, 2, played.strategies, 100)
-        assert plan.seconds(PACE, left) <= max(seconds, planning.fitted(played, PACE, 0, left).seconds(PACE, left))
+        plan = planning.fitted(finished, PACE, seconds, left)
+        assert (plan.points, plan.tuning_seeds, plan.strategies, plan.rounds) == (8, 2, finished.strategies, 100)
+        assert plan.seconds(PACE, left) <= max(seconds, planning.fitted(finished, PACE, 0, left).seconds(PACE, left))
 
 
 def test_what_is_left_out_is_named():
-    plan = dataclasses.replace(FULL, points=1, seeds=4, epsilons=0, frequent_seeds=0, more_seeds=2, has_uniform=False)
+    plan = dataclasses.replace(
+        FULL, points=1, seeds=4, epsilons=0, frequent_seeds=0, independent_seeds=2, has_uniform=False
+    )
     told = planning.left_out(FULL, plan, NAMES)
     assert told == [
         "seeds beyond 4 of 8 in the comparison",

@@ -11,7 +11,7 @@ from bandits import metrics
 from bandits.advice import findings, privacy, sentences
 from bandits.advice.findings import Findings, StrategyResults
 from bandits.advice.inputs import Data
-from bandits.advice.plan import CEILING, CHANCE, GREEDY, Plan
+from bandits.advice.plan import FULL_FEEDBACK, GREEDY, UNIFORM, Plan
 from bandits.advice.sentences import Context
 from bandits.plans.estimate import Pace
 from bandits.results import comparison
@@ -20,7 +20,7 @@ from optimization.study.intervals import Interval
 
 FULL = Plan(rounds=150, deploy_every=10, often=1)
 SOFTMAX = "softmax"
-WHERE = privacy.Deployment(100_000, 500, False, delta=1e-6)
+DEPLOYMENT = privacy.Deployment(100_000, 500, False, delta=1e-6)
 GUARANTEE = "Guarantees hold for training on 100,000 clients, about 500 a round."
 _RATES = (("server_learning_rate", "0.01"), ("client_learning_rate", "0.1"))
 # Deviations of eight seeds with mean 0.
@@ -31,20 +31,20 @@ def _values(mean: float, spread: float = 1.0, seeds: int = 8, first: int = 2000)
     return {first + place: mean + spread * one for place, one in enumerate(_SPREAD[:seeds])}
 
 
-def _arm(name: str, reward: dict[int, float], model: dict[int, float] | None = None) -> StrategyResults:
+def _results(name: str, reward: dict[int, float], model: dict[int, float] | None = None) -> StrategyResults:
     point = (*_RATES, ("bandits_temperature", "0.05")) if name == SOFTMAX else _RATES
     return StrategyResults(name, point, reward, reward, model or reward, dict.fromkeys(reward, 0.25))
 
 
-def _found(values: dict[str, dict[int, float]], **more) -> Findings:
-    """Returns what was found of arms with such rewards; chance is that of the uniform arm."""
-    arms = {name: _arm(name, reward) for name, reward in values.items()}
-    chance = values.get(CHANCE)
-    found = Findings(metrics.ACCURACY, compared=arms, chance=chance, verdict=findings.verdict(arms, chance, None))
-    return dataclasses.replace(found, **more)
+def _findings(values: dict[str, dict[int, float]], **more) -> Findings:
+    """Findings of strategies with these rewards; the baseline is that of the uniform policy."""
+    results = {name: _results(name, reward) for name, reward in values.items()}
+    uniform = values.get(UNIFORM)
+    verdict = findings.verdict(results, uniform, None)
+    return dataclasses.replace(Findings(metrics.ACCURACY, compared=results, uniform=uniform, verdict=verdict), **more)
 
 
-def _context(found: Findings, plan: Plan = FULL, rows: int = 0, reward_width: float = math.inf, **more) -> Context:
+def _context(results: Findings, plan: Plan = FULL, rows: int = 0, reward_width: float = math.inf, **more) -> Context:
     data = Data(
         checksum="",
         report={"training_rows": rows},
@@ -58,47 +58,47 @@ def _context(found: Findings, plan: Plan = FULL, rows: int = 0, reward_width: fl
         unit="one store",
         scores=more.pop("scores", ()),
     )
-    known = {"minutes": 7, "where": WHERE, "command": "RUN IT", "pace": Pace(0.1, 2.0, 3.0, 2)}
-    return Context(found=found, plan=plan, full=FULL, data=data, **known | more)
+    known = {"minutes": 7, "deployment": DEPLOYMENT, "command": "RUN IT", "pace": Pace(0.1, 2.0, 3.0, 2)}
+    return Context(results=results, plan=plan, full=FULL, data=data, **known | more)
 
 
 def _better() -> dict[str, dict[int, float]]:
     tilted = {seed: value + 0.01 * (-1) ** seed for seed, value in _values(0.60).items()}
-    return {GREEDY: _values(0.50), SOFTMAX: tilted, CHANCE: _values(0.10), CEILING: _values(0.80)}
+    return {GREEDY: _values(0.50), SOFTMAX: tilted, UNIFORM: _values(0.10), FULL_FEEDBACK: _values(0.80)}
 
 
-def _judged(values, chance=0.1, constant=None, **more) -> Findings:
-    """Returns what was found of arms with such rewards, beside these baselines."""
-    found = _found(values, chance=chance, constant=constant, **more)
-    found.verdict = findings.verdict(found.compared, chance, constant)
-    return found
+def _against(values, uniform=0.1, best_fixed=None, **more) -> Findings:
+    """Findings of strategies with these rewards, and these baselines."""
+    results = _findings(values, uniform=uniform, best_fixed=best_fixed, **more)
+    results.verdict = findings.verdict(results.compared, uniform, best_fixed)
+    return results
 
 
 def _near(mean: float, step: float = 0.01, **more) -> dict[int, float]:
-    """Returns values that differ from those of another mean by nearly the same in each seed."""
+    """Values that differ from those of another mean by nearly the same in each seed."""
     return {seed: value + step * (-1) ** seed for seed, value in _values(mean, **more).items()}
 
 
 def _of_seeds(mean: float) -> StrategyResults:
-    return _arm(SOFTMAX, _values(mean, seeds=4, first=3000))
+    return _results(SOFTMAX, _values(mean, seeds=4, first=3000))
 
 
 WORSE, ALIKE = _near(0.40), {seed: value + 0.0001 * (seed % 3) for seed, value in _values(0.50).items()}
 NOISY = {seed: 0.52 + (-1) ** seed * 0.05 for seed in range(2000, 2008)}
 LOST = dict.fromkeys(range(2000, 2008), math.nan)
-AT_CHANCE = {
+AS_UNIFORM = {
     name: dict(enumerate(map(float, some), 2000))
-    for name, some in zip((GREEDY, SOFTMAX, CHANCE), np.random.default_rng(0).normal(0.1, 0.01, (3, 8)), strict=True)
+    for name, some in zip((GREEDY, SOFTMAX, UNIFORM), np.random.default_rng(0).normal(0.1, 0.01, (3, 8)), strict=True)
 }
 CONFIRMED = {
-    SOFTMAX: _arm(SOFTMAX, {3000: 0.6, 3001: 0.7, 3002: 0.5, 3003: 0.6}),
-    GREEDY: _arm(GREEDY, {3000: 0.5, 3001: 0.5, 3002: 0.52, 3003: 0.5}),
+    SOFTMAX: _results(SOFTMAX, {3000: 0.6, 3001: 0.7, 3002: 0.5, 3003: 0.6}),
+    GREEDY: _results(GREEDY, {3000: 0.5, 3001: 0.5, 3002: 0.52, 3003: 0.5}),
 }
 SWAPPED = {SOFTMAX: CONFIRMED[GREEDY], GREEDY: CONFIRMED[SOFTMAX]}
-WIDE = {GREEDY: CONFIRMED[GREEDY], SOFTMAX: _arm(SOFTMAX, {3000: 0.9, 3001: 0.2, 3002: 0.9, 3003: 0.6})}
+WIDE = {GREEDY: CONFIRMED[GREEDY], SOFTMAX: _results(SOFTMAX, {3000: 0.9, 3001: 0.2, 3002: 0.9, 3003: 0.6})}
 SAMPLE = comparison.Sampled(0.1, 0.001, 2000), comparison.Sampled(0.58, 0.02, 2000)
 OWN = _values(0.5, spread=5)  # Each seed's own data: its reward follows its best fixed action.
-UNSURE = {GREEDY: {2000: 0.5, 2001: 0.9}, SOFTMAX: {2000: 0.52, 2001: 0.49}, CHANCE: {2000: 0.5, 2001: 0.4}}
+UNSURE = {GREEDY: {2000: 0.5, 2001: 0.9}, SOFTMAX: {2000: 0.52, 2001: 0.49}, UNIFORM: {2000: 0.5, 2001: 0.4}}
 CLOSE = {GREEDY: _values(0.5, spread=2), SOFTMAX: _near(0.505, 0.001, spread=2)}
 FALCON = {
     seed: value - 0.02 + 0.001 * (seed % 2) for seed, value in _better()[SOFTMAX].items() if seed > 2003
@@ -109,82 +109,104 @@ FALCON = {
     ("found", "begins", "holds"),
     [
         (
-            _found(_better()),
+            _findings(_better()),
             "Exploration pays: softmax (temperature 0.05)",
             [
                 "+0.100 (95% CI +0.091 to +0.109, 8 seeds; Holm-adjusted p < 0.0001)",
-                "--minutes",
+                "No independent seeds confirm this: give more --minutes.",
                 "Normalized score of softmax: 0.71 ",
                 "- uniform policy 0.100 (95% CI 0.083 to 0.117)\n- full-feedback baseline 0.800 (95% CI",
             ],
         ),
-        (_found({**_better(), CEILING: _values(0.55)}), "", ["Softmax earned more than the full-feedback baseline"]),
-        (_found(_better(), constant=0.9), "", ["Even full feedback earns significantly less than the best fixed"]),
-        (_judged(_better(), constant=0.9), "", [". But the best fixed action earns significantly more: 0.9."]),
-        (_found(_better() | {"falcon": FALCON}), "Exploration pays: softmax", ["FALCON failed on 4 of 8 seeds."]),
-        (_found(_better(), confirmed=CONFIRMED), "", ["+0.09 (95% CI -0.05 to +0.24, 4 seeds)", "not confirm"]),
-        (_found(_better(), confirmed=SWAPPED), "", ["They do not confirm the gain."]),
-        (_found(_better(), confirmed=WIDE), "", ["They do not confirm the gain."]),  # The interval includes 0.
         (
-            _found({GREEDY: _values(0.50), SOFTMAX: NOISY, CHANCE: _values(0.10)}),
+            _findings({**_better(), FULL_FEEDBACK: _values(0.55)}),
+            "",
+            ["Softmax earned more than the full-feedback"],
+        ),
+        (_findings(_better(), best_fixed=0.9), "", ["Even full feedback earns significantly less than the best fixed"]),
+        (
+            _against(_better(), best_fixed=0.9),
+            "",
+            [" But the best fixed action earns significantly more: 0.9."],
+        ),
+        (_findings(_better() | {"falcon": FALCON}), "Exploration pays: softmax", ["FALCON failed on 4 of 8 seeds."]),
+        (_findings(_better(), confirmed=CONFIRMED), "", ["+0.09 (95% CI -0.05 to +0.24, 4 seeds)", "do not confirm"]),
+        (_findings(_better(), confirmed=SWAPPED), "", ["Independent seeds do not confirm the gain."]),
+        (
+            _findings(_better(), confirmed=WIDE),
+            "",
+            ["Independent seeds do not confirm the gain."],
+        ),  # The interval includes 0.
+        (
+            _findings({GREEDY: _values(0.50), SOFTMAX: NOISY, UNIFORM: _values(0.10)}),
             "Inconclusive: no strategy that explores is significantly better",
-            ["Minimum detectable difference: 0.0", "(80% power, 8 seeds). Seeds required for the observed difference"],
+            ["Minimum detectable difference (80% power): 0.0", "Seeds required: about "],
         ),
         (
-            _found({GREEDY: _values(0.50), SOFTMAX: WORSE, CHANCE: _values(0.10)}),
+            _findings({GREEDY: _values(0.50), SOFTMAX: WORSE, UNIFORM: _values(0.10)}),
             "Exploration costs reward",
-            ["(not epsilon-greedy, FALCON)", "Softmax (temperature 0.05) differs from greedy by -0.1"],
+            ["(not epsilon-greedy, FALCON)", "Softmax (temperature 0.05) minus greedy: -0.1"],
         ),
         (
-            _found({GREEDY: _values(0.50), SOFTMAX: ALIKE, "falcon": WORSE, CHANCE: _values(0.10)}),
+            _findings({GREEDY: _values(0.50), SOFTMAX: ALIKE, "falcon": WORSE, UNIFORM: _values(0.10)}),
             "Exploration pays: softmax",
-            ["+0.00010 (95% CI +0.00002 to", " Significantly worse than greedy: FALCON."],
+            ["+0.00010 (95% CI +0.00002 to", "Significantly worse than greedy: FALCON."],
         ),
-        (_found(UNSURE), "Inconclusive", ["With 2 seeds that vary so much, even the largest possible difference"]),
+        (_findings(UNSURE), "Inconclusive", ["2 seeds cannot detect even the largest possible difference."]),
         (
-            _found(AT_CHANCE),
+            _findings(AS_UNIFORM),
             "Inconclusive: no strategy earns significantly more than the uniform policy",
             ["Minimum detectable difference"],
         ),
-        (_judged(CLOSE, 0.5, 0.9), "Inconclusive", ["differs from the uniform policy by +0.005 (95% CI"]),
         (
-            _judged(_better(), *SAMPLE),
+            _against(CLOSE, 0.5, 0.9),
+            "Inconclusive",
+            ["minus the uniform policy: +0.005 (95% CI"],
+        ),
+        (
+            _against(_better(), *SAMPLE),
             "",
             ["- uniform policy 0.1000 (95% CI 0.0980 to 0.1020), over a sample of 2,000 clients"],
         ),
         (
-            _found({GREEDY: OWN, SOFTMAX: _near(0.51, 0.001, spread=5), CHANCE: _values(0.1)}, constant=OWN),
+            _findings({GREEDY: OWN, SOFTMAX: _near(0.51, 0.001, spread=5), UNIFORM: _values(0.1)}, best_fixed=OWN),
             "",
             ["- best fixed action 0.50 (95% CI"],
         ),
         (
-            _found({GREEDY: _values(0.5), SOFTMAX: _values(0.9) | {2003: math.nan}, "falcon": _values(0.49)}),
+            _findings({GREEDY: _values(0.5), SOFTMAX: _values(0.9) | {2003: math.nan}, "falcon": _values(0.49)}),
             "",
             ["Softmax diverged on 1 of 8 seeds."],
         ),
-        (_found({GREEDY: LOST, SOFTMAX: _values(0.5)}), "Inconclusive: greedy, the reference, diverged", []),
-        (_found({SOFTMAX: _values(0.5)}), "Inconclusive: greedy, the reference, diverged or failed", []),
+        (_findings({GREEDY: LOST, SOFTMAX: _values(0.5)}), "Inconclusive: greedy, the reference, diverged", []),
+        (_findings({SOFTMAX: _values(0.5)}), "Inconclusive: greedy, the reference, diverged or failed", []),
         (
-            _found({GREEDY: _values(0.5, seeds=1), SOFTMAX: _values(0.6, seeds=1)}),
+            _findings({GREEDY: _values(0.5, seeds=1), SOFTMAX: _values(0.6, seeds=1)}),
             "Inconclusive: one seed",
-            ["Softmax (temperature 0.05) differs from greedy by"],
+            ["Softmax (temperature 0.05) minus greedy:"],
         ),
     ],
 )
 def test_exploration_is_judged_by_one_test_and_the_rest_are_estimates(found, begins, holds):
-    told = sentences.exploration(_context(found, reward_width=1.0))
-    assert told.startswith(begins)
+    answer, details = _exploration(_context(found, reward_width=1.0))
+    assert answer.startswith(begins)
     for text in holds:
-        assert text in told
-    assert told.count("Holm-adjusted p") <= 1 + ("differs from the uniform policy" in told)
+        assert text in f"{answer} {details}"
+    assert answer.count("Holm-adjusted p") <= 1
+    assert "Holm-adjusted p" not in details
 
 
-def test_what_is_not_so_is_not_said():
-    assert "Even full feedback" not in sentences.exploration(_context(_found(_better(), constant=0.7)))
-    assert "--minutes" not in sentences.exploration(_context(_found(_better(), confirmed=CONFIRMED)))
+def _exploration(context: Context) -> tuple[str, str]:
+    """Answer and details of the section on exploration."""
+    return sentences.exploration(context), sentences.details(context).get("exploration", "")
+
+
+def test_an_answer_claims_nothing_that_does_not_hold():
+    assert "Even full feedback" not in _exploration(_context(_findings(_better(), best_fixed=0.7)))[1]
+    assert "--minutes" not in sentences.exploration(_context(_findings(_better(), confirmed=CONFIRMED)))
     assert "(not " not in sentences.exploration(
         dataclasses.replace(
-            _context(_found({GREEDY: _values(0.50), SOFTMAX: WORSE, CHANCE: _values(0.10)})),
+            _context(_findings({GREEDY: _values(0.50), SOFTMAX: WORSE, UNIFORM: _values(0.10)})),
             full=dataclasses.replace(FULL, strategies=(GREEDY, SOFTMAX)),
         )
     )
@@ -194,53 +216,66 @@ def test_what_is_not_so_is_not_said():
     ("found", "recommended", "holds"),
     [
         (
-            _found(_better()),
+            _findings(_better()),
             SOFTMAX,
-            "significantly better than greedy. Settings: server learning rate 0.01, client learning rate 0.1, "
-            "temperature 0.05. Command: RUN IT",
+            "significantly better than greedy. Command: RUN IT",
         ),
-        (_found({GREEDY: _values(0.50), SOFTMAX: NOISY, CHANCE: _values(0.10)}), GREEDY, "Greedy: the simplest"),
-        (_found({GREEDY: _values(0.50), SOFTMAX: WORSE, CHANCE: _values(0.10)}), GREEDY, "Greedy: the simplest"),
-        (_judged(_better(), constant=0.99), SOFTMAX, "earns significantly more: softmax minus that action is -0.390"),
-        (_judged(_better(), constant=0.6), SOFTMAX, "But the best fixed action does not differ significantly"),
-        (_judged(_better(), *SAMPLE), SOFTMAX, "But the best fixed action does not differ significantly"),
-        (_found(AT_CHANCE), None, "None: no strategy earns significantly more than the uniform policy"),
+        (_findings({GREEDY: _values(0.50), SOFTMAX: NOISY, UNIFORM: _values(0.10)}), GREEDY, "Greedy: the simplest"),
+        (_findings({GREEDY: _values(0.50), SOFTMAX: WORSE, UNIFORM: _values(0.10)}), GREEDY, "Greedy: the simplest"),
         (
-            _judged(CLOSE, 0.5, 0.9),
+            _against(_better(), best_fixed=0.99),
+            SOFTMAX,
+            "significantly more: softmax minus that action is -0.390",
+        ),
+        (
+            _against(_better(), best_fixed=0.6),
+            SOFTMAX,
+            "But the best fixed action does not differ significantly",
+        ),
+        (_against(_better(), *SAMPLE), SOFTMAX, "But the best fixed action does not differ significantly"),
+        (_findings(AS_UNIFORM), None, "None: no strategy earns significantly more than the uniform policy"),
+        (
+            _against(CLOSE, 0.5, 0.9),
             None,
             "The best fixed action earns 0.9, significantly more than greedy and softmax.",
         ),
-        (_judged(CLOSE, 0.5, 0.501), None, "order may be luck."),
-        (_found({GREEDY: _near(0.2), SOFTMAX: _values(0.3), CHANCE: _values(0.5, 0.5)}), None, "None: no strategy"),
-        (_judged({GREEDY: _values(0.5) | {2003: math.nan}, SOFTMAX: _values(0.6)}), SOFTMAX, "greedy diverged or f"),
-        (_found({GREEDY: LOST, SOFTMAX: LOST}), None, "None: every strategy diverged, or failed."),
+        (_against(CLOSE, 0.5, 0.501), None, "order may be luck."),
+        (_findings({GREEDY: _near(0.2), SOFTMAX: _values(0.3), UNIFORM: _values(0.5, 0.5)}), None, "None: no strategy"),
+        (
+            _against({GREEDY: _values(0.5) | {2003: math.nan}, SOFTMAX: _values(0.6)}),
+            SOFTMAX,
+            "greedy diverged",
+        ),
+        (_findings({GREEDY: LOST, SOFTMAX: LOST}), None, "None: every strategy diverged, or failed."),
     ],
 )
 def test_a_strategy_is_recommended_or_none_with_the_reason(found, recommended, holds):
     told = sentences.strategy(_context(found))
+    settings = "Settings: server learning rate 0.01, client learning rate 0.1"
+    assert (settings in sentences.details(_context(found)).get("strategy", "")) == bool(recommended)
     assert found.verdict.recommended == recommended
     assert holds in told
     assert ("RUN IT" in told) == bool(recommended)
 
 
 def test_baselines_by_seed_are_each_seeds_own():
-    found = _judged({GREEDY: OWN, SOFTMAX: _near(0.51, 0.001, spread=5)}, _values(0.1), OWN)
-    assert found.verdict.stands[SOFTMAX].fixed.wins
-    assert " But the best fixed action" not in sentences.strategy(_context(_judged(_better(), 0.1, 0.58)))
+    found = _against({GREEDY: OWN, SOFTMAX: _near(0.51, 0.001, spread=5)}, _values(0.1), OWN)
+    assert found.verdict.against_baselines[SOFTMAX].fixed.wins
+    assert " But the best fixed action" not in sentences.strategy(_context(_against(_better(), 0.1, 0.58)))
 
 
 def test_what_diverged_is_never_the_best():
     lost = _values(0.9) | {2003: math.nan}
-    found = _found({GREEDY: _values(0.5), SOFTMAX: lost, "falcon": _values(0.49), CHANCE: _values(0.1)})
+    found = _findings({GREEDY: _values(0.5), SOFTMAX: lost, "falcon": _values(0.49), UNIFORM: _values(0.1)})
     assert found.verdict.best == "falcon"
 
 
 def test_the_horizon_comes_first_with_the_times_that_rows_are_used():
-    found = _found(_better())
+    found = _findings(_better())
     found.compared[GREEDY].decisions = {2000: 811_000.0, 2001: 813_000.0}
     told = sentences.scope(_context(found, rows=5_412))
-    assert told.startswith("One run is 150 rounds = 812,000 decisions, your 5,412 training rows 150 times. Whether")
-    assert "15 clients train, 5 a round; held out for evaluation: 4 of 19 clients." in told
+    assert told.startswith("One run is 150 rounds = 812,000 decisions, your 5,412 training rows 150 times. A new model")
+    assert told.endswith("15 clients train, 5 a round.")
     assert "rows 1.5 times." in sentences.scope(_context(found, rows=541_333))
     nothing = Interval(math.nan, math.nan, math.nan, 8)
     told = sentences.scope(_context(found, scores=(Score("logging policy", nothing, nothing, nothing),)))
@@ -249,9 +284,9 @@ def test_the_horizon_comes_first_with_the_times_that_rows_are_used():
 
 @pytest.mark.parametrize(("rounds", "says_so"), [(10, True), (11, False)])
 def test_rounds_before_the_first_deployment_are_called_so(rounds, says_so):
-    told = sentences.scope(_context(_found(_better()), dataclasses.replace(FULL, rounds=rounds)))
+    told = sentences.scope(_context(_findings(_better()), dataclasses.replace(FULL, rounds=rounds)))
     assert ("No round follows a deployment" in told) == says_so
-    assert f"These are the first {rounds} of 150 planned rounds" in told
+    assert told.startswith(f"One run is {rounds} of 150 planned rounds.")
 
 
 @pytest.mark.parametrize(
@@ -273,15 +308,17 @@ def test_rounds_before_the_first_deployment_are_called_so(rounds, says_so):
     ],
 )
 def test_what_was_left_out_is_listed_with_the_minutes_that_it_needs(plan, more, lines):
-    told = sentences.not_tried(_context(_found(_better()), plan, **more)).split("\n")
-    assert set(lines) <= set(told)
+    context = _context(_findings(_better()), plan, **more)
+    answer, details = sentences.not_tried(context), sentences.details(context)["not_tried"]
+    assert "\n" not in answer
+    assert set(lines) <= {answer, *details.split("\n")}
 
 
 def test_held_out_models_are_estimates_without_a_verdict_of_their_own():
-    found = _found(_better())
+    found = _findings(_better())
     found.compared[GREEDY].model = _values(0.40)
-    found.compared[SOFTMAX].model, found.compared[CHANCE].model = _near(0.45, 0.001), _near(0.52, 0.001)
-    told = sentences.exploration(_context(found)).split("\n")
+    found.compared[SOFTMAX].model, found.compared[UNIFORM].model = _near(0.45, 0.001), _near(0.52, 0.001)
+    told = sentences.details(_context(found))["exploration"].split("\n")
     place = told.index("Held-out accuracy of the trained model, against greedy's 0.400 (95% CI 0.383 to 0.417):")
     assert told[place + 1 : place + 3] == [
         "- trained by softmax: +0.0500 (95% CI +0.0491 to +0.0509, 8 seeds)",
@@ -291,22 +328,24 @@ def test_held_out_models_are_estimates_without_a_verdict_of_their_own():
 
 def test_what_deploying_more_often_changes():
     often = {
-        name: _arm(name, {seed: value + 0.05 for seed, value in reward.items()}) for name, reward in _better().items()
+        name: _results(name, {seed: value + 0.05 for seed, value in reward.items()})
+        for name, reward in _better().items()
     }
-    often[GREEDY] = _arm(GREEDY, {seed: value + 0.1 + 0.001 * (-1) ** seed for seed, value in _values(0.5).items()})
+    often[GREEDY] = _results(GREEDY, {seed: value + 0.1 + 0.001 * (-1) ** seed for seed, value in _values(0.5).items()})
     fresh, more = ({name: _of_seeds(mean) for name in (SOFTMAX, GREEDY)} for mean in (0.5, 0.7))
-    found = _found(_better(), often=often, confirmed=fresh, often_confirmed=more)
+    found = _findings(_better(), often=often, confirmed=fresh, often_confirmed=more)
     told = sentences.frequency(_context(found)).split("\n")
     assert told[0] == "Average reward with deployment every round instead of every 10 rounds, minus that as planned:"
     assert told[1:3] == ["- softmax: +0.05 (8 seeds)", "- greedy: +0.1000 (95% CI +0.0991 to +0.1009, 8 seeds)"]
-    assert told[4] == "- softmax: +0.2 (4 seeds)"
-    assert told[6].startswith("Then softmax minus greedy is +0.050 (")
-    assert sentences.frequency(_context(_found(_better()))).startswith("Not known")
+    details = sentences.details(_context(found))["frequency"].split("\n")
+    assert details[1] == "- softmax: +0.2 (4 seeds)"
+    assert details[3].startswith("With more frequent deployment, softmax minus greedy is +0.050 (")
+    assert sentences.frequency(_context(_findings(_better()))).startswith("Not known")
     always = dataclasses.replace(FULL, deploy_every=1, often=0)
-    assert sentences.frequency(_context(_found(_better()), always)).startswith("Nothing")
+    assert sentences.frequency(_context(_findings(_better()), always)).startswith("Nothing")
 
 
-_noise = functools.cache(functools.partial(privacy.noise, WHERE, 150, 20))
+_noise = functools.cache(functools.partial(privacy.noise, DEPLOYMENT, 150, 20))
 
 
 def _noisy() -> Findings:
@@ -315,17 +354,20 @@ def _noisy() -> Findings:
     at_chance = {seed: 0.1 + 0.001 * (seed % 2) for seed in base}
     little = {seed: value - 0.02 + 0.03 * (seed % 2) for seed, value in base.items()}
     noise = [
-        one | {"clip_norm": 0.25, "arm": _arm(SOFTMAX, reward)}
+        one | {"clip_norm": 0.25, "results": _results(SOFTMAX, reward)}
         for one, reward in ((first, base), (_noise(1.0), at_chance), (_noise(10.0), little))
     ]
-    return _found(_better(), noise=noise, noisy=SOFTMAX)
+    return _findings(_better(), noise=noise, noisy=SOFTMAX)
 
 
 def test_each_epsilon_has_its_cost_and_what_it_rests_on_and_clipping_is_apart_from_noise():
     found = _noisy()
     usual = {3000 + seed: 0.8 + 0.011 * seed for seed in range(4)}
-    found.confirmed = {SOFTMAX: _arm(SOFTMAX, usual), GREEDY: _arm(GREEDY, usual)}
-    told = sentences.privacy(_context(found)).split("\n")
+    found.confirmed = {SOFTMAX: _results(SOFTMAX, usual), GREEDY: _results(GREEDY, usual)}
+    answer = sentences.privacy(_context(found)).split("\n")
+    assert answer[0].startswith("For 100,000 clients; your data has 15. Average reward with noise")
+    assert answer[2] == "- epsilon 10: -0.005 (-0.033 to +0.023)"
+    told = sentences.details(_context(found))["privacy"].split("\n")
     assert told[0].startswith(f"The unit of privacy is one store. {GUARANTEE}")
     assert "clipped to norm 0.25 without noise, earns 0.615 (95% CI 0.594 to 0.636)." in told[0]
     assert "change it by -0.2015 (95% CI -0.2036 to -0.1994, 4 seeds)." in told[0]
@@ -333,9 +375,9 @@ def test_each_epsilon_has_its_cost_and_what_it_rests_on_and_clipping_is_apart_fr
     assert told[2].endswith("4 seeds), and no significant gain over the uniform policy is left")
     assert told[3].endswith("): -0.005 (95% CI -0.033 to +0.023, 4 seeds)")
     assert told[4].startswith("Guarantee: delta 1e-06 after 150 rounds, by RDP. Neighbours: one client")
-    found.noise[0]["arm"].reward = {3000: 0.1, 3001: 0.101, 3002: 0.5, 3003: 0.1}
-    told = sentences.privacy(_context(found))
-    assert "That is not significantly more than the uniform policy, so costs of noise say little." in told
+    found.noise[0]["results"].reward = {3000: 0.1, 3001: 0.101, 3002: 0.5, 3003: 0.1}
+    told = sentences.details(_context(found))["privacy"]
+    assert "That is not significantly more than the uniform policy, so the costs of noise mean little." in told
     assert "is left" not in told
 
 
@@ -349,31 +391,64 @@ def test_each_epsilon_has_its_cost_and_what_it_rests_on_and_clipping_is_apart_fr
 )
 def test_costs_are_differences_with_their_interval(steps, told):
     found = _noisy()
-    base = found.noise[0]["arm"].reward
-    found.noise[2]["arm"].reward = {seed: value + step for (seed, value), step in zip(base.items(), steps, strict=True)}
-    assert told in sentences.privacy(_context(found))
+    base = found.noise[0]["results"].reward
+    found.noise[2]["results"].reward = {
+        seed: value + step for (seed, value), step in zip(base.items(), steps, strict=True)
+    }
+    assert told in sentences.details(_context(found))["privacy"]
 
 
 def test_an_epsilon_without_runs_has_its_reason():
     found = _noisy()
     error = {"target_epsilon": 1e6, "error": "Epsilon 1e+06 needs no search."}
-    found.noise[2] = error | {"clip_norm": 0.25, "arm": _arm(SOFTMAX, {})}
-    assert "- epsilon 1e+06: not run (Epsilon 1e+06 needs no search)" in sentences.privacy(_context(found))
+    found.noise[2] = error | {"clip_norm": 0.25, "results": _results(SOFTMAX, {})}
+    assert "- epsilon 1e+06: not run (Epsilon 1e+06 needs no search)" in sentences.details(_context(found))["privacy"]
+    assert "- epsilon 1e+06: not run" in sentences.privacy(_context(found))
 
 
 @pytest.mark.parametrize(("why", "told"), [("", "--minutes=7 left no time for noise"), ("it is so.", "it is so")])
 def test_no_noise_has_its_reason(why, told):
-    found = _found(_better(), no_noise=why)
-    assert sentences.privacy(_context(found)) == f"The unit of privacy is one store. Not run: {told}."
+    found = _findings(_better(), no_noise=why)
+    assert sentences.privacy(_context(found)) == f"For 100,000 clients; your data has 15. Not run: {told}."
 
 
-def test_no_sentence_is_long_and_one_test_decides():
-    told = sentences.write(_context(_noisy()))
-    assert " ".join(told.values()).count("Holm-adjusted p") == 1
-    for text in told.values():
-        for paragraph, items in sentences.paragraphs(text):
-            for sentence in (*paragraph.split(". "), *items):
-                assert len(sentence.partition("(")[0].split()) <= 27, sentence
+LONGEST = dataclasses.replace(
+    FULL,
+    rounds=10,
+    seeds=2,
+    points=2,
+    epsilons=1,
+    tuning_seeds=1,
+    independent_seeds=1,
+    frequent_seeds=4,
+    frequent_all=False,
+    noise_seeds=2,
+    has_uniform=False,
+    has_full_feedback=False,
+    strategies=(GREEDY, SOFTMAX),
+)
+
+
+@pytest.mark.parametrize("plan", [FULL, LONGEST])
+@pytest.mark.parametrize(
+    "found",
+    [
+        _noisy(),
+        _against(_better(), best_fixed=0.9),
+        _against(_better(), best_fixed=0.9, confirmed=SWAPPED),
+        _findings({GREEDY: _values(0.50), SOFTMAX: NOISY, UNIFORM: _values(0.10)}),
+        _findings({GREEDY: _values(0.50), SOFTMAX: WORSE, UNIFORM: _values(0.10)}),
+        _findings(AS_UNIFORM),
+        _against(CLOSE, 0.5, 0.9),
+        _findings({GREEDY: LOST, SOFTMAX: LOST}),
+    ],
+)
+def test_each_answer_has_at_most_40_words_and_one_family_of_tests(found, plan):
+    found.compared[GREEDY].decisions = {2000: 811_000.0, 2001: 813_000.0}
+    answers = sentences.write(_context(found, plan, rows=5_412, command=""))
+    assert " ".join(answers.values()).count("Holm-adjusted p") <= 1
+    for answer in answers.values():
+        assert len(answer.replace("\n- ", " ").split()) <= 40, answer
 
 
 def test_paragraphs_have_their_items():

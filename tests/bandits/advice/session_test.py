@@ -53,7 +53,7 @@ def test_a_plan_that_is_no_json_object_or_of_another_format_is_refused(tmp_path)
             session.State(tmp_path, {}, 5.0)
 
 
-def test_noise_that_will_not_be_played_leaves_its_time_to_what_is_left(tmp_path):
+def test_time_of_noise_that_is_left_out_goes_to_later_stages(tmp_path):
     made, _ = _session(tmp_path, 20.0)
     made.state.pace = plan.Pace(0.01, 1.0, 1.0, 2)
     made.begin(plan.SEARCH, "")
@@ -82,7 +82,7 @@ def _session(tmp_path, minutes=5.0) -> tuple[session.Session, dict[str, strategi
     return made, strategies.spaces(base, full.strategies, 10)
 
 
-def test_what_a_killed_measurement_played_is_not_measured_again(tmp_path, monkeypatch):
+def test_runs_of_a_killed_measurement_are_not_measured_again(tmp_path, monkeypatch):
     made, spaces = _session(tmp_path)
     measured = []
 
@@ -98,7 +98,7 @@ def test_what_a_killed_measurement_played_is_not_measured_again(tmp_path, monkey
 
 
 @pytest.mark.parametrize(("minutes", "factor"), [(30.0, 0.5), (40.0, 1.0)])
-def test_what_other_minutes_played_is_no_higher_pace(tmp_path, monkeypatch, minutes, factor):
+def test_runs_of_another_budget_do_not_raise_the_pace(tmp_path, monkeypatch, minutes, factor):
     state = session.State(tmp_path, {}, 30.0)
     state.pace = plan.Pace(0.1, 2.0, 3.0, 2)
     state.save()

@@ -3,7 +3,7 @@
 import pytest
 
 from bandits.advice import strategies
-from bandits.advice.plan import CEILING, CHANCE, STRATEGIES
+from bandits.advice.plan import FULL_FEEDBACK, STRATEGIES, UNIFORM
 from data.errors import UsageError
 
 BASE = ("--task_type=digits", "--total_rounds=40")
@@ -11,7 +11,7 @@ BASE = ("--task_type=digits", "--total_rounds=40")
 
 @pytest.fixture(scope="module")
 def spaces():
-    return strategies.spaces(BASE, (*STRATEGIES, CHANCE, CEILING), num_actions=10)
+    return strategies.spaces(BASE, (*STRATEGIES, UNIFORM, FULL_FEEDBACK), num_actions=10)
 
 
 def test_a_search_begins_with_the_defaults_stays_in_its_space_and_has_the_rates_of_all_others(spaces):
@@ -42,12 +42,12 @@ def test_parameters_are_in_units_of_the_rewards_and_fit_the_actions():
     assert dict(spaces["falcon"].first)["bandits_mu"] == "199"
 
 
-def test_runs_that_end_early_or_deploy_more_often_are_in_one_world():
+def test_runs_that_end_early_or_deploy_more_often_are_in_one_environment():
     late = ("--cache=persistent", "--reward_delay=uniform", "--bandits_deploy_freq=10")
-    base = strategies.in_one_world((*BASE, "--scenario=drift", *late))
+    base = strategies.with_environment((*BASE, "--scenario=drift", *late))
     assert base == (*BASE, "--scenario=drift", *late, "--drift_start=21", "--delay_rounds=5")
-    assert strategies.in_one_world(base) == base
-    assert strategies.in_one_world(BASE) == BASE
+    assert strategies.with_environment(base) == base
+    assert strategies.with_environment(BASE) == BASE
     (whole,) = strategies.runs(base, "greedy", (), strategies.SEED, 1)
     assert whole.at_rounds(10).settings.drift_start == 21
     (often,) = strategies.runs(base, "greedy", (), strategies.SEED, 1, "--bandits_deploy_freq=1")
@@ -63,8 +63,8 @@ def test_runs_of_a_point_differ_in_their_seed_alone(spaces):
 
 
 def test_the_ceiling_goes_with_an_initial_training_but_has_no_log_of_a_bandit():
-    assert CEILING in strategies.check((*BASE, "--scenario=init_shift"))
-    assert CEILING not in strategies.check((*BASE, "--log_interactions"))
+    assert FULL_FEEDBACK in strategies.check((*BASE, "--scenario=init_shift"))
+    assert FULL_FEEDBACK not in strategies.check((*BASE, "--log_interactions"))
     with pytest.raises(UsageError, match="--client_batch_size"):
         strategies.check((*BASE, "--client_batch_size=0"))
 

@@ -19,7 +19,7 @@ def test_rounds_of_an_initial_training_count_where_there_is_one(settings, rounds
 
 
 @pytest.mark.parametrize(
-    ("binary", "arguments", "shortened"),
+    ("binary", "arguments", "flags"),
     [
         ("run_federated", ["--total_rounds=9"], ["--total_rounds=4"]),
         (
@@ -35,9 +35,9 @@ def test_rounds_of_an_initial_training_count_where_there_is_one(settings, rounds
         ("run_mab_fl", ["--task_type=mnist_writers", "--total_rounds=2"], ["--total_rounds=2"]),
     ],
 )
-def test_a_few_rounds_have_no_burn_in_and_need_no_download(binary, arguments, shortened):
+def test_a_few_rounds_have_no_burn_in_and_need_no_download(binary, arguments, flags):
     (run,) = plan.build(arguments, sweeps=(), binary=binary).runs()
-    assert estimate.shortened(run) == shortened
+    assert estimate.short_run_flags(run) == flags
 
 
 def _kind(rounds: int) -> estimate.Kind:
@@ -46,27 +46,27 @@ def _kind(rounds: int) -> estimate.Kind:
 
 
 def test_the_time_of_all_is_that_of_their_rounds():
-    found = estimate.in_words([(_kind(100), "a", 36.0), (_kind(10), "b", 360.0)], workers=2)
+    found = estimate.summarize([(_kind(100), "a", 36.0), (_kind(10), "b", 360.0)], workers=2)
     assert found.is_whole
     assert found.text.splitlines() == [
         "a: 2 runs, 100 rounds of 36 s: 1.0 hours",
         "b: 2 runs, 10 rounds of 360 s: 1.0 hours",
-        "In all 1.0 hours, 2 runs at a time; starting runs, compiling and evaluation are extra.",
+        "In all 1.0 hours, 2 runs at a time. Starting runs, compiling and evaluation are extra.",
     ]
 
 
 def test_a_single_run_takes_its_whole_time_with_any_number_of_workers():
     (run,) = plan.build([], sweeps=()).runs()
-    found = estimate.in_words([(estimate.Kind(run, 100, runs=1), "a", 36.0)], workers=2)
-    assert found.text.splitlines()[-1] == "In all 1.0 hours; starting runs, compiling and evaluation are extra."
+    found = estimate.summarize([(estimate.Kind(run, 100, runs=1), "a", 36.0)], workers=2)
+    assert found.text.splitlines()[-1] == "In all 1.0 hours. Starting runs, compiling and evaluation are extra."
 
 
 def test_an_unknown_time_is_not_counted_as_none():
     one, other = (_kind(100), "a", 36.0), (_kind(10), "b", "it failed")
-    assert estimate.in_words([other], workers=1) == estimate.Estimate(
+    assert estimate.summarize([other], workers=1) == estimate.Estimate(
         "b: 2 runs, 10 rounds: time unknown, because it failed", is_whole=False
     )
-    found = estimate.in_words([one, other], workers=1)
+    found = estimate.summarize([one, other], workers=1)
     assert not found.is_whole
     assert "In all 1.0 hours, without the lines above whose time is unknown (1)" in found.text
 

@@ -143,7 +143,7 @@ def test_a_cluster_on_which_no_run_would_start_is_refused_with_what_its_nodes_ha
     with pytest.raises(Failure) as refused:
         executors.check_nodes(nodes, cores=2)
     assert str(refused.value).startswith(
-        "--executor=ray: each run asks for 2 CPUs, and no node of the cluster has as many: 10.0.0.1 has 1, "
+        "--executor=ray: each run needs 2 CPUs, but no node of the cluster has that many: 10.0.0.1 has 1, "
         "10.0.0.2 has 1, 10.0.0.3 has 0. "
     )
     assert "\n" not in str(refused.value)

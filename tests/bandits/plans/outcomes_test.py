@@ -147,13 +147,13 @@ def test_a_row_a_run_has_its_flags_as_columns_the_swept_ones_first(tmp_path):
 def test_a_search_over_private_runs_tells_what_it_costs(tmp_path):
     found = [_outcome(f"p{place}", 0.5) for place in range(3)]
     mechanism = mechanisms.Mechanism("dpsgd", 1.0, 1000, 10, "poisson")
-    assert outcomes.privacy_told(found, tmp_path) == ""
+    assert outcomes.privacy_summary(found, tmp_path) == ""
     for outcome in found[:2]:
         (tmp_path / outcome.run.name).mkdir(parents=True)
         (tmp_path / outcome.run.name / "privacy.json").write_text(json.dumps(mechanism.report(5)))
-    told = outcomes.privacy_told(found, tmp_path)
-    assert told == f"{ledger.describe([(mechanism, 5)] * 2)} Not counted: 1 runs without a privacy.json."
-    assert f"The 2 runs together spend epsilon {mechanism.epsilon(10):.3g} by RDP" in told
+    summary = outcomes.privacy_summary(found, tmp_path)
+    assert summary == f"{ledger.describe([(mechanism, 5)] * 2)} Not counted: 1 runs without a privacy.json."
+    assert f"The 2 runs together spend epsilon {mechanism.epsilon(10):.3g} by RDP" in summary
 
 
 def test_the_two_learning_rates_are_the_servers_and_the_clients():
@@ -182,7 +182,7 @@ def test_the_heat_map_shows_the_best_over_other_flags(tmp_path):
     assert min(shape[:2]) > 300
 
 
-def test_cells_that_are_not_told_from_chance_are_marked(tmp_path, monkeypatch):
+def test_cells_not_above_the_uniform_policy_are_marked(tmp_path, monkeypatch):
     monkeypatch.setitem(matplotlib.rcParams, "svg.fonttype", "none")
     rates = [("low", 1.0, 0.125), ("high", 2.0, 0.5)]
     found = [_outcome(name, value, server_learning_rate=1.0, client_learning_rate=rate) for name, rate, value in rates]
@@ -198,11 +198,11 @@ def test_cells_that_are_not_told_from_chance_are_marked(tmp_path, monkeypatch):
         assert (note in words) == bool(marked)
 
 
-def test_the_table_says_of_each_point_where_it_stands(tmp_path):
+def test_the_table_has_a_verdict_for_each_point(tmp_path):
     ranked = outcomes.rank(OUTCOMES[2:], smallest=False)
     arguments = (ranked, ["client_learning_rate"], "score")
     lines = outcomes.text(
-        *arguments, smallest=False, shown=9, stands={"mixed": "not significantly different from the uniform policy"}
+        *arguments, smallest=False, shown=9, verdicts={"mixed": "not significantly different from the uniform policy"}
     ).splitlines()
     assert lines[0].endswith("against the baselines")
     assert lines[1].endswith(" not significantly different from the uniform policy")

@@ -105,11 +105,11 @@ def test_a_point_that_another_grid_has_named_keeps_its_folder(tmp_path):
         ([], {"sweeps": ["seed=1", "seed=2"]}, "--sweep=seed is given twice"),
         ([], {"sweeps": ["seed=1"], "repeat": 2}, "--repeat has no effect with --sweep=seed"),
         ([], {"sweeps": ["seed=one"]}, "--sweep=seed=one: a seed is a whole number"),
-        (["--clients_per_round=5"], {"sweeps": ["clients_per_round=5,6"]}, "is given, and swept"),
+        (["--clients_per_round=5"], {"sweeps": ["clients_per_round=5,6"]}, "is both set and swept"),
         ([], {"sweeps": ["client_learning_rate=0.1,0.10"]}, "=0.1 and --client_learning_rate=0.10 are the same run"),
         ([], {"sweeps": ["rounds_per_checkpoint=5,6"]}, "--rounds_per_checkpoint=5 and .* are the same run"),
         ([], {"sweeps": ["experiment_name=a,b"]}, "the grid sets this flag of its runs itself"),
-        (["--restart"], {}, "--restart starts single runs over: give it with the command that config.json"),
+        (["--restart"], {}, "--restart works for single runs only: add it to the command in config.json"),
         (["--list_presets"], {}, "--list_presets is a flag of bandits.run_federated"),
         ([], {"grid": "appendix_a2_emnits"}, "--grid=appendix_a2_emnits is not known: did you mean appendix_a2_emnist"),
         ([], {"grid": "appendix_a2_so", "binary": "run_ads"}, "is a grid of --binary=run_federated, not run_ads"),
@@ -213,7 +213,7 @@ def test_a_published_grid_has_the_initial_rates_of_its_scenarios_table(name, sce
     ],
 )
 def test_the_value_beyond_an_edge(values, best, beyond):
-    assert plan.beyond(values, best) == beyond
+    assert plan.next_value(values, best) == beyond
 
 
 def test_a_grid_is_widened_by_whole_rows_of_the_configuration_whose_best_lies_on_an_edge():
@@ -224,7 +224,7 @@ def test_a_grid_is_widened_by_whole_rows_of_the_configuration_whose_best_lies_on
         if run.settings.bandits_type == "greedy"
         and (run.settings.server_learning_rate, run.settings.client_learning_rate) == (0.005, 0.1)
     )
-    wider, added = grid.widened(best, most=1)
+    wider, added = grid.widened(best, limit=1)
     assert added == ["--server_learning_rate=0.01"]
     new = [run.settings for run in wider.runs()][: 12 + 9]
     assert len(wider.runs()) == 12 + 9
@@ -238,13 +238,13 @@ def test_a_grid_is_widened_by_whole_rows_of_the_configuration_whose_best_lies_on
         for run in wider.runs()
         if (run.settings.server_learning_rate, run.settings.client_learning_rate) == (0.01, 0.1)
     )
-    assert wider.widened(best, most=1) == (wider, [])
-    assert wider.widened(best, most=2)[1] == ["--server_learning_rate=0.02"]
+    assert wider.widened(best, limit=1) == (wider, [])
+    assert wider.widened(best, limit=2)[1] == ["--server_learning_rate=0.02"]
 
 
 def test_a_value_that_the_binary_does_not_take_is_not_added():
     grid = _build("--bandits_type=epsilon_greedy", sweeps=["bandits_epsilon=0.5,1"])
-    wider, added = grid.widened(grid.runs()[-1], most=5)
+    wider, added = grid.widened(grid.runs()[-1], limit=5)
     assert (wider.blocks, added) == (grid.blocks, [])
     assert _build(sweeps=["clients_per_round=5,10"]).expandable == ()  # Nor to whole numbers.
 

@@ -39,7 +39,10 @@ def _text(folder, some, reported=None, reference=None):
         verdict.of(found, folder, metrics.AVERAGE_REWARD, smallest=False)
         for found in (
             {point.name: point.outcomes for several in ranked.values() for point in several},
-            {verdict.short(name): (reported or {}).get(name, several[0].outcomes) for name, several in ranked.items()},
+            {
+                verdict.short_name(name): (reported or {}).get(name, several[0].outcomes)
+                for name, several in ranked.items()
+            },
         )
     )
     return verdict.text(points, best, ranked, reported or {}, reference).splitlines()
@@ -54,30 +57,30 @@ def _comparisons(told):
     return [re.split(r"\s{2,}", line.strip()) for line in told[start:end]]
 
 
-def test_a_grid_at_chance_has_no_winner(tmp_path):
+def test_a_grid_that_does_not_beat_the_uniform_policy_has_no_winner(tmp_path):
     points = [[0.11, 0.10, 0.12], [0.09, 0.10, 0.11], [0.10, 0.08, 0.11]]
     found = [one for rate, values in enumerate(points) for one in _outcomes(tmp_path, f"rate={rate}", values)]
     assert _text(tmp_path, found)[-1] == (
         "No winner: rate=0 is first, but it is not significantly different from the uniform policy "
-        "(chance earns 0.1, the best fixed action 0.3)."
+        "(uniform policy 0.1, best fixed action 0.3)."
     )
 
 
 def test_one_seed_announces_no_winner(tmp_path):
     found = [*_outcomes(tmp_path, "rate=1", [0.9]), *_outcomes(tmp_path, "rate=2", [0.2])]
     assert _text(tmp_path, found)[-1].startswith(
-        "No winner: rate=1 is first, but it was played with one seed: not judged (chance earns 0.1"
+        "No winner: rate=1 is first, but it has one seed: not judged (uniform policy 0.1"
     )
 
 
-def test_the_first_is_told_where_the_seeds_tell_it_from_chance(tmp_path):
+def test_a_point_significantly_above_the_uniform_policy_is_the_winner(tmp_path):
     found = [*_outcomes(tmp_path, "rate=1", [0.5, 0.51, 0.52]), *_outcomes(tmp_path, "rate=2", [0.2, 0.3, 0.1])]
-    assert _text(tmp_path, found)[-1].startswith("First: rate=1, above the uniform policy (chance earns 0.1, the best")
+    assert _text(tmp_path, found)[-1].startswith("Winner: rate=1, above the uniform policy (uniform policy 0.1, best")
 
 
-def test_where_chance_is_not_known_nothing_is_said_of_it(tmp_path):
+def test_an_unknown_reward_of_the_uniform_policy_is_not_mentioned(tmp_path):
     found = [one for rate in (1, 2) for one in _outcomes(tmp_path, f"rate={rate}", [0.5, 0.6], bounds=None)]
-    assert not any("chance" in line for line in _text(tmp_path, found))
+    assert not any("uniform policy" in line for line in _text(tmp_path, found))
 
 
 def test_the_expected_best_of_as_many_points_of_each_configuration(tmp_path):
@@ -89,7 +92,7 @@ def test_the_expected_best_of_as_many_points_of_each_configuration(tmp_path):
     ]
     # Of two of four: (0.9 * 3 + 0.7 * 2 + 0.5) / 6.
     assert _text(tmp_path, found)[:3] == [
-        "Expected best of points drawn at random, the same number of each configuration:",
+        "Expected best of randomly sampled points, with equal numbers per configuration:",
         "  softmax: 0.6000 of 1, 0.7667 of 2 (4 points)",
         "  greedy: 0.5000 of 1, 0.6000 of 2 (2 points)",
     ]
@@ -102,7 +105,7 @@ def test_points_that_were_stopped_early_have_no_expected_best(tmp_path):
     assert not any("Expected best" in line for line in _text(tmp_path, found))
 
 
-def test_values_of_the_seeds_that_picked_are_not_compared(tmp_path):
+def test_seeds_that_selected_points_are_not_compared(tmp_path):
     found = [
         one
         for bandit, values in (("softmax", [0.5, 0.7]), ("greedy", [0.2, 0.1]))
@@ -110,12 +113,12 @@ def test_values_of_the_seeds_that_picked_are_not_compared(tmp_path):
         for one in _outcomes(tmp_path, f"{bandit}{place}", [value, value + 0.01], f"bandits_type={bandit}")
     ]
     told = "\n".join(_text(tmp_path, found))
-    assert "These values come from the seeds that picked the points, and are too good by that" in told
+    assert "Optimistically biased: the same seeds selected these points." in told
     assert "greedy:" in told
     assert "Comparisons" not in told
 
 
-def test_those_of_fresh_seeds_are(tmp_path):
+def test_fresh_seeds_are_compared(tmp_path):
     found = [
         one
         for bandit, values in (("softmax", [0.5, 0.9]), ("greedy", [0.2, 0.1]))
@@ -135,10 +138,10 @@ def test_those_of_fresh_seeds_are(tmp_path):
     ((name, reference, seeds, difference, *_, word),) = _comparisons(told)
     assert (name, reference, seeds, word) == ("softmax", "greedy", "3", "better than greedy")
     assert difference.startswith("+0.3133 (")
-    assert told[-1].startswith("First: softmax, above the uniform policy (")
+    assert told[-1].startswith("Winner: softmax, above the uniform policy (")
 
 
-def test_words_alone_pick_nothing_and_are_compared(tmp_path):
+def test_configurations_without_a_search_are_compared(tmp_path):
     found = [
         *_outcomes(tmp_path, "softmax", [0.52, 0.55, 0.50], "bandits_type=softmax"),
         *_outcomes(tmp_path, "greedy", [0.21, 0.22, 0.20], "bandits_type=greedy"),
@@ -147,13 +150,13 @@ def test_words_alone_pick_nothing_and_are_compared(tmp_path):
     told = _text(tmp_path, found)
     assert [row[0] for row in _comparisons(told)] == ["softmax", "falcon"]
     assert _comparisons(told)[0][-1] == "better than greedy"
-    assert not any("Expected best" in line or "picked" in line for line in told)
+    assert not any("Expected best" in line or "selected" in line for line in told)
 
 
 def test_fresh_seeds_rank_no_point(tmp_path):
     (tuning,) = _outcomes(tmp_path, "a", [0.5])
     (fresh,) = _outcomes(tmp_path, "a", [0.9], first=1)
-    fresh.reports = True
+    fresh.is_reporting = True
     ((point,),) = outcomes.rank([tuning, fresh], smallest=False).values()
     assert point.mean == 0.5
     table = outcomes.table([tuning, fresh], [], metrics.AVERAGE_REWARD, tmp_path)
@@ -177,39 +180,39 @@ def _configurations(folder, rewards, **flags):
     ]
 
 
-def test_the_first_stands_between_chance_and_a_ceiling_that_was_swept_and_is_none_itself(tmp_path):
+def test_the_winner_has_a_normalized_score_where_the_full_feedback_baseline_was_swept(tmp_path):
     values = {"softmax": [0.49, 0.5, 0.51], "greedy": [0.2, 0.3, 0.25], "supervised_mse": [0.9, 0.89, 0.91]}
     told = _text(tmp_path, _configurations(tmp_path, {f"bandits_type={name}": one for name, one in values.items()}))
     assert told[-1] == (
-        "First: bandits_type=softmax, at a normalized score of 0.50 (chance earns 0.1, the best fixed "
-        "action 0.3, the ceiling 0.9)."
+        "Winner: bandits_type=softmax, at a normalized score of 0.50 (uniform policy 0.1, best fixed action 0.3, "
+        "full-feedback baseline 0.9)."
     )
     assert [row[:2] for row in _comparisons(told)] == [["softmax", "greedy"]]
 
 
 @pytest.mark.parametrize("scenario", ["scratch", "init_shift"])
-def test_where_no_ceiling_was_played_it_is_said_how_one_could_be(tmp_path, scenario):
+def test_without_a_full_feedback_baseline_it_is_said_how_to_run_one(tmp_path, scenario):
     found = _configurations(tmp_path, {"bandits_type=softmax": [0.49, 0.5, 0.51]}, scenario=scenario)
-    note = "no ceiling of its data, rewards and rounds: add bandits_type=supervised_mse to --sweep)."
+    note = "no full-feedback baseline: add bandits_type=supervised_mse to --sweep)."
     assert _text(tmp_path, found)[-1].endswith(note)
 
 
-def test_of_one_seed_no_place_is_told_and_of_more_each_point_s(tmp_path):
+def test_points_have_verdicts_if_they_have_several_seeds(tmp_path):
     values = {"bandits_type=softmax": [0.49, 0.5, 0.51], "bandits_type=init": [0.1, 0.11, 0.09]}
     found = _configurations(tmp_path, values | {"bandits_type=supervised_mse": [0.9, 0.89, 0.91]})
     ranked = outcomes.rank(found, smallest=False)
     points = {point.name: point.outcomes for several in ranked.values() for point in several}
     some = verdict.of(points, tmp_path, metrics.AVERAGE_REWARD, smallest=False)
-    words = {outcomes.label(point): word for point, word in some.stands_by_point().items()}
+    words = {outcomes.label(point): word for point, word in some.verdicts_by_point().items()}
     assert words == {
         "bandits_type=softmax": "at a normalized score of 0.50",
         "bandits_type=init": "not significantly different from the uniform policy",
         "bandits_type=supervised_mse": "ceiling",
     }
-    assert [outcomes.label(point) for point in some.not_above_chance()] == ["bandits_type=init"]
+    assert [outcomes.label(point) for point in some.not_above_uniform()] == ["bandits_type=init"]
     ones = {name: seeds[:1] for name, seeds in points.items()}
     single = verdict.of(ones, tmp_path, metrics.AVERAGE_REWARD, smallest=False)
-    assert (single.stands_by_point(), single.not_above_chance()) == ({}, set())
+    assert (single.verdicts_by_point(), single.not_above_uniform()) == ({}, set())
 
 
 def test_with_two_words_each_is_compared_with_greedy_of_the_same_other_word(tmp_path):
@@ -233,7 +236,7 @@ def test_without_greedy_it_is_said_that_the_first_is_the_reference(tmp_path):
     found = _configurations(tmp_path, {"bandits_type=softmax": [0.5, 0.52], "bandits_type=falcon": [0.6, 0.63]})
     assert (
         _text(tmp_path, found)[0]
-        == "Compared with softmax, the first: there is no greedy configuration, and no --reference."
+        == "The reference is softmax, the first: no configuration is greedy. Choose another by --reference."
     )
     named = _text(tmp_path, found, reference="falcon")
     assert [row[:2] for row in _comparisons(named)] == [["softmax", "falcon"]]
@@ -252,11 +255,11 @@ def test_rewards_of_other_tasks_are_not_compared(tmp_path, reference):
     told = _text(tmp_path, found, reference=reference)
     ((name, *_),) = _comparisons(told)
     assert name == "softmax digits"
-    assert told[-4] == "Not compared, of other data, rewards, rounds or cohorts: softmax mnist."
-    assert told[-3] == "Values of other data, rewards or cohorts are not compared: each has a first of its own."
+    assert told[-4] == "Not compared, because data, rewards, rounds or cohorts differ: softmax mnist."
+    assert told[-3] == "Data, rewards or cohorts differ, so each combination has its own winner."
     assert [line.partition(", above")[0] for line in told[-2:]] == [
-        "First: bandits_type=softmax,task_type=digits",
-        "First: bandits_type=softmax,task_type=mnist",
+        "Winner: bandits_type=softmax,task_type=digits",
+        "Winner: bandits_type=softmax,task_type=mnist",
     ]
     ranking = outcomes.text(outcomes.rank(found, smallest=False), ["bandits_type"], "reward", smallest=False, shown=9)
     assert [line.split()[:2] for line in ranking.splitlines() if line and line.split()[0] != "rank"] == [
@@ -289,8 +292,12 @@ def _runs(*configurations):
 @pytest.mark.parametrize(
     ("wanted", "configurations", "message"),
     [
-        ("ucb", ["bandits_type=softmax", "bandits_type=falcon"], "--reference=ucb is no arm of these runs: softmax, "),
-        ("softmax", ["bandits_type=softmax"], "--reference has no effect: --sweep has one combination of words"),
+        (
+            "ucb",
+            ["bandits_type=softmax", "bandits_type=falcon"],
+            "--reference=ucb is no configuration of these runs: softmax, ",
+        ),
+        ("softmax", ["bandits_type=softmax"], "--reference has no effect: --sweep has a single combination of words"),
         ("greedy", ["bandits_type=greedy"] * 2 + ["bandits_type=falcon"], "has no effect without --reporting_repeat"),
     ],
 )
@@ -299,7 +306,7 @@ def test_a_reference_that_compares_nothing_is_refused(wanted, configurations, me
         verdict.check_reference(wanted, _runs(*configurations), has_fresh_seeds=False)
 
 
-def test_a_reference_is_an_arm_s_words_or_a_strategy():
+def test_a_reference_is_a_configuration_s_words_or_a_strategy():
     some = _runs("bandits_type=softmax task_type=digits", "bandits_type=greedy task_type=digits")
     for wanted in ("greedy", "softmax digits"):
         verdict.check_reference(wanted, some, has_fresh_seeds=False)
