@@ -65,7 +65,7 @@ def program(settings: cli.Settings) -> int:
     parts = configurations.parts(found.runs)
     if settings.regret:
         dynamic = [(part.title, one) for part in parts for one in dynamic_regret.sections(part)]
-        if not dynamic and not any(sections.regret(part, arm) for part in parts for arm in part.arms):
+        if not dynamic and not any(sections.regret(part, arm) for part in parts for arm in part.configurations):
             print(
                 "No configuration has a full-feedback baseline: run the same with --bandits_type=supervised_mse.",
                 file=sys.stderr,

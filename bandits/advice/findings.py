@@ -13,7 +13,7 @@ from bandits.advice.plan import CEILING, CHANCE, GREEDY
 from bandits.plans import outcomes, plan
 from bandits.plans.outcomes import Outcome
 from bandits.results import baselines, comparison, runs
-from bandits.results.baselines import Standing
+from bandits.results.baselines import BaselineComparison
 from bandits.results.comparison import Comparison, Landmark
 from data.errors import UsageError
 from optimization.study import intervals
@@ -203,7 +203,7 @@ class Verdict:
     """
 
     against_greedy: Mapping[str, Comparison] = dataclasses.field(default_factory=dict)
-    stands: Mapping[str, Standing] = dataclasses.field(default_factory=dict)
+    stands: Mapping[str, BaselineComparison] = dataclasses.field(default_factory=dict)
     best: str | None = None
     recommended: str | None = None
     pays: bool = False
@@ -245,12 +245,12 @@ def verdict(found: Results, chance: Any, constant: Any) -> Verdict:
     return Verdict(against, stands, best, recommended, bool(winners), costs, all_diverged=not sound)
 
 
-def beats(stands: Mapping[str, Standing], name: str) -> bool:
+def beats(stands: Mapping[str, BaselineComparison], name: str) -> bool:
     """Returns whether a strategy is told above chance, or chance is not known."""
     return name in stands and stands[name].beats_uniform is not False
 
 
-def _beats_constant(stands: Mapping[str, Standing], name: str) -> bool:
+def _beats_constant(stands: Mapping[str, BaselineComparison], name: str) -> bool:
     """Returns whether a strategy is told above the best constant action, or that is not known."""
     one = stands[name].fixed if name in stands else None
     return one is None or not one.is_judged or one.wins
@@ -301,11 +301,14 @@ def noise_name(one: Mapping[str, Any]) -> str:
 
 # What `advice.json` has beside fields, and fields that have another name there.
 _COMPUTED: Mapping[type, list[str]] = {
-    Comparison: ["word", "detectable", "seeds_needed"],
+    Comparison: ["significance", "detectable", "seeds_needed"],
     StrategyResults: ["label", "flags", "reward_mean", "diverged"],
 }
 _IN_JSON = {
     "label": "name",
+    "configuration": "arm",
+    "significance": "word",
+    "summary": "word",
     "recent": "recent_reward",
     "uniform": "chance",
     "fixed": "constant",

@@ -101,8 +101,8 @@ def exploration(context: Context) -> str:
     one = verdict.against_greedy.get(verdict.best or "")
     if one is None or math.isnan(one.difference):
         return f"Inconclusive: {_why_not(found)}."
-    name = found.compared[one.arm].label
-    stand = verdict.stands[one.arm]
+    name = found.compared[one.configuration].label
+    stand = verdict.stands[one.configuration]
     judged = [other for other in verdict.against_greedy.values() if other.is_judged]
     difference = f"{capital(name)} differs from greedy by {_effect_and_p(one)}."
     if verdict.recommended is None:
@@ -119,7 +119,7 @@ def exploration(context: Context) -> str:
         if not found.confirmed:
             told.append("No independent seeds confirm this: give more --minutes before you rely on it.")
     elif verdict.costs:
-        known = {GREEDY, *(other.arm for other in judged)}
+        known = {GREEDY, *(other.configuration for other in judged)}
         left = ", ".join(NAMES[other] for other in context.full.strategies if other not in known)
         among = f" and was compared (not {left})" if left else ""
         told = [f"Exploration costs reward: every strategy that explores{among} is significantly worse than greedy."]
@@ -128,8 +128,8 @@ def exploration(context: Context) -> str:
         told = ["Inconclusive: no strategy that explores is significantly better than greedy.", difference]
         told += _power(one, context)
     sides = {
-        "better": [NAMES[other.arm] for other in judged if other.wins and other is not one],
-        "worse": [NAMES[other.arm] for other in judged if other.loses and not verdict.costs],
+        "better": [NAMES[other.configuration] for other in judged if other.wins and other is not one],
+        "worse": [NAMES[other.configuration] for other in judged if other.loses and not verdict.costs],
     }
     told += [f"Significantly {side} than greedy: {words.listed(names)}." for side, names in sides.items() if names]
     return " ".join([*told, *_confirmation(found), *_baselines(found), *_models(found), *_lost(context)])
@@ -177,7 +177,7 @@ def _is_sound(found: Findings, name: str) -> bool:
 def _confirmation(found: Findings) -> list[str]:
     """Returns the difference over the independent seeds, which did not select the best."""
     return [
-        f"Independent seeds, which did not select {NAMES[one.arm]}, give {effect(one)}."
+        f"Independent seeds, which did not select {NAMES[one.configuration]}, give {effect(one)}."
         + " They do not confirm the gain." * (found.verdict.pays and not one.low > 0)
         for one in findings.compared(found.confirmed, GREEDY).values()
         if math.isfinite(one.difference)
@@ -254,9 +254,11 @@ def strategy(context: Context) -> str:
         return _no_strategy(found)
     one = found.compared[name]
     told = [f"{capital(NAMES[name])}: {_why(found, name)}."]
-    others = [other for other in found.verdict.against_greedy.values() if other.is_judged and other.arm != name]
+    others = [
+        other for other in found.verdict.against_greedy.values() if other.is_judged and other.configuration != name
+    ]
     if found.verdict.pays and others:
-        second = max(others, key=lambda other: other.mean).arm
+        second = max(others, key=lambda other: other.mean).configuration
         lead = findings.compared({arm: found.compared[arm] for arm in (name, second)}, second)[name]
         told.append(f"Its lead over {NAMES[second]}, the next that explores, is {effect(lead)}.")
     constant = found.verdict.stands[name].fixed if name in found.verdict.stands else None
@@ -286,7 +288,7 @@ def _no_strategy(found: Findings) -> str:
         return "None: every strategy diverged, or failed. Give lower learning rates as flags."
     told = "None: no strategy earns significantly more than the uniform policy, so their order may be luck."
     against = [stand.fixed for stand in found.verdict.stands.values() if stand.fixed]
-    if below := [NAMES[one.arm] for one in against if one.loses]:
+    if below := [NAMES[one.configuration] for one in against if one.loses]:
         earns = f"{max(one.reference_mean for one in against):.3g}"
         told += f" The best fixed action earns {earns}, significantly more than {words.listed(below)}."
     return told
@@ -325,7 +327,9 @@ def privacy(context: Context) -> str:
     return "\n".join(told)
 
 
-def _cost(one: Mapping[str, Any], against: Mapping[str, Comparison], stands: Mapping[str, baselines.Standing]) -> str:
+def _cost(
+    one: Mapping[str, Any], against: Mapping[str, Comparison], stands: Mapping[str, baselines.BaselineComparison]
+) -> str:
     """Returns what the noise of an epsilon costs."""
     target = findings.noise_name(one)
     if "error" in one:
@@ -370,7 +374,7 @@ def frequency(context: Context) -> str:
         lines += ["The same over independent seeds:", *again]
     lead = findings.compared(found.often, GREEDY).get(found.verdict.best or "")
     if lead and lead.is_judged:
-        lines.append(f"Then {NAMES[lead.arm]} minus greedy is {effect(lead)}.")
+        lines.append(f"Then {NAMES[lead.configuration]} minus greedy is {effect(lead)}.")
     return "\n".join(lines)
 
 

@@ -64,7 +64,7 @@ class Verdict:
     status: str
     why: str
     seeds: int
-    chance: float
+    error_probability: float
 
     @property
     def means(self) -> str:
@@ -107,7 +107,7 @@ class _Statement:
 
 def check(figure: Figure, rows: Sequence[Value]) -> list[Verdict]:
     """Returns the verdict on each claim."""
-    known = {(row.arm, row.measure): row for row in rows}
+    known = {(row.configuration, row.measure): row for row in rows}
     return [_check(claim, figure, known) for claim in figure.claims]
 
 
@@ -129,8 +129,8 @@ def _check(claim: Claim, figure: Figure, known: Known) -> Verdict:
     if shown.holds is None:
         return Verdict(claim, INCONCLUSIVE, why, seeds, 0.0)
     holds, fails = (SAME, OPPOSITE) if figure.data_kind == STAND_IN else (AGREES, DISAGREES)
-    chance = _TAIL * (max(map(len, rows)) if shown.holds else len(rows))
-    return Verdict(claim, holds if shown.holds else fails, why, seeds, min(1.0, chance))
+    error_probability = _TAIL * (max(map(len, rows)) if shown.holds else len(rows))
+    return Verdict(claim, holds if shown.holds else fails, why, seeds, min(1.0, error_probability))
 
 
 def _any(row: Sequence[_Statement]) -> _Statement:
@@ -149,7 +149,7 @@ def compare(value: Value, figure: Figure) -> tuple[str, str]:
     """Returns the status of a number that the paper publishes, and why; see the module's docstring."""
     published = value.published
     if published is None:
-        raise ValueError(f"{value.arm} has no published {value.measure}.")
+        raise ValueError(f"{value.configuration} has no published {value.measure}.")
     if not figure.has_paper_settings or published.other_settings:
         return NOT_COMPARABLE, ""
     if value.is_picked:
@@ -189,10 +189,10 @@ def _values(operand: str, figure: Figure, known: Known) -> list[Value]:
     """
     measure = measure_of(figure, operand).name
     found = []
-    for arm in parse_operand(operand)[0]:
-        value = known.get((arm, measure))
+    for configuration in parse_operand(operand)[0]:
+        value = known.get((configuration, measure))
         if value is None or not any(map(math.isfinite, value.finite.values())):
-            raise _MissingError(f"{measure} of {arm}")
+            raise _MissingError(f"{measure} of {configuration}")
         found.append(value)
     return found
 
@@ -212,12 +212,15 @@ def _difference(one: Value, other: Value) -> Interval:
 
 
 def _described(one: Value, other: Value, difference: Interval) -> str:
-    labels = [value.measure.replace("_", " ") if one.arm == other.arm else value.arm for value in (one, other)]
+    labels = [
+        value.measure.replace("_", " ") if one.configuration == other.configuration else value.configuration
+        for value in (one, other)
+    ]
     shown = (one, other)
     if not (one.is_unpaired or other.is_unpaired):  # Means of the seeds that the difference is of.
         shown = _paired(one, other), _paired(other, one)
     means = ", ".join(
-        f"{name} {number(value.mean)}{stand_note(value)}" for name, value in zip(labels, shown, strict=True)
+        f"{name} {number(value.mean)}{baseline_note(value)}" for name, value in zip(labels, shown, strict=True)
     )
     lost = "".join(f"; {note}" for value in (one, other) if (note := _lost(value)))
     return f"{means}: {difference.text(signed=True)}{lost}"
@@ -229,12 +232,12 @@ def _paired(value: Value, other: Value) -> Value:
     return dataclasses.replace(value, by_seed={seed: one for seed, one in value.by_seed.items() if seed in common})
 
 
-def stand_note(value: Value) -> str:
+def baseline_note(value: Value) -> str:
     """Returns a note on a number that is not significantly above the uniform policy or the best fixed action."""
-    stand = value.stand
-    if stand and stand.beats_uniform and stand.fixed and stand.fixed.is_judged and not stand.fixed.wins:
-        return f" ({stand.word.rpartition(', ')[2]})"
-    return baselines.note(stand) if stand else ""
+    against = value.baselines
+    if against and against.beats_uniform and against.fixed and against.fixed.is_judged and not against.fixed.wins:
+        return f" ({against.summary.rpartition(', ')[2]})"
+    return baselines.note(against) if against else ""
 
 
 def value_words(value: Value, figure: Figure) -> str:
@@ -248,7 +251,7 @@ def value_words(value: Value, figure: Figure) -> str:
 def _lost(value: Value) -> str:
     """Returns which runs of a value diverged, in words; empty for none."""
     count = len(value.diverged)
-    return f"{value.arm} diverged in {count} of {len(value.by_seed)} seeds" if count else ""
+    return f"{value.configuration} diverged in {count} of {len(value.by_seed)} seeds" if count else ""
 
 
 def minus(one: Value, other: Value) -> str:
@@ -339,7 +342,11 @@ def _near_best(claim, figure, known):
     (operand,) = claim.operands[0]
     mine, measure = parse_operand(operand)
     of = f" @ {measure}" * bool(measure)
-    others = [arm.label + of for arm in figure.arms if arm.is_drawn and arm.label not in mine]
+    others = [
+        configuration.label + of
+        for configuration in figure.configurations
+        if configuration.is_drawn and configuration.label not in mine
+    ]
     return _pairs([operand], others, figure, known, claim.within)
 
 
@@ -362,20 +369,24 @@ def _firsts(claim: Claim, figure: Figure, known: Known) -> list[Value]:
 
 def _lead(one: Value, other: Value) -> Value:
     """Returns one value minus another, by common seed."""
-    names = (one.arm, other.arm) if one.arm != other.arm else (f"{one.arm}: {one.measure}", other.measure)
+    names = (
+        (one.configuration, other.configuration)
+        if one.configuration != other.configuration
+        else (f"{one.configuration}: {one.measure}", other.measure)
+    )
     return dataclasses.replace(
         one,
-        arm=" minus ".join(names),
+        configuration=" minus ".join(names),
         by_seed={seed: one.finite[seed] - other.finite[seed] for seed in one.finite if seed in other.finite},
         diverged=one.diverged | other.diverged,
         is_unpaired=one.is_unpaired or other.is_unpaired,
-        stand=None,
+        baselines=None,
     )
 
 
 def _between(claim, figure, known):
     values = _firsts(claim, figure, known)
-    means = ", ".join(f"{value.arm} {number(value.mean)}" for value in values)
+    means = ", ".join(f"{value.configuration} {number(value.mean)}" for value in values)
     common = set.intersection(*(set(value.finite) for value in values))
     sizes = [values[0].finite[seed] - sum(value.finite[seed] for value in values[1:]) for seed in sorted(common)]
     found = intervals.of_mean(sizes)
@@ -394,13 +405,14 @@ def _steady(claim, figure, known):
     (value,) = _firsts(claim, figure, known)
     seeds = len(value.finite)
     if seeds < 2 or value.diverged or not math.isfinite(value.deviation):
-        return [[_Statement(None, _lost(value) or f"{value.arm} {number(value.mean)}", seeds)]]
+        return [[_Statement(None, _lost(value) or f"{value.configuration} {number(value.mean)}", seeds)]]
     from scipy import stats
 
     # Of a standard deviation, by chi squared, as for a normal distribution.
     low, high = (value.deviation * math.sqrt((seeds - 1) / stats.chi2.ppf(p, seeds - 1)) for p in (1 - _TAIL, _TAIL))
     within, deviation = _part(claim.within, value), Interval(value.deviation, low, high, seeds)
-    why = f"{value.arm}, standard deviation over seeds {deviation.text()}; up to {number(within)} is small ({OURS})"
+    why = f"{value.configuration}, standard deviation over seeds {deviation.text()}; "
+    why += f"up to {number(within)} is small ({OURS})"
     return [[_statement(deviation, why, high=within)]]
 
 
@@ -409,12 +421,12 @@ def _beats_best_fixed(claim, figure, known):
 
 
 def _above_fixed(value: Value) -> _Statement:
-    against = value.stand and value.stand.fixed
+    against = value.baselines and value.baselines.fixed
     if not against:
-        raise _MissingError(f"best fixed action beside {value.arm}")
+        raise _MissingError(f"best fixed action beside {value.configuration}")
     low, high = (against.low, against.high) if against.is_judged else (-math.inf, math.inf)
     difference = Interval(against.difference, low, high, against.pairs)
-    why = f"{value.arm} {number(value.mean)}, best fixed action {number(against.reference_mean)}: "
+    why = f"{value.configuration} {number(value.mean)}, best fixed action {number(against.reference_mean)}: "
     return _statement(difference, why + difference.text(signed=True), _POSITIVE)
 
 

@@ -9,9 +9,9 @@ import pathlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from bandits.papers import results, standing
+from bandits.papers import figure_baselines, results
 from bandits.papers.plan import Figure
-from bandits.papers.results import Found, Value
+from bandits.papers.results import ConfigurationRuns, Value
 from bandits.results import baselines, runs
 from bandits.results.comparison import Landmark, Sampled
 from data import files
@@ -32,7 +32,7 @@ _WORDS = ("arm", "data", "commit", "machine")
 _COMMIT_LENGTH = 12
 
 
-def of(figure: Figure, found: Mapping[str, Found]) -> "pd.DataFrame":
+def of(figure: Figure, found: Mapping[str, ConfigurationRuns]) -> "pd.DataFrame":
     """Returns the records of a figure's arms, by arm and seed.
 
     Args:
@@ -45,16 +45,16 @@ def of(figure: Figure, found: Mapping[str, Found]) -> "pd.DataFrame":
     import pandas as pd
 
     rows: list[dict[str, Any]] = []
-    bounded = standing.column(figure)
-    for arm in figure.arms:
-        one = found.get(arm.label)
+    bounded = figure_baselines.column(figure)
+    for configuration in figure.configurations:
+        one = found.get(configuration.label)
         if one is None:
             continue
         numbers = {measure.name: results.measured(measure, one) for measure in figure.measures}
-        on_edge = arm.edges(one.searched)
-        edges = {f"{_EDGE}{flag}": int(flag in on_edge) for flag in one.searched if arm.sweeps}
+        on_edge = configuration.edges(one.searched)
+        edges = {f"{_EDGE}{flag}": int(flag in on_edge) for flag in one.searched if configuration.sweeps}
         for index, (seed, table, folder) in enumerate(zip(one.seeds, one.tables, one.folders, strict=True)):
-            row = {"arm": arm.label, "seed": seed} | {name: values[index] for name, values in numbers.items()}
+            row = {"arm": configuration.label, "seed": seed} | {name: values[index] for name, values in numbers.items()}
             row |= {f"{_PICKED}{flag}": value for flag, value in one.searched.items()}
             row |= edges
             row |= {_DIVERGED: int(seed in one.diverged)} if any(some.diverged for some in found.values()) else {}
@@ -115,15 +115,17 @@ def check_others(figure: Figure, labels: Collection[str], path: pathlib.Path) ->
     table = read(path)
     if table is None:
         return
-    for arm in figure.arms:
-        own = table[table["arm"] == arm.label]
-        if arm.label in labels or own.empty:
+    for configuration in figure.configurations:
+        own = table[table["arm"] == configuration.label]
+        if configuration.label in labels or own.empty:
             continue
         if missing := [measure.name for measure in figure.measures if measure.name not in own]:
-            raise UsageError(f"{path} has no {missing[0]} of {arm.label}: play the whole figure.")
-        planned = figure.rounds_of(arm)
+            raise UsageError(f"{path} has no {missing[0]} of {configuration.label}: play the whole figure.")
+        planned = figure.rounds_of(configuration)
         if (rounds := int(own["rounds"].max())) != planned:
-            raise UsageError(f"{path} has {arm.label} of {rounds} rounds, not {planned}: play the whole figure.")
+            raise UsageError(
+                f"{path} has {configuration.label} of {rounds} rounds, not {planned}: play the whole figure."
+            )
 
 
 def joined(figure: Figure, table: "pd.DataFrame | None", path: pathlib.Path) -> "pd.DataFrame | None":
@@ -146,7 +148,7 @@ def joined(figure: Figure, table: "pd.DataFrame | None", path: pathlib.Path) -> 
     for seed, data in table[["seed", "data"]].itertuples(index=False):
         if data not in known.get(seed, {data}):
             raise UsageError(f"{path} has arms of other data, not {data}: play the whole figure.")
-    order = {arm.label: index for index, arm in enumerate(figure.arms)}
+    order = {configuration.label: index for index, configuration in enumerate(figure.configurations)}
     both = pd.concat([earlier[~earlier["arm"].isin(table["arm"])], table], ignore_index=True)
     both = both.sort_values("arm", key=lambda arms: arms.map(order), kind="stable")
     return both[[*(name for name in both if name not in _FIXED[2:]), *_FIXED[2:]]]
@@ -179,21 +181,25 @@ def read(path: pathlib.Path) -> "pd.DataFrame | None":
 
 def strays(figure: Figure, table: "pd.DataFrame") -> list[str]:
     """Returns what of records a figure does not know, or misses in them, in words."""
-    labels = {arm.label for arm in figure.arms}
-    told = [f"{figure.name} has no arm {arm}" for arm in table["arm"].unique() if arm not in labels]
+    labels = {configuration.label for configuration in figure.configurations}
+    told = [
+        f"{figure.name} has no arm {configuration}"
+        for configuration in table["arm"].unique()
+        if configuration not in labels
+    ]
     return told + [f"there is no {one.name}" for one in figure.measures if one.name not in table]
 
 
 def values(figure: Figure, table: "pd.DataFrame") -> list[Value]:
     """Returns every number of a figure's records, by arm and measure, beside the text's; of arms that it has still."""
-    published = {(one.arm, one.measure): one for one in figure.published}
+    published = {(one.configuration, one.measure): one for one in figure.published}
     rows = []
     names = [measure.name for measure in figure.measures if measure.name in table]
     if not names:
         return []
     of_some_seeds = {measure.name for measure in figure.measures if measure.at == "chosen peak"}
-    for arm in figure.arms:
-        own = table[table["arm"] == arm.label]
+    for configuration in figure.configurations:
+        own = table[table["arm"] == configuration.label]
         if own.empty:
             continue
         rounds = int(own["rounds"].max())
@@ -204,16 +210,20 @@ def values(figure: Figure, table: "pd.DataFrame") -> list[Value]:
             # Elsewhere a missing number is that of a run which has none, and keeps its seed.
             measured = own[own[name].notna()] if name in of_some_seeds else own
             by_seed = dict(zip(measured["seed"].astype(int), measured[name].astype(float), strict=True))
-            stated = published.get((arm.label, name))
-            rows.append(Value(arm.label, name, by_seed, rounds, stated, diverged=diverged, is_unpaired=is_unpaired))
+            stated = published.get((configuration.label, name))
+            rows.append(
+                Value(configuration.label, name, by_seed, rounds, stated, diverged=diverged, is_unpaired=is_unpaired)
+            )
         for column in (name for name in own if name.startswith(_PICKED) and own[name].notna().any()):
             flag, value = column.removeprefix(_PICKED), {0: float(own[column].iloc[0])}
-            stated, edge = published.get((arm.label, flag)), f"{_EDGE}{flag}"
+            stated, edge = published.get((configuration.label, flag)), f"{_EDGE}{flag}"
             is_edge = bool(own[edge].iloc[0]) if edge in own and own[edge].notna().all() else None
-            rows.append(Value(arm.label, flag, value, rounds, stated, is_picked=True, is_edge=is_edge))
-    stands = standing.stands(figure, rows, _recorded(table))
+            rows.append(Value(configuration.label, flag, value, rounds, stated, is_picked=True, is_edge=is_edge))
+    stands = figure_baselines.compare(figure, rows, _recorded(table))
     return [
-        dataclasses.replace(row, stand=stands.get(row.arm)) if row.measure == names[0] and not row.is_picked else row
+        dataclasses.replace(row, baselines=stands.get(row.configuration))
+        if row.measure == names[0] and not row.is_picked
+        else row
         for row in rows
     ]
 
@@ -221,9 +231,9 @@ def values(figure: Figure, table: "pd.DataFrame") -> list[Value]:
 def _recorded(table: "pd.DataFrame") -> dict[str, tuple[Landmark | None, Landmark | None]]:
     """Returns chance and the best constant action by arm."""
     found: dict[str, tuple[Landmark | None, Landmark | None]] = {}
-    for arm, own in table.groupby("arm"):
+    for configuration, own in table.groupby("arm"):
         chance, constant = (_landmark(own, name) for name in baselines.RECORDED)
-        found[str(arm)] = chance, constant
+        found[str(configuration)] = chance, constant
     return found
 
 

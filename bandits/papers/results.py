@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bandits.papers.plan import PAPER_DATA, REDUCED, STAND_IN, Figure, Measure, Published
-from bandits.results.baselines import Standing
+from bandits.results.baselines import BaselineComparison
 from data.errors import UsageError
 from optimization.study import curves as curves_lib
 from optimization.study import intervals
@@ -27,7 +27,7 @@ _NOTES = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Found:
+class ConfigurationRuns:
     """What an arm gave.
 
     Attributes:
@@ -63,7 +63,7 @@ class Value:
         as far as those are known.
     """
 
-    arm: str
+    configuration: str
     measure: str
     by_seed: Mapping[int, float]
     rounds: int = 0
@@ -72,7 +72,7 @@ class Value:
     is_edge: bool | None = None
     diverged: frozenset[int] = frozenset()
     is_unpaired: bool = False
-    stand: Standing | None = None
+    baselines: BaselineComparison | None = None
 
     @functools.cached_property
     def finite(self) -> dict[int, float]:
@@ -104,7 +104,7 @@ class Value:
         return intervals.of_mean(list(self.by_seed.values()))
 
 
-def measured(measure: Measure, found: Found) -> list[float]:
+def measured(measure: Measure, found: ConfigurationRuns) -> list[float]:
     """Returns a measure of each seed.
 
     Raises:

@@ -47,7 +47,7 @@ class Line:
     ours: str
     seeds: int
     status: str
-    chance: float
+    error_probability: float
     data_kind: str
     means: str = ""
     data: str = ""
@@ -94,23 +94,34 @@ def lines(figure: Figure, rows: Sequence[Value]) -> list[Line]:
         claim, status = verdict.claim, verdict.status
         kind = PAPER_DATA if claim.needs and status == judging.NOT_RUN else figure.data_kind
         line = Line(
-            figure, CLAIM, claim.says, claim.place, "", verdict.why, verdict.seeds, status, verdict.chance, kind
+            figure,
+            CLAIM,
+            claim.says,
+            claim.place,
+            "",
+            verdict.why,
+            verdict.seeds,
+            status,
+            verdict.error_probability,
+            kind,
         )
         found.append(dataclasses.replace(line, means=verdict.means, claim=claim))
-    known = {(row.arm, row.measure): row for row in rows}
+    known = {(row.configuration, row.measure): row for row in rows}
     for one in figure.published:
-        row = known.get((one.arm, one.measure))
-        ours, seeds, status, chance = "", 0, judging.NOT_RUN, 0.0
+        row = known.get((one.configuration, one.measure))
+        ours, seeds, status, error_probability = "", 0, judging.NOT_RUN, 0.0
         if row is not None:
             status, why = judging.compare(row, figure)
-            ours = judging.value_words(row, figure) + judging.stand_note(row) + (f"; {why}" if why else "")
+            ours = judging.value_words(row, figure) + judging.baseline_note(row) + (f"; {why}" if why else "")
             if row.is_picked:
                 count = len(figure.tuning_seeds)
                 ours += f"; selected on {f'{count} tuning seeds' if count > 1 else 'one tuning seed'}"
             seeds = len(row.finite)
-            chance = 1 - intervals.CONFIDENCE if status in (*judging.HOLDS, *judging.FAILS) else 0.0
-        says, published = f"{one.arm}: {one.measure.replace('_', ' ')}", number(one.value)
-        found.append(Line(figure, NUMBER, says, one.place, published, ours, seeds, status, chance, figure.data_kind))
+            error_probability = 1 - intervals.CONFIDENCE if status in (*judging.HOLDS, *judging.FAILS) else 0.0
+        says, published = f"{one.configuration}: {one.measure.replace('_', ' ')}", number(one.value)
+        found.append(
+            Line(figure, NUMBER, says, one.place, published, ours, seeds, status, error_probability, figure.data_kind)
+        )
     for each in figure.accounted:  # Computed at the paper's settings, without a run.
         status, ours = judging.computed(each)
         line = Line(figure, NUMBER, each.says, each.place, number(each.value), ours, 0, status, 0.0, PAPER_DATA)
@@ -166,13 +177,13 @@ def by_data(rows: Iterable[Line]) -> dict[tuple[str, str], list[Line]]:
     return {key: found[key] for key in itertools.product(papers, DATA_KINDS) if key in found}
 
 
-def by_chance(rows: Iterable[Line]) -> str:
+def expected_errors(rows: Iterable[Line]) -> str:
     """Returns how many verdicts may be due to chance, as text by kind of data; empty where there is no verdict."""
     parts = []
     for kind in DATA_KINDS:
         decided = [one for one in rows if one.data_kind == kind and one.status in (*judging.HOLDS, *judging.FAILS)]
         if decided:
-            parts.append(f"{number(sum(one.chance for one in decided))} of {len(decided)} ({kind})")
+            parts.append(f"{number(sum(one.error_probability for one in decided))} of {len(decided)} ({kind})")
     if not parts:
         return ""
     return (
@@ -187,7 +198,7 @@ def summary(rows: Sequence[Line]) -> str:
         f"{paper}, {kind}: {', '.join(f'{count} {word}' for word, count in counts(some).items() if count)}"
         for (paper, kind), some in by_data(rows).items()
     ]
-    return "\n".join([*found, *filter(None, [by_chance(rows)])])
+    return "\n".join([*found, *filter(None, [expected_errors(rows)])])
 
 
 def one_seed(figures: Iterable[Figure], repeat: int | None) -> str:
@@ -201,9 +212,9 @@ def one_seed(figures: Iterable[Figure], repeat: int | None) -> str:
 def edges(figure: Figure, rows: Sequence[Value]) -> str:
     """Returns which best points of searches lie on an edge of the grid, as text; empty for none."""
     found = []
-    for arm in figure.arms:
-        flags = premises.edges(figure, rows, arm.label)
-        found += [f"{arm.label} ({', '.join(flags)})"] * bool(flags)
+    for configuration in figure.configurations:
+        flags = premises.edges(figure, rows, configuration.label)
+        found += [f"{configuration.label} ({', '.join(flags)})"] * bool(flags)
     return f"Best points on an edge of the grid: {', '.join(found)}." if found else ""
 
 
@@ -213,19 +224,21 @@ def values_table(judged: Judged) -> "pd.DataFrame":
 
     figure, rows = judged.figure, judged.rows
     numbers = [line for line in judged.lines if line.kind == NUMBER and line.data != COMPUTED]
-    status = {(one.arm, one.measure): line.status for one, line in zip(figure.published, numbers, strict=True)}
+    status = {
+        (one.configuration, one.measure): line.status for one, line in zip(figure.published, numbers, strict=True)
+    }
     return pd.DataFrame(
         {
-            "label": [row.arm for row in rows],
+            "label": [row.configuration for row in rows],
             "measure": [row.measure for row in rows],
             "ours_mean": [row.mean for row in rows],
             "ours_low": [row.interval.low for row in rows],
             "ours_high": [row.interval.high for row in rows],
             "ours_deviation": [row.deviation for row in rows],
             "seeds": [len(row.finite) for row in rows],
-            "normalized": [row.stand.word if row.stand else "" for row in rows],
+            "normalized": [row.baselines.summary if row.baselines else "" for row in rows],
             "published": [row.published.value if row.published else math.nan for row in rows],
-            "verdict": [status.get((row.arm, row.measure), "") for row in rows],
+            "verdict": [status.get((row.configuration, row.measure), "") for row in rows],
             "source": [row.published.place if row.published else "" for row in rows],
             "data_kind": figure.data_kind,
             "data": figure.data or "the paper's",

@@ -34,11 +34,11 @@ BINARY = "run_federated"
 REPEAT = 5  # Logging deployments of a task.
 CANDIDATE_SEED = 100  # Of the initial model, too: no log has it.
 SCORES, CANDIDATES = "scores.csv", "candidates.csv"
-CHANCE = "chance"  # No estimator, but what they are compared with.
+RANDOM = "chance"  # No estimator, but what they are compared with.
 _DRAWS = 100  # Of the noise of private values, of each log.
 _SETTINGS = pathlib.Path(__file__).parent / "published" / f"{NAME}.toml"
 _INITIAL_MODEL = "--initial_model_path"
-_LABELS = {**LABELS, CHANCE: "none: one at random"}
+_LABELS = {**LABELS, RANDOM: "none: one at random"}
 _KEYS = ["estimator", "epsilon", "times"]
 
 

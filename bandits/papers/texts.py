@@ -38,9 +38,9 @@ _FOLDER = pathlib.Path(__file__).parent / "published"
 _TEXT = "text"
 _EVERY_ARM = "*"
 _INIT = "Init"  # The row of the initial training, which all rows of its table share.
-_KEYS_OF_ARMS = {"compared", "flags", "grid", "searched", "sweeps", "words"}
-_KEYS = {field.name for field in dataclasses.fields(Figure)} - {"name", "text", "scale"}
-_KEYS |= _KEYS_OF_ARMS | {"no_small", "not_judged", "small", "small_data_kind"}
+_CONFIGURATION_KEYS = {"compared", "flags", "grid", "searched", "sweeps", "words"}
+_KEYS = {field.name for field in dataclasses.fields(Figure)} - {"name", "text", "scale", "configurations"} | {"arms"}
+_KEYS |= _CONFIGURATION_KEYS | {"no_small", "not_judged", "small", "small_data_kind"}
 _SMALL_KEYS = {"arms", "at", "compared", "data", "data_kind", "flags", "only", "own", "repeat", "sweeps"}
 _PLAIN = {"about", "also", "binary", "curves", "data", "left_open", "own"}
 _PLAIN |= {"own_figures", "reference", "repeat", "study"}
@@ -141,11 +141,14 @@ def only(figure: Figure, labels: Sequence[str]) -> Figure:
     Raises:
       UsageError: If it has no such arm; it names those that are near.
     """
-    known = [arm.label for arm in figure.arms]
+    known = [configuration.label for configuration in figure.configurations]
     for label in labels:
         if label not in known:
             raise cli.unknown("arms", label, known, f"{figure.name} has {'; '.join(known)}.")
-    return dataclasses.replace(figure, arms=tuple(arm for arm in figure.arms if arm.label in labels))
+    return dataclasses.replace(
+        figure,
+        configurations=tuple(configuration for configuration in figure.configurations if configuration.label in labels),
+    )
 
 
 def listing() -> str:
@@ -178,7 +181,7 @@ def _read(name: str, text: str, table: Mapping[str, Any], scale: str) -> Figure:
     at = small.get("at", {}) if is_small else {}
     shortened = {one: {"at": round_num} for one, round_num in at.items()}
     measures = tuple(Measure(one, **values | shortened.get(one, {})) for one, values in table["measures"].items())
-    arms = _arms(table, small if is_small else None)
+    arms = _configurations_of(table, small if is_small else None)
     claims = [one for claim in table.get("claims", ()) for one in _claims(claim)]
     if is_small:
         claims = [_asked(one, arms) for one in claims]
@@ -187,7 +190,7 @@ def _read(name: str, text: str, table: Mapping[str, Any], scale: str) -> Figure:
     return Figure(
         name=name,
         text=text,
-        arms=arms,
+        configurations=arms,
         published_seeds=table.get("published_seeds", repeat),
         tuning_seeds=tuple(range(FIRST_TUNING_SEED, FIRST_TUNING_SEED + table.get("tuning_seeds", 1))),
         measures=measures,
@@ -203,7 +206,7 @@ def _read(name: str, text: str, table: Mapping[str, Any], scale: str) -> Figure:
     )
 
 
-def _arms(table: Mapping[str, Any], small: Mapping[str, Any] | None) -> tuple[Configuration, ...]:
+def _configurations_of(table: Mapping[str, Any], small: Mapping[str, Any] | None) -> tuple[Configuration, ...]:
     axes: list[Mapping[str, str]] = table.get("arms", [])
     if "study" in table:
         from bandits.mab_fl import studies as mab_fl
@@ -302,7 +305,7 @@ def _claims(claim: Mapping[str, Any]) -> Iterable[Claim]:
 
 def _asked(claim: Claim, arms: Sequence[Configuration]) -> Claim:
     """Returns a claim of those of its operands that a smaller scale has; whole, where it cannot be asked of them."""
-    labels = {arm.label for arm in arms}
+    labels = {configuration.label for configuration in arms}
     left = [tuple(operand for operand in group if set(parse_operand(operand)[0]) <= labels) for group in claim.operands]
     groups = tuple(group for group in left if group)
     if not left:

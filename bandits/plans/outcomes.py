@@ -251,7 +251,9 @@ def _together(ranked: Mapping[str, Sequence[Point]], *, smallest: bool) -> dict[
     groups: dict[str, list[Outcome]] = {}
     for points in ranked.values():
         for outcome in (outcome for point in points for outcome in point.outcomes):
-            groups.setdefault(str(configurations.environment(outcome.run.settings, "total_rounds")), []).append(outcome)
+            groups.setdefault(str(configurations.environment_key(outcome.run.settings, "total_rounds")), []).append(
+                outcome
+            )
     found: dict[str, list[Point]] = {}
     for some in groups.values():
         first, *others = (one.run.configuration.split() for one in some)

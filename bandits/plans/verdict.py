@@ -24,9 +24,9 @@ from optimization.study.metrics import Metric
 _ROUNDS = "total_rounds"  # Points are ranked by them before all else.
 _SHOWN = 10  # Points of a configuration, in the terminal.
 _MARKS = {
-    baselines.RECORDED_UNIFORM: "chance earns",
-    baselines.RECORDED_FIXED: "the best constant action",
-    configurations.FULL_FEEDBACK: "the ceiling",
+    configurations.UNIFORM: "uniform policy",
+    configurations.FIXED: "best fixed action",
+    configurations.FULL_FEEDBACK: "full-feedback baseline",
 }
 
 
@@ -68,7 +68,7 @@ class Points(configurations.Part):
       metric: What ranks them, with the side that is asked for.
     """
 
-    arms: tuple[PointResults, ...]
+    configurations: tuple[PointResults, ...]
     metric: Metric = dataclasses.field(kw_only=True)
 
     @property
@@ -78,22 +78,32 @@ class Points(configurations.Part):
 
     def stands_by_point(self) -> dict[str, str]:
         """Returns in words where points stand between chance and ceiling; nothing where no seeds judge any."""
-        told = {arm.point: arm.role or self.place(arm) for arm in self.arms}
-        is_judged = any(not arm.role and self.place(arm) not in ("", baselines.ONE_SEED) for arm in self.arms)
+        told = {
+            configuration.point: configurations.ROLES.get(configuration.role) or self.baseline_summary(configuration)
+            for configuration in self.configurations
+        }
+        is_judged = any(
+            not configuration.role and self.baseline_summary(configuration) not in ("", baselines.ONE_SEED)
+            for configuration in self.configurations
+        )
         return told if is_judged else {}
 
     def not_above_chance(self) -> set[str]:
         """Returns the names of the points of which the seeds do not say that they are above chance."""
-        return {arm.point for arm in self.arms if self.is_at_chance(arm)}
+        return {configuration.point for configuration in self.configurations if self.uniform_note(configuration)}
 
     def beside(self, wanted: str | None) -> "Points":
         """Returns the arms that have the data, rewards, rounds and cohorts of a reference; see `Part.compared`."""
         references: Sequence[configurations.ConfigurationResults] = self.named(wanted or configurations.GREEDY)
         if not (references or wanted):
-            references = [arm for arm in self.arms if not arm.role][:1]
-        alike = [configurations.environment(one.flags) for one in references]
-        kept = (arm for arm in self.arms if configurations.environment(arm.flags) in alike)
-        return dataclasses.replace(self, arms=tuple(kept))
+            references = [configuration for configuration in self.configurations if not configuration.role][:1]
+        alike = [configurations.environment_key(one.flags) for one in references]
+        kept = (
+            configuration
+            for configuration in self.configurations
+            if configurations.environment_key(configuration.flags) in alike
+        )
+        return dataclasses.replace(self, configurations=tuple(kept))
 
 
 def of(points: Mapping[str, Sequence[Outcome]], folder: pathlib.Path, metric: Metric, *, smallest: bool) -> Points:
@@ -219,26 +229,36 @@ def _compared(best: Points, reference: str | None) -> tuple[list[str], bool]:
             first = section.rows[0][1]
             lines.append(f"Compared with {first}, the first: there is no greedy configuration, and no --reference.")
         lines += section.lines()
-    if left := [arm.name for arm in best.arms if not arm.role and arm not in beside.arms]:
+    if left := [
+        configuration.name
+        for configuration in best.configurations
+        if not configuration.role and configuration not in beside.configurations
+    ]:
         lines.append(f"Not compared, of other data, rewards, rounds or cohorts: {', '.join(left)}.")
     return lines, bool(section and section.rows)
 
 
 def _seeds(told: Points, *, has_intervals: bool) -> str:
     """Returns what differs between seeds, and what intervals are over; nothing of single seeds."""
-    if all(len(arm.runs) < 2 for arm in told.arms):
+    if all(len(configuration.runs) < 2 for configuration in told.configurations):
         return ""
-    varied = configurations.what_seeds_vary([run for arm in told.arms for run in arm.runs])
+    varied = configurations.what_seeds_vary(
+        [run for configuration in told.configurations for run in configuration.runs]
+    )
     return " ".join([varied, *[words.what_intervals_are_over()] * has_intervals])
 
 
 def _firsts(told: Points) -> list[str]:
     """Returns whether the first is told from chance, as one of all: the first of equal data, rewards and cohorts."""
     groups: dict[str, list[PointResults]] = {}
-    for arm in told.arms:
-        if not arm.role:
-            groups.setdefault(str(configurations.environment(arm.flags, _ROUNDS)), []).append(arm)
-    lines = [_first(told, max(some, key=lambda arm: _goodness(arm, told))) for some in groups.values()]
+    for configuration in told.configurations:
+        if not configuration.role:
+            groups.setdefault(str(configurations.environment_key(configuration.flags, _ROUNDS)), []).append(
+                configuration
+            )
+    lines = [
+        _first(told, max(some, key=lambda configuration: _goodness(configuration, told))) for some in groups.values()
+    ]
     if len(groups) > 1:
         lines.insert(0, "Values of other data, rewards or cohorts are not compared: each has a first of its own.")
     return lines
@@ -246,23 +266,23 @@ def _firsts(told: Points) -> list[str]:
 
 def _first(told: Points, leader: PointResults) -> str:
     """Returns whether it is told from chance, and what that, the best constant action and the ceiling earn."""
-    stand = told.stands[leader]
+    stand = told.against_baselines[leader]
     if stand.uniform is None:
         return ""
-    marks = told.marks(leader)
+    marks = told.baseline_means(leader)
     what = ", ".join(f"{name} {marks[one]:.4g}" for one, name in _MARKS.items() if one in marks)
     if configurations.FULL_FEEDBACK not in marks and "bandits_type" in leader.flags:
         sweep = f"bandits_type={dynamic_regret.FULL_FEEDBACK}"
-        what += f"; no ceiling of its data, rewards and rounds: add {sweep} to --sweep"
+        what += f"; there is no full-feedback baseline with its data, rewards and rounds: add {sweep} to --sweep"
     if stand.beats_uniform:
-        return f"First: {leader.label}, {stand.word} ({what})."
-    reason = f"it was played with {stand.word}" if stand.word.startswith("one seed") else f"it is {stand.word}"
+        return f"First: {leader.label}, {stand.summary} ({what})."
+    reason = f"it was played with {stand.summary}" if stand.summary.startswith("one seed") else f"it is {stand.summary}"
     return f"No winner: {leader.label} is first, but {reason} ({what})."
 
 
-def _goodness(arm: PointResults, told: Points) -> tuple[int, float]:
-    values = list(arm.values(told.metric).values())
-    rounds = min(one.rounds for one in arm.outcomes)
+def _goodness(configuration: PointResults, told: Points) -> tuple[int, float]:
+    values = list(configuration.values(told.metric).values())
+    rounds = min(one.rounds for one in configuration.outcomes)
     return rounds, outcomes.goodness(values, smallest=told.metric.better == "down")
 
 

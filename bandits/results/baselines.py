@@ -25,7 +25,7 @@ _SAME = 1e-9  # Relative: what floating point makes of equal numbers.
 
 
 @dataclasses.dataclass(frozen=True)
-class Standing:
+class BaselineComparison:
     """A configuration compared with its baselines.
 
     Attributes:
@@ -37,12 +37,12 @@ class Standing:
       word: All this in words; empty where nothing is known.
     """
 
-    arm: str
+    configuration: str
     uniform: Comparison | None
     fixed: Comparison | None
     full_feedback: Comparison | None
     score: float
-    word: str
+    summary: str
 
     @property
     def beats_uniform(self) -> bool | None:
@@ -65,7 +65,7 @@ def compare(
     full_feedback: Landmark | None = None,
     unpaired: Collection[str] = (),
     better: Better = "up",
-) -> dict[str, Standing]:
+) -> dict[str, BaselineComparison]:
     """Returns each configuration compared with the baselines: one family by Holm for each baseline.
 
     Args:
@@ -82,10 +82,12 @@ def compare(
     }
     scale = None if uniform is None or full_feedback is None else _scale(uniform, full_feedback, better)
     found = {}
-    for arm in values:
-        first, second, third = (compared[name].get(arm) for name in (UNIFORM, FIXED, FULL_FEEDBACK))
+    for configuration in values:
+        first, second, third = (compared[name].get(configuration) for name in (UNIFORM, FIXED, FULL_FEEDBACK))
         score = (first.mean - scale[0]) / (scale[1] - scale[0]) if first and scale else math.nan
-        found[arm] = Standing(arm, first, second, third, score, _word(first, second, third, score))
+        found[configuration] = BaselineComparison(
+            configuration, first, second, third, score, _word(first, second, third, score)
+        )
     return found
 
 
@@ -121,7 +123,10 @@ def normalized(
         first, second = (_shown(interval(one)) for one in (uniform, full_feedback))
         raise ValueError(f"{first} for {UNIFORM} and {second} for {FULL_FEEDBACK} leave no scale between them.")
     low, high = scale
-    return {arm: {seed: (value - low) / (high - low) for seed, value in seeds.items()} for arm, seeds in values.items()}
+    return {
+        configuration: {seed: (value - low) / (high - low) for seed, value in seeds.items()}
+        for configuration, seeds in values.items()
+    }
 
 
 def _scale(uniform: Landmark, full_feedback: Landmark, better: Better) -> tuple[float, float] | None:
@@ -205,7 +210,7 @@ def _is_sample(record: Mapping[str, Any]) -> bool:
     return record.get("clients", 0) < record.get("population", 0)
 
 
-class Marks(NamedTuple):
+class Baselines(NamedTuple):
     """The baselines of a configuration; None for those that are unknown."""
 
     uniform: Landmark | None = None
@@ -213,9 +218,9 @@ class Marks(NamedTuple):
     full_feedback: Landmark | None = None
 
 
-def compare_each(
-    values: Values, marks: Mapping[str, Marks], *, unpaired: Collection[str] = (), better: Better = "up"
-) -> dict[str, Standing]:
+def compare_with_own(
+    values: Values, marks: Mapping[str, Baselines], *, unpaired: Collection[str] = (), better: Better = "up"
+) -> dict[str, BaselineComparison]:
     """Returns configurations compared with baselines of their own: one family of all that share the three.
 
     Args:
@@ -227,7 +232,7 @@ def compare_each(
     groups: dict[Hashable, list[str]] = {}
     for name in values:
         groups.setdefault(tuple(map(_key, marks[name])), []).append(name)
-    compared: dict[str, Standing] = {}
+    compared: dict[str, BaselineComparison] = {}
     for names in groups.values():
         some = {name: values[name] for name in names}
         alone = [name for name in names if name in unpaired]
@@ -235,7 +240,9 @@ def compare_each(
     return {name: compared[name] for name in values}
 
 
-def compare_runs(found: Mapping[str, Sequence[Run]], column: str, better: Better = "up") -> dict[str, Standing]:
+def compare_runs(
+    found: Mapping[str, Sequence[Run]], column: str, better: Better = "up"
+) -> dict[str, BaselineComparison]:
     """Returns configurations compared with the baselines that their runs recorded.
 
     Args:
@@ -243,14 +250,14 @@ def compare_runs(found: Mapping[str, Sequence[Run]], column: str, better: Better
       column: The metric.
       better: Whether more or less of it is better.
     """
-    marks = {name: Marks(*(recorded(some, column, which) for which in RECORDED)) for name, some in found.items()}
-    return compare_each({name: runs.by_seed(some, column) for name, some in found.items()}, marks, better=better)
+    marks = {name: Baselines(*(recorded(some, column, which) for which in RECORDED)) for name, some in found.items()}
+    return compare_with_own({name: runs.by_seed(some, column) for name, some in found.items()}, marks, better=better)
 
 
-def note(standing: Standing) -> str:
+def note(standing: BaselineComparison) -> str:
     """Returns what follows a name in a picture if the configuration does not beat the uniform policy; else nothing."""
     uniform = standing.uniform
-    return f" ({standing.word})" if uniform and uniform.is_judged and not uniform.wins else ""
+    return f" ({standing.summary})" if uniform and uniform.is_judged and not uniform.wins else ""
 
 
 def notes(folders: Mapping[str, Sequence[pathlib.Path]], column: str) -> dict[str, str]:
@@ -258,8 +265,12 @@ def notes(folders: Mapping[str, Sequence[pathlib.Path]], column: str) -> dict[st
     if not isinstance(column, Metric) or not column.bounds:
         return {}
     known = {
-        arm: [runs.read(path) for path in paths]
-        for arm, paths in folders.items()
+        configuration: [runs.read(path) for path in paths]
+        for configuration, paths in folders.items()
         if all((path / run_folder.BOUNDS_FILE).is_file() for path in paths)
     }
-    return {arm: text for arm, one in compare_runs(known, column, column.better or "up").items() if (text := note(one))}
+    return {
+        configuration: text
+        for configuration, one in compare_runs(known, column, column.better or "up").items()
+        if (text := note(one))
+    }

@@ -38,15 +38,21 @@ def over_tasks(scores: Mapping[str, Mapping[str, Mapping[int, float]]]) -> dict[
     import numpy as np
 
     found = {}
-    for arm in [arm for arm in next(iter(scores.values()), {}) if all(arm in arms for arms in scores.values())]:
-        columns = [list(arms[arm].values()) for arms in scores.values()]
+    for configuration in [
+        configuration
+        for configuration in next(iter(scores.values()), {})
+        if all(configuration in by_configuration for by_configuration in scores.values())
+    ]:
+        columns = [list(by_configuration[configuration].values()) for by_configuration in scores.values()]
         if len({len(column) for column in columns}) != 1:
             counts = ", ".join(str(len(column)) for column in columns)
-            raise ValueError(f"{arm} has {counts} seeds: they must be as many.")
+            raise ValueError(f"{configuration} has {counts} seeds: they must be as many.")
         matrix = np.array(columns, float).T
         if not np.isfinite(matrix).all():
-            raise ValueError(f"{arm} has scores that are not finite.")
-        found[arm] = stratified(matrix, np.random.default_rng(0).integers(len(matrix), size=(DRAWS, *matrix.shape)))
+            raise ValueError(f"{configuration} has scores that are not finite.")
+        found[configuration] = stratified(
+            matrix, np.random.default_rng(0).integers(len(matrix), size=(DRAWS, *matrix.shape))
+        )
     return found
 
 

@@ -55,7 +55,7 @@ class Pair(NamedTuple):
       is_paired: Whether seeds pair them.
     """
 
-    arm: str
+    configuration: str
     values: Mapping[int, float]
     reference: str
     landmark: Landmark
@@ -94,7 +94,7 @@ class Comparison:
       notes: Limits of the comparison, in words.
     """
 
-    arm: str
+    configuration: str
     reference: str
     kind: str
     pairs: int
@@ -143,7 +143,7 @@ class Comparison:
         return self.is_judged and self.adjusted_p < LEVEL
 
     @property
-    def word(self) -> str:
+    def significance(self) -> str:
         """`SIGNIFICANT` or `NOT_SIGNIFICANT`."""
         return SIGNIFICANT if self.is_significant else NOT_SIGNIFICANT
 
@@ -173,10 +173,12 @@ def compare(
     Raises:
       ValueError: If a configuration that is named is missing.
     """
-    if missing := [arm for arm in (reference, *unpaired) if arm not in values]:
+    if missing := [configuration for configuration in (reference, *unpaired) if configuration not in values]:
         raise ValueError(f"There is no configuration {missing[0]}: there are {', '.join(values)}.")
-    others = {arm: seeds for arm, seeds in values.items() if arm != reference}
-    alone = others if reference in unpaired else [arm for arm in unpaired if arm != reference]
+    others = {configuration: seeds for configuration, seeds in values.items() if configuration != reference}
+    alone = (
+        others if reference in unpaired else [configuration for configuration in unpaired if configuration != reference]
+    )
     return against(others, reference, values[reference], unpaired=alone, better=better)
 
 
@@ -193,8 +195,10 @@ def against(
       unpaired: Configurations that are not paired with the landmark's seeds.
       better: Whether more or less is better.
     """
-    pairs = [Pair(arm, own, name, landmark, arm not in unpaired) for arm, own in values.items()]
-    return {one.arm: one for one in family(pairs, better)}
+    pairs = [
+        Pair(configuration, own, name, landmark, configuration not in unpaired) for configuration, own in values.items()
+    ]
+    return {one.configuration: one for one in family(pairs, better)}
 
 
 def family(pairs: Iterable[Pair], better: Better = "up") -> list[Comparison]:
@@ -250,7 +254,7 @@ def _compared(pair: Pair, better: Better) -> Comparison:
     test = {"difference": difference} | test
     is_better = (test["difference"] > 0) == (better == "up")
     return Comparison(
-        arm=pair.arm,
+        configuration=pair.configuration,
         reference=pair.reference,
         kind=PAIRED if is_paired else UNPAIRED,
         pairs=pairs,
@@ -271,7 +275,7 @@ def _of_common_seeds(
 ) -> tuple[dict[int, float], dict[int, float], list[str], bool]:
     """Returns the finite numbers of both, of common seeds if paired; what was left out, and whether none diverged."""
     notes, is_sound = [], True
-    both = {pair.arm: pair.values, pair.reference: others}
+    both = {pair.configuration: pair.values, pair.reference: others}
     finite = {name: {seed: one for seed, one in some.items() if math.isfinite(one)} for name, some in both.items()}
     for name, some in both.items():
         if lost := sorted(set(some) - set(finite[name])):

@@ -11,7 +11,7 @@ from typing import Any
 
 from bandits import registry, studies, world_flags
 from bandits.results import baselines, comparison, names, runs, words
-from bandits.results.baselines import Marks, Standing
+from bandits.results.baselines import BaselineComparison, Baselines
 from bandits.results.comparison import Comparison, Pair
 from data import frames
 from data.tasks.options import TaskOptions
@@ -20,7 +20,7 @@ from optimization.study.frame import Study
 from optimization.study.intervals import Interval
 from optimization.study.metrics import Metric
 
-UNIFORM, FULL_FEEDBACK = "chance", "ceiling"  # Roles.
+UNIFORM, FIXED, FULL_FEEDBACK = "uniform", "fixed", "full_feedback"  # Baselines; the first and the last are roles.
 ROLES = {UNIFORM: "uniform policy", FULL_FEEDBACK: "full feedback"}  # As pages call them.
 GREEDY = "greedy"  # The default reference of comparisons.
 # Flags that say where, with which seed and how runs are executed, not what an arm is.
@@ -103,7 +103,7 @@ class Part:
 
     title: str
     study: Study | None
-    arms: tuple[ConfigurationResults, ...]
+    configurations: tuple[ConfigurationResults, ...]
     is_judged: bool = dataclasses.field(default=True, kw_only=True)
 
     @property
@@ -115,17 +115,19 @@ class Part:
         asked = asked + first if self.is_judged else first + asked
         asked += [metric for metric in known if metric.told]
         found = dict.fromkeys(metric for metric in asked if metric not in self.equal)
-        return tuple(metric for metric in found if any(arm.estimate(metric) for arm in self.arms))
+        return tuple(
+            metric for metric in found if any(configuration.estimate(metric) for configuration in self.configurations)
+        )
 
     @functools.cached_property
     def equal(self) -> dict[Metric, Metric]:
         """Evaluated metrics that are told but say nothing new, with the metric that has their very numbers."""
         told = [metric for metric in self.study.columns if metric.told and metric.evaluated] if self.study else []
         told.sort(key=lambda metric: not metric.drawn)
-        tables = [run.metrics for arm in self.arms for run in arm.runs]
+        tables = [run.metrics for configuration in self.configurations for run in configuration.runs]
         found: dict[Metric, Metric] = {}
-        for place, metric in enumerate(told):
-            for other in told[:place]:
+        for baseline_summary, metric in enumerate(told):
+            for other in told[:baseline_summary]:
                 both = [table for table in tables if metric in table and other in table]
                 if len(both) == len(tables) and all(table[metric].equals(table[other]) for table in both):
                     found.setdefault(metric, other)
@@ -134,97 +136,118 @@ class Part:
     def ranked(self) -> list[ConfigurationResults]:
         """Returns the arms, the best first; those without a value last."""
         if not self.columns:
-            return list(self.arms)
+            return list(self.configurations)
         first = self.columns[0]
         sign = 1 if first.better == "down" else -1
-        found = {id(arm): arm.estimate(first) for arm in self.arms}
-        return sorted(self.arms, key=lambda arm: sign * one.mean if (one := found[id(arm)]) else math.inf)
+        found = {id(configuration): configuration.estimate(first) for configuration in self.configurations}
+        return sorted(
+            self.configurations,
+            key=lambda configuration: sign * one.mean if (one := found[id(configuration)]) else math.inf,
+        )
 
-    def reference(self, arm: ConfigurationResults, role: str) -> ConfigurationResults | None:
+    def reference(self, configuration: ConfigurationResults, role: str) -> ConfigurationResults | None:
         """Returns the arm of a role whose flags differ least from an arm's, of those on the same data and rewards.
 
         None, if there is none that played as many rounds with cohorts of the same kind.
         """
-        others = [one for one in self.arms if one.role == role and environment(one.flags) == environment(arm.flags)]
-        return _nearest(arm, others) if others else None
+        others = [
+            one
+            for one in self.configurations
+            if one.role == role and environment_key(one.flags) == environment_key(configuration.flags)
+        ]
+        return _nearest(configuration, others) if others else None
 
-    def ceilings_of_worlds(self, arm: ConfigurationResults) -> dict[int, ConfigurationResults]:
+    def full_feedback_by_environment(self, configuration: ConfigurationResults) -> dict[int, ConfigurationResults]:
         """Returns, by world, the finished ceilings of an arm's drift that were played in one of its worlds alone."""
         found: dict[int, list[ConfigurationResults]] = {}
-        for other in self.arms:
+        for other in self.configurations:
             world = other.flags.get(_WORLD)
             if world is None or other.role != FULL_FEEDBACK or not other.is_finished:
                 continue
-            if environment(other.flags, _WORLD) == environment(arm.flags, _WORLD):
+            if environment_key(other.flags, _WORLD) == environment_key(configuration.flags, _WORLD):
                 found.setdefault(int(world), []).append(other)
-        return {world: _nearest(arm, others) for world, others in sorted(found.items())}
+        return {world: _nearest(configuration, others) for world, others in sorted(found.items())}
 
-    def bounds(self, arm: ConfigurationResults) -> str:
+    def deployment_note(self, configuration: ConfigurationResults) -> str:
         """Returns in words which arms bound an arm, of those that are deployed otherwise than it; empty for none."""
         told = []
         for role in (UNIFORM, FULL_FEEDBACK):
-            other = None if arm.role else self.reference(arm, role)
-            if other and (differ := deployed_otherwise(other, arm)):
+            other = None if configuration.role else self.reference(configuration, role)
+            if other and (differ := deployed_otherwise(other, configuration)):
                 told.append(f"{ROLES[role]}: {other.name} ({differ})")
         return "; ".join(told)
 
-    def place(self, arm: ConfigurationResults) -> str:
+    def baseline_summary(self, configuration: ConfigurationResults) -> str:
         """Returns in words where an arm stands between chance and ceiling, by the first result; empty if unknown."""
-        return self.stands[arm].word if self.is_judged and arm in self.stands else ""
+        return (
+            self.against_baselines[configuration].summary
+            if self.is_judged and configuration in self.against_baselines
+            else ""
+        )
 
-    def is_at_chance(self, arm: ConfigurationResults) -> str:
+    def uniform_note(self, configuration: ConfigurationResults) -> str:
         """Returns what a name in a picture has after it, if the seeds do not tell its arm from chance; else nothing."""
-        return baselines.note(self.stands[arm]) if self.is_judged and arm in self.stands else ""
+        return (
+            baselines.note(self.against_baselines[configuration])
+            if self.is_judged and configuration in self.against_baselines
+            else ""
+        )
 
     @functools.cached_property
-    def stands(self) -> dict[ConfigurationResults, Standing]:
+    def against_baselines(self) -> dict[ConfigurationResults, BaselineComparison]:
         """Where arms stand; those that have the same bounds are one family."""
         if not self.columns:
             return {}
-        column, arms = self.columns[0], [arm for arm in self.arms if not arm.role]
+        column, configurations = (
+            self.columns[0],
+            [configuration for configuration in self.configurations if not configuration.role],
+        )
         unpaired = []
-        for arm in arms:
-            related = [arm, *filter(None, (self.reference(arm, role) for role in ROLES))]
-            unpaired += [arm.name] * any(one.is_unpaired for one in related)
-        found = baselines.compare_each(
-            {arm.name: arm.values(column) for arm in arms},
-            {arm.name: self.baselines(arm) for arm in arms},
+        for configuration in configurations:
+            related = [configuration, *filter(None, (self.reference(configuration, role) for role in ROLES))]
+            unpaired += [configuration.name] * any(one.is_unpaired for one in related)
+        found = baselines.compare_with_own(
+            {configuration.name: configuration.values(column) for configuration in configurations},
+            {configuration.name: self.baselines(configuration) for configuration in configurations},
             unpaired=unpaired,
             better=column.better or "up",
         )
-        return {arm: found[arm.name] for arm in arms}
+        return {configuration: found[configuration.name] for configuration in configurations}
 
-    def baselines(self, arm: ConfigurationResults) -> Marks:
+    def baselines(self, configuration: ConfigurationResults) -> Baselines:
         """Returns the baselines of a configuration: those that were run, and those that its own runs recorded.
 
         The recorded uniform policy is exact, or of a sample. One that was run with several seeds takes precedence: it
         has the cohorts of the configuration.
         """
         column = self.columns[0]
-        uniform, full_feedback = (self.reference(arm, role) for role in ROLES)
-        exact, fixed = (baselines.recorded(arm.runs, column, which) for which in baselines.RECORDED)
+        uniform, full_feedback = (self.reference(configuration, role) for role in ROLES)
+        exact, fixed = (baselines.recorded(configuration.runs, column, which) for which in baselines.RECORDED)
         if uniform and (exact is None or len(uniform.runs) > 1):
             exact = uniform.values(column)
-        return Marks(exact, fixed, full_feedback.values(column) if full_feedback else None)
+        return Baselines(exact, fixed, full_feedback.values(column) if full_feedback else None)
 
-    def marks(self, arm: ConfigurationResults) -> dict[str, float]:
+    def baseline_means(self, configuration: ConfigurationResults) -> dict[str, float]:
         """Returns what chance, the best constant action and the ceiling of an arm earn, those that are known."""
         column = self.columns[0]
-        found = {
-            which: baselines.interval(value).mean
-            for which in baselines.RECORDED
-            if (value := baselines.recorded(arm.runs, column, which)) is not None
+        means = {
+            baseline: baselines.interval(value).mean
+            for baseline, key in zip((UNIFORM, FIXED), baselines.RECORDED, strict=True)
+            if (value := baselines.recorded(configuration.runs, column, key)) is not None
         }
         for role in (UNIFORM, FULL_FEEDBACK):
-            if (other := self.reference(arm, role)) and (mean := other.estimate(column)):
-                found[role] = mean.mean
-        return found
+            if (other := self.reference(configuration, role)) and (mean := other.estimate(column)):
+                means[role] = mean.mean
+        return means
 
     @property
     def has_exact_bounds(self) -> bool:
         """Whether a run recorded what chance earns."""
         column = self.columns[0] if self.columns else ""
-        return any(baselines.recorded(arm.runs, column, baselines.RECORDED_UNIFORM) is not None for arm in self.arms)
+        return any(
+            baselines.recorded(configuration.runs, column, baselines.RECORDED_UNIFORM) is not None
+            for configuration in self.configurations
+        )
 
     def compared(
         self, wanted: str | None = None
@@ -237,35 +260,37 @@ class Part:
             and cohorts if there is one. By default `greedy`, and without one the first arm; then what had others is
             left out.
         """
-        others = [arm for arm in self.arms if not arm.role]
+        others = [configuration for configuration in self.configurations if not configuration.role]
         references = self.named(wanted or GREEDY) or ([] if wanted else others[:1])
         pairs = []
-        for arm in others if self.columns else ():
-            alike = [one for one in references if environment(one.flags) == environment(arm.flags)]
+        for configuration in others if self.columns else ():
+            alike = [one for one in references if environment_key(one.flags) == environment_key(configuration.flags)]
             alike = alike or (references if wanted else [])
-            if arm not in references and alike:
-                pairs.append((arm, _nearest(arm, alike)))
+            if configuration not in references and alike:
+                pairs.append((configuration, _nearest(configuration, alike)))
         if not pairs:
             return []
         column = self.columns[0]
         family = [
             Pair(
-                arm.name,
-                arm.values(column),
+                configuration.name,
+                configuration.values(column),
                 other.name,
                 other.values(column),
-                not (arm.is_unpaired or other.is_unpaired),
+                not (configuration.is_unpaired or other.is_unpaired),
             )
-            for arm, other in pairs
+            for configuration, other in pairs
         ]
         found = comparison.family(family, column.better or "up")
         return [(*pair, one) for pair, one in zip(pairs, found, strict=True)]
 
     def named(self, wanted: str) -> list[ConfigurationResults]:
         """Returns the arm of this name; or those whose flag says so by which the study's arms are known."""
-        named = [arm for arm in self.arms if arm.name == wanted]
+        named = [configuration for configuration in self.configurations if configuration.name == wanted]
         chosen = self.study.chosen if self.study else ""
-        return named or [arm for arm in self.arms if arm.flags.get(chosen) == wanted]
+        return named or [
+            configuration for configuration in self.configurations if configuration.flags.get(chosen) == wanted
+        ]
 
 
 def estimate(values: Sequence[float], *, is_share: bool = False) -> Interval | None:
@@ -278,10 +303,10 @@ def estimate(values: Sequence[float], *, is_share: bool = False) -> Interval | N
 
 def differing(part: Part) -> list[str]:
     """Returns the flags in which the arms of a part differ."""
-    return names.differing([arm.flags for arm in part.arms])
+    return names.differing([configuration.flags for configuration in part.configurations])
 
 
-def environment(flags: Mapping[str, Any], left_out: str = "") -> list[Any]:
+def environment_key(flags: Mapping[str, Any], left_out: str = "") -> list[Any]:
     """Returns what says whose rewards are paid, and how long: of arms in which it differs, none bounds another.
 
     Args:
@@ -301,9 +326,9 @@ def what_seeds_vary(found: Sequence[runs.Run]) -> str:
     )
 
 
-def deployed_otherwise(bound: ConfigurationResults, arm: ConfigurationResults) -> str:
+def deployed_otherwise(bound: ConfigurationResults, configuration: ConfigurationResults) -> str:
     """Returns in words how a bound of an arm is deployed, if otherwise than the arm; else nothing."""
-    both = [(name, bound.flags.get(name), arm.flags.get(name)) for name in _DEPLOYMENT]
+    both = [(name, bound.flags.get(name), configuration.flags.get(name)) for name in _DEPLOYMENT]
     return ", ".join(f"{names.word(name, one)}, not {other}" for name, one, other in both if one != other)
 
 
@@ -315,9 +340,9 @@ def shared_flags(run: runs.Run) -> dict[str, Any]:
     return {name: value for name, value in run.flags.items() if value is not None and name not in left_out}
 
 
-def _nearest(arm: ConfigurationResults, others: Sequence[ConfigurationResults]) -> ConfigurationResults:
+def _nearest(configuration: ConfigurationResults, others: Sequence[ConfigurationResults]) -> ConfigurationResults:
     """Returns the one of the most equal flags."""
-    return min(others, key=lambda other: _differing(arm.flags, other.flags))
+    return min(others, key=lambda other: _differing(configuration.flags, other.flags))
 
 
 def _differing(first: Mapping[str, Any], second: Mapping[str, Any]) -> int:

@@ -66,7 +66,10 @@ def over(scales: Sequence[Scale], better: Better = "up") -> OverTasks | None:
       scales: The arms, between their chance and ceiling.
       better: Whether more or less is better.
     """
-    of_tasks = Counter(arm for arm, _ in {(arm, scale.task) for scale in scales for arm in scale.values})
+    of_tasks = Counter(
+        configuration
+        for configuration, _ in {(configuration, scale.task) for scale in scales for configuration in scale.values}
+    )
     if not of_tasks or max(of_tasks.values()) < 2:
         return None
     normal: dict[str, dict[str, dict[int, float]]] = {}
@@ -77,27 +80,38 @@ def over(scales: Sequence[Scale], better: Better = "up") -> OverTasks | None:
             if why:
                 raise ValueError(why)
             found = baselines.normalized(scale.values, scale.uniform, scale.full_feedback, better)
-            if above := [arm for arm, values in found.items() if intervals.of_mean(list(values.values())).low > 1]:
+            if above := [
+                configuration
+                for configuration, values in found.items()
+                if intervals.of_mean(list(values.values())).low > 1
+            ]:
                 raise ValueError(f"{above[0]} is beyond {baselines.FULL_FEEDBACK}, which may be deployed less often")
         except ValueError as error:
             left_out.append(f"{scale.task}: {str(error).rstrip('.')}")
             continue
         own = normal.setdefault(scale.task, {})
-        for arm, values in found.items():
-            if why := _diverged((arm, values)) or _too_few(arm, len(values)):
+        for configuration, values in found.items():
+            if why := _diverged((configuration, values)) or _too_few(configuration, len(values)):
                 left_out.append(f"{scale.task}: {why}")
             else:
-                own[arm] = values
-    everything = dict.fromkeys(arm for some in normal.values() for arm in some)
+                own[configuration] = values
+    everything = dict.fromkeys(configuration for some in normal.values() for configuration in some)
     if len(normal) < 2:
         return OverTasks((), {}, {}, (*dict.fromkeys(left_out), "fewer than two tasks are left"))
-    common = [arm for arm in everything if all(arm in some for some in normal.values())]
-    lacking = [arm for arm in everything if arm not in common]
-    for arm in lacking:
-        left_out.append(f"{arm} is not on {', '.join(task for task, some in normal.items() if arm not in some)}")
-    seeds = {arm: min(len(some[arm]) for some in normal.values()) for arm in common}
+    common = [configuration for configuration in everything if all(configuration in some for some in normal.values())]
+    lacking = [configuration for configuration in everything if configuration not in common]
+    for configuration in lacking:
+        left_out.append(
+            f"{configuration} is not on {', '.join(task for task, some in normal.items() if configuration not in some)}"
+        )
+    seeds = {configuration: min(len(some[configuration]) for some in normal.values()) for configuration in common}
     first = {
-        task: {arm: {seed: some[arm][seed] for seed in sorted(some[arm])[: seeds[arm]]} for arm in common}
+        task: {
+            configuration: {
+                seed: some[configuration][seed] for seed in sorted(some[configuration])[: seeds[configuration]]
+            }
+            for configuration in common
+        }
         for task, some in normal.items()
     }
     scores = bootstrap.over_tasks(first)
@@ -105,10 +119,10 @@ def over(scales: Sequence[Scale], better: Better = "up") -> OverTasks | None:
     return OverTasks(tuple(normal), ordered, seeds, tuple(dict.fromkeys(left_out)))
 
 
-def _too_few(arm: str, seeds: int) -> str:
+def _too_few(configuration: str, seeds: int) -> str:
     if seeds >= LEAST_SEEDS:
         return ""
-    return f"{arm} has {words.seeds(seeds)}, and an interquartile mean needs {LEAST_SEEDS}"
+    return f"{configuration} has {words.seeds(seeds)}, and an interquartile mean needs {LEAST_SEEDS}"
 
 
 def sections(parts: Sequence[Part]) -> list[Section]:
@@ -118,10 +132,12 @@ def sections(parts: Sequence[Part]) -> list[Section]:
     for number, part in enumerate(parts, 1):
         # Tables can have one name and other content.
         task = part.title if titles[part.title] == 1 else f"{part.title}, {number}"
-        for arm in part.arms if part.columns else ():
-            column, known = part.columns[0], part.baselines(arm)
-            if known.uniform is not None and known.full_feedback is not None and not arm.role:
-                scale = Scale(task, {arm.name: arm.values(column)}, known.uniform, known.full_feedback)
+        for configuration in part.configurations if part.columns else ():
+            column, known = part.columns[0], part.baselines(configuration)
+            if known.uniform is not None and known.full_feedback is not None and not configuration.role:
+                scale = Scale(
+                    task, {configuration.name: configuration.values(column)}, known.uniform, known.full_feedback
+                )
                 together.setdefault(column, []).append(scale)
     every = ((column, over(scales, column.better or "up")) for column, scales in together.items())
     return [_section(column, one) for column, one in every if one]
@@ -129,7 +145,10 @@ def sections(parts: Sequence[Part]) -> list[Section]:
 
 def _section(column: Metric, found: OverTasks) -> Section:
     digits = tables.decimals([score.mean for score in found.scores.values()])
-    rows = [[arm, found.seeds[arm], tables.interval(score, digits)] for arm, score in found.scores.items()]
+    rows = [
+        [configuration, found.seeds[configuration], tables.interval(score, digits)]
+        for configuration, score in found.scores.items()
+    ]
     notes = [f"Metric: {column.about}. {WHAT_IT_IS}"] if rows else []
     notes += [f"Left out: {'; '.join(found.left_out)}."] if found.left_out else []
     title = f"Over {len(found.tasks)} tasks ({'; '.join(found.tasks)})" if rows else "No interquartile mean over tasks"

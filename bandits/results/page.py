@@ -99,12 +99,12 @@ def page(
 
     parts = [_renamed(part, named, is_judged) for part in configurations.parts(found.runs)]
     if reference and not any(part.named(reference) for part in parts):
-        known = ", ".join(arm.name for part in parts for arm in part.arms)
+        known = ", ".join(configuration.name for part in parts for configuration in part.configurations)
         raise UsageError(f"--reference={reference} is no configuration of these runs: {known}.")
     lines = plots.lines(parts)
     looks = [plots.styles(part) for part in parts]
     drawn, notes = zip(*(plots.groups(part, lines) for part in parts), strict=True) if parts else ((), ())
-    data = [{"arms": look, "groups": groups} for look, groups in zip(looks, drawn, strict=True)]
+    data = [{"configurations": look, "groups": groups} for look, groups in zip(looks, drawn, strict=True)]
     return document(
         title,
         plotly=offline.get_plotlyjs(),
@@ -145,8 +145,11 @@ def document(title: str, summary: str, plotly: str = "", parts: str = "", detail
 
 
 def _renamed(part: Part, named: Callable[[runs.Run], str], is_judged: bool) -> Part:
-    some = (dataclasses.replace(arm, name=named(arm.runs[0]) or arm.name) for arm in part.arms)
-    return dataclasses.replace(part, arms=tuple(some), is_judged=is_judged)
+    some = (
+        dataclasses.replace(configuration, name=named(configuration.runs[0]) or configuration.name)
+        for configuration in part.configurations
+    )
+    return dataclasses.replace(part, configurations=tuple(some), is_judged=is_judged)
 
 
 def _waits(folder: pathlib.Path) -> bool:
@@ -160,7 +163,7 @@ def _waits(folder: pathlib.Path) -> bool:
 
 
 def _summary(found: Found, parts: Sequence[Part]) -> str:
-    count = sum(len(part.arms) for part in parts)
+    count = sum(len(part.configurations) for part in parts)
     now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
     words = [f"{_number(len(found.runs), 'run')} in {_number(count, 'configuration')}"]
     if found.waiting:
@@ -184,11 +187,11 @@ def _summary(found: Found, parts: Sequence[Part]) -> str:
 def _diverged(parts: Iterable[Part]) -> Iterator[tuple[str, bool]]:
     """Yields what is to say of runs in which clients diverged, a line each, and whether the whole run is lost."""
     for part in parts:
-        for arm in part.arms:
-            for run in arm.runs:
+        for configuration in part.configurations:
+            for run in configuration.runs:
                 if told := divergence.told(run.metrics, run.columns):
-                    seed = f" (seed {run.flags.get('seed')})" if len(arm.runs) > 1 else ""
-                    yield f"{arm.name}{seed}: {told}", divergence.is_lost(run.metrics, run.columns, run.flags)
+                    seed = f" (seed {run.flags.get('seed')})" if len(configuration.runs) > 1 else ""
+                    yield f"{configuration.name}{seed}: {told}", divergence.is_lost(run.metrics, run.columns, run.flags)
 
 
 def _number(count: int, what: str) -> str:
@@ -207,21 +210,21 @@ def _part(
 ) -> str:
     """Returns results and curves of arms that can be compared."""
     explained = []
-    if part.columns and len(part.arms) > 1:
+    if part.columns and len(part.configurations) > 1:
         explained.append("Sorted by the first result.")
     explained += [f"{metric.about} equals {other.about}." for metric, other in part.equal.items()]
-    if any(len(arm.runs) > 1 for arm in part.arms):
+    if any(len(configuration.runs) > 1 for configuration in part.configurations):
         explained.append("Each cell: mean over seeds and 95% interval (Student’s t).")
-    if any(len(arm.runs) == 1 for arm in part.arms):
+    if any(len(configuration.runs) == 1 for configuration in part.configurations):
         explained.append("One seed has no interval.")
-    if any(arm.role for arm in part.arms):
+    if any(configuration.role for configuration in part.configurations):
         explained.append("Dashed marks: uniform policy and full-feedback baseline.")
     if part.has_exact_bounds:
         explained.append(
             "The uniform policy’s reward and the best fixed action’s are computed from labels and rewards. The latter "
             "is optimistically biased: the same examples select the action and value it."
         )
-    if any(arm.role == configurations.UNIFORM for arm in part.arms) and any(
+    if any(configuration.role == configurations.UNIFORM for configuration in part.configurations) and any(
         column.evaluated for column in part.columns
     ):
         explained.append("Held-out results of the uniform policy are those of the model that it trained.")
@@ -245,6 +248,7 @@ def _part(
         for place, group in enumerate(groups)
     ]
     words = "".join(f"<p>{html.escape(note)}</p>" for note in notes)
+    legend_hidden = " hidden" * (len(part.configurations) == 1)
     return f"""<section class="part" data-part="{index}">
 {f"<h2>{html.escape(part.title)}</h2>" if is_titled else f'<p class="summary">{html.escape(part.title)}</p>'}
 <h3>Results</h3>
@@ -253,7 +257,7 @@ def _part(
 {"".join(one.html() for one in dynamic_regret.sections(part)) if has_regret else ""}
 {compared.html() if compared else ""}
 <h3>Curves</h3>
-<div class="legend" role="group" aria-label="Configurations: hide or show"{" hidden" * (len(part.arms) == 1)}></div>
+<div class="legend" role="group" aria-label="Configurations: hide or show"{legend_hidden}></div>
 {rest}
 {"".join(folded)}
 <div class="note">{words}</div>

@@ -36,23 +36,23 @@ _OTHERS = "Other columns"
 def styles(part: Part) -> list[dict[str, Any]]:
     """Returns how each arm's curves look; `name` is escaped, because Plotly reads markup in it."""
     # Where not all are drawn at first, those that are look different; else no look depends on results.
-    order = part.arms if len(part.arms) <= SHOWN else part.ranked()
+    order = part.configurations if len(part.configurations) <= SHOWN else part.ranked()
     plain = referring = 0
     found = {}
-    ranks = {id(arm): rank for rank, arm in enumerate(part.ranked())}
-    for place, arm in enumerate(order):
-        if arm.role:
+    ranks = {id(configuration): rank for rank, configuration in enumerate(part.ranked())}
+    for place, configuration in enumerate(order):
+        if configuration.role:
             colour, dash = _GREY, _DASHES[1:][referring % len(_DASHES[1:])]
             referring += 1
         else:
             colour = runs.COLOURS[plain % len(runs.COLOURS)]
             dash = _DASHES[plain // len(runs.COLOURS) % len(_DASHES)]
             plain += 1
-        label = arm.name + part.is_at_chance(arm)
+        label = configuration.name + part.uniform_note(configuration)
         look = {"label": label, "name": html.escape(label), "colour": colour, "dash": dash, "line": DASHES[dash]}
-        is_shown = place < SHOWN or (bool(arm.role) and referring <= SHOWN)
-        found[id(arm)] = look | {"rank": ranks[id(arm)], "shown": is_shown}
-    return [found[id(arm)] for arm in part.arms]
+        is_shown = place < SHOWN or (bool(configuration.role) and referring <= SHOWN)
+        found[id(configuration)] = look | {"rank": ranks[id(configuration)], "shown": is_shown}
+    return [found[id(configuration)] for configuration in part.configurations]
 
 
 def groups(part: Part, lines: int) -> tuple[list[dict[str, Any]], list[str]]:
@@ -70,8 +70,8 @@ def groups(part: Part, lines: int) -> tuple[list[dict[str, Any]], list[str]]:
     for column in [*results, *(column for column in _present(part) if column not in results)]:
         bands = {
             index: runs.band(tables, column)
-            for index, arm in enumerate(part.arms)
-            if (tables := [run.metrics for run in arm.runs if column in run.metrics])
+            for index, configuration in enumerate(part.configurations)
+            if (tables := [run.metrics for run in configuration.runs if column in run.metrics])
         }
         bands = {index: band for index, band in bands.items() if not band.empty}
         if note := _not_drawn(column, bands.values()):
@@ -79,12 +79,12 @@ def groups(part: Part, lines: int) -> tuple[list[dict[str, Any]], list[str]]:
             continue
         thinned = {index: _thin(band, limit) for index, band in bands.items()}
         is_thinned |= any(len(thinned[index]) < len(band) for index, band in bands.items())
-        seeds = {index: sum(column in run.metrics for run in part.arms[index].runs) for index in bands}
+        seeds = {index: sum(column in run.metrics for run in part.configurations[index].runs) for index in bands}
         panel = {
             "column": column,
             "title": capital(column.about) if isinstance(column, Metric) else column,
             "caption": _caption(seeds.values()),
-            "curves": [{"arm": index, **_curve(band, seeds[index] > 1)} for index, band in thinned.items()],
+            "curves": [{"configuration": index, **_curve(band, seeds[index] > 1)} for index, band in thinned.items()],
             "range": _range(bands.values()),
         }
         prefix = column.partition("/")[0]
@@ -98,7 +98,10 @@ def groups(part: Part, lines: int) -> tuple[list[dict[str, Any]], list[str]]:
 
 def lines(parts: Iterable[Part]) -> int:
     """Returns how many lines the curves of a page have: three of an arm with a band."""
-    return sum(len(_present(part)) * sum(3 if len(arm.runs) > 1 else 1 for arm in part.arms) for part in parts)
+    return sum(
+        len(_present(part)) * sum(3 if len(configuration.runs) > 1 else 1 for configuration in part.configurations)
+        for part in parts
+    )
 
 
 def capital(words: str) -> str:
@@ -108,7 +111,9 @@ def capital(words: str) -> str:
 
 def _present(part: Part) -> list[str]:
     """Returns all columns but the round's and those that mark rounds; first those that are declared as drawn."""
-    columns = dict.fromkeys(column for arm in part.arms for run in arm.runs for column in run.metrics)
+    columns = dict.fromkeys(
+        column for configuration in part.configurations for run in configuration.runs for column in run.metrics
+    )
     own = part.study.columns if part.study else ()
     marks = {metric for metric in own if metric.marks}
     known: dict[str, Metric] = dict(runs.declared()) | dict(zip(own, own, strict=True))

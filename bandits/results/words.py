@@ -19,7 +19,7 @@ def verdict(one: Comparison) -> str:
     """Returns the verdict and its side, such as "better than greedy" or "not significantly different from greedy"."""
     if one.is_significant:
         return f"{'better' if one.is_better else 'worse'} than {one.reference}"
-    return f"{one.word} from {one.reference}"
+    return f"{one.significance} from {one.reference}"
 
 
 def seeds_needed(one: Comparison) -> str:

@@ -30,7 +30,10 @@ def on_files(files: Files, config: ProperDocsConfig) -> Files:
         if (target := _target(file.src_uri, name)) and not _is_page(target)
     }
     for target in sorted(linked):
-        if files.get_file_from_path(uri := _uri(target)) is None or files.get_file_from_path(uri).inclusion.is_excluded():
+        if (
+            files.get_file_from_path(uri := _uri(target)) is None
+            or files.get_file_from_path(uri).inclusion.is_excluded()
+        ):
             files.append(File.generated(config, uri, content=target.read_bytes()))
     return files
 

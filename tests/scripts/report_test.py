@@ -99,7 +99,7 @@ def test_results_come_first_an_arm_a_row_the_best_first(two_runs):
 def test_curves_are_means_and_ranges_over_seeds_and_say_so(two_runs):
     _, page = _report(two_runs, two_runs / "one", two_runs / "many")
     (part,) = _data(page)
-    assert [arm["label"] for arm in part["arms"]] == ["lr 0.1", "lr 0.05"]
+    assert [style["label"] for style in part["configurations"]] == ["lr 0.1", "lr 0.05"]
     assert [(group["title"], [panel["column"] for panel in group["panels"]]) for group in part["groups"]] == [
         ("Results", [metrics.ROUND_REWARD, metrics.AVERAGE_REWARD]),
         ("Seconds", ["seconds"]),
@@ -126,7 +126,10 @@ def test_equal_results_are_drawn_once_a_single_evaluation_near_its_value_and_the
     assert f"{metrics.ACCURACY} is {metrics.HELD_OUT_REWARD} at each evaluation." in page
     assert panels[metrics.HELD_OUT_REWARD]["range"] == pytest.approx([0.225, 0.275])
     assert panels[metrics.ROUND_REWARD]["range"] is None
-    assert [(arm["label"], arm["rank"]) for arm in _data(page)[0]["arms"]] == [("lr 0.05", 1), ("lr 0.1", 0)]
+    assert [(style["label"], style["rank"]) for style in _data(page)[0]["configurations"]] == [
+        ("lr 0.05", 1),
+        ("lr 0.1", 0),
+    ]
 
 
 def test_chance_and_ceiling_are_marked(tmp_path):
@@ -235,7 +238,7 @@ def test_an_arm_at_chance_is_called_so_in_table_and_picture(tmp_path):
         (folder / "bounds.json").write_text(json.dumps({"participating": {"chance": 0.1, "constant": 0.12}}))
         _run(tmp_path / "greedy" / f"seed_{seed}", [reward + 0.5], bandits_type="greedy", seed=seed)
     _, page = _report(tmp_path, tmp_path)
-    assert [arm["label"] for arm in _data(page)[0]["arms"]] == [
+    assert [style["label"] for style in _data(page)[0]["configurations"]] == [
         "greedy",
         "softmax (not significantly different from the uniform policy)",
     ]
@@ -355,10 +358,10 @@ def test_of_many_arms_the_best_are_drawn_first(tmp_path):
     for index in range(20):
         _run(tmp_path / f"run_{index}", [index / 20], clip_norm=index)
     _, page = _report(tmp_path, tmp_path)
-    assert [arm["label"] for arm in _data(page)[0]["arms"] if not arm["shown"]] == [
+    assert [style["label"] for style in _data(page)[0]["configurations"] if not style["shown"]] == [
         f"clip norm {index}" for index in (0, 1, 2, 3, 4, 5, 6, 7)
     ]
-    looks = [(arm["colour"], arm["dash"]) for arm in _data(page)[0]["arms"] if arm["shown"]]
+    looks = [(style["colour"], style["dash"]) for style in _data(page)[0]["configurations"] if style["shown"]]
     assert len(set(looks)) == len(looks) == 12
     assert "The 12 best and the references are drawn" in page
 
@@ -372,7 +375,7 @@ def test_what_comes_from_files_is_escaped(tmp_path):
     assert name not in own
     assert "<b>&" not in own
     assert '<td class="text">$title</td>' in own
-    look = _data(page)[0]["arms"][0]
+    look = _data(page)[0]["configurations"][0]
     assert (look["label"], look["name"]) == (name, "&lt;script&gt;alert(1)&lt;")
 
 

@@ -59,25 +59,25 @@ def test_a_grid_at_chance_has_no_winner(tmp_path):
     found = [one for rate, values in enumerate(points) for one in _outcomes(tmp_path, f"rate={rate}", values)]
     assert _text(tmp_path, found)[-1] == (
         "No winner: rate=0 is first, but it is not significantly different from the uniform policy "
-        "(chance earns 0.1, the best constant action 0.3)."
+        "(uniform policy 0.1, best fixed action 0.3)."
     )
 
 
 def test_one_seed_announces_no_winner(tmp_path):
     found = [*_outcomes(tmp_path, "rate=1", [0.9]), *_outcomes(tmp_path, "rate=2", [0.2])]
     assert _text(tmp_path, found)[-1].startswith(
-        "No winner: rate=1 is first, but it was played with one seed: not judged (chance earns 0.1"
+        "No winner: rate=1 is first, but it was played with one seed: not judged (uniform policy 0.1"
     )
 
 
 def test_the_first_is_told_where_the_seeds_tell_it_from_chance(tmp_path):
     found = [*_outcomes(tmp_path, "rate=1", [0.5, 0.51, 0.52]), *_outcomes(tmp_path, "rate=2", [0.2, 0.3, 0.1])]
-    assert _text(tmp_path, found)[-1].startswith("First: rate=1, above the uniform policy (chance earns 0.1, the best")
+    assert _text(tmp_path, found)[-1].startswith("First: rate=1, above the uniform policy (uniform policy 0.1, best")
 
 
 def test_where_chance_is_not_known_nothing_is_said_of_it(tmp_path):
     found = [one for rate in (1, 2) for one in _outcomes(tmp_path, f"rate={rate}", [0.5, 0.6], bounds=None)]
-    assert not any("chance" in line for line in _text(tmp_path, found))
+    assert not any("uniform policy" in line for line in _text(tmp_path, found))
 
 
 def test_the_expected_best_of_as_many_points_of_each_configuration(tmp_path):
@@ -181,8 +181,8 @@ def test_the_first_stands_between_chance_and_a_ceiling_that_was_swept_and_is_non
     values = {"softmax": [0.49, 0.5, 0.51], "greedy": [0.2, 0.3, 0.25], "supervised_mse": [0.9, 0.89, 0.91]}
     told = _text(tmp_path, _configurations(tmp_path, {f"bandits_type={name}": one for name, one in values.items()}))
     assert told[-1] == (
-        "First: bandits_type=softmax, at a normalized score of 0.50 (chance earns 0.1, the best constant "
-        "action 0.3, the ceiling 0.9)."
+        "First: bandits_type=softmax, at a normalized score of 0.50 (uniform policy 0.1, best fixed "
+        "action 0.3, full-feedback baseline 0.9)."
     )
     assert [row[:2] for row in _comparisons(told)] == [["softmax", "greedy"]]
 
@@ -190,7 +190,7 @@ def test_the_first_stands_between_chance_and_a_ceiling_that_was_swept_and_is_non
 @pytest.mark.parametrize("scenario", ["scratch", "init_shift"])
 def test_where_no_ceiling_was_played_it_is_said_how_one_could_be(tmp_path, scenario):
     found = _configurations(tmp_path, {"bandits_type=softmax": [0.49, 0.5, 0.51]}, scenario=scenario)
-    note = "no ceiling of its data, rewards and rounds: add bandits_type=supervised_mse to --sweep)."
+    note = "baseline with its data, rewards and rounds: add bandits_type=supervised_mse to --sweep)."
     assert _text(tmp_path, found)[-1].endswith(note)
 
 
@@ -204,7 +204,7 @@ def test_of_one_seed_no_place_is_told_and_of_more_each_point_s(tmp_path):
     assert words == {
         "bandits_type=softmax": "at a normalized score of 0.50",
         "bandits_type=init": "not significantly different from the uniform policy",
-        "bandits_type=supervised_mse": "ceiling",
+        "bandits_type=supervised_mse": "full feedback",
     }
     assert [outcomes.label(point) for point in some.not_above_chance()] == ["bandits_type=init"]
     ones = {name: seeds[:1] for name, seeds in points.items()}

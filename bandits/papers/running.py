@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from bandits import studies
 from bandits.papers import results
 from bandits.papers.plan import Figure
-from bandits.papers.results import Found
+from bandits.papers.results import ConfigurationRuns
 from bandits.plans import outcomes
 from bandits.plans.executors import Executor
 from bandits.plans.plan import Run
@@ -22,7 +22,7 @@ _ENDED = (outcomes.FINISHED, outcomes.DIVERGED)
 
 
 @dataclasses.dataclass(frozen=True)
-class Played:
+class FigureRuns:
     """What became of a figure's runs.
 
     Attributes:
@@ -31,7 +31,7 @@ class Played:
       left: Runs that are not finished and could be played now.
     """
 
-    found: dict[str, Found]
+    found: dict[str, ConfigurationRuns]
     errors: list[str]
     left: list[Run]
 
@@ -49,7 +49,7 @@ def check_data(figures: Sequence[Figure], folder: pathlib.Path, data_dir: str | 
     """
     groups: dict[str, list[Run]] = {}
     for figure in figures:
-        some = {run.settings.get("task_type"): run for run in map(figure.first_run, figure.arms)}
+        some = {run.settings.get("task_type"): run for run in map(figure.first_run, figure.configurations)}
         left = [run for run in some.values() if outcomes.finished_rounds(folder / run.name) < run.rounds]
         for place, run in enumerate(left):
             if data_dir and "data_dir" in run.settings:
@@ -63,14 +63,14 @@ def check_data(figures: Sequence[Figure], folder: pathlib.Path, data_dir: str | 
         print(f"Warning: {line}", file=sys.stderr)
 
 
-def play(
+def run_figure(
     figure: Figure,
     repeat: int,
     base: Sequence[str],
     folder: pathlib.Path,
     executor: Executor | None,
     halving: int = 0,
-) -> Played:
+) -> FigureRuns:
     """Plays what is missing of a figure.
 
     Args:
@@ -84,10 +84,10 @@ def play(
     """
     metric = studies.load(studies.STUDIES[figure.binary]).ranked_by
     # What is compared, which the first axis has, is run close together.
-    others = list(dict.fromkeys(arm.words[1:] for arm in figure.arms))
-    ordered = sorted(figure.arms, key=lambda arm: others.index(arm.words[1:]))
-    first = {arm.label: figure.runs_of(arm, repeat, base, folder) for arm in ordered}
-    halved = [arm.label for arm in ordered if arm.is_searched and halving]
+    others = list(dict.fromkeys(configuration.words[1:] for configuration in figure.configurations))
+    ordered = sorted(figure.configurations, key=lambda configuration: others.index(configuration.words[1:]))
+    first = {configuration.label: figure.runs_of(configuration, repeat, base, folder) for configuration in ordered}
+    halved = [configuration.label for configuration in ordered if configuration.is_searched and halving]
     reported: dict[str, list[Run]] = {}
     picked: dict[str, Run] = {}
     errors: dict[str, str] = {}
@@ -99,24 +99,24 @@ def play(
             # Before the second deployment, rewards say little of what was learned.
             least = 2 * (first[label][0].settings.get("bandits_deploy_freq") or 0)
             sweep.run_halving(first[label], _REDUCTION, halving, max(1, least))
-        for arm in ordered:
-            reported[arm.label] = first[arm.label]
-            if arm.is_searched:
-                reported[arm.label] = []
+        for configuration in ordered:
+            reported[configuration.label] = first[configuration.label]
+            if configuration.is_searched:
+                reported[configuration.label] = []
                 try:
-                    point = best(figure, first[arm.label], sweep, folder)
+                    point = best(figure, first[configuration.label], sweep, folder)
                 except UsageError as error:
-                    errors[arm.label] = f"{arm.label}: {error}"
+                    errors[configuration.label] = f"{configuration.label}: {error}"
                     continue
                 if point:
-                    picked[arm.label] = point
-                    reported[arm.label] = [point.with_seed(seed) for seed in range(repeat)]
+                    picked[configuration.label] = point
+                    reported[configuration.label] = [point.with_seed(seed) for seed in range(repeat)]
         run_all(_once(reported.values()))
     label_of = {run.name: label for group in (first, reported) for label, some in group.items() for run in some}
     for name, outcome in sweep.outcomes.items():
         if outcome.status == outcomes.FAILED:
             errors[name] = f"{label_of[name]}: {outcome.error} ({folder / name})"
-    found: dict[str, Found] = {}
+    found: dict[str, ConfigurationRuns] = {}
     for label, some in reported.items():
         # What a diverged run has earned counts, too: without it, the others' mean would be too good. It judges nothing.
         ended = {run.seed: run for run in some if sweep.outcomes[run.name].status in _ENDED}
@@ -127,7 +127,7 @@ def play(
         except UsageError as error:
             errors[label] = f"{label}: {error}"
     left = [outcome.run for outcome in sweep.outcomes.values() if outcome.status == outcomes.UNFINISHED]
-    return Played(found, list(errors.values()), left)
+    return FigureRuns(found, list(errors.values()), left)
 
 
 def _once(some: Iterable[Sequence[Run]]) -> list[Run]:
@@ -159,9 +159,11 @@ def best(figure: Figure, some: Sequence[Run], sweep: Sweep, folder: pathlib.Path
     return max((group for group in points.values() if len(group) == most), key=goodness)[0]
 
 
-def _found(some: Sequence[Run], folder: pathlib.Path, point: Run | None = None, diverged: Iterable[int] = ()) -> Found:
+def _found(
+    some: Sequence[Run], folder: pathlib.Path, point: Run | None = None, diverged: Iterable[int] = ()
+) -> ConfigurationRuns:
     folders = [folder / run.name for run in some]
     tables = [runs.read_metrics(folder / run.name, run.rounds) for run in some]
     values = {flag: point.settings[flag] for flag in point.numbers} if point else {}
     searched = {flag: float(value) for flag, value in values.items() if value is not None}
-    return Found(folders, tables, searched, [run.seed for run in some], frozenset(diverged))
+    return ConfigurationRuns(folders, tables, searched, [run.seed for run in some], frozenset(diverged))
