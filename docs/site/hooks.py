@@ -8,7 +8,7 @@ import re
 
 from properdocs.config.defaults import ProperDocsConfig
 from properdocs.plugins import event_priority
-from properdocs.structure.files import File, Files
+from properdocs.structure.files import File, Files, InclusionLevel
 from properdocs.structure.pages import Page
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -30,11 +30,10 @@ def on_files(files: Files, config: ProperDocsConfig) -> Files:
         if (target := _target(file.src_uri, name)) and not _is_page(target)
     }
     for target in sorted(linked):
-        if (
-            files.get_file_from_path(uri := _uri(target)) is None
-            or files.get_file_from_path(uri).inclusion.is_excluded()
-        ):
-            files.append(File.generated(config, uri, content=target.read_bytes()))
+        place, content = _uri(target), target.read_bytes()
+        if old := files.get_file_from_path(place):
+            files.remove(old)
+        files.append(File.generated(config, place, content=content, inclusion=InclusionLevel.INCLUDED))
     return files
 
 

@@ -7,7 +7,8 @@ window.Worker = class {
 
   async postMessage(message) {
     if (message.init) {
-      await null; // The caller sets onmessage after this call.
+      // The field of the query comes after this script.
+      await new Promise((resolve) => document.addEventListener("DOMContentLoaded", resolve));
       this.onmessage({ data: { config: { min_search_length: 3 } } });
       this.onmessage({ data: { allowSearch: true } });
       return;
