@@ -249,7 +249,7 @@ def _seeds(told: Points, *, has_intervals: bool) -> str:
 
 
 def _firsts(told: Points) -> list[str]:
-    """Returns whether the first is told from chance, as one of all: the first of equal data, rewards and cohorts."""
+    """Returns how the best of equal data, rewards and cohorts compares with the uniform policy, as one of all."""
     groups: dict[str, list[PointResults]] = {}
     for configuration in told.configurations:
         if not configuration.role:

@@ -252,7 +252,7 @@ class Part:
     def compared(
         self, wanted: str | None = None
     ) -> list[tuple[ConfigurationResults, ConfigurationResults, Comparison]]:
-        """Returns every arm that plays, the reference that it is compared with, and what the seeds say; one family.
+        """Returns every arm with a policy, its reference, and their comparison over seeds; one family.
 
         Args:
           wanted: Name of the reference, or what its flag says by which the study's arms are known, as `greedy`; of
