@@ -14,59 +14,59 @@ from bandits.results.comparison import Landmark, Values
 from optimization.study.metrics import Metric
 from optimization.study.settings import Settings
 
-UNIFORM, FULL_FEEDBACK = "chance", "ceiling"  # Labels of arms; of several ceilings, how their labels begin.
+UNIFORM, FULL_FEEDBACK = "chance", "ceiling"  # Labels of configurations; labels of several baselines begin so.
 _UNKNOWN: tuple[Landmark | None, Landmark | None] = (None, None)
-# A change permutes the actions' rewards, and uniformly random ones earn the same.
+# A change permutes the actions' rewards, so the uniform policy earns the same.
 _CHANGE_FLAGS = ("reward_drift", "world_seed", *(name for name in world_flags.NAMES if name.startswith("drift_")))
 
 
 def column(figure: Figure) -> Metric | None:
-    """Returns the metric whose last value the first measure is, if runs record what chance earns there."""
+    """Metric of the first measure, if runs record its baselines."""
     first = figure.measures[0]
     metric = runs.declared().get(first.column)
     return metric if metric and metric.bounds and (first.at == "last" or first.last_rounds) else None
 
 
 def is_baseline(configuration: Configuration) -> bool:
-    """Returns whether an arm is there for others to stand between."""
+    """Whether a configuration is a baseline."""
     return configuration.words[0].startswith((UNIFORM, FULL_FEEDBACK))
 
 
 def display_name(configuration: Configuration) -> str:
-    """Returns how a page names a configuration."""
+    """Name of a configuration on a page."""
     named = {UNIFORM: "uniform policy", FULL_FEEDBACK: "full-feedback baseline"}
     word = next((word for word in named if is_baseline(configuration) and configuration.label.startswith(word)), "")
     return configuration.label.replace(word, named[word], 1) if word else configuration.label
 
 
 def baseline_key(figure: Figure, configuration: Configuration) -> Hashable:
-    """Returns what an arm shares with its ceiling: whose rewards are paid, how long, and how often it is deployed."""
+    """Key that a configuration shares with its full-feedback baseline: environment, rounds and deployment period."""
     flags = _settings(figure.binary, configuration.arguments)
     return (*map(str, configurations.environment_key(flags)), flags.get("bandits_deploy_freq"))
 
 
 def _uniform_key(figure: Figure, configuration: Configuration) -> Hashable:
-    """Returns what an arm shares with uniformly random actions that bound it."""
+
     flags = _settings(figure.binary, configuration.arguments)
     return tuple(map(str, configurations.environment_key({**flags, **dict.fromkeys(_CHANGE_FLAGS)})))
 
 
 def _is_stationary(figure: Figure, configuration: Configuration) -> bool:
-    """Returns whether all rounds are of one world."""
+
     flags = _settings(figure.binary, configuration.arguments)
     return not flags.get("reward_drift") or flags.get("drift_world") is not None
 
 
 def _has_one_environment(figure: Figure, configuration: Configuration) -> bool:
-    """Returns whether the first measure's rounds are all of one world.
+    """Whether all rounds of the first measure belong to one environment.
 
-    Each world's actions are another's in other places (`bandits.worlds.drift`), so that its best earns the same.
+    Environments permute the same actions (`bandits.worlds.drift`), so the best fixed action of each earns the same.
     """
     flags, rounds = _settings(figure.binary, configuration.arguments), figure.measures[0].last_rounds
     if _is_stationary(figure, configuration):
         return True
     is_one_change = flags["reward_drift"] == "abrupt" and not flags.get("drift_every")
-    keeps = flags.get("cache") == "persistent"  # Of what may be the world before.
+    keeps = flags.get("cache") == "persistent"  # Cached rewards may belong to the environment before.
     if not is_one_change or not rounds or keeps:
         return False
     return bool(flags["total_rounds"] - rounds + 1 >= flags["drift_start"])
@@ -78,10 +78,9 @@ def _settings(binary: str, arguments: tuple[str, ...]) -> Settings:
 
 
 def full_feedback_rewards(figure: Figure, values: Values) -> dict[Hashable, Mapping[int, float]]:
-    """Returns what ceilings earned, by the kind of arm that each bounds.
+    """Rewards of full-feedback baselines, by `baseline_key` of the configurations that each belongs to.
 
-    Who learns from all rewards, but acts with older models, is no ceiling of what is deployed more often; nor is one of
-    another world.
+    A baseline with another deployment period or environment does not count.
     """
     some = [
         configuration
@@ -94,7 +93,7 @@ def full_feedback_rewards(figure: Figure, values: Values) -> dict[Hashable, Mapp
 def compare(
     figure: Figure, rows: Sequence[Value], recorded: Mapping[str, tuple[Landmark | None, Landmark | None]]
 ) -> dict[str, BaselineComparison]:
-    """Returns where arms stand, one family of all that have the same baselines.
+    """Compares configurations with their baselines; those that share baselines are one family.
 
     Chance and the best constant action are what runs recorded, which is exact, of all their rounds. Where that is
     missing, or of the last rounds alone, those of chance recorded it, on the same clients and data in one world. Where

@@ -11,7 +11,8 @@ nothing, nor do two that both never reach what is counted.
 A claim is tested only where its premises hold (`premises`), else its status is `premise not met`.
 
 At a true difference of zero, an interval lies wholly on one side in 2.5% of experiments. Claims are many and not
-adjusted for each other: `Verdict.chance` bounds how often each errs, and their sum bounds the errors of a scoreboard.
+adjusted for each other: `Verdict.error_probability` bounds how often each errs, and their sum bounds the errors of a
+scoreboard.
 
 A number is compared only at the paper's data and settings, else it is `not comparable`; so are claims that name numbers
 (`between`). It agrees if the interval of our mean lies within 5% of the published number, or half a unit of its last
@@ -57,7 +58,7 @@ class Verdict:
       status: One of `STATUSES`.
       why: Our numbers with their intervals, and why there is no verdict.
       seeds: The smallest number of seeds behind a number of it.
-      chance: The largest probability that a direction is found by chance alone; 0 without a direction.
+      error_probability: Largest probability of this direction if there is no true difference; 0 without a direction.
     """
 
     claim: Claim
@@ -74,7 +75,7 @@ class Verdict:
 
 
 class _MissingError(Exception):
-    """A number that a claim needs is not there."""
+    """A number that a claim needs is missing."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,9 +85,9 @@ class _Statement:
     Attributes:
       holds: Whether it is true; None if inconclusive.
       why: The numbers.
-      seeds: How many.
-      margin: How far the interval's end lies on the right side.
-      premise: What must be true for it to count.
+      seeds: Number of seeds.
+      margin: Distance of the interval's end from the limit, positive on the right side.
+      premise: Premise of the statement.
     """
 
     holds: bool | None
@@ -106,7 +107,7 @@ class _Statement:
 
 
 def check(figure: Figure, rows: Sequence[Value]) -> list[Verdict]:
-    """Returns the verdict on each claim."""
+    """Verdict on each claim."""
     known = {(row.configuration, row.measure): row for row in rows}
     return [_check(claim, figure, known) for claim in figure.claims]
 
@@ -134,19 +135,19 @@ def _check(claim: Claim, figure: Figure, known: Known) -> Verdict:
 
 
 def _any(row: Sequence[_Statement]) -> _Statement:
-    """Returns the alternative that decides, as one suffices: the clearest of those with the deciding outcome."""
+    """The alternative that decides, as one suffices: the clearest of those with the deciding outcome."""
     outcome = min((one.outcome for one in row), key=(_TRUE, INCONCLUSIVE, PREMISE, _FALSE).index)
     return max((one for one in row if one.outcome == outcome), key=lambda one: one.margin)
 
 
 def _all(some: Sequence[_Statement]) -> _Statement:
-    """Returns the statement that decides, as all are needed: the weakest of those with the deciding outcome."""
+    """The statement that decides, as all are needed: the weakest of those with the deciding outcome."""
     outcome = min((one.outcome for one in some), key=(_FALSE, PREMISE, INCONCLUSIVE, _TRUE).index)
     return min((one for one in some if one.outcome == outcome), key=lambda one: one.margin)
 
 
 def compare(value: Value, figure: Figure) -> tuple[str, str]:
-    """Returns the status of a number that the paper publishes, and why; see the module's docstring."""
+    """Status of a number that the paper publishes, and the reason; see the module's docstring."""
     published = value.published
     if published is None:
         raise ValueError(f"{value.configuration} has no published {value.measure}.")
@@ -172,7 +173,7 @@ def compare(value: Value, figure: Figure) -> tuple[str, str]:
 
 
 def measure_of(figure: Figure, operand: str) -> Measure:
-    """Returns the measure that an operand names, or the figure's first."""
+    """Measure that an operand names, or the figure's first."""
     _, name = parse_operand(operand)
     return _measure(figure, name) if name else figure.measures[0]
 
@@ -182,10 +183,10 @@ def _measure(figure: Figure, name: str) -> Measure:
 
 
 def _values(operand: str, figure: Figure, known: Known) -> list[Value]:
-    """Returns the values of an operand's alternatives.
+    """Values of an operand's alternatives.
 
     Raises:
-      _MissingError: If one is not there.
+      _MissingError: If one is missing.
     """
     measure = measure_of(figure, operand).name
     found = []
@@ -198,7 +199,7 @@ def _values(operand: str, figure: Figure, known: Known) -> list[Value]:
 
 
 def _difference(one: Value, other: Value) -> Interval:
-    """Returns the interval of one value minus another, paired over their common seeds; endless, where there is none."""
+    """Interval of one value minus another, paired over common seeds; infinite if there is none."""
     alone = ["one"] if one.is_unpaired or other.is_unpaired else ()
     found = comparison.compare({"one": one.finite, "other": other.finite}, "other", unpaired=alone)["one"]
     never = [seed for seed, value in one.by_seed.items() if math.isinf(value) and value == other.by_seed.get(seed)]
@@ -227,13 +228,13 @@ def _described(one: Value, other: Value, difference: Interval) -> str:
 
 
 def _paired(value: Value, other: Value) -> Value:
-    """Returns a value over the seeds that it has in common with another."""
+    """A value over the seeds that it has in common with another."""
     common = {seed for seed, number in other.by_seed.items() if not math.isnan(number)}
     return dataclasses.replace(value, by_seed={seed: one for seed, one in value.by_seed.items() if seed in common})
 
 
 def baseline_note(value: Value) -> str:
-    """Returns a note on a number that is not significantly above the uniform policy or the best fixed action."""
+    """Note on a number that is not significantly above the uniform policy or the best fixed action."""
     against = value.baselines
     if against and against.beats_uniform and against.fixed and against.fixed.is_judged and not against.fixed.wins:
         return f" ({against.summary.rpartition(', ')[2]})"
@@ -241,7 +242,7 @@ def baseline_note(value: Value) -> str:
 
 
 def value_words(value: Value, figure: Figure) -> str:
-    """Returns a number with its interval; for rounds until a value that not all seeds reach, how many do."""
+    """Number with its interval; for rounds to a value, how many seeds reach it if not all do."""
     if _measure(figure, value.measure).rounds_to is not None and math.isinf(value.mean):
         reached = sum(map(math.isfinite, value.by_seed.values()))
         return f"reached by {reached} of {len(value.by_seed)} seeds"
@@ -249,19 +250,19 @@ def value_words(value: Value, figure: Figure) -> str:
 
 
 def _lost(value: Value) -> str:
-    """Returns which runs of a value diverged, in words; empty for none."""
+    """Diverged runs of a value, in words; empty for none."""
     count = len(value.diverged)
     return f"{value.configuration} diverged in {count} of {len(value.by_seed)} seeds" if count else ""
 
 
 def minus(one: Value, other: Value) -> str:
-    """Returns the difference of two values over their common seeds, with its interval, as text."""
+    """Difference of two values over their common seeds, with its interval, as text."""
     return _difference(one, other).text(signed=True)
 
 
 @functools.cache
 def computed(one: Accounted) -> tuple[str, str]:
-    """Returns the status of an epsilon, which has no interval and needs none, and ours with its flags."""
+    """Status of an epsilon, which is computed without an interval, and our value with its flags."""
     mechanism, rounds = budget.build(budget.define().parse(["privacy_budget", *one.arguments]))
     epsilon = mechanism.epsilon(rounds)
     status = AGREES if abs(epsilon - one.value) <= max(NEAR * one.value, one.unit / 2) else DISAGREES
@@ -272,7 +273,7 @@ def computed(one: Accounted) -> tuple[str, str]:
 def _statement(
     found: Interval, why: str, low: float = -math.inf, high: float = math.inf, premise: Premise = premises.MET
 ) -> _Statement:
-    """Returns the statement that a number lies between two ends: true or false of its whole interval, or neither."""
+    """Statement that a number lies between two limits: true or false for its whole interval, or inconclusive."""
     is_inside, is_outside = low <= found.low and found.high <= high, found.high < low or found.low > high
     holds = True if is_inside else False if is_outside else None
     return _Statement(holds, why, found.size, min(found.low - low, high - found.high), premise)
@@ -281,7 +282,7 @@ def _statement(
 def _better(
     one: Value, other: Value, measure: Measure, within: float | None = None, premise: Premise = premises.MET
 ) -> _Statement:
-    """Returns whether one value is better than another; with a tolerance, whether it is not worse by more than that."""
+    """Statement that one value is better than another; with a tolerance, that it is not worse by more than that."""
     difference = _difference(one, other)
     why = _described(one, other, difference)
     if within:
@@ -292,7 +293,7 @@ def _better(
 
 
 def _part(share: float, value: Value) -> float:
-    """Returns a part of a value's mean; of what is never reached, as `Value.finite` counts it."""
+    """Share of a value's mean; `Value.finite` counts values that are never reached."""
     return share * abs(statistics.fmean(value.finite.values()))
 
 
@@ -301,7 +302,7 @@ def _premise(one: Value, other: Value, measure: Measure, figure: Figure, known: 
 
 
 def _pairs(operands, others, figure, known, within=None):
-    """Returns the statements that the best of each operand is better than all of the others' alternatives."""
+    """Statements that the best of each operand is better than all of the others' alternatives."""
     rows = []
     for operand, other in itertools.product(operands, others):
         measure = measure_of(figure, operand)
@@ -363,12 +364,12 @@ def _larger_lead(claim, figure, known):
 
 
 def _firsts(claim: Claim, figure: Figure, known: Known) -> list[Value]:
-    """Returns the value of each group's only operand."""
+    """Value of each group's only operand."""
     return [_values(group[0], figure, known)[0] for group in claim.operands]
 
 
 def _lead(one: Value, other: Value) -> Value:
-    """Returns one value minus another, by common seed."""
+    """One value minus another, by common seed."""
     names = (
         (one.configuration, other.configuration)
         if one.configuration != other.configuration

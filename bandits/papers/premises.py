@@ -36,7 +36,7 @@ MET = Premise()
 
 
 def learned(alternatives: Sequence[Value]) -> Premise:
-    """Returns the premise that one of some configurations beats the best fixed action with its whole interval."""
+    """Premise that one of several configurations beats the best fixed action with its whole interval."""
     compared = [(value, value.baselines.fixed if value.baselines else None) for value in alternatives]
     if any(constant and _beats(constant) for _, constant in compared):
         return MET
@@ -59,14 +59,14 @@ def _beats(constant: Comparison) -> bool:
 
 
 def _tuned(loser: Value, figure: Figure, known: Known) -> Premise:
-    """Returns the premise that the worse of two, if it was searched, has its best point on no edge of its grid."""
+    """Premise that the best point of the worse configuration, if it was searched, lies on no edge of its grid."""
     found = edges(figure, known.values(), loser.configuration)
     why = f"the best point of {loser.configuration} lies on the edge of its grid ({', '.join(found)})"
     return Premise(False, why) if found else MET
 
 
 def edges(figure: Figure, rows: Iterable[Value], label: str) -> list[str]:
-    """Returns the flags that a configuration's search has on an edge of its grid, with their values.
+    """Flags of a configuration's best point that lie on an edge of its grid, with their values.
 
     The grid is the one that ran. Where records do not say whether a pick was on its edge, it is the declared one.
     """
@@ -84,7 +84,7 @@ def _configuration(figure: Figure, label: str) -> Configuration | None:
 def of_comparison(
     one: Value, other: Value, difference: Interval, measure: Measure, figure: Figure, known: Known
 ) -> Premise:
-    """Returns the premise of a comparison of two configurations; see the module's docstring."""
+    """Premise of a comparison of two configurations; see the module's docstring."""
     arms = [_configuration(figure, value.configuration) for value in (one, other)]
     if (
         any(configuration and _GREEDY in configuration.label.replace(",", "").split() for configuration in arms)

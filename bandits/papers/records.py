@@ -1,7 +1,7 @@
-"""Records of what was played: a CSV file a figure and scale, a row an arm and seed, from which pages are made.
+"""Records of runs: a CSV file per figure and scale, a row per configuration and seed, from which pages are generated.
 
-A row holds every measure, what a search picked, rounds, the data's checksum, the project's commit and the machine: a
-page is made anew, judged anew and compared by others without a run.
+A row holds every measure, the values that a search selected, rounds, the data's checksum, the project's commit and the
+machine, so that pages and verdicts need no runs.
 """
 
 import dataclasses
@@ -33,14 +33,14 @@ _COMMIT_LENGTH = 12
 
 
 def of(figure: Figure, found: Mapping[str, ConfigurationRuns]) -> "pd.DataFrame":
-    """Returns the records of a figure's arms, by arm and seed.
+    """Records of a figure, by configuration and seed.
 
     Args:
       figure: The figure.
-      found: What each arm gave; arms whose runs failed are missing.
+      found: Finished runs by configuration; failed configurations are missing.
 
     Raises:
-      UsageError: If a run lacks what is measured; it names the file.
+      UsageError: If a run lacks a measure; the message names the file.
     """
     import pandas as pd
 
@@ -62,7 +62,7 @@ def of(figure: Figure, found: Mapping[str, ConfigurationRuns]) -> "pd.DataFrame"
             row["rounds"] = int(table["round_num"].iloc[-1])
             rows.append(row | provenance(folder))
     table = pd.DataFrame(rows)
-    # Once a file: what is the same in all rows is told where it changes.
+
     return table[[*(name for name in table if name not in _FIXED[2:]), *(name for name in _FIXED[2:] if rows)]]
 
 
@@ -79,14 +79,14 @@ def _of_run(run: Run, column: Metric) -> dict[str, float]:
 
 
 def provenance(folder: pathlib.Path) -> dict[str, str]:
-    """Returns a run's checksum of its data, the project's commit, and this machine."""
+    """Checksum of a run's data, the project's commit, and this machine."""
     content = runs.read_json(folder / "config.json") if (folder / "config.json").exists() else {}
     commit = (content.get("git_commit") or "")[:_COMMIT_LENGTH]
     return {"data": content.get("data_checksum") or "", "commit": commit, "machine": runs.machine()}
 
 
 def path_of(figure: Figure, folder: pathlib.Path) -> pathlib.Path:
-    """Returns where the records of a figure lie below a folder of records."""
+    """Path of a figure's records below a folder of records."""
     return folder / figure.scale / f"{figure.name}.csv"
 
 
@@ -102,15 +102,15 @@ def write(table: "pd.DataFrame", path: pathlib.Path) -> None:
 
 
 def check_others(figure: Figure, labels: Collection[str], path: pathlib.Path) -> None:
-    """Checks that records of some arms of a figure can join those that a file has of the others.
+    """Checks that records of some configurations of a figure can join a file's records of the others.
 
     Args:
       figure: The figure.
-      labels: The arms that are played.
+      labels: The configurations that are run.
       path: The file; it may be missing.
 
     Raises:
-      UsageError: If it is none of ours, or lacks a measure of the others, or has them of other rounds.
+      UsageError: If the file holds no records, or its records lack a measure or have other numbers of rounds.
     """
     table = read(path)
     if table is None:
@@ -120,24 +120,24 @@ def check_others(figure: Figure, labels: Collection[str], path: pathlib.Path) ->
         if configuration.label in labels or own.empty:
             continue
         if missing := [measure.name for measure in figure.measures if measure.name not in own]:
-            raise UsageError(f"{path} has no {missing[0]} of {configuration.label}: play the whole figure.")
+            raise UsageError(f"{path} has no {missing[0]} of {configuration.label}: run the whole figure.")
         planned = figure.rounds_of(configuration)
         if (rounds := int(own["rounds"].max())) != planned:
             raise UsageError(
-                f"{path} has {configuration.label} of {rounds} rounds, not {planned}: play the whole figure."
+                f"{path} has {configuration.label} of {rounds} rounds, not {planned}: run the whole figure."
             )
 
 
 def joined(figure: Figure, table: "pd.DataFrame | None", path: pathlib.Path) -> "pd.DataFrame | None":
-    """Returns the records of some arms together with those that a file has of the others, in the figure's order.
+    """Records of some configurations together with a file's records of the others, in the figure's order.
 
     Args:
       figure: The figure.
-      table: Records of some arms; None for none.
+      table: Records of some configurations; None for none.
       path: The file; it may be missing.
 
     Raises:
-      UsageError: If the file is none of ours, or no arm of it is of the same data and seed as one of the others.
+      UsageError: If the file holds no records, or its records are of other data.
     """
     import pandas as pd
 
@@ -147,7 +147,7 @@ def joined(figure: Figure, table: "pd.DataFrame | None", path: pathlib.Path) -> 
     known = earlier.groupby("seed")["data"].agg(lambda some: {*some.fillna("")})
     for seed, data in table[["seed", "data"]].itertuples(index=False):
         if data not in known.get(seed, {data}):
-            raise UsageError(f"{path} has arms of other data, not {data}: play the whole figure.")
+            raise UsageError(f"{path} has configurations of other data, not {data}: run the whole figure.")
     order = {configuration.label: index for index, configuration in enumerate(figure.configurations)}
     both = pd.concat([earlier[~earlier["arm"].isin(table["arm"])], table], ignore_index=True)
     both = both.sort_values("arm", key=lambda arms: arms.map(order), kind="stable")
@@ -155,10 +155,10 @@ def joined(figure: Figure, table: "pd.DataFrame | None", path: pathlib.Path) -> 
 
 
 def read(path: pathlib.Path) -> "pd.DataFrame | None":
-    """Returns the records of a file; None where there is none.
+    """Records of a file; None without a file.
 
     Raises:
-      UsageError: If it is none of ours; it names the file.
+      UsageError: If it holds no records; the message names the file.
     """
     import pandas as pd
 
@@ -180,7 +180,7 @@ def read(path: pathlib.Path) -> "pd.DataFrame | None":
 
 
 def strays(figure: Figure, table: "pd.DataFrame") -> list[str]:
-    """Returns what of records a figure does not know, or misses in them, in words."""
+    """Configurations that a figure does not have and measures that records lack, in words."""
     labels = {configuration.label for configuration in figure.configurations}
     told = [
         f"{figure.name} has no arm {configuration}"
@@ -191,7 +191,7 @@ def strays(figure: Figure, table: "pd.DataFrame") -> list[str]:
 
 
 def values(figure: Figure, table: "pd.DataFrame") -> list[Value]:
-    """Returns every number of a figure's records, by arm and measure, beside the text's; of arms that it has still."""
+    """Numbers of a figure's records by configuration and measure, with the paper's numbers."""
     published = {(one.configuration, one.measure): one for one in figure.published}
     rows = []
     names = [measure.name for measure in figure.measures if measure.name in table]
@@ -207,7 +207,7 @@ def values(figure: Figure, table: "pd.DataFrame") -> list[Value]:
         diverged = frozenset(lost["seed"].astype(int))
         is_unpaired = _UNPAIRED in own and bool(own[_UNPAIRED].any())
         for name in names:
-            # Elsewhere a missing number is that of a run which has none, and keeps its seed.
+            # For other measures a missing number keeps its seed.
             measured = own[own[name].notna()] if name in of_some_seeds else own
             by_seed = dict(zip(measured["seed"].astype(int), measured[name].astype(float), strict=True))
             stated = published.get((configuration.label, name))
@@ -247,5 +247,5 @@ def _landmark(own: "pd.DataFrame", name: str) -> Landmark | None:
 
 
 def told(tables: Iterable["pd.DataFrame"], column: str) -> Sequence[str]:
-    """Returns the words that a column of records has, once each, in their order."""
+    """Distinct values of a column of records, in their order."""
     return list(dict.fromkeys(word for table in tables for word in table[column].dropna() if word))

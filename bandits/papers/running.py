@@ -1,4 +1,4 @@
-"""Plays a figure's runs: those of searches on tuning seeds first, then all arms on the seeds that are reported."""
+"""Runs a figure: searches on tuning seeds first, then all configurations on the reported seeds."""
 
 import contextlib
 import dataclasses
@@ -17,18 +17,18 @@ from bandits.plans.sweep import Sweep, refused
 from bandits.results import runs
 from data.errors import UsageError
 
-_REDUCTION = 2  # One of so many points of a search goes on.
+_REDUCTION = 2  # Successive halving keeps one of two points.
 _ENDED = (outcomes.FINISHED, outcomes.DIVERGED)
 
 
 @dataclasses.dataclass(frozen=True)
 class FigureRuns:
-    """What became of a figure's runs.
+    """A figure's runs.
 
     Attributes:
-      found: What each arm gave, without arms of which no run is finished.
-      errors: A line for each run that failed.
-      left: Runs that are not finished and could be played now.
+      found: Finished runs by configuration, without configurations that have none.
+      errors: A line for each failed run.
+      left: Unfinished runs that could run now.
     """
 
     found: dict[str, ConfigurationRuns]
@@ -71,19 +71,18 @@ def run_figure(
     executor: Executor | None,
     halving: int = 0,
 ) -> FigureRuns:
-    """Plays what is missing of a figure.
+    """Executes the missing runs of a figure.
 
     Args:
       figure: The figure.
-      repeat: Seeds.
+      repeat: Number of seeds.
       base: Flags that all runs share.
       folder: Folder of all runs.
-      executor: What executes them; None to play nothing, and take what is finished.
-      halving: Runs at the same time, if points of searches are given up early (`Sweep.run_halving`); 0 to run all of
-        them to the end.
+      executor: Executes runs; None to use only finished ones.
+      halving: Number of parallel runs, if searches stop points early (`Sweep.run_halving`); 0 to finish all points.
     """
     metric = studies.load(studies.STUDIES[figure.binary]).ranked_by
-    # What is compared, which the first axis has, is run close together.
+    # Configurations that differ only on the first axis are compared, so they run close together.
     others = list(dict.fromkeys(configuration.words[1:] for configuration in figure.configurations))
     ordered = sorted(figure.configurations, key=lambda configuration: others.index(configuration.words[1:]))
     first = {configuration.label: figure.runs_of(configuration, repeat, base, folder) for configuration in ordered}
@@ -96,7 +95,7 @@ def run_figure(
         run_all = sweep.run if executor else sweep.submit
         run_all(_once(some for label, some in first.items() if label not in halved))
         for label in halved:
-            # Before the second deployment, rewards say little of what was learned.
+            # Before the second deployment, rewards hardly depend on training.
             least = 2 * (first[label][0].settings.get("bandits_deploy_freq") or 0)
             sweep.run_halving(first[label], _REDUCTION, halving, max(1, least))
         for configuration in ordered:
@@ -118,7 +117,7 @@ def run_figure(
             errors[name] = f"{label_of[name]}: {outcome.error} ({folder / name})"
     found: dict[str, ConfigurationRuns] = {}
     for label, some in reported.items():
-        # What a diverged run has earned counts, too: without it, the others' mean would be too good. It judges nothing.
+        # Diverged runs count in means, which would be biased upwards without them; verdicts leave them out.
         ended = {run.seed: run for run in some if sweep.outcomes[run.name].status in _ENDED}
         lost = [seed for seed, run in ended.items() if sweep.outcomes[run.name].status == outcomes.DIVERGED]
         try:
@@ -135,10 +134,10 @@ def _once(some: Iterable[Sequence[Run]]) -> list[Run]:
 
 
 def best(figure: Figure, some: Sequence[Run], sweep: Sweep, folder: pathlib.Path) -> Run | None:
-    """Returns a run of the best point of a search, by the figure's first measure, its mean over the tuning seeds.
+    """A run of the best point of a search, by the mean of the figure's first measure over the tuning seeds.
 
     Returns:
-      None if no run is finished, or one is still to be run.
+      The run; None if no run is finished, or one is unfinished.
 
     Raises:
       UsageError: If a finished run's files are damaged.
@@ -155,7 +154,7 @@ def best(figure: Figure, some: Sequence[Run], sweep: Sweep, folder: pathlib.Path
     def goodness(group: Sequence[Run]) -> float:
         return outcomes.goodness(results.measured(measure, _found(group, folder)), smallest=measure.smallest)
 
-    most = max(map(len, points.values()))  # A point of which a seed is missing is not compared with whole ones.
+    most = max(map(len, points.values()))  # Points with a missing seed are not compared with complete ones.
     return max((group for group in points.values() if len(group) == most), key=goodness)[0]
 
 

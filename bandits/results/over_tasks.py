@@ -40,13 +40,13 @@ class Scale(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class OverTasks:
-    """Arms over several tasks.
+    """Configurations over several tasks.
 
     Attributes:
-      tasks: Those that count.
-      scores: By arm that all of these have: its interquartile mean and interval, the best first.
-      seeds: By arm, how many seeds of each task count.
-      left_out: Which tasks and arms do not count, and why, in words.
+      tasks: Tasks that count.
+      scores: Interquartile mean and interval by configuration that all tasks have, the best first.
+      seeds: By configuration, how many seeds of each task count.
+      left_out: Which tasks and configurations do not count, and why, in words.
     """
 
     tasks: tuple[str, ...]
@@ -56,14 +56,14 @@ class OverTasks:
 
 
 def over(scales: Sequence[Scale], better: Better = "up") -> OverTasks | None:
-    """Returns what arms reach over several tasks; None, if no arm has numbers on two of them.
+    """Scores of configurations over several tasks; None if no configuration has numbers on two of them.
 
-    Of an arm with more seeds on one task than on another, the first so many count. What diverged, or has fewer than
-    `LEAST_SEEDS`, is left out, and so is a task whose chance and ceiling meet, or whose ceiling an arm exceeds with its
-    whole interval.
+    If tasks have different numbers of seeds, the first ones count. Diverged configurations and those with fewer than
+    `LEAST_SEEDS` seeds are left out. So are tasks whose baselines overlap, or whose full-feedback baseline lies below a
+    configuration's whole interval.
 
     Args:
-      scales: The arms, between their chance and ceiling.
+      scales: The configurations with their baselines.
       better: Whether more or less is better.
     """
     of_tasks = Counter(
@@ -126,11 +126,11 @@ def _too_few(configuration: str, seeds: int) -> str:
 
 
 def sections(parts: Sequence[Part]) -> list[Section]:
-    """Returns the scores over tasks of a report's configurations, by the metric that ranks them."""
+    """Scores over tasks of a report's configurations, by the metric that ranks them."""
     titles = Counter(part.title for part in parts)
     together: dict[Metric, list[Scale]] = {}
     for number, part in enumerate(parts, 1):
-        # Tables can have one name and other content.
+        # Tables of different content can share a name.
         task = part.title if titles[part.title] == 1 else f"{part.title}, {number}"
         for configuration in part.configurations if part.columns else ():
             column, known = part.columns[0], part.baselines(configuration)
@@ -156,7 +156,7 @@ def _section(column: Metric, found: OverTasks) -> Section:
 
 
 def _diverged(*known: tuple[str, Landmark]) -> str:
-    """Returns which of some numbers by seed are not finite, in words; empty if all are."""
+    """Seeds whose numbers are not finite, in words; empty if all are."""
     for name, values in known:
         numbers = values.items() if isinstance(values, Mapping) else ()
         if lost := [str(seed) for seed, value in numbers if not math.isfinite(value)]:

@@ -1,4 +1,4 @@
-"""The page about runs: what they gave, their curves and their commands, in one HTML file that needs no network."""
+"""Page about runs: results, curves and commands, in one HTML file that needs no network."""
 
 import dataclasses
 import datetime
@@ -19,12 +19,12 @@ _MOST_DIVERGED = 20  # Lines about them.
 
 
 class Found(NamedTuple):
-    """What lies below some folders.
+    """Runs below some folders.
 
     Attributes:
       runs: Runs that were read.
-      waiting: What is to say of runs without a finished round, a sentence each.
-      problems: What is to say of runs that could not be read.
+      waiting: A sentence for each run without a finished round.
+      problems: A sentence for each run that could not be read.
     """
 
     runs: list[runs.Run]
@@ -35,7 +35,7 @@ class Found(NamedTuple):
 def write(
     folders: Iterable[pathlib.Path], output: pathlib.Path, title: str = "Runs", reference: str | None = None
 ) -> list[str]:
-    """Writes the page about all runs below some folders, whole; also while they are played, and more than once.
+    """Writes the page about all runs below some folders, finished or not; replaces an earlier page.
 
     Args:
       folders: Runs, or folders that hold runs at any depth. Runs without a finished round are counted alone.
@@ -44,7 +44,7 @@ def write(
       reference: What configurations are compared with; see `Part.compared`.
 
     Returns:
-      What could not be read, a sentence each; the page names it, too.
+      A sentence for each run that could not be read; the page has them, too.
 
     Raises:
       Failure: If the page cannot be written.
@@ -56,7 +56,7 @@ def write(
 
 def read(folders: Iterable[pathlib.Path]) -> Found:
     """Reads all runs below some folders, at any depth; each once."""
-    paths: dict[pathlib.Path, pathlib.Path] = {}  # By what they are, as they were named.
+    paths: dict[pathlib.Path, pathlib.Path] = {}  # Resolved path -> path as named.
     found = Found([], [], [])
     for folder in folders:
         try:
@@ -81,7 +81,7 @@ def page(
     is_judged: bool = True,
     named: Callable[[runs.Run], str] = lambda run: "",
 ) -> str:
-    """Returns the page.
+    """The page as HTML.
 
     Args:
       found: The runs.
@@ -93,7 +93,7 @@ def page(
       named: Returns the name of a configuration by one of its runs; empty for the name by its flags.
 
     Raises:
-      UsageError: If no arm is the reference that is asked for.
+      UsageError: If no configuration is the reference.
     """
     from plotly import offline
 
@@ -128,7 +128,7 @@ def page(
 
 
 def document(title: str, summary: str, plotly: str = "", parts: str = "", details: str = "", data: str = "[]") -> str:
-    """Returns a page, which needs no network.
+    """HTML page that needs no network.
 
     Args:
       title: Its title.
@@ -153,7 +153,7 @@ def _renamed(part: Part, named: Callable[[runs.Run], str], is_judged: bool) -> P
 
 
 def _waits(folder: pathlib.Path) -> bool:
-    """Returns whether a folder is that of a sound run that has no row of metrics yet."""
+    """Whether a folder belongs to a valid run that has no row of metrics yet."""
     path = folder / "metrics.csv"
     try:
         runs.read_json(folder / "config.json")
@@ -185,7 +185,7 @@ def _summary(found: Found, parts: Sequence[Part]) -> str:
 
 
 def _diverged(parts: Iterable[Part]) -> Iterator[tuple[str, bool]]:
-    """Yields what is to say of runs in which clients diverged, a line each, and whether the whole run is lost."""
+    """A line for each run in which clients diverged, and whether the whole run is lost."""
     for part in parts:
         for configuration in part.configurations:
             for run in configuration.runs:
@@ -208,7 +208,7 @@ def _part(
     is_titled: bool,
     has_regret: bool,
 ) -> str:
-    """Returns results and curves of arms that can be compared."""
+    """HTML of the results and curves of a part."""
     explained = []
     if part.columns and len(part.configurations) > 1:
         explained.append("Sorted by the first result.")
@@ -265,7 +265,7 @@ def _part(
 
 
 def _folded(name: str, parts: Sequence[Part], section: Callable[[Part], str]) -> str:
-    """Returns a folded section of the page, with a heading a part; nothing if no part has anything to say."""
+    """Folded section with a heading per part; empty without content."""
     found = [(part.title, text) for part in parts if (text := section(part))]
     if not found:
         return ""

@@ -1,4 +1,4 @@
-"""The curves of a report, as its page draws them with Plotly: which there are, in which groups, and their points."""
+"""Curves of a report, as its page draws them with Plotly: groups of panels, and points."""
 
 import base64
 import html
@@ -13,10 +13,10 @@ from optimization.study.metrics import SECONDS, Metric
 if TYPE_CHECKING:
     import pandas as pd
 
-SHOWN = 12  # Arms that are drawn at first; more would hide each other.
+SHOWN = 12  # Configurations that are drawn at first; more would hide each other.
 DASHES = {"solid": "", "dash": "9 4", "dashdot": "9 3 2 3", "dot": "2 3"}  # Plotly's names, and SVG's.
 _DASHES = tuple(DASHES)
-_GREY = "#777777"  # Of chance and ceiling.
+_GREY = "#777777"  # Of baselines.
 _CURVE_POINTS = 1000
 _PAGE_POINTS = 750_000  # 4 MB of base64.
 # Groups of columns by their prefixes, in the order of the page; those of results stand before them, unfolded.
@@ -34,8 +34,8 @@ _OTHERS = "Other columns"
 
 
 def styles(part: Part) -> list[dict[str, Any]]:
-    """Returns how each arm's curves look; `name` is escaped, because Plotly reads markup in it."""
-    # Where not all are drawn at first, those that are look different; else no look depends on results.
+    """Style of each configuration's curves; `name` is escaped, because Plotly reads markup in it."""
+    # Styles depend on results only if there are more configurations than are drawn at first.
     order = part.configurations if len(part.configurations) <= SHOWN else part.ranked()
     plain = referring = 0
     found = {}
@@ -56,11 +56,11 @@ def styles(part: Part) -> list[dict[str, Any]]:
 
 
 def groups(part: Part, lines: int) -> tuple[list[dict[str, Any]], list[str]]:
-    """Returns the plots of all metrics that have something to show, in groups, and what is to say of them in words.
+    """Groups of panels for all metrics that vary, and notes about them.
 
     Args:
-      part: What is drawn.
-      lines: Lines of the whole page, which share the points that it may hold.
+      part: The configurations.
+      lines: Number of lines on the whole page, which share its maximum number of points.
     """
     limit = max(2, min(_CURVE_POINTS, _PAGE_POINTS // max(lines, 1)))
     results = part.columns
@@ -97,7 +97,7 @@ def groups(part: Part, lines: int) -> tuple[list[dict[str, Any]], list[str]]:
 
 
 def lines(parts: Iterable[Part]) -> int:
-    """Returns how many lines the curves of a page have: three of an arm with a band."""
+    """Number of lines of a page's curves; a configuration with a band has three."""
     return sum(
         len(_present(part)) * sum(3 if len(configuration.runs) > 1 else 1 for configuration in part.configurations)
         for part in parts
@@ -105,12 +105,12 @@ def lines(parts: Iterable[Part]) -> int:
 
 
 def capital(words: str) -> str:
-    """Returns words as a title."""
+    """Words with a capital first letter."""
     return words[:1].upper() + words[1:]
 
 
 def _present(part: Part) -> list[str]:
-    """Returns all columns but the round's and those that mark rounds; first those that are declared as drawn."""
+    """All columns but the round's and those that mark rounds; first those that are declared as drawn."""
     columns = dict.fromkeys(
         column for configuration in part.configurations for run in configuration.runs for column in run.metrics
     )
@@ -124,7 +124,7 @@ def _present(part: Part) -> list[str]:
 
 
 def _not_drawn(column: str, bands: "Iterable[pd.DataFrame]") -> str:
-    """Returns why a column has nothing to show; empty if it has."""
+    """Why a column is not drawn; empty if it is."""
     values = {value for band in bands for edge in ("low", "high") for value in band[edge].unique()[:2]}
     if not values:
         return f"{column} is never finite{': nothing is guaranteed' * (column == metrics.EPSILON)}"
@@ -134,7 +134,7 @@ def _not_drawn(column: str, bands: "Iterable[pd.DataFrame]") -> str:
 
 
 def _range(bands: "Iterable[pd.DataFrame]") -> list[float] | None:
-    """Returns the ends of the vertical axis where all values are one; else None, and Plotly finds them."""
+    """Limits of the vertical axis if all values are equal; else None, and Plotly chooses them."""
     values = {float(value) for band in bands for edge in ("low", "high") for value in band[edge].unique()[:2]}
     if len(values) > 1:
         return None
@@ -144,7 +144,7 @@ def _range(bands: "Iterable[pd.DataFrame]") -> list[float] | None:
 
 
 def _caption(seeds: Iterable[int]) -> str:
-    """Returns what lines and bands of a plot are, in words."""
+    """Caption that explains lines and bands."""
     seeds = set(seeds)
     several = sorted(seeds - {1})
     if not several:
@@ -154,13 +154,13 @@ def _caption(seeds: Iterable[int]) -> str:
 
 
 def _thin(band: "pd.DataFrame", limit: int) -> "pd.DataFrame":
-    """Returns every k-th row, the last one included, so that at most `limit` remain."""
+    """Every k-th row with the last one, at most `limit` rows."""
     step = -(-len(band) // limit)
     return band.iloc[(len(band) - 1) % step :: step]
 
 
 def _curve(band: "pd.DataFrame", is_band: bool) -> dict[str, Any]:
-    """Returns a curve's part of Plotly's traces."""
+
     import numpy as np
 
     rounds = band.index.to_numpy()
@@ -173,6 +173,6 @@ def _curve(band: "pd.DataFrame", is_band: bool) -> dict[str, Any]:
 
 
 def _packed(values, dtype: str) -> dict[str, str]:
-    """Returns numbers as Plotly's typed arrays."""
+    """Numbers as Plotly's typed arrays."""
     content = base64.b64encode(values.astype(f"<{dtype}").tobytes())
     return {"dtype": dtype, "bdata": content.decode("ascii")}

@@ -1,4 +1,4 @@
-"""The sections of a page about runs: results, comparisons, scores over tasks, flags, single runs, data and commands."""
+"""Sections of a page about runs: results, comparisons, flags, single runs, data and commands."""
 
 import html
 import json
@@ -34,9 +34,9 @@ _CLIENTS, _VERDICT = "Greedy policy, over clients", "Verdict"
 
 
 def results(part: Part, looks: Sequence[Mapping[str, Any]], *, has_regret: bool = False) -> str:
-    """Returns a row for each configuration, the best first: mean and interval of each result, and its baselines.
+    """Table of configurations, the best first: mean and interval of each result, and baselines.
 
-    With `has_regret` also the regret to the full-feedback baseline.
+    With `has_regret` it has the regret to the full-feedback baseline.
     """
     columns, ranked = part.columns, part.ranked()
     look = {id(configuration): one for configuration, one in zip(part.configurations, looks, strict=True)}
@@ -75,13 +75,13 @@ def results(part: Part, looks: Sequence[Mapping[str, Any]], *, has_regret: bool 
 
 
 def regret(part: Part, configuration: ConfigurationResults) -> Interval | None:
-    """Returns a configuration's regret to its full-feedback baseline, by the first result; None where it has none."""
+    """A configuration's regret to its full-feedback baseline, by the first result; None without a baseline."""
     standing = part.against_baselines.get(configuration)
     return standing.regret(part.columns[0].better or "up") if standing else None
 
 
 def comparisons(part: Part, wanted: str | None) -> Section | None:
-    """Returns the comparisons of a part's configurations with one of them; None if there is nothing to compare.
+    """Comparisons of a part's configurations with one of them; None if there is nothing to compare.
 
     Args:
       part: The configurations.
@@ -120,7 +120,7 @@ def comparisons(part: Part, wanted: str | None) -> Section | None:
 def _about(
     part: Part, compared: Sequence[tuple[ConfigurationResults, ConfigurationResults, Comparison]], has_interval: bool
 ) -> str:
-    """Returns the metric of the comparisons, and what their intervals are over."""
+    """Metric of the comparisons, tests, and what intervals are over."""
     some = [run for configuration, *_ in compared for run in configuration.runs]
     told = [
         f"Metric: {part.columns[0].about[:1].lower()}{part.columns[0].about[1:]}.",
@@ -135,7 +135,7 @@ def _about(
 
 
 def flags(part: Part) -> str:
-    """Returns the flags in which configurations differ, a row each; empty if there are none."""
+    """Flags in which configurations differ, one row per configuration; empty without any."""
     names = configurations.differing(part)
     rows = [
         [configuration.name, *(configuration.flags.get(name) for name in names)]
@@ -145,7 +145,7 @@ def flags(part: Part) -> str:
 
 
 def single(part: Part) -> str:
-    """Returns a row a run: its results, and its folder, below that of all runs of the part."""
+    """Table with one row per run: its results and its folder."""
     columns, found = (
         part.columns,
         [(configuration, run) for configuration in part.configurations for run in configuration.runs],
@@ -170,7 +170,7 @@ def _seconds(run: Run) -> float | None:
 
 
 def data(part: Part) -> str:
-    """Returns the data reports, each once for all configurations that share it; empty where there is none."""
+    """Data reports, each once for all configurations that share it; empty without any."""
     together: dict[str, tuple[Mapping[str, Any], list[str]]] = {}
     for configuration in part.configurations:
         if report := configuration.runs[0].data_report:
@@ -182,7 +182,7 @@ def data(part: Part) -> str:
 
 
 def commands(part: Part) -> str:
-    """Returns the command of each configuration; of seeds whose commands differ in nothing else, the first's."""
+    """Command of each configuration, of its first seed."""
     items = []
     for configuration in part.configurations[:_ROWS]:
         first, *others = configuration.runs
@@ -214,7 +214,7 @@ def _title(part: Part, column: Metric) -> str:
 
 
 def _span(ranked: Iterable[ConfigurationResults], column: str) -> tuple[float, float]:
-    """Returns the ends of the scale of the pictures: of all means, and of intervals that are not much wider."""
+    """Limits of the pictures' scale: all means, and intervals that are not much wider."""
     found = [one for configuration in ranked if (one := configuration.estimate(column))]
     means = [one.mean for one in found]
     width = (max(means) - min(means)) or abs(max(means)) or 1.0
@@ -224,7 +224,7 @@ def _span(ranked: Iterable[ConfigurationResults], column: str) -> tuple[float, f
 
 
 def _scale(part: Part, configuration: ConfigurationResults, span: tuple[float, float], colour: str) -> Cell:
-    """Returns a picture of a configuration's mean and interval beside its baselines, and the same in words."""
+    """Picture of a configuration's mean and interval with its baselines, and the same in words."""
     one = configuration.estimate(part.columns[0])
     if one is None:
         return Cell("", "")
@@ -252,13 +252,13 @@ def _scale(part: Part, configuration: ConfigurationResults, span: tuple[float, f
 
 
 def _sample(look: Mapping[str, Any]) -> str:
-    """Returns a piece of a configuration's line."""
+    """Sample of a configuration's line style."""
     line = f'<line x2="28" y1="4" y2="4" stroke="{look["colour"]}" stroke-dasharray="{DASHES[look["dash"]]}"/>'
     return f'<svg class="sample" aria-hidden="true">{line}</svg>'
 
 
 def _breakable(name: str) -> str:
-    """Returns a name as HTML that may be broken after the parts of its words."""
+    """Name as HTML that may wrap after `_` and `/`."""
     return html.escape(name).replace("_", "_<wbr>").replace("/", "/<wbr>")
 
 
@@ -279,7 +279,7 @@ def _epsilon(configuration: ConfigurationResults) -> _Spent | None:
 
 
 def _privacy(configuration: ConfigurationResults) -> Cell:
-    """Returns the epsilon of a configuration, with what it assumes and what is proven."""
+    """Cell of a configuration's epsilon, with its assumptions and the proven value."""
     if (spent := _epsilon(configuration)) is None:
         return Cell("none", "")
     notes = [f"delta {spent.record['delta']:.2g}"] if spent.record.get("delta") else []
@@ -300,7 +300,7 @@ def _rounds(configuration: ConfigurationResults) -> Cell:
 
 
 def _nested(value: Any) -> str:
-    """Returns a value of a JSON file as nested lists, and of objects in a list as a table."""
+    """Value of a JSON file as nested lists; a list of objects as a table."""
     if not value and isinstance(value, Mapping | list):
         return tables.MISSING
     if isinstance(value, Mapping):

@@ -239,11 +239,11 @@ def test_arms_that_cannot_join_the_others_are_refused_before_they_are_played(pla
     assert play(_figure(), "--arms=far", f"--records={kept}") == 0
     near, far = _figure().configurations
     longer = dataclasses.replace(far, arguments=(*far.arguments, "--total_rounds=5"))
-    with pytest.raises(UsageError, match=r"f1\.csv has far of 4 rounds, not 5: play the whole figure\."):
+    with pytest.raises(UsageError, match=r"f1\.csv has far of 4 rounds, not 5: run the whole figure\."):
         play(_figure(configurations=(near, longer)), "--arms=near", f"--records={kept}")
-    with pytest.raises(UsageError, match=r"f1\.csv has no loss of far: play the whole figure\."):
+    with pytest.raises(UsageError, match=r"f1\.csv has no loss of far: run the whole figure\."):
         play(_figure(measures=(SCORE, LOSS)), "--arms=near", f"--records={kept}")
-    with pytest.raises(UsageError, match=r"f1_records\.csv has no loss of far: play the whole figure\."):
+    with pytest.raises(UsageError, match=r"f1_records\.csv has no loss of far: run the whole figure\."):
         play(_figure(measures=(SCORE, LOSS)), "--arms=near")
     assert len([*tmp_path.glob("r/runs/*")]) == 1
     records.check_others(_figure(measures=(SCORE, LOSS)), {"far"}, kept / "paper" / "f1.csv")  # It has no others.
@@ -256,7 +256,7 @@ def test_arms_of_other_data_do_not_join(tmp_path):
     near = table.assign(configuration="near")
     joined = records.joined(_figure(), near, tmp_path / "f1.csv")
     assert joined["arm"].tolist() == ["near", "near", "far", "far"]
-    with pytest.raises(UsageError, match=r"f1\.csv has arms of other data, not b: play the whole figure\."):
+    with pytest.raises(UsageError, match=r"f1\.csv has configurations of other data, not b: run the whole figure\."):
         records.joined(_figure(), near.assign(data=["b", "b"]), tmp_path / "f1.csv")
     assert records.joined(_figure(), None, tmp_path / "none.csv") is None
 
