@@ -149,7 +149,7 @@ def compare(
 
 
 def best_fixed_rewards(rows: Sequence[Value]) -> dict[str, list[str]]:
-    """Returns what the best constant action earns, as text, and the arms whose world it is of."""
+    """Rewards of best fixed actions, as text, with the configurations of each."""
     found: dict[str, list[str]] = {}
     for row in rows:
         if row.baselines and row.baselines.fixed and math.isfinite(row.baselines.fixed.reference_mean):

@@ -19,7 +19,7 @@ _HEAD = pathlib.Path(__file__).with_name("page_head.md")
 
 
 def made(folder: pathlib.Path) -> str:
-    """Returns the page.
+    """The page in Markdown.
 
     Args:
       folder: Folder of the records; pictures that lie beside a figure's records are shown.
@@ -46,7 +46,7 @@ def made(folder: pathlib.Path) -> str:
 
 
 def strays(folder: pathlib.Path) -> list[str]:
-    """Returns what lies beside the records that the page is made of, and is not in it, in words with its file."""
+    """Files and rows of records that the page does not show, in words."""
     told: list[str] = []
     left = {path for scale in texts.SCALES for path in folder.glob(f"{scale}/*.csv")}
     for scale in texts.SCALES:
@@ -64,7 +64,7 @@ def _read(figure: Figure, folder: pathlib.Path) -> Judged:
 
 
 def _chosen(paper: Judged, small: Mapping[str, Judged]) -> list[Judged]:
-    """Returns a figure at the paper's scale if all of it was run, else at the small scale, too, if it has one."""
+    """A figure at the paper's scale; if not all of it was run, also at the small scale."""
     if paper.table is not None and {configuration.label for configuration in paper.figure.configurations} <= set(
         paper.table["arm"]
     ):
@@ -74,7 +74,7 @@ def _chosen(paper: Judged, small: Mapping[str, Judged]) -> list[Judged]:
 
 
 def _own_figure(one: Judged, folder: pathlib.Path) -> str:
-    """Returns the part of one of this project's figures."""
+    """Section of one of this project's figures."""
     figure = one.figure
     parts = [f"### {figure.about}\n", _about(one), _numbers(one), *_tests(one)]
     picture = records.path_of(figure, folder).with_suffix(".png")
@@ -91,7 +91,7 @@ def _own_figure(one: Judged, folder: pathlib.Path) -> str:
 
 
 def _over_tasks(own: Sequence[Judged]) -> list[str]:
-    """Returns what arms reach over the figures of one measure that have a chance and a ceiling; nothing of one task."""
+    """Sections with scores over the figures of one measure that have both baselines; empty with a single task."""
     parts: list[str] = []
     by_measure: dict[tuple[str, bool], list[Judged]] = {}
     for one in own:
@@ -123,7 +123,7 @@ def _over_tasks(own: Sequence[Judged]) -> list[str]:
 
 
 def _scales(one: Judged) -> tuple[list[over_tasks.Scale], list[str]]:
-    """Returns the normalized scores of a figure's arms, and which arms have none, in words.
+    """A figure's configurations with their baselines, and which configurations have none, in words.
 
     A label's words after the first, where all of a kind share them, name the task: strategies are what is compared.
     """
@@ -149,7 +149,7 @@ def _scales(one: Judged) -> tuple[list[over_tasks.Scale], list[str]]:
             configuration.label if others else configuration.words[0]: values[configuration.label]
             for configuration in group
         }
-        if counted & set(by_name):  # Of the same seeds, so that it is no task of its own.
+        if counted & set(by_name):  # Equal seeds do not make another task.
             again += [configuration.label for configuration in group]
             continue
         counted |= set(by_name)
@@ -162,7 +162,7 @@ def _scales(one: Judged) -> tuple[list[over_tasks.Scale], list[str]]:
 
 
 def _about(one: Judged) -> str:
-    """Returns what was played, on what."""
+    """Data, seeds, rounds, machine and command of a figure."""
     figure, table = one.figure, one.table
     assert table is not None
     seeds = sorted(set(table["seed"].astype(int)))
@@ -201,7 +201,7 @@ def _spaced(name: str) -> str:
 
 
 def _numbers(one: Judged) -> str:
-    """Returns the table of an own figure: each arm's measures, and their differences to the reference."""
+    """Table of an own figure: each configuration's measures, and their differences to the reference."""
     figure = one.figure
     known = {(row.configuration, row.measure): row for row in one.rows}
     names = [one.name for one in figure.measures if any(name == one.name for _, name in known)]
@@ -237,7 +237,7 @@ def _numbers(one: Judged) -> str:
 
 
 def _tests(one: Judged) -> list[str]:
-    """Returns the tests of an own figure's first measure against the reference, one family; empty without one."""
+    """Tests of an own figure's first measure against the reference, one family; empty without a reference."""
     figure, first = one.figure, one.figure.measures[0]
     known = {row.configuration: row for row in one.rows if row.measure == first.name}
     pairs = []
@@ -279,7 +279,7 @@ def _tests(one: Judged) -> list[str]:
 
 
 def _reference(figure: Figure, configuration: Configuration) -> str:
-    """Returns the arm that an arm is compared with, which has the reference on its axis; empty if there is none."""
+    """Label of the configuration with the reference on its axis; empty without one."""
     drawn = [other for other in figure.configurations if other.is_drawn]
     axis = next((other.words.index(figure.reference) for other in drawn if figure.reference in other.words), None)
     if axis is None or not configuration.is_drawn or configuration.words[axis] == figure.reference:
@@ -310,7 +310,7 @@ def _summary(some: Sequence[Judged]) -> str:
 
 
 def _text(name: str, some: Sequence[Judged]) -> str:
-    """Returns the part of a paper."""
+    """Section of a paper."""
     parts = [f"### {name}\n"]
     if left_open := dict.fromkeys(itertools.chain(*(one.figure.left_open for one in some))):
         parts.append(f"The paper leaves open, and this project chose: {'; '.join(left_open)}. That is no difference.\n")
@@ -325,7 +325,7 @@ def _text(name: str, some: Sequence[Judged]) -> str:
 
 
 def _text_figure(one: Judged) -> list[str]:
-    """Returns the parts of a paper's figure that was run."""
+    """Section of a paper's figure that was run."""
     parts = [f"**{one.figure.name}**: {one.figure.about}\n", _about(one)]
     if one.lines:
         head = ("the paper", "section", "published", "ours (95% interval)", "seeds", "verdict (data)")
@@ -348,7 +348,7 @@ def _text_figure(one: Judged) -> list[str]:
 
 
 def _not_compared(one: Judged) -> list[str]:
-    """Returns the table of the measures that no number of the paper and no claim that was run names; empty without."""
+    """Table of the measures without a number or tested claim of the paper; empty without any."""
     figure = one.figure
     compared = {published.measure for published in figure.published}
     for claim in (line.claim for line in one.lines if line.claim and line.status != judging.NOT_RUN):

@@ -1,4 +1,4 @@
-"""Draws a figure's runs: curves, ours beside the published numbers, and what became of the text's claims."""
+"""Pictures of a figure: curves, numbers with the published ones, and verdicts on claims."""
 
 import dataclasses
 import math
@@ -28,7 +28,7 @@ def draw(judged: Judged, found: Mapping[str, ConfigurationRuns], outputs: Sequen
 
     Args:
       judged: The figure with its numbers and verdicts.
-      found: What each arm gave.
+      found: Finished runs by configuration.
       outputs: Pictures to write.
     """
     import matplotlib
@@ -89,13 +89,13 @@ def _title(figure: Figure, across: int) -> str:
 
 
 def _is_compared(figure: Figure, rows: Sequence[Value], name: str) -> bool:
-    """Returns whether a measure has a panel: the text states it, or there are no curves that would show it."""
+    """Whether a measure has a panel: the paper states it, or there are no curves."""
     own = [row for row in rows if row.measure == name]
     return any(row.published or row.is_picked for row in own) or not figure.curves
 
 
 def _seconds(arms: Sequence[Configuration]) -> list[str]:
-    """Returns the labels of the last axis, each of which has a panel; one empty word if there is a single axis."""
+    """Labels of the last axis, each of which has a panel; one empty label if there is a single axis."""
     if not arms or len(arms[0].words) == 1:
         return [""]
     return list(dict.fromkeys(configuration.words[-1] for configuration in arms))

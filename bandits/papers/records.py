@@ -67,7 +67,7 @@ def of(figure: Figure, found: Mapping[str, ConfigurationRuns]) -> "pd.DataFrame"
 
 
 def _of_run(run: Run, column: Metric) -> dict[str, float]:
-    """Returns the recorded rewards of the uniform policy and the best fixed action, with errors if from a sample."""
+    """Recorded rewards of the uniform policy and the best fixed action, with errors if from a sample."""
     row: dict[str, float] = {_UNPAIRED: 1} if runs.is_unpaired([run]) else {}
     for name in baselines.RECORDED:
         found = baselines.recorded([run], column, name)
@@ -229,7 +229,7 @@ def values(figure: Figure, table: "pd.DataFrame") -> list[Value]:
 
 
 def _recorded(table: "pd.DataFrame") -> dict[str, tuple[Landmark | None, Landmark | None]]:
-    """Returns the rewards of the uniform policy and the best fixed action by arm."""
+    """Recorded rewards of the uniform policy and the best fixed action, by configuration."""
     found: dict[str, tuple[Landmark | None, Landmark | None]] = {}
     for configuration, own in table.groupby("arm"):
         chance, constant = (_landmark(own, name) for name in baselines.RECORDED)

@@ -82,13 +82,13 @@ class Judged:
 
     @classmethod
     def of(cls, figure: Figure, table: "pd.DataFrame | None") -> "Judged":
-        """Returns the verdicts on a figure's records."""
+        """Judges a figure's records."""
         rows = [] if table is None else records.values(figure, table)
         return cls(figure, table, rows, lines(figure, rows))
 
 
 def lines(figure: Figure, rows: Sequence[Value]) -> list[Line]:
-    """Returns a line for each claim and number of a figure; `rows` are the results."""
+    """A line for each claim and number of a figure; `rows` are the results."""
     found = []
     for verdict in judging.check(figure, rows):
         claim, status = verdict.claim, verdict.status
@@ -131,14 +131,14 @@ def lines(figure: Figure, rows: Sequence[Value]) -> list[Line]:
 
 
 def command(figure: Figure, seeds: int | None = None) -> str:
-    """Returns the command that runs a figure."""
+    """Command that runs a figure."""
     scale = "" if figure.scale == texts.PAPER else f" --scale={figure.scale}"
     repeat = f" --repeat={seeds}" if seeds and seeds != figure.repeat else ""
     return f"./scripts/python -m scripts.reproduce --figure={figure.name}{scale}{repeat}"
 
 
 def table(rows: Iterable[Line]) -> "pd.DataFrame":
-    """Returns lines as `scoreboard.csv` holds them."""
+    """Content of `scoreboard.csv`."""
     import pandas as pd
 
     return pd.DataFrame(
@@ -163,13 +163,13 @@ def table(rows: Iterable[Line]) -> "pd.DataFrame":
 
 
 def counts(rows: Iterable[Line]) -> dict[str, int]:
-    """Returns how many lines have each status, in the order of statuses."""
+    """Number of lines by status, in the order of statuses."""
     found = collections.Counter(one.status for one in rows)
     return {status: found[status] for status in judging.STATUSES}
 
 
 def by_data(rows: Iterable[Line]) -> dict[tuple[str, str], list[Line]]:
-    """Returns lines by paper and kind of data, which are never added."""
+    """Lines by paper and kind of data, which are never added."""
     found: dict[tuple[str, str], list[Line]] = {}
     for one in rows:
         found.setdefault((one.figure.text, one.data_kind), []).append(one)
@@ -178,7 +178,7 @@ def by_data(rows: Iterable[Line]) -> dict[tuple[str, str], list[Line]]:
 
 
 def expected_errors(rows: Iterable[Line]) -> str:
-    """Returns how many verdicts may be due to chance, as text by kind of data; empty where there is no verdict."""
+    """Sentence with the expected number of wrong verdicts by kind of data; empty without a verdict."""
     parts = []
     for kind in DATA_KINDS:
         decided = [one for one in rows if one.data_kind == kind and one.status in (*judging.HOLDS, *judging.FAILS)]
@@ -193,7 +193,7 @@ def expected_errors(rows: Iterable[Line]) -> str:
 
 
 def summary(rows: Sequence[Line]) -> str:
-    """Returns the scoreboard for the terminal: statuses by paper and kind of data."""
+    """Scoreboard for the terminal: statuses by paper and kind of data."""
     found = [
         f"{paper}, {kind}: {', '.join(f'{count} {word}' for word, count in counts(some).items() if count)}"
         for (paper, kind), some in by_data(rows).items()
@@ -202,7 +202,7 @@ def summary(rows: Sequence[Line]) -> str:
 
 
 def one_seed(figures: Iterable[Figure], repeat: int | None) -> str:
-    """Returns a warning that figures of one seed get no verdicts; empty if none is run so."""
+    """Warning that figures of one seed get no verdicts; empty if all have several."""
     names = [figure.name for figure in figures if (repeat or figure.repeat) == 1]
     if not names:
         return ""
@@ -210,7 +210,7 @@ def one_seed(figures: Iterable[Figure], repeat: int | None) -> str:
 
 
 def edges(figure: Figure, rows: Sequence[Value]) -> str:
-    """Returns which best points of searches lie on an edge of the grid, as text; empty for none."""
+    """Best points on an edge of their grid, as text; empty for none."""
     found = []
     for configuration in figure.configurations:
         flags = premises.edges(figure, rows, configuration.label)
@@ -219,7 +219,7 @@ def edges(figure: Figure, rows: Sequence[Value]) -> str:
 
 
 def values_table(judged: Judged) -> "pd.DataFrame":
-    """Returns a figure's numbers as `NAME.csv` holds them."""
+    """Content of `NAME.csv`: a figure's numbers."""
     import pandas as pd
 
     figure, rows = judged.figure, judged.rows
@@ -247,7 +247,7 @@ def values_table(judged: Judged) -> "pd.DataFrame":
 
 
 def claims_table(judged: Judged) -> "pd.DataFrame":
-    """Returns the verdicts on a figure's claims and epsilons as `NAME_claims.csv` holds them."""
+    """Content of `NAME_claims.csv`: verdicts on a figure's claims and epsilons."""
     import pandas as pd
 
     kind = judged.figure.data_kind
@@ -260,7 +260,7 @@ def claims_table(judged: Judged) -> "pd.DataFrame":
 
 
 def text(judged: Judged) -> str:
-    """Returns a figure's numbers and verdicts for the terminal."""
+    """A figure's numbers and verdicts for the terminal."""
     figure, rows = judged.figure, judged.rows
     parts = []
     if rows:
@@ -282,7 +282,7 @@ def text(judged: Judged) -> str:
 
 
 def notes() -> Mapping[str, str]:
-    """Returns what each status means, for a page."""
+    """Meaning of each status, for a page."""
     return {
         f"{judging.AGREES}, {judging.DISAGREES}": (
             "on the paper's data, complete or reduced: the whole 95% interval of every difference that the claim needs "

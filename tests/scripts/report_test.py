@@ -174,12 +174,15 @@ def test_dynamic_regret_is_told_where_rewards_change(tmp_path, capsys):
     told = capsys.readouterr()
     assert (status, told.err) == (0, "")
     assert "Dynamic regret to 2 full-feedback baselines" in told.out
-    assert "softmax        1 to 2  all     1      1.000  0.5000" in told.out
+    assert "softmax        1 to 2  all           1      1.000  0.5000" in told.out
     assert "<h3>Dynamic regret to 2 full-feedback baselines</h3>" in page
     _, page = _report(tmp_path, tmp_path)
     assert "ynamic regret" not in page + capsys.readouterr().out
     _report(tmp_path, tmp_path / "softmax", "--regret")
-    assert "needs the full-feedback baseline of world 0 and world 1: run the same with" in capsys.readouterr().out
+    assert (
+        "needs the full-feedback baseline of environment 0 and environment 1: run the same with"
+        in capsys.readouterr().out
+    )
 
 
 def _compared(tmp_path, *arguments, clients: int = 21) -> tuple[list[list[str]], str]:

@@ -113,7 +113,7 @@ def test_the_published_settings_make_twelve_candidates_and_no_log_shares_their_s
         ("--model_rounds=2", "--model_rounds=none", "few_digits: reward_model: --model_rounds=none"),
         ("client_learning_rate=0.01", "client_rate=0.01", "--figure=select_before_deploying, few_digits: "),
         ("[0.05, 1]", "[]", "two candidates at least"),
-        ("--bandits_temperature=0.5", "--scenario=drift", "--reward_drift=abrupt a policy has no one true reward"),
+        ("--bandits_temperature=0.5", "--scenario=drift", "--reward_drift=abrupt a policy has no single true reward"),
     ],
 )
 def test_unsound_settings_are_refused_before_anything_is_run(tmp_path, monkeypatch, old, new, message):
