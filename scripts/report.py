@@ -64,8 +64,8 @@ def program(settings: cli.Settings) -> int:
     files.replace(output, page.page(results, settings.title, settings.reference, has_regret=settings.regret).encode())
     parts = configurations.parts(results.runs)
     if settings.regret:
-        dynamic = [(part.title, section) for part in parts for section in dynamic_regret.sections(part)]
-        if not dynamic and not any(sections.regret(part, arm) for part in parts for arm in part.arms):
+        dynamic = [(part.title, one) for part in parts for one in dynamic_regret.sections(part)]
+        if not dynamic and not any(sections.regret(part, arm) for part in parts for arm in part.configurations):
             print(
                 "No configuration has a full-feedback baseline: run the same with --bandits_type=supervised_mse.",
                 file=sys.stderr,

@@ -14,9 +14,9 @@ import tempfile
 from collections.abc import Callable, Sequence
 
 from bandits import studies
-from bandits.papers import page, pictures, playing, records, results, scoreboard, selection, texts
+from bandits.papers import page, pictures, records, results, running, scoreboard, selection, texts
 from bandits.papers.plan import FIRST_TUNING_SEED, Figure
-from bandits.papers.results import Found
+from bandits.papers.results import ConfigurationRuns
 from bandits.plans import estimate, executors, sweep
 from bandits.plans.plan import Run
 from data import files
@@ -100,7 +100,7 @@ def define() -> cli.FlagSet:
 
 def report(
     figure: Figure,
-    found: dict[str, Found],
+    found: dict[str, ConfigurationRuns],
     folder: pathlib.Path,
     kept: pathlib.Path | None = None,
     *,
@@ -187,7 +187,7 @@ def _of_figures(settings: cli.Settings) -> int:
             print(f"--figure={name} has no --scale={texts.SMALL}: {why}")
     if warning := scoreboard.one_seed(chosen, settings.repeat):
         print(warning, flush=True)
-    searched = [(figure, arm) for figure in chosen for arm in figure.arms if arm.is_searched]
+    searched = [(figure, arm) for figure in chosen for arm in figure.configurations if arm.is_searched]
     if settings.early_stop and not searched:
         raise UsageError("--early_stop has no effect: none of these figures has a search. Leave it out.")
     for figure in chosen:  # Raises errors before anything runs.
@@ -202,12 +202,14 @@ def _of_figures(settings: cli.Settings) -> int:
         return [run for each in chosen for run in each.planned(settings.repeat or each.repeat, base, folder / "runs")]
 
     def left() -> list[Run]:
-        played = [playing.play(each, settings.repeat or each.repeat, base, folder / "runs", None) for each in chosen]
+        played = [
+            running.run_figure(each, settings.repeat or each.repeat, base, folder / "runs", None) for each in chosen
+        ]
         return [run for one in played for run in one.left]
 
     def check() -> None:
         if not settings.report_only and (settings.data_dir or (settings.executor == "local" and not settings.estimate)):
-            playing.check_data(chosen, folder / "runs", settings.data_dir)
+            running.check_data(chosen, folder / "runs", settings.data_dir)
         if not settings.estimate:
             _check_records(whole, chosen, folder, kept)
 
@@ -215,10 +217,12 @@ def _of_figures(settings: cli.Settings) -> int:
         failed: list[str] = []
         lines: list[scoreboard.Line] = []
         for figure, part in zip(whole, chosen, strict=True):
-            played = playing.play(part, settings.repeat or figure.repeat, base, folder / "runs", executor, halving)
+            played = running.run_figure(
+                part, settings.repeat or figure.repeat, base, folder / "runs", executor, halving
+            )
             failed += [f"{figure.name}: {error}" for error in played.errors]
             try:
-                is_part = len(part.arms) < len(figure.arms)
+                is_part = len(part.configurations) < len(figure.configurations)
                 lines += report(figure, played.found, folder / figure.name, kept, is_part=is_part)
             except UsageError as error:
                 failed.append(f"{figure.name}: {error}")
@@ -332,9 +336,9 @@ def _check_records(
       UsageError: If it cannot be written, or existing records cannot be joined with those of the chosen configurations.
     """
     for figure, part in zip(whole, chosen, strict=True):
-        if len(part.arms) < len(figure.arms):
+        if len(part.configurations) < len(figure.configurations):
             path = _records_path(figure, output / figure.name, kept)
-            records.check_others(figure, {arm.label for arm in part.arms}, path)
+            records.check_others(figure, {arm.label for arm in part.configurations}, path)
     if kept:
         _check_folder(kept, records.path_of(chosen[0], kept).parent)  # One scale has one folder.
 
@@ -353,7 +357,7 @@ def _check_seeds(repeat: int | None, chosen: Sequence[Figure]) -> None:
     Raises:
       UsageError: If `repeat` includes one.
     """
-    searched = [figure.name for figure in chosen if any(arm.is_searched for arm in figure.arms)]
+    searched = [figure.name for figure in chosen if any(arm.is_searched for arm in figure.configurations)]
     if searched and (repeat or 0) > FIRST_TUNING_SEED:
         raise UsageError(
             f"--repeat={repeat} includes seeds from {FIRST_TUNING_SEED} on, which select points of "

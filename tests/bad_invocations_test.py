@@ -301,7 +301,7 @@ def _no_way_on(monkeypatch, folder):
     """Hides TensorFlow, all workers, networks and the user's data; paths start in `folder`."""
     for package in ("tensorflow", "tensorflow_federated"):
         monkeypatch.setitem(sys.modules, package, None)
-    for start in ("own", "launch"):
+    for start in ("local_worker", "launch"):
         monkeypatch.setattr(worker_process, start, lambda *_: pytest.fail("The program went on to start a worker."))
     for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")

@@ -13,7 +13,7 @@ from bandits.advice.plan import FULL_FEEDBACK, GREEDY, UNIFORM
 from bandits.plans import outcomes, plan
 from bandits.plans.outcomes import Outcome
 from bandits.results import baselines, comparison, runs
-from bandits.results.baselines import Standing
+from bandits.results.baselines import BaselineComparison
 from bandits.results.comparison import Comparison, Landmark
 from data.errors import UsageError
 from optimization.study import intervals
@@ -204,7 +204,7 @@ class Verdict:
     """
 
     against_greedy: Mapping[str, Comparison] = dataclasses.field(default_factory=dict)
-    against_baselines: Mapping[str, Standing] = dataclasses.field(default_factory=dict)
+    against_baselines: Mapping[str, BaselineComparison] = dataclasses.field(default_factory=dict)
     best: str | None = None
     recommended: str | None = None
     pays: bool = False
@@ -247,12 +247,12 @@ def verdict(results: Results, uniform: Any, best_fixed: Any) -> Verdict:
     return Verdict(against, against_baselines, best, recommended, bool(winners), costs, all_diverged=not complete)
 
 
-def beats(against_baselines: Mapping[str, Standing], name: str) -> bool:
+def beats(against_baselines: Mapping[str, BaselineComparison], name: str) -> bool:
     """Whether a strategy is significantly above the uniform policy, or that is unknown."""
     return name in against_baselines and against_baselines[name].beats_uniform is not False
 
 
-def _beats_best_fixed(against_baselines: Mapping[str, Standing], name: str) -> bool:
+def _beats_best_fixed(against_baselines: Mapping[str, BaselineComparison], name: str) -> bool:
     """Whether a strategy is significantly above the best fixed action, or that is unknown."""
     fixed = against_baselines[name].fixed if name in against_baselines else None
     return fixed is None or not fixed.is_judged or fixed.wins
@@ -303,7 +303,7 @@ def noise_name(one: Mapping[str, Any]) -> str:
 
 # Computed properties in `advice.json`, and fields with another name there.
 _COMPUTED: Mapping[type, list[str]] = {
-    Comparison: ["word", "detectable", "seeds_needed"],
+    Comparison: ["significance", "detectable", "seeds_needed"],
     StrategyResults: ["label", "flags", "reward_mean", "diverged"],
 }
 _IN_JSON = {"label": "name", "recent": "recent_reward"}

@@ -124,8 +124,8 @@ def exploration(context: Context) -> str:
     best = verdict.against_greedy.get(verdict.best or "")
     if best is None or math.isnan(best.difference):
         return f"Inconclusive: {_why_not(results)}."
-    name = results.compared[best.arm].label
-    baseline = verdict.against_baselines[best.arm]
+    name = results.compared[best.configuration].label
+    baseline = verdict.against_baselines[best.configuration]
     difference = f"{capital(name)} minus greedy: {_effect_and_p(best)}."
     if verdict.recommended is None:
         parts = ["Inconclusive: no strategy earns significantly more than the uniform policy."]
@@ -143,7 +143,7 @@ def exploration(context: Context) -> str:
         elif any(not one.low > 0 for one in _on_independent_seeds(results)):
             parts.append("Independent seeds do not confirm the gain.")
     elif verdict.costs:
-        tested = {GREEDY, *(other.arm for other in _tested(results))}
+        tested = {GREEDY, *(other.configuration for other in _tested(results))}
         left = ", ".join(NAMES[other] for other in context.full.strategies if other not in tested)
         among = f" and was compared (not {left})" if left else ""
         parts = [f"Exploration costs reward: every strategy that explores{among} is significantly worse than greedy."]
@@ -160,12 +160,12 @@ def _exploration_details(context: Context) -> str:
     if best is None or math.isnan(best.difference):
         return " ".join(_lost(context))
     sides = {
-        "better": [NAMES[other.arm] for other in _tested(results) if other.wins and other is not best],
-        "worse": [NAMES[other.arm] for other in _tested(results) if other.loses and not verdict.costs],
+        "better": [NAMES[other.configuration] for other in _tested(results) if other.wins and other is not best],
+        "worse": [NAMES[other.configuration] for other in _tested(results) if other.loses and not verdict.costs],
     }
     parts = [f"Significantly {side} than greedy: {words.listed(names)}." for side, names in sides.items() if names]
     parts += [
-        f"Independent seeds, which did not select {NAMES[one.arm]}, give {effect(one)}."
+        f"Independent seeds, which did not select {NAMES[one.configuration]}, give {effect(one)}."
         for one in _on_independent_seeds(results)
     ]
     return " ".join([*parts, *_baselines(results), *_models(results), *_lost(context)])
@@ -302,9 +302,9 @@ def _strategy_details(context: Context) -> str:
     if name is None:
         return ""
     one, parts = results.compared[name], []
-    others = [other for other in _tested(results) if other.arm != name]
+    others = [other for other in _tested(results) if other.configuration != name]
     if results.verdict.pays and others:
-        second = max(others, key=lambda other: other.mean).arm
+        second = max(others, key=lambda other: other.mean).configuration
         pair = {each: results.compared[each] for each in (name, second)}
         lead = findings.compared(pair, second)[name]
         parts.append(f"{capital(NAMES[name])} minus {NAMES[second]}, the next that explores, is {effect(lead)}.")
@@ -331,7 +331,7 @@ def _no_strategy(results: Findings) -> str:
         return "None: every strategy diverged, or failed. Give lower learning rates as flags."
     text = "None: no strategy earns significantly more than the uniform policy, so their order may be luck."
     fixed = [against.fixed for against in results.verdict.against_baselines.values() if against.fixed]
-    if below := [NAMES[one.arm] for one in fixed if one.loses]:
+    if below := [NAMES[one.configuration] for one in fixed if one.loses]:
         reward = f"{max(one.reference_mean for one in fixed):.3g}"
         text += f" The best fixed action earns {reward}, significantly more than {words.listed(below)}."
     return text
@@ -394,7 +394,9 @@ def _privacy_details(context: Context) -> str:
 
 
 def _cost(
-    one: Mapping[str, Any], against: Mapping[str, Comparison], against_baselines: Mapping[str, baselines.Standing]
+    one: Mapping[str, Any],
+    against: Mapping[str, Comparison],
+    against_baselines: Mapping[str, baselines.BaselineComparison],
 ) -> str:
     """The cost of an epsilon's noise, with the noise multiplier and the number of seeds."""
     target = findings.noise_name(one)
@@ -444,7 +446,7 @@ def _frequency_details(context: Context) -> str:
         lines += ["The same over independent seeds:", *items]
     lead = findings.compared(results.often, GREEDY).get(results.verdict.best or "")
     if lead and lead.is_judged:
-        lines.append(f"With more frequent deployment, {NAMES[lead.arm]} minus greedy is {effect(lead)}.")
+        lines.append(f"With more frequent deployment, {NAMES[lead.configuration]} minus greedy is {effect(lead)}.")
     return "\n".join(lines)
 
 

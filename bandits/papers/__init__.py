@@ -1,9 +1,9 @@
 """Figures of the papers, as named grids with claims.
 
 - Claims and numbers of the papers are written in `published/PAPER.toml`, beside the grids that test them.
-- `texts` reads them as `plan.Figure`s, `playing` runs them, `results` measures runs, `records` keeps the numbers.
-- `judging` tests claims (one function a kind of claim, in `KINDS`) where their `premises` hold; `standing` compares
-  numbers with the uniform policy, the best fixed action and full feedback.
+- `texts` reads them as `plan.Figure`s, `running` runs them, `results` measures runs, `records` keeps the numbers.
+- `judging` tests claims (one function a kind of claim, in `KINDS`) where their `premises` hold.
+- `figure_baselines` compares numbers with the uniform policy, the best fixed action and full feedback.
 - `scoreboard` holds the verdicts of a figure, for `pictures` and for the `page` of all results.
 - `selection` is the figure whose runs write logs, from which `selection_scores` chooses candidates.
 """

@@ -11,7 +11,8 @@ nothing, nor do two that both never reach what is counted.
 A claim is tested only where its premises hold (`premises`), else its status is `premise not met`.
 
 At a true difference of zero, an interval lies wholly on one side in 2.5% of experiments. Claims are many and not
-adjusted for each other: `Verdict.chance` bounds how often each errs, and their sum bounds the errors of a scoreboard.
+adjusted for each other: `Verdict.error_probability` bounds how often each errs, and their sum bounds the errors of a
+scoreboard.
 
 A number is compared only at the paper's data and settings, else it is `not comparable`; so are claims that name numbers
 (`between`). It agrees if the interval of our mean lies within 5% of the published number, or half a unit of its last
@@ -57,14 +58,14 @@ class Verdict:
       status: One of `STATUSES`.
       why: Our numbers with their intervals, and why there is no verdict.
       seeds: The smallest number of seeds behind a number of it.
-      chance: The largest probability that a direction is found by chance alone; 0 without a direction.
+      error_probability: Largest probability of this direction if there is no true difference; 0 without a direction.
     """
 
     claim: Claim
     status: str
     why: str
     seeds: int
-    chance: float
+    error_probability: float
 
     @property
     def means(self) -> str:
@@ -74,7 +75,7 @@ class Verdict:
 
 
 class _MissingError(Exception):
-    """A number that a claim needs is not there."""
+    """A number that a claim needs is missing."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,9 +85,9 @@ class _Statement:
     Attributes:
       holds: Whether it is true; None if inconclusive.
       why: The numbers.
-      seeds: How many.
-      margin: How far the interval's end lies on the right side.
-      premise: What must be true for it to count.
+      seeds: Number of seeds.
+      margin: Distance of the interval's end from the limit, positive on the right side.
+      premise: Premise of the statement.
     """
 
     holds: bool | None
@@ -106,8 +107,8 @@ class _Statement:
 
 
 def check(figure: Figure, rows: Sequence[Value]) -> list[Verdict]:
-    """Returns the verdict on each claim."""
-    known = {(row.arm, row.measure): row for row in rows}
+    """Verdict on each claim."""
+    known = {(row.configuration, row.measure): row for row in rows}
     return [_check(claim, figure, known) for claim in figure.claims]
 
 
@@ -129,27 +130,27 @@ def _check(claim: Claim, figure: Figure, known: Known) -> Verdict:
     if shown.holds is None:
         return Verdict(claim, INCONCLUSIVE, why, seeds, 0.0)
     holds, fails = (SAME, OPPOSITE) if figure.data_kind == STAND_IN else (AGREES, DISAGREES)
-    chance = _TAIL * (max(map(len, rows)) if shown.holds else len(rows))
-    return Verdict(claim, holds if shown.holds else fails, why, seeds, min(1.0, chance))
+    error_probability = _TAIL * (max(map(len, rows)) if shown.holds else len(rows))
+    return Verdict(claim, holds if shown.holds else fails, why, seeds, min(1.0, error_probability))
 
 
 def _any(row: Sequence[_Statement]) -> _Statement:
-    """Returns the alternative that decides, as one suffices: the clearest of those with the deciding outcome."""
+    """The alternative that decides, as one suffices: the clearest of those with the deciding outcome."""
     outcome = min((one.outcome for one in row), key=(_TRUE, INCONCLUSIVE, PREMISE, _FALSE).index)
     return max((one for one in row if one.outcome == outcome), key=lambda one: one.margin)
 
 
 def _all(some: Sequence[_Statement]) -> _Statement:
-    """Returns the statement that decides, as all are needed: the weakest of those with the deciding outcome."""
+    """The statement that decides, as all are needed: the weakest of those with the deciding outcome."""
     outcome = min((one.outcome for one in some), key=(_FALSE, PREMISE, INCONCLUSIVE, _TRUE).index)
     return min((one for one in some if one.outcome == outcome), key=lambda one: one.margin)
 
 
 def compare(value: Value, figure: Figure) -> tuple[str, str]:
-    """Returns the status of a number that the paper publishes, and why; see the module's docstring."""
+    """Status of a number that the paper publishes, and the reason; see the module's docstring."""
     published = value.published
     if published is None:
-        raise ValueError(f"{value.arm} has no published {value.measure}.")
+        raise ValueError(f"{value.configuration} has no published {value.measure}.")
     if not figure.has_paper_settings or published.other_settings:
         return NOT_COMPARABLE, ""
     if value.is_picked:
@@ -172,7 +173,7 @@ def compare(value: Value, figure: Figure) -> tuple[str, str]:
 
 
 def measure_of(figure: Figure, operand: str) -> Measure:
-    """Returns the measure that an operand names, or the figure's first."""
+    """Measure that an operand names, or the figure's first."""
     _, name = parse_operand(operand)
     return _measure(figure, name) if name else figure.measures[0]
 
@@ -182,23 +183,23 @@ def _measure(figure: Figure, name: str) -> Measure:
 
 
 def _values(operand: str, figure: Figure, known: Known) -> list[Value]:
-    """Returns the values of an operand's alternatives.
+    """Values of an operand's alternatives.
 
     Raises:
-      _MissingError: If one is not there.
+      _MissingError: If one is missing.
     """
     measure = measure_of(figure, operand).name
     found = []
-    for arm in parse_operand(operand)[0]:
-        value = known.get((arm, measure))
+    for configuration in parse_operand(operand)[0]:
+        value = known.get((configuration, measure))
         if value is None or not any(map(math.isfinite, value.finite.values())):
-            raise _MissingError(f"{measure} of {arm}")
+            raise _MissingError(f"{measure} of {configuration}")
         found.append(value)
     return found
 
 
 def _difference(one: Value, other: Value) -> Interval:
-    """Returns the interval of one value minus another, paired over their common seeds; endless, where there is none."""
+    """Interval of one value minus another, paired over common seeds; infinite if there is none."""
     alone = ["one"] if one.is_unpaired or other.is_unpaired else ()
     found = comparison.compare({"one": one.finite, "other": other.finite}, "other", unpaired=alone)["one"]
     never = [seed for seed, value in one.by_seed.items() if math.isinf(value) and value == other.by_seed.get(seed)]
@@ -212,33 +213,36 @@ def _difference(one: Value, other: Value) -> Interval:
 
 
 def _described(one: Value, other: Value, difference: Interval) -> str:
-    labels = [value.measure.replace("_", " ") if one.arm == other.arm else value.arm for value in (one, other)]
+    labels = [
+        value.measure.replace("_", " ") if one.configuration == other.configuration else value.configuration
+        for value in (one, other)
+    ]
     shown = (one, other)
     if not (one.is_unpaired or other.is_unpaired):  # Means of the seeds that the difference is of.
         shown = _paired(one, other), _paired(other, one)
     means = ", ".join(
-        f"{name} {number(value.mean)}{stand_note(value)}" for name, value in zip(labels, shown, strict=True)
+        f"{name} {number(value.mean)}{baseline_note(value)}" for name, value in zip(labels, shown, strict=True)
     )
     lost = "".join(f"; {note}" for value in (one, other) if (note := _lost(value)))
     return f"{means}: {difference.text(signed=True)}{lost}"
 
 
 def _paired(value: Value, other: Value) -> Value:
-    """Returns a value over the seeds that it has in common with another."""
+    """A value over the seeds that it has in common with another."""
     common = {seed for seed, number in other.by_seed.items() if not math.isnan(number)}
     return dataclasses.replace(value, by_seed={seed: one for seed, one in value.by_seed.items() if seed in common})
 
 
-def stand_note(value: Value) -> str:
-    """Returns a note on a number that is not significantly above the uniform policy or the best fixed action."""
-    stand = value.stand
-    if stand and stand.beats_uniform and stand.fixed and stand.fixed.is_judged and not stand.fixed.wins:
-        return f" ({stand.word.rpartition(', ')[2]})"
-    return baselines.note(stand) if stand else ""
+def baseline_note(value: Value) -> str:
+    """Note on a number that is not significantly above the uniform policy or the best fixed action."""
+    against = value.baselines
+    if against and against.beats_uniform and against.fixed and against.fixed.is_judged and not against.fixed.wins:
+        return f" ({against.summary.rpartition(', ')[2]})"
+    return baselines.note(against) if against else ""
 
 
 def value_words(value: Value, figure: Figure) -> str:
-    """Returns a number with its interval; for rounds until a value that not all seeds reach, how many do."""
+    """Number with its interval; for rounds to a value, how many seeds reach it if not all do."""
     if _measure(figure, value.measure).rounds_to is not None and math.isinf(value.mean):
         reached = sum(map(math.isfinite, value.by_seed.values()))
         return f"reached by {reached} of {len(value.by_seed)} seeds"
@@ -246,19 +250,19 @@ def value_words(value: Value, figure: Figure) -> str:
 
 
 def _lost(value: Value) -> str:
-    """Returns which runs of a value diverged, in words; empty for none."""
+    """Diverged runs of a value, in words; empty for none."""
     count = len(value.diverged)
-    return f"{value.arm} diverged in {count} of {len(value.by_seed)} seeds" if count else ""
+    return f"{value.configuration} diverged in {count} of {len(value.by_seed)} seeds" if count else ""
 
 
 def minus(one: Value, other: Value) -> str:
-    """Returns the difference of two values over their common seeds, with its interval, as text."""
+    """Difference of two values over their common seeds, with its interval, as text."""
     return _difference(one, other).text(signed=True)
 
 
 @functools.cache
 def computed(one: Accounted) -> tuple[str, str]:
-    """Returns the status of an epsilon, which has no interval and needs none, and ours with its flags."""
+    """Status of an epsilon, which is computed without an interval, and our value with its flags."""
     mechanism, rounds = budget.build(budget.define().parse(["privacy_budget", *one.arguments]))
     epsilon = mechanism.epsilon(rounds)
     status = AGREES if abs(epsilon - one.value) <= max(NEAR * one.value, one.unit / 2) else DISAGREES
@@ -269,7 +273,7 @@ def computed(one: Accounted) -> tuple[str, str]:
 def _statement(
     found: Interval, why: str, low: float = -math.inf, high: float = math.inf, premise: Premise = premises.MET
 ) -> _Statement:
-    """Returns the statement that a number lies between two ends: true or false of its whole interval, or neither."""
+    """Statement that a number lies between two limits: true or false for its whole interval, or inconclusive."""
     is_inside, is_outside = low <= found.low and found.high <= high, found.high < low or found.low > high
     holds = True if is_inside else False if is_outside else None
     return _Statement(holds, why, found.size, min(found.low - low, high - found.high), premise)
@@ -278,7 +282,7 @@ def _statement(
 def _better(
     one: Value, other: Value, measure: Measure, within: float | None = None, premise: Premise = premises.MET
 ) -> _Statement:
-    """Returns whether one value is better than another; with a tolerance, whether it is not worse by more than that."""
+    """Statement that one value is better than another; with a tolerance, that it is not worse by more than that."""
     difference = _difference(one, other)
     why = _described(one, other, difference)
     if within:
@@ -289,7 +293,7 @@ def _better(
 
 
 def _part(share: float, value: Value) -> float:
-    """Returns a part of a value's mean; of what is never reached, as `Value.finite` counts it."""
+    """Share of a value's mean; `Value.finite` counts values that are never reached."""
     return share * abs(statistics.fmean(value.finite.values()))
 
 
@@ -298,7 +302,7 @@ def _premise(one: Value, other: Value, measure: Measure, figure: Figure, known: 
 
 
 def _pairs(operands, others, figure, known, within=None):
-    """Returns the statements that the best of each operand is better than all of the others' alternatives."""
+    """Statements that the best of each operand is better than all of the others' alternatives."""
     rows = []
     for operand, other in itertools.product(operands, others):
         measure = measure_of(figure, operand)
@@ -339,7 +343,11 @@ def _near_best(claim, figure, known):
     (operand,) = claim.operands[0]
     mine, measure = parse_operand(operand)
     of = f" @ {measure}" * bool(measure)
-    others = [arm.label + of for arm in figure.arms if arm.is_drawn and arm.label not in mine]
+    others = [
+        configuration.label + of
+        for configuration in figure.configurations
+        if configuration.is_drawn and configuration.label not in mine
+    ]
     return _pairs([operand], others, figure, known, claim.within)
 
 
@@ -356,26 +364,30 @@ def _larger_lead(claim, figure, known):
 
 
 def _firsts(claim: Claim, figure: Figure, known: Known) -> list[Value]:
-    """Returns the value of each group's only operand."""
+    """Value of each group's only operand."""
     return [_values(group[0], figure, known)[0] for group in claim.operands]
 
 
 def _lead(one: Value, other: Value) -> Value:
-    """Returns one value minus another, by common seed."""
-    names = (one.arm, other.arm) if one.arm != other.arm else (f"{one.arm}: {one.measure}", other.measure)
+    """One value minus another, by common seed."""
+    names = (
+        (one.configuration, other.configuration)
+        if one.configuration != other.configuration
+        else (f"{one.configuration}: {one.measure}", other.measure)
+    )
     return dataclasses.replace(
         one,
-        arm=" minus ".join(names),
+        configuration=" minus ".join(names),
         by_seed={seed: one.finite[seed] - other.finite[seed] for seed in one.finite if seed in other.finite},
         diverged=one.diverged | other.diverged,
         is_unpaired=one.is_unpaired or other.is_unpaired,
-        stand=None,
+        baselines=None,
     )
 
 
 def _between(claim, figure, known):
     values = _firsts(claim, figure, known)
-    means = ", ".join(f"{value.arm} {number(value.mean)}" for value in values)
+    means = ", ".join(f"{value.configuration} {number(value.mean)}" for value in values)
     common = set.intersection(*(set(value.finite) for value in values))
     sizes = [values[0].finite[seed] - sum(value.finite[seed] for value in values[1:]) for seed in sorted(common)]
     found = intervals.of_mean(sizes)
@@ -394,13 +406,14 @@ def _steady(claim, figure, known):
     (value,) = _firsts(claim, figure, known)
     seeds = len(value.finite)
     if seeds < 2 or value.diverged or not math.isfinite(value.deviation):
-        return [[_Statement(None, _lost(value) or f"{value.arm} {number(value.mean)}", seeds)]]
+        return [[_Statement(None, _lost(value) or f"{value.configuration} {number(value.mean)}", seeds)]]
     from scipy import stats
 
     # Of a standard deviation, by chi squared, as for a normal distribution.
     low, high = (value.deviation * math.sqrt((seeds - 1) / stats.chi2.ppf(p, seeds - 1)) for p in (1 - _TAIL, _TAIL))
     within, deviation = _part(claim.within, value), Interval(value.deviation, low, high, seeds)
-    why = f"{value.arm}, standard deviation over seeds {deviation.text()}; up to {number(within)} is small ({OURS})"
+    why = f"{value.configuration}, standard deviation over seeds {deviation.text()}; "
+    why += f"up to {number(within)} is small ({OURS})"
     return [[_statement(deviation, why, high=within)]]
 
 
@@ -409,12 +422,12 @@ def _beats_best_fixed(claim, figure, known):
 
 
 def _above_fixed(value: Value) -> _Statement:
-    against = value.stand and value.stand.fixed
+    against = value.baselines and value.baselines.fixed
     if not against:
-        raise _MissingError(f"best fixed action beside {value.arm}")
+        raise _MissingError(f"best fixed action beside {value.configuration}")
     low, high = (against.low, against.high) if against.is_judged else (-math.inf, math.inf)
     difference = Interval(against.difference, low, high, against.pairs)
-    why = f"{value.arm} {number(value.mean)}, best fixed action {number(against.reference_mean)}: "
+    why = f"{value.configuration} {number(value.mean)}, best fixed action {number(against.reference_mean)}: "
     return _statement(difference, why + difference.text(signed=True), _POSITIVE)
 
 

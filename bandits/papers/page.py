@@ -7,7 +7,7 @@ import pathlib
 import string
 from collections.abc import Hashable, Mapping, Sequence
 
-from bandits.papers import judging, records, results, scoreboard, standing, texts
+from bandits.papers import figure_baselines, judging, records, results, scoreboard, texts
 from bandits.papers.plan import Figure
 from bandits.papers.results import number
 from bandits.papers.scoreboard import Judged
@@ -19,7 +19,7 @@ _HEAD = pathlib.Path(__file__).with_name("page_head.md")
 
 
 def made(folder: pathlib.Path) -> str:
-    """Returns the page.
+    """The page in Markdown.
 
     Args:
       folder: Folder of the records; pictures that lie beside a figure's records are shown.
@@ -33,7 +33,7 @@ def made(folder: pathlib.Path) -> str:
     notes = "\n".join(f"  - **{word}**: {meaning}." for word, meaning in scoreboard.notes().items())
     parts = [string.Template(_HEAD.read_text(encoding="utf-8")).substitute(words=notes), "## For practitioners\n"]
     parts += [_own_figure(one, folder) for one in own if one.table is not None]
-    if found := scoreboard.by_chance([line for one in own for line in one.lines]):
+    if found := scoreboard.expected_errors([line for one in own for line in one.lines]):
         parts.append(f"{found}\n")
     parts += _over_tasks(own)
     if missing := [f"- {one.figure.about}" for one in own if one.table is None]:
@@ -46,7 +46,7 @@ def made(folder: pathlib.Path) -> str:
 
 
 def strays(folder: pathlib.Path) -> list[str]:
-    """Returns what lies beside the records that the page is made of, and is not in it, in words with its file."""
+    """Files and rows of records that the page does not show, in words."""
     told: list[str] = []
     left = {path for scale in texts.SCALES for path in folder.glob(f"{scale}/*.csv")}
     for scale in texts.SCALES:
@@ -64,15 +64,17 @@ def _read(figure: Figure, folder: pathlib.Path) -> Judged:
 
 
 def _chosen(paper: Judged, small: Mapping[str, Judged]) -> list[Judged]:
-    """Returns a figure at the paper's scale if all of it was run, else at the small scale, too, if it has one."""
-    if paper.table is not None and {arm.label for arm in paper.figure.arms} <= set(paper.table["arm"]):
+    """A figure at the paper's scale; if not all of it was run, also at the small scale."""
+    if paper.table is not None and {configuration.label for configuration in paper.figure.configurations} <= set(
+        paper.table["arm"]
+    ):
         return [paper]
     both = [paper, *filter(None, [small.get(paper.figure.name)])]
     return [each for each in both if each.table is not None] or both[-1:]
 
 
 def _own_figure(one: Judged, folder: pathlib.Path) -> str:
-    """Returns the part of one of this project's figures."""
+    """Section of one of this project's figures."""
     figure = one.figure
     parts = [f"### {figure.about}\n", _about(one), _numbers(one), *_tests(one)]
     picture = records.path_of(figure, folder).with_suffix(".png")
@@ -89,24 +91,27 @@ def _own_figure(one: Judged, folder: pathlib.Path) -> str:
 
 
 def _over_tasks(own: Sequence[Judged]) -> list[str]:
-    """Returns what arms reach over the figures of one measure that have a chance and a ceiling; nothing of one task."""
+    """Sections with scores over the figures of one measure that have both baselines; empty with a single task."""
     parts: list[str] = []
     by_measure: dict[tuple[str, bool], list[Judged]] = {}
     for one in own:
         by_measure.setdefault((one.figure.measures[0].name, one.figure.measures[0].smallest), []).append(one)
     for (name, smallest), some in by_measure.items():
         scales, lacking = (list(itertools.chain(*found)) for found in zip(*map(_scales, some), strict=True))
-        played: dict[str, set[str]] = {}
+        labels_of_task: dict[str, set[str]] = {}
         for scale in scales:
-            played.setdefault(scale.task, set()).update(scale.values)
-        counts = collections.Counter(itertools.chain(*played.values()))
+            labels_of_task.setdefault(scale.task, set()).update(scale.values)
+        counts = collections.Counter(itertools.chain(*labels_of_task.values()))
         most = max(sorted(counts), key=counts.__getitem__, default="")
-        without = [task for task, arms in played.items() if most not in arms]
+        without = [task for task, labels in labels_of_task.items() if most not in labels]
         lacking += [f"{task}: it has no configuration {most}" for task in without]
         found = over_tasks.over([scale for scale in scales if scale.task not in without], "down" if smallest else "up")
         if found is None or not found.scores:
             continue
-        rows = [(arm, str(found.seeds[arm]), score.text()) for arm, score in found.scores.items()]
+        rows = [
+            (configuration, str(found.seeds[configuration]), score.text())
+            for configuration, score in found.scores.items()
+        ]
         parts += [
             f"### Interquartile mean over tasks: {_spaced(name)}\n",
             f"{'; '.join(found.tasks)}. {over_tasks.WHAT_IT_IS}\n",
@@ -118,34 +123,37 @@ def _over_tasks(own: Sequence[Judged]) -> list[str]:
 
 
 def _scales(one: Judged) -> tuple[list[over_tasks.Scale], list[str]]:
-    """Returns the normalized scores of a figure's arms, and which arms have none, in words.
+    """A figure's configurations with their baselines, and which configurations have none, in words.
 
     A label's words after the first, where all of a kind share them, name the task: strategies are what is compared.
     """
     task = one.figure.about.partition(":")[0]
     first = one.figure.measures[0]
-    values = {row.arm: row.sound for row in one.rows if row.measure == first.name}
-    ceilings = standing.ceilings(one.figure, values)
+    values = {row.configuration: row.sound for row in one.rows if row.measure == first.name}
+    full_feedback = figure_baselines.full_feedback_rewards(one.figure, values)
     together: dict[Hashable, list[Configuration]] = {}
-    if standing.CHANCE not in values or not ceilings:
+    if figure_baselines.UNIFORM not in values or not full_feedback:
         return [], []
-    for arm in one.figure.arms:
-        if arm.label in values and not standing.is_landmark(arm):
-            together.setdefault(standing.kind(one.figure, arm), []).append(arm)
+    for configuration in one.figure.configurations:
+        if configuration.label in values and not figure_baselines.is_baseline(configuration):
+            together.setdefault(figure_baselines.baseline_key(one.figure, configuration), []).append(configuration)
     scales, lacking, again = [], [], []
     counted: set[str] = set()
-    for kind, arms in together.items():
-        if kind not in ceilings:
-            lacking += [arm.label for arm in arms]
+    for kind, group in together.items():
+        if kind not in full_feedback:
+            lacking += [configuration.label for configuration in group]
             continue
-        where, *others = {arm.words[1:] for arm in arms}
-        name = task if others else ", ".join((task, *where))
-        by_name = {arm.label if others else arm.words[0]: values[arm.label] for arm in arms}
-        if counted & set(by_name):  # Of the same seeds, so that it is no task of its own.
-            again += [arm.label for arm in arms]
+        shared_words, *others = {configuration.words[1:] for configuration in group}
+        name = task if others else ", ".join((task, *shared_words))
+        by_name = {
+            configuration.label if others else configuration.words[0]: values[configuration.label]
+            for configuration in group
+        }
+        if counted & set(by_name):  # Equal seeds do not make another task.
+            again += [configuration.label for configuration in group]
             continue
         counted |= set(by_name)
-        scales.append(over_tasks.Scale(name, by_name, values[standing.CHANCE], ceilings[kind]))
+        scales.append(over_tasks.Scale(name, by_name, values[figure_baselines.UNIFORM], full_feedback[kind]))
     left_out = [
         f"{task}: {', '.join(lacking)}: no full-feedback baseline with their deployment period and environment was run"
     ] * bool(lacking)
@@ -154,11 +162,13 @@ def _scales(one: Judged) -> tuple[list[over_tasks.Scale], list[str]]:
 
 
 def _about(one: Judged) -> str:
-    """Returns what was played, on what."""
+    """Data, seeds, rounds, machine and command of a figure."""
     figure, table = one.figure, one.table
     assert table is not None
     seeds = sorted(set(table["seed"].astype(int)))
-    missing = [arm.label for arm in figure.arms if arm.label not in set(table["arm"])]
+    missing = [
+        configuration.label for configuration in figure.configurations if configuration.label not in set(table["arm"])
+    ]
     few = [f"{label} ({count})" for label, count in table["arm"].value_counts(sort=False).items() if count < len(seeds)]
     about = [
         f"{results.data_note(figure) or _PAPERS_DATA} {_counted(len(seeds), 'seed').capitalize()} ({_range(seeds)}), "
@@ -191,44 +201,51 @@ def _spaced(name: str) -> str:
 
 
 def _numbers(one: Judged) -> str:
-    """Returns the table of an own figure: each arm's measures, and their differences to the reference."""
+    """Table of an own figure: each configuration's measures, and their differences to the reference."""
     figure = one.figure
-    known = {(row.arm, row.measure): row for row in one.rows}
+    known = {(row.configuration, row.measure): row for row in one.rows}
     names = [one.name for one in figure.measures if any(name == one.name for _, name in known)]
     if not names:
         return ""
     picked = list(dict.fromkeys(row.measure for row in one.rows if row.is_picked))
     compared = names if figure.reference else []
-    arms = [arm for arm in figure.arms if (arm.label, names[0]) in known]
-    stands = {arm.label: stand.word for arm in arms if (stand := known[arm.label, names[0]].stand)}
+    drawn = [configuration for configuration in figure.configurations if (configuration.label, names[0]) in known]
+    stands = {
+        configuration.label: against.summary
+        for configuration in drawn
+        if (against := known[configuration.label, names[0]].baselines)
+    }
     rows = []
-    for arm in arms:
-        cells = [standing.shown(arm), *(known[arm.label, name].interval.text() for name in names)]
+    for configuration in drawn:
+        cells = [
+            figure_baselines.display_name(configuration),
+            *(known[configuration.label, name].interval.text() for name in names),
+        ]
         for name in compared:
-            second = known.get((_reference(figure, arm), name))
-            cells.append(judging.minus(known[arm.label, name], second) if second else "")
-        cells += [stands.get(arm.label, "")] * bool(stands)
-        cells += [f"{row.mean:g}" if (row := known.get((arm.label, flag))) else "" for flag in picked]
+            second = known.get((_reference(figure, configuration), name))
+            cells.append(judging.minus(known[configuration.label, name], second) if second else "")
+        cells += [stands.get(configuration.label, "")] * bool(stands)
+        cells += [f"{row.mean:g}" if (row := known.get((configuration.label, flag))) else "" for flag in picked]
         rows.append(cells)
     head = ["", *map(_spaced, names), *(f"{_spaced(name)} minus {figure.reference}" for name in compared)]
     head += [*["compared with bounds"] * bool(stands), *map(_spaced, picked)]
-    constants = standing.constants(one.rows)
-    for earned, labels in constants.items():
-        name = baselines.FIXED + f", of {'; '.join(labels)}" * (len(constants) > 1)
+    best_fixed = figure_baselines.best_fixed_rewards(one.rows)
+    for earned, labels in best_fixed.items():
+        name = baselines.FIXED + f", of {'; '.join(labels)}" * (len(best_fixed) > 1)
         rows.append([name, earned, *[""] * (len(head) - 2)])
     return _table(head, rows)
 
 
 def _tests(one: Judged) -> list[str]:
-    """Returns the tests of an own figure's first measure against the reference, one family; empty without one."""
+    """Tests of an own figure's first measure against the reference, one family; empty without a reference."""
     figure, first = one.figure, one.figure.measures[0]
-    known = {row.arm: row for row in one.rows if row.measure == first.name}
+    known = {row.configuration: row for row in one.rows if row.measure == first.name}
     pairs = []
-    for arm in figure.arms:
-        mine, other = known.get(arm.label), known.get(_reference(figure, arm))
+    for configuration in figure.configurations:
+        mine, other = known.get(configuration.label), known.get(_reference(figure, configuration))
         if mine and other:
             is_paired = not (mine.is_unpaired or other.is_unpaired)
-            pairs.append(comparison.Pair(arm.label, mine.sound, other.arm, other.sound, is_paired))
+            pairs.append(comparison.Pair(configuration.label, mine.sound, other.configuration, other.sound, is_paired))
     found = comparison.family(pairs, "down" if first.smallest else "up")
     if not any(tested.is_judged for tested in found):
         return []
@@ -244,12 +261,12 @@ def _tests(one: Judged) -> list[str]:
     rows = []
     for tested in found:
         if not tested.is_judged:
-            rows.append((tested.arm, "; ".join(["inconclusive", *tested.notes]), *[""] * 5))
+            rows.append((tested.configuration, "; ".join(["inconclusive", *tested.notes]), *[""] * 5))
             continue
         cannot = tested.sign_flip_least_p > comparison.LEVEL
         rows.append(
             (
-                tested.arm,
+                tested.configuration,
                 words.verdict(tested),
                 words.p_value(tested.adjusted_p),
                 "cannot be significant" if cannot else words.p_value(tested.sign_flip_adjusted_p),
@@ -261,13 +278,13 @@ def _tests(one: Judged) -> list[str]:
     return [_table(head, rows)]
 
 
-def _reference(figure: Figure, arm: Configuration) -> str:
-    """Returns the arm that an arm is compared with, which has the reference on its axis; empty if there is none."""
-    drawn = [other for other in figure.arms if other.is_drawn]
+def _reference(figure: Figure, configuration: Configuration) -> str:
+    """Label of the configuration with the reference on its axis; empty without one."""
+    drawn = [other for other in figure.configurations if other.is_drawn]
     axis = next((other.words.index(figure.reference) for other in drawn if figure.reference in other.words), None)
-    if axis is None or not arm.is_drawn or arm.words[axis] == figure.reference:
+    if axis is None or not configuration.is_drawn or configuration.words[axis] == figure.reference:
         return ""
-    return ", ".join((*arm.words[:axis], str(figure.reference), *arm.words[axis + 1 :]))
+    return ", ".join((*configuration.words[:axis], str(figure.reference), *configuration.words[axis + 1 :]))
 
 
 def _summary(some: Sequence[Judged]) -> str:
@@ -288,12 +305,12 @@ def _summary(some: Sequence[Judged]) -> str:
     )
     lacking = [f"{name} has no small scale: {why}" for name, why in texts.without_small().items()]
     parts = [start, _table(["", "data", *judging.STATUSES], rows)]
-    parts += [f"{part}\n" for part in (scoreboard.by_chance(lines), "\n\n".join(lacking)) if part]
+    parts += [f"{part}\n" for part in (scoreboard.expected_errors(lines), "\n\n".join(lacking)) if part]
     return "\n".join(parts)
 
 
 def _text(name: str, some: Sequence[Judged]) -> str:
-    """Returns the part of a paper."""
+    """Section of a paper."""
     parts = [f"### {name}\n"]
     if left_open := dict.fromkeys(itertools.chain(*(one.figure.left_open for one in some))):
         parts.append(f"The paper leaves open, and this project chose: {'; '.join(left_open)}. That is no difference.\n")
@@ -308,7 +325,7 @@ def _text(name: str, some: Sequence[Judged]) -> str:
 
 
 def _text_figure(one: Judged) -> list[str]:
-    """Returns the parts of a paper's figure that was run."""
+    """Section of a paper's figure that was run."""
     parts = [f"**{one.figure.name}**: {one.figure.about}\n", _about(one)]
     if one.lines:
         head = ("the paper", "section", "published", "ours (95% interval)", "seeds", "verdict (data)")
@@ -320,18 +337,18 @@ def _text_figure(one: Judged) -> list[str]:
     else:
         parts.append("No claim or number of it is compared.\n")
     parts += _not_compared(one)
-    scores = [f"{row.arm} {row.stand.word}" for row in one.rows if row.stand]
-    if scores and any(standing.is_landmark(arm) for arm in one.figure.arms):
-        constants = standing.constants(one.rows)
-        best = [f"{earned} of {', '.join(labels)}" for earned, labels in constants.items()]
-        fixed = "; ".join(best if len(best) > 1 else constants)
+    scores = [f"{row.configuration} {row.baselines.summary}" for row in one.rows if row.baselines]
+    if scores and any(figure_baselines.is_baseline(configuration) for configuration in one.figure.configurations):
+        best_fixed = figure_baselines.best_fixed_rewards(one.rows)
+        best = [f"{earned} of {', '.join(labels)}" for earned, labels in best_fixed.items()]
+        fixed = "; ".join(best if len(best) > 1 else best_fixed)
         known = f" ({baselines.FIXED}: {fixed})" if fixed else ""
         parts.append(f"Compared with bounds{known}: {'; '.join(scores)}.\n")
     return parts
 
 
 def _not_compared(one: Judged) -> list[str]:
-    """Returns the table of the measures that no number of the paper and no claim that was run names; empty without."""
+    """Table of the measures without a number or tested claim of the paper; empty without any."""
     figure = one.figure
     compared = {published.measure for published in figure.published}
     for claim in (line.claim for line in one.lines if line.claim and line.status != judging.NOT_RUN):
@@ -340,8 +357,8 @@ def _not_compared(one: Judged) -> list[str]:
     names = [measure.name for measure in figure.measures if measure.name in measured - compared]
     if not names:
         return []
-    known = {(row.arm, row.measure): row.interval.text() for row in one.rows}
-    labels = dict.fromkeys(row.arm for row in one.rows)
+    known = {(row.configuration, row.measure): row.interval.text() for row in one.rows}
+    labels = dict.fromkeys(row.configuration for row in one.rows)
     rows = [[label, *(known.get((label, name), "") for name in names)] for label in labels]
     head = ["not compared with the paper (mean, 95% interval)", *map(_spaced, names)]
     return [_table(head, [row for row in rows if any(row[1:])])]

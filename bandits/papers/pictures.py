@@ -1,4 +1,4 @@
-"""Draws a figure's runs: curves, ours beside the published numbers, and what became of the text's claims."""
+"""Pictures of a figure: curves, numbers with the published ones, and verdicts on claims."""
 
 import dataclasses
 import math
@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from bandits.papers.plan import Figure
-from bandits.papers.results import Found, Value, data_note
+from bandits.papers.results import ConfigurationRuns, Value, data_note
 from bandits.papers.scoreboard import Judged
 from bandits.plans.plan import Configuration
 from bandits.results import baselines, runs
@@ -23,29 +23,33 @@ _RATE = "_rate"
 _TITLE_WIDTH, _NOTE_WIDTH = 50, 90  # Letters across a panel.
 
 
-def draw(judged: Judged, found: Mapping[str, Found], outputs: Sequence[pathlib.Path]) -> None:
+def draw(judged: Judged, found: Mapping[str, ConfigurationRuns], outputs: Sequence[pathlib.Path]) -> None:
     """Draws the curves, ours beside the published values, and the verdicts.
 
     Args:
       judged: The figure with its numbers and verdicts.
-      found: What each arm gave.
+      found: Finished runs by configuration.
       outputs: Pictures to write.
     """
     import matplotlib
     from matplotlib import figure as figures
 
     figure, rows = judged.figure, judged.rows
-    arms = [arm for arm in figure.arms if arm.is_drawn and arm.label in found]
+    arms = [
+        configuration
+        for configuration in figure.configurations
+        if configuration.is_drawn and configuration.label in found
+    ]
     has_columns = [column for column in figure.curves if any(column in one.tables[0] for one in found.values())]
     panels = [(column, second) for column in has_columns for second in _seconds(arms)]
-    firsts = list(dict.fromkeys(arm.words[0] for arm in arms))
-    folders = {arm.label: found[arm.label].folders for arm in arms}
-    at_chance = {column: baselines.notes(folders, runs.declared().get(column, column)) for column in has_columns}
+    firsts = list(dict.fromkeys(configuration.words[0] for configuration in arms))
+    folders = {configuration.label: found[configuration.label].folders for configuration in arms}
+    uniform_notes = {column: baselines.notes(folders, runs.declared().get(column, column)) for column in has_columns}
     compared = [name for name in dict.fromkeys(row.measure for row in rows) if _is_compared(figure, rows, name)]
     across = len(_seconds(arms)) if len(_seconds(arms)) > 1 else 2 if panels else 3
     across = min(across, _MOST_COLUMNS, max(1, len(panels), len(compared)))
     down, rest = -(-len(panels) // across), -(-len(compared) // across)
-    labels = max(1, len({row.arm for row in rows}))
+    labels = max(1, len({row.configuration for row in rows}))
     heights = [_PANEL[1]] * down + [max(1.6, 0.9 + 0.2 * labels)] * rest
     notes = []
     for one in judged.lines:
@@ -58,9 +62,13 @@ def draw(judged: Judged, found: Mapping[str, Found], outputs: Sequence[pathlib.P
         axes = picture.subplots(len(heights), across, squeeze=False, gridspec_kw={"height_ratios": heights}).ravel()
         for plot, (column, second) in zip(axes, panels, strict=False):
             curves = [
-                (arm.words[0] + at_chance[column].get(arm.label, ""), firsts.index(arm.words[0]), found[arm.label])
-                for arm in arms
-                if second in ("", arm.words[-1])
+                (
+                    configuration.words[0] + uniform_notes[column].get(configuration.label, ""),
+                    firsts.index(configuration.words[0]),
+                    found[configuration.label],
+                )
+                for configuration in arms
+                if second in ("", configuration.words[-1])
             ]
             _draw_curves(plot, column, second, curves)
         for plot, name in zip(axes[down * across :], compared, strict=False):
@@ -81,19 +89,19 @@ def _title(figure: Figure, across: int) -> str:
 
 
 def _is_compared(figure: Figure, rows: Sequence[Value], name: str) -> bool:
-    """Returns whether a measure has a panel: the text states it, or there are no curves that would show it."""
+    """Whether a measure has a panel: the paper states it, or there are no curves."""
     own = [row for row in rows if row.measure == name]
     return any(row.published or row.is_picked for row in own) or not figure.curves
 
 
 def _seconds(arms: Sequence[Configuration]) -> list[str]:
-    """Returns the labels of the last axis, each of which has a panel; one empty word if there is a single axis."""
+    """Labels of the last axis, each of which has a panel; one empty label if there is a single axis."""
     if not arms or len(arms[0].words) == 1:
         return [""]
-    return list(dict.fromkeys(arm.words[-1] for arm in arms))
+    return list(dict.fromkeys(configuration.words[-1] for configuration in arms))
 
 
-def _draw_curves(plot, column: str, title: str, curves: Sequence[tuple[str, int, Found]]) -> None:
+def _draw_curves(plot, column: str, title: str, curves: Sequence[tuple[str, int, ConfigurationRuns]]) -> None:
     """Draws curves, each with its name and the number of its colour."""
     for name, colour, found in curves:
         runs.draw(plot, found.tables, column, name, colour)
@@ -122,14 +130,14 @@ def _draw_values(plot, own: Sequence[Value], name: str) -> None:
             plot.minorticks_off()
     else:
         plot.locator_params(axis="x", nbins=_MOST_TICKS)
-    plot.set_yticks(list(places), [row.arm for row in own], fontsize=7)
+    plot.set_yticks(list(places), [row.configuration for row in own], fontsize=7)
     plot.set_ylim(len(own) - 0.5, -0.5)
     plot.set(xlabel=name.replace("_", " "))
     plot.grid(alpha=0.3)
     plot.legend(fontsize=7)
 
 
-def draw_of_study(figure: Figure, found: Mapping[str, Found], folder: pathlib.Path) -> list[str]:
+def draw_of_study(figure: Figure, found: Mapping[str, ConfigurationRuns], folder: pathlib.Path) -> list[str]:
     """Draws the pictures that the figure's binary has for it; returns the names of their files."""
     note = data_note(figure)
     title = f"{note}\n{figure.text}" if note else figure.text
@@ -164,18 +172,18 @@ def draw_of_study(figure: Figure, found: Mapping[str, Found], folder: pathlib.Pa
     return []
 
 
-def _draw_normality(figure: Figure, found: Mapping[str, Found], path: pathlib.Path, title: str) -> None:
+def _draw_normality(figure: Figure, found: Mapping[str, ConfigurationRuns], path: pathlib.Path, title: str) -> None:
     """Draws the overlaid densities of the statistics of normality, all seeds together, a row of pictures an alpha."""
     from optimization.posterior import diagnostics
 
     names = list(dict.fromkeys(one.column.partition(":")[0] for one in figure.measures))
     panels: dict[str, dict[str, diagnostics.Normality]] = {}
-    for arm in (arm for arm in figure.arms if arm.label in found):
+    for configuration in (configuration for configuration in figure.configurations if configuration.label in found):
         for name in names:
             round_words = pathlib.Path(name).stem.removeprefix("diagnosis_").replace("_", " ")
-            words = [*arm.words, *([round_words] if len(names) > 1 else ())]
+            words = [*configuration.words, *([round_words] if len(names) > 1 else ())]
             panel = next(word for word in words if word.startswith("alpha=")) if len(words) > 1 else ""
             label = ", ".join(word for word in words if word != panel)
-            paths = [folder / name for folder in found[arm.label].folders]
+            paths = [folder / name for folder in found[configuration.label].folders]
             panels.setdefault(panel, {})[label] = diagnostics.read_normality(paths)
     diagnostics.draw_normality(panels, path, title)

@@ -1,4 +1,4 @@
-"""Which runs a figure or table consists of, and what its text says about them.
+"""Figures and tables as data: their runs, and the paper's numbers and claims about them.
 
 Nothing here reads data or imports TensorFlow; `texts` reads figures from files.
 """
@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from bandits.plans.plan import Configuration, Run
 from data.errors import UsageError
 
-FIRST_TUNING_SEED = 100  # Points are picked on seeds that no reported value comes from.
+FIRST_TUNING_SEED = 100  # Searches select on other seeds than those that are reported.
 PAPER, SMALL = "paper", "small"  # Scales.
 PAPER_DATA, REDUCED, STAND_IN = "paper's data", "paper's data, reduced", "stand-in"
 DATA_KINDS = (PAPER_DATA, REDUCED, STAND_IN)
@@ -21,16 +21,16 @@ _LAST = "last "
 
 @dataclasses.dataclass(frozen=True)
 class Measure:
-    """One number of a run.
+    """A number that is taken from each run.
 
     Attributes:
-      name: What it is called.
+      name: The name.
       column: Column of `metrics.csv`; or `FILE.npz:FIELD` of the run's folder, where FILE may be a pattern: the mean of
         that array, or of its absolute values for `FILE.npz:|FIELD|`.
       at: A round, or `last`, `last N` (mean of the last N rounds), `first`, `mean`, `max`, `deviation` (of residuals
-        to the mean over seeds), `chosen peak` (the round where the mean over the even seeds is highest; odd seeds alone
-        have the value, so that none of them chose the round), `rounds to X`, or `share of X` (of the rounds that have a
-        value of 0 or more).
+        to the mean over seeds), `chosen peak` (the round where the mean over the even seeds is highest; only odd seeds
+        have the value, because the even seeds select the round), `rounds to X`, or `share of X` (of the rounds that
+        have a value of 0 or more).
       smallest: Whether less is better.
     """
 
@@ -41,38 +41,38 @@ class Measure:
 
     @property
     def rounds_to(self) -> float | None:
-        """What is to be reached, if it is the rounds until then."""
+        """The value to reach, if the measure is the number of rounds to a value."""
         return self._after(_ROUNDS_TO)
 
     @property
     def last_rounds(self) -> int | None:
-        """How many of the last rounds, if it is their mean."""
+        """Number of last rounds, if the measure is their mean."""
         return None if (rounds := self._after(_LAST)) is None else int(rounds)
 
     @property
     def share_of(self) -> float | None:
-        """The value whose share of rounds is taken, if one is."""
+        """The value, if the measure is the share of rounds with it."""
         return self._after(_SHARE_OF)
 
     def _after(self, words: str) -> float | None:
-        _, is_one, number = str(self.at).partition(words)
-        return float(number) if is_one else None
+        _, separator, number = str(self.at).partition(words)
+        return float(number) if separator else None
 
 
 @dataclasses.dataclass(frozen=True)
 class Published:
-    """A number that the text states.
+    """A number that the paper states.
 
     Attributes:
-      arm: Label.
-      measure: Name.
+      configuration: Label of the configuration.
+      measure: Name of the measure.
       value: The number.
-      place: Where it stands in the text.
-      unit: Of its last digit, as the other numbers of its table show it.
-      other_settings: Whether this project's settings are not those that the paper states for it: not comparable.
+      place: Section or table of the paper.
+      unit: Unit of its last digit, as in the other numbers of its table.
+      other_settings: Whether this project's settings differ from the paper's, so that numbers are not comparable.
     """
 
-    arm: str
+    configuration: str
     measure: str
     value: float
     place: str
@@ -82,13 +82,13 @@ class Published:
 
 @dataclasses.dataclass(frozen=True)
 class Accounted:
-    """An epsilon that the text states. It follows from settings, without a run.
+    """An epsilon that the paper states; it is computed from settings, without a run.
 
     Attributes:
-      says: What it is the epsilon of.
-      place: Where it stands in the text.
+      says: The setting that it belongs to.
+      place: Section of the paper.
       value: The number.
-      unit: Of its last digit.
+      unit: Unit of its last digit.
       arguments: Flags of `scripts.privacy_budget`.
     """
 
@@ -140,7 +140,7 @@ class Claim:
 
 
 def parse_operand(operand: str) -> tuple[list[str], str]:
-    """Returns the labels of a claim's operand, of which the best counts, and its measure; empty for the first one."""
+    """Labels of a claim's operand, of which the best counts, and its measure; empty for the figure's first measure."""
     labels, _, measure = operand.partition(" @ ")
     return labels.split(" | "), measure
 
@@ -151,34 +151,34 @@ class Figure:
 
     Attributes:
       name: As in `--figure`.
-      text: Authors and year.
-      about: What it is.
-      also: Other names of it.
+      text: Authors and year of the paper.
+      about: The title.
+      also: Other names of the figure.
       binary: Name in `studies.STUDIES`.
-      arms: What is run.
-      repeat: Seeds.
-      published_seeds: Seeds of the text's numbers.
-      tuning_seeds: Seeds on which points of a search are picked.
-      measures: What is taken of each run; the first decides searches.
+      configurations: What is run.
+      repeat: Number of seeds.
+      published_seeds: Number of seeds of the paper's numbers.
+      tuning_seeds: Seeds on which searches select their points.
+      measures: Measures of each run; the first decides searches.
       curves: Columns drawn over rounds.
-      published: Numbers of the text.
-      accounted: Its epsilons.
-      claims: Orderings of the text.
-      own_figures: Which of the study's own pictures are drawn beside.
-      study: The `run_mab_fl` study that the arms are taken from.
+      published: Numbers of the paper.
+      accounted: Epsilons of the paper.
+      claims: Claims of the paper.
+      own_figures: Which of the study's own pictures are drawn, too.
+      study: The `run_mab_fl` study whose configurations are run.
       data_kind: One of `DATA_KINDS`.
       data: The data, if they are not exactly the paper's; None if they are.
-      left_open: What the paper does not state, and this project chose.
-      scale: At which scale.
-      own: Whether it is this project's question, not a text's figure.
-      reference: The arm, or label of the first axis, with which the others are compared.
+      left_open: Choices of this project that the paper does not state.
+      scale: `PAPER` or `SMALL`.
+      own: Whether it answers a question of this project, and is not a paper's figure.
+      reference: The configuration, or label of the first axis, with which the others are compared.
     """
 
     name: str
     text: str
     about: str
     binary: str
-    arms: tuple[Configuration, ...]
+    configurations: tuple[Configuration, ...]
     repeat: int
     measures: tuple[Measure, ...]
     data_kind: str
@@ -199,60 +199,66 @@ class Figure:
 
     @property
     def has_paper_settings(self) -> bool:
-        """Whether its numbers are comparable with the paper's: of the paper's data and rounds."""
+        """Whether its numbers are comparable with the paper's: the same data and number of rounds."""
         return self.data_kind == PAPER_DATA and self.scale == PAPER
 
-    def runs_of(self, arm: Configuration, repeat: int, base: Sequence[str], folder: pathlib.Path) -> list[Run]:
-        """Returns the runs of an arm: all seeds', or of a search, those of its points on the tuning seeds.
+    def runs_of(
+        self, configuration: Configuration, repeat: int, base: Sequence[str], folder: pathlib.Path
+    ) -> list[Run]:
+        """Runs of a configuration: one per seed; for a search, its points on the tuning seeds.
 
         Args:
-          arm: The arm.
-          repeat: Seeds.
+          configuration: The configuration.
+          repeat: Number of seeds.
           base: Flags that all runs share.
-          folder: Where runs of earlier figures lie; what is the same run has the same folder.
+          folder: Folder of all runs; equal runs of several figures share a subfolder.
 
         Raises:
-          UsageError: If an arm's flags are not sound; it names the figure and arm.
+          UsageError: If a configuration's flags are invalid; the message names the figure and the configuration.
         """
-        return self._runs(arm, range(repeat), base, folder)
+        return self._runs(configuration, range(repeat), base, folder)
 
     def planned(self, repeat: int, base: Sequence[str], folder: pathlib.Path) -> Iterator[tuple[Run, int]]:
-        """Yields (run, how often it counts): a search's points, and as often as seeds one for what it will pick."""
-        for arm in self.arms:
-            some = self.runs_of(arm, repeat, base, folder)
+        """Pairs of (run, how often it counts): a search's points, and one run per seed for the point it will select."""
+        for configuration in self.configurations:
+            some = self.runs_of(configuration, repeat, base, folder)
             yield from ((run, 1) for run in some)
-            if arm.is_searched:
+            if configuration.is_searched:
                 yield some[0].with_seed(0), repeat
 
-    def rounds_of(self, arm: Configuration) -> int:
-        """Returns how many rounds a run of an arm has."""
-        return self.first_run(arm).rounds
+    def rounds_of(self, configuration: Configuration) -> int:
+        """Number of rounds of a configuration's runs."""
+        return self.first_run(configuration).rounds
 
-    def first_run(self, arm: Configuration) -> Run:
-        """Returns one run of an arm, of a search that of its first point.
+    def first_run(self, configuration: Configuration) -> Run:
+        """First run of a configuration; for a search, that of its first point.
 
         Raises:
           UsageError: As `runs_of`.
         """
-        return self._runs(arm, [0], (), None)[0]
+        return self._runs(configuration, [0], (), None)[0]
 
     def check(self) -> None:
-        """Checks the flags of each arm, of a search only one point: all of them take minutes.
+        """Checks the flags of each configuration; for a search only one point, because all would take minutes.
 
         Raises:
-          UsageError: As `runs_of`; or if two arms are the same runs.
+          UsageError: As `runs_of`; or if two configurations are the same runs.
         """
         seen: dict[object, str] = {}
-        for arm in self.arms:
-            first = self.first_run(arm)
-            other = seen.setdefault((first.name, arm.sweeps, arm.grid), arm.label)
-            if other != arm.label:
-                raise UsageError(f"--figure={self.name}: {other} and {arm.label} are the same runs.")
+        for configuration in self.configurations:
+            first = self.first_run(configuration)
+            other = seen.setdefault((first.name, configuration.sweeps, configuration.grid), configuration.label)
+            if other != configuration.label:
+                raise UsageError(
+                    f"--figure={self.name}: {other} and {configuration.label} are the same runs: remove one of them."
+                )
 
     def _runs(
-        self, arm: Configuration, seeds: Sequence[int], base: Sequence[str], folder: pathlib.Path | None
+        self, configuration: Configuration, seeds: Sequence[int], base: Sequence[str], folder: pathlib.Path | None
     ) -> list[Run]:
         try:
-            return arm.runs(self.binary, self.tuning_seeds if arm.is_searched else seeds, base, folder)
+            return configuration.runs(
+                self.binary, self.tuning_seeds if configuration.is_searched else seeds, base, folder
+            )
         except UsageError as error:
-            raise UsageError(f"--figure={self.name}, {arm.label}: {error}") from error
+            raise UsageError(f"--figure={self.name}, {configuration.label}: {error}") from error

@@ -36,16 +36,16 @@ MET = Premise()
 
 
 def learned(alternatives: Sequence[Value]) -> Premise:
-    """Returns the premise that one of some configurations beats the best fixed action with its whole interval."""
-    compared = [(value, value.stand.fixed if value.stand else None) for value in alternatives]
+    """Premise that one of several configurations beats the best fixed action with its whole interval."""
+    compared = [(value, value.baselines.fixed if value.baselines else None) for value in alternatives]
     if any(constant and _beats(constant) for _, constant in compared):
         return MET
-    unknown = [value.arm for value, constant in compared if constant is None]
+    unknown = [value.configuration for value, constant in compared if constant is None]
     if unknown:
         return Premise(None, f"the best fixed action of {' and '.join(unknown)} is not recorded")
     if not all(constant and constant.is_judged for _, constant in compared):
         return Premise(None, "one seed, or a run that diverged, against the best fixed action")
-    verb = f"{compared[0][0].arm} does not beat" if len(compared) == 1 else "neither beats"
+    verb = f"{compared[0][0].configuration} does not beat" if len(compared) == 1 else "neither beats"
     fixed = dict.fromkeys(number(constant.reference_mean) for _, constant in compared if constant)
     return Premise(False, f"{verb} the best fixed action, {words.listed([*fixed])}")
 
@@ -59,34 +59,37 @@ def _beats(constant: Comparison) -> bool:
 
 
 def _tuned(loser: Value, figure: Figure, known: Known) -> Premise:
-    """Returns the premise that the worse of two, if it was searched, has its best point on no edge of its grid."""
-    found = edges(figure, known.values(), loser.arm)
-    why = f"the best point of {loser.arm} lies on the edge of its grid ({', '.join(found)})"
+    """Premise that the best point of the worse configuration, if it was searched, lies on no edge of its grid."""
+    found = edges(figure, known.values(), loser.configuration)
+    why = f"the best point of {loser.configuration} lies on the edge of its grid ({', '.join(found)})"
     return Premise(False, why) if found else MET
 
 
 def edges(figure: Figure, rows: Iterable[Value], label: str) -> list[str]:
-    """Returns the flags that a configuration's search has on an edge of its grid, with their values.
+    """Flags of a configuration's best point that lie on an edge of its grid, with their values.
 
     The grid is the one that ran. Where records do not say whether a pick was on its edge, it is the declared one.
     """
-    arm = _arm(figure, label)
-    picked = {row.measure: row for row in rows if row.is_picked and row.arm == label}
-    declared = arm.edges({flag: row.mean for flag, row in picked.items()}) if arm else []
+    configuration = _configuration(figure, label)
+    picked = {row.measure: row for row in rows if row.is_picked and row.configuration == label}
+    declared = configuration.edges({flag: row.mean for flag, row in picked.items()}) if configuration else []
     on_edge = {flag: flag in declared if row.is_edge is None else row.is_edge for flag, row in picked.items()}
     return [f"{flag.replace('_', ' ')} {number(picked[flag].mean)}" for flag, is_edge in on_edge.items() if is_edge]
 
 
-def _arm(figure: Figure, label: str) -> Configuration | None:
-    return next((arm for arm in figure.arms if arm.label == label), None)
+def _configuration(figure: Figure, label: str) -> Configuration | None:
+    return next((configuration for configuration in figure.configurations if configuration.label == label), None)
 
 
 def of_comparison(
     one: Value, other: Value, difference: Interval, measure: Measure, figure: Figure, known: Known
 ) -> Premise:
-    """Returns the premise of a comparison of two configurations; see the module's docstring."""
-    arms = [_arm(figure, value.arm) for value in (one, other)]
-    if any(arm and _GREEDY in arm.label.replace(",", "").split() for arm in arms) and one.arm != other.arm:
+    """Premise of a comparison of two configurations; see the module's docstring."""
+    arms = [_configuration(figure, value.configuration) for value in (one, other)]
+    if (
+        any(configuration and _GREEDY in configuration.label.replace(",", "").split() for configuration in arms)
+        and one.configuration != other.configuration
+    ):
         premise = learned([one, other])
         if not premise.holds:
             return premise

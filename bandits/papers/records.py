@@ -1,7 +1,7 @@
-"""Records of what was played: a CSV file a figure and scale, a row an arm and seed, from which pages are made.
+"""Records of runs: a CSV file per figure and scale, a row per configuration and seed, from which pages are generated.
 
-A row holds every measure, what a search picked, rounds, the data's checksum, the project's commit and the machine: a
-page is made anew, judged anew and compared by others without a run.
+A row holds every measure, the values that a search selected, rounds, the data's checksum, the project's commit and the
+machine, so that pages and verdicts need no runs.
 """
 
 import dataclasses
@@ -9,9 +9,9 @@ import pathlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from bandits.papers import results, standing
+from bandits.papers import figure_baselines, results
 from bandits.papers.plan import Figure
-from bandits.papers.results import Found, Value
+from bandits.papers.results import ConfigurationRuns, Value
 from bandits.results import baselines, runs
 from bandits.results.comparison import Landmark, Sampled
 from data import files
@@ -32,29 +32,29 @@ _WORDS = ("arm", "data", "commit", "machine")
 _COMMIT_LENGTH = 12
 
 
-def of(figure: Figure, found: Mapping[str, Found]) -> "pd.DataFrame":
-    """Returns the records of a figure's arms, by arm and seed.
+def of(figure: Figure, found: Mapping[str, ConfigurationRuns]) -> "pd.DataFrame":
+    """Records of a figure, by configuration and seed.
 
     Args:
       figure: The figure.
-      found: What each arm gave; arms whose runs failed are missing.
+      found: Finished runs by configuration; failed configurations are missing.
 
     Raises:
-      UsageError: If a run lacks what is measured; it names the file.
+      UsageError: If a run lacks a measure; the message names the file.
     """
     import pandas as pd
 
     rows: list[dict[str, Any]] = []
-    bounded = standing.column(figure)
-    for arm in figure.arms:
-        one = found.get(arm.label)
+    bounded = figure_baselines.column(figure)
+    for configuration in figure.configurations:
+        one = found.get(configuration.label)
         if one is None:
             continue
         numbers = {measure.name: results.measured(measure, one) for measure in figure.measures}
-        on_edge = arm.edges(one.searched)
-        edges = {f"{_EDGE}{flag}": int(flag in on_edge) for flag in one.searched if arm.sweeps}
+        on_edge = configuration.edges(one.searched)
+        edges = {f"{_EDGE}{flag}": int(flag in on_edge) for flag in one.searched if configuration.sweeps}
         for index, (seed, table, folder) in enumerate(zip(one.seeds, one.tables, one.folders, strict=True)):
-            row = {"arm": arm.label, "seed": seed} | {name: values[index] for name, values in numbers.items()}
+            row = {"arm": configuration.label, "seed": seed} | {name: values[index] for name, values in numbers.items()}
             row |= {f"{_PICKED}{flag}": value for flag, value in one.searched.items()}
             row |= edges
             row |= {_DIVERGED: int(seed in one.diverged)} if any(some.diverged for some in found.values()) else {}
@@ -62,12 +62,12 @@ def of(figure: Figure, found: Mapping[str, Found]) -> "pd.DataFrame":
             row["rounds"] = int(table["round_num"].iloc[-1])
             rows.append(row | provenance(folder))
     table = pd.DataFrame(rows)
-    # Once a file: what is the same in all rows is told where it changes.
+
     return table[[*(name for name in table if name not in _FIXED[2:]), *(name for name in _FIXED[2:] if rows)]]
 
 
 def _of_run(run: Run, column: Metric) -> dict[str, float]:
-    """Returns the recorded rewards of the uniform policy and the best fixed action, with errors if from a sample."""
+    """Recorded rewards of the uniform policy and the best fixed action, with errors if from a sample."""
     row: dict[str, float] = {_UNPAIRED: 1} if runs.is_unpaired([run]) else {}
     for name in baselines.RECORDED:
         found = baselines.recorded([run], column, name)
@@ -79,14 +79,14 @@ def _of_run(run: Run, column: Metric) -> dict[str, float]:
 
 
 def provenance(folder: pathlib.Path) -> dict[str, str]:
-    """Returns a run's checksum of its data, the project's commit, and this machine."""
+    """Checksum of a run's data, the project's commit, and this machine."""
     content = runs.read_json(folder / "config.json") if (folder / "config.json").exists() else {}
     commit = (content.get("git_commit") or "")[:_COMMIT_LENGTH]
     return {"data": content.get("data_checksum") or "", "commit": commit, "machine": runs.machine()}
 
 
 def path_of(figure: Figure, folder: pathlib.Path) -> pathlib.Path:
-    """Returns where the records of a figure lie below a folder of records."""
+    """Path of a figure's records below a folder of records."""
     return folder / figure.scale / f"{figure.name}.csv"
 
 
@@ -102,40 +102,42 @@ def write(table: "pd.DataFrame", path: pathlib.Path) -> None:
 
 
 def check_others(figure: Figure, labels: Collection[str], path: pathlib.Path) -> None:
-    """Checks that records of some arms of a figure can join those that a file has of the others.
+    """Checks that records of some configurations of a figure can join a file's records of the others.
 
     Args:
       figure: The figure.
-      labels: The arms that are played.
+      labels: The configurations that are run.
       path: The file; it may be missing.
 
     Raises:
-      UsageError: If it is none of ours, or lacks a measure of the others, or has them of other rounds.
+      UsageError: If the file holds no records, or its records lack a measure or have other numbers of rounds.
     """
     table = read(path)
     if table is None:
         return
-    for arm in figure.arms:
-        own = table[table["arm"] == arm.label]
-        if arm.label in labels or own.empty:
+    for configuration in figure.configurations:
+        own = table[table["arm"] == configuration.label]
+        if configuration.label in labels or own.empty:
             continue
         if missing := [measure.name for measure in figure.measures if measure.name not in own]:
-            raise UsageError(f"{path} has no {missing[0]} of {arm.label}: play the whole figure.")
-        planned = figure.rounds_of(arm)
+            raise UsageError(f"{path} has no {missing[0]} of {configuration.label}: run the whole figure.")
+        planned = figure.rounds_of(configuration)
         if (rounds := int(own["rounds"].max())) != planned:
-            raise UsageError(f"{path} has {arm.label} of {rounds} rounds, not {planned}: play the whole figure.")
+            raise UsageError(
+                f"{path} has {configuration.label} of {rounds} rounds, not {planned}: run the whole figure."
+            )
 
 
 def joined(figure: Figure, table: "pd.DataFrame | None", path: pathlib.Path) -> "pd.DataFrame | None":
-    """Returns the records of some arms together with those that a file has of the others, in the figure's order.
+    """Records of some configurations together with a file's records of the others, in the figure's order.
 
     Args:
       figure: The figure.
-      table: Records of some arms; None for none.
+      table: Records of some configurations; None for none.
       path: The file; it may be missing.
 
     Raises:
-      UsageError: If the file is none of ours, or no arm of it is of the same data and seed as one of the others.
+      UsageError: If the file holds no records, or its records are of other data.
     """
     import pandas as pd
 
@@ -145,18 +147,18 @@ def joined(figure: Figure, table: "pd.DataFrame | None", path: pathlib.Path) -> 
     known = earlier.groupby("seed")["data"].agg(lambda some: {*some.fillna("")})
     for seed, data in table[["seed", "data"]].itertuples(index=False):
         if data not in known.get(seed, {data}):
-            raise UsageError(f"{path} has arms of other data, not {data}: play the whole figure.")
-    order = {arm.label: index for index, arm in enumerate(figure.arms)}
+            raise UsageError(f"{path} has configurations of other data, not {data}: run the whole figure.")
+    order = {configuration.label: index for index, configuration in enumerate(figure.configurations)}
     both = pd.concat([earlier[~earlier["arm"].isin(table["arm"])], table], ignore_index=True)
     both = both.sort_values("arm", key=lambda arms: arms.map(order), kind="stable")
     return both[[*(name for name in both if name not in _FIXED[2:]), *_FIXED[2:]]]
 
 
 def read(path: pathlib.Path) -> "pd.DataFrame | None":
-    """Returns the records of a file; None where there is none.
+    """Records of a file; None without a file.
 
     Raises:
-      UsageError: If it is none of ours; it names the file.
+      UsageError: If it holds no records; the message names the file.
     """
     import pandas as pd
 
@@ -178,22 +180,26 @@ def read(path: pathlib.Path) -> "pd.DataFrame | None":
 
 
 def strays(figure: Figure, table: "pd.DataFrame") -> list[str]:
-    """Returns what of records a figure does not know, or misses in them, in words."""
-    labels = {arm.label for arm in figure.arms}
-    told = [f"{figure.name} has no arm {arm}" for arm in table["arm"].unique() if arm not in labels]
+    """Configurations that a figure does not have and measures that records lack, in words."""
+    labels = {configuration.label for configuration in figure.configurations}
+    told = [
+        f"{figure.name} has no arm {configuration}"
+        for configuration in table["arm"].unique()
+        if configuration not in labels
+    ]
     return told + [f"there is no {one.name}" for one in figure.measures if one.name not in table]
 
 
 def values(figure: Figure, table: "pd.DataFrame") -> list[Value]:
-    """Returns every number of a figure's records, by arm and measure, beside the text's; of arms that it has still."""
-    published = {(one.arm, one.measure): one for one in figure.published}
+    """Numbers of a figure's records by configuration and measure, with the paper's numbers."""
+    published = {(one.configuration, one.measure): one for one in figure.published}
     rows = []
     names = [measure.name for measure in figure.measures if measure.name in table]
     if not names:
         return []
     of_some_seeds = {measure.name for measure in figure.measures if measure.at == "chosen peak"}
-    for arm in figure.arms:
-        own = table[table["arm"] == arm.label]
+    for configuration in figure.configurations:
+        own = table[table["arm"] == configuration.label]
         if own.empty:
             continue
         rounds = int(own["rounds"].max())
@@ -201,29 +207,33 @@ def values(figure: Figure, table: "pd.DataFrame") -> list[Value]:
         diverged = frozenset(lost["seed"].astype(int))
         is_unpaired = _UNPAIRED in own and bool(own[_UNPAIRED].any())
         for name in names:
-            # Elsewhere a missing number is that of a run which has none, and keeps its seed.
+            # For other measures a missing number keeps its seed.
             measured = own[own[name].notna()] if name in of_some_seeds else own
             by_seed = dict(zip(measured["seed"].astype(int), measured[name].astype(float), strict=True))
-            stated = published.get((arm.label, name))
-            rows.append(Value(arm.label, name, by_seed, rounds, stated, diverged=diverged, is_unpaired=is_unpaired))
+            stated = published.get((configuration.label, name))
+            rows.append(
+                Value(configuration.label, name, by_seed, rounds, stated, diverged=diverged, is_unpaired=is_unpaired)
+            )
         for column in (name for name in own if name.startswith(_PICKED) and own[name].notna().any()):
             flag, value = column.removeprefix(_PICKED), {0: float(own[column].iloc[0])}
-            stated, edge = published.get((arm.label, flag)), f"{_EDGE}{flag}"
+            stated, edge = published.get((configuration.label, flag)), f"{_EDGE}{flag}"
             is_edge = bool(own[edge].iloc[0]) if edge in own and own[edge].notna().all() else None
-            rows.append(Value(arm.label, flag, value, rounds, stated, is_picked=True, is_edge=is_edge))
-    stands = standing.stands(figure, rows, _recorded(table))
+            rows.append(Value(configuration.label, flag, value, rounds, stated, is_picked=True, is_edge=is_edge))
+    stands = figure_baselines.compare(figure, rows, _recorded(table))
     return [
-        dataclasses.replace(row, stand=stands.get(row.arm)) if row.measure == names[0] and not row.is_picked else row
+        dataclasses.replace(row, baselines=stands.get(row.configuration))
+        if row.measure == names[0] and not row.is_picked
+        else row
         for row in rows
     ]
 
 
 def _recorded(table: "pd.DataFrame") -> dict[str, tuple[Landmark | None, Landmark | None]]:
-    """Returns the rewards of the uniform policy and the best fixed action by arm."""
+    """Recorded rewards of the uniform policy and the best fixed action, by configuration."""
     found: dict[str, tuple[Landmark | None, Landmark | None]] = {}
-    for arm, own in table.groupby("arm"):
+    for configuration, own in table.groupby("arm"):
         chance, constant = (_landmark(own, name) for name in baselines.RECORDED)
-        found[str(arm)] = chance, constant
+        found[str(configuration)] = chance, constant
     return found
 
 
@@ -237,5 +247,5 @@ def _landmark(own: "pd.DataFrame", name: str) -> Landmark | None:
 
 
 def told(tables: Iterable["pd.DataFrame"], column: str) -> Sequence[str]:
-    """Returns the words that a column of records has, once each, in their order."""
+    """Distinct values of a column of records, in their order."""
     return list(dict.fromkeys(word for table in tables for word in table[column].dropna() if word))

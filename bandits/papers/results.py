@@ -1,4 +1,4 @@
-"""What a figure's runs gave, a number a seed, beside what its text states."""
+"""Measures of a figure's runs by seed, with the numbers of its paper."""
 
 import dataclasses
 import functools
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bandits.papers.plan import PAPER_DATA, REDUCED, STAND_IN, Figure, Measure, Published
-from bandits.results.baselines import Standing
+from bandits.results.baselines import BaselineComparison
 from data.errors import UsageError
 from optimization.study import curves as curves_lib
 from optimization.study import intervals
@@ -27,15 +27,15 @@ _NOTES = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Found:
-    """What an arm gave.
+class ConfigurationRuns:
+    """Finished runs of a configuration.
 
     Attributes:
-      folders: Folders of the seeds' runs.
-      tables: Their `metrics.csv`, up to the last round that was asked for.
+      folders: Folders of the runs.
+      tables: Their `metrics.csv`, up to the last planned round.
       searched: Best value of each searched flag.
-      seeds: The runs' seeds.
-      diverged: Those of runs that diverged.
+      seeds: Seeds of the runs.
+      diverged: Seeds of diverged runs.
     """
 
     folders: Sequence[pathlib.Path]
@@ -47,23 +47,23 @@ class Found:
 
 @dataclasses.dataclass(frozen=True)
 class Value:
-    """One number of ours.
+    """A measure of one configuration.
 
     Attributes:
-      arm: Label.
-      measure: Name.
-      by_seed: The number of each seed; infinite if it never reaches what is counted, not a number if there is none.
-      rounds: Rounds that were played.
-      published: What the text states, if it does.
-      is_picked: Whether a search picked it, by all of its runs: then it stands for no seed.
-      is_edge: Whether the search had it on an edge of its grid; None if the records do not say.
-      diverged: Seeds whose runs diverged: what they have earned counts in the mean, and nothing is judged by it.
-      is_unpaired: Whether no seed determines its runs: they drew secret noise or cohorts.
-      stand: The first measure compared with the uniform policy, the best fixed action and the full-feedback baseline,
-        as far as those are known.
+      configuration: Label of the configuration.
+      measure: Name of the measure.
+      by_seed: The number of each seed; infinite if a value is never reached, NaN if there is none.
+      rounds: Number of finished rounds.
+      published: The paper's number, if it states one.
+      is_picked: Whether a search selected it over all of its runs, so that it belongs to no seed.
+      is_edge: Whether the search selected it on an edge of its grid; None if the records do not say.
+      diverged: Seeds of diverged runs: they count in the mean, and the configuration is not judged.
+      is_unpaired: Whether the seed does not determine its runs, because of secret noise or cohorts.
+      baselines: The first measure compared with the uniform policy, the best fixed action and the full-feedback
+        baseline, as far as those are known.
     """
 
-    arm: str
+    configuration: str
     measure: str
     by_seed: Mapping[int, float]
     rounds: int = 0
@@ -72,43 +72,43 @@ class Value:
     is_edge: bool | None = None
     diverged: frozenset[int] = frozenset()
     is_unpaired: bool = False
-    stand: Standing | None = None
+    baselines: BaselineComparison | None = None
 
     @functools.cached_property
     def finite(self) -> dict[int, float]:
-        """The number of each seed; what is never reached counts as reached one round after the last."""
+        """The number of each seed; a value that is never reached counts as reached one round after the last."""
         if self.is_picked:
             return {}
         return {seed: self.rounds + 1.0 if value == math.inf else value for seed, value in self.by_seed.items()}
 
     @property
     def sound(self) -> dict[int, float]:
-        """The number of each seed; not a number where the run diverged."""
+        """The number of each seed; NaN where the run diverged."""
         return {seed: math.nan if seed in self.diverged else value for seed, value in self.by_seed.items()}
 
     @property
     def mean(self) -> float:
-        """Mean over seeds; infinite if a seed never reaches what is counted."""
+        """Mean over seeds; infinite if a seed never reaches the value."""
         return float(np.mean(list(self.by_seed.values()))) if self.by_seed else math.nan
 
     @property
     def deviation(self) -> float:
-        """Standard deviation over seeds, with n - 1; not a number below two."""
+        """Standard deviation over seeds, with n - 1; NaN below two seeds."""
         return float(np.std(list(self.finite.values()), ddof=1)) if len(self.finite) > 1 else math.nan
 
     @functools.cached_property
     def interval(self) -> Interval:
-        """Mean over seeds and its 95% interval by Student's t; none below two seeds, or where one is not finite."""
+        """Mean over seeds and its 95% interval by Student's t; NaN below two seeds, or if a number is not finite."""
         if self.is_picked or not math.isfinite(self.mean):
             return Interval(self.mean, math.nan, math.nan, len(self.finite))
         return intervals.of_mean(list(self.by_seed.values()))
 
 
-def measured(measure: Measure, found: Found) -> list[float]:
-    """Returns a measure of each seed.
+def measured(measure: Measure, found: ConfigurationRuns) -> list[float]:
+    """A measure by seed.
 
     Raises:
-      UsageError: If a run does not have it; it names the file.
+      UsageError: If a run lacks it; the message names the file.
     """
     if ".npz:" in measure.column:
         name, _, field = measure.column.partition(":")
@@ -127,7 +127,7 @@ def measured(measure: Measure, found: Found) -> list[float]:
 
 
 def _at_chosen_peak(curves: "Sequence[pd.Series]", seeds: Sequence[int]) -> list[float]:
-    """Returns each odd seed's value in the round where the mean over the even seeds is highest; NaN for even seeds."""
+    """Each odd seed's value in the round where the mean over the even seeds is highest; NaN for even seeds."""
     import pandas as pd
 
     chosen = [curve for curve, seed in zip(curves, seeds, strict=True) if seed % 2 == 0]
@@ -156,7 +156,7 @@ def _at(curve: "pd.Series", measure: Measure) -> float:
 
 
 def _of_file(path: pathlib.Path, field: str) -> float:
-    """Returns the mean of an array's numbers; of `|field|`, of their absolute values."""
+    """Mean of an array; for `|field|`, of its absolute values."""
     name = field.strip("|")
     try:
         with np.load(path) as archive:
@@ -167,14 +167,14 @@ def _of_file(path: pathlib.Path, field: str) -> float:
 
 
 def number(value: float) -> str:
-    """Returns a number as text."""
+    """Number as text."""
     if math.isinf(value):
         return "infinite"
     return "-" if math.isnan(value) else f"{value:.3g}"
 
 
 def data_note(figure: Figure) -> str:
-    """Returns a sentence about data that are not exactly the paper's; empty for the paper's."""
+    """Sentence about data that are not exactly the paper's; empty for the paper's."""
     if not figure.data:
         return ""
     return f"{_NOTES[figure.data_kind]}: {figure.data}."

@@ -47,7 +47,7 @@ class Line:
     ours: str
     seeds: int
     status: str
-    chance: float
+    error_probability: float
     data_kind: str
     means: str = ""
     data: str = ""
@@ -82,35 +82,46 @@ class Judged:
 
     @classmethod
     def of(cls, figure: Figure, table: "pd.DataFrame | None") -> "Judged":
-        """Returns the verdicts on a figure's records."""
+        """Judges a figure's records."""
         rows = [] if table is None else records.values(figure, table)
         return cls(figure, table, rows, lines(figure, rows))
 
 
 def lines(figure: Figure, rows: Sequence[Value]) -> list[Line]:
-    """Returns a line for each claim and number of a figure; `rows` are the results."""
+    """A line for each claim and number of a figure; `rows` are the results."""
     found = []
     for verdict in judging.check(figure, rows):
         claim, status = verdict.claim, verdict.status
         kind = PAPER_DATA if claim.needs and status == judging.NOT_RUN else figure.data_kind
         line = Line(
-            figure, CLAIM, claim.says, claim.place, "", verdict.why, verdict.seeds, status, verdict.chance, kind
+            figure,
+            CLAIM,
+            claim.says,
+            claim.place,
+            "",
+            verdict.why,
+            verdict.seeds,
+            status,
+            verdict.error_probability,
+            kind,
         )
         found.append(dataclasses.replace(line, means=verdict.means, claim=claim))
-    known = {(row.arm, row.measure): row for row in rows}
+    known = {(row.configuration, row.measure): row for row in rows}
     for one in figure.published:
-        row = known.get((one.arm, one.measure))
-        ours, seeds, status, chance = "", 0, judging.NOT_RUN, 0.0
+        row = known.get((one.configuration, one.measure))
+        ours, seeds, status, error_probability = "", 0, judging.NOT_RUN, 0.0
         if row is not None:
             status, why = judging.compare(row, figure)
-            ours = judging.value_words(row, figure) + judging.stand_note(row) + (f"; {why}" if why else "")
+            ours = judging.value_words(row, figure) + judging.baseline_note(row) + (f"; {why}" if why else "")
             if row.is_picked:
                 count = len(figure.tuning_seeds)
                 ours += f"; selected on {f'{count} tuning seeds' if count > 1 else 'one tuning seed'}"
             seeds = len(row.finite)
-            chance = 1 - intervals.CONFIDENCE if status in (*judging.HOLDS, *judging.FAILS) else 0.0
-        says, published = f"{one.arm}: {one.measure.replace('_', ' ')}", number(one.value)
-        found.append(Line(figure, NUMBER, says, one.place, published, ours, seeds, status, chance, figure.data_kind))
+            error_probability = 1 - intervals.CONFIDENCE if status in (*judging.HOLDS, *judging.FAILS) else 0.0
+        says, published = f"{one.configuration}: {one.measure.replace('_', ' ')}", number(one.value)
+        found.append(
+            Line(figure, NUMBER, says, one.place, published, ours, seeds, status, error_probability, figure.data_kind)
+        )
     for each in figure.accounted:  # Computed at the paper's settings, without a run.
         status, ours = judging.computed(each)
         line = Line(figure, NUMBER, each.says, each.place, number(each.value), ours, 0, status, 0.0, PAPER_DATA)
@@ -120,14 +131,14 @@ def lines(figure: Figure, rows: Sequence[Value]) -> list[Line]:
 
 
 def command(figure: Figure, seeds: int | None = None) -> str:
-    """Returns the command that runs a figure."""
+    """Command that runs a figure."""
     scale = "" if figure.scale == texts.PAPER else f" --scale={figure.scale}"
     repeat = f" --repeat={seeds}" if seeds and seeds != figure.repeat else ""
     return f"./scripts/python -m scripts.reproduce --figure={figure.name}{scale}{repeat}"
 
 
 def table(rows: Iterable[Line]) -> "pd.DataFrame":
-    """Returns lines as `scoreboard.csv` holds them."""
+    """Content of `scoreboard.csv`."""
     import pandas as pd
 
     return pd.DataFrame(
@@ -152,13 +163,13 @@ def table(rows: Iterable[Line]) -> "pd.DataFrame":
 
 
 def counts(rows: Iterable[Line]) -> dict[str, int]:
-    """Returns how many lines have each status, in the order of statuses."""
+    """Number of lines by status, in the order of statuses."""
     found = collections.Counter(one.status for one in rows)
     return {status: found[status] for status in judging.STATUSES}
 
 
 def by_data(rows: Iterable[Line]) -> dict[tuple[str, str], list[Line]]:
-    """Returns lines by paper and kind of data, which are never added."""
+    """Lines by paper and kind of data, which are never added."""
     found: dict[tuple[str, str], list[Line]] = {}
     for one in rows:
         found.setdefault((one.figure.text, one.data_kind), []).append(one)
@@ -166,13 +177,13 @@ def by_data(rows: Iterable[Line]) -> dict[tuple[str, str], list[Line]]:
     return {key: found[key] for key in itertools.product(papers, DATA_KINDS) if key in found}
 
 
-def by_chance(rows: Iterable[Line]) -> str:
-    """Returns how many verdicts may be due to chance, as text by kind of data; empty where there is no verdict."""
+def expected_errors(rows: Iterable[Line]) -> str:
+    """Sentence with the expected number of wrong verdicts by kind of data; empty without a verdict."""
     parts = []
     for kind in DATA_KINDS:
         decided = [one for one in rows if one.data_kind == kind and one.status in (*judging.HOLDS, *judging.FAILS)]
         if decided:
-            parts.append(f"{number(sum(one.chance for one in decided))} of {len(decided)} ({kind})")
+            parts.append(f"{number(sum(one.error_probability for one in decided))} of {len(decided)} ({kind})")
     if not parts:
         return ""
     return (
@@ -182,16 +193,16 @@ def by_chance(rows: Iterable[Line]) -> str:
 
 
 def summary(rows: Sequence[Line]) -> str:
-    """Returns the scoreboard for the terminal: statuses by paper and kind of data."""
+    """Scoreboard for the terminal: statuses by paper and kind of data."""
     found = [
         f"{paper}, {kind}: {', '.join(f'{count} {word}' for word, count in counts(some).items() if count)}"
         for (paper, kind), some in by_data(rows).items()
     ]
-    return "\n".join([*found, *filter(None, [by_chance(rows)])])
+    return "\n".join([*found, *filter(None, [expected_errors(rows)])])
 
 
 def one_seed(figures: Iterable[Figure], repeat: int | None) -> str:
-    """Returns a warning that figures of one seed get no verdicts; empty if none is run so."""
+    """Warning that figures of one seed get no verdicts; empty if all have several."""
     names = [figure.name for figure in figures if (repeat or figure.repeat) == 1]
     if not names:
         return ""
@@ -199,33 +210,35 @@ def one_seed(figures: Iterable[Figure], repeat: int | None) -> str:
 
 
 def edges(figure: Figure, rows: Sequence[Value]) -> str:
-    """Returns which best points of searches lie on an edge of the grid, as text; empty for none."""
+    """Best points on an edge of their grid, as text; empty for none."""
     found = []
-    for arm in figure.arms:
-        flags = premises.edges(figure, rows, arm.label)
-        found += [f"{arm.label} ({', '.join(flags)})"] * bool(flags)
+    for configuration in figure.configurations:
+        flags = premises.edges(figure, rows, configuration.label)
+        found += [f"{configuration.label} ({', '.join(flags)})"] * bool(flags)
     return f"Best points on an edge of the grid: {', '.join(found)}." if found else ""
 
 
 def values_table(judged: Judged) -> "pd.DataFrame":
-    """Returns a figure's numbers as `NAME.csv` holds them."""
+    """Content of `NAME.csv`: a figure's numbers."""
     import pandas as pd
 
     figure, rows = judged.figure, judged.rows
     numbers = [line for line in judged.lines if line.kind == NUMBER and line.data != COMPUTED]
-    status = {(one.arm, one.measure): line.status for one, line in zip(figure.published, numbers, strict=True)}
+    status = {
+        (one.configuration, one.measure): line.status for one, line in zip(figure.published, numbers, strict=True)
+    }
     return pd.DataFrame(
         {
-            "label": [row.arm for row in rows],
+            "label": [row.configuration for row in rows],
             "measure": [row.measure for row in rows],
             "ours_mean": [row.mean for row in rows],
             "ours_low": [row.interval.low for row in rows],
             "ours_high": [row.interval.high for row in rows],
             "ours_deviation": [row.deviation for row in rows],
             "seeds": [len(row.finite) for row in rows],
-            "normalized": [row.stand.word if row.stand else "" for row in rows],
+            "normalized": [row.baselines.summary if row.baselines else "" for row in rows],
             "published": [row.published.value if row.published else math.nan for row in rows],
-            "verdict": [status.get((row.arm, row.measure), "") for row in rows],
+            "verdict": [status.get((row.configuration, row.measure), "") for row in rows],
             "source": [row.published.place if row.published else "" for row in rows],
             "data_kind": figure.data_kind,
             "data": figure.data or "the paper's",
@@ -234,7 +247,7 @@ def values_table(judged: Judged) -> "pd.DataFrame":
 
 
 def claims_table(judged: Judged) -> "pd.DataFrame":
-    """Returns the verdicts on a figure's claims and epsilons as `NAME_claims.csv` holds them."""
+    """Content of `NAME_claims.csv`: verdicts on a figure's claims and epsilons."""
     import pandas as pd
 
     kind = judged.figure.data_kind
@@ -247,7 +260,7 @@ def claims_table(judged: Judged) -> "pd.DataFrame":
 
 
 def text(judged: Judged) -> str:
-    """Returns a figure's numbers and verdicts for the terminal."""
+    """A figure's numbers and verdicts for the terminal."""
     figure, rows = judged.figure, judged.rows
     parts = []
     if rows:
@@ -269,7 +282,7 @@ def text(judged: Judged) -> str:
 
 
 def notes() -> Mapping[str, str]:
-    """Returns what each status means, for a page."""
+    """Meaning of each status, for a page."""
     return {
         f"{judging.AGREES}, {judging.DISAGREES}": (
             "on the paper's data, complete or reduced: the whole 95% interval of every difference that the claim needs "

@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 NAME = "select_before_deploying"  # In `--figure`.
 ABOUT = "Can rates and exploration be chosen from a log, before deploying? --arms are its tasks"
 BINARY = "run_federated"
-REPEAT = 5  # Logging deployments of a task.
-CANDIDATE_SEED = 100  # Of the initial model, too: no log has it.
+REPEAT = 5  # Logging deployments per task.
+CANDIDATE_SEED = 100  # Also of the initial model; no log has it.
 SCORES, CANDIDATES = "scores.csv", "candidates.csv"
-CHANCE = "chance"  # No estimator, but what they are compared with.
-_DRAWS = 100  # Of the noise of private values, of each log.
+RANDOM = "chance"  # A random choice, as a baseline of the estimators.
+_DRAWS = 100  # Noise samples of private values, per log.
 _SETTINGS = pathlib.Path(__file__).parent / "published" / f"{NAME}.toml"
 _INITIAL_MODEL = "--initial_model_path"
-_LABELS = {**LABELS, CHANCE: "none: one at random"}
+_LABELS = {**LABELS, RANDOM: "none: one at random"}
 _KEYS = ["estimator", "epsilon", "times"]
 
 
@@ -47,18 +47,18 @@ class Study:
     """The study on one task.
 
     Attributes:
-      name: What it is called.
-      flags: Of all its runs.
-      initial: More of the run whose model all others start from.
-      deployed: More of candidates and logging deployments.
-      logged: More of logging deployments alone.
+      name: Name of the task.
+      flags: Flags of all its runs.
+      initial: Other flags of the run whose model all others start from.
+      deployed: Other flags of candidates and logging deployments.
+      logged: Other flags of logging deployments only.
       sweep: Rates of the candidates' models, as `--sweep` of the grid: each point is a run.
-      temperatures: Of softmax: each model with each of these is a candidate.
-      reward_model: Flags of `evaluate_policy` that say how the estimators' model is trained.
+      temperatures: Softmax temperatures; each model with each temperature is a candidate.
+      reward_model: Flags of `evaluate_policy` for the training of the estimators' model.
       largest_weight: W of private values.
       max_rows_per_client: m of private values.
-      epsilons: Of private values.
-      populations: How many clients each one of a log stands for, where noise is added: 1, and planned ones.
+      epsilons: Privacy losses of private values.
+      populations: How many clients each client of a log represents when noise is added.
     """
 
     name: str
@@ -76,25 +76,25 @@ class Study:
 
     @property
     def bounds(self) -> Bounds:
-        """What a client may contribute at most to private values."""
+        """Largest contribution of a client to private values."""
         return Bounds(self.largest_weight, self.max_rows_per_client)
 
     def reward_model_settings(self, seed: int) -> cli.Settings:
-        """Returns the flags of the reward model of the log with this seed.
+        """Flags of the reward model of the log with this seed.
 
         Raises:
-          UsageError: If they are not sound.
+          UsageError: If they are invalid.
         """
         flags = cli.FlagSet("")
         flags.group(reward_model.RewardModel, cli.Setting("seed", int, "of the model's training and its folds", seed))
         try:
             return flags.parse([self.name, *self.reward_model.split()]).settled()
         except UsageError as error:
-            raise UsageError(f"{self.where}: reward_model: {error}") from error
+            raise UsageError(f"{self.flag_text}: reward_model: {error}") from error
 
     @property
-    def where(self) -> str:
-        """What messages about it begin with."""
+    def flag_text(self) -> str:
+        """Start of messages about the study."""
         return f"--figure={NAME}, {self.name}"
 
 
@@ -115,20 +115,20 @@ class Plan:
     folder: pathlib.Path
 
     def candidates(self, study: Study) -> list[Run]:
-        """Returns the runs of the candidates' models.
+        """Runs of the candidates' models.
 
         Raises:
-          UsageError: If their flags are not sound.
+          UsageError: If their flags are invalid.
         """
         return self._runs(study, study.deployed, (CANDIDATE_SEED,), study.sweep, is_first=False)
 
     def logs(self, study: Study) -> list[Run]:
-        """Returns the runs of the logging deployments; see `candidates`."""
+        """Runs of the logging deployments; see `candidates`."""
         words = f"{study.deployed} {study.logged} --log_interactions"
         return self._runs(study, words, range(self.repeat), is_first=False)
 
     def stages(self, study: Study) -> tuple[list[Run], list[Run]]:
-        """Returns the run of the initial model, and all others, which start from it; see `candidates`."""
+        """Run of the initial model, and all others, which start from it; see `candidates`."""
         return self._initial(study), [*self.logs(study), *self.candidates(study)]
 
     def _initial(self, study: Study) -> list[Run]:
@@ -145,13 +145,13 @@ class Plan:
         try:
             return Configuration(study.name, (), arguments, tuple(sweep)).runs(BINARY, seeds, base, self.folder)
         except UsageError as error:
-            raise UsageError(f"{study.where}: {error}") from error
+            raise UsageError(f"{study.flag_text}: {error}") from error
 
     def check(self) -> None:
         """Checks the flags of all runs.
 
         Raises:
-          UsageError: If they are not sound, or a study could have no result.
+          UsageError: If they are invalid, or a study could have no result.
         """
         for study in self.studies:
             study.reward_model_settings(0)
@@ -160,20 +160,20 @@ class Plan:
             if len(candidates) * len(study.temperatures) < 2:
                 problem = "sweep and temperatures must name two candidates at least."
             elif logging.task_type == "logged":
-                problem = "of a log nobody knows what other actions would have earned."
+                problem = "a log does not have the rewards of other actions: choose a task with labels."
             elif logging.reward_drift:
-                problem = f"with --reward_drift={logging.reward_drift} a policy has no one true reward."
+                problem = f"with --reward_drift={logging.reward_drift} a policy has no single true reward."
             if problem:
-                raise UsageError(f"{study.where}: {problem}")
+                raise UsageError(f"{study.flag_text}: {problem}")
 
     def planned(self) -> list[tuple[Run, int]]:
-        """Returns all runs, which count once each; their time is that of runs from any model."""
+        """All runs, which count once each; their initial model does not change their time."""
         found = [run for study in self.studies for stage in self.stages(study) for run in stage]
         own = [tuple(word for word in run.arguments if not word.startswith(_INITIAL_MODEL)) for run in found]
         return [(dataclasses.replace(run, arguments=words), 1) for run, words in zip(found, own, strict=True)]
 
     def left(self) -> list[Run]:
-        """Returns the runs that are not finished and could be run now."""
+        """Unfinished runs that could run now."""
         found = []
         for stages in map(self.stages, self.studies):
             unfinished = [
@@ -223,22 +223,22 @@ class Plan:
 
 
 def label(run: Run, temperature: float) -> str:
-    """Returns what a candidate is called: what tells its run from the others', and its temperature."""
+    """Name of a candidate: the rates of its run, and its temperature."""
     rates = [f"{name} {as_text(run.settings[name])}" for name in run.numbers]
     return ", ".join([*rates, f"temperature {temperature:g}"]).replace("_", " ")
 
 
 def published() -> dict[str, Study]:
-    """Returns the studies of the published settings by task."""
+    """Studies of the published settings by task."""
     ((_, _, found),) = presets.tables(_SETTINGS.parent, pattern=_SETTINGS.name)
     return {task: Study(name=task, **table) for task, table in found.items()}
 
 
 def choose(tasks: Sequence[str] | None) -> list[Study]:
-    """Returns the studies of some tasks, of all for None.
+    """Studies of some tasks; of all tasks for None.
 
     Raises:
-      UsageError: If one is not known.
+      UsageError: If a task is unknown.
     """
     known = published()
     for name in tasks or ():
@@ -248,7 +248,7 @@ def choose(tasks: Sequence[str] | None) -> list[Study]:
 
 
 def scores_table(scores: "pd.DataFrame") -> str:
-    """Returns a table in Markdown, a line an estimator and release: means over logging seeds with 95% intervals."""
+    """Markdown table, a line per estimator and release: means over logging seeds with 95% intervals."""
     tasks = list(dict.fromkeys(scores["task"]))
     lines = [["privacy", "estimator", *(f"`{task}`: rho | regret" for task in tasks)], ["---"] * (2 + 2 * len(tasks))]
     for (estimator, epsilon, times), rows in scores.groupby(_KEYS, sort=False, dropna=False):
@@ -259,7 +259,7 @@ def scores_table(scores: "pd.DataFrame") -> str:
 
 
 def candidates_table(candidates: "pd.DataFrame") -> str:
-    """Returns a table in Markdown of the candidates' true rewards, likewise."""
+    """Markdown table of the candidates' true rewards."""
     lines = [["task", "candidate", "true reward"], ["---"] * 3]
     for (task, candidate), rows in candidates.groupby(["task", "candidate"], sort=False):
         lines.append([f"`{task}`", candidate, _mean(rows["true"], 3)])

@@ -1,4 +1,4 @@
-"""How well estimates from a deployment's log choose among candidates whose true rewards the labels tell.
+"""How well estimates from a deployment's log choose among candidates; their true rewards follow from the labels.
 
 Imports TensorFlow.
 """
@@ -38,18 +38,18 @@ from data.tasks import registry
 from data.tasks.options import TaskOptions
 
 Rows = list[dict[str, Any]]
-_PRIVATE = (estimators.Ips(), estimators.Snips())  # Others need a model, which would be a release of its own.
-_LOOKS = 1  # Each release is the only one.
+_PRIVATE = (estimators.Ips(), estimators.Snips())  # Other estimators need a model, which would be another release.
+_RELEASES = 1
 
 
 @dataclasses.dataclass(frozen=True)
 class Deployment:
-    """A log, and each of its contexts once.
+    """A log, with its distinct contexts.
 
     Attributes:
       log: The log, with contexts.
-      distinct: A row of it for each context, however often clients met it.
-      context: int64 [rows], which of these each row's is.
+      distinct: One row of the log for each distinct context.
+      context: int64 [rows], index of each row's context in `distinct`.
       expected: float64 [contexts, actions], the expected reward of each action, from the labels.
     """
 
@@ -58,23 +58,23 @@ class Deployment:
     context: np.ndarray
     expected: np.ndarray
 
-    def true_reward(self, played: np.ndarray) -> float:
-        """Returns the expected mean reward of an interaction: over the log's own rows, exact, with nothing drawn.
+    def true_reward(self, probabilities: np.ndarray) -> float:
+        """Exact expected mean reward per interaction, over the rows of the log.
 
         Args:
-          played: float64 [contexts, actions], what a policy plays.
+          probabilities: float64 [contexts, actions], the policy's action probabilities.
         """
-        return float((played * self.expected).sum(axis=1)[self.context].mean())
+        return float((probabilities * self.expected).sum(axis=1)[self.context].mean())
 
-    def terms(self, played: np.ndarray, predictions: np.ndarray | None) -> terms.Terms:
-        """Returns the terms of the log's rows for a policy; see `terms.of_rows`.
+    def terms(self, probabilities: np.ndarray, predictions: np.ndarray | None) -> terms.Terms:
+        """The terms of the log's rows for a policy; see `terms.of_rows`.
 
         Args:
-          played: float64 [contexts, actions], what the policy plays.
-          predictions: float64 [rows, actions], of a reward model; None for none.
+          probabilities: float64 [contexts, actions], the policy's action probabilities.
+          predictions: float64 [rows, actions] of a reward model; None without one.
         """
         log = self.log
-        target = played[self.context]
+        target = probabilities[self.context]
         return terms.of_rows(log.clients, log.actions, log.rewards, log.propensities, target, predictions)
 
 
@@ -82,7 +82,7 @@ def read_deployment(folder: pathlib.Path) -> Deployment:
     """Reads the log of a run.
 
     Raises:
-      UsageError: If it is deterministic, its rewards drift, or its data is not there any more.
+      UsageError: If its policy is deterministic, its rewards drift, or its data is missing.
     """
     run = interactions.read_run(folder)
     if run.options.drift.kind != "none":
@@ -94,7 +94,7 @@ def read_deployment(folder: pathlib.Path) -> Deployment:
 
 
 def each_once(log: interaction_log.InteractionLog) -> tuple[interaction_log.InteractionLog, np.ndarray]:
-    """Returns the first row of each context, as a log, and int64 [rows], which of these has each row's context."""
+    """The first row of each context, as a log, and int64 [rows], the index of each row's context in it."""
     keys = np.stack([log.clients, np.asarray(log.rows)], axis=1)
     _, first, number = np.unique(keys, axis=0, return_index=True, return_inverse=True)
     order = np.argsort(first)
@@ -102,10 +102,10 @@ def each_once(log: interaction_log.InteractionLog) -> tuple[interaction_log.Inte
 
 
 def expected_rewards(task: tasks.Task, phase: str, log: interaction_log.InteractionLog) -> np.ndarray:
-    """Returns what each action is expected to earn in the contexts of a log's rows, float64 [rows, actions].
+    """Expected reward of each action in the contexts of a log's rows, float64 [rows, actions].
 
     Args:
-      task: The task that it was played on.
+      task: The task of the log.
       phase: Key of the task's rewards.
       log: The log.
     """
@@ -118,8 +118,8 @@ def expected_rewards(task: tasks.Task, phase: str, log: interaction_log.Interact
     return process.reward_vectors(np.concatenate(labels), task.rewards[phase]).numpy().astype(np.float64)
 
 
-def played(folder: pathlib.Path, temperature: float, deployment: Deployment) -> np.ndarray:
-    """Returns what a run's final model plays by softmax of a temperature, float64 [contexts, actions]."""
+def probabilities(folder: pathlib.Path, temperature: float, deployment: Deployment) -> np.ndarray:
+    """Softmax action probabilities of a run's final model, float64 [contexts, actions]."""
     chosen = run_policy.options(str(folder))
     policy = bandits.POLICIES["softmax"].chosen({"temperature": temperature})
     contexts = deployment.distinct.contexts
@@ -136,9 +136,9 @@ class Score(NamedTuple):
     """How well estimates choose.
 
     Attributes:
-      rho: Spearman's rank correlation with the true rewards; 0 where estimates are all the same.
-      regret: True reward of the best candidate less that of the one whose estimate is the highest.
-      error: Root of the mean square of what estimates are off by; not a number if one is missing.
+      rho: Spearman's rank correlation with the true rewards; 0 if all estimates are equal.
+      regret: True reward of the best candidate minus that of the candidate with the highest estimate.
+      error: Root mean squared error of the estimates; NaN if one is missing.
     """
 
     rho: float
@@ -147,10 +147,10 @@ class Score(NamedTuple):
 
 
 def score(estimated: np.ndarray, true: np.ndarray) -> Score:
-    """Returns how well estimates choose among candidates.
+    """How well estimates choose among candidates.
 
     Args:
-      estimated: float64 [candidates]; what has none, not a number, ranks last. Of several highest, any is picked.
+      estimated: float64 [candidates]; NaN ranks last. Ties for the highest estimate are broken at random.
       true: float64 [candidates], the true rewards.
     """
     ranked = np.where(np.isnan(estimated), -np.inf, estimated)
@@ -161,28 +161,31 @@ def score(estimated: np.ndarray, true: np.ndarray) -> Score:
 
 
 def open_estimates(candidates: Sequence[Terms]) -> dict[str, np.ndarray]:
-    """Returns what each estimator says without privacy, float64 [candidates]; SLOPE chooses for each candidate anew.
+    """Each estimator's values without privacy, float64 [candidates]; SLOPE selects separately for each candidate.
 
     Args:
-      candidates: Terms of each, with a model's predictions.
+      candidates: Terms of each candidate, with a model's predictions.
     """
     paths = estimates.paths(True, {})
     layout = estimates.layout(paths)
-    found = [
-        {each.name: each.value.mean for each in estimates.estimates(totals.sums(one, layout), layout, paths, None)}
-        for one in candidates
+    values = [
+        {
+            each.name: each.value.mean
+            for each in estimates.estimates(totals.sums(candidate, layout), layout, paths, None)
+        }
+        for candidate in candidates
     ]
-    return {name: np.array([one[name] for one in found]) for name in paths}
+    return {name: np.array([candidate[name] for candidate in values]) for name in paths}
 
 
 class Release(NamedTuple):
     """How private values are released.
 
     Attributes:
-      epsilon: What it costs; infinite for bounds without noise.
-      times: How many clients each one of the log stands for.
-      clients: How many it is accounted for.
-      noise_multiplier: Standard deviation of its noise, in clip norms.
+      epsilon: Privacy loss; infinite for bounds without noise.
+      times: How many clients each client of the log represents.
+      clients: Number of clients in the privacy accounting.
+      noise_multiplier: Standard deviation of the noise, in clip norms.
     """
 
     epsilon: float
@@ -194,76 +197,76 @@ class Release(NamedTuple):
 def private_estimates(
     candidates: Mapping[str, Terms], client_ids: Sequence[str], study: Study, seed: int, draws: int
 ) -> Iterator[tuple[Release, dict[str, np.ndarray]]]:
-    """Yields each release, and what it says of the candidates by estimator, float64 [draws, candidates].
+    """Each release with the candidates' values by estimator, float64 [draws, candidates].
 
-    All candidates are one jointly clipped vector a client. The noise is drawn by the seed: it protects nobody.
+    All candidates form one jointly clipped vector per client. The noise is seeded, so it protects nobody.
 
     Args:
       candidates: Terms of each.
       client_ids: The client's name for each number in `Terms.clients`.
-      study: Has the bounds and epsilons.
-      seed: Of the rows that count, and of the noise.
-      draws: How often noise is drawn; once where there is none.
+      study: Bounds and epsilons.
+      seed: Selects the rows that count, and the noise.
+      draws: Number of noise samples; one without noise.
     """
     query = private_sums.Query(tuple(candidates), _PRIVATE, study.bounds)
-    bounded = [bounds.apply(one, study.bounds, client_ids, seed)[0] for one in candidates.values()]
+    bounded = [bounds.apply(candidate, study.bounds, client_ids, seed)[0] for candidate in candidates.values()]
     total = private_sums.clipped(private_sums.of_clients(bounded, query), query.norm).sum(axis=0)
     settings = [(math.inf, 1), *((epsilon, times) for times in study.populations for epsilon in study.epsilons)]
-    for place, (epsilon, times) in enumerate(settings):
+    for index, (epsilon, times) in enumerate(settings):
         clients = times * len(client_ids)
-        own = private.mechanism(clients, 0.0)
+        mechanism = private.mechanism(clients, 0.0)
         if not math.isinf(epsilon):
-            own = private.calibrated(own, _LOOKS, epsilon)
-        generator = keys.generator(seed, keys.Purpose.NOISE, 0, place)
-        values = [
-            private.values(private.add_noise(times * total, query, own, generator.normal), query, own)
+            mechanism = private.calibrated(mechanism, _RELEASES, epsilon)
+        generator = keys.generator(seed, keys.Purpose.NOISE, 0, index)
+        releases = [
+            private.values(private.add_noise(times * total, query, mechanism, generator.normal), query, mechanism)
             for _ in range(1 if math.isinf(epsilon) else draws)
         ]
         yield (
-            Release(epsilon, times, clients, own.noise_multiplier),
+            Release(epsilon, times, clients, mechanism.noise_multiplier),
             {
-                one.name: np.array(
-                    [[value.interval.mean for value in draw if value.estimator == one] for draw in values]
+                estimator.name: np.array(
+                    [[value.interval.mean for value in draw if value.estimator == estimator] for draw in releases]
                 )
-                for one in _PRIVATE
+                for estimator in _PRIVATE
             },
         )
 
 
 def of_log(study: Study, run: Run, candidates: Sequence[Run], folder: pathlib.Path, draws: int) -> tuple[Rows, Rows]:
-    """Returns what the log of a run says of the candidates, as rows of the figure's records: scores, and true rewards.
+    """Rows of the figure's records for one log: scores of the estimators, and true rewards of the candidates.
 
     Args:
       study: The study.
       run: The logging deployment.
       candidates: The runs of the candidates' models.
-      folder: Where all runs lie.
-      draws: Draws of the noise of private values.
+      folder: Folder of all runs.
+      draws: Number of noise samples for private values.
 
     Raises:
-      UsageError: If a run is damaged, or its data not there any more.
+      UsageError: If a run is damaged, or its data is missing.
     """
     deployment = read_deployment(folder / run.name)
     predictions = reward_model.predictions(study.reward_model_settings(run.seed), deployment.log)
     terms_of, true = {}, np.zeros(0)
-    for one, temperature in itertools.product(candidates, study.temperatures):
-        action_probabilities = played(folder / one.name, temperature, deployment)
+    for candidate_run, temperature in itertools.product(candidates, study.temperatures):
+        action_probabilities = probabilities(folder / candidate_run.name, temperature, deployment)
         true = np.append(true, deployment.true_reward(action_probabilities))
-        terms_of[selection.label(one, temperature)] = deployment.terms(action_probabilities, predictions)
+        terms_of[selection.label(candidate_run, temperature)] = deployment.terms(action_probabilities, predictions)
     names = deployment.log.client_ids
-    found = [
+    rows = [
         _row(estimator, values[np.newaxis], true, names)
         for estimator, values in (
             *open_estimates(list(terms_of.values())).items(),
-            (selection.CHANCE, np.full(len(true), np.nan)),
+            (selection.RANDOM, np.full(len(true), np.nan)),
         )
     ]
     for release, by_estimator in private_estimates(terms_of, names, study, run.seed, draws):
-        found += [_row(estimator, values, true, names, release) for estimator, values in by_estimator.items()]
+        rows += [_row(estimator, values, true, names, release) for estimator, values in by_estimator.items()]
     always = records.provenance(folder / run.name)
     key = {"task": study.name, "seed": run.seed}
     return (
-        [key | row | {"rows": len(deployment.log)} | always for row in found],
+        [key | row | {"rows": len(deployment.log)} | always for row in rows],
         [key | {"candidate": name, "true": value} for name, value in zip(terms_of, true, strict=True)],
     )
 
@@ -275,7 +278,7 @@ def _row(
     client_ids: Sequence[str],
     release: Release | None = None,
 ) -> dict[str, Any]:
-    """Returns an estimator's row, its scores the means over draws: estimated float64 [draws, candidates]."""
+    """An estimator's row, with scores averaged over draws; `estimated` is float64 [draws, candidates]."""
     about = release or Release(np.nan, 1, len(client_ids), np.nan)
-    means = np.mean([score(one, true) for one in estimated], axis=0)
+    means = np.mean([score(draw, true) for draw in estimated], axis=0)
     return {"estimator": estimator} | about._asdict() | dict(zip(Score._fields, means.tolist(), strict=True))

@@ -1,4 +1,4 @@
-"""The figures and tables that can be reproduced: TOML files in `published/`, each those of one text."""
+"""Figures and tables that can be reproduced: one TOML file per paper in `published/`."""
 
 import dataclasses
 import itertools
@@ -38,38 +38,38 @@ _FOLDER = pathlib.Path(__file__).parent / "published"
 _TEXT = "text"
 _EVERY_ARM = "*"
 _INIT = "Init"  # The row of the initial training, which all rows of its table share.
-_KEYS_OF_ARMS = {"compared", "flags", "grid", "searched", "sweeps", "words"}
-_KEYS = {field.name for field in dataclasses.fields(Figure)} - {"name", "text", "scale"}
-_KEYS |= _KEYS_OF_ARMS | {"no_small", "not_judged", "small", "small_data_kind"}
+_CONFIGURATION_KEYS = {"compared", "flags", "grid", "searched", "sweeps", "words"}
+_KEYS = {field.name for field in dataclasses.fields(Figure)} - {"name", "text", "scale", "configurations"} | {"arms"}
+_KEYS |= _CONFIGURATION_KEYS | {"no_small", "not_judged", "small", "small_data_kind"}
 _SMALL_KEYS = {"arms", "at", "compared", "data", "data_kind", "flags", "only", "own", "repeat", "sweeps"}
 _PLAIN = {"about", "also", "binary", "curves", "data", "left_open", "own"}
 _PLAIN |= {"own_figures", "reference", "repeat", "study"}
-_PARTIAL = ("order", "close")  # Kinds that say the same of fewer arms.
+_PARTIAL = ("order", "close")  # Kinds that can be restricted to fewer configurations.
 _CLAIM_KEYS = {"for_each"} | {field.name for field in dataclasses.fields(Claim)} - {"kind", "operands"}
 _MEANINGS = {"holds", "fails", "inconclusive"}
 
 
 def names() -> list[str]:
-    """Returns the values of `--text`: the names of the files."""
+    """Values of `--text`: the names of the files."""
     return [path.stem for path, *_ in _read_files()]
 
 
 def _read_files(text: str = "*") -> Iterable[tuple[pathlib.Path, dict[str, Any], dict[str, Any]]]:
-    """Yields each text's file, what its figures share, and their tables by name."""
+    """Each paper's file, the settings that its figures share, and the figures' tables by name."""
     for path, shared, tables in presets.tables(_FOLDER, _TEXT, f"{text}.toml"):
-        if path.stem != selection.NAME:  # Its figure is no text's, and has no claims.
+        if path.stem != selection.NAME:  # Its figure is of no paper, and has no claims.
             yield path, shared, tables
 
 
 def load(scale: str, text: str = "*") -> dict[str, Figure]:
-    """Returns all figures by name, in the order of the texts' files; those of this project have one scale, `paper`.
+    """All figures by name, in the order of the files; this project's figures have one scale, `paper`.
 
     Args:
       scale: A key of `SCALES`.
       text: One of `names()`, for the figures of one file.
 
     Raises:
-      ValueError: If a file is not sound; it names the figure.
+      ValueError: If a file is invalid; the message names the figure.
     """
     found = {}
     for path, shared, tables in _read_files(text):
@@ -85,21 +85,21 @@ def load(scale: str, text: str = "*") -> dict[str, Figure]:
 
 
 def without_small() -> dict[str, str]:
-    """Returns why a paper's figure has no small scale, by name of the figure."""
+    """Reasons why papers' figures have no small scale, by name of the figure."""
     tables = {name: table for _, _, some in _read_files() for name, table in some.items()}
     return {name: table["no_small"] for name, table in tables.items() if "no_small" in table}
 
 
 def choose(names: str, scale: str) -> list[Figure]:
-    """Returns the figures of `--figure`.
+    """Figures of `--figure`.
 
     Args:
-      names: Names separated by commas; one without its letter means all panels, as `1` means `1a` to `1d`. Or `all`
-        of the texts, or `flagship`, this project's.
+      names: Names separated by commas; a name without its letter means all panels, as `1` means `1a` to `1d`. Or `all`
+        for the papers' figures, or `flagship` for this project's.
       scale: A key of `SCALES`.
 
     Raises:
-      UsageError: If one is not known; it names those that are near.
+      UsageError: If a name is unknown; the message has similar names.
     """
     known = load(scale)
     if names in (ALL, OWN):
@@ -120,10 +120,10 @@ def choose(names: str, scale: str) -> list[Figure]:
 
 
 def of_text(text: str, scale: str) -> list[Figure]:
-    """Returns all figures of `--text`, one of `names()`.
+    """All figures of `--text`, one of `names()`.
 
     Raises:
-      UsageError: If it has none at this scale.
+      UsageError: If there are none at this scale.
     """
     if not (found := load(scale, text)):
         raise UsageError(f"--text={text} has one scale: --scale={PAPER}.")
@@ -131,25 +131,28 @@ def of_text(text: str, scale: str) -> list[Figure]:
 
 
 def _whole(name: str) -> str:
-    """Returns the name of the figure whose panel this is; an empty one if it is no panel."""
+    """Name of the figure that a panel belongs to; empty if it is no panel."""
     return name[:-1] if re.fullmatch(r"\d+[a-z]", name) else ""
 
 
 def only(figure: Figure, labels: Sequence[str]) -> Figure:
-    """Returns a figure of some of its arms.
+    """The figure with some of its configurations.
 
     Raises:
-      UsageError: If it has no such arm; it names those that are near.
+      UsageError: If it lacks one of them; the message has similar labels.
     """
-    known = [arm.label for arm in figure.arms]
+    known = [configuration.label for configuration in figure.configurations]
     for label in labels:
         if label not in known:
             raise cli.unknown("arms", label, known, f"{figure.name} has {'; '.join(known)}.")
-    return dataclasses.replace(figure, arms=tuple(arm for arm in figure.arms if arm.label in labels))
+    return dataclasses.replace(
+        figure,
+        configurations=tuple(configuration for configuration in figure.configurations if configuration.label in labels),
+    )
 
 
 def listing() -> str:
-    """Returns all figures as text, a line each, below the name of their text."""
+    """All figures as text, one line each, by paper."""
     lines = []
     for text in names():
         figures = load(PAPER, text)
@@ -178,7 +181,7 @@ def _read(name: str, text: str, table: Mapping[str, Any], scale: str) -> Figure:
     at = small.get("at", {}) if is_small else {}
     shortened = {one: {"at": round_num} for one, round_num in at.items()}
     measures = tuple(Measure(one, **values | shortened.get(one, {})) for one, values in table["measures"].items())
-    arms = _arms(table, small if is_small else None)
+    arms = _configurations_of(table, small if is_small else None)
     claims = [one for claim in table.get("claims", ()) for one in _claims(claim)]
     if is_small:
         claims = [_asked(one, arms) for one in claims]
@@ -187,7 +190,7 @@ def _read(name: str, text: str, table: Mapping[str, Any], scale: str) -> Figure:
     return Figure(
         name=name,
         text=text,
-        arms=arms,
+        configurations=arms,
         published_seeds=table.get("published_seeds", repeat),
         tuning_seeds=tuple(range(FIRST_TUNING_SEED, FIRST_TUNING_SEED + table.get("tuning_seeds", 1))),
         measures=measures,
@@ -203,7 +206,7 @@ def _read(name: str, text: str, table: Mapping[str, Any], scale: str) -> Figure:
     )
 
 
-def _arms(table: Mapping[str, Any], small: Mapping[str, Any] | None) -> tuple[Configuration, ...]:
+def _configurations_of(table: Mapping[str, Any], small: Mapping[str, Any] | None) -> tuple[Configuration, ...]:
     axes: list[Mapping[str, str]] = table.get("arms", [])
     if "study" in table:
         from bandits.mab_fl import studies as mab_fl
@@ -245,7 +248,7 @@ def _sweeps(values: Mapping[str, Iterable[Any]]) -> list[str]:
 
 
 def _published(table: Mapping[str, Any], measure: str) -> Iterable[Published]:
-    """Yields the text's numbers. A list of them runs over the second axis; not a number stands for a dash."""
+    """The paper's numbers. A list has one number for each label of the second axis; NaN is a dash."""
     for block in table.get("published", ()):
         lists = {label: value if isinstance(value, list) else [value] for label, value in block["values"].items()}
         of, place = block.get("measure", measure), block["place"]
@@ -260,12 +263,12 @@ def _published(table: Mapping[str, Any], measure: str) -> Iterable[Published]:
 
 
 def _unit(numbers: Iterable[float]) -> float:
-    """Returns the unit of the last digit that any of the numbers is written with."""
+    """Unit of the last digit of any of the numbers."""
     return 10.0 ** -max(0 if math.isnan(number) else len(str(number).partition(".")[2]) for number in numbers)
 
 
 def _preset_values(table: Mapping[str, Any]) -> Iterable[Published]:
-    """Yields the values of searched flags that the arms' presets have: presets are the rows of published tables."""
+    """Values of searched flags in the configurations' presets, which are the rows of published tables."""
     if "searched" not in table:
         return
     known = presets.load(studies.load(studies.STUDIES[table["binary"]]).presets)
@@ -280,7 +283,7 @@ def _preset_values(table: Mapping[str, Any]) -> Iterable[Published]:
 
 
 def _claims(claim: Mapping[str, Any]) -> Iterable[Claim]:
-    """Yields a claim, or one for each label of the second axis."""
+    """A claim, or one for each label of the second axis."""
     means = claim.get("means", {})
     if unknown := (set(claim) - _CLAIM_KEYS - set(judging.KINDS)) | (set(means) - _MEANINGS):
         raise ValueError(f"a claim has an unknown {', '.join(sorted(unknown))}")
@@ -301,8 +304,8 @@ def _claims(claim: Mapping[str, Any]) -> Iterable[Claim]:
 
 
 def _asked(claim: Claim, arms: Sequence[Configuration]) -> Claim:
-    """Returns a claim of those of its operands that a smaller scale has; whole, where it cannot be asked of them."""
-    labels = {arm.label for arm in arms}
+    """The claim restricted to the operands of a smaller scale; unchanged if it cannot be restricted."""
+    labels = {configuration.label for configuration in arms}
     left = [tuple(operand for operand in group if set(parse_operand(operand)[0]) <= labels) for group in claim.operands]
     groups = tuple(group for group in left if group)
     if not left:

@@ -251,7 +251,9 @@ def _merged_by_environment(ranked: Mapping[str, Sequence[Point]], *, smallest: b
     groups: dict[str, list[Outcome]] = {}
     for points in ranked.values():
         for outcome in (outcome for point in points for outcome in point.outcomes):
-            groups.setdefault(str(configurations.environment(outcome.run.settings, "total_rounds")), []).append(outcome)
+            groups.setdefault(str(configurations.environment_key(outcome.run.settings, "total_rounds")), []).append(
+                outcome
+            )
     merged: dict[str, list[Point]] = {}
     for group in groups.values():
         first, *others = (outcome.run.configuration.split() for outcome in group)

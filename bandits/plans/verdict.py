@@ -24,8 +24,8 @@ from optimization.study.metrics import Metric
 _ROUNDS = "total_rounds"  # The first criterion of the ranking.
 _SHOWN = 10  # Points of a configuration, in the terminal.
 _BASELINE_NAMES = {
-    baselines.RECORDED_UNIFORM: "uniform policy",
-    baselines.RECORDED_FIXED: "best fixed action",
+    configurations.UNIFORM: "uniform policy",
+    configurations.FIXED: "best fixed action",
     configurations.FULL_FEEDBACK: "full-feedback baseline",
 }
 
@@ -64,11 +64,11 @@ class Points(configurations.Part):
     """Points of a grid.
 
     Attributes:
-      arms: Points with finished rounds.
+      configurations: Points with finished rounds.
       metric: Metric of the ranking, with the requested direction.
     """
 
-    arms: tuple[PointResults, ...]
+    configurations: tuple[PointResults, ...]
     metric: Metric = dataclasses.field(kw_only=True)
 
     @property
@@ -78,22 +78,28 @@ class Points(configurations.Part):
 
     def verdicts_by_point(self) -> dict[str, str]:
         """Verdict of each point against the baselines, in words; empty if no point has enough seeds for a test."""
-        verdicts = {point.point: point.role or self.place(point) for point in self.arms}
-        is_tested = any(not point.role and self.place(point) not in ("", baselines.ONE_SEED) for point in self.arms)
+        verdicts = {
+            point.point: configurations.ROLES.get(point.role) or self.baseline_summary(point)
+            for point in self.configurations
+        }
+        is_tested = any(
+            not point.role and self.baseline_summary(point) not in ("", baselines.ONE_SEED)
+            for point in self.configurations
+        )
         return verdicts if is_tested else {}
 
     def not_above_uniform(self) -> set[str]:
         """Names of the points that are not significantly above the uniform policy."""
-        return {point.point for point in self.arms if self.is_at_chance(point)}
+        return {point.point for point in self.configurations if self.uniform_note(point)}
 
     def comparable(self, wanted: str | None) -> "Points":
         """Points with the data, rewards, rounds and cohorts of a reference; see `Part.compared`."""
         references: Sequence[configurations.ConfigurationResults] = self.named(wanted or configurations.GREEDY)
         if not (references or wanted):
-            references = [point for point in self.arms if not point.role][:1]
-        environments = [configurations.environment(reference.flags) for reference in references]
-        kept = (point for point in self.arms if configurations.environment(point.flags) in environments)
-        return dataclasses.replace(self, arms=tuple(kept))
+            references = [point for point in self.configurations if not point.role][:1]
+        environments = [configurations.environment_key(reference.flags) for reference in references]
+        kept = (point for point in self.configurations if configurations.environment_key(point.flags) in environments)
+        return dataclasses.replace(self, configurations=tuple(kept))
 
 
 def of(points: Mapping[str, Sequence[Outcome]], folder: pathlib.Path, metric: Metric, *, smallest: bool) -> Points:
@@ -222,25 +228,27 @@ def _compared(best: Points, reference: str | None) -> tuple[list[str], bool]:
                 f"The reference is {first}, the first: no configuration is greedy. Choose another by --reference."
             )
         lines += section.lines()
-    if others := [point.name for point in best.arms if not point.role and point not in comparable.arms]:
+    if others := [
+        point.name for point in best.configurations if not point.role and point not in comparable.configurations
+    ]:
         lines.append(f"Not compared, because data, rewards, rounds or cohorts differ: {', '.join(others)}.")
     return lines, bool(section and section.rows)
 
 
 def _seed_notes(points: Points, *, has_intervals: bool) -> str:
     """What differs between seeds, and what intervals cover; empty for single seeds."""
-    if all(len(point.runs) < 2 for point in points.arms):
+    if all(len(point.runs) < 2 for point in points.configurations):
         return ""
-    varied = configurations.what_seeds_vary([run for point in points.arms for run in point.runs])
+    varied = configurations.what_seeds_vary([run for point in points.configurations for run in point.runs])
     return " ".join([varied, *[words.what_intervals_are_over()] * has_intervals])
 
 
 def _winners(points: Points) -> list[str]:
     """Whether the best point beats the uniform policy, for each combination of data, rewards and cohorts."""
     groups: dict[str, list[PointResults]] = {}
-    for point in points.arms:
+    for point in points.configurations:
         if not point.role:
-            groups.setdefault(str(configurations.environment(point.flags, _ROUNDS)), []).append(point)
+            groups.setdefault(str(configurations.environment_key(point.flags, _ROUNDS)), []).append(point)
     lines = [_winner(points, max(group, key=lambda point: _goodness(point, points))) for group in groups.values()]
     if len(groups) > 1:
         lines.insert(0, "Data, rewards or cohorts differ, so each combination has its own winner.")
@@ -248,17 +256,17 @@ def _winners(points: Points) -> list[str]:
 
 
 def _winner(points: Points, best: PointResults) -> str:
-    standing = points.stands[best]
+    standing = points.against_baselines[best]
     if standing.uniform is None:
         return ""
-    marks = points.marks(best)
+    marks = points.baseline_means(best)
     rewards = ", ".join(f"{name} {marks[key]:.4g}" for key, name in _BASELINE_NAMES.items() if key in marks)
     if configurations.FULL_FEEDBACK not in marks and "bandits_type" in best.flags:
         sweep = f"bandits_type={dynamic_regret.FULL_FEEDBACK}"
         rewards += f"; no full-feedback baseline: add {sweep} to --sweep"
     if standing.beats_uniform:
-        return f"Winner: {best.label}, {standing.word} ({rewards})."
-    reason = f"it has {standing.word}" if standing.word.startswith("one seed") else f"it is {standing.word}"
+        return f"Winner: {best.label}, {standing.summary} ({rewards})."
+    reason = f"it has {standing.summary}" if standing.summary.startswith("one seed") else f"it is {standing.summary}"
     return f"No winner: {best.label} is first, but {reason} ({rewards})."
 
 

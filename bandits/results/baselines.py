@@ -25,24 +25,24 @@ _SAME = 1e-9  # Relative: what floating point makes of equal numbers.
 
 
 @dataclasses.dataclass(frozen=True)
-class Standing:
+class BaselineComparison:
     """A configuration compared with its baselines.
 
     Attributes:
-      arm: Name of the configuration.
+      configuration: Name of the configuration.
       uniform: Compared with the uniform policy; None where that is unknown.
       fixed: With the best fixed action; likewise.
       full_feedback: With the full-feedback baseline; likewise.
-      score: The normalized score; not a number where the two ends meet or one is unknown.
-      word: All this in words; empty where nothing is known.
+      score: The normalized score; NaN if the two baselines overlap, or one is unknown.
+      summary: The result in words; empty if no baseline is known.
     """
 
-    arm: str
+    configuration: str
     uniform: Comparison | None
     fixed: Comparison | None
     full_feedback: Comparison | None
     score: float
-    word: str
+    summary: str
 
     @property
     def beats_uniform(self) -> bool | None:
@@ -50,7 +50,7 @@ class Standing:
         return self.uniform.wins if self.uniform else None
 
     def regret(self, better: Better = "up") -> Interval | None:
-        """Returns the regret to the full-feedback baseline, which can be negative; None where that is unknown.
+        """Regret to the full-feedback baseline, which can be negative; None if that is unknown.
 
         Agarwal et al. 2023, equation 4, with the sign of regret and of a mean instead of a sum.
         """
@@ -65,8 +65,8 @@ def compare(
     full_feedback: Landmark | None = None,
     unpaired: Collection[str] = (),
     better: Better = "up",
-) -> dict[str, Standing]:
-    """Returns each configuration compared with the baselines: one family by Holm for each baseline.
+) -> dict[str, BaselineComparison]:
+    """Compares each configuration with the baselines; Holm corrects for all configurations of one baseline.
 
     Args:
       values: A number for each configuration and seed, as in `comparison.compare`; without the baselines.
@@ -77,20 +77,22 @@ def compare(
       better: Whether more or less is better.
     """
     compared = {
-        name: {} if one is None else comparison.against(values, name, one, unpaired=unpaired, better=better)
-        for name, one in ((UNIFORM, uniform), (FIXED, fixed), (FULL_FEEDBACK, full_feedback))
+        name: {} if baseline is None else comparison.against(values, name, baseline, unpaired=unpaired, better=better)
+        for name, baseline in ((UNIFORM, uniform), (FIXED, fixed), (FULL_FEEDBACK, full_feedback))
     }
     scale = None if uniform is None or full_feedback is None else _scale(uniform, full_feedback, better)
-    found = {}
-    for arm in values:
-        first, second, third = (compared[name].get(arm) for name in (UNIFORM, FIXED, FULL_FEEDBACK))
+    comparisons = {}
+    for configuration in values:
+        first, second, third = (compared[name].get(configuration) for name in (UNIFORM, FIXED, FULL_FEEDBACK))
         score = (first.mean - scale[0]) / (scale[1] - scale[0]) if first and scale else math.nan
-        found[arm] = Standing(arm, first, second, third, score, _word(first, second, third, score))
-    return found
+        comparisons[configuration] = BaselineComparison(
+            configuration, first, second, third, score, _word(first, second, third, score)
+        )
+    return comparisons
 
 
 def regret(against: Comparison, better: Better = "up") -> Interval | None:
-    """Returns how much less a configuration earns than its reference; None where no seed is common."""
+    """Reference's reward minus the configuration's, with its interval; None without a common seed."""
     if math.isnan(against.difference):
         return None
     sign = 1 if better == "down" else -1
@@ -99,7 +101,7 @@ def regret(against: Comparison, better: Better = "up") -> Interval | None:
 
 
 def interval(baseline: Landmark) -> Interval:
-    """Returns a baseline's mean and interval: over its seeds, or by its sample's error; an exact one is a point."""
+    """A baseline's mean and interval: over its seeds, or by its sample's error; a point for an exact baseline."""
     if isinstance(baseline, Sampled):
         half = float(intervals.half_width(baseline.error * baseline.clients**0.5, baseline.clients))
         return Interval(baseline.mean, baseline.mean - half, baseline.mean + half, 1)
@@ -111,28 +113,33 @@ def interval(baseline: Landmark) -> Interval:
 def normalized(
     values: Values, uniform: Landmark, full_feedback: Landmark, better: Better = "up"
 ) -> dict[str, dict[int, float]]:
-    """Returns normalized scores by configuration and seed.
+    """Normalized scores by configuration and seed.
 
     Raises:
-      ValueError: If the baselines' intervals meet, or the full-feedback one is worse: there is no scale then.
+      ValueError: If the baselines' intervals overlap, or the full-feedback baseline is worse.
     """
     scale = _scale(uniform, full_feedback, better)
     if scale is None:
         first, second = (_shown(interval(one)) for one in (uniform, full_feedback))
         raise ValueError(f"{first} for {UNIFORM} and {second} for {FULL_FEEDBACK} leave no scale between them.")
     low, high = scale
-    return {arm: {seed: (value - low) / (high - low) for seed, value in seeds.items()} for arm, seeds in values.items()}
+    return {
+        configuration: {seed: (value - low) / (high - low) for seed, value in seeds.items()}
+        for configuration, seeds in values.items()
+    }
 
 
 def _scale(uniform: Landmark, full_feedback: Landmark, better: Better) -> tuple[float, float] | None:
-    """Returns the ends of the normalized score; None if there is no such scale."""
+    """Rewards at the normalized scores 0 and 1; None if the baselines overlap."""
     low, high = interval(uniform), interval(full_feedback)
     is_above = high.mean > low.mean if better == "up" else high.mean < low.mean
     return None if low.meets(high) or not is_above else (low.mean, high.mean)
 
 
-def _shown(found: Interval) -> str:
-    return f"{found.mean:.4g}" + (f" ({found.low:.4g} to {found.high:.4g})" if found.low <= found.high else "")
+def _shown(estimate: Interval) -> str:
+    return f"{estimate.mean:.4g}" + (
+        f" ({estimate.low:.4g} to {estimate.high:.4g})" if estimate.low <= estimate.high else ""
+    )
 
 
 def _word(uniform: Comparison | None, fixed: Comparison | None, full: Comparison | None, score: float) -> str:
@@ -163,37 +170,37 @@ def _word(uniform: Comparison | None, fixed: Comparison | None, full: Comparison
     return ", ".join(words)
 
 
-def recorded(found: Sequence[Run], column: str, which: str) -> Landmark | None:
-    """Returns the baseline that a configuration's runs recorded; None if they did not.
+def recorded(seed_runs: Sequence[Run], column: str, which: str) -> Landmark | None:
+    """Baseline that a configuration's runs recorded; None if they did not.
 
-    It is by seed, where seeds have data of their own. Of a sample of the clients it has an error.
+    It is by seed if seeds have different data. A baseline over a sample of the clients has an error.
 
     Args:
-      found: The runs.
-      column: The metric; it names the clients whose rewards it is about.
+      seed_runs: The runs.
+      column: The metric; it names the clients whose rewards it measures.
       which: `RECORDED_UNIFORM` or `RECORDED_FIXED`.
     """
     clients = column.bounds if isinstance(column, Metric) else ""
-    by_seed = runs.seeds(found)
+    by_seed = runs.seeds(seed_runs)
     records = [run.bounds.get(clients, {}) for run in by_seed.values()]
-    values = [_number(one.get(which)) for one in records]
-    errors = [_number(one.get(f"{which}_error", math.nan if _is_sample(one) else 0.0)) for one in records]
-    if not found or not all(map(math.isfinite, [*values, *errors])):
+    values = [_number(record.get(which)) for record in records]
+    errors = [_number(record.get(f"{which}_error", math.nan if _is_sample(record) else 0.0)) for record in records]
+    if not seed_runs or not all(map(math.isfinite, [*values, *errors])):
         return None
-    one = of_seeds(dict(zip(by_seed, values, strict=True)))
-    if isinstance(one, float) and (error := max(errors)) > _SAME * abs(one):
-        return Sampled(one, error, int(records[0]["clients"]))
-    return one
+    mean = of_seeds(dict(zip(by_seed, values, strict=True)))
+    if isinstance(mean, float) and (error := max(errors)) > _SAME * abs(mean):
+        return Sampled(mean, error, int(records[0]["clients"]))
+    return mean
 
 
 def of_seeds(values: Mapping[int, float]) -> float | Mapping[int, float]:
-    """Returns the number that all seeds recorded; where seeds have data of their own, all of them."""
+    """The number that all seeds recorded; by seed if seeds have different data."""
     mean = statistics.mean(values.values())
     return values if max(abs(value - mean) for value in values.values()) > _SAME * abs(mean) else mean
 
 
 def _key(baseline: Landmark | None) -> Hashable:
-    """Returns a key that equal baselines share."""
+
     return tuple(sorted(baseline.items())) if isinstance(baseline, Mapping) else baseline
 
 
@@ -205,7 +212,7 @@ def _is_sample(record: Mapping[str, Any]) -> bool:
     return record.get("clients", 0) < record.get("population", 0)
 
 
-class Marks(NamedTuple):
+class Baselines(NamedTuple):
     """The baselines of a configuration; None for those that are unknown."""
 
     uniform: Landmark | None = None
@@ -213,10 +220,10 @@ class Marks(NamedTuple):
     full_feedback: Landmark | None = None
 
 
-def compare_each(
-    values: Values, marks: Mapping[str, Marks], *, unpaired: Collection[str] = (), better: Better = "up"
-) -> dict[str, Standing]:
-    """Returns configurations compared with baselines of their own: one family of all that share the three.
+def compare_with_own(
+    values: Values, marks: Mapping[str, Baselines], *, unpaired: Collection[str] = (), better: Better = "up"
+) -> dict[str, BaselineComparison]:
+    """Compares each configuration with its own baselines; configurations that share all three form one family.
 
     Args:
       values: As in `compare`.
@@ -227,7 +234,7 @@ def compare_each(
     groups: dict[Hashable, list[str]] = {}
     for name in values:
         groups.setdefault(tuple(map(_key, marks[name])), []).append(name)
-    compared: dict[str, Standing] = {}
+    compared: dict[str, BaselineComparison] = {}
     for names in groups.values():
         some = {name: values[name] for name in names}
         alone = [name for name in names if name in unpaired]
@@ -235,31 +242,37 @@ def compare_each(
     return {name: compared[name] for name in values}
 
 
-def compare_runs(found: Mapping[str, Sequence[Run]], column: str, better: Better = "up") -> dict[str, Standing]:
-    """Returns configurations compared with the baselines that their runs recorded.
+def compare_runs(
+    found: Mapping[str, Sequence[Run]], column: str, better: Better = "up"
+) -> dict[str, BaselineComparison]:
+    """Compares configurations with the baselines that their runs recorded.
 
     Args:
       found: Runs by configuration.
       column: The metric.
       better: Whether more or less of it is better.
     """
-    marks = {name: Marks(*(recorded(some, column, which) for which in RECORDED)) for name, some in found.items()}
-    return compare_each({name: runs.by_seed(some, column) for name, some in found.items()}, marks, better=better)
+    marks = {name: Baselines(*(recorded(some, column, which) for which in RECORDED)) for name, some in found.items()}
+    return compare_with_own({name: runs.by_seed(some, column) for name, some in found.items()}, marks, better=better)
 
 
-def note(standing: Standing) -> str:
-    """Returns what follows a name in a picture if the configuration does not beat the uniform policy; else nothing."""
+def note(standing: BaselineComparison) -> str:
+    """Note for a picture's legend if the configuration does not beat the uniform policy; else empty."""
     uniform = standing.uniform
-    return f" ({standing.word})" if uniform and uniform.is_judged and not uniform.wins else ""
+    return f" ({standing.summary})" if uniform and uniform.is_judged and not uniform.wins else ""
 
 
 def notes(folders: Mapping[str, Sequence[pathlib.Path]], column: str) -> dict[str, str]:
-    """Returns `note` for each configuration whose runs' folders recorded the uniform policy's reward."""
+    """`note` of each configuration whose runs' folders recorded the uniform policy's reward."""
     if not isinstance(column, Metric) or not column.bounds:
         return {}
     known = {
-        arm: [runs.read(path) for path in paths]
-        for arm, paths in folders.items()
+        configuration: [runs.read(path) for path in paths]
+        for configuration, paths in folders.items()
         if all((path / run_folder.BOUNDS_FILE).is_file() for path in paths)
     }
-    return {arm: text for arm, one in compare_runs(known, column, column.better or "up").items() if (text := note(one))}
+    return {
+        configuration: text
+        for configuration, one in compare_runs(known, column, column.better or "up").items()
+        if (text := note(one))
+    }

@@ -1,4 +1,4 @@
-"""The privacy mechanism that flags or a run's folder describe."""
+"""Privacy mechanism that flags or a run's folder describe."""
 
 import dataclasses
 import pathlib
@@ -75,7 +75,7 @@ class _Output:
 
 
 def define() -> cli.FlagSet:
-    """Returns the flags of `privacy_budget`."""
+    """Flags of `privacy_budget`."""
     flags = cli.FlagSet(_USAGE)
     flags.group(_Training)
     kind = {"default": "dpsgd"}
@@ -86,10 +86,10 @@ def define() -> cli.FlagSet:
 
 
 def build(settings: cli.Settings) -> tuple[mechanisms.Mechanism, int]:
-    """Returns the mechanism that the flags describe, with noise multiplier 0 if that is looked for, and its rounds.
+    """Mechanism that the flags describe, with noise multiplier 0 if that is to be found, and its rounds.
 
     Raises:
-      UsageError: If the flags do not fit together.
+      UsageError: If the flags contradict each other.
     """
     if settings.noise_multiplier is not None and settings.target_epsilon is not None:
         raise UsageError("Give one of --noise_multiplier and --target_epsilon, not both.")
@@ -127,11 +127,11 @@ def _of_run(settings: cli.Settings) -> tuple[mechanisms.Mechanism, int]:
         raise UsageError(f"--run={settings.run}: there is no {path.name}, which a run writes when it ends or stops.")
     if "mechanism" not in runs.read_json(path):
         raise UsageError(f"--run={settings.run}: {path} names no mechanism: was another program here?")
-    found, rounds = mechanisms.load(path)
+    mechanism, rounds = mechanisms.load(path)
     changes = {"accountant": settings.accountant} if "accountant" in settings.set_by_user else {}
     if settings.noise_multiplier is not None:
         changes["noise_multiplier"] = settings.noise_multiplier
     try:
-        return dataclasses.replace(found, **changes), settings.total_rounds or rounds
+        return dataclasses.replace(mechanism, **changes), settings.total_rounds or rounds
     except ValueError as error:
         raise UsageError(f"--run={settings.run}: {error}") from error

@@ -1,8 +1,8 @@
-"""Configurations compared with one reference over seeds: where the p-values of reports come from.
+"""Comparisons of configurations with one reference over seeds.
 
-Runs of equal seeds share cohorts, initial weights and draws, so their differences are paired: Student's t interval and
-test of the mean difference, beside an exact test that flips signs. What no seed determines, as secret cohorts and the
-system's noise, is unpaired: Welch's. Holm's step-down makes one family of all configurations against the reference.
+Runs of equal seeds share cohorts, initial weights and samples, so their differences are paired: Student's t interval
+and test of the mean difference, and an exact sign-flip test. Runs with secret cohorts or noise are unpaired: Welch's
+test. Holm's step-down makes one family of all configurations against the reference.
 """
 
 import dataclasses
@@ -48,14 +48,14 @@ class Pair(NamedTuple):
     """A configuration and its reference.
 
     Attributes:
-      arm: The configuration's name.
+      configuration: The configuration's name.
       values: Its values by seed.
       reference: Name of the reference.
       landmark: The reference's values by seed, or one number, exact or of a sample.
       is_paired: Whether seeds pair them.
     """
 
-    arm: str
+    configuration: str
     values: Mapping[int, float]
     reference: str
     landmark: Landmark
@@ -67,7 +67,7 @@ class Comparison:
     """A configuration compared with a reference. What is unknown is NaN.
 
     Attributes:
-      arm: The configuration's name.
+      configuration: The configuration's name.
       reference: That of the reference.
       kind: `PAIRED` or `UNPAIRED`.
       pairs: Seeds that both have and that both finished; of unpaired configurations, the fewer seeds of the two.
@@ -94,7 +94,7 @@ class Comparison:
       notes: Limits of the comparison, in words.
     """
 
-    arm: str
+    configuration: str
     reference: str
     kind: str
     pairs: int
@@ -143,7 +143,7 @@ class Comparison:
         return self.is_judged and self.adjusted_p < LEVEL
 
     @property
-    def word(self) -> str:
+    def significance(self) -> str:
         """`SIGNIFICANT` or `NOT_SIGNIFICANT`."""
         return SIGNIFICANT if self.is_significant else NOT_SIGNIFICANT
 
@@ -161,59 +161,65 @@ class Comparison:
 def compare(
     values: Values, reference: str, *, unpaired: Collection[str] = (), better: Better = "up"
 ) -> dict[str, Comparison]:
-    """Returns the comparison of every other configuration with the reference, in their order.
+    """Compares every other configuration with the reference, in their order.
 
     Args:
       values: A number for each configuration and seed. A seed whose number is not finite has diverged: it is left out,
         and the configuration is not judged.
       reference: The configuration that the others are compared with.
-      unpaired: Configurations whose runs no seed determines. If it is the reference, nothing is paired.
+      unpaired: Configurations whose runs no seed determines. If the reference is one of them, nothing is paired.
       better: Whether more or less is better.
 
     Raises:
-      ValueError: If a configuration that is named is missing.
+      ValueError: If `reference` or `unpaired` names a configuration without values.
     """
-    if missing := [arm for arm in (reference, *unpaired) if arm not in values]:
+    if missing := [configuration for configuration in (reference, *unpaired) if configuration not in values]:
         raise ValueError(f"There is no configuration {missing[0]}: there are {', '.join(values)}.")
-    others = {arm: seeds for arm, seeds in values.items() if arm != reference}
-    alone = others if reference in unpaired else [arm for arm in unpaired if arm != reference]
+    others = {configuration: seeds for configuration, seeds in values.items() if configuration != reference}
+    alone = (
+        others if reference in unpaired else [configuration for configuration in unpaired if configuration != reference]
+    )
     return against(others, reference, values[reference], unpaired=alone, better=better)
 
 
 def against(
     values: Values, name: str, landmark: Landmark, *, unpaired: Collection[str] = (), better: Better = "up"
 ) -> dict[str, Comparison]:
-    """Returns the comparison of every configuration with a landmark.
+    """Compares every configuration with a reference reward.
 
     Args:
       values: As in `compare`.
-      name: What the landmark is called.
-      landmark: By seed, as a configuration's values; or a number, which pairs with every seed: a one-sample test.
-        One that is `Sampled` is a mean with an error of its own: the test is Welch's.
-      unpaired: Configurations that are not paired with the landmark's seeds.
+      name: Name of the reference.
+      landmark: The reference's values by seed; or one number, which pairs with every seed: a one-sample test. A
+        `Sampled` number has its own error: Welch's test.
+      unpaired: Configurations that are not paired with the reference's seeds.
       better: Whether more or less is better.
     """
-    pairs = [Pair(arm, own, name, landmark, arm not in unpaired) for arm, own in values.items()]
-    return {one.arm: one for one in family(pairs, better)}
+    pairs = [
+        Pair(configuration, own, name, landmark, configuration not in unpaired) for configuration, own in values.items()
+    ]
+    return {one.configuration: one for one in family(pairs, better)}
 
 
 def family(pairs: Iterable[Pair], better: Better = "up") -> list[Comparison]:
-    """Returns the comparisons of pairs, which Holm's step-down takes for one family."""
+    """Compares pairs, as one family of Holm's step-down."""
     singles = [_compared(pair, better) for pair in pairs]
-    # What is not judged is no test, and makes the others' no stricter.
+    # Only tests count for Holm's correction.
     p_values, flips, least = (
-        holm([getattr(one, name) if one.is_judged else math.nan for one in singles])
+        holm([getattr(comparison, name) if comparison.is_judged else math.nan for comparison in singles])
         for name in ("p", "sign_flip_p", "sign_flip_least_p")
     )
     tested, flipped = (max(1, sum(map(math.isfinite, some))) for some in (p_values, least))
-    found = []
-    for one, p, flip, least_p in zip(singles, p_values, flips, least, strict=True):
-        notes = one.notes
+    adjusted = []
+    for comparison, p, flip, least_p in zip(singles, p_values, flips, least, strict=True):
+        notes = comparison.notes
         if least_p >= LEVEL:
-            notes += (f"the sign-flip test cannot reach 5% with {_number(one.pairs)} and {flipped} configurations",)
-        found.append(
+            notes += (
+                f"the sign-flip test cannot reach 5% with {_number(comparison.pairs)} and {flipped} configurations",
+            )
+        adjusted.append(
             dataclasses.replace(
-                one,
+                comparison,
                 adjusted_p=p,
                 sign_flip_adjusted_p=flip,
                 sign_flip_least_p=least_p,
@@ -221,11 +227,11 @@ def family(pairs: Iterable[Pair], better: Better = "up") -> list[Comparison]:
                 notes=notes,
             )
         )
-    return found
+    return adjusted
 
 
 def _compared(pair: Pair, better: Better) -> Comparison:
-    """Returns a comparison that is adjusted for no other."""
+    """A comparison without Holm's correction."""
     import numpy as np
 
     sample = pair.landmark if isinstance(pair.landmark, Sampled) else None
@@ -250,7 +256,7 @@ def _compared(pair: Pair, better: Better) -> Comparison:
     test = {"difference": difference} | test
     is_better = (test["difference"] > 0) == (better == "up")
     return Comparison(
-        arm=pair.arm,
+        configuration=pair.configuration,
         reference=pair.reference,
         kind=PAIRED if is_paired else UNPAIRED,
         pairs=pairs,
@@ -269,32 +275,34 @@ def _compared(pair: Pair, better: Better) -> Comparison:
 def _of_common_seeds(
     pair: Pair, others: Mapping[int, float], is_paired: bool
 ) -> tuple[dict[int, float], dict[int, float], list[str], bool]:
-    """Returns the finite numbers of both, of common seeds if paired; what was left out, and whether none diverged."""
+    """Finite numbers of both, of common seeds if paired; notes on what was left out; and whether no run diverged."""
     notes, is_sound = [], True
-    both = {pair.arm: pair.values, pair.reference: others}
-    finite = {name: {seed: one for seed, one in some.items() if math.isfinite(one)} for name, some in both.items()}
-    for name, some in both.items():
-        if lost := sorted(set(some) - set(finite[name])):
+    both = {pair.configuration: pair.values, pair.reference: others}
+    finite = {
+        name: {seed: one for seed, one in numbers.items() if math.isfinite(one)} for name, numbers in both.items()
+    }
+    for name, numbers in both.items():
+        if lost := sorted(set(numbers) - set(finite[name])):
             notes.append(f"{name} diverged with {_seeds(lost)}: not judged")
             is_sound = False
-    own, others = finite.values()
+    values, others = finite.values()
     if is_paired:
         in_both = set.intersection(*map(set, both.values()))
-        for name, some in both.items():
-            if alone := sorted(set(some) - in_both):
+        for name, numbers in both.items():
+            if alone := sorted(set(numbers) - in_both):
                 notes.append(f"{_seeds(alone)} of {name} alone: left out")
-        common = sorted(set(own) & set(others))
-        own, others = ({seed: some[seed] for seed in common} for some in (own, others))
-    return own, others, notes, is_sound
+        common = sorted(set(values) & set(others))
+        values, others = ({seed: numbers[seed] for seed in common} for numbers in (values, others))
+    return values, others, notes, is_sound
 
 
 def _t_test(first: "np.ndarray", difference: float, other: tuple[float, int] = (0.0, 2)) -> dict[str, float]:
-    """Returns interval and p of Student's test, or of Welch's.
+    """Interval and p of Student's test, or of Welch's.
 
     Args:
       first: Numbers, or paired differences.
-      difference: Their mean minus what it is compared with.
-      other: Of Welch's test, the second mean's standard error and its observations.
+      difference: Their mean minus the reference's.
+      other: For Welch's test, the second mean's standard error and its number of observations.
     """
     from scipy import stats
 
@@ -306,25 +314,25 @@ def _t_test(first: "np.ndarray", difference: float, other: tuple[float, int] = (
 
 
 def _test_paired(first: "np.ndarray", second: "np.ndarray", difference: float, notes: list[str]) -> dict[str, float]:
-    """Returns the fields of a paired `Comparison` that its tests give, and adds to the notes."""
-    found, count = differences(first, second), len(first)
-    test = {"difference": float(found.mean()) if difference else 0.0, "deviation": 0.0}
+    """Test results of a paired `Comparison`; adds to the notes."""
+    paired_differences, count = differences(first, second), len(first)
+    test = {"difference": float(paired_differences.mean()) if difference else 0.0, "deviation": 0.0}
     if count in SIGN_FLIP_SEEDS:
-        test |= {"sign_flip_p": sign_flip(found), "sign_flip_least_p": 2.0 ** (1 - count)}
+        test |= {"sign_flip_p": sign_flip(paired_differences), "sign_flip_least_p": 2.0 ** (1 - count)}
     elif count > (most := SIGN_FLIP_SEEDS[-1]):
         notes.append(f"no sign-flip test: it counts all signs of at most {most} seeds")
-    if found.std(ddof=1) > tolerance(first, second):
-        return test | _t_test(found, test["difference"])
+    if paired_differences.std(ddof=1) > tolerance(first, second):
+        return test | _t_test(paired_differences, test["difference"])
     if not test["difference"]:
         notes.append("equal in every seed")
         return test | {"p": 1.0}
-    # A t test takes a spread of 0 for certainty; flipped signs do not.
+    # With a deviation of 0 a t test has p = 0, however few seeds there are.
     notes.append("the same difference in every seed: no interval, and p is that of the sign-flip test")
     return test | {"p": 2.0 ** (1 - count)}
 
 
 def _test_unpaired(first: "np.ndarray", second: "np.ndarray", difference: float, notes: list[str]) -> dict[str, float]:
-    """Returns likewise for a comparison that is not paired."""
+    """Test results of an unpaired `Comparison`; adds to the notes."""
     own, other = (float(one.std(ddof=1)) for one in (first, second))
     if max(own, other) > tolerance(first, second):
         test = _t_test(first, difference, (other / math.sqrt(len(second)), len(second)))
@@ -342,16 +350,16 @@ def _seeds(seeds: Sequence[int]) -> str:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Returns p values adjusted by Holm's step-down; those that are not a number are no tests, and stay so."""
+    """P values adjusted by Holm's step-down; NaN is no test, and stays NaN."""
     tested = sorted((p, place) for place, p in enumerate(p_values) if math.isfinite(p))
-    found, last = [math.nan] * len(p_values), 0.0
+    adjusted, last = [math.nan] * len(p_values), 0.0
     for below, (p, place) in enumerate(tested):
-        found[place] = last = max(last, min(1.0, (len(tested) - below) * p))
-    return found
+        adjusted[place] = last = max(last, min(1.0, (len(tested) - below) * p))
+    return adjusted
 
 
 def tolerance(first: "Sequence[float] | np.ndarray", second: "Sequence[float] | np.ndarray") -> float:
-    """Returns the largest difference of two configurations' numbers that rounding can explain."""
+    """Largest difference of two configurations' numbers that rounding explains."""
     import numpy as np
 
     return EXACT * float(max(np.abs(first).max(), np.abs(second).max()))
@@ -360,21 +368,21 @@ def tolerance(first: "Sequence[float] | np.ndarray", second: "Sequence[float] | 
 def differences(
     first: "Sequence[float] | np.ndarray", second: "Sequence[float] | np.ndarray", *, is_paired: bool = True
 ) -> "np.ndarray":
-    """Returns the first minus the second, 0 where floating point alone differs: [n], or of all pairs [n, m]."""
+    """The first minus the second, 0 within rounding: [n], or [n, m] for all pairs."""
     import numpy as np
 
-    found = np.subtract(first, second) if is_paired else np.subtract.outer(first, second)
-    return np.where(np.abs(found) <= tolerance(first, second), 0.0, found)
+    result = np.subtract(first, second) if is_paired else np.subtract.outer(first, second)
+    return np.where(np.abs(result) <= tolerance(first, second), 0.0, result)
 
 
 def sign_flip(differences: Iterable[float]) -> float:
-    """Returns the exact two-sided p of the test that the mean is 0, which flips each sign: 2^n sums, all counted.
+    """Exact two-sided p of the sign-flip test that the mean is 0, over all 2^n assignments of signs.
 
-    Fisher, "The Design of Experiments", 1935, section 21. It asks of the differences no more than that they are
-    symmetric about 0 where the configurations are equal. Its least value is 2^(1-n).
+    Fisher, "The Design of Experiments", 1935, section 21. It assumes only that differences of equal configurations are
+    symmetric about 0. The smallest possible p is 2^(1-n).
 
     Raises:
-      ValueError: If there is none, or more than the last of `SIGN_FLIP_SEEDS`: 2^n would be too many.
+      ValueError: If there are no differences, or more than the last of `SIGN_FLIP_SEEDS`.
     """
     import numpy as np
 
@@ -383,7 +391,7 @@ def sign_flip(differences: Iterable[float]) -> float:
         raise ValueError(
             f"{len(differences)} differences must be 1 to {SIGN_FLIP_SEEDS[-1]}: all 2^n sums are counted."
         )
-    # The sums of half of all signs; the other half are these times -1.
+    # Half of all sums; the other half are their negatives.
     sums = functools.reduce(
         lambda sums, one: np.concatenate([sums + one, sums - one]), differences[1:], differences[:1]
     )
@@ -398,12 +406,12 @@ def superiority(
     is_paired: bool = True,
     better: Better = "up",
 ) -> float:
-    """Returns the share of pairs in which the first is better, ties one half.
+    """Win rate: the share of pairs in which the first is better; a tie counts one half.
 
     Args:
       first: Numbers of one configuration.
-      second: Of the other; paired ones in the same order.
-      is_paired: Whether each belongs to one of the other's; else all pairs count, as in Mann and Whitney's U / (n m).
+      second: Numbers of the other; paired ones in the same order.
+      is_paired: Whether numbers are paired; else all pairs count, as in Mann and Whitney's U / (n m).
       better: Whether more or less is better.
     """
     import numpy as np
@@ -415,19 +423,19 @@ def superiority(
 
 
 def expected_best(values: Sequence[float], budget: int, *, better: Better = "up") -> float:
-    """Returns the expected best value of `budget` of n points drawn without replacement.
+    """Expected best value of `budget` points sampled without replacement from n.
 
     With v_(1) <= ... <= v_(n): sum over i of v_(i) C(i - 1, b - 1) / C(n, b), the unbiased estimator in Tang et al.,
-    "Showing Your Work Doesn't Always Work", 2020. Strategies with more parameters have more points; at one budget all
-    of them get as many draws.
+    "Showing Your Work Doesn't Always Work", 2020. It compares strategies with different numbers of points at one
+    budget.
 
     Args:
-      values: A value a point; one that is not finite has diverged, and counts as the worst that is.
-      budget: How many are drawn, b, of 1 to n.
+      values: One value per point; a value that is not finite has diverged, and counts as the worst finite one.
+      budget: Number of sampled points, b, from 1 to n.
       better: Whether more or less is better.
 
     Returns:
-      The expectation; not a number, if no value is finite.
+      The expectation; NaN if no value is finite.
 
     Raises:
       ValueError: If the budget is not from 1 to n.
@@ -439,5 +447,5 @@ def expected_best(values: Sequence[float], budget: int, *, better: Better = "up"
     if not finite:
         return math.nan
     ordered = sorted([*finite, *[min(finite)] * (count - len(finite))])
-    draws = math.comb(count, budget)
-    return sign * sum(value * (math.comb(below, budget - 1) / draws) for below, value in enumerate(ordered))
+    subsets = math.comb(count, budget)
+    return sign * sum(value * (math.comb(below, budget - 1) / subsets) for below, value in enumerate(ordered))

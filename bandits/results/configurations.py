@@ -11,7 +11,7 @@ from typing import Any
 
 from bandits import environment_flags, registry, studies
 from bandits.results import baselines, comparison, names, runs, words
-from bandits.results.baselines import Marks, Standing
+from bandits.results.baselines import BaselineComparison, Baselines
 from bandits.results.comparison import Comparison, Pair
 from data import frames
 from data.tasks.options import TaskOptions
@@ -20,18 +20,18 @@ from optimization.study.frame import Study
 from optimization.study.intervals import Interval
 from optimization.study.metrics import Metric
 
-UNIFORM, FULL_FEEDBACK = "chance", "ceiling"  # Roles.
+UNIFORM, FIXED, FULL_FEEDBACK = "uniform", "fixed", "full_feedback"  # Baselines; the first and the last are roles.
 ROLES = {UNIFORM: "uniform policy", FULL_FEEDBACK: "full feedback"}  # As pages call them.
 GREEDY = "greedy"  # The default reference of comparisons.
-# Flags that say where, with which seed and how runs are executed, not what an arm is.
+# Flags of folders, seeds and execution, which do not define a configuration.
 _FREE = run_folder.FREE_FLAGS | {"seed", "repeat", "list_presets"}
 # Options of the task without those of the model and of where files lie.
 _OF_DATA = sorted(
     {field.name for field in dataclasses.fields(TaskOptions)}
     - {"cache_dir", "data_dir", "init_labels", "initial_weights", "model", "norm", "public_statistics"}
 )
-# Others that change the mean of the rewards that are paid for the same actions, or how long there was to learn.
-_OF_PLAY = (
+# Other flags that change the mean reward of the same actions, or the number of rounds.
+_OF_ENVIRONMENT = (
     *environment_flags.NAMES,
     "total_rounds",
     "clients_per_round",
@@ -41,7 +41,7 @@ _OF_PLAY = (
     "init_clients",
     "max_examples_per_client",
 )
-_DEPLOYMENT = ("bandits_deploy_freq", "bandits_deploy_delay")  # A bound may differ in them, and is then named.
+_DEPLOYMENT = ("bandits_deploy_freq", "bandits_deploy_delay")  # A baseline may differ in them, and is then named.
 _WORLD = "drift_world"
 CONTENT = "content"  # In a data report: the digest of a table.
 _FRAME = "DataFrame"
@@ -52,7 +52,7 @@ class ConfigurationResults:
     """The results of a configuration: its runs, which differ in their seed alone.
 
     Attributes:
-      name: What it is called: the flags in which it differs from the others of its part.
+      name: The flags in which it differs from the other configurations of its part.
       runs: Its runs, by seed.
       role: `UNIFORM` for the uniform policy, `FULL_FEEDBACK` where all rewards are observed, else empty.
     """
@@ -68,19 +68,19 @@ class ConfigurationResults:
         return shared_flags(self.runs[0])
 
     def estimate(self, column: str) -> Interval | None:
-        """Returns the mean of what its runs gave; None where none has a finite value."""
+        """Mean and interval of the runs' final values; None without a finite value."""
         if column not in self._known:
             values = [value for run in self.runs if (value := runs.final_value(run, column)) is not None]
             self._known[column] = estimate(values, is_share=getattr(column, "share", False))
         return self._known[column]
 
     def values(self, column: str) -> dict[int, float]:
-        """Returns what its runs gave, by seed; not a number where training diverged."""
+        """Final values by seed; NaN where training diverged."""
         return runs.by_seed(self.runs, column)
 
     @property
     def is_finished(self) -> bool:
-        """Whether its runs have played all their rounds."""
+        """Whether all runs have finished all their rounds."""
         planned = self.flags.get("total_rounds") or 0
         return all(run.metrics["round_num"].iloc[-1] >= planned for run in self.runs)
 
@@ -92,265 +92,292 @@ class ConfigurationResults:
 
 @dataclasses.dataclass(frozen=True)
 class Part:
-    """Arms of one study and task, which can be compared.
+    """Configurations of one study and task, which can be compared.
 
     Attributes:
       title: The study and the task.
       study: The study; None for tables of other programs.
-      arms: The arms, in the order of their folders.
+      configurations: The configurations, in the order of their folders.
       is_judged: Whether there are verdicts; without them, what the study ranks by comes first.
     """
 
     title: str
     study: Study | None
-    arms: tuple[ConfigurationResults, ...]
+    configurations: tuple[ConfigurationResults, ...]
     is_judged: bool = dataclasses.field(default=True, kw_only=True)
 
     @property
     def columns(self) -> tuple[Metric, ...]:
-        """What is told of arms, the one by which they are ranked first."""
+        """Metrics that tables show; the first one ranks configurations."""
         first = [self.study.ranked_by] if self.study else []
         known = self.study.columns if self.study else runs.declared().values()
-        asked = [metric for metric in known if metric.recent]
-        asked = asked + first if self.is_judged else first + asked
-        asked += [metric for metric in known if metric.in_summary]
-        found = dict.fromkeys(metric for metric in asked if metric not in self.equal)
-        return tuple(metric for metric in found if any(arm.estimate(metric) for arm in self.arms))
+        wanted = [metric for metric in known if metric.recent]
+        wanted = wanted + first if self.is_judged else first + wanted
+        wanted += [metric for metric in known if metric.in_summary]
+        metrics = dict.fromkeys(metric for metric in wanted if metric not in self.equal)
+        return tuple(
+            metric for metric in metrics if any(configuration.estimate(metric) for configuration in self.configurations)
+        )
 
     @functools.cached_property
     def equal(self) -> dict[Metric, Metric]:
-        """Evaluated metrics that are told but say nothing new, with the metric that has their very numbers."""
-        told = [metric for metric in self.study.columns if metric.in_summary and metric.evaluated] if self.study else []
-        told.sort(key=lambda metric: not metric.drawn)
-        tables = [run.metrics for arm in self.arms for run in arm.runs]
-        found: dict[Metric, Metric] = {}
-        for place, metric in enumerate(told):
-            for other in told[:place]:
+        """Evaluated metrics with the same numbers as another metric, which tables omit, with that metric."""
+        evaluated = (
+            [metric for metric in self.study.columns if metric.in_summary and metric.evaluated] if self.study else []
+        )
+        evaluated.sort(key=lambda metric: not metric.drawn)
+        tables = [run.metrics for configuration in self.configurations for run in configuration.runs]
+        equal: dict[Metric, Metric] = {}
+        for index, metric in enumerate(evaluated):
+            for other in evaluated[:index]:
                 both = [table for table in tables if metric in table and other in table]
                 if len(both) == len(tables) and all(table[metric].equals(table[other]) for table in both):
-                    found.setdefault(metric, other)
-        return found
+                    equal.setdefault(metric, other)
+        return equal
 
     def ranked(self) -> list[ConfigurationResults]:
-        """Returns the arms, the best first; those without a value last."""
+        """Configurations, the best first; those without a value last."""
         if not self.columns:
-            return list(self.arms)
+            return list(self.configurations)
         first = self.columns[0]
         sign = 1 if first.better == "down" else -1
-        found = {id(arm): arm.estimate(first) for arm in self.arms}
-        return sorted(self.arms, key=lambda arm: sign * one.mean if (one := found[id(arm)]) else math.inf)
+        estimates = {id(configuration): configuration.estimate(first) for configuration in self.configurations}
+        return sorted(
+            self.configurations,
+            key=lambda configuration: sign * one.mean if (one := estimates[id(configuration)]) else math.inf,
+        )
 
-    def reference(self, arm: ConfigurationResults, role: str) -> ConfigurationResults | None:
-        """Returns the arm of a role whose flags differ least from an arm's, of those on the same data and rewards.
+    def reference(self, configuration: ConfigurationResults, role: str) -> ConfigurationResults | None:
+        """The most similar baseline of a role with the same data, rewards, rounds and cohorts; None without one."""
+        others = [
+            one
+            for one in self.configurations
+            if one.role == role and environment_key(one.flags) == environment_key(configuration.flags)
+        ]
+        return _nearest(configuration, others) if others else None
 
-        None, if there is none that played as many rounds with cohorts of the same kind.
-        """
-        others = [one for one in self.arms if one.role == role and environment(one.flags) == environment(arm.flags)]
-        return _nearest(arm, others) if others else None
-
-    def ceilings_of_worlds(self, arm: ConfigurationResults) -> dict[int, ConfigurationResults]:
-        """Returns, by world, the finished ceilings of an arm's drift that were played in one of its worlds alone."""
-        found: dict[int, list[ConfigurationResults]] = {}
-        for other in self.arms:
+    def full_feedback_by_environment(self, configuration: ConfigurationResults) -> dict[int, ConfigurationResults]:
+        """Finished full-feedback baselines that were trained in a single environment of a drift, by environment."""
+        by_environment: dict[int, list[ConfigurationResults]] = {}
+        for other in self.configurations:
             world = other.flags.get(_WORLD)
             if world is None or other.role != FULL_FEEDBACK or not other.is_finished:
                 continue
-            if environment(other.flags, _WORLD) == environment(arm.flags, _WORLD):
-                found.setdefault(int(world), []).append(other)
-        return {world: _nearest(arm, others) for world, others in sorted(found.items())}
+            if environment_key(other.flags, _WORLD) == environment_key(configuration.flags, _WORLD):
+                by_environment.setdefault(int(world), []).append(other)
+        return {world: _nearest(configuration, others) for world, others in sorted(by_environment.items())}
 
-    def bounds(self, arm: ConfigurationResults) -> str:
-        """Returns in words which arms bound an arm, of those that are deployed otherwise than it; empty for none."""
-        told = []
+    def deployment_note(self, configuration: ConfigurationResults) -> str:
+        """Baselines with another deployment period than a configuration, in words; empty without such."""
+        notes = []
         for role in (UNIFORM, FULL_FEEDBACK):
-            other = None if arm.role else self.reference(arm, role)
-            if other and (differ := deployed_otherwise(other, arm)):
-                told.append(f"{ROLES[role]}: {other.name} ({differ})")
-        return "; ".join(told)
+            other = None if configuration.role else self.reference(configuration, role)
+            if other and (differ := deployed_otherwise(other, configuration)):
+                notes.append(f"{ROLES[role]}: {other.name} ({differ})")
+        return "; ".join(notes)
 
-    def place(self, arm: ConfigurationResults) -> str:
-        """Returns an arm's normalized score in words, by the first result; empty if unknown."""
-        return self.stands[arm].word if self.is_judged and arm in self.stands else ""
+    def baseline_summary(self, configuration: ConfigurationResults) -> str:
+        """A configuration's normalized score in words, by the first result; empty if unknown."""
+        return (
+            self.against_baselines[configuration].summary
+            if self.is_judged and configuration in self.against_baselines
+            else ""
+        )
 
-    def is_at_chance(self, arm: ConfigurationResults) -> str:
-        """Returns what a name in a picture has after it, if the seeds do not tell its arm from chance; else nothing."""
-        return baselines.note(self.stands[arm]) if self.is_judged and arm in self.stands else ""
+    def uniform_note(self, configuration: ConfigurationResults) -> str:
+        """Note for a picture's legend if a configuration does not beat the uniform policy; else empty."""
+        return (
+            baselines.note(self.against_baselines[configuration])
+            if self.is_judged and configuration in self.against_baselines
+            else ""
+        )
 
     @functools.cached_property
-    def stands(self) -> dict[ConfigurationResults, Standing]:
-        """Where arms stand; those that have the same bounds are one family."""
+    def against_baselines(self) -> dict[ConfigurationResults, BaselineComparison]:
+        """Configurations compared with their baselines; those that share baselines are one family."""
         if not self.columns:
             return {}
-        column, arms = self.columns[0], [arm for arm in self.arms if not arm.role]
+        column, configurations = (
+            self.columns[0],
+            [configuration for configuration in self.configurations if not configuration.role],
+        )
         unpaired = []
-        for arm in arms:
-            related = [arm, *filter(None, (self.reference(arm, role) for role in ROLES))]
-            unpaired += [arm.name] * any(one.is_unpaired for one in related)
-        found = baselines.compare_each(
-            {arm.name: arm.values(column) for arm in arms},
-            {arm.name: self.baselines(arm) for arm in arms},
+        for configuration in configurations:
+            related = [configuration, *filter(None, (self.reference(configuration, role) for role in ROLES))]
+            unpaired += [configuration.name] * any(one.is_unpaired for one in related)
+        comparisons = baselines.compare_with_own(
+            {configuration.name: configuration.values(column) for configuration in configurations},
+            {configuration.name: self.baselines(configuration) for configuration in configurations},
             unpaired=unpaired,
             better=column.better or "up",
         )
-        return {arm: found[arm.name] for arm in arms}
+        return {configuration: comparisons[configuration.name] for configuration in configurations}
 
-    def baselines(self, arm: ConfigurationResults) -> Marks:
-        """Returns the baselines of a configuration: those that were run, and those that its own runs recorded.
+    def baselines(self, configuration: ConfigurationResults) -> Baselines:
+        """Baselines of a configuration: those that were run, and those that its own runs recorded.
 
-        The recorded uniform policy is exact, or of a sample. One that was run with several seeds takes precedence: it
-        has the cohorts of the configuration.
+        The recorded uniform policy is exact, or of a sample. A uniform policy that was run with several seeds takes
+        precedence, because it has the cohorts of the configuration.
         """
         column = self.columns[0]
-        uniform, full_feedback = (self.reference(arm, role) for role in ROLES)
-        exact, fixed = (baselines.recorded(arm.runs, column, which) for which in baselines.RECORDED)
+        uniform, full_feedback = (self.reference(configuration, role) for role in ROLES)
+        exact, fixed = (baselines.recorded(configuration.runs, column, which) for which in baselines.RECORDED)
         if uniform and (exact is None or len(uniform.runs) > 1):
             exact = uniform.values(column)
-        return Marks(exact, fixed, full_feedback.values(column) if full_feedback else None)
+        return Baselines(exact, fixed, full_feedback.values(column) if full_feedback else None)
 
-    def marks(self, arm: ConfigurationResults) -> dict[str, float]:
-        """Returns the known rewards of an arm's uniform policy, best fixed action and full-feedback baseline."""
+    def baseline_means(self, configuration: ConfigurationResults) -> dict[str, float]:
+        """Mean rewards of a configuration's known baselines."""
         column = self.columns[0]
-        found = {
-            which: baselines.interval(value).mean
-            for which in baselines.RECORDED
-            if (value := baselines.recorded(arm.runs, column, which)) is not None
+        means = {
+            baseline: baselines.interval(value).mean
+            for baseline, key in zip((UNIFORM, FIXED), baselines.RECORDED, strict=True)
+            if (value := baselines.recorded(configuration.runs, column, key)) is not None
         }
         for role in (UNIFORM, FULL_FEEDBACK):
-            if (other := self.reference(arm, role)) and (mean := other.estimate(column)):
-                found[role] = mean.mean
-        return found
+            if (other := self.reference(configuration, role)) and (mean := other.estimate(column)):
+                means[role] = mean.mean
+        return means
 
     @property
     def has_exact_bounds(self) -> bool:
-        """Whether a run recorded what chance earns."""
+        """Whether a run recorded the uniform policy's reward."""
         column = self.columns[0] if self.columns else ""
-        return any(baselines.recorded(arm.runs, column, baselines.RECORDED_UNIFORM) is not None for arm in self.arms)
+        return any(
+            baselines.recorded(configuration.runs, column, baselines.RECORDED_UNIFORM) is not None
+            for configuration in self.configurations
+        )
 
     def compared(
         self, wanted: str | None = None
     ) -> list[tuple[ConfigurationResults, ConfigurationResults, Comparison]]:
-        """Returns every arm with a policy, its reference, and their comparison over seeds; one family.
+        """Every configuration but the baselines, its reference, and their comparison over seeds; one family.
 
         Args:
-          wanted: Name of the reference, or what its flag says by which the study's arms are known, as `greedy`; of
-            several such arms each arm is compared with that of the most equal flags, of the same data, rewards, rounds
-            and cohorts if there is one. By default `greedy`, and without one the first arm; then what had others is
-            left out.
+          wanted: Name of the reference, or a strategy such as `greedy`. Of several references each configuration is
+            compared with the most similar one, preferably of the same data, rewards, rounds and cohorts. By default
+            `greedy`, else the first configuration; then only equal data, rewards, rounds and cohorts are compared.
         """
-        others = [arm for arm in self.arms if not arm.role]
+        others = [configuration for configuration in self.configurations if not configuration.role]
         references = self.named(wanted or GREEDY) or ([] if wanted else others[:1])
         pairs = []
-        for arm in others if self.columns else ():
-            alike = [one for one in references if environment(one.flags) == environment(arm.flags)]
+        for configuration in others if self.columns else ():
+            alike = [one for one in references if environment_key(one.flags) == environment_key(configuration.flags)]
             alike = alike or (references if wanted else [])
-            if arm not in references and alike:
-                pairs.append((arm, _nearest(arm, alike)))
+            if configuration not in references and alike:
+                pairs.append((configuration, _nearest(configuration, alike)))
         if not pairs:
             return []
         column = self.columns[0]
         family = [
             Pair(
-                arm.name,
-                arm.values(column),
+                configuration.name,
+                configuration.values(column),
                 other.name,
                 other.values(column),
-                not (arm.is_unpaired or other.is_unpaired),
+                not (configuration.is_unpaired or other.is_unpaired),
             )
-            for arm, other in pairs
+            for configuration, other in pairs
         ]
-        found = comparison.family(family, column.better or "up")
-        return [(*pair, one) for pair, one in zip(pairs, found, strict=True)]
+        comparisons = comparison.family(family, column.better or "up")
+        return [(*pair, one) for pair, one in zip(pairs, comparisons, strict=True)]
 
     def named(self, wanted: str) -> list[ConfigurationResults]:
-        """Returns the arm of this name; or those whose flag says so by which the study's arms are known."""
-        named = [arm for arm in self.arms if arm.name == wanted]
+        """Configuration of this name; or those of this strategy, for studies that have a flag for strategies."""
+        named = [configuration for configuration in self.configurations if configuration.name == wanted]
         chosen = self.study.chosen if self.study else ""
-        return named or [arm for arm in self.arms if arm.flags.get(chosen) == wanted]
+        return named or [
+            configuration for configuration in self.configurations if configuration.flags.get(chosen) == wanted
+        ]
 
 
 def estimate(values: Sequence[float], *, is_share: bool = False) -> Interval | None:
-    """Returns the mean of values and its 95% interval by Student's t, of shares within 0 and 1; None of no value."""
-    found = intervals.of_mean(values)
-    if not found.size:
+    """Mean and 95% interval by Student's t, for shares within 0 and 1; None without values."""
+    interval = intervals.of_mean(values)
+    if not interval.size:
         return None
-    return found._replace(low=max(found.low, 0.0), high=min(found.high, 1.0)) if is_share and found.size > 1 else found
-
-
-def differing(part: Part) -> list[str]:
-    """Returns the flags in which the arms of a part differ."""
-    return names.differing([arm.flags for arm in part.arms])
-
-
-def environment(flags: Mapping[str, Any], left_out: str = "") -> list[Any]:
-    """Returns what says whose rewards are paid, and how long: of arms in which it differs, none bounds another.
-
-    Args:
-      flags: The flags of an arm.
-      left_out: One that may differ.
-    """
-    shift = flags.get("dist_shift_type") or ("bandits" if flags.get("scenario") == "init_shift" else None)
-    return [shift, *(flags.get(name) for name in (*_OF_DATA, *_OF_PLAY) if name != left_out)]
-
-
-def what_seeds_vary(found: Sequence[runs.Run]) -> str:
-    """Returns in words what differs between the seeds of runs."""
-    return words.what_seeds_vary(
-        partition=any(run.flags.get("resplit") for run in found),
-        initial_model=not all(run.flags.get("initial_model_path") for run in found),
-        noise=runs.has_noise(found),
+    return (
+        interval._replace(low=max(interval.low, 0.0), high=min(interval.high, 1.0))
+        if is_share and interval.size > 1
+        else interval
     )
 
 
-def deployed_otherwise(bound: ConfigurationResults, arm: ConfigurationResults) -> str:
-    """Returns in words how a bound of an arm is deployed, if otherwise than the arm; else nothing."""
-    both = [(name, bound.flags.get(name), arm.flags.get(name)) for name in _DEPLOYMENT]
+def differing(part: Part) -> list[str]:
+    """Flags in which the configurations of a part differ."""
+    return names.differing([configuration.flags for configuration in part.configurations])
+
+
+def environment_key(flags: Mapping[str, Any], left_out: str = "") -> list[Any]:
+    """Key of data, rewards, rounds and cohorts; configurations with different keys are not each other's baselines.
+
+    Args:
+      flags: The flags of a configuration.
+      left_out: A flag that may differ.
+    """
+    shift = flags.get("dist_shift_type") or ("bandits" if flags.get("scenario") == "init_shift" else None)
+    return [shift, *(flags.get(name) for name in (*_OF_DATA, *_OF_ENVIRONMENT) if name != left_out)]
+
+
+def what_seeds_vary(seed_runs: Sequence[runs.Run]) -> str:
+    """Sentence that says what differs between the seeds of runs."""
+    return words.what_seeds_vary(
+        partition=any(run.flags.get("resplit") for run in seed_runs),
+        initial_model=not all(run.flags.get("initial_model_path") for run in seed_runs),
+        noise=runs.has_noise(seed_runs),
+    )
+
+
+def deployed_otherwise(bound: ConfigurationResults, configuration: ConfigurationResults) -> str:
+    """How the deployment of a baseline differs from a configuration's, in words; empty if it does not."""
+    both = [(name, bound.flags.get(name), configuration.flags.get(name)) for name in _DEPLOYMENT]
     return ", ".join(f"{names.word(name, one)}, not {other}" for name, one, other in both if one != other)
 
 
 def shared_flags(run: runs.Run) -> dict[str, Any]:
-    """Returns the flags of a run that are set and that the other runs of its arm have, too."""
+    """Set flags of a run that define its configuration."""
     # With `resplit`, the seed of the clients is the run's.
     left_out = _FREE | ({"partition_seed"} if run.flags.get("resplit") else set())
     left_out |= {"data_file"} if CONTENT in run.data_report else set()  # Files and frames of one content are one table.
     return {name: value for name, value in run.flags.items() if value is not None and name not in left_out}
 
 
-def _nearest(arm: ConfigurationResults, others: Sequence[ConfigurationResults]) -> ConfigurationResults:
-    """Returns the one of the most equal flags."""
-    return min(others, key=lambda other: _differing(arm.flags, other.flags))
+def _nearest(configuration: ConfigurationResults, others: Sequence[ConfigurationResults]) -> ConfigurationResults:
+
+    return min(others, key=lambda other: _differing(configuration.flags, other.flags))
 
 
 def _differing(first: Mapping[str, Any], second: Mapping[str, Any]) -> int:
     return sum(first.get(name) != second.get(name) for name in {*first, *second})
 
 
-def parts(found: Iterable[runs.Run]) -> list[Part]:
-    """Returns the arms of runs, by study and task."""
+def parts(all_runs: Iterable[runs.Run]) -> list[Part]:
+    """Groups runs into configurations, by study and task."""
     together: dict[tuple, list[runs.Run]] = {}
-    for run in found:
+    for run in all_runs:
         data = run.data_report.get(CONTENT) or run.flags.get("data_file")
         together.setdefault((_study(run), names.task(run.flags), data), []).append(run)
-    made = []
-    for (module, task, _), some in together.items():
+    result = []
+    for (module, task, _), group_runs in together.items():
         program = next((name for name, known in studies.STUDIES.items() if known == module), "")
-        words = filter(None, (task, min(map(_table_name, some), key=lambda name: (name == _FRAME, name))))
+        words = filter(None, (task, min(map(_table_name, group_runs), key=lambda name: (name == _FRAME, name))))
         title = ": ".join(filter(None, (program, " ".join(words))))
         study = studies.load(module) if module else None
-        groups = _groups(some)
+        groups = _groups(group_runs)
         named = zip(_named(groups, study), groups, strict=True)
         some_arms = (ConfigurationResults(name, tuple(group), role(group[0])) for name, group in named)
-        made.append(Part(title or "Runs", study, tuple(some_arms)))
-    return made
+        result.append(Part(title or "Runs", study, tuple(some_arms)))
+    return result
 
 
 def _table_name(run: runs.Run) -> str:
-    """Returns what the table of a run's data is called; empty if it has none."""
+
     name = str(run.flags.get("data_file") or "")
     return _FRAME if name.startswith(frames.PREFIX) else pathlib.Path(name).name
 
 
 def _study(run: runs.Run) -> str | None:
-    """Returns the module of the study that wrote a run's metrics."""
+    """Module of the study that wrote a run's metrics."""
     found = (module for module in studies.STUDIES.values() if studies.load(module).ranked_by in run.metrics)
     return next(found, None)
 
@@ -360,14 +387,14 @@ def _seed(run: runs.Run) -> str:
 
 
 def _owner(run: runs.Run) -> pathlib.Path:
-    """Returns the folder that a run's seeds share."""
+    """Folder that a configuration's seeds share."""
     return run.folder.parent if run.folder.name == f"seed_{_seed(run)}" else run.folder
 
 
-def _groups(found: Iterable[runs.Run]) -> list[list[runs.Run]]:
-    """Returns runs that differ in their seed alone; where a seed was played twice, by folder."""
+def _groups(all_runs: Iterable[runs.Run]) -> list[list[runs.Run]]:
+    """Groups of runs that differ only in their seed; by folder if a seed was run twice."""
     together: dict[str, list[runs.Run]] = {}
-    for run in found:
+    for run in all_runs:
         together.setdefault(json.dumps(shared_flags(run), sort_keys=True, default=str), []).append(run)
     groups = []
     for group in together.values():
@@ -382,7 +409,7 @@ def _groups(found: Iterable[runs.Run]) -> list[list[runs.Run]]:
 
 
 def role(run: runs.Run) -> str:
-    """Returns what a run bounds others as: `UNIFORM`, `FULL_FEEDBACK`, or empty for neither."""
+    """Role as a baseline: `UNIFORM`, `FULL_FEEDBACK`, or empty for neither."""
     entry = registry.BANDITS.get(str(run.flags.get("bandits_type")))
     if entry is None:
         return ""
@@ -390,6 +417,6 @@ def role(run: runs.Run) -> str:
 
 
 def _named(groups: Sequence[Sequence[runs.Run]], study: Study | None) -> list[str]:
-    """Returns what arms are called."""
+
     shown = study.shown_in_presets if study else ()
     return names.of([shared_flags(group[0]) for group in groups], [_owner(group[0]) for group in groups], shown)

@@ -19,7 +19,7 @@ from bandits import environment_flags, options, studies
 from bandits.environments.drift import Drift
 from bandits.results import baselines, comparison, runs, tables
 from bandits.results.comparison import Better
-from bandits.results.configurations import ROLES, ConfigurationResults, Part, deployed_otherwise, environment
+from bandits.results.configurations import ROLES, ConfigurationResults, Part, deployed_otherwise, environment_key
 from bandits.results.tables import Section
 from data.errors import UsageError
 from optimization.study import cli, divergence
@@ -37,39 +37,39 @@ _MIXED = (
     "Between two environments the mixture of both baselines is the reference. The best policy of the mixture earns at "
     "most as much, so there the regret is an upper bound."
 )
-_OF_WORLD = "drift_world"
-_HEADS = ("Configuration", "Rounds", "Worlds", "Seeds", "Total", "Per round", "Per round, last tenth")
-Ceilings = Mapping[int, Mapping[int, float]]  # By world and seed, what its ceiling earns at its end.
+_ENVIRONMENT_FLAG = "drift_world"
+_HEADS = ("Configuration", "Rounds", "Environments", "Seeds", "Total", "Per round", "Per round, last tenth")
+FullFeedback = Mapping[int, Mapping[int, float]]  # Final reward by environment and seed.
 
 
 @dataclasses.dataclass(frozen=True)
 class Segment:
-    """Consecutive rounds in one world, or on the way from one to another.
+    """Consecutive rounds in one environment, or in the mixture of two.
 
     Attributes:
-      first: Its first round.
-      last: Its last one.
-      worlds: The world; two of a mixture.
+      first: The first round.
+      last: The last round.
+      environments: Number of the environment; two numbers for a mixture.
     """
 
     first: int
     last: int
-    worlds: tuple[int, ...]
+    environments: tuple[int, ...]
 
     @property
     def rounds(self) -> range:
-        """Its rounds."""
+        """All rounds, ends included."""
         return range(self.first, self.last + 1)
 
 
 @dataclasses.dataclass(frozen=True)
 class Regret:
-    """An arm's dynamic regret, each with its interval over seeds.
+    """A configuration's dynamic regret, each value with its interval over seeds.
 
     Attributes:
-      rounds: Rounds that all its runs have played.
-      a_round: Mean of a round.
-      segments: Of each segment: the mean of a round, and that of the last tenth of its rounds.
+      rounds: Rounds that all runs have finished.
+      a_round: Mean per round.
+      segments: For each segment: the mean per round, and the mean over the last tenth of the segment.
     """
 
     rounds: int
@@ -78,86 +78,87 @@ class Regret:
 
     @property
     def total(self) -> Interval:
-        """Sum over all rounds; one without a reward counts as the mean of the others."""
+        """Sum over all rounds; a round without a reward counts as the mean of the others."""
         mean, low, high, seeds = self.a_round
         return Interval(mean * self.rounds, low * self.rounds, high * self.rounds, seeds)
 
 
 @dataclasses.dataclass(frozen=True)
-class World:
-    """In which world each round was paid.
+class EnvironmentSchedule:
+    """Which environment determined the rewards of each round.
 
     Attributes:
-      drift: How rewards changed.
-      acted_in: Takes a round; returns the one in which its clients acted, whose world pays.
+      drift: How rewards change.
+      acted_in: Maps a round to the round in which its clients acted; that round's environment determines the rewards.
     """
 
     drift: Drift
     acted_in: Callable[[npt.NDArray[np.int_]], npt.NDArray[np.int_]]
 
     def shares(self, rounds: npt.ArrayLike) -> np.ndarray:
-        """Returns the mean weight of each world over some rounds, float64 [worlds]."""
+        """Mean weight of each environment over some rounds, float64 [environments]."""
         return self.drift.shares(self.acted_in(np.asarray(rounds)), None)
 
     def segments(self, rounds: int) -> Iterator[Segment]:
-        """Yields the segments of so many rounds."""
+        """Segments of the first `rounds` rounds."""
         points = self.drift.at(self.acted_in(np.arange(1, rounds + 1)), None)
-        ends = [tuple(dict.fromkeys((math.floor(point), math.ceil(point)))) for point in points.tolist()]
-        for worlds, group in itertools.groupby(enumerate(ends, 1), key=lambda pair: pair[1]):
-            places = [place for place, _ in group]
-            yield Segment(places[0], places[-1], worlds)
+        mixtures = [tuple(dict.fromkeys((math.floor(point), math.ceil(point)))) for point in points.tolist()]
+        for environments, group in itertools.groupby(enumerate(mixtures, 1), key=lambda pair: pair[1]):
+            rounds_of_segment = [round_num for round_num, _ in group]
+            yield Segment(rounds_of_segment[0], rounds_of_segment[-1], environments)
 
     def needed(self, rounds: int) -> list[int]:
-        """Returns the worlds that so many rounds have seen."""
+        """Numbers of the environments in the first `rounds` rounds."""
         return np.flatnonzero(self.shares(np.arange(1, rounds + 1))).tolist()
 
 
-def rounds_of(found: Sequence[Run]) -> int:
-    """Returns how many rounds all runs of an arm have played."""
-    return min(int(run.metrics["round_num"].iloc[-1]) for run in found)
+def rounds_of(seed_runs: Sequence[Run]) -> int:
+    """Number of rounds that all runs of a configuration have finished."""
+    return min(int(run.metrics["round_num"].iloc[-1]) for run in seed_runs)
 
 
-def of_arm(
-    found: Sequence[Run],
+def of_configuration(
+    seed_runs: Sequence[Run],
     column: str,
-    world: World,
-    ceilings: Ceilings,
+    schedule: EnvironmentSchedule,
+    full_feedback: FullFeedback,
     *,
     is_unpaired: bool = False,
     better: Better = "up",
 ) -> Regret | None:
-    """Returns the dynamic regret of the runs of one arm; None where no seed is common, or all diverged.
+    """Dynamic regret of one configuration; None if no seed is common, or all runs diverged.
 
-    Between two worlds the comparator is the mixture of both ceilings: the best policy of the mixture earns no more.
+    In a mixture of two environments the reference is the mixture of both baselines: the best policy of the mixture
+    earns no more.
 
     Args:
-      found: The runs.
-      column: What is earned, a number a round.
-      world: Where they were played.
-      ceilings: Those of all worlds that are needed.
-      is_unpaired: Whether no seed pairs the arm with the ceilings.
+      seed_runs: The configuration's runs.
+      column: The reward per round.
+      schedule: The environment of each round.
+      full_feedback: Final rewards of the full-feedback baselines of all environments in these rounds.
+      is_unpaired: Whether the configuration shares no seed with the baselines.
       better: Whether more or less is better.
     """
-    last = rounds_of(found)
-    earned = {seed: rewards[:last] for seed, rewards in _by_seed(found, column).items()}
+    last = rounds_of(seed_runs)
+    earned = {seed: rewards[:last] for seed, rewards in _by_seed(seed_runs, column).items()}
 
     def mean(rounds: Collection[int]) -> Interval | None:
-        return _mean(earned, np.array(rounds), world, ceilings, is_unpaired, better)
+        return _mean(earned, np.array(rounds), schedule, full_feedback, is_unpaired, better)
 
     if (overall := mean(range(1, last + 1))) is None:
         return None
     nothing = Interval(math.nan, math.nan, math.nan, 0)
     segments = []
-    for segment in world.segments(last):
+    for segment in schedule.segments(last):
         end = segment.rounds[-runs.trailing_window(len(segment.rounds)) :]
         segments.append((segment, mean(segment.rounds) or nothing, mean(end) or nothing))
     return Regret(last, overall, tuple(segments))
 
 
-def _by_seed(found: Sequence[Run], column: str) -> dict[int, np.ndarray]:
-    """Returns the rewards of all rounds by seed, float64 [rounds]; not numbers where there are none, or it diverged."""
+def _by_seed(seed_runs: Sequence[Run], column: str) -> dict[int, np.ndarray]:
+    """Rewards of all rounds by seed, float64 [rounds]; NaN for rounds without a reward and for diverged runs."""
     earned = {}
-    for seed, run in runs.seeds(found).items():
+    for seed, run in runs.seeds(seed_runs).items():
         rewards = np.full(int(run.metrics["round_num"].iloc[-1]), np.nan)
         if column in run.metrics and not divergence.is_lost(run.metrics, run.columns, run.flags):
             rewards[run.metrics["round_num"].to_numpy() - 1] = run.metrics[column].to_numpy(float)
@@ -168,98 +169,108 @@ def _by_seed(found: Sequence[Run], column: str) -> dict[int, np.ndarray]:
 def _mean(
     earned: Mapping[int, np.ndarray],
     rounds: npt.NDArray[np.int_],
-    world: World,
-    ceilings: Ceilings,
+    schedule: EnvironmentSchedule,
+    full_feedback: FullFeedback,
     is_unpaired: bool,
     better: Better,
 ) -> Interval | None:
-    """Returns the mean regret of some rounds, each beside what its own world's ceiling earns."""
+    """Mean regret of some rounds, each compared with the baseline of its own environment."""
     paid = {seed: rounds[np.isfinite(rewards[rounds - 1])] for seed, rewards in earned.items()}
-    own = {seed: float(earned[seed][paid[seed] - 1].mean()) if len(paid[seed]) else math.nan for seed in earned}
+    mean_rewards = {
+        seed: float(earned[seed][paid[seed] - 1].mean()) if len(paid[seed]) else math.nan for seed in earned
+    }
     every = np.concatenate(list(paid.values()))
     if not len(every):
         return None
-    needed = world.needed(max(map(len, earned.values())))
-    common = set.intersection(*(set(ceilings[one]) for one in needed))
+    needed = schedule.needed(max(map(len, earned.values())))
+    common = set.intersection(*(set(full_feedback[environment]) for environment in needed))
     best = {}
     for seed in sorted(common):
-        # A seed's own rounds where it is paired; those of all seeds where none is its.
-        its = every if is_unpaired or not len(paid.get(seed, ())) else paid[seed]
-        best[seed] = float(sum(share * ceilings[one][seed] for one, share in enumerate(world.shares(its)) if share))
-    arm = "arm"
+        # A paired seed is compared over its own rounds, an unpaired one over those of all seeds.
+        compared_rounds = every if is_unpaired or not len(paid.get(seed, ())) else paid[seed]
+        shares = enumerate(schedule.shares(compared_rounds))
+        best[seed] = float(sum(share * full_feedback[environment][seed] for environment, share in shares if share))
+    configuration = "configuration"
     against = comparison.against(
-        {arm: own}, baselines.FULL_FEEDBACK, best, unpaired=[arm] if is_unpaired else (), better=better
-    )[arm]
+        {configuration: mean_rewards},
+        baselines.FULL_FEEDBACK,
+        best,
+        unpaired=[configuration] if is_unpaired else (),
+        better=better,
+    )[configuration]
     return baselines.regret(against, better)
 
 
-def world_of(arm: ConfigurationResults) -> World | None:
-    """Returns in which worlds an arm played; None where rewards stayed as they were."""
-    flags = arm.runs[0].flags
+def environments_of(configuration: ConfigurationResults) -> EnvironmentSchedule | None:
+    """Schedule of a configuration's environments; None in a stationary environment."""
+    flags = configuration.runs[0].flags
     if not flags.get("reward_drift"):
         return None
     drift = environment_flags.drift_of(cli.Settings(flags, frozenset()))
     if drift.kind == "none" or drift.only is not None:
         return None
     every = int(flags.get("bandits_deploy_freq") or 1) if flags.get("cache") == "persistent" else 1
-    return World(drift, lambda rounds: options.acted_in(rounds, every))
+    return EnvironmentSchedule(drift, lambda rounds: options.acted_in(rounds, every))
 
 
-def found(part: Part) -> list[tuple[ConfigurationResults, World, Regret]]:
-    """Returns the dynamic regret of the arms of a part that have a ceiling of each world."""
-    return [(arm, world, one) for arm, world, needed in _changing(part) if (one := _regret(part, arm, world, needed))]
+def of_part(part: Part) -> list[tuple[ConfigurationResults, EnvironmentSchedule, Regret]]:
+    """Dynamic regret of all configurations that have a full-feedback baseline for each environment."""
+    return [
+        (configuration, schedule, regret)
+        for configuration, schedule, needed in _changing(part)
+        if (regret := _regret(part, configuration, schedule, needed))
+    ]
 
 
 def missing(part: Part) -> list[str]:
-    """Returns what is to say of worlds without a ceiling, once for all arms that lack the same."""
-    told: dict[tuple, list[str]] = {}
-    for arm, world, needed in _changing(part):
-        lacking = sorted(needed - set(part.ceilings_of_worlds(arm)))
-        key = (*map(str, environment(arm.flags)), *lacking)
-        if not lacking and not _regret(part, arm, world, needed):
-            told[(*key, arm.name)] = [
-                f"{arm.name} has no dynamic regret: it shares no seed with the full-feedback baseline of each "
-                "environment."
+    """Sentences about missing full-feedback baselines, once for all configurations that lack the same ones."""
+    lines: dict[tuple, list[str]] = {}
+    for configuration, schedule, needed in _changing(part):
+        lacking = sorted(needed - set(part.full_feedback_by_environment(configuration)))
+        key = (*map(str, environment_key(configuration.flags)), *lacking)
+        if not lacking and not _regret(part, configuration, schedule, needed):
+            lines[(*key, configuration.name)] = [
+                f"{configuration.name} has no dynamic regret: it shares no seed with the full-feedback baseline of "
+                "each environment."
             ]
-        if not lacking or key in told:
+        if not lacking or key in lines:
             continue
-        commands = [one for world in lacking if (one := command(arm, world))]
-        needs = f"needs the full-feedback baseline of {' and '.join(f'world {world}' for world in lacking)}"
-        told[key] = [f"The dynamic regret of {arm.name} {needs}{_how(lacking, commands)}", *commands]
-    return [line for lines in told.values() for line in lines]
+        commands = [line for environment in lacking if (line := command(configuration, environment))]
+        needs = f"needs the full-feedback baseline of {' and '.join(f'environment {number}' for number in lacking)}"
+        lines[key] = [f"The dynamic regret of {configuration.name} {needs}{_how(lacking, commands)}", *commands]
+    return [line for group in lines.values() for line in group]
 
 
 def _how(lacking: Sequence[int], commands: Sequence[str]) -> str:
-    """Returns how the ceilings of worlds come to be, as the end of a sentence."""
     if commands:
         return ": run these:"
-    worlds = " and ".join(f"--drift_world={world}" for world in lacking)
-    return f": run the same with --bandits_type={FULL_FEEDBACK}, and {worlds}."
+    flags = " and ".join(f"--drift_world={environment}" for environment in lacking)
+    return f": run the same with --bandits_type={FULL_FEEDBACK}, and {flags}."
 
 
 def sections(part: Part) -> list[Section]:
-    """Returns the section "Dynamic regret" of a part; nothing where its environments are stationary."""
+    """Section "Dynamic regret"; empty in stationary environments."""
     lacking = missing(part)
-    shown = sorted(found(part), key=lambda one: one[2].a_round.mean)
+    shown = sorted(of_part(part), key=lambda entry: entry[2].a_round.mean)
     if not shown:
         return [Section("Dynamic regret", notes=lacking)] if lacking else []
     totals, a_round = (
-        tables.decimals([one.mean for one in some if not math.isnan(one.mean)])
-        for some in ([regret.total for *_, regret in shown], [regret.a_round for *_, regret in shown])
+        tables.decimals([entry.mean for entry in values if not math.isnan(entry.mean)])
+        for values in ([regret.total for *_, regret in shown], [regret.a_round for *_, regret in shown])
     )
     rows: list[tables.Row] = []
-    for arm, _, regret in shown:
-        name = f"{arm.name} ({ROLES[arm.role]})" if arm.role else arm.name
+    for configuration, _, regret in shown:
+        name = f"{configuration.name} ({ROLES[configuration.role]})" if configuration.role else configuration.name
         overall = tables.interval(regret.total, totals), tables.interval(regret.a_round, a_round), None
         rows.append([name, f"1 to {regret.rounds}", "all", regret.a_round.size, *overall])
         for segment, *both in regret.segments[:_MOST_SEGMENTS]:
-            worlds = " and ".join(map(str, segment.worlds))
-            means = (tables.interval(one, a_round) for one in both)
-            rows.append([name, f"{segment.first} to {segment.last}", worlds, None, None, *means])
-    counts = sorted({len(world.needed(regret.rounds)) for _, world, regret in shown})
+            environments = " and ".join(map(str, segment.environments))
+            means = (tables.interval(entry, a_round) for entry in both)
+            rows.append([name, f"{segment.first} to {segment.last}", environments, None, None, *means])
+    counts = sorted({len(schedule.needed(regret.rounds)) for _, schedule, regret in shown})
     number = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
     notes = [WHAT_IT_IS]
-    if any(len(segment.worlds) > 1 for *_, regret in shown for segment, *_ in regret.segments):
+    if any(len(segment.environments) > 1 for *_, regret in shown for segment, *_ in regret.segments):
         notes.append(_MIXED)
     if any(len(regret.segments) > _MOST_SEGMENTS for *_, regret in shown):
         notes.append(
@@ -269,77 +280,86 @@ def sections(part: Part) -> list[Section]:
     return [Section(title, _HEADS, rows, [*notes, *_otherwise(part, shown), *lacking])]
 
 
-def _changing(part: Part) -> Iterator[tuple[ConfigurationResults, World, set[int]]]:
-    """Yields the arms whose rewards changed, and the worlds that they saw."""
-    for arm in part.arms if part.columns else ():
-        if world := world_of(arm):
-            yield arm, world, set(world.needed(rounds_of(arm.runs)))
+def _changing(part: Part) -> Iterator[tuple[ConfigurationResults, EnvironmentSchedule, set[int]]]:
+    """Configurations in non-stationary environments, with the numbers of their environments."""
+    for configuration in part.configurations if part.columns else ():
+        if schedule := environments_of(configuration):
+            yield configuration, schedule, set(schedule.needed(rounds_of(configuration.runs)))
 
 
-def _regret(part: Part, arm: ConfigurationResults, world: World, needed: Collection[int]) -> Regret | None:
-    """Returns the regret of an arm; None without a ceiling of each world, or a seed that is theirs, too."""
-    ceilings = part.ceilings_of_worlds(arm)
-    if not set(needed) <= set(ceilings):
+def _regret(
+    part: Part, configuration: ConfigurationResults, schedule: EnvironmentSchedule, needed: Collection[int]
+) -> Regret | None:
+    """Dynamic regret; None if a baseline is missing, or shares no seed with the configuration."""
+    full_feedback = part.full_feedback_by_environment(configuration)
+    if not set(needed) <= set(full_feedback):
         return None
-    return of_arm(
-        arm.runs,
+    return of_configuration(
+        configuration.runs,
         part.columns[0],
-        world,
-        {one: ceilings[one].values(part.columns[0]) for one in needed},
-        is_unpaired=arm.is_unpaired or any(ceilings[one].is_unpaired for one in needed),
+        schedule,
+        {environment: full_feedback[environment].values(part.columns[0]) for environment in needed},
+        is_unpaired=configuration.is_unpaired or any(full_feedback[environment].is_unpaired for environment in needed),
         better=part.columns[0].better or "up",
     )
 
 
-def _otherwise(part: Part, shown: Sequence[tuple[ConfigurationResults, World, Regret]]) -> list[str]:
-    """Returns a sentence about the ceilings that are deployed otherwise than an arm; nothing if none is."""
-    told: dict[str, list[str]] = {}
-    for arm, world, regret in shown:
-        ceilings = part.ceilings_of_worlds(arm)
-        for one in world.needed(regret.rounds):
-            if differ := deployed_otherwise(ceilings[one], arm):
-                told.setdefault(arm.name, []).append(f"world {one} ({differ})")
-    words = "; ".join(f"for {arm} those of {' and '.join(worlds)}" for arm, worlds in told.items())
+def _otherwise(part: Part, shown: Sequence[tuple[ConfigurationResults, EnvironmentSchedule, Regret]]) -> list[str]:
+    """A sentence about baselines with another deployment period than their configuration; empty without such."""
+    differences: dict[str, list[str]] = {}
+    for configuration, schedule, regret in shown:
+        full_feedback = part.full_feedback_by_environment(configuration)
+        for environment in schedule.needed(regret.rounds):
+            if differ := deployed_otherwise(full_feedback[environment], configuration):
+                differences.setdefault(configuration.name, []).append(f"environment {environment} ({differ})")
+    words = "; ".join(
+        f"for {configuration} those of {' and '.join(environments)}"
+        for configuration, environments in differences.items()
+    )
     return [f"Baselines with another deployment period than the configuration: {words}."] if words else []
 
 
-def command(arm: ConfigurationResults, world: int) -> str | None:
-    """Returns a command that plays the ceiling of a world with an arm's seeds; None if none can.
+def command(configuration: ConfigurationResults, environment: int) -> str | None:
+    """Command that runs the full-feedback baseline of an environment with a configuration's seeds; None if impossible.
 
-    It has what of the arm's own command goes with a supervised learner.
+    It keeps the flags of the configuration's command that apply to a supervised learner.
 
     Args:
-      arm: The arm.
-      world: Number of the world.
+      configuration: The configuration.
+      environment: Number of the environment.
     """
-    words = shlex.split(arm.runs[0].command)
-    if "-m" not in words[:-1]:
+    parts = shlex.split(configuration.runs[0].command)
+    if "-m" not in parts[:-1]:
         return None
-    start = words.index("-m") + 2
-    module, flags = words[start - 1], arm.runs[0].flags
-    seeds = sorted(int(run.flags.get("seed") or 0) for run in arm.runs)
+    start = parts.index("-m") + 2
+    module, flags = parts[start - 1], configuration.runs[0].flags
+    seeds = sorted(int(run.flags.get("seed") or 0) for run in configuration.runs)
     name = str(flags.get("experiment_name") or "run").removesuffix(f"/seed_{flags.get('seed')}")
-    own = [f"--bandits_type={FULL_FEEDBACK}", f"--{_OF_WORLD}={world}", f"--experiment_name={name}_world_{world}"]
-    own += [f"--seed={seeds[0]}"] + [f"--repeat={seeds[-1] - seeds[0] + 1}"] * (len(seeds) > 1)
-    replaced = {*map(_name, own), _OF_WORLD, "repeat", "restart"}
+    set_flags = [
+        f"--bandits_type={FULL_FEEDBACK}",
+        f"--{_ENVIRONMENT_FLAG}={environment}",
+        f"--experiment_name={name}_world_{environment}",
+    ]
+    set_flags += [f"--seed={seeds[0]}"] + [f"--repeat={seeds[-1] - seeds[0] + 1}"] * (len(seeds) > 1)
+    replaced = {*map(_name, set_flags), _ENVIRONMENT_FLAG, "repeat", "restart"}
     replaced |= {*environment_flags.RESET_NAMES}  # One environment has no change to reset for.
-    kept = [word for word in _joined(words[start:]) if _name(word) not in replaced]
+    kept = [word for word in _joined(parts[start:]) if _name(word) not in replaced]
     while True:
         try:
-            settings = studies.resolve(module, [*kept, *own[:3]])
+            settings = studies.resolve(module, [*kept, *set_flags[:3]])
             break
-        except UsageError as error:  # It names the flag that does not go with the others first.
-            named = re.findall(r"--(\w+)", str(error))
-            wrong = [word for name in named for word in kept if _name(word) == name]
-            if not wrong:
+        except UsageError as error:  # The message names the conflicting flag first.
+            mentioned = re.findall(r"--(\w+)", str(error))
+            conflicting = [word for name in mentioned for word in kept if _name(word) == name]
+            if not conflicting:
                 return None
-            kept.remove(wrong[0])
-    # A --config's reset cannot be taken back where it gives the reset's settings, too.
+            kept.remove(conflicting[0])
+    # A reset that --config sets together with its settings cannot be undone by flags.
     if settings.get("reset") or any(
-        settings.get(one) != flags.get(one) for one in environment_flags.NAMES if one != _OF_WORLD
+        settings.get(name) != flags.get(name) for name in environment_flags.NAMES if name != _ENVIRONMENT_FLAG
     ):
         return None
-    return shlex.join([*words[:start], *kept, *own])
+    return shlex.join([*parts[:start], *kept, *set_flags])
 
 
 def _name(word: str) -> str:
@@ -347,7 +367,7 @@ def _name(word: str) -> str:
 
 
 def _joined(words: Sequence[str]) -> list[str]:
-    """Returns flags with their values: `--flag value` as `--flag=value`."""
+    """Flags with `--flag value` written as `--flag=value`."""
     joined: list[str] = []
     for word in words:
         if word.startswith("-"):

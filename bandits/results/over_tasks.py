@@ -40,13 +40,13 @@ class Scale(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class OverTasks:
-    """Arms over several tasks.
+    """Configurations over several tasks.
 
     Attributes:
-      tasks: Those that count.
-      scores: By arm that all of these have: its interquartile mean and interval, the best first.
-      seeds: By arm, how many seeds of each task count.
-      left_out: Which tasks and arms do not count, and why, in words.
+      tasks: Tasks that count.
+      scores: Interquartile mean and interval by configuration that all tasks have, the best first.
+      seeds: By configuration, how many seeds of each task count.
+      left_out: Which tasks and configurations do not count, and why, in words.
     """
 
     tasks: tuple[str, ...]
@@ -56,17 +56,20 @@ class OverTasks:
 
 
 def over(scales: Sequence[Scale], better: Better = "up") -> OverTasks | None:
-    """Returns what arms reach over several tasks; None, if no arm has numbers on two of them.
+    """Scores of configurations over several tasks; None if no configuration has numbers on two of them.
 
-    Of an arm with more seeds on one task than on another, the first so many count. What diverged, or has fewer than
-    `LEAST_SEEDS`, is left out, and so is a task whose chance and ceiling meet, or whose ceiling an arm exceeds with its
-    whole interval.
+    If tasks have different numbers of seeds, the first ones count. Diverged configurations and those with fewer than
+    `LEAST_SEEDS` seeds are left out. So are tasks whose baselines overlap, or whose full-feedback baseline lies below a
+    configuration's whole interval.
 
     Args:
-      scales: The arms, between their chance and ceiling.
+      scales: The configurations with their baselines.
       better: Whether more or less is better.
     """
-    of_tasks = Counter(arm for arm, _ in {(arm, scale.task) for scale in scales for arm in scale.values})
+    of_tasks = Counter(
+        configuration
+        for configuration, _ in {(configuration, scale.task) for scale in scales for configuration in scale.values}
+    )
     if not of_tasks or max(of_tasks.values()) < 2:
         return None
     normal: dict[str, dict[str, dict[int, float]]] = {}
@@ -77,27 +80,38 @@ def over(scales: Sequence[Scale], better: Better = "up") -> OverTasks | None:
             if why:
                 raise ValueError(why)
             found = baselines.normalized(scale.values, scale.uniform, scale.full_feedback, better)
-            if above := [arm for arm, values in found.items() if intervals.of_mean(list(values.values())).low > 1]:
+            if above := [
+                configuration
+                for configuration, values in found.items()
+                if intervals.of_mean(list(values.values())).low > 1
+            ]:
                 raise ValueError(f"{above[0]} is beyond {baselines.FULL_FEEDBACK}, which may be deployed less often")
         except ValueError as error:
             left_out.append(f"{scale.task}: {str(error).rstrip('.')}")
             continue
         own = normal.setdefault(scale.task, {})
-        for arm, values in found.items():
-            if why := _diverged((arm, values)) or _too_few(arm, len(values)):
+        for configuration, values in found.items():
+            if why := _diverged((configuration, values)) or _too_few(configuration, len(values)):
                 left_out.append(f"{scale.task}: {why}")
             else:
-                own[arm] = values
-    everything = dict.fromkeys(arm for some in normal.values() for arm in some)
+                own[configuration] = values
+    everything = dict.fromkeys(configuration for some in normal.values() for configuration in some)
     if len(normal) < 2:
         return OverTasks((), {}, {}, (*dict.fromkeys(left_out), "fewer than two tasks are left"))
-    common = [arm for arm in everything if all(arm in some for some in normal.values())]
-    lacking = [arm for arm in everything if arm not in common]
-    for arm in lacking:
-        left_out.append(f"{arm} is not on {', '.join(task for task, some in normal.items() if arm not in some)}")
-    seeds = {arm: min(len(some[arm]) for some in normal.values()) for arm in common}
+    common = [configuration for configuration in everything if all(configuration in some for some in normal.values())]
+    lacking = [configuration for configuration in everything if configuration not in common]
+    for configuration in lacking:
+        left_out.append(
+            f"{configuration} is not on {', '.join(task for task, some in normal.items() if configuration not in some)}"
+        )
+    seeds = {configuration: min(len(some[configuration]) for some in normal.values()) for configuration in common}
     first = {
-        task: {arm: {seed: some[arm][seed] for seed in sorted(some[arm])[: seeds[arm]]} for arm in common}
+        task: {
+            configuration: {
+                seed: some[configuration][seed] for seed in sorted(some[configuration])[: seeds[configuration]]
+            }
+            for configuration in common
+        }
         for task, some in normal.items()
     }
     scores = bootstrap.over_tasks(first)
@@ -105,23 +119,25 @@ def over(scales: Sequence[Scale], better: Better = "up") -> OverTasks | None:
     return OverTasks(tuple(normal), ordered, seeds, tuple(dict.fromkeys(left_out)))
 
 
-def _too_few(arm: str, seeds: int) -> str:
+def _too_few(configuration: str, seeds: int) -> str:
     if seeds >= LEAST_SEEDS:
         return ""
-    return f"{arm} has {words.seeds(seeds)}, and an interquartile mean needs {LEAST_SEEDS}"
+    return f"{configuration} has {words.seeds(seeds)}, and an interquartile mean needs {LEAST_SEEDS}"
 
 
 def sections(parts: Sequence[Part]) -> list[Section]:
-    """Returns the scores over tasks of a report's configurations, by the metric that ranks them."""
+    """Scores over tasks of a report's configurations, by the metric that ranks them."""
     titles = Counter(part.title for part in parts)
     together: dict[Metric, list[Scale]] = {}
     for number, part in enumerate(parts, 1):
-        # Tables can have one name and other content.
+        # Tables of different content can share a name.
         task = part.title if titles[part.title] == 1 else f"{part.title}, {number}"
-        for arm in part.arms if part.columns else ():
-            column, known = part.columns[0], part.baselines(arm)
-            if known.uniform is not None and known.full_feedback is not None and not arm.role:
-                scale = Scale(task, {arm.name: arm.values(column)}, known.uniform, known.full_feedback)
+        for configuration in part.configurations if part.columns else ():
+            column, known = part.columns[0], part.baselines(configuration)
+            if known.uniform is not None and known.full_feedback is not None and not configuration.role:
+                scale = Scale(
+                    task, {configuration.name: configuration.values(column)}, known.uniform, known.full_feedback
+                )
                 together.setdefault(column, []).append(scale)
     every = ((column, over(scales, column.better or "up")) for column, scales in together.items())
     return [_section(column, one) for column, one in every if one]
@@ -129,7 +145,10 @@ def sections(parts: Sequence[Part]) -> list[Section]:
 
 def _section(column: Metric, found: OverTasks) -> Section:
     digits = tables.decimals([score.mean for score in found.scores.values()])
-    rows = [[arm, found.seeds[arm], tables.interval(score, digits)] for arm, score in found.scores.items()]
+    rows = [
+        [configuration, found.seeds[configuration], tables.interval(score, digits)]
+        for configuration, score in found.scores.items()
+    ]
     notes = [f"Metric: {column.about}. {WHAT_IT_IS}"] if rows else []
     notes += [f"Left out: {'; '.join(found.left_out)}."] if found.left_out else []
     title = f"Over {len(found.tasks)} tasks ({'; '.join(found.tasks)})" if rows else "No interquartile mean over tasks"
@@ -137,7 +156,7 @@ def _section(column: Metric, found: OverTasks) -> Section:
 
 
 def _diverged(*known: tuple[str, Landmark]) -> str:
-    """Returns which of some numbers by seed are not finite, in words; empty if all are."""
+    """Seeds whose numbers are not finite, in words; empty if all are."""
     for name, values in known:
         numbers = values.items() if isinstance(values, Mapping) else ()
         if lost := [str(seed) for seed, value in numbers if not math.isfinite(value)]:

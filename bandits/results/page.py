@@ -1,4 +1,4 @@
-"""The page about runs: what they gave, their curves and their commands, in one HTML file that needs no network."""
+"""Page about runs: results, curves and commands, in one HTML file that needs no network."""
 
 import dataclasses
 import datetime
@@ -19,12 +19,12 @@ _MOST_DIVERGED = 20  # Lines about them.
 
 
 class Found(NamedTuple):
-    """What lies below some folders.
+    """Runs below some folders.
 
     Attributes:
       runs: Runs that were read.
-      waiting: What is to say of runs without a finished round, a sentence each.
-      problems: What is to say of runs that could not be read.
+      waiting: A sentence for each run without a finished round.
+      problems: A sentence for each run that could not be read.
     """
 
     runs: list[runs.Run]
@@ -35,7 +35,7 @@ class Found(NamedTuple):
 def write(
     folders: Iterable[pathlib.Path], output: pathlib.Path, title: str = "Runs", reference: str | None = None
 ) -> list[str]:
-    """Writes the page about all runs below some folders, whole; also while they are played, and more than once.
+    """Writes the page about all runs below some folders, finished or not; replaces an earlier page.
 
     Args:
       folders: Runs, or folders that hold runs at any depth. Runs without a finished round are counted alone.
@@ -44,7 +44,7 @@ def write(
       reference: What configurations are compared with; see `Part.compared`.
 
     Returns:
-      What could not be read, a sentence each; the page names it, too.
+      A sentence for each run that could not be read; the page has them, too.
 
     Raises:
       Failure: If the page cannot be written.
@@ -56,7 +56,7 @@ def write(
 
 def read(folders: Iterable[pathlib.Path]) -> Found:
     """Reads all runs below some folders, at any depth; each once."""
-    paths: dict[pathlib.Path, pathlib.Path] = {}  # By what they are, as they were named.
+    paths: dict[pathlib.Path, pathlib.Path] = {}  # Resolved path -> path as named.
     found = Found([], [], [])
     for folder in folders:
         try:
@@ -81,7 +81,7 @@ def page(
     is_judged: bool = True,
     named: Callable[[runs.Run], str] = lambda run: "",
 ) -> str:
-    """Returns the page.
+    """The page as HTML.
 
     Args:
       found: The runs.
@@ -93,18 +93,18 @@ def page(
       named: Returns the name of a configuration by one of its runs; empty for the name by its flags.
 
     Raises:
-      UsageError: If no arm is the reference that is asked for.
+      UsageError: If no configuration is the reference.
     """
     from plotly import offline
 
     parts = [_renamed(part, named, is_judged) for part in configurations.parts(found.runs)]
     if reference and not any(part.named(reference) for part in parts):
-        known = ", ".join(arm.name for part in parts for arm in part.arms)
+        known = ", ".join(configuration.name for part in parts for configuration in part.configurations)
         raise UsageError(f"--reference={reference} is no configuration of these runs: {known}.")
     lines = plots.lines(parts)
     looks = [plots.styles(part) for part in parts]
     drawn, notes = zip(*(plots.groups(part, lines) for part in parts), strict=True) if parts else ((), ())
-    data = [{"arms": look, "groups": groups} for look, groups in zip(looks, drawn, strict=True)]
+    data = [{"configurations": look, "groups": groups} for look, groups in zip(looks, drawn, strict=True)]
     return document(
         title,
         plotly=offline.get_plotlyjs(),
@@ -128,7 +128,7 @@ def page(
 
 
 def document(title: str, summary: str, plotly: str = "", parts: str = "", details: str = "", data: str = "[]") -> str:
-    """Returns a page, which needs no network.
+    """HTML page that needs no network.
 
     Args:
       title: Its title.
@@ -145,12 +145,15 @@ def document(title: str, summary: str, plotly: str = "", parts: str = "", detail
 
 
 def _renamed(part: Part, named: Callable[[runs.Run], str], is_judged: bool) -> Part:
-    some = (dataclasses.replace(arm, name=named(arm.runs[0]) or arm.name) for arm in part.arms)
-    return dataclasses.replace(part, arms=tuple(some), is_judged=is_judged)
+    some = (
+        dataclasses.replace(configuration, name=named(configuration.runs[0]) or configuration.name)
+        for configuration in part.configurations
+    )
+    return dataclasses.replace(part, configurations=tuple(some), is_judged=is_judged)
 
 
 def _waits(folder: pathlib.Path) -> bool:
-    """Returns whether a folder is that of a sound run that has no row of metrics yet."""
+    """Whether a folder belongs to a valid run that has no row of metrics yet."""
     path = folder / "metrics.csv"
     try:
         runs.read_json(folder / "config.json")
@@ -160,7 +163,7 @@ def _waits(folder: pathlib.Path) -> bool:
 
 
 def _summary(found: Found, parts: Sequence[Part]) -> str:
-    count = sum(len(part.arms) for part in parts)
+    count = sum(len(part.configurations) for part in parts)
     now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
     words = [f"{_number(len(found.runs), 'run')} in {_number(count, 'configuration')}"]
     if found.waiting:
@@ -182,13 +185,13 @@ def _summary(found: Found, parts: Sequence[Part]) -> str:
 
 
 def _diverged(parts: Iterable[Part]) -> Iterator[tuple[str, bool]]:
-    """Yields what is to say of runs in which clients diverged, a line each, and whether the whole run is lost."""
+    """A line for each run in which clients diverged, and whether the whole run is lost."""
     for part in parts:
-        for arm in part.arms:
-            for run in arm.runs:
+        for configuration in part.configurations:
+            for run in configuration.runs:
                 if told := divergence.warning(run.metrics, run.columns):
-                    seed = f" (seed {run.flags.get('seed')})" if len(arm.runs) > 1 else ""
-                    yield f"{arm.name}{seed}: {told}", divergence.is_lost(run.metrics, run.columns, run.flags)
+                    seed = f" (seed {run.flags.get('seed')})" if len(configuration.runs) > 1 else ""
+                    yield f"{configuration.name}{seed}: {told}", divergence.is_lost(run.metrics, run.columns, run.flags)
 
 
 def _number(count: int, what: str) -> str:
@@ -205,23 +208,23 @@ def _part(
     is_titled: bool,
     has_regret: bool,
 ) -> str:
-    """Returns results and curves of arms that can be compared."""
+    """HTML of the results and curves of a part."""
     explained = []
-    if part.columns and len(part.arms) > 1:
+    if part.columns and len(part.configurations) > 1:
         explained.append("Sorted by the first result.")
     explained += [f"{metric.about} equals {other.about}." for metric, other in part.equal.items()]
-    if any(len(arm.runs) > 1 for arm in part.arms):
+    if any(len(configuration.runs) > 1 for configuration in part.configurations):
         explained.append("Each cell: mean over seeds and 95% interval (Student’s t).")
-    if any(len(arm.runs) == 1 for arm in part.arms):
+    if any(len(configuration.runs) == 1 for configuration in part.configurations):
         explained.append("One seed has no interval.")
-    if any(arm.role for arm in part.arms):
+    if any(configuration.role for configuration in part.configurations):
         explained.append("Dashed marks: uniform policy and full-feedback baseline.")
     if part.has_exact_bounds:
         explained.append(
             "The uniform policy’s reward and the best fixed action’s are computed from labels and rewards. The latter "
             "is optimistically biased: the same examples select the action and value it."
         )
-    if any(arm.role == configurations.UNIFORM for arm in part.arms) and any(
+    if any(configuration.role == configurations.UNIFORM for configuration in part.configurations) and any(
         column.evaluated for column in part.columns
     ):
         explained.append("Held-out results of the uniform policy are those of the model that it trained.")
@@ -245,6 +248,7 @@ def _part(
         for place, group in enumerate(groups)
     ]
     words = "".join(f"<p>{html.escape(note)}</p>" for note in notes)
+    legend_hidden = " hidden" * (len(part.configurations) == 1)
     return f"""<section class="part" data-part="{index}">
 {f"<h2>{html.escape(part.title)}</h2>" if is_titled else f'<p class="summary">{html.escape(part.title)}</p>'}
 <h3>Results</h3>
@@ -253,7 +257,7 @@ def _part(
 {"".join(one.html() for one in dynamic_regret.sections(part)) if has_regret else ""}
 {compared.html() if compared else ""}
 <h3>Curves</h3>
-<div class="legend" role="group" aria-label="Configurations: hide or show"{" hidden" * (len(part.arms) == 1)}></div>
+<div class="legend" role="group" aria-label="Configurations: hide or show"{legend_hidden}></div>
 {rest}
 {"".join(folded)}
 <div class="note">{words}</div>
@@ -261,7 +265,7 @@ def _part(
 
 
 def _folded(name: str, parts: Sequence[Part], section: Callable[[Part], str]) -> str:
-    """Returns a folded section of the page, with a heading a part; nothing if no part has anything to say."""
+    """Folded section with a heading per part; empty without content."""
     found = [(part.title, text) for part in parts if (text := section(part))]
     if not found:
         return ""

@@ -1,4 +1,4 @@
-"""The curves of a report, as its page draws them with Plotly: which there are, in which groups, and their points."""
+"""Curves of a report, as its page draws them with Plotly: groups of panels, and points."""
 
 import base64
 import html
@@ -13,10 +13,10 @@ from optimization.study.metrics import SECONDS, Metric
 if TYPE_CHECKING:
     import pandas as pd
 
-SHOWN = 12  # Arms that are drawn at first; more would hide each other.
+SHOWN = 12  # Configurations that are drawn at first; more would hide each other.
 DASHES = {"solid": "", "dash": "9 4", "dashdot": "9 3 2 3", "dot": "2 3"}  # Plotly's names, and SVG's.
 _DASHES = tuple(DASHES)
-_GREY = "#777777"  # Of chance and ceiling.
+_GREY = "#777777"  # Of baselines.
 _CURVE_POINTS = 1000
 _PAGE_POINTS = 750_000  # 4 MB of base64.
 # Groups of columns by their prefixes, in the order of the page; those of results stand before them, unfolded.
@@ -34,33 +34,33 @@ _OTHERS = "Other columns"
 
 
 def styles(part: Part) -> list[dict[str, Any]]:
-    """Returns how each arm's curves look; `name` is escaped, because Plotly reads markup in it."""
-    # Where not all are drawn at first, those that are look different; else no look depends on results.
-    order = part.arms if len(part.arms) <= SHOWN else part.ranked()
+    """Style of each configuration's curves; `name` is escaped, because Plotly reads markup in it."""
+    # Styles depend on results only if there are more configurations than are drawn at first.
+    order = part.configurations if len(part.configurations) <= SHOWN else part.ranked()
     plain = referring = 0
     found = {}
-    ranks = {id(arm): rank for rank, arm in enumerate(part.ranked())}
-    for place, arm in enumerate(order):
-        if arm.role:
+    ranks = {id(configuration): rank for rank, configuration in enumerate(part.ranked())}
+    for place, configuration in enumerate(order):
+        if configuration.role:
             colour, dash = _GREY, _DASHES[1:][referring % len(_DASHES[1:])]
             referring += 1
         else:
             colour = runs.COLOURS[plain % len(runs.COLOURS)]
             dash = _DASHES[plain // len(runs.COLOURS) % len(_DASHES)]
             plain += 1
-        label = arm.name + part.is_at_chance(arm)
+        label = configuration.name + part.uniform_note(configuration)
         look = {"label": label, "name": html.escape(label), "colour": colour, "dash": dash, "line": DASHES[dash]}
-        is_shown = place < SHOWN or (bool(arm.role) and referring <= SHOWN)
-        found[id(arm)] = look | {"rank": ranks[id(arm)], "shown": is_shown}
-    return [found[id(arm)] for arm in part.arms]
+        is_shown = place < SHOWN or (bool(configuration.role) and referring <= SHOWN)
+        found[id(configuration)] = look | {"rank": ranks[id(configuration)], "shown": is_shown}
+    return [found[id(configuration)] for configuration in part.configurations]
 
 
 def groups(part: Part, lines: int) -> tuple[list[dict[str, Any]], list[str]]:
-    """Returns the plots of all metrics that have something to show, in groups, and what is to say of them in words.
+    """Groups of panels for all metrics that vary, and notes about them.
 
     Args:
-      part: What is drawn.
-      lines: Lines of the whole page, which share the points that it may hold.
+      part: The configurations.
+      lines: Number of lines on the whole page, which share its maximum number of points.
     """
     limit = max(2, min(_CURVE_POINTS, _PAGE_POINTS // max(lines, 1)))
     results = part.columns
@@ -70,8 +70,8 @@ def groups(part: Part, lines: int) -> tuple[list[dict[str, Any]], list[str]]:
     for column in [*results, *(column for column in _present(part) if column not in results)]:
         bands = {
             index: runs.band(tables, column)
-            for index, arm in enumerate(part.arms)
-            if (tables := [run.metrics for run in arm.runs if column in run.metrics])
+            for index, configuration in enumerate(part.configurations)
+            if (tables := [run.metrics for run in configuration.runs if column in run.metrics])
         }
         bands = {index: band for index, band in bands.items() if not band.empty}
         if note := _not_drawn(column, bands.values()):
@@ -79,12 +79,12 @@ def groups(part: Part, lines: int) -> tuple[list[dict[str, Any]], list[str]]:
             continue
         thinned = {index: _thin(band, limit) for index, band in bands.items()}
         is_thinned |= any(len(thinned[index]) < len(band) for index, band in bands.items())
-        seeds = {index: sum(column in run.metrics for run in part.arms[index].runs) for index in bands}
+        seeds = {index: sum(column in run.metrics for run in part.configurations[index].runs) for index in bands}
         panel = {
             "column": column,
             "title": capital(column.about) if isinstance(column, Metric) else column,
             "caption": _caption(seeds.values()),
-            "curves": [{"arm": index, **_curve(band, seeds[index] > 1)} for index, band in thinned.items()],
+            "curves": [{"configuration": index, **_curve(band, seeds[index] > 1)} for index, band in thinned.items()],
             "range": _range(bands.values()),
         }
         prefix = column.partition("/")[0]
@@ -97,18 +97,23 @@ def groups(part: Part, lines: int) -> tuple[list[dict[str, Any]], list[str]]:
 
 
 def lines(parts: Iterable[Part]) -> int:
-    """Returns how many lines the curves of a page have: three of an arm with a band."""
-    return sum(len(_present(part)) * sum(3 if len(arm.runs) > 1 else 1 for arm in part.arms) for part in parts)
+    """Number of lines of a page's curves; a configuration with a band has three."""
+    return sum(
+        len(_present(part)) * sum(3 if len(configuration.runs) > 1 else 1 for configuration in part.configurations)
+        for part in parts
+    )
 
 
 def capital(words: str) -> str:
-    """Returns words as a title."""
+    """Words with a capital first letter."""
     return words[:1].upper() + words[1:]
 
 
 def _present(part: Part) -> list[str]:
-    """Returns all columns but the round's and those that mark rounds; first those that are declared as drawn."""
-    columns = dict.fromkeys(column for arm in part.arms for run in arm.runs for column in run.metrics)
+    """All columns but the round's and those that mark rounds; first those that are declared as drawn."""
+    columns = dict.fromkeys(
+        column for configuration in part.configurations for run in configuration.runs for column in run.metrics
+    )
     own = part.study.columns if part.study else ()
     marks = {metric for metric in own if metric.marks}
     known: dict[str, Metric] = dict(runs.declared()) | dict(zip(own, own, strict=True))
@@ -119,7 +124,7 @@ def _present(part: Part) -> list[str]:
 
 
 def _not_drawn(column: str, bands: "Iterable[pd.DataFrame]") -> str:
-    """Returns why a column has nothing to show; empty if it has."""
+    """Why a column is not drawn; empty if it is."""
     values = {value for band in bands for edge in ("low", "high") for value in band[edge].unique()[:2]}
     if not values:
         return f"{column} is never finite{': nothing is guaranteed' * (column == metrics.EPSILON)}"
@@ -129,7 +134,7 @@ def _not_drawn(column: str, bands: "Iterable[pd.DataFrame]") -> str:
 
 
 def _range(bands: "Iterable[pd.DataFrame]") -> list[float] | None:
-    """Returns the ends of the vertical axis where all values are one; else None, and Plotly finds them."""
+    """Limits of the vertical axis if all values are equal; else None, and Plotly chooses them."""
     values = {float(value) for band in bands for edge in ("low", "high") for value in band[edge].unique()[:2]}
     if len(values) > 1:
         return None
@@ -139,7 +144,7 @@ def _range(bands: "Iterable[pd.DataFrame]") -> list[float] | None:
 
 
 def _caption(seeds: Iterable[int]) -> str:
-    """Returns what lines and bands of a plot are, in words."""
+    """Caption that explains lines and bands."""
     seeds = set(seeds)
     several = sorted(seeds - {1})
     if not several:
@@ -149,13 +154,13 @@ def _caption(seeds: Iterable[int]) -> str:
 
 
 def _thin(band: "pd.DataFrame", limit: int) -> "pd.DataFrame":
-    """Returns every k-th row, the last one included, so that at most `limit` remain."""
+    """Every k-th row with the last one, at most `limit` rows."""
     step = -(-len(band) // limit)
     return band.iloc[(len(band) - 1) % step :: step]
 
 
 def _curve(band: "pd.DataFrame", is_band: bool) -> dict[str, Any]:
-    """Returns a curve's part of Plotly's traces."""
+
     import numpy as np
 
     rounds = band.index.to_numpy()
@@ -168,6 +173,6 @@ def _curve(band: "pd.DataFrame", is_band: bool) -> dict[str, Any]:
 
 
 def _packed(values, dtype: str) -> dict[str, str]:
-    """Returns numbers as Plotly's typed arrays."""
+    """Numbers as Plotly's typed arrays."""
     content = base64.b64encode(values.astype(f"<{dtype}").tobytes())
     return {"dtype": dtype, "bdata": content.decode("ascii")}

@@ -17,16 +17,16 @@ _TAIL = 1e-9  # Probability that the quadrature leaves out at each end.
 
 
 def detectable(deviation: float, seeds: int, alpha: float, *, other: tuple[float, int] | None = None) -> float:
-    """Returns the minimum detectable difference: the smallest true one that a two-sided test finds with `POWER`.
+    """Minimum detectable difference: the smallest true difference that a two-sided test detects with power `POWER`.
 
     Args:
-      deviation: Standard deviation of the paired differences; of unpaired configurations, of the one.
-      seeds: Pairs; of unpaired configurations, seeds of the one.
+      deviation: Standard deviation of the paired differences; for unpaired configurations, of the first.
+      seeds: Number of pairs; for unpaired configurations, seeds of the first.
       alpha: Level of the test.
-      other: Of Welch's test, the standard error of the mean that is compared with, and its number of observations.
+      other: For Welch's test, the standard error of the reference's mean, and its number of observations.
 
     Returns:
-      The difference, in the units of the deviation; not a number where there is no test.
+      The difference, in the units of the deviation; NaN without a test.
     """
     if not _is_tested(deviation, seeds, other):
         return math.nan
@@ -47,48 +47,48 @@ def seeds_needed(
     others: float | None = None,
     sample: tuple[float, int] | None = None,
 ) -> float:
-    """Returns the seeds required of each configuration to find a true difference with a probability of `POWER`.
+    """Seeds required of each configuration to detect a true difference with power `POWER`.
 
     Args:
       difference: The difference.
       deviation: As in `detectable`.
       alpha: Level of the test.
-      others: Of unpaired configurations, the standard deviation of the other one.
-      sample: Of a configuration against a mean over a sample of clients, that mean's standard error and how many they
-        are: seeds make its error no smaller.
+      others: For unpaired configurations, the standard deviation of the other one.
+      sample: For a reference that is a mean over a sample of clients, its standard error and number of clients; more
+        seeds do not reduce that error.
 
     Returns:
-      A whole number from 2 on; infinite above `MOST_SEEDS`; not a number where there is no spread, or it is unknown.
+      A whole number from 2 on; infinite above `MOST_SEEDS`; NaN if the deviation is zero or unknown.
     """
     if not math.isfinite(difference) or not _is_tested(deviation, 2, (others, 2) if others is not None else sample):
         return math.nan
 
-    def finds(seeds: int) -> bool:
+    def detects(seeds: int) -> bool:
         other = sample if others is None else (others / math.sqrt(seeds), seeds)
         return _Test(deviation, seeds, alpha, other).power(difference) >= POWER
 
-    low, high = 1, 2  # The last that is too few, and a candidate.
-    while not finds(high):
+    low, high = 1, 2  # Too few seeds, and a candidate.
+    while not detects(high):
         if high >= MOST_SEEDS:
             return math.inf
         low, high = high, min(2 * high, MOST_SEEDS)
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if finds(middle) else (middle, high)
+        low, high = (low, middle) if detects(middle) else (middle, high)
     return high
 
 
 def welch(deviation: float, seeds: int, other: tuple[float, int]) -> tuple[float, float]:
-    """Returns standard error and degrees of freedom, by Welch, of a mean over seeds minus another mean.
+    """Standard error and degrees of freedom, by Welch, of a mean over seeds minus another mean.
 
     Args:
-      deviation: Standard deviation of the seeds.
-      seeds: How many there are, 2 at least.
-      other: Standard error of the other mean, and its observations.
+      deviation: Standard deviation over seeds.
+      seeds: Number of seeds, at least 2.
+      other: Standard error of the other mean, and its number of observations.
     """
-    own, (error, observations) = deviation**2 / seeds, other
-    variance = own + error**2
-    return math.sqrt(variance), variance**2 / (own**2 / (seeds - 1) + error**4 / (observations - 1))
+    of_seeds, (error, observations) = deviation**2 / seeds, other
+    variance = of_seeds + error**2
+    return math.sqrt(variance), variance**2 / (of_seeds**2 / (seeds - 1) + error**4 / (observations - 1))
 
 
 class _Test:
@@ -107,35 +107,35 @@ class _Test:
         if other is None:
             self._critical = stats.t.isf(alpha / 2, self._freedom)
             return
-        own, weights = _variances(self.error, seeds)
-        theirs, others = _variances(*other)
-        own, theirs = own[:, None], theirs[None]
-        freedom = (own + theirs) ** 2 / (own**2 / (seeds - 1) + theirs**2 / (other[1] - 1))
+        first, first_weights = _variances(self.error, seeds)
+        second, second_weights = _variances(*other)
+        first, second = first[:, None], second[None]
+        freedom = (first + second) ** 2 / (first**2 / (seeds - 1) + second**2 / (other[1] - 1))
         self.error = math.hypot(self.error, other[0])
-        self._weights = np.outer(weights, others)
-        self._critical = stats.t.isf(alpha / 2, freedom) * np.sqrt(own + theirs) / self.error
+        self._weights = np.outer(first_weights, second_weights)
+        self._critical = stats.t.isf(alpha / 2, freedom) * np.sqrt(first + second) / self.error
 
     def power(self, difference: float) -> float:
-        """Returns the probability that the test is significant at a true difference."""
+        """Probability that the test is significant at a true difference."""
         from scipy import special, stats
 
         shift = abs(difference) / self.error
         if self._is_welch:
-            ends = special.ndtr(shift - self._critical) + special.ndtr(-shift - self._critical)
-            return float((self._weights * ends).sum())
-        # Some versions of SciPy give NaN where the probability of the wrong side is below 1e-16.
+            rejections = special.ndtr(shift - self._critical) + special.ndtr(-shift - self._critical)
+            return float((self._weights * rejections).sum())
+        # Some versions of SciPy return NaN if the probability of the wrong side is below 1e-16.
         wrong = stats.nct.cdf(-self._critical, self._freedom, shift)
         return float(stats.nct.sf(self._critical, self._freedom, shift) + (0.0 if math.isnan(wrong) else wrong))
 
 
 def _variances(error: float, observations: int) -> "tuple[np.ndarray, np.ndarray]":
-    """Returns estimates of a squared standard error that the chi-squared distribution gives, and their weights."""
+    """Quadrature nodes of an estimated squared standard error (chi-squared), and their weights."""
     import numpy as np
     from scipy import stats
 
     freedom = observations - 1
     chi = stats.chi(freedom)
-    low, high = math.log(chi.ppf(_TAIL)), math.log(chi.isf(_TAIL))  # Significance comes of small estimates.
+    low, high = math.log(chi.ppf(_TAIL)), math.log(chi.isf(_TAIL))  # Small estimates decide.
     places, weights = np.polynomial.legendre.leggauss(_NODES)
     roots = np.exp(low + (high - low) * (places + 1) / 2)
     weights = weights * roots * chi.pdf(roots)

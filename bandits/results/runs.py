@@ -40,7 +40,7 @@ __all__ = (
 
 
 def read(folder: pathlib.Path) -> Run:
-    """Reads the folder of a run of whatever study; see `results.read`."""
+    """Reads the folder of a run of any study; see `results.read`."""
     return results.read(folder, studies.columns())
 
 
@@ -51,7 +51,7 @@ def read_metrics(folder: pathlib.Path, rounds: int | None = None) -> "pd.DataFra
 
 @functools.cache
 def processor() -> str:
-    """Returns the processor's name."""
+    """The processor's name."""
     try:
         lines = pathlib.Path("/proc/cpuinfo").read_text().splitlines()
         return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
@@ -60,15 +60,15 @@ def processor() -> str:
 
 
 def machine() -> str:
-    """Returns the processor's name and the number of its cores that this process may use."""
+    """The processor's name and the number of its cores that this process may use."""
     return f"{processor()}, {len(os.sched_getaffinity(0))} cores"
 
 
 def named(settings: cli.Settings) -> list[pathlib.Path]:
-    """Returns the folders that a command names, as arguments and by `--runs`, where names may hold commas, too.
+    """Folders that a command names, as arguments and by `--runs`, where names may contain commas.
 
     Raises:
-      UsageError: If there is none, or an empty name.
+      UsageError: If no folder is named, or a name is empty.
     """
     words = settings.runs.split(",") if settings.runs else []
     names = list(settings.folders)
@@ -84,29 +84,26 @@ def named(settings: cli.Settings) -> list[pathlib.Path]:
 
 @functools.cache
 def declared() -> Mapping[str, Metric]:
-    """Returns the metrics that studies declare, by name; of two that share one, the first study's.
-
-    Columns of `metrics.csv` that are none, as those of other programs, are known by name alone.
-    """
-    found: dict[str, Metric] = {}
+    """Metrics that studies declare, by name; if several studies declare a name, the first study's."""
+    metrics: dict[str, Metric] = {}
     for columns in studies.columns():
         for metric in columns:
-            found.setdefault(metric, metric)
-    return found | {SECONDS: SECONDS}
+            metrics.setdefault(metric, metric)
+    return metrics | {SECONDS: SECONDS}
 
 
 def about(column: str) -> str:
-    """Returns what a column says, as its study declares it; else its name."""
+    """Description of a column, as its study declares it; else its name."""
     return declared()[column].about if column in declared() else column
 
 
 def trailing_window(rounds: int) -> int:
-    """Returns how many rounds the last tenth of so many is, one at least."""
+    """Number of rounds in the last tenth; at least one."""
     return max(1, rounds // 10)
 
 
 def final_value(run: Run, column: str) -> float | None:
-    """Returns a run's last finite value of a metric; of a recent one, the mean over the trailing window."""
+    """A run's last finite value of a metric; for a recent metric, the mean over the trailing window."""
     import numpy as np
 
     if column not in run.metrics:
@@ -119,59 +116,59 @@ def final_value(run: Run, column: str) -> float | None:
     return float(values[-trailing_window(len(values)) :].mean()) if is_recent else float(values[-1])
 
 
-def seeds(found: Sequence[Run]) -> dict[int, Run]:
-    """Returns the runs of one configuration by seed; by place, where none is recorded."""
-    recorded = [run.flags.get("seed") for run in found]
-    return {place if seed is None else int(seed): found[place] for place, seed in enumerate(recorded)}
+def seeds(seed_runs: Sequence[Run]) -> dict[int, Run]:
+    """Runs of one configuration by seed; by position if no seed is recorded."""
+    recorded = [run.flags.get("seed") for run in seed_runs]
+    return {place if seed is None else int(seed): seed_runs[place] for place, seed in enumerate(recorded)}
 
 
-def by_seed(found: Sequence[Run], column: str) -> dict[int, float]:
-    """Returns a metric of one configuration's runs; not a number where training diverged, or there is no value."""
+def by_seed(seed_runs: Sequence[Run], column: str) -> dict[int, float]:
+    """Final values of one configuration's runs by seed; NaN for diverged runs and missing values."""
     values = {}
-    for seed, run in seeds(found).items():
+    for seed, run in seeds(seed_runs).items():
         value = None if divergence.is_lost(run.metrics, run.columns, run.flags) else final_value(run, column)
         values[seed] = math.nan if value is None else value
     return values
 
 
-def is_unpaired(found: Sequence[Run]) -> bool:
-    """Returns whether no seed determines these runs: they draw noise for privacy, or cohorts that are secret for it.
+def is_unpaired(seed_runs: Sequence[Run]) -> bool:
+    """Whether the seed does not determine these runs, because noise or secret cohorts for privacy are not seeded.
 
-    Noise that `--insecure_seeded_noise` seeds is not secret: a seed determines such runs.
+    With `--insecure_seeded_noise` the seed determines them.
     """
     return any(
         run.privacy.get("epsilon") is not None or (has_noise([run]) and not run.flags.get("insecure_seeded_noise"))
-        for run in found
+        for run in seed_runs
     )
 
 
-def has_noise(found: Sequence[Run]) -> bool:
-    """Returns whether these runs draw noise for privacy, seeded or not."""
-    return any(run.flags.get("noise_multiplier") for run in found)
+def has_noise(seed_runs: Sequence[Run]) -> bool:
+    """Whether these runs add noise for privacy, seeded or not."""
+    return any(run.flags.get("noise_multiplier") for run in seed_runs)
 
 
-def difference_over_clients(found: Sequence[Run], reference: Sequence[Run]) -> intervals.Interval | None:
-    """Returns the difference of two configurations' last evaluations, with an interval over the evaluated clients.
+def difference_over_clients(seed_runs: Sequence[Run], reference: Sequence[Run]) -> intervals.Interval | None:
+    """Difference of two configurations' last evaluations, with an interval over the evaluated clients.
 
-    Each client counts with its mean over the common seeds. None, if there are fewer than two clients.
+    Each client counts with its mean over the common seeds. None with fewer than two clients.
     """
     differences: dict[str, list[float]] = {}
-    others = {run.flags.get("seed"): _client_rewards(run) for run in reference}
-    for run in found:
-        other = others.get(run.flags.get("seed"), {})
+    reference_rewards = {run.flags.get("seed"): _client_rewards(run) for run in reference}
+    for run in seed_runs:
+        rewards_of_seed = reference_rewards.get(run.flags.get("seed"), {})
         for client, reward in _client_rewards(run).items():
-            if client in other:
-                differences.setdefault(client, []).append(reward - other[client])
+            if client in rewards_of_seed:
+                differences.setdefault(client, []).append(reward - rewards_of_seed[client])
     if len(differences) < 2:
         return None
-    return bootstrap.over_clients([statistics.fmean(some) for some in differences.values()])
+    return bootstrap.over_clients([statistics.fmean(values) for values in differences.values()])
 
 
-def evaluated_clients(found: Sequence[Run]) -> str:
-    """Returns whose rewards evaluations compare: `held-out` or `participating` clients."""
-    return "held-out" if all(run.client_rewards.get("held_out", True) for run in found) else "participating"
+def evaluated_clients(seed_runs: Sequence[Run]) -> str:
+    """Kind of the evaluated clients: `held-out` or `participating`."""
+    return "held-out" if all(run.client_rewards.get("held_out", True) for run in seed_runs) else "participating"
 
 
 def _client_rewards(run: Run) -> dict[str, float]:
-    found = run.client_rewards
-    return dict(zip(found.get("clients", ()), found.get("rewards", ()), strict=True))
+    record = run.client_rewards
+    return dict(zip(record.get("clients", ()), record.get("rewards", ()), strict=True))

@@ -1,4 +1,4 @@
-"""The sections of a page about runs: results, comparisons, scores over tasks, flags, single runs, data and commands."""
+"""Sections of a page about runs: results, comparisons, flags, single runs, data and commands."""
 
 import html
 import json
@@ -34,17 +34,22 @@ _CLIENTS, _VERDICT = "Greedy policy, over clients", "Verdict"
 
 
 def results(part: Part, looks: Sequence[Mapping[str, Any]], *, has_regret: bool = False) -> str:
-    """Returns a row for each configuration, the best first: mean and interval of each result, and its baselines.
+    """Table of configurations, the best first: mean and interval of each result, and baselines.
 
-    With `has_regret` also the regret to the full-feedback baseline.
+    With `has_regret` it has the regret to the full-feedback baseline.
     """
     columns, ranked = part.columns, part.ranked()
-    look = {id(arm): one for arm, one in zip(part.arms, looks, strict=True)}
-    roles = {arm.role for arm in part.arms} - {""}
-    has_epsilon = any(_epsilon(arm) is not None for arm in ranked)
-    has_scale = bool(columns) and len(ranked) > 1 and bool(roles or any(len(arm.runs) > 1 for arm in ranked))
+    look = {id(configuration): one for configuration, one in zip(part.configurations, looks, strict=True)}
+    roles = {configuration.role for configuration in part.configurations} - {""}
+    has_epsilon = any(_epsilon(configuration) is not None for configuration in ranked)
+    has_scale = (
+        bool(columns)
+        and len(ranked) > 1
+        and bool(roles or any(len(configuration.runs) > 1 for configuration in ranked))
+    )
     digits = {
-        column: tables.decimals([one.mean for arm in ranked if (one := arm.estimate(column))]) for column in columns
+        column: tables.decimals([one.mean for configuration in ranked if (one := configuration.estimate(column))])
+        for column in columns
     }
     span = _span(ranked, columns[0]) if has_scale else (0.0, 1.0)
     heads = ["Configuration", "Seeds", *(_title(part, column) for column in columns)]
@@ -52,28 +57,31 @@ def results(part: Part, looks: Sequence[Mapping[str, Any]], *, has_regret: bool 
         heads.insert(3, _SCALES[2 if len(roles) > 1 else configurations.UNIFORM in roles])
     heads += ["Regret to full feedback"] * has_regret + ["Epsilon"] * has_epsilon + ["Rounds"]
     rows = []
-    for arm in ranked:
-        badge = f' <span class="badge">{configurations.ROLES[arm.role]}</span>' if arm.role else ""
-        name = f'{_sample(look[id(arm)])}<span class="name">{_breakable(arm.name)}</span>{badge}'
-        count = len(arm.runs)
-        cells = [Cell(arm.name, arm.name, markup=name), Cell(str(count) if count > 1 else "one seed", count)]
-        cells += [tables.interval(arm.estimate(column), digits[column]) for column in columns]
+    for configuration in ranked:
+        badge = f' <span class="badge">{configurations.ROLES[configuration.role]}</span>' if configuration.role else ""
+        name = f'{_sample(look[id(configuration)])}<span class="name">{_breakable(configuration.name)}</span>{badge}'
+        count = len(configuration.runs)
+        cells = [
+            Cell(configuration.name, configuration.name, markup=name),
+            Cell(str(count) if count > 1 else "one seed", count),
+        ]
+        cells += [tables.interval(configuration.estimate(column), digits[column]) for column in columns]
         if has_scale:
-            cells.insert(3, _scale(part, arm, span, look[id(arm)]["colour"]))
+            cells.insert(3, _scale(part, configuration, span, look[id(configuration)]["colour"]))
         if has_regret:
-            cells.append(tables.interval(regret(part, arm), digits[columns[0]] if columns else 0))
-        rows.append(cells + [_privacy(arm)] * has_epsilon + [_rounds(arm)])
+            cells.append(tables.interval(regret(part, configuration), digits[columns[0]] if columns else 0))
+        rows.append(cells + [_privacy(configuration)] * has_epsilon + [_rounds(configuration)])
     return tables.html(heads, rows, "results", _SCALES)
 
 
-def regret(part: Part, arm: ConfigurationResults) -> Interval | None:
-    """Returns a configuration's regret to its full-feedback baseline, by the first result; None where it has none."""
-    standing = part.stands.get(arm)
+def regret(part: Part, configuration: ConfigurationResults) -> Interval | None:
+    """A configuration's regret to its full-feedback baseline, by the first result; None without a baseline."""
+    standing = part.against_baselines.get(configuration)
     return standing.regret(part.columns[0].better or "up") if standing else None
 
 
 def comparisons(part: Part, wanted: str | None) -> Section | None:
-    """Returns the comparisons of a part's configurations with one of them; None if there is nothing to compare.
+    """Comparisons of a part's configurations with one of them; None if there is nothing to compare.
 
     Args:
       part: The configurations.
@@ -84,14 +92,14 @@ def comparisons(part: Part, wanted: str | None) -> Section | None:
         return None
     if not any(one.is_judged for *_, one in compared):
         return Section("Comparisons", notes=[words.ONE_SEED])
-    clients = [runs.difference_over_clients(arm.runs, other.runs) for arm, other, _ in compared]
+    clients = [runs.difference_over_clients(configuration.runs, other.runs) for configuration, other, _ in compared]
     digits = tables.decimals([one.difference for *_, one in compared if math.isfinite(one.difference)])
     rows = []
     for (*_, one), over_clients in zip(compared, clients, strict=True):
         few = f"{over_clients.size} clients: too few for an interval" if over_clients else ""
         needed = f"{one.seeds_needed:,}" if math.isfinite(one.seeds_needed) else "many"
         cells = [
-            one.arm,
+            one.configuration,
             one.reference,
             one.pairs,
             tables.interval(Interval(one.difference, one.low, one.high, one.pairs), digits, "+"),
@@ -112,30 +120,36 @@ def comparisons(part: Part, wanted: str | None) -> Section | None:
 def _about(
     part: Part, compared: Sequence[tuple[ConfigurationResults, ConfigurationResults, Comparison]], has_interval: bool
 ) -> str:
-    """Returns the metric of the comparisons, and what their intervals are over."""
-    some = [run for arm, *_ in compared for run in arm.runs]
+    """Metric of the comparisons, tests, and what intervals are over."""
+    some = [run for configuration, *_ in compared for run in configuration.runs]
     told = [
         f"Metric: {part.columns[0].about[:1].lower()}{part.columns[0].about[1:]}.",
         words.family(one for *_, one in compared),
         configurations.what_seeds_vary(some),
         words.what_intervals_are_over(runs.evaluated_clients(some) if has_interval else ""),
     ]
-    shown = {arm for *both, _ in compared for arm in both}
-    if left := sum(not arm.role for arm in part.arms) - len(shown):
+    shown = {configuration for *both, _ in compared for configuration in both}
+    if left := sum(not configuration.role for configuration in part.configurations) - len(shown):
         told.append(f"Not compared, as data, rewards, rounds or cohorts differ: {left}.")
     return " ".join(told)
 
 
 def flags(part: Part) -> str:
-    """Returns the flags in which configurations differ, a row each; empty if there are none."""
+    """Flags in which configurations differ, one row per configuration; empty without any."""
     names = configurations.differing(part)
-    rows = [[arm.name, *(arm.flags.get(name) for name in names)] for arm in part.arms]
+    rows = [
+        [configuration.name, *(configuration.flags.get(name) for name in names)]
+        for configuration in part.configurations
+    ]
     return tables.html(["Configuration", *(f"--{name}" for name in names)], rows, "flags") if names else ""
 
 
 def single(part: Part) -> str:
-    """Returns a row a run: its results, and its folder, below that of all runs of the part."""
-    columns, found = part.columns, [(arm, run) for arm in part.arms for run in arm.runs]
+    """Table with one row per run: its results and its folder."""
+    columns, found = (
+        part.columns,
+        [(configuration, run) for configuration in part.configurations for run in configuration.runs],
+    )
     base = os.path.commonpath([run.folder.parent for _, run in found])
     titles = [*(_title(part, column) for column in columns), "Median seconds a round"]
     values = [[*(runs.final_value(run, column) for column in columns), _seconds(run)] for _, run in found[:_ROWS]]
@@ -143,8 +157,8 @@ def single(part: Part) -> str:
         tables.decimals([value for value in several if value is not None]) for several in zip(*values, strict=True)
     ]
     rows = []
-    for (arm, run), numbers in zip(found, values, strict=False):
-        cells = [arm.name, run.flags.get("seed"), int(run.metrics["round_num"].iloc[-1])]
+    for (configuration, run), numbers in zip(found, values, strict=False):
+        cells = [configuration.name, run.flags.get("seed"), int(run.metrics["round_num"].iloc[-1])]
         cells += [tables.number(value, f"{value or 0:.{of}f}") for value, of in zip(numbers, digits, strict=True)]
         rows.append([*cells, os.path.relpath(run.folder, base)])
     listed = tables.html(["Configuration", "Seed", "Rounds", *titles, "Folder"], rows, left=("Folder",))
@@ -156,27 +170,27 @@ def _seconds(run: Run) -> float | None:
 
 
 def data(part: Part) -> str:
-    """Returns the data reports, each once for all configurations that share it; empty where there is none."""
+    """Data reports, each once for all configurations that share it; empty without any."""
     together: dict[str, tuple[Mapping[str, Any], list[str]]] = {}
-    for arm in part.arms:
-        if report := arm.runs[0].data_report:
+    for configuration in part.configurations:
+        if report := configuration.runs[0].data_report:
             # Of one content, a file's report has its form, and a frame's has none.
             key = str(report.get(configurations.CONTENT) or json.dumps(report))
-            together.setdefault(key, (report, []))[1].append(arm.name)
+            together.setdefault(key, (report, []))[1].append(configuration.name)
     heads = [f"<h4>{html.escape(', '.join(names))}</h4>" * (len(together) > 1) for _, names in together.values()]
     return "".join(head + _nested(report) for head, (report, _) in zip(heads, together.values(), strict=True))
 
 
 def commands(part: Part) -> str:
-    """Returns the command of each configuration; of seeds whose commands differ in nothing else, the first's."""
+    """Command of each configuration, of its first seed."""
     items = []
-    for arm in part.arms[:_ROWS]:
-        first, *others = arm.runs
+    for configuration in part.configurations[:_ROWS]:
+        first, *others = configuration.runs
         seeds = ", ".join(str(run.flags.get("seed")) for run in others if run.command != first.command)
         more = f"<p>The same with seed {html.escape(seeds)}.</p>" if seeds else ""
         command = f"<code>{html.escape(first.command)}</code>"
-        items.append(f"<div><dt>{html.escape(arm.name)}</dt><dd>{command}{more}</dd></div>")
-    return f"<dl>{''.join(items)}</dl>" + _more(len(part.arms))
+        items.append(f"<div><dt>{html.escape(configuration.name)}</dt><dd>{command}{more}</dd></div>")
+    return f"<dl>{''.join(items)}</dl>" + _more(len(part.configurations))
 
 
 def _more(count: int) -> str:
@@ -187,7 +201,12 @@ def _title(part: Part, column: Metric) -> str:
     title = capital(column.about)
     if not column.recent:
         return title
-    found = [run.metrics[column].count() for arm in part.arms for run in arm.runs if column in run.metrics]
+    found = [
+        run.metrics[column].count()
+        for configuration in part.configurations
+        for run in configuration.runs
+        if column in run.metrics
+    ]
     windows = {runs.trailing_window(int(count)) for count in found}
     if len(windows) > 1:
         return f"{title}, last tenth of the rounds"
@@ -195,8 +214,8 @@ def _title(part: Part, column: Metric) -> str:
 
 
 def _span(ranked: Iterable[ConfigurationResults], column: str) -> tuple[float, float]:
-    """Returns the ends of the scale of the pictures: of all means, and of intervals that are not much wider."""
-    found = [one for arm in ranked if (one := arm.estimate(column))]
+    """Limits of the pictures' scale: all means, and intervals that are not much wider."""
+    found = [one for configuration in ranked if (one := configuration.estimate(column))]
     means = [one.mean for one in found]
     width = (max(means) - min(means)) or abs(max(means)) or 1.0
     low = min([*means, *(one.low for one in found if one.size > 1)])
@@ -204,9 +223,9 @@ def _span(ranked: Iterable[ConfigurationResults], column: str) -> tuple[float, f
     return max(min(means) - width, low) - 0.05 * width, min(max(means) + width, high) + 0.05 * width
 
 
-def _scale(part: Part, arm: ConfigurationResults, span: tuple[float, float], colour: str) -> Cell:
-    """Returns a picture of a configuration's mean and interval beside its baselines, and the same in words."""
-    one = arm.estimate(part.columns[0])
+def _scale(part: Part, configuration: ConfigurationResults, span: tuple[float, float], colour: str) -> Cell:
+    """Picture of a configuration's mean and interval with its baselines, and the same in words."""
+    one = configuration.estimate(part.columns[0])
     if one is None:
         return Cell("", "")
     low, high = (one.low, one.high) if one.size > 1 else (one.mean, one.mean)
@@ -216,7 +235,7 @@ def _scale(part: Part, arm: ConfigurationResults, span: tuple[float, float], col
 
     middle = _HEIGHT // 2
     marks = ""
-    for role, value in part.marks(arm).items():
+    for role, value in part.baseline_means(configuration).items():
         marks += f'<line class="{role}" x1="{place(value)}" x2="{place(value)}" y1="1" y2="{_HEIGHT - 1}"/>'
     # An interval that goes on beyond the scale ends in an arrow.
     arrows = f'<path d="M7 {middle - 5}L0 {middle}L7 {middle + 5}"/>' * (low < span[0])
@@ -228,18 +247,18 @@ def _scale(part: Part, arm: ConfigurationResults, span: tuple[float, float], col
         f'<line class="interval" x1="{place(low)}" x2="{place(high)}" y1="{middle}" y2="{middle}"/>'
         f'<circle cx="{place(one.mean)}" cy="{middle}" r="4" fill="{colour}"/></g></svg>'
     )
-    notes = [part.place(arm), *filter(None, [part.bounds(arm)])]
+    notes = [part.baseline_summary(configuration), *filter(None, [part.deployment_note(configuration)])]
     return Cell("", one.mean, notes, picture, "scale")
 
 
 def _sample(look: Mapping[str, Any]) -> str:
-    """Returns a piece of a configuration's line."""
+    """Sample of a configuration's line style."""
     line = f'<line x2="28" y1="4" y2="4" stroke="{look["colour"]}" stroke-dasharray="{DASHES[look["dash"]]}"/>'
     return f'<svg class="sample" aria-hidden="true">{line}</svg>'
 
 
 def _breakable(name: str) -> str:
-    """Returns a name as HTML that may be broken after the parts of its words."""
+    """Name as HTML that may wrap after `_` and `/`."""
     return html.escape(name).replace("_", "_<wbr>").replace("/", "/<wbr>")
 
 
@@ -250,16 +269,18 @@ class _Spent(NamedTuple):
     record: Mapping[str, Any]
 
 
-def _epsilon(arm: ConfigurationResults) -> _Spent | None:
+def _epsilon(configuration: ConfigurationResults) -> _Spent | None:
     found = [
-        _Spent(one["epsilon"], one) for run in arm.runs if isinstance((one := run.privacy).get("epsilon"), int | float)
+        _Spent(one["epsilon"], one)
+        for run in configuration.runs
+        if isinstance((one := run.privacy).get("epsilon"), int | float)
     ]
     return max(found, key=lambda one: one.epsilon) if found else None
 
 
-def _privacy(arm: ConfigurationResults) -> Cell:
-    """Returns the epsilon of a configuration, with what it assumes and what is proven."""
-    if (spent := _epsilon(arm)) is None:
+def _privacy(configuration: ConfigurationResults) -> Cell:
+    """Cell of a configuration's epsilon, with its assumptions and the proven value."""
+    if (spent := _epsilon(configuration)) is None:
         return Cell("none", "")
     notes = [f"delta {spent.record['delta']:.2g}"] if spent.record.get("delta") else []
     if assumed := "; ".join(spent.record.get("epsilon_assumes", ())):
@@ -270,16 +291,16 @@ def _privacy(arm: ConfigurationResults) -> Cell:
     return Cell(shown, spent.epsilon, notes, f"<b>{shown}</b>", "epsilon")
 
 
-def _rounds(arm: ConfigurationResults) -> Cell:
-    counts = sorted({int(run.metrics["round_num"].iloc[-1]) for run in arm.runs})
-    planned = arm.flags.get("total_rounds")
+def _rounds(configuration: ConfigurationResults) -> Cell:
+    counts = sorted({int(run.metrics["round_num"].iloc[-1]) for run in configuration.runs})
+    planned = configuration.flags.get("total_rounds")
     shown = f"{counts[0]:,}" if len(counts) == 1 else f"{counts[0]:,} to {counts[-1]:,}"
     is_short = isinstance(planned, int) and counts[0] < planned
     return Cell(shown, counts[-1], [f"of {planned:,}"] if is_short else [])
 
 
 def _nested(value: Any) -> str:
-    """Returns a value of a JSON file as nested lists, and of objects in a list as a table."""
+    """Value of a JSON file as nested lists; a list of objects as a table."""
     if not value and isinstance(value, Mapping | list):
         return tables.MISSING
     if isinstance(value, Mapping):

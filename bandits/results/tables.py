@@ -14,11 +14,11 @@ class Cell(NamedTuple):
     """A cell with more than a text.
 
     Attributes:
-      text: What it shows.
+      text: The text.
       value: The number by which a page sorts its column; empty cells stay last.
-      notes: Smaller lines below, on a page alone.
-      markup: HTML instead of the text, on a page alone.
-      kind: Class of the cell on a page.
+      notes: Smaller lines below; only on a page.
+      markup: HTML instead of the text; only on a page.
+      kind: CSS class; only on a page.
     """
 
     text: str
@@ -49,19 +49,19 @@ class Section(NamedTuple):
     left: Collection[str] = ()
 
     def html(self, heading: str = "h3") -> str:
-        """Returns it as HTML."""
+        """The section as HTML."""
         table = html(self.heads, self.rows, left=self.left) if self.rows else ""
         notes = "".join(f'<p class="note">{escaping.escape(note)}</p>' for note in self.notes)
         return f"<{heading}>{escaping.escape(self.title)}</{heading}>{table}{notes}"
 
     def lines(self) -> list[str]:
-        """Returns it for a terminal."""
+        """The section for a terminal."""
         table = text(self.heads, self.rows, indent="  ").splitlines() if self.rows else []
         return [f"{self.title}:", *table, *self.notes]
 
 
 def text(heads: Sequence[str], rows: Sequence[Row], indent: str = "") -> str:
-    """Returns a table of aligned columns, a line each row; without a line of heads if all are empty."""
+    """Table of aligned columns, one line per row; no line of heads if all are empty."""
     lines = [[*heads]] * any(heads) + [[_plain(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     aligned = ("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in lines)
@@ -69,13 +69,13 @@ def text(heads: Sequence[str], rows: Sequence[Row], indent: str = "") -> str:
 
 
 def markdown(heads: Sequence[str], rows: Sequence[Row]) -> str:
-    """Returns a table in Markdown."""
+    """Table in Markdown."""
     lines = [heads, ["---"] * len(heads), *([_plain(cell).replace("|", "/") for cell in row] for row in rows)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def html(heads: Sequence[str], rows: Sequence[Row], kind: str = "", left: Collection[str] = ()) -> str:
-    """Returns a table whose columns a page sorts; the first cell of a row is its head.
+    """HTML table with sortable columns; the first cell of a row is its head.
 
     Args:
       heads: Titles of the columns.
@@ -95,23 +95,27 @@ def html(heads: Sequence[str], rows: Sequence[Row], kind: str = "", left: Collec
 
 
 def number(value: float | None, shown: str, notes: Sequence[str] = ()) -> Cell:
-    """Returns a cell that shows a number so, and is sorted by it; one that is missing where there is none."""
+    """Cell that shows `shown` and is sorted by `value`; an empty cell for None and NaN."""
     return (
-        Cell(MISSING, "") if value is None or math.isnan(value) else Cell(shown, value, [one for one in notes if one])
+        Cell(MISSING, "")
+        if value is None or math.isnan(value)
+        else Cell(shown, value, [note for note in notes if note])
     )
 
 
-def interval(one: Interval | None, digits: int, sign: str = "", note: str = "") -> Cell:
-    """Returns the cell of a mean, with its interval below; `note` where there is none."""
-    if one is None or math.isnan(one.mean):
+def interval(estimate: Interval | None, digits: int, sign: str = "", note: str = "") -> Cell:
+    """Cell of a mean, with its interval below, or `note` without an interval."""
+    if estimate is None or math.isnan(estimate.mean):
         return number(None, "")
-    ends = f"{one.low:{sign}.{digits}f} to {one.high:{sign}.{digits}f}" if math.isfinite(one.low) else note
-    shown = f"{one.mean:{sign}.{digits}f}"
-    return Cell(shown, one.mean, [ends] if ends else [], markup=f"<b>{shown}</b>")
+    below = (
+        f"{estimate.low:{sign}.{digits}f} to {estimate.high:{sign}.{digits}f}" if math.isfinite(estimate.low) else note
+    )
+    shown = f"{estimate.mean:{sign}.{digits}f}"
+    return Cell(shown, estimate.mean, [below] if below else [], markup=f"<b>{shown}</b>")
 
 
 def decimals(values: Sequence[float]) -> int:
-    """Returns how many decimals give the largest of some numbers four digits."""
+    """Number of decimals that give the largest number four digits."""
     largest = max((abs(value) for value in values), default=0.0)
     return min(6, max(0, 3 - math.floor(math.log10(largest)))) if largest else 1
 
@@ -127,7 +131,7 @@ def _class(kind: str) -> str:
 
 
 def _tag(cell: Any, name: str) -> str:
-    """Returns the element of a cell; numbers and what is missing are sorted by value, words by their text."""
+    """HTML element of a cell; numbers and missing values are sorted by value, words by their text."""
     if cell is None:
         cell = Cell(MISSING, "")
     elif isinstance(cell, int | float) and not isinstance(cell, bool):

@@ -99,7 +99,7 @@ def test_results_come_first_an_arm_a_row_the_best_first(two_runs):
 def test_curves_are_means_and_ranges_over_seeds_and_say_so(two_runs):
     _, page = _report(two_runs, two_runs / "one", two_runs / "many")
     (part,) = _data(page)
-    assert [arm["label"] for arm in part["arms"]] == ["lr 0.1", "lr 0.05"]
+    assert [style["label"] for style in part["configurations"]] == ["lr 0.1", "lr 0.05"]
     assert [(group["title"], [panel["column"] for panel in group["panels"]]) for group in part["groups"]] == [
         ("Results", [metrics.ROUND_REWARD, metrics.AVERAGE_REWARD]),
         ("Seconds", ["seconds"]),
@@ -126,7 +126,10 @@ def test_equal_results_are_drawn_once_a_single_evaluation_near_its_value_and_the
     assert f"{metrics.ACCURACY} is {metrics.HELD_OUT_REWARD} at each evaluation." in page
     assert panels[metrics.HELD_OUT_REWARD]["range"] == pytest.approx([0.225, 0.275])
     assert panels[metrics.ROUND_REWARD]["range"] is None
-    assert [(arm["label"], arm["rank"]) for arm in _data(page)[0]["arms"]] == [("lr 0.05", 1), ("lr 0.1", 0)]
+    assert [(style["label"], style["rank"]) for style in _data(page)[0]["configurations"]] == [
+        ("lr 0.05", 1),
+        ("lr 0.1", 0),
+    ]
 
 
 def test_the_uniform_policy_and_full_feedback_are_marked(tmp_path):
@@ -168,15 +171,18 @@ def test_dynamic_regret_is_shown_if_rewards_change(tmp_path, capsys):
         supervised = drift | {"bandits_type": "supervised_mse", "drift_world": world}
         _run(tmp_path / f"world_{world}", [0.0, reward], **supervised)
     status, page = _report(tmp_path, tmp_path, "--regret")
-    output = capsys.readouterr()
-    assert (status, output.err) == (0, "")
-    assert "Dynamic regret to 2 full-feedback baselines" in output.out
-    assert "softmax        1 to 2  all     1      1.000  0.5000" in output.out
+    told = capsys.readouterr()
+    assert (status, told.err) == (0, "")
+    assert "Dynamic regret to 2 full-feedback baselines" in told.out
+    assert "softmax        1 to 2  all           1      1.000  0.5000" in told.out
     assert "<h3>Dynamic regret to 2 full-feedback baselines</h3>" in page
     _, page = _report(tmp_path, tmp_path)
     assert "ynamic regret" not in page + capsys.readouterr().out
     _report(tmp_path, tmp_path / "softmax", "--regret")
-    assert "needs the full-feedback baseline of world 0 and world 1: run the same with" in capsys.readouterr().out
+    assert (
+        "needs the full-feedback baseline of environment 0 and environment 1: run the same with"
+        in capsys.readouterr().out
+    )
 
 
 def _compared(tmp_path, *arguments, clients: int = 21) -> tuple[list[list[str]], str]:
@@ -207,14 +213,14 @@ def test_arms_are_compared_with_greedy_and_the_words_say_what_the_intervals_are_
     assert softmax[-1].endswith("the sign-flip test cannot reach 5% with 6 seeds and 2 configurations")
     assert falcon[-1].startswith("not significantly different from greedy")
     assert "adjusted by Holm for 2 configurations." in page
-    assert "not what other clients would; that over participating clients, of the greedy policy" in page
+    assert "The interval over participating clients is about other clients" in page
 
 
 def test_the_reference_can_be_named_and_over_few_clients_there_is_no_interval(tmp_path):
     (_, greedy, softmax), page = _compared(tmp_path, "--reference=falcon", clients=3)
     assert [greedy[:2], softmax[:2]] == [["greedy", "falcon"], ["softmax", "falcon"]]
     assert softmax[-2] == "+0.1000  3 clients: too few for an interval"
-    assert "what other clients would earn" not in page
+    assert "is about other clients with" not in page
 
 
 def test_a_reference_that_is_not_there_is_refused(two_runs):
@@ -235,7 +241,7 @@ def test_a_configuration_not_above_the_uniform_policy_is_labelled_in_table_and_p
         (folder / "bounds.json").write_text(json.dumps({"participating": {"chance": 0.1, "constant": 0.12}}))
         _run(tmp_path / "greedy" / f"seed_{seed}", [reward + 0.5], bandits_type="greedy", seed=seed)
     _, page = _report(tmp_path, tmp_path)
-    assert [arm["label"] for arm in _data(page)[0]["arms"]] == [
+    assert [style["label"] for style in _data(page)[0]["configurations"]] == [
         "greedy",
         "softmax (not significantly different from the uniform policy)",
     ]
@@ -355,10 +361,10 @@ def test_of_many_arms_the_best_are_drawn_first(tmp_path):
     for index in range(20):
         _run(tmp_path / f"run_{index}", [index / 20], clip_norm=index)
     _, page = _report(tmp_path, tmp_path)
-    assert [arm["label"] for arm in _data(page)[0]["arms"] if not arm["shown"]] == [
+    assert [style["label"] for style in _data(page)[0]["configurations"] if not style["shown"]] == [
         f"clip norm {index}" for index in (0, 1, 2, 3, 4, 5, 6, 7)
     ]
-    looks = [(arm["colour"], arm["dash"]) for arm in _data(page)[0]["arms"] if arm["shown"]]
+    looks = [(style["colour"], style["dash"]) for style in _data(page)[0]["configurations"] if style["shown"]]
     assert len(set(looks)) == len(looks) == 12
     assert "The 12 best and the references are drawn" in page
 
@@ -372,7 +378,7 @@ def test_what_comes_from_files_is_escaped(tmp_path):
     assert name not in own
     assert "<b>&" not in own
     assert '<td class="text">$title</td>' in own
-    look = _data(page)[0]["arms"][0]
+    look = _data(page)[0]["configurations"][0]
     assert (look["label"], look["name"]) == (name, "&lt;script&gt;alert(1)&lt;")
 
 

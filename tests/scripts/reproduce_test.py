@@ -14,7 +14,7 @@ from bandits import metrics, studies
 from bandits.papers import judging, pictures, records, results, scoreboard, texts
 from bandits.papers.judging import DISAGREES, NOT_RUN
 from bandits.papers.plan import PAPER_DATA, Claim, Figure, Measure, Published
-from bandits.papers.results import Found, Value
+from bandits.papers.results import ConfigurationRuns, Value
 from bandits.plans import plan
 from bandits.plans.plan import Configuration
 from data.errors import Failure, UsageError
@@ -37,7 +37,7 @@ def _figure(**changes) -> Figure:
         "about": "Figure 1: a toy",
         "also": (),
         "binary": "toy",
-        "arms": arms,
+        "configurations": arms,
         "repeat": 2,
         "measures": (SCORE,),
         "curves": ("score",),
@@ -58,14 +58,16 @@ def _figure(**changes) -> Figure:
     return Figure(**(values | changes))
 
 
-def _found(tmp_path, label: str, *seeds: dict) -> Found:
+def _found(tmp_path, label: str, *seeds: dict) -> ConfigurationRuns:
     """Writes run folders and returns them as an arm's."""
     folders = [tmp_path / label / f"seed_{index}" for index in range(len(seeds))]
     for folder, columns in zip(folders, seeds, strict=True):
         folder.mkdir(parents=True)
         count = len(next(iter(columns.values())))
         pd.DataFrame({"round_num": range(1, count + 1)} | columns).to_csv(folder / "metrics.csv", index=False)
-    return Found(folders, [pd.read_csv(folder / "metrics.csv") for folder in folders], {}, range(len(folders)))
+    return ConfigurationRuns(
+        folders, [pd.read_csv(folder / "metrics.csv") for folder in folders], {}, range(len(folders))
+    )
 
 
 @pytest.fixture
@@ -129,7 +131,7 @@ def test_a_fall_after_the_chosen_peak_is_judged_by_the_seeds_that_did_not_choose
     found = _found(tmp_path, "arm", *({"auc": curve} for curve in curves))
     measures = (Measure("peak", "auc", "chosen peak"), Measure("end", "auc"))
     falls = Claim("falls", "here", "order", (("arm @ peak",), ("arm @ end",)))
-    figure = _figure(arms=(Configuration("arm", ("arm",), ()),), measures=measures, claims=(falls,))
+    figure = _figure(configurations=(Configuration("arm", ("arm",), ()),), measures=measures, claims=(falls,))
     rows = records.values(figure, records.of(figure, {"arm": found}))
     (verdict,) = judging.check(figure, rows)
     assert (verdict.status, verdict.seeds) == (holds, 6)
@@ -235,13 +237,13 @@ def test_arms_played_alone_join_the_others_records(play, tmp_path, capfd):
 def test_arms_that_cannot_join_the_others_are_refused_before_they_are_played(play, tmp_path):
     kept = tmp_path / "evidence"
     assert play(_figure(), "--arms=far", f"--records={kept}") == 0
-    near, far = _figure().arms
+    near, far = _figure().configurations
     longer = dataclasses.replace(far, arguments=(*far.arguments, "--total_rounds=5"))
-    with pytest.raises(UsageError, match=r"f1\.csv has far of 4 rounds, not 5: play the whole figure\."):
-        play(_figure(arms=(near, longer)), "--arms=near", f"--records={kept}")
-    with pytest.raises(UsageError, match=r"f1\.csv has no loss of far: play the whole figure\."):
+    with pytest.raises(UsageError, match=r"f1\.csv has far of 4 rounds, not 5: run the whole figure\."):
+        play(_figure(configurations=(near, longer)), "--arms=near", f"--records={kept}")
+    with pytest.raises(UsageError, match=r"f1\.csv has no loss of far: run the whole figure\."):
         play(_figure(measures=(SCORE, LOSS)), "--arms=near", f"--records={kept}")
-    with pytest.raises(UsageError, match=r"f1_records\.csv has no loss of far: play the whole figure\."):
+    with pytest.raises(UsageError, match=r"f1_records\.csv has no loss of far: run the whole figure\."):
         play(_figure(measures=(SCORE, LOSS)), "--arms=near")
     assert len([*tmp_path.glob("r/runs/*")]) == 1
     records.check_others(_figure(measures=(SCORE, LOSS)), {"far"}, kept / "paper" / "f1.csv")  # It has no others.
@@ -251,10 +253,10 @@ def test_arms_of_other_data_do_not_join(tmp_path):
     table = pd.DataFrame({"arm": ["far", "far"], "seed": [0, 1], "score": [1.0, 2.0], "rounds": 4, "data": ["a", "b"]})
     table = table.assign(commit="c", machine="m")
     records.write(table, tmp_path / "f1.csv")
-    near = table.assign(arm="near")
+    near = table.assign(configuration="near")
     joined = records.joined(_figure(), near, tmp_path / "f1.csv")
     assert joined["arm"].tolist() == ["near", "near", "far", "far"]
-    with pytest.raises(UsageError, match=r"f1\.csv has arms of other data, not b: play the whole figure\."):
+    with pytest.raises(UsageError, match=r"f1\.csv has configurations of other data, not b: run the whole figure\."):
         records.joined(_figure(), near.assign(data=["b", "b"]), tmp_path / "f1.csv")
     assert records.joined(_figure(), None, tmp_path / "none.csv") is None
 
@@ -264,7 +266,7 @@ def test_arms_alone_leave_the_picture_and_judge_what_is_there(play, tmp_path, ca
     drawn = (tmp_path / "r" / "f1" / "f1.png").stat().st_mtime_ns
     capfd.readouterr()
     third = Configuration("third", ("third",), ("--rate=10",))
-    assert play(_figure(arms=(*_figure().arms, third)), "--repeat=6", "--arms=third") == 0
+    assert play(_figure(configurations=(*_figure().configurations, third)), "--repeat=6", "--arms=third") == 0
     assert "agrees (paper's data)  section 2: near is better" in capfd.readouterr().out
     assert set(pd.read_csv(tmp_path / "r" / "f1" / "f1_records.csv")["arm"]) == {"near", "far", "third"}
     assert (tmp_path / "r" / "f1" / "f1.png").stat().st_mtime_ns == drawn
@@ -287,7 +289,7 @@ def test_a_job_array_holds_what_can_be_played_now(play, tmp_path, capfd):
         Configuration("searched", ("searched",), (), sweeps=("rate=0.01;0.1",)),
         Configuration("far", ("far",), ("--rate=1",)),
     )
-    assert play(_figure(arms=arms, claims=(), published=()), "--executor=slurm_script") == 0
+    assert play(_figure(configurations=arms, claims=(), published=()), "--executor=slurm_script") == 0
     assert "6 runs in " in capfd.readouterr().out  # Two points on two tuning seeds; what is picked is not known yet.
     commands = (tmp_path / "r" / "commands.txt").read_text().splitlines()
     assert sum("--seed=100" in line for line in commands) == 2
@@ -313,7 +315,7 @@ def test_a_failed_run_is_reported_at_the_end_and_the_others_are_drawn(play, tmp_
         Configuration("near", ("near",), ("--rate=0.1",)),
         Configuration("far", ("far",), ("--rate=1", "--fails_at=1")),
     )
-    assert play(_figure(arms=arms), "--repeat=1") == 1
+    assert play(_figure(configurations=arms), "--repeat=1") == 1
     captured = capfd.readouterr()
     assert "not run  section 2: near is better [no score of far]" in captured.out
     assert "One seed: no claim or number of f1 will get a verdict." in captured.out
@@ -326,7 +328,7 @@ def test_the_best_point_of_a_search_counts_and_its_values_are_reported(play, tmp
     """The point is picked on the tuning seeds, which give no value."""
     arms = (Configuration("searched", ("searched",), (), sweeps=("rate=0.01;0.1;1",)),)
     published = (Published("searched", "rate", 0.2, "Table 1"),)
-    figure = _figure(arms=arms, published=published, claims=(), curves=())
+    figure = _figure(configurations=arms, published=published, claims=(), curves=())
     assert play(figure, "--repeat=1") == 0
     table = pd.read_csv(tmp_path / "r" / "f1" / "f1.csv").set_index("measure")
     assert table.loc["score", "ours_mean"] == pytest.approx(4.0)
@@ -340,7 +342,7 @@ def test_the_best_point_of_a_search_counts_and_its_values_are_reported(play, tmp
 
 def test_points_of_a_search_are_given_up_early_if_asked(play, tmp_path):
     arms = (Configuration("searched", ("searched",), ("--burn_in_rounds=1",), sweeps=("rate=0.001;0.01;0.1;1",)),)
-    figure = _figure(arms=arms, published=(), claims=(), curves=(), tuning_seeds=(100,))
+    figure = _figure(configurations=arms, published=(), claims=(), curves=(), tuning_seeds=(100,))
     assert play(figure, "--repeat=1", "--early_stop=asha") == 0
     rounds = {
         path.parent.parent.name.partition("-")[0]: len(pd.read_csv(path))
@@ -361,7 +363,7 @@ def test_data_that_is_not_there_is_one_message_before_anything_is_run(play, tmp_
     assert not list(tmp_path.glob("r/runs/*"))
     figures = [dataclasses.replace(_figure(), name=name) for name in ("a", "b")]
     with pytest.raises(UsageError, match=r"^--figure=a,b: There is no toy\.sqlite\.$"):
-        reproduce.playing.check_data(figures, tmp_path, None)
+        reproduce.running.check_data(figures, tmp_path, None)
 
 
 def test_data_dir_is_the_environment_s_folder_of_all_runs(play, tmp_path, monkeypatch):
@@ -371,7 +373,7 @@ def test_data_dir_is_the_environment_s_folder_of_all_runs(play, tmp_path, monkey
     def players(figures, folder, data_dir):
         seen.append((os.environ["FEDBANDITS_DATA_DIR"], data_dir))
 
-    monkeypatch.setattr(reproduce.playing, "check_data", players)
+    monkeypatch.setattr(reproduce.running, "check_data", players)
     assert play(_figure(), "--repeat=1", f"--data_dir={tmp_path}") == 0
     assert seen == [(str(tmp_path), str(tmp_path))]
     assert os.environ["FEDBANDITS_DATA_DIR"] == "elsewhere"
@@ -387,7 +389,7 @@ def test_data_dir_is_the_environment_s_folder_of_all_runs(play, tmp_path, monkey
 def test_a_mistake_in_a_configuration_is_reported_before_anything_runs(play, tmp_path, flags, message):
     arms = tuple(Configuration(name, (name,), (one,)) for name, one in zip(("near", "far"), flags, strict=True))
     with pytest.raises(UsageError, match=message):
-        play(_figure(arms=arms))
+        play(_figure(configurations=arms))
     assert not (tmp_path / "r").exists()
 
 
@@ -417,7 +419,9 @@ def test_densities_of_normality_are_overlaid_a_row_for_each_alpha(tmp_path, monk
     monkeypatch.setattr(diagnostics, "draw_normality", lambda panels, *rest: drawn.update(panels))
     measure = Measure("p", "d.npz:p_values")
     reproduce.report(
-        _figure(arms=arms, own_figures="normality", measures=(measure,), published=()), found, tmp_path / "out"
+        _figure(configurations=arms, own_figures="normality", measures=(measure,), published=()),
+        found,
+        tmp_path / "out",
     )
     assert {panel: list(curves) for panel, curves in drawn.items()} == {
         f"alpha={one}": ["epochs=3", "epochs=4"] for one in (1, 2)
@@ -428,7 +432,7 @@ def test_densities_of_normality_are_overlaid_a_row_for_each_alpha(tmp_path, monk
 def test_sglds_numbers_are_not_judged_since_its_noise_has_two_readings():
     for name in ("fedkp_table5.1", "fedkp_table5.2"):
         published = texts.load(texts.PAPER)[name].published
-        assert {one.arm.partition(",")[0] for one in published if one.other_settings} == {"SGLD"}
+        assert {one.configuration.partition(",")[0] for one in published if one.other_settings} == {"SGLD"}
 
 
 @pytest.mark.parametrize(
@@ -449,7 +453,7 @@ def test_names_are_chosen_also_by_a_panel_or_number_and_once(names, scale, chose
 )
 def test_a_panel_has_the_runs_of_its_own_data_set_alone(panels, task):
     for figure in texts.choose(panels, texts.PAPER):
-        assert {figure.first_run(arm).settings.task_type for arm in figure.arms} == {task}
+        assert {figure.first_run(arm).settings.task_type for arm in figure.configurations} == {task}
 
 
 def test_a_text_is_all_of_its_figures_and_tables():
@@ -535,7 +539,7 @@ def test_no_two_claims_compare_the_same_runs_by_the_same_measure(tmp_path):
     seen: dict[object, tuple[str, str]] = {}
     for figure in (figure for scale in texts.SCALES for figure in texts.load(scale).values()):
         names = {}
-        for arm in figure.arms:
+        for arm in figure.configurations:
             names[arm.label] = arm.label if arm.is_searched else figure.runs_of(arm, 1, (), tmp_path)[0].name
         for claim in (claim for claim in figure.claims if claim.kind in ("order", "not_worse", "larger_lead")):
             ends = [operand for group in claim.operands for operand in group]
@@ -560,19 +564,19 @@ def test_a_smaller_scale_asks_a_claim_of_the_arms_that_it_has():
     rules = next(one for one in texts.load(texts.SMALL)["fedkp_figureC.1"].claims if one.kind == "close")
     assert len(rules.operands[0]) == 3  # One of them is left: it stays as it is, and is not played.
     paper, small = texts.load(texts.PAPER)["1a"], texts.load(texts.SMALL)["1a"]
-    assert [arm.label for arm in paper.arms] == [arm.label for arm in small.arms]
-    assert ["--task_type=digits" in one.arms[0].arguments for one in (paper, small)] == [False, True]
+    assert [arm.label for arm in paper.configurations] == [arm.label for arm in small.configurations]
+    assert ["--task_type=digits" in one.configurations[0].arguments for one in (paper, small)] == [False, True]
 
 
 def test_every_published_number_and_claim_is_of_an_arm_and_measure():
     for figure in texts.load(texts.PAPER).values():
-        labels = {arm.label for arm in figure.arms}
+        labels = {arm.label for arm in figure.configurations}
         measures = {measure.name for measure in figure.measures}
-        for arm in (arm for arm in figure.arms if arm.is_searched):
+        for arm in (arm for arm in figure.configurations if arm.is_searched):
             grid = plan.build(arm.arguments, sweeps=arm.sweeps, binary=figure.binary, grid=arm.grid)
             measures.update(grid.swept)
-        assert len(labels) == len(figure.arms)
-        assert {(one.arm in labels, one.measure in measures) for one in figure.published} <= {(True, True)}
+        assert len(labels) == len(figure.configurations)
+        assert {(one.configuration in labels, one.measure in measures) for one in figure.published} <= {(True, True)}
         for claim in figure.claims:
             for operand in (operand for group in claim.operands for operand in group):
                 names, _, measure = operand.partition(" @ ")
@@ -583,14 +587,15 @@ def test_every_published_number_and_claim_is_of_an_arm_and_measure():
 def test_numbers_stand_where_the_texts_have_them():
     known = texts.load(texts.PAPER)
     published = {
-        name: {(one.arm, one.measure): one.value for one in figure.published} for name, figure in known.items()
+        name: {(one.configuration, one.measure): one.value for one in figure.published}
+        for name, figure in known.items()
     }
     assert published["section5.2_optimizer"]["SO Adam", "average_reward"] == 0.81
     assert published["table1"]["Greedy", "client_learning_rate"] == 0.2
     assert published["table9"]["SO NM=0.3", "client_learning_rate"] == 2
     assert published["ucb_cs_table1"]["pow_d, m=2", "jain_index"] == 0.89
     assert published["mab_fl_table2"]["pair_1100_epochs_per_round=4", "deviation"] == 0.023
-    units = {(one.arm, one.measure): one.unit for one in known["mab_fl_table2"].published}
+    units = {(one.configuration, one.measure): one.unit for one in known["mab_fl_table2"].published}
     assert units["fedavg_epochs_per_round=4", "deviation"] == 0.001  # Written 0.020: its table's last digit.
     assert published["fedkp_table5.1"]["FedKPPA, alpha=10", "accuracy_1000"] == 0.864
     assert published["fedkp_table5.2"]["FedKP_cm, alpha=0.1", "rounds_accuracy_0.4"] == 588
@@ -602,7 +607,7 @@ def test_no_claim_contradicts_the_numbers_that_its_text_publishes():
     contradicted, checked = [], 0
     for figure in texts.load(texts.PAPER).values():
         # Six seeds that are all alike: their intervals are points.
-        rows = [Value(one.arm, one.measure, dict.fromkeys(range(6), one.value)) for one in figure.published]
+        rows = [Value(one.configuration, one.measure, dict.fromkeys(range(6), one.value)) for one in figure.published]
         verdicts = judging.check(figure, rows) if rows else []
         checked += sum(one.status != NOT_RUN for one in verdicts)
         contradicted += [(figure.name, one.claim.says, one.why) for one in verdicts if one.status == DISAGREES]
@@ -642,11 +647,13 @@ data = "D"
 flags = "--rounds=5"
 """)
     monkeypatch.setattr(texts, "_FOLDER", tmp_path)
-    arms = texts.load(scale)["f"].arms
+    arms = texts.load(scale)["f"].configurations
     assert tuple(arm.arguments[-1].removeprefix("--rounds=") for arm in arms) == expected
 
 
 def test_arms_are_the_product_of_their_axes():
     figure = texts.load("small")["ucb_cs_figure1"]
     selectors = ("rand", "pow_d", "rpow_d", "ucb_cs")
-    assert [arm.words for arm in figure.arms] == [(name, cohort) for name in selectors for cohort in ("m=1", "m=3")]
+    assert [arm.words for arm in figure.configurations] == [
+        (name, cohort) for name in selectors for cohort in ("m=1", "m=3")
+    ]

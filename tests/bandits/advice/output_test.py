@@ -62,13 +62,13 @@ def _markdown(found: Findings, **more) -> str:
 
 def test_the_page_says_over_which_seeds_its_numbers_are():
     told = _markdown(_found())
-    assert "Means and 95% intervals over seeds 2000 to 2001. Seeds vary the cohorts, the first weights and" in told
+    assert "Means and 95% intervals over seeds 2000 to 2001. Seeds vary the cohorts, the initial weights and" in told
 
 
 def test_runs_under_noise_have_seeds_of_their_own_and_it_is_said():
     told = _markdown(_found(0.4, 0.5, math.nan))
     assert "over seeds 2000 to 2001, with noise seeds 3000 to 3002. " in told
-    assert "the clients' draws and the noise." in told
+    assert "the clients' samples and the noise." in told
     assert ", 1 diverged |" in told
 
 
@@ -84,7 +84,7 @@ def test_the_worst_tenth_of_clients_and_the_reward_against_epsilon_are_told(tmp_
 
 
 def test_first_weights_that_are_given_are_not_said_to_vary():
-    assert "Seeds vary the cohorts and the clients' draws." in _markdown(_found(), initial_model_varies=False)
+    assert "Seeds vary the cohorts and the clients' samples." in _markdown(_found(), initial_model_varies=False)
 
 
 def test_without_any_run_there_is_a_page():

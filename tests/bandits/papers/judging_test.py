@@ -16,13 +16,15 @@ T_2 = 4.302652729749464  # Student's t at 97.5% with 2 degrees of freedom.
 SCORE, LOSS = Measure("score", "score"), Measure("loss", "loss", smallest=True)
 
 
-def _figure(*claims: Claim, arms="abc", data_kind: str = PAPER_DATA, scale: str = PAPER) -> Figure:
+def _figure(*claims: Claim, configurations="abc", data_kind: str = PAPER_DATA, scale: str = PAPER) -> Figure:
     return Figure(
         name="f1",
         text="Nobody 2020",
         about="Figure 1",
         binary="run_federated",
-        arms=tuple(arm if isinstance(arm, Configuration) else Configuration(arm, (arm,), ()) for arm in arms),
+        configurations=tuple(
+            one if isinstance(one, Configuration) else Configuration(one, (one,), ()) for one in configurations
+        ),
         repeat=3,
         measures=(SCORE, LOSS),
         claims=claims,
@@ -53,11 +55,11 @@ ORDER = Claim("a is better", "section 1", "order", (("a",), ("b",)))
         ((4.0, math.nan, 4.1), INCONCLUSIVE),  # One has diverged.
     ],
 )
-def test_an_order_is_told_by_the_interval_of_the_paired_differences(ours, status):
+def test_an_order_is_judged_by_the_interval_of_the_paired_differences(ours, status):
     assert _judge(ORDER, _value("a", *ours), _value("b", 2.0, 2.0, 2.0)).status == status
 
 
-def test_nothing_is_told_of_an_arm_of_which_a_run_diverged():
+def test_a_diverged_run_is_inconclusive():
     ours, lost = _value("a", 3.9, 4.0, 4.1), dataclasses.replace(_value("b", 2.0, 2.0, 2.0), diverged=frozenset({1}))
     verdict = _judge(ORDER, ours, lost)
     assert verdict.status == INCONCLUSIVE
@@ -78,19 +80,19 @@ def test_two_that_never_get_there_are_not_alike():
         assert _judge(claim, _value("a", *never), _value("b", *never)).status == INCONCLUSIVE
 
 
-def test_the_interval_is_told_beside_the_means():
+def test_the_interval_is_reported_beside_the_means():
     verdict = _judge(ORDER, _value("a", 3.9, 4.0, 4.1), _value("b", 2.0, 2.0, 2.0))
     half = T_2 * 0.1 / math.sqrt(3)
     assert half == pytest.approx(0.2484, abs=1e-4)
     assert verdict.why == "a 4, b 2: +2.00 (+1.75 to +2.25)"
-    assert (verdict.seeds, verdict.chance) == (3, pytest.approx(0.025))
+    assert (verdict.seeds, verdict.error_probability) == (3, pytest.approx(0.025))
 
 
 def test_a_larger_lead_is_a_difference_of_differences_of_equal_seeds():
     claim = Claim("", "", "larger_lead", (("a",), ("b",), ("c",), ("d",)))
     leads = _value("a", 3.9, 24.0, 14.1, 9.0), _value("b", 2.0, 22.0, 12.0)  # 1.9, 2.0, 2.1
     others = _value("c", 7.0, 1.0, 3.0), _value("d", 6.0, 0.0, 2.0, 5.0)  # 1, 1, 1
-    verdict = _judge(claim, *leads, *others, arms="abcd")
+    verdict = _judge(claim, *leads, *others, configurations="abcd")
     assert (verdict.status, verdict.seeds) == (AGREES, 3)
     assert verdict.why == "a minus b 2, c minus d 1: +1.00 (+0.75 to +1.25)"
     assert (
@@ -108,11 +110,11 @@ def test_differences_are_of_equal_seeds():
 
 
 @pytest.mark.parametrize(("count", "status"), [(5, INCONCLUSIVE), (6, AGREES)])
-def test_the_same_difference_in_every_seed_is_told_from_six_seeds_on(count, status):
+def test_the_same_difference_in_every_seed_is_significant_from_six_seeds_on(count, status):
     assert _judge(ORDER, _value("a", *[2.0] * count), _value("b", *[1.0] * count)).status == status
 
 
-def test_equal_arms_have_no_order():
+def test_equal_configurations_have_no_order():
     assert _judge(ORDER, _value("a", *[2.0] * 8), _value("b", *[2.0] * 8)).status == DISAGREES
 
 
@@ -129,7 +131,7 @@ def test_of_several_needed_differences_one_that_is_open_leaves_all_open_and_a_wr
     assert _judge(claim, a, _value("b", 2.9, 3.0, 3.1), c).status == AGREES
     assert _judge(claim, a, _value("b", 0.0, 3.0, 9.0), c).status == INCONCLUSIVE
     wrong = _judge(claim, a, _value("b", 0.9, 1.0, 1.1), c)
-    assert (wrong.status, wrong.chance) == (DISAGREES, pytest.approx(0.05))
+    assert (wrong.status, wrong.error_probability) == (DISAGREES, pytest.approx(0.05))
     assert wrong.why.startswith("b 1, c 2: -1")
 
 
@@ -137,7 +139,7 @@ def test_the_better_of_two_needs_one_of_them():
     claim = Claim("", "", "order", (("b | a",), ("c",)))
     rows = _value("a", 3.9, 4.0, 4.1), _value("b", 0.9, 1.0, 1.1), _value("c", 2.0, 2.0, 2.0)
     assert _judge(claim, *rows).status == AGREES
-    assert _judge(claim, *rows).chance == pytest.approx(0.05)  # Each of two could have been it by chance.
+    assert _judge(claim, *rows).error_probability == pytest.approx(0.05)  # Each of two could have been it by chance.
     assert _judge(Claim("", "", "order", (("c",), ("b | a",))), *rows).status == DISAGREES
 
 
@@ -171,7 +173,7 @@ def _stood(arm: str, *seeds: float, constant: float | None = 1.0) -> Value:
     """Returns a value of an arm with the best fixed action of its runs."""
     values = dict(enumerate(seeds))
     stand = baselines.compare({arm: values}, uniform=0.1, fixed=constant)[arm]
-    return Value(arm, "score", values, 9, stand=stand)
+    return Value(arm, "score", values, 9, baselines=stand)
 
 
 EXPLORES = Claim("exploration helps", "", "order", (("a",), ("Greedy",)))
@@ -188,7 +190,7 @@ EXPLORES = Claim("exploration helps", "", "order", (("a",), ("Greedy",)))
 )
 def test_an_edge_over_greedy_needs_one_that_beats_the_best_fixed_action(explorer, greedy, status):
     rows = _stood("a", *explorer), _stood("Greedy", *greedy)
-    verdict = _judge(EXPLORES, *rows, arms=("a", "Greedy"))
+    verdict = _judge(EXPLORES, *rows, configurations=("a", "Greedy"))
     assert verdict.status == status
     reason = "; premise not met: neither beats the best fixed action, 1"
     assert verdict.why.endswith(reason) == (status == PREMISE)
@@ -197,14 +199,14 @@ def test_an_edge_over_greedy_needs_one_that_beats_the_best_fixed_action(explorer
 def test_a_claim_fails_where_one_comparison_fails_whatever_the_others_premises():
     claim = Claim("", "", "order", (("a", "b"), ("Greedy",)))
     rows = [_stood("a", 0.4, 0.41, 0.42), _stood("b", 0.5, 0.51, 0.52), _stood("Greedy", 0.7, 0.71, 0.72)]
-    assert _judge(claim, *rows, arms=("a", "b", "Greedy")).status == PREMISE
+    assert _judge(claim, *rows, configurations=("a", "b", "Greedy")).status == PREMISE
     rows[2] = _stood("Greedy", 1.7, 1.72, 1.75)
-    assert _judge(claim, *rows, arms=("a", "b", "Greedy")).status == DISAGREES
+    assert _judge(claim, *rows, configurations=("a", "b", "Greedy")).status == DISAGREES
 
 
 def test_where_the_best_fixed_action_is_unknown_so_is_the_premise():
     rows = _stood("a", 1.79, 1.80, 1.81, constant=None), _stood("Greedy", 0.5, 0.5, 0.51, constant=None)
-    verdict = _judge(EXPLORES, *rows, arms=("a", "Greedy"))
+    verdict = _judge(EXPLORES, *rows, configurations=("a", "Greedy"))
     assert verdict.status == INCONCLUSIVE
     assert verdict.why.endswith("; premise unknown: the best fixed action of a and Greedy is not recorded")
     assert _judge(ORDER, _stood("a", 0.4, 0.41, 0.43), _stood("b", 0.2, 0.21, 0.22)).status == AGREES  # It has none.
@@ -227,12 +229,14 @@ def test_a_searched_loser_on_an_edge_of_its_grid_decides_nothing(rate, status):
     arms = (Configuration("a", ("a",), ()), Configuration("b", ("b",), (), sweeps=("rate=0.5;2;8",)))
     rows = _value("a", 3.9, 4.0, 4.1), _value("b", 2.0, 2.0, 2.0)
     picked = Value("b", "rate", {0: rate}, 9, is_picked=True)
-    verdict = _judge(ORDER, *rows, picked, arms=arms)
+    verdict = _judge(ORDER, *rows, picked, configurations=arms)
     assert verdict.status == status
     reason = f"; premise not met: the best point of b lies on the edge of its grid (rate {rate:g})"
     assert verdict.why.endswith(reason) == (status == PREMISE)
     winner = _value("b", 9.0, 9.0, 9.0)
-    assert _judge(ORDER, rows[0], winner, picked, arms=arms).status == DISAGREES  # Beyond the edge it could only gain.
+    assert (
+        _judge(ORDER, rows[0], winner, picked, configurations=arms).status == DISAGREES
+    )  # Beyond the edge it could only gain.
 
 
 @pytest.mark.parametrize(("is_edge", "status"), [(True, PREMISE), (False, AGREES)])
@@ -240,7 +244,7 @@ def test_the_grid_that_ran_decides_where_records_say_so(is_edge, status):
     arms = (Configuration("a", ("a",), ()), Configuration("b", ("b",), (), sweeps=("rate=0.5;2;8",)))
     picked = Value("b", "rate", {0: 2.0}, 9, is_picked=True, is_edge=is_edge)  # Inside of the declared grid.
     rows = _value("a", 3.9, 4.0, 4.1), _value("b", 2.0, 2.0, 2.0)
-    assert _judge(ORDER, *rows, picked, arms=arms).status == status
+    assert _judge(ORDER, *rows, picked, configurations=arms).status == status
 
 
 def test_what_needs_the_paper_s_data_is_not_run_on_a_stand_in():
@@ -268,7 +272,7 @@ def test_what_is_never_reached_counts_as_reached_after_the_last_round():
     assert (verdict.status, verdict.why) == (AGREES, "a 1.33, b infinite: -8.3 (-9.8 to -6.9)")
 
 
-def test_of_what_not_all_seeds_reach_it_is_told_how_many_do():
+def test_a_value_that_some_seeds_never_reach_is_counted():
     late = Measure("rounds", "score", "rounds to 1", smallest=True)
     figure = judging.dataclasses.replace(_figure(), measures=(late, LOSS))
     assert judging.value_words(_value("a", 3.0, math.inf, 5.0, measure="rounds"), figure) == "reached by 2 of 3 seeds"
@@ -276,13 +280,13 @@ def test_of_what_not_all_seeds_reach_it_is_told_how_many_do():
     assert judging.value_words(_value("a", math.inf, math.inf, measure="loss"), figure) == "infinite"
 
 
-def test_an_arm_that_is_not_told_above_the_best_constant_action_is_called_so():
+def test_a_configuration_that_does_not_beat_the_best_fixed_action_is_noted():
     ours = {0: 0.5, 1: 0.51, 2: 0.52}
     for constant, note in ((0.9, " (below the best fixed action)"), (0.2, "")):
         stand = baselines.compare({"a": ours}, uniform=0.1, fixed=constant)["a"]
-        assert judging.stand_note(Value("a", "score", ours, stand=stand)) == note
+        assert judging.baseline_note(Value("a", "score", ours, baselines=stand)) == note
     stand = baselines.compare({"a": ours}, uniform=0.9, fixed=0.95)["a"]
-    assert judging.stand_note(Value("a", "score", ours, stand=stand)).startswith(" (below the uniform policy")
+    assert judging.baseline_note(Value("a", "score", ours, baselines=stand)).startswith(" (below the uniform policy")
 
 
 @pytest.mark.parametrize(
@@ -295,7 +299,7 @@ def test_similar_needs_the_whole_interval_within_the_tolerance(within, ours, sta
 
 
 @pytest.mark.parametrize(("within", "status"), [(0.3, AGREES), (0.2, INCONCLUSIVE), (0.0, DISAGREES)])
-def test_not_worse_is_told_against_the_tolerance(within, status):
+def test_not_worse_is_judged_with_the_tolerance(within, status):
     claim = Claim("", "", "not_worse", (("a",), ("b",)), within=within)
     # -0.3 ± 0.25, of 2.
     verdict = _judge(claim, _value("a", 1.6, 1.7, 1.8), _value("b", 2.0, 2.0, 2.0))
@@ -309,10 +313,10 @@ def test_a_tolerance_of_what_is_never_reached_is_finite():
     assert _judge(claim, _value("a", *[1.0] * 8), _value("b", *[math.inf] * 8)).status == DISAGREES
 
 
-def test_near_the_best_is_not_worse_than_any_other_arm():
+def test_near_the_best_is_not_worse_than_any_other_configuration():
     claim = Claim("", "", "near_best", (("a",),), within=0.5)
     a, b = _value("a", 2.1, 2.0, 1.9), _value("b", 2.0, 2.0, 2.0)
-    assert _judge(claim, a, b, arms="ab").status == AGREES
+    assert _judge(claim, a, b, configurations="ab").status == AGREES
     assert _judge(claim, a, b, _value("c", 9.0, 9.0, 9.0)).status == DISAGREES
     assert _judge(claim, a, b).status == NOT_RUN  # Without c nobody knows.
 
@@ -340,7 +344,7 @@ def test_a_stated_distance_has_no_sign():
 
 
 @pytest.mark.parametrize(("within", "status"), [(0.35, AGREES), (0.05, INCONCLUSIVE), (0.025, DISAGREES)])
-def test_steady_seeds_are_told_by_the_interval_of_their_deviation(within, status):
+def test_steady_seeds_are_judged_by_the_interval_of_their_deviation(within, status):
     claim = Claim("", "", "steady", (("a",),), within=within)
     # Of 2. By chi squared with 2 degrees of freedom, 0.1 lies in 0.0521 to 0.628: 7.378 and 0.0506 at 97.5% and 2.5%.
     verdict = _judge(claim, _value("a", 1.9, 2.0, 2.1))
@@ -356,9 +360,9 @@ def test_what_is_close_to_another_group_need_not_be_close_within_its_own():
     assert _judge(Claim("", "", "close", (("a", "b", "c"),), within=0.06), *rows).status == DISAGREES
 
 
-def test_a_claim_without_its_arms_is_not_played():
+def test_a_claim_without_its_configurations_is_not_run():
     verdict = _judge(ORDER, _value("a", 1.0, 2.0))
-    assert (verdict.status, verdict.why, verdict.chance) == (NOT_RUN, "no score of b", 0.0)
+    assert (verdict.status, verdict.why, verdict.error_probability) == (NOT_RUN, "no score of b", 0.0)
 
 
 def _compared(published: float, *seeds: float, unit: float = 0.01, **changes) -> str:
@@ -413,9 +417,9 @@ def test_what_a_search_picked_has_no_interval():
         ((4.0,), INCONCLUSIVE),
     ],
 )
-def test_an_arm_is_compared_with_the_best_fixed_action_that_its_runs_recorded(ours, status):
+def test_a_configuration_is_compared_with_the_best_fixed_action_that_its_runs_recorded(ours, status):
     row = _value("a", *ours)
-    row = dataclasses.replace(row, stand=baselines.compare({"a": row.finite}, fixed=3.0)["a"])
+    row = dataclasses.replace(row, baselines=baselines.compare({"a": row.finite}, fixed=3.0)["a"])
     verdict = _judge(Claim("", "", "beats_best_fixed", (("a",),)), row)
     assert verdict.status == status
     assert verdict.why.startswith(f"a {row.mean:.3g}, best fixed action 3: ")

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 import pandas as pd
 import pytest
 
-from bandits.papers import page, records, scoreboard, standing, texts
+from bandits.papers import figure_baselines, page, records, scoreboard, texts
 from bandits.papers.plan import Accounted, Claim, Figure, Measure, Published
-from bandits.papers.results import Found, Value
+from bandits.papers.results import ConfigurationRuns, Value
 from bandits.plans.plan import Configuration
 from data.errors import UsageError
 from optimization.study import run_folder
@@ -22,7 +22,7 @@ def _figure(**changes) -> Figure:
         "text": "Nobody 2020",
         "about": "Figure 1: a toy",
         "binary": "run_federated",
-        "arms": (Configuration("near", ("near",), ()), Configuration("far", ("far",), ())),
+        "configurations": (Configuration("near", ("near",), ()), Configuration("far", ("far",), ())),
         "repeat": 3,
         "measures": (Measure("score", "score"),),
         "published": (Published("near", "score", 4.0, "Table 1", 1.0), Published("far", "rate", 0.2, "Table 1")),
@@ -70,7 +70,7 @@ def test_records_are_a_row_a_run(tmp_path):
         about = {"data_checksum": "d1", "git_commit": "0123456789abcdef"}
         (folder / "config.json").write_text(json.dumps(about))
     tables = [pd.DataFrame({"round_num": [1, 2], "score": [0.0, score]}) for score in (0.25, 0.5)]
-    table = records.of(_figure(), {"far": Found(folders, tables, {"rate": 0.1}, [0, 7])})
+    table = records.of(_figure(), {"far": ConfigurationRuns(folders, tables, {"rate": 0.1}, [0, 7])})
     assert list(table) == ["arm", "seed", "score", "picked:rate", "rounds", "data", "commit", "machine"]
     assert table.iloc[1, :7].tolist() == ["far", 7, 0.5, 0.1, 2, "d1", "0123456789ab"]
     records.write(table, tmp_path / "small" / "f1.csv")
@@ -82,16 +82,18 @@ def test_records_are_a_row_a_run(tmp_path):
 def test_records_keep_whether_a_pick_was_on_an_edge_of_the_grid_that_ran(tmp_path, rate, is_edge):
     far = Configuration("far", ("far",), (), sweeps=("rate=0.1;0.2;0.5",))
     tables = [pd.DataFrame({"round_num": [1], "score": [0.25]})]
-    table = records.of(_figure(arms=(far,)), {"far": Found([tmp_path], tables, {"rate": rate}, [0])})
+    table = records.of(
+        _figure(configurations=(far,)), {"far": ConfigurationRuns([tmp_path], tables, {"rate": rate}, [0])}
+    )
     records.write(table, tmp_path / "f1.csv")
-    wider = _figure(arms=(dataclasses.replace(far, sweeps=("rate=0.01;0.1;0.2",)),))  # Declared later.
+    wider = _figure(configurations=(dataclasses.replace(far, sweeps=("rate=0.01;0.1;0.2",)),))  # Declared later.
     _, picked = records.values(wider, records.read(tmp_path / "f1.csv"))
     assert (picked.mean, picked.is_edge) == (rate, is_edge)
 
 
 def test_a_run_that_diverged_is_recorded_as_one(tmp_path):
     tables = [pd.DataFrame({"round_num": [1], "score": [score]}) for score in (0.25, 0.5)]
-    found = {"far": Found([tmp_path] * 2, tables, {}, [0, 7], frozenset({7}))}
+    found = {"far": ConfigurationRuns([tmp_path] * 2, tables, {}, [0, 7], frozenset({7}))}
     table = records.of(_figure(), found)
     assert table["diverged"].tolist() == [0, 1]
     records.write(table, tmp_path / "f1.csv")
@@ -101,12 +103,17 @@ def test_a_run_that_diverged_is_recorded_as_one(tmp_path):
 
 def test_values_stand_beside_the_published_ones():
     near, far, rate = records.values(_figure(), _table())
-    assert (near.arm, near.mean, near.by_seed, near.published.value) == ("near", 4.0, {0: 3.9, 1: 4.0, 2: 4.1}, 4.0)
+    assert (near.configuration, near.mean, near.by_seed, near.published.value) == (
+        "near",
+        4.0,
+        {0: 3.9, 1: 4.0, 2: 4.1},
+        4.0,
+    )
     assert (far.mean, far.published) == (2.0, None)
     assert (rate.measure, rate.mean, rate.is_picked, rate.published.value) == ("rate", 0.1, True, 0.2)
 
 
-def test_records_hold_what_chance_and_the_best_constant_action_earn(tmp_path):
+def test_records_hold_what_the_uniform_policy_and_the_best_fixed_action_earn(tmp_path):
     figure = _figure(measures=(Measure("reward", "bandits/average_rewards"),), published=())
     folders = []
     for seed, noise in enumerate((0.0, 0.5)):
@@ -118,25 +125,27 @@ def test_records_hold_what_chance_and_the_best_constant_action_earn(tmp_path):
         (folders[-1] / "bounds.json").write_text(json.dumps(bounds))
         (folders[-1] / "metrics.csv").write_text("round_num,bandits/average_rewards\n1,0.5\n")
     tables = [pd.DataFrame({"round_num": [1], "bandits/average_rewards": [reward]}) for reward in (0.2, 0.21)]
-    table = records.of(figure, {"far": Found(folders, tables, {}, [0, 1])})
+    table = records.of(figure, {"far": ConfigurationRuns(folders, tables, {}, [0, 1])})
     assert table[["chance", "constant"]].to_numpy().tolist() == [[0.1, 0.3]] * 2
     assert table["unpaired"].isna().tolist() == [True, False]
     (far,) = records.values(figure, table)
     assert far.is_unpaired
-    assert far.stand.word == "above the uniform policy, below the best fixed action"
+    assert far.baselines.summary == "above the uniform policy, below the best fixed action"
     bounds["participating"] |= {"chance_error": 0.05, "population": 99}
     for folder in folders:
         (folder / "bounds.json").write_text(json.dumps(bounds))
-    table = records.of(figure, {"far": Found(folders, tables, {}, [0, 1])})
+    table = records.of(figure, {"far": ConfigurationRuns(folders, tables, {}, [0, 1])})
     assert table[["chance_error", "sampled_clients"]].to_numpy().tolist() == [[0.05, 9]] * 2
     (far,) = records.values(figure, table)
-    assert far.stand.word == "not significantly different from the uniform policy"  # 0.205 and 0.1, of nine clients.
+    assert (
+        far.baselines.summary == "not significantly different from the uniform policy"
+    )  # 0.205 and 0.1, of nine clients.
 
 
-def test_an_arm_at_chance_is_called_so():
+def test_a_configuration_no_better_than_the_uniform_policy_is_noted():
     table = _table(chance=1.0).assign(score=[3.9, 4.0, 4.1, 0.9, 1.1, 1.05])
     near, far, _ = records.values(_figure(), table)
-    assert (near.stand.word, far.stand.word) == (
+    assert (near.baselines.summary, far.baselines.summary) == (
         "above the uniform policy",
         "not significantly different from the uniform policy",
     )
@@ -184,7 +193,7 @@ def test_damaged_records_are_named(tmp_path, line, message):
         records.read(tmp_path / "f1.csv")
 
 
-def test_records_that_are_not_on_the_page_are_told(tmp_path, known):
+def test_records_that_are_not_on_the_page_are_reported(tmp_path, known):
     known(_figure())
     records.write(_table().replace("near", "old").drop(columns="score"), tmp_path / "paper" / "f1.csv")
     records.write(_table(), tmp_path / "small" / "f9.csv")
@@ -217,12 +226,12 @@ def test_lines_are_every_claim_and_number():
     assert {one.status for one in missing} == {"not run"}
 
 
-def test_the_scoreboard_says_how_many_words_may_be_chance_s():
+def test_the_scoreboard_has_the_expected_number_of_errors():
     lines = scoreboard.lines(_figure(), records.values(_figure(), _table()))
     # A claim at 2.5% and a number at 5%.
-    assert scoreboard.by_chance(lines).endswith("wrong on average, at most: 0.075 of 2 (paper's data).")
+    assert scoreboard.expected_errors(lines).endswith("wrong on average, at most: 0.075 of 2 (paper's data).")
     assert scoreboard.summary(lines).startswith("Nobody 2020, paper's data: 2 agrees, 1 inconclusive\n")
-    assert scoreboard.by_chance(scoreboard.lines(_figure(), [])) == ""
+    assert scoreboard.expected_errors(scoreboard.lines(_figure(), [])) == ""
 
 
 def test_a_page_has_own_figures_with_differences_and_what_they_mean(tmp_path, known):
@@ -246,9 +255,9 @@ def test_a_page_has_own_figures_with_differences_and_what_they_mean(tmp_path, kn
 
 
 @pytest.mark.parametrize(("tried", "is_told"), [("0.1;0.2;0.5", True), ("0.01;0.1;0.5", False), ("0.1;0.2", False)])
-def test_a_pick_at_the_edge_of_three_or_more_is_told(tmp_path, known, tried, is_told):
+def test_a_pick_at_the_edge_of_three_or_more_is_reported(tmp_path, known, tried, is_told):
     arms = (Configuration("near", ("near",), ()), Configuration("far", ("far",), (), sweeps=(f"rate={tried}",)))
-    figure = _figure(arms=arms)
+    figure = _figure(configurations=arms)
     known(figure)
     records.write(_table(), records.path_of(figure, tmp_path / "evidence"))
     told = "Best points on an edge of the grid: far (rate 0.1)."
@@ -256,10 +265,10 @@ def test_a_pick_at_the_edge_of_three_or_more_is_told(tmp_path, known, tried, is_
     assert (told in scoreboard.text(scoreboard.Judged.of(figure, _table()))) == is_told
 
 
-def test_an_own_figure_says_where_arms_stand_and_compares_along_the_reference_s_axis(tmp_path, known):
+def test_an_own_figure_has_scores_and_comparisons_along_the_reference_s_axis(tmp_path, known):
     arms = tuple(Configuration(f"near, {word}", ("near", word), ()) for word in ("stays", "goes"))
     landmarks = tuple(Configuration(label, (label,), (), is_drawn=False) for label in ("chance", "ceiling"))
-    figure = _figure(own=True, published=(), claims=(), arms=(*arms, *landmarks), reference="stays")
+    figure = _figure(own=True, published=(), claims=(), configurations=(*arms, *landmarks), reference="stays")
     known(figure)
     scores = {
         "near, stays": (4.9, 5.0, 5.1),
@@ -274,25 +283,25 @@ def test_an_own_figure_says_where_arms_stand_and_compares_along_the_reference_s_
     assert "| near, goes | 7.00 (6.75 to 7.25) | +2 | at a normalized score of 0.70 |" in made
 
 
-def test_a_text_s_figure_with_a_ceiling_says_where_its_arms_stand(tmp_path, known):
+def test_a_paper_s_figure_with_a_full_feedback_baseline_has_scores(tmp_path, known):
     landmarks = [Configuration(label, (label,), (), is_drawn=False) for label in ("chance", "ceiling")]
-    figure = _figure(arms=(Configuration("near", ("near",), ()), *landmarks))
+    figure = _figure(configurations=(Configuration("near", ("near",), ()), *landmarks))
     known(figure)
     scores = {"near": (4.9, 5.0, 5.1), "chance": (0.0,) * 3, "ceiling": (10.0,) * 3}
     _write(figure, scores, tmp_path)
     assert "\nCompared with bounds: near at a normalized score of 0.50.\n" in page.made(tmp_path)
 
 
-def test_a_page_tells_scores_over_own_figures_that_have_chance_and_ceiling(tmp_path, known):
+def test_a_page_has_scores_over_own_figures_with_baselines(tmp_path, known):
     # On both tasks 0 to 10, and near at 4 and 8.
     landmarks = [Configuration(label, (label,), (), is_drawn=False) for label in ("chance", "ceiling")]
     figures = []
     for name, where in (("f1", "often"), ("f2", "seldom")):
         arms = (Configuration(f"near, {where}", ("near", where), ()), *landmarks)
-        figures.append(_figure(own=True, name=name, about=f"{name}: a task", arms=arms, claims=()))
+        figures.append(_figure(own=True, name=name, about=f"{name}: a task", configurations=arms, claims=()))
     known(*figures)
     for figure, near in zip(figures, (4.0, 8.0), strict=True):
-        scores = {figure.arms[0].label: near, "chance": 0.0, "ceiling": 10.0}
+        scores = {figure.configurations[0].label: near, "chance": 0.0, "ceiling": 10.0}
         _write(figure, {arm: (score,) * 5 for arm, score in scores.items()}, tmp_path)
         if figure.name == "f1":
             assert "### Interquartile mean over tasks" not in page.made(tmp_path)
@@ -308,7 +317,7 @@ def test_a_page_tells_scores_over_own_figures_that_have_chance_and_ceiling(tmp_p
     ("often", "seldom"),
     [("--bandits_deploy_freq=5", "--bandits_deploy_freq=50"), ("--reward_drift=abrupt", "--bandits_type=greedy")],
 )
-def test_scores_over_tasks_are_by_the_ceiling_that_is_deployed_as_often_in_that_world(tmp_path, known, often, seldom):
+def test_scores_over_tasks_use_the_baseline_with_the_same_deployment_and_environment(tmp_path, known, often, seldom):
     # Of what is deployed often, near earns more than the ceiling that is deployed seldom, and half of its own.
     arms = tuple(
         Configuration(label, (label,), (flag,))
@@ -316,7 +325,8 @@ def test_scores_over_tasks_are_by_the_ceiling_that_is_deployed_as_often_in_that_
     )
     own = Configuration("ceiling, often", ("ceiling, often",), (often,))
     figures = [
-        _figure(own=True, name=name, about=f"{name}: a task", arms=(*arms, own), claims=()) for name in ("f1", "f2")
+        _figure(own=True, name=name, about=f"{name}: a task", configurations=(*arms, own), claims=())
+        for name in ("f1", "f2")
     ]
     known(*figures)
     scores = {"near": 12.0, "far": 5.0, "chance": 0.0, "ceiling": 10.0, "ceiling, often": 24.0}
@@ -339,17 +349,21 @@ def test_scores_over_tasks_are_by_the_ceiling_that_is_deployed_as_often_in_that_
     assert "### Interquartile mean over tasks" not in page.made(tmp_path)
 
 
-def test_a_task_without_the_arm_that_most_have_is_left_out_of_scores_over_tasks(tmp_path, known):
+def test_a_task_without_the_configuration_that_most_have_is_left_out_of_scores_over_tasks(tmp_path, known):
     landmarks = [Configuration(label, (label,), (), is_drawn=False) for label in ("chance", "ceiling")]
     figures = [
         _figure(
-            own=True, name=name, about=f"{name}: a task", arms=(Configuration(arm, (arm,), ()), *landmarks), claims=()
+            own=True,
+            name=name,
+            about=f"{name}: a task",
+            configurations=(Configuration(arm, (arm,), ()), *landmarks),
+            claims=(),
         )
         for name, arm in (("f1", "near"), ("f2", "adam"), ("f3", "near"))
     ]
     known(*figures)
     for figure in figures:
-        scores = {figure.arms[0].label: 4.0, "chance": 0.0, "ceiling": 10.0}
+        scores = {figure.configurations[0].label: 4.0, "chance": 0.0, "ceiling": 10.0}
         _write(figure, {arm: (score,) * 5 for arm, score in scores.items()}, tmp_path)
     made = page.made(tmp_path)
     assert "### Interquartile mean over tasks: score\n\nf1; f3. " in made
@@ -367,13 +381,13 @@ def test_a_task_without_the_arm_that_most_have_is_left_out_of_scores_over_tasks(
         ("--server_learning_rate=0.02", "at a normalized score of 0.50"),
     ],
 )
-def test_an_arm_stands_between_landmarks_of_its_own_clients_and_world(flag, word):
+def test_baselines_have_the_configuration_s_clients_and_environment(flag, word):
     landmarks = [Configuration(label, (label,), (), is_drawn=False) for label in ("chance", "ceiling")]
-    figure = _figure(arms=(Configuration("near", ("near",), (flag,)), *landmarks))
+    figure = _figure(configurations=(Configuration("near", ("near",), (flag,)), *landmarks))
     scores = {"near": (4.9, 5.0, 5.1), "chance": (0.0,) * 3, "ceiling": (10.0,) * 3}
     rows = [Value(arm, "score", dict(enumerate(some))) for arm, some in scores.items()]
-    stands = standing.stands(figure, rows, {})
-    assert (stands["near"].word if "near" in stands else "") == word
+    stands = figure_baselines.compare(figure, rows, {})
+    assert (stands["near"].summary if "near" in stands else "") == word
 
 
 @pytest.mark.parametrize(
@@ -389,19 +403,21 @@ def test_an_arm_stands_between_landmarks_of_its_own_clients_and_world(flag, word
         ("--reward_drift=abrupt --drift_world=1", 6, 3.0),
     ],
 )
-def test_in_the_last_rounds_the_best_constant_action_is_chance_s_where_they_are_of_one_world(flags, rounds, constant):
+def test_the_best_fixed_action_of_the_last_rounds_needs_one_environment(flags, rounds, constant):
     arms = [
         Configuration(name, (name,), ("--total_rounds=10", *own.split()))
         for name, own in (("near", flags), ("chance", ""))
     ]
-    figure = _figure(arms=tuple(arms), measures=(Measure("score", "bandits/round_rewards", f"last {rounds}"),))
+    figure = _figure(
+        configurations=tuple(arms), measures=(Measure("score", "bandits/round_rewards", f"last {rounds}"),)
+    )
     rows = [Value(arm.label, "score", {0: 4.0, 1: 4.5}) for arm in arms]
-    near = standing.stands(figure, rows, {"near": (1.0, 3.0), "chance": (1.0, 2.0)})["near"]
+    near = figure_baselines.compare(figure, rows, {"near": (1.0, 3.0), "chance": (1.0, 2.0)})["near"]
     assert (near.fixed.reference_mean if near.fixed else None) == constant
     assert near.uniform.reference_mean == 1.0  # What is computed counts before what was drawn, 4.25.
 
 
-def test_a_page_s_table_ends_with_the_best_constant_action(tmp_path, known):
+def test_a_page_s_table_ends_with_the_best_fixed_action(tmp_path, known):
     figure = _figure(own=True, measures=(Measure("score", "bandits/average_rewards"),))
     known(figure)
     records.write(_table(constant=1.25), records.path_of(figure, tmp_path))
@@ -426,7 +442,7 @@ def test_a_page_tells_what_is_missing_of_a_figure(tmp_path, known):
     assert "2 claims more: not run." in made
 
 
-def test_a_page_counts_the_texts_words_and_names_what_was_not_played(tmp_path, known):
+def test_a_page_counts_verdicts_and_names_what_was_not_run(tmp_path, known):
     figure = _figure()
     known(figure, _figure(name="f2"))
     records.write(_table(), records.path_of(dataclasses.replace(figure, scale="small"), tmp_path))

@@ -78,13 +78,13 @@ def test_the_labels_know_what_was_logged(played, monkeypatch):
     assert of_rows.tolist() == found.log.rewards.tolist()
     # And so the weighted rewards of a policy are, on average over its own actions, its true reward.
     candidate, _ = plan.candidates(*studies)
-    chosen = selection_scores.played(folder / candidate.name, 1.0, found)
+    chosen = selection_scores.probabilities(folder / candidate.name, 1.0, found)
     assert chosen.sum(axis=1) == pytest.approx(np.ones(len(chosen)))
     assert found.true_reward(np.eye(10)[found.expected.argmax(axis=1)]) == pytest.approx(1)
 
 
 @pytest.mark.slow
-def test_what_is_played_is_not_played_again_and_says_the_same(played, capsys):
+def test_finished_runs_are_not_rerun_and_give_the_same(played, capsys):
     runs = played / "r" / "runs"
     before = {path: path.stat().st_mtime_ns for path in runs.rglob("metrics.csv")}
     assert len(before) == 1 + 2 + 2
@@ -113,10 +113,10 @@ def test_the_published_settings_make_twelve_candidates_and_no_log_shares_their_s
         ("--model_rounds=2", "--model_rounds=none", "few_digits: reward_model: --model_rounds=none"),
         ("client_learning_rate=0.01", "client_rate=0.01", "--figure=select_before_deploying, few_digits: "),
         ("[0.05, 1]", "[]", "two candidates at least"),
-        ("--bandits_temperature=0.5", "--scenario=drift", "--reward_drift=abrupt a policy has no one true reward"),
+        ("--bandits_temperature=0.5", "--scenario=drift", "--reward_drift=abrupt a policy has no single true reward"),
     ],
 )
-def test_unsound_settings_are_refused_before_anything_is_played(tmp_path, monkeypatch, old, new, message):
+def test_unsound_settings_are_refused_before_anything_is_run(tmp_path, monkeypatch, old, new, message):
     monkeypatch.setitem(globals(), "_SETTINGS", _SETTINGS.replace(old, new))
     with pytest.raises(UsageError, match=message):
         _program(tmp_path)

@@ -207,7 +207,7 @@ def test_points_have_verdicts_if_they_have_several_seeds(tmp_path):
     assert words == {
         "bandits_type=softmax": "at a normalized score of 0.50",
         "bandits_type=init": "not significantly different from the uniform policy",
-        "bandits_type=supervised_mse": "ceiling",
+        "bandits_type=supervised_mse": "full feedback",
     }
     assert [outcomes.label(point) for point in some.not_above_uniform()] == ["bandits_type=init"]
     ones = {name: seeds[:1] for name, seeds in points.items()}

@@ -25,8 +25,8 @@ def _word(numbers, **known):
     ],
 )
 @pytest.mark.parametrize("chance", [CHANCE, 0.1])
-def test_an_arm_stands(numbers, word, chance):
-    assert _word(numbers, uniform=chance, full_feedback=CEILING).word == word
+def test_the_normalized_score_in_words(numbers, word, chance):
+    assert _word(numbers, uniform=chance, full_feedback=CEILING).summary == word
 
 
 @pytest.mark.parametrize(
@@ -37,39 +37,41 @@ def test_an_arm_stands(numbers, word, chance):
         (0.7, "at a normalized score of 0.50, below the best fixed action"),
     ],
 )
-def test_the_best_constant_action_is_another_mark(constant, word):
-    assert _word([0.50, 0.49, 0.51, 0.50], uniform=0.1, fixed=constant, full_feedback=CEILING).word == word
+def test_the_best_fixed_action_is_another_baseline(constant, word):
+    assert _word([0.50, 0.49, 0.51, 0.50], uniform=0.1, fixed=constant, full_feedback=CEILING).summary == word
 
 
-def test_without_a_ceiling_an_arm_is_above_chance_or_not():
-    assert _word([0.50, 0.49], uniform=0.1).word == "above the uniform policy"
-    assert _word([0.50, 0.49], fixed=0.1).word == "above the best fixed action"
-    assert _word([0.50, 0.49]).word == ""
+def test_without_full_feedback_only_the_uniform_policy_is_compared():
+    assert _word([0.50, 0.49], uniform=0.1).summary == "above the uniform policy"
+    assert _word([0.50, 0.49], fixed=0.1).summary == "above the best fixed action"
+    assert _word([0.50, 0.49]).summary == ""
 
 
 @pytest.mark.parametrize(("numbers", "word"), [([0.5], "one seed: not judged"), ([0.5, 0.5, math.nan], "not judged")])
 def test_what_cannot_be_judged_is_not(numbers, word):
     one = _word(numbers, uniform=0.1)
-    assert (one.word, one.uniform.is_significant, one.beats_uniform) == (word, False, False)
+    assert (one.summary, one.uniform.is_significant, one.beats_uniform) == (word, False, False)
 
 
 def test_a_mark_of_one_seed_judges_nothing():
     one = _word([0.50, 0.49, 0.51, 0.50], uniform=0.1, full_feedback={0: 0.5})
-    assert one.word == "above the uniform policy"
+    assert one.summary == "above the uniform policy"
     assert math.isnan(one.score)
 
 
-def test_the_best_of_many_at_chance_is_not_told_from_it():
+def test_the_best_of_many_uniform_policies_is_not_significantly_better():
     """Alone it would be: 0.02 above with p 0.02. As one of nine it is not."""
     lucky = [0.13, 0.11, 0.12, 0.12, 0.105]
     values = {"lucky": dict(enumerate(lucky))}
     assert baselines.compare(values, uniform=0.1)["lucky"].beats_uniform
     for place in range(8):
         values[f"other {place}"] = dict(enumerate([0.09, 0.11, 0.10 + place / 1000, 0.12, 0.08]))
-    assert baselines.compare(values, uniform=0.1)["lucky"].word == "not significantly different from the uniform policy"
+    assert (
+        baselines.compare(values, uniform=0.1)["lucky"].summary == "not significantly different from the uniform policy"
+    )
 
 
-def test_scores_are_0_at_chance_and_1_at_the_ceiling():
+def test_scores_are_0_at_the_uniform_policy_and_1_at_full_feedback():
     found = baselines.normalized({"arm": {0: 0.1, 1: 0.5}}, CHANCE, CEILING)
     assert found["arm"] == pytest.approx({0: 0.0, 1: 0.5}, abs=1e-12)
 
@@ -78,14 +80,14 @@ def test_scores_are_0_at_chance_and_1_at_the_ceiling():
     ("chance", "ceiling", "better"),
     [({0: 0.1, 1: 0.5}, {0: 0.4, 1: 0.9}, "up"), (0.5, 0.4, "up"), (0.4, 0.5, "down"), (0.1, {0: 0.9}, "up")],
 )
-def test_scores_are_refused_where_chance_and_ceiling_meet(chance, ceiling, better):
+def test_overlapping_baselines_are_refused(chance, ceiling, better):
     with pytest.raises(
         ValueError, match=r"for the uniform policy and .* for the full-feedback baseline leave no scale"
     ):
         baselines.normalized({"arm": {0: 0.3}}, chance, ceiling, better)
 
 
-def test_regret_is_what_an_arm_earns_less_than_the_ceiling_and_can_be_negative():
+def test_regret_to_full_feedback_can_be_negative():
     # Differences 0.3 and 0.1: their mean 0.2, and t of one degree of freedom, 12.7062, times 0.1.
     found = _word([0.5, 0.7], full_feedback={0: 0.8, 1: 0.8}).regret()
     assert found == pytest.approx((0.2, 0.2 - 1.27062, 0.2 + 1.27062, 2), abs=1e-5)

@@ -32,7 +32,7 @@ def _tasks(scores):
     return {f"task {task}": {"arm": dict(enumerate(column))} for task, column in enumerate(scores.T)}
 
 
-def test_arms_over_tasks():
+def test_configurations_over_tasks():
     found = bootstrap.over_tasks(_tasks(SCORES))["arm"]
     assert found.mean == pytest.approx(metrics.aggregate_iqm(SCORES), rel=1e-12)
     assert found.low < found.mean < found.high
@@ -40,7 +40,7 @@ def test_arms_over_tasks():
     assert found == bootstrap.over_tasks(_tasks(SCORES))["arm"]
 
 
-def test_an_arm_that_a_task_lacks_is_left_out():
+def test_a_configuration_that_a_task_lacks_is_left_out():
     assert bootstrap.over_tasks({**_tasks(SCORES), "other": {"another": {0: 1.0}}}) == {}
 
 

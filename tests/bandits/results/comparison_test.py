@@ -50,7 +50,7 @@ def test_against_a_sample_of_clients_power_is_that_of_the_same_test():
     found = stats.nct.sf(least, freedom, shift) + stats.nct.cdf(-least, freedom, shift)
     assert found == pytest.approx(0.8, abs=0.002)  # It takes Welch's degrees of freedom for known.
     near = comparison.against({"arm": _seeds(SOFTMAX)}, "chance", comparison.Sampled(0.57, 0.02, 50))["arm"]
-    assert (near.word, near.seeds_needed) == ("not significantly different", math.inf)
+    assert (near.significance, near.seeds_needed) == ("not significantly different", math.inf)
 
 
 def test_a_paired_difference_equals_scipy():
@@ -64,11 +64,11 @@ def test_a_paired_difference_equals_scipy():
         np.testing.assert_allclose([one.difference, one.low, one.high], [differences.mean(), *ends], rtol=1e-10)
         np.testing.assert_allclose(one.p, stats.ttest_rel(numbers, GREEDY).pvalue, rtol=1e-10)
     assert _one(SOFTMAX, GREEDY, better="down").loses
-    assert (found["softmax"].word, found["softmax"].wins) == ("significantly different", True)
-    assert (found["falcon"].word, found["falcon"].wins) == ("not significantly different", False)
+    assert (found["softmax"].significance, found["softmax"].wins) == ("significantly different", True)
+    assert (found["falcon"].significance, found["falcon"].wins) == ("not significantly different", False)
 
 
-def test_an_arm_that_seeds_do_not_determine_is_compared_by_welch():
+def test_a_configuration_that_seeds_do_not_determine_is_compared_by_welch():
     found = comparison.compare(VALUES, "greedy", unpaired=["softmax"])
     welch = stats.ttest_ind(SOFTMAX, GREEDY, equal_var=False)
     first, second = np.var(SOFTMAX, ddof=1) / 8, np.var(GREEDY, ddof=1) / 8
@@ -82,7 +82,7 @@ def test_an_arm_that_seeds_do_not_determine_is_compared_by_welch():
     assert math.isnan(one.sign_flip_p)
 
 
-def test_where_so_many_seeds_and_arms_cannot_reach_5_percent_by_flipped_signs_it_is_said():
+def test_a_sign_flip_test_that_cannot_reach_5_percent_is_noted():
     # 2^(1-6) = 0.03125: enough for one arm, not for two.
     greedy, softmax = GREEDY[:6], SOFTMAX[:6]
     alone = _one(softmax, greedy)
@@ -93,7 +93,7 @@ def test_where_so_many_seeds_and_arms_cannot_reach_5_percent_by_flipped_signs_it
     assert one.notes == ("the sign-flip test cannot reach 5% with 6 seeds and 2 configurations",)
 
 
-def test_arms_without_a_sign_flip_test_make_its_family_no_larger():
+def test_configurations_without_a_sign_flip_test_make_its_family_no_larger():
     values = {"greedy": _seeds(GREEDY[:6]), "softmax": _seeds(SOFTMAX[:6]), "falcon": _seeds(FALCON[:6])}
     found = comparison.compare(values | {"noisy": _seeds(FALCON)}, "greedy", unpaired=["noisy"])
     assert found["softmax"].level == pytest.approx(0.05 / 3)
@@ -116,18 +116,22 @@ def test_one_seed_is_not_judged():
     one = _one([0.6], [0.5])
     assert one.difference == pytest.approx(0.1)
     assert all(map(math.isnan, (one.low, one.high, one.p, one.adjusted_p, one.detectable, one.seeds_needed)))
-    assert (one.word, one.is_judged, one.notes) == ("not significantly different", False, ("one seed has no test",))
+    assert (one.significance, one.is_judged, one.notes) == (
+        "not significantly different",
+        False,
+        ("one seed has no test",),
+    )
 
 
-def test_equal_arms_are_not_told_apart():
+def test_equal_configurations_are_not_distinguished():
     one = _one(GREEDY, GREEDY)
     assert (one.difference, one.p, one.superiority, one.is_better) == (0.0, 1.0, 0.5, None)
-    assert (one.word, one.notes) == ("not significantly different", ("equal in every seed",))
+    assert (one.significance, one.notes) == ("not significantly different", ("equal in every seed",))
 
 
 @pytest.mark.parametrize("seeds", [1, 8])
 @pytest.mark.parametrize("unpaired", [(), ("arm",)])
-def test_arms_that_differ_by_floating_point_alone_are_equal(seeds, unpaired):
+def test_configurations_that_differ_by_floating_point_alone_are_equal(seeds, unpaired):
     one = _one([0.1 * 3] * seeds, [0.3] * seeds, unpaired=unpaired)
     assert (one.difference, one.superiority, one.is_better) == (0.0, 0.5, None)
     if seeds > 1:
@@ -139,27 +143,27 @@ def test_arms_that_differ_by_floating_point_alone_are_equal(seeds, unpaired):
 def test_the_same_difference_in_every_seed_is_no_certainty(seeds, word):
     # 0.1 + 0.2 is not 0.3: what floating point adds is no spread.
     one = _one([0.3] * (seeds - 1) + [0.4], [0.2] * (seeds - 1) + [0.30000000000000004])
-    assert (one.p, one.word) == (2.0 ** (1 - seeds), word)
+    assert (one.p, one.significance) == (2.0 ** (1 - seeds), word)
     assert math.isnan(one.low)
     assert one.notes[0] == "the same difference in every seed: no interval, and p is that of the sign-flip test"
 
 
-def test_unpaired_arms_without_any_spread_are_not_tested():
+def test_unpaired_configurations_without_any_spread_are_not_tested():
     one = _one([0.3, 0.3], [0.2, 0.2], unpaired=["arm"])
-    assert (one.word, one.is_judged, math.isnan(one.p)) == ("not significantly different", False, True)
+    assert (one.significance, one.is_judged, math.isnan(one.p)) == ("not significantly different", False, True)
     assert one.notes == ("no seed changes anything: no interval, and no test",)
 
 
-def test_an_arm_that_diverged_with_a_seed_is_not_judged():
+def test_a_configuration_that_diverged_with_a_seed_is_not_judged():
     one = _one([*SOFTMAX, NAN], [*GREEDY, 0.5])
     assert (one.pairs, one.difference) == (8, _one(SOFTMAX, GREEDY).difference)
-    assert (one.word, one.is_judged) == ("not significantly different", False)
+    assert (one.significance, one.is_judged) == ("not significantly different", False)
     assert one.notes == ("arm diverged with seed 8: not judged",)
     assert math.isnan(one.detectable)
     assert math.isnan(one.seeds_needed)
 
 
-def test_an_arm_that_is_not_judged_counts_in_no_family():
+def test_a_configuration_that_is_not_judged_counts_in_no_family():
     found = comparison.compare({**VALUES, "lost": _seeds([*SOFTMAX[:-1], NAN])}, "greedy")
     assert math.isnan(found["lost"].adjusted_p)
     without = comparison.compare(VALUES, "greedy")
@@ -167,14 +171,14 @@ def test_an_arm_that_is_not_judged_counts_in_no_family():
     assert found["softmax"].level == 0.025
 
 
-def test_seeds_of_one_arm_alone_are_left_out_and_said():
+def test_seeds_of_one_configuration_alone_are_left_out_and_said():
     values = {"arm": _seeds(SOFTMAX), "reference": _seeds([*GREEDY, 0.9])}
     one = comparison.compare(values, "reference")["arm"]
     assert one.difference == _one(SOFTMAX, GREEDY).difference
     assert (one.notes, one.wins) == (("seed 8 of reference alone: left out",), True)
 
 
-def test_arms_without_a_seed_in_common_are_not_judged():
+def test_configurations_without_a_seed_in_common_are_not_judged():
     one = comparison.compare({"arm": {1: 0.5}, "reference": {2: 0.5}}, "reference")["arm"]
     assert (one.pairs, one.is_judged) == (0, False)
     assert "no seed in common" in one.notes
@@ -182,7 +186,7 @@ def test_arms_without_a_seed_in_common_are_not_judged():
 
 
 @pytest.mark.parametrize("settings", [{"reference": "ucb"}, {"reference": "greedy", "unpaired": ["ucb"]}])
-def test_arms_that_are_not_there_are_refused(settings):
+def test_configurations_that_are_not_there_are_refused(settings):
     with pytest.raises(ValueError, match="There is no configuration ucb: there are greedy, softmax, falcon"):
         comparison.compare(VALUES, **settings)
 
@@ -215,7 +219,7 @@ def test_holm_by_hand():
 
 
 @pytest.mark.parametrize("seeds", [6, 8, 12])
-def test_flipped_signs_equal_scipys_exact_permutations(seeds):
+def test_the_sign_flip_test_equals_scipys_exact_permutations(seeds):
     differences = np.random.default_rng(seeds).normal(0.5, 1.0, seeds)
     exact = stats.permutation_test((differences,), np.mean, permutation_type="samples", n_resamples=np.inf)
     assert comparison.sign_flip(differences) == pytest.approx(exact.pvalue, rel=1e-12)
@@ -226,14 +230,14 @@ def test_holm_equals_statsmodels():
     assert comparison.holm(p_values) == pytest.approx(multitest.multipletests(p_values, method="holm")[1], rel=1e-12)
 
 
-def test_flipped_signs_by_hand():
+def test_the_sign_flip_test_by_hand():
     # Of the eight sums of +-1 +-2 +-3, 6 and -6 are as large as 6; 4, 2, 0, 0, -2 and -4 are not.
     assert comparison.sign_flip([1.0, 2.0, 3.0]) == 0.25
     assert comparison.sign_flip([1.0, -1.0]) == 1.0
 
 
 @pytest.mark.parametrize("count", [0, 25])
-def test_flipped_signs_of_too_few_or_many_are_refused(count):
+def test_the_sign_flip_test_of_too_few_or_many_is_refused(count):
     with pytest.raises(ValueError, match=f"{count} differences must be 1 to 24"):
         comparison.sign_flip([1.0] * count)
 

@@ -44,8 +44,8 @@ def test_the_interval_of_a_share_stays_within_0_and_1():
     found = [_run(f"a/seed_{seed}", seed=seed) for seed in (0, 1)]
     for run, accuracy in zip(found, (0.9, 1.0), strict=True):
         run.metrics[metrics.ACCURACY] = accuracy
-    ((arm,),) = (part.arms for part in configurations.parts(found))
-    assert arm.estimate(metrics.ACCURACY).high == 1.0
+    ((configuration,),) = (part.configurations for part in configurations.parts(found))
+    assert configuration.estimate(metrics.ACCURACY).high == 1.0
 
 
 def test_a_result_with_the_numbers_of_another_is_no_column():
@@ -61,7 +61,7 @@ def test_a_result_with_the_numbers_of_another_is_no_column():
     assert part.equal == {}
 
 
-def test_arms_lie_between_chance_and_ceiling():
+def test_configurations_lie_between_the_baselines():
     part = _part(
         uniform=[0.11, 0.12],
         softmax=[0.50, 0.53],
@@ -70,8 +70,8 @@ def test_arms_lie_between_chance_and_ceiling():
         supervised_mse=[0.90, 0.92],
         init=[0.01, 0.0],
     )
-    assert [arm.role for arm in part.arms] == ["chance", "", "", "", "ceiling", ""]
-    places = {arm.name: part.place(arm) for arm in part.arms}
+    assert [configuration.role for configuration in part.configurations] == ["uniform", "", "", "", "full_feedback", ""]
+    places = {configuration.name: part.baseline_summary(configuration) for configuration in part.configurations}
     assert places == {
         "uniform": "",
         "softmax": "at a normalized score of 0.50",
@@ -80,7 +80,7 @@ def test_arms_lie_between_chance_and_ceiling():
         "supervised_mse": "",
         "init": "not significantly different from the uniform policy",
     }
-    assert [arm.name for arm in part.ranked()][:3] == ["supervised_mse", "falcon", "softmax"]
+    assert [configuration.name for configuration in part.ranked()][:3] == ["supervised_mse", "falcon", "softmax"]
 
 
 def _bounded(bandit, rewards, **bounds):
@@ -90,22 +90,22 @@ def _bounded(bandit, rewards, **bounds):
     ]
 
 
-def test_chance_that_was_computed_is_a_bound_where_none_was_played():
+def test_a_recorded_uniform_policy_is_a_baseline_without_a_run():
     known = {"participating": {"chance": 0.1, "constant": 0.3}}
     found = [*_bounded("softmax", [0.5, 0.52, 0.51], **known), *_bounded("init", [0.1, 0.12, 0.09], **known)]
     (part,) = configurations.parts(found)
-    assert [part.place(arm) for arm in part.arms] == [
+    assert [part.baseline_summary(configuration) for configuration in part.configurations] == [
         "above the uniform policy",
         "not significantly different from the uniform policy",
     ]
-    assert [part.is_at_chance(arm) for arm in part.arms] == [
+    assert [part.uniform_note(configuration) for configuration in part.configurations] == [
         "",
         " (not significantly different from the uniform policy)",
     ]
-    assert part.marks(part.arms[0]) == {"chance": 0.1, "constant": 0.3}
+    assert part.baseline_means(part.configurations[0]) == {"uniform": 0.1, "fixed": 0.3}
 
 
-def test_arms_are_compared_with_greedy_of_the_most_equal_flags_in_one_family():
+def test_configurations_are_compared_with_greedy_of_the_most_equal_flags_in_one_family():
     found = [
         _run(f"{bandit}{freq}/seed_{seed}", [reward + 0.01 * seed], seed, bandits_type=bandit, bandits_deploy_freq=freq)
         for bandit, freq, reward in (("softmax", 1, 0.5), ("greedy", 1, 0.2), ("softmax", 5, 0.4), ("greedy", 5, 0.1))
@@ -130,7 +130,7 @@ def test_of_several_references_that_are_asked_for_one_of_the_same_data_counts_fi
     assert (one.flags["partition_alpha"], other.flags["partition_alpha"]) == (1.0, 1.0)
 
 
-def test_what_was_played_for_longer_is_compared_where_it_is_asked_for_alone():
+def test_longer_runs_are_compared_only_on_request():
     found = [
         _run(f"{name}/seed_{seed}", [0.5 + seed / 10], seed, bandits_type=bandit, total_rounds=rounds)
         for name, bandit, rounds in (("a", "greedy", 5), ("b", "softmax", 50))
@@ -152,37 +152,42 @@ def test_noise_that_no_seed_determines_pairs_nothing():
     assert one.kind == "unpaired"
 
 
-def test_the_reference_of_an_arm_is_that_of_the_most_equal_flags():
+def test_the_baseline_of_a_configuration_has_the_most_equal_flags():
     found = [
         _run(f"{bandit}{freq}", bandits_type=bandit, bandits_deploy_freq=freq)
         for bandit in ("uniform", "softmax")
         for freq in (1, 5)
     ]
     (part,) = configurations.parts(found)
-    assert [part.reference(arm, configurations.UNIFORM).name for arm in part.arms[2:]] == [
+    assert [
+        part.reference(configuration, configurations.UNIFORM).name for configuration in part.configurations[2:]
+    ] == [
         "uniform, deploy 1",
         "uniform, deploy 5",
     ]
 
 
-def test_arms_of_other_rewards_or_data_bound_nothing():
+def test_configurations_with_other_rewards_or_data_are_no_baseline():
     chance = _run("chance", bandits_type="uniform", scenario="scratch")
     shifted = _run("a", bandits_type="softmax", scenario="init_shift")
     others = _run("b", bandits_type="softmax", scenario="scratch", partition_alpha=0.1)
     pretrained = _run("c", bandits_type="softmax", scenario="init", init_labels=3)
     (part,) = configurations.parts([chance, shifted, others, pretrained])
-    bounds = [part.reference(arm, configurations.UNIFORM) for arm in part.arms[1:]]
+    bounds = [part.reference(configuration, configurations.UNIFORM) for configuration in part.configurations[1:]]
     assert bounds == [None, None, None]
 
 
 @pytest.mark.parametrize(
     ("name", "value"), [("total_rounds", 150), ("clients_per_round", 5), ("cohort_sampling", "poisson")]
 )
-def test_arms_that_were_played_otherwise_bound_nothing(name, value):
+def test_configurations_with_other_rounds_or_cohorts_are_no_baseline(name, value):
     alike = {"total_rounds": 20, "clients_per_round": 10, "cohort_sampling": "fixed"}
     found = [_run(bandit, bandits_type=bandit, **alike) for bandit in ("uniform", "softmax")]
     (part,) = configurations.parts([*found, _run("other", bandits_type="softmax", **(alike | {name: value}))])
-    assert [part.reference(arm, configurations.UNIFORM) for arm in part.arms[1:]] == [part.arms[0], None]
+    assert [part.reference(configuration, configurations.UNIFORM) for configuration in part.configurations[1:]] == [
+        part.configurations[0],
+        None,
+    ]
 
 
 def test_a_bound_that_is_deployed_otherwise_is_named():
@@ -190,7 +195,11 @@ def test_a_bound_that_is_deployed_otherwise_is_named():
     (part,) = configurations.parts(
         [_run(bandit, bandits_type=bandit, bandits_deploy_freq=freq) for bandit, freq in settings]
     )
-    assert [part.bounds(arm) for arm in part.arms] == ["", "", "uniform policy: uniform (deploy 5, not 10)"]
+    assert [part.deployment_note(configuration) for configuration in part.configurations] == [
+        "",
+        "",
+        "uniform policy: uniform (deploy 5, not 10)",
+    ]
 
 
 def test_less_of_a_loss_is_better():
@@ -200,23 +209,26 @@ def test_less_of_a_loss_is_better():
         for name, loss in (("a", 2.0), ("b", 1.0))
     ]
     (part,) = configurations.parts(found)
-    assert [arm.name for arm in part.ranked()] == ["clip 1", "clip 2"]
+    assert [configuration.name for configuration in part.ranked()] == ["clip 1", "clip 2"]
 
 
 def _names(*found) -> list[str]:
     (part,) = configurations.parts(found)
-    return [arm.name for arm in part.arms]
+    return [configuration.name for configuration in part.configurations]
 
 
-def test_runs_that_differ_in_their_seed_are_an_arm_wherever_they_lie():
+def test_runs_that_differ_in_their_seed_are_a_configuration_wherever_they_lie():
     grid = [_run(f"runs/lr=1-0123456789ab/seed_{seed}", seed=seed, clip_norm=1.0) for seed in (2, 10)]
     other = _run("elsewhere", seed=3, clip_norm=1.0, experiment_name="elsewhere", preset="x", bandits_mu=None)
     third = _run("third", seed=3, clip_norm=2.0)
     (part,) = configurations.parts([*grid, other, third])
-    assert [[run.flags["seed"] for run in arm.runs] for arm in part.arms] == [[2, 3, 10], [3]]
+    assert [[run.flags["seed"] for run in configuration.runs] for configuration in part.configurations] == [
+        [2, 3, 10],
+        [3],
+    ]
 
 
-def test_a_seed_that_was_played_twice_does_not_count_twice():
+def test_a_seed_that_was_run_twice_does_not_count_twice():
     assert _names(*(_run(f"{name}/seed_{seed}", seed=seed) for name in ("a", "b") for seed in (0, 1))) == ["a", "b"]
 
 
@@ -238,7 +250,10 @@ def test_a_table_is_one_task_whether_it_was_a_file_or_a_frame():
         )
     ]
     one, other = configurations.parts(found)
-    assert (one.title, [arm.name for arm in one.arms]) == ("run_federated: tabular wine.csv", ["softmax", "falcon"])
+    assert (one.title, [configuration.name for configuration in one.configurations]) == (
+        "run_federated: tabular wine.csv",
+        ["softmax", "falcon"],
+    )
     assert other.title == "run_federated: tabular DataFrame"
 
 
@@ -294,7 +309,7 @@ def test_studies_and_tasks_are_parts_of_their_own():
         ([{"model": "/far/away/net"}, {"model": "mlp"}], ["model net", "model mlp"]),
     ],
 )
-def test_an_arm_is_named_by_the_fewest_flags_in_which_arms_differ(flags, names):
+def test_names_have_the_fewest_flags_that_differ(flags, names):
     assert _names(*(_run(f"runs/point-{index:012x}", **one) for index, one in enumerate(flags))) == names
 
 

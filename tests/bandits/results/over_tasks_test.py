@@ -35,7 +35,7 @@ def test_the_score_and_its_interval_are_rliables_of_normalised_numbers():
     assert (found.tasks, found.seeds, found.left_out) == (("task 0", "task 1"), {"arm": 8}, ())
 
 
-def test_a_task_whose_chance_and_ceiling_meet_is_named_and_left_out():
+def test_a_task_whose_baselines_overlap_is_named_and_left_out():
     third = Scale("task 2", {"arm": {0: 0.5, 1: 0.6}}, {0: 0.1, 1: 0.5}, {0: 0.4, 1: 0.9})
     found = over_tasks.over([*_scales(), third])
     assert found.scores == over_tasks.over(_scales()).scores
@@ -44,14 +44,14 @@ def test_a_task_whose_chance_and_ceiling_meet_is_named_and_left_out():
     assert told.endswith("for the full-feedback baseline leave no scale between them")
 
 
-def test_a_task_of_which_an_arm_exceeds_the_ceiling_is_named_and_left_out():
+def test_a_task_of_which_a_configuration_exceeds_full_feedback_is_named_and_left_out():
     third = Scale("task 2", {"arm": {0: 0.5, 1: 0.6}, "often": {0: 0.91, 1: 0.92}}, 0.1, 0.8)
     found = over_tasks.over([*_scales(), third])
     assert found.scores == over_tasks.over(_scales()).scores
     assert found.left_out == ("task 2: often is beyond the full-feedback baseline, which may be deployed less often",)
 
 
-def test_where_one_task_is_left_nothing_is_told():
+def test_one_task_has_no_score_over_tasks():
     found = over_tasks.over(_scales(bounds=(BOUNDS[0], (0.8, BOUNDS[1][1]))))
     assert (found.scores, found.left_out[-1]) == ({}, "fewer than two tasks are left")
 
@@ -66,13 +66,13 @@ def test_where_one_task_is_left_nothing_is_told():
         ),
     ],
 )
-def test_an_arm_that_cannot_be_judged_on_a_task_is_named_and_left_out(other, told):
+def test_a_configuration_that_cannot_be_judged_on_a_task_is_named_and_left_out(other, told):
     found = over_tasks.over(_scales(lambda task: {"other": other(task)}))
     assert list(found.scores) == ["arm"]
     assert found.left_out == (told, "other is not on task 1")
 
 
-def test_a_ceiling_that_diverged_scales_nothing():
+def test_a_full_feedback_baseline_that_diverged_scales_nothing():
     found = over_tasks.over(_scales(bounds=(BOUNDS[0], (BOUNDS[1][0], {0: 0.8, 1: 0.81, 2: math.nan}))))
     assert found.left_out[0] == "task 1: the full-feedback baseline diverged with seed 2"
 
@@ -90,11 +90,11 @@ def test_the_best_comes_first():
     assert list(better.scores) == ["other", "arm"]
 
 
-def test_where_less_is_better_scores_rise_from_chance_to_the_ceiling():
+def test_where_less_is_better_scores_rise_from_the_uniform_policy_to_full_feedback():
     scales = [Scale(str(task), {"arm": dict.fromkeys(range(5), 3.0)}, 4.0, {0: 2.0, 1: 2.0}) for task in range(2)]
     assert over_tasks.over(scales, "down").scores["arm"].mean == 0.5
 
 
 @pytest.mark.parametrize("scales", [[], _scales()[:1], [_scales()[0], Scale("other", {"b": {0: 0.1}}, 0.0, 1.0)]])
-def test_without_an_arm_on_two_tasks_there_is_nothing_to_tell(scales):
+def test_without_a_configuration_on_two_tasks_there_is_no_score(scales):
     assert over_tasks.over(scales) is None

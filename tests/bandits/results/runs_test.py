@@ -91,7 +91,7 @@ def test_a_folder_without_runs_is_named(tmp_path):
         runs.find(tmp_path)
 
 
-def test_equal_names_are_told_apart_by_their_paths():
+def test_equal_names_are_distinguished_by_their_paths():
     assert runs.labels(map(pathlib.Path, ["/x/a", "/y/b"])) == ["a", "b"]
     assert runs.labels(map(pathlib.Path, ["/x/1/a", "/x/2/a"])) == ["1/a", "2/a"]
 
@@ -168,7 +168,7 @@ def test_a_bound_is_that_of_the_clients_whose_reward_it_is():
     )
 
 
-def test_bounds_that_differ_by_seed_are_told_by_seed_and_pair_with_it():
+def test_baselines_that_differ_by_seed_are_paired_by_seed():
     found = [_run([0.3 + seed / 5], seed, {"participating": {"chance": 0.29 + seed / 5}}) for seed in range(3)]
     chance = baselines.recorded(found, metrics.ROUND_REWARD, baselines.RECORDED_UNIFORM)
     assert chance == pytest.approx({0: 0.29, 1: 0.49, 2: 0.69})
@@ -188,7 +188,7 @@ def test_a_bound_of_a_sample_has_an_error_and_is_unknown_without_one():
     assert baselines.recorded(exact, metrics.ROUND_REWARD, baselines.RECORDED_UNIFORM) == 0.1
 
 
-def test_arms_stand_by_what_their_runs_recorded():
+def test_configurations_are_compared_with_recorded_baselines():
     arms = {
         "softmax": [_run([reward], seed) for seed, reward in enumerate([0.5, 0.6, 0.55])],
         "greedy": [_run([reward], seed) for seed, reward in enumerate([0.1, 0.12, 0.09])],
@@ -196,7 +196,7 @@ def test_arms_stand_by_what_their_runs_recorded():
         "single": [_run([0.9])],
     }
     found = baselines.compare_runs(arms, metrics.ROUND_REWARD)
-    assert {name: stand.word for name, stand in found.items()} == {
+    assert {name: stand.summary for name, stand in found.items()} == {
         "softmax": "above the uniform policy",
         "greedy": "not significantly different from the uniform policy",
         "old": "",

@@ -1,4 +1,4 @@
-"""Plays a figure's runs: those of searches on tuning seeds first, then all arms on the seeds that are reported."""
+"""Runs a figure: searches on tuning seeds first, then all configurations on the reported seeds."""
 
 import contextlib
 import dataclasses
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from bandits import studies
 from bandits.papers import results
 from bandits.papers.plan import Figure
-from bandits.papers.results import Found
+from bandits.papers.results import ConfigurationRuns
 from bandits.plans import outcomes
 from bandits.plans.executors import Executor
 from bandits.plans.plan import Run
@@ -17,21 +17,21 @@ from bandits.plans.sweep import Sweep, refused
 from bandits.results import runs
 from data.errors import UsageError
 
-_REDUCTION = 2  # One of so many points of a search goes on.
+_REDUCTION = 2  # Successive halving keeps one of two points.
 _ENDED = (outcomes.FINISHED, outcomes.DIVERGED)
 
 
 @dataclasses.dataclass(frozen=True)
-class Played:
-    """What became of a figure's runs.
+class FigureRuns:
+    """A figure's runs.
 
     Attributes:
-      found: What each arm gave, without arms of which no run is finished.
-      errors: A line for each run that failed.
-      left: Runs that are not finished and could be played now.
+      found: Finished runs by configuration, without configurations that have none.
+      errors: A line for each failed run.
+      left: Unfinished runs that could run now.
     """
 
-    found: dict[str, Found]
+    found: dict[str, ConfigurationRuns]
     errors: list[str]
     left: list[Run]
 
@@ -49,7 +49,7 @@ def check_data(figures: Sequence[Figure], folder: pathlib.Path, data_dir: str | 
     """
     groups: dict[str, list[Run]] = {}
     for figure in figures:
-        some = {run.settings.get("task_type"): run for run in map(figure.first_run, figure.arms)}
+        some = {run.settings.get("task_type"): run for run in map(figure.first_run, figure.configurations)}
         left = [run for run in some.values() if outcomes.finished_rounds(folder / run.name) < run.rounds]
         for place, run in enumerate(left):
             if data_dir and "data_dir" in run.settings:
@@ -63,31 +63,30 @@ def check_data(figures: Sequence[Figure], folder: pathlib.Path, data_dir: str | 
         print(f"Warning: {line}", file=sys.stderr)
 
 
-def play(
+def run_figure(
     figure: Figure,
     repeat: int,
     base: Sequence[str],
     folder: pathlib.Path,
     executor: Executor | None,
     halving: int = 0,
-) -> Played:
-    """Plays what is missing of a figure.
+) -> FigureRuns:
+    """Executes the missing runs of a figure.
 
     Args:
       figure: The figure.
-      repeat: Seeds.
+      repeat: Number of seeds.
       base: Flags that all runs share.
       folder: Folder of all runs.
-      executor: What executes them; None to play nothing, and take what is finished.
-      halving: Runs at the same time, if points of searches are given up early (`Sweep.run_halving`); 0 to run all of
-        them to the end.
+      executor: Executes runs; None to use only finished ones.
+      halving: Number of parallel runs, if searches stop points early (`Sweep.run_halving`); 0 to finish all points.
     """
     metric = studies.load(studies.STUDIES[figure.binary]).ranked_by
-    # What is compared, which the first axis has, is run close together.
-    others = list(dict.fromkeys(arm.words[1:] for arm in figure.arms))
-    ordered = sorted(figure.arms, key=lambda arm: others.index(arm.words[1:]))
-    first = {arm.label: figure.runs_of(arm, repeat, base, folder) for arm in ordered}
-    halved = [arm.label for arm in ordered if arm.is_searched and halving]
+    # Configurations that differ only on the first axis are compared, so they run close together.
+    others = list(dict.fromkeys(configuration.words[1:] for configuration in figure.configurations))
+    ordered = sorted(figure.configurations, key=lambda configuration: others.index(configuration.words[1:]))
+    first = {configuration.label: figure.runs_of(configuration, repeat, base, folder) for configuration in ordered}
+    halved = [configuration.label for configuration in ordered if configuration.is_searched and halving]
     reported: dict[str, list[Run]] = {}
     picked: dict[str, Run] = {}
     errors: dict[str, str] = {}
@@ -96,29 +95,29 @@ def play(
         run_all = sweep.run if executor else sweep.submit
         run_all(_once(some for label, some in first.items() if label not in halved))
         for label in halved:
-            # Before the second deployment, rewards say little of what was learned.
+            # Before the second deployment, rewards hardly depend on training.
             least = 2 * (first[label][0].settings.get("bandits_deploy_freq") or 0)
             sweep.run_halving(first[label], _REDUCTION, halving, max(1, least))
-        for arm in ordered:
-            reported[arm.label] = first[arm.label]
-            if arm.is_searched:
-                reported[arm.label] = []
+        for configuration in ordered:
+            reported[configuration.label] = first[configuration.label]
+            if configuration.is_searched:
+                reported[configuration.label] = []
                 try:
-                    point = best(figure, first[arm.label], sweep, folder)
+                    point = best(figure, first[configuration.label], sweep, folder)
                 except UsageError as error:
-                    errors[arm.label] = f"{arm.label}: {error}"
+                    errors[configuration.label] = f"{configuration.label}: {error}"
                     continue
                 if point:
-                    picked[arm.label] = point
-                    reported[arm.label] = [point.with_seed(seed) for seed in range(repeat)]
+                    picked[configuration.label] = point
+                    reported[configuration.label] = [point.with_seed(seed) for seed in range(repeat)]
         run_all(_once(reported.values()))
     label_of = {run.name: label for group in (first, reported) for label, some in group.items() for run in some}
     for name, outcome in sweep.outcomes.items():
         if outcome.status == outcomes.FAILED:
             errors[name] = f"{label_of[name]}: {outcome.error} ({folder / name})"
-    found: dict[str, Found] = {}
+    found: dict[str, ConfigurationRuns] = {}
     for label, some in reported.items():
-        # What a diverged run has earned counts, too: without it, the others' mean would be too good. It judges nothing.
+        # Diverged runs count in means, which would be biased upwards without them; verdicts leave them out.
         ended = {run.seed: run for run in some if sweep.outcomes[run.name].status in _ENDED}
         lost = [seed for seed, run in ended.items() if sweep.outcomes[run.name].status == outcomes.DIVERGED]
         try:
@@ -127,7 +126,7 @@ def play(
         except UsageError as error:
             errors[label] = f"{label}: {error}"
     left = [outcome.run for outcome in sweep.outcomes.values() if outcome.status == outcomes.UNFINISHED]
-    return Played(found, list(errors.values()), left)
+    return FigureRuns(found, list(errors.values()), left)
 
 
 def _once(some: Iterable[Sequence[Run]]) -> list[Run]:
@@ -135,10 +134,10 @@ def _once(some: Iterable[Sequence[Run]]) -> list[Run]:
 
 
 def best(figure: Figure, some: Sequence[Run], sweep: Sweep, folder: pathlib.Path) -> Run | None:
-    """Returns a run of the best point of a search, by the figure's first measure, its mean over the tuning seeds.
+    """A run of the best point of a search, by the mean of the figure's first measure over the tuning seeds.
 
     Returns:
-      None if no run is finished, or one is still to be run.
+      The run; None if no run is finished, or one is unfinished.
 
     Raises:
       UsageError: If a finished run's files are damaged.
@@ -155,13 +154,15 @@ def best(figure: Figure, some: Sequence[Run], sweep: Sweep, folder: pathlib.Path
     def goodness(group: Sequence[Run]) -> float:
         return outcomes.goodness(results.measured(measure, _found(group, folder)), smallest=measure.smallest)
 
-    most = max(map(len, points.values()))  # A point of which a seed is missing is not compared with whole ones.
+    most = max(map(len, points.values()))  # Points with a missing seed are not compared with complete ones.
     return max((group for group in points.values() if len(group) == most), key=goodness)[0]
 
 
-def _found(some: Sequence[Run], folder: pathlib.Path, point: Run | None = None, diverged: Iterable[int] = ()) -> Found:
+def _found(
+    some: Sequence[Run], folder: pathlib.Path, point: Run | None = None, diverged: Iterable[int] = ()
+) -> ConfigurationRuns:
     folders = [folder / run.name for run in some]
     tables = [runs.read_metrics(folder / run.name, run.rounds) for run in some]
     values = {flag: point.settings[flag] for flag in point.numbers} if point else {}
     searched = {flag: float(value) for flag, value in values.items() if value is not None}
-    return Found(folders, tables, searched, [run.seed for run in some], frozenset(diverged))
+    return ConfigurationRuns(folders, tables, searched, [run.seed for run in some], frozenset(diverged))
