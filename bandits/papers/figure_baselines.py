@@ -95,17 +95,18 @@ def compare(
 ) -> dict[str, BaselineComparison]:
     """Compares configurations with their baselines; those that share baselines are one family.
 
-    Chance and the best constant action are what runs recorded, which is exact, of all their rounds. Where that is
-    missing, or of the last rounds alone, those of chance recorded it, on the same clients and data in one world. Where
-    nobody recorded it, chance is the arm that played it.
+    The rewards of the uniform policy and of the best fixed action are exact: runs recorded them, over all their rounds.
+    If a configuration has no such record, or the measure covers the last rounds alone, the record of the uniform
+    policy's runs counts, with the same clients and data in one environment. Without any record, the uniform policy's
+    reward is measured by its own runs.
 
     Args:
       figure: The figure.
       rows: Its numbers.
-      recorded: Chance and the best constant action, by arm.
+      recorded: Rewards of the uniform policy and of the best fixed action, by configuration.
 
     Returns:
-      By arm; without those of which nothing is known.
+      Comparisons by configuration; without configurations that have no baseline.
     """
     first = figure.measures[0]
     first_measure = {row.configuration: row for row in rows if row.measure == first.name and not row.is_picked}

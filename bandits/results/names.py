@@ -86,15 +86,13 @@ def _named(flags: Sequence[Mapping[str, Any]], chosen: Sequence[str]) -> list[st
         if name.endswith(_CHOICES) and 2 * count > len(flags):
             common[name] = value
 
-    def words(settings: Mapping[str, Any], left_out: Mapping[str, str]) -> str:
+    def words(values: Mapping[str, Any], left_out: Mapping[str, str]) -> str:
         kept = [
-            name
-            for name in chosen
-            if name in settings and left_out.get(name) != json.dumps(settings[name], default=str)
+            name for name in chosen if name in values and left_out.get(name) != json.dumps(values[name], default=str)
         ]
-        return ", ".join(word(name, settings[name]) for name in kept) or "default"
+        return ", ".join(word(name, values[name]) for name in kept) or "default"
 
-    short, full = ([words(settings, left_out) for settings in flags] for left_out in (common, {}))
+    short, full = ([words(values, left_out) for values in flags] for left_out in (common, {}))
     return short if len(set(short)) == len(set(full)) else full
 
 
