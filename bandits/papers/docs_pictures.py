@@ -16,7 +16,7 @@ from optimization.study.intervals import Interval
 OVER_TASKS = "over tasks"  # In place of a file: the normalized scores over all tasks.
 _SPEC = pathlib.Path(__file__).with_name("docs_pictures.toml")
 _CELL = re.compile(r"([-+\d.]+) \(([-+\d.]+) to ([-+\d.]+)\)")
-_DPI = 100
+_DPI = 120
 
 
 @functools.cache

@@ -57,7 +57,7 @@ STYLES = {
     "target_alone": Style(PINK, "-."),
     "best_combination": Style(GREEN, "--"),
     **dict.fromkeys(("uniform", "random"), Style(GREY, ":")),
-    **dict.fromkeys(("supervised", "full_feedback", "full-feedback", "ceiling"), Style(GREY, "--")),
+    **dict.fromkeys(("supervised", "full_feedback", "ceiling"), Style(GREY, "--")),
     "rand": Style(PINK, "-"),
     "pow_d": Style(RED, "--"),
     "rpow_d": Style(ORANGE, ":"),
@@ -84,17 +84,18 @@ def styles(names: Sequence[str]) -> list[Style]:
     """Styles of the curves of a picture, no two alike while there are enough.
 
     A name that contains one of `STYLES` (the longest counts) has its style; the next one of the same strategy has the
-    same colour and another dash. Others have the colours that are left.
+    same colour and another dash, unless the picture has no other strategy. Others have the colours that are left.
     """
     words = [re.sub("[^a-z0-9]", "_", name.lower()) for name in names]
     known = [max((key for key in STYLES if key in word), key=len, default=None) for word in words]
     taken = {STYLES[key].colour for key in known if key}
-    colours = [colour for colour in COLOURS if colour not in taken]
-    left = [Style(colour, [*_DASHES][(shift + place) % 4]) for shift in range(4) for place, colour in enumerate(colours)]
+    colours = [*(one for one in COLOURS if one not in taken), *(one for one in COLOURS if one in taken)]
+    every = [Style(colour, [*_DASHES][(shift + place) % 4]) for shift in range(4) for place, colour in enumerate(colours)]
     found: list[Style] = []
     for key in known:
-        choices = [STYLES[key], *(Style(STYLES[key].colour, dash) for dash in _DASHES)] if key else left
-        found.append(next((one for one in choices if one not in found), choices[0] if choices else Style(BLACK, "-")))
+        own = STYLES[key] if key else every[0]
+        alike = [Style(own.colour, dash) for dash in _DASHES] if key and len(set(known)) > 1 else []
+        found.append(next((one for one in ([own] if key else []) + alike + every if one not in found), own))
     return found
 
 
@@ -158,7 +159,7 @@ def band(
       marks: See `smoothed`.
 
     Returns:
-      Columns `mean`, `low` and `high`; index: rounds at which a seed has a finite value. Of a single seed, `ci` and
+      Columns `mean`, `low` and `high` (inside 0 and 1 for shares); index: rounds at which a seed has a finite value. Of a single seed, `ci` and
       `sd` are NaN.
     """
     import numpy as np
@@ -173,6 +174,8 @@ def band(
         if kind == "ci":
             half = intervals.half_width(half, together.count(axis=1).to_numpy())
         low, high = mean - half, mean + half
+    if getattr(column, "share", False):
+        low, high = np.clip(low, 0, 1), np.clip(high, 0, 1)
     return pd.DataFrame({"mean": mean, "low": low, "high": high}, index=together.index)
 
 
