@@ -103,21 +103,28 @@ def program(settings: cli.Settings) -> None:
 
 
 def _draw(found: "list[Curve]", path: pathlib.Path) -> None:
-    """Draws a panel for each of `PANELS`, with logarithmic axes; bounds are dashed."""
-    from bandits.theory.findings import PANELS
-    from optimization.study import curves, panels
+    """Draws a panel for each of `PANELS`, with logarithmic axes: means with their 95% bands over seeds, and bounds."""
+    import numpy as np
 
-    looks = dict(zip(labels := [one.label for one in found], curves.styles(labels), strict=True))
+    from bandits.theory.findings import PANELS
+    from optimization.study import curves, intervals, panels
+
+    labels = [one.label for one in found if np.ndim(one.values) == 2]
+    looks = dict(zip(labels, curves.styles(labels), strict=True))
     figure, grid = panels.grid(2, 2, (10.4, 7.4), _TITLE)
     for axes, (name, (title, across)) in zip(grid.flat, PANELS.items(), strict=True):
         for curve in found:
-            if curve.panel == name:
-                look = {"color": "black", "linestyle": "--"}
-                if not curve.is_bound:
-                    look = {"color": looks[curve.label].colour, "marker": looks[curve.label].marker, "markersize": "4"}
-                axes.plot(curve.places, curve.values, label=curve.label, **look)
-        panels.label(axes, title=title, xlabel=across, ylabel=name, xscale="log", yscale="log")
-        axes.legend()
+            values = np.asarray(curve.values)
+            if curve.panel != name:
+                continue
+            if values.ndim == 1:
+                axes.plot(curve.places, values, label=curve.label, color="black", linestyle="--")
+                continue
+            half = intervals.half_width(values.std(axis=1, ddof=1), values.shape[1])
+            mean, look = values.mean(axis=1), looks[curve.label]
+            axes.plot(curve.places, mean, color=look.colour, marker=look.marker, markersize=4, label=curve.label)
+            axes.fill_between(curve.places, mean - half, mean + half, color=look.colour, alpha=0.2, linewidth=0)
+        panels.label(axes, title=title, xlabel=across, ylabel=name, xscale="log", yscale="log", legend=True)
     files.save_picture(figure, path, dpi=110)
 
 

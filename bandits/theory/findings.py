@@ -55,15 +55,13 @@ class Curve:
       panel: Its panel, a key of `PANELS`.
       label: What it is.
       places: x.
-      values: y.
-      is_bound: Whether it is calculated and not measured.
+      values: y: [places] of what is calculated, as bounds are, or [places, SEEDS] of what is measured.
     """
 
     panel: str
     label: str
     places: Sequence[float] | np.ndarray
     values: Sequence[float] | np.ndarray
-    is_bound: bool = False
 
 
 @dataclasses.dataclass(frozen=True)

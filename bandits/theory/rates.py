@@ -114,8 +114,8 @@ def shrinking_gaps(scale: Scale) -> Findings:
         )
         if name.startswith("n,"):
             curves = [
-                Curve(findings.GREEDY, "gaps shrink with n", places, regrets.mean(axis=1)),
-                Curve(findings.GREEDY, "bound (8), its constant measured", places, limits, is_bound=True),
+                Curve(findings.GREEDY, "gaps shrink with n", places, regrets),
+                Curve(findings.GREEDY, "bound (8), its constant measured", places, limits),
             ]
     head = ["against", "from, to", "slope measured", "slope of (8)", "regret"]
     words = {"rates": markdown(head, rows), "constant": f"{constant:.2f}", "largest_share": f"{worst:.2f}"}
@@ -155,8 +155,8 @@ def other_gaps(scale: Scale) -> Findings:
             "hard_straight": f"{straight:.3f}",
         },
         [
-            Curve(findings.GREEDY, "linear rewards", places, linear.mean(axis=0)),
-            Curve(findings.GREEDY, "a hard gap", sizes.astype(float), np.mean(hard, axis=1)),
+            Curve(findings.GREEDY, "linear rewards", places, linear.T),
+            Curve(findings.GREEDY, "a hard gap", sizes.astype(float), np.array(hard)),
         ],
     )
 

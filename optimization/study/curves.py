@@ -45,6 +45,7 @@ STYLES = {
     "softmax": Style(BLUE, "-"),
     "epsilon_greedy": Style(RED, "--"),
     "epsilon_nongreedy": Style(RED, "--"),
+    "epsilon_": Style(RED, "--"),
     "epsilon_decay": Style(RED, ":"),
     "gradient_epsilon": Style(RED, ":"),
     "falcon": Style(GREEN, "-."),
@@ -86,7 +87,7 @@ def styles(names: Sequence[str]) -> list[Style]:
     A name that contains one of `STYLES` (the longest counts) has its style; the next one of the same strategy has the
     same colour and another dash, unless the picture has no other strategy. Others have the colours that are left.
     """
-    words = [re.sub("[^a-z0-9]", "_", name.lower()) for name in names]
+    words = [re.sub("[^a-z0-9]", "_", name.lower().replace("ε", "epsilon")) for name in names]
     known = [max((key for key in STYLES if key in word), key=len, default=None) for word in words]
     taken = {STYLES[key].colour for key in known if key}
     colours = [*(one for one in COLOURS if one not in taken), *(one for one in COLOURS if one in taken)]

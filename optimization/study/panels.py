@@ -69,21 +69,26 @@ def grid(
 
 
 @styled
-def label(axes: Any, **words: Any) -> None:
-    """Sets title, labels and limits of a panel, in this project's look."""
+def label(axes: Any, *, legend: bool = False, **words: Any) -> None:
+    """Sets title, labels, scales and limits of a panel in this project's look; `legend` adds one of its own."""
     axes.set(**words)
+    if legend:
+        axes.legend(*_named([axes]))
 
 
 @styled
 def add_legend(figure: Figure, columns: int = 4) -> None:
     """Adds one legend below all panels, with each name once."""
+    figure.legend(*_named(figure.axes), loc="outside lower center", ncols=columns)
+
+
+def _named(every: Sequence[Any]) -> tuple[list[Any], list[str]]:
+    """Handles and labels of panels' legends, each label once."""
     named: dict[str, Any] = {}
-    for axes in figure.axes:
-        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
-            named.setdefault(label, handle)
-    if named:
-        place = "outside lower center"
-        figure.legend(named.values(), named, loc=place, ncols=columns)
+    for axes in every:
+        for handle, name in zip(*axes.get_legend_handles_labels(), strict=True):
+            named.setdefault(name, handle)
+    return list(named.values()), list(named)
 
 
 @styled

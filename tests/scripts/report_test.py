@@ -110,7 +110,7 @@ def test_curves_are_means_and_ranges_over_seeds_and_say_so(two_runs):
     assert _numbers(one["mean"]) == [0.5, 0.75]
     assert "low" not in one
     assert [_numbers(many[edge]) for edge in ("mean", "low", "high")] == [[0.5, 0.625], [0.0, 0.5], [1.0, 0.75]]
-    assert panel["caption"] == "line: mean, band: range over 2 seeds; without a band: one seed"
+    assert panel["caption"] == "line: mean, band: 95% interval over 2 seeds; without a band: one seed"
     assert "Not drawn: privacy/epsilon is never finite: nothing is guaranteed; other/constant is always 4." in page
 
 
