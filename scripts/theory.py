@@ -32,7 +32,7 @@ _QUICK = (
     "**This is a quick run**: its numbers come from few runs, but the sentences describe the full run with "
     "`--seed=0`.\n\n"
 )
-_TITLE = "Learning is fast, exploration has a floor, and both inexact training and rare deployment cost regret"
+_TITLE = "Learning keeps the bound's rate, constant exploration has a floor, and rare deployment costs regret"
 
 
 class _Flags:

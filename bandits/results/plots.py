@@ -86,7 +86,7 @@ def groups(part: Part, lines: int) -> tuple[list[dict[str, Any]], list[str]]:
             "title": capital(column.about) if isinstance(column, Metric) else column,
             "caption": _caption(seeds.values()),
             "curves": [{"configuration": index, **_curve(band, seeds[index] > 1)} for index, band in thinned.items()],
-            "range": _range(bands.values()),
+            "range": curves.limits(list(bands.values())),
         }
         prefix = column.partition("/")[0]
         found["Results" if column in results else _GROUPS.get(prefix, _OTHERS)].append(panel)
@@ -132,16 +132,6 @@ def _not_drawn(column: str, bands: "Iterable[pd.DataFrame]") -> str:
     if len(values) == 1 and not (isinstance(column, Metric) and column.drawn):
         return f"{column} is always {values.pop():g}"
     return ""
-
-
-def _range(bands: "Iterable[pd.DataFrame]") -> list[float] | None:
-    """Limits of the vertical axis if all values are equal; else None, and Plotly chooses them."""
-    values = {float(value) for band in bands for edge in _EDGES for value in band[edge].dropna().unique()[:2]}
-    if len(values) > 1:
-        return None
-    (value,) = values
-    margin = abs(value) / 10 or 1.0
-    return [value - margin, value + margin]
 
 
 def _caption(seeds: Iterable[int]) -> str:

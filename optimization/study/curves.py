@@ -160,8 +160,8 @@ def band(
       marks: See `smoothed`.
 
     Returns:
-      Columns `mean`, `low` and `high` (inside 0 and 1 for shares); index: rounds at which a seed has a finite value. Of a single seed, `ci` and
-      `sd` are NaN.
+      Columns `mean`, `low` and `high` (inside 0 and 1 for shares); index: rounds at which a seed has a finite
+      value. Of a single seed, `ci` and `sd` are NaN.
     """
     import numpy as np
     import pandas as pd
@@ -180,6 +180,26 @@ def band(
     return pd.DataFrame({"mean": mean, "low": low, "high": high}, index=together.index)
 
 
+def limits(bands: "Sequence[pd.DataFrame]") -> tuple[float, float]:
+    """Limits of an axis that shows all means; bands, which are wide over few seeds, no further than the means' span.
+
+    Args:
+      bands: Of `band`, at least one with a finite mean.
+    """
+    import numpy as np
+    import pandas as pd
+
+    together = pd.concat(bands)
+    low, high = together["mean"].min(), together["mean"].max()
+    if low == high:
+        margin = abs(high) / 10 or 1.0
+        return float(low - margin), float(high + margin)
+    bottom = max(2 * low - high, np.nanmin([low, together["low"].min()]))
+    top = min(2 * high - low, np.nanmax([high, together["high"].max()]))
+    margin = 0.05 * (top - bottom)
+    return float(bottom - margin), float(top + margin)
+
+
 def draw(
     axes,
     tables: "Sequence[pd.DataFrame]",
@@ -189,8 +209,8 @@ def draw(
     window: int = 1,
     kind: str = "ci",
     marks: str | None = None,
-) -> None:
-    """Draws a metric of one run over its rounds; several seeds become their mean and a band.
+) -> "pd.DataFrame":
+    """Draws a metric of one run over its rounds; several seeds become their mean and a band, which is returned.
 
     Args:
       axes: Matplotlib's axes.
@@ -214,3 +234,4 @@ def draw(
         step = "pre" if is_stepped else None
         low, high = curve["low"], curve["high"]
         axes.fill_between(curve.index, low, high, alpha=0.2, linewidth=0, color=style.colour, step=step)
+    return curve

@@ -121,16 +121,16 @@ def draw(
     figure, together = grid(height, width, whole, title)
     looks = curves.styles(list(tables))
     for axes, (column, words) in zip(together.flat, titles.items(), strict=False):
-        for style, (label, seeds) in zip(looks, tables.items(), strict=True):
+        bands = []
+        for style, (name, seeds) in zip(looks, tables.items(), strict=True):
             if having := [seed for seed in seeds if column in seed]:
-                curves.draw(axes, having, column, label, style, window, kind, marks)
+                bands.append(curves.draw(axes, having, column, name, style, window, kind, marks))
         if any(len(seeds) > 1 for seeds in tables.values()):
             axes.fill_between([], [], color=curves.GREY, alpha=0.2, linewidth=0, label=curves.BANDS[kind])
         _mark(axes, next(iter(tables.values()))[0], marks)
         axes.set(xlabel="round", ylabel=textwrap.fill(words, max(12, int(_LETTERS * whole[1] / height))))
         axes.locator_params(axis="x", integer=True)
-        if limits:
-            axes.set_ylim(limits)
+        axes.set_ylim(limits or curves.limits(bands))
     for axes in together.flat[len(titles) :]:
         axes.remove()
     add_legend(figure)

@@ -131,7 +131,7 @@ def test_rounds_are_whole_and_a_mean_is_of_no_more_rounds_than_there_are(tmp_pat
     text = (tmp_path / "x.svg").read_text()
     assert ">Round reward, mean of the rounds so far<" in text
     rounds = text[text.index('id="matplotlib.axis_1"') : text.index('id="matplotlib.axis_2"')]
-    assert re.findall(r">([\d.]+)</text>", rounds) == ["1", "2", "3"]
+    assert re.findall(r">([\d.]+)</text>", rounds) == ["0", "1", "2", "3"]
 
 
 @pytest.mark.parametrize(

@@ -81,3 +81,12 @@ def test_a_band_of_shares_stays_inside_their_bounds():
     share = Metric("score", "a share", share=True)
     found = curves.band([_table([value]) for value in (0.9, 1.0, 0.95)], share)
     assert found["high"].tolist() == [1.0]
+
+
+def test_an_axis_shows_bands_no_further_than_the_span_of_the_means():
+    wide = pd.DataFrame({"mean": [0.2, 0.4], "low": [-9.0, 0.3], "high": [9.0, 0.5]})
+    assert curves.limits([wide]) == pytest.approx((0.0 - 0.03, 0.6 + 0.03))
+    narrow = pd.DataFrame({"mean": [0.2, 0.4], "low": [0.1, 0.3], "high": [0.3, 0.5]})
+    assert curves.limits([narrow]) == pytest.approx((0.1 - 0.02, 0.5 + 0.02))
+    alone = pd.DataFrame({"mean": [2.0], "low": [math.nan], "high": [math.nan]})
+    assert curves.limits([alone]) == pytest.approx((1.8, 2.2))
