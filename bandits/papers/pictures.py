@@ -101,7 +101,7 @@ def _draw_values(plot, own: Sequence[Value], name: str) -> None:
     from optimization.study import panels
 
     panels.forest(
-        plot, {row.configuration: {_OURS: row.interval} for row in own}, {_OURS: curves.Style(curves.BLUE, "-")}
+        plot, {row.configuration: {_OURS: row.interval} for row in own}, {_OURS: curves.PLAIN}
     )
     theirs = [row.published.value if row.published else math.nan for row in own]
     if np.isfinite(theirs).any():
