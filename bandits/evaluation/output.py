@@ -257,9 +257,7 @@ def sequence_picture(sequence: ConfidenceSequence) -> "matplotlib.figure.Figure"
     plot, ((axes,),) = panels.grid(1, 1, (6.5, 3.5))
     axes.fill_between(sequence.looks, sequence.lows, sequence.highs, alpha=0.3, step="mid")
     axes.plot(sequence.looks, sequence.estimates)
-    panels.label(
-        axes, ylim=(0, 1), xlabel="round or deployment period", ylabel="mean reward, 95% confidence sequence"
-    )
+    panels.label(axes, ylim=(0, 1), xlabel="round or deployment period", ylabel="mean reward, 95% confidence sequence")
     return plot
 
 

@@ -51,7 +51,9 @@ def draw(spec: Mapping[str, Any], evidence: pathlib.Path) -> Any:
 
     ratios = [panel.get("width", 1) for panel in spec["panels"]]
     figure, ((*grid,),) = panels.grid(1, len(ratios), tuple(spec["size"]), spec["title"], width_ratios=ratios)
-    names = dict.fromkeys(name for panel in spec["panels"] for group in panel["groups"] for name in series(panel, group))
+    names = dict.fromkeys(
+        name for panel in spec["panels"] for group in panel["groups"] for name in series(panel, group)
+    )
     looks = dict(zip(names, curves.styles(list(names)), strict=True))
     for axes, panel in zip(grid, spec["panels"], strict=True):
         found = values(panel, evidence)
@@ -132,7 +134,6 @@ def _of_page(text: str, measure: str, arm: str) -> Interval:
             head = ()
         elif not head:
             head = cells
-        elif measure in head and cells[0].startswith(arm):
-            if match := _CELL.fullmatch(cells[head.index(measure)]):
-                return Interval(*map(float, match.groups()), 0)
+        elif measure in head and cells[0].startswith(arm) and (match := _CELL.fullmatch(cells[head.index(measure)])):
+            return Interval(*map(float, match.groups()), 0)
     raise KeyError(arm)
