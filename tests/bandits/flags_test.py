@@ -40,37 +40,7 @@ def _refusal(*arguments: str) -> str:
 
 # What the parser refuses.
 
-_COUNTS = ("bandits_deploy_freq", "total_rounds", "clients_per_round", "client_batch_size", "client_epochs_per_round")
-_MAY_BE_ZERO = ("max_examples_per_client", "rounds_per_eval", "max_validation_samples", "rounds_per_checkpoint")
-
-
-@pytest.mark.parametrize("name", [*_COUNTS, "init_clients", "init_rounds", "eval_batch_size"])
-def test_a_count_is_at_least_one(name):
-    assert _refusal(f"--{name}=0").startswith(f"--{name}=0")
-
-
-@pytest.mark.parametrize("name", [*_MAY_BE_ZERO, "max_concurrent_threads"])
-def test_a_number_that_may_be_zero_is_not_negative(name):
-    assert _resolve(f"--{name}=0")[name] == 0
-    assert _refusal(f"--{name}=-1").startswith(f"--{name}=-1")
-
-
 # Flags without effect.
-
-
-@pytest.mark.parametrize(
-    ("bandit", "flag"),
-    [
-        (bandit, f"bandits_{name}")
-        for bandit in ("softmax", "falcon_ce", "greedy")
-        for name in ("epsilon", "mu", "gamma")
-    ],
-)
-def test_a_policys_parameter_is_taken_with_it_alone(bandit, flag):
-    if flag.removeprefix("bandits_") in registry.POLICIES[registry.BANDITS[bandit].policy].parameters:
-        assert _resolve(f"--bandits_type={bandit}", f"--{flag}=0.5")[flag] == 0.5
-    else:
-        assert _refusal(f"--bandits_type={bandit}", f"--{flag}=0.5").startswith(f"--{flag} ")
 
 
 @pytest.mark.parametrize(
@@ -83,23 +53,6 @@ def test_an_optimizers_hyperparameter_is_taken_with_it_alone(owner, name):
             assert _resolve(f"--server_optimizer={chosen}", f"--{flag}=0.5")[flag] == 0.5
         else:
             assert _refusal(f"--server_optimizer={chosen}", f"--{flag}=0.5").startswith(f"--{flag} ")
-
-
-@pytest.mark.parametrize(
-    "argument",
-    [
-        "--init_clients=5",
-        "--init_rounds=5",
-        "--init_server_optimizer=sgd",
-        "--init_server_learning_rate=1",
-        "--init_client_learning_rate=1",
-        "--init_adaptive_clipping",
-    ],
-)
-def test_an_initial_trainings_flag_is_refused_without_one(argument):
-    name = argument.partition("=")[0]
-    assert _refusal(argument).startswith(f"{name} ")
-    assert _resolve(argument, "--scenario=init").scenario == "init"
 
 
 @pytest.mark.parametrize(
@@ -119,44 +72,15 @@ def test_updates_of_the_initial_training_are_clipped_as_the_bandits_unless_a_fla
     assert found == [initial, bandits]
 
 
-def test_clipping_of_the_initial_training_alone_is_refused_with_noise_and_secure_sums():
-    noise = ("--aggregator_type=dpsgd", "--clip_norm=1", "--noise_multiplier=1")
-    for aggregation, kind in ((noise, "dpsgd"), (("--aggregator_type=secure_sum",), "secure_sum")):
-        message = _refusal("--scenario=init", "--init_adaptive_clipping=false", *aggregation)
-        assert message.startswith("--init_adaptive_clipping ")
-        assert kind in message
-
-
-@pytest.mark.parametrize("scenario", ["init", "init_shift"])
-@pytest.mark.parametrize(
-    "argument", ["--dist_shift_type=init", "--population_client_selection=0-9", "--initial_model_path=runs/a"]
-)
-def test_one_step_by_hand_is_refused_in_a_scenario_that_does_both(scenario, argument):
-    name = argument.partition("=")[0]
-    assert _refusal(f"--scenario={scenario}", "--task_type=unipen62", argument).startswith(f"{name} ")
-    assert _resolve("--task_type=unipen62", argument).set_by_user >= {name.removeprefix("--")}
-
-
 def test_an_initial_training_by_hand_pays_for_the_labels_that_were_asked_for():
     for how in ("--scenario=init_shift", "--dist_shift_type=init"):
         assert flags.options(_resolve(how, "--init_labels=3")).task.init_labels == 3
     assert _resolve("--dist_shift_type=init").init_labels is None
 
 
-def test_the_untrained_baseline_needs_an_initial_model():
-    assert _refusal("--bandits_type=init").startswith("--bandits_type=init ")
-
-
 @pytest.mark.parametrize("argument", ["--scenario=init", "--scenario=init_shift", "--initial_model_path=runs/a"])
 def test_the_untrained_baseline_is_taken_with(argument):
     assert _resolve("--bandits_type=init", argument).bandits_type == "init"
-
-
-@pytest.mark.parametrize("bandit", ["supervised_mse", "supervised_ce", "init"])
-@pytest.mark.parametrize("argument", ["--importance_weighting", "--noimportance_weighting"])
-def test_importance_weighting_is_refused_where_no_log_is_trained(bandit, argument):
-    message = _refusal(f"--bandits_type={bandit}", argument, "--initial_model_path=runs/a")
-    assert message.startswith("--importance_weighting ")
 
 
 # Defaults.
