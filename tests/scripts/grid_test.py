@@ -113,13 +113,6 @@ def test_the_best_of_each_configuration_is_played_again_with_fresh_seeds(play, t
     assert set(table.loc[table["used_for"] == "tuning", "seed"]) == {0, 1}
 
 
-def test_a_page_about_the_runs_is_kept_up_to_date(play, tmp_path):
-    assert play("--sweep=rate=0.01,0.1", f"--report={tmp_path / 'page.html'}") == 0
-    page = (tmp_path / "page.html").read_text()
-    assert "<title>g</title>" in page
-    assert page.count("rate=0.01") >= 1
-
-
 def test_a_longer_grid_continues_the_runs_of_a_shorter_one(play, tmp_path):
     play("--sweep=rate=0.1,1")
     assert play("--sweep=rate=0.1,1", "--total_rounds=6") == 0
@@ -178,13 +171,6 @@ def test_halving_gives_the_best_all_rounds_and_repeats_itself(play, tmp_path):
     assert play(*arguments) == 0
     assert _results(tmp_path, ("rate", "status", "rounds", "total_rounds")) == rows
     assert {path: path.stat().st_mtime_ns for path in before} == before
-
-
-def test_a_heat_map_is_drawn_for_each_word(play, tmp_path):
-    rates = [f"--sweep={side}_learning_rate=0.1,0.2" for side in ("server", "client")]
-    assert play(*rates, "--sweep=kind=plain,odd") == 0
-    for name in ("heat_map_plain.png", "heat_map_odd.png"):
-        assert (tmp_path / "g" / name).read_bytes().startswith(b"\x89PNG")
 
 
 def test_a_damaged_folder_is_named_and_the_others_are_played(play, tmp_path, capfd):

@@ -17,7 +17,7 @@ from bandits.papers.plan import PAPER_DATA, Claim, Figure, Measure, Published
 from bandits.papers.results import ConfigurationRuns, Value
 from bandits.plans import plan
 from bandits.plans.plan import Configuration
-from data.errors import Failure, UsageError
+from data.errors import UsageError
 from optimization.study import run_folder
 from scripts import reproduce
 from tests.scripts import toy_binary
@@ -35,25 +35,15 @@ def _figure(**changes) -> Figure:
         "name": "f1",
         "text": "Nobody 2020",
         "about": "Figure 1: a toy",
-        "also": (),
         "binary": "toy",
         "configurations": arms,
         "repeat": 2,
         "measures": (SCORE,),
         "curves": ("score",),
         "published": (Published("near", "score", 4.0, "section 1"),),
-        "accounted": (),
         "claims": (Claim("near is better", "section 2", "order", (("near",), ("far",))),),
-        "own_figures": None,
-        "study": None,
         "data_kind": "paper's data",
-        "data": None,
-        "left_open": (),
-        "published_seeds": 1,
         "tuning_seeds": (100, 101),
-        "scale": "paper",
-        "own": False,
-        "reference": None,
     }
     return Figure(**(values | changes))
 
@@ -270,12 +260,6 @@ def test_arms_alone_leave_the_picture_and_judge_what_is_there(play, tmp_path, ca
     assert "agrees (paper's data)  section 2: near is better" in capfd.readouterr().out
     assert set(pd.read_csv(tmp_path / "r" / "f1" / "f1_records.csv")["arm"]) == {"near", "far", "third"}
     assert (tmp_path / "r" / "f1" / "f1.png").stat().st_mtime_ns == drawn
-
-
-def test_a_report_of_what_is_finished_names_a_folder_that_cannot_be_written(play, tmp_path):
-    (tmp_path / "r").write_text("a file")
-    with pytest.raises(Failure, match=r"r/f1 cannot be written \(Not a directory\)"):
-        play(_figure(), "--report_only")
 
 
 def test_a_job_array_holds_what_can_be_played_now(play, tmp_path, capfd):
