@@ -262,6 +262,7 @@ def digits(concentration: float = 1.0) -> tasks.Task:
 
 def test_digits_are_partitioned_over_60_clients_but_for_a_fifth():
     task = digits()
+    assert task.num_actions == 10
     assert task.clients.client_ids == [f"client_{number:02d}" for number in range(60)]
     parts = [[part.load(index) for index in range(len(part))] for part in (task.clients, task.held_out)]
     # 1,438 = 58 x 24 + 2 x 23, and 1,797 / 5, rounded down.
