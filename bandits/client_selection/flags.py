@@ -168,14 +168,11 @@ def resolve(settings: cli.Settings) -> cli.Settings:
 
 def options(settings: cli.Settings) -> SelectionOptions:
     """Options of resolved flags."""
-    return SelectionOptions(
-        **vars(training_flags.options(settings)),
+    return training_flags.options(
+        settings,
+        SelectionOptions,
         steps=settings.client_steps_per_round,
         learning_rate_drops=tuple(_numbers("learning_rate_drops", settings.learning_rate_drops)),
-        learning_rate_factor=settings.learning_rate_factor,
-        client_weighting=settings.client_weighting,
-        rounds_per_eval=settings.rounds_per_eval,
-        max_eval_clients=settings.max_eval_clients,
     )
 
 

@@ -196,12 +196,12 @@ def resolve(settings: cli.Settings) -> cli.Settings:
 def options(settings: cli.Settings) -> PosteriorOptions:
     """Options of resolved flags."""
     server_clients = _server_clients(settings)
-    return PosteriorOptions(
-        **vars(training_flags.options(settings)),
+    return training_flags.options(
+        settings,
+        PosteriorOptions,
         posterior=algorithm_flags.options(settings, "algorithm"),
         server_clients=server_clients,
         server_file=None if server_clients else settings.server_data,
-        client_sampling_alpha=settings.client_sampling_alpha,
         epochs=settings.client_epochs_per_round,
         momentum=settings.client_momentum,
         thresholds=_thresholds(settings.thresholds),

@@ -130,6 +130,8 @@ def check_population(selection: selected.Selection, population: int, cohort_size
     Raises:
       UsageError: If cohort, candidates and population do not go together.
     """
+    if cohort_size > population:
+        raise UsageError(f"--clients_per_round={cohort_size} is more than the {population} clients that take part.")
     candidates = dict(selection.parameters).get("num_candidates")
     if candidates is not None and not cohort_size <= candidates <= population:
         raise UsageError(
