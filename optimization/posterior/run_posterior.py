@@ -105,7 +105,7 @@ class PosteriorStudy(frame.PlainStudy[PosteriorOptions, ServedTask]):
         population, count = self.population(options, task), options.server_clients
         if count and options.cohort_size > population:
             raise UsageError(
-                f"--server_data=clients:{count} leaves {population} clients to --clients_per_round={options.cohort_size}."
+                f"--server_data=clients:{count} leaves {population} clients: --clients_per_round={options.cohort_size}."
             )
         selector_flags.check_population(options.selection, population, options.cohort_size)
 
