@@ -141,7 +141,3 @@ def test_only_the_initial_model_can_be_run_first(tmp_path, capsys):
     assert "--bandits_type=supervised_mse" in (tmp_path / "r" / "commands.txt").read_text()
     assert _program(tmp_path, "--report_only") == 1
     assert "1 runs of select_before_deploying are not finished, so nothing is reported." in capsys.readouterr().out
-
-
-if __name__ == "__main__":
-    pytest.main([__file__])
