@@ -115,7 +115,7 @@ class Runs(Sequence[Run]):
         return dict(zip(labels(groups), groups.values(), strict=True))
 
     def plot(self, *names: str) -> "panels.Figure":
-        """Plots the mean and the range over seeds of metrics; by default those that the study marks for summaries.
+        """Plots the mean over seeds of metrics with its 95% interval; by default those that the study marks for summaries.
 
         Raises:
           UsageError: If one of them is not among the metrics, or there is no run.
