@@ -59,7 +59,7 @@ def define() -> _Parser:
     parser.add_argument("kind", choices=KINDS, metavar="KIND", help="data set, see below")
     parser.add_argument("source", type=_user_path, metavar="SOURCE_DIR", help="folder of the published files")
     parser.add_argument(
-        "--output", type=_user_path, required=True, metavar="DIR", help="folder for the file, which must not exist"
+        "--output", type=_user_path, required=True, metavar="DIR", help="folder for the file; existing files are kept"
     )
     return parser
 

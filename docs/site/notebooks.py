@@ -24,7 +24,7 @@ def run(path: pathlib.Path, folder: pathlib.Path) -> nbformat.NotebookNode:
         (folder / "data").symlink_to(ROOT / "data")
     notebook = nbformat.read(path, as_version=4)
     resources = {"metadata": {"path": str(folder / "docs")}}
-    return nbclient.NotebookClient(notebook, timeout=600, resources=resources).execute()
+    return nbclient.NotebookClient(notebook, timeout=600, resources=resources, coalesce_streams=True).execute()
 
 
 def clean(notebook: nbformat.NotebookNode, folder: pathlib.Path) -> None:
