@@ -21,12 +21,13 @@ class Figure(matplotlib.figure.Figure):
         return file.getvalue()
 
 
-def draw(tables: Mapping[str, Sequence[pd.DataFrame]], titles: Mapping[str, str]) -> Figure:
-    """Plots metrics over rounds, one panel each; several seeds of one run become their mean and range.
+def draw(tables: Mapping[str, Sequence[pd.DataFrame]], titles: Mapping[str, str], kind: str = "minmax") -> Figure:
+    """Plots metrics over rounds, one panel each; several seeds of one run become their mean and a band.
 
     Args:
       tables: Metrics of each label's seeds.
       titles: By column, the words above its panel.
+      kind: The band, one of `curves.BANDS`.
     """
     width = min(_COLUMNS, len(titles))
     height = math.ceil(len(titles) / width)
@@ -35,7 +36,7 @@ def draw(tables: Mapping[str, Sequence[pd.DataFrame]], titles: Mapping[str, str]
     for axes, (column, title) in zip(grid, titles.items(), strict=False):
         for place, (label, seeds) in enumerate(tables.items()):
             if having := [seed for seed in seeds if column in seed]:
-                curves.draw(axes, having, column, label, place)
+                curves.draw(axes, having, column, label, place, kind=kind)
         axes.set(title=title, xlabel="round")
         axes.locator_params(axis="x", integer=True)
         axes.grid(alpha=0.3)
