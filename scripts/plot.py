@@ -148,7 +148,9 @@ def program(settings: cli.Settings) -> None:
     if settings.smooth > 1:
         longest = max(len(table) for group in tables.values() for table in group)
         last = f"last {settings.smooth} rounds" if settings.smooth < longest else "rounds so far"
-        titles = {column: words if settings.ylabel else f"{words}, mean of the {last}" for column, words in titles.items()}
+        titles = {
+            column: words if settings.ylabel else f"{words}, mean of the {last}" for column, words in titles.items()
+        }
     if "band" in settings.set_by_user and all(len(group) == 1 for group in tables.values()):
         raise UsageError("--band has no effect: each of --runs is a single seed.")
     notes = baselines.notes(dict(zip(labels, seeds, strict=True)), next(iter(titles)))

@@ -398,7 +398,9 @@ def _evidence(flag: str, path: pathlib.Path) -> pathlib.Path:
     """
     folder = path.parent / "evidence"
     if not any(folder.glob("*/*.csv")):
-        raise UsageError(f"--{flag}={path} is made from the records in {folder}, which has none: --records writes them.")
+        raise UsageError(
+            f"--{flag}={path} is made from the records in {folder}, which has none: --records writes them."
+        )
     return folder
 
 

@@ -51,7 +51,9 @@ def draw(spec: Mapping[str, Any], evidence: pathlib.Path) -> Any:
 
     ratios = [panel.get("width", 1) for panel in spec["panels"]]
     figure, ((*grid,),) = panels.grid(1, len(ratios), tuple(spec["size"]), spec["title"], width_ratios=ratios)
-    names = dict.fromkeys(name for panel in spec["panels"] for group in panel["groups"] for name in series(panel, group))
+    names = dict.fromkeys(
+        name for panel in spec["panels"] for group in panel["groups"] for name in series(panel, group)
+    )
     looks = dict(zip(names, curves.styles(list(names)), strict=True))
     for axes, panel in zip(grid, spec["panels"], strict=True):
         found = values(panel, evidence)

@@ -91,7 +91,9 @@ def styles(names: Sequence[str]) -> list[Style]:
     known = [max((key for key in STYLES if key in word), key=len, default=None) for word in words]
     taken = {STYLES[key].colour for key in known if key}
     colours = [*(one for one in COLOURS if one not in taken), *(one for one in COLOURS if one in taken)]
-    every = [Style(colour, [*_DASHES][(shift + place) % 4]) for shift in range(4) for place, colour in enumerate(colours)]
+    every = [
+        Style(colour, [*_DASHES][(shift + place) % 4]) for shift in range(4) for place, colour in enumerate(colours)
+    ]
     found: list[Style] = []
     for key in known:
         own = STYLES[key] if key else every[0]

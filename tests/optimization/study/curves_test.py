@@ -52,7 +52,16 @@ def test_a_single_seed_has_no_interval():
 @pytest.mark.parametrize(("column", "style"), [(SCORE, "steps-pre"), ("score", "default")])
 def test_what_is_deployed_is_drawn_in_steps_that_rise_at_the_deployment(column, style):
     axes = matplotlib.figure.Figure().subplots()
-    curves.draw(axes, [_table([1.0, 1.0, 5.0, 5.0], deployed=[2])] * 2, column, "label", curves.STYLES["softmax"], 2, "minmax", "deployed")
+    curves.draw(
+        axes,
+        [_table([1.0, 1.0, 5.0, 5.0], deployed=[2])] * 2,
+        column,
+        "label",
+        curves.STYLES["softmax"],
+        2,
+        "minmax",
+        "deployed",
+    )
     (line,) = axes.lines
     assert line.get_drawstyle() == style
     if style == "steps-pre":  # At the end of round 2, with the deployment, and over all of round 3.
