@@ -134,7 +134,7 @@ def _of_page(text: str, measure: str, arm: str) -> Interval:
             head = ()
         elif not head:
             head = cells
-        elif measure in head and cells[0].startswith(arm):
-            if match := _CELL.fullmatch(cells[head.index(measure)]):
-                return Interval(*map(float, match.groups()), 0)
+        elif measure in head and cells[0].startswith(arm) and (match := _CELL.fullmatch(cells[head.index(measure)])):
+            mean, low, high = map(float, match.groups())
+            return Interval(mean, low, high, 0)
     raise KeyError(arm)

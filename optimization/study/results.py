@@ -35,7 +35,7 @@ class Run:
       privacy: `privacy.json`, empty without one.
       data_report: Report on the data; may be empty.
       columns: Its metrics.
-      bounds: `bounds.json`, the rewards of the uniform policy and of the best fixed action; empty without one.
+      bounds: `bounds.json`: rewards of the uniform policy and the best fixed action, range of rewards; else empty.
       client_rewards: `client_rewards.json`, each client's reward in the last evaluation; empty without one.
     """
 
