@@ -119,7 +119,10 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
         from optimization import models
 
         options, task = run.options, run.data
-        run.folder.write_json(run_folder.BOUNDS_FILE, constant_actions.as_json(constant_actions.of_run(options, task)))
+        least, largest = task.reward_range(options.rewards)
+        bounds = constant_actions.as_json(constant_actions.of_run(options, task))
+        bounds["rewards"] = {"least": least, "largest": largest}
+        run.folder.write_json(run_folder.BOUNDS_FILE, bounds)
         if logged_flags.is_simulated(options.task):
             run.folder.write_json(run_folder.SIMULATOR_FILE, simulator.as_json(simulator.once(task.held_out)[0]))
         shapes = models.of_task(task, options.heads).shapes

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 PICTURES = (".png", ".pdf", ".svg")
 EXAMPLES = pathlib.Path(__file__).parent / "examples"
 _VARIABLE = "FEDBANDITS_DATA_DIR"
-_HOW_TO_NAME = f"name its folder with --data_dir or {_VARIABLE}."
+_HOW_TO_NAME = f"name its folder with --data_dir or {_VARIABLE}. docs/data.md says where to get it."
 _UNDAMAGED = "--data_dir must hold the undamaged file."
 
 

@@ -40,9 +40,9 @@ class _Flags:
 
     Attributes:
       quick: A tenth of most runs, and fewer rounds: the same tables, with wider intervals and fewer rows.
-      seed: Seed of all draws.
+      seed: Seed of all randomness.
       page: Markdown file to write; printed if left out.
-      picture: Picture to write, of .png or .pdf or .svg.
+      picture: Picture to write, a .png, .pdf or .svg file.
     """
 
     quick: bool = setting(False)

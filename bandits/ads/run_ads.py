@@ -38,9 +38,6 @@ class AdsStudy(frame.PlainStudy[AdsOptions, ads.Impressions]):
     rounds_per_checkpoint = 10
     name_help = "ads_PRESET or ads_RULE"
 
-    def length(self, options: AdsOptions) -> frame.Length:
-        return frame.Length(options.total_rounds, 0, options.rounds_per_checkpoint)
-
     def open(self, options: AdsOptions) -> ads.Impressions:
         if not options.rates:
             return ads.from_table(ads.find_table(options.data_file), options.num_clients, options.seed)

@@ -166,8 +166,7 @@ def _picture(values: Sequence[private.Value]) -> "matplotlib.figure.Figure":
     from optimization.study import curves, panels
 
     plot, ((axes,),) = panels.grid(1, 1, (10, 1.5 + 0.5 * len(values)))
-    none = {"low": math.nan, "high": math.nan}
-    found = [one.interval._replace(**none) if one.is_biased else one.interval for one in values]
+    found = [one.interval._replace(low=math.nan, high=math.nan) if one.is_biased else one.interval for one in values]
     names = [estimates.LABELS[one.estimator.name] for one in values]
     panels.forest(axes, {name: {"": interval} for name, interval in zip(names, found, strict=True)}, {"": curves.PLAIN})
     panels.label(axes, xlabel="mean reward of an interaction, with 95% intervals over clients and noise")

@@ -135,5 +135,6 @@ def _of_page(text: str, measure: str, arm: str) -> Interval:
         elif not head:
             head = cells
         elif measure in head and cells[0].startswith(arm) and (match := _CELL.fullmatch(cells[head.index(measure)])):
-            return Interval(*map(float, match.groups()), 0)
+            mean, low, high = map(float, match.groups())
+            return Interval(mean, low, high, 0)
     raise KeyError(arm)

@@ -89,7 +89,7 @@ def styles(names: Sequence[str]) -> list[Style]:
     same colour and another dash, unless the picture has no other strategy. Others have the colours that are left.
     """
     words = [re.sub("[^a-z0-9]", "_", name.lower().replace("ε", "epsilon")) for name in names]
-    known = [max(["", *(key for key in STYLES if key in word)], key=len) for word in words]
+    known = [max((key for key in STYLES if key in word), key=len, default="") for word in words]
     taken = {STYLES[key].colour for key in known if key}
     colours = [*(one for one in COLOURS if one not in taken), *(one for one in COLOURS if one in taken)]
     every = [

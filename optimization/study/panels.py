@@ -22,7 +22,7 @@ _COLUMNS = 2
 _SIZE = (4.8, 3.2)  # Of a panel, inches.
 _LETTERS = 12  # An inch of text holds.
 _MOST_MARKS = 40  # More lines would hide the curves.
-_LOOK = {
+_LOOK: dict[Any, Any] = {
     "font.size": 9,
     "figure.titlesize": 10.5,
     "axes.titlesize": 9.5,

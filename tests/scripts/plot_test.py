@@ -186,20 +186,6 @@ def test_tables_of_a_folder_of_runs_are_printed(tmp_path, capsys):
     assert ("0.250" in digits, "0.250" in mnist) == (True, False)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--title=x"], "--title does not go with --tables"),
-        (["--rounds=0"], "--rounds=0: must be whole numbers above 0"),
-        (["--thresholds=84"], "--thresholds=84: must be numbers above 0 up to 1"),
-    ],
-)
-def test_bad_usage_of_tables_is_explained(tmp_path, arguments, message):
-    _posterior_run(tmp_path / "one", [0.5])
-    with pytest.raises(UsageError, match=message):
-        _draw("--tables", f"--runs={tmp_path / 'one'}", *arguments)
-
-
 def test_runs_that_make_no_table_are_refused(tmp_path):
     _posterior_run(tmp_path / "same" / "one", [0.5])
     _posterior_run(tmp_path / "same" / "two", [0.5])
