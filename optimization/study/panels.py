@@ -71,6 +71,9 @@ def grid(
 @styled
 def label(axes: Any, *, legend: bool = False, **words: Any) -> None:
     """Sets title, labels, scales and limits of a panel in this project's look; `legend` adds one of its own."""
+    if "ylabel" in words and "\n" not in words["ylabel"]:
+        height = axes.figure.get_figheight() / axes.get_gridspec().nrows
+        words["ylabel"] = textwrap.fill(words["ylabel"], max(12, int(_LETTERS * height)))
     axes.set(**words)
     if legend:
         axes.legend(*_named([axes]))
@@ -128,7 +131,7 @@ def draw(
         if any(len(seeds) > 1 for seeds in tables.values()):
             axes.fill_between([], [], color=curves.GREY, alpha=0.2, linewidth=0, label=curves.BANDS[kind])
         _mark(axes, next(iter(tables.values()))[0], marks)
-        axes.set(xlabel="round", ylabel=textwrap.fill(words, max(12, int(_LETTERS * whole[1] / height))))
+        label(axes, xlabel="round", ylabel=words)
         axes.locator_params(axis="x", integer=True)
         axes.set_ylim(limits or curves.limits(bands))
     for axes in together.flat[len(titles) :]:
