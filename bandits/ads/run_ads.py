@@ -84,7 +84,7 @@ class AdsStudy(frame.PlainStudy[AdsOptions, ads.Impressions]):
         if outcome.signum:
             return
         table = pd.read_csv(folder.metrics_path)
-        figures.draw({rule: [table]}, folder.path / "ads.png", run.data.rates.max())
+        figures.draw(table, folder.path / "ads.png", rule)
         last = table.iloc[-1]
         for learner in metrics.LEARNERS:
             clicks, share, reward, regret = (last[metrics.column(learner, name)] for name in metrics.METRICS)

@@ -155,8 +155,8 @@ def define(flags: cli.FlagSet) -> None:
     flags.group(_RoundsAndClients, selector_flags.SELECTION)
     selector_flags.define(flags)
     flags.add(_Clients, *training_flags.CORRECTIONS)
-    optimizer = {"help": "Its optimizer (default: sgd; fedopt: adam)"}
-    rate = {"help": "Its learning rate (default: sgd 1, others 0.01)", "above": True}
+    optimizer = {"help": "Optimizer on the server (default: sgd; fedopt: adam)"}
+    rate = {"help": "Learning rate on the server (default: sgd 1, others 0.01)", "above": True}
     flags.group("Server", *training_flags.server(optimizer, rate))
     flags.group(_Evaluation, *training_flags.EVALUATIONS)
     task_flags.define_data(flags)

@@ -26,9 +26,9 @@ class SelectorEntry:
 
 
 SELECTORS: Mapping[str, SelectorEntry] = {
-    "uniform": SelectorEntry(selectors.Uniform, "uniform, without replacement"),
+    "uniform": SelectorEntry(selectors.Uniform, "all alike, without replacement"),
     "rand": SelectorEntry(
-        selectors.Rand, "in proportion to the clients' data, with replacement; equal weights in the mean"
+        selectors.Rand, "in proportion to the clients' data, with replacement and equal weights in the mean"
     ),
     "pow_d": SelectorEntry(selectors.PowD, "power of choice: the largest losses of candidates that are polled"),
     "rpow_d": SelectorEntry(selectors.RpowD, "power of choice by the losses that candidates reported last"),

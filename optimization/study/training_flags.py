@@ -33,7 +33,7 @@ class _Server:
 
     Attributes:
       server_optimizer: Optimizer on the server.
-      server_learning_rate: Its learning rate.
+      server_learning_rate: Learning rate on the server.
     """
 
     server_optimizer: str = setting(words=list(HYPERPARAMETERS))

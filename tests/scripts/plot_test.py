@@ -105,7 +105,7 @@ def test_a_picture_has_the_size_and_the_axis_the_ends_that_are_asked_for(tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("flags", "words"), [([], "lowest to highest"), (["--band=sd"], "mean ± one standard deviation")]
+    ("flags", "words"), [([], "95% interval of the mean"), (["--band=sd"], "mean ± one standard deviation")]
 )
 def test_the_legend_names_the_band_and_the_axis_the_mean(tmp_path, flags, words):
     _run(tmp_path / "many" / "seed_0", [0.1, 0.2, 0.3, 0.4])
@@ -131,7 +131,7 @@ def test_rounds_are_whole_and_a_mean_is_of_no_more_rounds_than_there_are(tmp_pat
     text = (tmp_path / "x.svg").read_text()
     assert ">Round reward, mean of the rounds so far<" in text
     rounds = text[text.index('id="matplotlib.axis_1"') : text.index('id="matplotlib.axis_2"')]
-    assert re.findall(r">([\d.]+)</text>", rounds) == ["1", "2", "3"]
+    assert re.findall(r">([\d.]+)</text>", rounds) == ["0", "1", "2", "3"]
 
 
 @pytest.mark.parametrize(

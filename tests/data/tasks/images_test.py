@@ -256,6 +256,28 @@ def test_options_reach_the_model(folder):
         task_of("cifar100", folder, model="cnn")
 
 
+@pytest.mark.parametrize(
+    ("chosen", "hidden", "weights"),
+    [
+        ({}, (64,), 64 * 64 + 64 + 64 * 10 + 10),
+        ({"model": "linear"}, (), 64 * 10 + 10),
+        ({"hidden": (256, 128)}, (256, 128), 64 * 256 + 256 + 256 * 128 + 128 + 128 * 10 + 10),
+        ({"model": "mlp", "hidden": (3,)}, (3,), 64 * 3 + 3 + 3 * 10 + 10),
+    ],
+)
+def test_digits_have_a_model_of_the_chosen_size(chosen, hidden, weights):
+    task = images.load_digits(TaskOptions("digits", **chosen))
+    assert task.model_arguments == {"num_features": 64, "hidden": hidden, "num_outputs": 10}
+    assert sum(weight.size for weight in models.of_task(task).initial_weights(0)) == weights
+
+
+def test_images_have_hidden_layers_of_the_chosen_widths(folder):
+    assert task_of("cifar100", folder, hidden=(8, 4)).model_arguments["hidden"] == (8, 4)
+    for model in ("linear", "linear_l2", "cnn"):
+        with pytest.raises(UsageError, match=f"--hidden .* --model={model}"):
+            task_of("mnist", folder, model=model, hidden=(8,))
+
+
 def digits(concentration: float = 1.0) -> tasks.Task:
     return images.load_digits(TaskOptions("digits", partition_alpha=concentration))
 

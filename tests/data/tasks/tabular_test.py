@@ -379,6 +379,9 @@ def test_the_task_fits_the_table(clinics, write):
     assert not clinics.multi_label
     path = write(CLINICS)
     assert _load(path, "site", "target", model="mlp").model_arguments["hidden"] == (64,)
+    assert _load(path, "site", "target", model="mlp", hidden=(5, 4)).model_arguments["hidden"] == (5, 4)
+    with pytest.raises(UsageError, match="--hidden"):
+        _load(path, "site", "target", hidden=(5,))
     with pytest.raises(UsageError, match="--model=cnn takes images"):
         _load(path, "site", "target", model="cnn")
 

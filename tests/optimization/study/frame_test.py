@@ -160,6 +160,21 @@ def test_repeats_are_seeds_in_folders_of_their_own(study):
     ]
 
 
+@pytest.mark.parametrize(
+    ("arguments", "names"),
+    [
+        (["--seed=3"], ["toy_0.25_seed_3"]),
+        (["--seed=3", "--repeat=2"], ["toy_0.25/seed_3", "toy_0.25/seed_4"]),
+        (["--seed=3", "--rate=0.5,0.25"], ["toys_seed_3/rate_0.5", "toys_seed_3/rate_0.25"]),
+        (["--seed=3", "--experiment_name=mine"], ["mine"]),
+        (["--seed=0"], ["toy_0.25"]),
+    ],
+)
+def test_a_default_name_holds_a_single_runs_seed(study, arguments, names):
+    planned = frame.plan(study, frame.flag_set(study).parse(["", *arguments]))
+    assert [one.experiment_name for one in planned] == names
+
+
 def test_variants_are_folders_with_all_seeds_in_each(study):
     assert _plan(study, "--rate=0.1,0.2", "--repeat=2") == [
         ("toys/rate_0.1/seed_0", 0, 0.1),
