@@ -129,7 +129,7 @@ def test_equal_results_are_drawn_once_a_single_evaluation_near_its_value_and_the
     assert not {metrics.ACCURACY, metrics.DEPLOYED} & set(panels)
     assert f"{metrics.ACCURACY} is {metrics.HELD_OUT_REWARD} at each evaluation." in page
     assert panels[metrics.HELD_OUT_REWARD]["range"] == pytest.approx([0.225, 0.275])
-    assert panels[metrics.ROUND_REWARD]["range"] is None
+    assert panels[metrics.ROUND_REWARD]["range"] == pytest.approx([0.2125, 1.0375])
     assert [(style["label"], style["rank"]) for style in _data(page)[0]["configurations"]] == [
         ("lr 0.05", 1),
         ("lr 0.1", 0),
@@ -519,7 +519,7 @@ def test_the_page_works_in_a_browser(two_runs, browser):
     assert share((0x14, 0x17, 0x1A)) > 0.5
     assert share((0x3B, 0x94, 0xD6)) > 0.001
     look(390, "light")
-    assert share((255, 255, 255)) > 0.5
+    assert share((255, 255, 255)) > 0.2  # The band takes much.
     assert min(share(blue), share(orange)) > 0.001
 
     one, many = browser.find_elements("css selector", ".legend button")

@@ -188,7 +188,7 @@ def test_the_command_is_the_binarys_and_says_that_python_asked(run, folder):
 def test_a_notebook_shows_the_plot_by_itself(run):
     figure = run.plot()
     assert figure._repr_png_().startswith(b"\x89PNG")
-    titles = [axes.get_title() for axes in figure.axes if axes.get_visible()]
+    titles = [axes.get_ylabel() for axes in figure.axes if axes.get_visible()]
     assert titles[:2] == ["Round reward", "Running average reward"]
     assert len(run.plot("train/loss").axes) == 1
     with pytest.raises(UsageError, match="There is no metric loss: there are bandits/round_rewards"):
@@ -211,7 +211,7 @@ def test_seeds_come_together(run, folder):
     assert list(runs.metrics["seed"]) == [6] * 4 + [7] * 4
     assert set(runs.metrics["run"]) == {"seeds"}
     _assert_same(runs.metrics[runs.metrics["seed"] == 7].iloc[:, 2:].reset_index(drop=True), run.metrics)
-    assert len(runs.plot("bandits/round_rewards").axes[0].collections) == 1  # A band.
+    assert len(runs.plot("bandits/round_rewards").axes[0].collections) == 2  # A band, and that of the legend.
     loaded = bandits.load(folder / "seeds")
     pd.testing.assert_frame_equal(loaded.metrics, runs.metrics)
     assert len(bandits.load(folder / "seeds" / "seed_6").metrics) == 4
