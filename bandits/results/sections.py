@@ -292,15 +292,18 @@ def _epsilon(configuration: ConfigurationResults) -> _Spent | None:
 
 
 def _privacy(configuration: ConfigurationResults) -> Cell:
-    """Cell of a configuration's epsilon, with its assumptions and the proven value."""
+    """Cell of a configuration's epsilon: the proven value, with the one that rests on assumptions below it."""
     if (spent := _epsilon(configuration)) is None:
         return Cell("none", "")
     notes = [f"delta {spent.record['delta']:.2g}"] if spent.record.get("delta") else []
-    if assumed := "; ".join(spent.record.get("epsilon_assumes", ())):
-        notes.append(f"assumes {assumed}")
-        if proven := spent.record.get("epsilon_proven"):
-            notes.append(f"proven: {proven:.4g}")
     shown = f"{spent.epsilon:.4g}"
+    assumed = list(spent.record.get("epsilon_assumes", ()))
+    is_poisson = any(one["sampling_assumed"] for one in spent.record.get("guarantees", ())[:1])
+    if is_poisson and (proven := spent.record.get("epsilon_proven")):
+        notes.append(f"{shown} if {assumed.pop(0)}")
+        shown = f"{proven:.4g}"
+    if assumed:
+        notes.append(f"assumes {'; '.join(assumed)}")
     return Cell(shown, spent.epsilon, notes, f"<b>{shown}</b>", "epsilon")
 
 
