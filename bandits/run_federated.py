@@ -64,6 +64,7 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
     headline = ranked_by = metrics.AVERAGE_REWARD
     rounds_per_checkpoint = None
     name_help = "task_scenario_bandit"
+    predictor = "bandits.evaluation.predictions:predict"
 
     def data_key(self, options: BanditOptions) -> TaskOptions:
         return options.task

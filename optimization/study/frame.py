@@ -82,6 +82,7 @@ class Study(abc.ABC, Generic[OptionsT, DataT]):
       ranked_by: Default metric of a grid's ranking.
       rounds_per_checkpoint: Default of that flag; None for one that `resolve` fills in.
       name_help: Default of `--experiment_name`, in words.
+      predictor: `module:function` of `results.Run.predict`; empty without predictions.
     """
 
     flags: types.ModuleType
@@ -94,6 +95,7 @@ class Study(abc.ABC, Generic[OptionsT, DataT]):
     ranked_by: Metric
     rounds_per_checkpoint: int | None
     name_help: str
+    predictor: str = ""
 
     def define(self, flags: cli.FlagSet) -> None:
         """Defines the study's own flags, the first of them in the group "What is studied"."""

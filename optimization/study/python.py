@@ -120,7 +120,7 @@ def run(study: frame.Study, flag_values: Mapping[str, Any]) -> results.Run | res
     if _pids - {os.getpid()}:  # A fork lacks the threads of gRPC and TensorFlow, which would end its parent.
         raise Failure("This process was forked after a run, and cannot run: let multiprocessing spawn its processes.")
     folders = _in_a_thread(lambda: _execute(study, settings, given, table))
-    runs = [results.read(folder, [study.columns]) for folder in folders]
+    runs = [results.read(folder, [study.columns], study.predictor) for folder in folders]
     return runs[0] if len(runs) == 1 else results.Runs(runs)
 
 
@@ -217,7 +217,9 @@ def _execute(
     return [run.folder.path for run in runs]
 
 
-def load(folder: str | os.PathLike, studies: Iterable[Sequence[Metric]]) -> results.Run | results.Runs:
+def load(
+    folder: str | os.PathLike, studies: Iterable[Sequence[Metric]], predictor: str = ""
+) -> results.Run | results.Runs:
     """Reads a run's folder, or all runs of a folder; seeds that have not begun are left out.
 
     Runs that cannot be read, such as in their first round, are also left out, with a warning, if others can be read.
@@ -225,6 +227,7 @@ def load(folder: str | os.PathLike, studies: Iterable[Sequence[Metric]]) -> resu
     Args:
       folder: The folder.
       studies: See `results.read`.
+      predictor: Likewise.
 
     Returns:
       The run, if it is one, or a sequence.
@@ -242,7 +245,7 @@ def load(folder: str | os.PathLike, studies: Iterable[Sequence[Metric]]) -> resu
     runs, unread = [], []
     for one in folders:
         try:
-            runs.append(results.read(one, columns))
+            runs.append(results.read(one, columns, predictor))
         except UsageError as error:
             unread.append(error)
     if not runs:
