@@ -430,7 +430,14 @@ def scaled_gradient(values: tf.Tensor, factor: float) -> tf.Tensor:
     return same(values)
 
 
+def _keras(architecture: Any, num_outputs: int) -> Model:
+    """Model of a `keras_models.Architecture`, whose outputs were checked."""
+    del num_outputs
+    return architecture.build()
+
+
 _BUILDERS: Mapping[str, Callable[..., Model]] = {
+    "keras": _keras,
     "mlp": mlp,
     "linear_l2": linear_l2,
     "cnn": cnn,

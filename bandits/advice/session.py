@@ -58,9 +58,7 @@ class State:
       finished: Whether all files are written and no run failed.
     """
 
-    def __init__(
-        self, folder: pathlib.Path, identity: Mapping[str, Any], minutes: float, command: str | None = None
-    ):
+    def __init__(self, folder: pathlib.Path, identity: Mapping[str, Any], minutes: float, command: str | None = None):
         """Reads the file, if it exists.
 
         Args:

@@ -130,9 +130,7 @@ def _hidden(options: TaskOptions, name: str, default: Sequence[int]) -> tuple[in
     return tuple(options.hidden or default) if name == "mlp" else ()
 
 
-def vector_model(
-    options: TaskOptions, num_features: int, num_outputs: int, default: str = "linear"
-) -> dict[str, Any]:
+def vector_model(options: TaskOptions, num_features: int, num_outputs: int, default: str = "linear") -> dict[str, Any]:
     """Fields of a task with numeric contexts, and its model: `linear` or `mlp`.
 
     Raises:

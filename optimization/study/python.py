@@ -13,6 +13,8 @@ import inspect
 import os
 import pathlib
 import re
+import sys
+import tempfile
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -21,6 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from data import frames
 from data.errors import Failure, UsageError
 from optimization.study import cli, frame, interruption, results, texts
+from optimization.study import objects as recording
 from optimization.study.metrics import Metric
 
 if TYPE_CHECKING:
@@ -74,9 +77,10 @@ def function(study: frame.Study) -> "Callable[..., results.Run | results.Runs]":
         for name, one in flags.declared.items()
         if name != _ONLY_FOR_PROGRAMS
     ]
-    objects = _objects(flags)
+    objects = _objects(flags, study)
     for name in objects:
-        parameters.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None))
+        if name not in flags.declared:
+            parameters.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None))
     about = "\n".join(f"  {name}: {text}" for name, text in objects.items())
     listed = re.sub(r"--(?=\w)", "", flags.help().removeprefix(flags.usage).strip())
     run_study.__name__ = run_study.__qualname__ = "run"
@@ -86,10 +90,10 @@ def function(study: frame.Study) -> "Callable[..., results.Run | results.Runs]":
     return run_study
 
 
-def _objects(flags: cli.FlagSet) -> dict[str, str]:
-    """Keywords of Python alone, which take objects, with their help."""
-    has_table = "data_file" in flags.declared
-    return {_TABLE: "A pandas DataFrame instead of data_file; it is neither changed nor kept."} if has_table else {}
+def _objects(flags: cli.FlagSet, study: frame.Study) -> dict[str, str]:
+    """Keywords that take objects, with their help."""
+    table = {_TABLE: "A pandas DataFrame instead of data_file; it is neither changed nor kept."}
+    return (table if "data_file" in flags.declared else {}) | dict(study.objects)
 
 
 def run(study: frame.Study, flag_values: Mapping[str, Any]) -> results.Run | results.Runs:
@@ -113,7 +117,14 @@ def run(study: frame.Study, flag_values: Mapping[str, Any]) -> results.Run | res
       KeyboardInterrupt: After Ctrl-C, once the round in progress is finished and saved, or at once while it waits for
         another thread's run, which goes on; the same call continues.
     """
-    flag_values = checked(study, flag_values)
+    objects = {name: value for name, value in flag_values.items() if _is_object(study, name, value)}
+    flag_values = checked(study, {name: value for name, value in flag_values.items() if name not in objects})
+    if objects:
+        study = study.with_objects(objects)
+        if problems := recording.problems(study.records):
+            flag_values["root_output_dir"] = tempfile.mkdtemp(dir=_in_memory().name)
+            remedy = "a frozen dataclass in a module is kept and continued"
+            print(f"Nothing is kept after this process, as {'; '.join(problems)}: {remedy}.", file=sys.stderr)
     table, flags = flag_values.pop(_TABLE, None), frame.flag_set(study)
     given = words(flag_values)
     settings = flags.parse(["", *given])
@@ -122,6 +133,16 @@ def run(study: frame.Study, flag_values: Mapping[str, Any]) -> results.Run | res
     folders = _in_a_thread(lambda: _execute(study, settings, given, table))
     runs = [results.read(folder, [study.columns], study.predictor) for folder in folders]
     return runs[0] if len(runs) == 1 else results.Runs(runs)
+
+
+def _is_object(study: frame.Study, name: str, value: Any) -> bool:
+    return name in study.objects and value is not None and not isinstance(value, str)
+
+
+@functools.cache
+def _in_memory() -> tempfile.TemporaryDirectory:
+    """Folder of runs that end with this process."""
+    return tempfile.TemporaryDirectory(prefix="federated_bandits_")
 
 
 def checked(
@@ -144,7 +165,9 @@ def checked(
     for word in flag_values:
         if word not in (_TABLE, *known, *more):
             package = _module(study).rpartition(".")[0]
-            hint = texts.did_you_mean(texts.near_names(word, [_TABLE, *known, *more]), f"help({package}.run) lists all.")
+            hint = texts.did_you_mean(
+                texts.near_names(word, [_TABLE, *known, *more]), f"help({package}.run) lists all."
+            )
             raise TypeError(f"{name}() got an unexpected keyword argument {word!r}: {hint}")
     if flag_values.pop(_ONLY_FOR_PROGRAMS, False):
         raise UsageError(f"--list_presets is for the command line: ./scripts/python -m {_module(study)} --list_presets")
@@ -207,6 +230,7 @@ def _execute(
     with contextlib.ExitStack() as ended:
         cli.hush_imports()
         with _lent(settings, table) as (settings, note):
+            note += "".join(f", its {name} {one.text}" for name, one in study.records.items())
             command = f"{cli.command_line(_module(study), words)}  # from Python{note}"
             runs = frame.open_all(study, settings, command)
         for run in runs:

@@ -169,7 +169,8 @@ class Runs(Sequence[Run]):
         drawn = drawn or [metric for metric in declared.values() if metric.in_summary]
         shown = names or [metric for metric in drawn if self._has_finite(metric)] or list(present)[:1]
         titles = {name: declared[name].about if name in declared else name for name in shown}
-        return panels.draw({label: [run.metrics for run in group] for label, group in self._groups().items()}, titles, kind=band)
+        tables = {label: [run.metrics for run in group] for label, group in self._groups().items()}
+        return panels.draw(tables, titles, kind=band)
 
     def _has_finite(self, column: str) -> bool:
         import numpy as np
