@@ -11,9 +11,8 @@ import time
 import pytest
 
 from bandits import studies
-from bandits.advice import sentences, strategies
+from bandits.advice import command, sentences, strategies
 from optimization.study import cli
-from bandits.advice import command
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TABLE = ("--data_file=sklearn_wine.csv", "--client_column=cellar", "--label_column=cultivar")
