@@ -57,7 +57,7 @@ def test_a_function_is_a_policy_and_may_ask_for_more():
 
 
 def test_rewards_are_a_matrix_of_labels_and_actions():
-    _, _, options, task = _opened({"rewards": Near()})
+    *_, task = _opened({"rewards": Near()})
     np.testing.assert_array_equal(task.rewards["exact"], np.where(np.eye(10), 1, 0.25))
     assert list(task.rewards) == ["exact"]
 

@@ -80,7 +80,7 @@ def test_without_features_all_rows_are_alike(tmp_path):
 
 
 def test_what_cannot_be_predicted_is_refused(tmp_path):
-    with pytest.raises(UsageError, match="lacks columns .*city"):
+    with pytest.raises(UsageError, match=r"lacks columns .*city"):
         _left(tmp_path / "a").predict(FRAME.drop(columns="city"))
     with pytest.raises(UsageError, match="no model yet"):
         _left(tmp_path / "b", ()).predict(FRAME)

@@ -58,13 +58,16 @@ def test_the_reference_can_be_chosen(read):
 def test_single_seeds_have_no_verdict_and_no_interval(read):
     (row,) = bandits.compare([read["softmax"][0], read["greedy"][0]]).to_dict("records")
     assert row["difference"] == pytest.approx(0.25)
-    assert pd.isna(row["low"]) and "one seed" in row["verdict"]
+    assert pd.isna(row["low"])
+    assert "one seed" in row["verdict"]
 
 
 def test_a_report_is_a_page_about_the_runs_alone(read, tmp_path):
     path = bandits.report([read["softmax"]], tmp_path / "page.html", "My runs")
     text = path.read_text()
-    assert "My runs" in text and "softmax" in text and "greedy" not in text.partition("<script")[0]
+    assert "My runs" in text
+    assert "softmax" in text
+    assert str(read["greedy"][0].folder) not in text
     with pytest.raises(UsageError, match="html"):
         bandits.report([read["softmax"]], tmp_path / "page.pdf")
 

@@ -335,7 +335,7 @@ def test_a_policy_of_ones_own_explores_is_recorded_and_continued(rules, run, fol
     assert own.flags["python_policy"].startswith("users_policies:Tempered(temperature=0.05) ")
     again = bandits.run(policy=rules.Tempered(0.05), **where)
     pd.testing.assert_frame_equal(again.metrics, own.metrics)
-    with pytest.raises(UsageError, match="--python_policy was .*0.05.* is .*0.06"):
+    with pytest.raises(UsageError, match=r"--python_policy was .*0.05.* is .*0.06"):
         bandits.run(policy=rules.Tempered(0.06), **where)
     with pytest.raises(UsageError, match="--python_policy was None"):
         bandits.run(policy=rules.Tempered(0.05), experiment_name="run", **where)
