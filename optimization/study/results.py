@@ -66,6 +66,31 @@ class Run:
         path = self.folder / run_folder.MODEL_FILE
         return files.read_arrays(path) if path.is_file() else None
 
+    def predict(self, frame: "pd.DataFrame") -> "pd.DataFrame":
+        """Predicted rewards and the policy's probabilities on new contexts, by the run's final model.
+
+        Columns are encoded with the statistics that the run learned from its clients, as in the run itself. A scheduled
+        parameter has the value of the next deployment.
+
+        Example:
+          >>> run = bandits.run(table=frame, client_column="store", label_column="bought")
+          >>> run.predict(frame.head())["probability"]
+
+        Args:
+          frame: The feature columns of the run's table; other columns are ignored.
+
+        Returns:
+          float64, with the frame's index. Columns are pairs: `predicted_reward` or `probability`, and the action's name
+          (its number, if --reward_columns=all).
+
+        Raises:
+          UsageError: If the run is not of run_federated on a table, has no model yet, or the frame lacks a column.
+        """
+        module, _, name = self.predictor.partition(":")
+        if not module:
+            raise UsageError(f"{self.folder} predicts nothing: only runs of run_federated on a table do.")
+        return getattr(importlib.import_module(module), name)(self, frame)
+
     def plot(self, *names: str) -> "panels.Figure":
         """Plots metrics over rounds; by default those that the study marks for summaries.
 
@@ -119,31 +144,6 @@ class Runs(Sequence[Run]):
         for run in self._runs:
             groups.setdefault(run.folder.parent if _is_seed(run.folder) else run.folder, []).append(run)
         return dict(zip(labels(groups), groups.values(), strict=True))
-
-    def predict(self, frame: "pd.DataFrame") -> "pd.DataFrame":
-        """Predicted rewards and the policy's probabilities on new contexts, by the run's final model.
-
-        Columns are encoded with the statistics that the run learned from its clients, as in the run itself. A scheduled
-        parameter has the value of the next deployment.
-
-        Example:
-          >>> run = bandits.run(table=frame, client_column="store", label_column="bought")
-          >>> run.predict(frame.head())["probability"]
-
-        Args:
-          frame: The feature columns of the run's table; other columns are ignored.
-
-        Returns:
-          float64, with the frame's index. Columns are pairs: `predicted_reward` or `probability`, and the action's name
-          (its number, if --reward_columns=all).
-
-        Raises:
-          UsageError: If the run is not of run_federated on a table, has no model yet, or the frame lacks a column.
-        """
-        module, _, name = self.predictor.partition(":")
-        if not module:
-            raise UsageError(f"{self.folder} predicts nothing: only runs of run_federated on a table do.")
-        return getattr(importlib.import_module(module), name)(self, frame)
 
     def plot(self, *names: str, band: str = "minmax") -> "panels.Figure":
         """Plots the mean and the range over seeds of metrics; by default those that the study marks for summaries.
