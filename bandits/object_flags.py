@@ -1,14 +1,14 @@
 """Objects of the user's Python in place of settings of `bandits.run`: a policy, a reward function, a Keras model."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from bandits import registry
 from bandits.options import BanditOptions
-from data import tasks, text
+from data import tasks
 from data.errors import UsageError
 from optimization.study import cli
 from optimization.study.objects import Recorded, rebuilt, recorded
@@ -117,7 +117,7 @@ class Objects:
                 raise UsageError("rewards has no effect here: this data has rewards, and no labels.")
             task = dataclasses.replace(task, rewards={"exact": _matrix(self._given["rewards"], task)})
         if "model" in self._given:
-            if task.feature_spec is text.Bags:
+            if not isinstance(task.feature_spec, tuple):
                 raise UsageError(f"--task_type={options.task.task_type} has bags of words, which no Keras model takes.")
             architecture, (shape, _) = self._given["model"], task.feature_spec
             architecture.check(shape, task.num_actions)
@@ -139,7 +139,7 @@ def _matrix(reward: Callable[[Any, Any], float], task: tasks.Task) -> np.ndarray
     Raises:
       UsageError: If one is no finite number.
     """
-    names = task.action_names or tuple(range(task.num_actions))
+    names: Sequence[Any] = task.action_names or range(task.num_actions)
     try:
         matrix = np.array([[float(reward(label, action)) for action in names] for label in names], np.float32)
     except (TypeError, ValueError) as error:

@@ -88,7 +88,7 @@ class Architecture:
 
 def _problem(layer: Any) -> str:
     """Why a layer is refused; empty if it is not."""
-    if type(layer).__module__.partition(".")[0] != "keras":
+    if type(layer).__module__.partition(".")[0] != "keras" or isinstance(layer, tf.keras.layers.Lambda):
         return "is no layer of Keras: its source would not be recorded"
     if layer.dtype_policy.name != "float32":
         return f"is {layer.dtype_policy.name}, not float32"

@@ -1,6 +1,6 @@
 """Predictions of a run's final model on a table in memory; see `optimization.study.results.Run.predict`."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -47,7 +47,7 @@ def predict(run: results.Run, frame: "pd.DataFrame") -> "pd.DataFrame":
         "predicted_reward": process.predicted_rewards(model, loss, outputs).numpy(),
         "probability": run_policies.probabilities(model, weights, loss, policy, values, len(values)),
     }
-    names = list(known.labels) if known else []
+    names: list[Any] = list(known.labels) if known else []
     rewards = run.flags.get("reward_columns")
     names = names or (schema.listed(rewards) if rewards != "all" else list(range(num_actions)))
     parts = [pd.DataFrame(part, frame.index, names, dtype=float) for part in predicted.values()]

@@ -123,8 +123,8 @@ def run(study: frame.Study, flag_values: Mapping[str, Any]) -> results.Run | res
         study = study.with_objects(objects)
         if problems := recording.problems(study.records):
             flag_values["root_output_dir"] = tempfile.mkdtemp(dir=_in_memory().name)
-            remedy = "a frozen dataclass in a module is kept and continued"
-            print(f"Nothing is kept after this process, as {'; '.join(problems)}: {remedy}.", file=sys.stderr)
+            remedy = "Use a frozen dataclass of a module to keep the run"
+            print(f"The run ends with this process: {'; '.join(problems)}. {remedy}.", file=sys.stderr)
     table, flags = flag_values.pop(_TABLE, None), frame.flag_set(study)
     given = words(flag_values)
     settings = flags.parse(["", *given])

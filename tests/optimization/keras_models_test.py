@@ -65,6 +65,7 @@ class Own(K.layers.Layer):
         K.layers.Dense(3, dtype="float16", name="bad"),
         K.layers.Dense(3, kernel_regularizer="l2", name="bad"),
         K.layers.Dense(3, trainable=False, name="bad"),
+        K.layers.Lambda(tf.identity, name="bad"),
         Own(name="bad"),
     ],
     ids=lambda layer: type(layer).__name__,
