@@ -117,8 +117,13 @@ def run(study: frame.Study, flag_values: Mapping[str, Any]) -> results.Run | res
       KeyboardInterrupt: After Ctrl-C, once the round in progress is finished and saved, or at once while it waits for
         another thread's run, which goes on; the same call continues.
     """
-    objects = {name: value for name, value in flag_values.items() if _is_object(study, name, value)}
-    flag_values = checked(study, {name: value for name, value in flag_values.items() if name not in objects})
+    flag_values = checked(study, flag_values, study.objects)
+    declared = frame.flag_set(study).declared
+    objects = {
+        name: flag_values.pop(name)
+        for name in set(study.objects) & set(flag_values)
+        if not (name in declared and isinstance(flag_values[name], str))
+    }
     if objects:
         study = study.with_objects(objects)
         if problems := recording.problems(study.records):
@@ -135,10 +140,6 @@ def run(study: frame.Study, flag_values: Mapping[str, Any]) -> results.Run | res
     return runs[0] if len(runs) == 1 else results.Runs(runs)
 
 
-def _is_object(study: frame.Study, name: str, value: Any) -> bool:
-    return name in study.objects and value is not None and not isinstance(value, str)
-
-
 @functools.cache
 def _in_memory() -> tempfile.TemporaryDirectory:
     """Folder of runs that end with this process."""
@@ -153,7 +154,7 @@ def checked(
     Args:
       study: The study.
       flag_values: Values of its flags by name.
-      more: Further flags.
+      more: Further keywords.
       name: Name of the function that has the keywords.
 
     Raises:
