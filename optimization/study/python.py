@@ -121,7 +121,7 @@ def run(study: frame.Study, flag_values: Mapping[str, Any]) -> results.Run | res
     declared = frame.flag_set(study).declared
     objects = {
         name: flag_values.pop(name)
-        for name in set(study.objects) & set(flag_values)
+        for name in [name for name in study.objects if name in flag_values]
         if not (name in declared and isinstance(flag_values[name], str))
     }
     if objects:
