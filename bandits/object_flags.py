@@ -126,7 +126,10 @@ class Objects:
         if "policy" in self._given:
             from bandits import policies
 
-            policies.check(policies.of(self._given["policy"]), task.num_actions)
+            policy = policies.of(self._given["policy"])
+            if task.model == "keras" and "representation" in policy.asks:
+                raise UsageError("policy asks for the representation, which a Keras model does not give.")
+            policies.check(policy, task.num_actions)
         return task
 
 
