@@ -1,7 +1,7 @@
 """Federated bandits from Python: `bandits.run` runs them, `compare`, `report`, `plot` and `advise` use runs.
 
-`bandits.ads.run` and its like run the other studies, and `load` reads the runs of any. Nothing slow is imported before
-a name is used.
+`bandits.ads.run` and its like run the other studies, and `load` reads the runs of any. Importing `bandits` is fast:
+slow packages are imported when a name is used.
 """
 
 import importlib

@@ -186,7 +186,8 @@ class FlagSet:
 def _help(setting: Setting, *, full: bool) -> list[str]:
     """Help lines of a setting; in the full text, each of its words has a line."""
     value = setting.filled if setting.default in (None, False) else setting.default
-    default = "" if value in (None, False, []) else f" (default: {str(value).lower()})"
+    shown = str(value).lower() if isinstance(value, bool) else value
+    default = "" if value in (None, False, [], "") else f" (default: {shown})"
     has_lines = full and any(setting.words.values())
     words = f": {', '.join(setting.words)}" if setting.words and not has_lines else ""
     text = f"--{setting.name}: {setting.help}{words}{default}"

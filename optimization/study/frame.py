@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from data import table_report
 from data.errors import UsageError
-from optimization.options import Length
+from optimization.options import Length, named
 from optimization.study import cli, divergence, presets, run_folder, worker_flags
 from optimization.study.metrics import Metric
 from optimization.study.objects import Recorded
@@ -194,9 +194,9 @@ class PlainStudy(Study[OptionsT, DataT]):
     def rounds(self, run: Run[OptionsT, DataT]) -> "runner.Rounds":
         """Rounds for the training loop."""
 
-    @abc.abstractmethod
     def length(self, options: OptionsT) -> Length:
-        """Number of rounds, and the rounds between evaluations and between checkpoints."""
+        """Number of rounds, and the rounds between evaluations and between checkpoints; by default those in options."""
+        return named(Length, vars(options))
 
     def loggers(self, rounds: Any) -> "Sequence[MakeLogger]":
         """Logger of more than each round's metrics; by default none."""

@@ -36,7 +36,7 @@ class Run:
       privacy: `privacy.json`, empty without one.
       data_report: Report on the data; may be empty.
       columns: Its metrics.
-      bounds: `bounds.json`, the rewards of the uniform policy and of the best fixed action; empty without one.
+      bounds: `bounds.json`: rewards of the uniform policy and the best fixed action, range of rewards; else empty.
       client_rewards: `client_rewards.json`, each client's reward in the last evaluation; empty without one.
       predictor: `module:function` of `predict`; empty in a study that predicts nothing.
     """
@@ -145,8 +145,8 @@ class Runs(Sequence[Run]):
             groups.setdefault(run.folder.parent if _is_seed(run.folder) else run.folder, []).append(run)
         return dict(zip(labels(groups), groups.values(), strict=True))
 
-    def plot(self, *names: str, band: str = "minmax") -> "panels.Figure":
-        """Plots the mean and the range over seeds of metrics; by default those that the study marks for summaries.
+    def plot(self, *names: str, band: str = "ci") -> "panels.Figure":
+        """Plots the mean over seeds of metrics with a band; by default those that the study marks for summaries.
 
         Args:
           *names: The metrics.

@@ -284,6 +284,7 @@ def digits(concentration: float = 1.0) -> tasks.Task:
 
 def test_digits_are_partitioned_over_60_clients_but_for_a_fifth():
     task = digits()
+    assert task.num_actions == 10
     assert task.clients.client_ids == [f"client_{number:02d}" for number in range(60)]
     parts = [[part.load(index) for index in range(len(part))] for part in (task.clients, task.held_out)]
     # 1,438 = 58 x 24 + 2 x 23, and 1,797 / 5, rounded down.
@@ -308,17 +309,9 @@ def test_a_smaller_concentration_gives_clients_of_fewer_digits():
 
 
 @pytest.mark.parametrize("name", [*POOLS, "mnist"])
-def test_an_archive_is_read_from_the_environments_folder_and_must_be_sound(folder, monkeypatch, name):
+def test_an_archive_is_read_from_the_environments_folder(folder, monkeypatch, name):
     monkeypatch.setenv("FEDBANDITS_DATA_DIR", str(folder))
     for part in load(name, None):
         examples = part.load(0)
         assert (examples.features.dtype, examples.labels.dtype) == (np.uint8, np.int32)
         np.testing.assert_array_equal(examples.labels, examples.features.reshape(len(examples.labels), -1)[:, 0] % 5)
-    for path in folder.glob("*.npz"):
-        path.write_bytes(path.read_bytes()[:3000])
-    with pytest.raises(UsageError, match=r"is not readable.*--data_dir"):
-        load(name, folder)
-    for path in folder.glob("*.npz"):
-        path.unlink()
-    with pytest.raises(UsageError, match=f"There is no .*npz in {folder}: .*--data_dir.*download it from"):
-        load(name, folder)

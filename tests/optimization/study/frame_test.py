@@ -202,23 +202,6 @@ def test_the_first_line_says_what_is_run_and_where(study, tmp_path, monkeypatch)
     assert announced("--root_output_dir=/elsewhere").endswith("; folder /elsewhere/toy_0.25")
 
 
-@pytest.mark.parametrize(
-    ("binary", "line"),
-    [
-        ("run_federated", "digits_scratch_softmax: softmax on digits, 150 rounds"),
-        (
-            "run_posterior",
-            "posterior_digits_fedkp_cluster_mean: fedkp_cluster_mean on digits, 50 rounds",
-        ),
-        ("run_ads", "ads_epsilon_greedy: epsilon_greedy, 10 rounds"),
-    ],
-)
-def test_a_study_without_flags_begins_with(binary, line):
-    module = studies.STUDIES[binary]
-    planned = studies.plan(module, studies.flag_set(module).parse(["x"]))
-    assert frame.announcement(studies.load(module), planned).partition(";")[0] == line
-
-
 def test_the_first_line_comes_before_the_data(execute, capsys):
     with pytest.raises(UsageError, match="--clients=13"):
         execute("--clients=13")
