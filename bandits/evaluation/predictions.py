@@ -49,7 +49,7 @@ def predict(run: results.Run, frame: "pd.DataFrame") -> "pd.DataFrame":
     }
     names: list[Any] = list(known.labels) if known else []
     rewards = run.flags.get("reward_columns")
-    names = names or (schema.listed(rewards) if rewards != "all" else list(range(num_actions)))
+    names = names or ([*range(num_actions)] if rewards == "all" else [*schema.listed(rewards)])
     parts = [pd.DataFrame(part, frame.index, names, dtype=float) for part in predicted.values()]
     return pd.concat(parts, axis=1, keys=list(predicted))
 
