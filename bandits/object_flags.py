@@ -11,7 +11,7 @@ from bandits.options import BanditOptions
 from data import tasks
 from data.errors import UsageError
 from optimization.study import cli
-from optimization.study.objects import Recorded, rebuilt, recorded
+from optimization.study.objects import FLAG, Recorded, rebuilt, recorded
 
 # Keywords that take objects, with their help.
 OBJECTS: Mapping[str, str] = {
@@ -23,7 +23,6 @@ OBJECTS: Mapping[str, str] = {
     "    Its architecture counts; its weights are sampled by seed.",
 }
 _LOSSES = ("softmax", "softmax_ce")
-_PREFIX = "python_"  # Of the flags that record objects.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,7 +68,7 @@ class Objects:
 
     def flags(self) -> dict[str, str]:
         """Flags that record the objects."""
-        return {f"{_PREFIX}{name}": one.text for name, one in self.records.items()}
+        return {f"{FLAG}{name}": one.text for name, one in self.records.items()}
 
     def resolve(self, settings: cli.Settings, resolved: cli.Settings) -> cli.Settings:
         """Resolved flags, whose default name holds the objects' classes.

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from data.errors import UsageError
 
+FLAG = "python_"  # How the flags begin that record objects.
 _PLAIN = (bool, int, float, str, type(None))  # Types of parameters whose text determines them.
 _TEXT = re.compile(r"([\w.]+):([\w.]+)(\(.*\)) ([0-9a-f]+)", re.DOTALL)
 
@@ -46,6 +47,12 @@ def recorded(value: Any) -> Recorded:
     assert path is not None
     arguments = ", ".join(f"{name}={one!r}" for name, one in values.items())
     return Recorded(f"{kind.__module__}:{kind.__qualname__}({arguments}) {_digest(path)}")
+
+
+def short(text: str) -> str:
+    """Class and parameters of a recorded object."""
+    match = _TEXT.fullmatch(text)
+    return match[2] + match[3] if match else text
 
 
 def rebuilt(text: str) -> Any:

@@ -41,6 +41,7 @@ def test_a_frozen_dataclass_of_a_module_is_its_name_parameters_and_source(module
     text = f"users_rules:Rule(share=0.25, name='a(b) c', sizes=(1, (2, None))) {digest}"
     assert objects.recorded(module.Rule(0.25)) == (text, "")
     assert objects.rebuilt(text) == module.Rule(0.25)
+    assert objects.short(text) == "Rule(share=0.25, name='a(b) c', sizes=(1, (2, None)))"
 
 
 def test_a_changed_source_is_another_object(module, tmp_path):
