@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from bandits import metrics
 from bandits.results import runs
 from bandits.results.configurations import Part
 from optimization.study.intervals import Interval
