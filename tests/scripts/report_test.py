@@ -181,7 +181,11 @@ def test_the_uniform_policy_and_full_feedback_are_marked(tmp_path):
     _, page = _report(tmp_path, tmp_path)
     table = _tables(page)[1]
     assert table[0][4] == "Against the baselines"
-    assert [row[0] for row in table[1:]] == ["supervised_ mse   full feedback", "softmax", "uniform   uniform policy"]
+    assert [row[0] for row in table[1:]] == [
+        "supervised_ mse   full-feedback baseline",
+        "softmax",
+        "uniform   uniform policy",
+    ]
     assert [row[4] for row in table[1:]] == ["", "at a normalized score of 0.62", ""]
 
 
@@ -331,10 +335,9 @@ def test_the_results_say_what_an_epsilon_assumes_and_what_is_proven(two_runs):
     head, cells = _tables(page)[1]
     proven = spent["guarantees"][1]["epsilon_pld"]
     assert dict(zip(head, cells, strict=True))["Epsilon"].split("  ") == [
-        f"{spent['epsilon']:.4g}",
+        f"{proven:.3g}",
         "delta 1e-05",
-        "assumes Poisson sampling, though cohorts have a fixed size",
-        f"proven: {proven:.4g}",
+        f"{spent['epsilon']:.3g} assuming Poisson sampling, though cohorts have a fixed size",
     ]
 
 
@@ -346,7 +349,7 @@ def test_flags_that_differ_single_runs_data_and_commands_come_last(two_runs):
     _, page = _report(two_runs, two_runs / "one", two_runs / "many")
     _, _, flags, single, columns = _tables(page)
     assert flags == [["Configuration", "--learning_rate"], ["lr 0.1", "0.1"], ["lr 0.05", "0.05"]]
-    assert single[3] == ["lr 0.05", "1", "2", "0.7500", "0.8750", "0.5000", "many/seed_1"]
+    assert single[3] == ["lr 0.05", "1", "2", "0.75", "0.875", "0.5", "many/seed_1"]
     assert "<dt>dropped</dt><dd>" in page
     assert columns == [["name", "use", "kind"], ["age", "feature", "–"], ["y", "label", "category"]]
     assert "<dt>&lt;a&gt;</dt><dd>3</dd>" in page
