@@ -99,15 +99,9 @@ class StrategyResults:
             self.ranges = {name: configurations.range_of([run], column) for name, column in columns.items()}
             recent = table[metrics.ROUND_REWARD].iloc[-runs.trailing_window(len(table)) :].mean()
             last = table.iloc[-1]
-            values = {
-                "reward": outcome.value,
-                "recent": recent,
-                "model": last.get(measured),
-                "worst_tenth": last.get(metrics.WORST_TENTH),
-                "jain_index": last.get(metrics.JAIN_INDEX),
-                "clip_norms": last.get(metrics.CLIP_NORM),
-                "decisions": table[metrics.EXAMPLES].sum() if metrics.EXAMPLES in table else None,
-            }
+            values = {name: last.get(column) for name, column in columns.items()}
+            values |= {"reward": outcome.value, "recent": recent, "clip_norms": last.get(metrics.CLIP_NORM)}
+            values["decisions"] = table[metrics.EXAMPLES].sum() if metrics.EXAMPLES in table else None
             for name, value in values.items():
                 if outcome.status == outcomes.DIVERGED:
                     getattr(self, name)[seed] = math.nan

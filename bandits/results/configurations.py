@@ -303,11 +303,6 @@ def range_of(seed_runs: Sequence[runs.Run], column: str) -> tuple[float, float]:
     return least, max(one.get("largest", math.inf) for one in ranges)
 
 
-def differing(part: Part) -> list[str]:
-    """Flags in which the configurations of a part differ."""
-    return names.differing([configuration.flags for configuration in part.configurations])
-
-
 def environment_key(flags: Mapping[str, Any], left_out: str = "") -> list[Any]:
     """Key of data, rewards, rounds and cohorts; configurations with different keys are not each other's baselines.
 

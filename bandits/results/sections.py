@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bandits.results import configurations, plots, runs, tables, words
+from bandits.results import names as naming
 from bandits.results.comparison import Comparison
 from bandits.results.configurations import ConfigurationResults, Part
 from bandits.results.plots import DASHES, capital
@@ -68,7 +69,8 @@ def summary(part: Part, looks: Sequence[Mapping[str, Any]], wanted: str | None) 
 
 def finding(part: Part, compared: Sequence[tuple[ConfigurationResults, ConfigurationResults, Comparison]]) -> str:
     """What a part's runs show, in one sentence."""
-    column, best = part.columns[0], part.ranked()[0]
+    column = part.columns[0]
+    best = min(part.ranked(), key=lambda one: bool(one.role))  # The first without a role, if there is one.
     judged = [one for *_, one in compared if one.is_judged]
     what, mean = _lower(_title(part, column)), best.estimate(column)
     if not judged:
@@ -189,7 +191,7 @@ def _about(
 
 def flags(part: Part) -> str:
     """Flags in which configurations differ, one row per configuration; empty without any."""
-    names = configurations.differing(part)
+    names = naming.differing([configuration.flags for configuration in part.configurations])
     rows = [
         [configuration.name, *(configuration.flags.get(name) for name in names)]
         for configuration in part.configurations
