@@ -133,19 +133,20 @@ def page(
     if reference and not any(part.named(reference) for part in parts):
         known = ", ".join(configuration.name for part in parts for configuration in part.configurations)
         raise UsageError(f"--reference={reference} is no configuration of these runs: {known}.")
-    lines = plots.lines(parts)
+    lines, tasks = plots.lines(parts), over_tasks.sections(parts)
     looks = [plots.styles(part) for part in parts]
     drawn, notes = zip(*(plots.groups(part, lines) for part in parts), strict=True) if parts else ((), ())
     data = [{"configurations": look, "groups": groups} for look, groups in zip(looks, drawn, strict=True)]
     return document(
         title,
         plotly=offline.get_plotlyjs(),
-        summary=top + "".join(one.html("h2") for one in over_tasks.sections(parts)),
+        summary=top + "".join(one.html("h2") for one in tasks if one.rows),
         parts="\n".join(
             _part(part, look, groups, note, index, reference, is_titled=len(parts) > 1, has_regret=has_regret)
             for index, (part, look, groups, note) in enumerate(zip(parts, looks, drawn, notes, strict=True))
         ),
-        details=_summary(found, parts)
+        details="".join(one.html() for one in tasks if not one.rows)
+        + _summary(found, parts)
         + "\n".join(
             _folded(name, parts, section)
             for name, section in (
