@@ -28,11 +28,11 @@ from bandits import (
     simulator,
 )
 from bandits.options import BanditOptions, Phase, acted_in, phases, populations
-from data import tasks
+from data import files, tasks
 from data.errors import UsageError
 from data.tasks import registry as tasks_registry
 from data.tasks.options import TaskOptions
-from optimization.study import frame, loggers, run_folder, selector_flags
+from optimization.study import frame, loggers, results, run_folder, selector_flags
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from optimization.study import runner
 
 _INIT_FOLDER = "init"
+# Panels of reward.png.
+_DRAWN = (metrics.ROUND_REWARD, metrics.AVERAGE_REWARD, metrics.ROUND_PROBABILITY, metrics.HELD_OUT_REWARD)
 
 
 class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
@@ -181,13 +183,18 @@ def _tell(
     outcome: "runner.Outcome",
 ) -> None:
     """Writes and prints what a phase gave, also of one that was stopped."""
-    from bandits import figures
+    from optimization.study import panels
 
     spent = trained.report(phase.accounted(outcome.round_num))
     folder.write_json(run_folder.PRIVACY_FILE, spent)
     if outcome.round_num:
         title = f"{options.task.task_type}: {phase.label}"
-        figures.draw_run(folder.metrics_path, folder.path / "reward.png", title)
+        table = results.read_metrics(folder.path)
+        drawn = [metric for metric in _DRAWN if table[metric].notna().any()]
+        picture = panels.draw(
+            {phase.label: [table]}, {metric: metric.about for metric in drawn}, title=title, marks=metrics.DEPLOYED
+        )
+        files.save_picture(picture, folder.path / "reward.png", dpi=120)
     if outcome.signum is None and rounds.client_rewards:
         folder.write_json(run_folder.CLIENT_REWARDS_FILE, rounds.client_rewards)
     if outcome.signum is None:

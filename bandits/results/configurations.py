@@ -29,7 +29,7 @@ _FREE = run_folder.FREE_FLAGS | {"seed", "repeat", "list_presets"}
 # Options of the task without those of the model and of where files lie.
 _OF_DATA = sorted(
     {field.name for field in dataclasses.fields(TaskOptions)}
-    - {"cache_dir", "data_dir", "init_labels", "initial_weights", "model", "norm", "public_statistics"}
+    - {"cache_dir", "data_dir", "hidden", "init_labels", "initial_weights", "model", "norm", "public_statistics"}
 )
 # Other flags that change the mean reward of the same actions, or the number of rounds.
 _OF_ENVIRONMENT = (

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from bandits.results import runs
 from bandits.results.configurations import Part
+from optimization.study import curves
 from optimization.study.intervals import Interval
 from optimization.study.metrics import SECONDS, Metric
 
@@ -16,8 +17,8 @@ if TYPE_CHECKING:
 
 SHOWN = 12  # Configurations that are drawn at first; more would hide each other.
 DASHES = {"solid": "", "dash": "9 4", "dashdot": "9 3 2 3", "dot": "2 3"}  # Plotly's names, and SVG's.
-_DASHES = tuple(DASHES)
-_GREY = "#777777"  # Of baselines.
+_PLOTLY = {"-": "solid", "--": "dash", "-.": "dashdot", ":": "dot"}
+_EDGES = ("mean", "low", "high")
 _ROW = 38  # Pixels of a row of a forest plot.
 _CURVE_POINTS = 1000
 _PAGE_POINTS = 750_000  # 4 MB of base64.
@@ -39,21 +40,21 @@ def styles(part: Part) -> list[dict[str, Any]]:
     """Style of each configuration's curves; `name` is escaped, because Plotly reads markup in it."""
     # Styles depend on results only if there are more configurations than are drawn at first.
     order = part.configurations if len(part.configurations) <= SHOWN else part.ranked()
-    plain = referring = 0
-    found = {}
     ranks = {id(configuration): rank for rank, configuration in enumerate(part.ranked())}
-    for place, configuration in enumerate(order):
-        if configuration.role:
-            colour, dash = _GREY, _DASHES[1:][referring % len(_DASHES[1:])]
-            referring += 1
-        else:
-            colour = runs.COLOURS[plain % len(runs.COLOURS)]
-            dash = _DASHES[plain // len(runs.COLOURS) % len(_DASHES)]
-            plain += 1
-        label = configuration.name + part.uniform_note(configuration)
-        look = {"label": label, "name": html.escape(label), "colour": colour, "dash": dash, "line": DASHES[dash]}
-        is_shown = place < SHOWN or (bool(configuration.role) and referring <= SHOWN)
-        found[id(configuration)] = look | {"rank": ranks[id(configuration)], "shown": is_shown}
+    looks = curves.styles([configuration.role or configuration.name for configuration in order])
+    found, referring = {}, 0
+    for place, (configuration, look) in enumerate(zip(order, looks, strict=True)):
+        referring += bool(configuration.role)
+        label, dash = configuration.name + part.uniform_note(configuration), _PLOTLY[look.dash]
+        found[id(configuration)] = {
+            "label": label,
+            "name": html.escape(label),
+            "colour": look.colour,
+            "dash": dash,
+            "line": DASHES[dash],
+            "rank": ranks[id(configuration)],
+            "shown": place < SHOWN or (bool(configuration.role) and referring <= SHOWN),
+        }
     return [found[id(configuration)] for configuration in part.configurations]
 
 
@@ -88,7 +89,7 @@ def groups(part: Part, lines: int) -> tuple[list[dict[str, Any]], list[str]]:
             "title": capital(column.about) if isinstance(column, Metric) else column,
             "caption": _caption(seeds.values()),
             "curves": [{"configuration": index, **_curve(band, seeds[index] > 1)} for index, band in thinned.items()],
-            "range": _range(bands.values()),
+            "range": curves.limits(list(bands.values())),
         }
         prefix = column.partition("/")[0]
         found["Results" if column in results else _GROUPS.get(prefix, _OTHERS)].append(panel)
@@ -161,22 +162,12 @@ def _present(part: Part) -> list[str]:
 
 def _not_drawn(column: str, bands: "Sequence[pd.DataFrame]") -> str:
     """Why a column is not drawn, in words that others can share; empty if it is."""
-    values = {value for band in bands for edge in ("low", "high") for value in band[edge].unique()[:2]}
+    values = {value for band in bands for edge in _EDGES for value in band[edge].dropna().unique()[:2]}
     if not values:
         return "without a finite value"
     if len(values) == 1 and not (isinstance(column, Metric) and column.drawn):
         return f"always {values.pop():g}"
     return "with a single value" if all(len(band) < 2 for band in bands) else ""
-
-
-def _range(bands: "Iterable[pd.DataFrame]") -> list[float] | None:
-    """Limits of the vertical axis if all values are equal; else None, and Plotly chooses them."""
-    values = {float(value) for band in bands for edge in ("low", "high") for value in band[edge].unique()[:2]}
-    if len(values) > 1:
-        return None
-    (value,) = values
-    margin = abs(value) / 10 or 1.0
-    return [value - margin, value + margin]
 
 
 def _caption(seeds: Iterable[int]) -> str:
@@ -186,7 +177,7 @@ def _caption(seeds: Iterable[int]) -> str:
     if not several:
         return "one seed"
     words = f"{several[0]}" if len(several) == 1 else f"{several[0]} to {several[-1]}"
-    return f"line: mean, band: range over {words} seeds{'; without a band: one seed' if 1 in seeds else ''}"
+    return f"line: mean, band: 95% interval over {words} seeds{'; without a band: one seed' if 1 in seeds else ''}"
 
 
 def _thin(band: "pd.DataFrame", limit: int) -> "pd.DataFrame":
@@ -204,7 +195,7 @@ def _curve(band: "pd.DataFrame", is_band: bool) -> dict[str, Any]:
     place: dict[str, Any] = {"x": _packed(rounds, "i4")}
     if len(steps) <= 1:
         place = {"x0": int(rounds[0]), "dx": int(steps[0]) if len(steps) else 1}
-    edges: Sequence[str] = ("mean", "low", "high") if is_band else ("mean",)
+    edges = _EDGES if is_band else _EDGES[:1]
     return {"points": len(band), **place, **{edge: _packed(band[edge].to_numpy(), "f4") for edge in edges}}
 
 

@@ -12,11 +12,11 @@ from bandits import studies
 from bandits.results import bootstrap
 from data.errors import UsageError
 from optimization.study import cli, divergence, intervals, results
-from optimization.study.curves import COLOURS, band, draw
+from optimization.study.curves import band
 from optimization.study.metrics import SECONDS, Metric
 from optimization.study.results import Run, find, labels, newest_command, read_json, read_metrics
 
-__all__ = ("COLOURS", "Run", "band", "draw", "find", "labels", "newest_command", "read_json", "read_metrics")
+__all__ = ("Run", "band", "find", "labels", "newest_command", "read_json", "read_metrics")
 
 
 def read(folder: pathlib.Path) -> Run:

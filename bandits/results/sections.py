@@ -50,7 +50,8 @@ def summary(part: Part, looks: Sequence[Mapping[str, Any]], wanted: str | None) 
     ranked, rows, drawn = part.ranked(), [], []
     look = {id(configuration): one for configuration, one in zip(part.configurations, looks, strict=True)}
     for configuration in ranked:
-        row = [_name(configuration, look[id(configuration)]), tables.estimate(configuration.estimate(column))]
+        row: list[Any] = [_name(configuration, look[id(configuration)])]
+        row.append(tables.estimate(configuration.estimate(column)))
         if compared:
             one = of.get(id(configuration))
             interval = Interval(one.difference, one.low, one.high, one.pairs) if one else None
