@@ -77,8 +77,8 @@ def mean_inverse_propensity(log: "InteractionLog") -> Finding:
     residuals = np.bincount(log.clients, inverse - mean, num_clients)
     error = float(np.sqrt((residuals**2).sum() * num_clients / max(num_clients - 1, 1)) / len(log))
     is_off = abs(mean - count) > _STANDARD_ERRORS * error + _ROUNDING * count
-    text = f"The mean of 1 / propensity is {mean:.3g} (standard error over clients {error:.2g}), of {count} actions. "
-    text += "Under full support the two are equal."
+    text = f"The mean of 1 / propensity is {mean:.3g} (standard error over clients {error:.2g}). "
+    text += f"Under full support it equals the number of actions, {count}."
     if is_off and mean < count:
         text += " Either some actions were impossible, or too rare for this log, in some contexts; or the log's names"
         text += " lack some actions; or these are not the probabilities of the actions that were chosen."
