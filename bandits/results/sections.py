@@ -165,7 +165,7 @@ def comparisons(part: Part, wanted: str | None) -> Section | None:
             tables.number(one.seeds_needed, needed),
         ]
         cells += [tables.estimate(over_clients, signed=True, without=few)] * any(clients)
-        rows.append([*cells, Cell(words.verdict(one), notes=one.notes, kind="text")])
+        rows.append([*cells, Cell(words.short_verdict(one), notes=one.notes, kind="text notes")])
     heads = [*_COMPARED, *[_CLIENTS] * any(clients), _VERDICT]
     has_interval = any(one and math.isfinite(one.low) for one in clients)
     notes = [_about(part, compared, has_interval)]
