@@ -133,7 +133,7 @@ def table(folder: pathlib.Path, shown: Sequence[str], rates: Callable[[str], Map
     """
     rows = []
     for name, preset in load(folder).items():
-        known = rates(name) | {flag: preset.values[flag] for flag in shown if flag in preset.values}
+        known = {**rates(name), **{flag: preset.values[flag] for flag in shown if flag in preset.values}}
         values = ", ".join(f"{flag.removeprefix('bandits_')} {plain(value)}" for flag, value in known.items())
         rows.append((name, preset.about, values))
     first, second = (max(map(len, column)) for column in list(zip(*rows, strict=True))[:2])
