@@ -1,6 +1,5 @@
 """Figures and tables of studies, from made metrics."""
 
-
 import numpy as np
 import pandas as pd
 import pytest
