@@ -88,7 +88,10 @@ def draw_convergence(rounds: pd.DataFrame, output: pathlib.Path, title: str) -> 
         for axes, (cohort, chosen) in zip(row, cohorts, strict=True):
             for selector, look, one in _selectors(chosen):
                 curves.draw(axes, [seed for _, seed in one.groupby("seed")], name, selector, look)
-            panels.label(axes, **({"title": _cohort_title(cohort)} if not place else {"xlabel": "round"}))
+            if place:
+                panels.label(axes, xlabel="round")
+            else:
+                panels.label(axes, title=_cohort_title(cohort))
         panels.label(row[0], ylabel=name.about)
     grid[0, 0].set_ylim(0, _top(evaluated))
     panels.add_legend(figure)
