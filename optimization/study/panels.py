@@ -187,10 +187,11 @@ def levels(axes: Any, groups: Groups, looks: Mapping[str, Style]) -> None:
 
 
 def _point(axes: Any, interval: Interval, at: float, name: str, style: Style, *, horizontal: bool = False) -> None:
-    """Draws a mean with its interval, if it has one."""
-    half = [[interval.mean - interval.low], [interval.high - interval.mean]]
-    if not np.isfinite(half).all():
-        half = [[0.0], [0.0]]
+    """Draws a mean with its interval, if it has one; the mean may lie outside an interval that ends at a bound."""
+    middle, half = (interval.low + interval.high) / 2, (interval.high - interval.low) / 2
+    if np.isfinite(half):
+        place = (middle, at) if horizontal else (at, middle)
+        width = {"xerr" if horizontal else "yerr": half}
+        axes.errorbar(*place, **width, fmt="none", ecolor=style.colour, elinewidth=1.4, capsize=2)
     place = (interval.mean, at) if horizontal else (at, interval.mean)
-    look: dict[str, Any] = {"color": style.colour, "fmt": style.marker, "markersize": 4.5, "capsize": 2, "label": name}
-    axes.errorbar(*place, **{"xerr" if horizontal else "yerr": half}, **look)
+    axes.plot(*place, style.marker, color=style.colour, markersize=4.5, label=name)
