@@ -131,7 +131,7 @@ def page(
 
     parts = [_renamed(part, named, is_judged) for part in configurations.parts(found.runs)]
     if reference and not any(part.named(reference) for part in parts):
-        known = ", ".join(configuration.name for part in parts for configuration in part.configurations)
+        known = "; ".join(configuration.name for part in parts for configuration in part.configurations)
         raise UsageError(f"--reference={reference} is no configuration of these runs: {known}.")
     lines, tasks = plots.lines(parts), over_tasks.sections(parts)
     looks = [plots.styles(part) for part in parts]

@@ -274,7 +274,7 @@ def test_the_reference_can_be_named_and_over_few_clients_there_is_no_interval(tm
 
 
 def test_a_reference_that_is_not_there_is_refused(two_runs):
-    with pytest.raises(UsageError, match=r"--reference=ucb is no configuration of these runs: lr 0\.05, lr 0\.1"):
+    with pytest.raises(UsageError, match=r"--reference=ucb is no configuration of these runs: lr 0\.05; lr 0\.1"):
         _report(two_runs, two_runs / "many", two_runs / "one", "--reference=ucb")
 
 
