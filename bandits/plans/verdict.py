@@ -208,7 +208,7 @@ def _compared(best: Points, reference: str | None) -> list[str]:
     """Lines of the comparison with a reference."""
     if reference and not best.named(reference):
         return [f"--reference={reference} has no finished run: nothing is compared."]
-    section, lines = sections.comparisons(best, reference), []
+    section, lines = sections.comparisons(best, reference, is_narrow=True), []
     if section is None:
         return []
     if section.rows and not (reference or best.named(configurations.GREEDY)):
@@ -216,7 +216,7 @@ def _compared(best: Points, reference: str | None) -> list[str]:
         lines.append(f"The reference is {first}, the first: no configuration is greedy. Choose another by --reference.")
     if section.rows:
         lines.append(sections.finding(best, best.compared(reference)))
-    return lines + section.narrow(sections.IN_TERMINAL).lines()
+    return lines + section.lines()
 
 
 def _winners(points: Points) -> list[str]:
