@@ -283,19 +283,20 @@ def _breakable(name: str) -> str:
 
 
 def _privacy(configuration: ConfigurationResults) -> Cell:
-    """Cell of the largest epsilon of a configuration's runs: the proven one first, then that under assumptions."""
+    """Cell of a configuration's largest epsilon: the proven value, with the one that rests on assumptions below it."""
     records = [run.privacy for run in configuration.runs if isinstance(run.privacy.get("epsilon"), int | float)]
     if not records:
         return Cell("none", "")
     spent = max(records, key=lambda one: one["epsilon"])
-    epsilon, assumed = spent["epsilon"], "; ".join(spent.get("epsilon_assumes", ()))
     notes = [f"delta {spent['delta']:.2g}"] if spent.get("delta") else []
-    if assumed and (proven := spent.get("epsilon_proven")):
-        notes.append(f"{epsilon:.3g} assuming {assumed}")
-        epsilon = proven
-    elif assumed:
-        notes.append(f"assumes {assumed}")
-    return Cell(f"{epsilon:.3g}", epsilon, notes, f"<b>{epsilon:.3g}</b>", "epsilon")
+    shown, assumed = f"{spent['epsilon']:.3g}", list(spent.get("epsilon_assumes", ()))
+    is_poisson = any(one["sampling_assumed"] for one in spent.get("guarantees", ())[:1])
+    if is_poisson and (proven := spent.get("epsilon_proven")):
+        notes.append(f"{shown} if {assumed.pop(0)}")
+        shown = f"{proven:.3g}"
+    if assumed:
+        notes.append(f"assumes {'; '.join(assumed)}")
+    return Cell(shown, spent["epsilon"], notes, f"<b>{shown}</b>", "epsilon")
 
 
 def _rounds(configuration: ConfigurationResults) -> Cell:

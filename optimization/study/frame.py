@@ -21,6 +21,7 @@ from data.errors import UsageError
 from optimization.options import Length, named
 from optimization.study import cli, divergence, presets, run_folder, worker_flags
 from optimization.study.metrics import Metric
+from optimization.study.objects import Recorded
 from optimization.study.settings import declared, no_folder, setting
 
 if TYPE_CHECKING:
@@ -82,6 +83,9 @@ class Study(abc.ABC, Generic[OptionsT, DataT]):
       ranked_by: Default metric of a grid's ranking.
       rounds_per_checkpoint: Default of that flag; None for one that `resolve` fills in.
       name_help: Default of `--experiment_name`, in words.
+      predictor: `module:function` of `results.Run.predict`; empty without predictions.
+      objects: Keywords of Python that take objects of the user, with their help.
+      records: How the objects of this study are recorded, by keyword; see `with_objects`.
     """
 
     flags: types.ModuleType
@@ -94,6 +98,17 @@ class Study(abc.ABC, Generic[OptionsT, DataT]):
     ranked_by: Metric
     rounds_per_checkpoint: int | None
     name_help: str
+    predictor: str = ""
+    objects: Mapping[str, str] = types.MappingProxyType({})
+    records: Mapping[str, Recorded] = types.MappingProxyType({})
+
+    def with_objects(self, given: Mapping[str, Any]) -> "Study[OptionsT, DataT]":
+        """This study with objects of the user in place of settings, by keywords of `objects`.
+
+        Raises:
+          UsageError: If an object cannot be what its keyword says.
+        """
+        raise NotImplementedError(given)
 
     def define(self, flags: cli.FlagSet) -> None:
         """Defines the study's own flags, the first of them in the group "What is studied"."""

@@ -171,7 +171,7 @@ def test_equal_results_are_drawn_once_a_single_evaluation_near_its_value_and_the
     assert f"{metrics.HELD_OUT_REWARD} (with a single value)" in page
     assert f"{metrics.ACCURACY} (equal to {metrics.HELD_OUT_REWARD})" in page
     assert panels[metrics.CLIP_NORM]["range"] == pytest.approx([0.225, 0.275])
-    assert panels[metrics.ROUND_REWARD]["range"] is None
+    assert panels[metrics.ROUND_REWARD]["range"] == pytest.approx([0.2125, 1.0375])
     assert [(style["label"], style["rank"]) for style in _data(page)[0]["configurations"]] == [
         ("lr 0.05", 1),
         ("lr 0.1", 0),
@@ -341,7 +341,7 @@ def test_the_results_say_what_an_epsilon_assumes_and_what_is_proven(two_runs):
     assert dict(zip(head, cells, strict=True))["Epsilon"].split("  ") == [
         f"{proven:.3g}",
         "delta 1e-05",
-        f"{spent['epsilon']:.3g} assuming Poisson sampling, though cohorts have a fixed size",
+        f"{spent['epsilon']:.3g} if Poisson sampling, though cohorts have a fixed size",
     ]
 
 
@@ -555,7 +555,7 @@ def test_the_page_works_in_a_browser(two_runs, browser):
     assert share((0x14, 0x17, 0x1A)) > 0.5
     assert share((0x3B, 0x94, 0xD6)) > 0.001
     look(390, "light")
-    assert share((255, 255, 255)) > 0.5
+    assert share((255, 255, 255)) > 0.2  # The band takes much.
     assert min(share(blue), share(orange)) > 0.001
 
     one, many = browser.find_elements("css selector", ".legend button")
