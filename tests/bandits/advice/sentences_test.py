@@ -278,7 +278,7 @@ def test_the_horizon_comes_first_with_the_times_that_rows_are_used():
         "One run has 150 rounds, 812,000 decisions: your 5,412 training rows, 150 times each. A new model"
     )
     assert told.endswith("15 clients train, 5 a round.")
-    assert "rows 1.5 times." in sentences.scope(_context(found, rows=541_333))
+    assert "rows, 1.5 times each." in sentences.scope(_context(found, rows=541_333))
     nothing = Interval(math.nan, math.nan, math.nan, 8)
     told = sentences.scope(_context(found, scores=(Score("logging policy", nothing, nothing, nothing),)))
     assert told.startswith("Rewards are simulated")
