@@ -44,11 +44,13 @@ class Cohorts:
       size: Clients of a round; under Poisson sampling the expected number.
       sampling: One of `mechanisms.SAMPLINGS`.
       availability: Who of them comes.
+      groups: Groups that take turns, with `cyclic_poisson` sampling.
     """
 
     size: int
     sampling: str = "fixed"
     availability: Availability = ALWAYS
+    groups: int = 1
 
 
 @dataclasses.dataclass(frozen=True)
