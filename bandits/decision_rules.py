@@ -46,7 +46,13 @@ class BetaState(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DecisionRule(abc.ABC):
-    """Chooses one of several actions, again and again. A key is an int32 [..., 2] seed; equal keys, equal draws."""
+    """Chooses one of several actions, again and again. A key is an int32 [..., 2] seed; equal keys, equal draws.
+
+    Attributes:
+      explores_all: Whether every round executes all actions instead of the selected one.
+    """
+
+    explores_all: ClassVar[bool] = False
 
     @abc.abstractmethod
     def init(self, num_actions: int, batch_shape: tuple[int, ...] = ()) -> Any:
@@ -99,11 +105,6 @@ class DecisionRule(abc.ABC):
         rewards = self._checked(rewards)
         tried = tf.ones_like(rewards) if tried is None else tf.cast(tried, tf.float32)
         return self._learn(state, tried, tried * rewards)
-
-    def explores_all(self, round_num: int, key: Array) -> bool:
-        """Returns whether round `round_num`, counted from 1, executes every action instead of the selected one."""
-        del round_num, key
-        return False
 
     def _checked(self, reward: Array) -> tf.Tensor:
         reward = tf.cast(reward, tf.float32)
@@ -306,19 +307,17 @@ class ExtremeExplore(Greedy):
     the highest estimate.
     """
 
-    def explores_all(self, round_num: int, key: Array) -> bool:
-        return True
+    explores_all = True
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BayesianExtremeExplore(Thompson):
     """Extreme Explore with the estimates of Thompson sampling; `select` takes the highest posterior mean."""
 
+    explores_all = True
+
     def select(self, state: BetaState, key: Array) -> tf.Tensor:
         return best_action(self.estimates(state), key)
-
-    def explores_all(self, round_num: int, key: Array) -> bool:
-        return True
 
 
 def best_action(scores: Array, key: Array) -> tf.Tensor:

@@ -5,18 +5,17 @@ aggregation in `process` -> the metrics here.
 """
 
 import functools
-import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
-from bandits import inference, losses, metrics, phase_process, process, replay
+from bandits import logged_rounds, losses, metrics, phase_process, process
 from bandits.options import Phase
 from bandits.worlds import resets
 from data import clients, keys, tasks
-from optimization import aggregators, client_work, cohorts, models, server
+from optimization import aggregators, client_work, cohorts, fed_avg, models
 from optimization.privacy import mechanisms
 from optimization.runtime import rounds as runtime_rounds
 from optimization.selection import availability, selected
@@ -68,7 +67,7 @@ class Progress(NamedTuple):
       losses: What `resets.Watch` reads: float64, losses of the rounds since the last reset; empty if it reads none.
     """
 
-    server: process.BanditState
+    server: fed_avg.State
     reward_total: np.float64
     reward_rounds: np.int64
     selection: Any = ()
@@ -78,25 +77,19 @@ class Progress(NamedTuple):
 
 def build_loss(phase: Phase, num_actions: int) -> losses.Loss:
     """Returns the loss that a phase trains."""
-    loss = _loss_of_a_head(phase, num_actions)
-    return losses.Bootstrapped(loss) if phase.heads > 1 else loss
-
-
-def _loss_of_a_head(phase: Phase, num_actions: int) -> losses.BanditLoss | losses.SupervisedLoss:
-    bandit = phase.bandit
-    if bandit.supervised:
-        return losses.SupervisedLoss(bandit.cross_entropy, bandit.cross_entropy and phase.sigmoid, phase.half_sum)
-    if phase.published_weights is not None:  # (epsilon / K) / propensity, at most 1.
-        weights = {"weight_scale": phase.published_weights / num_actions, "weight_cap": 1.0}
+    shape: dict[str, Any] = {
+        "cross_entropy": phase.bandit.cross_entropy,
+        "sigmoid": phase.bandit.cross_entropy and phase.sigmoid,
+        "half_sum": phase.half_sum,
+    }
+    one: losses.BanditLoss | losses.SupervisedLoss
+    if phase.bandit.supervised:
+        one = losses.SupervisedLoss(**shape)
     else:
-        weights = {}
-    return losses.BanditLoss(
-        phase.importance_weighting,
-        bandit.cross_entropy,
-        sigmoid=bandit.cross_entropy and phase.sigmoid,
-        half_sum=phase.half_sum,
-        **weights,
-    )
+        if phase.published_weights is not None:  # (epsilon / K) / propensity, at most 1.
+            shape |= {"weight_scale": phase.published_weights / num_actions, "weight_cap": 1.0}
+        one = losses.BanditLoss(phase.importance_weighting, **shape)
+    return losses.Bootstrapped(one) if phase.heads > 1 else one
 
 
 def build_process(task: tasks.Task, phase: Phase, mechanism: mechanisms.Mechanism) -> process.BanditProcess:
@@ -114,9 +107,9 @@ def build_process(task: tasks.Task, phase: Phase, mechanism: mechanisms.Mechanis
         moving=phase.policy.moving,
         loss=build_loss(phase, task.num_actions),
         reward_matrix=phase.drift.matrices(task.rewards[phase.rewards]),
-        local_sgd=local_sgd if bandit.trains else None,
+        local_work=local_sgd if bandit.trains else None,
         aggregator=aggregator,
-        server_optimizer=server.build(phase.server_optimizer),
+        server_optimizer=fed_avg.server_optimizer(phase.server_optimizer),
         deploy_every=phase.deploy_every,
         feature_spec=models.feature_spec(task),
         label_spec=models.label_spec(task),
@@ -151,7 +144,10 @@ class BanditRounds(runner.Rounds):
         if initial_weights is None:
             initial_weights = self._definition.model.initial_weights(phase.seed)
         self._poll_key = phase_process.key(task, phase, self._definition)
-        self._process_of = phase_process.build(task, phase, self._definition, initial_weights)
+        self.acting, trained = None, self._definition
+        if phase.logs_interactions and phase.logs:
+            self.acting, trained = logged_rounds.ActingFirst(trained), logged_rounds.trained(trained)
+        self._process_of = phase_process.build(task, phase, trained, initial_weights)
         self.client_rewards: dict[str, Any] = {}  # What the last evaluation gave of each client.
         self._watch = resets.Watch(phase.reset)
         self._attendance = None
@@ -164,9 +160,6 @@ class BanditRounds(runner.Rounds):
             selector = phase.selection.build(clients.sizes(self._clients, phase.population), phase.cohorts.size)
             self._selected = selected.SelectedCohorts(selector, phase.seed)
         computing = runtime_rounds.at_hand().computing
-        self.replay = None
-        if phase.logs_interactions and phase.logs:
-            self.replay = replay.Replay(self._definition, phase.deploy_every)
         self._prepare = cohorts.PreparedAhead(self._written_inputs, phase.total_rounds, computing)
         self._has_secret_cohorts = phase.bandit.trains and mechanism.rests_on_cohorts and not self._selected
         held = aggregators.secrets_in_state(phase.aggregation, mechanism) if phase.bandit.trains else []
@@ -196,16 +189,15 @@ class BanditRounds(runner.Rounds):
         else:
             learned, secret = (), state.cohort_seed
             visits, inputs = self._prepare(round_num, cohorts.as_integer(secret) if len(secret) else None)
-        start = time.perf_counter()
+        if self.acting:
+            inputs = self.acting(state.server.deployed, visits, round_num)
         server_state, counts = self._process_of(round_num).next(state.server, inputs)
-        if self.replay:
-            self.replay.play(state.server.deployed, visits, round_num, counts, time.perf_counter() - start)
         if self._selected:
             learned = self._selected.observe(learned, drawn, counts.client_losses, counts.client_deviations)
         total, rounds = state.reward_total, state.reward_rounds
         if counts.examples:
             total, rounds = total + float(counts.reward_sum) / int(counts.examples), rounds + 1
-        row = _report(counts, float(total), int(rounds), self._phase.client_epochs)
+        row = _report(counts, float(total), int(rounds))
         phase = self._phase
         if phase.reset != resets.NONE:
             row[metrics.RESET] = int(is_reset)
@@ -258,7 +250,7 @@ class BanditRounds(runner.Rounds):
         """
         return [one.given for one in self.visits(positions, round_num)]
 
-    def visits(self, positions: np.ndarray, round_num: int) -> list[replay.Visit]:
+    def visits(self, positions: np.ndarray, round_num: int) -> list[logged_rounds.Visit]:
         """Reads the clients of a cohort, as `inputs` does, and says whose and which examples each input is."""
         phase = self._phase
         seed, most = phase.seed, phase.max_delay
@@ -285,7 +277,7 @@ class BanditRounds(runner.Rounds):
             if phase.delay.kind != "none":
                 arrived = phase.delay.arrived(seed, period, client, len(rows), round_num - acted_in)
                 given = given._replace(arrived=arrived)
-            visits.append(replay.Visit(given, client, rows))
+            visits.append(logged_rounds.Visit(given, client, rows))
         # The worker takes them in this order: with the small ones last, its cores end together.
         return sorted(visits, key=lambda visit: len(visit.rows), reverse=True)
 
@@ -300,12 +292,14 @@ class BanditRounds(runner.Rounds):
         most = self._phase.replay_rows
         return range(count)[(round_num - 1) * most : round_num * most]
 
-    def _written_inputs(self, round_num: int, cohort_seed: int | None) -> tuple[list[replay.Visit], list]:
+    def _written_inputs(self, round_num: int, cohort_seed: int | None) -> tuple[list[logged_rounds.Visit], list]:
         visits = self.visits(self.cohort(round_num, cohort_seed), round_num)
         inputs = [one.given for one in visits]
-        return visits, runtime_rounds.written_ahead(inputs, self._definition.client_type())
+        if self.acting:
+            return visits, inputs
+        return visits, runtime_rounds.written_ahead(inputs, self._definition.client_type)
 
-    def _poll(self, state: process.BanditState, ids: np.ndarray, round_num: int) -> np.ndarray:
+    def _poll(self, state: fed_avg.State, ids: np.ndarray, round_num: int) -> np.ndarray:
         """Returns the losses of the server's model that some clients report."""
         key = ("poll", len(ids), self._poll_key)
         losses_of = compiled.kept(key, lambda: self._definition.build_loss_poll(len(ids)))
@@ -331,8 +325,8 @@ class BanditRounds(runner.Rounds):
 
     def best_fixed_reward(self, state: Progress) -> float:
         """Returns the mean reward of the best fixed action in hindsight, on the held-out examples of `evaluate`."""
-        matrix = inference.mixture(self._definition.reward_matrix, self._world(state))
-        rewards = inference.reward_vectors(self._held_out.examples.labels, matrix)
+        matrix = process.mixture(self._definition.reward_matrix, self._world(state))
+        rewards = process.reward_vectors(self._held_out.examples.labels, matrix)
         return float(np.asarray(rewards).mean(axis=0, dtype=float).max())
 
     def _world(self, state: Progress) -> tf.Tensor:
@@ -372,9 +366,9 @@ class BanditRounds(runner.Rounds):
         def sums(weights, world, features, labels):
             outputs = definition.model.forward(weights, models.dense(features))
             if definition.model.heads > 1:
-                outputs = inference.predicted_rewards(definition.model, definition.loss, outputs)
+                outputs = process.predicted_rewards(definition.model, definition.loss, outputs)
             action = tf.argmax(outputs, axis=1, output_type=tf.int32)
-            rewards = inference.reward_vectors(labels, inference.mixture(definition.reward_matrix, world))
+            rewards = process.reward_vectors(labels, process.mixture(definition.reward_matrix, world))
             is_right = tf.gather(labels, action, axis=1, batch_dims=1) > 0 if multi_label else tf.equal(labels, action)
             earned = tf.gather(rewards, action, axis=1, batch_dims=1)
             return tf.reduce_sum(tf.cast(is_right, tf.int32)), tf.reduce_sum(earned), earned
@@ -386,7 +380,7 @@ class BanditRounds(runner.Rounds):
         return dict(zip(self._definition.model.shapes, state.server.weights, strict=True))
 
 
-def _report(counts: process.RoundMetrics, reward_total: float, reward_rounds: int, epochs: int) -> dict[str, Any]:
+def _report(counts: fed_avg.RoundMetrics, reward_total: float, reward_rounds: int) -> dict[str, Any]:
     """Returns one row of `metrics.csv`; a mean over nothing is not a number."""
     examples = int(counts.examples)
     return {
@@ -394,7 +388,7 @@ def _report(counts: process.RoundMetrics, reward_total: float, reward_rounds: in
         metrics.AVERAGE_REWARD: mean(reward_total, int(reward_rounds)),
         metrics.ROUND_PROBABILITY: mean(counts.propensity_sum, examples),
         metrics.DEPLOYED: int(counts.deployed),
-        metrics.LOSS: mean(counts.loss_sum, int(counts.trained_examples) * epochs),
+        metrics.LOSS: mean(counts.loss_sum, int(counts.batch_examples)),
         metrics.UPDATE_NORM: float(counts.update_norm),
         metrics.EXAMPLES: examples,
         metrics.EMPTY_CLIENTS: int(counts.empty_clients),

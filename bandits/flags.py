@@ -12,6 +12,7 @@ from optimization import corrections
 from optimization.options import Cohorts, named
 from optimization.posterior import algorithm_flags
 from optimization.study import aggregation_flags, availability_flags, cli, selector_flags, task_flags, training_flags
+from optimization.study.settings import declared, parameters, setting
 
 USAGE = """
 Federated contextual bandits: clients act with a deployed model, train on what they saw, and the server averages.
@@ -41,6 +42,155 @@ _MODEL_AGGREGATIONS: Mapping[str, str] = (
 )
 
 
+def _bandits(suits: Callable[[registry.BanditEntry], bool]) -> list[str]:
+    """Returns the values of `--bandits_type` with such an entry."""
+    return [name for name, entry in registry.BANDITS.items() if suits(entry)]
+
+
+class _Study:
+    """What is studied.
+
+    Attributes:
+      bandits_type: How clients choose actions, and the loss they train.
+      scenario: Start from random weights; from a model pre-trained with full feedback on a few clients; from such a
+        model whose rewards then change; or from random weights where rewards change while the bandits play.
+      variant: Whose text counts where the study and its published program differ.
+      dist_shift_type: Rewards of one step of init_shift done by hand: its initial training, or the bandits after it.
+      population_client_selection: START-END: only the clients from index START up to, not including, END take part.
+      initial_model_path: Folder of the run whose final model is the initial model.
+      initial_model_is_public: Count the initial model's training as free: its clients need no protection, and it adds
+        no noise.
+    """
+
+    bandits_type: str = setting("softmax", spellings=registry.PUBLISHED_NAMES, basic=True)
+    scenario: str = setting("scratch", ["scratch", *initial_flags.PRETRAINED, world_flags.SCENARIO], basic=True)
+    variant: str = setting("paper", ["paper", "reference_code"])
+    dist_shift_type: str = setting(words=["init", "bandits"], only={"scenario": initial_flags.UNTRAINED})
+    population_client_selection: str = setting(only={"scenario": initial_flags.UNTRAINED})
+    initial_model_path: pathlib.Path = setting(only={"scenario": initial_flags.UNTRAINED})
+    initial_model_is_public: bool = setting(False)
+
+
+class _Deployments:
+    """Bandit.
+
+    Attributes:
+      bandits_deploy_freq: Rounds between deployments of the trained model.
+      bandits_deploy_delay: Most deployments that a client lags behind: each acts with the model of a random one of so
+        many earlier ones.
+    """
+
+    bandits_deploy_freq: int = setting(low=1, basic=True)
+    bandits_deploy_delay: int = setting(0, high=16)
+
+
+class _Learning:
+    """What a client learns from.
+
+    Attributes:
+      importance_weighting: Weigh each example by 1/propensity, whatever the bandit's default.
+      importance_weights: Importance weight of an example.
+      loss: Squared loss, also of the initial training.
+      cross_entropy: Cross entropy.
+      ties: Which of several actions that are predicted best is the best.
+      cache: A client acts anew each round (Algorithm 4), or once per deployment, keeping its log until the next
+        (Algorithm 1).
+      log_interactions: Write what clients log, which no guarantee of privacy covers, and each period's deployed model
+        (default: no); see docs/logs.md.
+    """
+
+    importance_weighting: bool = setting(only={"bandits_type": _bandits(lambda entry: entry.learns)})
+    importance_weights: str = setting(
+        words={
+            "inverse_propensity": "1 / propensity; default with --variant=paper",
+            "published_code": "(epsilon / K) / propensity, for K actions; default with --variant=reference_code",
+        },
+        only={
+            "bandits_type": _bandits(lambda entry: entry.learns and registry.POLICIES[entry.policy].moving == "epsilon")
+        },
+    )
+    loss: str = setting(
+        words={
+            "mean": "mean of the squares; default: the tables' learning rates belong to it",
+            "half_sum": "half their sum over the mini-batch, and over actions with full feedback, as in the text",
+        },
+        only={"bandits_type": _bandits(lambda entry: not entry.cross_entropy), "client_selection": ("uniform",)},
+    )
+    cross_entropy: str = setting(
+        words={
+            "softmax": "predicted rewards are a softmax of the outputs; default with --variant=paper",
+            "sigmoid": "each is the sigmoid of its own output; with --variant=reference_code the default, but for "
+            "supervised_ce of one label an example",
+        },
+        only={"bandits_type": _bandits(lambda entry: entry.cross_entropy)},
+    )
+    ties: str = setting(
+        words={
+            "random": "a random one of them; default with --variant=paper",
+            "first": "the first; default with --variant=reference_code",
+        },
+        only={"bandits_type": _bandits(lambda entry: registry.POLICIES[entry.policy].has_best)},
+    )
+    cache: str = setting("round", ["round", "persistent"])
+    log_interactions: bool = setting(only={"bandits_type": _bandits(lambda entry: not entry.supervised)})
+
+
+class _RoundsAndClients:
+    """Rounds and clients.
+
+    Attributes:
+      total_rounds: Rounds of the bandit.
+      clients_per_round: Clients in a cohort (default: the task's, at most all clients).
+      max_examples_per_client: Cap on a client's examples, a seeded choice; 0 for none.
+      redraw_examples: Draw the examples of a client above that cap anew whenever it acts (default: yes); without it,
+        they are the same in every round.
+      client_batch_size: Examples of a mini-batch.
+      client_epochs_per_round: Passes of a client over its cache.
+    """
+
+    total_rounds: int = setting(low=1, basic=True)
+    clients_per_round: int = setting(low=1, basic=True)
+    max_examples_per_client: int = setting()
+    redraw_examples: bool = setting()
+    client_batch_size: int = setting(low=1)
+    client_epochs_per_round: int = setting(low=1)
+
+
+class _Clients:
+    """Clients.
+
+    Attributes:
+      non_private_selection: With differential privacy, select by losses all the same: the privacy that this spends is
+        not counted.
+      client_optimizer: Optimizer on the client.
+      client_learning_rate: Its learning rate.
+    """
+
+    non_private_selection: bool = setting(False)
+    client_optimizer: str = setting("sgd", ["sgd"])
+    client_learning_rate: float = setting(basic=True)
+
+
+class _Models:
+    """Models.
+
+    Attributes:
+      model_aggregation: How the clients' models become one.
+    """
+
+    model_aggregation: str = setting("mean", _MODEL_AGGREGATIONS)
+
+
+class _Evaluation:
+    """Evaluation.
+
+    Attributes:
+      rounds_per_eval: Rounds between evaluations on held-out data; 0 for only the last.
+    """
+
+    rounds_per_eval: int = setting()
+
+
 def define(flags: cli.FlagSet) -> None:
     """Defines the study's own flags."""
     flags.elsewhere(
@@ -48,168 +198,22 @@ def define(flags: cli.FlagSet) -> None:
         "run scripts.privacy_budget with --target_epsilon to find the noise multiplier, and give that as "
         "--noise_multiplier",
     )
-    bandits = {name: entry.help for name, entry in registry.BANDITS.items()}
-
-    task_flags.define_choice(flags)
-    flags.choice(
-        "bandits_type",
-        "softmax",
-        bandits,
-        "how clients choose actions, and the loss they train",
-        spellings=registry.PUBLISHED_NAMES,
-    )
-    flags.choice(
-        "scenario",
-        "scratch",
-        ["scratch", *initial_flags.PRETRAINED, world_flags.SCENARIO],
-        "start from random weights; from a model pre-trained with full feedback on a few clients; from such a model "
-        "whose rewards then change; or from random weights where rewards change while the bandits play",
-    )
-    flags.choice(
-        "variant",
-        "paper",
-        ["paper", "reference_code"],
-        "whose text counts where the study and its published program differ",
-    )
-    flags.choice(
-        "dist_shift_type",
-        None,
-        ["init", "bandits"],
-        "rewards of one step of init_shift done by hand: its initial training, or the bandits after it",
-    )
-    flags.text(
-        "population_client_selection",
-        None,
-        "START-END: only the clients from index START up to, not including, END take part",
-    )
-    flags.path("initial_model_path", None, "folder of the run whose final model is the initial model")
-    flags.switch(
-        "initial_model_is_public",
-        False,
-        "count the initial model's training as free: its clients need no protection, and it adds no noise",
-    )
-    flags.belong(
-        "dist_shift_type", "population_client_selection", "initial_model_path", scenario=initial_flags.UNTRAINED
-    )
-
-    flags.group("Bandit")
-    flags.integer("bandits_deploy_freq", None, "rounds between deployments of the trained model", low=1)
-    flags.integer(
-        "bandits_deploy_delay",
-        0,
-        "most deployments that a client lags behind: each acts with the model of a random one of so many earlier ones",
-        high=16,
-    )
-    parameters = {name: registry.POLICIES[entry.policy].settings for name, entry in registry.BANDITS.items()}
-    flags.parameters("bandits_", "bandits_type", parameters)
-    schedule_flags.define(flags)
-    flags.switch(
-        "importance_weighting",
-        None,
-        "weigh each example by 1/propensity, whatever the bandit's default",
-    )
-    learners = _bandits(lambda entry: entry.trains and not entry.supervised)
-    flags.belong("importance_weighting", bandits_type=learners)
-    flags.choice(
-        "importance_weights",
-        None,
-        {
-            "inverse_propensity": "1 / propensity; default with --variant=paper",
-            "published_code": "(epsilon / K) / propensity, for K actions; default with --variant=reference_code",
-        },
-        "importance weight of an example",
-    )
-    by_epsilon = set(_bandits(lambda entry: registry.POLICIES[entry.policy].moving == "epsilon"))
-    flags.belong("importance_weights", bandits_type=[name for name in learners if name in by_epsilon])
-    flags.choice(
-        "loss",
-        None,
-        {
-            "mean": "mean of the squares; default: the tables' learning rates belong to it",
-            "half_sum": "half their sum over the mini-batch, and over actions with full feedback, as in the text",
-        },
-        "squared loss, also of the initial training",
-    )
-    squared = _bandits(lambda entry: not entry.cross_entropy)
-    flags.belong("loss", bandits_type=squared, client_selection=("uniform",))
-    flags.choice(
-        "cross_entropy",
-        None,
-        {
-            "softmax": "predicted rewards are a softmax of the outputs; default with --variant=paper",
-            "sigmoid": "each is the sigmoid of its own output; with --variant=reference_code the default, but for "
-            "supervised_ce of one label an example",
-        },
-        "cross entropy",
-    )
-    flags.belong("cross_entropy", bandits_type=_bandits(lambda entry: entry.cross_entropy))
-    flags.choice(
-        "ties",
-        None,
-        {
-            "random": "a random one of them; default with --variant=paper",
-            "first": "the first; default with --variant=reference_code",
-        },
-        "which of several actions that are predicted best is the best",
-    )
-    flags.belong("ties", bandits_type=_bandits(lambda entry: registry.POLICIES[entry.policy].has_best))
-    flags.choice(
-        "cache",
-        "round",
-        ["round", "persistent"],
-        "a client acts anew each round (Algorithm 4), or once per deployment, keeping its log until the next "
-        "(Algorithm 1)",
-    )
-
-    flags.switch(
-        "log_interactions",
-        None,
-        "write what clients log, which no guarantee of privacy covers, and each period's deployed model (default: no); "
-        "see docs/logs.md",
-    )
-    flags.belong("log_interactions", bandits_type=_bandits(lambda entry: not entry.supervised))
-
-    flags.group("Rounds and clients")
-    flags.integer("total_rounds", None, "rounds of the bandit", low=1)
-    flags.integer("clients_per_round", None, "clients in a cohort (default: the task's, at most all clients)", low=1)
-    flags.integer("max_examples_per_client", None, "cap on a client's examples, a seeded choice; 0 for none")
-    flags.switch(
-        "redraw_examples",
-        None,
-        "draw the examples of a client above that cap anew whenever it acts (default: yes); without it, they are the "
-        "same in every round",
-    )
-    flags.integer("client_batch_size", None, "examples of a mini-batch", low=1)
-    flags.integer("client_epochs_per_round", None, "passes of a client over its cache", low=1)
-    selection = {name: entry.help for name, entry in selector_flags.SELECTORS.items()}
-    flags.choice("client_selection", "uniform", selection, "how a round's clients are chosen")
-    selector_flags.define(flags, with_privacy=True)
-    flags.choice("client_optimizer", "sgd", ["sgd"], "optimizer on the client")
-    flags.number("client_learning_rate", None, "its learning rate")
-    training_flags.define_corrections(flags)
-
-    flags.group("Server")
-    training_flags.define_server(flags, "adam")
-    aggregation_flags.define(flags)
-    flags.choice("model_aggregation", "mean", _MODEL_AGGREGATIONS, "how the clients' models become one")
-    algorithm_flags.define_kernels(flags, "model_aggregation")
-    algorithm_flags.define_chains(flags, "model_aggregation")
-
-    initial_flags.define(flags)
-
+    of_policies = {name: registry.POLICIES[entry.policy].settings for name, entry in registry.BANDITS.items()}
+    helps = {name: entry.help for name, entry in registry.BANDITS.items()}
+    flags.add(task_flags.TASK_TYPE, *declared(_Study, bandits_type={"type": helps}))
+    flags.group("Bandit", _Deployments, *parameters("bandits_", "bandits_type", of_policies))
+    flags.add(*schedule_flags.SETTINGS, _Learning)
+    flags.group(_RoundsAndClients, selector_flags.SELECTION)
+    selector_flags.define(flags)
+    flags.add(_Clients, *training_flags.CORRECTIONS)
+    flags.group("Server", *training_flags.server({"default": "adam"}, {}))
+    flags.group(aggregation_flags.Aggregation, _Models)
+    algorithm_flags.define(flags, "model_aggregation")
+    flags.group(initial_flags.InitialTrainings, scenario=initial_flags.PRETRAINED)
     task_flags.define_data(flags)
-    logged_flags.define(flags)
+    flags.group(logged_flags.Logs)
     world_flags.define(flags)
-
-    flags.group("Evaluation")
-    flags.integer("rounds_per_eval", None, "rounds between evaluations on held-out data; 0 for only the last")
-    flags.integer("eval_batch_size", 512, "examples of an evaluation batch", low=1)
-    flags.integer("max_validation_samples", 10000, "most held-out examples; 0 for all")
-
-
-def _bandits(suits: Callable[[registry.BanditEntry], bool]) -> list[str]:
-    """Returns the values of `--bandits_type` with such an entry."""
-    return [name for name, entry in registry.BANDITS.items() if suits(entry)]
+    flags.group(_Evaluation, *training_flags.EVALUATIONS)
 
 
 def resolve(settings: cli.Settings) -> cli.Settings:
@@ -237,9 +241,7 @@ def resolve(settings: cli.Settings) -> cli.Settings:
     selector_flags.check_privacy(settings, settings.client_selection, is_private=bool(settings.noise_multiplier))
     if settings.client_selection != "uniform":
         if settings.cohort_sampling != "fixed":
-            raise UsageError(
-                f"--cohort_sampling={settings.cohort_sampling} draws uniform cohorts: leave out --client_selection."
-            )
+            raise UsageError(f"--cohort_sampling={settings.cohort_sampling} does not go with --client_selection.")
         if not bandit.trains:
             raise UsageError(f"--client_selection has no effect with --bandits_type={settings.bandits_type}.")
     if settings.experiment_name is None:
@@ -290,14 +292,10 @@ def _resolve_model_aggregation(settings: cli.Settings, bandit: registry.BanditEn
         return settings
     if settings.aggregator_type not in ("mean", "none"):
         raise UsageError(
-            f"--aggregator_type={settings.aggregator_type} shows the server only a sum, with noise or without; {flag} "
-            "must see each client's model: use mean."
+            f"--aggregator_type={settings.aggregator_type} takes a sum; {flag} needs each client's model: use mean."
         )
     if settings.clip_norm is not None or settings.adaptive_clipping:
-        raise UsageError(
-            f"Clipping bounds what a client adds to a sum; {flag} takes no sum: leave out --clip_norm and "
-            "--adaptive_clipping."
-        )
+        raise UsageError(f"{flag} takes no sum, and so no --clip_norm or --adaptive_clipping: leave them out.")
     if settings.client_weighting != "uniform":
         raise UsageError(f"--client_weighting weighs a mean; {flag} has --kernel_weights={settings.client_weighting}.")
     return settings.replace(adaptive_clipping=False)
@@ -308,10 +306,7 @@ def _check_effect(settings: cli.Settings, bandit: registry.BanditEntry) -> None:
     initial_flags.check(settings)
     if not bandit.trains and settings.scenario in initial_flags.UNTRAINED:
         for name in sorted(settings.given & (aggregation_flags.OF_TRAINING | {"loss", *corrections.CORRECTIONS})):
-            raise UsageError(
-                f"--{name} has no effect with --bandits_type={settings.bandits_type}, which never trains: nothing is "
-                "aggregated, no noise added."
-            )
+            raise UsageError(f"--{name} has no effect with --bandits_type={settings.bandits_type}, which never trains.")
 
 
 def options(settings: cli.Settings) -> BanditOptions:

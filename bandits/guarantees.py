@@ -5,6 +5,7 @@ that a run which starts from that model can tell whether its own clients are oth
 """
 
 import dataclasses
+import functools
 import hashlib
 import json
 import pathlib
@@ -13,6 +14,7 @@ from typing import Any
 
 from bandits.options import BanditOptions, Phase
 from data import tasks
+from data.errors import UsageError
 from data.tasks import registry
 from data.tasks.options import TaskOptions
 from optimization.privacy import mechanisms
@@ -76,6 +78,17 @@ def _recorded_clients(path: pathlib.Path) -> tuple[str, tuple[tuple[int, int], .
         return "", ()
 
 
+@functools.lru_cache(maxsize=1024)
+def mechanism(phase: Phase) -> mechanisms.Mechanism:
+    """Returns what a phase's own noise is accounted as, of a model with one parameter and nothing before it.
+
+    Raises:
+      UsageError: If the flags do not fit the population.
+    """
+    voided = phase.reset.voids or selector_flags.voids(phase.selection)
+    return aggregation_flags.mechanism(phase.aggregation, phase.cohorts, len(phase.population), 1, voided=voided)
+
+
 def of_phase(
     options: TaskOptions,
     task: tasks.Task,
@@ -103,22 +116,22 @@ def of_phase(
             return Trained(mechanisms.Mechanism("none", 0.0, population=count, cohort=phase.cohorts.size), 0)
         shown = (*before.mechanism.apart_from, *apart_from)
         return dataclasses.replace(before, mechanism=dataclasses.replace(before.mechanism, apart_from=shown))
-    checksum = population_checksum(options, task)
-    apart = before is not None and before.is_apart(checksum, phase.population)
-    mechanism = aggregation_flags.mechanism(
-        phase.aggregation,
-        phase.cohorts,
-        count,
-        dimension,
-        before.mechanism if before else None,
-        before.rounds if before else 0,
-        disjoint=apart,
-        apart_from=(*task.private_statistics, *apart_from, *phase.cohorts.availability.tells),
-        voided=phase.reset.voids or selector_flags.voids(phase.selection),
-    )
+    checksum, own_mechanism = population_checksum(options, task), mechanism(phase)
+    try:
+        accounted = dataclasses.replace(
+            own_mechanism,
+            pretraining=before.mechanism if before else None,
+            pretraining_rounds=before.rounds if before else 0,
+            pretraining_disjoint=before is not None and before.is_apart(checksum, phase.population),
+            apart_from=(*task.private_statistics, *apart_from, *phase.cohorts.availability.tells),
+            dimension=dimension if own_mechanism.kind == "ddp" else own_mechanism.dimension,
+        )
+        accounted.epsilon(1)  # Some combinations turn out to be impossible only here.
+    except ValueError as error:
+        raise UsageError(f"The privacy of {phase.label} after its initial model: {error}") from error
     own = (phase.population.start, phase.population.stop)
     if before is None:
         ranges: tuple[tuple[int, int], ...] = (own,)
     else:  # Without a common population, nobody can be told apart any more.
         ranges = (*before.clients, own) if before.clients and before.checksum == checksum else ()
-    return Trained(mechanism, phase.total_rounds, checksum, ranges)
+    return Trained(accounted, phase.total_rounds, checksum, ranges)

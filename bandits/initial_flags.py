@@ -7,35 +7,33 @@ from bandits.options import InitialTraining
 from data.errors import UsageError
 from optimization.options import Aggregation, ServerOptimizer
 from optimization.study import aggregation_flags, cli, training_flags
+from optimization.study.settings import setting
 
 PRETRAINED = ("init", "init_shift")  # Scenarios with an initial training.
 UNTRAINED = ("scratch", world_flags.SCENARIO)
 
 
-def define(flags: cli.FlagSet) -> None:
-    """Defines the flags of the initial training."""
-    flags.group("Initial training", scenario=PRETRAINED)
-    flags.integer(
-        "init_clients",
-        None,
-        "clients that it uses: the first ones; the bandits get the others (default: the task's; of a table a fifth)",
-        low=1,
-    )
-    flags.integer("init_rounds", None, "its rounds", low=1)
-    flags.choice(
-        "init_server_optimizer",
-        None,
-        list(training_flags.HYPERPARAMETERS),
-        "its server optimizer; the paper does not state it, and SGD in EMNIST's presets is our guess",
-    )
-    flags.number("init_server_learning_rate", None, "its server learning rate")
-    flags.number("init_client_learning_rate", None, "its client learning rate")
-    flags.switch(
-        "init_adaptive_clipping",
-        None,
-        "adaptive clipping of its updates; false for no clipping (default: the same aggregation as the bandits)",
-    )
-    flags.belong("init_adaptive_clipping", aggregator_type=("mean", "none"))
+class InitialTrainings:
+    """Initial training.
+
+    Attributes:
+      init_clients: Clients that it uses: the first ones; the bandits get the others (default: the task's; of a table a
+        fifth).
+      init_rounds: Its rounds.
+      init_server_optimizer: Its server optimizer; the paper does not state it, and SGD in EMNIST's presets is our
+        guess.
+      init_server_learning_rate: Its server learning rate.
+      init_client_learning_rate: Its client learning rate.
+      init_adaptive_clipping: Adaptive clipping of its updates; false for no clipping (default: the same aggregation as
+        the bandits).
+    """
+
+    init_clients: int = setting(low=1)
+    init_rounds: int = setting(low=1)
+    init_server_optimizer: str = setting(words=list(training_flags.HYPERPARAMETERS))
+    init_server_learning_rate: float = setting()
+    init_client_learning_rate: float = setting()
+    init_adaptive_clipping: bool = setting(only={"aggregator_type": ("mean", "none")})
 
 
 def check(settings: cli.Settings) -> None:
@@ -48,10 +46,7 @@ def check(settings: cli.Settings) -> None:
     if settings.bandits_type == "init" and not has_initial:
         raise UsageError("--bandits_type=init needs an initial model: give --scenario=init or --initial_model_path.")
     if settings.initial_model_is_public and not has_initial:
-        raise UsageError(
-            "--initial_model_is_public needs an initial model: give --scenario=init (or init_shift) or "
-            "--initial_model_path."
-        )
+        raise UsageError("--initial_model_is_public needs an initial model: --scenario=init or --initial_model_path.")
     if "init_labels" in settings.given and settings.scenario != "init_shift" and settings.dist_shift_type != "init":
         raise UsageError("--init_labels has an effect only with --scenario=init_shift or --dist_shift_type=init.")
 

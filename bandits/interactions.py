@@ -23,60 +23,49 @@ from data.tasks import registry
 from optimization.study import cli, loggers, run_folder
 
 if TYPE_CHECKING:
-    from bandits.replay import Replay
+    from bandits.logged_rounds import ActingFirst
 
 # What no guarantee covers, for `privacy.json`.
 IN_WORDS = "the log of interactions, which shows who took part in which round, what each played and what it earned"
 _PART = re.compile(r"rounds_(\d+)_(\d+)\.parquet")
 _PERIOD = re.compile(r"period_(\d+)\.npz")
 _MOST_ROWS = 1 << 20  # That wait for a checkpoint; more are written before it.
-_DIFFERS = "rounds_that_differ"
 
 
 class LoggedRound(NamedTuple):
-    """What the clients of a round logged; arrays have a row an interaction.
+    """What the clients of a round logged.
 
     Attributes:
       round_num: The round, from 1.
       period: Its deployment period, from 0.
       deployed: The model that is deployed in it, by name.
-      clients: int32, positions in the task's clients.
-      models: int32, the period whose deployed model acted.
-      rows: int64, which of all the client's examples was the context.
-      actions: int32.
-      rewards: float32.
-      propensities: float32.
-      agrees: Whether its sums are those that the round returned.
+      columns: Arrays with a row an interaction, named as those of `interaction_log.InteractionLog`. `clients` int32 are
+        positions in the task's clients; `models` int32 the period whose deployed model acted; `rows` int64 which of all
+        the client's examples was the context; `actions` int32, `rewards` and `propensities` float32.
     """
 
     round_num: int
     period: int
     deployed: Mapping[str, np.ndarray]
-    clients: np.ndarray
-    models: np.ndarray
-    rows: np.ndarray
-    actions: np.ndarray
-    rewards: np.ndarray
-    propensities: np.ndarray
-    agrees: bool
+    columns: Mapping[str, np.ndarray]
 
 
 class LogFiles(loggers.Logger):
     """Writes a run's log in parts, each whole before the checkpoint of its last round."""
 
-    def __init__(self, folder: pathlib.Path, task: tasks.Task, replay: "Replay", last_round: int):
+    def __init__(self, folder: pathlib.Path, task: tasks.Task, acting: "ActingFirst", last_round: int):
         """Drops what is there of later rounds: they are played again.
 
         Args:
           folder: The run's.
           task: Its task.
-          replay: Has each round's log.
+          acting: Has each round's log.
           last_round: The round that the run continues from; 0 for a new one.
 
         Raises:
           Failure: If the folders cannot be written.
         """
-        self._task, self._replay = task, replay
+        self._task, self._acting = task, acting
         self._parts, self._models = folder / run_folder.INTERACTIONS, folder / run_folder.DEPLOYED_MODELS
         self._waiting: list[LoggedRound] = []
         self._period = -1
@@ -88,7 +77,7 @@ class LogFiles(loggers.Logger):
                 if first > last_round:
                     part.unlink()
             for model, (period,) in _found(self._models, _PERIOD):
-                if period * replay.deploy_every >= last_round:
+                if period * acting.deploy_every >= last_round:
                     model.unlink()
 
     def write(self, row: Mapping[str, Any]) -> None:
@@ -98,14 +87,14 @@ class LogFiles(loggers.Logger):
           Failure: If a file cannot be written.
         """
         del row
-        logged = self._replay.logged
+        logged = self._acting.logged
         if logged.period != self._period:
             path = self._models / f"period_{logged.period:06d}.npz"
             if not path.exists():
                 files.save_arrays(path, logged.deployed)
             self._period = logged.period
         self._waiting.append(logged._replace(deployed={}))
-        if sum(len(one.rows) for one in self._waiting) >= _MOST_ROWS:
+        if sum(len(one.columns["rows"]) for one in self._waiting) >= _MOST_ROWS:
             self.flush()
 
     def flush(self) -> None:
@@ -126,12 +115,12 @@ class LogFiles(loggers.Logger):
         self._waiting = []
 
 
-def logger(task: tasks.Task, replay: "Replay") -> loggers.MakeLogger:
+def logger(task: tasks.Task, acting: "ActingFirst") -> loggers.MakeLogger:
     """Returns what makes the logger of a run; see `loggers.MakeLogger`."""
 
     def make(folder: run_folder.RunFolder, columns: Sequence[str], last_round: int) -> LogFiles:
         del columns
-        return LogFiles(folder.path, task, replay, last_round)
+        return LogFiles(folder.path, task, acting, last_round)
 
     return make
 
@@ -145,23 +134,12 @@ def _found(folder: pathlib.Path, pattern: re.Pattern) -> list[tuple[pathlib.Path
 
 def _joined(logged: Sequence[LoggedRound], task: tasks.Task) -> interaction_log.InteractionLog:
     """Returns rounds as one log, without contexts: `rows` say which they are."""
-    sizes = [len(one.rows) for one in logged]
-
-    def column(name: str) -> np.ndarray:
-        return np.concatenate([getattr(one, name) for one in logged])
-
-    return interaction_log.ordered(
-        task.clients.client_ids,
-        column("clients"),
-        None,
-        action_names(task),
-        {name: column(name) for name in ("actions", "rewards", "propensities", "models", "rows")}
-        | {name: np.repeat([getattr(one, field) for one in logged], sizes) for name, field in _OF_ROUNDS},
-        report={_DIFFERS: [one.round_num for one in logged if not one.agrees]},
-    )
-
-
-_OF_ROUNDS = (("rounds", "round_num"), ("periods", "period"))
+    sizes = [len(one.columns["rows"]) for one in logged]
+    columns = {name: np.concatenate([one.columns[name] for one in logged]) for name in logged[0].columns}
+    columns["rounds"] = np.repeat([one.round_num for one in logged], sizes)
+    columns["periods"] = np.repeat([one.period for one in logged], sizes)
+    owners = columns.pop("clients")
+    return interaction_log.ordered(task.clients.client_ids, owners, None, action_names(task), columns)
 
 
 def action_names(task: tasks.Task) -> list[str]:
@@ -169,19 +147,12 @@ def action_names(task: tasks.Task) -> list[str]:
     return list(task.action_names) or [str(action) for action in range(task.num_actions)]
 
 
-def told(folder: pathlib.Path, replay: "Replay") -> str:
-    """Returns what a run says of its log: where it is, what it took, and that nothing protects it."""
-    share = f", which took {replay.share:.0%} of a round's time (median)" if replay.share is not None else ""
-    text = (
-        f"Interactions are in {folder / run_folder.INTERACTIONS}{share}. Keep them secret: they show who took part in "
-        "which round, what each client played and what it earned; no guarantee of privacy covers them."
+def told(folder: pathlib.Path) -> str:
+    """Returns what a run says of its log: where it is, and that nothing protects it."""
+    return (
+        f"Interactions are in {folder / run_folder.INTERACTIONS}. Keep them secret: they show who took part in which "
+        "round, what each client played and what it earned; no guarantee of privacy covers them."
     )
-    if replay.differing:
-        text += (
-            f"\nWarning: in {replay.differing} rounds the log's sums are not the round's: workers that differ in their "
-            "processors or threads draw a few other actions."
-        )
-    return text
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,6 +4,7 @@ from data.errors import UsageError
 from data.tasks import logged
 from data.tasks.options import TaskOptions
 from optimization.study import cli
+from optimization.study.settings import setting
 
 _TASK = "logged"
 _OF_OWN = ("client_column", "action_column", "reward_column", "propensity_column")
@@ -17,13 +18,16 @@ SIMULATED = (
 )
 
 
-def define(flags: cli.FlagSet) -> None:
-    """Defines the flags."""
-    flags.group("Log of a bandit")
-    flags.choice("learn_from", logged.SIMULATOR, logged.LEARN_FROM, "what the rows of --data_file are to the run")
-    flags.integer("replay_rows", 10, "most rows of a client that a round offers, each row in one round alone", low=1)
-    flags.belong("learn_from", task_type=(_TASK,))
-    flags.belong("replay_rows", learn_from=(logged.REPLAY,))
+class Logs:
+    """Log of a bandit.
+
+    Attributes:
+      learn_from: What the rows of --data_file are to the run.
+      replay_rows: Most rows of a client that a round offers, each row in one round alone.
+    """
+
+    learn_from: str = setting(logged.SIMULATOR, logged.LEARN_FROM, only={"task_type": (_TASK,)})
+    replay_rows: int = setting(10, low=1, only={"learn_from": (logged.REPLAY,)})
 
 
 def is_offline(settings: cli.Settings) -> bool:
@@ -68,8 +72,6 @@ def resolve(settings: cli.Settings) -> cli.Settings:
         if name in settings.given:
             raise UsageError(f"--{name} has no effect with {flag}, which trains on the log without acting.")
     if settings.learn_from == "dr" and settings.noise_multiplier:
-        raise UsageError(
-            f"{flag} trains towards a regression of the log that no noise hides: with privacy use regression or ips."
-        )
+        raise UsageError(f"{flag} fits a regression of the log without noise: with privacy use regression or ips.")
     chosen = {"bandits_type": _TRAINED_AS[settings.learn_from]}
     return settings.replace(**chosen, **({"importance_weighting": True} if settings.learn_from == "ips" else {}))

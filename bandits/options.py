@@ -1,6 +1,7 @@
 """What `run_federated`'s flags mean, and the phases of a run; nothing here imports TensorFlow."""
 
 import dataclasses
+import functools
 import math
 import re
 from typing import Any
@@ -184,41 +185,54 @@ def acted_in(rounds: Any, deploy_every: int) -> Any:
     return rounds - (rounds - 1) % deploy_every
 
 
-def phases(chosen: BanditOptions, task: tasks.Task) -> list[Phase]:
+def phases(chosen: BanditOptions, task: tasks.Task) -> tuple[Phase, ...]:
     """Returns the phases of a run: the initial training, if it has one, and the bandits.
 
     Raises:
       UsageError: If the task has too few clients.
     """
-    population = population_range(chosen.population_client_selection, len(task.clients))
-    found = []
-    if initial := chosen.initial:
-        count = initial.num_clients or max(1, len(population) // 5)
-        first, population = population[:count], population[count:]
-        if not population:
-            raise UsageError(
-                f"--init_clients={count} leaves none of the task's {len(task.clients)} clients to the bandits."
-            )
-        own = dict(vars(initial))
-        del own["num_clients"]
-        training = dataclasses.replace(
-            chosen,
-            **own,
-            policy=chosen.policy if initial.bandit == chosen.bandit else Chosen(POLICIES["greedy"].target),
-            cohorts=dataclasses.replace(chosen.cohorts, size=min(chosen.cohorts.size, len(first))),
-            deploy_every=1,
-            selection=selected.UNIFORM,
-            posterior=None,
-            drift=drifts.NONE,
-            delay=delays.NONE,
-            reset=resets.NONE,
-        )
-        found.append(Phase(**vars(training), label="Initial training", population=first))
+    return _phases(chosen, len(task.clients))
+
+
+@functools.lru_cache(maxsize=1024)
+def _phases(chosen: BanditOptions, num_clients: int) -> tuple[Phase, ...]:
+    first, population = populations(chosen, num_clients)
     weighting = chosen.selection.weighting(chosen.aggregation.client_weighting)
     aggregation = dataclasses.replace(chosen.aggregation, client_weighting=weighting)
     bandits = dataclasses.replace(chosen, aggregation=aggregation)
-    found.append(Phase(**vars(bandits), label=chosen.name, population=population))
-    return found
+    last = Phase(**vars(bandits), label=chosen.name, population=population)
+    if not (initial := chosen.initial):
+        return (last,)
+    own = dict(vars(initial))
+    del own["num_clients"]
+    training = dataclasses.replace(
+        chosen,
+        **own,
+        policy=chosen.policy if initial.bandit == chosen.bandit else Chosen(POLICIES["greedy"].target),
+        cohorts=dataclasses.replace(chosen.cohorts, size=min(chosen.cohorts.size, len(first))),
+        deploy_every=1,
+        selection=selected.UNIFORM,
+        posterior=None,
+        drift=drifts.NONE,
+        delay=delays.NONE,
+        reset=resets.NONE,
+    )
+    return Phase(**vars(training), label="Initial training", population=first), last
+
+
+def populations(chosen: BanditOptions, num_clients: int) -> tuple[range, range]:
+    """Returns the clients of the initial training, and of the bandits.
+
+    Raises:
+      UsageError: If the task has too few clients.
+    """
+    population = population_range(chosen.population_client_selection, num_clients)
+    count = 0
+    if chosen.initial:
+        count = chosen.initial.num_clients or max(1, len(population) // 5)
+    if count and not population[count:]:
+        raise UsageError(f"--init_clients={count} leaves none of the task's {num_clients} clients to the bandits.")
+    return population[:count], population[count:]
 
 
 def population_range(selection: str | None, count: int) -> range:

@@ -4,10 +4,10 @@ Runs that differ in nothing but their state (seed, initial model, server learnin
 that plays many runs builds a round once for all such runs, and finds it where an earlier program kept it; their numbers
 are those of a process of their own.
 
-Where no sum can combine the cohort's models, as samples of a posterior, the clients' work and the server's step are
-still those of `process.BanditProcess`. Between the two, the deltas come side by side to the program, which makes one of
-them by an algorithm of `optimization.posterior`. So a round is the clients' computation and the server's and not, as
-the mean's, one that compiles to the MapReduce form.
+FedKP's mean shift is an aggregation of TFF. Where the cohort's models exceed what a message holds, the clients' work
+and the server's step are still those of `process.BanditProcess`. Between the two, the deltas come side by side to the
+program, which makes one of them by an algorithm of `optimization.posterior`. So a round is the clients' computation and
+the server's and not, as the mean's, one that compiles to the MapReduce form.
 """
 
 import dataclasses
@@ -22,7 +22,7 @@ import tensorflow_federated as tff
 from bandits import process
 from bandits.options import Phase
 from data import download, tasks
-from optimization import models
+from optimization import fed_avg, models
 from optimization.posterior import algorithms
 from optimization.posterior import process as posterior_process
 from optimization.runtime import kept_rounds
@@ -46,7 +46,7 @@ class SharedProcess(NamedTuple):
     initial_weights: models.Weights
     server_learning_rate: float
 
-    def initialize(self) -> process.BanditState:
+    def initialize(self) -> fed_avg.State:
         """Returns the run's first state."""
         state = self.shared.initialize()
         weights = tuple(np.asarray(weight) for weight in self.initial_weights)
@@ -77,20 +77,18 @@ class CollectedRounds:
         built = definition.build(initial_weights)
         self.initialize = built.initialize
         self._shapes, self._aggregate = definition.model.shapes, aggregate
-        state_type, client_type = built.state_type.member, definition.client_type()
-        deployed_type, weights_type = state_type.deployed, state_type.weights
 
-        @tff.tensorflow.computation(deployed_type, weights_type, client_type)
-        def client_round(deployed, weights, client):
-            output = definition.client_round()(deployed, weights, client)
-            return posterior_process.client_row(output), [getattr(output, name) for name in process.SUMMED]
+        def client_round(*given):
+            output = definition.client_round()(*given)
+            return posterior_process.client_row(output), output.sums
 
-        self._at_clients = posterior_process.at_clients(client_round)
-        self._server_round = tff.tensorflow.computation(definition.server_round, state_type, weights_type)
+        self._at_clients = fed_avg.at_clients(definition.at_client(client_round))
+        taken = built.state_type.member, definition.weights_type
+        self._server_round = tff.tensorflow.computation(definition.server_round, *taken)
 
     def next(
-        self, state: process.BanditState, cohort: Sequence[process.ClientInput]
-    ) -> tuple[process.BanditState, process.RoundMetrics]:
+        self, state: fed_avg.State, cohort: Sequence[process.ClientInput]
+    ) -> tuple[fed_avg.State, fed_avg.RoundMetrics]:
         """Plays one round; where nobody has an example the update is zero, and where nobody came there is none."""
         updates, summed = posterior_process.collect(self._at_clients, [state.deployed, state.weights], cohort)
         before = algorithms.flat(state.weights)
@@ -98,16 +96,16 @@ class CollectedRounds:
         if updates.examples.any():
             delta = self._aggregate(before, updates.with_examples(), None).delta  # type: ignore[arg-type]
         step = self._server_round(state, models.unflatten(tf.constant(delta), self._shapes))
-        metrics = process.RoundMetrics(**self._sums(summed), update_norm=step[4], deployed=step[5], aggregator=())
-        return process.BanditState._make((*step[:4], state.aggregator)), metrics
+        metrics = fed_avg.RoundMetrics(**self._sums(summed), update_norm=step[4], deployed=step[5], aggregator=())
+        return fed_avg.State._make((*step[:4], state.aggregator)), metrics
 
-    def _sums(self, summed: Sequence[Sequence[Any]]) -> dict[str, Any]:
+    def _sums(self, summed: Sequence[dict[str, Any]]) -> dict[str, Any]:
         """Returns the sums over clients, one after the other as in TFF's aggregations."""
-        types = self._at_clients.type_signature.result.member[1]
-        totals = [np.zeros(part.shape, part.dtype) for part in types]
+        types = tff.structure.iter_elements(self._at_clients.type_signature.result.member[1])
+        totals = {name: np.zeros(part.shape, part.dtype) for name, part in types}
         for client in summed:
-            totals = [total + part for total, part in zip(totals, client, strict=True)]
-        return dict(zip(process.SUMMED, totals, strict=True))
+            totals = {name: total + client[name] for name, total in totals.items()}
+        return totals
 
 
 class _ChainState(NamedTuple):
@@ -129,12 +127,12 @@ class ChainRounds:
         """Wraps the rounds of the mean; `seed` is the run's."""
         self._rounds, self._chain, self._seed = rounds, chain, seed
 
-    def initialize(self) -> process.BanditState:
+    def initialize(self) -> fed_avg.State:
         """Returns the state before round 1."""
         state = self._rounds.initialize()
         return state._replace(optimizer=_ChainState(tuple(state.weights), state.optimizer))
 
-    def next(self, state: process.BanditState, cohort: Any) -> tuple[process.BanditState, process.RoundMetrics]:
+    def next(self, state: fed_avg.State, cohort: Any) -> tuple[fed_avg.State, fed_avg.RoundMetrics]:
         """Plays one round; `weights` of its state are the average, or in burn-in rounds the newest state."""
         chain: Any = state.optimizer
         after, metrics = self._rounds.next(state._replace(weights=chain.weights, optimizer=chain.optimizer), cohort)
@@ -154,11 +152,11 @@ def build(
     Args:
       task: The task.
       phase: The phase.
-      definition: What defines its rounds; its `local_sgd` is the clients' training in burn-in rounds.
+      definition: What defines its rounds; its `local_work` is the clients' training in burn-in rounds.
       initial_weights: theta_0.
     """
     if phase.posterior is not None:
-        return _combined(phase, definition, initial_weights)
+        return _combined(task, phase, definition, initial_weights)
     shared = _shared(task, phase, definition, initial_weights)
     return lambda round_num: shared
 
@@ -185,7 +183,7 @@ def _shared(
 
 
 def _parts(definition: process.BanditProcess) -> tuple:
-    work = definition.local_sgd
+    work = definition.local_work
     return definition.policy, definition.loss, work, *getattr(work, "corrections", ())
 
 
@@ -204,12 +202,17 @@ def key(task: tasks.Task, phase: Phase, definition: process.BanditProcess) -> Ha
     return tuple(parts.items())
 
 
-def _combined(phase: Phase, definition: process.BanditProcess, initial_weights: models.Weights) -> Callable[[int], Any]:
-    algorithm = algorithms.build(phase.posterior, definition.local_sgd, definition.model)  # type: ignore[arg-type]
+def _combined(
+    task: tasks.Task, phase: Phase, definition: process.BanditProcess, initial_weights: models.Weights
+) -> Callable[[int], Any]:
+    most_clients = phase.cohorts.size if phase.cohorts.sampling == "fixed" else len(task.clients)
+    algorithm = algorithms.build(phase.posterior, definition.local_work, definition.model, most_clients)  # type: ignore[arg-type]
+    if algorithm.factory:
+        definition = dataclasses.replace(definition, aggregator=algorithm.factory)
 
     @functools.cache
     def rounds_of(work):
-        own = dataclasses.replace(definition, local_sgd=work)
+        own = dataclasses.replace(definition, local_work=work)
         if algorithm.chain:
             return ChainRounds(own.build(initial_weights), algorithm.chain, phase.seed)
         if algorithm.aggregate is None:

@@ -1,7 +1,7 @@
 """Exploration policies: predicted rewards -> action probabilities (Agarwal et al. 2023, Algorithm 2, lines 4-7).
 
 A policy is one function, which may ask for more than predicted rewards: see `MORE`. Drawing the action and recording
-its propensity happen once, in `bandits.inference`.
+its propensity happen once, in `bandits.process`.
 What it explores by (epsilon, temperature, gamma) is a number; or, where a schedule moves it with the deployment, a
 float32 scalar tensor that a compiled round takes as data, and None where that is not there yet.
 Ties for the best action are broken at random: tied actions share the greedy action's probability, which is what a

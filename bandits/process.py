@@ -1,73 +1,23 @@
-"""Federated contextual bandits as a TFF process (Agarwal et al. 2023, Algorithms 1 and 4).
+"""What a client of a federated bandit brings, and how it acts (Agarwal et al. 2023, Algorithms 1 and 2).
 
-One call of `next` is one round of Algorithm 4: every client of the cohort acts with the deployed model, trains the
-current model on what it saw, and the server takes a step; every `deploy_every` rounds the result is deployed.
-
-Algorithm 1's cache, which a client keeps for a whole deployment period, differs in when it is drawn, not in how: give
-a client the same cache key in all rounds of a period, and it makes the same cache again (see `ClientKeys`).
+`optimization.fed_avg` has the whole round, Algorithm 4. Algorithm 1's cache, which a client keeps for a whole
+deployment period, differs in when it is drawn, not in how: give a client the same cache key in all rounds of a period,
+and it makes the same cache again (see `ClientKeys`).
 """
 
 import dataclasses
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from bandits import inference, losses, policies
+from bandits import losses, policies
 from data import clients
-from optimization import client_work, models, server, supervised
-from optimization.runtime import rounds
+from optimization import fed_avg, models
 
-
-class BanditState(NamedTuple):
-    """The server's state between rounds.
-
-    Attributes:
-      round_num: int32, rounds done.
-      weights: The model in training, theta^(t).
-      deployed: The deployed models, newest first: theta_{i-1}, which acts, and the earlier ones of `max_delay`.
-      optimizer: The server optimizer's state.
-      aggregator: The aggregator's state.
-    """
-
-    round_num: int
-    weights: tuple
-    deployed: tuple
-    optimizer: object
-    aggregator: object
-
-
-class RoundMetrics(NamedTuple):
-    """What one round reports. Sums are over the cohort's examples, once each.
-
-    Attributes:
-      examples: int32, examples acted on.
-      reward_sum: float32, rewards of the cohort's caches, the very ones trained on.
-      propensity_sum: float32, probabilities of the chosen actions.
-      loss_sum: float32, training losses over all epochs of the clients with finite updates.
-      trained_examples: int32, examples of those clients.
-      empty_clients: int32, clients without an example; their update is zero.
-      nonfinite_clients: int32, clients whose update was not finite and was replaced by zero.
-      client_losses: float32 [cohort_size], as `supervised.RoundMetrics` has them.
-      client_deviations: float32 [cohort_size], likewise.
-      update_norm: float32, L2 norm of the aggregated update.
-      deployed: bool, whether the round ended with a deployment.
-      aggregator: The aggregator's measurements.
-    """
-
-    examples: int
-    reward_sum: float
-    propensity_sum: float
-    loss_sum: float
-    trained_examples: int
-    empty_clients: int
-    nonfinite_clients: int
-    client_losses: np.ndarray
-    client_deviations: np.ndarray
-    update_norm: float
-    deployed: bool
-    aggregator: object
+_POLICY = -3  # Folded into a client's key of its actions, for what a policy draws.
 
 
 class ClientKeys(NamedTuple):
@@ -92,7 +42,7 @@ class ClientInput(NamedTuple):
       delay: int32, deployments that it lags behind.
       position: int32, its place in the cohort, from 0.
       moved: float32, the policy's parameter that a schedule moves, as of the deployment that acts.
-      world: float32, where it stood among the worlds when it acted; see `inference.mixture`.
+      world: float32, where it stood among the worlds when it acted; see `mixture`.
       arrived: bool [examples], whose rewards are there; empty where none is late.
     """
 
@@ -106,62 +56,30 @@ class ClientInput(NamedTuple):
     arrived: np.ndarray = np.zeros(0, bool)
 
 
-class _ClientOutput(NamedTuple):
-    delta: tuple
-    weight: float
-    examples: int
-    reward_sum: float
-    propensity_sum: float
-    loss_sum: float
-    trained_examples: int
-    empty_clients: int
-    nonfinite_clients: int
-    client_losses: tf.Tensor
-    client_deviations: tf.Tensor
-
-
-@dataclasses.dataclass(frozen=True)
-class BanditProcess:
-    """Everything that defines the rounds.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class BanditProcess(fed_avg.Process):
+    """Rounds in which each client acts with the deployed model and trains the current one on what it saw.
 
     Attributes:
-      model: Reward model, one output per action.
+      loss: The loss, which also says how the model's outputs predict rewards.
       policy: Exploration policy of the deployed model.
-      loss: `losses.BanditLoss` or `losses.SupervisedLoss`.
-      reward_matrix: float32 [labels, actions], see `inference.reward_vectors`; or [worlds, labels, actions].
-      local_sgd: Client training, or what stands in its place; None for none, as in the baseline of an initial model
-        that stays as it is: nothing is aggregated, no noise added, no step taken.
-      aggregator: Factory of a weighted aggregation of deltas; None without training.
-      server_optimizer: Takes the aggregated step.
-      deploy_every: Rounds between deployments, T.
-      max_delay: Most deployments that a client may lag behind (the heterogeneous delays of section 3.2).
-      feature_spec: Shapes and dtypes of a client's features, first axis None.
-      label_spec: Shape and dtype of its labels, first axis None.
-      cohort_size: Clients whose losses are reported one by one, for client selection; 0 reports none.
+      reward_matrix: float32 [labels, actions], see `reward_vectors`; or [worlds, labels, actions].
       feedback: What a client's log is: of the deployed policy's actions (`acting`); the one that its labels end in
         (`logged`); or of the policy's actions where that one has the same (`replay`).
       moving: The policy's parameter that clients bring, as a schedule moves it; empty where all are constant.
       is_late: Whether only what has `arrived` is in a client's log.
     """
 
-    model: models.Model
-    policy: policies.Policy
     loss: losses.Loss
+    policy: policies.Policy
     reward_matrix: np.ndarray
-    local_sgd: client_work.ClientWork | None
-    aggregator: tff.aggregators.WeightedAggregationFactory | None
-    server_optimizer: tff.learning.optimizers.Optimizer
-    deploy_every: int
-    feature_spec: models.FeatureSpec
-    label_spec: tf.TensorSpec
-    max_delay: int = 0
-    cohort_size: int = 0
     feedback: str = "acting"
     moving: str = ""
     is_late: bool = False
 
+    @property
     def client_type(self) -> tff.Type:
-        """Returns the TFF type of a `ClientInput`."""
+        """TFF type of a `ClientInput`."""
         key = tff.TensorType(np.int32, (2,))
         return tff.StructWithPythonType(
             [
@@ -177,46 +95,20 @@ class BanditProcess:
             ClientInput,
         )
 
-    def client_round(self):
-        """Returns the function (deployed, weights, client) -> _ClientOutput; call it where it will run."""
-        train = self.local_sgd and self.local_sgd.build(self.model, self.loss)
-
-        @tf.autograph.experimental.do_not_convert  # Nothing here needs it, and it takes a second.
-        def run(deployed, weights, client: ClientInput) -> _ClientOutput:
-            cache, batches = self.act(deployed, client)
-            # Algorithm 3: train the current model on that log, or, supervised, on every action's reward.
-            if train is None:
-                update = client_work.no_training(weights)
-            else:
-                update = train(weights, batches, client.keys.training)
-            examples = tf.shape(cache["action"])[0]
-            trained = self.local_sgd.examples_trained(examples) if self.local_sgd else 0
-            has_loss = tf.logical_and(update.is_finite, trained > 0)
-            mean = tf.where(has_loss, update.loss_sum / tf.cast(trained, tf.float32), np.nan)
-            deviation = tf.where(has_loss, update.loss_deviation, np.nan)
-            return _ClientOutput(
-                delta=update.delta,
-                weight=tf.cast(examples, tf.float32),
-                examples=examples,
-                reward_sum=tf.reduce_sum(cache["reward"]),
-                propensity_sum=tf.reduce_sum(cache["propensity"]),
-                loss_sum=tf.where(update.is_finite, update.loss_sum, 0.0),
-                trained_examples=tf.where(update.is_finite, examples, 0) if train else tf.constant(0),
-                empty_clients=tf.cast(tf.equal(examples, 0), tf.int32),
-                nonfinite_clients=tf.cast(tf.logical_not(update.is_finite), tf.int32),
-                client_losses=supervised.at_position(mean, client.position, self.cohort_size),
-                client_deviations=supervised.at_position(deviation, client.position, self.cohort_size),
-            )
-
-        return run
+    def log(self, deployed: tuple, client: ClientInput) -> fed_avg.Log:
+        cache, examples = self.act(deployed, client)
+        count = tf.shape(cache["action"])[0]
+        sums = {"reward_sum": tf.reduce_sum(cache["reward"]), "propensity_sum": tf.reduce_sum(cache["propensity"])}
+        return fed_avg.Log(examples, count, tf.cast(count, tf.float32), client.keys.training, sums=sums)
 
     def act(self, deployed, client: ClientInput):
         """Acts with the deployed model and keeps the log (Algorithm 2); returns it, and what is trained on."""
-        matrix = inference.mixture(self.reward_matrix, client.world)
-        rewards = inference.reward_vectors(client.labels, matrix)
         if self.feedback == "logged":
-            cache = self._weighted(inference.logged(client.labels), client.keys.cache)
-            return cache, {"features": models.dense(client.features), **cache}
+            cache, features = self._weighted(logged(client.labels), client.keys.cache), models.dense(client.features)
+            if self.is_late:
+                cache, features = kept((cache, features), client.arrived)
+            return cache, {"features": features, **cache}
+        rewards = reward_vectors(client.labels, mixture(self.reward_matrix, client.world))
         own = deployed[0]
         if self.max_delay:
             own = tf.switch_case(tf.convert_to_tensor(client.delay), [lambda model=model: model for model in deployed])
@@ -225,12 +117,12 @@ class BanditProcess:
         if self.moving:  # Policies with parameters are dataclasses.
             policy = dataclasses.replace(policy, **{self.moving: client.moved})  # type: ignore[type-var]
         key = client.keys.cache
-        probabilities = inference.probabilities(policy, self.model, own, self.loss, features, key)
-        cache = self._weighted(inference.bandit_inference(probabilities, rewards, key), key)
+        acts_by = probabilities(policy, self.model, own, self.loss, features, key)
+        cache = self._weighted(bandit_inference(acts_by, rewards, key), key)
         if self.feedback == "replay":
-            cache, features = inference.replay(cache, client.labels, features)
+            cache, features = replay(cache, client.labels, features)
         if self.is_late:
-            cache, features, rewards = inference.kept((cache, features, rewards), client.arrived)
+            cache, features, rewards = kept((cache, features, rewards), client.arrived)
         log = {losses.FULL_FEEDBACK: rewards} if self.loss.full_feedback else cache
         if self.model.heads > 1:
             log = {**log, losses.BOOTSTRAP: cache[losses.BOOTSTRAP]}
@@ -242,117 +134,127 @@ class BanditProcess:
             return cache
         return {**cache, losses.BOOTSTRAP: losses.bootstrap(key, tf.size(cache["action"]), self.model.heads)}
 
-    def server_round(self, state: BanditState, delta: tuple[tf.Tensor, ...] | None):
-        """Takes the server's step, in TensorFlow; none without a delta.
 
-        Returns:
-          The next state's parts but the aggregator's; the norm of the step; whether the round ends with a deployment.
-        """
-        optimizer, weights, norm = state.optimizer, tuple(state.weights), tf.constant(0.0)
-        if delta is not None:
-            optimizer, weights, norm = server.server_step(self.server_optimizer, state.optimizer, state.weights, delta)
-        round_num = state.round_num + 1
-        deploys = tf.equal(round_num % self.deploy_every, 0)
-        deployed = tf.cond(deploys, lambda: (tuple(weights), *state.deployed[:-1]), lambda: tuple(state.deployed))
-        return round_num, weights, deployed, optimizer, norm, deploys
+def mixture(matrices: np.ndarray, world: tf.Tensor) -> np.ndarray | tf.Tensor:
+    """Returns the reward matrix at a point among worlds (`worlds.drift`).
 
-    def build_loss_poll(self, num_clients: int) -> tff.Computation:
-        """Returns the computation (deployed, weights, clients) -> float32 [num_clients].
-
-        Each client's loss of `weights` on the log that it would train on, at its position.
-
-        Args:
-          num_clients: Clients to poll.
-        """
-        weights_type = tff.types.tensorflow_to_type(self.model.specs)
-        deployed_type = tff.to_type((weights_type,) * (1 + self.max_delay))
-
-        @tff.tensorflow.computation(deployed_type, weights_type, self.client_type())
-        def poll(deployed, weights, client):
-            _, batch = self.act(deployed, client)
-            value = self.loss(self.model.forward(weights, batch["features"]), batch)
-            return supervised.at_position(value, client.position, num_clients)
-
-        @tff.federated_computation(
-            tff.FederatedType(deployed_type, tff.SERVER),
-            tff.FederatedType(weights_type, tff.SERVER),
-            tff.FederatedType(self.client_type(), tff.CLIENTS),
-        )
-        def poll_all(deployed, weights, polled):
-            models_sent = (tff.federated_broadcast(deployed), tff.federated_broadcast(weights))
-            return tff.federated_sum(tff.federated_map(poll, (*models_sent, polled)))
-
-        return poll_all
-
-    def build(self, initial_weights: models.Weights | None = None) -> tff.templates.IterativeProcess:
-        """Returns the process: `initialize() -> BanditState`, `next(state, clients) -> (state, RoundMetrics)`.
-
-        Args:
-          initial_weights: float32 arrays in the model's order, theta_0; None for zeros, which a caller replaces.
-        """
-        weights_type = tff.types.tensorflow_to_type(self.model.specs)
-        weight_type = tff.TensorType(np.float32)
-        aggregation = self.aggregator.create(weights_type, weight_type) if self.aggregator and self.local_sgd else None
-
-        @tff.tensorflow.computation
-        def initial_server():
-            if initial_weights is None:
-                weights = tuple(tf.zeros(shape) for shape in self.model.shapes.values())
-            else:
-                weights = tuple(tf.constant(weight) for weight in initial_weights)
-            deployed = (weights,) * (1 + self.max_delay)
-            return tf.constant(0), weights, deployed, self.server_optimizer.initialize(self.model.specs)
-
-        @tff.federated_computation
-        def initialize():
-            parts = tff.federated_eval(initial_server, tff.SERVER)
-            aggregator = aggregation.initialize() if aggregation else tff.federated_value((), tff.SERVER)
-            return tff.federated_zip(BanditState(parts[0], parts[1], parts[2], parts[3], aggregator))
-
-        deployed_type = tff.to_type((weights_type,) * (1 + self.max_delay))
-
-        @tff.tensorflow.computation(deployed_type, weights_type, self.client_type())
-        def client_round(deployed, weights, client):
-            return self.client_round()(deployed, weights, client)
-
-        state_type = initialize.type_signature.result.member
-
-        if aggregation:
-            server_round = tff.tensorflow.computation(self.server_round, state_type, weights_type)
-        else:
-            server_round = tff.tensorflow.computation(lambda state: self.server_round(state, None), state_type)
-
-        @tff.federated_computation(
-            tff.FederatedType(state_type, tff.SERVER),
-            tff.FederatedType(self.client_type(), tff.CLIENTS),
-        )
-        def next_round(state, clients):
-            work = tff.federated_map(
-                client_round,
-                (
-                    tff.federated_broadcast(state.deployed),
-                    tff.federated_broadcast(state.weights),
-                    clients,
-                ),
-            )
-            if aggregation:
-                aggregate = aggregation.next(state.aggregator, work.delta, work.weight)
-                step = tff.federated_map(server_round, (state, aggregate.result))
-                aggregator, measurements = aggregate.state, aggregate.measurements
-            else:
-                step = tff.federated_map(server_round, state)
-                aggregator, measurements = state.aggregator, tff.federated_value((), tff.SERVER)
-            new_state = BanditState(step[0], step[1], step[2], step[3], aggregator)
-            metrics = RoundMetrics(
-                *(tff.federated_sum(getattr(work, name)) for name in SUMMED),
-                update_norm=step[4],
-                deployed=step[5],
-                aggregator=measurements,
-            )
-            return tff.federated_zip(new_state), tff.federated_zip(metrics)
-
-        return rounds.fused(tff.templates.IterativeProcess(initialize, next_round))
+    Args:
+      matrices: float32 [worlds, labels, actions]; or [labels, actions], of one world, which is returned as it is.
+      world: float32, the point: 1.25 lies a quarter of the way from the second world to the third.
+    """
+    if matrices.ndim == 2:
+        return matrices
+    low = tf.floor(world)
+    share, place = world - low, tf.cast(low, tf.int32)
+    of_worlds = tf.constant(matrices)
+    after = tf.minimum(place + 1, len(matrices) - 1)
+    return (1 - share) * of_worlds[place] + share * of_worlds[after]
 
 
-# What a round reports as sums over its clients.
-SUMMED = [name for name in RoundMetrics._fields if name in _ClientOutput._fields]
+def reward_vectors(labels: tf.Tensor, reward_matrix: np.ndarray | tf.Tensor) -> tf.Tensor:
+    """Returns the reward of every action.
+
+    Args:
+      labels: int32 [batch] label indices, or float32 [batch, labels] with several labels an example.
+      reward_matrix: float32 [labels, actions], the reward of an action given one label.
+
+    Returns:
+      float32 [batch, actions]; for several labels, the sum over them.
+    """
+    labels = tf.convert_to_tensor(labels)
+    if labels.dtype.is_integer:
+        return tf.gather(tf.convert_to_tensor(reward_matrix), labels)
+    return labels @ tf.convert_to_tensor(reward_matrix)
+
+
+def predicted_rewards(model: models.Model, loss: losses.Loss, outputs: tf.Tensor) -> tf.Tensor:
+    """Returns float32 [batch, actions], what a model's outputs predict; with several heads their mean."""
+    predicted = loss.predicted_rewards(outputs)
+    return tf.reduce_mean(predicted, axis=1) if model.heads > 1 else predicted
+
+
+def probabilities(
+    policy: policies.Policy,
+    model: models.Model,
+    weights: Sequence[tf.Tensor],
+    loss: losses.Loss,
+    contexts: tf.Tensor | Mapping[str, tf.Tensor],
+    key: tf.Tensor,
+) -> tf.Tensor:
+    """Returns a policy's probabilities, float32 [batch, actions].
+
+    Args:
+      policy: Exploration policy.
+      model: The model that it explores on.
+      weights: Its weights.
+      loss: The loss that it is trained with, which says how outputs predict rewards.
+      contexts: As the model takes them.
+      key: int32 [2], key of the actions.
+    """
+    outputs = model.forward(weights, contexts)
+    made = {
+        "head_rewards": lambda: tf.reshape(
+            loss.predicted_rewards(outputs), [tf.shape(outputs)[0], model.heads, outputs.shape[-1]]
+        ),
+        "representation": lambda: model.body(weights, contexts),
+        "contexts": lambda: contexts,
+        "key": lambda: tf.random.experimental.stateless_fold_in(key, _POLICY),
+    }
+    return policy(predicted_rewards(model, loss, outputs), **{name: made[name]() for name in policy.asks})
+
+
+def bandit_inference(probabilities: tf.Tensor, rewards: tf.Tensor, key: tf.Tensor) -> dict[str, tf.Tensor]:
+    """Acts once on each context.
+
+    Args:
+      probabilities: float32 [batch, actions], the policy's.
+      rewards: float32 [batch, actions], of which only the chosen action's is observed.
+      key: int32 [2], key of the draw.
+
+    Returns:
+      `action` int32, `reward` and `propensity` float32, each [batch].
+    """
+    action = _draw(probabilities, key)
+    return {
+        "action": action,
+        "reward": tf.gather(rewards, action, axis=1, batch_dims=1),
+        "propensity": tf.gather(probabilities, action, axis=1, batch_dims=1),
+    }
+
+
+def _draw(probabilities: tf.Tensor, key: tf.Tensor) -> tf.Tensor:
+    """Returns one action a row, int32 [batch], of probabilities float32 [batch, actions].
+
+    The draws of `tf.random.stateless_categorical` in one thread, up to rounding. Where that has several it shares the
+    rows out among them, and which numbers a row gets depends on how many they are.
+    """
+    upper = tf.cumsum(tf.cast(probabilities, tf.float64), axis=1)
+    drawn = tf.random.stateless_uniform([tf.shape(upper)[0], 1], key, dtype=tf.float64) * upper[:, -1:]
+    return tf.argmax(upper > drawn, axis=1, output_type=tf.int32)
+
+
+def logged(labels: tf.Tensor) -> dict[str, tf.Tensor]:
+    """Returns the log that labels end in, in `bandit_inference`'s form; labels float32 [batch, ... + 3]."""
+    return {"action": tf.cast(labels[:, -3], tf.int32), "reward": labels[:, -2], "propensity": labels[:, -1]}
+
+
+def replay(
+    played: Mapping[str, tf.Tensor], labels: tf.Tensor, features: tf.Tensor | Mapping[str, tf.Tensor]
+) -> tuple[dict[str, tf.Tensor], tf.Tensor | Mapping[str, tf.Tensor]]:
+    """Keeps the rows in which the policy plays what was logged (Li, Chu, Langford and Wang 2011, Algorithm 2).
+
+    Args:
+      played: What `bandit_inference` gives for all rows.
+      labels: float32 [batch, ... + 3], which end in the log.
+      features: Of the rows, as models take them.
+
+    Returns:
+      The log of these rows: their action, the reward that was logged and the policy's own propensity; their features.
+    """
+    was = logged(labels)
+    return kept(({**played, "reward": was["reward"]}, features), tf.equal(played["action"], was["action"]))
+
+
+def kept(rows: Any, mask: tf.Tensor) -> Any:
+    """Returns some rows of a structure of tensors, [batch, ...] each; the mask is bool [batch]."""
+    return tf.nest.map_structure(lambda part: tf.boolean_mask(part, mask), rows)

@@ -11,7 +11,7 @@ from typing import Any
 
 from bandits import schedules
 from optimization.study import cli
-from optimization.study.settings import Parameter
+from optimization.study.settings import Parameter, Setting, parameters
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,7 +92,7 @@ POLICIES = {
         has_best=True,
         moving="epsilon",
         schedule=schedules.POWER,
-        exponent=-1 / 3,  # Balances what exploring costs and what it teaches: docs/theory.md.
+        exponent=-1 / 3,  # Balances what exploring costs and what it teaches: docs/papers/agarwal2023.md.
     ),
     "softmax": PolicyEntry(
         "bandits.policies:Softmax",
@@ -156,6 +156,11 @@ class BanditEntry:
     cross_entropy: bool = False
     supervised: bool = False
     trains: bool = True
+
+    @property
+    def learns(self) -> bool:
+        """Whether it is trained on the rewards of its own actions."""
+        return self.trains and not self.supervised
 
 
 BANDITS = {
@@ -245,17 +250,16 @@ def load(target: str) -> Any:
     return getattr(importlib.import_module(module), attribute)
 
 
-def define_rules(flags: cli.FlagSet, rules: Mapping[str, PolicyEntry], default: str) -> None:
-    """Defines `--decision_rule`, and `--rule_NAME` for every parameter of the rules, in the current group.
+def rule_settings(rules: Mapping[str, PolicyEntry], default: str) -> list[Setting]:
+    """Returns `--decision_rule`, and `--rule_NAME` for every parameter of the rules.
 
     Args:
-      flags: Where to.
       rules: RULES, or the binary's choice of them and its own.
       default: Default rule.
     """
     choices = {name: entry.help for name, entry in rules.items()}
-    flags.choice("decision_rule", default, choices, "what chooses the actions")
-    flags.parameters("rule_", "decision_rule", {name: entry.parameters for name, entry in rules.items()})
+    chosen = Setting("decision_rule", choices, "What chooses the actions", default, basic=True)
+    return [chosen, *parameters("rule_", "decision_rule", {name: entry.parameters for name, entry in rules.items()})]
 
 
 def rule_values(settings: cli.Settings, rules: Mapping[str, PolicyEntry]) -> dict[str, float]:

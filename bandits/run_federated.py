@@ -27,12 +27,12 @@ from bandits import (
     schedule_flags,
     simulator,
 )
-from bandits.options import BanditOptions, Phase, acted_in, phases
+from bandits.options import BanditOptions, Phase, acted_in, phases, populations
 from data import tasks
 from data.errors import UsageError
 from data.tasks import registry as tasks_registry
 from data.tasks.options import TaskOptions
-from optimization.study import aggregation_flags, frame, loggers, run_folder, selector_flags
+from optimization.study import frame, loggers, run_folder, selector_flags
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -72,18 +72,12 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
         return tasks_registry.load(options.task)
 
     def population(self, options: BanditOptions, task: tasks.Task) -> int:
-        return len(phases(options, task)[-1].population)
+        return len(populations(options, len(task.clients))[1])
 
     def check(self, options: BanditOptions, task: tasks.Task) -> None:
         warnings: list[str] = []
         for phase in phases(options, task):
-            mechanism = aggregation_flags.mechanism(
-                phase.aggregation,
-                phase.cohorts,
-                len(phase.population),
-                1,
-                voided=phase.reset.voids or selector_flags.voids(phase.selection),
-            )
+            mechanism = guarantees.mechanism(phase)
             warnings += mechanism.warnings(phase.total_rounds) if phase.bandit.trains else ()
             if mechanism.voided and phase.reset.voids:
                 warnings.append(f"the noise guarantees nothing, because {phase.reset.voids}.")
@@ -141,17 +135,16 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
             if not is_last:
                 then = f"before {last.total_rounds:,} rounds of {last.label}"
                 print(f"{phase.label}: {phase.total_rounds:,} rounds, {then}.", file=sys.stderr, flush=True)
-            if is_last:
-                phase = dataclasses.replace(phase, spent_rounds=trained.rounds if trained else 0)
-            else:
                 folder = run_folder.RunFolder(run.folder.path / _INIT_FOLDER, run.folder.command)
                 frame.open_folder(folder, run.settings, task)
             logs = options.logs_interactions and phase.logs
             shown = [interactions.IN_WORDS] if logs else []
             before = None if is_last and options.is_initial_model_public else trained
+            spent = trained.rounds if trained else 0
             trained = guarantees.of_phase(options.task, task, phase, dimension, before, shown)
+            phase = dataclasses.replace(phase, spent_rounds=spent)
             rounds = experiment.BanditRounds(task, phase, trained.mechanism, weights)
-            loggers = [interactions.logger(task, rounds.replay)] if rounds.replay else []
+            loggers = [interactions.logger(task, rounds.acting)] if rounds.acting else []
             outcome = frame.play(self, rounds, folder, rounds.length, label=phase.label, loggers=loggers)
             _tell(options, task, phase, trained, folder, rounds, outcome)
             if outcome.signum:
@@ -196,8 +189,8 @@ def _tell(
         folder.write_json(run_folder.CLIENT_REWARDS_FILE, rounds.client_rewards)
     if outcome.signum is None:
         print(_summary(options, task, phase, folder, spent["summary"]))
-    if rounds.replay:
-        print(interactions.told(folder.path, rounds.replay))
+    if rounds.acting:
+        print(interactions.told(folder.path))
     if rounds.secrets:
         held = " and ".join(rounds.secrets)
         print(f"Keep {folder.path}/checkpoints secret: it holds {held}, which protects the clients.")

@@ -9,21 +9,18 @@ from bandits.schedules import CONSTANT, COSINE, EPOCHS, LINEAR, POWER
 from data.errors import UsageError
 from data.tasks import logged
 from optimization.study import cli
-from optimization.study.settings import Parameter
+from optimization.study.settings import Parameter, declared, names, setting
 
 _FLAG = "bandits_schedule"
 _END, _EXPONENT, _TIME, _HORIZON = (f"{_FLAG}_{name}" for name in ("end", "exponent", "time", "deployments"))
-_LOG_CLASS, _DELTA, _FED_OPT = "bandits_log_class_size", "bandits_delta", "bandits_fed_opt"
 _DEPLOYMENTS, _INTERACTIONS = "deployments", "interactions"
-# Recorded where they are read alone, so that runs of before there were schedules can go on.
-_EPOCHS_DEFAULTS: Mapping[str, float] = {_LOG_CLASS: 10.0, _DELTA: 0.05, _FED_OPT: 0.0}
 _KINDS: Mapping[str, tuple[str, ...]] = {
     _END: (LINEAR, COSINE),
     _EXPONENT: (POWER,),
     _TIME: (POWER,),
     _HORIZON: (LINEAR, COSINE, EPOCHS),
 }
-NAMES = (_FLAG, *_KINDS, *_EPOCHS_DEFAULTS)
+_POWERS = {name: one.exponent for name, one in registry.POLICIES.items() if one.exponent is not None}
 
 
 def _entry(settings: cli.Settings) -> PolicyEntry:
@@ -36,50 +33,48 @@ def _bandits(schedule: str) -> list[str]:
     return [name for name, bandit in registry.BANDITS.items() if bandit.policy in policies]
 
 
-def define(flags: cli.FlagSet) -> None:
-    """Defines the flags."""
-    powers = {name: one.exponent for name, one in registry.POLICIES.items() if one.exponent is not None}
-    defaults = ", ".join(f"{name}: {value:.3g}" for name, value in powers.items())
-    flags.choice(
-        _FLAG,
-        None,
-        {
+class _Schedules:
+    """Schedules.
+
+    Attributes:
+      bandits_schedule: How epsilon, temperature or gamma moves with the deployment, from the value that its flag says.
+      bandits_schedule_end: Value at the last deployment.
+      bandits_schedule_exponent: Exponent of t.
+      bandits_schedule_time: What t counts; only where --bandits_schedule_exponent is read.
+      bandits_schedule_deployments: Deployments until the last, of linear and cosine; of falcon_epochs, I (default: all
+        of the run).
+      bandits_log_class_size: Ln |F|: how much there is to learn.
+      bandits_delta: Probability with which FALCON's bound may fail.
+      bandits_fed_opt: Epsilon_fed-opt, excess loss of federated training itself.
+    """
+
+    bandits_schedule: str = setting(
+        words={
             CONSTANT: "it stays; default",
             LINEAR: f"to --{_END}, by as much each deployment",
             COSINE: f"to --{_END}, slowly at both ends",
             POWER: f"times t to the power of --{_EXPONENT}",
         },
-        "how epsilon, temperature or gamma moves with the deployment, from the value that its flag says",
+        only={"bandits_type": _bandits("")},
     )
-    flags.belong(_FLAG, bandits_type=_bandits(""))
-    flags.number(_END, None, "value at the last deployment", low=-1e30)
-    flags.belong(_END, **{_FLAG: _KINDS[_END]})
-    flags.number(
-        _EXPONENT,
-        None,
-        f"exponent of t; only for --{_FLAG}={POWER}, and {' and '.join(powers)} (default: {defaults})",
-        low=-10.0,
-        high=10.0,
-    )
-    flags.choice(
-        _TIME,
-        None,
-        {
+    bandits_schedule_end: float = setting(low=-1e30, only={_FLAG: _KINDS[_END]})
+    bandits_schedule_exponent: float = setting(low=-10.0, high=10.0)
+    bandits_schedule_time: str = setting(
+        words={
             _DEPLOYMENTS: "deployments, from 1; default",
             _INTERACTIONS: "interactions planned before the deployment: rounds x cohort x cap on a client's examples",
-        },
-        f"what t counts; only where --{_EXPONENT} is read",
+        }
     )
-    flags.integer(
-        _HORIZON,
-        None,
-        f"deployments until the last, of {LINEAR} and {COSINE}; of falcon_epochs, I (default: all of the run)",
-        low=1,
-    )
-    flags.number(_LOG_CLASS, None, "ln |F|: how much there is to learn (default: 10)", above=True)
-    flags.number(_DELTA, None, "probability with which FALCON's bound may fail (default: 0.05)", above=True, high=1.0)
-    flags.number(_FED_OPT, None, "epsilon_fed-opt, excess loss of federated training itself (default: 0)")
-    flags.belong(*_EPOCHS_DEFAULTS, bandits_type=_bandits(EPOCHS))
+    bandits_schedule_deployments: int = setting(low=1)
+    bandits_log_class_size: float = setting(above=True, only={"bandits_type": _bandits(EPOCHS)}, filled=10.0)
+    bandits_delta: float = setting(above=True, high=1.0, only={"bandits_type": _bandits(EPOCHS)}, filled=0.05)
+    bandits_fed_opt: float = setting(only={"bandits_type": _bandits(EPOCHS)}, filled=0.0)
+
+
+_DEFAULTS = ", ".join(f"{name}: {exponent:.3g}" for name, exponent in _POWERS.items())
+_EXPONENT_HELP = f"Exponent of t; only for --{_FLAG}={POWER}, and {' and '.join(_POWERS)} (default: {_DEFAULTS})"
+SETTINGS = declared(_Schedules, bandits_schedule_exponent={"help": _EXPONENT_HELP})
+NAMES = names(_Schedules)
 
 
 def _kind(settings: cli.Settings) -> str:
@@ -102,17 +97,14 @@ def resolve(settings: cli.Settings) -> cli.Settings:
         return settings
     told = f"--{_FLAG}={kind}" if not entry.schedule else f"--bandits_type={settings.bandits_type}"
     if settings.importance_weights == "published_code":
-        raise UsageError(
-            f"{told}: the importance weights of the published code need the same epsilon in all rounds: use "
-            "--importance_weights=inverse_propensity, or --noimportance_weighting."
-        )
+        raise UsageError(f"{told} changes epsilon, and --importance_weights=published_code needs it constant.")
     if kind == POWER:
         settings = settings.filled({_EXPONENT: entry.exponent, _TIME: _DEPLOYMENTS})
         if settings[_EXPONENT] is None:
             raise UsageError(f"{told} needs --{_EXPONENT}: below 0 the parameter falls, above 0 it grows.")
     else:
         periods = -(-settings.total_rounds // settings.bandits_deploy_freq)
-        settings = settings.filled({_HORIZON: periods, **(_EPOCHS_DEFAULTS if kind == EPOCHS else {})})
+        settings = settings.filled({_HORIZON: periods})
     if kind in (LINEAR, COSINE):
         if settings[_END] is None:
             raise UsageError(f"{told} needs --{_END}, the value at the last deployment.")
@@ -122,10 +114,7 @@ def resolve(settings: cli.Settings) -> cli.Settings:
         return settings
     if kind == EPOCHS or settings[_TIME] == _INTERACTIONS:
         told = told if kind == EPOCHS else f"--{_TIME}={_INTERACTIONS}"
-        raise UsageError(
-            f"{told} counts planned interactions, rounds x cohort x cap, which are public: give "
-            "--max_examples_per_client above 0."
-        )
+        raise UsageError(f"{told} counts planned interactions: give --max_examples_per_client above 0.")
     return settings
 
 
@@ -142,8 +131,8 @@ def schedule(settings: cli.Settings) -> tuple[schedules.Schedule, str] | None:
     if kind == POWER:
         return schedules.Power(start, settings[_EXPONENT], settings[_TIME] == _INTERACTIONS), entry.moving
     if kind == EPOCHS:
-        constants = [settings[name] for name in (*_EPOCHS_DEFAULTS, _HORIZON)]
-        return schedules.FalconEpochs(start, *constants), entry.moving
+        constants = [settings[f"bandits_{name}"] for name in ("log_class_size", "delta", "fed_opt")]
+        return schedules.FalconEpochs(start, *constants, settings[_HORIZON]), entry.moving
     between = schedules.Linear if kind == LINEAR else schedules.Cosine
     return between(start, settings[_END], settings[_HORIZON]), entry.moving
 

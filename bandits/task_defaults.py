@@ -25,7 +25,7 @@ _STUDY = {
     "clients_per_round": 64,
     "bandits_deploy_freq": 200,
     "server_learning_rate": 0.002,
-    # Not the tables' rates, which presets have: these learn faster (docs/differences.md).
+    # Not the tables' rates, which presets have: these learn faster (docs/papers/agarwal2023.md).
     "init_server_optimizer": "adam",
     "init_server_learning_rate": 0.005,
     "init_client_learning_rate": 0.5,

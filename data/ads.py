@@ -52,10 +52,9 @@ def find_table(data_file: str | None) -> str:
     folder = files.folder_of_environment()
     path = pathlib.Path(folder or ".") / TABLE
     if not folder or not path.is_file():
-        where = f"{folder} (FEDBANDITS_DATA_DIR) holds no {TABLE}" if folder else "No ad table is named"
         raise UsageError(
-            f"{where}: give its path by --data_file or its folder by FEDBANDITS_DATA_DIR, or click rates by "
-            "--rates=0.1,0.2."
+            f"No ad table is named, and FEDBANDITS_DATA_DIR holds no {TABLE}: give its path by --data_file or its "
+            "folder by FEDBANDITS_DATA_DIR, or click rates by --rates=0.1,0.2."
         )
     return str(path)
 
@@ -81,7 +80,12 @@ def from_table(path: str, num_clients: int, seed: int) -> Impressions:
     numbers = frame.apply(pd.to_numeric, errors="coerce")
     is_sound = numbers.isin((0, 1)).all(axis=1).to_numpy()
     if not is_sound.all():
-        raise UsageError(_unsound(table, numbers, int(np.flatnonzero(~is_sound)[0])))
+        row = int(np.flatnonzero(~is_sound)[0])
+        value = frame.iloc[row][~numbers.iloc[row].isin((0, 1))].iloc[0]
+        raise UsageError(
+            f"{table.place(row)} of {path} holds {value!r}: every value must be 0 or 1, one column an ad, one row an "
+            "impression, without totals."
+        )
     if len(frame.columns) < 2:
         raise UsageError(f"--data_file={path} has a single ad: there is nothing to choose.")
     if len(frame) < num_clients:
@@ -92,16 +96,6 @@ def from_table(path: str, num_clients: int, seed: int) -> Impressions:
     return Impressions(
         clicks[order].reshape(num_clients, share, -1), clicks.mean(axis=0), tuple(map(str, frame.columns))
     )
-
-
-def _unsound(table: table_file.Table, numbers, row: int) -> str:
-    frame = table.frame
-    where = f"{table.place(row)} of {table.path}"
-    before = numbers.iloc[:row].sum()
-    if row == len(frame) - 1 and (numbers.iloc[row] == before).sum() >= 2:
-        return f"{where} holds the totals of its columns, which is no impression: delete that row."
-    value = frame.iloc[row][~numbers.iloc[row].isin((0, 1))].iloc[0]
-    return f"{where} holds {str(value)!r}: every value must be 0 or 1, one column an ad, one row an impression."
 
 
 def bernoulli(rates: Sequence[float], num_clients: int, impressions: int, seed: int) -> Impressions:

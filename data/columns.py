@@ -163,13 +163,9 @@ def encode(frame: "pd.DataFrame", learned: Learned, *, show: "Callable[[pd.Serie
             parsed, counts = _of_kind(frame[name], known, show), encoded.imputed
             days = parsed.days if isinstance(parsed, dates.Moments) else parsed
             is_missing = np.isnan(days)
-            if isinstance(known, statistics.Dates):
-                as_numbers = statistics.Numbers(known.mean_days, known.deviation_days, known.has_missing)
-            else:
-                as_numbers = known
-            blocks.append(_standardised(days, as_numbers))
+            blocks.append(_standardised(days, known.days if isinstance(known, statistics.Dates) else known))
             encoded.names.extend([name, f"{name} is missing"][: blocks[-1].shape[1]])
-            if isinstance(known, statistics.Dates) and isinstance(parsed, dates.Moments):
+            if isinstance(known, statistics.Dates):
                 blocks.append(_clock_and_week(parsed, known))
                 encoded.names.extend([f"{name} hour sine", f"{name} hour cosine"] * known.has_times)
                 encoded.names.extend(f"{name}={day}" for day in dates.WEEKDAYS)

@@ -6,9 +6,7 @@ say which is the day: a column is read in the one order in which all its cells a
 two.
 """
 
-import datetime
 import re
-from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -20,27 +18,24 @@ if TYPE_CHECKING:
 
 WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
-_EPOCH = datetime.date(1970, 1, 1).toordinal()
 _CENTURY_TURNS = 69  # 68 is 2068, and 69 is 1969, as in POSIX.
 _MONTH = "(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]{0,6}"
-_DATE = re.compile(
-    rf"""(?:(?:mon|tue|wed|thu|fri|sat|sun)[a-z]{{0,6}}[.,]*\ +)?
+_DATE = rf"""^(?:(?:mon|tue|wed|thu|fri|sat|sun)[a-z]{{0,6}}[.,]*\ +)?
     (?:(?P<first>\d{{1,4}})(?P<mark>[-/.])(?P<second>\d{{1,2}})(?P=mark)(?P<third>\d{{1,4}})
       |(?P<day>\d{{1,2}})(?:st|nd|rd|th)?[-.\ ]+(?P<month>{_MONTH})[-.,\ ]+(?P<year>\d{{4}}|\d\d)
       |(?P<month_first>{_MONTH})\.?\ (?P<day_second>\d{{1,2}})(?:st|nd|rd|th)?,?\ (?P<year_last>\d{{4}}))
     (?:[T,\ ]\ *(?P<hour>\d{{1,2}}):(?P<minute>\d\d)(?::(?P<second_of>\d\d(?:[.,]\d+)?))?(?:\ ?(?P<half>[ap])\.?m\.?)?
-      (?:\ ?(?P<zone>Z|UTC|GMT|[+-]\d\d(?::?\d\d)?))?)?""",
-    re.VERBOSE | re.IGNORECASE,
-)
+      (?:\ ?(?P<zone>Z|UTC|GMT|[+-]\d\d(?::?\d\d)?))?)?$"""
 _ISO = (
     r"^(\d{4}[-/.]?\d\d[-/.]?\d\d(?:[T ]\d\d(?::?\d\d(?::?\d\d(?:\.\d+)?)?)?)?)"
     r"( *(?:Z|[+-](?:\d\d(?::?\d\d)?|\d:\d\d)))?$"
 )  # The time as written, and its zone.
+# The places of year, month and day.
 _ORDERS = {
-    "the day first": (2, 1, 0),
-    "the month first": (2, 0, 1),
-    "the year first": (0, 1, 2),
-}  # Of year, month, day.
+    "the day first": ("third", "second", "first"),
+    "the month first": ("third", "first", "second"),
+    "the year first": ("first", "second", "third"),
+}
 
 
 class Moments(NamedTuple):
@@ -55,12 +50,6 @@ class Moments(NamedTuple):
     days: np.ndarray
     hours: np.ndarray
     weekdays: np.ndarray
-
-
-class _Moment(NamedTuple):
-    ordinal: int
-    seconds: float
-    zone: float | None  # Seconds ahead of UTC.
 
 
 def of_datetimes(column: "pd.Series") -> Moments:
@@ -94,27 +83,32 @@ def of_texts(written: "pd.Series", share: float) -> "tuple[Moments, pd.Series] |
       share: The part of the cells that must be dates, in some order of day, month and year.
 
     Raises:
-      UsageError: If it cannot be told which number is the day, or only some times have a time zone.
+      UsageError: If the order of day, month and year is ambiguous, or only some times have a time zone.
     """
+    import pandas as pd
+
     if quickly := _of_iso(written):
         return quickly, written[:0]
-    counts = written.value_counts()
-    read = {text: _read(text) for text in counts.index}
-    dates = {text: found for text, found in read.items() if any(found)}
-    if not dates or counts[list(dates)].sum() < share * counts.sum():
+    codes, distinct = pd.factorize(written)
+    texts = pd.Series(distinct, dtype=object, name=written.name)
+    if texts.empty:
         return None
-    order = _order(str(written.name), dates)
-    moments = {text: found[order] for text, found in read.items()}
-    _check_zones(
-        str(written.name),
-        [text for text, one in moments.items() if one and one.zone is not None],
-        [text for text, one in moments.items() if one and one.zone is None],
-    )
-    values = [moments.get(text) for text in written]
-    days = _filled((one.ordinal - _EPOCH + (one.seconds - (one.zone or 0)) / 86400 if one else None) for one in values)
-    hours = _filled(one.seconds / 3600 if one else None for one in values)
-    local = _filled(one.ordinal - _EPOCH if one else None for one in values)
-    return Moments(days, hours, _weekdays(local)), written[np.isnan(days) & written.notna()]
+    parts = texts.str.extract(_DATE, flags=re.VERBOSE | re.IGNORECASE).fillna("")
+    seconds, zones = _seconds(parts), _zones(parts["zone"])
+    in_orders = np.where(np.isnan(seconds), np.nan, _in_orders(parts))
+    is_date = ~np.isnan(in_orders).all(axis=0)
+    counts = np.bincount(codes[codes >= 0])
+    if not is_date.any() or counts[is_date].sum() < share * counts.sum():
+        return None
+    local = in_orders[_order(texts[is_date], in_orders[:, is_date])]
+    is_read = ~np.isnan(local)
+    _check_zones(texts[is_read & ~np.isnan(zones)], texts[is_read & np.isnan(zones)])
+
+    def of_rows(values: np.ndarray) -> np.ndarray:
+        return np.append(np.where(is_read, values, np.nan), np.nan)[codes]
+
+    days = of_rows(local + (seconds - np.nan_to_num(zones)) / 86400)
+    return Moments(days, of_rows(seconds / 3600), _weekdays(of_rows(local))), written[np.isnan(days) & written.notna()]
 
 
 def _of_iso(written: "pd.Series") -> Moments | None:
@@ -129,87 +123,81 @@ def _of_iso(written: "pd.Series") -> Moments | None:
     if max(local.isna().sum(), utc.isna().sum()) > written.isna().sum():
         return None
     has_zone = parts[1].notna()
-    _check_zones(str(written.name), list(written[has_zone]), list(written[~has_zone].dropna()))
+    _check_zones(written[has_zone], written[~has_zone].dropna())
     return _of_times(local, utc.dt.tz_localize(None))
 
 
-def _filled(values: Iterable[float | None]) -> np.ndarray:
-    return np.array([np.nan if value is None else value for value in values], np.float64)
+def _in_orders(parts: "pd.DataFrame") -> np.ndarray:
+    """Returns float64 [orders, texts], the days since 1970 began in each of `_ORDERS`; NaN where it is no date."""
+    numbers = {name: str(number) for number, name in enumerate(_MONTHS, 1)} | {"": ""}
+    month = (parts["month"] + parts["month_first"]).str[:3].str.lower().map(numbers)
+    named = parts["year"] + parts["year_last"], month, parts["day"] + parts["day_second"]
+    is_version = (parts["mark"] == ".") & ((parts["first"] + parts["second"] + parts["third"]).str.len() < 6)
+    # A year of two digits is first in 23-01-31 alone.
+    is_short = (parts["first"].str.len() == 2) & (parts["mark"] != "-")
+    found = []
+    for places in _ORDERS.values():
+        days = _days_of(*(parts[place] + other for place, other in zip(places, named, strict=True)))
+        found.append(np.where(is_version | (is_short & (places[0] == "first")), np.nan, days))
+    return np.stack(found)
 
 
-def _order(name: str, dates: dict[str, tuple[_Moment | None, ...]]) -> int:
+def _days_of(year: "pd.Series", month: "pd.Series", day: "pd.Series") -> np.ndarray:
+    """Returns float64 [texts], days since 1970 began, of digits; NaN where there is no such day."""
+    years, months, days = (_whole(part) for part in (year, month, day))
+    is_short = np.asarray(year.str.len() == 2)
+    years = years + np.where(is_short, np.where(years >= _CENTURY_TURNS, 1900, 2000), 0)
+    is_day = (is_short | (year.str.len() == 4)) & (month.str.len() <= 2) & (day.str.len() <= 2)
+    is_day &= (years >= 1) & (months >= 1) & (months <= 12) & (days >= 1)
+    first = ((years - 1970) * 12 + months - 1).astype("datetime64[M]")
+    date = first.astype("datetime64[D]") + (days - 1)
+    return np.where(is_day & (date.astype("datetime64[M]") == first), date.astype(np.int64), np.nan)
+
+
+def _whole(digits: "pd.Series") -> np.ndarray:
+    """Returns int64 [texts], 0 for an empty text."""
+    return digits.replace("", "0").astype(np.int64).to_numpy()
+
+
+def _seconds(parts: "pd.DataFrame") -> np.ndarray:
+    """Returns float64 [texts], seconds since midnight, 0 without a time; NaN for no time of a day."""
+    hour, minute = _whole(parts["hour"]), _whole(parts["minute"])
+    second = parts["second_of"].replace("", "0").str.replace(",", ".").astype(float).to_numpy()
+    half = parts["half"].str.lower().to_numpy()
+    is_wrong = (half != "") & ((hour < 1) | (hour > 12))
+    hour = np.where(half != "", hour % 12 + 12 * (half == "p"), hour)
+    is_wrong |= (hour > 23) | (minute > 59) | (second >= 60)
+    return np.where(is_wrong, np.nan, hour * 3600 + minute * 60 + second)
+
+
+def _zones(zone: "pd.Series") -> np.ndarray:
+    """Returns float64 [texts], seconds ahead of UTC; NaN where there is no time zone."""
+    digits = zone.str.replace(r"\D", "", regex=True).str.ljust(4, "0")
+    ahead = _whole(digits.str[:2]) * 3600 + _whole(digits.str[2:]) * 60
+    return np.where(zone == "", np.nan, np.where(zone.str.startswith("-"), -ahead, ahead))
+
+
+def _order(texts: "pd.Series", in_orders: np.ndarray) -> int:
     """Returns the order in which all are dates; without one, that in which most are."""
-    right = [sum(found[order] is not None for found in dates.values()) for order in range(len(_ORDERS))]
-    possible = [order for order, count in enumerate(right) if count == len(dates)]
-    for text, found in dates.items():
-        if len({found[order] for order in possible}) > 1:
-            ways = " and ".join(list(_ORDERS)[order] for order in possible)
-            raise UsageError(
-                f"Column {name!r} has dates such as {text!r} that can be read with {ways}: write them as "
-                f"{_written(found[possible[0]])}, or leave the column out with --ignore_columns."
-            )
-    return possible[0] if possible else int(np.argmax(right))
-
-
-def _written(moment: _Moment | None) -> str:
-    return datetime.date.fromordinal(moment.ordinal).isoformat() if moment else ""
-
-
-def _check_zones(name: str, with_zone: Sequence[str], without: Sequence[str]) -> None:
-    if with_zone and without:
+    right = (~np.isnan(in_orders)).sum(axis=1)
+    possible = np.flatnonzero(right == len(texts))
+    if not len(possible):
+        return int(right.argmax())
+    is_unclear = (in_orders[possible] != in_orders[possible[0]]).any(axis=0)
+    if is_unclear.any():
+        place = int(is_unclear.argmax())
+        day = np.datetime64(int(in_orders[possible[0], place]), "D")
         raise UsageError(
-            f"Column {name!r} has times with a time zone, such as {with_zone[0]!r}, and without, such as "
-            f"{without[0]!r}: write all in one way, or leave the column out with --ignore_columns."
+            f"Column {texts.name!r} has dates such as {texts.iloc[place]!r} that can be read with "
+            f"{' and '.join(list(_ORDERS)[order] for order in possible)}: write them as {day}, or leave the column out "
+            "with --ignore_columns."
         )
+    return int(possible[0])
 
 
-def _read(text: str) -> tuple[_Moment | None, ...]:
-    """Returns what a text means in each of `_ORDERS`; None where it is no date."""
-    match = _DATE.fullmatch(text)
-    if not match:
-        return (None,) * len(_ORDERS)
-    time = _time(match)
-    if match["first"]:
-        parts = match["first"], match["second"], match["third"]
-        if match["mark"] == "." and len("".join(parts)) < 6:  # A version, such as 1.2.10.
-            return (None,) * len(_ORDERS)
-        read = [_moment(parts[y], parts[m], parts[d], time) for y, m, d in _ORDERS.values()]
-        if len(parts[0]) == 2 and match["mark"] != "-":  # A year of two digits stands first in 23-01-31 alone.
-            read[-1] = None
-        return tuple(read)
-    named = match["month"] or match["month_first"]
-    month = str(_MONTHS.index(named[:3].lower()) + 1)
-    one = _moment(match["year"] or match["year_last"], month, match["day"] or match["day_second"], time)
-    return (one,) * len(_ORDERS)
-
-
-def _moment(year: str, month: str, day: str, time: tuple[float, float | None] | None) -> _Moment | None:
-    if time is None or len(month) > 2 or len(day) > 2 or len(year) not in (2, 4):
-        return None
-    century = 0 if len(year) == 4 else 1900 if int(year) >= _CENTURY_TURNS else 2000
-    try:
-        return _Moment(datetime.date(century + int(year), int(month), int(day)).toordinal(), *time)
-    except ValueError:
-        return None
-
-
-def _time(match: re.Match) -> tuple[float, float | None] | None:
-    """Returns seconds since midnight and those that the zone is ahead of UTC; None for no time of a day."""
-    if not match["hour"]:
-        return 0.0, None
-    hour, minute = int(match["hour"]), int(match["minute"])
-    second = float((match["second_of"] or "0").replace(",", "."))
-    if half := match["half"]:
-        if not 1 <= hour <= 12:
-            return None
-        hour = hour % 12 + 12 * (half.lower() == "p")
-    if hour > 23 or minute > 59 or second >= 60:
-        return None
-    return hour * 3600 + minute * 60 + second, _zone(match["zone"])
-
-
-def _zone(zone: str | None) -> float | None:
-    if zone is None:
-        return None
-    digits = re.sub(r"\D", "", zone).ljust(4, "0")
-    return (-1 if zone.startswith("-") else 1) * (int(digits[:2]) * 3600 + int(digits[2:]) * 60)
+def _check_zones(with_zone: "pd.Series", without: "pd.Series") -> None:
+    if len(with_zone) and len(without):
+        raise UsageError(
+            f"Column {with_zone.name!r} has times with a time zone, such as {with_zone.iloc[0]!r}, and without, such "
+            f"as {without.iloc[0]!r}: write all in one way, or leave the column out with --ignore_columns."
+        )

@@ -51,10 +51,10 @@ def lzma_file(origin: str, file_name: str, cache_dir: str | None) -> pathlib.Pat
     def make() -> None:
         _fetch_or_explain(origin, archive, file_name, "in a folder and name that with --data_dir")
         try:
-            _decompress(archive, path)
-        except (lzma.LZMAError, EOFError) as error:
+            _decompress(archive, path, f"The download of {origin} is damaged ({{}}); start again to repeat it.")
+        except UsageError:
             archive.unlink()
-            raise UsageError(f"The download of {origin} was damaged ({error}); start again to repeat it.") from error
+            raise
         archive.unlink()
 
     once(path, archive, make)
@@ -78,21 +78,19 @@ def decompressed(archive: pathlib.Path) -> pathlib.Path:
             "and name that with --data_dir."
         )
 
-    def make() -> None:
-        try:
-            _decompress(archive, path)
-        except (lzma.LZMAError, EOFError) as error:
-            raise UsageError(f"{archive} is damaged ({error}): download it again.") from error
-
-    once(path, path.with_name(f"{path.name}.lock"), make)
+    damaged = f"{archive} is damaged ({{}}): download it again."
+    once(path, path.with_name(f"{path.name}.lock"), lambda: _decompress(archive, path, damaged))
     return path
 
 
-def _decompress(archive: pathlib.Path, path: pathlib.Path) -> None:
+def _decompress(archive: pathlib.Path, path: pathlib.Path, damaged: str) -> None:
     """Writes what an `.lzma` archive holds, whole or not at all."""
     part = path.with_name(f"{path.name}.part")
-    with lzma.open(archive) as source, open(part, "wb") as target:
-        shutil.copyfileobj(source, target, _CHUNK)
+    try:
+        with lzma.open(archive) as source, open(part, "wb") as target:
+            shutil.copyfileobj(source, target, _CHUNK)
+    except (lzma.LZMAError, EOFError) as error:
+        raise UsageError(damaged.format(error)) from error
     os.replace(part, path)
 
 

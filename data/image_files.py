@@ -94,3 +94,14 @@ def read_cifar_archive(file: IO[bytes]) -> list[tuple[np.ndarray, np.ndarray]]:
             return [read_cifar(member or io.BytesIO()) for member in members]
     except (tarfile.TarError, KeyError, OSError, EOFError, zlib.error) as error:
         raise ValueError(str(error)) from error
+
+
+def normalise(pixels: np.ndarray) -> np.ndarray:
+    """Returns float32 [examples, height, width, channels] in [0, 1], from uint8 with or without channels; or as it is.
+
+    Pixels that are float32 are so already.
+    """
+    if pixels.dtype == np.float32:
+        return pixels
+    with_channels = pixels if pixels.ndim == 4 else pixels[..., np.newaxis]
+    return with_channels.astype(np.float32) / np.float32(255)

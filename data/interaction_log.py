@@ -77,12 +77,11 @@ class InteractionLog:
 
     def __post_init__(self):
         count = len(self.clients)
-        for name in ROW_FIELDS:
-            array = getattr(self, name)
-            if array is not None and len(array) != count:
-                raise ValueError(f"{name} has {len(array)} rows, but clients has {count}.")
-        if self.contexts is not None and _length(self.contexts) != count:
-            raise ValueError(f"contexts has {_length(self.contexts)} rows, but clients has {count}.")
+        for name in ("contexts", *ROW_FIELDS):
+            values = getattr(self, name)
+            own = values.offsets[1:] if isinstance(values, text.Bags) else values
+            if own is not None and len(own) != count:
+                raise ValueError(f"{name} has {len(own)} rows, but clients has {count}.")
         if count and (np.diff(self.clients) < 0).any():
             raise ValueError("Rows must be in the order of their clients; see `interaction_log.ordered`.")
 
@@ -102,10 +101,6 @@ class InteractionLog:
             contexts=_taken(self.contexts, rows),
             **fields,
         )
-
-
-def _length(contexts: np.ndarray | text.Bags) -> int:
-    return len(contexts.offsets) - 1 if isinstance(contexts, text.Bags) else len(contexts)
 
 
 def _taken(contexts: np.ndarray | text.Bags | None, rows: np.ndarray) -> np.ndarray | text.Bags | None:
@@ -136,11 +131,11 @@ def ordered(
     is_sorted = np.array_equal(order, np.arange(len(order)))
     seen, positions = np.unique(clients[order], return_inverse=True)
     dtypes = dict(_NUMBERS.values()) | {"actions": np.int32, "probabilities": np.float64}
-    fields: dict[str, Any] = {}
-    for name, column in columns.items():
-        if column is not None:
-            column = np.asarray(column, dtypes[name])
-        fields[name] = column if column is None or is_sorted else column[order]
+    fields: dict[str, Any] = {
+        name: np.asarray(column, dtypes[name])[slice(None) if is_sorted else order]
+        for name, column in columns.items()
+        if column is not None
+    }
     return InteractionLog(
         client_ids=tuple(client_ids[client] for client in seen),
         clients=positions.astype(np.int32),
@@ -239,7 +234,8 @@ def read(path: str | os.PathLike | Sequence[str | os.PathLike]) -> InteractionLo
     contexts: np.ndarray | text.Bags | None = None
     if "words" in columns:
         ids, values = columns["words"], columns["word_values"]
-        contexts = text.Bags(_flat(ids, np.int32), _flat(values, np.float32), _offsets(ids))
+        offsets = np.asarray(ids.offsets.to_numpy(), np.int64)
+        contexts = text.Bags(_flat(ids, np.int32), _flat(values, np.float32), offsets - offsets[0])
     elif "context" in columns:
         contexts = _flat(columns["context"], np.float32).reshape(len(found), *described["context_shape"])
     fields = {field: columns[name].to_numpy() for name, (field, _) in _NUMBERS.items() if name in columns}
@@ -248,7 +244,7 @@ def read(path: str | os.PathLike | Sequence[str | os.PathLike]) -> InteractionLo
         fields["probabilities"] = _flat(columns["probabilities"], np.float64).reshape(shape)
     action_names = described["action_names"]
     fields["actions"] = _codes(columns["action"], action_names)
-    client_ids = sorted_names(_names(columns["client"]))
+    client_ids = sorted_names(columns["client"].dictionary.to_pylist())
     return ordered(
         client_ids,
         _codes(columns["client"], client_ids),
@@ -277,21 +273,12 @@ def sorted_names(names: Sequence[str]) -> list[str]:
     return columns.ordered(pd.Series(list(names), dtype=object))
 
 
-def _names(column: Any) -> list[str]:
-    return column.dictionary.to_pylist()
-
-
 def _codes(column: Any, names: Sequence[str]) -> np.ndarray:
     """Returns int32 [rows], positions in `names` of a column of text that is coded by its own."""
     place = {name: position for position, name in enumerate(names)}
-    own = np.array([place[name] for name in _names(column)], np.int32)
+    own = np.array([place[name] for name in column.dictionary.to_pylist()], np.int32)
     return own[column.indices.to_numpy()] if len(own) else np.zeros(0, np.int32)
 
 
 def _flat(column: Any, dtype: Any) -> np.ndarray:
     return np.asarray(column.flatten().to_numpy(zero_copy_only=False), dtype)
-
-
-def _offsets(column: Any) -> np.ndarray:
-    offsets = np.asarray(column.offsets.to_numpy(), np.int64)
-    return offsets - offsets[0]

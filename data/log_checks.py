@@ -12,21 +12,14 @@ import numpy as np
 from data.errors import UsageError
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from data.interaction_log import InteractionLog
-    from data.table_file import Table
 
 _STANDARD_ERRORS = 4.0
 _ROUNDING = 0.005  # A propensity may be written with few digits.
-_SUM_ROUNDING = 1e-3
 _FEW_EFFECTIVE = 0.01  # Of the rows; below that, or below 100, an estimate rests on a handful.
 _FEWEST_EFFECTIVE = 100
 _LARGE_SHARE = 0.1  # Of all weight, on a single client.
 _NAMED = 5
-# Sums over clients of products of squared weights, and of squared rewards, stay finite far beyond these.
-_LEAST_PROPENSITY = 1e-18
-_LARGEST_REWARD = 1e18
 
 
 class Finding(NamedTuple):
@@ -43,53 +36,6 @@ class Finding(NamedTuple):
     text: str
 
 
-def check_propensities(propensities: np.ndarray, index: "pd.Index", column: str, table: "Table") -> None:
-    """Refuses propensities outside of (0, 1], those that nobody could have drawn, and those that are all 1.
-
-    Args:
-      propensities: float64 [rows], finite.
-      index: The rows' numbers in the table.
-      column: Its name.
-      table: Where they are from.
-
-    Raises:
-      UsageError: If one is not in (0, 1], or below 1e-18, or all are 1.
-    """
-    is_wrong = (propensities < _LEAST_PROPENSITY) | (propensities > 1)
-    if is_wrong.any():
-        row = int(np.flatnonzero(is_wrong)[0])
-        why = "above 1" if propensities[row] > 1 else "not above 0: what was played had some probability"
-        if 0 < propensities[row] < _LEAST_PROPENSITY:
-            why = f"below {_LEAST_PROPENSITY:g}: what is as rare is in no log"
-        more = f" So are {int(is_wrong.sum()) - 1} more rows." if is_wrong.sum() > 1 else ""
-        raise UsageError(
-            f"--propensity_column={column}: {propensities[row]:g} ({table.place(index[row])} of {table.path}) is {why}."
-            f" A propensity is the probability, in (0, 1], with which the action was played.{more}"
-        )
-    check_random(propensities, table.path)
-
-
-def check_rewards(rewards: np.ndarray, index: "pd.Index", column: str, table: "Table") -> None:
-    """Refuses rewards whose squares no sum could hold.
-
-    Args:
-      rewards: float64 [rows], finite.
-      index: The rows' numbers in the table.
-      column: Its name.
-      table: Where they are from.
-
-    Raises:
-      UsageError: If one is beyond 1e18.
-    """
-    is_wrong = np.abs(rewards) > _LARGEST_REWARD
-    if is_wrong.any():
-        row = int(np.flatnonzero(is_wrong)[0])
-        raise UsageError(
-            f"--reward_column={column}: {rewards[row]:g} ({table.place(index[row])} of {table.path}) is beyond "
-            f"{_LARGEST_REWARD:g}: scale the rewards."
-        )
-
-
 def check_random(propensities: np.ndarray, path: str) -> None:
     """Refuses a log of which nothing follows: a deterministic one, or one without a row.
 
@@ -103,35 +49,6 @@ def check_random(propensities: np.ndarray, path: str) -> None:
             f"All propensities of {path} are 1: its policy is deterministic, as greedy play, UCB, or one draw of "
             "Thompson sampling is, given what it knew. Such a log says nothing of the actions that it did not play, "
             "and no weight can correct that: log a policy that explores at random, with its probabilities."
-        )
-
-
-def check_probabilities(probabilities: np.ndarray, index: "pd.Index", names: Sequence[str], table: "Table") -> None:
-    """Refuses probabilities of a target policy outside of [0, 1]; those of all actions must sum to 1.
-
-    Args:
-      probabilities: float64 [rows, columns].
-      index: The rows' numbers in the table.
-      names: Of the columns.
-      table: Where they are from.
-
-    Raises:
-      UsageError: If one is outside, or a row's sum is not 1.
-    """
-    is_wrong = (probabilities < 0) | (probabilities > 1)
-    if is_wrong.any():
-        row, place = np.argwhere(is_wrong)[0]
-        raise UsageError(
-            f"--policy=column: {probabilities[row, place]:g} in column {names[place]!r} "
-            f"({table.place(index[row])} of {table.path}) is no probability: it must lie in [0, 1]."
-        )
-    sums = probabilities.sum(axis=1)
-    is_off = np.abs(sums - 1) > _SUM_ROUNDING
-    if len(names) > 1 and is_off.any():
-        row = int(np.flatnonzero(is_off)[0])
-        raise UsageError(
-            f"--policy=column: the probabilities in {table.place(index[row])} of {table.path} sum to {sums[row]:g}, "
-            "not to 1."
         )
 
 
@@ -156,51 +73,38 @@ def mean_inverse_propensity(log: "InteractionLog") -> Finding:
     Its standard error is over clients, whose rows depend on each other.
     """
     inverse = 1 / log.propensities
-    mean, count = float(inverse.mean()), len(log.action_names)
-    residuals = np.bincount(log.clients, inverse - mean, len(log.client_ids))
-    num_clients = len(log.client_ids)
+    mean, count, num_clients = float(inverse.mean()), len(log.action_names), len(log.client_ids)
+    residuals = np.bincount(log.clients, inverse - mean, num_clients)
     error = float(np.sqrt((residuals**2).sum() * num_clients / max(num_clients - 1, 1)) / len(log))
     is_off = abs(mean - count) > _STANDARD_ERRORS * error + _ROUNDING * count
-    told = f"The mean of 1 / propensity is {mean:.4g} (standard error over clients {error:.2g}), of {count} actions."
-    if not is_off:
-        return Finding("propensities", False, f"{told} Under full support the two are equal.")
-    why = (
-        "some actions could not be played in some contexts, or so rarely that the log has none; or some that could are "
-        "not among the log's names"
-        if mean < count
-        else "propensities are too small"
-    )
-    return Finding(
-        "propensities",
-        True,
-        f"{told} They would be equal if every action could be played everywhere, with the logged probabilities: {why}; "
-        "or these are not the probabilities of the actions that were played.",
-    )
+    text = f"The mean of 1 / propensity is {mean:.4g} (standard error over clients {error:.2g}), of {count} actions. "
+    text += "Under full support the two are equal."
+    if is_off and mean < count:
+        text += " Either some actions were impossible, or too rare for this log, in some contexts; or the log's names"
+        text += " lack some actions; or these are not the probabilities of the actions that were chosen."
+    elif is_off:
+        text += " Either propensities are too small, or they are not those of the actions that were chosen."
+    return Finding("propensities", is_off, text)
 
 
 def dropped(log: "InteractionLog") -> list[Finding]:
     """Counts rows that were left out because they lack a client or an action; nothing where there are none."""
     counts = log.report.get("dropped_rows") or {}
     told = [f"{count:,} without {what.removeprefix('without_')}" for what, count in counts.items() if count]
-    if not told:
-        return []
-    return [Finding("dropped rows", True, f"Rows were left out: {' and '.join(told)}.")]
+    return [Finding("dropped rows", True, f"Rows were left out: {' and '.join(told)}.")] if told else []
 
 
 def duplicates(log: "InteractionLog") -> Finding:
     """Counts rows that are there more than once."""
     count = log.report.get("duplicated_rows")
-    if count is None:
-        return Finding("duplicates", False, "Whether rows are there twice was not looked for.")
-    if not count:
-        return Finding("duplicates", False, "No row is there twice.")
-    many = "1 row is" if count == 1 else f"{count:,} rows are"
-    return Finding(
-        "duplicates",
-        True,
-        f"{many} equal to an earlier one in every column. If the same interaction was written twice, it counts twice "
-        "here, and intervals are too short: drop such rows. Distinct interactions that look the same are no harm.",
-    )
+    text = "No row is there twice." if count == 0 else "Whether rows are there twice was not looked for."
+    if count:
+        text = (
+            f"{count:,} row(s) equal an earlier one in every column. If the same interaction was written twice, it "
+            "counts twice here, and intervals are too short: drop such rows. Distinct interactions that look the same "
+            "are no harm."
+        )
+    return Finding("duplicates", bool(count), text)
 
 
 def support(log: "InteractionLog", target: np.ndarray) -> Finding:
@@ -210,20 +114,16 @@ def support(log: "InteractionLog", target: np.ndarray) -> Finding:
       log: The log.
       target: float [rows, actions], the policy's probabilities.
     """
-    shown = np.bincount(log.actions, minlength=len(log.action_names)) > 0
-    played = target.mean(axis=0)
-    missing = np.flatnonzero(~shown & (played > 0))
+    is_logged = np.bincount(log.actions, minlength=len(log.action_names)) > 0
+    chosen = np.where(is_logged, 0, target.mean(axis=0))
+    missing = np.argsort(-chosen, kind="stable")[: np.count_nonzero(chosen)]
     if not len(missing):
-        return Finding("support", False, "The log shows every action that the policy plays.")
-    most = missing[np.argsort(-played[missing], kind="stable")]
-    told = ", ".join(repr(log.action_names[action]) for action in most[:_NAMED])
-    more = f" and {len(most) - _NAMED} more" if len(most) > _NAMED else ""
-    return Finding(
-        "support",
-        True,
-        f"The policy plays {told}{more}, in {played[missing].sum():.2%} of interactions, and the log never shows that: "
-        "weighted estimates miss what it earns there, and only a model's guess remains.",
-    )
+        return Finding("support", False, "The log has every action that the policy chooses.")
+    names = ", ".join(repr(log.action_names[action]) for action in missing[:_NAMED])
+    more = f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
+    text = f"The policy chooses {names}{more}, in {chosen.sum():.2%} of interactions, and the log never does: "
+    text += "weighted estimates miss their rewards, and only a model's prediction remains."
+    return Finding("support", True, text)
 
 
 def overlap(log: "InteractionLog", weights: np.ndarray) -> list[Finding]:
@@ -235,38 +135,26 @@ def overlap(log: "InteractionLog", weights: np.ndarray) -> list[Finding]:
     """
     total = float(weights.sum())
     if not total:
-        return [Finding("overlap", True, "The policy plays none of the logged actions: nothing can be estimated.")]
-    size = effective_sample_size(weights)
-    row = int(weights.argmax())
-    largest = float(weights[row])
+        return [Finding("overlap", True, "The policy chooses none of the logged actions: nothing can be estimated.")]
+    size, largest = effective_sample_size(weights), float(weights.max())
     by_client = np.bincount(log.clients, weights, len(log.client_ids))
     client, share = int(by_client.argmax()), float(by_client.max() / total)
     is_few = size < max(_FEWEST_EFFECTIVE, _FEW_EFFECTIVE * len(log))
-    found = [
-        Finding(
-            "overlap",
-            is_few,
-            f"The effective sample size, (sum w)^2 / sum w^2, is {size:,.1f} of {len(log):,} rows"
-            + (": the estimate rests on few of them." if is_few else "."),
-        ),
-        Finding(
-            "mean weight",
-            False,
-            f"The mean weight is {weights.mean():.4g}, which is 1 on average where the log supports the policy.",
-        ),
-        Finding(
-            "largest weight",
-            largest / total > _LARGE_SHARE,
-            f"The largest weight is {largest:.6g}, {largest / total:.1%} of all.",
-        ),
-        Finding(
-            "weights by client",
-            share > _LARGE_SHARE and len(log.client_ids) > 1 / _LARGE_SHARE,
-            f"Client {log.client_ids[client]!r} has {share:.1%} of all weight, the most of {len(log.client_ids):,} "
-            f"clients; the effective number of clients is {effective_sample_size(by_client):,.1f}.",
-        ),
+    is_uneven = share > _LARGE_SHARE and len(log.client_ids) > 1 / _LARGE_SHARE
+    rest = ": the estimate rests on few of them." if is_few else "."
+    size_text = f"The effective sample size, (sum w)^2 / sum w^2, is {size:,.1f} of {len(log):,} rows{rest}"
+    mean_text = f"The mean weight is {weights.mean():.4g}, which is 1 on average where the log supports the policy."
+    largest_text = f"The largest weight is {largest:.6g}, {largest / total:.1%} of all."
+    client_text = (
+        f"Client {log.client_ids[client]!r} has {share:.1%} of all weight, the most of {len(log.client_ids):,} "
+        f"clients; the effective number of clients is {effective_sample_size(by_client):,.1f}."
+    )
+    return [
+        Finding("overlap", is_few, size_text),
+        Finding("mean weight", False, mean_text),
+        Finding("largest weight", largest / total > _LARGE_SHARE, largest_text),
+        Finding("weights by client", is_uneven, client_text),
     ]
-    return found
 
 
 def effective_sample_size(weights: np.ndarray) -> float:

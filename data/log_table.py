@@ -6,6 +6,15 @@ from data import interaction_log, log_checks, statistics, tables
 from data.errors import UsageError
 from data.schema import POLICY, Schema, listed
 
+# Sums over clients of products of squared weights, and of squared rewards, stay finite far beyond these.
+_WITHIN = {
+    "reward": (-1e18, 1e18),
+    "propensity": (1e-18, 1),
+    "round": (0, np.iinfo(np.int32).max),
+    "period": (0, np.iinfo(np.int32).max),
+}
+_SUM_ROUNDING = 1e-3
+
 
 def read(
     path: str, wanted: Schema, *, known: statistics.OfTable | None = None, with_contexts: bool = True
@@ -26,16 +35,14 @@ def read(
         in (0, 1], or all of them 1; or if there is one client only. It names the row and the value.
     """
     rows = tables.read(path, wanted, known=known)
-    index, table = rows.frame.index, rows.table
     numbers = {}
-    for role in ("reward", "propensity", "round", "period"):
+    for role, within in _WITHIN.items():
         flag, name = f"--{role}_column", getattr(wanted, f"{role}_column")
         if name:
-            numbers[role] = rows.numbers(name, flag, role)
-            if role in ("round", "period"):
-                _check_whole(numbers[role], flag, name)
-    log_checks.check_rewards(numbers["reward"], index, str(wanted.reward_column), table)
-    log_checks.check_propensities(numbers["propensity"], index, str(wanted.propensity_column), table)
+            numbers[role] = rows.numbers(name, flag, role, within=within)
+            if role in ("round", "period") and (numbers[role] % 1 != 0).any():
+                raise UsageError(f"{flag}={name} must hold whole numbers from 0.")
+    log_checks.check_random(numbers["propensity"], path)
     features = rows.features(known=known, has_any=with_contexts)
     contexts = features.values if features.names else None
     return interaction_log.ordered(
@@ -55,14 +62,9 @@ def read(
         report={
             **features.report,
             "learned_statistics": contexts is not None and known is None,
-            "duplicated_rows": _duplicated(table.frame),
+            "duplicated_rows": _duplicated(rows.table.frame),
         },
     )
-
-
-def _check_whole(numbers: np.ndarray, flag: str, name: str) -> None:
-    if ((numbers % 1 != 0) | (numbers < 0) | (numbers > np.iinfo(np.int32).max)).any():
-        raise UsageError(f"{flag}={name} must hold whole numbers from 0.")
 
 
 def _probabilities(rows: tables.Rows) -> np.ndarray | None:
@@ -74,9 +76,15 @@ def _probabilities(rows: tables.Rows) -> np.ndarray | None:
         raise UsageError(
             f"{POLICY} names {len(names)} columns: give one, or one of each of the {len(rows.label_names)} actions."
         )
-    found = np.stack([rows.numbers(name, POLICY, "probability") for name in names], axis=1)
-    log_checks.check_probabilities(found, rows.frame.index, names, rows.table)
-    return found[:, 0] if len(names) == 1 else found
+    found = np.stack([rows.numbers(name, POLICY, "probability", within=(0, 1)) for name in names], axis=1)
+    if len(names) == 1:
+        return found[:, 0]
+    is_off = np.abs(found.sum(axis=1) - 1) > _SUM_ROUNDING
+    if is_off.any():
+        row = int(is_off.argmax())
+        place = f"{rows.table.place(rows.frame.index[row])} of {rows.table.path}"
+        raise UsageError(f"{POLICY}: the probabilities in {place} sum to {found[row].sum():g}, not to 1.")
+    return found
 
 
 def _duplicated(frame) -> int | None:

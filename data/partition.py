@@ -48,16 +48,23 @@ def hold_out(client_of_row: np.ndarray, num_clients: int, seed: int, fraction: f
         order = keys.generator(seed, keys.Purpose.HELD_OUT, 0).permutation(num_clients)
         train, held_out = sorted(order[count:].tolist()), sorted(order[:count].tolist())
         return Split(np.isin(client_of_row, held_out), train, held_out, f"{count} of {num_clients} clients")
-    is_held_out = np.zeros(len(client_of_row), bool)
-    for client in everyone:
-        rows = np.flatnonzero(client_of_row == client)
-        count = min(max(1, round(fraction * len(rows))), len(rows) - 1)
-        draw = keys.generator(seed, keys.Purpose.HELD_OUT, client)
-        is_held_out[draw.choice(rows, count, replace=False)] = True
+    is_held_out = rows_of_each(
+        client_of_row, num_clients, seed, lambda count: min(max(1, round(fraction * count)), count - 1)
+    )
     if not is_held_out.any():
         raise UsageError("--client_column gives each client one row, and so few clients that none can be held out.")
     how = f"{fraction:.0%} of each client's rows, because there are fewer than {_MIN_CLIENTS} clients"
     return Split(is_held_out, everyone, everyone, how)
+
+
+def rows_of_each(client_of_row: np.ndarray, num_clients: int, seed: int, count_of: Callable[[int], int]) -> np.ndarray:
+    """Returns bool [rows], a random choice of each client's rows, as many as `count_of` says of their number."""
+    is_chosen = np.zeros(len(client_of_row), bool)
+    for client in range(num_clients):
+        rows = np.flatnonzero(client_of_row == client)
+        draw = keys.generator(seed, keys.Purpose.HELD_OUT, client)
+        is_chosen[draw.choice(rows, count_of(len(rows)), replace=False)] = True
+    return is_chosen
 
 
 def deal(num_rows: int, num_clients: int, seed: int) -> tuple[list[str], np.ndarray]:

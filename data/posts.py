@@ -27,7 +27,7 @@ OTHER_TYPE = "neither question nor answer"
 
 _QUESTION, _ANSWER = "1", "2"
 _NUMBER = re.compile(r"-?[0-9]{1,18}")
-_TAG = re.compile(r"[^<>|\s]+")
+_TAG = re.compile(r"[^<>|\s]+")  # Of `<a><b>`, as dumps wrote tags before 2024, or of `|a|b|`.
 # Comments, code with what it holds, and the other tags. A `<` that starts none of them is text.
 _MARKUP = re.compile(
     r"<!--.*?(?:-->|\Z)|<(pre|code)\b[^>]*>.*?(?:</\1\s*>|\Z)|</?[a-z][^>]*>", re.DOTALL | re.IGNORECASE
@@ -57,10 +57,6 @@ class _Question(NamedTuple):
     tags: tuple[str, ...]
 
 
-class _MalformedError(Exception):
-    pass
-
-
 def read_jsonl(path: str | os.PathLike) -> Iterator[Post]:
     """Yields posts from a file with one JSON object a line, compressed if its name ends in `.gz`.
 
@@ -81,69 +77,52 @@ def read_jsonl(path: str | os.PathLike) -> Iterator[Post]:
                 number += 1
                 if line.strip():
                     yield _parse_line(line)
-    except _MalformedError as error:
-        raise UsageError(f"{path}, line {number}: {error}. Name a sound file with --data_dir.") from error
-    except (OSError, EOFError, zlib.error) as error:
+    except (OSError, EOFError, zlib.error, ValueError, RecursionError) as error:
         raise UsageError(
-            f"{path} is not readable after line {number} ({error}). Name a sound file with --data_dir."
+            f"{path} is not readable at or after line {number} ({error}). Name a sound file with --data_dir."
         ) from error
 
 
 def _parse_line(line: bytes) -> Post:
-    try:
-        record = json.loads(line.decode("utf-8-sig"))
-    except (ValueError, RecursionError) as error:
-        raise _MalformedError(f"this is no JSON ({error})") from error
+    record = json.loads(line.decode("utf-8-sig"))
     if not isinstance(record, dict):
-        raise _MalformedError("this is no JSON object")
-    for name in ("site", "user", "title", "body"):
-        if not isinstance(record.get(name), str):
-            raise _MalformedError(f"the object needs text as {name!r}")
-    tags = record.get("tags")
+        raise ValueError("this is no JSON object")
+    texts, tags = [record.get(name) for name in Post._fields[:-1]], record.get("tags")
+    if not all(isinstance(text, str) for text in texts):
+        raise ValueError(f"the object needs texts as {', '.join(Post._fields[:-1])}")
     if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
-        raise _MalformedError("the object needs a list of texts as 'tags'")
-    return Post(record["site"], record["user"], record["title"], record["body"], tuple(tags))
+        raise ValueError("the object needs a list of texts as tags")
+    return Post(*texts, tuple(tags))
 
 
-def read_dump(path: str | os.PathLike, site: str = "") -> tuple[Iterator[Post], collections.Counter[str]]:
-    """Reads a dump's `Posts.xml`, twice: an answer may come before its question.
+def read_dump(path: str | os.PathLike, skipped: collections.Counter[str]) -> Iterator[Post]:
+    """Yields the posts of a dump's `Posts.xml`, whose folder is named like the site.
+
+    Reads it twice: an answer may come before its question.
 
     Args:
       path: The file.
-      site: Name of the site; the file's folder's if empty.
-
-    Returns:
-      The posts, read on demand, and the number of rows skipped by reason, complete when the posts are exhausted.
+      skipped: Where rows that are no usable post are counted, by reason.
 
     Raises:
       UsageError: If the file is not readable or no such XML, such as a truncated one; names the line.
     """
     path = pathlib.Path(path)
-    site = site or path.absolute().parent.name
+    site = path.absolute().parent.name
     questions = {}
     for row in _rows(path):
-        with contextlib.suppress(_MalformedError):
-            if row.get("PostTypeId") == _QUESTION:
-                questions[_number(row, "Id")] = _question(row)
-    skipped: collections.Counter[str] = collections.Counter()
-    return _posts(path, site, questions, skipped), skipped
-
-
-def _posts(
-    path: pathlib.Path, site: str, questions: Mapping[int, _Question], skipped: collections.Counter[str]
-) -> Iterator[Post]:
+        with contextlib.suppress(KeyError, ValueError):
+            if row["PostTypeId"] == _QUESTION:
+                questions[_number(row["Id"])] = _question(row)
     for row in _rows(path):
         try:
-            kind = _text(row, "PostTypeId")
-            for name in ("PostTypeId", "Id"):
-                _number(row, name)
+            kind, _, _ = row["PostTypeId"], _number(row["PostTypeId"]), _number(row["Id"])
             if kind not in (_QUESTION, _ANSWER):
                 skipped[OTHER_TYPE] += 1
                 continue
-            question = _question(row) if kind == _QUESTION else questions.get(_number(row, "ParentId"))
-            body = plain_text(_text(row, "Body"))
-            user = _number(row, "OwnerUserId") if "OwnerUserId" in row else -1
-        except _MalformedError:
+            question = _question(row) if kind == _QUESTION else questions.get(_number(row["ParentId"]))
+            body, user = plain_text(row["Body"]), _number(row.get("OwnerUserId", "-1"))
+        except (KeyError, ValueError):
             skipped[MALFORMED] += 1
             continue
         if user < 0:
@@ -180,26 +159,14 @@ def _rows(path: pathlib.Path) -> Iterator[dict[str, str]]:
         raise UsageError(f"{path} is not readable ({error}). Name a sound file with --data_dir.") from error
 
 
-def _text(row: Mapping[str, str], name: str) -> str:
-    if name not in row:
-        raise _MalformedError
-    return row[name]
-
-
-def _number(row: Mapping[str, str], name: str) -> int:
-    text = _text(row, name)
+def _number(text: str) -> int:
     if not _NUMBER.fullmatch(text):
-        raise _MalformedError
+        raise ValueError(f"{text[:20]!r} is no number")
     return int(text)
 
 
 def _question(row: Mapping[str, str]) -> _Question:
-    return _Question(_text(row, "Title"), parse_tags(_text(row, "Tags")))
-
-
-def parse_tags(text: str) -> tuple[str, ...]:
-    """Returns the tags of `<a><b>`, as dumps wrote them before 2024, or of `|a|b|`."""
-    return tuple(sys.intern(tag) for tag in _TAG.findall(text))
+    return _Question(row["Title"], tuple(sys.intern(tag) for tag in _TAG.findall(row["Tags"])))
 
 
 def plain_text(markup: str) -> str:

@@ -6,18 +6,16 @@ import difflib
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from data.errors import UsageError
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 POLICY = "--policy=column"  # Names the columns of a target policy.
 _LISTED = 20  # Of more columns, a message names the nearest.
 _NEAREST = 5
+_SINGLE = ("label", "action", "reward", "propensity", "round", "period", "position")  # Roles of one column.
 
-# Column names of logs, in lower case, words joined by underscores. A certain name needs no values.
+# Column names of logs, in lower case, words joined by underscores.
 _CERTAIN = re.compile(
     r"(.*_)?(propensity|propensities|pscores?)(_.*)?|p_score"
     r"|(action|logging|logged|behaviou?r)(_policy)?_(prob|probs|probability|probabilities)"
@@ -182,18 +180,24 @@ def resolve(schema: Schema, names: Sequence[str], path: str) -> Roles:
     clients = [] if schema.num_dealt_clients else clients
     features, ignored = listed(schema.feature_columns), listed(schema.ignore_columns)
     categories, position = listed(schema.category_columns), list(filter(None, [schema.position_column]))
-    takes_all = schema.reward_columns == "all"
-    used = {*clients, schema.label_column, *features, *ignored, *categories}
+    label, takes_all = schema.label_column or schema.action_column, schema.reward_columns == "all"
+    used = {*clients, label, *features, *ignored, *categories}
     rewards = [name for name in names if name not in used] if takes_all else listed(schema.reward_columns)
-    chosen = {"--client_column": clients, "--reward_columns": rewards}
-    for flag in ("label", "action", "reward", "propensity", "round", "period", "position"):
-        chosen[f"--{flag}_column"] = list(filter(None, [getattr(schema, f"{flag}_column")]))
-    chosen |= {
+    uses: dict[str, str] = {}
+    for flag, named in {
+        "--client_column": clients,
+        "--reward_columns": rewards,
+        **{f"--{one}_column": [getattr(schema, f"{one}_column")] for one in _SINGLE},
         POLICY: listed(schema.probability_columns),
         "--feature_columns": [name for name in features if name not in position],
         "--ignore_columns": ignored,
-    }
-    uses = _assign(names, path, chosen)
+    }.items():
+        for name in filter(None, named):
+            _check_known(flag, name, names, path)
+            if name in uses:
+                other = "twice" if uses[name] == flag else f"that {uses[name]} names already"
+                raise UsageError(f"{flag} names column {name!r} {other}: a column has one use.")
+            uses[name] = flag
     if schema.reward_columns and len(rewards) < 2:
         raise UsageError(
             f"--reward_columns={schema.reward_columns}: a bandit needs at least two actions, a column each."
@@ -206,24 +210,10 @@ def resolve(schema: Schema, names: Sequence[str], path: str) -> Roles:
         _check_known("--category_columns", name, names, path)
         if name not in context:
             raise UsageError(f"--category_columns names column {name!r}, which is no feature.")
-    label = schema.label_column or schema.action_column
     suspected = rewards if takes_all else []
     if not features and (left or label or takes_all):
         suspected = [*([label] if label else []), *rewards, *left]
     return Roles(clients, label, rewards, context, ignored, [*features, *schema.categories], suspected)
-
-
-def _assign(names: Sequence[str], path: str, chosen: Mapping[str, Sequence[str]]) -> dict[str, str]:
-    """Returns the flag that names each column."""
-    uses: dict[str, str] = {}
-    for flag, named in chosen.items():
-        for name in named:
-            _check_known(flag, name, names, path)
-            if name in uses:
-                other = "twice" if uses[name] == flag else f"that {uses[name]} names already"
-                raise UsageError(f"{flag} names column {name!r} {other}: a column has one use.")
-            uses[name] = flag
-    return uses
 
 
 def _check_known(flag: str, name: str, names: Sequence[str], path: str) -> None:
@@ -235,22 +225,22 @@ def _check_known(flag: str, name: str, names: Sequence[str], path: str) -> None:
         raise UsageError(f"{flag}: there is no column {name!r} in {path}; {which} {', '.join(shown)}.")
 
 
-def check_no_log(frame: "pd.DataFrame", path: str, label: str | None = None) -> None:
+def check_no_log(names: Sequence[str], path: str, label: str | None = None) -> None:
     """Refuses a log of a bandit that is taken for a table: its propensity, or even its reward, would be a feature.
 
-    A log has the reward of the chosen action alone; a table needs the reward of every action. It is a log if a column
-    is called a propensity, whatever it holds; or is called a probability and holds several, beside an action and a
-    reward that is not the label; or if an action and a reward are called so without doubt.
+    A log has the reward of the chosen action alone; a table needs the reward of every action. Names of columns decide.
+    It is a log if a column is called a propensity; or a probability, beside an action and a reward that is not the
+    label; or if an action and a reward are called so without doubt.
 
     Args:
-      frame: The columns that no flag names as features, rewards and the label among them.
+      names: Columns that no flag names as features, rewards and the label among them.
       path: The file, for the message.
       label: The column that a flag names as the label.
 
     Raises:
       UsageError: If it is; it names the columns.
     """
-    called = {name: _words(name) for name in frame.columns}
+    called = {name: _words(name) for name in names}
     others = {name: words for name, words in called.items() if name != label}
     action = _first(called, _ACTIONS, _PERHAPS_ACTIONS)
     reward = _first(others, _REWARDS, _LIKELY_REWARDS, _PERHAPS_REWARDS)
@@ -259,13 +249,18 @@ def check_no_log(frame: "pd.DataFrame", path: str, label: str | None = None) -> 
         reward = reward or _first(called, _REWARDS, _LIKELY_REWARDS, _PERHAPS_REWARDS)
         reward = None if reward == action else reward
     elif action and reward:
-        fitting = {name: words for name, words in others.items() if _is_probability(frame[name], words)}
-        propensity = _first(fitting, _PROBABILITIES)
+        propensity = _first(others, _PROBABILITIES)
     if propensity is None:
-        pair = _by_names(called, others, label)
-        if pair is None:
-            return
-        action, reward = pair
+        label_words = {name: words for name, words in called.items() if name == label}
+        pairs = (
+            (_first(called, _ACTIONS), _first(called, _REWARDS)),
+            (_first(others, _ACTIONS), _first(others, _LIKELY_REWARDS)),
+            (_first(label_words, _PERHAPS_ACTIONS), _first(others, _REWARDS)),
+            (_first(others, {"item_id", "ad_id"}), _first(others, {"click", "is_click"})),
+        )
+        action, reward = next((pair for pair in pairs if all(pair)), (None, None))
+    if not (propensity or action):
+        return
     roles = {"as the chosen action": action, "as its reward": reward, "as its propensity": propensity}
     shown = ", ".join(f"{name!r} {role}" for role, name in roles.items() if name)
     raise UsageError(
@@ -283,32 +278,3 @@ def _words(name: str) -> str:
 
 def _first(called: Mapping[str, str], *known: set[str]) -> str | None:
     return next((name for words in known for name, own in called.items() if own in words), None)
-
-
-def _by_names(called: Mapping[str, str], others: Mapping[str, str], label: str | None) -> tuple[str, str] | None:
-    """Returns an action and its reward, if their names alone leave no doubt."""
-    labels = {name: words for name, words in called.items() if name == label}
-    for actions, rewards in (
-        (_first(called, _ACTIONS), _first(called, _REWARDS)),
-        (_first(others, _ACTIONS), _first(others, _LIKELY_REWARDS)),
-        (_first(labels, _PERHAPS_ACTIONS), _first(others, _REWARDS)),
-        (_first(others, {"item_id", "ad_id"}), _first(others, {"click", "is_click"})),
-    ):
-        if actions and rewards:
-            return actions, rewards
-    return None
-
-
-def _is_probability(column: "pd.Series", words: str) -> bool:
-    """Returns whether a column holds several probabilities, or what its name says to be made of them."""
-    import pandas as pd
-
-    numbers = pd.to_numeric(column, errors="coerce")
-    if numbers.isna().sum() > column.isna().sum() or numbers.nunique() < 2:
-        return False
-    numbers = numbers.dropna()
-    if words in ("logprob", "log_prob"):
-        return bool((numbers <= 0).all())
-    if words == "ipw":
-        return bool((numbers >= 1).all())
-    return bool(((numbers > 0) & (numbers <= 1)).all())

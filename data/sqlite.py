@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from data import clients
-from data.errors import UsageError
+from data import clients, files
+from data.errors import Failure, UsageError
 
 # Serialized tf.train.Example protos of one client -> its examples.
 Parser = Callable[[list[bytes]], clients.Examples]
@@ -107,11 +107,8 @@ class SqliteClients(clients.ClientData):
         except sqlite3.Error as error:
             raise self._unreadable(error) from error
         rows = np.stack([first, last], axis=1)
-        part = known_rows.with_name(f"{known_rows.name}.part{os.getpid()}")
-        with contextlib.suppress(OSError):  # A folder that cannot be written costs only the time to look again.
-            with open(part, "wb") as file:
-                np.savez(file, rows=rows, checksum=np.array(self._checksum))
-            os.replace(part, known_rows)
+        with contextlib.suppress(Failure):  # A folder that cannot be written costs only the time to look again.
+            files.save_arrays(known_rows, {"rows": rows, "checksum": np.array(self._checksum)})
         return rows
 
     def _unreadable(self, error: sqlite3.Error | str) -> UsageError:

@@ -47,6 +47,11 @@ class Dates:
     has_missing: bool
     has_times: bool
 
+    @property
+    def days(self) -> Numbers:
+        """The days as a column of numbers."""
+        return Numbers(self.mean_days, self.deviation_days, self.has_missing)
+
 
 @dataclasses.dataclass(frozen=True)
 class Categories:
@@ -114,13 +119,11 @@ def read_table(path: str | None) -> OfTable | None:
     """
     if not path:
         return None
-    root = _read(path, "table")
-    columns, labels = root.get("columns"), root.get("labels")
+    columns, labels = _read(path, "table", "columns", "labels")
     _check(isinstance(columns, dict), path, '"columns" is no object of columns')
-    parsed = {name: _column(path, name, column) for name, column in columns.items()}
     _check_counts(path, "labels", labels)
     _check(len(labels) != 1 and len(labels) <= MAX_CATEGORIES, path, f'"labels" has {len(labels)} labels')
-    return OfTable(parsed, labels)
+    return OfTable({name: _column(path, name, column) for name, column in columns.items()}, labels)
 
 
 def read_posts(path: str | None) -> OfPosts | None:
@@ -131,24 +134,23 @@ def read_posts(path: str | None) -> OfPosts | None:
     """
     if not path:
         return None
-    root = _read(path, "posts")
-    vocabulary, tags = root.get("vocabulary"), root.get("tags")
+    vocabulary, tags = _read(path, "posts", "vocabulary", "tags")
     _check(_are_names(vocabulary), path, '"vocabulary" is no list of different words')
     _check_counts(path, "tags", tags)
     _check(len(tags) > 1, path, f'"tags" has {len(tags)} tags; a bandit needs two or more')
     return OfPosts(tuple(vocabulary), tags)
 
 
-def _read(path: str, kind: str) -> Any:
+def _read(path: str, kind: str, *names: str) -> list[Any]:
     try:
         root = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UsageError(f"--public_statistics={path} is not readable ({error.strerror}).") from error
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"--public_statistics={path} is no JSON file ({error}).") from error
-    _check(isinstance(root, dict) and "kind" in root, path, 'no "kind" is named')
-    _check(root["kind"] == kind, path, f"it describes {root['kind']!r}, but this task needs statistics of {kind!r}")
-    return root
+    except (OSError, ValueError, RecursionError) as error:
+        raise UsageError(
+            f"--public_statistics={path} is not readable as JSON ({getattr(error, 'strerror', None) or error})."
+        ) from error
+    found = root.get("kind") if isinstance(root, dict) else None
+    _check(found == kind, path, f"its kind is {found!r}, but this task needs {kind!r}")
+    return [root.get(name) for name in names]
 
 
 def _check(is_right: bool, path: str, what: str) -> None:
@@ -171,21 +173,17 @@ def _column(path: str, name: str, column: Any) -> OfColumn | None:
     if column is None:
         return None
     keys = set(column) if isinstance(column, dict) else set()
-    if keys == {"categories"}:
-        names = column["categories"]
-        is_right = _are_names(names) and len(names) <= MAX_CATEGORIES
-        _check(is_right, path, f"column {name!r} has no list of at most {MAX_CATEGORIES} different categories")
-        return Categories(tuple(names))
-    for kind in (Numbers, Dates):
-        mean, deviation, *switches = (field.name for field in dataclasses.fields(kind))
-        if keys == {mean, deviation, *switches}:
-            numbers = column[mean], column[deviation]
-            are_finite = all(type(number) in (int, float) and abs(number) <= sys.float_info.max for number in numbers)
-            is_right = are_finite and numbers[1] >= 0
-            _check(is_right, path, f"column {name!r} has no finite mean and deviation of at least 0")
-            for switch in switches:
-                _check(type(column[switch]) is bool, path, f"column {name!r}: {switch} is neither true nor false")
-            return kind(float(numbers[0]), float(numbers[1]), *(column[switch] for switch in switches))
-    fields = ", ".join(sorted(field.name for field in dataclasses.fields(Numbers)))
-    _check(False, path, f"column {name!r} has neither {fields}, nor those of dates, nor categories")
-    return None
+    for kind in (Categories, Numbers, Dates):
+        fields = [field.name for field in dataclasses.fields(kind)]
+        if keys != set(fields):
+            continue
+        values = [column[field] for field in fields]
+        if kind is Categories:
+            is_right = _are_names(*values) and len(values[0]) <= MAX_CATEGORIES
+            _check(is_right, path, f"column {name!r} has no list of at most {MAX_CATEGORIES} different categories")
+            return Categories(tuple(values[0]))
+        are_finite = all(type(one) in (int, float) and abs(one) <= sys.float_info.max for one in values[:2])
+        is_right = are_finite and values[1] >= 0 and all(type(one) is bool for one in values[2:])
+        _check(is_right, path, f"column {name!r} has no finite mean, deviation of at least 0, and truth values")
+        return kind(float(values[0]), float(values[1]), *values[2:])
+    raise UsageError(f"--public_statistics={path}: column {name!r} is neither of categories, numbers nor dates.")

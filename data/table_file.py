@@ -14,7 +14,7 @@ import pathlib
 import re
 import reprlib
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -31,13 +31,13 @@ MISSING = ("", "#N/A", "#N/A N/A", "#NA", "-NaN", "-nan", "<NA>", "N/A", "NA", "
 SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab"}
 _SAMPLED = 200  # Records by which a separator is judged, where the header allows for several.
 _NAMED = 3  # Lines that a message names.
+_TRUTH = {"True": "1", "TRUE": "1", "true": "1", "False": "0", "FALSE": "0", "false": "0"}
 SIGNS = "[$€£¥₹₩₽₺₪฿₫₱₦%]"
 _MOSTLY_AMOUNTS = 0.9
 _GROUPED_WITH_POINT = r"[+-]?\d{1,3}(?:,\d{3})+\.\d+"
 _CENTS = r"[+-]?[\d.]*,(?!\d{3}(?:\D|$))\d+"  # A comma that groups no thousands.
-_PADDED = r"\s*0\d+\s*"
-_MAY_GROUP = r"\s*[+-]?[1-9]\d{0,2}(?:\.\d{3})+\s*"
-_DECIMAL = r"\s*[+-]?\d*\.\d+(?:[eE][+-]?\d+)?\s*"
+_MAY_GROUP = r"[+-]?[1-9]\d{0,2}(?:\.\d{3})+"
+_DECIMAL = r"[+-]?\d*\.\d+(?:[eE][+-]?\d+)?"
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = 80
 
@@ -78,7 +78,12 @@ class Table:
         return f"{shown} and {len(column) - most} more" if len(column) > most else shown
 
     def numbers(
-        self, column: "pd.Series", flag: str, what: str, dtype: type = np.float64, each: str = ""
+        self,
+        column: "pd.Series",
+        flag: str,
+        what: str,
+        dtype: type = np.float64,
+        within: tuple[float, float] = (-np.inf, np.inf),
     ) -> np.ndarray:
         """Returns the numbers of a column in which every cell must be one, such as rewards.
 
@@ -87,39 +92,41 @@ class Table:
           flag: The flag that names it, for messages.
           what: What each number is, such as `reward`.
           dtype: Type in which they must be finite.
-          each: What a row must have one of, where it is more than one: ` for every action`.
+          within: The least and the largest number that is allowed.
 
         Returns:
           [rows] of the dtype, finite.
 
         Raises:
-          UsageError: If a cell is missing, not finite or no number; it names the place.
+          UsageError: If a cell is missing, not finite, no number or not within; it names the place.
         """
         import pandas as pd
 
         values = column
         if not pd.api.types.is_numeric_dtype(column.dtype):
             written = as_text(column)
-            values = pd.to_numeric(written, errors="coerce")
-            wrong = written[values.isna() & written.notna()]
-            if len(wrong):
-                how = " Write decimals with a point, and no groups." if "," in wrong.iloc[0] else ""
-                raise UsageError(
-                    f"{flag}: {wrong.iloc[0]!r} in column {column.name!r} ({self.place(wrong.index[0])} of "
-                    f"{self.path}) is no number; a {what} must be one.{how}"
+            values = pd.to_numeric(written.map(lambda value: _TRUTH.get(value, value)), errors="coerce")
+            if (is_word := values.isna() & written.notna()).any():
+                self._refuse(
+                    column, flag, is_word, repr(written[is_word].iloc[0]), f"is no number, as a {what} must be"
                 )
         exact = values.to_numpy(np.float64, na_value=np.nan)
         with np.errstate(over="ignore"):
             numbers = exact.astype(dtype)
-        rows = np.flatnonzero(~np.isfinite(numbers))
+        is_missing = np.isnan(exact)
+        self._refuse(column, flag, is_missing, "a missing value", f"is not allowed: every row must have a {what}")
+        is_wrong = ~np.isfinite(numbers) | (exact < within[0]) | (exact > within[1])
+        span = f"from {within[0]:g} to {within[1]:g}" if np.isfinite(within).all() else "finite"
+        self._refuse(column, flag, is_wrong, f"{exact[is_wrong.argmax()]:g}", f"is no {what}, which must be {span}")
+        return numbers
+
+    def _refuse(self, column: "pd.Series", flag: str, is_wrong: Any, value: str, why: str) -> None:
+        rows = column.index[is_wrong]
         if len(rows):
-            value = "a missing value" if np.isnan(exact[rows[0]]) else f"{exact[rows[0]]}"
             more = f" (and {len(rows) - 1} more)" if len(rows) > 1 else ""
             raise UsageError(
-                f"{flag}: {value} in column {column.name!r} ({self.place(column.index[rows[0]])} of {self.path}) is "
-                f"not finite{more}; every row must have a {what}{each}."
+                f"{flag}: {value} in column {column.name!r} ({self.place(rows[0])} of {self.path}) {why}{more}."
             )
-        return numbers
 
 
 def as_text(column: "pd.Series") -> "pd.Series":
@@ -141,7 +148,7 @@ def read(
     Args:
       path: A .csv file (a header line; commas, semicolons or tabs; also gzipped) or a .parquet file; or the name of a
         frame that is lent, see `frames`.
-      text_columns: Columns of names: in a CSV, 007 is no number there.
+      text_columns: Columns of names, where -9.0 is not -9.
       missing_values: Texts, separated by commas, that are missing values besides `MISSING`.
       flag: The flag that names the file, for messages.
 
@@ -173,7 +180,9 @@ def read(
         if name.endswith(".parquet"):
             frame = pd.read_parquet(path, engine="pyarrow")
         else:
-            frame, lines, form = _read_csv(path, text_columns, flag)
+            frame, lines, form = _read_csv(path, flag)
+            if form["separator"] == "semicolon":
+                _check_points(path, frame.drop(columns=list(text_columns), errors="ignore"))
         table = of_frame(frame, path, missing, text_columns, flag)
     except UsageError:
         raise
@@ -240,9 +249,8 @@ def _masked(
     for name in frame.columns if missing else ():
         for word in missing:
             holds = _holds(frame[name], word, is_text=name in text_columns)
-            if holds.any():
-                counts[word] += int(holds.sum())
-                frame = frame.assign(**{name: frame[name].mask(holds)})
+            counts[word] += int(holds.sum())
+            frame = frame.assign(**{name: frame[name].mask(holds)}) if holds.any() else frame
     return frame, counts
 
 
@@ -254,10 +262,10 @@ def _holds(column: "pd.Series", word: str, *, is_text: bool) -> np.ndarray:
     if pd.api.types.is_numeric_dtype(column.dtype) and not pd.api.types.is_bool_dtype(column.dtype):
         return np.asarray((column == number).fillna(False), bool)
     written = column.astype(object).map(str).str.strip()
-    holds = np.asarray(written == word, bool)
-    if is_text or pd.isna(number):
-        return holds
-    return holds | np.asarray(pd.to_numeric(written, errors="coerce") == number, bool)
+    holds = written == word
+    if not is_text and not pd.isna(number):
+        holds |= pd.to_numeric(written, errors="coerce") == number
+    return np.asarray(holds, bool)
 
 
 def _without_signs(frame: "pd.DataFrame", text_columns: Sequence[str]) -> "tuple[pd.DataFrame, dict[str, str]]":
@@ -268,61 +276,35 @@ def _without_signs(frame: "pd.DataFrame", text_columns: Sequence[str]) -> "tuple
     """
     import pandas as pd
 
-    signs = {}
+    signs, bare_columns = {}, {}
     for name in frame.columns.difference(list(text_columns), sort=False):
         if frame[name].dtype != object:
             continue
         cells = frame[name].dropna().map(str).str.strip()
-        found = set(cells.str.findall(SIGNS).explode().dropna())
-        if len(found) != 1:
+        if not cells.str.contains(SIGNS).any():
             continue
+        found = set(cells.str.findall(SIGNS).explode().dropna())
         bare = cells.str.replace(rf"\s*{SIGNS}\s*", "", n=1, regex=True)
         if bare.str.fullmatch(_GROUPED_WITH_POINT).any() and not bare.str.fullmatch(_CENTS).any():
             bare = bare.str.replace(",", "", regex=False)
         is_number = pd.to_numeric(bare, errors="coerce").notna()
-        if is_number.mean() >= _MOSTLY_AMOUNTS:
+        if len(found) == 1 and is_number.mean() >= _MOSTLY_AMOUNTS:
             (signs[name],) = found
-            frame = frame.assign(**{name: bare.where(is_number, cells).reindex(frame.index)})
-    return frame, signs
+            bare_columns[name] = bare.where(is_number, cells).reindex(frame.index)
+    return frame.assign(**bare_columns), signs
 
 
-def _read_csv(path: str, text_columns: Sequence[str], flag: str) -> "tuple[pd.DataFrame, np.ndarray, dict[str, str]]":
-    """Returns the rows of a CSV file, the line in which each begins, and how the file is written."""
+def _read_csv(path: str, flag: str) -> "tuple[pd.DataFrame, np.ndarray, dict[str, str]]":
+    """Returns the rows of a CSV file as text, the line in which each begins, and how the file is written."""
     import pandas as pd
 
     text, encoding = _decoded(path, flag)
     separator = _separator(path, text)
-    header, lines = _lines(path, text, separator)
+    header, rows, lines = _records(path, text, separator)
     _check_different(path, header, flag)
-    form = {"encoding": encoding, "separator": SEPARATORS[separator]}
-    if not len(lines):
-        return pd.DataFrame(columns=header), lines, form
-
     names = [name or f"Unnamed: {position}" for position, name in enumerate(header)]
-
-    def parsed(kept_as_text: Sequence[str], columns: Sequence[str] = names) -> "pd.DataFrame":
-        return pd.read_csv(
-            io.StringIO(text),
-            sep=separator,
-            header=0,
-            names=names,
-            usecols=columns,
-            dtype=dict.fromkeys(kept_as_text, str),
-            na_values=list(MISSING),
-            keep_default_na=False,
-            skipinitialspace=True,
-            low_memory=False,
-        )
-
-    frame = parsed(text_columns)
-    if len(frame) != len(lines):
-        raise UsageError(f"{path} has {len(lines)} or {len(frame)} rows, by how its quotes are read: are all closed?")
-    if separator == ";":
-        _check_points(path, parsed(names).drop(columns=list(text_columns), errors="ignore"))
-    whole = [name for name in frame.select_dtypes("number") if (frame[name].dropna() % 1 == 0).all()]
-    written = parsed(whole, whole)
-    padded = [name for name in whole if written[name].str.fullmatch(_PADDED, na=False).any()]  # Codes, such as 007.
-    return frame.assign(**{name: written[name] for name in padded}), lines, form
+    form = {"encoding": encoding, "separator": SEPARATORS[separator]}
+    return pd.DataFrame(rows, columns=names, dtype=object), np.array(lines, np.int64), form
 
 
 def _decoded(path: str, flag: str) -> tuple[str, str]:
@@ -347,36 +329,35 @@ def _separator(path: str, text: str) -> str:
     """Returns the separator that the header has; if several are in it, the one that fits the rows."""
     header = text.lstrip().partition("\n")[0]
     candidates = [separator for separator in SEPARATORS if separator in header]
-    if len(candidates) < 2:
-        return [*candidates, ","][0]
-    fitting: dict[str, str] = {}
-    split = []
-    for separator in candidates:
+    splits = {}
+    for separator in candidates if len(candidates) > 1 else ():
         records = csv.reader(io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=True)
         sample = [record for record in itertools.islice(records, _SAMPLED) if any(record)]
         if len(sample[0]) > 1:
-            split.append(separator)
-            if len({len(record) for record in sample}) == 1:
-                fitting[separator] = f"{SEPARATORS[separator]} ({', '.join(sample[0])})"
+            splits[separator] = sample
+    fitting = [separator for separator, sample in splits.items() if len(set(map(len, sample))) == 1]
     if len(fitting) > 1:
-        ways = " or ".join(fitting.values())
+        ways = " or ".join(f"{SEPARATORS[separator]} ({', '.join(splits[separator][0])})" for separator in fitting)
         raise UsageError(
             f"The columns of {path} may be separated by {ways}: save it with commas, and quotes around what holds one."
         )
-    return [*fitting, *split, ","][0]
+    return [*fitting, *splits, *candidates, ","][0]
 
 
-def _lines(path: str, text: str, separator: str) -> tuple[list[str], np.ndarray]:
-    """Returns the columns' names, and the lines of the rows, each of which must have as many values."""
+def _records(path: str, text: str, separator: str) -> tuple[list[str], list[list[str | None]], list[int]]:
+    """Returns the columns' names, the rows (stripped values, None for a missing one), and the line of each."""
     records = csv.reader(io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=True)
     header: list[str] = []
-    lines, wrong, begins = [], [], 1
+    rows, lines, wrong, begins = [], [], [], 1
+    cells: dict[str, str | None] = dict.fromkeys(MISSING)  # Equal cells are one object in memory.
     try:
-        for values in records:
-            is_blank = len(values) < 2 and not "".join(values).strip()
+        for record in records:
+            values = [value.strip() for value in record]
+            is_blank = len(values) < 2 and not any(values)
             if not header:
-                header = [] if is_blank else [name.strip() for name in values]
+                header = [] if is_blank else values
             elif not is_blank:
+                rows.append([cells.setdefault(value, value) for value in values])
                 lines.append(begins)
                 if len(values) != len(header):
                     wrong.append(f"line {begins} has {len(values)}")
@@ -392,7 +373,7 @@ def _lines(path: str, text: str, separator: str) -> tuple[list[str], np.ndarray]
             f"or fewer values: {', '.join(wrong[:_NAMED])}{more}. Quotes must be around a value that holds a "
             f"{SEPARATORS[separator]}, and each must be closed."
         )
-    return header, np.array(lines, np.int64)
+    return header, rows, lines
 
 
 def _check_points(path: str, written: "pd.DataFrame") -> None:
@@ -406,12 +387,11 @@ def _check_points(path: str, written: "pd.DataFrame") -> None:
         if (written[name].str.fullmatch(_DECIMAL, na=False) & ~may_group).any():
             return
         if may_group.any():
-            doubtful[name] = written[name][may_group].iloc[0].strip()
+            doubtful[name] = written[name][may_group].iloc[0]
     for name, value in doubtful.items():
         column = schema.as_flag([name])
         raise UsageError(
             f"Column {name!r} of {path} holds numbers with points, such as {value!r}, which may be decimals or group "
-            "thousands: save numbers without groups, and decimals in a file with commas or tabs between its columns. "
-            f"If these are none, say --category_columns={column}, or leave the column out with "
-            f"--ignore_columns={column}."
+            "thousands: save numbers without groups, and decimals in a file with commas or tabs between its columns, "
+            f"or add --category_columns={column} or --ignore_columns={column}."
         )

@@ -23,52 +23,46 @@ def of_columns(rows: "Rows", learned: columns.Learned, encoded: columns.Encoded)
       learned: What is known of features.
       encoded: What became of them.
     """
-    roles, found = rows.roles, []
-    for name in rows.table.frame.columns:
-        if name in roles.clients:
-            found.append({"name": name, "use": "client", "kind": "category", "categories": len(rows.client_ids)})
-        elif name == roles.label:
-            found.append({"name": name, "use": "label", "kind": "category", "categories": len(rows.label_names)})
-        elif name in roles.rewards:
-            found.append({"name": name, "use": "reward", "kind": "number"})
-        elif name in roles.features:
-            found.append({"name": name, "use": "feature"} | _of_feature(learned[name], encoded, name))
-        else:
-            why = "--ignore_columns" if name in roles.ignored else "not in --feature_columns"
-            found.append({"name": name, "use": "none", "kind": "dropped", "why": why})
-    return found + [
-        {"name": name, "use": "none", "kind": "dropped", "why": "it has no name"} for name in rows.table.nameless
+    roles = rows.roles
+    used: dict[str, dict[str, Any]] = {
+        name: {"use": "client", "kind": "category", "categories": len(rows.client_ids)} for name in roles.clients
+    }
+    if roles.label:
+        used[roles.label] = {"use": "label", "kind": "category", "categories": len(rows.label_names)}
+    used |= {name: {"use": "reward", "kind": "number"} for name in roles.rewards}
+    used |= {name: {"use": "feature"} | _of_feature(learned[name], encoded, name) for name in roles.features}
+    why = dict.fromkeys(roles.ignored, "--ignore_columns") | dict.fromkeys(rows.table.nameless, "it has no name")
+    return [
+        {"name": name} | used.get(name, {"use": "none"} | _dropped(why.get(name, "not in --feature_columns")))
+        for name in (*rows.table.frame.columns, *rows.table.nameless)
     ]
+
+
+def _dropped(why: str) -> dict[str, Any]:
+    return {"kind": "dropped", "why": why}
 
 
 def _of_feature(known: statistics.OfColumn | None, encoded: columns.Encoded, name: str) -> dict[str, Any]:
     if known is None:
-        return {"kind": "dropped", "why": "no value in training rows"}
+        return _dropped("no value in training rows")
+    found: dict[str, Any] = {"kind": "number"}
+    gaps = {"imputed": encoded.imputed, "missing": encoded.missing_as_category, "unknown": encoded.unknown}
     if isinstance(known, statistics.Categories):
-        gaps = encoded.missing_as_category.get(name)
         count = len(known.categories) - (columns.MISSING_CATEGORY in known.categories)
-        unknown = encoded.unknown.get(name)
-        found = {"kind": "category", "categories": count} | ({"missing": gaps} if gaps else {})
-        return found | ({"unknown": unknown} if unknown else {})
-    gaps = encoded.imputed.get(name)
-    imputed = {"imputed": gaps} if gaps else {}
-    if isinstance(known, statistics.Dates):
-        return {"kind": "date", "hours": known.has_times} | imputed
-    return {"kind": "number"} | imputed
+        found = {"kind": "category", "categories": count}
+    elif isinstance(known, statistics.Dates):
+        found = {"kind": "date", "hours": known.has_times}
+    return found | {what: counts[name] for what, counts in gaps.items() if name in counts}
 
 
 def category_warnings(learned: columns.Learned, named: Collection[str]) -> list[str]:
     """Returns which columns have many categories, but for those that were asked for by name."""
-    counts = {
-        name: len(known.categories)
-        for name, known in learned.items()
-        if isinstance(known, statistics.Categories) and name not in named
-    }
+    counts = {name: len(one.categories) for name, one in learned.items() if isinstance(one, statistics.Categories)}
     return [
         f"column {name!r} gives {count} features, one for each category: --ignore_columns={as_flag([name])} "
         f"leaves it out, --category_columns={as_flag([name])} says that it is meant so."
         for name, count in counts.items()
-        if count > columns.MANY_CATEGORIES
+        if count > columns.MANY_CATEGORIES and name not in named
     ]
 
 
@@ -119,10 +113,8 @@ def lines(report: Mapping[str, Any]) -> Iterator[str]:
         if count:
             yield f"  {count:,} row{'s' * (count != 1)} dropped: {why.replace('_', ' ')}"
     for word, count in report.get("missing_values", {}).items():
-        if count:
-            yield f"  {count} cells hold {word!r}: missing"
-        else:
-            yield f"Warning: no cell holds {word!r}, which --missing_values names."
+        missed = f"Warning: no cell holds {word!r}, which --missing_values names."
+        yield f"  {count} cells hold {word!r}: missing" if count else missed
     for name, sign in report.get("signs", {}).items():
         yield f"  column {name!r}: numbers with {sign!r}, read without it"
     for warning in report.get("warnings", ()):
@@ -130,17 +122,12 @@ def lines(report: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _kind(column: Mapping[str, Any]) -> str:
-    kind = column["kind"]
-    if "categories" in column:
-        kind += f" ({column['categories']})"
-    if column.get("hours"):
-        kind += " with times"
-    if "why" in column:
-        kind += f" ({column['why']})"
-    if column.get("imputed"):
-        kind += f", {column['imputed']} imputed"
-    if column.get("missing"):
-        kind += f", {column['missing']} missing"
-    if column.get("unknown"):
-        kind += f", {column['unknown']} unknown"
-    return kind
+    parts = {
+        "categories": " ({})",
+        "hours": " with times",
+        "why": " ({})",
+        "imputed": ", {} imputed",
+        "missing": ", {} missing",
+        "unknown": ", {} unknown",
+    }
+    return column["kind"] + "".join(text.format(column[name]) for name, text in parts.items() if column.get(name))

@@ -59,9 +59,9 @@ class Rows:
     labels: np.ndarray | None
     dropped: Mapping[str, int]
 
-    def numbers(self, name: str, flag: str, what: str, dtype: type = np.float64, each: str = "") -> np.ndarray:
+    def numbers(self, name: str, flag: str, what: str, **how: Any) -> np.ndarray:
         """Returns the numbers of a column, see `table_file.Table.numbers`."""
-        return self.table.numbers(self.frame[name], flag, what, dtype, each)
+        return self.table.numbers(self.frame[name], flag, what, **how)
 
     def features(
         self, is_train: np.ndarray | None = None, known: statistics.OfTable | None = None, *, has_any: bool = True
@@ -124,7 +124,7 @@ def read(path: str, schema: Schema, *, known: statistics.OfTable | None = None, 
     table = table_file.read(path, schema.text_columns, schema.missing_values, schema.file_flag)
     roles = resolve(schema, list(table.frame.columns), path)
     if not schema.is_log:
-        check_no_log(table.frame[roles.suspected], path, roles.label)
+        check_no_log(roles.suspected, path, roles.label)
     if known and not schema.is_log:
         _check_known(known, schema, roles, path)
     known_labels = list(known.labels) if known and schema.label_column else None
@@ -223,12 +223,9 @@ def _check_classes(names: list[str], num_rows: int, flag: str) -> None:
 
     numbers = pd.to_numeric(pd.Series(names), errors="coerce")
     is_measured = (numbers.dropna() % 1 != 0).sum() > len(names) / 2
-    what = ""
-    if is_measured or (numbers.notna().mean() > 0.9 and len(names) > num_rows / 2):
-        what = "numbers"
-    elif dates.of_texts(pd.Series(names, name="label"), 0.9):
-        what = "dates"
-    if what:
+    is_measured |= numbers.notna().mean() > 0.9 and len(names) > num_rows / 2
+    if is_measured or dates.of_texts(pd.Series(names, name="label"), 0.9):
+        what = "numbers" if is_measured else "dates"
         raise UsageError(
             f"{flag} has {len(names)} distinct values in {num_rows} rows, which are {what} and no classes: name a "
             "column of classes."

@@ -74,28 +74,6 @@ def build(
     return weighted if mechanism.noise_multiplier else _NothingOfNobody(weighted)
 
 
-def sums(kind: str) -> tff.aggregators.UnweightedAggregationFactory:
-    """Returns the factory of plain sums of what clients send, `mean` or `secure_sum` as in `options.Aggregation`.
-
-    Secure sums carry integers: values must lie in [-1, 1], are clipped to that, and quantized to 32 bits each.
-    """
-    if kind == "secure_sum":
-        return tff.aggregators.SecureSumFactory(upper_bound_threshold=1.0, lower_bound_threshold=-1.0)
-    return tff.aggregators.SumFactory()
-
-
-def private_sum(clip_norm: float, noise_multiplier: float) -> tff.aggregators.UnweightedAggregationFactory:
-    """Returns the factory of one noised sum of vectors clipped to an L2 norm, float64: DP-FedAvg's, without its mean.
-
-    Args:
-      clip_norm: The norm.
-      noise_multiplier: Standard deviation of the noise on each number of the sum, in clip norms.
-    """
-    return tff.aggregators.DifferentiallyPrivateFactory(
-        dp_queries.DoubleGaussianSum(clip_norm, noise_multiplier * clip_norm)
-    )
-
-
 class _NothingOfNobody(tff.aggregators.WeightedAggregationFactory):
     """An aggregation that keeps its state when nobody comes, and whose result then is not a number.
 

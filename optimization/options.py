@@ -15,10 +15,20 @@ from optimization.selection.selected import Selection
 _Options = TypeVar("_Options")
 
 
-def named(kind: Callable[..., _Options], values: Mapping[str, Any], **others: Any) -> _Options:
-    """Returns options of a dataclass, whose fields are flags of the same names, but for `others`."""
-    names = [field.name for field in dataclasses.fields(kind) if field.name not in others]  # type: ignore[arg-type]
-    return kind(**{name: values[name] for name in names}, **others)
+def named(kind: Callable[..., _Options], values: Mapping[str, Any], prefix: str = "", /, **others: Any) -> _Options:
+    """Returns options of a dataclass, whose fields are settings of the same names, but for `others`.
+
+    Args:
+      kind: The dataclass. A field whose setting has no value keeps its default.
+      values: The settings' values.
+      prefix: How the settings' names begin, before those of the fields.
+      **others: Fields that are something else.
+    """
+    for field in dataclasses.fields(kind):  # type: ignore[arg-type]
+        has_default = field.default is not dataclasses.MISSING
+        if field.name not in others and not (has_default and values.get(prefix + field.name) is None):
+            others[field.name] = values[prefix + field.name]
+    return kind(**others)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,7 +36,7 @@ class ServerOptimizer:
     """An optimizer on the server.
 
     Attributes:
-      name: One of `server.OPTIMIZERS`.
+      name: One of `fed_avg.OPTIMIZERS`.
       learning_rate: Its learning rate.
       hyperparameters: (name, value) of those that do not have their default.
     """

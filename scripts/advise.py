@@ -25,6 +25,7 @@ from bandits.results import runs
 from data import table_report
 from data.errors import UsageError
 from optimization.study import cli, run_folder
+from optimization.study.settings import no_folder, setting
 
 _USAGE = """
 Recommends whether to explore on your data, with which strategy and at what privacy, with confidence intervals.
@@ -33,20 +34,39 @@ Recommends whether to explore on your data, with which strategy and at what priv
   advise --task_type=digits --bandits_deploy_freq=50 --total_rounds=200
   advise --data_file=shop.csv --client_column=store --label_column=bought --population=342477
 
-All other flags are passed on to every run; `run_federated --help` lists them. The same command continues after a stop.
+All other flags are passed on to every run; `run_federated --helpfull` lists them. The same command continues it.
 """
+
+
+class _Budget:
+    """Budget.
+
+    Attributes:
+      minutes: Time budget in minutes; the answer lists what it leaves out.
+      workers: Runs at the same time.
+    """
+
+    minutes: float = setting(15.0, above=True)
+    workers: int = setting(2, low=1)
+
+
+class _Output:
+    """Output.
+
+    Attributes:
+      root_output_dir: Folder of all output.
+      experiment_name: Name of the output folder (default: advice_, and the table, preset or task).
+    """
+
+    root_output_dir: pathlib.Path = setting("runs")
+    experiment_name: str = setting(complaint=no_folder)
 
 
 def define() -> cli.FlagSet:
     """Returns the flags of `advise`; those of its runs are passed on."""
     flags = cli.FlagSet(_USAGE, "run_flags", known_only=True)
-    flags.group("Budget")
-    flags.number("minutes", 15.0, "time budget in minutes; the answer lists what it leaves out", above=True)
-    flags.integer("workers", 2, "runs at the same time", low=1)
-    privacy.define(flags)
-    flags.group("Output")
-    flags.path("root_output_dir", "runs", "folder of all output")
-    flags.folder("experiment_name", "name of the output folder (default: advice_, and the table, preset or task)")
+    for group in (_Budget, privacy.Privacy, _Output):
+        flags.group(group)
     return flags
 
 
@@ -76,7 +96,7 @@ def program(settings: cli.Settings) -> int:
     """Runs all stages; returns 0, 1 if a run failed, or 128 + the signal that stopped it."""
     settings = settings.settled()
     privacy.check(settings)
-    epsilons = privacy.epsilons(settings)
+    epsilons = tuple(dict.fromkeys(settings.target_epsilons))
     base = inputs.base_flags(settings.run_flags)
     names = strategies.check(base)
     base = strategies.in_one_world(base)
@@ -122,7 +142,7 @@ def program(settings: cli.Settings) -> int:
                 playing.measure(spaces)
                 found = stages.Stages(playing, spaces, data, where, epsilons, no_noise).play()
             finally:
-                playing.close()
+                state.save()
         advice = output.write(playing, found, data, where, base)
         state.finished = not playing.failed
         state.save()

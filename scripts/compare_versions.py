@@ -6,62 +6,84 @@ if __name__ == "__main__":  # Before the imports, which take seconds.
     interruption.install()
 
 import json
+import os
 import pathlib
+import shutil
+import statistics
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from data import files
 from data.errors import Failure, UsageError
 from optimization.study import cli
-from scripts import version_runs, version_speed
+from optimization.study.settings import setting
+from scripts import version_runs
 
 if TYPE_CHECKING:
     import numpy as np
 
 _USAGE = """
-Plays an older checkout and this one on this machine, and compares tables, weights and checkpoints bit for bit.
+Runs an older checkout and this one on this machine, and compares tables, weights and checkpoints bit for bit.
 
   compare_versions --old=../before                          # all settings, a few rounds each
   compare_versions --old=../before --settings=plain,ads
-  compare_versions --old=../before --speed                  # how long rounds, and first rounds, take instead
+  compare_versions --old=../before --speed                  # how long rounds take instead
 
-What was played stays in --output, and is not played again unless the sources have changed. Exit status 1: not the same.
+What was run stays in --output, and is not run again unless the sources have changed. Exit status 1: not the same.
 """
 _SHOWN = 3  # Differences of a setting.
+_TURNS = 5
+# Key of the benchmark's JSON -> its flags.
+_BENCHMARKS = {
+    "main": ("--rounds=10", "--cohorts=64", "--populations=3400"),
+    "stackoverflow": ("--task=stackoverflow", "--rounds=40", "--cohorts=64", "--populations=3400"),
+}
+_FIGURES = ("seconds_per_round", "cpu_seconds_per_round", "first_round_after_start_seconds")
+
+
+class _Flags:
+    """Flags.
+
+    Attributes:
+      old: Folder of the older checkout.
+      new: Folder of the newer one (default: the one that this program is of).
+      settings: Settings to run, separated by commas (default: all).
+      output: Folder of what is run.
+      speed: Measure rounds of both in turns, instead of comparing what they give.
+    """
+
+    old: pathlib.Path = setting()
+    new: pathlib.Path = setting()
+    settings: str = setting(only={"speed": False})
+    output: pathlib.Path = setting("compared_versions")
+    speed: bool = setting(False)
 
 
 def define() -> cli.FlagSet:
     """Returns the flags of `compare_versions`."""
     flags = cli.FlagSet(_USAGE)
-    flags.group("Flags")
-    flags.text("old", None, "folder of the older checkout")
-    flags.text("new", None, "folder of the newer one (default: the one that this program is of)")
-    flags.text("settings", None, "settings to play, separated by commas (default: all)")
-    flags.text("output", "compared_versions", "folder of what is played")
-    flags.switch(
-        "speed", False, "measure rounds and first rounds of both in turns, instead of comparing what they give"
-    )
+    flags.group(_Flags)
     return flags
 
 
 def program(settings: cli.Settings) -> int:
-    """Plays and compares; returns 1 if something differs."""
+    """Runs and compares; returns 1 if something differs."""
+    settings = settings.settled()
     if not settings.old:
         raise UsageError("--old is missing: name the folder of an older checkout.")
-    known, output, sides = version_runs.settings(), pathlib.Path(cli.user_path(settings.output)), []
+    known, output, sides = version_runs.settings(), pathlib.Path(settings.output), []
     for flag, path in (("old", settings.old), ("new", settings.new or pathlib.Path(__file__).resolve().parents[1])):
-        checkout = pathlib.Path(cli.user_path(path))
+        checkout = pathlib.Path(path)
         if not (checkout / "scripts" / "python").is_file():
             raise UsageError(f"--{flag}: {checkout} is no checkout of this project: it has no scripts/python.")
         sides.append(version_runs.Side.of(flag, checkout, output))
     names = settings.settings.split(",") if settings.settings else list(known)
     if unknown := [name for name in names if name not in known]:
         raise UsageError(f"--settings: {unknown[0]!r} is none of {', '.join(known)}.")
-    if settings.speed and settings.settings:
-        raise UsageError("--settings has no effect with --speed.")
     if output.exists() and not output.is_dir():
         raise UsageError(f"--output: {output} is a file, not a folder.")
     if settings.speed:
-        version_speed.measure(sides[0], sides[1], output)
+        measure_speed(sides[0], sides[1], output)
         return 0
     return int(not all([_is_same(known[name], *sides) for name in names]))
 
@@ -161,6 +183,37 @@ def _values(folder: pathlib.Path, renamed: Mapping[str, str]) -> "dict[tuple[str
                 if (known := names.get(name, name)) is not None:
                     found[str(path.relative_to(folder)), known] = archive[name]
     return found
+
+
+def measure_speed(old: version_runs.Side, new: version_runs.Side, output: pathlib.Path) -> None:
+    """Measures both in turns, since a machine's speed drifts; prints medians and writes all values to `speed.json`.
+
+    Raises:
+      Failure: If a program ends in an error.
+    """
+    values: dict[str, tuple[list[float], list[float]]] = {}
+    for turn in range(_TURNS):
+        for place, side in sorted(enumerate((old, new)), reverse=bool(turn % 2)):
+            for what, value in _measure_once(side, output / "speed").items():
+                values.setdefault(what, ([], []))[place].append(value)
+        files.replace(output / "speed.json", json.dumps(values, indent=2).encode() + b"\n")
+        print(f"Turn {turn + 1} of {_TURNS} is done; load average {os.getloadavg()[0]:.1f}.", flush=True)
+    print(f"{'median':<50}{'old':>9}{'new':>9}{'ratio':>9}")
+    for what, both in values.items():
+        before, after = map(statistics.median, both)
+        print(f"{what:<50}{before:>9.3f}{after:>9.3f}{after / before:>9.3f}")
+
+
+def _measure_once(side: version_runs.Side, folder: pathlib.Path) -> dict[str, float]:
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    measured: dict[str, float] = {}
+    for key, flags in _BENCHMARKS.items():
+        result = folder / f"{key}.json"
+        version_runs.run(side.command("scripts.benchmark", *flags, f"--output={result}"), folder / f"{key}.txt")
+        seconds = json.loads(result.read_text())[key]
+        measured |= {f"{key.replace('main', 'emnist')} {name}": seconds[name] for name in _FIGURES}
+    return measured
 
 
 if __name__ == "__main__":

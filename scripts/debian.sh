@@ -1,4 +1,4 @@
-# Sourced by scripts/test and .ci/run: installs what a fresh Debian 12 lacks.
+# Sourced by scripts/python, scripts/test and .ci/run: installs what a fresh Debian 12 lacks.
 
 # Installs packages, as root or by sudo; without any, nothing.
 apt_install() {

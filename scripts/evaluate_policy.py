@@ -28,6 +28,7 @@ from bandits.evaluation import (
 from data import files, interaction_log, log_checks, log_table, schema
 from data.errors import UsageError
 from optimization.study import cli
+from optimization.study.settings import declared, names, parameters, setting, title
 
 _USAGE = """
 Says what a policy would have earned on a log of another one, with intervals over clients.
@@ -39,20 +40,6 @@ Says what a policy would have earned on a log of another one, with intervals ove
 
 A log that run_federated wrote (--log_interactions), of a run's folder, or what --save_log wrote, needs no column.
 """
-_COLUMNS = {
-    "client_column": "whose row it is; of several, separated by commas, each combination is a client",
-    "action_column": "the action that was played",
-    "reward_column": "what it earned",
-    "propensity_column": "the probability with which it was played there, in (0, 1]",
-    "round_column": "the round, a whole number, after which --anytime looks",
-    "period_column": "the deployment period, likewise; --anytime then looks after each, where clients act once in one",
-    "position_column": "a feature that is a category, such as the place on a page",
-    "feature_columns": "features, separated by commas (default: all other columns)",
-    "category_columns": "features that are categories though their values are numbers",
-    "ignore_columns": "columns that are left out",
-    "action_names": "actions that could be played too, though no row shows them",
-    "missing_values": "texts, separated by commas, that mean a missing value, besides NA, nan, null ...",
-}
 _FOLDER = "evaluation"
 _MOST_DRAWS = 100_000  # A client keeps a byte for each.
 _NEEDED = ("client_column", "action_column", "reward_column", "propensity_column")
@@ -62,54 +49,114 @@ _LEARNED = (
 _NEEDING = frozenset(("dm", "dr", "switch_dr", "dros"))  # Estimators that read a reward model.
 
 
+class _Log:
+    """Log.
+
+    Attributes:
+      log: The log: a CSV or Parquet table, or the folder of a run, or what it wrote.
+    """
+
+    log: pathlib.Path = setting(basic=True)
+
+
+class _Columns:
+    """Columns.
+
+    Attributes:
+      client_column: Whose row it is; of several, separated by commas, each combination is a client.
+      action_column: The action that was taken.
+      reward_column: What it earned.
+      propensity_column: The probability with which it was taken there, in (0, 1].
+      round_column: The round, a whole number, after which --anytime looks.
+      period_column: The deployment period, likewise; --anytime then looks after each, where clients act once in one.
+      position_column: A feature that is a category, such as the place on a page.
+      feature_columns: Features, separated by commas (default: all other columns).
+      category_columns: Features that are categories though their values are numbers.
+      ignore_columns: Columns that are left out.
+      action_names: Actions that could be taken too, though no row shows them.
+      missing_values: Texts, separated by commas, that mean a missing value, besides NA, nan, null ....
+    """
+
+    client_column: str = setting(basic=True)
+    action_column: str = setting(basic=True)
+    reward_column: str = setting(basic=True)
+    propensity_column: str = setting(basic=True)
+    round_column: str = setting()
+    period_column: str = setting()
+    position_column: str = setting()
+    feature_columns: str = setting()
+    category_columns: str = setting()
+    ignore_columns: str = setting()
+    action_names: str = setting()
+    missing_values: str = setting()
+
+
+class _Policy:
+    """Policy.
+
+    Attributes:
+      policy: What is evaluated.
+      bandits_type: Exploration on a run's model (default: the run's).
+    """
+
+    policy: str = setting(basic=True)
+    bandits_type: str = setting()
+
+
+class _Estimation:
+    """Estimation.
+
+    Attributes:
+      estimators: Which, separated by commas, of logged, ips, snips, clipped_ips, dm, dr, switch_dr and dros (default:
+        ips, snips, and with a model dm and dr; with --private, ips and snips, and dr with --model_noise_multiplier).
+      clip: Largest weight of clipped IPS; without it, --estimators=clipped_ips has SLOPE choose.
+      tau: Largest weight at which SWITCH-DR corrects; without it, --estimators=switch_dr has SLOPE choose.
+      shrinkage: Lambda of DRos; without it, --estimators=dros has SLOPE choose.
+      draws: Draws of the bootstrap over clients, beside the delta method; 0 for none.
+      seed: Of the model's training, its folds, and the draws.
+      sums: What computes the sums over clients.
+    """
+
+    estimators: str = setting(basic=True)
+    clip: float = setting()
+    tau: float = setting()
+    shrinkage: float = setting()
+    draws: int = setting(1000, high=_MOST_DRAWS, only={"private": False})
+    seed: int = setting(0, basic=True)
+    sums: str = setting(
+        "numpy",
+        {"numpy": "here, quickly", "tff": "by TensorFlow Federated, at clients of which sums alone travel; the same"},
+        only={"private": False},
+    )
+
+
+class _Output:
+    """Output.
+
+    Attributes:
+      save_log: Also write the log, with contexts, as one Parquet file, for --task_type=logged.
+      output_dir: Folder for estimates.csv, evaluation.json and evaluation.html; one that holds an evaluation is refused
+        (default: evaluation/POLICY).
+    """
+
+    save_log: pathlib.Path = setting(only={"private": False}, basic=True)
+    output_dir: pathlib.Path = setting(basic=True)
+
+
 def define() -> cli.FlagSet:
     """Returns the flags of `evaluate_policy`."""
     flags = cli.FlagSet(_USAGE)
-    flags.group("Log")
-    flags.path("log", None, "the log: a CSV or Parquet table, or the folder of a run, or what it wrote")
-    for name, help_text in _COLUMNS.items():
-        flags.text(name, None, help_text)
-    flags.group("Policy")
-    flags.text("policy", None, "; ".join(f"{name}: {told}" for name, told in target_policies.KINDS.items()))
+    flags.group(_Log, _Columns)
     # What a schedule makes of epsilon or gamma is a number here: a final model has one policy.
     constant = {name: dict(one.parameters) for name, one in registry.POLICIES.items() if not one.schedule}
-    flags.choice("bandits_type", None, list(constant), "exploration on a run's model (default: the run's)")
-    flags.parameters("bandits_", "bandits_type", constant)
-    reward_model.define(flags)
-    flags.group("Estimation")
-    flags.text(
-        "estimators",
-        None,
-        f"which, separated by commas, of {', '.join(estimates.LABELS)} (default: ips, snips, and with a model dm "
-        "and dr; with --private, ips and snips, and dr with --model_noise_multiplier)",
-    )
-    flags.number("clip", None, "largest weight of clipped IPS; without it, --estimators=clipped_ips has SLOPE choose")
-    flags.number(
-        "tau", None, "largest weight at which SWITCH-DR corrects; without it, --estimators=switch_dr has SLOPE choose"
-    )
-    flags.number("shrinkage", None, "lambda of DRos; without it, --estimators=dros has SLOPE choose")
-    flags.integer(
-        "draws", 1000, "draws of the bootstrap over clients, beside the delta method; 0 for none", high=_MOST_DRAWS
-    )
-    flags.integer("seed", 0, "of the model's training, its folds, and the draws")
-    flags.choice(
-        "sums",
-        "numpy",
-        {"numpy": "here, quickly", "tff": "by TensorFlow Federated, at clients of which sums alone travel; the same"},
-        "what computes the sums over clients",
-    )
+    kinds = "; ".join(f"{name}: {told}" for name, told in target_policies.KINDS.items())
+    policies = declared(_Policy, policy={"help": kinds}, bandits_type={"type": list(constant)})
+    flags.group("Policy", *policies, *parameters("bandits_", "bandits_type", constant))
+    model = declared(reward_model.RewardModel, model_noise_multiplier={"only": {"private": True}})
+    flags.group(title(reward_model.RewardModel), *model)
+    flags.group(_Estimation)
     bound_flags.define(flags)
-    flags.belong("draws", "sums", private=False)
-    flags.belong("model_noise_multiplier", private=True)
-    flags.group("Output")
-    flags.path("save_log", None, "also write the log, with contexts, as one Parquet file, for --task_type=logged")
-    flags.belong("save_log", private=False)
-    flags.path(
-        "output_dir",
-        None,
-        "folder for estimates.csv, evaluation.json and evaluation.html; one that holds an evaluation is refused "
-        f"(default: {_FOLDER}/POLICY)",
-    )
+    flags.group(_Output)
     return flags
 
 
@@ -129,7 +176,9 @@ def program(settings: cli.Settings) -> None:
             report = {**log.report, anytime.COHORTS: anytime.cohorts(settings.log)} if is_runs else log.report
             interaction_log.write(dataclasses.replace(log, report=report), file)
     if logged_run and by_models:
-        probabilities = run_policy.of_periods(logged_run)
+        from bandits.evaluation import run_policies
+
+        probabilities = run_policies.of_periods(logged_run)
     elif of_run:
         exploration = run_policy.exploration(settings, of_run)
         probabilities = run_policy.probabilities(log, target.name, of_run, exploration)
@@ -287,7 +336,7 @@ def _log(
     if missing := [f"--{name}" for name in _NEEDED if not settings[name]]:
         raise UsageError(f"{' and '.join(missing)}: name these columns of --log, which run_federated did not write.")
     wanted = schema.Schema(
-        **{name: settings[name] for name in _COLUMNS},
+        **{name: settings[name] for name in names(_Columns)},
         probability_columns=target.name if target.kind == "column" else None,
         file_flag="--log",
     )

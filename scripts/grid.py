@@ -1,7 +1,7 @@
-"""Plays a grid of runs of any experiment binary and ranks them; see `--help`.
+"""Executes a grid of runs of any experiment binary and ranks them; see `--help`.
 
 Flags of all runs are checked before anything slow is imported. A run lies in a folder that is named by its flags: it is
-played once, continued where it was interrupted, and found again by every grid that holds it.
+run once, continued where it was interrupted, and found again by every grid that holds it.
 """
 
 if __name__ == "__main__":  # Before the imports, which take seconds.
@@ -18,95 +18,96 @@ import sys
 from collections.abc import Sequence
 
 from bandits import studies
-from bandits.plans import executors, outcomes, plan, sweep, verdict
+from bandits.plans import executors, plan, sweep, verdict
 from bandits.plans.plan import Run
 from data import files
 from data.errors import UsageError
 from optimization.study import cli
 from optimization.study.metrics import Metric
+from optimization.study.settings import declared, no_folder, setting, title
 
 _USAGE = """
-Plays a grid of runs and ranks them: the cross product of the values to sweep, or a published grid.
+Executes a grid of runs and ranks them: the cross product of the values to sweep, or a published grid.
 
   grid --sweep=server_learning_rate=0.005,0.01,0.02 --sweep=client_learning_rate=0.05,0.1 --repeat=3
   grid --grid=appendix_a2_emnist --preset=emnist_scratch_softmax --expand_edges
   grid --binary=run_ads --sweep=decision_rule=greedy,ucb --rates=0.05,0.1,0.2
 
-All other flags are passed on to every run; `run_federated --help` lists them. The same command continues a grid.
+All other flags are passed on to every run; `run_federated --helpfull` lists them. The same command continues a grid.
 """
+
+
+_BY_RESULTS = {"executor": executors.RUNNING}  # A job array is written before there are any.
+
+
+class _Runs:
+    """What is run.
+
+    Attributes:
+      binary: Experiment (default: run_federated, or the grid's).
+      sweep: flag=value,value: values to try of a run's flag; may be given for several flags.
+      grid: A published grid. Flags and sweeps given beside it win.
+      repeat: Runs of every point, with consecutive seeds.
+    """
+
+    binary: str = setting(words=list(studies.STUDIES))
+    sweep: list = setting()
+    grid: str = setting()
+    repeat: int = setting(1, low=1)
+
+
+class _Search:
+    """What is searched.
+
+    Attributes:
+      metric: Column of metrics.csv whose value after the last round ranks (default: the binary's).
+      lower_is_better: Whether the smallest value of --metric is the best (default: as declared).
+      expand_edges: Add values where the best point of a configuration lies on an edge, and again.
+      expand_steps: Most values that this adds to one side.
+      reporting_repeat: Fresh seeds with which the best point of each configuration is run again: the value from the
+        seeds that picked it is too good; 0 for none.
+      reference: Configuration that the others are compared with: its words, as 'greedy adam', or strategy (default:
+        greedy, or without one the first).
+      early_stop: Give up points early.
+      reduction_factor: One of so many points goes on.
+    """
+
+    metric: str = setting()
+    lower_is_better: bool = setting(only={"metric": True})
+    expand_edges: bool = setting(False, only=_BY_RESULTS)
+    expand_steps: int = setting(5, low=1, only={"expand_edges": True})
+    reporting_repeat: int = setting(0, only=_BY_RESULTS)
+    reference: str = setting(only=_BY_RESULTS)
+    early_stop: str = setting(
+        words={"asha": "asynchronous successive halving: the best part of the points go on to more rounds"},
+        only=_BY_RESULTS,
+    )
+    reduction_factor: int = setting(2, low=2, only={"early_stop": ("asha",)})
+
+
+class _Output:
+    """Output.
+
+    Attributes:
+      root_output_dir: Folder of all grids.
+      report: Page about the runs to keep up to date while the grid is run: an .html file, as scripts.report writes.
+      experiment_name: Name of this grid's folder (default: grid_, and the grid, preset or binary).
+    """
+
+    root_output_dir: pathlib.Path = setting("runs")
+    report: pathlib.Path = setting(only=_BY_RESULTS)
+    experiment_name: str = setting(complaint=no_folder)
 
 
 def define() -> cli.FlagSet:
     """Returns the flags of `grid`; those of its runs are passed on."""
     flags = cli.FlagSet(_USAGE, "run_flags", known_only=True)
-    flags.group("What is run")
-    flags.choice("binary", None, list(studies.STUDIES), "experiment (default: run_federated, or the grid's)")
-    flags.texts("sweep", "flag=value,value: values to try of a run's flag; may be given for several flags")
     known = "; ".join(f"{name}, {grid.about}" for name, grid in plan.published().items())
-    flags.text("grid", None, f"a published grid: {known}. Flags and sweeps given beside it win")
-    flags.integer("repeat", 1, "runs of every point, with consecutive seeds", low=1)
-
-    flags.group("What is searched")
-    flags.text("metric", None, "column of metrics.csv whose value after the last round ranks (default: the binary's)")
-    flags.switch("lower_is_better", None, "whether the smallest value of --metric is the best (default: as declared)")
-    flags.belong("lower_is_better", metric=True)
-    flags.switch("expand_edges", False, "add values where the best point of a configuration lies on an edge, and again")
-    flags.integer("expand_steps", 5, "most values that this adds to one side", low=1)
-    flags.belong("expand_steps", expand_edges=True)
-    flags.integer(
-        "reporting_repeat",
-        0,
-        "fresh seeds with which the best point of each configuration is played again: the value from the seeds that "
-        "picked it is too good; 0 for none",
-    )
-    flags.text(
-        "reference",
-        None,
-        "configuration that the others are compared with: its words, as 'greedy adam', or strategy (default: greedy, "
-        "or without one the first)",
-    )
-    flags.belong("reference", executor=("local", "ray"))
-    flags.choice(
-        "early_stop",
-        None,
-        {"asha": "asynchronous successive halving: the best part of the points go on to more rounds"},
-        "give up points early",
-    )
-    flags.integer("reduction_factor", 2, "one of so many points goes on", low=2)
-    flags.belong("reduction_factor", early_stop=("asha",))
-
-    executors.define(flags, slurm_script="write a job array for Slurm, and run nothing")
-
-    flags.group("Output")
-    flags.path("root_output_dir", "runs", "folder of all grids")
-    flags.path(
-        "report",
-        None,
-        "page about the runs to keep up to date while the grid is played: an .html file, as scripts.report writes",
-    )
-    flags.belong("report", executor=("local", "ray"))
-    flags.folder("experiment_name", "name of this grid's folder (default: grid_, and the grid, preset or binary)")
+    told = f"a published grid: {known}. Flags and sweeps given beside it win"
+    flags.group(title(_Runs), *declared(_Runs, grid={"help": told}))
+    for group in (_Search, executors.Executors, _Output):
+        flags.group(group)
     return flags
-
-
-def resolve(settings: cli.Settings) -> cli.Settings:
-    """Returns the grid's own flags.
-
-    Raises:
-      UsageError: On flags that do not go together.
-    """
-    settings = settings.settled()
-    if settings.executor == "slurm_script" and (settings.expand_edges or settings.early_stop):
-        raise UsageError(
-            "--executor=slurm_script writes all runs beforehand: --expand_edges and --early_stop decide by results."
-        )
-    if settings.executor == "slurm_script" and settings.reporting_repeat:
-        raise UsageError(
-            "--executor=slurm_script writes all runs beforehand: which --reporting_repeat plays depends on results."
-        )
-    if settings.report:
-        files.check_output("report", pathlib.Path(settings.report), (".html",))
-    return settings
 
 
 def ranked_by(settings: cli.Settings, binary: str) -> tuple[Metric, bool]:
@@ -124,8 +125,10 @@ def ranked_by(settings: cli.Settings, binary: str) -> tuple[Metric, bool]:
 
 
 def program(settings: cli.Settings) -> int:
-    """Plays the grid; returns 0, 1 if a run failed, or 128 + the signal that stopped it."""
-    settings = resolve(settings)
+    """Runs the grid; returns 0, 1 if a run failed, or 128 + the signal that stopped it."""
+    settings = settings.settled()
+    if settings.report:
+        files.check_output("report", pathlib.Path(settings.report), (".html",))
     grid = plan.build(
         settings.run_flags,
         sweeps=settings.sweep,
@@ -166,23 +169,13 @@ def program(settings: cli.Settings) -> int:
         grid = grid.in_folder(folder / "runs")
         some = grid.renamed(some)
         if settings.executor == "slurm_script":
-            return write_script(grid, some, folder, cores)
+            return sweep.write_job_array(some, folder, cores, "the same command with --executor=local ranks them")
         if settings.executor == "local":
             new = [run for run in some if not (folder / "runs" / run.name).exists()]
-            if new:
-                sweep.check_shared(new)
+            told = sweep.refused({"": new[:1]})
+            if told and told == sweep.refused({"": new[-1:]}):  # What all runs share is refused before any is started.
+                raise UsageError(next(iter(told)))
         return execute(settings, grid, some, folder, cores)
-
-
-def write_script(grid: plan.Grid, some: Sequence[Run], folder: pathlib.Path, cores: int) -> int:
-    """Writes the job array of what is not finished; returns the exit status."""
-    left = [run for run in some if outcomes.finished_rounds(folder / "runs" / run.name) < run.rounds]
-    if not left:
-        print(f"All {len(some)} runs are finished: --executor=local ranks them.")
-        return 0
-    script = executors.write_slurm_script(folder, [run.job(folder / "runs") for run in left], cores)
-    print(f"{len(left)} runs in {script}. When they are done, the same command with --executor=local ranks them.")
-    return 0
 
 
 def execute(settings: cli.Settings, grid: plan.Grid, some: Sequence[Run], folder: pathlib.Path, cores: int) -> int:

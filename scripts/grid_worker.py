@@ -61,7 +61,7 @@ def _one(module: str, *arguments: str) -> int:
 def main() -> int:
     """Executes the run on the command line, or those that come in on stdin."""
     cli.hush_imports()
-    if {"--help", "-help", "-h"} & set(sys.argv[1:]):
+    if cli.HELP & set(sys.argv[1:]):
         print(__doc__)
         return 0
     if len(sys.argv) > 1:

@@ -13,7 +13,7 @@ import pathlib
 import re
 import textwrap
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from bandits import metrics, studies
 from bandits.results import baselines, runs
@@ -21,6 +21,7 @@ from data import files
 from data.errors import UsageError
 from optimization.study import cli
 from optimization.study.curves import BANDS
+from optimization.study.settings import Numbers, setting
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,39 +40,66 @@ _LETTERS = 12  # An inch at the vertical axis.
 _INCHES = (1.0, 50.0)  # Of a picture's sides.
 
 
+class _Folders:
+    """What is shown.
+
+    Attributes:
+      runs: More folders, separated by commas.
+      tables: Print measures of run_posterior's runs, and rounds to thresholds, by task, algorithm and alpha, as the
+        study's Tables 5.1 and 5.2; folders may hold many runs.
+    """
+
+    runs: str = setting()
+    tables: bool = setting(False)
+
+
+class _Picture:
+    """Picture.
+
+    Attributes:
+      labels: Their names in the picture, separated by commas (default: the folders').
+      output: Pictures to write, separated by commas: .png, .pdf or .svg.
+      title: Title.
+      running_average: Draw the average over the rounds so far, as the study does.
+      metric: Column of metrics.csv to draw, such as privacy/epsilon (default: the round's reward; without one, what the
+        study's progress bar shows).
+      ylabel: Words at the vertical axis (default: what is drawn).
+      smooth: Draw the mean of the last so many rounds; no mean reaches across a deployment.
+      band: What is shaded around the mean of several seeds.
+      size: Width and height in inches, as 7x4.2.
+      ylim: Lowest and highest value of the vertical axis, as 0,1 (default: what the curves need).
+    """
+
+    labels: str = setting()
+    output: str = setting("comparison.png")
+    title: str = setting("")
+    running_average: bool = setting(False, only={"metric": False})
+    metric: str = setting()
+    ylabel: str = setting()
+    smooth: int = setting(1, low=1)
+    band: str = setting("minmax", BANDS)
+    size: str = setting("7x4.2")
+    ylim: str = setting()
+
+
+class _Tables:
+    """Tables.
+
+    Attributes:
+      rounds: Rounds to report, separated by commas (default: the study's for the task, or the last).
+      thresholds: Thresholds likewise (default: the study's for the task, or 0.84,0.86).
+    """
+
+    rounds: tuple = setting(words=Numbers(whole=True))
+    thresholds: tuple = setting(words=Numbers(high=1))
+
+
 def define() -> cli.FlagSet:
     """Returns the flags of `plot`."""
     flags = cli.FlagSet(_USAGE, positional="folders")
-    flags.group("What is shown")
-    flags.text("runs", None, "more folders, separated by commas")
-    flags.switch(
-        "tables",
-        False,
-        "print measures of run_posterior's runs, and rounds to thresholds, by task, algorithm and alpha, as the "
-        "study's Tables 5.1 and 5.2; folders may hold many runs",
-    )
-
-    flags.group("Picture", tables=False)
-    flags.text("labels", None, "their names in the picture, separated by commas (default: the folders')")
-    flags.text("output", "comparison.png", "pictures to write, separated by commas: .png, .pdf or .svg")
-    flags.text("title", "", "title")
-    flags.switch("running_average", False, "draw the average over the rounds so far, as the study does")
-    flags.text(
-        "metric",
-        None,
-        "column of metrics.csv to draw, such as privacy/epsilon (default: the round's reward; without one, what the "
-        "study's progress bar shows)",
-    )
-    flags.belong("running_average", metric=False)
-    flags.text("ylabel", None, "words at the vertical axis (default: what is drawn)")
-    flags.integer("smooth", 1, "draw the mean of the last so many rounds; no mean reaches across a deployment", low=1)
-    flags.choice("band", "minmax", BANDS, "what is shaded around the mean of several seeds")
-    flags.text("size", "7x4.2", "width and height in inches, as 7x4.2")
-    flags.text("ylim", None, "lowest and highest value of the vertical axis, as 0,1 (default: what the curves need)")
-
-    flags.group("Tables", tables=True)
-    flags.text("rounds", None, "rounds to report, separated by commas (default: the study's for the task, or the last)")
-    flags.text("thresholds", None, "thresholds likewise (default: the study's for the task, or 0.84,0.86)")
+    flags.group(_Folders)
+    flags.group(_Picture, tables=False)
+    flags.group(_Tables, tables=True)
     return flags
 
 
@@ -195,21 +223,8 @@ def print_tables(settings: cli.Settings, named: Sequence[pathlib.Path]) -> None:
     for task, cells in by_task.items():
         last = min(int(table["round_num"].iloc[-1]) for seeds in cells.values() for table in seeds)
         rounds, thresholds = tables.PUBLISHED.get(task, ((last,), (0.84, 0.86)))
-        wanted = _numbers(settings, "rounds", int, rounds), _numbers(settings, "thresholds", float, thresholds)
-        print(f"{task}\n{tables.build(cells, *wanted).to_string()}\n")
-
-
-def _numbers(settings: cli.Settings, name: str, kind: type, default: Sequence[Any]) -> Sequence[Any]:
-    if settings[name] is None:
-        return default
-    try:
-        numbers = [kind(word) for word in settings[name].split(",")]
-    except ValueError:
-        numbers = [0]
-    if min(numbers) <= 0 or (kind is float and max(numbers) > 1):
-        wanted = "whole numbers above 0" if kind is int else "numbers above 0 up to 1"
-        raise UsageError(f"--{name}={settings[name]} must be {wanted}, separated by commas.")
-    return numbers
+        table = tables.build(cells, settings.rounds or rounds, settings.thresholds or thresholds)
+        print(f"{task}\n{table.to_string()}\n")
 
 
 def draw(

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from bandits.results import tables
 from bandits.results.budget import build, define
 from data import files
 from data.errors import UsageError
@@ -31,7 +32,8 @@ def program(settings: cli.Settings) -> None:
     if not report["guarantees"]:
         return
     print()
-    _print_rows([("neighbours", "sampling", "RDP", "order", "PLD", ""), *map(_guarantee_row, report["guarantees"])])
+    heads = ("neighbours", "sampling", "RDP", "order", "PLD", "")
+    print(tables.text(heads, [*map(_guarantee_row, report["guarantees"])], "  "))
     _print_tables(mechanism, rounds)
     if settings.plot:
         _draw(mechanism, rounds, settings.plot)
@@ -102,10 +104,9 @@ def _print_tables(mechanism: mechanisms.Mechanism, rounds: int) -> None:
     cohorts = sorted({min(max(1, round(mechanism.cohort * factor)), mechanism.population) for factor in _TABLE_FACTORS})
     columns = [dataclasses.replace(mechanism, cohort=cohort) for cohort in cohorts]
     print("\nEpsilon by RDP, for other rounds and cohorts:")
-    table = [("rounds", *(f"cohort {cohort:,}" for cohort in cohorts))]
-    for count in sorted({max(1, round(rounds * factor)) for factor in _TABLE_FACTORS}):
-        table.append((f"{count:,}", *(_by_rdp(column, count) for column in columns)))
-    _print_rows(table)
+    counts = sorted({max(1, round(rounds * factor)) for factor in _TABLE_FACTORS})
+    rows = [(f"{count:,}", *(_by_rdp(column, count) for column in columns)) for count in counts]
+    print(tables.text(("rounds", *(f"cohort {cohort:,}" for cohort in cohorts)), rows, "  "))
     grown = [
         dataclasses.replace(
             mechanism, cohort=mechanism.cohort * factor, noise_multiplier=mechanism.noise_multiplier * factor
@@ -115,10 +116,8 @@ def _print_tables(mechanism: mechanisms.Mechanism, rounds: int) -> None:
     ]
     if grown:
         print(f"\nCohort and noise grown together (same noise on the mean update), {rounds:,} rounds:")
-        table = [
-            (f"{one.cohort:,}", f"{one.noise_multiplier:.4g}", _by_rdp(one, rounds)) for one in (mechanism, *grown)
-        ]
-        _print_rows([("cohort", "noise multiplier", "epsilon by RDP"), *table])
+        rows = [(f"{one.cohort:,}", f"{one.noise_multiplier:.4g}", _by_rdp(one, rounds)) for one in (mechanism, *grown)]
+        print(tables.text(("cohort", "noise multiplier", "epsilon by RDP"), rows, "  "))
 
 
 def _by_rdp(mechanism: mechanisms.Mechanism, rounds: int) -> str:
@@ -126,12 +125,6 @@ def _by_rdp(mechanism: mechanisms.Mechanism, rounds: int) -> str:
         return f"{mechanism.analyses[0].epsilon(rounds, mechanism.delta)[0]:.3g}"
     except ValueError:  # ddp has too few bits for so large a cohort.
         return "-"
-
-
-def _print_rows(rows: Sequence[Sequence[str]]) -> None:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        print("  " + "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
 
 
 def _draw(mechanism: mechanisms.Mechanism, rounds: int, output: str) -> None:

@@ -15,6 +15,7 @@ from bandits.results import configurations, dynamic_regret, over_tasks, page, ru
 from data import files
 from data.errors import UsageError
 from optimization.study import cli
+from optimization.study.settings import setting
 
 _USAGE = """
 Writes one HTML page about runs: their results, curves and commands.
@@ -25,25 +26,30 @@ Each argument is a run's folder, or a folder that holds runs at any depth, such 
 """
 
 
+class _Flags:
+    """Flags.
+
+    Attributes:
+      runs: More folders, separated by commas.
+      output: Page to write.
+      title: Title.
+      reference: Configuration that the others are compared with: its name on the page, or its strategy (default:
+        greedy, or without it the first configuration).
+      regret: Also show the regret to the full-feedback baseline; in a non-stationary environment, to the baseline of
+        each environment, too.
+    """
+
+    runs: str = setting()
+    output: pathlib.Path = setting("report.html")
+    title: str = setting("Runs")
+    reference: str = setting()
+    regret: bool = setting(False)
+
+
 def define() -> cli.FlagSet:
     """Returns the flags of `report`."""
     flags = cli.FlagSet(_USAGE, positional="folders")
-    flags.group("Flags")
-    flags.text("runs", None, "more folders, separated by commas")
-    flags.path("output", "report.html", "page to write")
-    flags.text("title", "Runs", "title")
-    flags.text(
-        "reference",
-        None,
-        "configuration that the others are compared with: its name on the page, or its strategy (default: greedy, or "
-        "without it the first configuration)",
-    )
-    flags.switch(
-        "regret",
-        False,
-        "also show the regret to the full-feedback baseline; in a non-stationary environment, to the baseline of each "
-        "environment, too",
-    )
+    flags.group(_Flags)
     return flags
 
 
@@ -58,23 +64,18 @@ def program(settings: cli.Settings) -> int:
     files.replace(output, page.page(found, settings.title, settings.reference, has_regret=settings.regret).encode())
     parts = configurations.parts(found.runs)
     if settings.regret:
-        dynamic, missing = (
-            dynamic_regret.lines(parts),
-            [line for part in parts for line in dynamic_regret.missing(part)],
-        )
-        if not dynamic and not missing and not any(sections.regret(part, arm) for part in parts for arm in part.arms):
+        dynamic = [(part.title, one) for part in parts for one in dynamic_regret.sections(part)]
+        if not dynamic and not any(sections.regret(part, arm) for part in parts for arm in part.arms):
             print(
                 "No configuration has a full-feedback baseline: run the same with --bandits_type=supervised_mse.",
                 file=sys.stderr,
             )
-        for line in missing:
-            print(line, file=sys.stderr)
-        for line in dynamic:
-            print(line)
+        for title, one in dynamic:
+            print(f"{title}:", *one.lines(), sep="\n")
     for problem in found.problems:
         print(f"Left out: {problem}", file=sys.stderr)
-    for _, one in over_tasks.of_parts(parts):
-        print(*over_tasks.lines(one), sep="\n")
+    for one in over_tasks.sections(parts):
+        print(*one.lines(), sep="\n")
     print(output)
     return 1 if found.problems else 0
 

@@ -1,6 +1,6 @@
 """Reproduces figures and tables of the texts that the project follows; see `--help`.
 
-Runs are played as a grid's: named by their flags, played once, shared by all figures that need them, and continued
+Runs are executed as a grid's: named by their flags, run once, shared by all figures that need them, and continued
 where they were interrupted.
 """
 
@@ -12,7 +12,7 @@ if __name__ == "__main__":  # Before the imports, which take seconds.
 import pathlib
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 from bandits import studies
 from bandits.papers import page, pictures, playing, records, results, scoreboard, selection, texts
@@ -21,9 +21,9 @@ from bandits.papers.results import Found
 from bandits.plans import estimate, executors, sweep
 from bandits.plans.plan import Run
 from data import files
-from data import files as data_files
 from data.errors import UsageError
 from optimization.study import cli
+from optimization.study.settings import declared, no_folder, setting, title
 
 _USAGE = """
 Reproduces figures and tables of the texts that this project follows, beside the numbers and orderings they state.
@@ -37,52 +37,63 @@ The same command continues what was interrupted. An ordering that disagrees is a
 """
 
 
+class _Figures:
+    """What is reproduced.
+
+    Attributes:
+      figure: Names, separated by commas; 1 means 1a to 1d; all: the texts' own; flagship: this project's; or
+        select_before_deploying.
+      text: All figures and tables of one text, instead of --figure.
+      list: Print the names of all figures and tables, and end.
+      arms: Their labels, separated by semicolons: only these; records keep the rows of the others.
+      scale: How much is run.
+      repeat: Seeds (default: as many as the text's).
+      data_dir: Folder of the data files, which must hold all that are needed (default: FEDBANDITS_DATA_DIR in the
+        environment; for what it lacks and can be downloaded, the cache folder).
+      early_stop: Give up points of searches early (default: run all to the end).
+      estimate: Run a few rounds of each task, print how long all takes, and end; random examples stand in for data sets
+        that would be downloaded.
+      report_only: Run nothing: report what is finished, also while another process runs.
+    """
+
+    figure: str = setting()
+    text: str = setting(words=texts.names(), only={"figure": False})
+    list: bool = setting(False)
+    arms: str = setting()
+    scale: str = setting(texts.PAPER, texts.SCALES)
+    repeat: int = setting(low=1, high=cli.MOST_REPEATS)
+    data_dir: pathlib.Path = setting(only={"report_only": False})
+    early_stop: str = setting(
+        words={"asha": "asynchronous successive halving: the better half of a search's points go on to more rounds"},
+        only={"executor": executors.RUNNING, "report_only": False},
+    )
+    estimate: bool = setting(False, only={"executor": executors.RUNNING, "report_only": False})
+    report_only: bool = setting(False)
+
+
+class _Output:
+    """Output.
+
+    Attributes:
+      records: Folder in which a small file of numbers a figure is kept, such as docs/evidence.
+      page: Page to make of the records beside it, in the folder evidence; runs nothing.
+      root_output_dir: Folder of all output.
+      experiment_name: Name of this output's folder (default: reproduce_SCALE).
+    """
+
+    records: pathlib.Path = setting()
+    page: pathlib.Path = setting()
+    root_output_dir: pathlib.Path = setting("runs")
+    experiment_name: str = setting(complaint=no_folder)
+
+
 def define() -> cli.FlagSet:
     """Returns the flags of `reproduce`."""
     flags = cli.FlagSet(_USAGE)
-    flags.group("What is reproduced")
-    flags.text(
-        "figure",
-        None,
-        "names, separated by commas; 1 means 1a to 1d; all: the texts' own; flagship: this project's; "
-        f"or {selection.NAME}",
-    )
-    flags.choice("text", None, texts.names(), "all figures and tables of one text, instead of --figure")
-    flags.belong("text", figure=False)
-    flags.switch("list", False, "print the names of all figures and tables, and end")
-    flags.text("arms", None, "their labels, separated by semicolons: only these; records keep the rows of the others")
-    flags.choice("scale", texts.PAPER, texts.SCALES, "how much is run")
-    flags.integer("repeat", None, "seeds (default: as many as the text's)", low=1)
-
-    flags.path(
-        "data_dir",
-        None,
-        "folder of the data files, which must hold all that are needed (default: FEDBANDITS_DATA_DIR in the "
-        "environment; for what it lacks and can be downloaded, the cache folder)",
-    )
-    flags.choice(
-        "early_stop",
-        None,
-        {"asha": "asynchronous successive halving: the better half of a search's points go on to more rounds"},
-        "give up points of searches early (default: run all to the end)",
-    )
-    flags.belong("early_stop", executor=("local", "ray"))
-
-    flags.switch(
-        "estimate",
-        False,
-        "run a few rounds of each task, print how long all takes, and end; random examples stand in for data sets that "
-        "would be downloaded",
-    )
-    flags.switch("report_only", False, "play nothing: report what is finished, also while another process plays")
-
-    executors.define(flags, slurm_script="write a job array for Slurm, and run nothing")
-
-    flags.group("Output")
-    flags.path("records", None, "folder in which a small file of numbers a figure is kept, such as docs/evidence")
-    flags.path("page", None, "page to make of the records beside it, in the folder evidence; plays nothing")
-    flags.path("root_output_dir", "runs", "folder of all output")
-    flags.folder("experiment_name", "name of this output's folder (default: reproduce_SCALE)")
+    flags.group(_Figures)
+    where = declared(executors.Executors, executor={"only": {"report_only": False}})
+    flags.group(title(executors.Executors), *where)
+    flags.group(_Output)
     return flags
 
 
@@ -101,7 +112,7 @@ def report(
       found: What each arm gave.
       folder: Where it is written.
       kept: Folder of records that are kept, if any: pages are made of them.
-      is_part: Whether only some of its arms were played: the others are those of the records that are there, and
+      is_part: Whether only some of its arms were run: the others are those of the records that are there, and
         nothing is drawn.
 
     Returns:
@@ -141,7 +152,7 @@ def report(
 
 
 def _records_path(figure: Figure, folder: pathlib.Path, kept: pathlib.Path | None) -> pathlib.Path:
-    """Returns the file of a figure's records, of which those of arms that are not played are taken."""
+    """Returns the file of a figure's records, of which those of arms that are not run are taken."""
     return records.path_of(figure, kept) if kept else folder / f"{figure.name}_records.csv"
 
 
@@ -153,17 +164,12 @@ def program(settings: cli.Settings) -> int:
         return 0
     settings = settings.settled()
     if settings.page:
-        _alone(settings, "page", "--page is made of all records, and plays nothing")
+        _alone(settings, "page", "--page is made of all records, and runs nothing")
         return write_page(pathlib.Path(settings.page))
     if not settings.text and not all(name.strip() for name in (settings.figure or "").split(",")):
         what = f"={settings.figure} has an empty name" if settings.figure else " names nothing"
         raise UsageError(f"--figure{what}: give names, or all, or --text; --list prints them.")
-    for flag in ("estimate", "executor", "data_dir", "early_stop") if settings.report_only else ():
-        if flag in settings.given:
-            raise UsageError(f"--report_only plays nothing: leave --{flag} out.")
-    if settings.estimate and settings.executor == "slurm_script":
-        raise UsageError("--estimate plays a few rounds, and --executor=slurm_script plays nothing: leave one out.")
-    with data_files.data_folder(settings.data_dir):
+    with files.data_folder(settings.data_dir):
         return _of_selection(settings) if settings.figure == selection.NAME else _of_figures(settings)
 
 
@@ -281,7 +287,8 @@ def _run(
     folder, cores = _folder(settings), executors.cores_of_run(settings)
     with sweep.claim(folder, studies.STUDIES[binary]):
         if settings.executor == "slurm_script":
-            return _write_script(left(), folder, cores)
+            then = "the same command writes what a search has picked; --report_only, without --executor, reports them"
+            return sweep.write_job_array(left(), folder, cores, then)
         check()
         executor = executors.build(settings, cores)
         with executors.running(executor, folder):
@@ -340,31 +347,17 @@ def _check_folder(kept: pathlib.Path, folder: pathlib.Path) -> None:
 
 
 def _check_seeds(repeat: int | None, chosen: Sequence[Figure]) -> None:
-    """Refuses more seeds than one command plays, or so many that one of them has picked a search's point.
+    """Refuses so many seeds that one of them has picked a search's point.
 
     Raises:
       UsageError: If there are.
     """
-    if (repeat or 0) > cli.MOST_REPEATS:
-        raise UsageError(f"--repeat={repeat} is more than {cli.MOST_REPEATS} seeds.")
     searched = [figure.name for figure in chosen if any(arm.is_searched for arm in figure.arms)]
     if searched and (repeat or 0) > FIRST_TUNING_SEED:
         raise UsageError(
             f"--repeat={repeat} would report seeds by which points are picked, those from {FIRST_TUNING_SEED} on, of "
             f"{', '.join(searched)}: give at most {FIRST_TUNING_SEED}."
         )
-
-
-def _write_script(left: Iterable[Run], folder: pathlib.Path, cores: int) -> int:
-    """Writes the job array of what can be played now; returns the exit status."""
-    jobs = list({run.name: run.job(folder / "runs") for run in left}.values())
-    if not jobs:
-        print("All runs are finished: --report_only, without --executor, reports them.")
-        return 0
-    script = executors.write_slurm_script(folder, jobs, cores)
-    print(f"{len(jobs)} runs in {script}. When they are done, the same command writes those that a search has picked.")
-    print("How long they take: --estimate, without --executor, measures a round of each task here.")
-    return 0
 
 
 def write_page(path: pathlib.Path) -> int:

@@ -14,6 +14,7 @@ import time
 from data.errors import Failure, UsageError
 from optimization.runtime import worker_process
 from optimization.study import cli
+from optimization.study.settings import setting
 
 _USAGE = """
 Computes for federated experiments that run elsewhere, until it is stopped.
@@ -29,12 +30,22 @@ only the experiment's host. Across other networks, close the port to all and tun
 _START_SECONDS = 60
 
 
+class _Flags:
+    """Flags.
+
+    Attributes:
+      port: Port to listen on.
+      max_concurrent_threads: Clients computed at the same time; 0 for as many as cores.
+    """
+
+    port: int = setting(9001, low=1, high=65535)
+    max_concurrent_threads: int = setting(0)
+
+
 def define() -> cli.FlagSet:
     """Returns the flags of `tff_worker`."""
     flags = cli.FlagSet(_USAGE)
-    flags.group("Flags")
-    flags.integer("port", 9001, "port to listen on", low=1, high=65535)
-    flags.integer("max_concurrent_threads", 0, "clients computed at the same time; 0 for as many as cores")
+    flags.group(_Flags)
     return flags
 
 

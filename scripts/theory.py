@@ -1,4 +1,4 @@
-"""Plays the laboratory of section 6 and writes its page: regret of simulated federated learners beside the bounds.
+"""Runs the laboratory of section 6 and writes its page: regret of simulated federated learners beside the bounds.
 
 The page's text lies in `page.md`; each of its numbers is a name there, and found here.
 """
@@ -15,16 +15,17 @@ from typing import TYPE_CHECKING
 
 from data import files
 from optimization.study import cli
+from optimization.study.settings import setting
 
 if TYPE_CHECKING:
     from bandits.theory.findings import Curve
 
 _USAGE = """
-Plays worlds whose true rewards are known, and sets what is lost beside what theory says must be: 20 seeds, in minutes.
+Simulates environments whose true rewards are known, and compares regret with bounds of theory: 20 seeds, in minutes.
 
   theory                                                # prints the page
   theory --quick                                        # a tenth of most of it, in a minute or two
-  theory --page=docs/theory.md --picture=docs/theory.png
+  theory --page=docs/evidence/theory.md --picture=docs/theory.png
 """
 _PAGE = pathlib.Path(__file__).resolve().parents[1] / "bandits" / "theory" / "page.md"
 _QUICK = (
@@ -33,21 +34,31 @@ _QUICK = (
 _PANEL = (5.2, 3.6)  # Inches.
 
 
+class _Flags:
+    """Flags.
+
+    Attributes:
+      quick: A tenth of most runs, and fewer rounds: the same tables, with wider intervals and fewer rows.
+      seed: Seed of all draws.
+      page: Markdown file to write; printed if left out.
+      picture: Picture to write, of .png or .pdf or .svg.
+    """
+
+    quick: bool = setting(False)
+    seed: int = setting(0)
+    page: pathlib.Path = setting()
+    picture: pathlib.Path = setting()
+
+
 def define() -> cli.FlagSet:
     """Returns the flags of `theory`."""
     flags = cli.FlagSet(_USAGE)
-    flags.group("Flags")
-    flags.switch(
-        "quick", False, "a tenth of most runs, and fewer rounds: the same tables, with wider intervals and fewer rows"
-    )
-    flags.integer("seed", 0, "seed of all draws", low=0)
-    flags.path("page", None, "Markdown file to write; printed if left out")
-    flags.path("picture", None, f"picture to write, of {' or '.join(files.PICTURES)}")
+    flags.group(_Flags)
     return flags
 
 
 def program(settings: cli.Settings) -> None:
-    """Plays all experiments."""
+    """Runs all experiments."""
     for name, formats in (("page", (".md",)), ("picture", files.PICTURES)):
         if settings[name]:
             files.check_output(name, pathlib.Path(settings[name]), formats)
@@ -56,7 +67,7 @@ def program(settings: cli.Settings) -> None:
     scale = findings.Scale(settings.quick, settings.seed)
     words = {"seeds": str(findings.SEEDS), "seed": str(settings.seed)}
     curves: list[Curve] = []
-    for play in (
+    for experiment in (
         rates.exact_property,
         rates.shrinking_gaps,
         rates.other_gaps,
@@ -72,11 +83,13 @@ def program(settings: cli.Settings) -> None:
         clients.own_training,
     ):
         start = time.monotonic()
-        found = play(scale)
+        found = experiment(scale)
         words |= found.words
         curves += found.curves
         if settings.page:
-            print(f"{(play.__doc__ or '').partition(chr(10))[0]:<110}{time.monotonic() - start:6.1f} s", flush=True)
+            print(
+                f"{(experiment.__doc__ or '').partition(chr(10))[0]:<110}{time.monotonic() - start:6.1f} s", flush=True
+            )
     text = string.Template(_PAGE.read_text(encoding="utf-8")).substitute(words)
     if settings.quick:
         text = _QUICK + text

@@ -1,4 +1,4 @@
-"""Plays checkouts of this project, for `compare_versions`; what is done is not played again."""
+"""Runs checkouts of this project, for `compare_versions`; what is done is not run again."""
 
 import dataclasses
 import hashlib
@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from data import files
 from data.errors import Failure
@@ -46,7 +46,7 @@ class Side:
 
     @classmethod
     def of(cls, role: str, checkout: pathlib.Path, output: pathlib.Path) -> "Side":
-        """Returns the side that plays this role, `old` or `new`."""
+        """Returns the side of this role, `old` or `new`."""
         digest = hashlib.sha256()
         for path in sorted(path for room in _SOURCES for path in (checkout / room).rglob("*")):
             if path.suffix in (".py", ".toml"):
@@ -106,8 +106,8 @@ def renamed_fields() -> dict[str, str]:
     return tomllib.loads(_SETTINGS.read_text())[_RENAMED]
 
 
-def run(words: Sequence[str], log: pathlib.Path, watch: Callable[[subprocess.Popen], None] = lambda _: None) -> None:
-    """Runs a command of a checkout, with its output in `log`; calls `watch` once it has started.
+def run(words: Sequence[str], log: pathlib.Path) -> None:
+    """Runs a command of a checkout, with its output in `log`.
 
     Raises:
       Failure: If it ends in an error.
@@ -126,7 +126,6 @@ def run(words: Sequence[str], log: pathlib.Path, watch: Callable[[subprocess.Pop
         process.send_signal(signum)
 
     with interruption.answered(stop):
-        watch(process)
         status = process.wait()
     if stopped:
         sys.exit(128 + stopped[0])

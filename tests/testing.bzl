@@ -31,7 +31,7 @@ def folder_tests(name, slow = False):
       slow: Whether there are slow tests.
     """
     srcs = native.glob(["*.py"])
-    toys = ["//tests/scripts:toy_binary"]
+    toys = ["//tests/scripts:toy_binary", "//tests/bandits:whole_runs"]
     pytest_test(name, srcs, "not slow" if slow else "", toys)
     if slow:
         pytest_test(name + "_slow", srcs, "slow", toys, "eternal")

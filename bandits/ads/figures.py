@@ -14,6 +14,7 @@ from bandits.ads import metrics
 from data import files
 from data.errors import UsageError
 from optimization.study import cli, intervals
+from optimization.study.settings import setting
 
 if TYPE_CHECKING:
     import os
@@ -91,13 +92,24 @@ def draw(tables: "Mapping[str, Sequence[pd.DataFrame]]", output: "str | os.PathL
     files.save_picture(picture, output, dpi=120)
 
 
+class _Flags:
+    """Flags.
+
+    Attributes:
+      runs: Folders of runs, separated by commas; a folder of seeds (NAME/seed_N) is one line.
+      labels: Their names in the picture, separated by commas (default: the folders').
+      output: Picture to write: .png, .svg or .pdf.
+    """
+
+    runs: str = setting()
+    labels: str = setting()
+    output: str = setting("ads.png")
+
+
 def define() -> cli.FlagSet:
     """Returns the flags."""
     flags = cli.FlagSet(_USAGE)
-    flags.group("Flags")
-    flags.text("runs", None, "folders of runs, separated by commas; a folder of seeds (NAME/seed_N) is one line")
-    flags.text("labels", None, "their names in the picture, separated by commas (default: the folders')")
-    flags.text("output", "ads.png", "picture to write: .png, .svg or .pdf")
+    flags.group(_Flags)
     return flags
 
 

@@ -12,7 +12,7 @@ from optimization.options import Aggregation, Cohorts, named
 from optimization.privacy import mechanisms
 from optimization.selection import availability
 from optimization.study import availability_flags, cli, task_flags
-from optimization.study.settings import Parameter
+from optimization.study.settings import Parameter, declared, setting
 
 USAGE = """
 Federated multi-armed bandit over ads: clients pull locally, the server averages their value differentials. Beside it
@@ -42,7 +42,6 @@ RULES: Mapping[str, PolicyEntry] = {
 } | _OWN_RULES
 # What a client knows of its executions starts anew with each round, and these rules with it.
 _TRIES_ALL_FIRST = frozenset({"ucb", "discounted_ucb"})
-_IMPRESSIONS = 100
 PRESETS = pathlib.Path(__file__).parent / "presets"
 
 
@@ -85,50 +84,89 @@ class AdsOptions:
     rounds_per_checkpoint: int
 
 
-def define(flags: cli.FlagSet) -> None:
-    """Defines the study's own flags."""
-    registry.define_rules(flags, RULES, "epsilon_greedy")
-    flags.choice(
-        "client_weighting",
+class _Weights:
+    """Weights of clients.
+
+    Attributes:
+      client_weighting: Weight of a client in the mean of differentials.
+      exploration_weight: Weight of such a pull, added to the client's 1.
+    """
+
+    client_weighting: str = setting(
         "uniform",
         {"uniform": "all the same", "exploration": "1, and more for pulls of an action that was not its best"},
-        "weight of a client in the mean of differentials",
     )
-    flags.number("exploration_weight", None, "weight of such a pull, added to the client's 1 (default: 1)", above=True)
-    flags.belong("exploration_weight", client_weighting=("exploration",))
+    exploration_weight: float = setting(above=True, only={"client_weighting": ("exploration",)}, filled=1.0)
 
-    flags.group("Rounds and clients")
-    flags.integer("total_rounds", 10, "communication rounds", low=1)
-    flags.integer("local_pulls", 10, "pulls of a client in a round", low=1)
-    flags.integer("pulls_per_impression", 1, "how many of them in a row are of the same impression", low=1)
-    flags.integer("clients", 100, "clients, to whom the impressions are dealt", low=1)
-    flags.integer("clients_per_round", None, "clients that a round asks (default: all)", low=1)
-    flags.choice("cohort_sampling", "fixed", mechanisms.SAMPLINGS, "how a round's clients are drawn")
 
-    flags.group("Devices that are not always connected")
-    availability_flags.define(flags, has_labels=False)
-    flags.integer("world_seed", None, "seed of clients' time zones, the same for runs of all seeds (default: 0)")
-    flags.belong("world_seed", availability=list(availability.KINDS))
+class _RoundsAndClients:
+    """Rounds and clients.
 
-    flags.group("Privacy")
-    flags.number("clip_norm", None, "L2 norm to clip a client's differential to (default: none)", above=True)
-    flags.number(
-        "noise_multiplier", None, "standard deviation of the noise on the clipped sum, in clip norms (default: none)"
-    )
-    flags.switch(
-        "insecure_seeded_noise",
-        False,
-        "draw that noise from --seed, for runs that can be repeated: they guarantee nothing, as who knows the seed can "
-        "remove it",
-    )
-    flags.belong("insecure_seeded_noise", noise_multiplier=True)
+    Attributes:
+      total_rounds: Communication rounds.
+      local_pulls: Pulls of a client in a round.
+      pulls_per_impression: How many of them in a row are of the same impression.
+      clients: Clients, to whom the impressions are dealt.
+      clients_per_round: Clients that a round asks (default: all).
+      cohort_sampling: How a round's clients are drawn.
+    """
 
-    flags.group("Data")
-    flags.path("data_file", None, f"table of clicks, 0 or 1 (default: {ads.TABLE} in FEDBANDITS_DATA_DIR)")
-    flags.text("rates", None, "instead: click rates of made impressions, separated by commas")
-    flags.integer("impressions_per_client", None, f"made for each client (default: {_IMPRESSIONS})", low=1)
-    flags.belong("data_file", rates=False)
-    flags.belong("impressions_per_client", rates=True)
+    total_rounds: int = setting(10, low=1, basic=True)
+    local_pulls: int = setting(10, low=1, basic=True)
+    pulls_per_impression: int = setting(1, low=1)
+    clients: int = setting(100, low=1, basic=True)
+    clients_per_round: int = setting(low=1)
+    cohort_sampling: str = setting("fixed", mechanisms.SAMPLINGS)
+
+
+class _World:
+    """Time zones.
+
+    Attributes:
+      world_seed: Seed of clients' time zones, the same for runs of all seeds (default: 0).
+    """
+
+    world_seed: int = setting(only={"availability": list(availability.KINDS)})
+
+
+class _Privacy:
+    """Privacy.
+
+    Attributes:
+      clip_norm: L2 norm to clip a client's differential to (default: none).
+      noise_multiplier: Standard deviation of the noise on the clipped sum, in clip norms (default: none).
+      insecure_seeded_noise: Draw that noise from --seed, for runs that can be repeated: they guarantee nothing, as who
+        knows the seed can remove it.
+    """
+
+    clip_norm: float = setting(above=True, basic=True)
+    noise_multiplier: float = setting(basic=True)
+    insecure_seeded_noise: bool = setting(False, only={"noise_multiplier": True})
+
+
+class _Data:
+    """Data.
+
+    Attributes:
+      data_file: Table of clicks, 0 or 1 (default: Ads_CTR_Optimisation.csv in FEDBANDITS_DATA_DIR).
+      rates: Instead: click rates of made impressions, separated by commas.
+      impressions_per_client: Made for each client.
+    """
+
+    data_file: pathlib.Path = setting(only={"rates": False}, basic=True)
+    rates: str = setting(basic=True)
+    impressions_per_client: int = setting(low=1, only={"rates": True}, filled=100)
+
+
+def define(flags: cli.FlagSet) -> None:
+    """Defines the study's own flags."""
+    flags.add(*registry.rule_settings(RULES, "epsilon_greedy"), _Weights)
+    flags.group(_RoundsAndClients)
+    # Clients here have no labels, by which they could share time zones.
+    when = [one for one in declared(availability_flags.Availabilities) if one.name != "time_zones_by_label"]
+    flags.group("Devices that are not always connected", *when, _World)
+    flags.group(_Privacy)
+    flags.group(_Data)
 
 
 def resolve(settings: cli.Settings) -> cli.Settings:
@@ -140,27 +178,14 @@ def resolve(settings: cli.Settings) -> cli.Settings:
     settings = task_flags.with_found_table(settings.settled())
     if settings.rates is not None:
         ads.parse_rates(settings.rates)
-        settings = settings.filled({"impressions_per_client": _IMPRESSIONS})
     if settings.local_pulls % settings.pulls_per_impression:
-        raise UsageError(
-            f"--local_pulls={settings.local_pulls} must be a multiple of --pulls_per_impression="
-            f"{settings.pulls_per_impression}."
-        )
+        raise UsageError("--local_pulls must be a multiple of --pulls_per_impression.")
     settings = availability_flags.resolve(settings).filled({"clients_per_round": settings.clients})
-    if settings.clients_per_round > settings.clients:
-        raise UsageError(
-            f"--clients_per_round={settings.clients_per_round} is more than --clients={settings.clients}: give at most "
-            "as many."
-        )
-    if settings.client_weighting == "exploration":
-        settings = settings.filled({"exploration_weight": 1.0})
+    settings.check_order("clients_per_round", "clients")
     if settings.noise_multiplier is not None and settings.clip_norm is None:
         raise UsageError("--noise_multiplier needs --clip_norm, the unit of the noise.")
     if settings.clip_norm is not None and settings.client_weighting != "uniform":
-        raise UsageError(
-            f"--clip_norm bounds what one client adds to a mean of equals: --client_weighting="
-            f"{settings.client_weighting} cannot be given with it."
-        )
+        raise UsageError("--clip_norm bounds a client's part in a mean of equals: leave out --client_weighting.")
     return settings.filled({"experiment_name": f"ads_{settings.preset or settings.decision_rule}"})
 
 

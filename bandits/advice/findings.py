@@ -21,7 +21,6 @@ from optimization.study.metrics import Metric
 
 REWARD = metrics.AVERAGE_REWARD
 PLANNED, OFTEN, NO_NOISE = "as planned", "more often", "no noise"
-_COMPUTED = ["detectable", "seeds_needed"]  # Of a comparison, beside its fields.
 
 BySeed = dict[int, float]
 
@@ -56,6 +55,21 @@ class StrategyResults:
     notes: list[str] = dataclasses.field(default_factory=list)
 
     @property
+    def label(self) -> str:
+        """What it is called, with its parameter."""
+        return strategies.label(self.name, self.point)
+
+    @property
+    def flags(self) -> dict[str, str]:
+        """Flags that were searched."""
+        return dict(self.point)
+
+    @property
+    def reward_mean(self) -> intervals.Interval:
+        """Mean reward, with its interval."""
+        return self.mean()
+
+    @property
     def diverged(self) -> list[int]:
         """Seeds that diverged."""
         return [seed for seed, value in self.reward.items() if math.isnan(value)]
@@ -76,21 +90,22 @@ class StrategyResults:
             if outcome.status == outcomes.FAILED:
                 continue
             table, seed = runs.read_metrics(folder / outcome.run.name, outcome.run.rounds), outcome.run.seed
-            is_lost = outcome.status == outcomes.DIVERGED
-            recent = float(table[metrics.ROUND_REWARD].iloc[-runs.trailing_window(len(table)) :].mean())
-            self.reward[seed], self.recent[seed] = (math.nan, math.nan) if is_lost else (outcome.value, recent)
-            if not is_lost and metrics.EXAMPLES in table:
-                self.decisions[seed] = float(table[metrics.EXAMPLES].sum())
-            for column, by_seed in (
-                (measured, self.model),
-                (metrics.WORST_TENTH, self.worst_tenth),
-                (metrics.JAIN_INDEX, self.jain_index),
-            ):
-                value = float(table[column].iloc[-1]) if column in table else math.nan
-                if is_lost or math.isfinite(value):
-                    by_seed[seed] = math.nan if is_lost else value
-            if metrics.CLIP_NORM in table:
-                self.clip_norms[seed] = float(table[metrics.CLIP_NORM].iloc[-1])
+            recent = table[metrics.ROUND_REWARD].iloc[-runs.trailing_window(len(table)) :].mean()
+            last = table.iloc[-1]
+            values = {
+                "reward": outcome.value,
+                "recent": recent,
+                "model": last.get(measured),
+                "worst_tenth": last.get(metrics.WORST_TENTH),
+                "jain_index": last.get(metrics.JAIN_INDEX),
+                "clip_norms": last.get(metrics.CLIP_NORM),
+                "decisions": table[metrics.EXAMPLES].sum() if metrics.EXAMPLES in table else None,
+            }
+            for name, value in values.items():
+                if outcome.status == outcomes.DIVERGED:
+                    getattr(self, name)[seed] = math.nan
+                elif name == "reward" or (value is not None and math.isfinite(value)):
+                    getattr(self, name)[seed] = float(value)
 
 
 Results = Mapping[str, StrategyResults]
@@ -122,19 +137,18 @@ def search(points: Sequence[outcomes.Point], most: int, folder: pathlib.Path, me
       folder: Folder of the search's runs.
       metric: What ranks them.
     """
-    rows = [
-        {
-            "flags": dict(strategies.point_of(point.outcomes[0].run)),
-            "rounds": point.rounds,
-            "values": {one.run.seed: one.value for one in point.outcomes},
-            "status": ", ".join(dict.fromkeys(one.status for one in point.outcomes)),
-        }
-        for point in points
-    ]
+    rows, means = [], []
     rounds = min((point.rounds for point in points if point.rounds), default=0)
-    means = [
-        intervals.of_mean([_after(one, rounds, folder, metric) for one in point.outcomes]).mean for point in points
-    ]
+    for point in points:
+        rows.append(
+            {
+                "flags": dict(strategies.point_of(point.outcomes[0].run)),
+                "rounds": point.rounds,
+                "values": {one.run.seed: one.value for one in point.outcomes},
+                "status": ", ".join(dict.fromkeys(one.status for one in point.outcomes)),
+            }
+        )
+        means.append(intervals.of_mean([_after(one, rounds, folder, metric) for one in point.outcomes]).mean)
     best = {drawn: comparison.expected_best(means, drawn) for drawn in range(1, min(most, len(points)) + 1)}
     return {"points": rows, "expected_best": {"rounds": rounds, "of_points": best}}
 
@@ -285,37 +299,29 @@ def noise_name(one: Mapping[str, Any]) -> str:
     return f"epsilon {one['target_epsilon']:g}" if "target_epsilon" in one else NO_NOISE
 
 
+# What `advice.json` has beside fields, and fields that have another name there.
+_COMPUTED: Mapping[type, list[str]] = {
+    Comparison: ["word", "detectable", "seeds_needed"],
+    StrategyResults: ["label", "flags", "reward_mean", "diverged"],
+}
+_IN_JSON = {
+    "label": "name",
+    "recent": "recent_reward",
+    "uniform": "chance",
+    "fixed": "constant",
+    "full_feedback": "ceiling",
+    "score": "share",
+}
+
+
 def plain(value: Any) -> Any:
     """Returns a value as JSON takes it: what is not a finite number is null.
 
     A comparison also has the smallest difference that its seeds would find, and the seeds that the one seen would need.
     """
-    if isinstance(value, StrategyResults):
-        value = {
-            "name": strategies.label(value.name, value.point),
-            "flags": dict(value.point),
-            "reward": value.reward,
-            "reward_mean": value.mean(),
-            "recent_reward": value.recent,
-            "model": value.model,
-            "worst_tenth": value.worst_tenth,
-            "jain_index": value.jain_index,
-            "diverged": value.diverged,
-            "notes": value.notes,
-        }
-    if isinstance(value, Standing):
-        value = {
-            "arm": value.arm,
-            "chance": value.uniform,
-            "constant": value.fixed,
-            "ceiling": value.full_feedback,
-            "share": value.score,
-            "word": value.word,
-        }
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        names = [field.name for field in dataclasses.fields(value)]
-        names += _COMPUTED if isinstance(value, Comparison) else []
-        value = {name: getattr(value, name) for name in names}
+        names = [field.name for field in dataclasses.fields(value)] + _COMPUTED.get(type(value), [])
+        value = {_IN_JSON.get(name, name): getattr(value, name) for name in names}
     if isinstance(value, Mapping):
         return {str(name): plain(one) for name, one in value.items()}
     if isinstance(value, list | tuple):

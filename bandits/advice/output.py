@@ -141,7 +141,7 @@ def _comparison(context: Context) -> Table:
     rows = []
     for name, one in found.compared.items():
         against = found.verdict.against_greedy.get(name)
-        row = [strategies.label(name, one.point), _mean(one), _difference(against)]
+        row = [one.label, _mean(one), _difference(against)]
         row += [words.p_value(against.adjusted_p) if against and math.isfinite(against.adjusted_p) else ""]
         row += [_mean(one, what) for what in ("recent", "model", "worst_tenth")]
         row += [_mean(found.often[name]) if name in found.often else ""] * bool(found.often)

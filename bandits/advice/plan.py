@@ -173,7 +173,7 @@ def fitted(full: Plan, pace: Pace, seconds: float, left: Sequence[str] = STAGES)
       full: The plan with nothing left out, but for what stages that are not left have played.
       pace: How fast this machine plays.
       seconds: Time that is left.
-      left: The stages that are not played yet; what others played stays.
+      left: The stages that are not run yet; what others ran stays.
 
     Returns:
       The plan. Where not even the smallest one fits, runs have fewer rounds; but no fewer than take as long as what
@@ -203,22 +203,20 @@ def minutes_of_all(full: Plan, pace: Pace) -> int:
 
 
 def described(plan: Plan, pace: Pace, stages: Sequence[str] = STAGES) -> list[str]:
-    """Returns a line a stage: what it plays, and how long that takes."""
-    seeds = "seed" if plan.tuning_seeds == 1 else "seeds"
+    """Returns a line a stage: what it runs, and how long that takes."""
     often = len(plan.strategies) if plan.frequent_all else 2
+    confirmed = f"the best and greedy, {plan.more_seeds} independent seeds"
     stage_words = {
-        SEARCH: f"{len(plan.arms)} searches of {plan.points} hyperparameter settings, {plan.tuning_seeds} {seeds}",
+        SEARCH: f"{len(plan.arms)} searches of {words.count(plan.points, 'hyperparameter setting')}, "
+        + words.seeds(plan.tuning_seeds),
         COMPARE: f"{len(plan.arms)} configurations, {plan.seeds} seeds",
-        CONFIRM: f"the best and greedy, {plan.more_seeds} independent seeds",
-        FREQUENT: f"{often} configurations deployed {every(plan.often)}, {min(plan.frequent_seeds, plan.seeds)} seeds"
-        + f"; the best and greedy, {plan.more_seeds} independent seeds" * bool(plan.more_seeds),
-        NOISE: f"{plan.epsilons} epsilon{'s' * (plan.epsilons != 1)}, {plan.noise_seeds} seeds",
+        CONFIRM: confirmed,
+        FREQUENT: f"{often} configurations deployed {every(plan.often)}, {min(plan.frequent_seeds, plan.seeds)} seeds; "
+        + confirmed,
+        NOISE: f"{words.count(plan.epsilons, 'epsilon')}, {plan.noise_seeds} seeds",
     }
-    lines = []
-    for stage in stages:
-        told = stage_words[stage] if plan.work(stage).runs else "left out"
-        lines.append(f"  {stage:<9} {duration(plan.seconds(pace, [stage])):>12}  {told}")
-    return lines
+    told = {stage: stage_words[stage] if plan.work(stage).runs else "left out" for stage in stages}
+    return [f"  {stage:<9} {duration(plan.seconds(pace, [stage])):>12}  {text}" for stage, text in told.items()]
 
 
 def every(rounds: int) -> str:
@@ -227,7 +225,7 @@ def every(rounds: int) -> str:
 
 
 def at_a_time(workers: int) -> str:
-    """Returns how many runs are played at the same time in words."""
+    """Returns how many runs are run at the same time in words."""
     return f"{workers} run{'s' * (workers != 1)} at a time"
 
 

@@ -11,8 +11,8 @@ from typing import Any
 from data.errors import UsageError
 from optimization.privacy import calibration, mechanisms
 from optimization.study import cli
+from optimization.study.settings import Numbers, setting
 
-EPSILONS = (3.0, 10.0, 1.0)  # In the order in which they are played.
 _MOST_DELTA = 1e-3
 _SHARE, _MOST = 100, 1000  # By default one client of so many takes part in a round, at most so many.
 
@@ -64,47 +64,23 @@ class Deployment:
         )
 
 
-def define(flags: cli.FlagSet) -> None:
-    """Defines the flags that say where the model would be trained."""
-    flags.group("Privacy")
-    flags.integer(
-        "population",
-        None,
-        "clients in deployment, if the data is a sample of them (default: the clients of the data that train)",
-        low=1,
-    )
-    flags.integer(
-        "population_clients_per_round",
-        None,
-        f"clients of a round in deployment (default: one of {_SHARE}, at most {_MOST:,}, at least the runs' cohort)",
-        low=1,
-    )
-    flags.belong("population_clients_per_round", population=True)
-    flags.number(
-        "target_delta", None, "delta of the guarantees (default: 1 / population^1.1)", high=1.0, above=True, below=True
-    )
-    flags.choice("accountant", "rdp", mechanisms.ACCOUNTANTS, "accountant of the epsilons")
-    flags.text(
-        "target_epsilons", None, "epsilons to try, separated by commas, the most important first (default: 3,10,1)"
-    )
+class Privacy:
+    """Privacy.
 
-
-def epsilons(settings: cli.Settings) -> tuple[float, ...]:
-    """Returns the epsilons to play.
-
-    Raises:
-      UsageError: If one is no number above 0.
+    Attributes:
+      population: Clients in deployment, if the data is a sample of them (default: the clients of the data that train).
+      population_clients_per_round: Clients of a round in deployment (default: one of 100, at most 1,000, at least the
+        runs' cohort).
+      target_delta: Delta of the guarantees (default: 1 / population^1.1).
+      accountant: Accountant of the epsilons.
+      target_epsilons: Epsilons to try, separated by commas, the most important first.
     """
-    if settings.target_epsilons is None:
-        return EPSILONS
-    told = f"--target_epsilons={settings.target_epsilons} must be numbers above 0, separated by commas."
-    try:
-        found = tuple(dict.fromkeys(float(word) for word in settings.target_epsilons.split(",")))
-    except ValueError:
-        raise UsageError(told) from None
-    if not all(0 < one < float("inf") for one in found):
-        raise UsageError(told)
-    return found
+
+    population: int = setting(low=1)
+    population_clients_per_round: int = setting(low=1, only={"population": True})
+    target_delta: float = setting(high=1.0, above=True, below=True)
+    accountant: str = setting("rdp", mechanisms.ACCOUNTANTS)
+    target_epsilons: tuple = setting("3,10,1", Numbers())
 
 
 def check(settings: cli.Settings) -> None:
@@ -176,7 +152,7 @@ def noise(where: Deployment, rounds: int, cohort: int, epsilon: float) -> dict[s
     """
     try:
         exact = calibration.calibrate(where.mechanism(1.0), rounds, epsilon)
-        # The number that is told is the number that is accounted and played, and is not below what the target needs.
+        # The number that is told is the number that is accounted and run, and is not below what the target needs.
         chosen = float(f"{exact * 1.0005:.4g}")
         report = where.mechanism(chosen).report(rounds)
     except ValueError as error:

@@ -17,7 +17,7 @@ from bandits.advice.findings import NO_NOISE, OFTEN, PLANNED, Findings, Results
 from bandits.advice.inputs import Data
 from bandits.advice.plan import CEILING, CHANCE, GREEDY, Plan
 from bandits.advice.privacy import Deployment
-from bandits.advice.strategies import NAMES, label
+from bandits.advice.strategies import NAMES
 from bandits.plans.estimate import Pace
 from bandits.results import baselines, words
 from bandits.results.comparison import Comparison, Sampled
@@ -68,27 +68,19 @@ class Context:
 
 def write(context: Context) -> dict[str, str]:
     """Returns the sections by the keys of `TITLES`."""
-    return {
-        "scope": scope(context),
-        "exploration": exploration(context),
-        "strategy": strategy(context),
-        "privacy": privacy(context),
-        "frequency": frequency(context),
-        "not_tried": not_tried(context),
-    }
+    sections = (scope, exploration, strategy, privacy, frequency, not_tried)
+    return {section.__name__: section(context) for section in sections}
 
 
 def scope(context: Context) -> str:
     """Returns the horizon, the clients, and where rewards come from."""
     plan, data, greedy = context.plan, context.data, context.found.compared.get(GREEDY)
     horizon = f"One run is {count(plan.rounds, 'round')}"
-    if greedy and greedy.decisions:
-        decisions = greedy.mean("decisions").mean
+    decisions = greedy.mean("decisions").mean if greedy else math.nan
+    if math.isfinite(decisions):
         horizon += f" = {decisions:,.0f} decisions"
         if data.rows:
-            times = decisions / data.rows
-            often = "once" if abs(times - 1) < 0.05 else f"{times:.0f} times" if times >= 10 else f"{times:.2g} times"
-            horizon += f", your {data.rows:,} training rows {often}"
+            horizon += f", your {data.rows:,} training rows {decisions / data.rows:.3g} times"
     told = [*filter(None, [inputs.simulated(data.scores)]), f"{horizon}."]
     if plan.rounds < context.full.rounds:
         told.append(
@@ -109,49 +101,37 @@ def exploration(context: Context) -> str:
     one = verdict.against_greedy.get(verdict.best or "")
     if one is None or math.isnan(one.difference):
         return f"Inconclusive: {_why_not(found)}."
-    name = label(one.arm, found.compared[one.arm].point)
+    name = found.compared[one.arm].label
     stand = verdict.stands[one.arm]
     judged = [other for other in verdict.against_greedy.values() if other.is_judged]
+    difference = f"{capital(name)} differs from greedy by {_effect_and_p(one)}."
     if verdict.recommended is None:
         told = ["Inconclusive: no strategy earns significantly more than the uniform policy."]
         if stand.uniform and math.isfinite(stand.uniform.difference):
-            told.append(
-                f"The best that explores, {name}, differs from the uniform policy by {_effect_and_p(stand.uniform)}."
-            )
+            told.append(f"{capital(name)} differs from the uniform policy by {_effect_and_p(stand.uniform)}.")
         told += _power(stand.uniform, context)
     elif not one.is_judged:
-        told = [
-            f"Inconclusive: {_not_judged(one)}.",
-            f"{capital(name)} differs from greedy by {effect(one)}.",
-        ]
+        told = [f"Inconclusive: {_not_judged(one)}.", difference]
     elif verdict.pays:
         told = [f"Exploration pays: {name} significantly beats greedy. The difference is {_effect_and_p(one)}."]
         if stand.fixed and stand.fixed.loses:
-            earns = f"{stand.fixed.reference_mean:.3g}"
-            told.append(f"But the best fixed action earns significantly more: {earns}.")
+            told.append(f"But the best fixed action earns significantly more: {stand.fixed.reference_mean:.3g}.")
         if not found.confirmed:
             told.append("No independent seeds confirm this: give more --minutes before you rely on it.")
     elif verdict.costs:
         known = {GREEDY, *(other.arm for other in judged)}
         left = ", ".join(NAMES[other] for other in context.full.strategies if other not in known)
         among = f" and was compared (not {left})" if left else ""
-        told = [
-            f"Exploration costs reward: every strategy that explores{among} is significantly worse than greedy.",
-            f"The best of them, {name}, differs from greedy by {_effect_and_p(one)}.",
-        ]
+        told = [f"Exploration costs reward: every strategy that explores{among} is significantly worse than greedy."]
+        told.append(difference)
     else:
-        is_first = all(other.difference <= one.difference for other in judged)
-        which = "the best that explores" if is_first else "the recommended strategy"
-        told = [
-            "Inconclusive: no strategy that explores is significantly better than greedy.",
-            f"{capital(name)}, {which}, differs from greedy by {_effect_and_p(one)}.",
-            *_power(one, context),
-        ]
-    better = [NAMES[other.arm] for other in judged if other.wins and other is not one]
-    worse = [NAMES[other.arm] for other in judged if other.loses and not verdict.costs]
-    for side, others in (("better", better), ("worse", worse)):
-        if others:
-            told.append(f"Significantly {side} than greedy: {words.listed(others)}.")
+        told = ["Inconclusive: no strategy that explores is significantly better than greedy.", difference]
+        told += _power(one, context)
+    sides = {
+        "better": [NAMES[other.arm] for other in judged if other.wins and other is not one],
+        "worse": [NAMES[other.arm] for other in judged if other.loses and not verdict.costs],
+    }
+    told += [f"Significantly {side} than greedy: {words.listed(names)}." for side, names in sides.items() if names]
     return " ".join([*told, *_confirmation(found), *_baselines(found), *_models(found), *_lost(context)])
 
 
@@ -181,13 +161,17 @@ def _power(one: Comparison | None, context: Context) -> list[str]:
 
 
 def _why_not(found: Findings) -> str:
-    if GREEDY not in found.compared or not found.compared[GREEDY].reward:
-        return "greedy, the reference, diverged at all learning rates that were tried, or failed"
-    if found.compared[GREEDY].diverged:
-        return "greedy, the reference, diverged"
+    """Returns why no strategy is compared with greedy."""
+    if not _is_sound(found, GREEDY):
+        return "greedy, the reference, diverged or failed"
     if found.verdict.best:
         return "the best strategy and greedy have no seed in common, as runs failed"
     return "every strategy that explores diverged, or failed"
+
+
+def _is_sound(found: Findings, name: str) -> bool:
+    """Returns whether a strategy has runs, none of which diverged."""
+    return name in found.compared and bool(found.compared[name].reward) and not found.compared[name].diverged
 
 
 def _confirmation(found: Findings) -> list[str]:
@@ -201,7 +185,7 @@ def _confirmation(found: Findings) -> list[str]:
 
 
 def _baselines(found: Findings) -> list[str]:
-    """Returns what greedy, the recommended strategy and the baselines earn, and the normalized score."""
+    """Returns what the strategies and the baselines earn, and where full feedback is no upper bound."""
     name = found.verdict.recommended or found.verdict.best or GREEDY
     known = [
         f"{NAMES[one]} {estimate(found.compared[one].mean())}"
@@ -212,31 +196,23 @@ def _baselines(found: Findings) -> list[str]:
         if value is not None:
             sample = f", over a sample of {value.clients:,} clients" if isinstance(value, Sampled) else ""
             known.append(f"{what} {estimate(baselines.interval(value))}{sample}")
-    has_ceiling = CEILING in found.compared and math.isfinite(found.compared[CEILING].mean().mean)
-    if has_ceiling:
-        known.append(f"full-feedback baseline {estimate(found.compared[CEILING].mean())}")
-    told = [_list("Average rewards:", known)]
+    told = []
     stand = found.verdict.stands.get(name)
     if stand and math.isfinite(stand.score):
         told.append(f"Normalized score of {NAMES[name]}: {stand.score:.2f} (0 = uniform policy, 1 = full feedback).")
-    return told + (_ceiling(found) if has_ceiling else [])
-
-
-def _ceiling(found: Findings) -> list[str]:
-    """Returns where the full-feedback baseline is no upper bound."""
-    others = {name: one for name, one in found.compared.items() if name != CHANCE}
-    above = [NAMES[name] for name, one in findings.compared(others, CEILING).items() if one.difference > 0]
-    told = []
-    if above:
-        told.append(f"{capital(words.listed(above))} earned more than the full-feedback baseline on average.")
-    own = {CEILING: found.compared[CEILING].reward}
-    constant = baselines.compare(own, fixed=found.constant)[CEILING].fixed
-    if constant and constant.loses:
-        told.append(
-            "Even full feedback earns significantly less than the best fixed action: the model is deployed too late, "
-            "learns too slowly, or cannot fit these rewards."
-        )
-    return told
+    if CEILING in found.compared and math.isfinite(found.compared[CEILING].mean().mean):
+        known.append(f"full-feedback baseline {estimate(found.compared[CEILING].mean())}")
+        others = {one: results for one, results in found.compared.items() if one != CHANCE}
+        if above := [NAMES[one] for one, it in findings.compared(others, CEILING).items() if it.difference > 0]:
+            told.append(f"{capital(words.listed(above))} earned more than the full-feedback baseline on average.")
+        own = {CEILING: found.compared[CEILING].reward}
+        constant = baselines.compare(own, fixed=found.constant)[CEILING].fixed
+        if constant and constant.loses:
+            told.append(
+                "Even full feedback earns significantly less than the best fixed action: the model is deployed too "
+                "late, learns too slowly, or cannot fit these rewards."
+            )
+    return [_list("Average rewards:", known), *told]
 
 
 def _list(head: str, items: list[str]) -> str:
@@ -247,33 +223,27 @@ def _list(head: str, items: list[str]) -> str:
 def _models(found: Findings) -> list[str]:
     """Returns what the trained models reach on held-out data, as estimates."""
     against = findings.compared(found.compared, GREEDY, "model")
-    named = ((found.verdict.best, NAMES.get(found.verdict.best or "")), (CHANCE, "the uniform policy"))
     told = [
-        f"trained by {trainer}: {effect(against[name])}"
-        for name, trainer in named
+        f"trained by {NAMES[name]}: {effect(against[name])}"
+        for name in (found.verdict.best, CHANCE)
         if name in against and against[name].is_judged
     ]
+    if not told:
+        return []
     what = "accuracy" if found.measured == metrics.ACCURACY else "reward"
-    reference = estimate(found.compared[GREEDY].mean("model")) if told else ""
-    head = f"Held-out {what} of the trained model, against greedy's {reference}:"
-    return [_list(head, told)] if told else []
+    reference = estimate(found.compared[GREEDY].mean("model"))
+    return [_list(f"Held-out {what} of the trained model, against greedy's {reference}:", told)]
 
 
 def _lost(context: Context) -> list[str]:
     """Returns which configurations diverged, or failed."""
-    planned = context.plan.seeds
-    lost: list[str] = []
-    failed: dict[int, list[str]] = {}
+    planned, told = context.plan.seeds, []
     for name, one in context.found.compared.items():
         if one.diverged:
-            count = f"{len(one.diverged)} of {words.seeds(len(one.reward))}"
-            lost.append(f"{capital(NAMES[name])} diverged on {count}.")
+            told.append(f"{capital(NAMES[name])} diverged on {len(one.diverged)} of {words.seeds(len(one.reward))}.")
         elif len(one.reward) < planned:
-            failed.setdefault(planned - len(one.reward), []).append(NAMES[name])
-    return lost + [
-        f"{capital(words.listed(names))} failed on {count} of {words.seeds(planned)}."
-        for count, names in failed.items()
-    ]
+            told.append(f"{capital(NAMES[name])} failed on {planned - len(one.reward)} of {words.seeds(planned)}.")
+    return told
 
 
 def strategy(context: Context) -> str:
@@ -294,14 +264,13 @@ def strategy(context: Context) -> str:
         than = "earns significantly more" if constant.loses else "does not differ significantly"
         told.append(f"But the best fixed action {than}: {NAMES[name]} minus that action is {effect(constant)}.")
     values = ", ".join(f"{flag.removeprefix('bandits_').replace('_', ' ')} {value}" for flag, value in one.point)
-    told.append(f"Settings: {values}.")
-    told += [f"{capital(note)}." for note in one.notes]
+    told += [f"Settings: {values}.", *(f"{capital(note)}." for note in one.notes)]
     return f"{' '.join(told)} Command: {context.command}"
 
 
 def _why(found: Findings, name: str) -> str:
     """Returns why a strategy is recommended."""
-    if GREEDY not in found.compared or found.compared[GREEDY].diverged or not found.compared[GREEDY].reward:
+    if not _is_sound(found, GREEDY):
         return "the best that explores; greedy diverged or failed, so there is no comparison"
     if found.verdict.pays:
         return "the highest mean of the strategies that are significantly better than greedy"
@@ -317,55 +286,38 @@ def _no_strategy(found: Findings) -> str:
         return "None: every strategy diverged, or failed. Give lower learning rates as flags."
     told = "None: no strategy earns significantly more than the uniform policy, so their order may be luck."
     against = [stand.fixed for stand in found.verdict.stands.values() if stand.fixed]
-    below = [NAMES[one.arm] for one in against if one.loses]
-    if not below:
-        return told
-    earns = f"{max(one.reference_mean for one in against):.3g}"
-    return f"{told} The best fixed action earns {earns}, significantly more than {words.listed(below)}."
+    if below := [NAMES[one.arm] for one in against if one.loses]:
+        earns = f"{max(one.reference_mean for one in against):.3g}"
+        told += f" The best fixed action earns {earns}, significantly more than {words.listed(below)}."
+    return told
 
 
 def privacy(context: Context) -> str:
     """Returns the unit of privacy, what each epsilon costs, and what epsilons rest on."""
     found, values = context.found, context.found.by_noise
     unit = f"The unit of privacy is {context.data.unit}."
-    if found.no_noise:
-        return f"{unit} Not run: {found.no_noise.rstrip('.')}."
-    if NO_NOISE not in values:
-        return f"{unit} Not run: --minutes={context.minutes:g} left no time for noise."
+    if found.no_noise or NO_NOISE not in values:
+        why = found.no_noise.rstrip(".") or f"--minutes={context.minutes:g} left no time for noise"
+        return f"{unit} Not run: {why}."
     unnoised, clip_norm, name = values[NO_NOISE], found.noise[0]["clip_norm"], NAMES[found.noisy]
     if not math.isfinite(unnoised.mean().mean):
         return f"{unit} Inconclusive: {name} diverged without noise, at clip norm {clip_norm:.3g}."
-    clips = f"{capital(name)}, clipped to norm {clip_norm:.3g} without noise, earns"
-    head = f"{unit} {context.where.words} {clips} {estimate(unnoised.mean())}."
+    clips = f"{capital(name)}, clipped to norm {clip_norm:.3g} without noise, earns {estimate(unnoised.mean())}."
+    head = [unit, context.where.words, clips]
     if found.noisy in found.confirmed:  # By the same seeds.
         both = {NO_NOISE: unnoised, PLANNED: found.confirmed[found.noisy]}
         change = findings.compared(both, PLANNED).get(NO_NOISE)
         if change and change.is_judged and change.difference:
-            head += f" Fixed clipping and Poisson cohorts change it by {effect(change)}."
+            head.append(f"Fixed clipping and Poisson cohorts change it by {effect(change)}.")
     # Where chance is by seed, it is by other seeds than these.
     unpaired = list(values) if isinstance(found.chance, Mapping) else []
     rewards = {target: one.reward for target, one in values.items()}
     stands = baselines.compare(rewards, uniform=found.chance, unpaired=unpaired)
-    beside = stands[NO_NOISE].uniform
-    if beside and beside.is_judged and not beside.wins:
-        head += " That is not significantly more than the uniform policy, so costs of noise say little."
-    told = [head, "Average reward with noise, minus that without:"]
+    if (beside := stands[NO_NOISE].uniform) and beside.is_judged and not beside.wins:
+        head.append("That is not significantly more than the uniform policy, so costs of noise say little.")
+    told = [" ".join(head), "Average reward with noise, minus that without:"]
     against = findings.compared(values, NO_NOISE)
-    for one in found.noise[1:]:
-        target = findings.noise_name(one)
-        compared = against.get(target)
-        if "error" in one:
-            told.append(f"- {target}: not run ({one['error'].rstrip('.')})")
-        elif compared is None or not math.isfinite(compared.difference):
-            told.append(f"- {target}: diverged")
-        else:
-            is_lost = compared.is_judged and stands[target].beats_uniform is False
-            lost = ", and no significant gain over the uniform policy is left"
-            doubt = "" if compared.is_judged else f", not tested: {_not_judged(compared)}"
-            told.append(
-                f"- {target} (noise multiplier {one['noise_multiplier']:.3g}): {effect(compared)}{doubt}"
-                + lost * (is_lost and findings.beats(stands, NO_NOISE))
-            )
+    told += [f"- {findings.noise_name(one)}{_cost(one, against, stands)}" for one in found.noise[1:]]
     told += [_guarantee(one["guarantee"]) for one in found.noise if "guarantee" in one][:1]
     told.append(
         "The runs themselves have no guarantee: their noise is seeded, and tuning and comparison ran without noise."
@@ -373,10 +325,25 @@ def privacy(context: Context) -> str:
     return "\n".join(told)
 
 
+def _cost(one: Mapping[str, Any], against: Mapping[str, Comparison], stands: Mapping[str, baselines.Standing]) -> str:
+    """Returns what the noise of an epsilon costs."""
+    target = findings.noise_name(one)
+    if "error" in one:
+        return f": not run ({one['error'].rstrip('.')})"
+    if target not in against or not math.isfinite(against[target].difference):
+        return ": diverged"
+    told = f" (noise multiplier {one['noise_multiplier']:.3g}): {effect(against[target])}"
+    if not against[target].is_judged:
+        return f"{told}, not tested: {_not_judged(against[target])}"
+    if stands[target].beats_uniform is False and findings.beats(stands, NO_NOISE):
+        told += ", and no significant gain over the uniform policy is left"
+    return told
+
+
 def _guarantee(report: Mapping[str, Any]) -> str:
     """Returns what epsilons are accounted under."""
     first = next(iter(report["guarantees"]), {"neighbours": "one client added or removed"})
-    by = "PLD" if report["mechanism"]["accountant"] == "pld" else "RDP"
+    by = report["mechanism"]["accountant"].upper()
     told = [
         f"Guarantee: delta {report['delta']:.2g} after {count(report['rounds'], 'round')}, by {by}.",
         f"Neighbours: {first['neighbours']}, with Poisson sampling of each round's clients.",
@@ -410,12 +377,9 @@ def frequency(context: Context) -> str:
 def _gains(found: Findings, planned: Results, often: Results) -> list[str]:
     """Returns what more frequent deployment adds to the best and to greedy, an item each."""
     against = findings.against_planned(planned, often)
-    gains = {name: against.get(name or "", {}).get(OFTEN) for name in (found.verdict.best, GREEDY)}
-    return [
-        f"- {NAMES[name]}: {effect(one)}"
-        for name, one in gains.items()
-        if name and one and math.isfinite(one.difference)
-    ]
+    names = dict.fromkeys((found.verdict.best or GREEDY, GREEDY))
+    gains = {name: against[name][OFTEN] for name in names if OFTEN in against.get(name, {})}
+    return [f"- {NAMES[name]}: {effect(one)}" for name, one in gains.items() if math.isfinite(one.difference)]
 
 
 def not_tried(context: Context) -> str:
@@ -423,12 +387,11 @@ def not_tried(context: Context) -> str:
     lines = ["Nothing was left out for lack of time."]
     if left := planning.left_out(context.full, context.plan, NAMES):
         whole = planning.minutes_of_all(context.full, context.pace)
-        more = max(1, math.ceil(whole - context.minutes))
+        more = count(max(1, math.ceil(whole - context.minutes)), "more minute")
         lines = [
             f"Left out, to keep to --minutes={context.minutes:g}:",
             *(f"- {one}" for one in left),
-            f"All this needs about {count(more, 'more minute')}: repeat the command with "
-            f"--minutes={whole}, and it continues from these runs.",
+            f"All this needs about {more}: repeat the command with --minutes={whole}; it continues from these runs.",
         ]
     over = context.seconds - 60 * context.minutes
     if over > 1:

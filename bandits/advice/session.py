@@ -1,23 +1,25 @@
 """A recommendation while it runs: its folder, its plan, the time that is left, and the runs.
 
-Runs of searches, comparisons and noise lie in folders of their own, named by their flags, and are never played again.
-What was decided by the clock is kept in `plan.json`, so that the same command, after a kill, plays the same runs.
+Runs of searches, comparisons and noise lie in folders of their own, named by their flags, and are never run again.
+What was decided by the clock is kept in `plan.json`, so that the same command, after a kill, runs the same runs.
 """
 
+import contextlib
 import dataclasses
 import json
 import math
 import pathlib
 import statistics
+import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from bandits import studies
 from bandits.advice import plan as planning
 from bandits.advice import strategies
 from bandits.advice.plan import Plan
-from bandits.plans import executors, outcomes, progress
+from bandits.plans import executors, outcomes
 from bandits.plans.estimate import Pace, duration, round_seconds
 from bandits.plans.outcomes import Outcome
 from bandits.plans.plan import Run
@@ -30,11 +32,17 @@ from optimization.study.metrics import Metric
 
 PLAN_FILE, ADVICE_FILE = "plan.json", "advice.json"
 _MEASURED_ROUNDS = 6
+_SAVE_SECONDS = 5.0
 _LEAST_SECONDS = 0.1
 _LAST_SECONDS = 15.0  # For reading runs and writing pages.
 _PLANNED = 0.9  # Of the time that is left: where the pace drops, the stages after a comparison still run.
 _TRUSTED_SECONDS = 20.0  # What took less says little about the pace.
 _PACES = (0.5, 3.0)  # The pace is corrected by no more than that at once.
+
+
+def tell(text: str) -> None:
+    """Prints what the user should know while runs are executed."""
+    print(text, file=sys.stderr, flush=True)
 
 
 class State:
@@ -44,7 +52,7 @@ class State:
       identity: What makes it this recommendation.
       minutes: What it may take.
       stages: The plan as it was decided at each stage.
-      pace: How fast this machine plays; None before it was measured.
+      pace: How fast this machine runs; None before it was measured.
       earlier: Seconds that it took before, with other minutes.
       finished: Whether all is written and no run failed.
     """
@@ -72,16 +80,9 @@ class State:
 
     def _read(self, folder: pathlib.Path) -> float:
         """Takes what was decided; returns the seconds spent."""
-        damaged = UsageError(
-            f"{self._path} is damaged: delete it, and the rest is planned again, with the runs that exist."
-        )
+        before: Mapping[str, Any] = {}
         try:
             before = runs.read_json(self._path)
-        except UsageError as error:
-            raise damaged from error
-        if "format" in before:
-            run_folder.check_format(folder, before, "plan of a recommendation")
-        try:
             plans = before["stages"].items()
             stages = {name: Plan(**one | {"strategies": tuple(one["strategies"])}) for name, one in plans}
             self.pace = Pace(**before["pace"]) if before["pace"] else None
@@ -91,12 +92,17 @@ class State:
                 raise ValueError(f"{numbers} are not finite.")
             identity = dict(before["identity"])
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise damaged from error
+            if "format" in before:
+                run_folder.check_format(folder, before, "plan of a recommendation")
+            raise UsageError(
+                f"{self._path} is damaged: delete it, and the rest is planned again, with the runs that exist."
+            ) from error
+        run_folder.check_format(folder, before, "plan of a recommendation")
         _check_identity(folder, identity, self.identity)
         if minutes == self.minutes:
             self.stages, self.finished = stages, before.get("finished") is True
             return spent
-        # What was played already would be measured as if it took no time.
+        # What was run already would be measured as if it took no time.
         self.earlier += spent
         return 0.0
 
@@ -141,7 +147,7 @@ class Session:
         base: Sequence[str],
         workers: int,
     ):
-        """Plays nothing yet.
+        """Executes nothing yet.
 
         Args:
           folder: The recommendation's folder.
@@ -156,7 +162,6 @@ class Session:
         self.executor = executors.Local(workers)
         self._workers = workers
         self._began: tuple[float, float] | None = None
-        self.progress = progress.Stages(folder, state.save)
 
     def measure(self, spaces: Mapping[str, strategies.Space]) -> None:
         """Measures what rounds and runs take, by short runs that the search goes on with.
@@ -166,14 +171,14 @@ class Session:
         """
         if self.state.pace:
             return
-        self.progress.begin("Measuring the time of a round", 0.0, 0.0, 0.0, 1)
+        tell("Measuring the time of a round.")
 
         def measured(seed: int) -> list[list[Run]]:
             names = self.full.strategies[: planning.MEASURED]
             return [strategies.runs(self.base, name, spaces[name].first, seed, self._workers) for name in names]
 
         seed = strategies.TUNING_SEED
-        # What a measurement played that was killed would take no time: others are measured.
+        # What a killed measurement ran would take no time: others are measured.
         while any((self.folder / "search" / run.name).exists() for some in measured(seed) for run in some):
             seed += self._workers
         first, second = measured(seed)
@@ -186,7 +191,7 @@ class Session:
         self.state.save()
 
     def _timed(self, some: Sequence[Run], rounds: int) -> tuple[float, float]:
-        """Plays runs up to a round; returns the seconds that it took, and those of a round."""
+        """Executes runs up to a round; returns the seconds that it took, and those of a round."""
         start = time.monotonic()
         played = self.play("search", [run.at_rounds(rounds) for run in some])
         took = time.monotonic() - start
@@ -198,12 +203,12 @@ class Session:
 
     @property
     def pace(self) -> Pace:
-        """How fast this machine plays, as `measure` finds."""
+        """How fast this machine runs, as `measure` finds."""
         assert self.state.pace, "The pace is not measured yet."
         return self.state.pace
 
     def begin(self, stage: str, words: str) -> Plan:
-        """Begins a stage: decides, by the time that is left, what is played from here on, or as it was decided."""
+        """Begins a stage: decides, by the time that is left, what is run from here on, or as it was decided."""
         left = planning.STAGES[planning.STAGES.index(stage) :]
         is_new = stage not in self.state.stages
         if is_new:
@@ -219,25 +224,23 @@ class Session:
             self.state.stages[stage] = plan
             self.state.save()
         self.plan = self.state.stages[stage]
-        done = self.plan.seconds(self.pace, [one for one in planning.STAGES if one not in left])
-        length, total = self.plan.seconds(self.pace, [stage]), self.plan.seconds(self.pace)
-        self.progress.begin(words, done, length, total, self.plan.work(stage).runs)
+        length = self.plan.seconds(self.pace, [stage])
+        if length:
+            tell(f"{words}: about {duration(length)}.")
         self._began = (time.monotonic(), length) if is_new else None
         return self.plan
 
     def _tell_plan(self, plan: Plan, left: Sequence[str]) -> None:
-        """Prints what is left to be played, and what is left out."""
+        """Prints what is left to be run, and what is left out."""
         total, spent, most = plan.seconds(self.pace, left), self.state.spent, 60 * self.state.minutes
-        self.progress.tell(
+        tell(
             f"Plan: {duration(total)} more, after {duration(spent)} of {duration(most)}. A "
             f"round takes {self.pace.round_seconds:.2g} s; {planning.at_a_time(self.pace.workers)}."
         )
         for line in planning.described(plan, self.pace, left):
-            self.progress.tell(line)
+            tell(line)
         if missing := planning.left_out(self.full, plan, strategies.NAMES):
-            self.progress.tell("  left out:")
-            for one in missing:
-                self.progress.tell(f"    - {one}")
+            tell("\n".join(["  left out:", *(f"    - {one}" for one in missing)]))
 
     def leave_out_noise(self) -> None:
         """Leaves the noise out of the plan: stages that are not begun yet have its time."""
@@ -245,45 +248,46 @@ class Session:
 
     def end(self) -> None:
         """Ends a stage: what it took corrects the pace."""
-        if self._began is None:  # A part of it was played before.
+        if self._began is None:  # A part of it was run before.
             return
         start, planned = self._began
         took = time.monotonic() - start
         least, most = _PACES
-        if self.state.earlier:  # With other minutes a part may have been played: that is no higher pace.
+        if self.state.earlier:  # With other minutes a part may have been run: that is no higher pace.
             least = 1.0
         if min(took, planned) > _TRUSTED_SECONDS:
             self.state.pace = self.pace.scaled(min(max(took / planned, least), most))
         self.state.save()
 
     def play(self, where: str, some: Iterable[Run]) -> dict[str, Outcome]:
-        """Plays runs to their ends in a folder below the recommendation's; returns what became of them, by name."""
-        sweep = self._sweep(where, studies.load(strategies.BINARY).ranked_by)
-        sweep.run(list(some))
-        return self._ended(where, sweep)
+        """Executes runs to their ends in a folder below the recommendation's; returns what became of them, by name."""
+        with self._sweep(where, studies.load(strategies.BINARY).ranked_by) as sweep:
+            sweep.run(list(some))
+        return sweep.outcomes
 
     def halve(self, where: str, some: Sequence[Run], metric: Metric) -> list[outcomes.Point]:
-        """Plays a search; returns its points, the best first."""
-        sweep = self._sweep(where, metric)
-        seeds = len({run.seed for run in some})
-        if len(some) == seeds:
-            sweep.run(some)
-        else:
-            sweep.run_halving(some, planning.FACTOR, max(self._workers, seeds), self.plan.least)
-        self._ended(where, sweep)
+        """Runs a search; returns its points, the best first."""
+        with self._sweep(where, metric) as sweep:
+            seeds = len({run.seed for run in some})
+            if len(some) == seeds:
+                sweep.run(some)
+            else:
+                sweep.run_halving(some, planning.FACTOR, max(self._workers, seeds), self.plan.least)
         return [point for points in sweep.ranked().values() for point in points]
 
-    def _sweep(self, where: str, metric: Metric) -> Sweep:
-        self.progress.sweep(where)
-        return Sweep(self.folder / where, self.executor, metric, smallest=False, progress=self.progress)
-
-    def _ended(self, where: str, sweep: Sweep) -> dict[str, Outcome]:
+    @contextlib.contextmanager
+    def _sweep(self, where: str, metric: Metric) -> Iterator[Sweep]:
+        """Opens a sweep that saves the time it takes, and keeps the errors of runs that failed."""
+        found = Sweep(
+            self.folder / where,
+            self.executor,
+            metric,
+            smallest=False,
+            write_page=self.state.save,
+            page_seconds=_SAVE_SECONDS,
+        )
+        with contextlib.closing(found) as sweep:
+            yield sweep
         for name, outcome in sweep.outcomes.items():
             if outcome.status == outcomes.FAILED:
                 self.failed[f"{where}/{name}"] = outcome.error
-        return sweep.outcomes
-
-    def close(self) -> None:
-        """Ends the bar, and saves the time."""
-        self.progress.close()
-        self.state.save()

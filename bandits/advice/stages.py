@@ -11,7 +11,7 @@ from bandits.advice import plan as planning
 from bandits.advice.findings import Findings, StrategyResults
 from bandits.advice.inputs import Data
 from bandits.advice.plan import CHANCE, GREEDY, Plan
-from bandits.advice.session import Session
+from bandits.advice.session import Session, tell
 from data.errors import UsageError
 
 
@@ -31,15 +31,15 @@ class Stages:
         epsilons: Sequence[float],
         no_noise: str = "",
     ):
-        """Plays nothing yet.
+        """Executes nothing yet.
 
         Args:
-          session: Plays runs.
+          session: Executes runs.
           spaces: What is searched, by strategy.
           data: What is known of the data.
           where: Where the model would be trained.
-          epsilons: Epsilons to play there.
-          no_noise: Why none is played, in words.
+          epsilons: Epsilons to run there.
+          no_noise: Why none is run, in words.
         """
         self._session, self._spaces, self._data = session, spaces, data
         self._where, self._epsilons = where, epsilons
@@ -47,7 +47,7 @@ class Stages:
         self.found = Findings(metrics.ACCURACY if data.is_labelled else metrics.HELD_OUT_REWARD, no_noise=no_noise)
 
     def play(self) -> Findings:
-        """Plays all stages; returns what they found."""
+        """Runs all stages; returns what they found."""
         stages: Mapping[str, tuple[str, Callable[[Plan], None]]] = {
             planning.SEARCH: ("Searching hyperparameters", self._search),
             planning.COMPARE: ("Comparing strategies", self._compare),
@@ -80,9 +80,7 @@ class Stages:
             least = min(plan.points, *(one.size for one in self._spaces.values()))
             self.found.searches[name] = findings.search(points, least, self._session.folder / "search", metric)
             if math.isnan(points[0].mean):
-                self._session.progress.tell(
-                    f"{strategies.NAMES[name]}: every hyperparameter setting of its search diverged."
-                )
+                tell(f"{strategies.NAMES[name]}: every hyperparameter setting of its search diverged.")
                 continue
             point = strategies.point_of(points[0].outcomes[0].run)
             notes = [
@@ -99,7 +97,7 @@ class Stages:
         seeds: int,
         more: Sequence[Sequence[str]] = (),
     ) -> None:
-        """Plays the runs of several strategies together, and adds what they gave to each.
+        """Runs the runs of several strategies together, and adds what they gave to each.
 
         Args:
           where: Folder of the runs.
@@ -139,7 +137,7 @@ class Stages:
         return ""
 
     def _again(self, names: Iterable[str]) -> dict[str, StrategyResults]:
-        """Returns strategies of the comparison, to be played elsewhere."""
+        """Returns strategies of the comparison, to be run elsewhere."""
         return {name: StrategyResults(name, self.found.compared[name].point) for name in names}
 
     def _confirm(self, plan: Plan) -> None:

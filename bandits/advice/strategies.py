@@ -170,7 +170,7 @@ def label(name: str, point: Point = ()) -> str:
 
 
 def command(base: Sequence[str], name: str, point: Point, *more: str) -> str:
-    """Returns a command line that plays a strategy at a point."""
+    """Returns a command line that runs a strategy at a point."""
     given = studies.parse(BINARY, base).given
     words = [f"--bandits_type={name}", *(f"--{flag}={value}" for flag, value in point if flag not in given), *more]
     return cli.command_line(BINARY, [*base, *words])

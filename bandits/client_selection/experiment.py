@@ -16,7 +16,7 @@ import tensorflow as tf
 from bandits import metrics as fairness
 from bandits.client_selection import flags, metrics
 from data import clients, keys, tasks
-from optimization import client_work, models, supervised
+from optimization import client_work, fed_avg, models, supervised
 from optimization.study import training
 from optimization.study.metrics import mean
 
@@ -30,7 +30,7 @@ class Progress(NamedTuple):
       selections: int64 [clients], rounds that each was chosen for.
     """
 
-    server: supervised.SupervisedState
+    server: fed_avg.State
     selector: Any
     selections: np.ndarray
 
@@ -69,7 +69,7 @@ class SelectionRounds(training.TrainingRounds):
         selections = state.selections.copy()
         selections[members] += 1
         row: dict[str, Any] = {
-            metrics.LOSS: mean(counts.loss_sum, counts.trained_examples),
+            metrics.LOSS: mean(counts.loss_sum, counts.batch_examples),
             metrics.UPDATE_NORM: float(counts.update_norm),
             metrics.LEARNING_RATE: self.learning_rate(round_num),
             metrics.EMPTY_CLIENTS: int(counts.empty_clients),

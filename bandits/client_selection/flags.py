@@ -9,6 +9,7 @@ from data.errors import UsageError
 from data.tasks import registry
 from optimization.options import Training
 from optimization.study import cli, presets, selector_flags, task_flags, training_flags
+from optimization.study.settings import Setting, setting
 
 USAGE = """
 Which clients should train? Federated training whose clients are chosen at random or by their losses.
@@ -45,39 +46,89 @@ class SelectionOptions(Training):
     max_eval_clients: int
 
 
+class _Cohorts:
+    """Client selection.
+
+    Attributes:
+      clients_per_round: Clients in a cohort, m, one or several; the default at most all clients.
+    """
+
+    clients_per_round: str = setting("3", basic=True)
+
+
+class _Training:
+    """Training.
+
+    Attributes:
+      total_rounds: Rounds.
+      client_batch_size: Examples of a mini-batch, b.
+      client_steps_per_round: Mini-batch steps of a client in a round, tau.
+      client_learning_rate: Learning rate on the client, eta.
+      learning_rate_drops: Rounds, separated by commas, after which it is multiplied.
+      learning_rate_factor: By this number.
+    """
+
+    total_rounds: int = setting(800, low=1, basic=True)
+    client_batch_size: int = setting(50, low=1)
+    client_steps_per_round: int = setting(30, low=1)
+    client_learning_rate: float = setting(0.05, above=True, basic=True)
+    learning_rate_drops: str = setting()
+    learning_rate_factor: float = setting(0.5, high=1.0, above=True, only={"learning_rate_drops": True})
+
+
+class _Clients:
+    """Clients.
+
+    Attributes:
+      client_weighting: Weight of a client in the mean.
+      max_examples_per_client: Cap on a client's examples, a seeded choice; 0 for none.
+    """
+
+    client_weighting: str = setting("uniform", ["uniform", "num_examples"])
+    max_examples_per_client: int = setting()
+
+
+class _Evaluation:
+    """Evaluation.
+
+    Attributes:
+      rounds_per_eval: Rounds between evaluations; 0 for only the last.
+      max_eval_clients: Most clients whose losses are evaluated, a seeded choice; 0 for all.
+    """
+
+    rounds_per_eval: int = setting(5)
+    max_eval_clients: int = setting(1000)
+
+
+class _Resplit:
+    """Made clients.
+
+    Attributes:
+      resplit: Make the clients anew for each seed: --partition_seed is then --seed.
+    """
+
+    resplit: bool = setting(False)
+
+
 def define(flags: cli.FlagSet) -> None:
     """Defines the study's own flags."""
-    task_flags.define_choice(flags, default="synthetic")
-    task_flags.define_variant(flags)
+    flags.add(dataclasses.replace(task_flags.TASK_TYPE, default="synthetic"), task_flags.VARIANT)
 
-    flags.group("Client selection")
-    known = "; ".join(f"{name}, {entry.help}" for name, entry in selector_flags.SELECTORS.items())
-    flags.text("client_selection", "ucb_cs", f"how a round's clients are chosen, one or several of: {known}")
-    flags.text("clients_per_round", "3", "clients in a cohort, m, one or several; the default at most all clients")
+    selectors = "; ".join(f"{name}, {entry.help}" for name, entry in selector_flags.SELECTORS.items())
+    told = f"How a round's clients are chosen, one or several of: {selectors}"
+    flags.group("Client selection", Setting("client_selection", str, told, "ucb_cs", basic=True), _Cohorts)
     selector_flags.define(flags)
 
-    flags.group("Training")  # Cho et al. 2020, section IV: logistic regression on Synthetic(1,1).
-    flags.integer("total_rounds", 800, "rounds", low=1)
-    flags.integer("client_batch_size", 50, "examples of a mini-batch, b", low=1)
-    flags.integer("client_steps_per_round", 30, "mini-batch steps of a client in a round, tau", low=1)
-    flags.number("client_learning_rate", 0.05, "learning rate on the client, eta", above=True)
-    flags.text("learning_rate_drops", None, "rounds, separated by commas, after which it is multiplied")
-    flags.number("learning_rate_factor", 0.5, "by this number", high=1.0, above=True)
-    flags.belong("learning_rate_factor", learning_rate_drops=True)
-    training_flags.define_corrections(flags)
-    flags.choice("client_weighting", "uniform", ["uniform", "num_examples"], "weight of a client in the mean")
-    takes_mean = "its learning rate; sgd with 1 takes the mean model"
-    training_flags.define_server(flags, "sgd", learning_rate=1.0, learning_rate_help=takes_mean, above=True)
-    flags.integer("max_examples_per_client", None, "cap on a client's examples, a seeded choice; 0 for none")
+    optimizer = {"default": "sgd"}
+    rate = {"default": 1.0, "help": "Its learning rate; sgd with 1 takes the mean model", "above": True}
+    # Cho et al. 2020, section IV: logistic regression on Synthetic(1,1).
+    flags.group(_Training, *training_flags.CORRECTIONS, _Clients, *training_flags.server(optimizer, rate))
 
-    flags.group("Evaluation")
-    flags.integer("rounds_per_eval", 5, "rounds between evaluations; 0 for only the last")
-    flags.integer("max_eval_clients", 1000, "most clients whose losses are evaluated, a seeded choice; 0 for all")
-    training_flags.define_evaluation(flags, batch_size=4096)
+    batch_size, most = training_flags.EVALUATIONS
+    flags.group(_Evaluation, dataclasses.replace(batch_size, default=4096), most)
 
-    task_flags.define_data(flags)
-    flags.switch("resplit", False, "make the clients anew for each seed: --partition_seed is then --seed")
-    flags.belong("partition_seed", resplit=False)
+    task_flags.define_data(flags, partition_seed={"resplit": False})
+    flags.add(_Resplit)
 
 
 def variants(settings: cli.Settings) -> list[tuple[str, cli.Settings]]:

@@ -1,6 +1,5 @@
 """Flags of bounds that a client's part has, of private values and of intervals that hold at every look."""
 
-import dataclasses
 import pathlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -14,110 +13,105 @@ from bandits.evaluation.terms import Terms
 from data.errors import UsageError
 from optimization.privacy import ledger, mechanisms
 from optimization.study import cli
+from optimization.study.settings import setting
 
 _LEDGER_SUFFIX = ".privacy.jsonl"
 _BOUNDS = ("largest_weight", "max_rows_per_client")
-_BUDGET = ("noise_multiplier", "target_epsilon", "target_delta", "accountant", "clients_per_look", "looks")
 
 
-@dataclasses.dataclass(frozen=True)
-class Private:
-    """What the flags of private values mean.
+class _ClientBounds:
+    """Bounds of a client's part, fixed before the log is read.
 
     Attributes:
-      bounds: Bounds of a client's part.
-      clip_norm: Of its vector; None for the typical one.
-      noise_multiplier: Of a look; None where `target_epsilon` finds it.
-      target_epsilon: What all looks may spend; None for any.
-      looks: Looks that it must be enough for.
-      delta: Of the guarantee; None for 1 / clients^1.1.
-      accountant: One of `mechanisms.ACCOUNTANTS`.
-      clients_per_look: Expected size of a look's secret sample; None for all clients.
-      ledger: The file that remembers what was spent.
+      largest_weight: Importance weights above it count as this.
+      max_rows_per_client: Rows of a client that count at most; in a round, with --anytime.
+      clip_rewards: Move rewards outside [0, 1] to its ends instead of refusing them.
     """
 
-    bounds: bounds_lib.Bounds
-    clip_norm: float | None
-    noise_multiplier: float | None
-    target_epsilon: float | None
-    looks: int
-    delta: float | None
-    accountant: str
-    clients_per_look: int | None
-    ledger: pathlib.Path
+    largest_weight: float = setting(low=1.0)
+    max_rows_per_client: int = setting(low=1)
+    clip_rewards: bool = setting(False)
+
+
+class _Anytime:
+    """Intervals that hold at every look.
+
+    Attributes:
+      anytime: An interval after each round, all of which hold together, however often one looks.
+    """
+
+    anytime: bool = setting(False, basic=True)
+
+
+class _Private:
+    """Private values.
+
+    Attributes:
+      private: Tell nothing but values from one noised sum over clients; every look costs, and is remembered.
+    """
+
+    private: bool = setting(False, basic=True)
+
+
+class _DifferentialPrivacy:
+    """Differential privacy.
+
+    Attributes:
+      noise_multiplier: Standard deviation of the noise on the sum, in clip norms.
+      target_epsilon: Epsilon that all --looks may spend, instead of a noise multiplier.
+      looks: Looks that --target_epsilon is to be enough for.
+      target_delta: Delta of the epsilon (default: 1 / clients^1.1).
+      accountant: Whose epsilon --target_epsilon is.
+      clip_norm: L2 norm that a client's vector, each number over its bound, is clipped to (default: that of a client
+        with the most rows whose weights average 1 and whose rewards are 1).
+      clients_per_look: Expected size of the secret random sample of clients that a look reads, which amplifies
+        (default: all).
+      privacy_ledger: File that remembers all looks at these clients (default: LOG.privacy.jsonl).
+      policy_is_public: No client that the run of --policy was trained on needs protection: count nothing for its model.
+    """
+
+    noise_multiplier: float = setting(above=True, basic=True)
+    target_epsilon: float = setting(above=True, basic=True)
+    looks: int = setting(1, low=1, only={"target_epsilon": True})
+    target_delta: float = setting(high=1.0, above=True, below=True)
+    accountant: str = setting("rdp", mechanisms.ACCOUNTANTS)
+    clip_norm: float = setting(above=True)
+    clients_per_look: int = setting(low=1)
+    privacy_ledger: pathlib.Path = setting()
+    policy_is_public: bool = setting(False)
 
 
 def define(flags: cli.FlagSet) -> None:
     """Defines the flags."""
-    flags.group("Bounds of a client's part, fixed before the log is read")
-    flags.number("largest_weight", None, "importance weights above it count as this", low=1.0)
-    flags.integer("max_rows_per_client", None, "rows of a client that count at most; in a round, with --anytime", low=1)
-    flags.switch("clip_rewards", False, "move rewards outside [0, 1] to its ends instead of refusing them")
-    flags.group("Intervals that hold at every look")
-    flags.switch("anytime", False, "an interval after each round, all of which hold together, however often one looks")
-    flags.group("Differential privacy")
-    flags.switch(
-        "private",
-        False,
-        "tell nothing but values from one noised sum over clients; every look costs, and is remembered",
-    )
-    flags.number("noise_multiplier", None, "standard deviation of the noise on the sum, in clip norms", above=True)
-    flags.number(
-        "target_epsilon", None, "epsilon that all --looks may spend, instead of a noise multiplier", above=True
-    )
-    flags.integer("looks", 1, "looks that --target_epsilon is to be enough for", low=1)
-    flags.number(
-        "target_delta", None, "delta of the epsilon (default: 1 / clients^1.1)", high=1.0, above=True, below=True
-    )
-    flags.choice("accountant", "rdp", mechanisms.ACCOUNTANTS, "whose epsilon --target_epsilon is")
-    flags.number(
-        "clip_norm",
-        None,
-        "L2 norm that a client's vector, each number over its bound, is clipped to (default: that of a client with the "
-        "most rows whose weights average 1 and whose rewards are 1)",
-        above=True,
-    )
-    flags.integer(
-        "clients_per_look",
-        None,
-        "expected size of the secret random sample of clients that a look reads, which amplifies (default: all)",
-        low=1,
-    )
-    flags.path("privacy_ledger", None, f"file that remembers all looks at these clients (default: LOG{_LEDGER_SUFFIX})")
-    flags.switch(
-        "policy_is_public",
-        False,
-        "no client that the run of --policy was trained on needs protection: count nothing for its model",
-    )
-    flags.belong(*_BUDGET, "clip_norm", "privacy_ledger", "policy_is_public", private=True)
-    flags.belong("looks", target_epsilon=True)
+    flags.group(_ClientBounds)
+    flags.group(_Anytime)
+    flags.group(_Private)
+    flags.group(_DifferentialPrivacy, private=True)
 
 
-def private_options(settings: cli.Settings, log: pathlib.Path) -> Private | None:
-    """Returns what the flags of private values mean; None without `--private`.
+def check(settings: cli.Settings) -> None:
+    """Checks the flags of bounds and of private values together.
 
     Raises:
       UsageError: If one is missing, or has no effect.
     """
-    _check_bounds(settings)
-    if not settings.private:
-        return None
-    if settings.anytime:
+    reader = next((name for name in ("private", "anytime") if settings[name]), None)
+    for name in (*_BOUNDS, "clip_rewards"):
+        if not reader and name in settings.given:
+            raise UsageError(f"--{name} has an effect only with --private or --anytime.")
+        if reader and name in _BOUNDS and settings[name] is None:
+            raise UsageError(
+                f"--{reader} needs --{name}: a bound that is fixed before the log is read, not taken from it."
+            )
+    if settings.private and settings.anytime:
         raise UsageError("--anytime shows sums of each round, which --private does not release: leave one out.")
-    if (settings.noise_multiplier is None) == (settings.target_epsilon is None):
+    if settings.private and (settings.noise_multiplier is None) == (settings.target_epsilon is None):
         raise UsageError("--private needs one of --noise_multiplier and --target_epsilon.")
-    ledger_path = settings.privacy_ledger or f"{log}{_LEDGER_SUFFIX}"
-    return Private(
-        bounds(settings),
-        settings.clip_norm,
-        settings.noise_multiplier,
-        settings.target_epsilon,
-        settings.looks,
-        settings.target_delta,
-        settings.accountant,
-        settings.clients_per_look,
-        pathlib.Path(ledger_path),
-    )
+
+
+def ledger_path(settings: cli.Settings) -> pathlib.Path:
+    """Returns the file that remembers what was spent on the clients of `--log`."""
+    return pathlib.Path(settings.privacy_ledger or f"{settings.log}{_LEDGER_SUFFIX}")
 
 
 def bounds(settings: Mapping[str, Any]) -> bounds_lib.Bounds:
@@ -125,38 +119,25 @@ def bounds(settings: Mapping[str, Any]) -> bounds_lib.Bounds:
     return bounds_lib.Bounds(settings["largest_weight"], settings["max_rows_per_client"], settings["clip_rewards"])
 
 
-def _check_bounds(settings: cli.Settings) -> None:
-    reader = next((name for name in ("private", "anytime") if settings[name]), None)
-    for name in _BOUNDS:
-        if reader and settings[name] is None:
-            raise UsageError(
-                f"--{reader} needs --{name}: a bound that is fixed before the log is read, not taken from it."
-            )
-    for name in (*_BOUNDS, "clip_rewards"):
-        if not reader and name in settings.given:
-            raise UsageError(f"--{name} has an effect only with --private or --anytime.")
-
-
 def private_values(
-    chosen: Private,
+    settings: cli.Settings,
     candidates: Mapping[str, Terms],
     estimators: Sequence[Estimator],
     client_ids: Sequence[str],
-    seed: int,
     models: Sequence[ledger.Spent] = (),
     trained: Sequence[ledger.Spent] = (),
     fit: Callable[[Mapping[str, Terms], np.ndarray], Mapping[str, Terms]] | None = None,
 ) -> tuple[list[private.Value], dict[str, Any]]:
     """Pays for a look, makes the release by NumPy, and returns the values and what is guaranteed.
 
-    Nothing else of the log may be told beside them.
+    Nothing else of the log may be sentences beside them.
 
     Args:
-      chosen: What the flags mean.
+      settings: The flags, with `--log`, beside which the ledger lies, and `--seed`, of the choice among more rows than
+        a client may have.
       candidates: The log's terms of each candidate policy, all rows, not yet within their bounds.
       estimators: Fixed beforehand, with their parameters.
       client_ids: The client's name for each number in `Terms.clients`.
-      seed: Seed of the choice among more rows than a client may have.
       models: What was fitted on these clients once, for all looks.
       trained: What is fitted for this look, and anew for each; see `private.fitted`.
       fit: Fits it, once that is paid for: takes the terms of the rows that count, within their bounds, and which of
@@ -166,25 +147,27 @@ def private_values(
       UsageError: If the log does not keep its bounds, a model has no guarantee, or the budget is spent.
     """
     private.check_models(estimators, [*models, *trained])
-    query = private_sums.Query(tuple(candidates), tuple(estimators), chosen.bounds, chosen.clip_norm)
+    limits = bounds(settings)
+    query = private_sums.Query(tuple(candidates), tuple(estimators), limits, settings.clip_norm)
     applied = {
-        name: bounds_lib.apply(terms, chosen.bounds, client_ids, seed) for name, terms in candidates.items()
+        name: bounds_lib.apply(terms, limits, client_ids, settings.seed) for name, terms in candidates.items()
     }  # Which rows count follows from their clients alone: they are the same of all candidates.
     bounded: Mapping[str, Terms] = {name: terms for name, (terms, _) in applied.items()}
     try:
         own = private.mechanism(
             len(client_ids),
-            chosen.noise_multiplier or 1.0,
-            delta=chosen.delta,
-            clients_per_look=chosen.clients_per_look,
-            accountant=chosen.accountant,
+            settings.noise_multiplier or 1.0,
+            delta=settings.target_delta,
+            clients_per_look=settings.clients_per_look,
+            accountant=settings.accountant,
         )
     except ValueError as error:
-        raise UsageError(f"--clients_per_look={chosen.clients_per_look}: {error}") from error
-    if chosen.target_epsilon is not None:
-        of_looks = [*models, *list(trained) * chosen.looks]
-        own = private.calibrated(own, chosen.looks, chosen.target_epsilon, of_looks)
-    paid = private.pay(chosen.ledger, own, [*models, *trained], target_epsilon=chosen.target_epsilon)
+        raise UsageError(f"--clients_per_look={settings.clients_per_look}: {error}") from error
+    if settings.target_epsilon is not None:
+        of_looks = [*models, *list(trained) * settings.looks]
+        own = private.calibrated(own, settings.looks, settings.target_epsilon, of_looks)
+    spent = [*models, *trained]
+    paid = private.pay(ledger_path(settings), own, spent, target_epsilon=settings.target_epsilon)
     if fit is not None:
         bounded = fit(bounded, next(kept for _, kept in applied.values()))
     vectors = private_sums.of_clients(list(bounded.values()), query)
@@ -192,10 +175,14 @@ def private_values(
     return values, paid.report() | {"noise_multiplier": own.noise_multiplier, "clip_norm": query.norm}
 
 
-def private_sentences(values: Sequence[private.Value], report: Mapping[str, Any], chosen: Private) -> list[str]:
+def private_sentences(
+    values: Sequence[private.Value], report: Mapping[str, Any], limits: bounds_lib.Bounds
+) -> list[str]:
     """Returns what is said of private values: each with its interval and bias, then the guarantee."""
-    limits = f"weights above {chosen.bounds.largest_weight:g} clipped, {chosen.bounds.max_rows:,} rows a client at most"
-    told = [f"Values with {limits}; intervals of 95% over clients and noise, rather too wide than too narrow:"]
+    sentences = [
+        f"Values with weights above {limits.largest_weight:g} clipped and at most {limits.max_rows:,} rows a client; "
+        "95% intervals over clients and noise, rather too wide than too narrow:"
+    ]
     for one in values:
         low, high = one.bias
         interval = "says nothing" if one.is_vacuous else f"{one.interval.low:.4g} to {one.interval.high:.4g}"
@@ -203,13 +190,13 @@ def private_sentences(values: Sequence[private.Value], report: Mapping[str, Any]
         line = f"{one.candidate}, {one.estimator.name}: {one.interval.mean:.4g} ({interval}; noise {one.noise:.2g})"
         if high - low > 0:
             line += f"; without clipping {low:+.2g} to {high:+.2g}, estimated"
-        told.append(line + ".")
-    told += [
+        sentences.append(line + ".")
+    sentences += [
         report["summary"],
         f"It covers {report['covers']}.",
         f"It assumes that {'; that '.join(report['assumes'])}.",
     ]
-    return told + [f"Warning: {warning}" for warning in report["warnings"]]
+    return sentences + [f"Warning: {warning}" for warning in report["warnings"]]
 
 
 def anytime_sentences(found: confidence_sequence.ConfidenceSequence, chosen: bounds_lib.Bounds) -> list[str]:

@@ -33,8 +33,16 @@ from optimization.study import intervals
 # Stakes, as fractions of what leaves the capital above 0. The best one falls with the spread of the observations and
 # the root of the rounds: 2^-16 is enough for a million rounds of weights up to a hundred.
 _FRACTIONS = 2.0 ** -np.arange(1, 17)
-# Flags of a run that say what of its log is one observation, and whether its looks are samples of one value.
-RUN_FLAGS = ("cache", "client_selection", "cohort_sampling", "reward_drift", "reward_delay", "availability", "drop_out")
+# By flag of a run: the values with which its looks are uniform samples of one value, and what others do.
+_NEEDED: Mapping[str, tuple[tuple[str, ...], str]] = {
+    "reward_drift": ((), "changes that value"),
+    "client_selection": (("uniform",), "chooses clients by what is known of them"),
+    "availability": ((), "decides who comes"),
+    "drop_out": ((), "decides who comes"),
+    "reward_delay": ((), "leaves out whoever had no reward yet"),
+    "cohort_sampling": (("fixed", "poisson"), "takes them by turns"),
+}
+RUN_FLAGS = ("cache", *_NEEDED)  # What says what one observation of a run's log is.
 VACUOUS = 0.95  # Width of an interval in [0, 1] that says nothing.
 _STEPS = 30  # Halvings of [0, 1]: the limits are exact to 1e-9, to the safe side.
 _GRID = 128  # Values at which earlier looks' limits are told.
@@ -96,31 +104,12 @@ def unit(flags: Mapping[str, Any]) -> str:
     Raises:
       UsageError: If its cohorts are not uniform samples of the clients given what came before, or its rewards drift.
     """
-    if drift := flags.get("reward_drift"):
-        raise UsageError(
-            f"An anytime-valid interval is of one value at all looks, and --reward_drift={drift} of the run that wrote "
-            "the log changes it: use the interval over clients."
-        )
-    if (selection := flags.get("client_selection") or "uniform") != "uniform":
-        raise UsageError(
-            f"An anytime-valid interval needs cohorts drawn independently of rewards, and --client_selection="
-            f"{selection} of the run that wrote the log chooses clients: use the interval over clients."
-        )
-    for name, what in (
-        ("availability", "decides who comes"),
-        ("drop_out", "decides who comes"),
-        ("reward_delay", "leaves out whoever had no reward yet"),
-    ):
-        if value := flags.get(name):
+    for name, (allowed, reason) in _NEEDED.items():
+        if (value := flags.get(name)) and value not in allowed:
             raise UsageError(
-                f"An anytime-valid interval needs uniform samples of the clients as cohorts, and --{name}={value} of "
-                f"the run that wrote the log {what}: use the interval over clients."
+                "An anytime-valid interval needs each cohort to be a fresh uniform sample of the clients and one value "
+                f"at all looks: --{name}={value} of the run that wrote the log {reason}. Use the interval over clients."
             )
-    if flags.get("cohort_sampling") == "cyclic":
-        raise UsageError(
-            "An anytime-valid interval needs each cohort to be a fresh sample of the clients, and --cohort_sampling="
-            "cyclic of the run that wrote the log takes them by turns: use the interval over clients."
-        )
     return "periods" if flags.get("cache") == "persistent" else "rounds"
 
 

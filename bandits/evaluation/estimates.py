@@ -68,20 +68,21 @@ class Estimate(NamedTuple):
 
     def row(self) -> dict[str, Any]:
         """Returns the estimate as a row of a table."""
-        found: dict[str, Any] = {"estimator": self.name, "parameter": self.parameter, "value": self.value.mean}
-        for name, interval in (
-            ("", self.value),
-            ("difference", self.difference),
-            ("bootstrap", self.bootstrap),
-        ):
-            prefix = f"{name}_" if name else ""
-            if name == "difference":
-                found[name] = interval.mean if interval else math.nan
-            found |= {
-                f"{prefix}low": interval.low if interval else math.nan,
-                f"{prefix}high": interval.high if interval else math.nan,
-            }
-        return found | {"bias": "unknown" if self.is_biased else ""}
+        nothing = Interval(math.nan, math.nan, math.nan, 0)
+        difference, drawn = self.difference or nothing, self.bootstrap or nothing
+        return {
+            "estimator": self.name,
+            "parameter": self.parameter,
+            "value": self.value.mean,
+            "low": self.value.low,
+            "high": self.value.high,
+            "difference": difference.mean,
+            "difference_low": difference.low,
+            "difference_high": difference.high,
+            "bootstrap_low": drawn.low,
+            "bootstrap_high": drawn.high,
+            "bias": "unknown" if self.is_biased else "",
+        }
 
 
 def headline(found: Sequence[Estimate]) -> tuple[Estimate, str] | None:
@@ -108,18 +109,18 @@ def few_clients(rows: np.ndarray, weights: np.ndarray, draws: int) -> tuple[log_
     if not effective or effective >= FEW_CLIENTS:  # Without any weight there is no value.
         return None, False
     is_uneven = effective < FEW_OF_CLIENTS * clients
-    below = _ONE_CLIENT if effective < _ONE_CLIENT else FEW_CLIENTS
-    text = f"The effective number of clients is {effective:.1f} of {clients:,}, below {below}: "
     if effective < _ONE_CLIENT:
-        text += "one client dominates, and the 95% intervals are unreliable. They held the value in as few as 65% of "
-        text += "simulated logs (docs/logs.md)."
+        intervals = "one client dominates: 95% intervals held the value in as few as 65% of simulated logs"
     elif not is_uneven:
-        text += "95% intervals held the value in 91 to 94% of simulated logs (docs/logs.md)."
+        intervals = "95% intervals held the value in 91 to 94% of simulated logs"
     elif draws:
-        text += "95% intervals are the bootstrap's, which held the value in 89 to 94% of simulated logs (docs/logs.md)."
+        intervals = "95% intervals are the bootstrap's, which held the value in 89 to 94% of simulated logs"
     else:
-        text += "95% intervals of the delta method held the value in 77 to 94% of simulated logs (docs/logs.md): leave "
-        text += "out --draws=0 for those of the bootstrap."
+        intervals = (
+            "95% intervals of the delta method held the value in 77 to 94% of simulated logs; leave out --draws=0 for "
+            "the bootstrap's"
+        )
+    text = f"Few clients: the effective number is {effective:.1f} of {clients:,}, and {intervals} (docs/logs.md)."
     return log_checks.Finding("few clients", True, text), is_uneven and draws > 0
 
 

@@ -2,7 +2,7 @@
 
 Two rounds: the first sums totals, the second the products of influences, which need the first's ratios.
 
-In float64, and equal to `totals.sums` but for the order of additions; by secure sums, but for the 32 bits of a value.
+In float64, and equal to `totals.sums` but for the order of additions.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,6 @@ import tensorflow_federated as tff
 
 from bandits.evaluation import bootstrap, totals
 from bandits.evaluation.terms import Terms
-from optimization import aggregators
 from optimization.runtime import rounds
 from optimization.study import compiled
 
@@ -37,26 +36,12 @@ class ClientInput(NamedTuple):
     counts: np.ndarray
 
 
-class _Asked(NamedTuple):
-    """What the server broadcasts.
-
-    Attributes:
-      scale: float64 [k], bounds of totals.
-      changes: float64 [ratios, k], of `totals.gradients`; zeros in the first round.
-      reach: float64 [ratios], bounds of influences.
-    """
-
-    scale: np.ndarray
-    changes: np.ndarray
-    reach: np.ndarray
-
-
 class _Sent(NamedTuple):
-    """What a client sends, each divided by its bound.
+    """What a client sends.
 
     Attributes:
       totals: float64 [k].
-      products: float64 [ratios, ratios].
+      products: float64 [ratios, ratios], of its influences; zeros in the first round.
       drawn: float64 [draws, k].
     """
 
@@ -86,78 +71,54 @@ def client_inputs(terms: Terms, client_ids: Sequence[str] = (), *, seed: int = 0
     return [ClientInput(*own) for own in zip(*parts, counts, strict=True)]
 
 
-def sums(
-    clients: Sequence[ClientInput], layout: totals.Layout, *, bounds: np.ndarray | None = None
-) -> tuple[totals.Sums, np.ndarray]:
+def sums(clients: Sequence[ClientInput], layout: totals.Layout) -> tuple[totals.Sums, np.ndarray]:
     """Returns what clients send, summed by the workers that `worker.start` started.
 
     Args:
       clients: Of `client_inputs`; all with as many draws.
       layout: The columns.
-      bounds: float64 [k], largest absolute value of a client's totals, known beforehand; what is larger is clipped to
-        it. Sums are secure then. None for plain ones.
 
     Returns:
       The sums, and the totals of each draw of the bootstrap, float64 [draws, k].
     """
     draws = len(clients[0].counts) if clients else 0
-    kind = "mean" if bounds is None else "secure_sum"
-    process = compiled.kept(("log sums", layout, draws, kind), lambda: _build(layout, draws, kind))
-    scale = np.ones(len(layout)) if bounds is None else np.asarray(bounds, np.float64)
-    changes, reach = np.zeros((len(layout.ratios), len(layout))), np.ones(len(layout.ratios))
-    _, sent = process.next(_Asked(scale, changes, reach), list(clients))
-    together, drawn = sent.totals * scale, np.reshape(sent.drawn, (draws, len(layout))) * scale * _MOST_COUNT
-    changes = totals.gradients(together, layout.ratios)
-    if bounds is not None:  # A client's influence is at most this.
-        reach = np.abs(changes) @ scale
-        reach[reach == 0] = 1.0
-    _, sent = process.next(_Asked(scale, changes, reach), list(clients))
-    return totals.Sums(len(clients), together, layout.ratios, sent.products * np.outer(reach, reach)), drawn
+    process = compiled.kept(("log sums", layout, draws), lambda: _build(layout, draws))
+    nothing = np.zeros((len(layout.ratios), len(layout)))
+    _, first = process.next(nothing, list(clients))
+    _, sent = process.next(totals.gradients(first.totals, layout.ratios), list(clients))
+    together = totals.Sums(len(clients), first.totals, layout.ratios, sent.products)
+    return together, np.reshape(first.drawn, (draws, len(layout)))
 
 
-# P(more than 20) is 0 in double precision; a client's counts are divided by it, so that secure sums clip none.
-_MOST_COUNT = 20
-
-
-def _build(layout: totals.Layout, draws: int, kind: str) -> tff.templates.IterativeProcess:
-    """Returns the process: `next(_Asked, clients) -> (_Asked, _Sent)`."""
-    width, height = len(layout), len(layout.ratios)
-    shapes = ((width,), (height, width), (height,))
-    asked_type = tff.StructWithPythonType(
-        [(name, tff.TensorType(np.float64, shape)) for name, shape in zip(_Asked._fields, shapes, strict=True)], _Asked
-    )
+def _build(layout: totals.Layout, draws: int) -> tff.templates.IterativeProcess:
+    """Returns the process: `next(gradients, clients) -> (gradients, _Sent)`, see `totals.gradients`."""
+    gradients_type = tff.TensorType(np.float64, (len(layout.ratios), len(layout)))
     rows = tff.TensorType(np.float64, (None,))
-    client_type = tff.StructWithPythonType(
-        [
-            *((name, rows) for name in ClientInput._fields[:-1]),
-            ("counts", tff.TensorType(np.uint8, (draws,))),
-        ],
-        ClientInput,
-    )
+    fields = dict.fromkeys(ClientInput._fields, rows) | {"counts": tff.TensorType(np.uint8, (draws,))}
+    client_type = tff.StructWithPythonType(list(fields.items()), ClientInput)
 
-    @tff.tensorflow.computation(asked_type, client_type)
-    def client_sums(asked, client):
+    @tff.tensorflow.computation(gradients_type, client_type)
+    def client_sums(gradients, client):
         terms = Terms(None, client.weights, client.rewards, client.direct, client.predicted)  # type: ignore[arg-type]
         own = tf.stack([tf.reduce_sum(column) for column in layout.columns(terms, tf)])
-        influences = tf.linalg.matvec(asked.changes, own) / asked.reach
-        scaled = own / asked.scale
-        counts = tf.cast(client.counts, tf.float64) / _MOST_COUNT
-        return _Sent(scaled, tf.tensordot(influences, influences, axes=0), tf.tensordot(counts, scaled, axes=0))
+        influences = tf.linalg.matvec(gradients, own)
+        counts = tf.cast(client.counts, tf.float64)
+        return _Sent(own, tf.tensordot(influences, influences, axes=0), tf.tensordot(counts, own, axes=0))
 
     @tff.tensorflow.computation
-    def nothing_asked():
-        return _Asked(*(tf.ones(shape, tf.float64) for shape in shapes))
-
-    factory = aggregators.sums(kind)
-    aggregation = factory.create(client_sums.type_signature.result)
+    def no_gradients():
+        return tf.zeros(gradients_type.shape, tf.float64)
 
     @tff.federated_computation
     def initialize():
-        return tff.federated_eval(nothing_asked, tff.SERVER)
+        return tff.federated_eval(no_gradients, tff.SERVER)
 
-    @tff.federated_computation(tff.FederatedType(asked_type, tff.SERVER), tff.FederatedType(client_type, tff.CLIENTS))
-    def next_round(asked, clients):
-        sent = tff.federated_map(client_sums, (tff.federated_broadcast(asked), clients))
-        return asked, aggregation.next(aggregation.initialize(), sent).result
+    @tff.federated_computation(
+        tff.FederatedType(gradients_type, tff.SERVER), tff.FederatedType(client_type, tff.CLIENTS)
+    )
+    def next_round(gradients, clients):
+        return gradients, tff.federated_sum(
+            tff.federated_map(client_sums, (tff.federated_broadcast(gradients), clients))
+        )
 
     return rounds.fused(tff.templates.IterativeProcess(initialize, next_round))

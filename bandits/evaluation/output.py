@@ -1,14 +1,13 @@
 """What an evaluation prints and writes: a table, JSON, and a page with a picture."""
 
 import base64
-import csv
 import dataclasses
 import html
 import io
 import json
 import math
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +15,7 @@ import numpy as np
 from bandits.evaluation import estimates
 from bandits.evaluation.confidence_sequence import ConfidenceSequence
 from bandits.evaluation.estimates import LABELS, Estimate
+from bandits.results import tables
 from data import files
 from data.errors import UsageError
 from data.log_checks import Finding
@@ -26,23 +26,14 @@ if TYPE_CHECKING:
     import matplotlib.figure
 
 FILES = ("estimates.csv", "evaluation.json", "evaluation.html")
+_FACTS = ("log", "policy", "rows", "clients", "actions", "has_model", "draws")
+_OVERLAP = ("effective_sample_size", "mean_weight", "largest_weight")
 _NOTE = (
     "95% intervals over clients, whose own rows are dependent. They ignore the randomness of the reward model's "
     "training, and a future that differs from the log. Where the bias is unknown, there is no interval and no "
     "difference."
 )
-
-
 _LARGE = 10.0  # Weights that reach further are drawn on a logarithmic axis.
-# Pictures are drawn on white; on a phone they, and the table, are scrolled rather than shrunk.
-_STYLE = (
-    ":root{--back:#fff;--text:#1d2126;--line:#dfe3e7}"
-    "@media screen and (prefers-color-scheme:dark){:root{--back:#14171a;--text:#e3e6e9;--line:#2c3238}}"
-    "body{font:15px/1.5 system-ui,sans-serif;color:var(--text);background:var(--back);max-width:70em;margin:0 auto;"
-    "padding:1em 16px 3em;overflow-wrap:anywhere}.wide{overflow-x:auto}.wide>*{min-width:42em}"
-    "table{border-collapse:collapse}td,th{padding:.25em .8em;text-align:left;border-bottom:1px solid var(--line)}"
-    "img{max-width:100%;background:#fff}"
-)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,33 +73,17 @@ class Evaluation:
     of_anytime: Sequence[str] = ()
 
 
-def _told(interval: Interval | None, sign: str = "") -> str:
-    """Returns a value, to at least three digits, or a difference; both to two digits of the interval's width."""
+def _shown(interval: Interval | None, *, signed: bool = False, without: str = "no interval") -> str:
+    """Returns a value or a difference as text; `without` is what it says instead of an interval."""
     if interval is None:
         return ""
-    mean, low, high, _ = interval
-    if math.isnan(mean):
+    if math.isnan(interval.mean):
         return "cannot be estimated"
-    decimals = 2 - _exponent(mean)
-    if math.isnan(low):
-        return f"{_number(mean, max(decimals, 0), sign)} (no interval)"
-    of_width = 1 - _exponent(high - low)
-    decimals = max(of_width if sign else max(decimals, of_width), 0)
-    shown = [_number(number, decimals, sign) for number in (mean, low, high)]
-    return f"{shown[0]} [{shown[1]}, {shown[2]}]"
-
-
-def _number(number: float, decimals: int, sign: str) -> str:
-    return f"{round(number, decimals) + 0.0:{sign}.{decimals}f}"  # No -0.
-
-
-def _exponent(number: float) -> int:
-    return math.floor(math.log10(abs(number))) if number else 0
+    return interval.text(signed=signed) + (f" ({without})" if math.isnan(interval.low) else "")
 
 
 def _value(one: Estimate) -> str:
-    told = _told(one.value)
-    return told.replace("(no interval)", f"({estimates.BIASED})") if one.is_biased else told
+    return _shown(one.value, without=estimates.BIASED if one.is_biased else "no interval")
 
 
 def _headline(told: Evaluation) -> str:
@@ -116,8 +91,8 @@ def _headline(told: Evaluation) -> str:
     if found is None:
         return f"Headline: none, because {_why_none(told)}."
     one, reason = found
-    less = f"; {_told(one.difference, '+')} against the log's mean reward" if one.difference else ""
-    return f"Headline: {_told(one.value)} by {LABELS[one.name]}{less}. It {reason}."
+    less = f"; {_shown(one.difference, signed=True)} against the log's mean reward" if one.difference else ""
+    return f"Headline: {_value(one)} by {LABELS[one.name]}{less}. It {reason}."
 
 
 def _why_none(told: Evaluation) -> str:
@@ -129,6 +104,15 @@ def _why_none(told: Evaluation) -> str:
     if not told.mean_weight:
         return "the policy plays none of the logged actions"
     return "no logged action that the policy plays earned a reward"
+
+
+def _table(told: Evaluation) -> tuple[list[str], list[list[str]]]:
+    """Returns the titles of the columns, and a row for each estimator."""
+    heads = ["estimator", "parameter", "value", "against the log", f"bootstrap, {told.draws:,} draws"]
+    return heads, [
+        [LABELS[one.name], one.parameter, _value(one), _shown(one.difference, signed=True), _shown(one.bootstrap)]
+        for one in told.estimates
+    ]
 
 
 def _head(told: Evaluation) -> str:
@@ -157,11 +141,8 @@ def check_new(folder: pathlib.Path) -> None:
 
 def text(told: Evaluation) -> str:
     """Returns what is printed."""
-    lines = [_head(told), "", _headline(told), ""]
-    for one in told.estimates:
-        less = f"   against the log {_told(one.difference, '+')}" if one.difference else ""
-        parameter = f" ({one.parameter})" if one.parameter else ""
-        lines.append(f"{LABELS[one.name] + parameter:<36}{_value(one):<32}{less}".rstrip())
+    heads, rows = _table(told)
+    lines = [_head(told), "", _headline(told), "", tables.text(heads[:-1], [row[:-1] for row in rows])]
     lines += ["", f"Overlap: {_overlap(told)}."]
     lines += [f"{'Warning: ' if finding.is_warning else ''}{finding.text}" for finding in told.findings]
     return "\n".join([*lines, *told.of_anytime, "", _NOTE])
@@ -179,32 +160,38 @@ def write(told: Evaluation, folder: pathlib.Path, weights: np.ndarray, by_client
     Raises:
       Failure: If one cannot be written.
     """
+    rows = [one.row() for one in told.estimates]
+    write_files(folder, rows, _as_json(told), page(told, picture(told, weights, by_client)))
+
+
+def write_files(
+    folder: pathlib.Path, rows: Sequence[Mapping[str, Any]], described: Mapping[str, Any], document: str
+) -> None:
+    """Writes `FILES`: rows, a description, in whose numbers null stands for what is not finite, and a page.
+
+    Raises:
+      Failure: If one cannot be written.
+    """
+    import pandas as pd
+
     with files.told(folder):
         folder.mkdir(parents=True, exist_ok=True)
-    rows = [one.row() for one in told.estimates]
-    table = io.StringIO()
-    writer = csv.DictWriter(table, list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    described = json.dumps(_as_json(told, rows), indent=2) + "\n"
-    contents = (table.getvalue(), described, page(told, picture(told, weights, by_client)))
-    for name, content in zip(FILES, contents, strict=True):
-        files.replace(folder / name, content.encode())
-
-
-def _as_json(told: Evaluation, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    found = {
-        name: getattr(told, name) for name in ("log", "policy", "rows", "clients", "actions", "has_model", "draws")
-    }
-    headline = estimates.headline(told.estimates)
-    found["headline"] = {"estimator": headline[0].name, "reason": headline[1]} if headline else None
-    found["overlap"] = {
-        name: getattr(told, name) for name in ("effective_sample_size", "mean_weight", "largest_weight")
-    }
-    found["estimates"] = [
+    finite = [
         {name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in row.items()}
         for row in rows
     ]
+    described = {**described, "estimates": finite}
+    table = pd.DataFrame(rows).to_csv(index=False, na_rep="nan")
+    for name, content in zip(FILES, (table, json.dumps(described, indent=2) + "\n", document), strict=True):
+        files.replace(folder / name, content.encode())
+
+
+def _as_json(told: Evaluation) -> dict[str, Any]:
+    headline = estimates.headline(told.estimates)
+    found = {name: getattr(told, name) for name in _FACTS} | {
+        "headline": {"estimator": headline[0].name, "reason": headline[1]} if headline else None,
+        "overlap": {name: getattr(told, name) for name in _OVERLAP},
+    }
     if told.anytime:
         found["anytime"] = {name: values.tolist() for name, values in told.anytime._asdict().items()}
         found["anytime"]["sentences"] = list(told.of_anytime)
@@ -264,32 +251,18 @@ def image(drawn: "matplotlib.figure.Figure", told: str) -> str:
     content = io.BytesIO()
     drawn.savefig(content, format="png", dpi=110)
     source = base64.b64encode(content.getvalue()).decode()
-    return f'<div class="wide"><img alt="{told}" src="data:image/png;base64,{source}"></div>'
+    return f'<div class="scroll" tabindex="0"><img alt="{told}" src="data:image/png;base64,{source}"></div>'
 
 
 def document(body: str) -> str:
-    """Returns a page, which needs no network, with what stands below its title."""
-    return (
-        '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>Off-policy evaluation</title>'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f'<meta name="color-scheme" content="light dark"><style>{_STYLE}</style></head><body>'
-        f"<h1>Off-policy evaluation</h1>{body}</body></html>\n"
-    )
+    """Returns the page of an evaluation, which needs no network."""
+    from bandits.results import page
+
+    return page.document("Off-policy evaluation", body)
 
 
 def page(told: Evaluation, drawn: "matplotlib.figure.Figure") -> str:
     """Returns the page of an evaluation."""
-    cells = []
-    for one in told.estimates:
-        columns = [
-            LABELS[one.name],
-            one.parameter,
-            _value(one),
-            _told(one.difference, "+"),
-            _told(one.bootstrap),
-        ]
-        cells.append("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in columns) + "</tr>")
-    heads = ("estimator", "parameter", "value", "against the log", f"bootstrap, {told.draws:,} draws")
     items = "".join(
         f"<li>{'<b>Warning</b>: ' if finding.is_warning else ''}{html.escape(finding.text)}</li>"
         for finding in told.findings
@@ -297,10 +270,9 @@ def page(told: Evaluation, drawn: "matplotlib.figure.Figure") -> str:
     anytime = "".join(f"<p>{html.escape(sentence)}</p>" for sentence in told.of_anytime)
     if told.anytime:
         anytime += image(sequence_picture(told.anytime), "The interval after each look")
+    heads, rows = _table(told)
     return document(
         f"<p>{html.escape(_head(told))}</p><p><b>{html.escape(_headline(told))}</b></p>"
-        f'<div class="wide"><table><tr>{"".join(f"<th>{head}</th>" for head in heads)}</tr>'
-        f"{''.join(cells)}</table></div>"
-        f"<p>Overlap: {_overlap(told)}.</p><ul>{items}</ul>"
+        f"{tables.html(heads, rows, left=heads)}<p>Overlap: {_overlap(told)}.</p><ul>{items}</ul>"
         f"{image(drawn, 'Estimates with intervals, overlap, weights by client')}{anytime}<p>{_NOTE}</p>"
     )

@@ -6,7 +6,7 @@ is a release too and is composed; parameters of estimators and all bounds are fi
 may be shown: neither its overlap, nor its checks, nor a bootstrap.
 
 The value is then the one of weights clipped to W and of clients with at most m rows, and clients whose vector is longer
-than the norm weigh less in it. Nothing here imports TensorFlow; `private_process` plays the same sum through TFF.
+than the norm weigh less in it. Nothing here imports TensorFlow.
 """
 
 import dataclasses

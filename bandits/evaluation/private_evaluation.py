@@ -1,11 +1,8 @@
 """A private evaluation: what is asked and may be asked, its one release, and what is told of it and nothing else."""
 
-import csv
 import dataclasses
 import hashlib
 import html
-import io
-import json
 import math
 import pathlib
 from collections.abc import Mapping, Sequence
@@ -14,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bandits.evaluation import bound_flags, estimates, estimators, output, private, reward_model, target_policies, terms
-from data import files, interaction_log
+from data import interaction_log
 from data.errors import UsageError
 from optimization.privacy import ledger, mechanisms
 from optimization.study import cli, run_folder
@@ -30,12 +27,10 @@ class Plan:
     """What is fixed before the log is read.
 
     Attributes:
-      options: What the flags of private values mean.
       estimators: With their parameters.
       models: What was trained on the same clients before: a run's model.
     """
 
-    options: bound_flags.Private
     estimators: tuple[estimators.Estimator, ...]
     models: tuple[ledger.Spent, ...]
 
@@ -51,8 +46,8 @@ def plan(settings: cli.Settings, target: target_policies.Target) -> Plan | None:
     Raises:
       UsageError: If something would not be private, or has no effect.
     """
-    options = bound_flags.private_options(settings, pathlib.Path(settings.log))
-    if options is None:
+    bound_flags.check(settings)
+    if not settings.private:
         return None
     names = estimates.names(settings.estimators)
     if names is None:
@@ -78,7 +73,7 @@ def plan(settings: cli.Settings, target: target_policies.Target) -> Plan | None:
     elif not settings.policy_is_public:
         models = (of_run(target.name),)
         private.check_models((), models)
-    return Plan(options, asked, models)
+    return Plan(asked, models)
 
 
 def _estimator(name: str, fixed: dict[str, float | None]) -> estimators.Estimator:
@@ -124,17 +119,16 @@ def evaluate(
         return {target: bounded[target]._replace(direct=told.direct, predicted=told.predicted)}
 
     values, report = bound_flags.private_values(
-        chosen.options,
+        settings,
         {target: rows},
         chosen.estimators,
         log.client_ids,
-        settings.seed,
         chosen.models,
         [reward_model.spent(settings, log)] if chosen.needs_model else (),
         fit if chosen.needs_model else None,
     )
     head = f"{target} on {cli.shown_path(settings.log)}, under differential privacy"
-    said = bound_flags.private_sentences(values, report, chosen.options)
+    said = bound_flags.private_sentences(values, report, bound_flags.bounds(settings))
     print("\n".join([head, "", *said]))
     folder = pathlib.Path(settings.output_dir)
     _write(folder, head, said, values, report)
@@ -159,31 +153,13 @@ def _write(
     folder: pathlib.Path, head: str, said: Sequence[str], values: Sequence[private.Value], report: dict[str, Any]
 ) -> None:
     """Writes the files that any evaluation writes, each whole: an earlier one's leave nothing behind."""
-    with files.told(folder):
-        folder.mkdir(parents=True, exist_ok=True)
     rows = [_row(value) for value in values]
-    table = io.StringIO()
-    writer = csv.DictWriter(table, list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    told = {
-        "private": True,
-        "estimates": [{name: _finite(value) for name, value in row.items()} for row in rows],
-        "privacy": report,
-        "sentences": said,
-    }
     document = output.document(
         f"<p>{html.escape(head)}</p>"
         + "".join(f"<p>{html.escape(sentence)}</p>" for sentence in said)
         + output.image(_picture(values), "Private values with intervals")
     )
-    contents = (table.getvalue(), json.dumps(told, indent=2) + "\n", document)
-    for name, content in zip(output.FILES, contents, strict=True):
-        files.replace(folder / name, content.encode())
-
-
-def _finite(value: Any) -> Any:
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    output.write_files(folder, rows, {"private": True, "privacy": report, "sentences": said}, document)
 
 
 def _picture(values: Sequence[private.Value]) -> "matplotlib.figure.Figure":

@@ -9,29 +9,37 @@ import numpy as np
 from data import interaction_log
 from optimization.privacy import ledger
 from optimization.study import cli
+from optimization.study.settings import setting
 
 if TYPE_CHECKING:
     from bandits.evaluation.reward_models import Regression
 
 
-def define(flags: cli.FlagSet) -> None:
-    """Defines the flags."""
-    flags.group("Reward model of DM, DR, SWITCH-DR and DRos")
-    flags.switch("model", True, "train one; without it, only weighted estimators are told")
-    flags.integer("model_rounds", 100, "rounds of each of the two folds' federated training", low=1)
-    flags.integer("model_clients_per_round", 50, "clients of a round", low=1)
-    flags.integer("model_epochs", 1, "passes of a client over its rows in a round", low=1)
-    flags.integer("model_batch_size", 32, "rows of a mini-batch", low=1)
-    flags.number("model_client_learning_rate", 0.1, "of the clients' SGD", above=True)
-    flags.number("model_server_learning_rate", 0.02, "of the server's Adam", above=True)
-    flags.number(
-        "model_noise_multiplier",
-        None,
-        "standard deviation of the noise on a round's sum, in clip norms: trains the model with differential privacy",
-        above=True,
-    )
-    flags.number("model_clip_norm", 1.0, "L2 norm that a client's update is clipped to", above=True)
-    flags.belong("model_clip_norm", model_noise_multiplier=True)
+class RewardModel:
+    """Reward model of DM, DR, SWITCH-DR and DRos.
+
+    Attributes:
+      model: Train one; without it, only weighted estimators are told.
+      model_rounds: Rounds of each of the two folds' federated training.
+      model_clients_per_round: Clients of a round.
+      model_epochs: Passes of a client over its rows in a round.
+      model_batch_size: Rows of a mini-batch.
+      model_client_learning_rate: Of the clients' SGD.
+      model_server_learning_rate: Of the server's Adam.
+      model_noise_multiplier: Standard deviation of the noise on a round's sum, in clip norms: trains the model with
+        differential privacy.
+      model_clip_norm: L2 norm that a client's update is clipped to.
+    """
+
+    model: bool = setting(True)
+    model_rounds: int = setting(100, low=1)
+    model_clients_per_round: int = setting(50, low=1)
+    model_epochs: int = setting(1, low=1)
+    model_batch_size: int = setting(32, low=1)
+    model_client_learning_rate: float = setting(0.1, above=True)
+    model_server_learning_rate: float = setting(0.02, above=True)
+    model_noise_multiplier: float = setting(above=True)
+    model_clip_norm: float = setting(1.0, above=True, only={"model_noise_multiplier": True})
 
 
 def regression(settings: cli.Settings) -> "Regression":
@@ -42,7 +50,6 @@ def regression(settings: cli.Settings) -> "Regression":
         from bandits.evaluation import reward_models
         from optimization import options
 
-    noise = settings.model_noise_multiplier
     return reward_models.Regression(
         seed=settings.seed,
         rounds=settings.model_rounds,
@@ -51,7 +58,8 @@ def regression(settings: cli.Settings) -> "Regression":
         batch_size=settings.model_batch_size,
         learning_rate=settings.model_client_learning_rate,
         server_optimizer=options.ServerOptimizer("adam", settings.model_server_learning_rate),
-        privacy=reward_models.Privacy(noise, settings.model_clip_norm) if noise else None,
+        noise_multiplier=settings.model_noise_multiplier,
+        clip_norm=settings.model_clip_norm,
     )
 
 

@@ -5,7 +5,6 @@ own client's rewards (Chernozhukov et al., "Double/debiased machine learning", 2
 """
 
 import dataclasses
-import functools
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -15,23 +14,10 @@ import tensorflow_federated as tff
 from bandits import losses
 from bandits.evaluation import run_policies
 from data import clients, keys, text
-from optimization import aggregators, client_work, cohorts, models, options, server, supervised
+from optimization import aggregators, client_work, cohorts, fed_avg, models, options, supervised
 from optimization.privacy import mechanisms
 
 _ADAM = options.ServerOptimizer("adam", 0.02)
-
-
-@dataclasses.dataclass(frozen=True)
-class Privacy:
-    """How models are trained with differential privacy: by DP-FedAvg on secret Poisson samples of a fold's clients.
-
-    Attributes:
-      noise_multiplier: Standard deviation of the noise on a round's sum, in clip norms.
-      clip_norm: L2 norm that a client's update is clipped to.
-    """
-
-    noise_multiplier: float
-    clip_norm: float = 1.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,23 +28,24 @@ class Regression:
       seed: Of folds, cohorts and mini-batches.
       rounds: Rounds of each fold's training.
       clients_per_round: Clients of a round; at most the fold's.
-      hidden: Units of hidden layers; none for a linear model.
       epochs: Passes of a client over its rows in a round.
       batch_size: Rows of a mini-batch.
       learning_rate: The clients'.
       server_optimizer: The server's.
-      privacy: Differential privacy of the training; None for none.
+      noise_multiplier: Standard deviation of the noise on a round's sum, in clip norms, for differential privacy by
+        DP-FedAvg on secret Poisson samples of a fold's clients; None for none.
+      clip_norm: L2 norm that a client's update is clipped to where there is noise.
     """
 
     seed: int = 0
     rounds: int = 100
     clients_per_round: int = 50
-    hidden: tuple[int, ...] = ()
     epochs: int = 1
     batch_size: int = 32
     learning_rate: float = 0.1
     server_optimizer: options.ServerOptimizer = _ADAM
-    privacy: Privacy | None = None
+    noise_multiplier: float | None = None
+    clip_norm: float = 1.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,7 +70,7 @@ def mechanism(client_ids: Sequence[str], regression: Regression) -> tuple[mechan
     Raises:
       ValueError: If the training is not private.
     """
-    if regression.privacy is None:
+    if regression.noise_multiplier is None:
         raise ValueError("A regression without privacy has no mechanism.")
     half = folds(client_ids, regression.seed)
     sizes = [size for size in np.bincount(half, minlength=2).tolist() if size]
@@ -96,7 +83,8 @@ def mechanism(client_ids: Sequence[str], regression: Regression) -> tuple[mechan
 
 
 def _of_fold(size: int, regression: Regression) -> mechanisms.Mechanism:
-    noise, cohort = regression.privacy.noise_multiplier, min(regression.clients_per_round, size)  # type: ignore
+    cohort = min(regression.clients_per_round, size)
+    noise = regression.noise_multiplier or 0.0
     return mechanisms.Mechanism("dpsgd", noise, population=size, cohort=cohort, sampling="poisson")
 
 
@@ -134,16 +122,18 @@ def cross_fitted(
     count = len(owners)
     if contexts is None:
         contexts = np.zeros((count, 1), np.float32)
-    if regression.privacy and not (rewards.min() >= 0 and rewards.max() <= 1):
+    if regression.noise_multiplier and not (rewards.min() >= 0 and rewards.max() <= 1):
         raise ValueError("Rewards of a private training must be in [0, 1]: see `bounds.apply`.")
     half = folds(client_ids, regression.seed)
-    model = _model(contexts, num_actions, regression.hidden)
+    model = _model(contexts, num_actions)
     spec = _spec(contexts)
     found = np.zeros((count, num_actions))
     for fold in (0, 1):
         others = np.flatnonzero(half != fold)
         seen = rewards[half[owners] != fold]
-        low, high = (0.0, 1.0) if regression.privacy or not len(seen) else (float(seen.min()), float(seen.max()))
+        low, high = (
+            (0.0, 1.0) if regression.noise_multiplier or not len(seen) else (float(seen.min()), float(seen.max()))
+        )
         scale = (high - low) or 1.0
         labels = np.stack([actions, (rewards - low) / scale], axis=1).astype(np.float32)
         rows = clients.ArrayClients(clients.Examples(contexts, labels), owners, client_ids, checksum="log")
@@ -154,7 +144,7 @@ def cross_fitted(
             others,
             regression,
             aggregator,
-            functools.partial(_told, on_round, fold * regression.rounds),
+            lambda done, before=fold * regression.rounds: on_round(before + done),
         )
         held = np.flatnonzero(half[owners] == fold)
         own = contexts.take(held) if isinstance(contexts, text.Bags) else contexts[held]
@@ -162,14 +152,10 @@ def cross_fitted(
     return found
 
 
-def _told(on_round: Callable[[int], None], before: int, done: int) -> None:
-    on_round(before + done)
-
-
-def _model(contexts: clients.Features, num_actions: int, hidden: tuple[int, ...]) -> models.Model:
+def _model(contexts: clients.Features, num_actions: int) -> models.Model:
     if isinstance(contexts, text.Bags):
         return models.bag_of_words(int(contexts.ids.max(initial=0)) + 1, num_actions)
-    return models.mlp(int(np.prod(contexts.shape[1:])), hidden, num_actions)
+    return models.mlp(int(np.prod(contexts.shape[1:])), (), num_actions)
 
 
 def _spec(contexts: clients.Features) -> models.FeatureSpec:
@@ -189,46 +175,30 @@ def _trained(
 ) -> models.Weights:
     """Returns a model trained on the clients of a fold; an untrained one of none."""
     # Zeros: without a hidden layer they learn as well as any, and what was never seen is predicted as 0.
-    start = tuple(
-        np.zeros_like(weight) if not regression.hidden else weight for weight in model.initial_weights(regression.seed)
-    )
+    start = tuple(np.zeros(shape, np.float32) for shape in model.shapes.values())
     if not len(fold):
         return start
     size = min(regression.clients_per_round, len(fold))
     cohort, cohort_seed = options.Cohorts(size), regression.seed
-    if private := regression.privacy:
+    if regression.noise_multiplier:
         cohort, cohort_seed = options.Cohorts(size, "poisson"), cohorts.as_integer(cohorts.secret_seed())
-        aggregation = options.Aggregation("dpsgd", clip_norm=private.clip_norm)
-        aggregator = aggregators.build(
-            aggregation,
-            dataclasses.replace(_of_fold(len(fold), regression), clip_norm=private.clip_norm),
-            tuple(model.shapes.values()),
-        )
+        own = dataclasses.replace(_of_fold(len(fold), regression), clip_norm=regression.clip_norm)
+        aggregation = options.Aggregation("dpsgd", clip_norm=regression.clip_norm)
+        aggregator = aggregators.build(aggregation, own, tuple(model.shapes.values()))
     process = supervised.SupervisedProcess(
-        model,
-        client_work.LocalSgd(regression.learning_rate, regression.batch_size, regression.epochs),
-        aggregator or tff.aggregators.MeanFactory(no_nan_division=True),
-        server.build(regression.server_optimizer),
-        spec,
-        tf.TensorSpec((None, 2)),
-        cohort_size=size,
+        model=model,
+        local_work=client_work.LocalSgd(regression.learning_rate, regression.batch_size, regression.epochs),
+        aggregator=aggregator or tff.aggregators.MeanFactory(no_nan_division=True),
+        server_optimizer=fed_avg.server_optimizer(regression.server_optimizer),
+        feature_spec=spec,
+        label_spec=tf.TensorSpec((None, 2)),
         loss=_LoggedLoss(),
     ).build(start)
     state = process.initialize()
     for round_num in range(1, regression.rounds + 1):
-        drawn = cohorts.draw(cohort, len(fold), cohort_seed, round_num)
-        inputs = [
-            supervised.ClientInput(
-                features=examples.features,
-                labels=examples.labels,
-                key=keys.tensorflow_key(regression.seed, keys.Purpose.TRAINING, round_num, int(client)),
-                position=np.int32(position),
-                weight=np.float32(len(examples.labels)),
-                learning_rate=np.float32(regression.learning_rate),
-            )
-            for position, client in enumerate(fold[drawn])
-            for examples in [rows.load(int(client))]
-        ]
+        ids = fold[cohorts.draw(cohort, len(fold), cohort_seed, round_num)]
+        examples = [rows.load(int(client)) for client in ids]
+        inputs = supervised.inputs(examples, ids, regression.seed, round_num, regression.learning_rate)
         state, _ = process.next(state, inputs)
         on_round(round_num)
     return tuple(np.asarray(weight) for weight in state.weights)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 import tensorflow as tf
 
-from bandits import experiment, inference, interactions, losses, policies
+from bandits import experiment, interactions, losses, policies, process
 from bandits.options import Phase, phases
 from data import clients, files, text
 from data.errors import UsageError
@@ -56,7 +56,7 @@ def probabilities(
         for number, part in enumerate(batches(contexts, count)):
             seen = models.dense(tf.nest.map_structure(tf.convert_to_tensor, part))
             # What a policy draws itself, it draws once here.
-            rows = inference.probabilities(policy, model, weights, loss, seen, tf.constant([0, number]))
+            rows = process.probabilities(policy, model, weights, loss, seen, tf.constant([0, number]))
             parts.append(rows.numpy().astype(np.float64))
     except (tf.errors.InvalidArgumentError, ValueError) as error:
         given = "bags of words" if isinstance(contexts, text.Bags) else f"{contexts.shape[1:]}"

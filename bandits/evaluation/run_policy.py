@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bandits import flags, interactions, registry, run_federated
+from bandits import flags, registry, run_federated
 from bandits.options import BanditOptions, phases
 from bandits.results import runs
 from data import clients, interaction_log, statistics, tasks, text
@@ -113,14 +113,3 @@ def of_contexts(
     loss = experiment.build_loss(phase, task.num_actions)
     acting = run_policies.of_period(phase, task.num_actions, phase.periods)
     return run_policies.probabilities(model, weights, loss, acting, found, count)
-
-
-def of_periods(run: interactions.LoggedRun) -> np.ndarray:
-    """Returns what the run that wrote the log played, float64 [rows, actions]; imports TensorFlow.
-
-    Raises:
-      UsageError: If a period's model is not there.
-    """
-    from bandits.evaluation import run_policies
-
-    return run_policies.of_periods(run)

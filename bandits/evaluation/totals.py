@@ -7,7 +7,6 @@ Influences are differences already: no variance is lost where rewards are large 
 """
 
 import dataclasses
-import functools
 import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -17,6 +16,8 @@ import numpy as np
 from bandits.evaluation.estimators import Estimator
 from bandits.evaluation.terms import Terms
 from optimization.study import intervals
+
+_FIRST = 3  # Column of the first estimator's numerator.
 
 
 class Ratio(NamedTuple):
@@ -44,40 +45,33 @@ class Sums(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """Which columns there are: rows, weights, their squares where asked for, and a numerator for each estimator.
+    """Which columns there are: rows, weights, their squares, and a numerator for each estimator.
 
     Attributes:
       estimators: The estimators, each once.
-      squares: Whether squared weights are a column, of which the effective sample size is made.
 
     Raises:
       ValueError: If an estimator is there twice.
     """
 
     estimators: tuple[Estimator, ...]
-    squares: bool = True
 
     def __post_init__(self):
         if len(set(self.estimators)) != len(self.estimators):
             raise ValueError("Each estimator must be there once.")
 
-    @functools.cached_property
-    def _first(self) -> int:
-        return 3 if self.squares else 2
-
     def __len__(self) -> int:
-        return self._first + len(self.estimators)
+        return _FIRST + len(self.estimators)
 
     def columns(self, terms: Terms, backend: Any = np) -> list[Any]:
         """Returns the columns, float64 [rows] each; see `Estimator.numerator`."""
-        squares = [terms.weights * terms.weights] if self.squares else []
         numerators = [estimator.numerator(terms, backend) for estimator in self.estimators]
-        return [backend.ones_like(terms.weights), terms.weights, *squares, *numerators]
+        return [backend.ones_like(terms.weights), terms.weights, terms.weights * terms.weights, *numerators]
 
     def ratio(self, estimator: Estimator) -> Ratio:
         """Returns which columns an estimator divides."""
         denominator = 0 if estimator.denominator == "rows" else 1
-        return Ratio(self._first + self.estimators.index(estimator), denominator)
+        return Ratio(_FIRST + self.estimators.index(estimator), denominator)
 
     @property
     def ratios(self) -> tuple[Ratio, ...]:
@@ -146,8 +140,8 @@ class Overlap(NamedTuple):
 
 
 def overlap(sums: Sums) -> Overlap:
-    """Returns the overlap, of the sums of a layout with squares."""
-    rows, weights, squares = sums.totals[:3]
+    """Returns the overlap of a log."""
+    rows, weights, squares = sums.totals[:_FIRST]
     return Overlap(float(weights**2 / squares) if squares else 0.0, float(weights / rows))
 
 

@@ -4,7 +4,6 @@ One round: the rule chooses a combination -> its participants' inputs -> `proces
 again -> reward -> the rule learns. What is kept beside that: the best model so far, and what was exchanged.
 """
 
-import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -16,7 +15,8 @@ import tensorflow_federated as tff
 
 from bandits import decision_rules
 from bandits.mab_fl import combinations, flags, metrics, model, process, rewards
-from data import clients, keys, silos
+from data import clients, keys
+from data.tasks import silos
 from optimization import client_work, models
 from optimization.study import compiled, runner
 
@@ -66,50 +66,6 @@ class Progress(NamedTuple):
     reward_sums: np.ndarray
     reward_products: np.ndarray
     is_kept: np.ndarray
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class WithExploreRounds(decision_rules.DecisionRule):
-    """A rule with extra rounds of Extreme Explore (section 8.4).
-
-    Attributes:
-      rule: The rule of all other rounds.
-      every: Every so many rounds is one; 0 for none by schedule.
-      probability: Probability that any other round is one, in [0, 1].
-
-    Raises:
-      ValueError: If `every` is negative or the probability outside [0, 1].
-    """
-
-    rule: decision_rules.DecisionRule
-    every: int = 0
-    probability: float = 0.0
-
-    def __post_init__(self):
-        if self.every < 0:
-            raise ValueError(f"every must be at least 0; got {self.every}.")
-        decision_rules.check_range("probability", self.probability)
-
-    def init(self, num_actions: int, batch_shape: tuple[int, ...] = ()) -> Any:
-        return self.rule.init(num_actions, batch_shape)
-
-    def estimates(self, state: Any) -> tf.Tensor:
-        return self.rule.estimates(state)
-
-    def select(self, state: Any, key: decision_rules.Array) -> tf.Tensor:
-        return self.rule.select(state, key)
-
-    def _learn(self, state: Any, tried: tf.Tensor, rewards: tf.Tensor) -> Any:
-        return self.rule._learn(state, tried, rewards)
-
-    def _checked(self, reward: decision_rules.Array) -> tf.Tensor:
-        return self.rule._checked(reward)
-
-    def explores_all(self, round_num: int, key: decision_rules.Array) -> bool:
-        if self.rule.explores_all(round_num, key) or (self.every and round_num % self.every == 0):
-            return True
-        own_key = tf.random.experimental.stateless_fold_in(key, 1)  # The same key may select the action.
-        return bool(tf.random.stateless_uniform((), own_key) < self.probability)
 
 
 def _built(definition: process.MabFlProcess) -> tff.templates.IterativeProcess:
@@ -166,16 +122,20 @@ class MabFlRounds(runner.Rounds):
         self._test_features = tf.constant(test_features)
         self._classifier = model.BinaryClassifier(test_features.shape[1], hidden)
         self._rule = options.rule.build()
-        if options.explore_every or options.explore_probability:
-            self._rule = WithExploreRounds(
-                rule=self._rule, every=options.explore_every, probability=options.explore_probability
-            )
         self._num_averaged = 1
         self.estimates = np.zeros(0)
         self.choices = list(choices) or self._proposals()
         flags.check_earlier(options, self.choices)
         if options.tries_all:
             self._num_averaged = len(self.choices)
+
+    def explores_all(self, round_num: int, key: decision_rules.Array) -> bool:
+        """Returns whether a round tries every combination: by the rule, or as an extra round (section 8.4)."""
+        every, probability = self._options.explore_every, self._options.explore_probability
+        if self._rule.explores_all or (every and round_num % every == 0):
+            return True
+        own_key = tf.random.experimental.stateless_fold_in(key, 1)  # The same key may select the action.
+        return bool(probability and tf.random.stateless_uniform((), own_key) < probability)
 
     def _process(self, epochs: int) -> process.MabFlProcess:
         options = self._options
@@ -223,7 +183,7 @@ class MabFlRounds(runner.Rounds):
         # Step 1: choose, or try all.
         seed = self._options.seed
         key = keys.tensorflow_key(seed, keys.Purpose.DECISION, round_num, 0)
-        tries_all = self._rule.explores_all(round_num, key)
+        tries_all = self.explores_all(round_num, key)
         tried = np.flatnonzero(progress.is_kept).tolist() if tries_all else [int(self._rule.select(progress.rule, key))]
         # Steps 2 to 6.
         server, measured = self._round(progress.server, [self.choices[action] for action in tried], round_num)

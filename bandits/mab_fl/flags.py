@@ -12,11 +12,12 @@ from typing import Any
 
 from bandits import registry
 from bandits.mab_fl import rewards, studies
-from data import silos
 from data.errors import UsageError
+from data.tasks import silos
 from optimization import corrections
 from optimization.options import named
 from optimization.study import cli, task_flags, training_flags
+from optimization.study.settings import NumberOrQuantile, setting
 
 USAGE = """
 Who should a target participant learn with? A bandit chooses the combination that is averaged, round by round.
@@ -43,17 +44,7 @@ _FRACTIONS = {
     "unipen62": (0.02, 0.2),
     "tabular": (0.2, 0.4),
 }
-_TABLE_FLAGS = (
-    *("data_file", "client_column", "label_column", "feature_columns"),
-    *("ignore_columns", "category_columns", "missing_values"),
-)
-_TASK_FLAGS = {
-    "num_workers": ("generator", "mnist_writers", "unipen62"),
-    "num_rows": ("generator",),
-    "positive_labels": ("mnist_writers", "unipen62", "tabular"),
-    "data_dir": ("heart_disease", "mnist_writers", "unipen62", "tabular"),
-    **dict.fromkeys(_TABLE_FLAGS, ("tabular",)),
-}
+_WITH_FILES = ("heart_disease", "mnist_writers", "unipen62", "tabular")
 _THRESHOLD = 0.025
 _C = 0.05  # Table 3's; increases of the AUC are small.
 
@@ -161,111 +152,160 @@ class MabFlOptions:
         return started[-1] if started else self.epochs_per_round
 
 
-def define(flags: cli.FlagSet) -> None:
-    """Defines the study's own flags."""
-    flags.choice("task_type", "generator", TASKS, "the participants and their data")
-    flags.text("target", None, "participant to personalise for (default: worker_2 of the generator, else the first)")
+class _Study:
+    """What is studied.
 
-    flags.group("Decisions")
-    registry.define_rules(flags, RULES, "ucb")
-    flags.text("fixed_combination", None, "the combination, such as 0110")
-    flags.choice(
-        "combinations",
+    Attributes:
+      task_type: The participants and their data.
+      target: Participant to personalise for (default: worker_2 of the generator, else the first).
+    """
+
+    task_type: str = setting("generator", TASKS, basic=True)
+    target: str = setting(basic=True)
+
+
+_CHOOSING = tuple(name for name in RULES if name not in BASELINES)
+_ONE_BY_ONE = tuple(name for name in _CHOOSING if name not in registry.EXTREME)
+
+
+class _Decisions:
+    """Decisions.
+
+    Attributes:
+      fixed_combination: The combination, such as 0110.
+      combinations: What is chosen from.
+      propose: Who makes the list of combinations; for many participants, clusters.
+      reward: What an increase is worth (default: as the rule needs).
+      threshold: Increase above which a binary reward is 1: a number, or as quantile:0.5 that of the increases of all
+        combinations tried in earlier rounds.
+      compare_with: What the averaged model is measured against.
+      evaluation: When Extreme Explore measures its averages.
+      explore_every: Every so many rounds, try all combinations; 0 for never.
+      explore_probability: Probability that any other round tries all combinations.
+      drop_level: Probability, over the run, of dropping the best combination where Extreme Explore drops those that a
+        paired t test finds worse than the best so far (default: drop none).
+      warm_start: Folder of an earlier run whose mean rewards are the rule's first estimates.
+    """
+
+    fixed_combination: str = setting(only={"decision_rule": (FIXED,)})
+    combinations: str = setting(
         PAIRS,
         {PAIRS: "the target with one other participant", "all": "all that hold the target"},
-        "what is chosen from",
+        only={"decision_rule": _CHOOSING, "propose": ("none",)},
     )
-    flags.choice(
-        "propose",
+    propose: str = setting(
         "none",
         {"none": "--combinations", COSINE_CLUSTERS: "clusters of similar model updates that hold the target"},
-        "who makes the list of combinations; for many participants, clusters",
+        only={"decision_rule": _CHOOSING},
     )
-    flags.choice("reward", None, rewards.KINDS, "what an increase is worth (default: as the rule needs)")
-    flags.number_or_quantile(
-        "threshold",
-        None,
-        "increase above which a binary reward is 1: a number, or as quantile:0.5 that of the increases of all "
-        f"combinations tried in earlier rounds (default: {_THRESHOLD})",
-        low=-1,
-        high=1,
-    )
-    flags.choice("compare_with", "target", rewards.BASELINES, "what the averaged model is measured against")
-    flags.choice(
-        "evaluation",
+    reward: str = setting(words=rewards.KINDS)
+    threshold: float = setting(words=NumberOrQuantile(-1, 1), only={"reward": ("binary",)}, filled=_THRESHOLD)
+    compare_with: str = setting("target", rewards.BASELINES)
+    evaluation: str = setting(
         "immediate",
         {
             "immediate": "right after averaging: the best average of the round becomes the global model",
             "delayed": "with the next round's models, 2 exchanges fewer: the average of the best estimate does",
         },
-        "when Extreme Explore measures its averages",
+        only={"decision_rule": tuple(registry.EXTREME)},
     )
-    flags.belong("evaluation", decision_rule=tuple(registry.EXTREME))
-    flags.integer("explore_every", 0, "every so many rounds, try all combinations; 0 for never")
-    flags.number("explore_probability", 0.0, "probability that any other round tries all combinations", high=1.0)
-    flags.number(
-        "drop_level",
-        None,
-        "probability, over the run, of dropping the best combination where Extreme Explore drops those that a paired t "
-        "test finds worse than the best so far (default: drop none)",
+    explore_every: int = setting(0, only={"decision_rule": _ONE_BY_ONE})
+    explore_probability: float = setting(0.0, high=1.0, only={"decision_rule": _ONE_BY_ONE})
+    drop_level: float = setting(
         high=1.0,
         above=True,
         below=True,
+        only={"decision_rule": ("extreme_explore",), "reward": ("increment", "percentage")},
     )
-    flags.belong("drop_level", decision_rule=("extreme_explore",))
-    flags.belong("drop_level", reward=("increment", "percentage"))
-    flags.path("warm_start", None, "folder of an earlier run whose mean rewards are the rule's first estimates")
-    choosing = [name for name in RULES if name not in BASELINES]
-    flags.belong("combinations", "propose", "warm_start", decision_rule=choosing)
-    one_by_one = [name for name in choosing if name not in registry.EXTREME]
-    flags.belong("explore_every", "explore_probability", decision_rule=one_by_one)
-    flags.belong("fixed_combination", decision_rule=(FIXED,))
-    flags.belong("combinations", propose=("none",))
-    flags.belong("threshold", reward=("binary",))
+    warm_start: pathlib.Path = setting(only={"decision_rule": _CHOOSING})
 
-    flags.group("Rounds")
-    flags.integer("total_rounds", 15, "rounds", low=1)
-    flags.integer("epochs_per_round", 6, "passes of a participant over its training rows in a round", low=1)
-    flags.text("epochs_by_round", None, "passes from a round on, such as 8:3,12:1 (default: --epochs_per_round)")
-    flags.integer("pretrain_epochs", None, "passes of every participant before round 1 (default: --epochs_per_round)")
-    flags.integer("client_batch_size", 32, "rows of a mini-batch", low=2)
-    flags.number("client_learning_rate", 0.05, "learning rate of SGD", above=True)
-    training_flags.define_corrections(flags)
-    flags.number(
-        "target_weight",
-        None,
-        "weight of the target in every average (default: by training rows)",
-        high=1.0,
-        above=True,
-        below=True,
-    )
-    flags.switch(
-        "early_stopping",
-        False,
-        "stop when the spline of the target's own validation AUC falls, once every combination was tried",
-    )
-    flags.integer("early_stopping_patience", 5, "rounds in a row in which it must fall", low=1)
-    flags.belong("early_stopping_patience", early_stopping=True)
-    flags.integer("tuning_rounds", 0, "rounds after the last in which the target tunes the best model by itself")
 
-    flags.group("Data")
-    flags.path("data_dir", None, "folder of the task's files (default: FEDBANDITS_DATA_DIR in the environment)")
-    flags.number("train_fraction", None, "part of everyone's rows to train on", high=1.0, above=True, below=True)
-    flags.number("validation_fraction", None, "part to measure rewards on; the rest is for testing", high=1.0)
-    flags.switch("resplit", False, "make or split the data anew for each seed, not once for all")
-    flags.integer("num_workers", None, "participants (default: 4)", low=2)
-    flags.integer("num_rows", None, "rows of all participants together (default: 40000)", low=1, high=10**7)
-    flags.text("corrupted_participant", None, "participant whose training labels are flipped")
-    flags.number("label_flip_rate", 1.0, "probability that one of its labels is flipped", high=1.0, above=True)
-    flags.belong("label_flip_rate", corrupted_participant=True)
-    flags.text("positive_labels", None, "labels that count as class 1, separated by commas")
-    flags.path("data_file", None, task_flags.TABLE_HELP)
-    flags.text("client_column", None, "column that names the participant of a row")
-    flags.text("label_column", None, "column of the class; by default all but the first count as class 1")
-    flags.text("feature_columns", None, "columns of the features, separated by commas (default: the others)")
-    task_flags.define_columns(flags)
-    for name, tasks in _TASK_FLAGS.items():
-        flags.belong(name, task_type=tasks)
+class _Rounds:
+    """Rounds.
+
+    Attributes:
+      total_rounds: Rounds.
+      epochs_per_round: Passes of a participant over its training rows in a round.
+      epochs_by_round: Passes from a round on, such as 8:3,12:1 (default: --epochs_per_round).
+      pretrain_epochs: Passes of every participant before round 1 (default: --epochs_per_round).
+      client_batch_size: Rows of a mini-batch.
+      client_learning_rate: Learning rate of SGD.
+    """
+
+    total_rounds: int = setting(15, low=1, basic=True)
+    epochs_per_round: int = setting(6, low=1, basic=True)
+    epochs_by_round: str = setting()
+    pretrain_epochs: int = setting()
+    client_batch_size: int = setting(32, low=2)
+    client_learning_rate: float = setting(0.05, above=True, basic=True)
+
+
+class _Averages:
+    """Averages.
+
+    Attributes:
+      target_weight: Weight of the target in every average (default: by training rows).
+      early_stopping: Stop when the spline of the target's own validation AUC falls, once every combination was tried.
+      early_stopping_patience: Rounds in a row in which it must fall.
+      tuning_rounds: Rounds after the last in which the target tunes the best model by itself.
+    """
+
+    target_weight: float = setting(high=1.0, above=True, below=True)
+    early_stopping: bool = setting(False)
+    early_stopping_patience: int = setting(5, low=1, only={"early_stopping": True})
+    tuning_rounds: int = setting(0)
+
+
+class _Data:
+    """Data.
+
+    Attributes:
+      data_dir: Folder of the task's files (default: FEDBANDITS_DATA_DIR in the environment).
+      train_fraction: Part of everyone's rows to train on.
+      validation_fraction: Part to measure rewards on; the rest is for testing.
+      resplit: Make or split the data anew for each seed, not once for all.
+      num_workers: Participants.
+      num_rows: Rows of all participants together.
+      corrupted_participant: Participant whose training labels are flipped.
+      label_flip_rate: Probability that one of its labels is flipped.
+      positive_labels: Labels that count as class 1, separated by commas.
+    """
+
+    data_dir: pathlib.Path = setting(only={"task_type": _WITH_FILES})
+    train_fraction: float = setting(high=1.0, above=True, below=True)
+    validation_fraction: float = setting(high=1.0)
+    resplit: bool = setting(False)
+    num_workers: int = setting(low=2, only={"task_type": ("generator", "mnist_writers", "unipen62")}, filled=4)
+    num_rows: int = setting(low=1, high=10**7, only={"task_type": ("generator",)}, filled=40_000)
+    corrupted_participant: str = setting()
+    label_flip_rate: float = setting(1.0, high=1.0, above=True, only={"corrupted_participant": True})
+    positive_labels: str = setting(only={"task_type": ("mnist_writers", "unipen62", "tabular")})
+
+
+class _Table:
+    """Your own table.
+
+    Attributes:
+      data_file: Table: .csv or .tsv (a header line; commas, semicolons or tabs; also gzipped) or .parquet; looked up in
+        the working directory, --data_dir or FEDBANDITS_DATA_DIR, and data/examples.
+      client_column: Column that names the participant of a row.
+      label_column: Column of the class; by default all but the first count as class 1.
+      feature_columns: Columns of the features, separated by commas (default: the others).
+    """
+
+    data_file: pathlib.Path = setting(basic=True)
+    client_column: str = setting(basic=True)
+    label_column: str = setting(basic=True)
+    feature_columns: str = setting()
+
+
+def define(flags: cli.FlagSet) -> None:
+    """Defines the study's own flags."""
+    flags.add(_Study)
+    flags.group("Decisions", *registry.rule_settings(RULES, "ucb"), _Decisions)
+    flags.group(_Rounds, *training_flags.CORRECTIONS, _Averages)
+    flags.group(_Data)
+    flags.group(_Table, task_flags.Columns, task_type=("tabular",))
 
 
 def resolve(settings: cli.Settings) -> cli.Settings:
@@ -280,10 +320,7 @@ def resolve(settings: cli.Settings) -> cli.Settings:
     if settings.decision_rule == FIXED and not settings.fixed_combination:
         raise UsageError("--decision_rule=fixed needs --fixed_combination, such as 0110.")
     if is_binary and settings.reward != "binary":
-        raise UsageError(
-            f"--reward={settings.reward} does not fit --decision_rule={settings.decision_rule}, which needs binary "
-            "rewards."
-        )
+        raise UsageError(f"--decision_rule={settings.decision_rule} needs --reward=binary, not {settings.reward}.")
     needed = {"data_file": "the table", "client_column": "the participants' column", "label_column": "the class"}
     for name, what in needed.items():
         if settings.task_type == "tabular" and not settings[name]:
@@ -294,23 +331,16 @@ def resolve(settings: cli.Settings) -> cli.Settings:
     defaults = {
         "train_fraction": train,
         "validation_fraction": validation,
-        "num_workers": 4 if settings.task_type in _TASK_FLAGS["num_workers"] else None,
-        "num_rows": 40_000 if settings.task_type == "generator" else None,
         "pretrain_epochs": settings.epochs_per_round,
-        "threshold": _THRESHOLD if settings.reward == "binary" else None,
         "experiment_name": preset or f"mab_fl_{settings.task_type}_{settings.decision_rule}",
     }
     settings = settings.filled(defaults)
     if settings.train_fraction + settings.validation_fraction >= 1:
         raise UsageError(
-            f"--train_fraction={settings.train_fraction:g} and --validation_fraction={settings.validation_fraction:g} "
-            "leave no row for testing: their sum must be below 1."
+            "--train_fraction and --validation_fraction leave no row for testing: their sum must be below 1."
         )
     if settings.task_type == "generator" and not 3 <= settings.num_workers <= settings.num_rows:
-        raise UsageError(
-            f"--num_workers={settings.num_workers}: the generator's pair needs at least 3 participants, and each of "
-            f"them a row of --num_rows={settings.num_rows}."
-        )
+        raise UsageError("--num_workers must be from 3, as the generator has a pair, to --num_rows, a row each.")
     return settings
 
 
@@ -362,10 +392,7 @@ def _epochs_by_round(text: str | None) -> tuple[tuple[int, int], ...]:
     matches = [_FROM_ROUND.fullmatch(part.strip()) for part in text.split(",")] if text else []
     pairs = tuple((int(match[1]), int(match[2])) for match in matches if match)
     if len(pairs) < len(matches) or any(one >= other for (one, _), (other, _) in itertools.pairwise(pairs)):
-        raise UsageError(
-            f"--epochs_by_round={text}: must be ROUND:EPOCHS, separated by commas, with ascending rounds and at least "
-            "one epoch, such as 8:3,12:1."
-        )
+        raise UsageError(f"--epochs_by_round={text} must be ROUND:EPOCHS,... with ascending rounds, such as 8:3,12:1.")
     return pairs
 
 
@@ -389,12 +416,7 @@ def _earlier(settings: cli.Settings) -> tuple[tuple[str, float], ...]:
         if not all(map(math.isfinite, means.values())):
             raise ValueError("not finite")
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UsageError(
-            f"--warm_start={settings.warm_start} holds no estimates: name the folder of a finished run."
-        ) from error
+        raise UsageError(f"--warm_start={settings.warm_start} is no finished run with estimates.") from error
     for name in differing:
-        raise UsageError(
-            f"--warm_start: that run had --{name}={before[name]}, this one has {settings[name]}; their rewards cannot "
-            "be compared."
-        )
+        raise UsageError(f"--warm_start: that run had --{name}={before[name]}, and this one has {settings[name]}.")
     return tuple(means.items())

@@ -16,7 +16,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from bandits.mab_fl import model
-from optimization import client_work, models
+from optimization import client_work, models, supervised
 
 
 class GlobalModel(NamedTuple):
@@ -81,10 +81,6 @@ def auc(scores: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
     pairs = tf.size(negative, tf.int64) * tf.size(positive, tf.int64)
     area = tf.math.divide_no_nan(tf.reduce_sum(tf.cast(below, tf.float64)), 2.0 * tf.cast(pairs, tf.float64))
     return tf.cast(area, tf.float32)
-
-
-def _cross_entropy(logits: tf.Tensor, batch: client_work.Batch) -> tf.Tensor:
-    return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(batch["labels"], logits))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -172,7 +168,7 @@ class MabFlProcess:
         network = self.classifier.trained
         before = weights[: len(network.shapes)]
         batches = {"features": participant.features, "labels": participant.labels}
-        update = self.work.build(network, _cross_entropy)(before, batches, participant.key)
+        update = self.work.build(network, supervised.cross_entropy)(before, batches, participant.key)
         trained = [weight + delta for weight, delta in zip(before, update.delta, strict=True)]
         return trained + self.classifier.statistics(trained, participant.features), update.is_finite
 

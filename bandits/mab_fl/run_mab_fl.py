@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from bandits.mab_fl import combinations, flags, metrics, studies
 from bandits.mab_fl.flags import MabFlOptions
-from data import files, silos
+from data import files
 from data.errors import UsageError
+from data.tasks import silos
 from optimization.study import cli, frame
 
 if TYPE_CHECKING:
@@ -57,10 +58,14 @@ def find_choices(options: MabFlOptions, participants: silos.Silos, target: int) 
       UsageError: If they are too many, or `--fixed_combination` is none.
     """
     count = len(participants.names)
-    if options.choices == flags.TARGET_ALONE:
-        return [combinations.code([target], count)]
-    if options.choices == flags.FEDAVG:
-        return ["1" * count]
+    named = {
+        flags.TARGET_ALONE: [combinations.code([target], count)],
+        flags.FEDAVG: ["1" * count],
+        flags.COSINE_CLUSTERS: [],
+        flags.PAIRS: combinations.pairs(target, count),
+    }
+    if options.choices in named:
+        return named[options.choices]
     if options.choices == flags.FIXED:
         fixed = options.fixed_combination or ""
         if len(fixed) != count or set(fixed) - set("01") or fixed[target] != "1":
@@ -69,16 +74,11 @@ def find_choices(options: MabFlOptions, participants: silos.Silos, target: int) 
                 f"for the target {participants.names[target]}."
             )
         return [fixed]
-    if options.choices == flags.COSINE_CLUSTERS:
-        return []
-    if options.choices == flags.PAIRS:
-        return combinations.pairs(target, count)
     if count > combinations.MAX_PARTICIPANTS_FOR_ALL:
         raise UsageError(
             f"--combinations=all would be {2 ** (count - 1):,} combinations of {count} participants, any two of which "
-            f"share {combinations.expected_overlap(count):.1f} others on average: a training could try few, and hardly "
-            f"tell them apart. It is for up to {combinations.MAX_PARTICIPANTS_FOR_ALL} participants; give "
-            "--combinations=pairs or --propose=cosine_clusters."
+            f"share {combinations.expected_overlap(count):.1f} others on average. It is for up to "
+            f"{combinations.MAX_PARTICIPANTS_FOR_ALL}: give --combinations=pairs or --propose=cosine_clusters."
         )
     return combinations.all_with(target, count)
 

@@ -45,6 +45,7 @@ HOLDS, FAILS = (AGREES, SAME), (DISAGREES, OPPOSITE)
 OURS = "our tolerance"
 NEAR = 0.05  # Of a published number: within this part of it, ours is the same.
 _TAIL = (1 - intervals.CONFIDENCE) / 2
+_POSITIVE = math.ulp(0.0)  # The least number above 0.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -201,13 +202,13 @@ def _difference(one: Value, other: Value) -> Interval:
     alone = ["one"] if one.is_unpaired or other.is_unpaired else ()
     found = comparison.compare({"one": one.finite, "other": other.finite}, "other", unpaired=alone)["one"]
     never = [seed for seed, value in one.by_seed.items() if math.isinf(value) and value == other.by_seed.get(seed)]
-    if one.diverged or other.diverged or never:
-        return Interval(found.difference, -math.inf, math.inf, found.pairs)
-    if found.deviation == 0 and found.is_judged and found.pairs >= premises.CERTAIN_PAIRS:
-        return Interval(found.difference, found.difference, found.difference, found.pairs)
-    if not found.is_judged or not math.isfinite(found.low):
-        return Interval(found.difference, -math.inf, math.inf, found.pairs)
-    return Interval(found.difference, found.low, found.high, found.pairs)
+    low, high = -math.inf, math.inf
+    if found.is_judged and not (one.diverged or other.diverged or never):
+        if found.deviation == 0 and found.pairs >= premises.CERTAIN_PAIRS:
+            low = high = found.difference
+        elif math.isfinite(found.low):
+            low, high = found.low, found.high
+    return Interval(found.difference, low, high, found.pairs)
 
 
 def _described(one: Value, other: Value, difference: Interval) -> str:
@@ -265,21 +266,26 @@ def computed(one: Accounted) -> tuple[str, str]:
     return status, f"{ours}: scripts.privacy_budget {' '.join(one.arguments)}"
 
 
+def _statement(
+    found: Interval, why: str, low: float = -math.inf, high: float = math.inf, premise: Premise = premises.MET
+) -> _Statement:
+    """Returns the statement that a number lies between two ends: true or false of its whole interval, or neither."""
+    is_inside, is_outside = low <= found.low and found.high <= high, found.high < low or found.low > high
+    holds = True if is_inside else False if is_outside else None
+    return _Statement(holds, why, found.size, min(found.low - low, high - found.high), premise)
+
+
 def _better(
     one: Value, other: Value, measure: Measure, within: float | None = None, premise: Premise = premises.MET
 ) -> _Statement:
     """Returns whether one value is better than another; with a tolerance, whether it is not worse by more than that."""
     difference = _difference(one, other)
-    low, high = (-difference.high, -difference.low) if measure.smallest else (difference.low, difference.high)
     why = _described(one, other, difference)
-    if within is None:
-        holds = True if low > 0 else False if high <= 0 else None
-        return _Statement(holds, why, difference.size, low, premise)
-    by = -_part(within, other)
-    holds = True if low >= by else False if high < by else None
     if within:
         why += f"; up to {100 * within:.3g}% {'more' if measure.smallest else 'less'} is close ({OURS})"
-    return _Statement(holds, why, difference.size, low - by, premise)
+    if measure.smallest:
+        difference = difference._replace(low=-difference.high, high=-difference.low)
+    return _statement(difference, why, _POSITIVE if within is None else -_part(within, other), premise=premise)
 
 
 def _part(share: float, value: Value) -> float:
@@ -287,18 +293,20 @@ def _part(share: float, value: Value) -> float:
     return share * abs(statistics.fmean(value.finite.values()))
 
 
+def _premise(one: Value, other: Value, measure: Measure, figure: Figure, known: Known) -> Premise:
+    return premises.of_comparison(one, other, _difference(one, other), measure, figure, known)
+
+
 def _pairs(operands, others, figure, known, within=None):
     """Returns the statements that the best of each operand is better than all of the others' alternatives."""
     rows = []
     for operand, other in itertools.product(operands, others):
         measure = measure_of(figure, operand)
-
-        def compared(one: Value, second: Value, measure: Measure = measure) -> _Statement:
-            premise = premises.of_comparison(one, second, _difference(one, second), measure, figure, known)
-            return _better(one, second, measure, within, premise)
-
-        firsts, seconds = _values(operand, figure, known), _values(other, figure, known)
-        rows += [[compared(one, second) for one in firsts] for second in seconds]
+        firsts = _values(operand, figure, known)
+        for second in _values(other, figure, known):
+            needed = [_premise(one, second, measure, figure, known) for one in firsts]
+            pairs = zip(firsts, needed, strict=True)
+            rows.append([_better(one, second, measure, within, premise) for one, premise in pairs])
     return rows
 
 
@@ -310,22 +318,13 @@ def _order(claim, figure, known):
 def _close(claim, figure, known):
     groups = claim.operands if len(claim.operands) > 1 else [(operand,) for operand in claim.operands[0]]
     found = [[value for operand in group for value in _values(operand, figure, known)] for group in groups]
-    pairs = (pair for two in itertools.combinations(found, 2) for pair in itertools.product(*two))
-    return [[_near(one, other, claim.within, figure, known)] for one, other in pairs]
-
-
-def _near(one: Value, other: Value, share: float, figure: Figure, known: Known) -> _Statement:
-    difference = _difference(one, other)
-    within = _part(share, other)
-    holds = None
-    if -within <= difference.low and difference.high <= within:
-        holds = True
-    elif difference.low > within or difference.high < -within:
-        holds = False
-    margin = within - max(-difference.low, difference.high)
-    why = f"{_described(one, other, difference)}; within {number(within)} is close ({OURS})"
-    premise = premises.of_comparison(one, other, difference, _measure(figure, one.measure), figure, known)
-    return _Statement(holds, why, difference.size, margin, premise)
+    rows = []
+    for one, other in (pair for two in itertools.combinations(found, 2) for pair in itertools.product(*two)):
+        difference, within = _difference(one, other), _part(claim.within, other)
+        why = f"{_described(one, other, difference)}; within {number(within)} is close ({OURS})"
+        premise = _premise(one, other, _measure(figure, one.measure), figure, known)
+        rows.append([_statement(difference, why, -within, within, premise)])
+    return rows
 
 
 def _apart(claim, figure, known):
@@ -349,21 +348,24 @@ def _not_worse(claim, figure, known):
 
 
 def _larger_lead(claim, figure, known):
-    one, other, third, fourth = (_values(group[0], figure, known)[0] for group in claim.operands)
+    one, other, third, fourth = _firsts(claim, figure, known)
     measure = measure_of(figure, claim.operands[0][0])
-    pairs = (one, other), (third, fourth)
-    needed = [premises.of_comparison(*pair, _difference(*pair), measure, figure, known) for pair in pairs]
+    needed = [_premise(*pair, measure, figure, known) for pair in ((one, other), (third, fourth))]
     premise = next((one for one in needed if not one.holds), premises.MET)
     return [[_better(_lead(one, other), _lead(third, fourth), measure, premise=premise)]]
 
 
+def _firsts(claim: Claim, figure: Figure, known: Known) -> list[Value]:
+    """Returns the value of each group's only operand."""
+    return [_values(group[0], figure, known)[0] for group in claim.operands]
+
+
 def _lead(one: Value, other: Value) -> Value:
     """Returns one value minus another, by common seed."""
+    names = (one.arm, other.arm) if one.arm != other.arm else (f"{one.arm}: {one.measure}", other.measure)
     return dataclasses.replace(
         one,
-        arm=f"{one.arm} minus {other.arm}"
-        if one.arm != other.arm
-        else f"{one.arm}: {one.measure} minus {other.measure}",
+        arm=" minus ".join(names),
         by_seed={seed: one.finite[seed] - other.finite[seed] for seed in one.finite if seed in other.finite},
         diverged=one.diverged | other.diverged,
         is_unpaired=one.is_unpaired or other.is_unpaired,
@@ -372,27 +374,24 @@ def _lead(one: Value, other: Value) -> Value:
 
 
 def _between(claim, figure, known):
-    values = [_values(group[0], figure, known)[0] for group in claim.operands]
+    values = _firsts(claim, figure, known)
     means = ", ".join(f"{value.arm} {number(value.mean)}" for value in values)
     common = set.intersection(*(set(value.finite) for value in values))
     sizes = [values[0].finite[seed] - sum(value.finite[seed] for value in values[1:]) for seed in sorted(common)]
     found = intervals.of_mean(sizes)
-    low, high = found.low, found.high
-    lost = [note for value in values if (note := _lost(value))]
-    if lost or not math.isfinite(low):
+    lost = list(filter(None, map(_lost, values)))
+    if lost or not math.isfinite(found.low):
         return [[_Statement(None, "; ".join([means, *lost]), found.size)]]
-    ends = sorted((abs(low), abs(high)))
-    low, high = (0.0, ends[1]) if low < 0 < high else ends
-    holds = True if claim.low <= low and high <= claim.high else False if high < claim.low or low > claim.high else None
-    size = Interval(abs(found.mean), low, high, found.size)
+    least, most = sorted(map(abs, found[1:3]))
+    size = Interval(abs(found.mean), 0.0 if found.low < 0 < found.high else least, most, found.size)
     stated = f"{claim.low:g} to {claim.high:g}" if math.isfinite(claim.high) else f"{claim.low:g} or more"
     stated = f"range {stated} (ours)" if claim.our_range else f"stated {stated}"
-    apart = "apart by " if len(values) > 1 else ""
-    return [[_Statement(holds, f"{means}: {apart}{size.text()}; {stated}", found.size)]]
+    why = f"{means}: {'apart by ' * (len(values) > 1)}{size.text()}; {stated}"
+    return [[_statement(size, why, claim.low, claim.high)]]
 
 
 def _steady(claim, figure, known):
-    (value,) = _values(claim.operands[0][0], figure, known)
+    (value,) = _firsts(claim, figure, known)
     seeds = len(value.finite)
     if seeds < 2 or value.diverged or not math.isfinite(value.deviation):
         return [[_Statement(None, _lost(value) or f"{value.arm} {number(value.mean)}", seeds)]]
@@ -400,27 +399,23 @@ def _steady(claim, figure, known):
 
     # Of a standard deviation, by chi squared, as for a normal distribution.
     low, high = (value.deviation * math.sqrt((seeds - 1) / stats.chi2.ppf(p, seeds - 1)) for p in (1 - _TAIL, _TAIL))
-    within = _part(claim.within, value)
-    holds = True if high <= within else False if low > within else None
-    deviation = Interval(value.deviation, low, high, seeds).text()
-    why = f"{value.arm}, standard deviation over seeds {deviation}; up to {number(within)} is small ({OURS})"
-    return [[_Statement(holds, why, seeds)]]
+    within, deviation = _part(claim.within, value), Interval(value.deviation, low, high, seeds)
+    why = f"{value.arm}, standard deviation over seeds {deviation.text()}; up to {number(within)} is small ({OURS})"
+    return [[_statement(deviation, why, high=within)]]
 
 
 def _beats_best_fixed(claim, figure, known):
-    return [[_above_constant(value) for value in _values(operand, figure, known)] for (operand,) in claim.operands]
+    return [[_above_fixed(value) for value in _values(operand, figure, known)] for (operand,) in claim.operands]
 
 
-def _above_constant(value: Value) -> _Statement:
+def _above_fixed(value: Value) -> _Statement:
     against = value.stand and value.stand.fixed
     if not against:
         raise _MissingError(f"best fixed action beside {value.arm}")
-    difference = Interval(against.difference, -math.inf, math.inf, against.pairs)
-    if against.is_judged:
-        difference = Interval(against.difference, against.low, against.high, against.pairs)
+    low, high = (against.low, against.high) if against.is_judged else (-math.inf, math.inf)
+    difference = Interval(against.difference, low, high, against.pairs)
     why = f"{value.arm} {number(value.mean)}, best fixed action {number(against.reference_mean)}: "
-    holds = True if difference.low > 0 else False if difference.high <= 0 else None
-    return _Statement(holds, why + difference.text(signed=True), difference.size, difference.low)
+    return _statement(difference, why + difference.text(signed=True), _POSITIVE)
 
 
 KINDS: Mapping[str, Callable[[Claim, Figure, Known], list[list[_Statement]]]] = {

@@ -177,25 +177,25 @@ class Figure:
     name: str
     text: str
     about: str
-    also: tuple[str, ...]
     binary: str
     arms: tuple[Configuration, ...]
     repeat: int
-    published_seeds: int
-    tuning_seeds: tuple[int, ...]
     measures: tuple[Measure, ...]
-    curves: tuple[str, ...]
-    published: tuple[Published, ...]
-    accounted: tuple[Accounted, ...]
-    claims: tuple[Claim, ...]
-    own_figures: str | None
-    study: str | None
     data_kind: str
-    data: str | None
-    left_open: tuple[str, ...]
-    scale: str
-    own: bool
-    reference: str | None
+    scale: str = PAPER
+    also: tuple[str, ...] = ()
+    published_seeds: int = 1
+    tuning_seeds: tuple[int, ...] = (FIRST_TUNING_SEED,)
+    curves: tuple[str, ...] = ()
+    published: tuple[Published, ...] = ()
+    accounted: tuple[Accounted, ...] = ()
+    claims: tuple[Claim, ...] = ()
+    own_figures: str | None = None
+    study: str | None = None
+    data: str | None = None
+    left_open: tuple[str, ...] = ()
+    own: bool = False
+    reference: str | None = None
 
     @property
     def has_paper_settings(self) -> bool:

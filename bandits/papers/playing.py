@@ -13,10 +13,9 @@ from bandits.papers.results import Found
 from bandits.plans import outcomes
 from bandits.plans.executors import Executor
 from bandits.plans.plan import Run
-from bandits.plans.sweep import Sweep
+from bandits.plans.sweep import Sweep, refused
 from bandits.results import runs
 from data.errors import UsageError
-from optimization.study import frame
 
 _REDUCTION = 2  # One of so many points of a search goes on.
 _ENDED = (outcomes.FINISHED, outcomes.DIVERGED)
@@ -48,17 +47,15 @@ def check_data(figures: Sequence[Figure], folder: pathlib.Path, data_dir: str | 
     Raises:
       UsageError: If data is not there and `--data_dir` is given, or no figure's data is. It names all figures.
     """
-    missing: dict[str, list[str]] = {}  # Figures by message.
+    groups: dict[str, list[Run]] = {}
     for figure in figures:
-        study = studies.load(studies.STUDIES[figure.binary])
         some = {run.settings.get("task_type"): run for run in map(figure.first_run, figure.arms)}
         left = [run for run in some.values() if outcomes.finished_rounds(folder / run.name) < run.rounds]
-        named = {"data_dir": data_dir} if data_dir else {}
-        planned = [run.settings.replace(**{key: named[key] for key in named if key in run.settings}) for run in left]
-        try:
-            frame.checked(study, planned, warns=False)  # Each run prints its own.
-        except UsageError as error:
-            missing.setdefault(str(error), []).append(figure.name)
+        for place, run in enumerate(left):
+            if data_dir and "data_dir" in run.settings:
+                left[place] = dataclasses.replace(run, settings=run.settings.replace(data_dir=data_dir))
+        groups[figure.name] = left
+    missing = refused(groups)
     lines = [f"--figure={','.join(names)}: {message}" for message, names in missing.items()]
     if lines and (data_dir or sum(map(len, missing.values())) == len(figures)):
         raise UsageError("\n".join(lines))

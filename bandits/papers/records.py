@@ -69,7 +69,7 @@ def of(figure: Figure, found: Mapping[str, Found]) -> "pd.DataFrame":
 def _of_run(run: Run, column: Metric) -> dict[str, float]:
     """Returns what its run says of an arm's row: chance and the best constant action, with errors, if of a sample."""
     row: dict[str, float] = {_UNPAIRED: 1} if runs.is_unpaired([run]) else {}
-    for name in standing.BOUNDS:
+    for name in baselines.RECORDED:
         found = baselines.recorded([run], column, name)
         if isinstance(found, Sampled):
             row |= {name: found.mean, f"{name}{_ERROR}": found.error, _SAMPLE: found.clients}
@@ -222,7 +222,7 @@ def _recorded(table: "pd.DataFrame") -> dict[str, tuple[Landmark | None, Landmar
     """Returns chance and the best constant action by arm."""
     found: dict[str, tuple[Landmark | None, Landmark | None]] = {}
     for arm, own in table.groupby("arm"):
-        chance, constant = (_landmark(own, name) for name in standing.BOUNDS)
+        chance, constant = (_landmark(own, name) for name in baselines.RECORDED)
         found[str(arm)] = chance, constant
     return found
 

@@ -87,8 +87,7 @@ class Study:
           UsageError: If they are not sound.
         """
         flags = cli.FlagSet("")
-        reward_model.define(flags)
-        flags.integer("seed", seed, "of the model's training and its folds")
+        flags.group(reward_model.RewardModel, cli.Setting("seed", int, "of the model's training and its folds", seed))
         try:
             return flags.parse([self.name, *self.reward_model.split()]).settled()
         except UsageError as error:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import stats
 
-from bandits import inference, interactions
+from bandits import interactions, process
 from bandits import registry as bandits
 from bandits.evaluation import (
     bounds,
@@ -115,7 +115,7 @@ def expected_rewards(task: tasks.Task, phase: str, log: interaction_log.Interact
         task.clients.load(place[name]).labels[np.asarray(log.rows)[bounds[client] : bounds[client + 1]]]
         for client, name in enumerate(log.client_ids)
     ]
-    return inference.reward_vectors(np.concatenate(labels), task.rewards[phase]).numpy().astype(np.float64)
+    return process.reward_vectors(np.concatenate(labels), task.rewards[phase]).numpy().astype(np.float64)
 
 
 def played(folder: pathlib.Path, temperature: float, deployment: Deployment) -> np.ndarray:

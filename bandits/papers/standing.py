@@ -9,13 +9,12 @@ from bandits.papers.plan import Figure
 from bandits.papers.results import Value, number
 from bandits.plans.plan import Configuration
 from bandits.results import baselines, configurations, runs
-from bandits.results.baselines import Standing
+from bandits.results.baselines import Marks, Standing
 from bandits.results.comparison import Landmark, Values
 from optimization.study.metrics import Metric
 from optimization.study.settings import Settings
 
 CHANCE, CEILING = "chance", "ceiling"  # Labels of arms; of several ceilings, how their labels begin.
-BOUNDS = (baselines.RECORDED_UNIFORM, baselines.RECORDED_FIXED)  # What records keep of a run's `bounds.json`.
 _UNKNOWN: tuple[Landmark | None, Landmark | None] = (None, None)
 # A change permutes the actions' rewards, and uniformly random ones earn the same.
 _OF_CHANGE = ("reward_drift", "world_seed", *(name for name in world_flags.NAMES if name.startswith("drift_")))
@@ -112,7 +111,7 @@ def stands(
     uniform = [arm for arm in figure.arms if arm.label == CHANCE and arm.label in values]
     played = {_kind_of_chance(figure, arm): values[CHANCE] for arm in uniform}
     witness = {_kind_of_chance(figure, arm): recorded.get(CHANCE, _UNKNOWN) for arm in uniform if _stays(figure, arm)}
-    groups: dict[Hashable, tuple[list[Landmark | None], list[str]]] = {}
+    marks: dict[str, Marks] = {}
     for arm in figure.arms:
         if arm.label in values and not is_landmark(arm):
             kind_of_chance = _kind_of_chance(figure, arm) if played else None
@@ -124,18 +123,13 @@ def stands(
                 constant = None
             known = (own_chance, chance, played.get(kind_of_chance))
             chance = next((one for one in known if one is not None), None)
-            marks = [chance, constant, bounds.get(kind(figure, arm)) if bounds else None]
-            groups.setdefault(tuple(map(baselines.key, marks)), (marks, []))[1].append(arm.label)
-    found: dict[str, Standing] = {}
-    for (chance, constant, ceiling), labels in groups.values():
-        found |= baselines.compare(
-            {label: values[label] for label in labels},
-            uniform=chance,
-            fixed=constant,
-            full_feedback=ceiling,
-            unpaired=[label for label in labels if own[label].is_unpaired],
-            better="down" if first.smallest else "up",
-        )
+            marks[arm.label] = Marks(chance, constant, bounds.get(kind(figure, arm)) if bounds else None)
+    found = baselines.compare_each(
+        {label: values[label] for label in marks},
+        marks,
+        unpaired=[label for label in marks if own[label].is_unpaired],
+        better="down" if first.smallest else "up",
+    )
     return {label: stand for label, stand in found.items() if stand.word}
 
 

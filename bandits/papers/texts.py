@@ -42,6 +42,8 @@ _KEYS_OF_ARMS = {"compared", "flags", "grid", "searched", "sweeps", "words"}
 _KEYS = {field.name for field in dataclasses.fields(Figure)} - {"name", "text", "scale"}
 _KEYS |= _KEYS_OF_ARMS | {"no_small", "not_judged", "small", "small_data_kind"}
 _SMALL_KEYS = {"arms", "at", "compared", "data", "data_kind", "flags", "only", "own", "repeat", "sweeps"}
+_PLAIN = {"about", "also", "binary", "curves", "data", "left_open", "own"}
+_PLAIN |= {"own_figures", "reference", "repeat", "study"}
 _PARTIAL = ("order", "close")  # Kinds that say the same of fewer arms.
 _CLAIM_KEYS = {"for_each"} | {field.name for field in dataclasses.fields(Claim)} - {"kind", "operands"}
 _MEANINGS = {"holds", "fails", "inconclusive"}
@@ -169,7 +171,7 @@ def _read(name: str, text: str, table: Mapping[str, Any], scale: str) -> Figure:
         raise ValueError(f"own_figures must be one of {', '.join(OWN_FIGURES)}")
     if ("small" in table) == bool(table.get("own") or "no_small" in table):
         raise ValueError("it needs a small scale, or no_small, which says why it has none")
-    is_small = scale == SMALL
+    is_small, repeat = scale == SMALL, table["repeat"]
     data_kind = small.get("data_kind", table.get("small_data_kind")) if is_small else table.get("data_kind")
     if data_kind not in DATA_KINDS:
         raise ValueError(f"data_kind is {data_kind}: it must be one of {', '.join(DATA_KINDS)}")
@@ -178,32 +180,26 @@ def _read(name: str, text: str, table: Mapping[str, Any], scale: str) -> Figure:
     measures = tuple(Measure(one, **values | shortened.get(one, {})) for one, values in table["measures"].items())
     arms = _arms(table, small if is_small else None)
     claims = [one for claim in table.get("claims", ()) for one in _claims(claim)]
+    if is_small:
+        claims = [_asked(one, arms) for one in claims]
+        table = table | {"repeat": small["repeat"], "data": f"{small['data']}; settings of the small scale"}
+    plain = {key: tuple(value) if isinstance(value, list) else value for key, value in table.items() if key in _PLAIN}
     return Figure(
         name=name,
         text=text,
-        about=table["about"],
-        also=tuple(table.get("also", ())),
-        binary=table["binary"],
         arms=arms,
-        repeat=small["repeat"] if is_small else table["repeat"],
-        published_seeds=table.get("published_seeds", table["repeat"]),
+        published_seeds=table.get("published_seeds", repeat),
         tuning_seeds=tuple(range(FIRST_TUNING_SEED, FIRST_TUNING_SEED + table.get("tuning_seeds", 1))),
         measures=measures,
-        curves=tuple(table.get("curves", ())),
         published=(*_published(table, measures[0].name), *_preset_values(table)),
         accounted=tuple(
             Accounted(one["says"], one["place"], one["value"], _unit([one["value"]]), tuple(one["flags"].split()))
             for one in table.get("accounted", ())
         ),
-        claims=tuple(one if not is_small else _asked(one, arms) for one in claims),
-        own_figures=table.get("own_figures") or None,
-        study=table.get("study"),
+        claims=tuple(claims),
         data_kind=data_kind,
-        data=f"{small['data']}; settings of the small scale" if is_small else table.get("data"),
-        left_open=tuple(table.get("left_open", ())),
         scale=scale,
-        own=table.get("own", False),
-        reference=table.get("reference"),
+        **plain,
     )
 
 

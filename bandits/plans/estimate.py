@@ -3,6 +3,7 @@
 No data has to be downloaded: a data set that is not on this machine is measured on random examples of its size.
 """
 
+import contextlib
 import dataclasses
 import pathlib
 import statistics
@@ -115,23 +116,22 @@ def of(planned: Iterable[tuple[Run, int]], folder: pathlib.Path, executor: Execu
       workers: Runs at the same time.
     """
     kinds: dict[tuple, Kind] = {}
-    seen: set[str] = set()
+    once: dict[str, tuple[Run, int]] = {}
     for run, times in planned:
-        if run.name in seen:
-            continue
-        seen.add(run.name)
-        kind = kinds.setdefault((run.module, *map(run.settings.get, _COSTLY)), Kind(run))
+        once.setdefault(run.name, (run, times))
+    for run, times in once.values():
         if outcomes.finished_rounds(folder / "runs" / run.name) < run.rounds:
+            kind = kinds.setdefault((run.module, *map(run.settings.get, _COSTLY)), Kind(run))
             kind.runs += times
             kind.rounds += times * (run.rounds + init_rounds(run.settings))
-    kinds = {key: kind for key, kind in kinds.items() if kind.runs}
     if not kinds:
         return Estimate("All runs are finished.", True)
     some = [kind.run for kind in kinds.values()]
-    measured = _measure(some, folder / "estimate", executor)
     different = [name for name in _COSTLY if len({run.settings.get(name) for run in some}) > 1]
-    found = in_words([(kind, _words(kind.run, different), measured[kind.run.name]) for kind in kinds.values()], workers)
-    if not any(_is_downloaded(kind.run.settings) for kind in kinds.values()):
+    measured = [_measure(run, folder / "estimate", executor) for run in some]
+    names = [_words(run, different) for run in some]
+    found = in_words(list(zip(kinds.values(), names, measured, strict=True)), workers)
+    if not any(_is_downloaded(run.settings) for run in some):
         return found
     note = "A data set in neither --data_dir nor FEDBANDITS_DATA_DIR is measured on random examples of its size."
     return dataclasses.replace(found, text=f"{found.text}\n{note}")
@@ -162,26 +162,16 @@ def in_words(kinds: Sequence[tuple[Kind, str, float | str]], workers: int) -> Es
     return Estimate("\n".join(lines), not unknown)
 
 
-def _measure(some: Sequence[Run], folder: pathlib.Path, executor: Executor) -> dict[str, float | str]:
-    """Returns the seconds of each run's round, or why that is not known."""
-    found: dict[str, float | str] = {}
-    for run in some:
-        arguments = (*run.arguments, *shortened(run))
-        sweep = Sweep(folder, executor, studies.load(run.module).ranked_by, smallest=False)
-        try:
-            settings = studies.resolve(run.module, arguments)
-            short = dataclasses.replace(run, arguments=arguments, settings=settings)
+def _measure(run: Run, folder: pathlib.Path, executor: Executor) -> float | str:
+    """Returns the seconds of a run's round, or why that is not known."""
+    arguments = (*run.arguments, *shortened(run))
+    try:
+        short = dataclasses.replace(run, arguments=arguments, settings=studies.resolve(run.module, arguments))
+        with contextlib.closing(Sweep(folder, executor, studies.load(run.module).ranked_by, smallest=False)) as sweep:
             sweep.run([short])
-            outcome = sweep.outcomes[short.name]
-            if outcome.status == outcomes.FAILED:
-                found[run.name] = outcome.error
-                continue
-            found[run.name] = round_seconds(folder / run.name, _ROUNDS)
-        except UsageError as error:
-            found[run.name] = str(error)
-        finally:
-            sweep.close()
-    return found
+        return sweep.outcomes[short.name].error or round_seconds(folder / run.name, _ROUNDS)
+    except UsageError as error:
+        return str(error)
 
 
 def round_seconds(folder: pathlib.Path, rounds: int) -> float:

@@ -25,6 +25,7 @@ from bandits import studies
 from data import files
 from data.errors import Failure, UsageError
 from optimization.study import cli, interruption
+from optimization.study.settings import setting
 
 FINISHED_FILE = "finished.json"
 LOG_FILE = "log.txt"
@@ -135,27 +136,29 @@ class Executor:
 _KINDS = {
     "local": "processes of this machine",
     "ray": "a Ray cluster, whose machines share this project's and the output's folder",
+    "slurm_script": "write a job array for Slurm, and run nothing",
 }
+RUNNING = ("local", "ray")  # Those that run at once.
 
 
-def define(flags: cli.FlagSet, **others: str) -> None:
-    """Defines the flags of executors, as a group; `others` are kinds that the caller serves itself."""
-    flags.group("Where it is run")
-    flags.choice("executor", "local", _KINDS | others, "what executes the runs")
-    flags.text(
-        "ray_address",
-        None,
-        "the cluster's address (default: a local Ray, started and stopped). Either way, who reaches the ports that Ray "
-        "opens can run code: use a trusted network, or a firewall",
-    )
-    flags.belong("ray_address", executor=("ray",))
-    flags.integer("workers", 2, "runs at the same time", low=1)
-    flags.belong("workers", executor=tuple(_KINDS), ray_address=False)
+class Executors:
+    """Where it is run.
+
+    Attributes:
+      executor: What executes the runs.
+      ray_address: The cluster's address (default: a local Ray, started and stopped). Either way, who reaches the ports
+        that Ray opens can run code: use a trusted network, or a firewall.
+      workers: Runs at the same time.
+    """
+
+    executor: str = setting("local", _KINDS)
+    ray_address: str = setting(only={"executor": ("ray",)})
+    workers: int = setting(2, low=1, only={"executor": RUNNING, "ray_address": False})
 
 
 def shares_cores(settings: cli.Settings) -> bool:
     """Whether several runs share this machine; on other machines, each has as many cores as this one."""
-    return settings.executor in _KINDS and not settings.ray_address
+    return settings.executor in RUNNING and not settings.ray_address
 
 
 def cores_of_run(settings: cli.Settings) -> int:

@@ -214,7 +214,7 @@ def text(
       metric: What ranks.
       smallest: Whether less of it is better.
       shown: Points that are shown of a configuration.
-      stands: By point, in words where it stands beside chance; empty or None if that is not known.
+      stands: By point, in words its place against the baselines; empty or None if that is not known.
     """
     import pandas as pd
 
@@ -236,7 +236,7 @@ def text(
                 row["status"] = DIVERGED if any(one.status == DIVERGED for one in point.outcomes) else ""
             row["rounds"] = point.rounds
             if stands:
-                row["beside chance"] = stands.get(point.name, "-")
+                row["against the baselines"] = stands.get(point.name, "-")
             rows.append(row)
         lines = [configuration] if configuration else []
         lines.append(pd.DataFrame(rows).to_string(index=False, float_format="{:.4f}".format, na_rep="-"))
@@ -306,7 +306,7 @@ def heat_map(
       metric: Its name.
       title: Title.
       smallest: Whether less is better.
-      marked: Names of points that are not told to be above chance: their cells have an asterisk.
+      marked: Names of points that are not significantly above the uniform policy: their cells have an asterisk.
     """
     import numpy as np
     from matplotlib import figure
@@ -337,7 +337,7 @@ def heat_map(
     plot.set_xticks(range(len(table.columns)), table.columns.map("{:g}".format))
     plot.set_yticks(range(len(table)), table.index.map("{:g}".format))
     if is_marked.any():
-        title += "\n* not told to be above chance"
+        title += "\n* not significantly above the uniform policy"
     plot.set(xlabel=axes[1].replace("_", " "), ylabel=axes[0].replace("_", " "), title=title)
     picture.colorbar(image, label=metric)
     files.save_picture(picture, path, dpi=150)

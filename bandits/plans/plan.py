@@ -20,7 +20,7 @@ from data.errors import UsageError
 from optimization.study import cli, presets, run_folder
 
 _PUBLISHED = pathlib.Path(__file__).parent / "published"
-# A grid sets these itself, or they make a binary play several runs.
+# A grid sets these itself, or they make a binary run several runs.
 _OWN = ("root_output_dir", "experiment_name", "repeat", "restart")
 _SEED = "seed"
 _ROUNDS = "total_rounds"

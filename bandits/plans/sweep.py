@@ -46,22 +46,34 @@ def claim(folder: pathlib.Path, binary: str, blocks: Sequence[plan.Axes] = ()) -
     return lock
 
 
-def check_shared(some: Sequence[Run]) -> None:
-    """Opens the data of runs, and checks the flags that all of them share against it, before any run is started.
-
-    Raises:
-      UsageError: If the first and the last run are refused for the same reason.
-    """
-    study = studies.load(some[0].module)
-    refused = []
-    for run in (some[0], some[-1]):
+def refused(groups: Mapping[str, Sequence[Run]]) -> dict[str, list[str]]:
+    """Opens the data of groups of runs, before any is started; returns the groups that are refused, by message."""
+    found: dict[str, list[str]] = {}
+    for name, some in groups.items():
         try:
-            frame.checked(study, [run.settings], warns=False)  # Each run prints its own.
-            return
+            for run in some:
+                frame.checked(studies.load(run.module), [run.settings], warns=False)  # Each run prints its own.
         except UsageError as error:
-            refused.append(str(error))
-    if refused[0] == refused[1]:
-        raise UsageError(refused[0])
+            found.setdefault(str(error), []).append(name)
+    return found
+
+
+def write_job_array(some: Iterable[Run], folder: pathlib.Path, cores: int, then: str) -> int:
+    """Writes the job array of the runs that are not finished; returns the exit status.
+
+    Args:
+      some: The runs; one that comes again counts once.
+      folder: The plan's folder.
+      cores: CPU cores of each run.
+      then: What the user does when they are finished.
+    """
+    left = {run.name: run for run in some if outcomes.finished_rounds(folder / "runs" / run.name) < run.rounds}
+    if not left:
+        print(f"All runs are finished: {then}.")
+        return 0
+    script = executors.write_slurm_script(folder, [run.job(folder / "runs") for run in left.values()], cores)
+    print(f"{len(left)} runs in {script}. When they are done, {then}.")
+    return 0
 
 
 def rungs(total_rounds: int, points: int, factor: int, least: int = 1) -> list[int]:
@@ -125,7 +137,7 @@ class Sweep:
         *,
         smallest: bool,
         write_page: Callable[[], object] | None = None,
-        progress: Progress | None = None,
+        page_seconds: float = 30.0,
     ):
         """Starts nothing yet.
 
@@ -135,7 +147,7 @@ class Sweep:
           metric: What ranks them.
           smallest: Whether less of it is better.
           write_page: Writes a page about the runs; see `Progress`.
-          progress: Shows how far the runs are; if left out, a bar of their own.
+          page_seconds: Least time between two pages.
         """
         self.metric = metric
         self.smallest = smallest
@@ -144,7 +156,7 @@ class Sweep:
         self._executor = executor
         self._waiting: dict[executors.Job, Run] = {}
         self._attempts: dict[executors.Job, int] = {}
-        self._progress = progress or Progress(folder, smallest=smallest, write_page=write_page)
+        self._progress = Progress(folder, smallest=smallest, write_page=write_page, seconds=page_seconds)
 
     def submit(self, some: Iterable[Run]) -> None:
         """Has runs executed that are not finished yet."""

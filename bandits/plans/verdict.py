@@ -13,7 +13,7 @@ from bandits.plans import outcomes
 from bandits.plans.outcomes import Outcome, Point
 from bandits.plans.plan import Run
 from bandits.plans.sweep import Sweep
-from bandits.results import baselines, comparison, configurations, dynamic_regret, runs, words
+from bandits.results import baselines, comparison, configurations, dynamic_regret, runs, sections, words
 from bandits.results.comparison import Better
 from data import files
 from data.errors import UsageError
@@ -172,9 +172,11 @@ def text(
             "These values come from the seeds that picked the points, and are too good by that: --reporting_repeat=8 "
             "plays the best of each configuration with fresh seeds."
         )
-    compared = [] if is_picked and not reported else _compared(best, reference)
+    compared, has_table = ([], False) if is_picked and not reported else _compared(best, reference)
     told = best if reported else points
-    parts += [*compared, _seeds(told, has_intervals=bool(compared or reported)), *_firsts(told)]
+    if not has_table:  # Which says it.
+        compared.append(_seeds(told, has_intervals=bool(reported)))
+    parts += [*compared, *_firsts(told)]
     return "\n".join(filter(None, parts))
 
 
@@ -205,24 +207,21 @@ def _reported(reported: Mapping[str, Sequence[Outcome]]) -> str:
     return "\n".join(lines)
 
 
-def _compared(best: Points, reference: str | None) -> list[str]:
-    """Returns the comparison of configurations with one of them, and which cannot be compared with it."""
+def _compared(best: Points, reference: str | None) -> tuple[list[str], bool]:
+    """Returns the comparison of configurations with one of them in words, and whether that has a table."""
     if reference and not best.named(reference):
-        return [f"--reference={reference} has no finished run: nothing is compared."]
+        return [f"--reference={reference} has no finished run: nothing is compared."], False
     beside = best.beside(reference)
-    found = beside.compared(reference)
     lines = []
-    if found and not any(one.is_judged for *_, one in found):
-        lines.append(words.ONE_SEED)
-    elif found:
-        if not (reference or best.named(configurations.GREEDY)):
-            lines.append(f"Compared with {found[0][1].name}, the first: there is no greedy arm, and no --reference.")
-        lines += [words.of(one) for *_, one in found]
-        lines.append(words.family(one for *_, one in found))
-        lines += [f"{one.arm}: {told}" for *_, one in found if not one.is_told_apart and (told := words.found_by(one))]
+    section = sections.comparisons(beside, reference)
+    if section:
+        if section.rows and not (reference or best.named(configurations.GREEDY)):
+            first = section.rows[0][1]
+            lines.append(f"Compared with {first}, the first: there is no greedy configuration, and no --reference.")
+        lines += section.lines()
     if left := [arm.name for arm in best.arms if not arm.role and arm not in beside.arms]:
         lines.append(f"Not compared, of other data, rewards, rounds or cohorts: {', '.join(left)}.")
-    return lines
+    return lines, bool(section and section.rows)
 
 
 def _seeds(told: Points, *, has_intervals: bool) -> str:

@@ -9,7 +9,7 @@ import math
 import pathlib
 import statistics
 from collections.abc import Collection, Hashable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from bandits.results import comparison, runs
 from bandits.results.comparison import Better, Comparison, Landmark, Sampled, Values
@@ -19,7 +19,7 @@ from optimization.study.intervals import Interval
 from optimization.study.metrics import Metric
 
 UNIFORM, FIXED, FULL_FEEDBACK = "the uniform policy", "the best fixed action", "the full-feedback baseline"
-RECORDED_UNIFORM, RECORDED_FIXED = "chance", "constant"  # In `bounds.json`.
+RECORDED = RECORDED_UNIFORM, RECORDED_FIXED = "chance", "constant"  # In `bounds.json`.
 ONE_SEED, NOT_JUDGED = "one seed: not judged", "not judged"
 _SAME = 1e-9  # Relative: what floating point makes of equal numbers.
 
@@ -142,13 +142,13 @@ def _word(uniform: Comparison | None, fixed: Comparison | None, full: Comparison
     uniform, fixed, full = (one if one and one.is_judged else None for one in (uniform, fixed, full))
     if not (uniform or fixed or full):
         return ONE_SEED if max(one.pairs for one in known) == 1 else NOT_JUDGED
-    same = comparison.NOT_TOLD_APART
-    if uniform and not uniform.is_told_apart:
+    same = comparison.NOT_SIGNIFICANT
+    if uniform and not uniform.is_significant:
         return f"{same} from {UNIFORM}"
     if uniform and not uniform.wins:
         return f"below {UNIFORM}"
     words = []
-    if full and not full.is_told_apart:
+    if full and not full.is_significant:
         words.append(f"{same} from {FULL_FEEDBACK}")
     elif full and full.wins:
         words.append(f"above {FULL_FEEDBACK}")
@@ -192,7 +192,7 @@ def of_seeds(values: Mapping[int, float]) -> float | Mapping[int, float]:
     return values if max(abs(value - mean) for value in values.values()) > _SAME * abs(mean) else mean
 
 
-def key(baseline: Landmark | None) -> Hashable:
+def _key(baseline: Landmark | None) -> Hashable:
     """Returns a key that equal baselines share."""
     return tuple(sorted(baseline.items())) if isinstance(baseline, Mapping) else baseline
 
@@ -205,26 +205,46 @@ def _is_sample(record: Mapping[str, Any]) -> bool:
     return record.get("clients", 0) < record.get("population", 0)
 
 
-def compare_runs(arms: Mapping[str, Sequence[Run]], column: str, better: Better = "up") -> dict[str, Standing]:
+class Marks(NamedTuple):
+    """The baselines of a configuration; None for those that are unknown."""
+
+    uniform: Landmark | None = None
+    fixed: Landmark | None = None
+    full_feedback: Landmark | None = None
+
+
+def compare_each(
+    values: Values, marks: Mapping[str, Marks], *, unpaired: Collection[str] = (), better: Better = "up"
+) -> dict[str, Standing]:
+    """Returns configurations compared with baselines of their own: one family of all that share the three.
+
+    Args:
+      values: As in `compare`.
+      marks: The baselines of each configuration.
+      unpaired: As in `compare`.
+      better: Whether more or less is better.
+    """
+    groups: dict[Hashable, list[str]] = {}
+    for name in values:
+        groups.setdefault(tuple(map(_key, marks[name])), []).append(name)
+    compared: dict[str, Standing] = {}
+    for names in groups.values():
+        some = {name: values[name] for name in names}
+        alone = [name for name in names if name in unpaired]
+        compared |= compare(some, **marks[names[0]]._asdict(), unpaired=alone, better=better)
+    return {name: compared[name] for name in values}
+
+
+def compare_runs(found: Mapping[str, Sequence[Run]], column: str, better: Better = "up") -> dict[str, Standing]:
     """Returns configurations compared with the baselines that their runs recorded.
 
     Args:
-      arms: Runs by configuration.
+      found: Runs by configuration.
       column: The metric.
       better: Whether more or less of it is better.
-
-    Returns:
-      By configuration; one family of all that recorded the same.
     """
-    groups: dict[Hashable, tuple[Landmark | None, Landmark | None, list[str]]] = {}
-    for arm, found in arms.items():
-        uniform, fixed = (recorded(found, column, which) for which in (RECORDED_UNIFORM, RECORDED_FIXED))
-        groups.setdefault((key(uniform), key(fixed)), (uniform, fixed, []))[2].append(arm)
-    compared: dict[str, Standing] = {}
-    for uniform, fixed, names in groups.values():
-        some = {name: runs.by_seed(arms[name], column) for name in names}
-        compared |= compare(some, uniform=uniform, fixed=fixed, better=better)
-    return {arm: compared[arm] for arm in arms}
+    marks = {name: Marks(*(recorded(some, column, which) for which in RECORDED)) for name, some in found.items()}
+    return compare_each({name: runs.by_seed(some, column) for name, some in found.items()}, marks, better=better)
 
 
 def note(standing: Standing) -> str:

@@ -9,6 +9,7 @@ from data.errors import UsageError
 from optimization import options
 from optimization.privacy import mechanisms
 from optimization.study import aggregation_flags, cli, run_folder
+from optimization.study.settings import declared, setting
 
 _USAGE = """
 Says what differential privacy a training gives its clients, or which noise gives a wanted one.
@@ -32,31 +33,55 @@ _OF_THE_RUN = (
 )
 
 
+class _Training:
+    """The training.
+
+    Attributes:
+      run: Folder of a run whose training it is, instead of the flags that describe one.
+      population: Clients.
+      clients_per_round: Clients of a round; the expected number under Poisson sampling.
+      total_rounds: Rounds.
+      dimension: Parameters of the model.
+    """
+
+    run: str = setting(basic=True)
+    population: int = setting(low=1, basic=True)
+    clients_per_round: int = setting(low=1, basic=True)
+    total_rounds: int = setting(low=1, basic=True)
+    dimension: int = setting(low=1, only={"aggregator_type": ("ddp",)})
+
+
+class _Target:
+    """What is given: this or --noise_multiplier.
+
+    Attributes:
+      target_epsilon: Epsilon that may be spent; the smallest noise multiplier is looked for.
+    """
+
+    target_epsilon: float = setting(above=True, basic=True)
+
+
+class _Output:
+    """Output.
+
+    Attributes:
+      tolerated_noise: Noise multiplier at which training still works with this cohort; looks for the larger cohort that
+        reaches the target when its noise multiplier grows with it.
+      plot: Picture of epsilon against rounds to write: .png, .svg or .pdf.
+    """
+
+    tolerated_noise: float = setting(above=True, only={"target_epsilon": True})
+    plot: pathlib.Path = setting(basic=True)
+
+
 def define() -> cli.FlagSet:
     """Returns the flags of `privacy_budget`."""
     flags = cli.FlagSet(_USAGE)
-    flags.group("The training")
-    flags.text("run", None, "folder of a run whose training it is, instead of the flags that describe one")
-    flags.integer("population", None, "clients", low=1)
-    flags.integer("clients_per_round", None, "clients of a round; the expected number under Poisson sampling", low=1)
-    flags.integer("total_rounds", None, "rounds", low=1)
-    flags.integer("dimension", None, "parameters of the model", low=1)
-    flags.belong("dimension", aggregator_type=("ddp",))
-    aggregation_flags.define(flags, "dpsgd")
-    flags.group("What is given: this or --noise_multiplier")
-    flags.number(
-        "target_epsilon", None, "epsilon that may be spent; the smallest noise multiplier is looked for", above=True
-    )
-    flags.group("Output")
-    flags.number(
-        "tolerated_noise",
-        None,
-        "noise multiplier at which training still works with this cohort; looks for the larger "
-        "cohort that reaches the target when its noise multiplier grows with it",
-        above=True,
-    )
-    flags.belong("tolerated_noise", target_epsilon=True)
-    flags.path("plot", None, "picture of epsilon against rounds to write: .png, .svg or .pdf")
+    flags.group(_Training)
+    kind = {"default": "dpsgd"}
+    flags.group("Aggregation and privacy", *declared(aggregation_flags.Aggregation, aggregator_type=kind))
+    flags.group(_Target)
+    flags.group(_Output)
     return flags
 
 

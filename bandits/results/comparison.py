@@ -2,7 +2,7 @@
 
 Runs of equal seeds share cohorts, initial weights and draws, so their differences are paired: Student's t interval and
 test of the mean difference, beside an exact test that flips signs. What no seed determines, as secret cohorts and the
-system's noise, is unpaired: Welch's. Holm's step-down makes one family of all arms against the reference.
+system's noise, is unpaired: Welch's. Holm's step-down makes one family of all configurations against the reference.
 """
 
 import dataclasses
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 
 Better = Literal["up", "down"]
 SIGN_FLIP_SEEDS = range(6, 25)  # Fewer cannot reach 5%; more would be more than 8,388,608 sums.
-EXACT = 1e-12  # Relative: what floating point makes of equal numbers.
+EXACT = 1e-12  # Relative rounding error of numbers that count as equal.
 
 
 @dataclasses.dataclass(frozen=True)
 class Sampled:
-    """What was computed of a sample of clients.
+    """A mean over a sample of clients.
 
     Attributes:
       mean: The estimate.
       error: Its standard error.
-      clients: How many clients there are in the sample.
+      clients: Clients in the sample.
     """
 
     mean: float
@@ -37,22 +37,21 @@ class Sampled:
     clients: int
 
 
-Values = Mapping[str, Mapping[int, float]]  # By arm and seed; not a number where a run diverged.
-# Computed exactly, so that no seed changes it; of a sample; or by seed, as what was played is.
-Landmark = float | Sampled | Mapping[int, float]
+Values = Mapping[str, Mapping[int, float]]  # By configuration and seed; NaN where a run diverged.
+Landmark = float | Sampled | Mapping[int, float]  # Exact, of a sample of clients, or by seed.
 LEVEL = round(1 - intervals.CONFIDENCE, 12)
 PAIRED, UNPAIRED = "paired", "unpaired"
-TOLD_APART, NOT_TOLD_APART = "significantly different", "not significantly different"
+SIGNIFICANT, NOT_SIGNIFICANT = "significantly different", "not significantly different"
 
 
 class Pair(NamedTuple):
-    """An arm and what it is compared with.
+    """A configuration and its reference.
 
     Attributes:
-      arm: Its name.
-      values: Its numbers, by seed.
-      reference: Name of what it is compared with.
-      landmark: The numbers of that, by seed; or one number, exact or of a sample.
+      arm: The configuration's name.
+      values: Its values by seed.
+      reference: Name of the reference.
+      landmark: The reference's values by seed, or one number, exact or of a sample.
       is_paired: Whether seeds pair them.
     """
 
@@ -63,37 +62,36 @@ class Pair(NamedTuple):
     is_paired: bool = True
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """An arm against the reference. What cannot be said is not a number.
+    """A configuration compared with a reference. What is unknown is NaN.
 
     Attributes:
-      arm: Its name.
+      arm: The configuration's name.
       reference: That of the reference.
       kind: `PAIRED` or `UNPAIRED`.
-      pairs: Seeds that both have and that both finished; of unpaired arms, the fewer seeds of the two.
-      mean: Mean of the arm over the seeds that are compared.
+      pairs: Seeds that both have and that both finished; of unpaired configurations, the fewer seeds of the two.
+      mean: Mean of the configuration over the seeds that are compared.
       reference_mean: That of the reference.
-      difference: The arm's mean minus the reference's.
-      low: Lower end of the difference's 95% interval, which knows of no other arm.
+      difference: The configuration's mean minus the reference's.
+      low: Lower end of the difference's 95% interval, not adjusted for other configurations.
       high: Upper end.
       p: Of the two-sided t test: paired, or Welch's.
-      adjusted_p: By Holm, over all arms that are judged against the reference; not a number for others.
-      sign_flip_p: Of the exact two-sided sign-flip test; paired, for `SIGN_FLIP_SEEDS` alone.
-      sign_flip_adjusted_p: By Holm, likewise.
-      sign_flip_least_p: The least that this could have been with so many seeds and arms.
-      superiority: Probability that the arm is better than the reference, ties one half: the share of paired seeds, or
-        of all pairs of a seed of each.
-      seeds: How many the arm has, and the reference, after those that are left out.
-      deviation: Standard deviation of the paired differences; of an unpaired arm, and against what is of a sample of
-        clients, the arm's own.
-      reference_deviation: That of the reference, where it is unpaired; else not a number.
-      sample: That sample; None for other references.
-      level: That of Holm's first step, at which power is told: 5% by the number of arms that are tested.
-      is_better: Whether it is better by its mean; None where they are equal or unknown.
-      is_judged: Whether there is a test; not of single seeds, and not where one diverged.
-      word: `TOLD_APART`, if the adjusted p of the t test is below 5%; else `NOT_TOLD_APART`.
-      notes: Why there is less to say than usual, in words.
+      adjusted_p: Holm-adjusted, over all configurations that are tested against the reference; NaN for others.
+      sign_flip_p: Of the exact two-sided sign-flip test: paired, for `SIGN_FLIP_SEEDS` only.
+      sign_flip_adjusted_p: Holm-adjusted likewise.
+      sign_flip_least_p: The smallest adjusted p that so many seeds and configurations allow.
+      superiority: Probability that the configuration is better than the reference, ties one half: the share of paired
+        seeds, or of all pairs of a seed of each.
+      seeds: Seeds of the configuration, and of the reference, that count.
+      deviation: Standard deviation of the paired differences; of an unpaired configuration, and against a sample of
+        clients, the configuration's own.
+      reference_deviation: That of an unpaired reference.
+      sample: The sample of clients; None for other references.
+      level: Level of Holm's first step, at which power is computed: 5% by the number of tests.
+      is_better: Whether it is better by its mean; None where the means are equal or unknown.
+      is_judged: Whether there is a test; not of single seeds, and not where a run diverged.
+      notes: Limits of the comparison, in words.
     """
 
     arm: str
@@ -103,22 +101,21 @@ class Comparison:
     mean: float
     reference_mean: float
     difference: float
-    low: float
-    high: float
-    p: float
-    adjusted_p: float
-    sign_flip_p: float
-    sign_flip_adjusted_p: float
-    sign_flip_least_p: float
+    low: float = math.nan
+    high: float = math.nan
+    p: float = math.nan
+    adjusted_p: float = math.nan
+    sign_flip_p: float = math.nan
+    sign_flip_adjusted_p: float = math.nan
+    sign_flip_least_p: float = math.nan
     superiority: float
     seeds: tuple[int, int]
-    deviation: float
-    reference_deviation: float
+    deviation: float = math.nan
+    reference_deviation: float = math.nan
     sample: Sampled | None
-    level: float
+    level: float = LEVEL
     is_better: bool | None
     is_judged: bool
-    word: str
     notes: tuple[str, ...]
 
     @functools.cached_property
@@ -141,38 +138,43 @@ class Comparison:
         return (self.sample.error, self.sample.clients) if self.sample else None
 
     @property
-    def is_told_apart(self) -> bool:
-        """Whether the seeds tell them apart."""
-        return self.word == TOLD_APART
+    def is_significant(self) -> bool:
+        """Whether the adjusted p of the t test is below 5%."""
+        return self.is_judged and self.adjusted_p < LEVEL
+
+    @property
+    def word(self) -> str:
+        """`SIGNIFICANT` or `NOT_SIGNIFICANT`."""
+        return SIGNIFICANT if self.is_significant else NOT_SIGNIFICANT
 
     @property
     def wins(self) -> bool:
-        """Whether the seeds say that the arm is the better one."""
-        return self.is_told_apart and bool(self.is_better)
+        """Whether the configuration is significantly better."""
+        return self.is_significant and bool(self.is_better)
 
     @property
     def loses(self) -> bool:
-        """Whether the seeds say that the reference is the better one."""
-        return self.is_told_apart and self.is_better is False
+        """Whether the reference is significantly better."""
+        return self.is_significant and self.is_better is False
 
 
 def compare(
     values: Values, reference: str, *, unpaired: Collection[str] = (), better: Better = "up"
 ) -> dict[str, Comparison]:
-    """Returns the comparison of every other arm with the reference, in their order.
+    """Returns the comparison of every other configuration with the reference, in their order.
 
     Args:
-      values: A number an arm and seed. A seed whose number is not finite has diverged: it is left out of the numbers,
-        and neither arm is judged.
-      reference: The arm that the others are compared with.
-      unpaired: Arms of which a seed does not determine the run. If it is the reference, no arm is paired.
+      values: A number for each configuration and seed. A seed whose number is not finite has diverged: it is left out,
+        and the configuration is not judged.
+      reference: The configuration that the others are compared with.
+      unpaired: Configurations whose runs no seed determines. If it is the reference, nothing is paired.
       better: Whether more or less is better.
 
     Raises:
-      ValueError: If an arm that is named is not there.
+      ValueError: If a configuration that is named is missing.
     """
     if missing := [arm for arm in (reference, *unpaired) if arm not in values]:
-        raise ValueError(f"There is no arm {missing[0]}: there are {', '.join(values)}.")
+        raise ValueError(f"There is no configuration {missing[0]}: there are {', '.join(values)}.")
     others = {arm: seeds for arm, seeds in values.items() if arm != reference}
     alone = others if reference in unpaired else [arm for arm in unpaired if arm != reference]
     return against(others, reference, values[reference], unpaired=alone, better=better)
@@ -181,14 +183,14 @@ def compare(
 def against(
     values: Values, name: str, landmark: Landmark, *, unpaired: Collection[str] = (), better: Better = "up"
 ) -> dict[str, Comparison]:
-    """Returns the comparison of every arm with what is none of them.
+    """Returns the comparison of every configuration with a landmark.
 
     Args:
       values: As in `compare`.
       name: What the landmark is called.
-      landmark: By seed, as an arm's values; or a number, which pairs with every seed: the test is that of one sample.
+      landmark: By seed, as a configuration's values; or a number, which pairs with every seed: a one-sample test.
         One that is `Sampled` is a mean with an error of its own: the test is Welch's.
-      unpaired: Arms that are not paired with the landmark's seeds.
+      unpaired: Configurations that are not paired with the landmark's seeds.
       better: Whether more or less is better.
     """
     pairs = [Pair(arm, own, name, landmark, arm not in unpaired) for arm, own in values.items()]
@@ -208,23 +210,14 @@ def family(pairs: Iterable[Pair], better: Better = "up") -> list[Comparison]:
     for one, p, flip, least_p in zip(singles, p_values, flips, least, strict=True):
         notes = one.notes
         if least_p >= LEVEL:
-            notes += (f"the sign-flip test cannot reach 5% with {_number(one.pairs)} and {flipped} arms",)
-        found.append(
-            dataclasses.replace(
-                one,
-                adjusted_p=p,
-                sign_flip_adjusted_p=flip,
-                sign_flip_least_p=least_p,
-                level=LEVEL / tested,
-                word=TOLD_APART if one.is_judged and p < LEVEL else NOT_TOLD_APART,
-                notes=notes,
-            )
-        )
+            notes += (f"the sign-flip test cannot reach 5% with {_number(one.pairs)} and {flipped} configurations",)
+        adjusted = {"adjusted_p": p, "sign_flip_adjusted_p": flip, "sign_flip_least_p": least_p}
+        found.append(dataclasses.replace(one, **adjusted, level=LEVEL / tested, notes=notes))
     return found
 
 
 def _compared(pair: Pair, better: Better) -> Comparison:
-    """Returns a comparison before the others of its family are known: it is adjusted for none."""
+    """Returns a comparison that is adjusted for no other."""
     import numpy as np
 
     sample = pair.landmark if isinstance(pair.landmark, Sampled) else None
@@ -238,16 +231,16 @@ def _compared(pair: Pair, better: Better) -> Comparison:
     difference = mean - reference_mean
     if pairs and abs(difference) <= tolerance(first, second):
         difference = 0.0
-    test = _Test(difference)
     if pairs < 2:
-        notes.append("one seed tells nothing" if pairs else "no seed in common")
+        test: dict[str, float] = {}
+        notes.append("one seed has no test" if pairs else "no seed in common")
     elif sample:
-        test = _test_sample(first, difference, sample)
+        test = _t_test(first, difference, (sample.error, sample.clients))
         notes.append(f"{pair.reference} is of {sample.clients:,} clients, a sample")
     else:
-        test = _test_paired(first, second, difference) if is_paired else _test_unpaired(first, second, difference)
-        notes += test.notes
-    is_better = (test.difference > 0) == (better == "up")
+        test = (_test_paired if is_paired else _test_unpaired)(first, second, difference, notes)
+    test = {"difference": difference} | test
+    is_better = (test["difference"] > 0) == (better == "up")
     return Comparison(
         arm=pair.arm,
         reference=pair.reference,
@@ -255,24 +248,13 @@ def _compared(pair: Pair, better: Better) -> Comparison:
         pairs=pairs,
         mean=mean,
         reference_mean=reference_mean,
-        difference=test.difference,
-        low=test.low,
-        high=test.high,
-        p=test.p,
-        adjusted_p=math.nan,
-        sign_flip_p=test.sign_flip_p,
-        sign_flip_adjusted_p=math.nan,
-        sign_flip_least_p=2.0 ** (1 - pairs) if math.isfinite(test.sign_flip_p) else math.nan,
         superiority=superiority(first, second, is_paired=is_paired, better=better),
         seeds=(len(first), len(second)),
-        deviation=test.deviation,
-        reference_deviation=test.reference_deviation,
         sample=sample,
-        level=LEVEL,
-        is_better=None if not test.difference or math.isnan(test.difference) else is_better,
-        is_judged=is_sound and math.isfinite(test.p),
-        word=NOT_TOLD_APART,
+        is_better=None if not test["difference"] or math.isnan(test["difference"]) else is_better,
+        is_judged=is_sound and math.isfinite(test.get("p", math.nan)),
         notes=tuple(notes),
+        **test,
     )
 
 
@@ -298,64 +280,49 @@ def _of_common_seeds(
     return own, others, notes, is_sound
 
 
-class _Test(NamedTuple):
-    """The results of one t test; what there is not is not a number. The fields are those of `Comparison`."""
+def _t_test(first: "np.ndarray", difference: float, other: tuple[float, int] = (0.0, 2)) -> dict[str, float]:
+    """Returns interval and p of Student's test, or of Welch's.
 
-    difference: float
-    low: float = math.nan
-    high: float = math.nan
-    p: float = math.nan
-    sign_flip_p: float = math.nan
-    deviation: float = math.nan
-    reference_deviation: float = math.nan
-    notes: Sequence[str] = ()
-
-
-def _test_sample(first: "np.ndarray", difference: float, sample: Sampled) -> _Test:
-    """Returns Welch's test, of which the second mean's variance is that of the sample."""
+    Args:
+      first: Numbers, or paired differences.
+      difference: Their mean minus what it is compared with.
+      other: Of Welch's test, the second mean's standard error and its observations.
+    """
     from scipy import stats
 
     deviation = float(first.std(ddof=1))
-    error, freedom = power.welch(deviation, len(first), (sample.error, sample.clients))
-    p = float(2 * stats.t.sf(abs(difference) / error, freedom))
+    error, freedom = power.welch(deviation, len(first), other)
     low, high = map(float, stats.t.interval(1 - LEVEL, freedom, difference, error))
-    return _Test(difference, low, high, p, deviation=deviation)
+    p = float(2 * stats.t.sf(abs(difference) / error, freedom))
+    return {"difference": difference, "low": low, "high": high, "p": p, "deviation": deviation}
 
 
-def _test_paired(first: "np.ndarray", second: "np.ndarray", difference: float) -> _Test:
-    from statsmodels.stats import weightstats
-
-    found, count, notes = differences(first, second), len(first), []
-    test = _Test(float(found.mean()) if difference else 0.0)
+def _test_paired(first: "np.ndarray", second: "np.ndarray", difference: float, notes: list[str]) -> dict[str, float]:
+    """Returns the fields of a paired `Comparison` that its tests give, and adds to the notes."""
+    found, count = differences(first, second), len(first)
+    test = {"difference": float(found.mean()) if difference else 0.0, "deviation": 0.0}
     if count in SIGN_FLIP_SEEDS:
-        test = test._replace(sign_flip_p=sign_flip(found))
+        test |= {"sign_flip_p": sign_flip(found), "sign_flip_least_p": 2.0 ** (1 - count)}
     elif count > (most := SIGN_FLIP_SEEDS[-1]):
         notes.append(f"no sign-flip test: it counts all signs of at most {most} seeds")
-    deviation = float(found.std(ddof=1))
-    if deviation > tolerance(first, second):
-        one = weightstats.DescrStatsW(found)
-        low, high = map(float, one.tconfint_mean(LEVEL))
-        return test._replace(low=low, high=high, p=float(one.ttest_mean(0)[1]), deviation=deviation, notes=notes)
-    if not test.difference:
-        return test._replace(p=1.0, deviation=0.0, notes=[*notes, "equal in every seed"])
+    if found.std(ddof=1) > tolerance(first, second):
+        return test | _t_test(found, test["difference"])
+    if not test["difference"]:
+        notes.append("equal in every seed")
+        return test | {"p": 1.0}
     # A t test takes a spread of 0 for certainty; flipped signs do not.
     notes.append("the same difference in every seed: no interval, and p is that of the sign-flip test")
-    return test._replace(p=2.0 ** (1 - count), deviation=0.0, notes=notes)
+    return test | {"p": 2.0 ** (1 - count)}
 
 
-def _test_unpaired(first: "np.ndarray", second: "np.ndarray", difference: float) -> _Test:
-    from statsmodels.stats import weightstats
-
+def _test_unpaired(first: "np.ndarray", second: "np.ndarray", difference: float, notes: list[str]) -> dict[str, float]:
+    """Returns likewise for a comparison that is not paired."""
     own, other = (float(one.std(ddof=1)) for one in (first, second))
     if max(own, other) > tolerance(first, second):
-        both = weightstats.CompareMeans(weightstats.DescrStatsW(first), weightstats.DescrStatsW(second))
-        low, high = map(float, both.tconfint_diff(LEVEL, usevar="unequal"))
-        p = float(both.ttest_ind(usevar="unequal")[1])
-        return _Test(difference, low, high, p, deviation=own, reference_deviation=other)
-    if not difference:
-        return _Test(difference, math.nan, math.nan, 1.0, math.nan, 0.0, 0.0, ["equal in every seed"])
-    notes = ["no seed changes anything: no interval, and no test"]
-    return _Test(difference, deviation=0.0, reference_deviation=0.0, notes=notes)
+        test = _t_test(first, difference, (other / math.sqrt(len(second)), len(second)))
+        return test | {"reference_deviation": other}
+    notes.append("no seed changes anything: no interval, and no test" if difference else "equal in every seed")
+    return {"deviation": 0.0, "reference_deviation": 0.0} | ({} if difference else {"p": 1.0})
 
 
 def _number(count: int) -> str:
@@ -376,7 +343,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def tolerance(first: "Sequence[float] | np.ndarray", second: "Sequence[float] | np.ndarray") -> float:
-    """Returns what numbers of two arms differ by at most where they are equal but for floating point."""
+    """Returns the largest difference of two configurations' numbers that rounding can explain."""
     import numpy as np
 
     return EXACT * float(max(np.abs(first).max(), np.abs(second).max()))
@@ -396,7 +363,7 @@ def sign_flip(differences: Iterable[float]) -> float:
     """Returns the exact two-sided p of the test that the mean is 0, which flips each sign: 2^n sums, all counted.
 
     Fisher, "The Design of Experiments", 1935, section 21. It asks of the differences no more than that they are
-    symmetric about 0 where the arms are equal. Its least value is 2^(1-n).
+    symmetric about 0 where the configurations are equal. Its least value is 2^(1-n).
 
     Raises:
       ValueError: If there is none, or more than the last of `SIGN_FLIP_SEEDS`: 2^n would be too many.
@@ -426,7 +393,7 @@ def superiority(
     """Returns the share of pairs in which the first is better, ties one half.
 
     Args:
-      first: Numbers of one arm.
+      first: Numbers of one configuration.
       second: Of the other; paired ones in the same order.
       is_paired: Whether each belongs to one of the other's; else all pairs count, as in Mann and Whitney's U / (n m).
       better: Whether more or less is better.

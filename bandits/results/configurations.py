@@ -6,13 +6,13 @@ import json
 import math
 import pathlib
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from bandits import registry, studies, world_flags
 from bandits.results import baselines, comparison, names, runs, words
-from bandits.results.baselines import Standing
-from bandits.results.comparison import Comparison, Landmark, Pair
+from bandits.results.baselines import Marks, Standing
+from bandits.results.comparison import Comparison, Pair
 from data import frames
 from data.tasks.options import TaskOptions
 from optimization.study import intervals, run_folder
@@ -88,20 +88,6 @@ class ConfigurationResults:
     def is_unpaired(self) -> bool:
         """Whether no seed determines its runs; see `runs.is_unpaired`."""
         return runs.is_unpaired(self.runs)
-
-
-class _Baselines(NamedTuple):
-    """The baselines of a configuration: those that were run, and what its own runs recorded of the data."""
-
-    uniform: ConfigurationResults | None
-    full_feedback: ConfigurationResults | None
-    exact_uniform: Landmark | None
-    fixed: Landmark | None
-
-    @property
-    def key(self) -> Hashable:
-        """What equal ones have in common."""
-        return self.uniform, self.full_feedback, baselines.key(self.exact_uniform), baselines.key(self.fixed)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -195,48 +181,38 @@ class Part:
         """Where arms stand; those that have the same bounds are one family."""
         if not self.columns:
             return {}
-        column = self.columns[0]
-        families: dict[Hashable, tuple[_Baselines, list[ConfigurationResults]]] = {}
-        for arm in self.arms:
-            if not arm.role:
-                known = self.baselines(arm)
-                families.setdefault(known.key, (known, []))[1].append(arm)
-        found: dict[ConfigurationResults, Standing] = {}
-        for known, some in families.values():
-            uniform, full_feedback = known.uniform, known.full_feedback
-            is_unpaired = any(one and one.is_unpaired for one in (uniform, full_feedback))
-            compared = baselines.compare(
-                {arm.name: arm.values(column) for arm in some},
-                uniform=uniform.values(column) if uniform else known.exact_uniform,
-                fixed=known.fixed,
-                full_feedback=full_feedback.values(column) if full_feedback else None,
-                unpaired=[arm.name for arm in some if is_unpaired or arm.is_unpaired],
-                better=column.better or "up",
-            )
-            found |= {arm: compared[arm.name] for arm in some}
-        return found
-
-    def baselines(self, arm: ConfigurationResults) -> _Baselines:
-        """Returns an arm's chance and ceiling as they were played, and what its own runs recorded without training.
-
-        That is chance and the best constant action, of the data alone. A chance that was played counts more, where it
-        has more than one seed: its cohorts are the arm's.
-        """
-        chance, ceiling = (self.reference(arm, role) for role in (UNIFORM, FULL_FEEDBACK))
-        exact, fixed = (
-            baselines.recorded(arm.runs, self.columns[0], which)
-            for which in (baselines.RECORDED_UNIFORM, baselines.RECORDED_FIXED)
+        column, arms = self.columns[0], [arm for arm in self.arms if not arm.role]
+        unpaired = []
+        for arm in arms:
+            related = [arm, *filter(None, (self.reference(arm, role) for role in ROLES))]
+            unpaired += [arm.name] * any(one.is_unpaired for one in related)
+        found = baselines.compare_each(
+            {arm.name: arm.values(column) for arm in arms},
+            {arm.name: self.baselines(arm) for arm in arms},
+            unpaired=unpaired,
+            better=column.better or "up",
         )
-        if chance and len(chance.runs) == 1 and exact is not None:
-            chance = None
-        return _Baselines(chance, ceiling, exact, fixed)
+        return {arm: found[arm.name] for arm in arms}
+
+    def baselines(self, arm: ConfigurationResults) -> Marks:
+        """Returns the baselines of a configuration: those that were run, and those that its own runs recorded.
+
+        The recorded uniform policy is exact, or of a sample. One that was run with several seeds takes precedence: it
+        has the cohorts of the configuration.
+        """
+        column = self.columns[0]
+        uniform, full_feedback = (self.reference(arm, role) for role in ROLES)
+        exact, fixed = (baselines.recorded(arm.runs, column, which) for which in baselines.RECORDED)
+        if uniform and (exact is None or len(uniform.runs) > 1):
+            exact = uniform.values(column)
+        return Marks(exact, fixed, full_feedback.values(column) if full_feedback else None)
 
     def marks(self, arm: ConfigurationResults) -> dict[str, float]:
         """Returns what chance, the best constant action and the ceiling of an arm earn, those that are known."""
         column = self.columns[0]
         found = {
             which: baselines.interval(value).mean
-            for which in (baselines.RECORDED_UNIFORM, baselines.RECORDED_FIXED)
+            for which in baselines.RECORDED
             if (value := baselines.recorded(arm.runs, column, which)) is not None
         }
         for role in (UNIFORM, FULL_FEEDBACK):

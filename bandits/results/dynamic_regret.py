@@ -6,9 +6,9 @@ baseline that was trained in that round's environment alone. It is trained, too:
 """
 
 import dataclasses
-import html
 import itertools
 import math
+import re
 import shlex
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
@@ -16,11 +16,10 @@ import numpy as np
 import numpy.typing as npt
 
 from bandits import options, studies, world_flags
-from bandits.results import baselines, comparison, runs, sections, tables
+from bandits.results import baselines, comparison, runs, tables
 from bandits.results.comparison import Better
 from bandits.results.configurations import ROLES, ConfigurationResults, Part, deployed_otherwise, environment
-from bandits.results.plots import capital
-from bandits.results.tables import Cell
+from bandits.results.tables import Section
 from bandits.worlds.drift import Drift
 from data.errors import UsageError
 from optimization.study import cli, divergence
@@ -28,7 +27,7 @@ from optimization.study.intervals import Interval
 from optimization.study.results import Run
 
 FULL_FEEDBACK = "supervised_mse"  # `--bandits_type` of the full-feedback baseline.
-_MOST_SEGMENTS = 10  # That are told each: there can be more seasons than worlds.
+_MOST_SEGMENTS = 10  # Rows of a configuration.
 WHAT_IT_IS = (
     "In each round: the final reward (mean of the last tenth of its rounds) of the full-feedback baseline that was "
     "trained in that round's environment alone, minus the configuration's reward. The baseline is trained, so dynamic "
@@ -39,7 +38,7 @@ _MIXED = (
     "most as much, so there the regret is an upper bound."
 )
 _OF_WORLD = "drift_world"
-_MOST_TOGETHER = 3  # Flags that need each other.
+_HEADS = ("Configuration", "Rounds", "Worlds", "Seeds", "Total", "Per round", "Per round, last tenth")
 Ceilings = Mapping[int, Mapping[int, float]]  # By world and seed, what its ceiling earns at its end.
 
 
@@ -238,33 +237,36 @@ def _how(lacking: Sequence[int], commands: Sequence[str]) -> str:
     return f": run the same with --bandits_type={FULL_FEEDBACK}, and {worlds}."
 
 
-def section(part: Part) -> str:
-    """Returns the section "Dynamic regret" of a part's page; empty where rewards stayed as they were."""
-    lacking = "".join(f'<p class="note">{html.escape(line)}</p>' for line in missing(part))
-    shown = found(part)
+def sections(part: Part) -> list[Section]:
+    """Returns the section "Dynamic regret" of a part; nothing where its environments are stationary."""
+    lacking = missing(part)
+    shown = sorted(found(part), key=lambda one: one[2].a_round.mean)
     if not shown:
-        return f"<h3>Dynamic regret</h3>{lacking}" if lacking else ""
-    several = [_table(some) for some in _by_segments([(arm, regret) for arm, _, regret in shown])]
-    notes = " ".join([WHAT_IT_IS, *[_MIXED] * _is_mixed(shown), *_otherwise(part, shown)])
-    return f'<h3>{html.escape(_title(shown))}</h3>{"".join(several)}<p class="note">{html.escape(notes)}</p>{lacking}'
-
-
-def lines(parts: Sequence[Part]) -> list[str]:
-    """Returns the same for the terminal."""
-    told = []
-    for part in parts:
-        if not (shown := found(part)):
-            continue
-        told.append(f"{part.title}: {_title(shown)[:1].lower()}{_title(shown)[1:]}. {WHAT_IT_IS}")
-        told += [*[_MIXED] * _is_mixed(shown), *_otherwise(part, shown)]
-        for arm, _, regret in shown:
-            told.append(f"  {_named(arm)}: total {_words(regret.total)}, per round {_words(regret.a_round)}")
-            told += [
-                f"    {_about(segment)}: per round {_words(mean)}; in its last tenth {_words(end)}"
-                for segment, mean, end in regret.segments[:_MOST_SEGMENTS]
-            ]
-            told += [f"    {more}"] if (more := _more(regret)) else []
-    return told
+        return [Section("Dynamic regret", notes=lacking)] if lacking else []
+    totals, a_round = (
+        tables.decimals([one.mean for one in some if not math.isnan(one.mean)])
+        for some in ([regret.total for *_, regret in shown], [regret.a_round for *_, regret in shown])
+    )
+    rows: list[tables.Row] = []
+    for arm, _, regret in shown:
+        name = f"{arm.name} ({ROLES[arm.role]})" if arm.role else arm.name
+        overall = tables.interval(regret.total, totals), tables.interval(regret.a_round, a_round), None
+        rows.append([name, f"1 to {regret.rounds}", "all", regret.a_round.size, *overall])
+        for segment, *both in regret.segments[:_MOST_SEGMENTS]:
+            worlds = " and ".join(map(str, segment.worlds))
+            means = (tables.interval(one, a_round) for one in both)
+            rows.append([name, f"{segment.first} to {segment.last}", worlds, None, None, *means])
+    counts = sorted({len(world.needed(regret.rounds)) for _, world, regret in shown})
+    number = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    notes = [WHAT_IT_IS]
+    if any(len(segment.worlds) > 1 for *_, regret in shown for segment, *_ in regret.segments):
+        notes.append(_MIXED)
+    if any(len(regret.segments) > _MOST_SEGMENTS for *_, regret in shown):
+        notes.append(
+            f"After the first {_MOST_SEGMENTS} segments of a configuration, only its total includes the others."
+        )
+    title = f"Dynamic regret to {number} full-feedback baseline{'s' * (counts[-1] > 1)}"
+    return [Section(title, _HEADS, rows, [*notes, *_otherwise(part, shown), *lacking])]
 
 
 def _changing(part: Part) -> Iterator[tuple[ConfigurationResults, World, set[int]]]:
@@ -301,67 +303,6 @@ def _otherwise(part: Part, shown: Sequence[tuple[ConfigurationResults, World, Re
     return [f"Baselines with another deployment period than the configuration: {words}."] if words else []
 
 
-def _is_mixed(shown: Sequence[tuple[ConfigurationResults, World, Regret]]) -> bool:
-    return any(len(segment.worlds) > 1 for _, _, regret in shown for segment, *_ in regret.segments)
-
-
-def _title(shown: Sequence[tuple[ConfigurationResults, World, Regret]]) -> str:
-    counts = sorted({len(world.needed(regret.rounds)) for _, world, regret in shown})
-    number = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-    return f"Dynamic regret to {number} full-feedback baseline{'s' * (counts[-1] > 1)}"
-
-
-def _named(arm: ConfigurationResults) -> str:
-    return f"{arm.name} ({ROLES[arm.role]})" if arm.role else arm.name
-
-
-def _about(segment: Segment) -> str:
-    rounds = f"rounds {segment.first} to {segment.last}" if segment.last > segment.first else f"round {segment.first}"
-    kind = "world" if len(segment.worlds) == 1 else "between worlds"
-    return f"{rounds} ({kind} {' and '.join(map(str, segment.worlds))})"
-
-
-def _words(found: Interval) -> str:
-    if math.isnan(found.mean):
-        return "unknown"
-    return f"{found.mean:.4g}" + (f" ({found.low:.4g} to {found.high:.4g})" if math.isfinite(found.low) else "")
-
-
-def _by_segments(
-    shown: Sequence[tuple[ConfigurationResults, Regret]],
-) -> list[list[tuple[ConfigurationResults, Regret]]]:
-    """Returns the arms, those of the same segments together."""
-    together: dict[tuple[Segment, ...], list[tuple[ConfigurationResults, Regret]]] = {}
-    for arm, regret in shown:
-        together.setdefault(tuple(segment for segment, *_ in regret.segments), []).append((arm, regret))
-    return list(together.values())
-
-
-def _table(shown: Sequence[tuple[ConfigurationResults, Regret]]) -> str:
-    segments = [segment for segment, *_ in shown[0][1].segments[:_MOST_SEGMENTS]]
-    heads = ["Configuration", "Seeds", "Total", "Per round", *(capital(_about(segment)) for segment in segments)]
-    totals, a_round = (
-        tables.decimals([one.mean for one in some if not math.isnan(one.mean)])
-        for some in ([regret.total for _, regret in shown], [regret.a_round for _, regret in shown])
-    )
-    rows = []
-    for arm, regret in sorted(shown, key=lambda pair: pair[1].a_round.mean):
-        cells = [Cell(_named(arm), arm.name), regret.a_round.size]
-        cells += [sections.interval(regret.total, totals), sections.interval(regret.a_round, a_round)]
-        for _, mean, end in regret.segments[:_MOST_SEGMENTS]:
-            cell = sections.interval(mean, a_round)
-            ends = [] if math.isnan(end.mean) else [f"last tenth: {end.mean:.{a_round}f}"]
-            cells.append(cell._replace(notes=[*cell.notes, *ends]))
-        rows.append(cells)
-    rest = f'<p class="note">{more}</p>' if (more := _more(shown[0][1])) else ""
-    return tables.html(heads, rows) + rest
-
-
-def _more(regret: Regret) -> str:
-    more = len(regret.segments) - _MOST_SEGMENTS
-    return f"Segments included in the total only: {more}." if more > 0 else ""
-
-
 def command(arm: ConfigurationResults, world: int) -> str | None:
     """Returns a command that plays the ceiling of a world with an arm's seeds; None if none can.
 
@@ -380,47 +321,37 @@ def command(arm: ConfigurationResults, world: int) -> str | None:
     name = str(flags.get("experiment_name") or "run").removesuffix(f"/seed_{flags.get('seed')}")
     own = [f"--bandits_type={FULL_FEEDBACK}", f"--{_OF_WORLD}={world}", f"--experiment_name={name}_world_{world}"]
     own += [f"--seed={seeds[0]}"] + [f"--repeat={seeds[-1] - seeds[0] + 1}"] * (len(seeds) > 1)
-    kept = _kept(module, words[start:], own)
-    try:
-        settings = studies.resolve(module, [*kept, *own[:3]])
-    except UsageError:
+    replaced = {*map(_name, own), _OF_WORLD, "repeat", "restart"}
+    replaced |= {*world_flags.RESET_NAMES}  # One environment has no change to reset for.
+    kept = [word for word in _joined(words[start:]) if _name(word) not in replaced]
+    while True:
+        try:
+            settings = studies.resolve(module, [*kept, *own[:3]])
+            break
+        except UsageError as error:  # It names the flag that does not go with the others first.
+            named = re.findall(r"--(\w+)", str(error))
+            wrong = [word for name in named for word in kept if _name(word) == name]
+            if not wrong:
+                return None
+            kept.remove(wrong[0])
+    # A --config's reset cannot be taken back where it gives the reset's settings, too.
+    if settings.get("reset") or any(
+        settings.get(one) != flags.get(one) for one in world_flags.NAMES if one != _OF_WORLD
+    ):
         return None
-    if any(settings.get(one) != flags.get(one) for one in world_flags.NAMES if one != _OF_WORLD):
-        return None
-    kept += ["--reset=none"] * bool(settings.get("reset"))  # A --config's.
     return shlex.join([*words[:start], *kept, *own])
 
 
-def _kept(module: str, words: Sequence[str], own: Sequence[str]) -> list[str]:
-    """Returns which of a command's flags go with a ceiling's own, the other ones of which they replace."""
-    left: list[str] = []
+def _name(word: str) -> str:
+    return word.partition("=")[0].lstrip("-")
+
+
+def _joined(words: Sequence[str]) -> list[str]:
+    """Returns flags with their values: `--flag value` as `--flag=value`."""
+    joined: list[str] = []
     for word in words:
         if word.startswith("-"):
-            left.append(word)
-        elif left:  # --flag value
-            left[-1] += f"={word}"
-    replaced = {word.partition("=")[0].lstrip("-") for word in own} | {_OF_WORLD, "repeat", "restart"}
-    replaced |= {*world_flags.RESET_NAMES}  # In one world there is no change that a ceiling should learn anew for.
-    left = [word for word in left if word.partition("=")[0].lstrip("-") not in replaced]
-    kept: list[str] = []
-    while some := _that_go(module, [own[0], *kept], left):
-        kept += some
-        left = [word for word in left if word not in some]
-    return kept
-
-
-def _that_go(module: str, kept: Sequence[str], left: Sequence[str]) -> Sequence[str]:
-    """Returns flags of those left that go with what is kept: one, or a few that go together alone, as noise's do."""
-    for count in range(1, _MOST_TOGETHER + 1):
-        for some in itertools.combinations(left, count):
-            if _goes(module, [*kept, *some]):
-                return some
-    return ()
-
-
-def _goes(module: str, words: Sequence[str]) -> bool:
-    try:
-        studies.resolve(module, words)
-    except UsageError:
-        return False
-    return True
+            joined.append(word)
+        elif joined:
+            joined[-1] += f"={word}"
+    return joined

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from bandits.results import baselines, bootstrap, tables, words
 from bandits.results.comparison import Better, Landmark, Values
 from bandits.results.configurations import Part
+from bandits.results.tables import Section
 from optimization.study import intervals
 from optimization.study.intervals import Interval
 from optimization.study.metrics import Metric
@@ -110,7 +111,7 @@ def _too_few(arm: str, seeds: int) -> str:
     return f"{arm} has {words.seeds(seeds)}, and an interquartile mean needs {LEAST_SEEDS}"
 
 
-def of_parts(parts: Sequence[Part]) -> list[tuple[Metric, OverTasks]]:
+def sections(parts: Sequence[Part]) -> list[Section]:
     """Returns the scores over tasks of a report's configurations, by the metric that ranks them."""
     titles = Counter(part.title for part in parts)
     together: dict[Metric, list[Scale]] = {}
@@ -119,26 +120,20 @@ def of_parts(parts: Sequence[Part]) -> list[tuple[Metric, OverTasks]]:
         task = part.title if titles[part.title] == 1 else f"{part.title}, {number}"
         for arm in part.arms if part.columns else ():
             column, known = part.columns[0], part.baselines(arm)
-            uniform = known.uniform.values(column) if known.uniform else known.exact_uniform
-            if known.full_feedback and uniform is not None and not arm.role:
-                scale = Scale(task, {arm.name: arm.values(column)}, uniform, known.full_feedback.values(column))
+            if known.uniform is not None and known.full_feedback is not None and not arm.role:
+                scale = Scale(task, {arm.name: arm.values(column)}, known.uniform, known.full_feedback)
                 together.setdefault(column, []).append(scale)
     every = ((column, over(scales, column.better or "up")) for column, scales in together.items())
-    return [(column, one) for column, one in every if one]
+    return [_section(column, one) for column, one in every if one]
 
 
-def lines(found: OverTasks) -> list[str]:
-    """Returns the scores over tasks for a terminal."""
-    told = []
-    if found.scores:
-        told.append(f"Over {len(found.tasks)} tasks ({'; '.join(found.tasks)}). {WHAT_IT_IS}")
-        seeds = found.seeds
-        rows = [[arm, f"{one.text()}, {words.seeds(seeds[arm])} of each"] for arm, one in found.scores.items()]
-        told += tables.text(["", ""], rows, indent="  ").splitlines()
-    if found.left_out:
-        start = "Left out" if found.scores else "No interquartile mean over tasks"
-        told.append(f"{start}: {'; '.join(found.left_out)}.")
-    return told
+def _section(column: Metric, found: OverTasks) -> Section:
+    digits = tables.decimals([score.mean for score in found.scores.values()])
+    rows = [[arm, found.seeds[arm], tables.interval(score, digits)] for arm, score in found.scores.items()]
+    notes = [f"Metric: {column.about}. {WHAT_IT_IS}"] if rows else []
+    notes += [f"Left out: {'; '.join(found.left_out)}."] if found.left_out else []
+    title = f"Over {len(found.tasks)} tasks ({'; '.join(found.tasks)})" if rows else "No interquartile mean over tasks"
+    return Section(title, ("Configuration", "Seeds of each task", "Normalized score"), rows, notes)
 
 
 def _diverged(*known: tuple[str, Landmark]) -> str:

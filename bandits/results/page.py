@@ -9,7 +9,7 @@ import string
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from bandits.results import configurations, dynamic_regret, plots, runs, sections
+from bandits.results import configurations, dynamic_regret, over_tasks, plots, runs, sections
 from bandits.results.configurations import Part
 from data import files
 from data.errors import UsageError
@@ -105,11 +105,10 @@ def page(
     looks = [plots.styles(part) for part in parts]
     drawn, notes = zip(*(plots.groups(part, lines) for part in parts), strict=True) if parts else ((), ())
     data = [{"arms": look, "groups": groups} for look, groups in zip(looks, drawn, strict=True)]
-    template = string.Template((pathlib.Path(__file__).parent / "template.html").read_text(encoding="utf-8"))
-    return template.substitute(
-        title=html.escape(title),
+    return document(
+        title,
         plotly=offline.get_plotlyjs(),
-        summary=top + _summary(found, parts) + sections.scores(parts),
+        summary=top + _summary(found, parts) + "".join(one.html("h2") for one in over_tasks.sections(parts)),
         parts="\n".join(
             _part(part, look, groups, note, index, reference, is_titled=len(parts) > 1, has_regret=has_regret)
             for index, (part, look, groups, note) in enumerate(zip(parts, looks, drawn, notes, strict=True))
@@ -125,6 +124,23 @@ def page(
         ),
         # Within a script element, "<" could end it.
         data=json.dumps(data).replace("<", "\\u003c"),
+    )
+
+
+def document(title: str, summary: str, plotly: str = "", parts: str = "", details: str = "", data: str = "[]") -> str:
+    """Returns a page, which needs no network.
+
+    Args:
+      title: Its title.
+      summary: HTML below it.
+      plotly: Plotly's program; empty where there are no curves.
+      parts: HTML of the parts, whose curves are in `data`.
+      details: HTML of the folded sections.
+      data: The curves, as JSON.
+    """
+    template = string.Template((pathlib.Path(__file__).parent / "template.html").read_text(encoding="utf-8"))
+    return template.substitute(
+        title=html.escape(title), summary=summary, plotly=plotly, parts=parts, details=details, data=data
     )
 
 
@@ -214,6 +230,7 @@ def _part(
             "Regret is the full-feedback baseline’s first result minus the configuration’s, over common seeds. The "
             "baseline is trained, too, so regret can be negative."
         )
+    compared = sections.comparisons(part, reference) if part.is_judged else None
     hidden = sum(not look["shown"] for look in looks)
     rest = (
         f'<p class="hidden">The {plots.SHOWN} best and the references are drawn; press others to add them.</p>'
@@ -233,8 +250,8 @@ def _part(
 <h3>Results</h3>
 {sections.results(part, looks, has_regret=has_regret)}
 <p class="note">{" ".join(explained)}</p>
-{dynamic_regret.section(part) if has_regret else ""}
-{sections.comparisons(part, reference) if part.is_judged else ""}
+{"".join(one.html() for one in dynamic_regret.sections(part)) if has_regret else ""}
+{compared.html() if compared else ""}
 <h3>Curves</h3>
 <div class="legend" role="group" aria-label="Configurations: hide or show"{" hidden" * (len(part.arms) == 1)}></div>
 {rest}

@@ -7,11 +7,11 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from bandits.results import configurations, over_tasks, runs, tables, words
+from bandits.results import configurations, runs, tables, words
 from bandits.results.comparison import Comparison
 from bandits.results.configurations import ConfigurationResults, Part
 from bandits.results.plots import DASHES, capital
-from bandits.results.tables import Cell
+from bandits.results.tables import Cell, Section
 from optimization.study.intervals import Interval
 from optimization.study.metrics import SECONDS, Metric
 from optimization.study.results import Run
@@ -57,11 +57,11 @@ def results(part: Part, looks: Sequence[Mapping[str, Any]], *, has_regret: bool 
         name = f'{_sample(look[id(arm)])}<span class="name">{_breakable(arm.name)}</span>{badge}'
         count = len(arm.runs)
         cells = [Cell(arm.name, arm.name, markup=name), Cell(str(count) if count > 1 else "one seed", count)]
-        cells += [interval(arm.estimate(column), digits[column]) for column in columns]
+        cells += [tables.interval(arm.estimate(column), digits[column]) for column in columns]
         if has_scale:
             cells.insert(3, _scale(part, arm, span, look[id(arm)]["colour"]))
         if has_regret:
-            cells.append(interval(regret(part, arm), digits[columns[0]] if columns else 0))
+            cells.append(tables.interval(regret(part, arm), digits[columns[0]] if columns else 0))
         rows.append(cells + [_privacy(arm)] * has_epsilon + [_rounds(arm)])
     return tables.html(heads, rows, "results", _SCALES)
 
@@ -72,17 +72,8 @@ def regret(part: Part, arm: ConfigurationResults) -> Interval | None:
     return standing.regret(part.columns[0].better or "up") if standing else None
 
 
-def interval(one: Interval | None, digits: int, sign: str = "", note: str = "") -> Cell:
-    """Returns the cell of a mean, with its interval below; `note` where there is none."""
-    if one is None or math.isnan(one.mean):
-        return tables.number(None, "")
-    ends = f"{one.low:{sign}.{digits}f} to {one.high:{sign}.{digits}f}" if math.isfinite(one.low) else note
-    shown = f"{one.mean:{sign}.{digits}f}"
-    return Cell(shown, one.mean, [ends] if ends else [], markup=f"<b>{shown}</b>")
-
-
-def comparisons(part: Part, wanted: str | None) -> str:
-    """Returns the comparisons of a part's configurations with one of them; empty if there is nothing to compare.
+def comparisons(part: Part, wanted: str | None) -> Section | None:
+    """Returns the comparisons of a part's configurations with one of them; None if there is nothing to compare.
 
     Args:
       part: The configurations.
@@ -90,9 +81,9 @@ def comparisons(part: Part, wanted: str | None) -> str:
     """
     compared = part.compared(wanted)
     if not compared:
-        return ""
+        return None
     if not any(one.is_judged for *_, one in compared):
-        return f"<h3>Comparisons</h3><p class='note'>{html.escape(words.ONE_SEED)}</p>"
+        return Section("Comparisons", notes=[words.ONE_SEED])
     clients = [runs.difference_over_clients(arm.runs, other.runs) for arm, other, _ in compared]
     digits = tables.decimals([one.difference for *_, one in compared if math.isfinite(one.difference)])
     rows = []
@@ -103,19 +94,19 @@ def comparisons(part: Part, wanted: str | None) -> str:
             one.arm,
             one.reference,
             one.pairs,
-            interval(Interval(one.difference, one.low, one.high, one.pairs), digits, "+"),
+            tables.interval(Interval(one.difference, one.low, one.high, one.pairs), digits, "+"),
             tables.number(one.adjusted_p, words.p_value(one.adjusted_p)),
             tables.number(one.sign_flip_adjusted_p, words.p_value(one.sign_flip_adjusted_p)),
             tables.number(one.superiority, f"{one.superiority:.0%}"),
             tables.number(one.detectable, f"{one.detectable:.2g}"),
             tables.number(one.seeds_needed, needed),
         ]
-        cells += [interval(over_clients, digits, "+", few)] * any(clients)
+        cells += [tables.interval(over_clients, digits, "+", few)] * any(clients)
         rows.append([*cells, Cell(words.verdict(one), notes=one.notes, kind="text")])
     heads = [*_COMPARED, *[_CLIENTS] * any(clients), _VERDICT]
-    table = tables.html(heads, rows, left=(_COMPARED[1], _VERDICT))
     has_interval = any(one and math.isfinite(one.low) for one in clients)
-    return f"<h3>Comparisons</h3>{table}<p class='note'>{html.escape(_about(part, compared, has_interval))}</p>"
+    notes = [_about(part, compared, has_interval)]
+    return Section("Comparisons", heads, rows, notes, left=(_COMPARED[1], _VERDICT))
 
 
 def _about(
@@ -133,22 +124,6 @@ def _about(
     if left := sum(not arm.role for arm in part.arms) - len(shown):
         told.append(f"Not compared, as data, rewards, rounds or cohorts differ: {left}.")
     return " ".join(told)
-
-
-def scores(parts: Sequence[Part]) -> str:
-    """Returns the section "Over tasks" of the page; empty where no configuration was run on two tasks."""
-    told = []
-    for column, one in over_tasks.of_parts(parts):
-        if one.scores:
-            about = f"{'; '.join(one.tasks)}. Metric: {column.about[:1].lower()}{column.about[1:]}. "
-            digits = tables.decimals([score.mean for score in one.scores.values()])
-            rows = [[arm, one.seeds[arm], interval(score, digits)] for arm, score in one.scores.items()]
-            told.append(tables.html(["Configuration", "Seeds of each task", "Normalized score"], rows))
-            told.append(f'<p class="note">{html.escape(about + over_tasks.WHAT_IT_IS)}</p>')
-        if one.left_out:
-            start = "Left out" if one.scores else "Inconclusive"
-            told.append(f'<p class="note">{start}: {html.escape("; ".join(one.left_out))}.</p>')
-    return f"<section><h2>Over tasks</h2>{''.join(told)}</section>" if told else ""
 
 
 def flags(part: Part) -> str:

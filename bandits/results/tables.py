@@ -5,6 +5,8 @@ import math
 from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
+from optimization.study.intervals import Interval
+
 MISSING = "–"
 
 
@@ -27,6 +29,35 @@ class Cell(NamedTuple):
 
 
 Row = Sequence[Any]  # Texts, numbers, None for what is missing, or cells.
+
+
+class Section(NamedTuple):
+    """A part of a report: a table and the sentences below it, for a page or a terminal.
+
+    Attributes:
+      title: Its heading.
+      heads: Titles of the columns.
+      rows: Their cells; empty for sentences alone.
+      notes: The sentences.
+      left: Titles of the columns whose cells are words.
+    """
+
+    title: str
+    heads: Sequence[str] = ()
+    rows: Sequence[Row] = ()
+    notes: Sequence[str] = ()
+    left: Collection[str] = ()
+
+    def html(self, heading: str = "h3") -> str:
+        """Returns it as HTML."""
+        table = html(self.heads, self.rows, left=self.left) if self.rows else ""
+        notes = "".join(f'<p class="note">{escaping.escape(note)}</p>' for note in self.notes)
+        return f"<{heading}>{escaping.escape(self.title)}</{heading}>{table}{notes}"
+
+    def lines(self) -> list[str]:
+        """Returns it for a terminal."""
+        table = text(self.heads, self.rows, indent="  ").splitlines() if self.rows else []
+        return [f"{self.title}:", *table, *self.notes]
 
 
 def text(heads: Sequence[str], rows: Sequence[Row], indent: str = "") -> str:
@@ -70,6 +101,15 @@ def number(value: float | None, shown: str, notes: Sequence[str] = ()) -> Cell:
     )
 
 
+def interval(one: Interval | None, digits: int, sign: str = "", note: str = "") -> Cell:
+    """Returns the cell of a mean, with its interval below; `note` where there is none."""
+    if one is None or math.isnan(one.mean):
+        return number(None, "")
+    ends = f"{one.low:{sign}.{digits}f} to {one.high:{sign}.{digits}f}" if math.isfinite(one.low) else note
+    shown = f"{one.mean:{sign}.{digits}f}"
+    return Cell(shown, one.mean, [ends] if ends else [], markup=f"<b>{shown}</b>")
+
+
 def decimals(values: Sequence[float]) -> int:
     """Returns how many decimals give the largest of some numbers four digits."""
     largest = max((abs(value) for value in values), default=0.0)
@@ -78,7 +118,7 @@ def decimals(values: Sequence[float]) -> int:
 
 def _plain(cell: Any) -> str:
     if isinstance(cell, Cell):
-        return cell.text
+        return f"{cell.text} ({'; '.join(cell.notes)})" if cell.notes else cell.text
     return "" if cell is None else str(cell)
 
 

@@ -7,7 +7,7 @@ from bandits.results import power
 from bandits.results.comparison import UNPAIRED, Comparison
 from optimization.study.intervals import Interval
 
-ONE_SEED = "One seed tells nothing of how sure a difference is: play several, --repeat=8."
+ONE_SEED = "One seed has no test of a difference: run several, --repeat=8."
 
 
 def listed(names: Sequence[str]) -> str:
@@ -15,51 +15,16 @@ def listed(names: Sequence[str]) -> str:
     return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
 
 
-def of(one: Comparison) -> str:
-    """Returns what a comparison says, in a line."""
-    if math.isnan(one.difference):
-        return _line(one, ["no difference is known"])
-    told = [f"{one.difference:+.4g}"]
-    if math.isfinite(one.low):
-        told.append(f"(95% interval {one.low:+.4g} to {one.high:+.4g})")
-    own, others = one.seeds
-    words = [" ".join(told), f"{own} and {others} seeds, unpaired" if one.kind == UNPAIRED else seeds(one.pairs)]
-    if math.isfinite(one.adjusted_p):
-        words.append(f"p {p_value(one.p)}, by Holm {p_value(one.adjusted_p)}")
-    if math.isfinite(one.sign_flip_adjusted_p):
-        words.append(f"by flipped signs {p_value(one.sign_flip_p)}, by Holm {p_value(one.sign_flip_adjusted_p)}")
-    words.append(f"better in {one.superiority:.0%} of pairs")
-    return _line(one, words)
-
-
-def _line(one: Comparison, words: Sequence[str]) -> str:
-    notes = f" [{'; '.join(one.notes)}]" if one.notes else ""
-    return f"{one.arm}: {'; '.join(words)}: {verdict(one)}{notes}"
-
-
 def verdict(one: Comparison) -> str:
     """Returns the verdict and its side, such as "better than greedy" or "not significantly different from greedy"."""
-    if one.is_told_apart:
+    if one.is_significant:
         return f"{'better' if one.is_better else 'worse'} than {one.reference}"
     return f"{one.word} from {one.reference}"
 
 
-def found_by(one: Comparison) -> str:
-    """Returns what so many seeds would find, and how many the difference seen would need; empty where unknown."""
-    if math.isnan(one.detectable):
-        return ""
-    own, others = one.seeds
-    is_unpaired = one.kind == UNPAIRED
-    many = f"{own} and {others}" if is_unpaired else one.pairs
-    told = f"These {many} seeds would find a difference of {one.detectable:.2g} in four of five trials"
-    if not (needed := seeds_needed(one)):
-        return f"{told}."
-    return f"{told}; the one seen, {abs(one.difference):.2g}, would need {needed}{' of each' * is_unpaired}."
-
-
 def seeds_needed(one: Comparison) -> str:
-    """Returns how many seeds the difference seen would need; empty where it is told apart, or that is unknown."""
-    if one.is_told_apart or math.isnan(one.seeds_needed):
+    """Returns the seeds required to find the observed difference; empty where it is significant, or that is unknown."""
+    if one.is_significant or math.isnan(one.seeds_needed):
         return ""
     return f"about {one.seeds_needed:,}" if math.isfinite(one.seeds_needed) else f"more than {power.MOST_SEEDS:,}"
 
@@ -111,23 +76,23 @@ def what_intervals_are_over(clients: str = "") -> str:
     Args:
       clients: Whose, if an interval over evaluated clients stands beside them: `held-out` or `participating`.
     """
-    told = "Intervals over seeds say what other seeds would give on this data, not what other clients would"
+    about = "Intervals over seeds say what other seeds would give on this data, not what other clients would"
     if not clients:
-        return f"{told}."
+        return f"{about}."
     return (
-        f"{told}; that over {clients} clients, of the greedy policy at the last evaluation, says what other clients "
+        f"{about}; that over {clients} clients, of the greedy policy at the last evaluation, says what other clients "
         "would earn with these seeds' models."
     )
 
 
 def family(comparisons: Iterable[Comparison]) -> str:
-    """Returns how arms were told apart; empty where none was judged."""
+    """Returns which tests were used; empty where there was none."""
     judged = [one for one in comparisons if one.is_judged]
     if not judged:
         return ""
     tests = " and ".join(
         ["a paired t test"] * any(one.kind != UNPAIRED for one in judged)
-        + ["Welch's for arms that seeds do not determine"] * any(one.kind == UNPAIRED for one in judged)
+        + ["Welch's for configurations whose runs no seed determines"] * any(one.kind == UNPAIRED for one in judged)
     )
-    many = f", adjusted by Holm for {len(judged)} arms" if len(judged) > 1 else ""
-    return f"Told apart: p below 5% by {tests}{many}."
+    many = f", adjusted by Holm for {len(judged)} configurations" if len(judged) > 1 else ""
+    return f"Significant: p below 5% by {tests}{many}."

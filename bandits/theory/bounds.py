@@ -35,7 +35,8 @@ def delayed(samples: int, periods: int, squared_rate: float) -> float:
     """Returns the greedy part's regret of eq. 9 in all n I samples, without its (epsilon + ...) n I.
 
     Nothing is known in the first period: that is the term n. From then on a sample of period i loses
-    sqrt(squared_rate / (n (i - 1))), and never more than 1, the largest reward.
+    sqrt(squared_rate / (n (i - 1))), and never more than 1, the largest reward. With n = 1 it is eq. 10, whose model is
+    fitted again after each sample.
 
     Args:
       samples: n, of a period.
@@ -44,16 +45,6 @@ def delayed(samples: int, periods: int, squared_rate: float) -> float:
     """
     known = samples * np.arange(1, periods)
     return samples + samples * float(np.minimum(1, np.sqrt(squared_rate / known)).sum())
-
-
-def immediate(samples: int, squared_rate: float) -> float:
-    """Returns the greedy part's regret of eq. 10, whose model is fitted again after each of all samples; see `delayed`.
-
-    Args:
-      samples: n I.
-      squared_rate: (2 K / epsilon) ln(.).
-    """
-    return 1 + float(np.minimum(1, np.sqrt(squared_rate / np.arange(1, samples))).sum())
 
 
 def falcon_regret(num_actions: int, error_bound: float, factor: float) -> float:

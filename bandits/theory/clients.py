@@ -4,15 +4,14 @@ import numpy as np
 
 from bandits import policies
 from bandits.results.tables import markdown
-from bandits.theory import federated, oracles, simulation, worlds
-from bandits.theory.findings import SEEDS, Found, Scale, over_seeds, told
+from bandits.theory import federated, findings, oracles, simulation, worlds
+from bandits.theory.findings import SEEDS, Findings, Scale
 from optimization import client_work
-from optimization.study import intervals
 
 _HETEROGENEITIES = (0.0, 0.5, 1.0)
 
 
-def few_clients(scale: Scale) -> Found:
+def few_clients(scale: Scale) -> Findings:
     """Measures regret after n samples of m clients, n / m each: of so many clients alike, and ever less alike."""
     generator, runs, samples = scale.draws_of(30), scale.runs(50), 4000
     base = worlds.spread_gaps(40, 5, 0.4)
@@ -20,51 +19,42 @@ def few_clients(scale: Scale) -> Found:
     for clients in (None, 400, 100, 20, 4, 1):
         row = []
         for heterogeneity in _HETEROGENEITIES:
-            world = worlds.split(base, 40, heterogeneity)
-            played = simulation.play(
-                world,
-                lambda period: policies.EpsilonGreedy(0.2),
-                simulation.exact_oracle(world),
-                world.candidates[:, 0],
-                simulation.Sampling(samples, clients),
-                1,
-                runs,
-                generator,
-            )
-            row.append(told(over_seeds(played.after[-1])))
+            world, policy = worlds.split(base, 40, heterogeneity), policies.EpsilonGreedy(0.2)
+            regrets = simulation.simulate(world, policy, samples, 1, runs, generator, clients=clients)
+            row.append(findings.mean(regrets.after[-1]))
         rows.append([f"{clients:,}" if clients else "n, each sample a client's of its own", *row])
     head = ["m", "clients alike", "half of their contexts their own", "disjoint supports"]
-    return Found({"few": markdown(head, rows)})
+    return Findings({"few": markdown(head, rows)})
 
 
-def local_steps(scale: Scale) -> Found:
+def local_steps(scale: Scale) -> Findings:
     """Measures epsilon_fed-opt of federated averaging against local steps and heterogeneity."""
     generator, runs, rate, clients, samples = scale.draws_of(31), scale.runs(5), 0.1, 10, 60
     fan = worlds.fan(3)
-    words, played = {}, []
+    words, logs = {}, []
     for heterogeneity in _HETEROGENEITIES:
         world = worlds.LinearWorld(fan.coefficients, clients, heterogeneity)
-        features, actions, rewards = federated.clients_samples(world, samples, runs, generator)
-        played.append((features, actions, rewards, oracles.Moments.of(features, actions, rewards, 3)))
+        log = federated.clients_samples(world, samples, runs, generator)
+        logs.append((log, oracles.Moments.of(*log, 3)))
     start = np.zeros((runs, *fan.coefficients.shape))
     for name, rounds in (("steps", 30), ("steps_long", 3000)):
         rows = []
         for steps in (1, 4, 16, 64):
             averaging = federated.Averaging(rounds, steps, rate)
-            left = [federated.fed_opt(moments, averaging(moments, start)) for *_, moments in played]
-            rows.append([str(steps), *(told(over_seeds(one), 2) for one in left)])
+            left = [federated.fed_opt(moments, averaging(moments, start)) for _, moments in logs]
+            rows.append([str(steps), *(findings.mean(fed_opt, 2) for fed_opt in left)])
         words[name] = markdown(["local steps", "clients alike", "half their own", "disjoint supports"], rows)
-    # The training that studies play, on the same samples: the same numbers but for 32 bits.
-    features, actions, rewards, moments = played[-1]
+    # The studies' own training, on the same samples: the same numbers but for 32 bits.
+    (features, actions, rewards), moments = logs[-1]
     fit = federated.Trained((30,), client_work.LocalSgd(rate, samples, epochs=4)).build(3, 3)
     averaged = federated.Averaging(30, 4, rate)(moments, start)
     apart = [
         np.abs(fit(features[run], actions[run], rewards[run], scale.seed)[0] - averaged[run]).max() for run in range(2)
     ]
-    return Found(words | {"trained_apart": f"{max(apart):.0e}"})
+    return Findings(words | {"trained_apart": f"{max(apart):.0e}"})
 
 
-def own_training(scale: Scale) -> Found:
+def own_training(scale: Scale) -> Findings:
     """Measures our own training, with mini-batches, as the oracle: what it leaves, and the greedy part's regret."""
     generator, clients, samples = scale.draws_of(32), 10, 60
     fan, rows, stops = worlds.fan(3), [], (5,) if scale.quick else (5, 10, 20, 40)
@@ -74,16 +64,9 @@ def own_training(scale: Scale) -> Found:
         features, actions, rewards = federated.clients_samples(world, samples, SEEDS, generator)
         moments = oracles.Moments.of(features, actions, rewards, 3)
         fresh = fan.features(np.zeros(20000, int), generator)
-        found = np.stack([fit(features[run], actions[run], rewards[run], run) for run in range(SEEDS)], axis=1)
-        models = dict(zip(map(str, stops), found, strict=True)) | {"exact": oracles.least_squares(moments.pooled())}
+        fitted = np.stack([fit(features[run], actions[run], rewards[run], run) for run in range(SEEDS)], axis=1)
+        models = dict(zip(map(str, stops), fitted, strict=True)) | {"exact": oracles.least_squares(moments.pooled())}
         for rounds, coefficients in models.items():
-            measured = federated.fed_opt(moments, coefficients), _regret(fan, fresh, coefficients)
-            rows.append([name, rounds, *(told(intervals.of_mean(one.tolist()), 2) for one in measured)])
-    return Found({"own": markdown(["clients", "rounds", "epsilon_fed-opt", "regret"], rows)})
-
-
-def _regret(world: worlds.LinearWorld, features: np.ndarray, coefficients: np.ndarray) -> np.ndarray:
-    """Returns the greedy part's regret over contexts, float64 [runs]."""
-    true = features @ world.coefficients
-    chosen = (features @ coefficients).argmax(axis=2)
-    return true.max(axis=1).mean() - np.array([true[np.arange(len(true)), one].mean() for one in chosen])
+            measured = federated.fed_opt(moments, coefficients), fan.greedy_regret(fresh, coefficients)
+            rows.append([name, rounds, *(findings.mean(values, 2) for values in measured)])
+    return Findings({"own": markdown(["clients", "rounds", "epsilon_fed-opt", "regret"], rows)})

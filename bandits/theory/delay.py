@@ -3,84 +3,57 @@
 from bandits import policies
 from bandits.results.tables import markdown
 from bandits.theory import bounds, findings, simulation, worlds
-from bandits.theory.findings import SEEDS, Curve, Found, Scale, told
-from optimization.study import intervals
+from bandits.theory.findings import Curve, Findings, Scale
 
 _SQUARED_RATE = 20.0  # (2K / epsilon) ln(.)
 _PERIODS = (1, 2, 10, 100)
 _EPSILON = 0.5
+_WORLD = worlds.spread_gaps(10, 2, 0.4)
 
 
-def _world() -> worlds.FiniteWorld:
-    return worlds.spread_gaps(10, 2, 0.4)
-
-
-def bounds_and_regret(scale: Scale) -> Found:
+def bounds_and_regret(scale: Scale) -> Findings:
     """Sets (9) and (10), divided by n I, beside the regret of deploying every n samples and after each."""
     generator, samples, runs = scale.draws_of(20), 1000, scale.runs(2)
-    world, first = _world(), _world().candidates[:, 0]
-    played = simulation.play(
-        world,
-        lambda period: policies.EpsilonGreedy(_EPSILON),
-        simulation.exact_oracle(world),
-        first,
-        simulation.Sampling(samples),
-        _PERIODS[-1],
-        runs,
-        generator,
-    )
-    at_once = simulation.fitted_after_each(world, _EPSILON, first, samples * _PERIODS[-1], runs, generator)
-    ignorance = played.greedy[0].mean()
+    policy = policies.EpsilonGreedy(_EPSILON)
+    every = simulation.simulate(_WORLD, policy, samples, _PERIODS[-1], runs, generator).greedy
+    at_once = simulation.fitted_after_each(_WORLD, _EPSILON, samples * _PERIODS[-1], runs, generator)
+    ignorance = every[0].mean()
     rows = []
     for periods in _PERIODS:
         total = samples * periods
-        first_term = 1 / periods
-        both = (bounds.delayed(samples, periods, _SQUARED_RATE), bounds.immediate(total, _SQUARED_RATE))
-        shares = (played.greedy[:periods], at_once[:total])
+        limits = bounds.delayed(samples, periods, _SQUARED_RATE), bounds.delayed(1, total, _SQUARED_RATE)
+        measured = every[:periods], at_once[:total]
+        calculated = [f"{value:.3f}" for value in (limits[0] / total, limits[1] / total, 1 / periods)]
         rows.append(
-            [
-                str(periods),
-                *(f"{one / total:.3f}" for one in both),
-                f"{first_term:.3f}",
-                *(told(intervals.of_mean(list(findings.by_seed(s.mean(axis=0) / ignorance, SEEDS)))) for s in shares),
-            ]
+            [str(periods), *calculated, *(findings.mean(regret.mean(axis=0) / ignorance) for regret in measured)]
         )
     head = ["I", "(9) / nI", "(10) / nI", "of (9), its n", "measured, every 1000", "measured, after each"]
-    return Found({"delay": markdown(head, rows)})
+    return Findings({"delay": markdown(head, rows)})
 
 
-def half_as_often(scale: Scale) -> Found:
+def half_as_often(scale: Scale) -> Findings:
     """Measures the regret of as many samples in ever fewer periods."""
     generator, total, runs = scale.draws_of(21), 64_000, scale.runs(10)
-    world, first = _world(), _world().candidates[:, 0]
     rows, places, limits = [], [], []
     means: list[float] = []
-    for power in range(10):
-        periods = 2**power
-        played = simulation.play(
-            world,
-            lambda period: policies.EpsilonGreedy(_EPSILON),
-            simulation.exact_oracle(world),
-            first,
-            simulation.Sampling(total // periods),
-            periods,
-            runs,
-            generator,
-        )
-        found = findings.by_seed(played.greedy.sum(axis=0) * (total // periods), SEEDS)
+    for periods in (2**power for power in range(10)):
+        samples = total // periods
+        policy = policies.EpsilonGreedy(_EPSILON)
+        greedy = simulation.simulate(_WORLD, policy, samples, periods, runs, generator).greedy * samples
+        regret = greedy.sum(axis=0)
+        places.append(float(samples))
+        limits.append(bounds.delayed(samples, periods, _SQUARED_RATE))
+        means.append(float(regret.mean()))
         rows.append(
             [
-                f"{total // periods:,}",
+                f"{samples:,}",
                 str(periods),
-                told(intervals.of_mean(list(found))),
-                f"{means[-1] / found.mean():.2f}" if means else "",
-                f"{played.greedy[0].mean() * (total // periods) / found.mean():.0%}",
-                f"{bounds.delayed(total // periods, periods, _SQUARED_RATE):,.0f}",
+                findings.mean(regret),
+                f"{means[-2] / means[-1]:.2f}" if periods > 1 else "",
+                f"{greedy[0].mean() / means[-1]:.0%}",
+                f"{limits[-1]:,.0f}",
             ]
         )
-        means.append(found.mean())
-        places.append(float(total // periods))
-        limits.append(bounds.delayed(total // periods, periods, _SQUARED_RATE))
     head = [
         "n, samples of a deployment",
         "I",
@@ -90,7 +63,7 @@ def half_as_often(scale: Scale) -> Found:
         "(9), C = 20",
     ]
     panel = "regret of 64,000 samples against a deployment's"
-    return Found(
+    return Findings(
         {"half": markdown(head, rows)},
         [
             Curve(panel, "measured", places, means),

@@ -1,7 +1,7 @@
 """Federated averaging as a regression oracle: what local steps cost where clients differ.
 
 Plain NumPy, all runs and clients at once: a client's full-batch step of least squares is a product with its moments.
-It equals `optimization.client_work.LocalSgd` and `optimization.server.server_step` with mini-batches of all examples;
+It equals `optimization.client_work.LocalSgd` and `optimization.fed_avg.server_step` with mini-batches of all examples;
 `Trained` is those two themselves.
 """
 
@@ -14,7 +14,7 @@ import tensorflow as tf
 from bandits import losses
 from bandits.theory import oracles, worlds
 from data import keys
-from optimization import client_work, models, options, server
+from optimization import client_work, fed_avg, models, options
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,8 +74,7 @@ def clients_samples(
     clients = np.broadcast_to(np.arange(world.num_clients)[:, None], (runs, world.num_clients, samples))
     features = world.features(clients, generator)
     actions = generator.integers(world.num_actions, size=clients.shape)
-    expected = np.take_along_axis(features @ world.coefficients, actions[..., None], axis=-1)[..., 0]
-    return features, actions, (generator.random(expected.shape) < expected).astype(float)
+    return features, actions, world.rewards(features, actions, generator)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,12 +105,12 @@ class Trained:
         """
         model = models.mlp(num_features - 1, (), num_actions)
         train = self.local.build(model, losses.BanditLoss())
-        optimizer = server.build(options.ServerOptimizer("sgd", self.server_learning_rate))
+        optimizer = fed_avg.server_optimizer(options.ServerOptimizer("sgd", self.server_learning_rate))
 
         @tf.function(autograph=False)
         def step(state, weights, deltas):
             mean = tuple(tf.add_n(parts) / len(deltas) for parts in zip(*deltas, strict=True))
-            return server.server_step(optimizer, state, weights, mean)
+            return fed_avg.server_step(optimizer, state, weights, mean)
 
         def fit(features: np.ndarray, actions: np.ndarray, rewards: np.ndarray, seed: int) -> np.ndarray:
             weights = tuple(tf.zeros(shape) for shape in model.shapes.values())

@@ -1,4 +1,4 @@
-"""What an experiment of the laboratory gives: tables and numbers for the page, and curves for its picture."""
+"""Results of the laboratory's experiments: tables and numbers for the page, and curves for its picture."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -10,15 +10,15 @@ from optimization.study import intervals
 
 SEEDS = 20
 _NOTHING = 1e-12  # No more than rounding leaves.
-_SMALL = 1e-4  # Below it numbers are told with powers of ten.
+_SMALL = 1e-4  # Smaller numbers are written with powers of ten.
 
 
 @dataclasses.dataclass(frozen=True)
 class Scale:
-    """How much is played.
+    """How many runs there are.
 
     Attributes:
-      quick: Whether a tenth of most of it, for a first look: intervals are three times as wide.
+      quick: Whether there are a tenth of most runs: intervals are three times as wide.
       seed: Of all draws.
     """
 
@@ -26,7 +26,7 @@ class Scale:
     seed: int = 0
 
     def runs(self, a_seed: int) -> int:
-        """Returns the runs of all seeds, of so many a seed when all is played."""
+        """Returns the runs of all seeds, of so many a seed without `quick`."""
         return SEEDS * max(1, a_seed // 10 if self.quick else a_seed)
 
     def draws_of(self, experiment: int) -> np.random.Generator:
@@ -54,11 +54,11 @@ class Curve:
 
 
 @dataclasses.dataclass(frozen=True)
-class Found:
-    """What an experiment found.
+class Findings:
+    """Results of an experiment.
 
     Attributes:
-      words: By their names on the page: tables and numbers, as they are told there.
+      words: By their names on the page: tables and numbers, as text.
       curves: For the picture.
     """
 
@@ -66,22 +66,20 @@ class Found:
     curves: Sequence[Curve] = ()
 
 
-def over_seeds(values: np.ndarray) -> intervals.Interval:
-    """Returns the mean of float [runs], and its interval over the seeds that they are runs of."""
-    return intervals.of_mean(by_seed(values, SEEDS).tolist())
+def mean(values: np.ndarray, digits: int = 3) -> str:
+    """Returns the mean of float [runs], and its interval over the seeds that they are runs of, as text."""
+    return text(intervals.of_mean(by_seed(values).tolist()), digits)
 
 
-def told(found: intervals.Interval, digits: int = 3) -> str:
+def text(found: intervals.Interval, digits: int = 3) -> str:
     """Returns a mean with its 95% interval, to so many significant digits of the mean."""
-    if abs(found.mean) < _NOTHING:
-        return "0"
     largest = abs(found.mean)
-    places = max(0, digits - 1 - int(np.floor(np.log10(largest))))
-    if largest < _SMALL:
-        return f"{found.mean:.{digits - 1}e} [{found.low:.{digits - 1}e}, {found.high:.{digits - 1}e}]"
-    if found.low == found.high:
-        return f"{found.mean:,.{places}f}"
-    return f"{found.mean:,.{places}f} [{found.low:,.{places}f}, {found.high:,.{places}f}]"
+    if largest < _NOTHING:
+        return "0"
+    shown = f".{digits - 1}e" if largest < _SMALL else f",.{max(0, digits - 1 - int(np.floor(np.log10(largest))))}f"
+    if found.low == found.high and largest >= _SMALL:
+        return f"{found.mean:{shown}}"
+    return f"{found.mean:{shown}} [{found.low:{shown}}, {found.high:{shown}}]"
 
 
 def slope(found: intervals.Interval) -> str:
@@ -112,6 +110,6 @@ def semilog(places: np.ndarray, values: np.ndarray) -> intervals.Interval:
     return intervals.of_mean((np.log(values) @ centred / (centred @ centred)).tolist())
 
 
-def by_seed(values: np.ndarray, seeds: int) -> np.ndarray:
-    """Returns the means of equal groups of runs, float64 [..., seeds], of [..., seeds x runs a seed]."""
-    return values.reshape(*values.shape[:-1], seeds, -1).mean(axis=-1)
+def by_seed(values: np.ndarray) -> np.ndarray:
+    """Returns the means of each seed's runs, float64 [..., SEEDS], of [..., SEEDS x runs a seed]."""
+    return values.reshape(*values.shape[:-1], SEEDS, -1).mean(axis=-1)

@@ -7,9 +7,8 @@ import numpy as np
 from bandits import policies, schedules
 from bandits.results.tables import markdown
 from bandits.theory import bounds, findings, oracles, regret, simulation, worlds
-from bandits.theory.findings import SEEDS, Curve, Found, Scale, over_seeds, slope, told
+from bandits.theory.findings import Curve, Findings, Scale
 from bandits.theory.rates import DELTA
-from optimization.study import intervals
 
 _ACTIONS = 5
 _PERIODS = 8
@@ -29,25 +28,7 @@ def _falcon(
     return policy
 
 
-def _constant(policy: policies.Policy) -> Callable[[int], policies.Policy]:
-    return lambda period: policy
-
-
-def _last(
-    world: worlds.FiniteWorld,
-    policy: Callable[[int], policies.Policy],
-    samples: int,
-    runs: int,
-    generator: np.random.Generator,
-) -> np.ndarray:
-    """Returns the whole regret of the last of all periods, float64 [runs]."""
-    first = world.candidates[:, 0]
-    oracle = simulation.exact_oracle(world)
-    sampling = simulation.Sampling(samples)
-    return simulation.play(world, policy, oracle, first, sampling, _PERIODS, runs, generator).whole[-1]
-
-
-def schedules_end_it(scale: Scale) -> Found:
+def schedules_end_it(scale: Scale) -> Findings:
     """Measures the whole regret of constant and falling epsilons, and of FALCON, at their worst gaps."""
     generator, runs = scale.draws_of(10), scale.runs(100)
     totals = np.array([2**power for power in range(12, 24, 2)])
@@ -57,119 +38,109 @@ def schedules_end_it(scale: Scale) -> Found:
         term = schedules.complexity(worlds.costly_exploration(_ACTIONS, 0.1).log_class_size, DELTA, _PERIODS)
         third = bounds.third_root_epsilon(_ACTIONS, term, float(total))
         gaps = [_EDGE * np.sqrt(_ACTIONS / (seen * total)) for seen in (0.1, third, 1.0)]
-        for name in measured:
-            found = []
+        for regrets, epsilon in zip(measured.values(), (0.1, third, None), strict=True):
+            by_gap = []
             for gap in gaps:
                 world = worlds.costly_exploration(_ACTIONS, gap)
-                if name == "FALCON":
-                    policy = _falcon(world, samples)
-                else:
-                    epsilon = 0.1 if name.endswith("0.1") else third
-                    policy = _constant(policies.EpsilonGreedy(epsilon))
-                found.append(findings.by_seed(_last(world, policy, samples, runs, generator), SEEDS))
-            measured[name].append(max(found, key=np.mean))
+                policy = _falcon(world, samples) if epsilon is None else policies.EpsilonGreedy(epsilon)
+                whole = simulation.simulate(world, policy, samples, _PERIODS, runs, generator).whole[-1]
+                by_gap.append(findings.by_seed(whole))
+            regrets.append(max(by_gap, key=np.mean))
     rows, curves = [], []
     panel = "whole regret against samples"
-    for name, values in measured.items():
-        together = np.array(values)
+    for name, regrets in measured.items():
+        together = np.array(regrets)
         curves.append(Curve(panel, name, totals.astype(float), together.mean(axis=1)))
-        fitted = slope(findings.loglog(totals.astype(float), together.T))
-        rows.append([name, *(told(intervals.of_mean(list(values[at])), 2) for at in (0, -1)), fitted])
+        fitted = findings.slope(findings.loglog(totals.astype(float), together.T))
+        rows.append([name, *(findings.mean(regrets[at], 2) for at in (0, -1)), fitted])
     floor = 0.1 * worlds.costly_exploration(_ACTIONS, 0.0).exploration_cost
     curves.append(Curve(panel, "floor of epsilon = 0.1", totals.astype(float), np.full(len(totals), floor), True))
     head = ["exploration", f"regret, nI = {totals[0]:,}", f"nI = {totals[-1]:,}", "slope"]
-    return Found({"schedules": markdown(head, rows), "fixed_floor": f"{floor:.4f}"}, curves)
+    return Findings({"schedules": markdown(head, rows), "fixed_floor": f"{floor:.4f}"}, curves)
 
 
-def constant_parameters(scale: Scale) -> Found:
+def constant_parameters(scale: Scale) -> Findings:
     """Measures what constant parameters lose once all is learnt, beside what they must."""
     generator, runs = scale.draws_of(11), scale.runs(20)
     rows = []
     for actions in (10, 50):
         rewards = np.eye(actions)[:1] * 0.9 + 0.05  # As in classification: one action is right.
-        candidates = np.eye(actions)[None] * 0.9 + 0.05
-        world = worlds.one_client(rewards, candidates)
-        for name, policy, loses, limit in (
-            ("epsilon-greedy, epsilon 0.05", policies.EpsilonGreedy(0.05), 0.05 * world.exploration_cost, ""),
-            *(
-                (
-                    f"FALCON, mu {mu}, gamma {gamma}",
-                    policies.InverseGapWeighting(mu, gamma),
-                    bounds.inverse_gap_floor(world.rewards, world.contexts, mu, gamma),
-                    f"{(actions - 1) / gamma:.4f}",
-                )
-                for mu, gamma in ((actions, 100), (actions, 1000), (actions, 5000))
-            ),
-        ):
-            played = _last(world, _constant(policy), 20000, runs, generator)
-            rows.append([str(actions), name, told(over_seeds(played)), f"{loses:.4f}", limit])
+        world = worlds.one_client(rewards, np.eye(actions)[None] * 0.9 + 0.05)
+        settings: list[tuple[str, policies.Policy, float, str]] = [
+            ("epsilon-greedy, epsilon 0.05", policies.EpsilonGreedy(0.05), 0.05 * world.exploration_cost, "")
+        ]
+        for gamma in (100, 1000, 5000):
+            floor = bounds.inverse_gap_floor(world.rewards, world.contexts, actions, gamma)
+            policy = policies.InverseGapWeighting(actions, gamma)
+            settings.append((f"FALCON, mu {actions}, gamma {gamma}", policy, floor, f"{(actions - 1) / gamma:.4f}"))
+        for name, policy, floor, limit in settings:
+            whole = simulation.simulate(world, policy, 20000, _PERIODS, runs, generator).whole[-1]
+            rows.append([str(actions), name, findings.mean(whole), f"{floor:.4f}", limit])
     head = ["K", "exploration", "regret measured", "calculated", "(K - 1) / gamma"]
-    return Found({"constants": markdown(head, rows)})
+    return Findings({"constants": markdown(head, rows)})
 
 
-def inexact_oracle(scale: Scale) -> Found:
+def inexact_oracle(scale: Scale) -> Findings:
     """Measures the greedy part's floor under an oracle that stops early, and FALCON's whole, beside the bounds."""
     # So many samples that no run is right by luck: a floor is what is left then.
     generator, runs, samples, periods = scale.draws_of(12), scale.runs(4), 100_000_000, 6
     actions, epsilon = 4, 0.1
-    rows, curves = [], []
     errors = [10.0**power for power in (-5, -4.5, -4, -3.5, -3)]
-    ways = ("epsilon-greedy at its worst gap", "FALCON at epsilon-greedy's", "FALCON at its worst gap")
-    measured: dict[str, list[np.ndarray]] = {name: [] for name in ways}
-    whole: list[np.ndarray] = []
+    greedy, other, worst = "epsilon-greedy at its worst gap", "FALCON at epsilon-greedy's", "FALCON at its worst gap"
+    measured: dict[str, list[np.ndarray]] = {greedy: [], other: [], worst: []}
+    whole: list[np.ndarray] = []  # FALCON's at its worst gap.
+    rows, curves = [], []
     for fed_opt in errors:
-        for name in ways:
+        for name, seen in ((greedy, epsilon), (other, epsilon), (worst, 1.0)):
             # The gap just below what the rarest action's estimate may be wrong by.
-            seen = epsilon if name.startswith("eps") or name.endswith("greedy's") else 1.0
             world = worlds.hidden_best(actions, 0.9 * np.sqrt(actions * fed_opt / seen))
-            policy = (
-                _constant(policies.EpsilonGreedy(epsilon))
-                if name.startswith("eps")
-                else _falcon(world, samples, fed_opt, periods)
-            )
-            # Of the best action alone, the first model thinks nothing.
-            first = world.rewards * (world.rewards < world.rewards.max())
-            played = simulation.play(
+            falcon = _falcon(world, samples, fed_opt, periods)
+            regrets = simulation.simulate(
                 world,
-                policy,
-                oracles.StoppedEarly(fed_opt),
-                first,
-                simulation.Sampling(samples),
+                policies.EpsilonGreedy(epsilon) if name == greedy else falcon,
+                samples,
                 periods,
                 runs,
                 generator,
+                oracle=oracles.StoppedEarly(fed_opt),
+                # The first model predicts 0 of the best action alone.
+                first=world.rewards * (world.rewards < world.rewards.max()),
             )
-            measured[name].append(findings.by_seed(played.after[-1], SEEDS))
-        whole.append(findings.by_seed(played.whole[-1], SEEDS))  # Of the last way.
-    for at, fed_opt in enumerate(errors):
+            measured[name].append(findings.by_seed(regrets.after[-1]))
+        whole.append(findings.by_seed(regrets.whole[-1]))
         rows.append(
             [
                 f"{fed_opt:.1e}",
-                told(intervals.of_mean(list(measured[ways[0]][at]))),
+                findings.mean(measured[greedy][-1]),
                 f"{bounds.greedy_regret(actions, epsilon, fed_opt):.4f}",
-                *(told(intervals.of_mean(list(found[at]))) for found in (measured[ways[1]], measured[ways[2]], whole)),
+                *(findings.mean(regret[-1]) for regret in (measured[other], measured[worst], whole)),
                 f"{bounds.falcon_regret(actions, fed_opt, np.sqrt(2)):.4f}",
             ]
         )
     panel = "what an inexact oracle leaves, against epsilon_fed-opt"
-    for name in (ways[0], ways[2]):
+    for name in (greedy, worst):
         curves.append(Curve(panel, name, errors, np.mean(measured[name], axis=1)))
     limits = [bounds.greedy_regret(actions, epsilon, one) for one in errors]
     curves.append(Curve(panel, "bound sqrt(2K epsilon_fed-opt / epsilon)", errors, limits, is_bound=True))
-    head = ["epsilon_fed-opt", ways[0], "its bound", *ways[1:], "its whole regret there", "sqrt(2K epsilon_fed-opt)"]
-    fitted = findings.loglog(np.array(errors), np.array(measured[ways[0]]).T)
+    head = ["epsilon_fed-opt", greedy, "its bound", other, worst, "its whole regret there", "sqrt(2K epsilon_fed-opt)"]
+    fitted = findings.loglog(np.array(errors), np.array(measured[greedy]).T)
     constant = max(
-        found.mean() / bounds.falcon_regret(actions, one, 1) for found, one in zip(whole, errors, strict=True)
+        regrets.mean() / bounds.falcon_regret(actions, fed_opt, 1)
+        for regrets, fed_opt in zip(whole, errors, strict=True)
     )
-    words = {"inexact": markdown(head, rows), "inexact_slope": slope(fitted), "falcon_constant": f"{constant:.2f}"}
-    return Found(words, curves)
+    words = {
+        "inexact": markdown(head, rows),
+        "inexact_slope": findings.slope(fitted),
+        "falcon_constant": f"{constant:.2f}",
+    }
+    return Findings(words, curves)
 
 
-def regret_of_parts(scale: Scale) -> Found:
+def regret_of_parts(scale: Scale) -> Findings:
     """Checks that the whole regret is (1 - epsilon) of the greedy part's and epsilon E[max f* - mean f*]."""
     generator, epsilon = scale.draws_of(13), 0.1
     world = worlds.spread_gaps(8, _ACTIONS, 0.4)
     predicted = generator.random((100, *world.rewards.shape))
     whole = regret.of_policy(world, regret.probabilities(policies.EpsilonGreedy(epsilon), predicted))
     parts = (1 - epsilon) * regret.of_greedy(world, predicted) + epsilon * world.exploration_cost
-    return Found({"parts_apart": f"{np.abs(whole - parts).max():.0e}"})
+    return Findings({"parts_apart": f"{np.abs(whole - parts).max():.0e}"})

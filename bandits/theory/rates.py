@@ -5,14 +5,13 @@ import numpy as np
 from bandits import policies, schedules
 from bandits.results.tables import markdown
 from bandits.theory import bounds, findings, regret, simulation, worlds
-from bandits.theory.findings import SEEDS, Curve, Found, Scale, over_seeds, slope, told
-from optimization.study import intervals
+from bandits.theory.findings import SEEDS, Curve, Findings, Scale
 
 DELTA = 0.05
-_EDGE = 0.5  # The gap at the edge of what samples can tell, in units of sqrt(K ln |F| / (epsilon n I)).
+_EDGE = 0.5  # The gap at the edge of what samples can show, in units of sqrt(K ln |F| / (epsilon n I)).
 
 
-def exact_property(scale: Scale) -> Found:
+def exact_property(scale: Scale) -> Findings:
     """Looks for a model and a log that violate the inequality behind eq. 8; and shows its middle term with noisy r."""
     generator = scale.draws_of(1)
     tried = violated = 0
@@ -34,7 +33,7 @@ def exact_property(scale: Scale) -> Found:
     log = np.array([[epsilon / 3, epsilon / 3, 1 - 2 * epsilon / 3]])
     wrong = np.array([[[0.5 + gap / 2, 0.5 + gap / 2 - 2**-20, 0.0]]])
     touching = float((regret.of_greedy(tight, wrong) / regret.bound_by_error(tight, wrong, log, epsilon))[0])
-    return Found(
+    return Findings(
         {
             "tried": f"{tried:,}",
             "violated": str(violated),
@@ -62,20 +61,11 @@ def _middle_term() -> dict[str, str]:
 
 def _edge_of_knowledge(
     actions: int, epsilon: float, samples: int, periods: int, runs: int, generator: np.random.Generator
-) -> tuple[np.ndarray, np.ndarray, worlds.FiniteWorld]:
-    """Plays a world whose gap is what n I samples can just tell; returns regret and error after I periods."""
+) -> tuple[np.ndarray, np.ndarray, float]:
+    """Returns regret and error after I periods, at a gap that n I samples can just show, and ln(|F| I / delta)."""
     world = worlds.hidden_best(actions, _EDGE * np.sqrt(actions * np.log(actions) / (epsilon * samples * periods)))
-    played = simulation.play(
-        world,
-        lambda period: policies.EpsilonGreedy(epsilon),
-        simulation.exact_oracle(world),
-        world.candidates[:, 0],
-        simulation.Sampling(samples),
-        periods,
-        runs,
-        generator,
-    )
-    return played.after[-1], played.error[-1], world
+    regrets = simulation.simulate(world, policies.EpsilonGreedy(epsilon), samples, periods, runs, generator)
+    return regrets.after[-1], regrets.error[-1], schedules.complexity(world.log_class_size, DELTA, periods)
 
 
 _GRIDS = {
@@ -87,39 +77,35 @@ _GRIDS = {
 _VARIED = {"n, samples of a period": 2, "I, periods": 3, "K, actions": 0, "epsilon": 1}
 
 
-def shrinking_gaps(scale: Scale) -> Found:
+def shrinking_gaps(scale: Scale) -> Findings:
     """Measures the greedy part's regret where the gap is always at the edge of what the samples can tell."""
     generator, runs = scale.draws_of(2), SEEDS * 400
-    measured = {name: [_edge_of_knowledge(*one, runs, generator) for one in grid] for name, grid in _GRIDS.items()}
+    measured = {
+        name: [_edge_of_knowledge(*setting, runs, generator) for setting in grid] for name, grid in _GRIDS.items()
+    }
     constant = max(
-        bounds.measured_constant(errors, schedules.complexity(world.log_class_size, DELTA, periods), n * periods, DELTA)
+        bounds.measured_constant(errors, term, samples * periods, DELTA)
         for name, grid in _GRIDS.items()
-        for (_, _, n, periods), (_, errors, world) in zip(grid, measured[name], strict=True)
+        for (*_, samples, periods), (_, errors, term) in zip(grid, measured[name], strict=True)
     )
     rows, curves, worst = [], [], 0.0
     for name, grid in _GRIDS.items():
-        regrets = np.array([findings.by_seed(found, SEEDS) for found, _, _ in measured[name]])
+        regrets = np.array([findings.by_seed(regret) for regret, _, _ in measured[name]])
         limits = np.array(
             [
-                bounds.greedy_regret(
-                    actions,
-                    epsilon,
-                    bounds.error(
-                        schedules.complexity(world.log_class_size, DELTA, periods), n * periods, constant=constant
-                    ),
-                )
-                for (actions, epsilon, n, periods), (_, _, world) in zip(grid, measured[name], strict=True)
+                bounds.greedy_regret(actions, epsilon, bounds.error(term, samples * periods, constant=constant))
+                for (actions, epsilon, samples, periods), (_, _, term) in zip(grid, measured[name], strict=True)
             ]
         )
-        places = np.array([one[_VARIED[name]] for one in grid], float)
+        places = np.array([setting[_VARIED[name]] for setting in grid], float)
         worst = max(worst, float((regrets.mean(axis=1) / limits).max()))
         rows.append(
             [
                 name,
                 f"{places[0]:g} to {places[-1]:g}",
-                slope(findings.loglog(places, regrets.T)),
+                findings.slope(findings.loglog(places, regrets.T)),
                 f"{findings.loglog(places, np.tile(limits, (2, 1))).mean:.2f}",
-                " to ".join(told(intervals.of_mean(regrets[at].tolist())) for at in (0, -1)),
+                " to ".join(findings.mean(regrets[at]) for at in (0, -1)),
             ]
         )
         if name.startswith("n,"):
@@ -130,41 +116,35 @@ def shrinking_gaps(scale: Scale) -> Found:
             ]
     head = ["against", "from, to", "slope measured", "slope of (8)", "regret"]
     words = {"rates": markdown(head, rows), "constant": f"{constant:.2f}", "largest_share": f"{worst:.2f}"}
-    return Found(words, curves)
+    return Findings(words, curves)
 
 
-def other_gaps(scale: Scale) -> Found:
+def other_gaps(scale: Scale) -> Findings:
     """Measures regret where gaps do not shrink with n: linear rewards, and finite classes with a hard gap."""
     generator, periods = scale.draws_of(3), [4, 8, 16, 32, 64]
     samples = 500
-    linear = simulation.play_linear(
+    linear = simulation.simulate_linear(
         worlds.fan(3), 0.5, samples, periods[-1], periods, scale.runs(3), generator, evaluated=8000
     )
-    linear = findings.by_seed(linear, SEEDS).T
+    linear = findings.by_seed(linear).T
     places = samples * np.array(periods, float)
     sizes = np.arange(400, 1601, 200)
     world = worlds.hidden_best(3, 0.15)
-    hard = []
-    for size in sizes:
-        played = simulation.play(
-            world,
-            lambda period: policies.EpsilonGreedy(0.2),
-            simulation.exact_oracle(world),
-            world.candidates[:, 0],
-            simulation.Sampling(int(size)),
-            1,
-            max(scale.runs(5000), 1000 * SEEDS),  # Fewer can be without a mistake, whose logarithm is minus infinity.
-            generator,
+    runs = max(scale.runs(5000), 1000 * SEEDS)  # Fewer can be without a mistake, whose logarithm is minus infinity.
+    hard = [
+        findings.by_seed(
+            simulation.simulate(world, policies.EpsilonGreedy(0.2), int(size), 1, runs, generator).after[-1]
         )
-        hard.append(findings.by_seed(played.after[-1], SEEDS))
+        for size in sizes
+    ]
     rate = findings.semilog(sizes.astype(float), np.array(hard).T)
     halves = np.log(2) / -rate.mean
     straight = np.corrcoef(sizes, np.log(np.mean(hard, axis=1)))[0, 1] ** 2
-    rows = [[f"{size:,}", told(over_seeds(found))] for size, found in zip(sizes, hard, strict=True)]
+    rows = [[f"{size:,}", findings.mean(found)] for size, found in zip(sizes, hard, strict=True)]
     panel = "greedy part's regret against samples"
-    return Found(
+    return Findings(
         {
-            "linear_slope": slope(findings.loglog(places, linear)),
+            "linear_slope": findings.slope(findings.loglog(places, linear)),
             "linear_from": f"{places[0]:,.0f}",
             "linear_to": f"{places[-1]:,.0f}",
             "hard": markdown(["n", "regret"], rows),
@@ -179,34 +159,22 @@ def other_gaps(scale: Scale) -> Found:
     )
 
 
-def bounds_beside(scale: Scale) -> Found:
+def bounds_beside(scale: Scale) -> Findings:
     """Sets (7) and (8) beside what is measured after each of many periods."""
     generator, epsilon, samples, periods = scale.draws_of(4), 0.2, 1000, 64
     world = worlds.spread_gaps(10, 5, 0.4)
-    played = simulation.play(
-        world,
-        lambda period: policies.EpsilonGreedy(epsilon),
-        simulation.exact_oracle(world),
-        world.candidates[:, 0],
-        simulation.Sampling(samples),
-        periods,
-        scale.runs(20),
-        generator,
-    )
+    regrets = simulation.simulate(world, policies.EpsilonGreedy(epsilon), samples, periods, scale.runs(20), generator)
     shown = [1, 2, 4, 8, 16, 32, 64]
-    terms = {one: schedules.complexity(world.log_class_size, DELTA, one) for one in shown}
-    constant = max(bounds.measured_constant(played.error[one - 1], terms[one], samples * one, DELTA) for one in shown)
+    terms = {period: schedules.complexity(world.log_class_size, DELTA, period) for period in shown}
+    constant = max(
+        bounds.measured_constant(regrets.error[period - 1], term, samples * period, DELTA)
+        for period, term in terms.items()
+    )
     rows = []
-    for one in shown:
-        limit = bounds.error(terms[one], samples * one, constant=constant)
-        rows.append(
-            [
-                str(one),
-                told(over_seeds(played.error[one - 1]), 2),
-                f"{limit:.2g}",
-                told(over_seeds(played.after[one - 1]), 2),
-                f"{bounds.greedy_regret(world.num_actions, epsilon, limit):.2g}",
-            ]
-        )
+    for period, term in terms.items():
+        limit = bounds.error(term, samples * period, constant=constant)
+        error, after = findings.mean(regrets.error[period - 1], 2), findings.mean(regrets.after[period - 1], 2)
+        bound = bounds.greedy_regret(world.num_actions, epsilon, limit)
+        rows.append([str(period), error, f"{limit:.2g}", after, f"{bound:.2g}"])
     head = ["i", "error measured", "(7)", "regret measured", "(8)"]
-    return Found({"beside": markdown(head, rows), "beside_constant": f"{constant:.2f}"})
+    return Findings({"beside": markdown(head, rows), "beside_constant": f"{constant:.2f}"})

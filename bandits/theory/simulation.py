@@ -1,9 +1,9 @@
-"""Plays worlds: periods of n samples; a model fitted to all so far is deployed for the next (the study's section 6).
+"""Simulates Algorithm 1 in worlds whose true rewards are known (Agarwal et al. 2023, section 6).
 
-All runs are played at once. A period of a finite world is a few draws of counts, however many samples it has.
+In each period of n samples the model acts that was fitted to all samples before. All runs are simulated at once. A
+period of a finite world is a few draws of counts, however many samples it has.
 """
 
-import dataclasses
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -16,7 +16,7 @@ from bandits.theory import oracles, regret, worlds
 Oracle = Callable[[oracles.Log, np.ndarray], np.ndarray]
 
 
-class Played(NamedTuple):
+class Regrets(NamedTuple):
     """What was measured, in exact expectation over a sample of each period; all float64 [periods, runs].
 
     Attributes:
@@ -32,74 +32,66 @@ class Played(NamedTuple):
     error: np.ndarray
 
 
-@dataclasses.dataclass(frozen=True)
-class Sampling:
-    """Where a period's samples come from.
+def sampled_contexts(
+    world: worlds.FiniteWorld, samples: int, runs: int, generator: np.random.Generator, clients: int | None = None
+) -> np.ndarray:
+    """Returns how often each context comes in a period, int64 [runs, contexts].
 
-    Attributes:
+    Args:
+      world: The world.
       samples: n.
+      runs: Runs.
+      generator: Draws.
       clients: m, drawn anew in each period, with n / m samples each; None for samples that are independent, each of a
         client of its own.
 
     Raises:
       ValueError: If m does not divide n.
     """
-
-    samples: int
-    clients: int | None = None
-
-    def __post_init__(self):
-        if self.clients and self.samples % self.clients:
-            raise ValueError(f"clients={self.clients} must divide samples={self.samples}")
-
-    def contexts(self, world: worlds.FiniteWorld, runs: int, generator: np.random.Generator) -> np.ndarray:
-        """Returns how often each context comes, int64 [runs, contexts]."""
-        if self.clients is None:
-            return generator.multinomial(self.samples, world.contexts, size=runs)
-        drawn = generator.choice(len(world.client_weights), size=(runs, self.clients), p=world.client_weights)
-        each = generator.multinomial(self.samples // self.clients, world.client_contexts[drawn])
-        return each.sum(axis=1)
+    if clients is None:
+        return generator.multinomial(samples, world.contexts, size=runs)
+    if samples % clients:
+        raise ValueError(f"clients={clients} must divide samples={samples}")
+    drawn = generator.choice(len(world.client_weights), size=(runs, clients), p=world.client_weights)
+    return generator.multinomial(samples // clients, world.client_contexts[drawn]).sum(axis=1)
 
 
-def draw(
-    world: worlds.FiniteWorld, contexts: np.ndarray, acting: np.ndarray, generator: np.random.Generator
-) -> oracles.Log:
-    """Returns the log of acting in these contexts, int [runs, contexts], with float64 [runs, contexts, actions]."""
-    counts = generator.multinomial(contexts, acting)
-    return oracles.Log(counts, generator.binomial(counts, world.rewards))
-
-
-def play(
+def simulate(
     world: worlds.FiniteWorld,
-    policy: Callable[[int], policies.Policy],
-    oracle: Oracle,
-    first: np.ndarray,
-    sampling: Sampling,
+    policy: policies.Policy | Callable[[int], policies.Policy],
+    samples: int,
     periods: int,
     runs: int,
     generator: np.random.Generator,
-) -> Played:
-    """Plays Algorithm 1 with an oracle in the place of its rounds.
+    *,
+    clients: int | None = None,
+    oracle: Oracle | None = None,
+    first: np.ndarray | None = None,
+) -> Regrets:
+    """Runs Algorithm 1 with an oracle in the place of its rounds.
 
     Args:
       world: The world.
-      policy: The policy of period i, from 1, such as `lambda period: policies.EpsilonGreedy(0.1)`.
-      oracle: Fits the next model to all samples so far.
-      first: float64 [contexts, actions], the first model deployed.
-      sampling: A period's samples.
+      policy: The policy, or a function that returns that of period i, from 1.
+      samples: n, of a period.
       periods: I.
       runs: Runs, each with draws of its own.
       generator: Draws all of them.
+      clients: Clients of a period, see `sampled_contexts`.
+      oracle: Fits the next model to all samples so far; None for the exact pooled one.
+      first: float64 [contexts, actions], the first model deployed; None for the first row of each context's candidates.
     """
+    first = world.candidates[:, 0] if first is None else first
     predicted = np.broadcast_to(first, (runs, *first.shape))
-    log: oracles.Log | None = None
+    log = oracles.Log(np.int64(0), np.int64(0))
     logged, rows = np.zeros(predicted.shape), list[tuple[np.ndarray, ...]]()
     for period in range(1, periods + 1):
-        acting = regret.probabilities(policy(period), predicted)
-        new = draw(world, sampling.contexts(world, runs, generator), acting, generator)
-        log = log.plus(new) if log else new
+        acting = regret.probabilities(policy if isinstance(policy, policies.Policy) else policy(period), predicted)
+        contexts = sampled_contexts(world, samples, runs, generator, clients)
+        counts = generator.multinomial(contexts, acting)
+        log = log.plus(oracles.Log(counts, generator.binomial(counts, world.rewards)))
         logged = logged + (acting - logged) / period
-        after = oracle(log, predicted)
+        after = oracle(log, predicted) if oracle else oracles.exact(world, log)
         rows.append(
             (
                 rows[-1][2] if rows else regret.of_greedy(world, predicted),
@@ -109,29 +101,18 @@ def play(
             )
         )
         predicted = after
-    return Played(*(np.stack(column) for column in zip(*rows, strict=True)))
-
-
-def exact_oracle(world: worlds.FiniteWorld) -> Oracle:
-    """Returns the exact pooled oracle, as `play` takes it."""
-    return lambda log, predicted: oracles.exact(world, log)
+    return Regrets(*(np.stack(column) for column in zip(*rows, strict=True)))
 
 
 def fitted_after_each(
-    world: worlds.FiniteWorld,
-    epsilon: float,
-    first: np.ndarray,
-    samples: int,
-    runs: int,
-    generator: np.random.Generator,
+    world: worlds.FiniteWorld, epsilon: float, samples: int, runs: int, generator: np.random.Generator
 ) -> np.ndarray:
-    """Plays epsilon-greedy whose exact oracle fits again after each sample, as eq. 10 has it.
+    """Runs epsilon-greedy whose exact oracle fits again after each sample, as eq. 10 has it.
 
     Args:
       world: The world.
       epsilon: Of the policy.
-      first: float64 [contexts, actions], the first model.
-      samples: n I, how many are played.
+      samples: n I.
       runs: Runs.
       generator: Draws.
 
@@ -140,7 +121,7 @@ def fitted_after_each(
     """
     all_runs, contexts = np.arange(runs), world.contexts
     lost = contexts[:, None] * (world.rewards.max(axis=1, keepdims=True) - world.rewards)
-    greedy = np.tile(first.argmax(axis=1), (runs, 1))
+    greedy = np.tile(world.candidates[:, 0].argmax(axis=1), (runs, 1))
     losses = np.zeros((runs, *world.candidates.shape[:2]))
     now = lost[np.arange(len(contexts)), greedy].sum(axis=1)
     best_of = world.candidates.argmax(axis=2)
@@ -163,7 +144,7 @@ def fitted_after_each(
     return found
 
 
-def play_linear(
+def simulate_linear(
     world: worlds.LinearWorld,
     epsilon: float,
     samples: int,
@@ -173,7 +154,7 @@ def play_linear(
     generator: np.random.Generator,
     evaluated: int = 4000,
 ) -> np.ndarray:
-    """Plays epsilon-greedy in a linear world, with least squares over all samples so far as the oracle.
+    """Runs epsilon-greedy in a linear world, with least squares over all samples so far as the oracle.
 
     Args:
       world: The world.
@@ -200,14 +181,10 @@ def play_linear(
         acting = regret.probabilities(policy, features @ coefficients)
         actions = (acting.cumsum(axis=2) < generator.random((runs, samples, 1))).sum(axis=2)
         actions = np.minimum(actions, world.num_actions - 1)
-        expected = np.take_along_axis(features @ world.coefficients, actions[..., None], axis=2)[..., 0]
-        rewards = (generator.random(expected.shape) < expected).astype(float)
+        rewards = world.rewards(features, actions, generator)
         new = oracles.Moments.of(features, actions, rewards, world.num_actions)
         moments = moments.plus(new) if moments else new
         coefficients = oracles.least_squares(moments)
         if period in measured:
-            features = contexts(evaluated)
-            true = features @ world.coefficients
-            chosen = (features @ coefficients).argmax(axis=2)[..., None]
-            found.append((true.max(axis=2) - np.take_along_axis(true, chosen, axis=2)[..., 0]).mean(axis=1))
+            found.append(world.greedy_regret(contexts(evaluated), coefficients))
     return np.stack(found)

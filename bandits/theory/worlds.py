@@ -172,6 +172,22 @@ class LinearWorld:
         contexts[..., 0] = np.where(own, sliced, contexts[..., 0])
         return np.concatenate([np.ones((*clients.shape, 1)), contexts], axis=-1)
 
+    def rewards(self, features: np.ndarray, actions: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+        """Returns drawn rewards, float64 [...] 0 or 1, of float64 [..., 1 + d] features and int [...] actions."""
+        expected = np.take_along_axis(features @ self.coefficients, actions[..., None], axis=-1)[..., 0]
+        return (generator.random(expected.shape) < expected).astype(float)
+
+    def greedy_regret(self, features: np.ndarray, coefficients: np.ndarray) -> np.ndarray:
+        """Returns the mean regret of the greedy policy of fitted coefficients, float64 [runs].
+
+        Args:
+          features: float64 [runs, contexts, 1 + d], or [contexts, 1 + d] for the same contexts in all runs.
+          coefficients: float64 [runs, 1 + d, actions].
+        """
+        chosen = (features @ coefficients).argmax(axis=2)[..., None]
+        true = np.broadcast_to(features @ self.coefficients, (*chosen.shape[:2], self.num_actions))
+        return (true.max(axis=2) - np.take_along_axis(true, chosen, axis=2)[..., 0]).mean(axis=1)
+
 
 def fan(num_actions: int) -> LinearWorld:
     """Returns a linear world in the plane: each action pays most in a direction of its own, all evenly apart."""

@@ -1,41 +1,28 @@
 """`python -m data.convert`: makes the files that tasks read from the published originals; see docs/data.md."""
 
 import argparse
-import contextlib
 import hashlib
 import importlib
 import os
 import pathlib
 import sys
 from collections.abc import Sequence
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
 
-from data.errors import UsageError
+from data import files
+from data.errors import Failure, UsageError
 
 _USAGE = """
 Makes a file that a task reads in --data_dir from the files in SOURCE_DIR, which are as they were published.
 docs/data.md says where they are.
 """
-
-
-class _Kind(NamedTuple):
-    file: str
-    function: str
-    source: str
-
-
+# The file that is made, the function that makes it, and of what.
 KINDS = {
-    "mnist_writers": _Kind(
-        "mnist_with_writers.npz", "data.convert.images:mnist_writers", "MNIST's four files, QMNIST's two of labels"
-    ),
-    "fashion_mnist": _Kind("fashion_mnist_pool.npz", "data.convert.images:fashion_mnist", "Fashion-MNIST's four files"),
-    "cifar100": _Kind("cifar100_subset150.npz", "data.convert.images:cifar100", "CIFAR-100, Python version"),
-    "unipen62": _Kind(
-        "unipen62_writers.npz", "data.convert.unipen:unipen62", "UNIPEN train_r01_v07, its folders data and include"
-    ),
-    "heart_disease": _Kind(
-        "heart_disease_4sites.csv", "data.convert.hospitals:heart_disease", "UCI Heart Disease, processed.*.data"
-    ),
+    "mnist_writers": ("mnist_with_writers.npz", "images", "MNIST's four files, QMNIST's two of labels"),
+    "fashion_mnist": ("fashion_mnist_pool.npz", "images", "Fashion-MNIST's four files"),
+    "cifar100": ("cifar100_subset150.npz", "images", "CIFAR-100, Python version"),
+    "unipen62": ("unipen62_writers.npz", "unipen", "UNIPEN train_r01_v07, its folders data and include"),
+    "heart_disease": ("heart_disease_4sites.csv", "hospitals", "UCI Heart Disease, processed.*.data"),
 }
 
 
@@ -50,7 +37,7 @@ class _Parser(argparse.ArgumentParser):
 
 def define() -> _Parser:
     """Returns the program's arguments."""
-    lines = [f"  {name:<15}{kind.file} from {kind.source}" for name, kind in KINDS.items()]
+    lines = [f"  {name:<15}{file} from {source}" for name, (file, _, source) in KINDS.items()]
     parser = _Parser(
         "data.convert",
         description=_USAGE,
@@ -58,6 +45,7 @@ def define() -> _Parser:
         allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.add_argument("--helpfull", action="help", help=argparse.SUPPRESS)
     parser.add_argument("kind", choices=KINDS, metavar="KIND", help="what is made, see below")
     parser.add_argument("source", type=_user_path, metavar="SOURCE_DIR", help="folder of the published files")
     parser.add_argument(
@@ -71,17 +59,24 @@ def program(settings: argparse.Namespace) -> None:
 
     Raises:
       UsageError: If an argument or a source file is not what it has to be; then nothing is written.
+      Failure: If the file cannot be written.
     """
-    kind = KINDS[settings.kind]
+    name, module, wanted = KINDS[settings.kind]
     if not settings.source.is_dir():
-        raise UsageError(f"There is no folder {settings.source}: SOURCE_DIR must hold {kind.source}.")
+        raise UsageError(f"There is no folder {settings.source}: SOURCE_DIR must hold {wanted}.")
     if not settings.output.is_dir():
         raise UsageError(f"--output: there is no folder {settings.output}.")
-    path = settings.output / kind.file
+    path = settings.output / name
     if path.exists():
         raise UsageError(f"--output: {path} is there already: move it away, or name another folder.")
-    module, _, function = kind.function.partition(":")
-    _write(path, getattr(importlib.import_module(module), function)(settings.source))
+    content = getattr(importlib.import_module(f"data.convert.{module}"), settings.kind)(settings.source)
+    with files.whole(path) as file:
+        if isinstance(content, bytes):
+            file.write(content)
+        else:
+            import numpy as np
+
+            np.savez_compressed(file, **content)
     with path.open("rb") as file:
         print(f"{path}\nsha256 {hashlib.file_digest(file, 'sha256').hexdigest()}")
 
@@ -95,23 +90,6 @@ def _user_path(path: str) -> pathlib.Path:
     )
 
 
-def _write(path: pathlib.Path, content) -> None:
-    """Writes a table's bytes or an archive's arrays whole, then renames."""
-    part = path.with_name(f"{path.name}.part{os.getpid()}")
-    try:
-        with part.open("wb") as file:
-            if isinstance(content, bytes):
-                file.write(content)
-            else:
-                import numpy as np
-
-                np.savez_compressed(file, **content)
-        os.replace(part, path)
-    finally:
-        with contextlib.suppress(OSError):
-            part.unlink(missing_ok=True)
-
-
 def main() -> None:
     """Runs the program on this process's command line and exits with its status."""
     try:
@@ -119,8 +97,8 @@ def main() -> None:
     except UsageError as error:
         print(f"Usage error: {error}", file=sys.stderr)
         sys.exit(2)
-    except OSError as error:
-        print(f"{error.filename or 'A file'} cannot be used ({error.strerror}). Nothing was written.", file=sys.stderr)
+    except (Failure, OSError) as error:
+        print(f"{error} Nothing was written.", file=sys.stderr)
         sys.exit(1)
     except KeyboardInterrupt:
         print("Interrupted.", file=sys.stderr)

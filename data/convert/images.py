@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from data import convert, image_files
 from data.errors import UsageError
@@ -94,12 +95,7 @@ def cifar100(source: pathlib.Path) -> Arrays:
             raise UsageError(f"{source} holds {_CIFAR_ARCHIVE}'s files without a label from 0 to 99 for each image.")
     x, y = (np.concatenate(part) for part in zip(*parts, strict=True))
     order = _by_digest(x)
-    taken = np.zeros(100, int)
-    chosen = []
-    for row in order:
-        if taken[y[row]] < _CIFAR_IMAGES_PER_CLASS:
-            taken[y[row]] += 1
-            chosen.append(row)
+    chosen = order[pd.Series(y[order]).groupby(y[order]).cumcount() < _CIFAR_IMAGES_PER_CLASS]
     return {"x": x[chosen], "y": y[chosen].astype(np.uint8)}
 
 

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from data.errors import UsageError
 
@@ -22,8 +23,6 @@ CLASSES = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _CATEGORIES = ("1a", "1b", "1c")  # Isolated digits, upper and lower case.
 # Three folders of one contributor, whose writers are in several of them.
 _CONTRIBUTORS = {"apa": "ap", "apb": "ap", "app": "ap"}
-_Drawn = dict[bytes, int]  # Labels by pixels.
-_SEVERAL = -1  # Labels.
 _SIDE = 28
 _BOX = 20
 _STROKE = 2
@@ -71,34 +70,29 @@ def unipen62(source: pathlib.Path) -> Mapping[str, np.ndarray]:
       UsageError: If there is no character.
     """
     left_out: collections.Counter[str] = collections.Counter()
-    written = _by_writer(source, left_out)
-    numbers: collections.Counter[str] = collections.Counter()
-    names: list[str] = []
-    pixels: list[np.ndarray] = []
-    labels: list[int] = []
-    writers: list[int] = []
-    for contributor, writer in sorted(written):
-        for content, label in written[contributor, writer].items():
-            pixels.append(np.frombuffer(content, np.uint8).reshape(_SIDE, _SIDE))
-            labels.append(label)
-            writers.append(len(names))
-        names.append(f"{contributor}_{numbers[contributor]:03d}")
-        numbers[contributor] += 1
-    if not names:
+    drawn = pd.DataFrame(_drawn(source, left_out), columns=["contributor", "writer", "pixels", "label"])
+    if drawn.empty:
         raise UsageError(f"{source} has no isolated digit or letter: {_wanted()}")
+    images = drawn.groupby(["contributor", "writer", "pixels"], sort=False)["label"]
+    is_first, has_one_label = images.cumcount() == 0, images.transform("nunique") == 1
+    left_out["repeated"] = int((~is_first).sum())
+    left_out["images of two labels"] = int((is_first & ~has_one_label).sum())
+    kept = drawn[is_first & has_one_label].sort_values(["contributor", "writer"], kind="stable")
+    writers = kept.drop_duplicates(["contributor", "writer"])
+    names = writers["contributor"] + "_" + writers.groupby("contributor").cumcount().map("{:03d}".format)
     told = ", ".join(f"{count:,} {reason}" for reason, count in sorted(left_out.items()) if count)
-    print(f"{len(pixels):,} characters of {len(names)} writers; left out: {told or 'none'}.", file=sys.stderr)
+    print(f"{len(kept):,} characters of {len(names)} writers; left out: {told or 'none'}.", file=sys.stderr)
+    pixels = np.frombuffer(b"".join(kept["pixels"]), np.uint8)
     return {
-        "pixels": np.stack(pixels),
-        "label": np.array(labels, np.uint8),
-        "writer": np.array(writers, np.int32),
-        "writer_ids": np.array(names),
+        "pixels": pixels.reshape(-1, _SIDE, _SIDE),
+        "label": kept["label"].to_numpy(np.uint8),
+        "writer": kept.groupby(["contributor", "writer"]).ngroup().to_numpy(np.int32),
+        "writer_ids": np.array(names.tolist()),
     }
 
 
-def _by_writer(source: pathlib.Path, left_out: collections.Counter[str]) -> dict[tuple[str, str], _Drawn]:
-    """Returns each writer's labels and images, and counts others; the writer is (contributor, name)."""
-    written: dict[tuple[str, str], _Drawn] = collections.defaultdict(dict)
+def _drawn(source: pathlib.Path, left_out: collections.Counter[str]) -> Iterator[tuple[str, str, bytes, int]]:
+    """Yields contributor, writer, pixels and label of each character, and counts others."""
     for category in _CATEGORIES:
         folder = source / "data" / category
         if not folder.is_dir():
@@ -107,26 +101,13 @@ def _by_writer(source: pathlib.Path, left_out: collections.Counter[str]) -> dict
             contributor = path.relative_to(folder).parts[0]
             contributor = _CONTRIBUTORS.get(contributor, contributor)
             for character in characters(path, source / "include"):
-                if reason := _reason(character):
-                    left_out[reason] += 1
-                    continue
-                drawn = image(character.strokes).tobytes()
-                known = written[contributor, character.writer]
-                left_out["repeated"] += drawn in known
-                label = CLASSES.index(character.text)
-                known[drawn] = label if known.get(drawn, label) == label else _SEVERAL
-    for known in written.values():
-        for drawn in [drawn for drawn, label in known.items() if label == _SEVERAL]:
-            left_out["images of two labels"] += 1
-            del known[drawn]
-    return {writer: known for writer, known in written.items() if known}
-
-
-def _reason(character: Character) -> str:
-    """Returns why a character cannot be drawn, or nothing."""
-    if character.text not in CLASSES:
-        return "neither digits nor letters"
-    return "" if character.strokes else "without strokes, or in a file that is missing"
+                if character.text not in CLASSES:
+                    left_out["neither digits nor letters"] += 1
+                elif not character.strokes:
+                    left_out["without strokes, or in a file that is missing"] += 1
+                else:
+                    pixels = image(character.strokes).tobytes()
+                    yield contributor, character.writer, pixels, CLASSES.index(character.text)
 
 
 def _wanted() -> str:

@@ -8,16 +8,14 @@ grow; and the colour, which is a class of the measured intensity and stands in i
 softmax policy whose probability is logged, and buy or not; `rule` is that of the same offer under another policy.
 """
 
-import csv
-import io
-import os
 import pathlib
 from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 
-from data import keys, partition
+from data import files, keys, partition
 
 PATH = pathlib.Path(__file__).with_name("sklearn_wine.csv")
 CLIENT, LABEL = "cellar", "cultivar"
@@ -29,7 +27,6 @@ _COLOURS = ("pale", "medium", "deep")
 _COLOUR_BOUNDS = (3.0, 6.0)
 
 LOG_PATH = PATH.with_name("shop_log.csv")
-LOG_COLUMNS = ("customer", "device", "past_orders", "basket", "offer", "bought", "propensity", "rule")
 OFFERS = ("none", "coupon", "free_shipping", "gift")
 _DEVICES = ("phone", "laptop", "tablet")
 DEVICE_SHARES = (0.5, 0.35, 0.15)
@@ -49,38 +46,30 @@ def table() -> bytes:
     wine = datasets.load_wine()
     draw = keys.generator(_SEED, keys.Purpose.PARTITION)
     cellar_of_row = partition.dirichlet_label_skew(wine.target, _NUM_CLIENTS, _CONCENTRATION, draw)
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    names = ["colour" if name == _MEASURED_COLOUR else name.replace("/", "_") for name in wine.feature_names]
-    writer.writerow([CLIENT, *names, LABEL])
-    for row in np.argsort(cellar_of_row, kind="stable"):
-        values = [
-            _COLOURS[np.searchsorted(_COLOUR_BOUNDS, value)] if name == _MEASURED_COLOUR else f"{value:g}"
-            for name, value in zip(wine.feature_names, wine.data[row], strict=True)
-        ]
-        writer.writerow([f"cellar_{cellar_of_row[row] + 1:02d}", *values, wine.target_names[wine.target[row]]])
-    return text.getvalue().encode()
+    table = pd.DataFrame(wine.data, columns=[name.replace("/", "_") for name in wine.feature_names])
+    colours = np.array(_COLOURS)[np.searchsorted(_COLOUR_BOUNDS, table[_MEASURED_COLOUR])]
+    table = table.map("{:g}".format).assign(**{_MEASURED_COLOUR: colours}).rename(columns={_MEASURED_COLOUR: "colour"})
+    table.insert(0, CLIENT, [f"cellar_{cellar + 1:02d}" for cellar in cellar_of_row])
+    table[LABEL] = wine.target_names[wine.target]
+    return _csv(table.iloc[np.argsort(cellar_of_row, kind="stable")])
 
 
 def log() -> bytes:
     """Returns the log's content: UTF-8, a header line, then a row a visit in the order of the customers."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(LOG_COLUMNS)
-    for visit in visits(keys.generator(_SEED, keys.Purpose.LOGGED_REWARDS, 0)):
-        writer.writerow(
-            [
-                f"customer_{visit.customer + 1:03d}",
-                _DEVICES[visit.device],
-                visit.past_orders,
-                f"{visit.basket:.2f}",
-                OFFERS[visit.offer],
-                visit.bought,
-                f"{visit.propensity:.6f}",
-                f"{visit.rule:g}",
-            ]
-        )
-    return text.getvalue().encode()
+    rows = pd.DataFrame(visits(keys.generator(_SEED, keys.Purpose.LOGGED_REWARDS, 0)))
+    written = {
+        "customer": [f"customer_{customer + 1:03d}" for customer in rows["customer"]],
+        "device": rows["device"].map(dict(enumerate(_DEVICES))),
+        "basket": rows["basket"].map("{:.2f}".format),
+        "offer": rows["offer"].map(dict(enumerate(OFFERS))),
+        "propensity": rows["propensity"].map("{:.6f}".format),
+        "rule": rows["rule"].map("{:g}".format),
+    }
+    return _csv(rows.assign(**written))
+
+
+def _csv(table: pd.DataFrame) -> bytes:
+    return table.to_csv(index=False, lineterminator="\n").encode()
 
 
 class Visit(NamedTuple):
@@ -154,9 +143,7 @@ def rule(device: int, past_orders: int) -> np.ndarray:
 def main() -> None:
     """Writes the tables over those that are there."""
     for path, content in ((PATH, table()), (LOG_PATH, log())):
-        part = path.with_name(f"{path.name}.part{os.getpid()}")
-        part.write_bytes(content)
-        os.replace(part, path)
+        files.replace(path, content)
         print(path)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from data import statistics, text
 from data.clients import ClientData, Examples, Features, file_checksum
 from data.errors import UsageError
+from data.tasks import rewards
 from data.tasks.options import TaskOptions
 
 
@@ -37,6 +38,7 @@ class Task:
       private_statistics: The same in words: no noise hides it.
       public_statistics: Digest of what came from elsewhere instead; empty if nothing did.
       action_names: What the actions are called; empty for their numbers.
+      feature_names: What the numbers of a context are called; empty if they have no names.
     """
 
     clients: ClientData
@@ -55,6 +57,7 @@ class Task:
     private_statistics: tuple[str, ...] = ()
     public_statistics: str = ""
     action_names: tuple[str, ...] = ()
+    feature_names: tuple[str, ...] = ()
 
     @property
     def checksum(self) -> str:
@@ -93,8 +96,40 @@ def learned(options: TaskOptions, found: statistics.OfTable | statistics.OfPosts
     return {"statistics": found.as_json() if words else {}, "private_statistics": words}
 
 
+def tag_task(
+    options: TaskOptions, train: ClientData, held_out: ClientData, counted: statistics.OfPosts, **fields: Any
+) -> Task:
+    """Returns a task of posts: bags of words, the most frequent tags as actions, a linear model with bias."""
+    num_tags, tag_counts = len(counted.tags), np.array(list(counted.tags.values()), np.int64)
+    return Task(
+        clients=train,
+        held_out=held_out,
+        num_actions=num_tags,
+        feature_spec=text.Bags,
+        model="bag_of_words",
+        model_arguments={"vocabulary_size": len(counted.vocabulary), "num_outputs": num_tags},
+        rewards=rewards.tag_rewards(tag_counts, reference_code=options.is_published, initial_tags=options.init_labels),
+        multi_label=True,
+        **learned(options, counted),
+        **fields,
+    )
+
+
 # Where the published program of the bandits' study starts the models that it has in common with this one.
 _PUBLISHED_WEIGHTS = {"cnn": "glorot_normal", "linear_l2": "zeros"}
+
+
+def vector_model(options: TaskOptions, num_features: int, num_outputs: int) -> dict[str, Any]:
+    """Returns a task's fields that say what a context of some numbers is, and what takes it: `linear` or `mlp`.
+
+    Raises:
+      UsageError: If `TaskOptions.model` takes images.
+    """
+    hidden = {None: (), "linear": (), "mlp": (64,)}.get(options.model)
+    if hidden is None:
+        raise UsageError(f"--model={options.model} takes images; this task's contexts take linear or mlp.")
+    arguments = {"num_features": num_features, "hidden": hidden, "num_outputs": num_outputs}
+    return {"feature_spec": ((num_features,), "float32"), "model": "mlp", "model_arguments": arguments}
 
 
 def image_model(

@@ -1,34 +1,85 @@
-"""Characters, digits and other images, of real writers or dealt to clients."""
+"""Digits and other images without writers, dealt to clients with Dirichlet label skew.
 
+Scikit-learn's 1,797 handwritten digits (the test set of UCI's optdigits) need no file. Fashion-MNIST, MNIST and
+CIFAR-100 come from an archive in `--data_dir`, or are downloaded from where Keras' loaders find them; their pixels stay
+uint8.
+"""
+
+import gzip
+import importlib.metadata
+import pathlib
 from collections.abc import Callable
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
-from data import clients, emnist, files, handwriting, images, tasks
+from data import clients, download, files, image_files, keys, partition, random_data, tasks
+from data.errors import UsageError
 from data.tasks import rewards
 from data.tasks.options import TaskOptions
 
-# Shape of an image, actions, model, and hidden layers of the MLP. Cho et al. 2020 give Fashion-MNIST two and no widths.
-TASKS = {
-    "fashion_mnist": ((28, 28, 1), 10, "mlp", (64, 30)),
-    "mnist": ((28, 28, 1), 10, "cnn", (32,)),
-    "cifar100": ((32, 32, 3), 100, "mlp", (256, 128)),
-}
-_Normalise = Callable[[Any], np.ndarray]
+_KERAS = "https://storage.googleapis.com/tensorflow/tf-keras-datasets/"
+_FASHION_PARTS = ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1")
+_MNIST_SHA256 = "731c5ac602752760c8e48fbffcf8c3b850d9dc2a2aedcf2cc48468fc17b673d1"
+_CIFAR_ORIGIN = "https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz"
+_CIFAR_SHA256 = "85cd44d02ba6437773c5bbd22e183051d648de2e7d6b014e1ef29b855ba677a7"
+_SPLIT_SEED = 0  # The split is part of the task, not of a run's chance.
+_NUM_DIGIT_CLIENTS = 60
+_HELD_OUT_DIGITS = 0.2
+_GREY = (28, 28)
+# The superclass of each class as a letter, both in alphabetical order, as CIFAR-100 was published with them.
+_SUPERCLASSES = b"EBOIAGHHSDDOJSHLDJHLGLFKHGNPDPALBKMOQJLFFTIIPNORSKQERECARESRKDCMMQMBJTCKABQMJNPNQTCEGTFFITSBCPGARION"
+CIFAR_SUPERCLASSES = np.frombuffer(_SUPERCLASSES, np.uint8) - ord("A")
+
+Split = list[clients.Examples]  # For training, and held out.
+
+
+class Dealt(NamedTuple):
+    """A data set that is dealt to clients.
+
+    Attributes:
+      shape: Height, width and channels of an image.
+      num_actions: Classes.
+      sizes: Images for training and for testing, as published.
+      model: The task's model.
+      hidden: Hidden layers of the model `mlp`.
+      archive: File of the user.
+      origin: Address of the download.
+      read: Reads the archive.
+      fetch: Downloads the data set to a cache folder.
+    """
+
+    shape: tuple[int, int, int]
+    num_actions: int
+    sizes: tuple[int, int]
+    model: str
+    hidden: tuple[int, ...]
+    archive: str
+    origin: str
+    read: Callable[[pathlib.Path], Split]
+    fetch: Callable[[str | None], Split]
 
 
 def load_digits(options: TaskOptions) -> tasks.Task:
     """Returns scikit-learn's digits over 60 synthetic clients: 8 x 8 pixels, 10 actions, one hidden layer of 64.
 
+    Features are float32 [examples, 64] in [0, 1], ink 1. 359 examples are held out, as one client.
+
     Raises:
       UsageError: If the initial training of a shift is to pay for fewer or more digits than there are.
     """
-    population, held_out = images.digits(options.partition_alpha)
+    # `sklearn.datasets.load_digits` would import all of scikit-learn, which takes seconds.
+    path = importlib.metadata.distribution("scikit-learn").locate_file("sklearn/datasets/data/digits.csv.gz")
+    with gzip.open(str(path), "rt") as file:
+        table = np.loadtxt(file, delimiter=",")
+    examples = clients.Examples((table[:, :-1] / 16).astype(np.float32), table[:, -1].astype(np.int32))
+    train, held_out = _hold_out(examples, int(len(table) * _HELD_OUT_DIGITS))
+    draw = keys.generator(_SPLIT_SEED, keys.Purpose.PARTITION)
+    client_of_row = partition.dirichlet_label_skew(train.labels, _NUM_DIGIT_CLIENTS, options.partition_alpha, draw)
     equally_frequent = [1] * 10  # The initial training of a shift pays for the first ones.
     return tasks.Task(
-        clients=population,
-        held_out=held_out,
+        clients=clients.ArrayClients(train, client_of_row, [f"client_{n:02d}" for n in range(_NUM_DIGIT_CLIENTS)]),
+        held_out=_one_client(held_out),
         num_actions=10,
         feature_spec=((64,), "float32"),
         model="mlp",
@@ -37,73 +88,131 @@ def load_digits(options: TaskOptions) -> tasks.Task:
     )
 
 
-def load_writers(options: TaskOptions) -> tasks.Task:
-    """Returns a task of real writers: 28 x 28 x 1 pixels, 62 characters or 10 digits; by default the two-layer CNN.
-
-    Raises:
-      UsageError: If the data is missing or damaged, or cannot be downloaded.
-    """
-    has_characters = options.task_type in ("emnist_chars", "emnist62_linear", "unipen62")
-    phases = {"exact": rewards.exact(10)}
-    if has_characters:
-        phases = rewards.character_rewards(reference_code=options.is_published)
-    num_actions = len(phases["exact"])
-    normalise: _Normalise = handwriting.normalise
-    if options.task_type == "unipen62":
-        population, held_out = handwriting.unipen62(options.data_dir)
-    elif options.task_type == "mnist_writers":
-        population, held_out = handwriting.mnist_writers(options.data_dir)
-    else:
-        population, held_out, normalise = _emnist(options, has_characters)
-    model = "cnn"
-    if options.task_type.endswith("_linear"):
-        model = "linear_l2" if options.is_published else "linear"
-    return tasks.Task(
-        clients=population,
-        held_out=held_out,
-        num_actions=num_actions,
-        feature_spec=((28, 28, 1), "float32"),
-        rewards=phases,
-        normalise=normalise,
-        **tasks.image_model(options, model, (28, 28, 1), num_actions),
-    )
-
-
-def _emnist(options: TaskOptions, has_characters: bool) -> tuple[clients.ClientData, clients.ClientData, _Normalise]:
-    """Returns LEAF's files, for characters, if the data folder holds them; else TFF's database."""
-    folder = options.data_dir or files.folder_of_environment()
-    train, test = emnist.find_leaf(folder) if has_characters and folder else ([], [])
-    if train:
-        return *emnist.load_leaf(train, test, 62), handwriting.normalise
-    kind = "chars" if has_characters else "digits"
-    return *emnist.load(kind, options.data_dir, options.cache_dir, options.random_data), lambda pixels: pixels
-
-
 def load_dealt(options: TaskOptions) -> tasks.Task:
-    """Returns a task of images that are dealt to clients.
+    """Returns a task of images that are dealt to clients, uint8 with channels only where they are coloured.
+
+    `partition_by` says whose Dirichlet shares are drawn: `client`, those of a client's labels
+    (`partition.dirichlet_label_skew`; equal sizes), or `label`, those of a label's clients
+    (`partition.dirichlet_client_shares`; unequal sizes). With `partition_beta`, CIFAR-100 is dealt by
+    `partition.hierarchical_label_skew`: `partition_alpha` is of superclasses, and this of the classes within each.
 
     Raises:
       UsageError: If the data is missing, or too small for the partition, or the model does not take the images.
     """
-    shape, num_actions, model, hidden = TASKS[options.task_type]
-    population, held_out = images.load(
-        options.task_type,
-        options.partition_clients,
-        options.partition_alpha,
-        options.partition_examples,
-        options.partition_seed,
-        options.data_dir,
-        options.cache_dir,
-        options.partition_beta,
-        options.partition_by,
-        options.random_data,
-    )
+    source = TASKS[options.task_type]
+    train, held_out = _open(options, source)
+    population, examples = options.partition_clients, options.partition_examples
+    if (wanted := max(population * examples, population)) > len(train.labels):
+        raise UsageError(
+            f"--partition_clients={population} with --partition_examples={examples} needs {wanted:,} images; "
+            f"{options.task_type} has {len(train.labels):,} for training."
+        )
+    skew = train.labels, population, options.partition_alpha
+    draw = keys.generator(options.partition_seed, keys.Purpose.PARTITION)
+    if options.partition_by == "label":
+        client_of_row = partition.dirichlet_client_shares(*skew, draw)
+    elif options.partition_beta is None:
+        client_of_row = partition.dirichlet_label_skew(*skew, draw, examples or None)
+    else:
+        coarse = CIFAR_SUPERCLASSES[train.labels]
+        client_of_row = partition.hierarchical_label_skew(coarse, *skew, options.partition_beta, draw, examples or None)
     return tasks.Task(
-        clients=population,
-        held_out=held_out,
-        num_actions=num_actions,
-        feature_spec=(shape, "float32"),
-        rewards={"exact": rewards.exact(num_actions)},
-        normalise=images.normalise,
-        **tasks.image_model(options, model, shape, num_actions, hidden),
+        clients=clients.ArrayClients(train, client_of_row, [f"client_{client:03d}" for client in range(population)]),
+        held_out=_one_client(held_out),
+        num_actions=source.num_actions,
+        feature_spec=(source.shape, "float32"),
+        rewards={"exact": rewards.exact(source.num_actions)},
+        normalise=image_files.normalise,
+        **tasks.image_model(options, source.model, source.shape, source.num_actions, source.hidden),
     )
+
+
+def _one_client(held_out: clients.Examples) -> clients.ClientData:
+    return clients.ArrayClients(held_out, np.zeros(len(held_out.labels), np.int32), ["held_out"])
+
+
+def _hold_out(examples: clients.Examples, count: int, *, in_order: bool = False) -> Split:
+    order = keys.generator(_SPLIT_SEED, keys.Purpose.HELD_OUT, 0).permutation(len(examples.labels))
+    parts = order[count:], order[:count]
+    return [examples.take(np.sort(part) if in_order else part) for part in parts]
+
+
+def _open(options: TaskOptions, source: Dealt) -> Split:
+    path = files.instead_of_download(options.data_dir, [source.archive], source.origin)
+    if options.random_data and not path:
+        random_data.warn(options.task_type)
+        shape = source.shape if source.shape[-1] > 1 else source.shape[:2]
+        return random_data.images(shape, source.num_actions, source.sizes)
+    return source.read(path) if path else source.fetch(options.cache_dir)
+
+
+def _read_pool(path: pathlib.Path, held_out_fraction: float, shape: tuple[int, ...], num_classes: int) -> Split:
+    """Reads a pool whose official split is lost, and holds a seeded part of it out."""
+    examples = files.images(path, "x", "y", shape, num_classes)
+    return _hold_out(examples, round(held_out_fraction * len(examples.labels)), in_order=True)
+
+
+def _read_split(path: pathlib.Path) -> Split:
+    return [files.images(path, f"x_{part}", f"y_{part}", _GREY, 10) for part in ("train", "test")]
+
+
+def _fetch_fashion_mnist(cache_dir: str | None) -> Split:
+    parts = []
+    for part in _FASHION_PARTS:
+        name = f"{part}-ubyte.gz"
+        path = download.plain_file(f"{_KERAS}{name}", f"fashion-mnist-{name}", cache_dir)
+        try:
+            parts.append(image_files.read_idx(path, "uint8", 3 if "images" in name else 1))
+        except ValueError as error:
+            raise UsageError(f"{path} is damaged ({error}): delete it, and it is downloaded again.") from error
+    return [files.checked_images(path, *pair, shape=_GREY, num_classes=10) for pair in (parts[:2], parts[2:])]
+
+
+def _fetch_mnist(cache_dir: str | None) -> Split:
+    return _read_split(download.plain_file(f"{_KERAS}mnist.npz", "mnist.npz", cache_dir, _MNIST_SHA256))
+
+
+def _fetch_cifar100(cache_dir: str | None) -> Split:
+    path = download.plain_file(_CIFAR_ORIGIN, "cifar-100-python.tar.gz", cache_dir, _CIFAR_SHA256)
+    with open(path, "rb") as file:  # Its checksum was just compared.
+        parts = image_files.read_cifar_archive(file)
+    return [clients.Examples(pixels, labels.astype(np.int32)) for pixels, labels in parts]
+
+
+# Pools hold out as large a part as the official test sets are. Cho et al. 2020 give Fashion-MNIST two hidden layers and
+# no widths.
+TASKS = {
+    "fashion_mnist": Dealt(
+        shape=(28, 28, 1),
+        num_actions=10,
+        sizes=(60_000, 10_000),
+        model="mlp",
+        hidden=(64, 30),
+        archive="fashion_mnist_pool.npz",
+        origin=_KERAS,
+        read=lambda path: _read_pool(path, 1 / 7, _GREY, 10),
+        fetch=_fetch_fashion_mnist,
+    ),
+    "mnist": Dealt(
+        shape=(28, 28, 1),
+        num_actions=10,
+        sizes=(60_000, 10_000),
+        model="cnn",
+        hidden=(32,),
+        archive="mnist_with_writers.npz",
+        origin=_KERAS,
+        read=_read_split,
+        fetch=_fetch_mnist,
+    ),
+    "cifar100": Dealt(
+        shape=(32, 32, 3),
+        num_actions=100,
+        sizes=(50_000, 10_000),
+        model="mlp",
+        hidden=(256, 128),
+        archive="cifar100_subset150.npz",
+        origin=_CIFAR_ORIGIN,
+        read=lambda path: _read_pool(path, 1 / 6, (32, 32, 3), 100),
+        fetch=_fetch_cifar100,
+    ),
+}

@@ -24,7 +24,6 @@ LEARN_FROM = {
 OFFLINE = ("regression", "ips", "dr")
 _COLUMNS = ("--client_column", "--action_column", "--reward_column", "--propensity_column")
 _SAVE = "scripts.evaluate_policy --log={} --policy=logged --nomodel --save_log=log.parquet"
-_HIDDEN = {"linear": (), "mlp": (64,)}
 _IMAGE_AXES = 3
 
 
@@ -44,17 +43,13 @@ def load(options: TaskOptions) -> tasks.Task:
             f"{options.data_file} has no contexts: a policy needs columns to choose actions by. If it is a part of a "
             f"run's log, {_SAVE.format('RUN_FOLDER')} writes it with them."
         )
-    if len(log.action_names) < 2:
-        raise UsageError(f"{options.data_file} has one action alone, {log.action_names[0]!r}: a bandit needs two.")
+    if len(log.action_names) < 2 or len(log.client_ids) < 2:
+        raise UsageError(
+            f"{options.data_file} has {len(log.action_names)} action(s) and {len(log.client_ids)} client(s): two of "
+            "each are needed."
+        )
     if options.learn_from == REPLAY:
         logged_clients.check_uniform(log)
-    if len(log.client_ids) < 2:
-        raise UsageError(
-            f"The log has one client, {log.client_ids[0]!r}: --client_column must name a column that distinguishes "
-            "clients."
-            if log.client_ids
-            else "The log has no row."
-        )
     split = partition.hold_out(log.clients, len(log.client_ids), seed=0)
     train, held_out = log.take(np.flatnonzero(~split.is_held_out)), log.take(np.flatnonzero(split.is_held_out))
     num_actions, width = len(log.action_names), logged_clients.num_features(log.contexts, log.feature_names)
@@ -86,9 +81,12 @@ def load(options: TaskOptions) -> tasks.Task:
         "regressions": [{"penalty": each.penalty, "mean_reward": each.base} for each in known.regressions],
         "log": dict(log.report),
     }
-    fitted = "the regression of the log, from which rewards are drawn"
-    if options.learn_from != SIMULATOR:
-        fitted = "the regression of the log, a part of the targets"
+    learned = {
+        SIMULATOR: ("the regression of the log, from which rewards are drawn",),
+        "dr": ("the regression of the log, a part of the targets",),
+    }.get(options.learn_from, ())
+    if log.report.get("learned_statistics"):
+        learned = (interaction_log.LEARNED, *learned)
     print(
         f"Log: {len(log):,} rows of {len(log.client_ids):,} clients, {num_actions} actions; held out are {split.how}.",
         file=sys.stderr,
@@ -105,10 +103,7 @@ def load(options: TaskOptions) -> tasks.Task:
         num_actions=num_actions,
         rewards={"exact": matrix},
         report=report,
-        private_statistics=(
-            *((interaction_log.LEARNED,) if log.report.get("learned_statistics") else ()),
-            *((fitted,) if options.learn_from in (SIMULATOR, "dr") else ()),
-        ),
+        private_statistics=learned,
         multi_label=True,
         label_range=_range(known, train, feedback),
         **_model(options, log.contexts, width, num_actions),
@@ -120,18 +115,18 @@ def _read(options: TaskOptions) -> tuple[interaction_log.InteractionLog, str]:
     path = options.data_file
     if not path:
         raise UsageError("--task_type=logged needs --data_file: the log, .parquet or .csv.")
-    if not options.action_column:
-        if pathlib.Path(path).is_dir():
-            raise UsageError(
-                f"--data_file: {path} is a folder, not a file. If it is a run's, {_SAVE.format(path)} writes "
-                "its log, with its contexts, as one."
-            )
-        if not pathlib.Path(path).is_file():
-            raise UsageError(f"There is no file {path}: --data_file must name a log.")
-        if not interaction_log.is_own(path):
-            raise UsageError(f"{path} is no run's log: of your own, name the columns by {', '.join(_COLUMNS)}.")
-        return interaction_log.read(path), clients.file_checksum(path)
-    return log_table.read(path, schema.of_options(options)), clients.file_checksum(path)
+    if options.action_column:
+        return log_table.read(path, schema.of_options(options)), clients.file_checksum(path)
+    if pathlib.Path(path).is_dir():
+        raise UsageError(
+            f"--data_file: {path} is a folder, not a file. If it is a run's, {_SAVE.format(path)} writes its log, with "
+            "its contexts, as one."
+        )
+    if not pathlib.Path(path).is_file():
+        raise UsageError(f"There is no file {path}: --data_file must name a log.")
+    if not interaction_log.is_own(path):
+        raise UsageError(f"{path} is no run's log: of your own, name the columns by {', '.join(_COLUMNS)}.")
+    return interaction_log.read(path), clients.file_checksum(path)
 
 
 def _range(known: logged_clients.Rewards, train: interaction_log.InteractionLog, feedback: str) -> tuple[float, float]:
@@ -150,12 +145,7 @@ def _model(options: TaskOptions, contexts: clients.Features, width: int, num_act
         words: dict[str, Any] = {"vocabulary_size": width, "num_outputs": num_actions}
         return {"feature_spec": text.Bags, "model": "bag_of_words", "model_arguments": words}
     shape = contexts.shape[1:]
-    spec = (shape, "float32")
     if len(shape) == _IMAGE_AXES:
         default = "cnn" if shape == (28, 28, 1) else "linear"
-        return {"feature_spec": spec, **tasks.image_model(options, default, shape, num_actions)}
-    model = options.model or "linear"
-    if model not in _HIDDEN:
-        raise UsageError(f"--model={model} takes images; this log's contexts take {' or '.join(_HIDDEN)}.")
-    arguments: dict[str, Any] = {"num_features": width, "hidden": _HIDDEN[model], "num_outputs": num_actions}
-    return {"feature_spec": spec, "model": "mlp", "model_arguments": arguments}
+        return {"feature_spec": (shape, "float32"), **tasks.image_model(options, default, shape, num_actions)}
+    return tasks.vector_model(options, width, num_actions)

@@ -46,14 +46,10 @@ _TEXT = frozenset(
 )
 # The learning rates belong to this one: with the mean, features and steps are ten times smaller.
 _L2_TEXT = {"text_normalisation": "l2"}
-_TABLE = frozenset(
-    {"data_file", "client_column", "label_column", "reward_columns", "feature_columns"}
-    | {"ignore_columns", "category_columns", "missing_values"}
+_COLUMNS = frozenset(
+    {"data_file", "client_column", "feature_columns", "ignore_columns", "category_columns", "missing_values"}
 )
-_LOG = frozenset(
-    {"data_file", "client_column", "action_column", "reward_column", "propensity_column"}
-    | {"feature_columns", "ignore_columns", "category_columns", "missing_values"}
-)
+_WRITERS, _DEALT = "handwriting:load", "images:load_dealt"
 
 TASKS = {
     "digits": TaskEntry(
@@ -63,41 +59,41 @@ TASKS = {
         {"partition_alpha": 1.0},
     ),
     "emnist_chars": TaskEntry(
-        "images:load_writers",
+        _WRITERS,
         "federated EMNIST, 3400 writers, 62 actions, CNN; or LEAF's files in --data_dir",
         _MODEL | _DOWNLOADED,
     ),
     "emnist_digits": TaskEntry(
-        "images:load_writers", "federated EMNIST digits, 3383 writers, 10 actions, CNN", _MODEL | _DOWNLOADED
+        _WRITERS, "federated EMNIST digits, 3383 writers, 10 actions, CNN", _MODEL | _DOWNLOADED
     ),
-    "emnist62_linear": TaskEntry("images:load_writers", "emnist_chars with a linear model", _WEIGHTS | _DOWNLOADED),
-    "emnist10_linear": TaskEntry("images:load_writers", "emnist_digits with a linear model", _WEIGHTS | _DOWNLOADED),
+    "emnist62_linear": TaskEntry(_WRITERS, "emnist_chars with a linear model", _WEIGHTS | _DOWNLOADED),
+    "emnist10_linear": TaskEntry(_WRITERS, "emnist_digits with a linear model", _WEIGHTS | _DOWNLOADED),
     "unipen62": TaskEntry(
-        "images:load_writers",
+        _WRITERS,
         "UNIPEN characters, 211 writers, 62 actions, CNN; needs --data_dir",
         _MODEL,
         _SMALL_POPULATION,
     ),
     "mnist_writers": TaskEntry(
-        "images:load_writers",
+        _WRITERS,
         "MNIST by NIST writer, 539 writers, 10 actions, CNN; needs --data_dir",
         _MODEL,
         _SMALL_POPULATION,
     ),
     "fashion_mnist": TaskEntry(
-        "images:load_dealt",
+        _DEALT,
         "Fashion-MNIST dealt with label skew, 100 made clients, 10 actions, MLP",
         _IMAGES,
         _MADE_IMAGES,
     ),
     "mnist": TaskEntry(
-        "images:load_dealt",
+        _DEALT,
         "MNIST dealt with label skew, 100 made clients, 10 actions, CNN",
         _IMAGES,
         _MADE_IMAGES,
     ),
     "cifar100": TaskEntry(
-        "images:load_dealt",
+        _DEALT,
         "CIFAR-100 dealt with label skew, 100 made clients, 100 actions, MLP",
         _IMAGES | {"partition_beta"},
         _MADE_IMAGES,
@@ -109,13 +105,13 @@ TASKS = {
         {"partition_clients": 30},
     ),
     "stackoverflow_tag": TaskEntry(
-        "posts:load_stackoverflow",
+        "stackoverflow:load",
         "TFF's Stack Overflow, 342,477 users, the 50 top tags as actions, linear",
         _TEXT | _DOWNLOADED,
         _L2_TEXT | {"max_words": 256, "max_examples_per_client": 256},
     ),
     "stackexchange_tag": TaskEntry(
-        "posts:load_stackexchange",
+        "stackexchange:load",
         "posts of Stack Exchange sites by user, the 50 top tags, linear; needs --data_dir",
         _TEXT,
         _L2_TEXT,
@@ -123,12 +119,12 @@ TASKS = {
     "tabular": TaskEntry(
         "tabular:load",
         "your own table: --data_file, --client_column and --label_column or --reward_columns",
-        _TABLE | {"model", "init_labels", "public_statistics"},
+        _COLUMNS | {"label_column", "reward_columns", "model", "init_labels", "public_statistics"},
     ),
     "logged": TaskEntry(
         "logged:load",
         "your own log of a bandit, or a run's: --data_file, and of your own the four --..._column",
-        _LOG | {"model", "norm", "initial_weights", "partition_seed"},
+        _COLUMNS | _MODEL | {"action_column", "reward_column", "propensity_column", "partition_seed"},
     ),
 }
 

@@ -70,12 +70,14 @@ def generate(num_clients: int, alpha: float, beta: float, seed: int) -> tuple[cl
         for client, size in enumerate(sizes)
     ]
     names = [f"client_{client:03d}" for client in range(num_clients)]
-    train, held_out = [], []
-    for examples in parts:
-        cut = len(examples.labels) - int(_HELD_OUT_FRACTION * len(examples.labels))
-        train.append(examples.take(np.arange(cut)))
-        held_out.append(examples.take(np.arange(cut, len(examples.labels))))
-    return _clients(train, names), _clients(held_out, names)
+    owners = np.repeat(np.arange(num_clients), sizes)
+    is_held_out = np.concatenate([np.arange(size) >= size - int(_HELD_OUT_FRACTION * size) for size in sizes])
+    examples = clients.joined(parts)
+    train, held_out = np.flatnonzero(~is_held_out), np.flatnonzero(is_held_out)
+    return (
+        clients.ArrayClients(examples.take(train), owners[train], names),
+        clients.ArrayClients(examples.take(held_out), owners[held_out], names),
+    )
 
 
 def _client(size: int, alpha: float, beta: float, draw: np.random.Generator) -> clients.Examples:
@@ -86,9 +88,3 @@ def _client(size: int, alpha: float, beta: float, draw: np.random.Generator) -> 
     deviation = np.arange(1, NUM_FEATURES + 1) ** -0.6
     features = draw.normal(center, deviation, (size, NUM_FEATURES)).astype(np.float32)
     return clients.Examples(features, np.argmax(features @ kernel + bias, axis=1).astype(np.int32))
-
-
-def _clients(parts: list[clients.Examples], names: list[str]) -> clients.ClientData:
-    owners = np.repeat(np.arange(len(parts)), [len(examples.labels) for examples in parts])
-    features, labels = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-    return clients.ArrayClients(clients.Examples(features, labels), owners, names)

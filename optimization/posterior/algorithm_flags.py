@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from data.errors import UsageError
+from optimization.options import named
 from optimization.posterior import kernels, mean_shift
 from optimization.posterior.mean_shift import MeanShift
 from optimization.study import cli
+from optimization.study.settings import declared, setting, title
 
 SQRT_2_RATE, TWICE_RATE = "sqrt_2_rate", "2_rate"
 DEVIATIONS = {
@@ -68,74 +70,71 @@ BURNING_IN = (*CHAINS, "sgld")
 KERNELS = ("fedkp", "fedkp_cluster_mean", "fedkppa")  # The server needs each client's model.
 
 
-def define_kernels(flags: cli.FlagSet, flag: str) -> None:
-    """Defines the group of flags of the `KERNELS`, one of which `flag` can name."""
-    flags.group("FedKP and FedKPPA", **{flag: KERNELS})
-    flags.choice("kernel", "epanechnikov", list(kernels.KERNELS), "kernel of the density")
-    flags.choice("bandwidth", "silverman", [*kernels.RULES, kernels.NEAREST], "rule of a parameter's bandwidth")
-    flags.number("bandwidth_scale", 1.0, "factor of the bandwidth", above=True)
-    flags.choice(
-        "kernel_weights", "uniform", ["uniform", "num_examples"], "weight of a client's kernel, and of its model"
-    )
-    flags.choice(
-        "kernel_bandwidths",
-        "uniform",
-        ["uniform", "num_examples"],
-        "num_examples: a client's bandwidth is inversely proportional to its number of examples",
-    )
-    flags.choice(
-        "mean_shift_weights", None, mean_shift.WEIGHTS, f"weight of a client in a step (default: {mean_shift.KERNEL})"
-    )
-    flags.number("mean_shift_tolerance", 1e-7, "length of a step after which a parameter stops")
-    flags.integer("mean_shift_steps", 20, "most steps, t_max", low=1)
+class Kernels:
+    """FedKP and FedKPPA.
+
+    Attributes:
+      kernel: Kernel of the density.
+      bandwidth: Rule of a parameter's bandwidth.
+      bandwidth_scale: Factor of the bandwidth.
+      kernel_weights: Weight of a client's kernel, and of its model.
+      kernel_bandwidths: Num_examples: a client's bandwidth is inversely proportional to its number of examples.
+      mean_shift_weights: Weight of a client in a step.
+      mean_shift_tolerance: Length of a step after which a parameter stops.
+      mean_shift_steps: Most steps, t_max.
+    """
+
+    kernel: str = setting("epanechnikov", list(kernels.KERNELS))
+    bandwidth: str = setting("silverman", [*kernels.RULES, kernels.NEAREST])
+    bandwidth_scale: float = setting(1.0, above=True)
+    kernel_weights: str = setting("uniform", ["uniform", "num_examples"])
+    kernel_bandwidths: str = setting("uniform", ["uniform", "num_examples"])
+    mean_shift_weights: str = setting(words=mean_shift.WEIGHTS, filled=mean_shift.KERNEL)
+    mean_shift_tolerance: float = setting(1e-7)
+    mean_shift_steps: int = setting(20, low=1)
 
 
-def define_chains(flags: cli.FlagSet, flag: str) -> None:
-    """Defines the group of flags of the algorithms that burn in, one of which `flag` can name."""
-    flags.group("FedPA, FedKPPA and SGLD", **{flag: BURNING_IN})
-    flags.integer(
-        "burn_in_rounds",
-        None,
-        "first rounds, in which clients train as in FedAvg; of sgld, those that its average leaves out (default: half)",
-    )
-    flags.integer("steps_per_sample", 0, "steps whose models a sample averages, K; 0 for those of an epoch")
-    flags.number("shrinkage", 0.1, "shrinkage of the covariance; with 0 it is the identity")
-    flags.choice(
-        "langevin_deviation",
-        None,
-        DEVIATIONS,
-        f"standard deviation of the noise on each weight (default: {SQRT_2_RATE})",
-    )
-    flags.belong("steps_per_sample", **{flag: CHAINS})
-    flags.belong("shrinkage", **{flag: ("fedpa", "fedkppa")})
-    flags.belong("langevin_deviation", **{flag: ("sgld",)})
+class Chains:
+    """FedPA, FedKPPA and SGLD.
+
+    Attributes:
+      burn_in_rounds: First rounds, in which clients train as in FedAvg; of sgld, those that its average leaves out
+        (default: half).
+      steps_per_sample: Steps whose models a sample averages, K; 0 for those of an epoch.
+      shrinkage: Shrinkage of the covariance; with 0 it is the identity.
+      langevin_deviation: Standard deviation of the noise on each weight.
+    """
+
+    burn_in_rounds: int = setting()
+    steps_per_sample: int = setting(0)
+    shrinkage: float = setting(0.1)
+    langevin_deviation: str = setting(words=DEVIATIONS, filled=SQRT_2_RATE)
+
+
+def define(flags: cli.FlagSet, flag: str) -> None:
+    """Defines the groups of settings of the algorithms, one of which the setting `flag` names."""
+    flags.group(Kernels, **{flag: KERNELS})
+    readers = {"steps_per_sample": CHAINS, "shrinkage": ("fedpa", "fedkppa"), "langevin_deviation": ("sgld",)}
+    own = declared(Chains, **{name: {"only": {flag: algorithms}} for name, algorithms in readers.items()})
+    flags.group(title(Chains), *own, **{flag: BURNING_IN})
 
 
 def resolve(settings: cli.Settings, flag: str) -> cli.Settings:
     """Fills in what the algorithm reads.
 
     Args:
-      settings: Flags, with `total_rounds`.
+      settings: Settled flags, with `total_rounds`.
       flag: The flag that names the algorithm.
 
     Raises:
       UsageError: If the burn-in is longer than the run, or SGLD's as long.
     """
-    if settings[flag] in KERNELS:
-        settings = settings.filled({"mean_shift_weights": mean_shift.KERNEL})
-    if settings[flag] == "sgld":
-        settings = settings.filled({"langevin_deviation": SQRT_2_RATE})
     if settings[flag] not in BURNING_IN:
         return settings.replace(burn_in_rounds=0)
     settings = settings.filled({"burn_in_rounds": settings.total_rounds // 2})
-    if settings.burn_in_rounds > settings.total_rounds:
-        raise UsageError(
-            f"--burn_in_rounds={settings.burn_in_rounds} must be at most --total_rounds={settings.total_rounds}."
-        )
+    settings.check_order("burn_in_rounds", "total_rounds")
     if settings[flag] == "sgld" and settings.burn_in_rounds == settings.total_rounds:
-        raise UsageError(
-            f"--burn_in_rounds={settings.burn_in_rounds} leaves SGLD nothing to average: give less than --total_rounds."
-        )
+        raise UsageError("--burn_in_rounds leaves SGLD nothing to average: give less than --total_rounds.")
     return settings
 
 
@@ -146,22 +145,14 @@ def options(settings: Mapping[str, Any], flag: str) -> Posterior:
       settings: Flags.
       flag: The flag that names the algorithm.
     """
-    own = ("posterior_samples", "distillation_epochs")  # Where there is FedAG or FedBE.
-    return Posterior(
-        name=settings[flag],
-        burn_in_rounds=settings["burn_in_rounds"],
-        steps_per_sample=settings["steps_per_sample"],
-        shrinkage=settings["shrinkage"],
-        mean_shift=MeanShift(
-            kernel=kernels.KERNELS[settings["kernel"]],
-            bandwidth=settings["bandwidth"],
-            scale=settings["bandwidth_scale"],
-            tolerance=settings["mean_shift_tolerance"],
-            t_max=settings["mean_shift_steps"],
-            step_weights=settings["mean_shift_weights"] or mean_shift.KERNEL,
-        ),
-        langevin_deviation=settings["langevin_deviation"] or SQRT_2_RATE,
-        kernel_weights=settings["kernel_weights"],
-        kernel_bandwidths=settings["kernel_bandwidths"],
-        **{name: settings[name] for name in own if name in settings},
+    climb = named(
+        MeanShift,
+        settings,
+        "mean_shift_",
+        kernel=kernels.KERNELS[settings["kernel"]],
+        bandwidth=settings["bandwidth"],
+        scale=settings["bandwidth_scale"],
+        t_max=settings["mean_shift_steps"],
+        step_weights=settings["mean_shift_weights"] or mean_shift.KERNEL,
     )
+    return named(Posterior, settings, name=settings[flag], mean_shift=climb)

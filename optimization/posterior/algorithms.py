@@ -7,6 +7,8 @@ zero update, and one without examples none.
 """
 
 import dataclasses
+import math
+import sys
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -15,7 +17,7 @@ import numpy as np
 from data import keys
 from optimization import client_work, models
 from optimization.client_work import ClientWork
-from optimization.posterior import algorithm_flags, ensembles, mean_shift, process, samplers
+from optimization.posterior import algorithm_flags, ensembles, mean_shift, mean_shift_aggregation, process, samplers
 
 NO_DEVIATION = np.zeros(0, np.float32)
 
@@ -88,7 +90,8 @@ class Algorithm:
       burn_in_work: The clients' training in the burn-in rounds.
       client_work: Their training after them.
       burn_in_rounds: How many those are.
-      aggregate: How the server makes one update; None for the mean weighted by examples.
+      aggregate: How the server makes one update of the cohort's, side by side in the program; None if TFF aggregates.
+      factory: TFF's aggregation; None without `aggregate` for the mean weighted by examples.
       chain: What becomes of the model after the server optimizer's step; None for nothing.
     """
 
@@ -96,6 +99,7 @@ class Algorithm:
     client_work: ClientWork
     burn_in_rounds: int = 0
     aggregate: Aggregate | None = None
+    factory: mean_shift_aggregation.WeightedMeanShiftFactory | None = None
     chain: ServerChain | None = None
 
     def work_of(self, round_num: int) -> ClientWork:
@@ -104,14 +108,19 @@ class Algorithm:
 
 
 def build(
-    posterior: algorithm_flags.Posterior, sgd: client_work.LocalSgd, model: models.Model, server_features=None
+    posterior: algorithm_flags.Posterior,
+    sgd: client_work.LocalSgd,
+    model: models.Model,
+    cohort_size: int,
+    server_features=None,
 ) -> Algorithm:
-    """Returns an algorithm.
+    """Returns an algorithm, and says where the mean shift is computed.
 
     Args:
       posterior: Which, and its hyperparameters.
       sgd: The clients' plain training, whose steps are also those of their chains.
       model: The model.
+      cohort_size: Most clients of a round.
       server_features: FedBE's unlabelled examples, as the model takes them.
     """
     name, burn_in_rounds = posterior.name, 0
@@ -122,17 +131,25 @@ def build(
         work = samplers.ChainSgd(sgd, posterior.steps_per_sample, is_langevin, shrinkage)
         burn_in_rounds = posterior.burn_in_rounds
     aggregate: Aggregate | None = None
+    factory = None
     if name == "fedag":
         aggregate = _fedag
     elif name == "fedbe":
         aggregate = _fedbe(posterior, model, server_features)
-    elif name in ("fedkp", "fedkp_cluster_mean", "fedkppa"):
-        aggregate = _fedkp(posterior)
+    elif name in algorithm_flags.KERNELS:
+        size = sum(math.prod(shape) for shape in model.shapes.values())
+        gigabytes = f"{4e-9 * cohort_size * size:,.2g} GB of models a round"
+        if mean_shift_aggregation.fits(cohort_size, size):
+            factory = _factory(posterior, cohort_size)
+            print(f"Mean shift: by TFF's worker ({gigabytes}).", file=sys.stderr)
+        else:
+            aggregate = _fedkp(posterior)
+            print(f"Mean shift: by NumPy in the program ({gigabytes}; a message holds 2 GB).", file=sys.stderr)
     states = None
     if name == "sgld":
         deviation = algorithm_flags.deviation(posterior.langevin_deviation, sgd.learning_rate)  # type: ignore[arg-type]
         states = ServerChain(posterior.burn_in_rounds, deviation)
-    return Algorithm(sgd, work, burn_in_rounds, aggregate, states)
+    return Algorithm(sgd, work, burn_in_rounds, aggregate, factory, states)
 
 
 def _fedag(weights: np.ndarray, updates: process.CohortUpdates, generator: np.random.Generator) -> ServerUpdate:
@@ -157,6 +174,16 @@ def _fedbe(posterior: algorithm_flags.Posterior, model: models.Model, server_fea
         return ServerUpdate(distilled - weights)
 
     return aggregate
+
+
+def _factory(posterior: algorithm_flags.Posterior, cohort_size: int) -> mean_shift_aggregation.WeightedMeanShiftFactory:
+    return mean_shift_aggregation.WeightedMeanShiftFactory(
+        posterior.mean_shift,
+        cohort_size,
+        shifts_clients=posterior.name != "fedkp",
+        weighs=posterior.kernel_weights == "num_examples",
+        sizes_bandwidths=posterior.kernel_bandwidths == "num_examples",
+    )
 
 
 def _fedkp(posterior: algorithm_flags.Posterior) -> Aggregate:

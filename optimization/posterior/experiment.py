@@ -14,10 +14,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.special
 import tensorflow as tf
+import tensorflow_federated as tff
 
 from data import clients, keys, partition
 from data.errors import UsageError
-from optimization import client_work, cohorts, models, supervised
+from optimization import client_work, cohorts, fed_avg, models, supervised
 from optimization.options import Cohorts
 from optimization.posterior import algorithms, diagnostics, ensembles, flags, kernels, metrics, process
 from optimization.posterior.run_posterior import ServedTask
@@ -36,7 +37,7 @@ class Progress(NamedTuple):
       chain: SGLD's newest state, which clients train from; empty for other algorithms. `server` has its average.
     """
 
-    server: supervised.SupervisedState
+    server: fed_avg.State
     deviation: np.ndarray
     recent: np.ndarray
     selection: Any = ()
@@ -62,7 +63,9 @@ class PosteriorRounds(training.TrainingRounds):
             momentum=options.momentum,
             corrections=options.corrections,
         )
-        self._algorithm = algorithms.build(options.posterior, sgd, models.of_task(task), task.server_features)
+        self._algorithm = algorithms.build(
+            options.posterior, sgd, models.of_task(task), options.cohort_size, task.server_features
+        )
         super().__init__(options, task, self._algorithm.client_work, first_client=options.server_clients)
         self.weighs_examples = options.selection.weighting("num_examples") == "num_examples"
         self._definition = self.definition(self.work, options.cohort_size)
@@ -70,6 +73,18 @@ class PosteriorRounds(training.TrainingRounds):
         self._warn_of_cycles(task.server_features)
         self._server_step = process.build_server_step(self._definition)
         self._held_out = self._mixed(clients.pool(task.held_out, options.max_validation_samples, options.seed), 0)
+
+    def definition(self, work: Any, num_clients: int) -> supervised.SupervisedProcess:
+        """Returns what defines rounds of so many clients with this work."""
+        definition, factory = super().definition(work, num_clients), self._algorithm.factory
+        return dataclasses.replace(definition, aggregator=factory) if factory else definition
+
+    def _rounds(self, work: Any) -> tff.templates.IterativeProcess:
+        """Returns rounds that TFF aggregates; their initial weights are of seed 0."""
+        if self._algorithm.factory is None:
+            return self.mean_rounds(work, self._options.cohort_size)
+        build = lambda: self.definition(work, self._options.cohort_size).build(self._model.initial_weights(0))  # noqa: E731
+        return self._kept(("rounds", work, self._algorithm.factory), build)
 
     def _mixed(self, examples: clients.Examples, round_num: int) -> clients.Examples:
         """Returns the examples shuffled: where a model normalises over a batch, each should be like the whole."""
@@ -80,7 +95,7 @@ class PosteriorRounds(training.TrainingRounds):
         """Returns the state before round 1."""
         weights = self._model.initial_weights(self._options.seed)
         if self._algorithm.aggregate is None:
-            server = self.mean_rounds(self.work, self._options.cohort_size).initialize()._replace(weights=weights)
+            server = self._rounds(self.work).initialize()._replace(weights=weights)
         else:
             server = process.initial_state(self._definition, weights)
         deviation = algorithms.NO_DEVIATION
@@ -159,7 +174,9 @@ class PosteriorRounds(training.TrainingRounds):
             counts, deviation, share_moved = _counts(updates, update), update.deviation, update.share_moved
             server = self._server_step(state.server, update.delta)
         else:
-            server, counts = self.mean_rounds(work, self._options.cohort_size).next(state.server, inputs)
+            server, counts = self._rounds(work).next(state.server, inputs)
+            if self._algorithm.factory:
+                share_moved = float(counts.aggregator["share_moved"])
         if self._algorithm.chain:
             chain = self._algorithm.chain.state(server.weights, self._options.seed, round_num)
             server = server._replace(weights=self._algorithm.chain.served(served, chain, round_num))
@@ -171,7 +188,7 @@ class PosteriorRounds(training.TrainingRounds):
         measured = self._measured(ensemble, self._held_out) + self._measured(ensemble, everyone)
         recent = np.concatenate([state.recent[1:], [measured]])
         row = {
-            metrics.LOSS: mean(counts.loss_sum, counts.trained_examples),
+            metrics.LOSS: mean(counts.loss_sum, counts.batch_examples),
             metrics.UPDATE_NORM: float(counts.update_norm),
             metrics.EXAMPLES: int(counts.examples),
             metrics.EMPTY_CLIENTS: int(counts.empty_clients),
@@ -235,13 +252,14 @@ class PosteriorRounds(training.TrainingRounds):
         )
 
 
-def _counts(updates: process.CohortUpdates, update: algorithms.ServerUpdate) -> supervised.RoundMetrics:
+def _counts(updates: process.CohortUpdates, update: algorithms.ServerUpdate) -> fed_avg.RoundMetrics:
     with np.errstate(divide="ignore", invalid="ignore"):
-        losses = updates.loss_sums / updates.trained_examples
-    return supervised.RoundMetrics(
+        losses = updates.loss_sums / updates.batch_examples
+    return fed_avg.RoundMetrics(
         examples=updates.examples.sum(),
         loss_sum=updates.loss_sums.sum(),
-        trained_examples=updates.trained_examples.sum(),
+        trained_examples=updates.examples[updates.trained].sum(),
+        batch_examples=updates.batch_examples.sum(),
         client_losses=losses,
         client_deviations=updates.deviations,
         empty_clients=(updates.examples == 0).sum(),

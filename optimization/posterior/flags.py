@@ -10,6 +10,7 @@ from optimization.options import Training
 from optimization.posterior import algorithm_flags
 from optimization.posterior.algorithm_flags import Posterior
 from optimization.study import cli, presets, selector_flags, task_flags, training_flags
+from optimization.study.settings import setting
 
 USAGE = """
 What do a cohort's models say together? Federated training whose server takes the mean, or a mode, of a posterior.
@@ -73,68 +74,90 @@ class PosteriorOptions(Training):
     diagnose_parameters: Parameters
 
 
+class _Study:
+    """What is studied.
+
+    Attributes:
+      algorithm: How a cohort's models become one.
+    """
+
+    algorithm: str = setting("fedkp_cluster_mean", algorithm_flags.ALGORITHMS, basic=True)
+
+
+class _FedagAndFedbe:
+    """FedAG and FedBE.
+
+    Attributes:
+      posterior_samples: Models sampled, for predictions (FedAG) or to distil (FedBE).
+      server_data: The server's unlabelled examples, clients:N for those of the first N clients, who then do not train,
+        or an .npz file with the array features.
+      distillation_epochs: Passes over them.
+    """
+
+    posterior_samples: int = setting(10, low=1)
+    server_data: str = setting(only={"algorithm": ("fedbe",)})
+    distillation_epochs: int = setting(20, low=1, only={"algorithm": ("fedbe",)})
+
+
+class _RoundsAndClients:
+    """Rounds and clients.
+
+    Attributes:
+      total_rounds: Rounds.
+      clients_per_round: Clients in a cohort; the default at most all clients.
+      client_sampling_alpha: Dirichlet parameter of how often clients take part; small: few do (default: all alike).
+    """
+
+    total_rounds: int = setting(50, low=1, basic=True)
+    clients_per_round: int = setting(20, low=1, basic=True)
+    client_sampling_alpha: float = setting(above=True)
+
+
+class _Clients:
+    """Clients.
+
+    Attributes:
+      max_examples_per_client: Cap on a client's examples, a seeded choice; 0 for none.
+      client_batch_size: Examples of a mini-batch.
+      client_epochs_per_round: Passes of a client over its examples.
+      client_learning_rate: Learning rate on the client.
+      client_momentum: Momentum on the client.
+    """
+
+    max_examples_per_client: int = setting(0)
+    client_batch_size: int = setting(16, low=1)
+    client_epochs_per_round: int = setting(5, low=1)
+    client_learning_rate: float = setting(0.01, above=True, basic=True)
+    client_momentum: float = setting(0.9, high=1.0, below=True)
+
+
+class _Evaluation:
+    """Evaluation.
+
+    Attributes:
+      thresholds: Count the rounds until the running means reach these, separated by commas.
+      diagnose_round: Rounds, separated by commas, whose cohorts' models are tested for normality and drawn.
+      diagnose_parameters: Parameters whose densities are drawn: last:N, the last N, biases of the last layer; random:N,
+        a seeded draw; or their numbers from 0, separated by commas; at most 12.
+    """
+
+    thresholds: str = setting("0.84,0.86")
+    diagnose_round: str = setting()
+    diagnose_parameters: str = setting(only={"diagnose_round": True}, filled=_DRAWN)
+
+
 def define(flags: cli.FlagSet) -> None:
     """Defines the study's own flags."""
-    task_flags.define_choice(flags)
-    flags.choice("algorithm", "fedkp_cluster_mean", algorithm_flags.ALGORITHMS, "how a cohort's models become one")
-    task_flags.define_variant(flags)
-
-    algorithm_flags.define_kernels(flags, "algorithm")
-    algorithm_flags.define_chains(flags, "algorithm")
-
-    flags.group("FedAG and FedBE", algorithm=("fedag", "fedbe"))
-    flags.integer("posterior_samples", 10, "models sampled, for predictions (FedAG) or to distil (FedBE)", low=1)
-    flags.text(
-        "server_data",
-        None,
-        "the server's unlabelled examples, clients:N for those of the first N clients, who then do not train, "
-        "or an .npz file with the array features",
-    )
-    flags.integer("distillation_epochs", 20, "passes over them", low=1)
-    flags.belong("server_data", "distillation_epochs", algorithm=("fedbe",))
-
-    flags.group("Rounds and clients")
-    flags.integer("total_rounds", 50, "rounds", low=1)
-    flags.integer("clients_per_round", 20, "clients in a cohort; the default at most all clients", low=1)
-    flags.number(
-        "client_sampling_alpha",
-        None,
-        "Dirichlet parameter of how often clients take part; small: few do (default: all alike)",
-        above=True,
-    )
-    selection = {name: entry.help for name, entry in selector_flags.SELECTORS.items()}
-    flags.choice("client_selection", "uniform", selection, "how a round's clients are chosen")
+    flags.add(task_flags.TASK_TYPE, _Study, task_flags.VARIANT)
+    algorithm_flags.define(flags, "algorithm")
+    flags.group(_FedagAndFedbe, algorithm=("fedag", "fedbe"))
+    flags.group(_RoundsAndClients, selector_flags.SELECTION)
     selector_flags.define(flags)
-    flags.integer("max_examples_per_client", 0, "cap on a client's examples, a seeded choice; 0 for none")
-    flags.integer("client_batch_size", 16, "examples of a mini-batch", low=1)
-    flags.integer("client_epochs_per_round", 5, "passes of a client over its examples", low=1)
-    flags.number("client_learning_rate", 0.01, "learning rate on the client", above=True)
-    flags.number("client_momentum", 0.9, "momentum on the client", high=1.0, below=True)
-    training_flags.define_corrections(flags)
-
-    flags.group("Server")
-    training_flags.define_server(
-        flags,
-        None,
-        "its optimizer (default: sgd; fedopt: adam)",
-        learning_rate_help="its learning rate (default: sgd 1, others 0.01)",
-        above=True,
-    )
-
-    flags.group("Evaluation")
-    flags.text("thresholds", "0.84,0.86", "count the rounds until the running means reach these, separated by commas")
-    flags.text(
-        "diagnose_round", None, "rounds, separated by commas, whose cohorts' models are tested for normality and drawn"
-    )
-    flags.text(
-        "diagnose_parameters",
-        None,
-        "parameters whose densities are drawn: last:N, the last N, biases of the last layer; random:N, a seeded draw; "
-        f"or their numbers from 0, separated by commas; at most {_MOST_DRAWN} (default: {_DRAWN})",
-    )
-    flags.belong("diagnose_parameters", diagnose_round=True)
-    training_flags.define_evaluation(flags, batch_size=512)
-
+    flags.add(_Clients, *training_flags.CORRECTIONS)
+    optimizer = {"help": "Its optimizer (default: sgd; fedopt: adam)"}
+    rate = {"help": "Its learning rate (default: sgd 1, others 0.01)", "above": True}
+    flags.group("Server", *training_flags.server(optimizer, rate))
+    flags.group(_Evaluation, *training_flags.EVALUATIONS)
     task_flags.define_data(flags)
 
 
@@ -161,9 +184,7 @@ def resolve(settings: cli.Settings) -> cli.Settings:
     if settings.diagnose_round and settings.clients_per_round < 2:
         raise UsageError("--diagnose_round needs --clients_per_round=2 or more: one model has no distribution.")
     _thresholds(settings.thresholds)
-    if settings.diagnose_round:
-        settings = settings.filled({"diagnose_parameters": _DRAWN})
-        _parameters(settings.diagnose_parameters)
+    _parameters(settings.diagnose_parameters or _DRAWN)
     name = f"{settings.preset or f'posterior_{settings.task_type}'}_{algorithm}"
     settings = settings.filled({"experiment_name": name})
     if settings.server_data and not _server_clients(settings):
@@ -235,10 +256,7 @@ def _parameters(text: str) -> Parameters:
     elif _NUMBERED.fullmatch(text):
         found = Parameters(numbers=tuple(map(int, text.split(","))))
     if not 0 < (found.count or len(found.numbers)) <= _MOST_DRAWN:
-        raise UsageError(
-            f"--diagnose_parameters={text} must be last:N or random:N, or numbers separated by commas, at most "
-            f"{_MOST_DRAWN} parameters."
-        )
+        raise UsageError(f"--diagnose_parameters={text} must be last:N, random:N or numbers, at most {_MOST_DRAWN}.")
     if len(set(found.numbers)) < len(found.numbers):
         raise UsageError(f"--diagnose_parameters={text} names a parameter twice.")
     return found

@@ -81,12 +81,12 @@ def density(kernel: Kernel, samples: np.ndarray, bandwidths: np.ndarray, points:
 
 
 _NORMAL_REFERENCE = (4 / 3) ** 0.2  # Best for normal samples and the Gaussian kernel (eq. 2.20).
-_FOLDS = 5
-_FACTORS = (0.01, 0.1, 1.0, 10.0)
-_NEIGHBOURS = 5
-_GRID = 1024  # Points.
-_FIXED_POINT_STEPS = 100
-_NEGLIGIBLE = 60.0  # exp(-60) is nothing, also times the 14th power of a frequency.
+FOLDS = 5
+FACTORS = (0.01, 0.1, 1.0, 10.0)
+NEIGHBOURS = 5
+GRID = 1024  # Points.
+FIXED_POINT_STEPS = 100
+NEGLIGIBLE = 60.0  # exp(-60) is nothing, also times the 14th power of a frequency.
 
 
 def silverman(samples: np.ndarray, kernel: Kernel) -> np.ndarray:
@@ -144,12 +144,12 @@ def improved_sheather_jones(samples: np.ndarray, kernel: Kernel) -> np.ndarray:
     def roughness(derivative: int, time: np.ndarray) -> np.ndarray:
         """Returns R of a derivative of the density estimate with this squared bandwidth."""
         rates = math.pi**2 * squares
-        felt = np.searchsorted(rates * time.min(initial=np.inf), _NEGLIGIBLE)  # Frequencies beyond add less than 1e-16.
+        felt = np.searchsorted(rates * time.min(initial=np.inf), NEGLIGIBLE)  # Frequencies beyond add less than 1e-16.
         decay = np.exp(-rates[:felt] * time[:, np.newaxis])
         return 0.5 * (rates[:felt] ** derivative * coefficients[rows, :felt] * decay).sum(axis=1)
 
     times, rows = np.zeros(len(samples)), np.flatnonzero(ranges > 0)  # The rows whose times still change.
-    for _ in range(_FIXED_POINT_STEPS):
+    for _ in range(FIXED_POINT_STEPS):
         found = roughness(7, times[rows])
         with np.errstate(divide="ignore"):  # Where there is no fixed point.
             for order in range(6, 1, -1):
@@ -172,12 +172,12 @@ def _cosine_series(places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     Args:
       places: Float [parameters, clients], in [0, 1].
     """
-    below = np.floor(scaled := places * (_GRID - 1)).astype(np.intp)
-    counts, rows = np.zeros((len(places), _GRID)), np.arange(len(places))[:, np.newaxis]
+    below = np.floor(scaled := places * (GRID - 1)).astype(np.intp)
+    counts, rows = np.zeros((len(places), GRID)), np.arange(len(places))[:, np.newaxis]
     np.add.at(counts, (rows, below), 1 - (scaled - below))
     np.add.at(counts, (rows, below + 1), scaled - below)
     coefficients = scipy.fft.dct(counts / places.shape[1], axis=1)[:, 1:]
-    return np.square(np.arange(1.0, _GRID)), np.square(coefficients)
+    return np.square(np.arange(1.0, GRID)), np.square(coefficients)
 
 
 def cross_validation(samples: np.ndarray, kernel: Kernel) -> np.ndarray:
@@ -188,12 +188,12 @@ def cross_validation(samples: np.ndarray, kernel: Kernel) -> np.ndarray:
     """
     samples = np.sort(samples, axis=1)
     silvermans = silverman(samples, kernel)
-    num_folds = min(_FOLDS, samples.shape[1])
+    num_folds = min(FOLDS, samples.shape[1])
     if num_folds < 2:
         return silvermans
     safe = np.where(silvermans > 0, silvermans, 1.0)
     best, best_likelihood = safe, np.full(len(samples), -np.inf)
-    for factor in _FACTORS:
+    for factor in FACTORS:
         likelihood = np.zeros(len(samples))
         for fold in range(num_folds):
             left_out = np.arange(samples.shape[1]) % num_folds == fold
@@ -207,7 +207,7 @@ def cross_validation(samples: np.ndarray, kernel: Kernel) -> np.ndarray:
 
 def nearest(samples: np.ndarray, kernel: Kernel) -> np.ndarray:
     """Returns Scott's bandwidth of the five samples nearest to zero, the place where the density is looked at (C.4)."""
-    count = min(_NEIGHBOURS, samples.shape[1])
+    count = min(NEIGHBOURS, samples.shape[1])
     indices = np.argpartition(np.abs(samples), count - 1, axis=1)[:, :count]
     return scott(np.take_along_axis(samples, indices, axis=1), kernel)
 

@@ -154,8 +154,8 @@ def _interval(points: np.ndarray, edges: np.ndarray) -> np.ndarray:
 
 # How much wider a window is, in units of the samples' range: a sample at exactly one bandwidth counts despite rounding,
 # and a window of bandwidth zero holds its own sample.
-_MARGIN = 1e-9
-_ROUNDING = 1e-9  # Results that are closer than this to the mean, in units of the samples' range, equal it.
+MARGIN = 1e-9
+ROUNDING = 1e-9  # Results that are closer than this to the mean, in units of the samples' range, equal it.
 KERNEL, PROFILE = "kernel", "profile"
 WEIGHTS = {
     KERNEL: "the kernel's values, as Algorithm 8 has it",
@@ -266,7 +266,7 @@ class MeanShift:
                 starts = samples if cluster else means[:, np.newaxis]
                 modes = self._shift(samples, weights, factors, self.tolerance / units, starts)
                 modes = modes @ weights if cluster else modes[:, 0]
-            moved[chunk] = np.abs(modes - means) > np.maximum(self.tolerance / units[:, 0], _ROUNDING)
+            moved[chunk] = np.abs(modes - means) > np.maximum(self.tolerance / units[:, 0], ROUNDING)
             result[chunk] = modes * units[:, 0] + lows[:, 0]
 
         # The cells of a parameter in the largest array that it takes.
@@ -288,7 +288,7 @@ class MeanShift:
             row = rows[active]
             distances = samples[row] - points[active, np.newaxis]
             width = self.scale * kernels.nearest(distances, self.kernel) if widths is None else widths[row]
-            reach = width[:, np.newaxis] * factors + _MARGIN
+            reach = width[:, np.newaxis] * factors + MARGIN
             shares = weigh(distances / reach)
             mass = shares @ pulls
             shares *= distances
@@ -320,7 +320,7 @@ class MeanShift:
             samples, weights, factors = np.take_along_axis(samples, order, axis=1), weights[order], factors[order]
         else:
             samples.sort(axis=1)
-        reach = self.widths(samples)[:, np.newaxis] * factors + _MARGIN
+        reach = self.widths(samples)[:, np.newaxis] * factors + MARGIN
         return cluster_mean(samples, weights, reach, self._pulls(weights, factors), tolerances, self.t_max)
 
     def _pulls(self, weights: np.ndarray, factors: np.ndarray) -> np.ndarray:

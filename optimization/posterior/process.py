@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from optimization import models, server, supervised
+from optimization import fed_avg, models, supervised
 from optimization.runtime import rounds
 
 
@@ -24,7 +24,7 @@ class CohortUpdates(NamedTuple):
     Attributes:
       deltas: float32 [clients with examples, parameters]; zero where the update was not finite.
       examples: int32 [clients], how many it has.
-      trained_examples: int32 [clients], those of all its mini-batches together; 0 where the update was not finite.
+      batch_examples: int32 [clients], those of all its mini-batches together; 0 where the update was not finite.
       loss_sums: float32 [clients], their losses' sums, likewise.
       deviations: float32 [clients], standard deviation of their mini-batches' losses; NaN where there is none.
       nonfinite: int32 [clients], 1 where the update was not finite.
@@ -32,7 +32,7 @@ class CohortUpdates(NamedTuple):
 
     deltas: np.ndarray
     examples: np.ndarray
-    trained_examples: np.ndarray
+    batch_examples: np.ndarray
     loss_sums: np.ndarray
     deviations: np.ndarray
     nonfinite: np.ndarray
@@ -55,34 +55,19 @@ def client_row(output) -> CohortUpdates:
     """
     return CohortUpdates(
         deltas=models.flatten(output.delta),
-        examples=output.examples,
-        trained_examples=output.trained_examples,
-        loss_sums=output.loss_sum,
-        deviations=tf.reduce_sum(output.client_deviations),
-        nonfinite=output.nonfinite_clients,
+        examples=output.sums["examples"],
+        batch_examples=output.sums["batch_examples"],
+        loss_sums=output.sums["loss_sum"],
+        deviations=tf.reduce_sum(output.sums["client_deviations"]),
+        nonfinite=output.sums["nonfinite_clients"],
     )
-
-
-def at_clients(client_round: tff.Computation) -> tff.Computation:
-    """Returns (*models at the server, clients) -> results at the clients, of (*models, client) -> result."""
-    *models_types, client_type = (
-        part for _, part in tff.structure.iter_elements(client_round.type_signature.parameter)
-    )
-    sent = [tff.FederatedType(models_type, tff.SERVER) for models_type in models_types]
-
-    @tff.federated_computation(tff.StructType([*sent, tff.FederatedType(client_type, tff.CLIENTS)]))
-    def each(given):
-        broadcast = [tff.federated_broadcast(given[index]) for index in range(len(sent))]
-        return tff.federated_map(client_round, (*broadcast, given[len(sent)]))
-
-    return each
 
 
 def collect(each: tff.Computation, shared: Sequence[Any], cohort: Sequence[Any]) -> tuple[CohortUpdates, list[Any]]:
     """Plays a cohort's client work.
 
     Args:
-      each: What `at_clients` returns; its results are (`client_row`, anything else).
+      each: What `fed_avg.at_clients` returns; its results are (`client_row`, anything else).
       shared: The models that all clients are given.
       cohort: The clients, each with its `position`.
 
@@ -118,29 +103,28 @@ def _mapped(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
 def build_collection(definition: supervised.SupervisedProcess) -> Callable[..., CohortUpdates]:
     """Returns the function (weights, list of `supervised.ClientInput`) -> `CohortUpdates`: a round's client work."""
 
-    @tff.tensorflow.computation(definition.weights_type, definition.client_type)
-    def client_round(weights, client):
-        return client_row(definition.client_round()(weights, client)), ()
+    def client_round(*given):
+        return client_row(definition.client_round()(*given)), ()
 
-    each = at_clients(client_round)
+    each = fed_avg.at_clients(definition.at_client(client_round))
     return lambda weights, cohort: collect(each, [weights], cohort)[0]
 
 
-def initial_state(definition: supervised.SupervisedProcess, weights: models.Weights) -> supervised.SupervisedState:
+def initial_state(definition: supervised.SupervisedProcess, weights: models.Weights) -> fed_avg.State:
     """Returns the server's state before round 1, without an aggregator's."""
     optimizer = tf.nest.map_structure(_array, definition.server_optimizer.initialize(definition.model.specs))
-    return supervised.SupervisedState(tuple(weights), optimizer, ())
+    return fed_avg.State((), tuple(weights), (), optimizer, ())
 
 
 def build_server_step(
     definition: supervised.SupervisedProcess,
-) -> Callable[[supervised.SupervisedState, np.ndarray], supervised.SupervisedState]:
+) -> Callable[[fed_avg.State, np.ndarray], fed_avg.State]:
     """Returns the function (state, delta float32 [parameters]) -> state after the server optimizer's step."""
     shapes = definition.model.shapes
 
-    def step(state: supervised.SupervisedState, delta: np.ndarray) -> supervised.SupervisedState:
+    def step(state: fed_avg.State, delta: np.ndarray) -> fed_avg.State:
         weights, optimizer = tf.nest.map_structure(tf.constant, (tuple(state.weights), state.optimizer))
-        optimizer, weights, _ = server.server_step(
+        optimizer, weights, _ = fed_avg.server_step(
             definition.server_optimizer, optimizer, weights, models.unflatten(tf.constant(delta), shapes)
         )
         weights, optimizer = tf.nest.map_structure(_array, (weights, optimizer))

@@ -32,21 +32,6 @@ def gaussian_sum(l2_norm_clip: float, stddev: float, seed: int | None) -> tfp.Su
     )
 
 
-class DoubleGaussianSum(tfp.GaussianSumQuery):
-    """The same in float64, for sums of statistics whose products cancel each other; noise of TensorFlow's generator."""
-
-    def make_global_state(self, l2_norm_clip, stddev):
-        return _State(tf.constant(l2_norm_clip, tf.float64), tf.constant(stddev, tf.float64))
-
-    def get_noised_result(self, sample_state, global_state):
-        noised = [
-            leaf + tf.random.normal(tf.shape(leaf), stddev=global_state.stddev, dtype=tf.float64)
-            for leaf in tf.nest.flatten(sample_state)
-        ]
-        event = dp_accounting.GaussianDpEvent(global_state.stddev / global_state.l2_norm_clip)
-        return tf.nest.pack_sequence_as(sample_state, noised), global_state, event
-
-
 def adaptive_clip_sum(*, seeds: tuple[int, int] | None, **parameters: Any) -> tfp.SumAggregationDPQuery:
     """Returns such a sum whose clip norm follows a quantile of the records' norms (Andrew et al. 2021).
 

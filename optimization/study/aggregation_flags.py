@@ -7,6 +7,7 @@ from data.errors import UsageError
 from optimization import options as options_lib
 from optimization.privacy import mechanisms, sensitivities
 from optimization.study import cli
+from optimization.study.settings import names, setting
 
 TYPES: Mapping[str, str] = {
     "mean": "mean of the updates, by default with adaptive clipping",
@@ -18,21 +19,6 @@ TYPES: Mapping[str, str] = {
     "ddp": "distributed differential privacy: each client adds its share of the noise, under secure aggregation",
 }
 _NOISY = ("dpsgd", "dpftrl", "mf_dpftrl", "ddp")
-# What has no effect where nothing is trained.
-OF_TRAINING = {
-    "noise_multiplier",
-    "target_delta",
-    "accountant",
-    "insecure_seeded_noise",
-    "dpftrl_restart_rounds",
-    "mf_bands",
-    "ddp_bits",
-    "aggregator_type",
-    "client_weighting",
-    "adaptive_clipping",
-    "unclip_quantile",
-    "clip_norm",
-}
 _CAN_ADAPT = ("mean", "dpsgd", "secure_sum")
 _BANDS = 8
 # Why such noise guarantees nothing, as the words after "because".
@@ -41,75 +27,49 @@ _FIRST_CLIP_NORM = 0.1
 _QUANTILE = 0.8
 
 
-def define(flags: cli.FlagSet, aggregator_type: str = "mean") -> None:
-    """Defines the group of flags, of which one's default depends on the program."""
-    flags.group("Aggregation and privacy")
-    flags.choice("aggregator_type", aggregator_type, TYPES, "how the cohort's updates become one")
-    flags.choice("client_weighting", "uniform", ["uniform", "num_examples"], "weight of a client in the mean")
-    flags.switch(
-        "adaptive_clipping",
-        None,
-        "let the clip norm follow a quantile of the updates' norms (default: yes for mean and secure_sum)",
-    )
-    flags.number(
-        "unclip_quantile", None, f"that quantile, the part of updates left unclipped (default: {_QUANTILE})", high=1.0
-    )
-    flags.number(
-        "clip_norm",
-        None,
-        "L2 norm that a client's update is clipped to; with adaptive clipping, only at first "
-        f"(default: {_FIRST_CLIP_NORM} with adaptive clipping, else none)",
-        above=True,
-    )
-    flags.number("noise_multiplier", None, "standard deviation of the noise on the sum, in clip norms")
-    flags.number(
-        "target_delta",
-        None,
-        "delta of the reported epsilon (default: 1 / population^1.1)",
-        high=1.0,
-        above=True,
-        below=True,
-    )
-    flags.choice(
-        "accountant",
-        "rdp",
-        mechanisms.ACCOUNTANTS,
-        "whose epsilon is the reported one; privacy.json and the end of a run have both",
-    )
-    flags.choice(
-        "cohort_sampling",
-        "fixed",
-        mechanisms.SAMPLINGS,
-        "how a round's clients are drawn; with --aggregator_type=dpsgd, epsilon assumes poisson, and with dpftrl and "
-        "mf_dpftrl cyclic makes it small. Where a guarantee rests on them (dpsgd, ddp; not cyclic), they are secret: "
-        "not drawn from --seed, and so not paired between runs of one seed",
-    )
-    flags.integer(
-        "dpftrl_restart_rounds",
-        None,
-        "rounds of one tree (default: population / cohort, so that by turns a client is in each tree once)",
-        low=1,
-    )
-    flags.integer(
-        "mf_bands",
-        None,
-        f"bands of the factor, rounds over which noise cancels (default: {_BANDS}; by turns at most the "
-        "rounds after which a client comes back)",
-        low=1,
-        high=10_000,
-    )
-    flags.integer("ddp_bits", 20, "bits of a coordinate of the secure sum", low=1, high=22)
-    flags.switch(
-        "insecure_seeded_noise",
-        False,
-        "draw the privacy noise, and the cohorts, from --seed, for runs that can be repeated: they guarantee nothing, "
-        "as who knows the seed can remove the noise",
-    )
-    flags.belong("noise_multiplier", "target_delta", "accountant", aggregator_type=_NOISY)
-    flags.belong("insecure_seeded_noise", aggregator_type=("dpsgd", "dpftrl", "mf_dpftrl"))
-    flags.belong("dpftrl_restart_rounds", aggregator_type=("dpftrl",))
-    flags.belong("mf_bands", aggregator_type=("mf_dpftrl",))
-    flags.belong("ddp_bits", aggregator_type=("ddp",))
+class Aggregation:
+    """Aggregation and privacy.
+
+    Attributes:
+      aggregator_type: How the cohort's updates become one.
+      client_weighting: Weight of a client in the mean.
+      adaptive_clipping: Let the clip norm follow a quantile of the updates' norms (default: yes for mean and
+        secure_sum).
+      unclip_quantile: That quantile, the part of updates left unclipped (default: 0.8).
+      clip_norm: L2 norm that a client's update is clipped to; with adaptive clipping, only at first (default: 0.1 with
+        adaptive clipping, else none).
+      noise_multiplier: Standard deviation of the noise on the sum, in clip norms.
+      target_delta: Delta of the reported epsilon (default: 1 / population^1.1).
+      accountant: Whose epsilon is the reported one; privacy.json and the end of a run have both.
+      cohort_sampling: How a round's clients are drawn; with --aggregator_type=dpsgd, epsilon assumes poisson, and with
+        dpftrl and mf_dpftrl cyclic makes it small. Where a guarantee rests on them (dpsgd, ddp; not cyclic), they are
+        secret: not drawn from --seed, and so not paired between runs of one seed.
+      dpftrl_restart_rounds: Rounds of one tree (default: population / cohort, so that by turns a client is in each tree
+        once).
+      mf_bands: Bands of the factor, rounds over which noise cancels (default: 8; by turns at most the rounds after
+        which a client comes back).
+      ddp_bits: Bits of a coordinate of the secure sum.
+      insecure_seeded_noise: Draw the privacy noise, and the cohorts, from --seed, for runs that can be repeated: they
+        guarantee nothing, as who knows the seed can remove the noise.
+    """
+
+    aggregator_type: str = setting("mean", TYPES, basic=True)
+    client_weighting: str = setting("uniform", ["uniform", "num_examples"])
+    adaptive_clipping: bool = setting()
+    unclip_quantile: float = setting(high=1.0)
+    clip_norm: float = setting(basic=True, above=True)
+    noise_multiplier: float = setting(basic=True, only={"aggregator_type": _NOISY})
+    target_delta: float = setting(high=1.0, above=True, below=True, only={"aggregator_type": _NOISY})
+    accountant: str = setting("rdp", mechanisms.ACCOUNTANTS, only={"aggregator_type": _NOISY})
+    cohort_sampling: str = setting("fixed", mechanisms.SAMPLINGS)
+    dpftrl_restart_rounds: int = setting(low=1, only={"aggregator_type": ("dpftrl",)})
+    mf_bands: int = setting(low=1, high=10_000, only={"aggregator_type": ("mf_dpftrl",)})
+    ddp_bits: int = setting(20, low=1, high=22, only={"aggregator_type": ("ddp",)})
+    insecure_seeded_noise: bool = setting(False, only={"aggregator_type": ("dpsgd", "dpftrl", "mf_dpftrl")})
+
+
+# What has no effect where nothing is trained.
+OF_TRAINING = {*names(Aggregation)} - {"cohort_sampling"}
 
 
 def resolve(settings: cli.Settings) -> cli.Settings:
@@ -123,10 +83,7 @@ def resolve(settings: cli.Settings) -> cli.Settings:
     settings = settings.filled({"adaptive_clipping": kind in ("mean", "secure_sum")})
     if settings.adaptive_clipping:
         if kind not in _CAN_ADAPT:
-            raise UsageError(
-                f"--adaptive_clipping does not go with --aggregator_type={kind}: its noise is tied to one norm over "
-                "rounds. Give --clip_norm alone."
-            )
+            raise UsageError(f"--adaptive_clipping does not go with --aggregator_type={kind}: its noise has one norm.")
         settings = settings.filled({"clip_norm": _FIRST_CLIP_NORM, "unclip_quantile": _QUANTILE})
     elif "unclip_quantile" in settings.given:
         raise UsageError("--unclip_quantile has an effect only with --adaptive_clipping.")
@@ -140,9 +97,7 @@ def resolve(settings: cli.Settings) -> cli.Settings:
         alternative = ", or --adaptive_clipping" if kind in _CAN_ADAPT else ""
         raise UsageError(f"--aggregator_type={kind} needs --clip_norm{alternative}.")
     if kind == "ddp" and settings.cohort_sampling == "poisson":
-        raise UsageError(
-            "--aggregator_type=ddp needs cohorts of a fixed size: a smaller one would add too little noise."
-        )
+        raise UsageError("--aggregator_type=ddp needs cohorts of a fixed size, or too little noise is added.")
     if kind == "ddp" and settings.accountant == "pld":
         raise UsageError("--accountant=pld does not know the losses of --aggregator_type=ddp: use rdp.")
     return settings
@@ -207,10 +162,7 @@ def mechanism(
     """
     kind, noise_multiplier = aggregation.kind, aggregation.noise_multiplier
     if cohort.size > population:
-        raise UsageError(
-            f"--clients_per_round={cohort.size} is more than the {population} clients that take part: "
-            f"give at most {population}."
-        )
+        raise UsageError(f"--clients_per_round={cohort.size} is more than the {population} clients that take part.")
     try:
         if kind == "dpsgd" and aggregation.unclip_quantile is not None:
             sensitivities.split_noise(noise_multiplier, sensitivities.COUNT_NOISE_SHARE * cohort.size)

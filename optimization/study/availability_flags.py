@@ -1,40 +1,39 @@
 """Flags of which clients come to a round, and what they mean; needs no TensorFlow."""
 
 from data.errors import UsageError
+from optimization.options import named
 from optimization.selection.availability import ALWAYS, KINDS, Availability
 from optimization.study import cli
+from optimization.study.settings import setting
 
+_KINDS = tuple(KINDS)
 _BY_LABEL = "time_zones_by_label"
-_OF_DAY = ("availability_day", "availability_low", "availability_high", "time_zones")
-NAMES = ("availability", *_OF_DAY, _BY_LABEL, "drop_out")
-_DEFAULTS = {"availability_day": 24, "availability_low": 0.1, "availability_high": 0.9, "time_zones": 4}
 
 
-def define(flags: cli.FlagSet, *, has_labels: bool = True) -> None:
-    """Defines the flags in the current group, but for `--world_seed`, the seed of time zones.
+class Availabilities:
+    """Availability of clients.
 
-    Args:
-      flags: Where to.
-      has_labels: Whether clients have labels, by which they can share time zones.
+    Attributes:
+      availability: Which clients can take part in a round: a cohort is of those who are available (default: always).
+      availability_day: Rounds of a day.
+      availability_low: A client's chance at night.
+      availability_high: A client's chance at noon.
+      time_zones: Time zones, evenly over the day.
+      time_zones_by_label: Clients whose most frequent labels are near share a time zone (default: no).
+      drop_out: Chance that a client of a cohort never reports (default: 0).
     """
-    flags.choice(
-        "availability",
-        None,
-        {"always": "all are", **KINDS},
-        "which clients can take part in a round: a cohort is of those who are available (default: always)",
-    )
-    flags.integer("availability_day", None, "rounds of a day (default: 24)", low=2)
-    flags.number("availability_low", None, "a client's chance at night (default: 0.1)", high=1.0)
-    flags.number("availability_high", None, "a client's chance at noon (default: 0.9)", high=1.0)
-    flags.integer("time_zones", None, "time zones, evenly over the day (default: 4)", low=1)
-    if has_labels:
-        flags.switch(_BY_LABEL, None, "clients whose most frequent labels are near share a time zone (default: no)")
-    flags.belong(*_OF_DAY, *[_BY_LABEL] * has_labels, availability=list(KINDS))
-    flags.number("drop_out", None, "chance that a client of a cohort never reports (default: 0)", high=1.0, below=True)
+
+    availability: str = setting(words={"always": "all are", **KINDS})
+    availability_day: int = setting(low=2, only={"availability": _KINDS}, filled=24)
+    availability_low: float = setting(high=1.0, only={"availability": _KINDS}, filled=0.1)
+    availability_high: float = setting(high=1.0, only={"availability": _KINDS}, filled=0.9)
+    time_zones: int = setting(low=1, only={"availability": _KINDS}, filled=4)
+    time_zones_by_label: bool = setting(only={"availability": _KINDS}, filled=False)
+    drop_out: float = setting(high=1.0, below=True)
 
 
 def resolve(settings: cli.Settings) -> cli.Settings:
-    """Returns settings without a value where all clients come, else with all values filled in.
+    """Returns settings, settled, without a value where all clients come; needs `--world_seed`.
 
     Raises:
       UsageError: If the chance at night is above that at noon, or nobody is ever available.
@@ -43,12 +42,8 @@ def resolve(settings: cli.Settings) -> cli.Settings:
     settings = settings.replace(availability=kind, drop_out=settings.drop_out or None)
     if not kind:
         return settings
-    settings = settings.filled({**_DEFAULTS, "world_seed": 0, **({_BY_LABEL: False} if _BY_LABEL in settings else {})})
-    if settings.availability_low > settings.availability_high:
-        raise UsageError(
-            f"--availability_low={settings.availability_low:g} is above "
-            f"--availability_high={settings.availability_high:g}: a chance at night is at most that at noon."
-        )
+    settings = settings.filled({"world_seed": 0})
+    settings.check_order("availability_low", "availability_high")
     if not settings.availability_high:
         raise UsageError("--availability_high=0: no client would ever be available; give a chance above 0.")
     return settings
@@ -59,13 +54,6 @@ def options(settings: cli.Settings) -> Availability:
     drop_out = settings.drop_out or 0.0
     if not settings.availability:
         return Availability(drop_out=drop_out) if drop_out else ALWAYS
-    return Availability(
-        kind=settings.availability,
-        day=settings.availability_day,
-        low=settings.availability_low,
-        high=settings.availability_high,
-        time_zones=settings.time_zones,
-        by_labels=settings.get(_BY_LABEL) or False,
-        drop_out=drop_out,
-        world_seed=settings.world_seed,
-    )
+    by_labels = settings.get(_BY_LABEL) or False
+    own = {"time_zones": settings.time_zones, "by_labels": by_labels, "world_seed": settings.world_seed}
+    return named(Availability, settings, "availability_", kind=settings.availability, drop_out=drop_out, **own)

@@ -4,9 +4,7 @@ Nothing here imports TensorFlow, so that `--help` and a mistyped flag are answer
 1 a failure, 2 bad usage, 130 and 143 an interruption by Ctrl-C and SIGTERM.
 """
 
-import csv
 import errno
-import io
 import logging
 import os
 import pathlib
@@ -15,17 +13,21 @@ import signal
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from data.errors import Failure, UsageError
-from optimization.study import flag_set, interruption
-from optimization.study.flag_set import WORKING_DIRECTORY
+from optimization.study import interruption
 from optimization.study.flag_set import FlagSet as FlagSet
-from optimization.study.flag_set import shown_path as shown_path
-from optimization.study.flag_set import user_path as user_path
 from optimization.study.settings import Parameter as Parameter
+from optimization.study.settings import Setting as Setting
 from optimization.study.settings import Settings as Settings
+from optimization.study.texts import WORKING_DIRECTORY
+from optimization.study.texts import joined as joined
+from optimization.study.texts import shown_path as shown_path
+from optimization.study.texts import unknown as unknown
+from optimization.study.texts import user_path as user_path
+from optimization.study.texts import whole_numbers as whole_numbers
 
 # What the world outside may be to blame for: errors that need no traceback.
 _OUTSIDE = {
@@ -42,6 +44,8 @@ _OUTSIDE = {
 _DATA_DIR = "FEDBANDITS_DATA_DIR"  # Where the user's data is, if no flag says so.
 # Who repeats a run's command does not want to start it over once it is done.
 _NOT_REPEATED = {"--restart", "-restart", "--restart=true"}
+_FULL = {"--helpfull", "-helpfull"}
+HELP = {"--help", "-help", "-h", *_FULL}  # What asks a program for help.
 MOST_REPEATS = 500  # The folders of all runs are claimed beforehand, an open file each.
 
 
@@ -57,32 +61,6 @@ def seeds(settings: Mapping[str, Any]) -> range:
     if first + count > 2**32:
         raise UsageError(f"--seed={first} with --repeat={count} ends above {2**32 - 1}, the largest seed.")
     return range(first, first + count)
-
-
-def whole_numbers(flag: str, text: str) -> list[int]:
-    """Returns the numbers of a flag, separated by commas.
-
-    Raises:
-      UsageError: If one is no whole number above 0.
-    """
-    words = [word.strip() for word in text.split(",")]
-    if not all(word.isdecimal() and int(word) for word in words):
-        raise UsageError(f"--{flag}={text} must be whole numbers above 0, separated by commas.")
-    return [int(word) for word in words]
-
-
-def unknown(flag: str, name: str, known: Iterable[str], otherwise: str) -> UsageError:
-    """Returns the error of a name that is not known: it tells those that are near, or what to do `otherwise`."""
-    return UsageError(
-        f"--{flag}={name} is not known: {flag_set.did_you_mean(flag_set.near_names(name, known), otherwise)}"
-    )
-
-
-def joined(words: Iterable[str]) -> str:
-    """Returns the value of a flag that takes words separated by commas; one that holds a comma is quoted."""
-    text = io.StringIO()
-    csv.writer(text, lineterminator="").writerow(words)
-    return text.getvalue()
 
 
 def command_line(module: str | None = None, arguments: Sequence[str] = ()) -> str:
@@ -132,8 +110,8 @@ def main(flag_set: FlagSet, program: Callable[[Settings], int | None]) -> None:
     hush_imports()
     interruption.install()
     try:
-        if {"--help", "-help", "-h", "--helpfull"} & set(sys.argv[1:]):
-            print(flag_set.help())
+        if asked := HELP & set(sys.argv[1:]):
+            print(flag_set.help(full=not asked.isdisjoint(_FULL)))
             sys.exit(0)
         status = program(flag_set.parse(sys.argv))
         sys.stdout.flush()  # Here, where it can still be told that nobody took it.

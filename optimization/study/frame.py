@@ -21,6 +21,7 @@ from data.errors import UsageError
 from optimization.options import Length
 from optimization.study import cli, divergence, presets, run_folder, worker_flags
 from optimization.study.metrics import Metric
+from optimization.study.settings import declared, no_folder, setting
 
 if TYPE_CHECKING:
     from optimization.study import runner
@@ -203,21 +204,45 @@ class PlainStudy(Study[OptionsT, DataT]):
         """Writes and prints what a run gave, also of one that was stopped; `rounds` are of the study's own class."""
 
 
+class _Start:
+    """What is studied.
+
+    Attributes:
+      seed: Seed of every draw.
+    """
+
+    seed: int = setting(0, high=2**32 - 1, basic=True)
+
+
+class _Output:
+    """Output.
+
+    Attributes:
+      root_output_dir: Folder of all runs.
+      experiment_name: Name of this run's folder.
+      repeat: Runs with consecutive seeds, in folders NAME/seed_N; 0 is one run, too.
+      rounds_per_checkpoint: Rounds between checkpoints; 0 for only the last.
+      restart: Start over: move the files of the run that lies in the folder aside, delete nothing.
+    """
+
+    root_output_dir: pathlib.Path = setting("runs", basic=True)
+    experiment_name: str = setting(basic=True, complaint=no_folder)
+    repeat: int = setting(1, basic=True)
+    rounds_per_checkpoint: int = setting()
+    restart: bool = setting(False, basic=True)
+
+
 def flag_set(study: Study) -> cli.FlagSet:
     """Returns the flags of a study's binary."""
     flags = cli.FlagSet(study.usage)
     flags.group("What is studied")
-    presets.define(flags)
-    flags.integer("seed", 0, "seed of every draw", high=2**32 - 1)
+    flags.file(presets.Presets, "config", presets.read)
+    flags.add(_Start)
     study.define(flags)
-    flags.group("Output")
-    flags.path("root_output_dir", "runs", "folder of all runs")
-    flags.folder("experiment_name", f"name of this run's folder (default: {study.name_help})")
-    flags.integer("repeat", 1, "runs with consecutive seeds, in folders NAME/seed_N; 0 is one run, too")
-    every = "rounds between checkpoints; 0 for only the last"
-    flags.integer("rounds_per_checkpoint", study.rounds_per_checkpoint, every)
-    run_folder.define(flags)
-    worker_flags.define(flags)
+    name = {"help": f"Name of this run's folder (default: {study.name_help})"}
+    checkpoints = {"default": study.rounds_per_checkpoint}
+    flags.group("Output", *declared(_Output, experiment_name=name, rounds_per_checkpoint=checkpoints))
+    flags.group(worker_flags.Workers)
     return flags
 
 
@@ -271,7 +296,7 @@ def prepare(study: Study, planned: Sequence[cli.Settings], command: str | None =
     runs = []
     for settings, options, data in checked(study, planned):
         folder = run_folder.RunFolder(f"{settings.root_output_dir}/{settings.experiment_name}", command)
-        open_folder(folder, {**settings, **study.recorded(options, data)}, data)
+        open_folder(folder, settings.replace(**study.recorded(options, data)), data)
         runs.append(Run(settings, options, data, folder))
     return runs
 
@@ -319,13 +344,13 @@ def _told(planned: Sequence[cli.Settings], runs: Sequence[Run]) -> Iterator[str]
         yield f"--{name} is {size}, as there are no more clients."
 
 
-def open_folder(folder: run_folder.RunFolder, recorded: Mapping[str, Any], data: Data) -> None:
+def open_folder(folder: run_folder.RunFolder, recorded: cli.Settings, data: Data) -> None:
     """Opens a run's folder, and writes there what was learned of the clients' data before the run.
 
     Raises:
       UsageError: If it cannot be written, or holds another configuration's run.
     """
-    folder.open(recorded, data.checksum, data.report)
+    folder.open(recorded, data.checksum, data.report, recorded.default)
     if data.statistics:
         folder.write_json(run_folder.STATISTICS_FILE, data.statistics)
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from data.errors import UsageError
 from optimization.study import cli
+from optimization.study.settings import setting
 
 _SHARED, _ABOUT = "shared", "about"
 # What says where the values come from, or what to do, not what is run.
@@ -29,16 +30,19 @@ class Preset:
     values: Mapping[str, Any]
 
 
-def define(flags: cli.FlagSet) -> None:
-    """Defines `--preset`, `--config` and `--list_presets`."""
-    flags.text("preset", None, "a published setting by name; flags given beside it win")
-    flags.file(
-        "config",
-        read,
-        "your own TOML file of flags, a line flag = value each, texts in quotes; flags of the command line win over "
-        "it, and it over --preset, which it may name itself. Relative paths in it start in the working directory",
-    )
-    flags.switch("list_presets", False, "print the names of all presets, and end")
+class Presets:
+    """Presets.
+
+    Attributes:
+      preset: A published setting by name; flags given beside it win.
+      config: Your own TOML file of settings, a line name = value each, texts in quotes; the command line wins over it,
+        and it over --preset. Relative paths start in the working directory.
+      list_presets: Print the names of all presets, and end.
+    """
+
+    preset: str = setting(basic=True)
+    config: pathlib.Path = setting(basic=True)
+    list_presets: bool = setting(False, basic=True)
 
 
 def tables(

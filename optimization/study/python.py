@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from data import frames
 from data.errors import Failure, UsageError
-from optimization.study import cli, flag_set, frame, interruption, results
+from optimization.study import cli, frame, interruption, results, texts
 from optimization.study.metrics import Metric
 
 if TYPE_CHECKING:
     import pandas as pd
 
 _TABLE = "table"
-_HELP = "./scripts/python -m {} --help"
+_HELP = "./scripts/python -m {} --helpfull"
 _MOST_WHOLE = 1 << 53
 _Result = TypeVar("_Result")
 _playing = threading.Lock()  # There is one worker, and what is compiled is shared.
@@ -57,8 +57,8 @@ def run(study: frame.Study, given: Mapping[str, Any]) -> results.Run | results.R
     known = flags.parse([""])
     for name in given:
         if name not in known:
-            hint = flag_set.did_you_mean(
-                flag_set.near_names(name, [_TABLE, *known]), f"{_HELP.format(_module(study))} lists all."
+            hint = texts.did_you_mean(
+                texts.near_names(name, [_TABLE, *known]), f"{_HELP.format(_module(study))} lists all."
             )
             raise UsageError(f"{name} is no setting of this study: {hint}")
     if given.pop("list_presets", False):

@@ -17,7 +17,7 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TextIO
 
 import numpy as np
@@ -61,11 +61,6 @@ FREE_FLAGS = {
     "runtime",
     "tff_workers",
 }
-
-
-def define(flags: cli.FlagSet) -> None:
-    """Defines the flag that starts a run over."""
-    flags.switch(_RESTART, False, "start over: move the files of the run that lies in the folder aside, delete nothing")
 
 
 def continuing(flag_values: Mapping[str, Any]) -> str:
@@ -127,7 +122,11 @@ class RunFolder:
         self._start: dict[str, Any] | None = None
 
     def open(
-        self, flag_values: Mapping[str, Any], data_checksum: str, data_report: Mapping[str, Any] | None = None
+        self,
+        flag_values: Mapping[str, Any],
+        data_checksum: str,
+        data_report: Mapping[str, Any] | None = None,
+        default: Callable[[str], Any] = lambda _: None,
     ) -> None:
         """Makes the folder, or checks that it holds this very run.
 
@@ -135,6 +134,7 @@ class RunFolder:
           flag_values: All flags; `restart` moves the files of whatever run is there aside.
           data_checksum: Digest of the data.
           data_report: What became of the data, to record.
+          default: Takes a flag, returns its default: a run of before there was the flag goes on with it.
 
         Raises:
           UsageError: If it cannot be written, or holds another configuration's run, or one of another format.
@@ -159,7 +159,8 @@ class RunFolder:
         }
         if self.config_path.exists():
             before = self._read_config()
-            self._check_same(before, flags, data_checksum)
+            added = {name: default(name) for name in flags if name not in before["flags"]}
+            self._check_same(added | before["flags"], flags, before.get("data_checksum") == data_checksum)
             self._config = before | {"flags": flags}
             self._start = start
         else:
@@ -220,14 +221,14 @@ class RunFolder:
             path.rename(aside / path.name)
         print(f"The files of the run before are in {aside}.", file=sys.stderr)
 
-    def _check_same(self, before: Mapping[str, Any], flags: Mapping[str, Any], data_checksum: str) -> None:
-        old, new = before["flags"], json.loads(json.dumps(flags))
+    def _check_same(self, before: Mapping[str, Any], flags: Mapping[str, Any], is_same_data: bool) -> None:
+        old, new = json.loads(json.dumps(before)), json.loads(json.dumps(flags))
         # A run may be made longer: no round depends on how many follow.
         is_longer = (old.get(_ROUNDS) or 0) < (new.get(_ROUNDS) or 0)
         names = sorted({*old, *new} - FREE_FLAGS - ({_ROUNDS} if is_longer else set()))
         names = [name for name in names if old.get(name) != new.get(name)]
         changed = [f"--{name} was {old.get(name)}, is {new.get(name)}" for name in names]
-        instead, is_same_data = "Choose", before.get("data_checksum") == data_checksum
+        instead = "Choose"
         if is_longer and is_same_data and names and all(None not in (old.get(name), new.get(name)) for name in names):
             # What was left out may have had a default that follows from the rounds.
             kept = shlex.join(f"--{name}={old[name]}" for name in names)

@@ -7,7 +7,7 @@ from typing import Any
 from data.errors import UsageError
 from optimization.selection import selected, selectors
 from optimization.study import cli
-from optimization.study.settings import Parameter
+from optimization.study.settings import Parameter, Setting, parameters, setting
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,33 +50,37 @@ SELECTORS: Mapping[str, SelectorEntry] = {
 _TAKE_CANDIDATES = ("pow_d", "rpow_d")
 
 
-def define(flags: cli.FlagSet, *, with_privacy: bool = False) -> None:
-    """Defines the selectors' parameters in the current group.
+class Selection:
+    """Client selection.
 
-    Args:
-      flags: Where to.
-      with_privacy: Whether the binary can train with differential privacy; see `check_privacy`.
+    Attributes:
+      selection_candidates: Candidates, d (default: twice the cohort).
+      ucb_variant: Whether the study's equations or its listing counts.
     """
-    flags.integer("selection_candidates", None, "candidates, d (default: twice the cohort)", low=1)
-    flags.belong("selection_candidates", client_selection=_TAKE_CANDIDATES)
-    flags.choice(
-        "ucb_variant",
+
+    selection_candidates: int = setting(low=1, only={"client_selection": _TAKE_CANDIDATES})
+    ucb_variant: str = setting(
         "equations",
         {
             "equations": "every client's index anew in each round",
             "algorithm_listing": "only reporting clients' indices; the others' are multiplied by gamma",
         },
-        "whether the study's equations or its listing counts",
+        only={"client_selection": ("ucb_cs",)},
     )
-    flags.belong("ucb_variant", client_selection=("ucb_cs",))
-    own = {name: entry.parameters for name, entry in SELECTORS.items()}
-    flags.parameters("selection_", "client_selection", own)
-    if with_privacy:
-        flags.switch(
-            "non_private_selection",
-            False,
-            "with differential privacy, select by losses all the same: the privacy that this spends is not counted",
-        )
+
+
+PARAMETERS = parameters("selection_", "client_selection", {name: one.parameters for name, one in SELECTORS.items()})
+SELECTION = Setting(
+    "client_selection",
+    {name: one.help for name, one in SELECTORS.items()},
+    "how a round's clients are chosen",
+    "uniform",
+)
+
+
+def define(flags: cli.FlagSet) -> None:
+    """Defines the selectors' parameters in the current group."""
+    flags.add(Selection, *PARAMETERS)
 
 
 def check_privacy(settings: cli.Settings, name: str, is_private: bool) -> None:
@@ -93,18 +97,12 @@ def check_privacy(settings: cli.Settings, name: str, is_private: bool) -> None:
     """
     target = SELECTORS[name].target
     if settings.non_private_selection and not (is_private and target.uses_losses):
-        raise UsageError(
-            "--non_private_selection has an effect only with differential privacy and a --client_selection by losses."
-        )
+        raise UsageError("--non_private_selection needs differential privacy and a --client_selection by losses.")
     if is_private and target.repeats:
-        raise UsageError(
-            f"--client_selection={name} may take a client twice in a round, and so doubles its part in the sum, which "
-            "differential privacy bounds: use uniform."
-        )
+        raise UsageError(f"--client_selection={name} may take a client twice, which no accountant counts: use uniform.")
     if is_private and target.uses_losses and not settings.non_private_selection:
         raise UsageError(
-            f"--client_selection={name} chooses by the clients' losses, which spends privacy that the accountant does "
-            "not see: the reported epsilon would be too small. Use uniform, or accept it with --non_private_selection."
+            f"--client_selection={name} reads losses: use uniform, or accept it by --non_private_selection."
         )
 
 
@@ -135,7 +133,6 @@ def check_population(selection: selected.Selection, population: int, cohort_size
     candidates = dict(selection.parameters).get("num_candidates")
     if candidates is not None and not cohort_size <= candidates <= population:
         raise UsageError(
-            f"--selection_candidates={candidates} must lie between the cohort of {cohort_size} and the population of "
-            f"{population}."
+            f"--selection_candidates={candidates} must be from {cohort_size}, the cohort, to all {population} clients."
         )
     selection.build([1] * population, cohort_size)

@@ -2,83 +2,84 @@
 
 import dataclasses
 import os
-from collections.abc import Mapping
+import pathlib
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from data import files
 from data.tasks import registry
 from data.tasks.options import TaskOptions
+from optimization.options import named
 from optimization.study import cli
+from optimization.study.settings import Setting, declared, setting, title
 
-TABLE_HELP = (
-    "table: .csv or .tsv (a header line; commas, semicolons or tabs; also gzipped) or .parquet; a name that is no file "
-    "in the working directory is looked up in --data_dir, or FEDBANDITS_DATA_DIR, and then in data/examples"
+TASK_TYPE = Setting(
+    "task_type",
+    {name: one.help for name, one in registry.TASKS.items()},
+    "Data, model and rewards",
+    "digits",
+    basic=True,
+)
+# Of studies in which only tasks of another one have any.
+VARIANT = Setting(
+    "variant",
+    ["paper", "reference_code"],
+    "For tasks of the contextual bandits' study: whose text counts where it and its program differ",
+    "paper",
 )
 
 
-def define_choice(flags: cli.FlagSet, default: str = "digits") -> None:
-    """Defines `--task_type`."""
-    tasks = {name: entry.help for name, entry in registry.TASKS.items()}
-    flags.choice("task_type", default, tasks, "data, model and rewards")
+class _Data:
+    """Data.
+
+    Attributes:
+      data_dir: Folder of the task's files (default: FEDBANDITS_DATA_DIR in the environment; for what can be downloaded,
+        the cache folder).
+      cache_dir: Folder for downloads, and for compiled rounds of run_federated (default: ~/.cache/federated_bandits).
+      random_data: Random examples of the data set's size instead of a download, to measure time and memory; rewards
+        mean nothing (default: no).
+      public_statistics: File of means, categories and labels, or of words and tags, made elsewhere from public data,
+        such as a run's statistics.json (default: learned from the clients, which no guarantee of privacy covers).
+    """
+
+    data_dir: pathlib.Path = setting(basic=True)
+    cache_dir: pathlib.Path = setting()
+    random_data: bool = setting()
+    public_statistics: pathlib.Path = setting()
 
 
-def define_variant(flags: cli.FlagSet) -> None:
-    """Defines `--variant` for studies in which only tasks of another one have any."""
-    told = "for tasks of the contextual bandits' study: whose text counts where it and its program differ"
-    flags.choice("variant", "paper", ["paper", "reference_code"], told)
+class _TagPrediction:
+    """Tag prediction.
+
+    Attributes:
+      num_tags: Most frequent tags, which are the actions.
+      vocabulary_size: Most frequent words, which are the features.
+      max_words: Most distinct words of a post.
+      text_normalisation: Word counts divided by their sum, or by their L2 norm, to which the learning rates belong
+        (default: l2).
+      keep_untagged: Keep posts with none of the tags, for which no action pays (default: no, but with
+        --variant=reference_code).
+    """
+
+    num_tags: int = setting(50, low=2, only={"public_statistics": False}, spelled="stackoverflow_tag_size")
+    vocabulary_size: int = setting(10000, low=1, only={"public_statistics": False}, spelled="stackoverflow_vocab_size")
+    max_words: int = setting(low=1)
+    text_normalisation: str = setting(words=["mean", "l2"])
+    keep_untagged: bool = setting()
 
 
-def define_data(flags: cli.FlagSet) -> None:
-    """Defines the groups of flags that say where a task's data is and what is made of it."""
-    flags.group("Data")
-    flags.path(
-        "data_dir",
-        None,
-        "folder of the task's files (default: FEDBANDITS_DATA_DIR in the environment; for what can be downloaded, the "
-        "cache folder)",
-    )
-    flags.path(
-        "cache_dir",
-        None,
-        "folder for downloads, and for compiled rounds of run_federated (default: ~/.cache/federated_bandits)",
-    )
-    flags.switch(
-        "random_data",
-        None,
-        "random examples of the data set's size instead of a download, to measure time and memory; rewards mean "
-        "nothing (default: no)",
-    )
-    flags.path(
-        "public_statistics",
-        None,
-        "file of means, categories and labels, or of words and tags, "
-        "made elsewhere from public data, such as a run's statistics.json (default: learned from the clients, which no "
-        "guarantee of privacy covers)",
-    )
+class _ModelsOfImagesAndTables:
+    """Models of images and tables.
 
-    flags.group("Tag prediction")
-    flags.integer("num_tags", 50, "most frequent tags, which are the actions", low=2)
-    flags.spelled("num_tags", "stackoverflow_tag_size")
-    flags.integer("vocabulary_size", 10000, "most frequent words, which are the features", low=1)
-    flags.spelled("vocabulary_size", "stackoverflow_vocab_size")
-    flags.integer("max_words", None, "most distinct words of a post", low=1)
-    flags.choice(
-        "text_normalisation",
-        None,
-        ["mean", "l2"],
-        "word counts divided by their sum, or by their L2 norm, to which the learning rates belong (default: l2)",
-    )
-    flags.switch(
-        "keep_untagged",
-        None,
-        "keep posts with none of the tags, for which no action pays (default: no, but with --variant=reference_code)",
-    )
+    Attributes:
+      model: Model (default: the task's).
+      norm: Normalisation.
+      initial_weights: How kernels are drawn; with --variant=reference_code, cnn is by default glorot_normal, linear_l2
+        zeros.
+    """
 
-    flags.group("Models of images and tables")
-    flags.choice(
-        "model",
-        None,
-        {
+    model: str = setting(
+        words={
             "linear": "linear; default of tabular",
             "linear_l2": "linear, of images scaled to an L2 norm of 1",
             "mlp": "with hidden layers",
@@ -86,94 +87,140 @@ def define_data(flags: cli.FlagSet) -> None:
             "cnn_small": "two-layer CNN of the posterior study's Table D.1, likewise",
             "cnn_dropout": "two-layer CNN with dropout of its Table D.2, likewise",
             "resnet18": "ResNet-18",
-        },
-        "model (default: the task's)",
+        }
     )
-    flags.choice(
-        "norm",
+    norm: str = setting(
         "group",
         {
             "group": "group normalisation, each example alone",
             "batch": "batch normalisation by the batch at hand, in training and in evaluation",
         },
-        "normalisation",
+        only={"model": ("resnet18",)},
     )
-    flags.choice(
-        "initial_weights",
-        None,
-        {
+    initial_weights: str = setting(
+        words={
             "glorot_uniform": "uniform, of variance 2 / (inputs + outputs); default",
             "glorot_normal": "normal, cut off at two standard deviations, of the same variance",
             "zeros": "all zero, of a linear model",
-        },
-        "how kernels are drawn; with --variant=reference_code, cnn is by default glorot_normal, linear_l2 zeros",
+        }
     )
 
-    flags.group("Made clients")
-    flags.integer("partition_clients", None, "clients (default: 100, synthetic 30)", low=1, high=10**6)
-    flags.integer("partition_seed", 0, "seed of the clients, which --seed does not change", high=2**32 - 1)
-    flags.choice(
-        "partition_by",
+
+class _MadeClients:
+    """Made clients.
+
+    Attributes:
+      partition_clients: Clients (default: 100, synthetic 30).
+      partition_seed: Seed of the clients, which --seed does not change.
+      partition_by: Which shares are Dirichlet.
+      partition_alpha: Dirichlet parameter of a client's labels; small: few labels (default: 0.3).
+      partition_beta: Deal by its 20 superclasses with --partition_alpha, and within each by its classes with this
+        parameter (default: by the 100 classes alone).
+      partition_examples: Examples of a client; 0 to deal all.
+      synthetic_alpha: Variance of the means of clients' models; by its definition it changes no label.
+      synthetic_beta: Variance of the means of clients' features.
+    """
+
+    partition_clients: int = setting(low=1, high=10**6)
+    partition_seed: int = setting(0, high=2**32 - 1)
+    partition_by: str = setting(
         "client",
         {
             "client": "those of a client's labels; clients of equal size",
             "label": "those of a label's clients, Dir_K; clients of unequal size",
         },
-        "which shares are Dirichlet",
     )
-    flags.number(
-        "partition_alpha",
-        None,
-        "Dirichlet parameter of a client's labels; small: few labels (default: 0.3)",
-        above=True,
-    )
-    flags.number(
-        "partition_beta",
-        None,
-        "deal by its 20 superclasses with --partition_alpha, and within each by its classes with this "
-        "parameter (default: by the 100 classes alone)",
-        above=True,
-    )
-    flags.integer("partition_examples", 0, "examples of a client; 0 to deal all")
-    flags.number(
-        "synthetic_alpha", 1.0, "variance of the means of clients' models; by its definition it changes no label"
-    )
-    flags.number("synthetic_beta", 1.0, "variance of the means of clients' features")
-
-    flags.group("Your own table")
-    flags.path("data_file", None, TABLE_HELP)
-    flags.text("client_column", None, "column that names the client of a row; rows:N deals the rows to N clients")
-    flags.text("label_column", None, "column of the right action, which pays 1")
-    flags.text("reward_columns", None, "instead: a column of rewards for each action, separated by commas, or all")
-    flags.text("feature_columns", None, "columns of the context, separated by commas (default: the others)")
-    define_columns(flags)
-    flags.group("Your own log")
-    flags.text("action_column", None, "column of the action that was played")
-    flags.text("reward_column", None, "column of what it earned")
-    flags.text("propensity_column", None, "column of the probability with which it was played")
-    flags.group("Reward shift")
-    flags.integer(
-        "init_labels",
-        None,
-        "init_shift: labels or tags that the initial training pays for, the most frequent ones (default: half of the "
-        "labels, 10 tags; with --variant=reference_code three fifths of the tags)",
-        low=1,
-    )
-
-    for name in frozenset().union(*(entry.options for entry in registry.TASKS.values())):
-        flags.belong(name, task_type=[task for task, entry in registry.TASKS.items() if name in entry.options])
-    flags.belong("num_tags", "vocabulary_size", public_statistics=False)
-    flags.belong("norm", model=("resnet18",))
-    flags.belong("partition_beta", "partition_examples", partition_by=("client",))
+    partition_alpha: float = setting(above=True)
+    partition_beta: float = setting(above=True, only={"partition_by": ("client",)})
+    partition_examples: int = setting(0, only={"partition_by": ("client",)})
+    synthetic_alpha: float = setting(1.0)
+    synthetic_beta: float = setting(1.0)
 
 
-def define_columns(flags: cli.FlagSet) -> None:
-    """Defines how columns of a table are read, for all studies that take one."""
-    flags.text("ignore_columns", None, "columns that are left out, such as identifiers, separated by commas")
-    flags.text("category_columns", None, "features that are categories though their values are numbers or dates")
-    flags.text(
-        "missing_values", None, "texts, separated by commas, that mean a missing value, besides NA, nan, null ..."
-    )
+class _YourOwnTable:
+    """Your own table.
+
+    Attributes:
+      data_file: Table: .csv or .tsv (a header line; commas, semicolons or tabs; also gzipped) or .parquet; looked up in
+        the working directory, --data_dir or FEDBANDITS_DATA_DIR, and data/examples.
+      client_column: Column that names the client of a row; rows:N deals the rows to N clients.
+      label_column: Column of the right action, which pays 1.
+      reward_columns: Instead: a column of rewards for each action, separated by commas, or all.
+      feature_columns: Columns of the context, separated by commas (default: the others).
+    """
+
+    data_file: pathlib.Path = setting(basic=True)
+    client_column: str = setting(basic=True)
+    label_column: str = setting(basic=True)
+    reward_columns: str = setting()
+    feature_columns: str = setting()
+
+
+class _YourOwnLog:
+    """Your own log.
+
+    Attributes:
+      action_column: Column of the action that was played.
+      reward_column: Column of what it earned.
+      propensity_column: Column of the probability with which it was played.
+    """
+
+    action_column: str = setting()
+    reward_column: str = setting()
+    propensity_column: str = setting()
+
+
+class _RewardShift:
+    """Reward shift.
+
+    Attributes:
+      init_labels: Init_shift: labels or tags that the initial training pays for, the most frequent ones (default: half
+        of the labels, 10 tags; with --variant=reference_code three fifths of the tags).
+    """
+
+    init_labels: int = setting(low=1)
+
+
+class Columns:
+    """Columns.
+
+    Attributes:
+      ignore_columns: Columns that are left out, such as identifiers, separated by commas.
+      category_columns: Features that are categories though their values are numbers or dates.
+      missing_values: Texts, separated by commas, that mean a missing value, besides NA, nan, null ...
+    """
+
+    ignore_columns: str = setting()
+    category_columns: str = setting()
+    missing_values: str = setting()
+
+
+# Each under the title of its first class.
+_GROUPS: Sequence[Sequence[type]] = (
+    (_Data,),
+    (_TagPrediction,),
+    (_ModelsOfImagesAndTables,),
+    (_MadeClients,),
+    (_YourOwnTable, Columns),
+    (_YourOwnLog,),
+    (_RewardShift,),
+)
+
+
+def define_data(flags: cli.FlagSet, **only: Mapping[str, Any]) -> None:
+    """Defines the groups of settings that say where a task's data is and what is made of it.
+
+    Args:
+      flags: Where to.
+      **only: By setting, what it applies to in this study besides certain tasks.
+    """
+    for group in _GROUPS:
+        own = []
+        for one in (one for kind in group for one in declared(kind)):
+            tasks = [task for task, entry in registry.TASKS.items() if one.name in entry.options]
+            of_tasks = {"task_type": tasks} if tasks else {}
+            own.append(dataclasses.replace(one, only={**one.only, **of_tasks, **only.get(one.name, {})}))
+        flags.group(title(group[0]), *own)
 
 
 def with_found_table(settings: cli.Settings) -> cli.Settings:
@@ -194,6 +241,4 @@ def resolve(settings: cli.Settings) -> cli.Settings:
 
 def options(settings: Mapping[str, Any]) -> TaskOptions:
     """Returns what `registry.load` takes."""
-    # Not all studies that take a task take whatever belongs to it.
-    values = {field.name: settings.get(field.name) for field in dataclasses.fields(TaskOptions)}
-    return TaskOptions(**{name: value for name, value in values.items() if value is not None})
+    return named(TaskOptions, settings)

@@ -11,8 +11,8 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from data import clients, keys, tasks
-from optimization import models, options, server, supervised
+from data import clients, tasks
+from optimization import fed_avg, models, options, supervised
 from optimization.selection.selected import Choice, SelectedCohorts
 from optimization.study import compiled, runner
 
@@ -66,8 +66,16 @@ class TrainingRounds(runner.Rounds):
             mean = tff.aggregators.MeanFactory(no_nan_division=True)
         else:
             mean = tff.aggregators.as_weighted_aggregator(tff.aggregators.UnweightedMeanFactory())
-        optimizer = server.build(self._training.server_optimizer)
-        return supervised.SupervisedProcess(self._model, work, mean, optimizer, *self._specs, cohort_size=num_clients)
+        feature_spec, label_spec = self._specs
+        return supervised.SupervisedProcess(
+            model=self._model,
+            local_work=work,
+            aggregator=mean,
+            server_optimizer=fed_avg.server_optimizer(self._training.server_optimizer),
+            feature_spec=feature_spec,
+            label_spec=label_spec,
+            cohort_size=num_clients,
+        )
 
     def _kept(self, what: Hashable, build: Callable[[], Any]) -> Any:
         return compiled.kept((what, self._key), build)
@@ -95,18 +103,9 @@ class TrainingRounds(runner.Rounds):
         self, ids: np.ndarray, cohort: Sequence[clients.Examples], round_num: int
     ) -> list[supervised.ClientInput]:
         """Returns what clients with these examples bring to a round."""
-        rate = np.float32(self.learning_rate(round_num))
-        return [
-            supervised.ClientInput(
-                features=self._task.normalise(examples.features),
-                labels=examples.labels,
-                key=keys.tensorflow_key(self._training.seed, keys.Purpose.TRAINING, round_num, int(client)),
-                position=np.int32(position),
-                weight=np.float32(len(examples.labels) if self.weighs_examples else bool(len(examples.labels))),
-                learning_rate=rate,
-            )
-            for position, (client, examples) in enumerate(zip(ids, cohort, strict=True))
-        ]
+        normalised = [one._replace(features=self._task.normalise(one.features)) for one in cohort]
+        given = self._training.seed, round_num, self.learning_rate(round_num)
+        return supervised.inputs(normalised, ids, *given, weighs_examples=self.weighs_examples)
 
     @functools.cached_property
     def sizes(self) -> np.ndarray:

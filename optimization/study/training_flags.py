@@ -1,11 +1,13 @@
 """Flags of the server optimizer and of supervised training by cohorts. Nothing here imports TFF."""
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
 from optimization import corrections
 from optimization.options import ServerOptimizer, Training, named
 from optimization.study import cli, selector_flags, task_flags
+from optimization.study.settings import Parameter, Setting, declared, parameters, setting
 
 # Hyperparameters of each optimizer, with their exclusive upper bounds: `--server_<optimizer>_<name>`.
 # Left out, they have Keras' defaults, which are also TFF's.
@@ -18,39 +20,50 @@ HYPERPARAMETERS: Mapping[str, Mapping[str, float | None]] = {
 _LEFT_OUT = "left out, Keras' default"
 
 
-def define_server(
-    flags: cli.FlagSet,
-    optimizer: str | None,
-    optimizer_help: str = "optimizer on the server",
-    learning_rate: float | None = None,
-    learning_rate_help: str = "its learning rate",
-    *,
-    above: bool = False,
-) -> None:
-    """Defines the flags of the server optimizer.
+_PARAMETERS = {
+    owner: {f"{owner}_{name}": Parameter(None, _LEFT_OUT, high=high, below=True) for name, high in own.items()}
+    for owner, own in HYPERPARAMETERS.items()
+}
+_SPELLED = {"server_adagrad_initial_preconditioner_value": "server_adagrad_initial_accumulator_value"}
 
-    Args:
-      flags: Where.
-      optimizer: The default; None for one that depends on other flags.
-      optimizer_help: Help.
-      learning_rate: The default; None for one that depends on other flags.
-      learning_rate_help: Help.
-      above: Whether the learning rate must be above 0.
+
+class _Server:
+    """Server.
+
+    Attributes:
+      server_optimizer: Optimizer on the server.
+      server_learning_rate: Its learning rate.
     """
-    flags.choice("server_optimizer", optimizer, list(HYPERPARAMETERS), optimizer_help)
-    flags.number("server_learning_rate", learning_rate, learning_rate_help, above=above)
-    parameters = {
-        owner: {f"{owner}_{name}": cli.Parameter(None, _LEFT_OUT, high=high, below=True) for name, high in own.items()}
-        for owner, own in HYPERPARAMETERS.items()
-    }
-    flags.parameters("server_", "server_optimizer", parameters)
-    flags.spelled("server_adagrad_initial_preconditioner_value", "server_adagrad_initial_accumulator_value")
+
+    server_optimizer: str = setting(words=list(HYPERPARAMETERS))
+    server_learning_rate: float = setting(basic=True)
 
 
-def define_corrections(flags: cli.FlagSet) -> None:
-    """Defines the flags of what corrects the gradients of a client's SGD."""
-    for name, entry in corrections.CORRECTIONS.items():
-        flags.number(name, 0.0, entry.help)
+class _Evaluations:
+    """Evaluation.
+
+    Attributes:
+      eval_batch_size: Examples of an evaluation batch.
+      max_validation_samples: Most held-out examples; 0 for all.
+    """
+
+    eval_batch_size: int = setting(512, low=1)
+    max_validation_samples: int = setting(10000)
+
+
+CORRECTIONS = [Setting(name, float, entry.help, 0.0) for name, entry in corrections.CORRECTIONS.items()]
+EVALUATIONS = declared(_Evaluations)
+
+
+def server(optimizer: Mapping[str, Any], learning_rate: Mapping[str, Any]) -> list[Setting]:
+    """Returns the settings of the server optimizer; what a program has otherwise, such as defaults, is named."""
+    return [
+        *declared(_Server, server_optimizer=optimizer, server_learning_rate=learning_rate),
+        *(
+            dataclasses.replace(one, spelled=_SPELLED.get(one.name, ""))
+            for one in parameters("server_", "server_optimizer", _PARAMETERS)
+        ),
+    ]
 
 
 def server_optimizer(settings: Mapping[str, Any]) -> ServerOptimizer:
@@ -59,12 +72,6 @@ def server_optimizer(settings: Mapping[str, Any]) -> ServerOptimizer:
     values = {key: settings[f"server_{name}_{key}"] for key in HYPERPARAMETERS[name]}
     given = tuple((key, value) for key, value in values.items() if value is not None)
     return ServerOptimizer(name, settings["server_learning_rate"], given)
-
-
-def define_evaluation(flags: cli.FlagSet, batch_size: int) -> None:
-    """Defines the flags of evaluations, whose batches have this size by default."""
-    flags.integer("eval_batch_size", batch_size, "examples of an evaluation batch", low=1)
-    flags.integer("max_validation_samples", 10000, "most held-out examples; 0 for all")
 
 
 def options(settings: cli.Settings) -> Training:

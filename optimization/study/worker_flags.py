@@ -8,39 +8,39 @@ from typing import Any
 
 from data.errors import Failure, UsageError
 from optimization.runtime import worker_process
-from optimization.study import cli
+from optimization.study.settings import setting
 
 _CONNECT_SECONDS = 5
 _ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})")
 
 
-def define(flags: cli.FlagSet) -> None:
-    """Defines the flags."""
-    flags.integer("max_concurrent_threads", 0, "clients computed at the same time; 0 for as many as cores")
-    flags.text(
-        "tff_workers",
-        None,
-        "HOST:PORT,...: workers to split each cohort over, started there by scripts.tff_worker (default: one here). "
-        "Models, clients' data and updates go to them unencrypted: use trusted networks, or tunnels",
-    )
-    flags.choice(
-        "isolation",
+class Workers:
+    """Where computations run.
+
+    Attributes:
+      max_concurrent_threads: Clients computed at the same time; 0 for as many as cores.
+      tff_workers: HOST:PORT,...: workers to split each cohort over, started there by scripts.tff_worker (default: one
+        here). Models, clients' data and updates go to them unencrypted: use trusted networks, or tunnels.
+      isolation: How this program's own worker runs.
+      runtime: What has this program's own worker compute; the numbers are the same.
+    """
+
+    max_concurrent_threads: int = setting(0)
+    tff_workers: str = setting()
+    isolation: str = setting(
         "auto",
         {
             "auto": "so that nobody else reaches it; where the system refuses that, a warning",
             "required": "so that nobody else reaches it, or not at all",
             "off": "open on all of the machine's addresses: who reaches its port can run code as you",
         },
-        "how this program's own worker runs",
     )
-    flags.choice(
-        "runtime",
+    runtime: str = setting(
         "fast",
         {
             "fast": "this program's calls, which a short round waits for less",
             "tff": "TFF's own, to see whether odd numbers or errors come from the former",
         },
-        "what has this program's own worker compute; the numbers are the same",
     )
 
 
@@ -61,16 +61,11 @@ def addresses(settings: Mapping[str, Any]) -> tuple[str, ...]:
         if addresses.count(address) > 1:
             raise UsageError(f"--tff_workers names {address} twice.")
     if settings["max_concurrent_threads"]:
-        raise UsageError(
-            "--max_concurrent_threads has no effect with --tff_workers: give it to scripts.tff_worker instead."
-        )
+        raise UsageError("--max_concurrent_threads has no effect with --tff_workers: give it to scripts.tff_worker.")
     if settings["runtime"] == "tff":
         raise UsageError("--runtime=tff is for this program's own worker: leave --tff_workers out.")
     if settings["isolation"] == "required":
-        raise UsageError(
-            "--isolation=required is for this program's own worker: those of --tff_workers listen on all addresses. "
-            "Leave one of both out."
-        )
+        raise UsageError("--isolation=required is for this program's own worker: leave --tff_workers out.")
     return addresses
 
 

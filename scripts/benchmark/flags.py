@@ -1,6 +1,6 @@
-"""Measures what flags add to a round: runs with and without them, their rounds played in turns in one process.
+"""Measures what flags add to a round: runs with and without them, their rounds in turns in one process.
 
-The plain run is played twice, and what its second playing seems to add is what this machine cannot tell from nothing.
+The plain run is measured twice, and what the second seems to add is what this machine cannot tell from nothing.
 """
 
 import shlex
@@ -63,7 +63,7 @@ def _rounds(settings: cli.Settings) -> "BanditRounds":
 
 
 def _measured(runs: "dict[str, BanditRounds]", warmup: int, rounds: int) -> dict[str, Any]:
-    """Plays a round of each run in turns, each time in another order, and returns what each adds to the first one's."""
+    """Runs a round of each run in turns, each time in another order, and returns what each adds to the first one's."""
     import numpy as np
     import scipy.stats
 

@@ -1,4 +1,4 @@
-"""What the benchmarks share: medians of alternating rounds, memory, the machine, the report, and generated tasks."""
+"""What the benchmarks share: medians of alternating rounds, memory, the machine, and the report."""
 
 import json
 import os
@@ -8,16 +8,11 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-import numpy as np
-
 from bandits.results import runs
-from data import clients, files, random_data, tasks, text
-from data.tasks import images, rewards
+from data import files
 
 # Models of posterior rounds and their parameters, known before TensorFlow is imported.
 ROUND_MODELS = {"cnn": 1_663_370, "resnet18": 11_227_812}
-WORDS, TAGS = 10_000, 50
-_MOST_WORDS = 256  # Of a post, as the published presets have it.
 
 
 def seconds_in_turns(ways: Mapping[str, Callable[[], Any]], rounds: int) -> dict[str, float]:
@@ -67,52 +62,3 @@ def _leaves(value: Any, words: str = "") -> Iterator[tuple[str, Any]]:
     for name, part in value.items():
         shown = name if name.startswith("--") else name.replace("_", " ")
         yield from _leaves(part, f"{words} {shown}".strip())
-
-
-def emnist(population: int) -> tasks.Task:
-    """Returns EMNIST's task on a number of clients with 197.5 examples on average, as in the data set."""
-    generated, _ = random_data.emnist("chars", population)
-    return tasks.Task(
-        clients=generated,
-        held_out=generated,
-        num_actions=62,
-        feature_spec=((28, 28, 1), "float32"),
-        model="cnn",
-        model_arguments={"num_outputs": 62},
-        rewards={"exact": rewards.exact(62)},
-    )
-
-
-def fashion_mnist(population: int) -> tasks.Task:
-    """Returns Fashion-MNIST's task on clients of 600 examples."""
-
-    def make(draw: np.random.Generator) -> clients.Examples:
-        features = draw.random((600, 28, 28, 1), dtype=np.float32)
-        return clients.Examples(features, draw.integers(0, 10, 600, dtype=np.int32))
-
-    shape, num_actions, _, hidden = images.TASKS["fashion_mnist"]
-    generated = random_data.RandomClients(population, make)
-    return tasks.Task(
-        clients=generated,
-        held_out=generated,
-        num_actions=num_actions,
-        feature_spec=(shape, "float32"),
-        model="mlp",
-        model_arguments={"num_features": 784, "hidden": hidden, "num_outputs": num_actions},
-        rewards={"exact": rewards.exact(num_actions)},
-    )
-
-
-def stackoverflow(population: int) -> tasks.Task:
-    """Returns Stack Overflow's task on a number of clients with 100 or more posts of 5 to 130 words."""
-    generated, _ = random_data.stackoverflow(WORDS, TAGS, _MOST_WORDS, population)
-    return tasks.Task(
-        clients=generated,
-        held_out=generated,
-        num_actions=TAGS,
-        feature_spec=text.Bags,
-        model="bag_of_words",
-        model_arguments={"vocabulary_size": WORDS, "num_outputs": TAGS},
-        rewards={"exact": rewards.exact(TAGS)},
-        multi_label=True,
-    )

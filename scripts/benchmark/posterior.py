@@ -12,6 +12,7 @@ from optimization.study import cli
 from scripts.benchmark import measuring
 
 _EXAMPLES = 20
+_PARAMETERS = 1_200_000  # Of a model, where mean shift is measured alone.
 # Beside the cohort's models: TensorFlow twice, a few models on their way, the worker's own.
 _ROUND_BYTES = 2_500_000_000
 
@@ -28,9 +29,9 @@ def measure(settings: cli.Settings) -> dict[str, Any]:
         if flag in settings.given and bool(settings.round_model) == alone:
             need = "does not go with" if alone else "belongs to"
             raise UsageError(f"--{flag} {need} --round_model: {'leave one out' if alone else 'give both, or neither'}.")
-    cohorts = cli.whole_numbers("cohorts", settings.cohorts) if settings.round_model else []
+    cohorts = settings.cohorts if settings.round_model else []
     clients = max(cohorts, default=settings.clients)
-    parameters = measuring.ROUND_MODELS.get(settings.round_model, settings.parameters)
+    parameters = measuring.ROUND_MODELS.get(settings.round_model, _PARAMETERS)
     # In Python's integers, which have no largest.
     needed = 4 * clients * parameters + (_ROUND_BYTES + 4 * settings.samples * parameters if cohorts else 0)
     if needed > (free := psutil.virtual_memory().available):
@@ -104,8 +105,8 @@ def _aggregate(settings: cli.Settings):
     """Returns what shifts a cohort's models."""
     from optimization.posterior import kernels, mean_shift
 
-    shift = mean_shift.MeanShift(kernels.KERNELS[settings.kernel], step_weights=settings.mean_shift_weights)
-    return getattr(shift, settings.algorithm)
+    kernel = kernels.KERNELS["epanechnikov"]
+    return mean_shift.MeanShift(kernel, step_weights=settings.mean_shift_weights).fedkp_cluster_mean
 
 
 def _rounds(settings: cli.Settings, cohorts: Iterable[int]) -> dict[str, Any]:
@@ -128,18 +129,16 @@ def _mean_shift(settings: cli.Settings) -> dict[str, Any]:
     import numpy as np
     import psutil
 
-    shape = (settings.clients, settings.parameters)
+    shape = (settings.clients, _PARAMETERS)
     models = np.random.default_rng(0).standard_normal(shape, dtype=np.float32)
     aggregate = _aggregate(settings)
     before = psutil.Process().memory_info().rss
     start, cpu = time.perf_counter(), time.process_time()
     aggregate(models)
     return {
-        "algorithm": settings.algorithm,
-        "kernel": settings.kernel,
         "mean_shift_weights": settings.mean_shift_weights,
         "clients": settings.clients,
-        "parameters": settings.parameters,
+        "parameters": _PARAMETERS,
         "seconds": round(time.perf_counter() - start, 2),
         "cpu_seconds": round(time.process_time() - cpu, 2),
         "models_mb": round(models.nbytes / 2**20),

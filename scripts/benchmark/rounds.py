@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from data import random_data
 from data.errors import UsageError
 from optimization import options
 from optimization.runtime import worker_process
@@ -22,7 +23,15 @@ if TYPE_CHECKING:
     from bandits.process import BanditProcess
 
 _MATMUL_SIZE = 2048
-_CAPS = {"emnist_chars": 0, "stackoverflow_tag": 256}  # As the published settings have it.
+_WORDS, _MOST_WORDS = 10_000, 256
+_STACKOVERFLOW = (  # As the published settings have it.
+    "--task_type=stackoverflow_tag",
+    f"--vocabulary_size={_WORDS}",
+    "--num_tags=50",
+    f"--max_words={_MOST_WORDS}",
+    "--max_examples_per_client=256",
+    "--client_learning_rate=1",
+)
 _FIRST_LAYER_FLOPS = 2 * 28 * 28 * 25 * 32  # Its input's gradient is not needed.
 
 
@@ -32,8 +41,7 @@ def measure(settings: cli.Settings) -> dict[str, Any]:
     Raises:
       UsageError: If a cohort is larger than a population.
     """
-    cohorts = cli.whole_numbers("cohorts", settings.cohorts)
-    populations = cli.whole_numbers("populations", settings.populations)
+    cohorts, populations = settings.cohorts, settings.populations
     if max(cohorts) > min(populations):
         raise UsageError(f"--cohorts: {max(cohorts)} clients cannot be drawn from {min(populations)}.")
     return (_emnist if settings.task == "emnist" else _stackoverflow)(settings, cohorts, populations)
@@ -41,7 +49,7 @@ def measure(settings: cli.Settings) -> dict[str, Any]:
 
 def _emnist(settings: cli.Settings, cohorts: Sequence[int], populations: Sequence[int]) -> dict[str, Any]:
     """Measures rounds of EMNIST's shapes: in depth, with privacy, of other cohorts, and from other populations."""
-    bench = _Benchmark(settings.max_concurrent_threads, populations[0], "emnist_chars", measuring.emnist, 0.1)
+    bench = _Benchmark(settings, "--task_type=emnist_chars", "--client_learning_rate=0.1")
     main = bench.depth(cohorts[0], settings.rounds)
     few = max(3, settings.rounds // 3)
     private = bench.rounds(cohorts[0], few, kind="dpsgd", unclip_quantile=None, noise_multiplier=0.1)
@@ -63,15 +71,13 @@ def _stackoverflow(settings: cli.Settings, cohorts: Sequence[int], populations: 
     import numpy as np
     import tensorflow as tf
 
-    bench = _Benchmark(
-        settings.max_concurrent_threads, populations[0], "stackoverflow_tag", measuring.stackoverflow, 1.0
-    )
+    bench = _Benchmark(settings, *_STACKOVERFLOW)
     found = bench.rounds(cohorts[0], settings.rounds)
 
     def dense(weights, features):
         rows = tf.repeat(tf.range(tf.shape(features["ids"])[0]), tf.shape(features["ids"])[1])
         where = tf.stack([rows, tf.reshape(features["ids"], [-1])], axis=1)
-        shape = tf.stack([tf.shape(features["ids"])[0], measuring.WORDS])
+        shape = tf.stack([tf.shape(features["ids"])[0], weights[0].shape[0]])
         return tf.scatter_nd(where, tf.reshape(features["values"], [-1]), shape) @ weights[0] + weights[1]
 
     definition = bench.definition(cohorts[0])
@@ -82,7 +88,7 @@ def _stackoverflow(settings: cli.Settings, cohorts: Sequence[int], populations: 
     ways = {"dense_seconds_per_round": lambda: process.next(state, inputs)}
     sent = sum(np.asarray(leaf).nbytes for leaf in tf.nest.flatten(inputs))
     # The clients on their way there; on its way back the state: the model, the deployed one, and Adam's two moments.
-    moved = sent + 4 * (measuring.WORDS + 1) * measuring.TAGS * 4
+    moved = sent + 4 * sum(weight.nbytes for weight in model.initial_weights(0))
     slow = measuring.seconds_in_turns(ways, min(5, settings.rounds))
     return {"stackoverflow": found | slow | {"megabytes_moved": round(moved / 1e6, 1)}}
 
@@ -90,9 +96,10 @@ def _stackoverflow(settings: cli.Settings, cohorts: Sequence[int], populations: 
 class _Benchmark:
     """One worker and everything that is measured on it."""
 
-    def __init__(self, threads: int, population: int, task_type: str, make_task, client_learning_rate: float):
+    def __init__(self, benchmark: cli.Settings, *flags_of_task: str):
         import psutil
 
+        threads = benchmark.max_concurrent_threads
         worker_process.own(threads)
 
         with worker_process.importing():
@@ -106,23 +113,27 @@ class _Benchmark:
         # The worker, and what passes messages between them.
         self._processes = [self._main, *(psutil.Process(pid) for pid in {own.pid, own.process.pid})]  # type: ignore[union-attr]
         arguments = [
-            f"--task_type={task_type}",
-            f"--max_examples_per_client={_CAPS[task_type]}",
+            *flags_of_task,
+            "--random_data",
             "--max_validation_samples=100",
             "--total_rounds=1000000",  # As in a run, the next round's clients are always prepared ahead.
             "--clients_per_round=1",
             "--bandits_deploy_freq=10",
             "--server_learning_rate=0.002",
-            f"--client_learning_rate={client_learning_rate}",
         ]
         settings = frame.flag_set(run_federated.STUDY).parse(["benchmark", *arguments])
-        self._make_task, self._task = make_task, make_task(population)
-        (self._phase,) = phases(flags.options(flags.resolve(settings)), self._task)
-        self.population(population)
+        chosen = flags.options(flags.resolve(settings))
+        self._task = run_federated.STUDY.open(chosen)
+        (self._phase,) = phases(chosen, self._task)
+        self.population(benchmark.populations[0])
 
     def population(self, population: int) -> None:
         """Has clients drawn from a population of this size from now on."""
-        self._task = self._make_task(population)
+        if self._task.multi_label:
+            generated, _ = random_data.stackoverflow(_WORDS, self._task.num_actions, _MOST_WORDS, population)
+        else:
+            generated, _ = random_data.emnist("chars", population)
+        self._task = dataclasses.replace(self._task, clients=generated)
         self._phase = dataclasses.replace(self._phase, population=range(population))
 
     def _described(self, cohort: int, **private: Any) -> tuple[Any, Any, Any]:
@@ -218,7 +229,7 @@ class _Benchmark:
 
         definition = self.definition(cohort)
         model = definition.model
-        idle = dataclasses.replace(definition, local_sgd=None)
+        idle = dataclasses.replace(definition, local_work=None)
         blind = dataclasses.replace(
             idle, model=dataclasses.replace(model, forward=lambda _, features: tf.zeros([tf.shape(features)[0], 62]))
         )
@@ -226,11 +237,11 @@ class _Benchmark:
         state = processes[0].initialize()
         state_type = processes[0].next.type_signature.parameter[0]
 
-        @tff.tensorflow.computation(definition.client_type())
+        @tff.tensorflow.computation(definition.client_type)
         def count(client):
             return tf.shape(client.features)[0]
 
-        @tff.federated_computation(state_type, tff.FederatedType(definition.client_type(), tff.CLIENTS))
+        @tff.federated_computation(state_type, tff.FederatedType(definition.client_type, tff.CLIENTS))
         def send(state, clients):
             return state, tff.federated_sum(tff.federated_map(count, clients))
 

@@ -1,7 +1,7 @@
 """Measures client selection: rounds against the same steps in plain TensorFlow, and selectors of a large population.
 
 Data is generated in the shapes of Synthetic(1,1) and of Fashion-MNIST, so that no file is needed. Times are medians of
-rounds played in turn, so that a machine whose speed drifts slows both alike.
+rounds run in turn, so that a machine whose speed drifts slows both alike.
 """
 
 import concurrent.futures
@@ -66,21 +66,22 @@ def _selection(population: int, cohort: int, rounds: int) -> dict[str, float]:
     return found
 
 
-def _rounds(*flags: str, task=None):
-    """Returns the rounds of one run of the study with these flags, and with this task instead of the flags'."""
+def _rounds(*flags: str):
+    """Returns the task and the rounds of one run of the study with these flags."""
     from bandits.client_selection import experiment, run_client_selection
 
     study = run_client_selection.STUDY
     (settings,) = frame.plan(study, frame.flag_set(study).parse(["benchmark", *flags]))
     options = study.options(settings)
-    return experiment.SelectionRounds(options, task or study.open(options))
+    task = study.open(options)
+    return task, experiment.SelectionRounds(options, task)
 
 
 def _synthetic(rounds: int) -> dict[str, float]:
     """Returns median seconds of a round of Synthetic(1,1) with three clients, and of an evaluation."""
     found = {}
     for name in ("ucb_cs", "pow_d"):
-        run = _rounds(f"--client_selection={name}", "--partition_seed=1")
+        _, run = _rounds(f"--client_selection={name}", "--partition_seed=1")
         progress, _ = run.play_round(run.initial_state(), 1)
         run.evaluate(progress)
         times, evaluations = [], []
@@ -104,10 +105,12 @@ def _fashion_mnist(rounds: int) -> dict[str, float]:
     from optimization import supervised
 
     cores = len(os.sched_getaffinity(0))
-    task = measuring.fashion_mnist(3)
+    flags = ("--task_type=fashion_mnist", "--random_data", "--partition_examples=600")
+    task, run = _rounds(*flags, "--client_batch_size=64", "--client_steps_per_round=100")
+    work = run.work
     inputs = [
         supervised.ClientInput(
-            examples.features,
+            task.normalise(examples.features),
             examples.labels,
             np.array([0, position], np.int32),
             np.int32(position),
@@ -116,8 +119,6 @@ def _fashion_mnist(rounds: int) -> dict[str, float]:
         )
         for position, examples in enumerate(map(task.clients.load, range(3)))
     ]
-    flags = ("--task_type=fashion_mnist", "--client_batch_size=64", "--client_steps_per_round=100")
-    work = (run := _rounds(*flags, task=task)).work
     definition, rounds_of_three = run.definition(work, 3), run.mean_rounds(work, 3)
     state = rounds_of_three.initialize()
     weights = tuple(tf.constant(weight) for weight in state.weights)
@@ -126,13 +127,13 @@ def _fashion_mnist(rounds: int) -> dict[str, float]:
 
     def one_after_another() -> None:
         for one in tensors:
-            trainers[0](weights, one)
+            trainers[0]((), weights, one)
 
     with concurrent.futures.ThreadPoolExecutor(cores) as pool:
 
         def as_many_as_cores() -> None:
             shares = [tensors[core::cores] for core in range(cores)]
-            list(pool.map(lambda core: [trainers[core](weights, one) for one in shares[core]], range(cores)))
+            list(pool.map(lambda core: [trainers[core]((), weights, one) for one in shares[core]], range(cores)))
 
         ways = {
             "seconds_per_round": lambda: rounds_of_three.next(state, inputs),

@@ -24,33 +24,40 @@ def _clients(labels):
     return clients.ArrayClients(examples, owners, [str(index) for index in range(len(labels))])
 
 
-def test_values_by_hand():
-    # Labels 0, 1, 2 occur 3, 2, 2 times.
-    values, read, _ = constant_actions.action_values(_clients(LABELS), range(4), MATRIX, 0)
-    np.testing.assert_allclose(values, [3 / 7, 2 / 7, (1.5 + 1.0 + 2.0) / 7], rtol=1e-12)
-    assert read == 4
+def _values(members=range(4), cap=0, cohort=None, population=None):
+    """Returns mean rewards of actions, of how many clients, and their shares."""
+    return constant_actions.action_values(population or _clients(LABELS), members, MATRIX, cap, cohort)
 
 
-def test_a_cap_weighs_a_clients_examples_down():
-    # Two of four examples of the first client count: 1.5 and 0.5 on average.
-    values, *_ = constant_actions.action_values(_clients(LABELS), range(4), MATRIX, 2)
-    np.testing.assert_allclose(values, [1.5 / 5, 1.5 / 5, (0.75 + 0.75 + 2.0) / 5], rtol=1e-12)
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        # Labels 0, 1, 2 occur 3, 2, 2 times.
+        ((), [3 / 7, 2 / 7, (1.5 + 1.0 + 2.0) / 7]),
+        ((range(4), 0, Cohorts(4)), [3 / 7, 2 / 7, 4.5 / 7]),
+        # Two of four examples of the first client count: 1.5 and 0.5 on average.
+        ((range(4), 2), [1.5 / 5, 1.5 / 5, (0.75 + 0.75 + 2.0) / 5]),
+        # Only those who take part count.
+        ((range(1, 3),), [0.0, 1.0, 0.5]),
+        ((range(2, 3),), [np.nan] * 3),
+    ],
+    ids=["all", "a cohort of all", "capped", "some", "without examples"],
+)
+def test_values_by_hand(arguments, expected):
+    values, read, _ = _values(*arguments)
+    np.testing.assert_allclose(values, expected, rtol=1e-12)
+    assert read == (len(arguments[0]) if arguments else 4)
 
 
 @pytest.mark.parametrize("sampling", ["fixed", "poisson", "cyclic"])
 def test_rounds_of_one_client_weigh_clients_alike(sampling):
     # Each round is the mean of one client: label 0 at 3/4, 0 and 0, the one without examples left out. By Poisson
     # sampling, rounds of several clients come between: cohorts {0, 1} have 3/5, {0, 3} 3/6, {0, 1, 3} 3/7.
-    values, *_ = constant_actions.action_values(_clients(LABELS), range(4), MATRIX, 0, Cohorts(1, sampling))
+    values, *_ = _values(cohort=Cohorts(1, sampling))
     one, two, three = 1 / 4 * 9 / 16, 1 / 16 * 3 / 4, 1 / 64
     by_coins = (one * 3 / 4 + two * (3 / 5 + 3 / 6) + three * 3 / 7) / (1 - 27 / 64)
     expected = by_coins if sampling == "poisson" else (3 / 4 + 0 + 0) / 3
     assert values[0] == pytest.approx(expected, abs=0.006)
-
-
-def test_a_cohort_of_all_clients_is_all_examples():
-    values, *_ = constant_actions.action_values(_clients(LABELS), range(4), MATRIX, 0, Cohorts(4))
-    np.testing.assert_allclose(values, [3 / 7, 2 / 7, 4.5 / 7], rtol=1e-12)
 
 
 def test_rounds_are_as_rounds_are_drawn():
@@ -63,11 +70,6 @@ def test_rounds_are_as_rounds_are_drawn():
     assert values[0] == pytest.approx(plain.mean(), abs=4 * plain.std() / 20_000**0.5)
 
 
-def test_only_those_who_take_part_count():
-    values, read, _ = constant_actions.action_values(_clients(LABELS), range(1, 3), MATRIX, 0)
-    assert (values.tolist(), read) == ([0.0, 1.0, 0.5], 2)
-
-
 def test_several_labels_of_an_example_add_up():
     examples = clients.Examples(np.zeros((2, 1), np.float32), np.array([[1, 0, 1], [0, 1, 1]], np.float32))
     population = clients.ArrayClients(examples, np.array([0, 0]), ["0"])
@@ -75,17 +77,12 @@ def test_several_labels_of_an_example_add_up():
     assert values.tolist() == [0.5, 0.5, 1.0]
 
 
-def test_without_examples_nothing_is_known():
-    values, *_ = constant_actions.action_values(_clients(LABELS), range(2, 3), MATRIX, 0)
-    assert np.isnan(values).all()
-
-
 def test_of_many_clients_some_are_read(monkeypatch):
     monkeypatch.setattr(constant_actions, "MOST_CLIENTS", 2)
     population = _clients([[0], [1], [0], [1]])
-    first = constant_actions.action_values(population, range(4), MATRIX, 0)
-    assert first[1] == 2
-    np.testing.assert_array_equal(first[0], constant_actions.action_values(population, range(4), MATRIX, 0)[0])
+    first, again = (_values(population=population) for _ in range(2))
+    assert first.clients == 2
+    np.testing.assert_array_equal(first.mean, again.mean)
 
 
 @pytest.mark.parametrize("cohort", [None, Cohorts(5)])
@@ -102,11 +99,6 @@ def test_the_error_of_a_sample_is_the_spread_over_samples(cohort, monkeypatch):
         spread = np.std([getattr(one, name) for one in bounds], ddof=1)
         told = np.mean([getattr(one, f"{name}_error") for one in bounds])
         assert told == pytest.approx(spread, rel=0.2)
-
-
-def test_where_all_clients_are_read_nothing_is_left_to_the_sample(digits):
-    here = constant_actions.of_run(_run(), digits)["participating"]
-    assert (here.chance_error, here.constant_error) == (0.0, 0.0)
 
 
 def _run(*arguments):
@@ -126,8 +118,10 @@ def test_digits_by_counting_them(digits):
     best = int(counts.argmax())
     here = found["participating"]
     # Its clients have 23 or 24 examples: a round's mean is nearly that of all.
+    assert (here.chance_error, here.constant_error) == (0.0, 0.0)  # All clients are read.
     assert here == Bounds(pytest.approx(0.1), pytest.approx(counts[best] / len(labels), abs=1e-4), best, 60, 60)
     held_out = digits.held_out.load(0).labels
+    assert constant_actions.as_json(found)["held_out"] == dataclasses.asdict(found["held_out"])
     assert found["held_out"] == Bounds(pytest.approx(0.1), pytest.approx((held_out == best).mean()), best, 1, 1)
 
 
@@ -165,8 +159,3 @@ def test_seeds_of_one_task_share_them(digits):
     assert constant_actions.of_run(_run("--seed=1"), digits) is first
     assert constant_actions.of_run(_run("--max_examples_per_client=2"), digits) is not first
     assert constant_actions.of_run(_run("--clients_per_round=2"), digits) is not first
-
-
-def test_they_are_written_as_json(digits):
-    found = constant_actions.of_run(_run(), digits)
-    assert constant_actions.as_json(found)["held_out"] == dataclasses.asdict(found["held_out"])

@@ -10,7 +10,6 @@ import tensorflow as tf
 
 from bandits import decision_rules, registry
 from bandits.ads import process as ads_process
-from bandits.mab_fl import experiment
 from optimization.study import cli
 
 RULES = {
@@ -26,7 +25,6 @@ RULES = {
     "discounted_thompson": decision_rules.Thompson(gamma=0.8),
     "extreme_explore": decision_rules.ExtremeExplore(),
     "bayesian_extreme_explore": decision_rules.BayesianExtremeExplore(),
-    "with_explore_rounds": experiment.WithExploreRounds(rule=decision_rules.Ucb(), every=3, probability=0.2),
     "gradient_epsilon": ads_process.GradientEpsilon(),
     "federated_ucb": ads_process.FederatedUcb(),
 }
@@ -285,7 +283,7 @@ def test_extreme_explore_by_hand(rule, expected):
         state = rule.update_all(state, rewards)
     np.testing.assert_allclose(rule.estimates(state), expected, rtol=1e-6)
     assert rule.select(state, key(0)) == 2
-    assert rule.explores_all(1, key(0))
+    assert rule.explores_all
 
 
 def test_a_discount_counts_an_extreme_round_as_one_step():
@@ -293,20 +291,6 @@ def test_a_discount_counts_an_extreme_round_as_one_step():
     state = rule.update_all(rule.update_all(rule.init(2), [1, 0]), [0, 1])
     np.testing.assert_allclose(state.counts, [1.5, 1.5])
     np.testing.assert_allclose(state.values, [0.5 / 1.5, 1 / 1.5], rtol=1e-6)
-
-
-def test_extra_rounds_come_by_schedule_or_probability_and_leave_the_rule_as_it_is():
-    inner = decision_rules.Thompson(gamma=0.9)
-    rule = experiment.WithExploreRounds(rule=inner, every=3)
-    assert [rule.explores_all(number, key(number)) for number in range(1, 8)] == [False, False, True] * 2 + [False]
-    state = after(rule, SOME_STEPS)
-    assert all(np.array_equal(*pair) for pair in zip(arrays(state), arrays(after(inner, SOME_STEPS)), strict=True))
-    assert [int(rule.select(state, one)) for one in key(1, 9)] == [int(inner.select(state, one)) for one in key(1, 9)]
-    with pytest.raises(ValueError, match="0 or 1"):
-        rule.update(state, 0, 0.5)
-    rule = experiment.WithExploreRounds(rule=decision_rules.Ucb(), probability=0.25)
-    rounds = sum(rule.explores_all(number, one) for number, one in enumerate(key(9, 800), 1))
-    assert scipy.stats.binomtest(rounds, 800, 0.25).pvalue > 1e-4
 
 
 def test_gamma_of_one_is_the_undiscounted_rule_exactly():
@@ -357,17 +341,6 @@ def test_thompsons_regret_is_below_lai_and_robbins_curve():
     assert regret(decision_rules.Thompson(), [0.6, 0.4])[-1] < 0.2 * math.log(PULLS) / divergence
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("rule", "share"),
-    [(decision_rules.EpsilonGreedy(epsilon=0.1), 0.05), (decision_rules.EpsilonNonGreedy(epsilon=0.1), 0.1)],
-)
-def test_epsilons_regret_grows_by_its_exploration(rule, share):
-    curve = regret(rule, [0.9, 0.1])
-    # 50,000 pulls of the second half: a standard error of 1.5 to 2% of the slope.
-    assert curve[-1] - curve[PULLS // 2 - 1] == pytest.approx(share * 0.8 * PULLS / 2, rel=0.1)
-
-
 @pytest.mark.parametrize(
     ("make", "values"),
     [
@@ -380,8 +353,6 @@ def test_epsilons_regret_grows_by_its_exploration(rule, share):
         (decision_rules.Thompson, {"gamma": 1.5}),
         *((decision_rules.Thompson, {"prior_alpha": value}) for value in (0.0, -1.0, math.inf)),
         *((decision_rules.Thompson, {"prior_beta": value}) for value in (0.0, -1.0, math.inf)),
-        (experiment.WithExploreRounds, {"rule": decision_rules.Ucb(), "every": -1}),
-        (experiment.WithExploreRounds, {"rule": decision_rules.Ucb(), "probability": 2.0}),
     ],
 )
 def test_parameters_outside_their_range_are_refused_by_name(make, values):
@@ -392,7 +363,7 @@ def test_parameters_outside_their_range_are_refused_by_name(make, values):
 def parse(*arguments: str) -> cli.Settings:
     flags = cli.FlagSet("")
     flags.group("")
-    registry.define_rules(flags, registry.RULES, "ucb")
+    flags.add(*registry.rule_settings(registry.RULES, "ucb"))
     return flags.parse(["program", *arguments])
 
 
@@ -402,7 +373,7 @@ def test_every_name_builds_its_rule(name):
     entry = registry.RULES[name]
     rule = entry.chosen(registry.rule_values(settings, registry.RULES)).build()
     assert isinstance(rule.init(3), decision_rules.BetaState) == (name in registry.BINARY)
-    assert rule.explores_all(1, key(0)) == (name in registry.EXTREME)
+    assert rule.explores_all == (name in registry.EXTREME)
     assert entry.help
 
 

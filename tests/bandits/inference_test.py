@@ -1,18 +1,18 @@
 import numpy as np
 import tensorflow as tf
 
-from bandits import inference, policies
+from bandits import policies, process
 
 REWARDS = tf.constant([[1.0, 0.0, 0.5], [0.0, 1.0, 0.0]])
 
 
 def draw(probabilities, key) -> np.ndarray:
-    return inference.bandit_inference(probabilities, tf.zeros_like(probabilities), tf.constant(key))["action"].numpy()
+    return process.bandit_inference(probabilities, tf.zeros_like(probabilities), tf.constant(key))["action"].numpy()
 
 
 def test_the_log_holds_the_chosen_actions_reward_and_propensity():
     probabilities = tf.constant([[0.2, 0.3, 0.5], [0.6, 0.3, 0.1]])
-    cache = inference.bandit_inference(probabilities, REWARDS, tf.constant([0, 1]))
+    cache = process.bandit_inference(probabilities, REWARDS, tf.constant([0, 1]))
     action = cache["action"].numpy()
     np.testing.assert_array_equal(cache["reward"], REWARDS.numpy()[[0, 1], action])
     np.testing.assert_array_equal(cache["propensity"], probabilities.numpy()[[0, 1], action])
@@ -38,19 +38,19 @@ def test_between_two_worlds_rewards_are_a_mixture():
     worlds = np.array([[[1.0, 0.0]], [[0.0, 1.0]], [[0.5, 0.2]]], np.float32)
     points = {0.0: [1, 0], 1.0: [0, 1], 2.0: [0.5, 0.2], 0.25: [0.75, 0.25], 1.5: [0.25, 0.6]}
     for point, expected in points.items():
-        found = inference.mixture(worlds, tf.constant(point))
+        found = process.mixture(worlds, tf.constant(point))
         np.testing.assert_allclose(found, [expected], rtol=1e-6)
         if not point % 1:  # In a world, its very numbers.
             np.testing.assert_array_equal(found, worlds[int(point)])
     one = worlds[0]
-    assert inference.mixture(one, tf.constant(0.0)) is one
+    assert process.mixture(one, tf.constant(0.0)) is one
 
 
 def test_rewards_of_a_label_are_its_row_and_those_of_several_add_up():
     matrix = np.array([[1.0, 0.5, 0.0], [0.0, 2.0, 0.0], [0.0, 0.0, 5.0]], np.float32)
-    found = inference.reward_vectors(tf.constant([1, 0]), matrix)
+    found = process.reward_vectors(tf.constant([1, 0]), matrix)
     np.testing.assert_array_equal(found, [[0, 2, 0], [1, 0.5, 0]])
-    several = inference.reward_vectors(tf.constant([[1.0, 0.0, 1.0], [0.0, 0.0, 0.0]]), matrix)
+    several = process.reward_vectors(tf.constant([[1.0, 0.0, 1.0], [0.0, 0.0, 0.0]]), matrix)
     np.testing.assert_array_equal(several, [[1, 0.5, 5], [0, 0, 0]])
 
 
@@ -58,7 +58,7 @@ LOGGED = np.array([[9, 9, 9, 2, 0.7, 0.25], [9, 9, 9, 0, 0.1, 0.5]], np.float32)
 
 
 def test_labels_of_a_log_end_in_action_reward_and_propensity():
-    log = inference.logged(tf.constant(LOGGED))
+    log = process.logged(tf.constant(LOGGED))
     assert log["action"].dtype == tf.int32
     np.testing.assert_array_equal(log["action"], [2, 0])
     np.testing.assert_allclose(log["reward"], [0.7, 0.1])
@@ -68,7 +68,7 @@ def test_labels_of_a_log_end_in_action_reward_and_propensity():
 def test_replay_keeps_rows_where_actions_agree_and_the_policys_propensity():
     played = {"action": tf.constant([2, 1]), "reward": tf.zeros(2), "propensity": tf.constant([0.4, 0.6])}
     features = {"ids": tf.constant([[1, 2], [3, 4]])}
-    log, kept = inference.replay(played, tf.constant(LOGGED), features)
+    log, kept = process.replay(played, tf.constant(LOGGED), features)
     np.testing.assert_array_equal(log["action"], [2])
     np.testing.assert_allclose(log["reward"], [0.7])
     np.testing.assert_allclose(log["propensity"], [0.4])

@@ -8,25 +8,20 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bandits import interactions, metrics, run_federated
+from bandits import interactions, metrics
 from bandits.evaluation import run_policies
 from data import interaction_log, log_checks
 from data.errors import UsageError
 from data.tasks import registry
 from data.tasks.options import TaskOptions
-from optimization.study import frame
+from tests.bandits import whole_runs
 
 pytestmark = pytest.mark.slow
 
 SMALL = ("--total_rounds=5", "--clients_per_round=4", "--bandits_deploy_freq=2", "--rounds_per_checkpoint=1")
 
 
-def play(folder: pathlib.Path, *arguments: str) -> pathlib.Path:
-    """Runs in this process, with its worker; returns the run's folder."""
-    argv = ["run_federated", f"--root_output_dir={folder}", "--experiment_name=run", "--log_interactions", *SMALL]
-    study = run_federated.STUDY
-    assert frame.program(study, frame.flag_set(study).parse([*argv, *arguments])) == 0
-    return folder / "run"
+play = whole_runs.player("--log_interactions", *SMALL)
 
 
 def check_agrees(run: pathlib.Path) -> interaction_log.InteractionLog:
@@ -41,7 +36,6 @@ def check_agrees(run: pathlib.Path) -> interaction_log.InteractionLog:
             assert log.rewards[here].sum() == pytest.approx(row[metrics.ROUND_REWARD] * here.sum(), abs=1e-9)
             # A sum in single precision.
             assert log.propensities[here].mean() == pytest.approx(row[metrics.ROUND_PROBABILITY], rel=1e-5)
-    assert log.report["rounds_that_differ"] == []
     return log
 
 
@@ -178,7 +172,6 @@ def test_a_private_run_says_that_its_log_is_not_protected(tmp_path, capfd):
     assert interactions.IN_WORDS in privacy["summary"]
     output = capfd.readouterr().out
     assert "Keep them secret" in output
-    assert "of a round's time (median)" in output
     assert (run / "interactions").stat().st_mode & 0o077 == 0
     assert all(path.stat().st_mode & 0o077 == 0 for path in (run / "interactions").iterdir())
 

@@ -3,7 +3,7 @@ import pytest
 import scipy.stats
 import tensorflow as tf
 
-from bandits import inference, losses, policies
+from bandits import losses, policies, process
 from optimization import client_work, models
 
 OUTPUTS = tf.constant([[0.5, 0.2], [0.1, 0.9]])
@@ -96,7 +96,7 @@ def test_importance_weighted_loss_is_unbiased_for_the_sum_over_actions(policy):
     predicted = np.array([[0.1, 0.6, 0.3]], np.float32)
     rewards = np.array([[1.0, 0.0, 0.5]], np.float32)
     predicted_many, rewards_many = (tf.repeat(one, 400_000, axis=0) for one in (predicted, rewards))
-    cache = inference.bandit_inference(policy(predicted_many), rewards_many, tf.constant([1, 2]))
+    cache = process.bandit_inference(policy(predicted_many), rewards_many, tf.constant([1, 2]))
     loss = losses.BanditLoss(importance_weighted=True)(predicted_many, cache)
     np.testing.assert_allclose(loss, np.square(predicted - rewards).sum(), rtol=0.02)
 
@@ -129,8 +129,14 @@ POSTS = {"ids": tf.constant(DRAW.integers(0, 4, (LOG_SIZE, 3)), tf.int32), "valu
 TIMES = np.array([[0, 1, 2, 1, 0, 3], [1, 1, 1, 1, 1, 1], [2, 0, 0, 1, 4, 0]]).T
 
 
-@pytest.mark.parametrize("name", [name for name in LOSSES if "capped" not in name])
-@pytest.mark.parametrize("words", [False, True])
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        *((name, False) for name in LOSSES if "capped" not in name),
+        # By looked-up terms of one action, and by looked-up rows.
+        *((name, True) for name in ("weighted", "half sum", "softmax", "supervised")),
+    ],
+)
 def test_heads_of_a_linear_model_train_as_if_alone_with_examples_as_often_as_they_weigh(name, words):
     """One step with all examples: Vowpal Wabbit's copies of an example, all at the same weights."""
     loss = LOSSES[name][0]

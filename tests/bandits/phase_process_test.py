@@ -4,13 +4,13 @@ import dataclasses
 import types
 
 import numpy as np
-import pandas as pd
 import pytest
 
-from bandits import losses, phase_process, policies, process, run_federated
+from bandits import losses, phase_process, policies, process
 from optimization import client_work, corrections, models, options
 from optimization.runtime import kept_rounds
-from optimization.study import compiled, frame
+from optimization.study import compiled
+from tests.bandits import whole_runs
 
 SMALL = ("--total_rounds=3", "--clients_per_round=4", "--bandits_deploy_freq=2", "--rounds_per_eval=0")
 TASK = types.SimpleNamespace(model="mlp", model_arguments={"num_features": 4})
@@ -37,7 +37,7 @@ def _definition(build=lambda weights: None):
         policy=policies.Softmax(0.5),
         loss=losses.SupervisedLoss(),
         reward_matrix=np.eye(3, dtype=np.float32),
-        local_sgd=client_work.LocalSgd(0.1, 4, 1),
+        local_work=client_work.LocalSgd(0.1, 4, 1),
         aggregator=None,
         server_optimizer=None,
         deploy_every=2,
@@ -68,8 +68,8 @@ def test_runs_that_differ_in_their_server_rate_share_a_process(monkeypatch):
         ({"model_arguments": {"num_features": 5}}, {}, {}),
         ({}, {"server_optimizer": options.ServerOptimizer("adam", 0.1, (("beta_1", 0.8),))}, {}),
         ({}, {"aggregation": options.Aggregation(clip_norm=0.1)}, {}),
-        ({}, {}, {"local_sgd": client_work.LocalSgd(0.2, 4, 1)}),
-        ({}, {}, {"local_sgd": client_work.LocalSgd(0.1, 4, 1, corrections=(corrections.Proximal(0.1),))}),
+        ({}, {}, {"local_work": client_work.LocalSgd(0.2, 4, 1)}),
+        ({}, {}, {"local_work": client_work.LocalSgd(0.1, 4, 1, corrections=(corrections.Proximal(0.1),))}),
         ({}, {}, {"model": models.with_heads(models.mlp(3, (), 6), 2)}),
         ({}, {}, {"policy": policies.Softmax(0.6)}),
         ({}, {}, {"reward_matrix": np.ones((3, 3), np.float32)}),
@@ -100,27 +100,13 @@ def test_runs_with_noise_never_share(monkeypatch):
 
 @pytest.fixture
 def play(tff_worker, monkeypatch, tmp_path):
-    """A function (name, *arguments) -> metrics and weights of a run that keeps its rounds in the folder `cache`."""
+    """A function (name, *arguments) -> folder of a run that keeps its rounds in the folder `cache`."""
     from optimization.runtime import worker
 
     monkeypatch.setattr(worker, "start", lambda *_: tff_worker)
     monkeypatch.setattr(kept_rounds, "_version", lambda: "this version")
-
-    def run(name, *arguments):
-        where = (f"--root_output_dir={tmp_path}", f"--experiment_name={name}", f"--cache_dir={tmp_path / 'cache'}")
-        settings = frame.flag_set(run_federated.STUDY).parse(["run_federated", *SMALL, *where, *arguments])
-        assert frame.program(run_federated.STUDY, settings) == 0
-        metrics = pd.read_csv(tmp_path / name / "metrics.csv").drop(columns="seconds")
-        with np.load(tmp_path / name / "model" / "weights.npz") as weights:
-            return metrics, dict(weights)
-
-    return run
-
-
-def _assert_equal(one, other):
-    pd.testing.assert_frame_equal(one[0], other[0], check_exact=True)
-    for name, weights in other[1].items():
-        np.testing.assert_array_equal(one[1][name], weights)
+    run = whole_runs.player(*SMALL, f"--cache_dir={tmp_path / 'cache'}")
+    return lambda name, *arguments: run(tmp_path / name, *arguments)
 
 
 def test_a_run_of_another_seed_and_server_rate_has_the_numbers_of_a_process_of_its_own(play, monkeypatch):
@@ -134,8 +120,8 @@ def test_a_run_of_another_seed_and_server_rate_has_the_numbers_of_a_process_of_i
         kept = play("kept", *after)
     monkeypatch.setattr(phase_process, "_shared", lambda *given: given[-2].build(given[-1]))
     alone = play("alone", *after)
-    _assert_equal(shared, alone)
-    _assert_equal(kept, alone)
+    for run in (shared, kept):
+        whole_runs.assert_same(run, alone)
 
 
 def test_a_run_with_noise_leaves_nothing_to_other_programs(play, tmp_path):
@@ -147,10 +133,10 @@ def test_a_run_with_noise_leaves_nothing_to_other_programs(play, tmp_path):
 def test_the_server_rate_is_part_of_every_optimizers_state(name):
     import tensorflow as tf
 
-    from optimization import server
+    from optimization import fed_avg
 
     weights = gradient = (tf.constant([1.0, 2.0]),)
-    slow, fast = server.OPTIMIZERS[name](0.01), server.OPTIMIZERS[name](0.03)
+    slow, fast = fed_avg.OPTIMIZERS[name](0.01), fed_avg.OPTIMIZERS[name](0.03)
     state = slow.set_hparams(slow.initialize(gradient), {phase_process._RATE: np.float32(0.03)})
     _, found = slow.next(state, weights, gradient)
     _, wanted = fast.next(fast.initialize(gradient), weights, gradient)

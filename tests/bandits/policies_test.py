@@ -1,12 +1,11 @@
 import hypothesis
 import numpy as np
 import pytest
-import scipy.stats
 import tensorflow as tf
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from bandits import inference, losses, policies, registry, schedules
+from bandits import losses, policies, process, registry, schedules
 from optimization import models
 
 PREDICTED = [[0.5, 0.2, 0.5, 0.1], [0.0, 0.3, 0.1, 0.2]]  # A tie in the first row.
@@ -75,13 +74,6 @@ def test_every_row_is_a_distribution_and_uniform_where_predictions_are_not_finit
     np.testing.assert_allclose(play(policy, [[np.nan, 0.0], [np.inf, 0.0], [-np.inf, 1.0]]), np.full((3, 2), 0.5))
 
 
-def test_drawn_frequencies_match_the_probabilities():
-    expected = np.array(EXPECTED["softmax"][1][1])
-    rows = tf.repeat(tf.constant([expected], tf.float32), 20_000, axis=0)
-    action = inference.bandit_inference(rows, tf.zeros_like(rows), tf.constant([3, 4]))["action"]
-    assert scipy.stats.chisquare(np.bincount(action, minlength=4), 20_000 * expected).pvalue > 0.001
-
-
 _UNIFORM, _INVERSE = EXPECTED["uniform"][1], policies.InverseGapWeighting
 
 
@@ -145,7 +137,7 @@ def test_a_policy_is_given_what_it_asks_for():
     weights, contexts = model.initial_weights(0), tf.ones([5, 3])
     keys = []
     for key in ([1, 2], [1, 2], [1, 3]):
-        inference.probabilities(Curious(), model, weights, losses.BanditLoss(), contexts, tf.constant(key))
+        process.probabilities(Curious(), model, weights, losses.BanditLoss(), contexts, tf.constant(key))
         keys.append(tuple(seen["key"].numpy()))
     assert keys[0] == keys[1] != keys[2]
     hidden = np.maximum(np.ones([5, 3]) @ weights[0], 0)

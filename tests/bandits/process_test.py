@@ -39,9 +39,7 @@ def make_client(size: int, number: int) -> process.ClientInput:
 def aggregator(**values):
     arguments = ["test", *(f"--{name}={value}" for name, value in values.items())]
     flags = cli.FlagSet("")
-    flags.group("")
-    flags.integer("seed", 0, "")
-    aggregation_flags.define(flags)
+    flags.group(aggregation_flags.Aggregation, cli.Setting("seed", int, "", 0))
     aggregation = aggregation_flags.options(aggregation_flags.resolve(flags.parse(arguments).settled()))
     mechanism = aggregation_flags.mechanism(aggregation, options.Cohorts(2), 100, 15)
     return aggregators.build(aggregation, mechanism, tuple(MODEL.shapes.values()))
@@ -63,7 +61,7 @@ def make(
         policy=policy or policies.Softmax(0.5),
         loss=loss,
         reward_matrix=REWARDS,
-        local_sgd=client_work.LocalSgd(learning_rate, BATCH, epochs),
+        local_work=client_work.LocalSgd(learning_rate, BATCH, epochs),
         aggregator=aggregator(adaptive_clipping=adaptive_clipping, **aggregation),
         server_optimizer=tff.learning.optimizers.build_adam(0.05),
         deploy_every=deploy_every,
@@ -123,29 +121,49 @@ def test_a_client_trains_on_the_rewards_that_have_arrived_alone(loss_name):
     late = dataclasses.replace(make(LOSSES[loss_name], epochs=2), is_late=True).client_round()
     output = late((INITIAL,), INITIAL, client._replace(arrived=arrived))
     _, reward, propensity = log_by_hand(client, INITIAL, policies.Softmax(0.5))
-    assert (output.examples, output.trained_examples, output.empty_clients) == (7, 7, 0)
-    np.testing.assert_allclose(output.reward_sum, reward[arrived].sum(), rtol=1e-6)
-    np.testing.assert_allclose(output.propensity_sum, propensity[arrived].sum(), rtol=1e-5)
+    assert (output.sums["examples"], output.sums["trained_examples"], output.sums["empty_clients"]) == (7, 7, 0)
+    np.testing.assert_allclose(output.sums["reward_sum"], reward[arrived].sum(), rtol=1e-6)
+    np.testing.assert_allclose(output.sums["propensity_sum"], propensity[arrived].sum(), rtol=1e-5)
     for found, expected in zip(output.delta, delta_by_hand(client, loss_name, 2, arrived=arrived), strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
     nothing = late((INITIAL,), INITIAL, client._replace(arrived=np.zeros(11, bool)))
-    assert (nothing.examples, nothing.reward_sum, nothing.empty_clients, nothing.nonfinite_clients) == (0, 0, 1, 0)
+    names = ("examples", "reward_sum", "empty_clients", "nonfinite_clients")
+    assert [nothing.sums[name] for name in names] == [0, 0, 1, 0]
     assert all((part.numpy() == 0).all() for part in nothing.delta)
 
 
 @pytest.mark.parametrize("loss_name", LOSSES)
-def test_one_round_is_the_mean_of_deltas_then_an_adam_step(tff_worker, loss_name):
+@pytest.mark.parametrize(("weighting", "weights"), [("uniform", [1, 1, 1]), ("num_examples", [10, 5, 1])])
+def test_one_round_is_the_mean_of_deltas_then_an_adam_step(tff_worker, loss_name, weighting, weights):
     clients = [make_client(size, number) for number, size in enumerate([10, 5, 1])]
-    rounds = make(LOSSES[loss_name]).build(INITIAL)
+    rounds = make(LOSSES[loss_name], client_weighting=weighting).build(INITIAL)
     state, metrics = rounds.next(rounds.initialize(), clients)
     deltas = [delta_by_hand(client, loss_name, 1) for client in clients]
-    for found, weight, *parts in zip(state.weights, INITIAL, *deltas, strict=True):
-        gradient = -np.mean(parts, axis=0)
+    mean = [np.average(parts, axis=0, weights=weights) for parts in zip(*deltas, strict=True)]
+    for found, weight, part in zip(state.weights, INITIAL, mean, strict=True):
+        gradient = -part
         # Adam's first step: both moments, corrected for their start at zero, are the gradient and its square.
         expected = weight - 0.05 * gradient / (np.abs(gradient) + 1e-7 / np.sqrt(1 - 0.999))
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
-    mean = [np.mean(parts, axis=0) for parts in zip(*deltas, strict=True)]
     np.testing.assert_allclose(metrics.update_norm, np.sqrt(sum(np.square(part).sum() for part in mean)), rtol=1e-4)
+    logs = [log_by_hand(client, INITIAL, policies.Softmax(0.5)) for client in clients]
+    assert metrics.examples == 16
+    np.testing.assert_allclose(metrics.reward_sum, sum(reward.sum() for _, reward, _ in logs), rtol=1e-6)
+    np.testing.assert_allclose(metrics.propensity_sum, sum(propensity.sum() for *_, propensity in logs), rtol=1e-5)
+
+
+@pytest.mark.parametrize(("every", "most"), [(1, 2), (3, 0), (3, 1)])
+def test_models_are_deployed_exactly_every_t_rounds_and_the_last_ones_kept(tff_worker, every, most):
+    rounds = make(deploy_every=every, max_delay=most).build(INITIAL)
+    state, deployed = rounds.initialize(), [INITIAL] * (1 + most)
+    for round_num in range(1, 8):
+        state, metrics = rounds.next(state, [make_client(6, round_num)])
+        if round_num % every == 0:
+            deployed = [state.weights, *deployed[:-1]]
+        assert bool(metrics.deployed) == (round_num % every == 0)
+        for found, expected in zip(tf.nest.flatten(state.deployed), tf.nest.flatten(deployed), strict=True):
+            np.testing.assert_array_equal(found, expected)
+    assert state.round_num == 7
 
 
 def test_a_fixed_policy_in_a_known_drift_earns_the_sum_by_hand():
@@ -157,17 +175,7 @@ def test_a_fixed_policy_in_a_known_drift_earns_the_sum_by_hand():
     earned, elsewhere = REWARDS[client.labels, action].sum(), worlds[1][client.labels, action].sum()
     for world, expected in ((0, earned), (0.25, 0.75 * earned + 0.25 * elsewhere), (1, elsewhere), (0, earned)):
         output = rounds((INITIAL,), INITIAL, client._replace(world=np.float32(world)))
-        assert output.reward_sum.numpy() == expected  # Halves and quarters: exact.
-
-
-def test_logged_rewards_and_propensities_are_those_of_the_caches(tff_worker):
-    clients = [make_client(size, number) for number, size in enumerate([10, 5, 1])]
-    rounds = make().build(INITIAL)
-    _, metrics = rounds.next(rounds.initialize(), clients)
-    logs = [log_by_hand(client, INITIAL, policies.Softmax(0.5)) for client in clients]
-    assert metrics.examples == 16
-    np.testing.assert_allclose(metrics.reward_sum, sum(reward.sum() for _, reward, _ in logs), rtol=1e-6)
-    np.testing.assert_allclose(metrics.propensity_sum, sum(propensity.sum() for *_, propensity in logs), rtol=1e-5)
+        assert output.sums["reward_sum"].numpy() == expected  # Halves and quarters: exact.
 
 
 def test_clients_act_with_the_deployed_model_and_train_the_current_one():
@@ -177,20 +185,6 @@ def test_clients_act_with_the_deployed_model_and_train_the_current_one():
     expected = delta_by_hand(client, "regression", 1, weights=current, deployed=INITIAL)
     for found, part in zip(output.delta, expected, strict=True):
         np.testing.assert_allclose(found, part, rtol=1e-4, atol=1e-6)
-
-
-def test_deployment_happens_exactly_every_t_rounds(tff_worker):
-    rounds = make(deploy_every=3).build(INITIAL)
-    state = rounds.initialize()
-    expected = INITIAL
-    for round_num in range(1, 8):
-        state, metrics = rounds.next(state, [make_client(6, round_num)])
-        if round_num in (3, 6):
-            expected = state.weights
-        assert bool(metrics.deployed) == (round_num in (3, 6))
-        for found, weight in zip(state.deployed[0], expected, strict=True):
-            np.testing.assert_array_equal(found, weight)
-    assert state.round_num == 7
 
 
 def test_a_client_that_lags_behind_acts_with_an_earlier_deployment():
@@ -214,27 +208,6 @@ def test_what_a_schedule_moves_is_data_of_the_round_and_equals_the_constant(tff_
         assert counts.reward_sum == expected_counts.reward_sum
         for part, weight in zip(found.weights, expected.weights, strict=True):
             np.testing.assert_allclose(part, weight, rtol=1e-5, atol=1e-6)
-
-
-def test_the_last_deployments_are_kept(tff_worker):
-    rounds = make(deploy_every=1, max_delay=2).build(INITIAL)
-    state, models_so_far = rounds.initialize(), [INITIAL] * 3
-    for round_num in range(4):
-        state, _ = rounds.next(state, [make_client(6, round_num)])
-        models_so_far.insert(0, state.weights)
-        for deployed, model in zip(state.deployed, models_so_far, strict=False):
-            for found, weight in zip(deployed, model, strict=True):
-                np.testing.assert_array_equal(found, weight)
-
-
-def test_an_empty_client_counts_as_a_zero_update(tff_worker):
-    client, empty = make_client(6, 1), make_client(0, 2)
-    rounds = make().build(INITIAL)
-    _, alone = rounds.next(rounds.initialize(), [client])
-    _, metrics = rounds.next(rounds.initialize(), [client, empty])
-    assert metrics.empty_clients == 1
-    assert metrics.examples == 6
-    np.testing.assert_allclose(metrics.update_norm, alone.update_norm / 2, rtol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -287,34 +260,6 @@ def test_zero_updates_are_a_step_of_the_server_optimizer(tff_worker):
         np.testing.assert_allclose(new - old, ratio * (old - start), rtol=1e-3, atol=1e-5)
 
 
-def test_weighting_by_examples(tff_worker):
-    clients = [make_client(size, number) for number, size in enumerate([12, 3])]
-    rounds = make(client_weighting="num_examples").build(INITIAL)
-    _, metrics = rounds.next(rounds.initialize(), clients)
-    deltas = [delta_by_hand(client, "regression", 1) for client in clients]
-    mean = [(12 * a + 3 * b) / 15 for a, b in zip(*deltas, strict=True)]
-    np.testing.assert_allclose(metrics.update_norm, np.sqrt(sum(np.square(part).sum() for part in mean)), rtol=1e-4)
-
-
-def test_a_bandit_trains_on_the_chosen_actions_reward_only(tff_worker):
-    """Changing what other actions would have paid changes nothing."""
-    client = make_client(12, 4)
-    action, reward, _ = log_by_hand(client, INITIAL, policies.Softmax(0.5))
-    vectors = RNG.uniform(size=(2, 12, NUM_ACTIONS)).astype(np.float32)
-    vectors[:, np.arange(12), action] = reward
-    updates = []
-    for rewards in vectors:
-        definition = make()
-        definition = process.dataclasses.replace(
-            definition,
-            reward_matrix=np.eye(NUM_ACTIONS, dtype=np.float32),
-            label_spec=tf.TensorSpec((None, NUM_ACTIONS)),
-        )
-        updates.append(definition.client_round()((INITIAL,), INITIAL, client._replace(labels=tf.constant(rewards))))
-    for first, second in zip(*(update.delta for update in updates), strict=True):
-        np.testing.assert_array_equal(first, second)
-
-
 def test_equal_inputs_give_equal_rounds_bit_for_bit(tff_worker):
     rounds = make(clip_norm=0.1, adaptive_clipping=True).build(INITIAL)
     clients = [make_client(size, number) for number, size in enumerate([10, 5, 1, 8, 9, 30])]
@@ -338,27 +283,8 @@ def test_a_bag_acts_by_its_heads_votes_and_each_head_weighs_what_has_arrived_by_
     expected = losses.bootstrap(client.keys.cache, tf.constant(40), heads).numpy()[arrived]
     np.testing.assert_array_equal(batches["bootstrap"], expected)
     output = definition.client_round()((weights,), weights, client._replace(arrived=arrived))
-    assert (output.examples, output.trained_examples, output.nonfinite_clients) == (26, 26, 0)
+    assert (output.sums["examples"], output.sums["trained_examples"], output.sums["nonfinite_clients"]) == (26, 26, 0)
     assert all(np.any(part) for part in output.delta)
-
-
-def test_a_sparse_bag_of_words_trains_as_the_dense_one():
-    draw = np.random.default_rng(3)
-    ids = np.array([[1, 4, 0], [4, 2, 0], [0, 0, 0], [3, 1, 2], [4, 0, 0], [2, 3, 0]], np.int32)
-    values = np.array([[0.5, 0.5, 0], [1, 0.2, 0], [0, 0, 0], [0.3, 0.3, 0.4], [1, 0, 0], [0.5, 0.25, 0]], np.float32)
-    dense = np.zeros((6, 5), np.float32)
-    np.add.at(dense, (np.arange(6)[:, None], ids), values)
-    weights = (draw.normal(size=(5, NUM_ACTIONS)).astype(np.float32), np.zeros(NUM_ACTIONS, np.float32))
-    outputs = []
-    for model, features in [
-        (models.bag_of_words(5, NUM_ACTIONS), {"ids": tf.constant(ids), "values": tf.constant(values)}),
-        (models.mlp(5, (), NUM_ACTIONS), tf.constant(dense)),
-    ]:
-        client = process.ClientInput(features, tf.constant([0, 1, 2, 0, 1, 2]), make_client(1, 5).keys)
-        definition = process.dataclasses.replace(make(epochs=2), model=model)
-        outputs.append(definition.client_round()((weights,), weights, client))
-    for sparse_part, dense_part in zip(outputs[0].delta, outputs[1].delta, strict=True):
-        np.testing.assert_allclose(sparse_part, dense_part, atol=1e-6)
 
 
 @pytest.mark.parametrize("examples", [3, 0])
@@ -369,7 +295,7 @@ def test_bags_of_words_are_acted_on_and_trained_on_as_padded_posts(examples):
         "values": np.array([[0.5, 0.5, 0], [1, 0.2, 0.3], [0, 0, 0]], np.float32)[:examples],
     }
     weights = (np.random.default_rng(3).normal(size=(5, NUM_ACTIONS)).astype(np.float32), np.zeros(3, np.float32))
-    definition = process.dataclasses.replace(make(epochs=2), model=models.bag_of_words(5, NUM_ACTIONS))
+    definition = dataclasses.replace(make(epochs=2), model=models.bag_of_words(5, NUM_ACTIONS))
     labels, client_keys = tf.constant([0, 1, 2][:examples], tf.int32), make_client(1, 5).keys
     outputs = []
     for features in (posts, bags.take(np.arange(examples))):
@@ -377,15 +303,6 @@ def test_bags_of_words_are_acted_on_and_trained_on_as_padded_posts(examples):
         outputs.append(definition.client_round()((weights,), weights, client))
     for found, expected in zip(*map(tf.nest.flatten, outputs), strict=True):
         np.testing.assert_array_equal(found, expected)
-
-
-def test_clients_losses_come_back_at_their_positions(tff_worker):
-    clients = [make_client(10, 1)._replace(position=np.int32(2)), make_client(0, 2)]
-    definition = process.dataclasses.replace(make(), cohort_size=3)
-    rounds = definition.build(INITIAL)
-    _, metrics = rounds.next(rounds.initialize(), clients)
-    np.testing.assert_allclose(metrics.client_losses, [np.nan, 0, metrics.loss_sum / 10], rtol=1e-6)
-    assert metrics.client_deviations[2] > 0
 
 
 def test_the_poll_gives_the_loss_on_the_log_that_would_be_trained_on(tff_worker):

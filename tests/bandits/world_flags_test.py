@@ -105,17 +105,13 @@ def test_a_run_can_stay_in_one_world_of_a_drift(drift_flags):
     changes = ("--reward_drift=abrupt", "--total_rounds=20", *drift_flags)
     chosen, last = _drift(*changes), _drift(*changes).worlds - 1
     assert _drift(*changes, f"--drift_world={last}") == dataclasses.replace(chosen, only=last)
-    with pytest.raises(
-        UsageError,
-        match=f"^--drift_world={last + 1} is no world of this drift: 20 rounds of --reward_drift=abrupt have the "
-        f"worlds 0 to {last}.$",
-    ):
+    with pytest.raises(UsageError, match=f"^--drift_world={last + 1} .* 0 to {last}.$"):
         _drift(*changes, f"--drift_world={last + 1}")
 
 
 def test_worlds_are_at_most_ten():
     assert _drift("--reward_drift=abrupt", "--total_rounds=20", "--drift_start=3", "--drift_every=2").worlds == 10
-    with pytest.raises(UsageError, match="--drift_every=1 makes 19 worlds of 20 rounds, and there can be 10"):
+    with pytest.raises(UsageError, match="--drift_every=1 makes 19 worlds"):
         _drift("--reward_drift=abrupt", "--total_rounds=20", "--drift_start=3", "--drift_every=1")
 
 

@@ -52,25 +52,12 @@ def test_the_seed_deals(table):
     assert first.checksum == ads.from_table(path, 7, 0).checksum != ads.from_table(path, 7, 1).checksum
 
 
-def test_a_row_of_totals_is_refused_with_the_reason(table):
-    path = table(HEADER, *lines(), "4,1,3")
-    assert refusal(path) == (
-        f"line 9 of {path} holds the totals of its columns, which is no impression: delete that row."
-    )
-
-
-def test_a_labelled_row_of_totals_is_refused_with_the_reason(table):
-    path = table("User,Ad 1,Ad 2", "0,1,0", "1,0,1", "0,1,1", "Total,2,2")
-    assert refusal(path).startswith(f"line 5 of {path} holds the totals of its columns")
-
-
 @pytest.mark.parametrize(
-    ("line", "value"), [("0,2,0", "'2'"), ("0,x,1", "'x'"), ("0,,1", "'nan'"), ("0,0.5,1", "'0.5'")]
+    ("line", "value"), [("0,2,0", "'2'"), ("0,x,1", "'x'"), ("0,,1", "None"), ("0,0.5,1", "'0.5'"), ("4,1,3", "'4'")]
 )
 def test_other_values_than_0_and_1_are_refused_with_their_place(table, line, value):
-    message = refusal(table(HEADER, "1,0,0", line, "0,0,1"))
-    assert message.startswith("line 3 of")
-    assert message.endswith(f"{value}: every value must be 0 or 1, one column an ad, one row an impression.")
+    path = table(HEADER, "1,0,0", line, "0,0,1")
+    assert refusal(path).startswith(f"line 3 of {path} holds {value}: every value must be 0 or 1")
 
 
 def test_a_single_ad_is_refused(table):
@@ -83,7 +70,7 @@ def test_more_clients_than_impressions_are_refused(table):
 
 def test_a_table_that_no_one_names_is_refused(monkeypatch):
     monkeypatch.delenv("FEDBANDITS_DATA_DIR", raising=False)
-    with pytest.raises(UsageError, match="No ad table is named: give its path by --data_file or its folder"):
+    with pytest.raises(UsageError, match=r"No ad table is named.*--data_file"):
         ads.find_table(None)
 
 

@@ -32,36 +32,6 @@ def test_take_returns_the_rows_asked_for_in_that_order():
     np.testing.assert_array_equal(taken.labels, [2, 0])
 
 
-def test_array_clients_own_their_rows_in_the_order_of_the_source():
-    population = _clients(2, 0, 2, 0, 1)
-    assert [population.load(index).labels.tolist() for index in range(3)] == [[1, 3], [4], [0, 2]]
-    np.testing.assert_array_equal(population.load(0).features, [[10, 11], [30, 31]])
-
-
-def test_array_clients_keep_dtypes():
-    examples = _clients(0, 1, 2).load(1)
-    assert (examples.features.dtype, examples.labels.dtype) == (np.float32, np.int32)
-
-
-def test_array_clients_are_named_and_counted():
-    population = _clients(0, 0)
-    assert (list(population.client_ids), len(population)) == (["a", "b", "c"], 3)
-
-
-def test_a_client_without_rows_has_no_examples():
-    examples = _clients(0, 2).load(1)
-    assert (examples.features.shape, examples.labels.shape) == ((0, 2), (0,))
-
-
-def test_array_clients_checksum_is_the_given_one():
-    assert clients.ArrayClients(_examples(1), np.zeros(1, int), ["a"], "digest").checksum == "digest"
-
-
-def test_array_clients_checksum_changes_with_the_owner_of_a_row():
-    assert _clients(0, 1, 2).checksum == _clients(0, 1, 2).checksum
-    assert _clients(0, 1, 2).checksum != _clients(0, 2, 1).checksum
-
-
 @pytest.mark.parametrize("cap", [3, 0])
 def test_a_client_within_the_cap_or_without_one_is_untouched(cap):
     capped = clients.CappedClients(_clients(0, 0, 0, 1), max_examples=cap, seed=0)
@@ -77,20 +47,6 @@ def test_a_client_beyond_the_cap_keeps_distinct_examples_of_its_own_in_order():
     np.testing.assert_array_equal(capped.load(1).features[:, 0], 10 * labels)
 
 
-def test_the_capped_choice_is_the_same_at_every_call():
-    capped = clients.CappedClients(_clients(*[0] * 50), max_examples=5, seed=3)
-    first = capped.load(0).labels
-    capped.load(1)
-    np.testing.assert_array_equal(capped.load(0).labels, first)
-
-
-def test_the_capped_choice_depends_on_the_seed_and_on_the_client():
-    population = _clients(*[0] * 50, *[1] * 50)
-    first = clients.CappedClients(population, 5, seed=3).load(0).labels
-    assert first.tolist() != clients.CappedClients(population, 5, seed=4).load(0).labels.tolist()
-    assert first.tolist() != (clients.CappedClients(population, 5, seed=3).load(1).labels - 50).tolist()
-
-
 def test_at_each_visit_a_client_beyond_the_cap_draws_anew():
     capped = clients.CappedClients(_clients(*[0] * 50, *[1] * 3), max_examples=5, seed=3)
     visits = [capped.load(0, visit).labels.tolist() for visit in (1, 2, 1)]
@@ -98,47 +54,6 @@ def test_at_each_visit_a_client_beyond_the_cap_draws_anew():
     assert capped.load(0).labels.tolist() not in visits
     assert len(set(visits[1])) == 5
     assert capped.load(1, visit=1).labels.tolist() == [50, 51, 52]
-
-
-def test_capping_keeps_names_and_checksum():
-    population = _clients(0, 0, 1)
-    capped = clients.CappedClients(population, 1, seed=0)
-    assert (capped.client_ids, capped.checksum) == (population.client_ids, population.checksum)
-
-
-def test_pool_of_zero_holds_every_example_once():
-    pooled = clients.pool(_clients(0, 1, 2, 1, 0), max_examples=0, seed=0)
-    assert sorted(pooled.labels.tolist()) == [0, 1, 2, 3, 4]
-    np.testing.assert_array_equal(pooled.features[:, 0], 10 * pooled.labels)
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_pool_of_zero_goes_on_after_a_client_without_examples(seed):
-    assert len(clients.pool(_clients(1, 1), max_examples=0, seed=seed).labels) == 2
-
-
-def test_pool_takes_whole_clients_until_the_last():
-    population = _clients(*[0] * 10, *[1] * 10, *[2] * 10)
-    labels = clients.pool(population, max_examples=15, seed=0).labels
-    assert len(set(labels.tolist())) == 15
-    assert sorted(np.bincount(labels // 10, minlength=3)) == [0, 5, 10]
-
-
-def test_pool_reads_no_more_clients_than_it_needs():
-    population = _Counted(_examples(30), np.repeat([0, 1, 2], 10), list("abc"))
-    clients.pool(population, max_examples=10, seed=0)
-    assert population.loads == 1
-
-
-def test_pool_of_more_than_there_is_holds_all():
-    assert len(clients.pool(_clients(0, 1, 2), max_examples=100, seed=0).labels) == 3
-
-
-def test_pool_is_a_function_of_the_seed():
-    population = _clients(*[0] * 40)
-    first = clients.pool(population, 10, seed=1).labels.tolist()
-    assert clients.pool(population, 10, seed=1).labels.tolist() == first
-    assert clients.pool(population, 10, seed=2).labels.tolist() != first
 
 
 def _writers(second: int = 8) -> clients.ArrayClients:
@@ -157,29 +72,6 @@ def test_posts_are_pooled_with_their_labels():
     words = np.split(bags.ids, bags.offsets[1:-1])
     pooled = {int(label): post.tolist() for label, post in zip(labels, words, strict=True)}
     assert pooled == {3: [7], 4: [5, 8], 5: [9, 6]}
-
-
-def test_the_checksum_sees_the_words_of_posts():
-    assert _writers().checksum == _writers().checksum
-    assert _writers().checksum != _writers(second=2).checksum
-
-
-@pytest.mark.parametrize(
-    "other",
-    [
-        np.array([[1, 2], [3, 5]], np.int32),
-        np.array([[1, 2], [3, 4]], np.int64),
-        np.array([1, 2, 3, 4], np.int32),
-    ],
-    ids=["contents", "dtype", "shape"],
-)
-def test_array_checksum_changes_with(other):
-    assert clients.array_checksum(other) != clients.array_checksum(np.array([[1, 2], [3, 4]], np.int32))
-
-
-def test_array_checksum_is_of_values_not_of_memory_layout():
-    array = np.arange(6).reshape(2, 3)
-    assert clients.array_checksum(np.asfortranarray(array)) == clients.array_checksum(array)
 
 
 def test_file_checksum_is_of_contents_not_of_the_name(tmp_path):
@@ -207,3 +99,54 @@ def test_file_checksum_of_a_large_file_sees_its_size_and_both_ends(tmp_path, mon
 
 def test_sizes_are_those_of_the_clients_asked_for():
     np.testing.assert_array_equal(clients.sizes(_clients(2, 0, 2, 0, 2), [2, 1, 0]), [3, 0, 2])
+
+
+def test_array_clients_own_their_rows_in_the_order_of_the_source():
+    population = _clients(2, 0, 2, 0, names="abc")
+    assert (list(population.client_ids), len(population)) == (["a", "b", "c"], 3)
+    assert [population.load(index).labels.tolist() for index in range(3)] == [[1, 3], [], [0, 2]]
+    examples = population.load(0)
+    np.testing.assert_array_equal(examples.features, [[10, 11], [30, 31]])
+    assert (examples.features.dtype, examples.labels.dtype) == (np.float32, np.int32)
+    assert population.load(1).features.shape == (0, 2)
+
+
+def test_the_capped_choice_depends_on_the_seed_and_on_the_client_alone():
+    population = _clients(*[0] * 50, *[1] * 50)
+
+    def chosen(index, seed):
+        capped = clients.CappedClients(population, 5, seed=seed)
+        assert (capped.client_ids, capped.checksum) == (population.client_ids, population.checksum)
+        capped.load(1)
+        return (capped.load(index).labels % 50).tolist()
+
+    assert chosen(0, 3) == chosen(0, 3)
+    assert chosen(0, 3) not in (chosen(0, 4), chosen(1, 3))
+
+
+@pytest.mark.parametrize("most", [0, 100])
+def test_a_pool_without_a_limit_holds_every_example_once_with_its_label(most):
+    for seed in range(5):
+        pooled = clients.pool(_clients(0, 2, 2, 0), max_examples=most, seed=seed)
+        assert sorted(pooled.labels.tolist()) == [0, 1, 2, 3]
+        np.testing.assert_array_equal(pooled.features[:, 0], 10 * pooled.labels)
+
+
+def test_a_pool_takes_whole_clients_until_the_last_and_reads_no_more():
+    population = _Counted(_examples(30), np.repeat([0, 1, 2], 10), list("abc"))
+    labels = clients.pool(population, max_examples=15, seed=0).labels
+    assert len(set(labels.tolist())) == 15
+    assert sorted(np.bincount(labels // 10, minlength=3)) == [0, 5, 10]
+    assert population.loads == 2
+    again, other = (clients.pool(population, 15, seed=seed).labels.tolist() for seed in (0, 1))
+    assert labels.tolist() == again != other
+
+
+def test_checksums_see_contents_dtype_shape_owners_and_words_but_not_memory_layout():
+    array = np.array([[1, 2], [3, 4]], np.int32)
+    others = [np.array([[1, 2], [3, 5]], np.int32), array.astype(np.int64), array.ravel()]
+    assert len({clients.array_checksum(one) for one in (array, *others)}) == 4
+    assert clients.array_checksum(np.asfortranarray(array)) == clients.array_checksum(array)
+    assert _clients(0, 1, 2).checksum == _clients(0, 1, 2).checksum != _clients(0, 2, 1).checksum
+    assert _writers().checksum == _writers().checksum != _writers(second=2).checksum
+    assert clients.ArrayClients(_examples(1), np.zeros(1, int), ["a"], "digest").checksum == "digest"

@@ -4,6 +4,7 @@ import decimal
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 from data import columns, dates, statistics, table_file
@@ -40,13 +41,9 @@ def test_missing_and_infinite_numbers_have_the_mean_and_are_marked():
     assert encoded.names == ["x", "x is missing"]
     assert encoded.values.tolist() == [[-1, 0], [0, 1], [1, 0], [0, 1], [0, 1], [0, 1]]
     assert encoded.imputed == {"x": 4}
-
-
-def test_a_number_missing_in_other_rows_only_is_imputed_without_a_mark():
-    encoded = _encode([1, 1, 3, 3, None, 3])
-    assert encoded.names == ["x"]
-    assert encoded.values[:, 0].tolist() == [-1, -1, 1, 1, 0, 1]
-    assert encoded.imputed == {"x": 1}
+    elsewhere = _encode([1, 1, 3, 3, None, 3])  # Missing in other rows only.
+    assert (elsewhere.names, elsewhere.values[:, 0].tolist()) == (["x"], [-1, -1, 1, 1, 0, 1])
+    assert elsewhere.imputed == {"x": 1}
 
 
 @pytest.mark.parametrize("gap", ["?", "None", "", "NA", None, " ? "])
@@ -54,10 +51,6 @@ def test_numbers_written_as_text_are_numbers_with_gaps(gap):
     encoded = _encode(["1", gap, "3", gap, " 5", "-1"], dtype=object)
     assert encoded.names == ["x", "x is missing"]
     assert encoded.values.tolist() == [[-1, 0], [0, 1], [1, 0], [0, 1], [3, 0], [-3, 0]]
-
-
-def test_one_other_word_makes_categories_of_numbers():
-    assert _encode(["1", "10", "2", "?", "low", "1"]).names == ["x=1", "x=10", "x=2", "x=?"]
 
 
 def test_categories_are_those_of_training_rows_and_others_are_all_zeros():
@@ -71,41 +64,10 @@ def test_a_missing_category_is_a_category():
     encoded = _encode(["a", None, "NA", "b", "", "a"])
     assert encoded.names == ["x=a", "x=b", "x=<missing>"]
     assert encoded.values.tolist() == [[1, 0, 0], [0, 0, 1], [0, 0, 1], [0, 1, 0], [0, 0, 1], [1, 0, 0]]
-    assert encoded.missing_as_category == {"x": 3}
-    assert encoded.imputed == {}
-
-
-def test_a_category_missing_in_other_rows_only_is_all_zeros():
-    encoded = _encode(["a", "b", "a", "b", None, "b"])
-    assert encoded.names == ["x=a", "x=b"]
-    assert encoded.values[4].tolist() == [0, 0]
-
-
-@pytest.mark.parametrize("gap", [True, None])
-def test_truth_values_are_categories(gap):
-    encoded = _encode([True, False, True, False, gap, True])
-    assert encoded.names == ["x=False", "x=True"]
-    assert encoded.values[0].tolist() == [0, 1]
-
-
-def test_the_type_category_is_heeded_even_of_numbers():
-    encoded = _encode([10, 2, 2, 10, 2, 3], dtype="category")
-    assert encoded.names == ["x=2", "x=10"]
-
-
-@pytest.mark.parametrize(
-    "values",
-    [
-        pd.array([1, None, 3, 1], dtype="Int64"),
-        pd.array([1, None, 3, 1], dtype="Float32"),
-        pd.array(["1", None, "3", "1"], dtype="string"),
-        np.array([decimal.Decimal(1), None, decimal.Decimal(3), decimal.Decimal(1)]),
-    ],
-    ids=["Int64", "Float32", "string", "decimal"],
-)
-def test_numbers_of_other_types_are_numbers(values):
-    encoded = _encode(values, np.array([True, True, True, False]))
-    assert encoded.values.tolist() == [[-1, 0], [0, 1], [1, 0], [-1, 0]]
+    assert (encoded.missing_as_category, encoded.imputed, encoded.unknown) == ({"x": 3}, {}, {})
+    elsewhere = _encode(["a", "b", "a", "b", "c", None])  # Missing in other rows only.
+    assert (elsewhere.names, elsewhere.values[5].tolist()) == (["x=a", "x=b"], [0, 0])
+    assert elsewhere.unknown == {"x": 1}
 
 
 @pytest.mark.parametrize("values", [[None] * 4 + [1, 2], [None] * 4 + ["a", "b"], [None] * 6, [""] * 6])
@@ -115,28 +77,15 @@ def test_columns_without_a_value_in_training_rows_are_left_out(values):
     assert (encoded.names, encoded.values.shape) == ([], (6, 0))
 
 
-def test_features_are_in_the_order_of_the_columns():
-    frame = pd.DataFrame({"b": list("uuvvuv"), "a": [1, 1, 3, 3, 5, 5]})
-    encoded = columns.encode(frame, columns.learn(frame, TRAIN))
-    assert encoded.names == ["b=u", "b=v", "a"]
-    assert encoded.values[0].tolist() == [1, 0, -1]
-
-
-def test_whole_numbers_made_float_by_gaps_are_written_whole():
-    assert table_file.as_text(pd.Series([3.0, None, -1.0])).tolist()[::2] == ["3", "-1"]
-    assert table_file.as_text(pd.Series([3.5, 3.0])).tolist() == ["3.5", "3.0"]
-
-
 def test_names_keep_their_text_and_lose_a_question_mark_among_numbers():
     assert columns.named(pd.Series(["007", "?", "8", "007"])).tolist()[::2] == ["007", "8"]
     assert columns.named(pd.Series(["007", "?", None])).isna().tolist() == [False, True, True]
     assert columns.named(pd.Series(["a", "?", "8"])).tolist() == ["a", "?", "8"]
     assert columns.named(pd.Series(["10", "9", "9"])).cat.categories.tolist() == ["9", "10"]
-
-
-def test_names_are_in_the_order_of_numbers_only_if_all_are_some():
     assert columns.ordered(pd.Series(["10", "9", "9", None, "1.5"])) == ["1.5", "9", "10"]
     assert columns.ordered(pd.Series(["10", "9", "x"])) == ["10", "9", "x"]
+    assert table_file.as_text(pd.Series([3.0, None, -1.0])).tolist()[::2] == ["3", "-1"]
+    assert table_file.as_text(pd.Series([3.5, 3.0])).tolist() == ["3.5", "3.0"]
 
 
 def _encode_known(values, known):
@@ -148,11 +97,8 @@ def test_numbers_are_standardised_by_what_is_known_from_elsewhere():
     assert encoded.values.tolist() == [[-1], [0], [1]]
     assert encoded.imputed == {"x": 1}
     assert _encode_known([None, 5], statistics.Numbers(3.0, 2.0, has_missing=True)).values.tolist() == [[0, 1], [1, 0]]
-
-
-def test_a_number_far_from_what_is_known_stays_finite():
-    known = statistics.Numbers(-1e308, 1e-300, has_missing=False)
-    assert np.isfinite(_encode_known([1e308, 1.0], known).values).all()
+    far = statistics.Numbers(-1e308, 1e-300, has_missing=False)
+    assert np.isfinite(_encode_known([1e308, 1.0], far).values).all()
 
 
 def test_categories_are_those_known_from_elsewhere_also_of_numbers():
@@ -163,27 +109,6 @@ def test_categories_are_those_known_from_elsewhere_also_of_numbers():
 def test_a_column_without_the_known_numbers_is_an_error():
     with pytest.raises(UsageError, match="--public_statistics has a mean of column 'x', which holds something else"):
         _encode_known(["a", "b"], statistics.Numbers(0.0, 1.0, has_missing=False))
-
-
-def test_a_column_of_numbers_in_90_percent_of_its_cells_names_the_others():
-    numbers = [str(number) for number in range(9)]
-    message = (
-        r"Column 'x' is of numbers in all but 1 of 10 cells: 'n/k' \(row 10\)\. Say --missing_values='n/k' if such "
-        r"cells are missing, or --category_columns=x if all are categories\."
-    )
-    with pytest.raises(UsageError, match=message):
-        _encode([*numbers, "n/k"], np.full(10, True))
-    # Of 9 cells, as the gaps are none, 8 are numbers.
-    encoded = _encode([*numbers[:8], "n/k", "?", None], np.full(11, True))
-    assert len(encoded.names) == 11
-
-
-def test_of_many_wrong_cells_the_first_are_named():
-    values = [str(number) for number in range(95)] + ["<5", "a,b", "<5", "c", "d"]
-    with pytest.raises(UsageError) as caught:
-        _encode(values, np.full(100, True))
-    assert "all but 5 of 100 cells: '<5' (row 96), 'a,b' (row 97), '<5' (row 98) and 2 more." in str(caught.value)
-    assert """--missing_values='<5,"a,b",c,d'""" in str(caught.value)
 
 
 def test_a_column_that_is_said_to_be_categories_is_one():
@@ -214,37 +139,6 @@ def test_dates_with_times_have_an_hour_on_a_circle():
     assert encoded.values[[2, 5], 2:].tolist() == [[0] * 9] * 2
 
 
-def test_a_cell_that_is_no_date_is_named():
-    days = [f"2023-01-{day:02d}" for day in range(1, 10)]
-    with pytest.raises(
-        UsageError, match=r"'x' is of dates in all but 1 of 10 cells: 'soon' \(row 10\)\. Say --missing_v"
-    ):
-        _encode([*days, "soon"], np.full(10, True))
-    assert len(_encode([*days[:8], "soon"], np.full(9, True)).names) == 9
-
-
-@pytest.mark.parametrize("kind", ["datetime64[ns]", "datetime64[s]"])
-@pytest.mark.parametrize("zone", [None, "UTC"])
-def test_columns_of_type_datetime_are_dates(kind, zone):
-    times = pd.to_datetime(pd.Series(["2023-01-01", "2023-01-03", None, "2023-01-02", None, None]))
-    encoded = _encode(times.astype(kind).dt.tz_localize(zone))
-    assert encoded.names[:3] == ["x", "x is missing", "x=Monday"]
-    np.testing.assert_allclose(encoded.values[:4, 0], np.array([-1, 1, 0, 0]) * np.sqrt(1.5), rtol=1e-6)
-
-
-def test_columns_of_arrows_dates_are_dates():
-    pyarrow = pytest.importorskip("pyarrow")
-    times = pd.to_datetime(pd.Series(["2023-01-01", "2023-01-03", "2023-01-01", "2023-01-03", None, None]))
-    encoded = _encode(times.astype(pd.ArrowDtype(pyarrow.date32())))
-    assert encoded.names[:2] == ["x", "x=Monday"]
-    assert encoded.values[:, 0].tolist() == [-1, 1, -1, 1, 0, 0]
-
-
-def test_columns_of_type_timedelta_are_days():
-    encoded = _encode(pd.to_timedelta(pd.Series([1, 1, 3, 3, 5, None]), unit="D"))
-    assert encoded.values[:, 0].tolist() == [-1, -1, 1, 1, 3, 0]
-
-
 def test_dates_are_measured_by_what_is_known_from_elsewhere():
     known = statistics.Dates(19358.0, 2.0, has_missing=False, has_times=False)
     assert _encode_known(["2023-01-05", None], known).values[:, 0].tolist() == [2, 0]
@@ -253,78 +147,6 @@ def test_dates_are_measured_by_what_is_known_from_elsewhere():
         _encode_known([1, 2], known)
     with pytest.raises(UsageError, match="has a mean of column 'x', which holds something else"):
         _encode_known(["2023-01-05", None], statistics.Numbers(0.0, 1.0, has_missing=False))
-
-
-@pytest.mark.parametrize(
-    "values",
-    [
-        ["1,5", "2", "3"],
-        ["1,200", "950"],
-        ["1.234,50 €", "12,00 €"],
-        ["$1,200", "$950"],
-        ["$1", "€2"],
-        [*map(str, range(19)), "0,5"],
-    ],
-    ids=range(6),
-)
-def test_numbers_with_commas_or_several_signs_are_refused(values):
-    message = r"Column 'x' has numbers with commas or signs in them: .*--category_columns=x .*--ignore_columns=x\."
-    with pytest.raises(UsageError, match=message):
-        _encode(values, np.full(len(values), True))
-
-
-def test_words_versions_and_few_numbers_with_commas_are_categories():
-    assert len(_encode(["1,5", "red", "blue"], np.full(3, True)).names) == 3
-    assert len(_encode(["1.2.10", "1.3.0", "2.0.1"], np.full(3, True)).names) == 3
-
-
-def test_codes_with_leading_zeros_are_categories():
-    assert _encode(["01", "02", "10", "02", "01", None]).names == ["x=01", "x=02", "x=10"]
-    assert _encode(["01", "2.5", "10", "02", "1", "3"]).names == ["x"]
-
-
-def _many(others: str, share: float, numbers="{}"):
-    count = round(300 * share)
-    return [others.format(row % 7) for row in range(count)] + [
-        numbers.format(row % 200 + 0.5) for row in range(300 - count)
-    ]
-
-
-@pytest.mark.parametrize(
-    ("values", "told"),
-    [
-        (
-            _many("<{}", 0.12),
-            r"is of numbers in all but 36 of 300 cells: '<0' \(row 1\), .*--missing_values='<0,<1,<2,<3,<4,<5,<6'",
-        ),
-        (
-            _many("", 0.0, "{}%"),
-            r"has numbers with commas or signs in them: '0.5%' \(row 1\), .*or say --category_columns=x",
-        ),
-        (
-            ["unknown"] * 15 + [f"2023-{1 + row // 28:02d}-{1 + row % 28:02d}" for row in range(85)],
-            r"is of dates in all but 15 of 100 cells: 'unknown' \(row 1\), .*--missing_values='unknown'",
-        ),
-    ],
-    ids=range(3),
-)
-def test_many_categories_of_which_most_are_numbers_or_dates_are_refused(values, told):
-    with pytest.raises(UsageError, match=f"Column 'x' {told}"):
-        _encode(values, np.full(len(values), True))
-    frame = pd.DataFrame({"x": values})
-    assert columns.learn(frame, np.full(len(values), True), categories=["x"])["x"].categories
-
-
-def test_many_categories_of_which_few_are_numbers_are_categories():
-    values = [f"n{row % 60}" for row in range(120)] + [str(row % 30) for row in range(119)]
-    assert len(_encode(values, np.full(239, True)).names) == 90
-
-
-def test_a_long_cell_is_told_in_short():
-    with pytest.raises(UsageError) as caught:
-        _encode([*map(str, range(9)), "long " * 1000], np.full(10, True))
-    assert len(str(caught.value)) < 300
-    assert "Say --category_columns=x if all are categories." in str(caught.value)
 
 
 def test_several_columns_are_refused_at_once_each_with_its_own_remedy():
@@ -346,19 +168,6 @@ def test_several_columns_are_refused_at_once_each_with_its_own_remedy():
     assert correct == "Correct in the file: 'price'"
 
 
-def test_one_word_for_missing_among_many_numbers_is_named():
-    values = ["unknown"] * 15 + [str(18 + row % 40) for row in range(85)]
-    with pytest.raises(UsageError, match=r"numbers in all but 15 of 100 cells: .*--missing_values='unknown' if such"):
-        _encode(values, np.full(100, True))
-    grades = ["unknown"] * 15 + [str(1 + row % 6) for row in range(85)]
-    assert len(_encode(grades, np.full(100, True)).names) == 7
-
-
-def test_categories_that_no_training_row_has_are_counted():
-    encoded = _encode(["a", "b", "a", "b", "c", None])
-    assert encoded.unknown == {"x": 1}
-
-
 def test_text_that_is_distinct_in_nearly_all_rows_is_refused():
     def codes(rows, distinct):
         return [f"n{row % distinct}" for row in range(rows)]
@@ -378,3 +187,102 @@ def test_too_many_categories_are_refused_also_by_name():
     frame = pd.DataFrame({"x": [f"n{row}" for row in range(1001)]})
     with pytest.raises(UsageError, match="1001 distinct values, more than 1000: leave it out with --ignore_columns=x"):
         columns.learn(frame, np.full(1001, True), named=["x"], categories=["x"])
+
+
+NUMBERS = [str(number) for number in range(95)]
+JANUARY = [f"2023-01-{day:02d}" for day in range(1, 32)]
+
+
+@pytest.mark.parametrize(
+    ("values", "names"),
+    [
+        (["1", "10", "2", "?", "low", "1"], ["x=1", "x=10", "x=2", "x=?", "x=low"]),
+        ([True, False, True, False, None], ["x=False", "x=True", "x=<missing>"]),
+        (pd.Series([10, 2, 2, 10], dtype="category"), ["x=2", "x=10"]),
+        (["01", "02", "10", "02", "01"], ["x=01", "x=02", "x=10"]),  # Codes.
+        (["01", "2.5", "10", "02", "1", "3"], ["x"]),
+        (["1,5", "red", "blue"], ["x=1,5", "x=blue", "x=red"]),
+        (["1.2.10", "1.3.0", "2.0.1"], ["x=1.2.10", "x=1.3.0", "x=2.0.1"]),
+        # Of 9 cells, as gaps are none, 8 are numbers, or dates.
+        ([*NUMBERS[:8], "n/k", "?", None], [f"x={one}" for one in [*NUMBERS[:8], "?", "n/k", "<missing>"]]),
+        ([*JANUARY[:8], "soon"], [f"x={one}" for one in [*JANUARY[:8], "soon"]]),
+    ],
+    ids=range(9),
+)
+def test_what_is_neither_of_numbers_nor_of_dates_is_of_categories(values, names):
+    assert _encode(values, np.full(len(values), True)).names == names
+
+
+def test_many_words_beside_fewer_numbers_and_a_word_beside_few_numbers_are_categories():
+    words = [f"n{row % 60}" for row in range(120)] + [str(row % 30) for row in range(119)]
+    grades = ["unknown"] * 15 + [str(1 + row % 6) for row in range(85)]
+    assert [len(_encode(values, np.full(len(values), True)).names) for values in (words, grades)] == [90, 7]
+
+
+# Columns of a type that says what they are: days or numbers 1, 3, and a gap.
+JANUARY_1_AND_3 = pd.Series(pd.to_datetime(["2023-01-01", "2023-01-03", None]))
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pd.array([1, 3, None], dtype="Int64"),
+        pd.array([1, 3, None], dtype="Float32"),
+        pd.array(["1", "3", None], dtype="string"),
+        np.array([decimal.Decimal(1), decimal.Decimal(3), None]),
+        pd.Series(pd.to_timedelta([1, 3, None], unit="D")),
+        JANUARY_1_AND_3,
+        JANUARY_1_AND_3.astype("datetime64[s]"),
+        JANUARY_1_AND_3.dt.tz_localize("UTC"),
+        JANUARY_1_AND_3.astype(pd.ArrowDtype(pa.date32())),
+    ],
+    ids=range(9),
+)
+def test_types_of_numbers_times_and_spans_are_heeded(values):
+    encoded = _encode(values, np.full(3, True))
+    assert encoded.names[:2] == ["x", "x is missing"]
+    assert encoded.values[:, :2].tolist() == [[-1, 0], [1, 0], [0, 1]]
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        (
+            [*NUMBERS[:9], "n/k"],
+            r"is of numbers in all but 1 of 10 cells: 'n/k' \(row 10\)\. Say --missing_values='n/k' if such cells are "
+            r"missing, or --category_columns=x if all are categories\.",
+        ),
+        (
+            [*NUMBERS, "<5", "a,b", "<5", "c", "d"],
+            r"""all but 5 of 100 cells: '<5' \(row 96\), 'a,b' \(row 97\), .* and 2 more.*'<5,"a,b",c,d'""",
+        ),
+        ([*NUMBERS[:9], "long " * 1000], r"(?s)all but 1 of 10 cells: .{,200}Say --category_columns=x"),
+        ([*JANUARY[:9], "soon"], r"is of dates in all but 1 of 10 cells: 'soon' \(row 10\)\. Say --missing_v"),
+        (
+            [f"<{row % 7}" for row in range(36)] + [str(row % 200 + 0.5) for row in range(264)],
+            r"all but 36 of 300 cells: '<0' \(row 1\), .*--missing_values='<0,<1,<2,<3,<4,<5,<6'",
+        ),
+        (["unknown"] * 15 + NUMBERS[:85], "numbers in all but 15 of 100 cells: .*--missing_values='unknown' if such"),
+        (["unknown"] * 15 + [f"2023-{month:02d}-{day:02d}" for month in range(1, 8) for day in range(1, 15)][:85],
+         "dates in all but 15 of 100 cells: 'unknown'"),
+        *(
+            (values, r"has numbers with commas or signs in them: .*--category_columns=x .*--ignore_columns=x\.")
+            for values in (
+                ["1,5", "2", "3"],
+                ["1,200", "950"],
+                ["1.234,50 €", "12,00 €"],
+                ["$1,200", "$950"],
+                ["$1", "€2"],
+                [*NUMBERS[:19], "0,5"],
+                [f"{row % 200 + 0.5}%" for row in range(300)],
+            )
+        ),
+    ],
+    ids=range(14),
+)  # fmt: skip
+def test_numbers_and_dates_among_which_are_others_or_that_may_mean_two_things_are_refused(values, told):
+    everyone = np.full(len(values), True)
+    with pytest.raises(UsageError, match=f"Column 'x' .*{told}" if not told.startswith("(?s)") else told):
+        _encode(values, everyone)
+    if len(set(values)) < 1000:
+        assert columns.learn(pd.DataFrame({"x": values}), everyone, categories=["x"])["x"].categories

@@ -95,7 +95,7 @@ def test_days_go_by_utc_and_hour_and_weekday_as_they_are_written(text, ahead):
         "2023-01-31 10:61",
         "0:30 pm",
         "31 Foo 2023",
-        "1.2.10",  # A version.
+        "1.2.10",
         "123-45-6789",
         "soon",
         "",

@@ -104,127 +104,11 @@ def _names(folder: pathlib.Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_a_fresh_download_is_decompressed_into_the_cache_folder(server, tmp_path):
-    path = download.lzma_file(server.origin, NAME, str(tmp_path / "made" / "here"))
-    assert path == tmp_path / "made" / "here" / NAME
-    assert path.read_bytes() == CONTENT
-    assert server.requested == [None]
-
-
-def test_nothing_but_the_file_is_left(server, tmp_path):
-    download.lzma_file(server.origin, NAME, str(tmp_path))
-    assert _names(tmp_path) == [NAME]
-
-
-def test_a_file_that_is_there_is_not_asked_for(server, tmp_path):
-    (tmp_path / NAME).write_bytes(b"mine")
-    assert download.lzma_file(server.origin, NAME, str(tmp_path)).read_bytes() == b"mine"
-    assert server.requested == []
-
-
-def test_a_broken_download_goes_on_where_it_stopped(server, tmp_path):
-    (tmp_path / f"{NAME}.lzma.part").write_bytes(ARCHIVE[:12_345])
-    assert download.lzma_file(server.origin, NAME, str(tmp_path)).read_bytes() == CONTENT
-    assert server.requested == ["bytes=12345-"]
-
-
-def test_a_server_without_ranges_sends_all_again(server, tmp_path):
-    server.ranges = False
-    (tmp_path / f"{NAME}.lzma.part").write_bytes(b"?" * 12_345)
-    assert download.lzma_file(server.origin, NAME, str(tmp_path)).read_bytes() == CONTENT
-
-
-def test_a_whole_archive_that_was_not_decompressed_is_used(server, tmp_path):
-    (tmp_path / f"{NAME}.lzma.part").write_bytes(ARCHIVE)
-    assert download.lzma_file(server.origin, NAME, str(tmp_path)).read_bytes() == CONTENT
-    assert server.requested == [f"bytes={len(ARCHIVE)}-"]
-
-
-def test_a_transfer_that_breaks_off_says_how_far_it_came(server, tmp_path):
-    server.cut = 20_000
-    with pytest.raises(UsageError, match=f"ended after 20000 of {len(ARCHIVE)} bytes; start again to continue"):
-        download.lzma_file(server.origin, NAME, str(tmp_path))
-    assert _names(tmp_path) == [f"{NAME}.lzma.part"]
-
-
-def test_a_transfer_that_broke_off_continues_at_the_next_start(server, tmp_path):
-    server.cut = 20_000
-    with pytest.raises(UsageError):
-        download.lzma_file(server.origin, NAME, str(tmp_path))
-    assert download.lzma_file(server.origin, NAME, str(tmp_path)).read_bytes() == CONTENT
-    assert server.requested == [None, "bytes=20000-"]
-
-
 def test_a_transfer_of_unknown_length_that_breaks_off_is_noticed(server, tmp_path):
     server.announce, server.cut = False, 20_000
     with pytest.raises(UsageError, match=r"damaged.*start again"):
         download.lzma_file(server.origin, NAME, str(tmp_path))
     assert download.lzma_file(server.origin, NAME, str(tmp_path)).read_bytes() == CONTENT
-
-
-@pytest.mark.parametrize(
-    "hashes",
-    [
-        (_google_hash(ARCHIVE),),
-        (f"crc32c=AAAAAA==,{_google_hash(ARCHIVE)}",),
-        ("crc32c=AAAAAA==", _google_hash(ARCHIVE)),
-    ],
-    ids=["alone", "in_one_header", "in_two_headers"],
-)
-def test_the_servers_checksum_is_accepted(server, tmp_path, hashes):
-    server.hashes = hashes
-    assert download.lzma_file(server.origin, NAME, str(tmp_path)).read_bytes() == CONTENT
-
-
-def test_a_continued_download_is_checked_as_a_whole(server, tmp_path):
-    server.hashes = (_google_hash(ARCHIVE),)
-    (tmp_path / f"{NAME}.lzma.part").write_bytes(ARCHIVE[:100] + b"?" + ARCHIVE[101:200])
-    with pytest.raises(UsageError, match="checksum differs"):
-        download.lzma_file(server.origin, NAME, str(tmp_path))
-
-
-def test_a_wrong_checksum_is_refused_and_nothing_is_kept(server, tmp_path):
-    server.hashes = (_google_hash(b"other"),)
-    with pytest.raises(UsageError, match="checksum differs from the server's; start again to repeat"):
-        download.lzma_file(server.origin, NAME, str(tmp_path))
-    assert _names(tmp_path) == []
-
-
-def test_an_answer_that_is_no_archive_is_refused_and_not_kept(server, tmp_path):
-    server.archive = b"<html>Please log in</html>" * 100
-    with pytest.raises(UsageError, match="damaged"):
-        download.lzma_file(server.origin, NAME, str(tmp_path))
-    assert f"{NAME}.lzma.part" not in _names(tmp_path)
-    assert NAME not in _names(tmp_path)
-
-
-def test_without_network_the_error_names_both_ways(server, tmp_path):
-    origin = server.origin
-    server.server_close()  # Nobody listens there any more.
-    with pytest.raises(UsageError) as caught:
-        download.lzma_file(origin, NAME, str(tmp_path))
-    message = str(caught.value)
-    assert message.startswith(f"{NAME} is not in {tmp_path}, and downloading it from {origin} failed")
-    assert "run with network access" in message
-    assert f"put {NAME} in a folder and name that with --data_dir" in message
-
-
-def test_a_server_that_does_not_have_the_file_gives_the_same_advice(server, tmp_path, monkeypatch):
-    monkeypatch.setattr(_Handler, "do_GET", lambda handler: handler.send_error(404))
-    with pytest.raises(UsageError, match=r"404.*network access.*--data_dir"):
-        download.lzma_file(server.origin, NAME, str(tmp_path))
-
-
-def test_an_answer_that_is_no_http_gives_the_same_advice(server, tmp_path, monkeypatch):
-    monkeypatch.setattr(_Handler, "do_GET", lambda handler: handler.wfile.write(b"220 ftp ready\r\n"))
-    with pytest.raises(UsageError, match=r"(?s)failed.*network access.*--data_dir"):
-        download.lzma_file(server.origin, NAME, str(tmp_path))
-
-
-def test_a_cache_folder_that_cannot_be_made_is_named(server, tmp_path):
-    (tmp_path / "file").write_bytes(b"")
-    with pytest.raises(UsageError, match=f"{tmp_path / 'file'}.*--data_dir"):
-        download.lzma_file(server.origin, NAME, str(tmp_path / "file"))
 
 
 @pytest.mark.parametrize("sha256", [hashlib.sha256(ARCHIVE).hexdigest(), None])
@@ -234,26 +118,6 @@ def test_a_plain_file_is_kept_as_it_is(server, tmp_path, sha256):
     assert _names(tmp_path) == ["toy.bin"]
     assert download.plain_file(server.origin, "toy.bin", str(tmp_path), sha256) == path
     assert len(server.requested) == 1
-
-
-def test_a_plain_file_of_another_digest_is_refused_and_not_kept(server, tmp_path):
-    with pytest.raises(UsageError, match="is not the expected file; start again to repeat it"):
-        download.plain_file(server.origin, "toy.bin", str(tmp_path), "00" * 32)
-    assert _names(tmp_path) == []
-
-
-def test_a_plain_file_in_the_cache_is_checked_before_every_use(server, tmp_path):
-    (tmp_path / "toy.bin").write_bytes(b"planted")
-    with pytest.raises(UsageError, match=f"{tmp_path}/toy.bin is not the expected file: delete it"):
-        download.plain_file(server.origin, "toy.bin", str(tmp_path), hashlib.sha256(ARCHIVE).hexdigest())
-    assert _names(tmp_path) == ["toy.bin"]
-
-
-def test_without_network_a_plain_file_can_be_put_into_the_cache(server, tmp_path):
-    server.server_close()
-    with pytest.raises(UsageError, match=f"toy.bin is not in {tmp_path}, .* or put toy.bin there"):
-        download.plain_file(server.origin, "toy.bin", str(tmp_path))
-    assert _names(tmp_path) == []
 
 
 def _at_once(count: int, call) -> list:
@@ -289,22 +153,97 @@ def test_who_waited_for_a_download_that_failed_repeats_it(server, tmp_path):
     assert _names(tmp_path) == []
 
 
-def test_the_cache_folder_is_the_given_one():
+@pytest.mark.parametrize(
+    ("there", "requested"),
+    [
+        (b"", None),
+        (ARCHIVE[:12_345], "bytes=12345-"),  # A transfer that broke off.
+        (ARCHIVE, f"bytes={len(ARCHIVE)}-"),  # An archive that was not decompressed.
+    ],
+)
+def test_a_download_is_decompressed_into_the_cache_folder_continuing_what_is_there(server, tmp_path, there, requested):
+    server.hashes = ("crc32c=AAAAAA==", f"crc32c=AAAAAA==,{_google_hash(ARCHIVE)}")
+    folder = tmp_path / "made" / "here"
+    if there:
+        folder.mkdir(parents=True)
+        (folder / f"{NAME}.lzma.part").write_bytes(there)
+    for _ in range(2):  # A file that is there is not asked for.
+        assert download.lzma_file(server.origin, NAME, str(folder)).read_bytes() == CONTENT
+    assert (server.requested, _names(folder)) == ([requested], [NAME])
+
+
+def test_a_server_without_ranges_sends_all_again(server, tmp_path):
+    server.ranges = False
+    (tmp_path / f"{NAME}.lzma.part").write_bytes(b"?" * 12_345)
+    assert download.lzma_file(server.origin, NAME, str(tmp_path)).read_bytes() == CONTENT
+
+
+def test_a_transfer_that_breaks_off_says_how_far_it_came_and_continues_at_the_next_start(server, tmp_path):
+    server.cut = 20_000
+    with pytest.raises(UsageError, match=f"ended after 20000 of {len(ARCHIVE)} bytes; start again to continue"):
+        download.lzma_file(server.origin, NAME, str(tmp_path))
+    assert _names(tmp_path) == [f"{NAME}.lzma.part"]
+    assert download.lzma_file(server.origin, NAME, str(tmp_path)).read_bytes() == CONTENT
+    assert server.requested == [None, "bytes=20000-"]
+
+
+@pytest.mark.parametrize(
+    ("there", "archive", "digest", "message"),
+    [
+        (ARCHIVE[:100] + b"?" + ARCHIVE[101:200], ARCHIVE, _google_hash(ARCHIVE), "checksum differs"),
+        (b"", ARCHIVE, _google_hash(b"other"), "checksum differs from the server's; start again to repeat"),
+        (b"", b"<html>Please log in</html>" * 100, None, "damaged"),
+    ],
+    ids=["continued", "fresh", "no_archive"],
+)
+def test_another_content_is_refused_and_not_kept(server, tmp_path, there, archive, digest, message):
+    server.archive, server.hashes = archive, (digest,) if digest else ()
+    if there:
+        (tmp_path / f"{NAME}.lzma.part").write_bytes(there)
+    with pytest.raises(UsageError, match=message):
+        download.lzma_file(server.origin, NAME, str(tmp_path))
+    assert not {NAME, f"{NAME}.lzma.part"} & set(_names(tmp_path))
+
+
+@pytest.mark.parametrize("answer", ["none", "404", "no_http"])
+def test_where_a_download_fails_the_error_says_what_else_to_do(server, tmp_path, monkeypatch, answer):
+    answers = {
+        "404": lambda handler: handler.send_error(404),
+        "no_http": lambda handler: handler.wfile.write(b"ftp\r\n"),
+    }
+    if answer == "none":
+        server.server_close()  # Nobody listens there any more.
+    else:
+        monkeypatch.setattr(_Handler, "do_GET", answers[answer])
+    with pytest.raises(UsageError, match=f"(?s){NAME} is not in {tmp_path}, .*{server.origin} failed.*--data_dir"):
+        download.lzma_file(server.origin, NAME, str(tmp_path))
+    with pytest.raises(UsageError, match=rf"(?s)toy.bin is not in {tmp_path}, .* or put toy.bin there"):
+        download.plain_file(server.origin, "toy.bin", str(tmp_path))
+
+
+def test_a_plain_file_of_another_digest_is_refused_and_not_kept_unless_it_was_there(server, tmp_path):
+    with pytest.raises(UsageError, match="is not the expected file; start again to repeat it"):
+        download.plain_file(server.origin, "toy.bin", str(tmp_path), "00" * 32)
+    assert _names(tmp_path) == []
+    (tmp_path / "toy.bin").write_bytes(b"planted")
+    with pytest.raises(UsageError, match=f"{tmp_path}/toy.bin is not the expected file: delete it"):
+        download.plain_file(server.origin, "toy.bin", str(tmp_path), hashlib.sha256(ARCHIVE).hexdigest())
+    assert _names(tmp_path) == ["toy.bin"]
+
+
+def test_the_cache_folder_is_the_given_one_or_in_the_users_cache_if_there_is_a_home(monkeypatch, tmp_path):
     assert download.cache_folder("some/where") == pathlib.Path("some/where")
-
-
-def test_the_default_cache_folder_is_in_the_users_cache(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     assert download.cache_folder(None) == tmp_path / "cache" / "federated_bandits"
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
     assert download.cache_folder(None) == tmp_path / ".cache" / "federated_bandits"
 
-
-def test_a_user_without_a_home_has_no_cache_folder_that_can_be_made(monkeypatch):
     def expanduser(path):
         raise RuntimeError("Could not determine home directory.")
 
-    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setattr(pathlib.Path, "expanduser", expanduser)
     assert download.cache_folder(None) == pathlib.Path("/nonexistent")
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(UsageError, match=f"{tmp_path / 'file'}.*--data_dir"):
+        download.plain_file("http://nowhere", "toy.bin", str(tmp_path / "file"))

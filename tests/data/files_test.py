@@ -20,20 +20,6 @@ def _no_default_folder(monkeypatch):
     monkeypatch.delenv("FEDBANDITS_DATA_DIR", raising=False)
 
 
-def test_the_flag_names_the_folder_before_the_environment(tmp_path, monkeypatch):
-    monkeypatch.setenv("FEDBANDITS_DATA_DIR", str(tmp_path / "nowhere"))
-    (tmp_path / "a.npz").touch()
-    assert files.find(str(tmp_path), "a.npz") == tmp_path / "a.npz"
-    assert files.place(str(tmp_path), "a.npz") == tmp_path
-
-
-@pytest.mark.parametrize("data_dir", [None, ""])
-def test_the_environment_names_the_folder(tmp_path, monkeypatch, data_dir):
-    monkeypatch.setenv("FEDBANDITS_DATA_DIR", str(tmp_path))
-    (tmp_path / "a.npz").touch()
-    assert files.find(data_dir, "a.npz") == tmp_path / "a.npz"
-
-
 def test_a_table_is_looked_up_where_the_user_is_then_in_the_data_folder_then_among_the_examples(tmp_path, monkeypatch):
     here, there, examples = (tmp_path / name for name in ("here", "there", "examples"))
     monkeypatch.setattr(files, "EXAMPLES", examples)
@@ -57,17 +43,6 @@ def test_a_table_outside_the_users_folder_is_looked_up_nowhere_else(tmp_path):
         assert files.find_table("/elsewhere/a.csv", name, str(tmp_path / "sub")) == "/elsewhere/a.csv"
 
 
-def test_without_either_the_error_says_what_to_give():
-    with pytest.raises(UsageError, match=r"reads a\.npz: .*--data_dir or FEDBANDITS_DATA_DIR"):
-        files.find(None, "a.npz")
-
-
-def test_a_missing_file_is_named(tmp_path):
-    (tmp_path / "a.npz").mkdir()
-    with pytest.raises(UsageError, match=rf"no a\.npz in {tmp_path}: .*--data_dir"):
-        files.find(str(tmp_path), "a.npz")
-
-
 def test_a_file_that_can_be_downloaded_is_taken_from_the_flag_s_folder_then_from_the_environment_s(
     tmp_path, monkeypatch
 ):
@@ -81,13 +56,6 @@ def test_a_file_that_can_be_downloaded_is_taken_from_the_flag_s_folder_then_from
     assert files.instead_of_download(str(flag), ["a", "a.lzma"], "there") == flag / "a.lzma"
     (flag / "a").touch()
     assert files.instead_of_download(str(flag), ["a", "a.lzma"], "there") == flag / "a"
-
-
-def test_only_the_flag_s_folder_must_hold_what_can_be_downloaded(tmp_path, monkeypatch):
-    monkeypatch.setenv("FEDBANDITS_DATA_DIR", str(tmp_path))
-    assert files.instead_of_download(None, ["a"], "there") is None
-    with pytest.raises(UsageError, match=r"no a in .*--data_dir or FEDBANDITS_DATA_DIR, .*download it from there"):
-        files.instead_of_download(str(tmp_path), ["a"], "there")
 
 
 @pytest.mark.parametrize("before", [None, "elsewhere"])
@@ -109,12 +77,6 @@ def test_a_data_folder_is_the_environment_s_for_a_while(tmp_path, monkeypatch, b
 # Files that are written whole.
 
 
-def test_a_file_is_replaced_and_leaves_no_part(tmp_path):
-    files.replace(tmp_path / "a.json", b"1")
-    files.replace(tmp_path / "a.json", b"2")
-    assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("a.json", b"2")]
-
-
 def test_a_file_that_breaks_off_leaves_the_one_before(tmp_path):
     files.replace(tmp_path / "a.json", b"1")
 
@@ -126,38 +88,6 @@ def test_a_file_that_breaks_off_leaves_the_one_before(tmp_path):
     with pytest.raises(KeyError):
         break_off()
     assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("a.json", b"1")]
-
-
-def test_a_link_stays_one(tmp_path):
-    (tmp_path / "link").symlink_to(tmp_path / "file")
-    files.replace(tmp_path / "link", b"1")
-    assert (tmp_path / "link").is_symlink()
-    assert (tmp_path / "file").read_bytes() == b"1"
-
-
-def test_a_device_stays_one():
-    files.replace(pathlib.Path("/dev/null"), b"1")
-    assert pathlib.Path("/dev/null").is_char_device()
-
-
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("no/a.png", "--output: there is no folder {}/no."),
-        ("", "--output: {} is a folder, not a file."),
-    ],
-)
-def test_an_output_that_has_no_place_is_refused(tmp_path, name, message):
-    with pytest.raises(UsageError) as caught:
-        files.check_output("output", tmp_path / name)
-    assert str(caught.value) == message.format(tmp_path)
-    files.check_output("output", tmp_path / "a.png")
-
-
-def test_an_output_in_a_folder_that_may_not_be_written_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(os, "access", lambda path, mode: (path, mode) != (tmp_path, os.W_OK))
-    with pytest.raises(UsageError, match=f"--output: the folder {tmp_path} cannot be written."):
-        files.check_output("output", tmp_path / "a.png")
 
 
 def test_arrays_are_written_as_numpy_reads_them(tmp_path):
@@ -176,15 +106,6 @@ def test_a_picture_is_written_in_the_format_of_its_name(tmp_path, suffix):
     files.save_picture(picture, tmp_path / f"a.{suffix}", dpi=50)
     start = {"png": b"\x89PNG", "pdf": b"%PDF", "svg": b"<?xml"}[suffix]
     assert (tmp_path / f"a.{suffix}").read_bytes().startswith(start)
-
-
-def test_a_folder_that_is_not_there_is_a_failure_that_names_the_file(tmp_path):
-    with pytest.raises(Failure) as caught:
-        files.replace(tmp_path / "nowhere" / "a.json", b"1")
-    assert str(caught.value) == (
-        f"{tmp_path / 'nowhere' / 'a.json'} cannot be written (No such file or directory). What was written before is "
-        "kept."
-    )
 
 
 @pytest.mark.parametrize(
@@ -211,3 +132,43 @@ except Failure as error:
         f"{tmp_path / 'a.json'} cannot be written (File too large). What was written before is kept.\n"
     )
     assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("a.json", b"1" * 1000)]
+
+
+def test_a_file_is_looked_for_in_the_flag_s_folder_or_else_in_the_environment_s(tmp_path, monkeypatch):
+    with pytest.raises(UsageError, match=r"reads a\.npz: .*--data_dir or FEDBANDITS_DATA_DIR"):
+        files.find(None, "a.npz")
+    with pytest.raises(UsageError, match=rf"no a\.npz in {tmp_path}: .*--data_dir"):
+        files.find(str(tmp_path), "a.npz")
+    (tmp_path / "a.npz").touch()
+    monkeypatch.setenv("FEDBANDITS_DATA_DIR", str(tmp_path / "nowhere"))
+    assert files.find(str(tmp_path), "a.npz") == tmp_path / "a.npz"
+    monkeypatch.setenv("FEDBANDITS_DATA_DIR", str(tmp_path))
+    for data_dir in (None, ""):
+        assert files.find(data_dir, "a.npz") == tmp_path / "a.npz"
+    # Only the flag's folder must hold what can be downloaded.
+    assert files.instead_of_download(None, ["b"], "there") is None
+    with pytest.raises(UsageError, match=r"no b in .*--data_dir or FEDBANDITS_DATA_DIR, .*download it from there"):
+        files.instead_of_download(str(tmp_path), ["b"], "there")
+
+
+def test_a_file_is_replaced_and_leaves_no_part_and_links_and_devices_stay(tmp_path):
+    (tmp_path / "link").symlink_to(tmp_path / "file")
+    for content in (b"1", b"2"):
+        files.replace(tmp_path / "link", content)
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "file").read_bytes() == b"2"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "link"]
+    files.replace(pathlib.Path("/dev/null"), b"1")
+    assert pathlib.Path("/dev/null").is_char_device()
+    with pytest.raises(Failure, match=r"nowhere/a\.json cannot be written"):
+        files.replace(tmp_path / "nowhere" / "a.json", b"1")
+
+
+def test_an_output_that_has_no_place_is_refused(tmp_path, monkeypatch):
+    files.check_output("output", tmp_path / "a.png")
+    for path, formats in ((tmp_path / "no" / "a.png", ()), (tmp_path, ()), (tmp_path / "a.png", (".pdf",))):
+        with pytest.raises(UsageError, match=r"^--output: "):
+            files.check_output("output", path, formats)
+    monkeypatch.setattr(os, "access", lambda path, mode: (path, mode) != (tmp_path, os.W_OK))
+    with pytest.raises(UsageError, match=f"--output: the folder {tmp_path} cannot be written."):
+        files.check_output("output", tmp_path / "a.png")

@@ -34,7 +34,7 @@ def test_the_mean_of_inverse_propensities_is_the_number_of_actions_under_full_su
     assert "of 3 actions" in finding.text
     fewer = log_checks.mean_inverse_propensity(_log(probabilities[actions], actions, np.arange(3000) // 10, 5))
     assert fewer.is_warning
-    assert "some actions could not be played" in fewer.text
+    assert "some actions were impossible" in fewer.text
     halved = log_checks.mean_inverse_propensity(_log(probabilities[actions] / 2, actions, np.arange(3000) // 10, 3))
     assert halved.is_warning
     assert "propensities are too small" in halved.text
@@ -65,7 +65,7 @@ def test_actions_that_only_the_policy_plays_are_named():
     log = _log([0.5, 0.5], [0, 2], num_actions=4)
     finding = log_checks.support(log, np.array([[0.5, 0.1, 0.3, 0.1], [0.7, 0.3, 0.0, 0.0]]))
     assert finding.is_warning
-    assert "plays 'a1', 'a3', in 25.00% of interactions" in finding.text
+    assert "chooses 'a1', 'a3', in 25.00% of interactions" in finding.text
     assert not log_checks.support(log, np.array([[0.5, 0.0, 0.5, 0.0]] * 2)).is_warning
 
 
@@ -83,4 +83,4 @@ def test_a_log_without_a_row_is_refused():
 def test_what_was_not_counted_is_not_said_to_be_sound():
     assert "was not looked for" in log_checks.duplicates(_log([0.5])).text
     assert not log_checks.duplicates(_log([0.5], report={"duplicated_rows": 0})).is_warning
-    assert "1 row is equal" in log_checks.duplicates(_log([0.5], report={"duplicated_rows": 1})).text
+    assert "1 row(s) equal" in log_checks.duplicates(_log([0.5], report={"duplicated_rows": 1})).text

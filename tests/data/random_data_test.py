@@ -35,11 +35,6 @@ def test_a_user_s_posts_number_the_data_set_s_mean_and_have_tags():
     )
 
 
-def test_a_client_is_drawn_alike_again():
-    train, _ = random_data.emnist("chars", 3)
-    np.testing.assert_array_equal(train.load(2).features, train.load(2).features)
-
-
 def test_images_have_labels_of_equal_frequency():
     train, held_out = random_data.images((32, 32, 3), 100, (500, 200))
     assert (train.features.shape, train.features.dtype, held_out.features.shape[0]) == ((500, 32, 32, 3), np.uint8, 200)

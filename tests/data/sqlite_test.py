@@ -28,21 +28,6 @@ def _labels(population: clients.ClientData) -> list[list[int]]:
     return [population.load(index).labels.tolist() for index in range(len(population))]
 
 
-def test_clients_are_those_of_the_split_in_the_order_of_their_names(path):
-    assert list(sqlite.SqliteClients(path, "train", _parse).client_ids) == ["ann", "bob", "zoe"]
-    assert list(sqlite.SqliteClients(path, "test", _parse).client_ids) == ["ann", "bob"]
-
-
-def test_examples_are_the_clients_in_this_split_in_the_order_of_the_file(path):
-    assert _labels(sqlite.SqliteClients(path, "train", _parse)) == [[4], [5, 9, 2], [3, 1]]
-    assert _labels(sqlite.SqliteClients(path, "test", _parse)) == [[8, 6], [7]]
-
-
-def test_a_client_is_read_alike_again(path):
-    population = sqlite.SqliteClients(path, "train", _parse)
-    assert _labels(population) == _labels(population)
-
-
 def test_the_checksum_is_the_files(path, tmp_path, write_database):
     same = sqlite.SqliteClients(path, "train", _parse).checksum
     assert sqlite.SqliteClients(path, "test", _parse).checksum == same
@@ -56,18 +41,6 @@ def test_a_folder_may_have_any_name(tmp_path, write_database, name):
     folder.mkdir()
     write_database(folder / "toy.sqlite", SPLITS)
     assert len(sqlite.SqliteClients(folder / "toy.sqlite", "train", _parse)) == 3
-
-
-def test_a_relative_path_starts_in_the_working_folder(path, monkeypatch):
-    monkeypatch.chdir(path.parent)
-    assert len(sqlite.SqliteClients(path.name, "train", _parse)) == 3
-
-
-def test_the_file_is_not_written(path):
-    path.chmod(0o444)
-    before = path.read_bytes()
-    _labels(sqlite.SqliteClients(path, "train", _parse))
-    assert path.read_bytes() == before
 
 
 def test_a_missing_split_is_named(path):
@@ -86,12 +59,6 @@ def test_a_damaged_file_is_named_with_the_flag(path, damage):
         sqlite.SqliteClients(path, "train", _parse)
 
 
-def test_a_missing_file_is_named_and_not_made(tmp_path):
-    with pytest.raises(UsageError, match=r"none\.sqlite is not readable"):
-        sqlite.SqliteClients(tmp_path / "none.sqlite", "train", _parse)
-    assert not (tmp_path / "none.sqlite").exists()
-
-
 @pytest.mark.parametrize("table", ["examples", "client_metadata"])
 def test_a_database_without_the_table_is_refused(path, table):
     connection = sqlite3.connect(path)
@@ -107,14 +74,6 @@ def test_damage_found_while_reading_a_client_is_named_with_the_flag(path):
     path.write_bytes(b"no database " * 1000)
     with pytest.raises(UsageError, match=r"toy\.sqlite is not readable.*--data_dir"):
         population.load(0)
-
-
-def test_rows_are_found_once_and_kept_beside_the_database(path):
-    first = _labels(sqlite.SqliteClients(path, "train", _parse))
-    kept = path.with_name("toy.sqlite.train.rows.npz")
-    written = kept.stat().st_mtime_ns
-    assert _labels(sqlite.SqliteClients(path, "train", _parse)) == first
-    assert kept.stat().st_mtime_ns == written
 
 
 def test_kept_rows_of_another_database_or_damaged_ones_are_found_again(path, write_database):
@@ -146,3 +105,21 @@ def test_examples_that_cannot_be_parsed_name_file_and_client(tmp_path, write_dat
     path = write_database(tmp_path / "toy.sqlite", {"train": {"ann": [b"no number"]}})
     with pytest.raises(UsageError, match=r"toy\.sqlite is not readable .*ValueError of client ann.*--data_dir"):
         sqlite.SqliteClients(path, "train", _parse).load(0)
+
+
+def test_clients_have_the_examples_of_their_split_in_the_order_of_the_file_which_is_not_written(path, monkeypatch):
+    monkeypatch.chdir(path.parent)
+    path.chmod(0o444)
+    before = path.read_bytes()
+    population = sqlite.SqliteClients(path.name, "train", _parse)
+    assert list(population.client_ids) == ["ann", "bob", "zoe"]
+    assert _labels(population) == _labels(population) == [[4], [5, 9, 2], [3, 1]]
+    kept = path.with_name("toy.sqlite.train.rows.npz")
+    written = kept.stat().st_mtime_ns
+    assert _labels(sqlite.SqliteClients(path, "train", _parse)) == _labels(population)
+    assert (path.read_bytes(), kept.stat().st_mtime_ns) == (before, written)
+    other = sqlite.SqliteClients(path, "test", _parse)
+    assert (list(other.client_ids), _labels(other)) == (["ann", "bob"], [[8, 6], [7]])
+    with pytest.raises(UsageError, match=r"none\.sqlite is not readable"):
+        sqlite.SqliteClients("none.sqlite", "train", _parse)
+    assert not (path.parent / "none.sqlite").exists()

@@ -34,53 +34,51 @@ def test_what_was_written_is_read(write):
     assert statistics.read_table(None) is statistics.read_posts(None) is None
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("{", "is no JSON file"),
-        ("[" * 100_000, "is no JSON file"),
-        ([], 'no "kind"'),
-        ({"columns": {}}, 'no "kind"'),
-        (POSTS, "it describes 'posts', but this task needs statistics of 'table'"),
-        (TABLE | {"columns": ["age"]}, '"columns" is no object'),
-        (TABLE | {"columns": {"age": {"mean": 1.0}}}, "column 'age' has neither"),
-        (TABLE | {"columns": {"age": 1.0}}, "column 'age' has neither"),
-        (TABLE | {"columns": {"age": COLUMN | {"mean": float("nan")}}}, "column 'age' has no finite mean"),
-        (TABLE | {"columns": {"age": COLUMN | {"deviation": float("inf")}}}, "column 'age' has no finite mean"),
-        (TABLE | {"columns": {"age": COLUMN | {"mean": 10**400}}}, "column 'age' has no finite mean"),
-        (TABLE | {"columns": {"age": COLUMN | {"deviation": -1.0}}}, "deviation of at least 0"),
-        (TABLE | {"columns": {"age": COLUMN | {"mean": True}}}, "column 'age' has no finite mean"),
-        (TABLE | {"columns": {"age": COLUMN | {"has_missing": 1}}}, "has_missing is neither true nor false"),
-        (TABLE | {"columns": {"day": DAY | {"mean_days": None}}}, "column 'day' has no finite mean"),
-        (TABLE | {"columns": {"day": DAY | {"has_times": "no"}}}, "column 'day': has_times is neither true nor false"),
-        (TABLE | {"columns": {"day": DAY | {"mean": 1.0}}}, "column 'day' has neither"),
-        (TABLE | {"columns": {"c": {"categories": ["a", "a"]}}}, "different categories"),
-        (TABLE | {"columns": {"c": {"categories": []}}}, "different categories"),
-        (TABLE | {"columns": {"c": {"categories": list(map(str, range(1001)))}}}, "at most 1000"),
-        (TABLE | {"labels": ["yes", "no"]}, '"labels" is no object of counts'),
-        (TABLE | {"labels": {"yes": 1.5, "no": 1}}, '"labels" is no object of counts'),
-        (TABLE | {"labels": {"yes": 1}}, '"labels" has 1 labels'),
-    ],
-)
-def test_a_file_without_statistics_of_a_table_is_an_error(write, content, message):
-    with pytest.raises(UsageError, match=f"--public_statistics=.*{message}"):
-        statistics.read_table(write(content))
+@pytest.mark.parametrize("content", ["{", "[" * 100_000, [], {"columns": {}}])
+def test_a_file_without_statistics_is_an_error(write, content):
+    for read in (statistics.read_table, statistics.read_posts):
+        with pytest.raises(UsageError, match="--public_statistics="):
+            read(write(content))
 
 
 @pytest.mark.parametrize(
-    ("content", "message"),
+    ("column", "message"),
     [
-        (TABLE, "it describes 'table', but this task needs statistics of 'posts'"),
-        (POSTS | {"vocabulary": []}, '"vocabulary" is no list of different words'),
-        (POSTS | {"vocabulary": ["a", "a"]}, '"vocabulary" is no list of different words'),
-        (POSTS | {"vocabulary": [1, 2]}, '"vocabulary" is no list of different words'),
-        (POSTS | {"tags": {"tap": -1, "pub": 1}}, '"tags" is no object of counts'),
-        (POSTS | {"tags": {"tap": 1}}, '"tags" has 1 tags'),
+        ({"mean": 1.0}, "is neither of"),
+        (1.0, "is neither of"),
+        (DAY | {"mean": 1.0}, "is neither of"),
+        *((COLUMN | {"mean": mean}, "finite mean") for mean in (float("nan"), 10**400, True)),
+        *((COLUMN | {"deviation": deviation}, "deviation of at least 0") for deviation in (float("inf"), -1.0)),
+        (COLUMN | {"has_missing": 1}, "truth values"),
+        (DAY | {"mean_days": None}, "finite mean"),
+        (DAY | {"has_times": "no"}, "truth values"),
+        ({"categories": ["a", "a"]}, "different categories"),
+        ({"categories": []}, "different categories"),
+        ({"categories": list(map(str, range(1001)))}, "at most 1000"),
     ],
 )
-def test_a_file_without_statistics_of_posts_is_an_error(write, content, message):
+def test_a_column_without_statistics_is_named(write, column, message):
+    with pytest.raises(UsageError, match=f"--public_statistics=.*column 'c' .*{message}"):
+        statistics.read_table(write(TABLE | {"columns": {"c": column}}))
+
+
+@pytest.mark.parametrize(
+    ("read", "content", "message"),
+    [
+        (statistics.read_table, POSTS, "'posts', but this task needs 'table'"),
+        (statistics.read_table, TABLE | {"columns": ["age"]}, '"columns" is no object'),
+        (statistics.read_table, TABLE | {"labels": ["yes", "no"]}, '"labels" is no object of counts'),
+        (statistics.read_table, TABLE | {"labels": {"yes": 1.5, "no": 1}}, '"labels" is no object of counts'),
+        (statistics.read_table, TABLE | {"labels": {"yes": 1}}, '"labels" has 1 labels'),
+        (statistics.read_posts, TABLE, "'table', but this task needs 'posts'"),
+        *((statistics.read_posts, POSTS | {"vocabulary": words}, '"vocabulary"') for words in ([], ["a", "a"], [1, 2])),
+        (statistics.read_posts, POSTS | {"tags": {"tap": -1, "pub": 1}}, '"tags" is no object of counts'),
+        (statistics.read_posts, POSTS | {"tags": {"tap": 1}}, '"tags" has 1 tags'),
+    ],
+)
+def test_other_content_is_named(write, read, content, message):
     with pytest.raises(UsageError, match=f"--public_statistics=.*{message}"):
-        statistics.read_posts(write(content))
+        read(write(content))
 
 
 def test_a_missing_file_is_an_error(tmp_path):

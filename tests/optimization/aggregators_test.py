@@ -24,9 +24,7 @@ KINDS = {
 
 def build(*arguments: str, cohort: int = 4, shapes=SHAPES, pretraining=None):
     flags = cli.FlagSet("")
-    flags.group("")
-    flags.integer("seed", 3, "")
-    aggregation_flags.define(flags)
+    flags.group(aggregation_flags.Aggregation, cli.Setting("seed", int, "", 3))
     aggregation = aggregation_flags.options(aggregation_flags.resolve(flags.parse(["test", *arguments]).settled()))
     mechanism = aggregation_flags.mechanism(
         aggregation, options.Cohorts(cohort), 100, 4096, pretraining, 1 if pretraining else 0

@@ -94,18 +94,6 @@ def test_names_of_weights_are_those_of_layers():
     assert list(models.cnn(62).shapes) == [f"{layer}/{part}" for layer in layers for part in ("kernel", "bias")]
 
 
-def test_an_mlp_computes_what_is_worked_out_by_hand():
-    weights = [
-        tf.constant([[1.0, -1.0], [2.0, 0.0]]),
-        tf.constant([0.5, 0.5]),
-        tf.constant([[2.0], [7.0]]),
-        tf.constant([-1.0]),
-    ]
-    # (1, 3) -> (7.5, -0.5) -> ReLU (7.5, 0) -> 14; (-2, 0) -> (-1.5, 2.5) -> ReLU (0, 2.5) -> 16.5.
-    outputs = models.mlp(2, (2,), 1).forward(weights, tf.constant([[1.0, 3.0], [-2.0, 0.0]]))
-    np.testing.assert_array_equal(outputs, [[14.0], [16.5]])
-
-
 @pytest.mark.parametrize("name", MODELS)
 def test_forward_equals_keras_layers_with_the_same_weights(name):
     model, feature_shape = MODELS[name]

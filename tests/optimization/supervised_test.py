@@ -55,17 +55,21 @@ def test_cross_entropy_of_classes_and_of_shared_probability():
     )
 
 
-def test_a_round_moves_by_the_mean_of_the_clients_deltas(tff_worker):
+@pytest.mark.parametrize(
+    ("mean", "weights"), [(None, None), (tff.aggregators.MeanFactory(no_nan_division=True), [10, 6, 1])]
+)
+def test_a_round_moves_by_the_mean_of_the_clients_deltas(tff_worker, mean, weights):
     cohort = [client(1, 10, 0), client(2, 6, 1, learning_rate=0.05), client(3, 1, 2)]
-    rounds = make().build(INITIAL)
+    rounds = make(mean).build(INITIAL)
     state, metrics = rounds.next(rounds.initialize(), cohort)
     updates = [alone(one) for one in cohort]
-    deltas = [np.mean(parts, axis=0) for parts in zip(*(update.delta for update in updates), strict=True)]
+    parts = zip(*(update.delta for update in updates), strict=True)
+    deltas = [np.average(part, axis=0, weights=weights) for part in parts]
     for found, weight, delta in zip(state.weights, INITIAL, deltas, strict=True):
         np.testing.assert_allclose(found, weight + delta, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(metrics.update_norm, np.sqrt(sum(np.square(delta).sum() for delta in deltas)), rtol=1e-5)
     np.testing.assert_allclose(metrics.loss_sum, sum(update.loss_sum for update in updates), rtol=1e-5)
-    assert (metrics.examples, metrics.trained_examples) == (17, 60)
+    assert (metrics.examples, metrics.trained_examples, metrics.batch_examples) == (17, 17, 60)
 
 
 def test_losses_come_back_at_their_positions(tff_worker):
@@ -81,22 +85,14 @@ def test_losses_come_back_at_their_positions(tff_worker):
     )
 
 
-def test_weights_count_in_a_weighted_mean(tff_worker):
-    cohort = [client(1, 9, 0), client(2, 3, 1)]
-    rounds = make(tff.aggregators.MeanFactory(no_nan_division=True)).build(INITIAL)
-    state, _ = rounds.next(rounds.initialize(), cohort)
-    parts = zip(state.weights, INITIAL, *(alone(one).delta for one in cohort), strict=True)
-    for found, weight, first, second in parts:
-        np.testing.assert_allclose(found, weight + (9 * first + 3 * second) / 12, rtol=1e-5, atol=1e-6)
-
-
 def test_empty_and_diverged_clients_are_zero_updates_and_have_no_loss(tff_worker):
     bad = client(3, 6, 2)
     bad.features[2, 0] = np.inf
     rounds = make(local_work=client_work.LocalSgd(0.1, 4, epochs=1)).build(INITIAL)
     _, one = rounds.next(rounds.initialize(), [client(1, 6, 0)])
     state, metrics = rounds.next(rounds.initialize(), [client(1, 6, 0), client(2, 0, 1), bad])
-    assert (metrics.empty_clients, metrics.nonfinite_clients, metrics.trained_examples) == (1, 1, 6)
+    assert (metrics.empty_clients, metrics.nonfinite_clients) == (1, 1)
+    assert (metrics.trained_examples, metrics.batch_examples) == (6, 6)
     assert np.isnan(metrics.client_losses).tolist() == [False, True, True]
     assert np.isnan(metrics.client_deviations).tolist() == [False, True, True]
     np.testing.assert_allclose(metrics.update_norm, one.update_norm / 3, rtol=1e-5)
@@ -123,14 +119,6 @@ def test_the_poll_gives_each_clients_exact_loss(tff_worker):
         log_probabilities = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
         expected.append(-log_probabilities[np.arange(len(logits)), one.labels].mean())
     np.testing.assert_allclose(found, expected, rtol=1e-5)
-
-
-def test_equal_inputs_give_equal_rounds_bit_for_bit(tff_worker):
-    rounds = make().build(INITIAL)
-    cohort = [client(1, 10, 0), client(2, 6, 1), client(3, 8, 2)]
-    first, second = (rounds.next(rounds.initialize(), cohort) for _ in range(2))
-    for one, other in zip(tf.nest.flatten(first), tf.nest.flatten(second), strict=True):
-        np.testing.assert_array_equal(one, other)
 
 
 def _of_the_other_sign(step: corrections.Step):
@@ -170,10 +158,3 @@ def _batches(one: supervised.ClientInput, size: int) -> tf.data.Dataset:
         order = tf.random.experimental.stateless_shuffle(tf.range(len(one.labels)), key).numpy()
         epochs.append(tf.data.Dataset.from_tensor_slices((one.features[order], one.labels[order])).batch(size))
     return epochs[0].concatenate(epochs[1])
-
-
-@pytest.mark.parametrize("position", [0, 2])
-def test_a_scalar_is_put_at_its_position(position):
-    expected = [0.0, 0.0, 0.0]
-    expected[position] = 4.0
-    np.testing.assert_array_equal(supervised.at_position(tf.constant(4.0), position, 3), expected)

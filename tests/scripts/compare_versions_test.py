@@ -12,9 +12,8 @@ import sys
 import numpy as np
 import pytest
 
-from data.errors import Failure
 from optimization.study import interruption
-from scripts import compare_versions, version_runs, version_speed
+from scripts import compare_versions, version_runs
 
 FIELDS = version_runs.__file__.replace("runs", "fields")
 TABLE = "round_num,score,kind,eval/accuracy,seconds\n1,0.5,a,,3.5\n2,0.25,b,0.75,{seconds}\n"
@@ -162,13 +161,6 @@ def test_checkpoints_are_compared_by_field(checkpoints, monkeypatch):
     assert list(compare_versions.differences(*checkpoints)) == []
 
 
-def test_a_field_that_only_one_version_has_is_named_alone(checkpoints):
-    np.savez(checkpoints[1] / "checkpoints" / "round_1.npz", leaves=2, leaf_0000=np.ones(2), leaf_0001=np.array(0.5))
-    (checkpoints[1] / "fields.json").write_text('["weights/0", "rate"]')
-    found = list(compare_versions.differences(*checkpoints))
-    assert found == [("checkpoints/round_1.npz weights/1 is missing", math.inf)]
-
-
 def test_fields_are_named_by_the_structure_of_the_state(tmp_path, monkeypatch):
     (tmp_path / "program.py").write_text(SAVES)
     words = [sys.executable, FIELDS, "program", str(tmp_path)]
@@ -299,14 +291,6 @@ def test_who_interrupts_the_comparison_ends_what_it_plays_too(tmp_path, monkeypa
     assert ended.value.code == 128 + signal.SIGTERM
 
 
-def test_made_posts_are_the_same_every_time(tmp_path):
-    for name in ("one", "other"):
-        version_runs._make_posts(tmp_path / name / "posts.jsonl")
-    one, other = ((tmp_path / name / "posts.jsonl").read_text() for name in ("one", "other"))
-    assert one == other
-    assert len(one.splitlines()) == 900
-
-
 def test_speed_is_measured_in_turns_and_compared_by_medians(tmp_path, monkeypatch, capsys):
     turns, sides = [], [version_runs.Side(tmp_path / name, tmp_path) for name in ("old", "new")]
 
@@ -314,23 +298,7 @@ def test_speed_is_measured_in_turns_and_compared_by_medians(tmp_path, monkeypatc
         turns.append(side.checkout.name)
         return {"round": {"old": 2.0, "new": 1.0}[side.checkout.name] + 100 * (len(turns) < 3)}
 
-    monkeypatch.setattr(version_speed, "_measure_once", measured)
-    version_speed.measure(*sides, tmp_path)
+    monkeypatch.setattr(compare_versions, "_measure_once", measured)
+    compare_versions.measure_speed(*sides, tmp_path)
     assert turns == ["old", "new", "new", "old", "old", "new", "new", "old", "old", "new"]
     assert capsys.readouterr().out.splitlines()[-1].split() == ["round", "2.000", "1.000", "0.500"]
-
-
-def test_a_first_round_that_fails_is_told(tmp_path):
-    for path, text in (("scripts/python", PROGRAM.format(python=sys.executable)), ("data/worth.toml", "1")):
-        (tmp_path / path).parent.mkdir()
-        (tmp_path / path).write_text(text)
-    (tmp_path / "scripts" / "python").chmod(0o755)
-    side = version_runs.Side(tmp_path, tmp_path)
-    assert version_speed._first_round(side, "digits", tmp_path) > 0
-    assert _started(tmp_path.parent, tmp_path.name) == [
-        "-m bandits.run_federated --task_type=digits --total_rounds=1 "
-        f"--root_output_dir={tmp_path} --experiment_name=digits"
-    ]
-    (tmp_path / "data" / "worth.toml").write_text("fails")
-    with pytest.raises(Failure, match="ended with status 1"):
-        version_speed._first_round(side, "digits", tmp_path)

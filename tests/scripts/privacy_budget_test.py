@@ -61,11 +61,6 @@ def test_a_tolerated_noise_gives_a_larger_cohort(capsys):
     assert 3.9 < float(epsilon) <= 4
 
 
-def test_no_noise_is_no_guarantee(capsys):
-    _run(*SMALL, "--noise_multiplier=0")
-    assert capsys.readouterr().out.strip() == "Privacy: no guarantee, because there is no noise."
-
-
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
@@ -106,10 +101,9 @@ def test_the_ends_of_the_scale_are_answered(arguments, capsys):
     assert "after 1,000,000,000 rounds" in capsys.readouterr().out
     _run(*common, "--total_rounds=10", "--noise_multiplier=1e-37")
     assert re.match(r"Privacy: epsilon \d[.\d]*e\+7\d by RDP \(order 1.1\), at delta", capsys.readouterr().out)
-    _run(*common, "--total_rounds=10", "--noise_multiplier=1e-300")
-    assert capsys.readouterr().out == (
-        "Privacy: no guarantee, because there is too little noise for a finite epsilon.\n"
-    )
+    for noise, why in (("1e-300", "there is too little noise for a finite epsilon"), ("0", "there is no noise")):
+        _run(*common, "--total_rounds=10", f"--noise_multiplier={noise}")
+        assert capsys.readouterr().out == f"Privacy: no guarantee, because {why}.\n"
 
 
 def test_noise_that_a_run_would_refuse_is_no_answer():
@@ -135,27 +129,11 @@ def test_tensorflow_is_never_imported():
         (["--clients_per_round=2", "--total_rounds=2", "--noise_multiplier=1"], "--population is missing"),
         ([*SMALL], "one of --noise_multiplier and --target_epsilon, not neither"),
         ([*SMALL, "--noise_multiplier=1", "--target_epsilon=1"], "not both"),
-        ([*SMALL, "--noise_multiplier=-1"], "--noise_multiplier=-1.0: -1 is not a number of at least 0"),
-        (
-            [*SMALL, "--noise_multiplier=1", "--target_delta=1"],
-            "--target_delta=1.0: 1 is not a number above 0 and below 1",
-        ),
-        (
-            [*SMALL, "--noise_multiplier=1", "--target_delta=0"],
-            "--target_delta=0.0: 0 is not a number above 0 and below 1",
-        ),
-        (
-            [*SMALL, "--noise_multiplier=1", "--clients_per_round=1001"],
-            "--clients_per_round=1001 is more than the 1000 clients",
-        ),
-        ([*SMALL, "--target_epsilon=0"], "--target_epsilon=0.0: 0 is not a number above 0"),
-        ([*SMALL, "--target_epsilon=1e9"], "--target_epsilon=1e\\+09 needs no search: a noise multiplier of 0.01"),
-        (
-            [*SMALL, "--target_epsilon=0.5", "--tolerated_noise=0.01"],
-            "--target_epsilon=0.5 is out of reach: a cohort of the whole population",
-        ),
+        ([*SMALL, "--noise_multiplier=1", "--target_delta=1"], "--target_delta=1.0: "),
+        ([*SMALL, "--noise_multiplier=1", "--clients_per_round=1001"], "--clients_per_round=1001 is more than"),
+        ([*SMALL, "--target_epsilon=1e9"], "--target_epsilon=1e\\+09 needs no search"),
+        ([*SMALL, "--target_epsilon=0.5", "--tolerated_noise=0.01"], "--target_epsilon=0.5 is out of reach"),
         ([*SMALL, "--noise_multiplier=1", "--tolerated_noise=1"], "--tolerated_noise belongs to --target_epsilon"),
-        ([*SMALL, "--noise_multiplier=1", "--mf_bands=4"], "--mf_bands belongs to --aggregator_type=mf_dpftrl"),
         ([*SMALL, "--noise_multiplier=1", "--aggregator_type=ddp"], "--dimension is missing"),
         ([*SMALL, "--noise_multiplier=1", "--dimension=9"], "--dimension belongs to --aggregator_type=ddp"),
         (
@@ -164,21 +142,8 @@ def test_tensorflow_is_never_imported():
         ),
         (["--run=nowhere"], "--run=nowhere: there is no privacy.json"),
         (["--run=nowhere", "--population=9"], "--population describes a training; --run=nowhere has its own"),
-        (
-            [
-                "--population=1000",
-                "--clients_per_round=20",
-                "--total_rounds=50",
-                "--aggregator_type=mean",
-                "--target_epsilon=1",
-            ],
-            "--target_epsilon=1 is out of reach: no noise helps, because the training is one without noise",
-        ),
-        ([*SMALL, "--noise_multiplier=1", "--plot=budget.txt"], "--plot: budget.txt is no .png or .pdf or .svg file"),
-        (
-            [*SMALL, "--noise_multiplier=1", "--plot=nowhere/budget.png"],
-            "--plot: there is no folder",
-        ),
+        ([*SMALL[:3], "--aggregator_type=mean", "--target_epsilon=1"], "--target_epsilon=1 is out of reach: no noise"),
+        ([*SMALL, "--noise_multiplier=1", "--plot=budget.txt"], "--plot: budget.txt"),
     ],
 )
 def test_bad_usage_is_explained(arguments, message):

@@ -35,20 +35,16 @@ def started():
     process.communicate()
 
 
-def test_it_says_how_to_use_it_once_the_port_is_open(started):
-    _, port, line, workers = started
-    assert line.startswith(f"TFF worker on port {port}, 1 clients at a time.")
-    assert line.endswith(f"--tff_workers={socket.gethostname()}:{port}\n")
-    assert [process.name() for process in workers] == ["worker_binary"]
-    socket.create_connection(("localhost", port), timeout=300).close()
-
-
 @pytest.mark.parametrize(
     ("signum", "status", "line"),
     [(signal.SIGTERM, 143, "Terminated.\n"), (signal.SIGINT, 130, "Interrupted.\n"), (signal.SIGKILL, -9, "")],
 )
-def test_it_leaves_no_worker(started, signum, status, line):
-    process, _, _, workers = started
+def test_it_says_how_to_use_it_and_leaves_no_worker(started, signum, status, line):
+    process, port, told, workers = started
+    assert told.startswith(f"TFF worker on port {port}, 1 clients at a time.")
+    assert told.endswith(f"--tff_workers={socket.gethostname()}:{port}\n")
+    assert [worker.name() for worker in workers] == ["worker_binary"]
+    socket.create_connection(("localhost", port), timeout=300).close()
     process.send_signal(signum)
     _, errors = process.communicate(timeout=300)
     assert process.returncode == status

@@ -34,11 +34,11 @@ def test_equal_seeds_give_equal_words():
 
 def test_numbers_are_told_with_their_intervals():
     interval = findings.intervals.Interval
-    assert findings.told(interval(0.01234, 0.0119, 0.0128, 20)) == "0.0123 [0.0119, 0.0128]"
-    assert findings.told(interval(0.5, 0.5, 0.5, 20)) == "0.500"
-    assert findings.told(interval(1e-18, -1e-17, 1e-17, 20)) == "0"
-    assert findings.told(interval(1234.5, 1200, 1269, 20)) == "1,234 [1,200, 1,269]"
-    assert findings.told(interval(3.21e-5, 3.1e-5, 3.3e-5, 20), 2) == "3.2e-05 [3.1e-05, 3.3e-05]"
+    assert findings.text(interval(0.01234, 0.0119, 0.0128, 20)) == "0.0123 [0.0119, 0.0128]"
+    assert findings.text(interval(0.5, 0.5, 0.5, 20)) == "0.500"
+    assert findings.text(interval(1e-18, -1e-17, 1e-17, 20)) == "0"
+    assert findings.text(interval(1234.5, 1200, 1269, 20)) == "1,234 [1,200, 1,269]"
+    assert findings.text(interval(3.21e-5, 3.1e-5, 3.3e-5, 20), 2) == "3.2e-05 [3.1e-05, 3.3e-05]"
 
 
 def test_the_pages_template_has_no_number_of_a_measurement_in_its_tables():

@@ -54,17 +54,18 @@ class ToyStudy(frame.Study[ToyOptions, ToyData]):
     name_help = "toy"
 
     def define(self, flags: cli.FlagSet) -> None:
-        flags.number("rate", 0.1, "a number to search", high=100.0, above=True)
-        flags.number("server_learning_rate", 0.1, "another one")
-        flags.number("client_learning_rate", 0.1, "another one")
-        flags.choice("kind", "plain", ["plain", "odd"], "a word")
-        flags.number("peak", 0.1, "rate of the best score")
-        flags.integer("total_rounds", 4, "rounds", low=1)
-        flags.integer("burn_in_rounds", None, "half of the rounds, unless given")
-        flags.text("waits_for", None, "file without which no round after the second is played")
-        flags.number("fails_at", None, "rate that fails")
-        flags.number("diverges_at", None, "rate whose score is not a number")
-        flags.text("dies_in", None, "folder of marks: the process kills itself in round 2, once a run")
+        of_rates = ("server_learning_rate", "client_learning_rate", "peak")
+        flags.add(
+            cli.Setting("rate", float, "a number to search", 0.1, high=100.0, above=True),
+            *(cli.Setting(name, float, "another one", 0.1) for name in of_rates),
+            cli.Setting("kind", ["plain", "odd"], "a word", "plain"),
+            cli.Setting("total_rounds", int, "rounds", 4, low=1),
+            cli.Setting("burn_in_rounds", int, "half of the rounds, unless given"),
+            cli.Setting("waits_for", str, "file without which no round after the second is played"),
+            cli.Setting("fails_at", float, "rate that fails"),
+            cli.Setting("diverges_at", float, "rate whose score is not a number"),
+            cli.Setting("dies_in", str, "folder of marks: the process kills itself in round 2, once a run"),
+        )
 
     def resolve(self, settings: cli.Settings) -> cli.Settings:
         if settings.kind == "odd" and "fails_at" in settings.given:

@@ -72,29 +72,19 @@ def test_a_log_without_reward_cannot_check_its_simulator():
     _, second, logging, *_ = inputs.simulated([score]).split("\n")
     assert second == "Held-out clients of the log cannot check it:"
     assert logging == "- logging policy: cannot be compared, as all rewards are equal"
-
-
-def test_other_data_has_no_simulator():
-    inputs.check_simulator((), ())
+    inputs.check_simulator((), ())  # Other data has none.
     assert inputs.simulated(()) == ""
 
 
-def test_a_table_makes_the_task_tabular():
-    assert inputs.base_flags(TABLE) == (*TABLE, "--task_type=tabular")
-    assert inputs.base_flags(("--task_type=digits",)) == ("--task_type=digits",)
-
-
-@pytest.mark.parametrize("preset", ["emnist_dp_small_noise", "so_dp_small_noise"])
-def test_a_preset_with_noise_is_refused_and_what_is_right_is_told(preset):
-    with pytest.raises(
-        UsageError, match=rf"--preset={preset} sets --noise_multiplier=.*--noise_multiplier=0 beside it"
-    ):
-        inputs.base_flags((f"--preset={preset}",))
+def test_a_preset_with_noise_is_refused_and_what_is_right_is_told():
+    with pytest.raises(UsageError, match=r"--preset=so_dp_small_noise sets --noise_multiplier=.*=0 beside it"):
+        inputs.base_flags(("--preset=so_dp_small_noise",))
 
 
 @pytest.mark.parametrize(
     "flags",
     [
+        ("--task_type=digits",),
         ("--preset=emnist_dp_clip_only",),
         ("--preset=emnist_dp_small_noise", "--noise_multiplier=0"),
         ("--preset=emnist_dp_small_noise", "--aggregator_type=mean"),
@@ -103,6 +93,7 @@ def test_a_preset_with_noise_is_refused_and_what_is_right_is_told(preset):
 )
 def test_values_that_add_no_noise_are_passed_on(flags):
     assert inputs.base_flags(flags) == flags
+    assert inputs.base_flags(TABLE) == (*TABLE, "--task_type=tabular")
 
 
 @pytest.mark.parametrize(

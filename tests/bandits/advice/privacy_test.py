@@ -11,7 +11,7 @@ from optimization.study import cli
 
 def _settings(*arguments: str) -> cli.Settings:
     flags = cli.FlagSet("x")
-    privacy.define(flags)
+    flags.group(privacy.Privacy)
     return flags.parse(["x", *arguments])
 
 
@@ -70,14 +70,16 @@ def test_the_cohort_of_a_deployment(arguments, cohort):
     assert privacy.deployment(_settings(*arguments), 60, 20, ()).cohort == cohort
 
 
-def test_a_population_holds_its_sample():
-    with pytest.raises(UsageError, match="--population=50 is less than the 60 clients of the data"):
-        privacy.deployment(_settings("--population=50"), 60, 20, ())
-
-
-def test_a_round_there_has_no_fewer_clients_than_one_of_the_runs():
-    with pytest.raises(UsageError, match="--population_clients_per_round=19 is less than the 20 clients of a round"):
-        privacy.deployment(_settings("--population=5000", "--population_clients_per_round=19"), 60, 20, ())
+@pytest.mark.parametrize(
+    ("arguments", "flag"),
+    [
+        (("--population=50",), "--population=50 is less than the 60 clients"),
+        (("--population=5000", "--population_clients_per_round=19"), "--population_clients_per_round=19 is less than"),
+    ],
+)
+def test_a_population_and_its_rounds_hold_their_samples(arguments, flag):
+    with pytest.raises(UsageError, match=flag):
+        privacy.deployment(_settings(*arguments), 60, 20, ())
 
 
 def test_an_epsilon_out_of_reach_is_told():
@@ -85,16 +87,12 @@ def test_an_epsilon_out_of_reach_is_told():
     assert "Epsilon 1e+06 needs no search" in privacy.noise(where, 1, 20, 1e6)["error"]
 
 
-@pytest.mark.parametrize("text", ["", "1,,2", "0", "-1", "a", "inf"])
-def test_epsilons_are_numbers_above_0(text):
-    settings = _settings().replace(target_epsilons=text)
-    with pytest.raises(UsageError, match="--target_epsilons"):
-        privacy.epsilons(settings)
-
-
-def test_epsilons_are_played_in_the_order_given():
-    assert privacy.epsilons(_settings("--target_epsilons=8,2,8")) == (8.0, 2.0)
-    assert privacy.epsilons(_settings()) == (3.0, 10.0, 1.0)
+def test_epsilons_are_numbers_above_0_in_the_order_given():
+    for text in ("", "1,,2", "0", "-1", "a", "inf"):
+        with pytest.raises(UsageError, match="--target_epsilons"):
+            _settings(f"--target_epsilons={text}")
+    assert _settings("--target_epsilons=8,2").target_epsilons == (8.0, 2.0)
+    assert _settings().target_epsilons == (3.0, 10.0, 1.0)
 
 
 def test_runs_under_noise_are_seeded_and_say_so():

@@ -14,26 +14,14 @@ def spaces():
     return strategies.spaces(BASE, (*STRATEGIES, CHANCE, CEILING), num_actions=10)
 
 
-def test_a_search_begins_with_the_defaults_and_stays_in_its_space(spaces):
+def test_a_search_begins_with_the_defaults_stays_in_its_space_and_has_the_rates_of_all_others(spaces):
+    rates = [point[:2] for point in spaces["greedy"].points(6)]
     for space in spaces.values():
         points = space.points(8)
         assert len(set(points)) == len(points) == 8
         assert points[0] == space.first
         assert all(value in space.values[flag] for point in points for flag, value in point)
-
-
-def test_defaults_are_among_the_values_that_are_tried(spaces):
-    for space in spaces.values():
-        assert all(value in space.values[flag] for flag, value in space.first), space
-
-
-def test_strategies_try_the_same_rates(spaces):
-    rates = [[point[:2] for point in space.points(6)] for space in spaces.values()]
-    assert all(one == rates[0] for one in rates)
-
-
-def test_more_points_begin_with_those_of_fewer(spaces):
-    for space in spaces.values():
+        assert [point[:2] for point in space.points(6)] == rates
         assert space.points(16)[:4] == space.points(4)
 
 
@@ -42,6 +30,8 @@ def test_a_space_that_is_exhausted_has_no_more_points():
     greedy = strategies.spaces(base, ["greedy"], num_actions=10)["greedy"]
     assert greedy.points(16) == [(("server_learning_rate", "0.02"), ("client_learning_rate", "0.3"))]
     assert strategies.spaces((*BASE, "--client_learning_rate=0.3"), ["greedy"], 10)["greedy"].size == 5
+    told = strategies.command(base, "greedy", greedy.first)  # Each flag once.
+    assert [told.count(f"--{rate}") for rate in strategies.RATES] == [1, 1]
 
 
 def test_parameters_are_in_units_of_the_rewards_and_fit_the_actions():
@@ -98,11 +88,3 @@ def test_the_servers_rate_is_in_units_of_reward_columns():
         dict(strategies.spaces(BASE, ["greedy"], 2, reward_width=50.0)["greedy"].first)["server_learning_rate"]
         == "0.01"
     )
-
-
-def test_a_command_has_each_flag_once():
-    base = (*BASE, "--server_learning_rate=0.02")
-    (space,) = strategies.spaces(base, ["greedy"], 10).values()
-    told = strategies.command(base, "greedy", space.first)
-    assert told.count("--server_learning_rate") == 1
-    assert "--client_learning_rate=0.1" in told

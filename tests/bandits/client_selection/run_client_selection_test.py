@@ -2,11 +2,7 @@
 
 import dataclasses
 import gc
-import os
 import pathlib
-import signal
-import subprocess
-import sys
 import weakref
 
 import numpy as np
@@ -21,7 +17,6 @@ from data import clients, keys
 from data.tasks import registry
 from optimization.study import frame, selector_flags
 
-ROOT = pathlib.Path(__file__).resolve().parents[3]
 SMALL = (
     "--partition_clients=6",
     "--partition_seed=1",
@@ -37,7 +32,7 @@ def parse(folder: pathlib.Path, *arguments: str):
     return frame.flag_set(STUDY).parse(argv)
 
 
-def play(folder: pathlib.Path, *arguments: str) -> int:
+def run_all(folder: pathlib.Path, *arguments: str) -> int:
     return frame.program(STUDY, parse(folder, *arguments))
 
 
@@ -55,42 +50,33 @@ def finished(tmp_path_factory):
     """A finished comparison of all selectors."""
     folder = tmp_path_factory.mktemp("finished")
     names = ",".join(selector_flags.SELECTORS)
-    assert play(folder, f"--client_selection={names}", "--learning_rate_drops=2,3") == 0
+    assert run_all(folder, f"--client_selection={names}", "--learning_rate_drops=2,3") == 0
     return folder
 
 
-def test_a_comparison_leaves_a_table_and_pictures(finished):
+def test_a_comparison_leaves_complete_folders_a_table_and_pictures(finished):
     top = finished / "run"
-    files = {path.name for path in top.iterdir() if path.is_file()}
-    assert {"results.csv", "convergence.png", "communication.png", "client_losses.png"} <= files
+    assert {"results.csv", "convergence.png", "communication.png", "client_losses.png"} <= {
+        path.name for path in top.iterdir()
+    }
     results = pd.read_csv(top / "results.csv")
     assert list(results["selector"]) == list(selector_flags.SELECTORS)
     assert results["global_loss"].notna().all()
+    for name in selector_flags.SELECTORS:
+        assert (top / name / "model" / "weights.npz").exists()
+        rows = table(finished, f"run/{name}")
+        assert list(rows.columns) == ["round_num", *metrics.COLUMNS]
+        assert list(rows[metrics.GLOBAL_LOSS].notna()) == [False, True, False, True]
+        assert list(rows[metrics.LEARNING_RATE]) == [0.05, 0.05, 0.025, 0.0125]
 
 
-@pytest.mark.parametrize("name", selector_flags.SELECTORS)
-def test_a_run_leaves_a_complete_folder(finished, name):
-    folder = finished / "run" / name
-    assert {"config.json", "metrics.csv", "clients.csv"} <= {path.name for path in folder.iterdir()}
-    assert (folder / "model" / "weights.npz").exists()
-    rows = table(finished, f"run/{name}")
-    assert list(rows.columns) == ["round_num", *metrics.COLUMNS]
-    assert list(rows[metrics.GLOBAL_LOSS].notna()) == [False, True, False, True]
-    assert list(rows[metrics.LEARNING_RATE]) == [0.05, 0.05, 0.025, 0.0125]
-
-
-def test_selections_are_counted(finished):
-    for name in ("ucb_cs", "pow_d"):
+def test_selections_and_communication_are_counted(finished):
+    for name, transfers, polls in (("ucb_cs", 4, 0), ("uniform", 4, 0), ("pow_d", 6, 4)):
+        rows = table(finished, f"run/{name}")
+        # Power-of-choice sends the model to four candidates, two of which send an update.
+        assert rows[metrics.MODEL_TRANSFERS].tolist() == [transfers] * 4
+        assert rows[metrics.LOSS_POLLS].tolist() == [polls] * 4
         assert pd.read_csv(finished / "run" / name / "clients.csv")["selections"].sum() == 4 * 2
-
-
-def test_communication_is_counted(finished):
-    rows = {name: table(finished, f"run/{name}") for name in ("ucb_cs", "uniform", "pow_d")}
-    assert rows["ucb_cs"][metrics.MODEL_TRANSFERS].tolist() == [4] * 4
-    assert rows["uniform"][metrics.LOSS_POLLS].tolist() == [0] * 4
-    # Four candidates get the model, two of them send an update.
-    assert rows["pow_d"][metrics.MODEL_TRANSFERS].tolist() == [6] * 4
-    assert rows["pow_d"][metrics.LOSS_POLLS].tolist() == [4] * 4
 
 
 def test_metrics_of_all_clients_are_those_of_the_saved_model(finished):
@@ -122,39 +108,12 @@ def test_metrics_of_all_clients_are_those_of_the_saved_model(finished):
 
 
 @pytest.mark.parametrize("name", ["ucb_cs", "pow_d"])
-def test_a_resumed_run_equals_an_uninterrupted_one(finished, tmp_path, name):
-    drops = "--learning_rate_drops=2,3"
-    assert play(tmp_path, f"--client_selection={name}", drops, "--total_rounds=2") == 0
-    assert play(tmp_path, f"--client_selection={name}", drops) == 0
+def test_killed_in_a_checkpoint_then_resumed_equals_uninterrupted(kill_in_a_checkpoint, finished, tmp_path, name):
+    more = (f"--client_selection={name}", "--learning_rate_drops=2,3", "--rounds_per_checkpoint=1")
+    folder = (f"--root_output_dir={tmp_path}", "--experiment_name=run")
+    kill_in_a_checkpoint("bandits.client_selection.run_client_selection", 3, *folder, *SMALL, *more)
+    assert run_all(tmp_path, *more) == 0
     pd.testing.assert_frame_equal(table(tmp_path), table(finished, f"run/{name}"), check_exact=True)
-
-
-_KILLED = """
-import os, signal, sys
-from bandits.client_selection import experiment, run_client_selection
-from optimization.study import frame
-
-whole = experiment.SelectionRounds.play_round
-
-def until_the_third(self, progress, round_num):
-    if round_num == 3:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return whole(self, progress, round_num)
-
-experiment.SelectionRounds.play_round = until_the_third
-study = run_client_selection.STUDY
-frame.program(study, frame.flag_set(study).parse(sys.argv))
-"""
-
-
-def test_a_killed_run_resumed_equals_an_uninterrupted_one(finished, tmp_path):
-    command = [sys.executable, "-c", _KILLED, f"--root_output_dir={tmp_path}", "--experiment_name=run", *SMALL]
-    more = ["--client_selection=ucb_cs", "--learning_rate_drops=2,3", "--rounds_per_checkpoint=1"]
-    environment = dict(os.environ, PYTHONPATH=str(ROOT))
-    killed = subprocess.run([*command, *more], env=environment, cwd=ROOT, stdout=subprocess.DEVNULL)
-    assert killed.returncode == -signal.SIGKILL
-    assert play(tmp_path, *more[:2], "--rounds_per_checkpoint=1") == 0
-    pd.testing.assert_frame_equal(table(tmp_path), table(finished, "run/ucb_cs"), check_exact=True)
 
 
 def test_seeds_and_cohort_sizes_get_folders_of_their_own(tmp_path):
@@ -262,5 +221,5 @@ def test_who_is_drawn_in_proportion_to_its_examples_is_not_weighted_by_them_agai
 
 
 def test_evaluation_of_some_clients_only(tmp_path):
-    assert play(tmp_path, "--max_eval_clients=2", "--total_rounds=1") == 0
+    assert run_all(tmp_path, "--max_eval_clients=2", "--total_rounds=1") == 0
     assert pd.read_csv(tmp_path / "run" / "clients.csv")["loss"].notna().sum() == 2

@@ -110,25 +110,21 @@ def test_a_log_without_rounds_is_refused():
         ({}, "rounds"),
         ({"client_selection": "uniform", "cohort_sampling": "poisson", "cache": "per_round"}, "rounds"),
         ({"cohort_sampling": "fixed", "cache": "persistent"}, "periods"),
+        ({"client_selection": "pow_d"}, None),
+        ({"cohort_sampling": "cyclic"}, None),
+        ({"availability": "diurnal"}, None),
+        ({"drop_out": 0.1}, None),
+        ({"reward_delay": "uniform"}, None),
+        ({"reward_drift": "linear"}, None),
     ],
 )
 def test_what_is_one_observation(flags, unit):
-    assert confidence_sequence.unit(flags) == unit
-
-
-@pytest.mark.parametrize(
-    ("flags", "words"),
-    [
-        ({"client_selection": "pow_d"}, "--client_selection=pow_d"),
-        ({"cohort_sampling": "cyclic"}, "by turns"),
-        ({"availability": "diurnal"}, "--availability=diurnal of the run that wrote the log decides who comes"),
-        ({"drop_out": 0.1}, "--drop_out=0.1 of the run"),
-        ({"reward_delay": "uniform"}, "--reward_delay=uniform of the run that wrote the log leaves out whoever had"),
-        ({"reward_drift": "linear"}, "is of one value at all looks, and --reward_drift=linear of the run"),
-    ],
-)
-def test_cohorts_that_are_no_fresh_samples_of_one_value_are_refused(flags, words):
-    with pytest.raises(UsageError, match=words):
+    """None of cohorts that are no fresh samples of one value."""
+    if unit:
+        assert confidence_sequence.unit(flags) == unit
+        return
+    ((name, value),) = flags.items()
+    with pytest.raises(UsageError, match=f"--{name}={value}"):
         confidence_sequence.unit(flags)
 
 
@@ -173,14 +169,3 @@ def test_all_intervals_of_2000_looks_hold_the_value_in_at_least_95_percent_of_lo
         found = confidence_sequence.sequence(np.arange(_LOOKS), type(observed)(*(each[log] for each in observed)))
         assert misses[log] == ((found.lows > value) | (found.highs < value)).any()
         assert found.highs[-1] - found.lows[-1] < 0.1
-
-
-@pytest.mark.slow
-def test_intervals_for_one_look_do_not_hold_at_all_looks(logs):
-    value, observed = logs
-    errors = observed.earned + (observed.rows - observed.missed) - 2 * value * observed.rows  # Of mean near 0.
-    counts = np.arange(1, _LOOKS + 1)
-    means = np.cumsum(errors, axis=1) / counts
-    deviations = np.sqrt(np.cumsum(errors**2, axis=1) / counts - means**2)
-    is_outside = np.abs(means) > 1.96 * deviations / np.sqrt(counts)
-    assert is_outside[:, 30:].any(axis=1).mean() > 0.2

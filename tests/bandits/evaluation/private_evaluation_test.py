@@ -1,5 +1,6 @@
 """scripts.evaluate_policy with --private and --anytime, as programs: what is told, and what is not."""
 
+import dataclasses
 import json
 import shutil
 
@@ -43,7 +44,7 @@ def _table(path, clients=150, rows=12, seed=0):
     return frame
 
 
-def _play(folder, *flags):
+def _evaluate(folder, *flags):
     log = folder / "log.csv"
     shutil.rmtree(folder / "out", ignore_errors=True)  # An earlier evaluation is never overwritten.
     command.program(
@@ -61,7 +62,7 @@ def _values(found):
 def test_with_hardly_any_noise_values_are_exact(tmp_path, capsys):
     table = _table(tmp_path / "log.csv")
     flags = ("--noise_multiplier=1e-8", "--clip_norm=1000", "--clip=1.5")
-    found = _play(tmp_path, *_PRIVATE, *flags, "--estimators=logged,ips,snips,clipped_ips")
+    found = _evaluate(tmp_path, *_PRIVATE, *flags, "--estimators=logged,ips,snips,clipped_ips")
     weights = 0.5 / table.p
     assert _values(found) == pytest.approx(
         {
@@ -75,17 +76,15 @@ def test_with_hardly_any_noise_values_are_exact(tmp_path, capsys):
     (clipped,) = [row for row in found["estimates"] if row["estimator"] == "clipped_ips"]
     assert clipped["low"] is clipped["high"] is None  # Its own clip's bias is unknown.
     assert found["privacy"]["epsilon"] > 1e9  # No noise, no guarantee, and it says so.
-    printed = capsys.readouterr().out
-    assert found["privacy"]["summary"] in printed
-    assert f"uniform, clipped_ips: {_values(found)['clipped_ips']:.4g} (biased, bias unknown; noise" in printed
+    assert found["privacy"]["summary"] in capsys.readouterr().out
 
 
 def test_a_look_at_a_folder_that_holds_an_evaluation_is_refused_before_it_is_paid_for(tmp_path):
     _table(tmp_path / "log.csv")
-    _play(tmp_path, *_PRIVATE, "--noise_multiplier=1")
+    _evaluate(tmp_path, *_PRIVATE, "--noise_multiplier=1")
     book = (tmp_path / "log.csv.privacy.jsonl").read_text()
     flags = ("--policy=uniform", *_PRIVATE, "--noise_multiplier=1", f"--output_dir={tmp_path}/out")
-    with pytest.raises(UsageError, match="out holds an earlier evaluation, which is not overwritten"):
+    with pytest.raises(UsageError, match="--output_dir"):
         command.program(command.define().parse(["evaluate_policy", f"--log={tmp_path}/log.csv", *_COLUMNS, *flags]))
     assert (tmp_path / "log.csv.privacy.jsonl").read_text() == book
 
@@ -101,7 +100,7 @@ def test_of_two_logs_with_the_same_noised_sum_the_same_is_told(tmp_path, capsys,
         _table(tmp_path / "log.csv", rows=rows, seed=seed)
         (tmp_path / "log.csv.privacy.jsonl").unlink(missing_ok=True)
         capsys.readouterr()
-        _play(tmp_path, *_PRIVATE, *flags)
+        _evaluate(tmp_path, *_PRIVATE, *flags)
         told.append([capsys.readouterr(), *((tmp_path / "out" / name).read_bytes() for name in _FILES)])
     assert vectors[0].shape == vectors[1].shape
     assert (vectors[0] != vectors[1]).any()
@@ -111,7 +110,7 @@ def test_of_two_logs_with_the_same_noised_sum_the_same_is_told(tmp_path, capsys,
 
 def test_what_is_told_has_noise_and_no_words_of_rows(tmp_path, capsys):
     table = _table(tmp_path / "log.csv")
-    found = _play(tmp_path, *_PRIVATE, "--noise_multiplier=1")
+    found = _evaluate(tmp_path, *_PRIVATE, "--noise_multiplier=1")
     weights = 0.5 / table.p
     exact = [(weights * table.paid).mean(), (weights * table.paid).sum() / weights.sum(), table.paid.mean()]
     page = (tmp_path / "out" / "evaluation.html").read_text()
@@ -140,7 +139,7 @@ def test_a_private_model_is_composed_once_a_look_and_its_values_are_right(tmp_pa
         "--model_client_learning_rate=0.3", "--model_server_learning_rate=0.1",
     )  # fmt: skip
     budget = ("--target_epsilon=60", "--looks=2", "--clip=2", "--tau=2", "--shrinkage=4")
-    found = [_play(tmp_path, *_PRIVATE, *model, *budget, _ALL) for _ in range(2)]
+    found = [_evaluate(tmp_path, *_PRIVATE, *model, *budget, _ALL) for _ in range(2)]
     assert len(set(found[1]["privacy"]["models"])) == 2
     assert found[1]["privacy"]["looks"] == 2
     assert found[0]["privacy"]["epsilon"] < found[1]["privacy"]["epsilon"] <= 60 * (1 + 1e-9)
@@ -153,8 +152,8 @@ def test_a_private_model_is_composed_once_a_look_and_its_values_are_right(tmp_pa
         if row["estimator"] in ("dr", "ips", "snips"):
             assert row["low"] < truth < row["high"], row
     monkeypatch.setattr(reward_model, "predictions", lambda *_: pytest.fail("A model was fitted that is not paid for."))
-    with pytest.raises(UsageError, match="--target_epsilon=60 does not allow this look"):
-        _play(tmp_path, *_PRIVATE, *model, *budget, _ALL)
+    with pytest.raises(UsageError, match="--target_epsilon=60"):
+        _evaluate(tmp_path, *_PRIVATE, *model, *budget, _ALL)
 
 
 _NOISE = (*_PRIVATE, "--noise_multiplier=1")
@@ -185,17 +184,15 @@ def test_a_runs_model_counts_with_what_it_spent(tmp_path):
     assert _plan(tmp_path).models[0].what != found.what
     assert _plan(tmp_path, "--policy_is_public").models == ()
     whole, rounds = ledger.composed([found, ledger.Spent("look", private.mechanism(150, 1.0))])
-    assert "apart from" not in private.Paid(whole, rounds, 1, ()).report()["summary"]
+    assert private.Paid(whole, rounds, 1, ()).report()["apart_from"] == []
     assert whole.epsilon(rounds) > own.epsilon(10)
 
 
-def test_what_the_guarantee_leaves_out_is_told(tmp_path):
+def test_what_the_guarantee_leaves_out_is_reported(tmp_path):
     left = "means of the log's columns"
     _run(tmp_path / "run", apart_from=(left,))
     whole, rounds = ledger.composed([*_plan(tmp_path).models, ledger.Spent("look", private.mechanism(150, 1.0))])
-    told = private.Paid(whole, rounds, 1, ()).report()
-    assert told["apart_from"] == [left]
-    assert f"apart from {left}, for 1 look" in told["summary"]
+    assert private.Paid(whole, rounds, 1, ()).report()["apart_from"] == [left]
 
 
 def _of_run(folder, *flags):
@@ -224,7 +221,7 @@ def test_a_private_runs_policy_is_evaluated_on_its_own_log(tmp_path):
     )["privacy"]
     assert alone["epsilon"] < found["epsilon"]
     assert alone["models"] == []
-    with pytest.raises(UsageError, match="was trained on this log, and the interval holds for policies that were"):
+    with pytest.raises(UsageError, match="--anytime"):
         _of_run(tmp_path, *own, "--anytime")
     looks = _of_run(tmp_path, "--policy=uniform", *own[1:], "--anytime", "--nomodel", "--draws=0")["anytime"]["looks"]
     assert looks == [1, 2, 3, 4]
@@ -232,10 +229,10 @@ def test_a_private_runs_policy_is_evaluated_on_its_own_log(tmp_path):
 
 def test_a_run_without_a_guarantee_is_refused(tmp_path):
     _run(tmp_path / "run", noise_multiplier=0.0)
-    with pytest.raises(UsageError, match=r"has no guarantee, because there is no noise: .*\(--policy_is_public\)"):
+    with pytest.raises(UsageError, match="--policy_is_public"):
         _plan(tmp_path)
     (tmp_path / "run" / "privacy.json").unlink()
-    with pytest.raises(UsageError, match=r"because what it spent is not known"):
+    with pytest.raises(UsageError, match="--policy_is_public"):
         _plan(tmp_path)
     assert _plan(tmp_path, "--policy_is_public").models == ()
 
@@ -243,7 +240,7 @@ def test_a_run_without_a_guarantee_is_refused(tmp_path):
 def test_the_sequence_of_a_table_is_told_drawn_and_written(tmp_path, capsys):
     table = _table(tmp_path / "log.csv")
     limits = ("--largest_weight=3", "--max_rows_per_client=1")
-    found = _play(tmp_path, "--anytime", *limits, "--nomodel", "--draws=0")["anytime"]
+    found = _evaluate(tmp_path, "--anytime", *limits, "--nomodel", "--draws=0")["anytime"]
     zeros = np.zeros(len(table))
     clients = table.who.str[5:].to_numpy(np.int32)
     rows = terms.Terms(clients, 0.5 / table.p.to_numpy(), table.paid.to_numpy(float), zeros, zeros)
@@ -255,15 +252,13 @@ def test_the_sequence_of_a_table_is_told_drawn_and_written(tmp_path, capsys):
         assert found[name] == pytest.approx(values.tolist()), name
     assert found["looks"] == list(range(1, 13))
     assert found["sentences"][0] in capsys.readouterr().out
-    page = (tmp_path / "out" / "evaluation.html").read_text()
-    assert page.count("<img") == 2
-    assert "The interval after each look" in page
+    assert (tmp_path / "out" / "evaluation.html").read_text().count("<img") == 2
 
 
 def test_a_tables_looks_can_be_periods(tmp_path):
     _table(tmp_path / "log.csv").assign(period=lambda table: table.when // 5).to_csv(tmp_path / "log.csv", index=False)
     flags = ("--period_column=period", "--anytime", "--largest_weight=3", "--max_rows_per_client=5", "--nomodel")
-    assert _play(tmp_path, *flags, "--draws=0")["anytime"]["looks"] == [0, 1, 2]
+    assert _evaluate(tmp_path, *flags, "--draws=0")["anytime"]["looks"] == [0, 1, 2]
 
 
 def _own_log(folder, flags):
@@ -288,12 +283,12 @@ def _own_log(folder, flags):
     (folder / "config.json").write_text(json.dumps({"format": run_folder.FORMAT, "flags": dict(settings) | flags}))
 
 
-def _anytime(folder):
-    log = f"--log={folder}"
+def _anytime(log, output=None):
+    output = output or log / "out"
     flags = ("--anytime", "--largest_weight=1", "--max_rows_per_client=4", "--nomodel", "--draws=0")
-    given = ["evaluate_policy", log, "--policy=uniform", *flags, f"--output_dir={folder}/out"]
+    given = ["evaluate_policy", f"--log={log}", "--policy=uniform", *flags, f"--output_dir={output}"]
     command.program(command.define().parse(given))
-    return json.loads((folder / "out" / "evaluation.json").read_text())["anytime"]["looks"]
+    return json.loads((output / "evaluation.json").read_text())["anytime"]["looks"]
 
 
 def test_looks_are_as_the_run_that_wrote_the_log_draws_cohorts(tmp_path):
@@ -302,46 +297,24 @@ def test_looks_are_as_the_run_that_wrote_the_log_draws_cohorts(tmp_path):
     _own_log(tmp_path / "b", {"cache": "persistent"})
     assert _anytime(tmp_path / "b") == [0, 1]
     _own_log(tmp_path / "c", {"cohort_sampling": "cyclic"})
-    with pytest.raises(UsageError, match="--cohort_sampling=cyclic of the run that wrote the log takes them by turns"):
+    with pytest.raises(UsageError, match="--cohort_sampling=cyclic"):
         _anytime(tmp_path / "c")
-    _own_log(tmp_path / "d", {"client_selection": "oort"})
-    with pytest.raises(UsageError, match="--client_selection=oort of the run that wrote the log chooses clients"):
-        _anytime(tmp_path / "d")
 
 
-def test_a_log_that_is_saved_apart_from_its_run_knows_how_cohorts_were_drawn(tmp_path):
-    saved = tmp_path / "elsewhere" / "log.parquet"
-    saved.parent.mkdir()
-    bounded = ("--policy=uniform", "--anytime", "--largest_weight=1", "--max_rows_per_client=4", "--nomodel")
-    log = interaction_log.read(_with_cohorts(tmp_path / "run", saved, "persistent"))
-    assert log.report["cohorts"]["cache"] == "persistent"
-    given = ["evaluate_policy", f"--log={saved}", *bounded, "--draws=0", f"--output_dir={tmp_path}/out"]
-    command.program(command.define().parse(given))
-    assert json.loads((tmp_path / "out" / "evaluation.json").read_text())["anytime"]["looks"] == [0, 1]
-    shutil.rmtree(tmp_path / "out")
-    for number, (name, value) in enumerate(
-        {
-            "client_selection": "oort",
-            "cohort_sampling": "cyclic",
-            "reward_drift": "linear",
-            "reward_delay": "uniform",
-            "availability": "diurnal",
-            "drop_out": 0.1,
-        }.items()
-    ):
-        _with_cohorts(tmp_path / f"other_{number}", saved, "persistent", **{name: value})
-        with pytest.raises(UsageError, match=f"--{name}={value} of the run that wrote the log"):
-            command.program(command.define().parse(given))
-
-
-def _with_cohorts(folder, saved, cache, **flags):
-    _own_log(folder, {"cache": cache, **flags})
-    log = interaction_log.read(folder / "interactions" / "rounds_1_8.parquet")
-    cohorts = anytime.cohorts(str(folder))
-    interaction_log.write(interaction_log.dataclasses.replace(log, report={anytime.COHORTS: cohorts}), saved)
-    return saved
+@pytest.mark.parametrize(("flags", "looks"), [({}, [0, 1]), ({"drop_out": 0.1}, None)])
+def test_a_log_that_is_saved_apart_from_its_run_knows_how_cohorts_were_drawn(tmp_path, flags, looks):
+    _own_log(tmp_path / "run", {"cache": "persistent", **flags})
+    log = interaction_log.read(tmp_path / "run" / "interactions" / "rounds_1_8.parquet")
+    report = {anytime.COHORTS: anytime.cohorts(str(tmp_path / "run"))}
+    saved = tmp_path / "elsewhere.parquet"
+    interaction_log.write(dataclasses.replace(log, report=report), saved)
+    if looks:
+        assert _anytime(saved, tmp_path / "out") == looks
+    else:
+        with pytest.raises(UsageError, match="--drop_out"):
+            _anytime(saved, tmp_path / "out")
 
 
 def test_estimators_are_those_asked_for(tmp_path):
     _table(tmp_path / "log.csv")
-    assert list(_values(_play(tmp_path, "--estimators=snips", "--draws=0"))) == ["logged", "snips"]
+    assert list(_values(_evaluate(tmp_path, "--estimators=snips", "--draws=0"))) == ["logged", "snips"]

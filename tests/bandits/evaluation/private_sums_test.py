@@ -41,7 +41,7 @@ def test_unscaled_sums_are_those_without_privacy():
     clients = np.repeat(np.arange(30), generator.integers(1, 3, 30))
     uniform = generator.uniform(size=(3, len(clients)))
     rows = _rows(clients, generator.uniform(0, 4, len(clients)), *uniform)
-    query, layout = private_sums.Query(("only",), _ALL, _BOUNDS), totals.Layout(_ALL, squares=False)
+    query, layout = private_sums.Query(("only",), _ALL, _BOUNDS), totals.Layout(_ALL)
     sums = private_sums.of_clients([rows], query).sum(axis=0) * query.scales
     own = totals.of_clients(rows.clients, layout.columns(rows))
     expected, products = own.sum(axis=0), own.T @ own
@@ -87,11 +87,6 @@ def test_the_typical_norm_is_that_of_a_client_of_weights_one():
     rows = _rows([0, 0], [1, 1], [1, 1], [0, 0], [0, 0])
     assert query.norm == pytest.approx(np.linalg.norm(private_sums.of_clients([rows, rows], query)[0]), rel=1e-12)
     assert query.norm == pytest.approx(np.sqrt(2 + 2 * (3 / 16 + 1 / 256)), rel=1e-12)
-
-
-def test_a_vector_within_the_norm_stays_as_it_is():
-    vectors = np.array([[3.0, 4.0], [0.3, 0.4], [0.0, 0.0]])
-    np.testing.assert_allclose(private_sums.clipped(vectors, 1.0), [[0.6, 0.8], [0.3, 0.4], [0, 0]], rtol=1e-15)
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,7 @@ def test_a_client_is_predicted_by_a_model_that_has_not_seen_its_fold(log, after_
 
 _PRIVATE = reward_models.Regression(
     seed=1, rounds=40, clients_per_round=10, server_optimizer=_FAST, learning_rate=0.3,
-    privacy=reward_models.Privacy(0.2, 2.0),
+    noise_multiplier=0.2, clip_norm=2.0,
 )  # fmt: skip
 
 

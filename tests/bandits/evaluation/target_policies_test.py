@@ -30,20 +30,15 @@ def test_probabilities(policy, expected):
     np.testing.assert_array_equal(found, expected)
 
 
-@pytest.mark.parametrize("policy", ["best", "uniform:", "uniform:3", "constant", "constant:", "column:", "run:"])
+@pytest.mark.parametrize(
+    "policy", ["best", "uniform:", "uniform:3", "constant", "constant:", "column:", "run:", "run:no/such/folder"]
+)
 def test_other_words_are_refused(policy):
-    with pytest.raises(UsageError, match=r"--policy=.* must be one of logged, uniform, constant:ACTION, column:NAME"):
+    with pytest.raises(UsageError, match=f"--policy={policy}"):
         target_policies.parse(policy)
 
 
-def test_a_folder_that_is_not_there_is_refused(tmp_path):
-    with pytest.raises(UsageError, match="there is no folder"):
-        target_policies.parse(f"run:{tmp_path}/none")
+def test_a_folder_and_an_action_must_be_there(tmp_path):
     assert target_policies.parse(f"run:{tmp_path}") == ("run", str(tmp_path))
-
-
-def test_an_action_that_the_log_does_not_know_is_refused():
-    with pytest.raises(
-        UsageError, match="names the action 'up', which the log has not: its 2 actions are 'left', 'right'"
-    ):
+    with pytest.raises(UsageError, match="'up'"):
         target_policies.probabilities(target_policies.parse("constant:up"), _LOG)

@@ -32,12 +32,9 @@ def test_overlap_by_hand():
     assert overlap == (36 / 14, 2.0)
 
 
-def test_rows_out_of_order_are_refused():
+def test_rows_out_of_order_and_an_estimator_twice_are_refused():
     with pytest.raises(ValueError, match="ascending order"):
         totals.of_clients(np.array([1, 0]), [np.ones(2)])
-
-
-def test_an_estimator_twice_is_refused():
     with pytest.raises(ValueError, match="once"):
         totals.Layout((estimators.Ips(), estimators.Ips()))
 
@@ -76,27 +73,21 @@ def test_a_differences_interval_knows_that_both_are_of_the_same_clients(log):
     assert (difference.low, difference.high) == pytest.approx(tuple(fit.conf_int()[0]), rel=1e-9)
 
 
-def test_one_client_has_no_interval():
-    interval = totals.interval(totals.sums(_rows([0, 0], [1, 1], [0, 1]), _LAYOUT), _LAYOUT.ratio(estimators.Ips()))
-    assert interval.mean == 0.5
-    assert math.isnan(interval.low)
-    assert math.isnan(interval.high)
+def _values(clients, weights, rewards):
+    """Returns [mean, low, high] of each estimator of `_LAYOUT`, by name."""
+    sums = totals.sums(_rows(clients, weights, rewards), _LAYOUT)
+    return {one.name: totals.interval(sums, _LAYOUT.ratio(one))[:3] for one in _LAYOUT.estimators}
 
 
-def test_a_policy_that_plays_no_logged_action_has_no_self_normalised_value():
-    sums = totals.sums(_rows([0, 1], [0, 0], [1, 1]), _LAYOUT)
-    assert math.isnan(totals.interval(sums, _LAYOUT.ratio(estimators.Snips())).mean)
-    assert np.isnan(totals.interval(sums, _LAYOUT.ratio(estimators.Ips()))[:3]).all()
-
-
-def test_rewards_of_0_alone_have_no_value_and_equal_ones_no_interval():
-    nothing = totals.sums(_rows([0, 1, 1], [2, 1, 1], [0, 0, 0]), _LAYOUT)
-    equal = totals.sums(_rows([0, 1, 1], [2, 1, 1], [0.7, 0.7, 0.7]), _LAYOUT)
-    for estimator in (estimators.Logged(), estimators.Snips()):
-        assert np.isnan(totals.interval(nothing, _LAYOUT.ratio(estimator))[:3]).all()
-        interval = totals.interval(equal, _LAYOUT.ratio(estimator))
-        assert interval.mean == pytest.approx(0.7)
-        assert math.isnan(interval.low)
+def test_what_cannot_be_estimated_has_no_value_or_no_interval():
+    nan = pytest.approx(math.nan, nan_ok=True)
+    assert _values([0, 0], [1, 1], [0, 1])["ips"] == (0.5, nan, nan)  # One client.
+    not_played, without_reward = _values([0, 1], [0, 0], [1, 1]), _values([0, 1, 1], [2, 1, 1], [0, 0, 0])
+    for values in (not_played["ips"], not_played["snips"], without_reward["logged"], without_reward["snips"]):
+        assert values == (nan, nan, nan)
+    equal = _values([0, 1, 1], [2, 1, 1], [0.7, 0.7, 0.7])
+    for name in ("logged", "snips"):
+        assert equal[name] == (pytest.approx(0.7), nan, nan)
 
 
 def test_equal_rewards_make_no_difference_of_rounding_errors():

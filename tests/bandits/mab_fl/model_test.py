@@ -49,16 +49,10 @@ def test_training_normalises_by_the_mini_batch_and_statistics_are_what_it_used()
         np.testing.assert_allclose(found, value, rtol=1e-4, atol=1e-5)
 
 
-def test_the_default_network_has_four_linear_layers_and_three_normalisations():
-    names = list(model.BinaryClassifier(153).shapes)
-    assert sum(name.endswith("kernel") for name in names) == 4
-    assert sum(name.endswith("variance") for name in names) == 3
-
-
-def test_initial_kernels_are_normal_and_normalisations_the_identity():
+def test_the_default_network_starts_with_normal_kernels_and_normalisations_that_are_the_identity():
     weights = dict(zip(model.BinaryClassifier(153).shapes, model.BinaryClassifier(153).initial_weights(0), strict=True))
-    kernel = weights["dense_0/kernel"]
-    np.testing.assert_allclose(kernel.std(), np.sqrt(2 / 153), rtol=0.03)
-    assert (weights["batch_norm_0/scale"] == 1).all()
-    assert (weights["batch_norm_0/variance"] == 1).all()
-    assert (weights["batch_norm_0/offset"] == 0).all()
+    assert sum(name.endswith("kernel") for name in weights) == 4
+    assert sum(name.endswith("variance") for name in weights) == 3
+    np.testing.assert_allclose(weights["dense_0/kernel"].std(), np.sqrt(2 / 153), rtol=0.03)
+    for name, value in (("scale", 1), ("variance", 1), ("offset", 0), ("mean", 0)):
+        assert (weights[f"batch_norm_0/{name}"] == value).all()

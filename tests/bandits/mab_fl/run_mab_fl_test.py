@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bandits.mab_fl import flags, metrics, run_mab_fl, studies
-from data import silos
-from data.errors import Failure
+from bandits.mab_fl import flags, metrics, rewards, run_mab_fl, studies
+from data.errors import Failure, UsageError
+from data.tasks import silos
 from optimization.study import frame
 
 pytestmark = pytest.mark.slow
@@ -23,7 +23,7 @@ STOPS_AT_ONCE = ("--early_stopping", "--early_stopping_patience=1")
 RULE = ("--decision_rule=thompson", "--explore_probability=0.3", "--threshold=quantile:0.5")
 
 
-def play(folder: pathlib.Path, *arguments: str) -> int:
+def run(folder: pathlib.Path, *arguments: str) -> int:
     """Runs in this process, with its worker."""
     argv = ["run_mab_fl", f"--root_output_dir={folder}", "--experiment_name=run", *SMALL, *arguments]
     return frame.program(STUDY, frame.flag_set(STUDY).parse(argv))
@@ -36,7 +36,7 @@ def table(folder: pathlib.Path, name: str = "run") -> pd.DataFrame:
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     folder = tmp_path_factory.mktemp("finished")
-    assert play(folder, *RULE) == 0
+    assert run(folder, *RULE) == 0
     return folder
 
 
@@ -64,7 +64,7 @@ def test_killed_in_a_checkpoint_then_resumed_equals_uninterrupted(kill_in_a_chec
     folder = (f"--root_output_dir={tmp_path}", "--experiment_name=run")
     kill_in_a_checkpoint("bandits.mab_fl.run_mab_fl", 4, *folder, *SMALL, *RULE, "--rounds_per_checkpoint=2")
     assert len(table(tmp_path)) >= 3
-    play(tmp_path, *RULE, "--rounds_per_checkpoint=2")
+    run(tmp_path, *RULE, "--rounds_per_checkpoint=2")
     pd.testing.assert_frame_equal(table(tmp_path), table(finished), check_exact=True)
     for name in ("combinations.csv", "estimates.csv"):
         assert (tmp_path / "run" / name).read_text() == (finished / "run" / name).read_text()
@@ -74,14 +74,14 @@ def test_killed_in_a_checkpoint_then_resumed_equals_uninterrupted(kill_in_a_chec
 
 
 def test_a_run_that_has_lost_its_estimates_is_refused(tmp_path):
-    play(tmp_path, *RULE, "--total_rounds=3")
+    run(tmp_path, *RULE, "--total_rounds=3")
     (tmp_path / "run" / "estimates.csv").unlink()
-    with pytest.raises(Failure, match=r"estimates.csv lacks the rows of rounds 1-3: .* --restart"):
-        play(tmp_path, *RULE)
+    with pytest.raises(Failure, match="--restart"):
+        run(tmp_path, *RULE)
 
 
 def test_another_seed_gives_another_run_and_the_same_data(finished, tmp_path):
-    play(tmp_path, *RULE, "--repeat=2", "--seed=0")
+    run(tmp_path, *RULE, "--repeat=2", "--seed=0")
     pd.testing.assert_frame_equal(table(tmp_path, "run/seed_0"), table(finished), check_exact=True)
     assert (table(tmp_path, "run/seed_1")[metrics.LOCAL_AUC] != table(finished)[metrics.LOCAL_AUC]).all()
     results = pd.read_csv(tmp_path / "run" / "results.csv", dtype={"favourite": str})
@@ -100,7 +100,7 @@ def test_a_second_run_frees_the_firsts_participants(tmp_path, monkeypatch):
     monkeypatch.setattr(silos, "load", load_and_watch)
     for count, rate in enumerate((0.1, 0.2), 1):
         name = f"--experiment_name=at_{rate}"
-        assert play(tmp_path, "--total_rounds=1", name, f"--client_learning_rate={rate}") == 0
+        assert run(tmp_path, "--total_rounds=1", name, f"--client_learning_rate={rate}") == 0
         gc.collect()
         assert len(gone) == count
 
@@ -114,45 +114,28 @@ def test_resplit_splits_the_data_anew_for_each_seed(tmp_path):
     assert silos.load(given[0]).checksum != silos.load(given[2]).checksum
 
 
-def test_an_early_stopped_run_is_finished_and_its_folder_says_so(tmp_path, monkeypatch):
-    from bandits.mab_fl import rewards
-
+@pytest.mark.parametrize(("total_rounds", "tuning"), [((6, 6), 1), ((6, 7), 0)])  # No more where it is made longer.
+def test_an_early_stopped_run_stays_finished(tmp_path, monkeypatch, total_rounds, tuning):
     monkeypatch.setattr(rewards, "is_falling", lambda history: len(history) == 3)
-    for _ in range(2):  # The second time, nothing is left to do.
-        assert play(tmp_path, *STOPS_AT_ONCE, "--tuning_rounds=1", "--rounds_per_checkpoint=0") == 0
-        assert list(table(tmp_path)["round_num"]) == [1, 2, 3, 4]
-        assert table(tmp_path)[metrics.ACTION].iloc[-1] == metrics.TUNING
+    more = (*STOPS_AT_ONCE, f"--tuning_rounds={tuning}", "--rounds_per_checkpoint=0")
+    for count in total_rounds:
+        assert run(tmp_path, *more, f"--total_rounds={count}") == 0
+        assert list(table(tmp_path)["round_num"]) == list(range(1, 4 + tuning))
+        assert (table(tmp_path)[metrics.ACTION].iloc[-1] == metrics.TUNING) == bool(tuning)
         assert (tmp_path / "run" / "model" / "weights.npz").exists()
-        assert [path.name for path in (tmp_path / "run" / "checkpoints").iterdir()] == ["round_00000004.npz"]
-
-
-def test_an_early_stopped_run_does_not_go_on_when_it_is_made_longer(tmp_path, monkeypatch):
-    from bandits.mab_fl import rewards
-
-    monkeypatch.setattr(rewards, "is_falling", lambda history: len(history) == 3)
-    for total_rounds in (6, 7):
-        assert play(tmp_path, *STOPS_AT_ONCE, f"--total_rounds={total_rounds}") == 0
-        assert list(table(tmp_path)["round_num"]) == [1, 2, 3]
+        kept = [path.name for path in (tmp_path / "run" / "checkpoints").iterdir()]
+        assert kept == [f"round_0000000{3 + tuning}.npz"]
 
 
 def test_a_run_with_tuning_cannot_be_made_longer(tmp_path):
-    from data.errors import UsageError
-
-    play(tmp_path, "--total_rounds=1", "--tuning_rounds=1")
-    with pytest.raises(UsageError, match="--tuning_begins_after was 1, is 2"):
-        play(tmp_path, "--total_rounds=2", "--tuning_rounds=1")
+    run(tmp_path, "--total_rounds=1", "--tuning_rounds=1")
+    with pytest.raises(UsageError, match="--tuning_begins_after"):
+        run(tmp_path, "--total_rounds=2", "--tuning_rounds=1")
 
 
 def test_a_warm_start_begins_with_the_earlier_estimates(finished, tmp_path):
-    assert play(tmp_path, *RULE, f"--warm_start={finished / 'run'}") == 0
+    assert run(tmp_path, *RULE, f"--warm_start={finished / 'run'}") == 0
     assert (table(tmp_path)[metrics.REWARD].isin([0, 1])).all()
-
-
-def test_proposed_combinations_are_chosen_from(tmp_path):
-    assert play(tmp_path, "--propose=cosine_clusters", "--num_workers=12", "--num_rows=2400") == 0
-    codes = pd.read_csv(tmp_path / "run" / "combinations.csv", dtype=str)["combination"]
-    assert all(len(code) == 12 and code[1] == "1" for code in codes)
-    assert table(tmp_path)[metrics.COMMUNICATIONS].iloc[0] > 2 * 12
 
 
 _STUDY = """
@@ -185,5 +168,5 @@ def test_a_study_runs_all_its_settings_and_draws_its_figures(tmp_path, monkeypat
 
 
 def test_epochs_from_a_round_that_is_never_run_are_warned_of(tmp_path, capfd):
-    assert play(tmp_path, "--epochs_by_round=2:3", "--total_rounds=1") == 0
-    assert "Warning: --epochs_by_round: round 2 is never run, the last is 1." in capfd.readouterr().err
+    assert run(tmp_path, "--epochs_by_round=2:3", "--total_rounds=1") == 0
+    assert "--epochs_by_round" in capfd.readouterr().err

@@ -32,15 +32,11 @@ def test_the_grid_is_the_cross_product_with_consecutive_seeds():
     assert {run.configuration for run in grid.runs()} == {"bandits_type=greedy", "bandits_type=softmax"}
 
 
-def test_seeds_of_a_point_share_its_folder():
+def test_seeds_of_a_point_share_its_folder_also_where_clients_are_made_for_each():
     first, second = _build(sweeps=["seed=3,11"]).runs()
     assert (first.point, first.seed, second.seed) == (second.point, 3, 11)
     assert second.name == f"{second.point}/seed_11"
-
-
-def test_seeds_share_a_point_where_the_clients_are_made_anew_for_each():
-    grid = _build("--resplit", binary="run_client_selection", repeat=2)
-    assert len({run.point for run in grid.runs()}) == 1
+    assert len(set(_points(_build("--resplit", binary="run_client_selection", repeat=2)))) == 1
 
 
 @pytest.mark.parametrize(
@@ -59,7 +55,10 @@ def test_a_key_says_what_is_computed_not_how_that_was_said(same):
 
 def test_other_flags_give_other_keys():
     points = _points(_build()) + _points(_build("--clients_per_round=10")) + _points(_build("--cache=persistent"))
-    assert len(set(points)) == 3
+    points += _points(_build(sweeps=["total_rounds=5,10"]))  # Rounds belong to the key only where they are swept.
+    assert len(set(points)) == 5
+    grid = _build(binary="run_ads", sweeps=["rates=0.1,0.2;0.3,0.4"])  # Values that hold commas.
+    assert [run.settings.rates for run in grid.runs()] == ["0.1,0.2", "0.3,0.4"]
 
 
 def test_a_preset_and_its_flags_given_by_hand_have_one_key():
@@ -88,15 +87,6 @@ def test_a_point_that_another_grid_has_named_keeps_its_folder(tmp_path):
     other = _build("--clients_per_round=10", sweeps=["cache=round,persistent"])
     assert _points(other.in_folder(tmp_path))[1:] == names[1:]
     assert _points(other)[1] != names[1]
-
-
-def test_rounds_belong_to_the_key_only_where_they_are_swept():
-    assert len(set(_points(_build(sweeps=["total_rounds=5,10"])))) == 2
-
-
-def test_values_that_hold_commas_are_separated_by_semicolons():
-    grid = _build(binary="run_ads", sweeps=["rates=0.1,0.2;0.3,0.4"])
-    assert [run.settings.rates for run in grid.runs()] == ["0.1,0.2", "0.3,0.4"]
 
 
 @pytest.mark.parametrize(
@@ -256,11 +246,7 @@ def test_a_value_that_the_binary_does_not_take_is_not_added():
     grid = _build("--bandits_type=epsilon_greedy", sweeps=["bandits_epsilon=0.5,1"])
     wider, added = grid.widened(grid.runs()[-1], most=5)
     assert (wider.blocks, added) == (grid.blocks, [])
-
-
-def test_numbers_of_a_whole_kind_are_not_added_to():
-    grid = _build(sweeps=["clients_per_round=5,10"])
-    assert grid.expandable == ()
+    assert _build(sweeps=["clients_per_round=5,10"]).expandable == ()  # Nor to whole numbers.
 
 
 def test_fewer_rounds_are_refused_where_they_would_not_be_the_first_of_the_whole_run():

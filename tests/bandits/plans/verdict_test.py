@@ -1,6 +1,7 @@
 """Tests of bandits.plans.verdict."""
 
 import json
+import re
 
 import pandas as pd
 import pytest
@@ -42,6 +43,15 @@ def _text(folder, some, reported=None, reference=None):
         )
     )
     return verdict.text(points, best, ranked, reported or {}, reference).splitlines()
+
+
+def _comparisons(told):
+    """Returns the rows of the table of comparisons: its first words, and its verdict with notes."""
+    if "Comparisons:" not in told:
+        return []
+    start = told.index("Comparisons:") + 2
+    end = next(place for place, line in enumerate(told) if line.startswith("Metric:"))
+    return [re.split(r"\s{2,}", line.strip()) for line in told[start:end]]
 
 
 def test_a_grid_at_chance_has_no_winner(tmp_path):
@@ -102,7 +112,7 @@ def test_values_of_the_seeds_that_picked_are_not_compared(tmp_path):
     told = "\n".join(_text(tmp_path, found))
     assert "These values come from the seeds that picked the points, and are too good by that" in told
     assert "greedy:" in told
-    assert "Told apart" not in told
+    assert "Comparisons" not in told
 
 
 def test_those_of_fresh_seeds_are(tmp_path):
@@ -122,8 +132,9 @@ def test_those_of_fresh_seeds_are(tmp_path):
         "  softmax: 0.52 (0.46 to 0.59); softmax1",
         "  greedy: 0.210 (0.185 to 0.235); greedy0",
     ]
-    assert told[6].startswith("softmax: +0.3133 (95% interval ")
-    assert told[6].endswith(": better than greedy")
+    ((name, reference, seeds, difference, *_, word),) = _comparisons(told)
+    assert (name, reference, seeds, word) == ("softmax", "greedy", "3", "better than greedy")
+    assert difference.startswith("+0.3133 (")
     assert told[-1].startswith("First: softmax, above the uniform policy (")
 
 
@@ -134,8 +145,8 @@ def test_words_alone_pick_nothing_and_are_compared(tmp_path):
         *_outcomes(tmp_path, "dp", [0.21, 0.25, 0.20], "bandits_type=falcon", noise_multiplier=1.0),
     ]
     told = _text(tmp_path, found)
-    assert told[0].endswith("better than greedy")
-    assert "3 and 3 seeds, unpaired" in told[1]
+    assert [row[0] for row in _comparisons(told)] == ["softmax", "falcon"]
+    assert _comparisons(told)[0][-1] == "better than greedy"
     assert not any("Expected best" in line or "picked" in line for line in told)
 
 
@@ -173,7 +184,7 @@ def test_the_first_stands_between_chance_and_a_ceiling_that_was_swept_and_is_non
         "First: bandits_type=softmax, at a normalized score of 0.50 (chance earns 0.1, the best constant "
         "action 0.3, the ceiling 0.9)."
     )
-    assert [line.partition(":")[0] for line in told if "greedy" in line] == ["softmax"]
+    assert [row[:2] for row in _comparisons(told)] == [["softmax", "greedy"]]
 
 
 @pytest.mark.parametrize("scenario", ["scratch", "init_shift"])
@@ -210,22 +221,22 @@ def test_with_two_words_each_is_compared_with_greedy_of_the_same_other_word(tmp_
             for place, ((bandit, freq), reward) in enumerate(rewards.items())
         },
     )
-    ends = [line.rpartition(": ")[2] for line in _text(tmp_path, found) if line.startswith("softmax")]
-    assert [end.partition(" [")[0] for end in ends] == ["better than greedy 1", "better than greedy 5"]
+    rows = _comparisons(_text(tmp_path, found))
+    assert [row[-1].partition(" (")[0] for row in rows] == ["better than greedy 1", "better than greedy 5"]
     told = _text(tmp_path, found, reference="softmax 5")
-    assert [line.partition(":")[0] for line in told if " than softmax 5" in line] == [
-        "softmax 1",
-        "greedy 1",
-        "greedy 5",
+    assert [row[:2] for row in _comparisons(told)] == [
+        [name, "softmax 5"] for name in ("softmax 1", "greedy 1", "greedy 5")
     ]
 
 
 def test_without_greedy_it_is_said_that_the_first_is_the_reference(tmp_path):
     found = _configurations(tmp_path, {"bandits_type=softmax": [0.5, 0.52], "bandits_type=falcon": [0.6, 0.63]})
-    assert _text(tmp_path, found)[0] == "Compared with softmax, the first: there is no greedy arm, and no --reference."
+    assert (
+        _text(tmp_path, found)[0]
+        == "Compared with softmax, the first: there is no greedy configuration, and no --reference."
+    )
     named = _text(tmp_path, found, reference="falcon")
-    assert named[0].startswith("softmax: ")
-    assert " falcon" in named[0].rpartition(": ")[2]
+    assert [row[:2] for row in _comparisons(named)] == [["softmax", "falcon"]]
 
 
 @pytest.mark.parametrize("reference", [None, "greedy digits"])
@@ -239,9 +250,9 @@ def test_rewards_of_other_tasks_are_not_compared(tmp_path, reference):
         },
     )
     told = _text(tmp_path, found, reference=reference)
-    assert told[0].startswith("softmax digits: +0.3")
-    assert "adjusted by Holm" not in told[1]  # One arm is compared.
-    assert told[2] == "Not compared, of other data, rewards, rounds or cohorts: softmax mnist."
+    ((name, *_),) = _comparisons(told)
+    assert name == "softmax digits"
+    assert told[-4] == "Not compared, of other data, rewards, rounds or cohorts: softmax mnist."
     assert told[-3] == "Values of other data, rewards or cohorts are not compared: each has a first of its own."
     assert [line.partition(", above")[0] for line in told[-2:]] == [
         "First: bandits_type=softmax,task_type=digits",
@@ -259,8 +270,9 @@ def test_rewards_of_other_tasks_are_not_compared(tmp_path, reference):
 
 def test_what_seeds_vary_is_said_as_a_report_says_it(tmp_path):
     values = {"bandits_type=softmax": [0.5, 0.52], "bandits_type=greedy": [0.6, 0.63]}
-    (line,) = [line for line in _text(tmp_path, _configurations(tmp_path, values, resplit=True)) if "Seeds" in line]
-    assert line.startswith(words.what_seeds_vary(partition=True))
+    told = _text(tmp_path, _configurations(tmp_path, values, resplit=True))
+    (line,) = [line for line in told if "Seeds vary" in line]
+    assert words.what_seeds_vary(partition=True) in line
     assert line.endswith(words.what_intervals_are_over())
     alone = _configurations(tmp_path / "one", {"bandits_type=softmax": [0.5], "bandits_type=greedy": [0.6]})
     assert not any("Seeds" in line for line in _text(tmp_path / "one", alone))

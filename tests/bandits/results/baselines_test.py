@@ -50,7 +50,7 @@ def test_without_a_ceiling_an_arm_is_above_chance_or_not():
 @pytest.mark.parametrize(("numbers", "word"), [([0.5], "one seed: not judged"), ([0.5, 0.5, math.nan], "not judged")])
 def test_what_cannot_be_judged_is_not(numbers, word):
     one = _word(numbers, uniform=0.1)
-    assert (one.word, one.uniform.is_told_apart, one.beats_uniform) == (word, False, False)
+    assert (one.word, one.uniform.is_significant, one.beats_uniform) == (word, False, False)
 
 
 def test_a_mark_of_one_seed_judges_nothing():

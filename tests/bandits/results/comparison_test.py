@@ -99,14 +99,14 @@ def test_where_so_many_seeds_and_arms_cannot_reach_5_percent_by_flipped_signs_it
     values = {"greedy": _seeds(greedy), "softmax": _seeds(softmax), "falcon": _seeds(FALCON[:6])}
     one = comparison.compare(values, "greedy")["softmax"]
     assert (one.sign_flip_adjusted_p, one.sign_flip_least_p) == (0.0625, 0.0625)
-    assert one.notes == ("the sign-flip test cannot reach 5% with 6 seeds and 2 arms",)
+    assert one.notes == ("the sign-flip test cannot reach 5% with 6 seeds and 2 configurations",)
 
 
 def test_arms_without_a_sign_flip_test_make_its_family_no_larger():
     values = {"greedy": _seeds(GREEDY[:6]), "softmax": _seeds(SOFTMAX[:6]), "falcon": _seeds(FALCON[:6])}
     found = comparison.compare(values | {"noisy": _seeds(FALCON)}, "greedy", unpaired=["noisy"])
     assert found["softmax"].level == pytest.approx(0.05 / 3)
-    assert found["softmax"].notes == ("the sign-flip test cannot reach 5% with 6 seeds and 2 arms",)
+    assert found["softmax"].notes == ("the sign-flip test cannot reach 5% with 6 seeds and 2 configurations",)
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_one_seed_is_not_judged():
     one = _one([0.6], [0.5])
     assert one.difference == pytest.approx(0.1)
     assert all(map(math.isnan, (one.low, one.high, one.p, one.adjusted_p, one.detectable, one.seeds_needed)))
-    assert (one.word, one.is_judged, one.notes) == ("not significantly different", False, ("one seed tells nothing",))
+    assert (one.word, one.is_judged, one.notes) == ("not significantly different", False, ("one seed has no test",))
 
 
 def test_equal_arms_are_not_told_apart():
@@ -203,7 +203,7 @@ def test_arms_without_a_seed_in_common_are_not_judged():
 
 @pytest.mark.parametrize("settings", [{"reference": "ucb"}, {"reference": "greedy", "unpaired": ["ucb"]}])
 def test_arms_that_are_not_there_are_refused(settings):
-    with pytest.raises(ValueError, match="There is no arm ucb: there are greedy, softmax, falcon"):
+    with pytest.raises(ValueError, match="There is no configuration ucb: there are greedy, softmax, falcon"):
         comparison.compare(VALUES, **settings)
 
 

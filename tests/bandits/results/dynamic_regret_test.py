@@ -3,7 +3,6 @@
 import dataclasses
 import math
 import pathlib
-import re
 import shlex
 
 import numpy as np
@@ -116,10 +115,6 @@ def test_nothing_is_told_where_no_seed_is_common_or_all_diverged():
     assert _regret([[0.5, 0.5]], {0: {0: math.nan}}) is None
 
 
-if __name__ == "__main__":
-    pytest.main([__file__])
-
-
 DRIFT = ("--scenario=drift", "--total_rounds=4")
 MODULE = "bandits.run_federated"
 
@@ -156,26 +151,13 @@ def test_an_arm_has_regret_to_the_ceiling_of_each_rounds_world():
     assert arm.flags["bandits_type"] == "softmax"
     assert regret.total.mean == (0.875 - 0.5) + (0.875 - 0.75) + (0.625 - 0.125) + (0.625 - 0.25)
     assert dynamic_regret.missing(part) == []
-    about, *told = dynamic_regret.lines([part])
-    assert about.startswith(
-        "run_federated: digits: dynamic regret to 2 full-feedback baselines. In each round: the final"
-    )
-    assert told == [
-        f"  {arm.name}: total 1.375, per round 0.3438",
-        "    rounds 1 to 2 (world 0): per round 0.25; in its last tenth 0.125",
-        "    rounds 3 to 4 (world 1): per round 0.4375; in its last tenth 0.375",
+    (section,) = dynamic_regret.sections(part)
+    assert section.title == "Dynamic regret to 2 full-feedback baselines"
+    assert [[getattr(cell, "value", cell) for cell in row[1:]] for row in section.rows] == [
+        ["1 to 4", "all", 1, 1.375, 0.34375, None],
+        ["1 to 2", "0", None, None, 0.25, 0.125],
+        ["3 to 4", "1", None, None, 0.4375, 0.375],
     ]
-    page = dynamic_regret.section(part)
-    cells = [re.sub("<.*?>", " ", cell).split() for cell in re.findall("<td.*?</td>", page)]
-    assert cells == [
-        ["1"],
-        ["1.375"],
-        ["0.3438"],
-        ["0.2500", "last", "tenth:", "0.1250"],
-        ["0.4375", "last", "tenth:", "0.3750"],
-    ]
-    assert "Dynamic regret to 2 full-feedback baselines" in page
-    assert "Rounds 3 to 4 (world 1)" in page
 
 
 def test_the_supervised_learner_that_meets_the_changes_has_regret_too():
@@ -197,11 +179,11 @@ def test_a_ceiling_of_another_world_or_cohort_is_none(other):
 def test_a_mixture_is_said_to_be_one():
     linear = ("--reward_drift=linear", "--drift_start=2", "--drift_rounds=2")
     part = _part(_played([0.5] * 4, *linear), _ceiling(1.0, 0, *linear), _ceiling(0.5, 1, *linear))
-    _, mixed, total, *segments = dynamic_regret.lines([part])
-    assert "there the regret is an upper bound" in mixed
-    assert "there the regret is an upper bound" in dynamic_regret.section(part)
-    assert total.endswith("total 0.75, per round 0.1875")
-    assert segments[1] == "    round 2 (between worlds 0 and 1): per round 0.25; in its last tenth 0.25"
+    (section,) = dynamic_regret.sections(part)
+    assert any("there the regret is an upper bound" in note for note in section.notes)
+    assert [cell.value for cell in section.rows[0][4:6]] == [0.75, 0.1875]
+    assert section.rows[2][1:3] == ["2 to 2", "0 and 1"]
+    assert [cell.value for cell in section.rows[2][5:]] == [0.25, 0.25]
 
 
 def test_a_ceiling_that_is_still_played_is_none_yet():
@@ -217,18 +199,16 @@ def test_ten_segments_are_told_each():
         _played([1.0] * 12, *seasons, "--bandits_type=supervised_mse", f"--drift_world={one}") for one in (0, 1)
     ]
     part = _part(_played([0.5] * 12, *seasons), *ceilings)
-    _, total, *segments, more = dynamic_regret.lines([part])
-    assert total.endswith("total 6, per round 0.5")
-    assert len(segments) == 10
-    assert more == "    Segments included in the total only: 2."
-    assert "Segments included in the total only: 2." in dynamic_regret.section(part)
+    (section,) = dynamic_regret.sections(part)
+    assert (len(section.rows), section.rows[0][4].value) == (11, 6.0)
+    assert any("After the first 10 segments" in note for note in section.notes)
 
 
 def test_where_rewards_stay_there_is_none():
     still = ("--scenario=scratch",)
     part = _part(_played(SOFTMAX, *still), _played(SOFTMAX, *still, "--bandits_type=supervised_mse"), _ceiling(1.0, 0))
     assert (dynamic_regret.found(part), dynamic_regret.missing(part)) == ([], [])
-    assert (dynamic_regret.section(part), dynamic_regret.lines([part])) == ("", [])
+    assert dynamic_regret.sections(part) == []
 
 
 def test_missing_ceilings_are_told_once_with_commands_that_run():
@@ -249,7 +229,7 @@ def test_missing_ceilings_are_told_once_with_commands_that_run():
         words = [word for word in shlex.split(line)[3:] if not word.startswith("--repeat")]
         settings = studies.resolve(MODULE, words)
         assert (settings.drift_world, settings.world_seed, settings.bandits_type) == (world, 4, "supervised_mse")
-    assert commands[0] in dynamic_regret.section(part)
+    assert commands[0] in dynamic_regret.sections(part)[0].notes
 
 
 def test_the_ceiling_of_an_arm_that_begins_from_a_model_begins_from_one_too():
@@ -261,12 +241,11 @@ def test_the_ceiling_of_an_arm_that_begins_from_a_model_begins_from_one_too():
         assert settings.bandits_type == "supervised_mse"
 
 
-def test_a_ceiling_has_no_reset_of_a_config_file_either(tmp_path):
+def test_a_reset_of_a_config_file_leaves_no_command(tmp_path):
     config = tmp_path / "own.toml"
     config.write_text('reset = "model"\nreset_when = "window"\nreset_window = 2\n')
-    _, command, _ = dynamic_regret.missing(_part(_played(SOFTMAX, f"--config={config}")))
-    assert f"--config={config}" in command
-    assert studies.resolve(MODULE, shlex.split(command)[3:]).reset is None
+    (told,) = dynamic_regret.missing(_part(_played(SOFTMAX, f"--config={config}")))
+    assert told.endswith("and --drift_world=0 and --drift_world=1.")
 
 
 def test_a_run_without_a_command_is_told_with_flags():
@@ -283,10 +262,10 @@ def test_flags_that_need_each_other_stay_together_in_a_ceilings_command():
 
 def test_ceilings_of_other_seeds_are_said_to_be_of_no_use():
     part = _part(_played(SOFTMAX), _ceiling(1.0, 0, seeds=2), _ceiling(1.0, 1, seeds=2)[1:])
-    assert (dynamic_regret.found(part), dynamic_regret.lines([part])) == ([], [])
+    assert dynamic_regret.found(part) == []
     told = "softmax has no dynamic regret: it shares no seed with the full-feedback baseline of each environment."
     assert dynamic_regret.missing(part) == [told]
-    assert told in dynamic_regret.section(part)
+    assert told in dynamic_regret.sections(part)[0].notes
 
 
 def test_a_ceiling_that_is_deployed_otherwise_is_named():
@@ -297,8 +276,7 @@ def test_a_ceiling_that_is_deployed_otherwise_is_named():
     name = dynamic_regret.found(part)[0][0].name
     start = "Baselines with another deployment period than the configuration"
     told = f"{start}: for {name} those of world 1 (deploy 2, not 1)."
-    assert told in dynamic_regret.lines([part])
-    assert told in dynamic_regret.section(part)
+    assert told in dynamic_regret.sections(part)[0].notes
 
 
 if __name__ == "__main__":

@@ -54,9 +54,6 @@ def test_a_task_of_which_an_arm_exceeds_the_ceiling_is_named_and_left_out():
 def test_where_one_task_is_left_nothing_is_told():
     found = over_tasks.over(_scales(bounds=(BOUNDS[0], (0.8, BOUNDS[1][1]))))
     assert (found.scores, found.left_out[-1]) == ({}, "fewer than two tasks are left")
-    assert over_tasks.lines(found)[0].startswith(
-        "No interquartile mean over tasks: task 1: 0.8 (0.8 to 0.8) for the uniform policy and"
-    )
 
 
 @pytest.mark.parametrize(
@@ -93,13 +90,9 @@ def test_of_more_seeds_on_one_task_the_first_count():
     assert found.scores["arm"].mean == pytest.approx(metrics.aggregate_iqm(NORMAL[:5]), rel=1e-9)
 
 
-def test_the_best_comes_first_and_the_terminal_says_what_it_is():
+def test_the_best_comes_first():
     better = over_tasks.over(_scales(lambda task: {"other": dict(enumerate(REWARDS[:, task] + 0.1))}))
-    head, first, second = over_tasks.lines(better)
-    assert head.startswith("Over 2 tasks (task 0; task 1). Normalized scores are 0 at the uniform policy's mean reward")
-    assert first.startswith(f"  other  {better.scores['other'].mean:.3f} (")
-    assert second.endswith("), 8 seeds of each")
-    assert second.startswith("  arm    ")
+    assert list(better.scores) == ["other", "arm"]
 
 
 def test_where_less_is_better_scores_rise_from_chance_to_the_ceiling():

@@ -26,25 +26,6 @@ def test_the_exact_oracle_is_the_best_of_all_functions():
         np.testing.assert_array_equal(found[run], [rows[0, best[0]], rows[1, best[1]]])
 
 
-def test_who_holds_a_sample_changes_no_bit_of_the_exact_oracle():
-    generator = np.random.default_rng(1)
-    world = worlds.spread_gaps(6, 3, 0.3)
-    held = [_log(generator, 10, 6, 3) for _ in range(4)]  # Of four clients.
-    disjoint = [
-        oracles.Log(*(part * (np.arange(6) % 4 == client)[:, None] for part in log)) for client, log in enumerate(held)
-    ]
-    for logs in (held, disjoint):
-        pooled = logs[0]
-        for log in logs[1:]:
-            pooled = pooled.plus(log)
-        backwards = logs[-1]
-        for log in logs[-2::-1]:
-            backwards = backwards.plus(log)
-        np.testing.assert_array_equal(oracles.exact(world, pooled), oracles.exact(world, backwards))
-        sums = oracles.Log(sum(log.counts for log in logs), sum(log.successes for log in logs))
-        np.testing.assert_array_equal(oracles.exact(world, pooled), oracles.exact(world, sums))
-
-
 def _excess(log, predicted):
     best = oracles.means(log, predicted)
     return (log.counts * (predicted - best) ** 2).sum(axis=(1, 2)) / log.counts.sum(axis=(1, 2))
@@ -55,11 +36,7 @@ def test_an_early_stop_leaves_just_what_it_may():
     log, start = _log(generator, 10, 2, 3), generator.random((10, 2, 3))
     for fed_opt in (1e-2, 1e-4, 1e-6):
         np.testing.assert_allclose(_excess(log, oracles.StoppedEarly(fed_opt)(log, start)), fed_opt, rtol=1e-5)
-
-
-def test_an_early_stop_does_nothing_where_little_is_wrong():
-    log, start = _log(np.random.default_rng(3), 5, 2, 3), np.full((5, 2, 3), 0.5)
-    np.testing.assert_array_equal(oracles.StoppedEarly(1.0)(log, start), start)
+    np.testing.assert_array_equal(oracles.StoppedEarly(1.0)(log, start), start)  # Little is wrong from the start.
 
 
 def test_an_early_stop_learns_frequent_cells_first():

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from bandits import inference, losses, policies, process
+from bandits import losses, policies, process
 from bandits.theory import federated, oracles, worlds
 from data import keys
 from optimization import client_work, models
@@ -44,7 +44,7 @@ def _laboratory(clients: list[process.ClientInput], coefficients: np.ndarray, po
     for client in clients:
         with_one = np.concatenate([np.ones((SAMPLES, 1)), client.features], axis=1)
         predicted = tf.constant(with_one @ coefficients, tf.float32)
-        log = inference.bandit_inference(policy(predicted), tf.constant(client.labels), client.keys.cache)
+        log = process.bandit_inference(policy(predicted), tf.constant(client.labels), client.keys.cache)
         features.append(with_one)
         actions.append(log["action"].numpy())
         rewards.append(log["reward"].numpy())
@@ -65,7 +65,7 @@ def test_rounds_of_tff_follow_the_laboratorys_curve(tff_worker):
         policy=policy,
         loss=losses.BanditLoss(),
         reward_matrix=np.eye(ACTIONS, dtype=np.float32),
-        local_sgd=client_work.LocalSgd(RATE, SAMPLES, epochs=STEPS),
+        local_work=client_work.LocalSgd(RATE, SAMPLES, epochs=STEPS),
         aggregator=tff.aggregators.MeanFactory(),
         server_optimizer=tff.learning.optimizers.build_sgdm(1.0),
         deploy_every=ROUNDS,

@@ -124,18 +124,6 @@ def test_the_bound_by_error_is_reached():
     np.testing.assert_allclose(regret.bound_by_error(world, predicted, log, epsilon), [0.25], rtol=1e-3)
 
 
-def test_the_middle_term_with_noisy_rewards_exceeds_its_bound_and_with_means_does_not():
-    world, epsilon = _world([[0.5, 0.5, 0.25]]), 0.1
-    predicted = np.array([[[0.5, 0.6, 0.25]]])  # A tie, broken the other way.
-    log = np.array([[1 - 2 * epsilon / 3, epsilon / 3, epsilon / 3]])
-    bound = regret.bound_by_error(world, predicted, log, epsilon)
-    np.testing.assert_allclose(bound, [np.sqrt(2 * 0.1**2)])
-    np.testing.assert_allclose(regret.squared_difference(world, predicted, noisy=False), [0.0])
-    # P(one is 1 and the other 0) = 1/2.
-    np.testing.assert_allclose(regret.squared_difference(world, predicted, noisy=True), [np.sqrt(0.5)])
-    assert regret.squared_difference(world, predicted, noisy=True) > bound
-
-
 def test_the_whole_regret_is_its_two_parts():
     world, epsilon = worlds.spread_gaps(4, 3, 0.3), 0.2
     predicted = np.random.default_rng(0).random((50, 4, 3))

@@ -40,16 +40,30 @@ def test_slices_of_linear_clients_are_disjoint_and_together_the_whole():
     np.testing.assert_allclose(np.quantile(first, [0.1, 0.5, 0.9]), [-0.8, 0, 0.8], atol=0.03)
 
 
-def test_what_is_no_world_is_refused():
-    with pytest.raises(ValueError, match="candidates must hold"):
-        worlds.one_client(np.array([[0.1, 0.2]]), np.array([[[0.2, 0.1]]]))
-    with pytest.raises(ValueError, match=r"rewards must lie in \[0, 1\], got 0.5 to 1.1"):
-        worlds.hidden_best(2, 0.6)
-    with pytest.raises(ValueError, match="client_weights must be distributions"):
-        worlds.FiniteWorld(np.zeros((1, 2)), np.zeros((1, 1, 2)), np.ones((1, 1)), np.array([0.5]))
-    with pytest.raises(ValueError, match=r"num_clients must lie in \[1, 1\], got 2"):
-        worlds.split(worlds.hidden_best(2, 0.1), 2, 0.5)
-    with pytest.raises(ValueError, match="heterogeneity must lie"):
-        worlds.split(worlds.hidden_best(2, 0.1), 1, 1.5)
-    with pytest.raises(ValueError, match="coefficients let rewards leave"):
-        worlds.LinearWorld(np.array([[0.5], [0.3], [0.3]]))
+@pytest.mark.parametrize(
+    ("make", "named"),
+    [
+        (lambda: worlds.one_client(np.array([[0.1, 0.2]]), np.array([[[0.2, 0.1]]])), "candidates"),
+        (lambda: worlds.hidden_best(2, 0.6), "rewards"),
+        (
+            lambda: worlds.FiniteWorld(np.zeros((1, 2)), np.zeros((1, 1, 2)), np.ones((1, 1)), np.array([0.5])),
+            "weights",
+        ),
+        (lambda: worlds.split(worlds.hidden_best(2, 0.1), 2, 0.5), "num_clients"),
+        (lambda: worlds.split(worlds.hidden_best(2, 0.1), 1, 1.5), "heterogeneity"),
+        (lambda: worlds.LinearWorld(np.array([[0.5], [0.3], [0.3]])), "coefficients"),
+        (lambda: worlds.LinearWorld(worlds.fan(3).coefficients, 2, -0.1), "heterogeneity"),
+    ],
+)
+def test_bad_worlds_are_refused(make, named):
+    with pytest.raises(ValueError, match=named):
+        make()
+
+
+def test_the_greedy_regret_of_a_linear_world_by_hand():
+    world = worlds.LinearWorld(np.array([[0.5, 0.5], [0.25, -0.25]]))  # Two actions, one coordinate.
+    features = np.array([[1.0, 1.0], [1.0, -0.5]])  # Losses of the other action: 0.5 and 0.25.
+    always_first = np.array([[[1.0, 0.0], [0.0, 0.0]]])
+    np.testing.assert_allclose(
+        world.greedy_regret(features, np.concatenate([always_first, world.coefficients[None]])), [0.125, 0]
+    )

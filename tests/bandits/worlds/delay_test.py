@@ -60,7 +60,3 @@ def test_each_client_waits_anew_in_each_period(other):
     chosen = delay.Delay("uniform", 5)
     np.testing.assert_array_equal(_arrived(chosen, 2), _arrived(chosen, 2))
     assert (_arrived(chosen, 2) != _arrived(chosen, 2, **other)).mean() == pytest.approx(0.5, abs=0.03)
-
-
-if __name__ == "__main__":
-    pytest.main([__file__])

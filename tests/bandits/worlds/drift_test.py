@@ -118,7 +118,3 @@ def test_the_mean_matrix_of_rounds_by_hand():
     between = drift.Drift("linear", start=1, rounds=4, worlds=2)
     own, second = between.matrices(MATRIX).astype(float)
     np.testing.assert_allclose(between.mean_matrix(MATRIX, [1], None), 0.75 * own + 0.25 * second)
-
-
-if __name__ == "__main__":
-    pytest.main([__file__])

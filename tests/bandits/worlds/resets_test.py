@@ -11,6 +11,8 @@ from bandits.worlds import resets
 
 PAGE_HINKLEY = resets.Reset("model", resets.PAGE_HINKLEY, warmup=5, threshold=0.5, delta=0.01)
 ADWIN = resets.Reset("optimizer", resets.ADWIN, warmup=10, delta=0.2, scale=100.0)
+WINDOW = resets.Reset("model", resets.WINDOW, window=3)
+OF_REWARDS = dataclasses.replace(PAGE_HINKLEY, watched=resets.REWARD)
 BOTH = pytest.mark.parametrize("reset", [PAGE_HINKLEY, ADWIN], ids=["page_hinkley", "adwin"])
 NOISE = np.random.default_rng(0).normal(0.0, 0.01, 120)
 LEVELS = {
@@ -112,16 +114,10 @@ def test_no_reset_comes_before_the_warmup(reset):
     assert follow(PAGE_HINKLEY, rise) == [6]
 
 
-def test_a_window_needs_no_loss():
-    reset = resets.Reset("model", resets.WINDOW, window=3)
-    assert follow(reset, [math.nan] * 7) == [4, 7]
-    assert isinstance(reset.no_losses(), tuple)
-    assert resets.Watch(reset).noted((), 0.5) == ()
-
-
-def test_without_a_reset_nothing_is_kept():
-    assert follow(resets.NONE, LEVELS["step up"]) == []
-    assert resets.NONE.no_losses() == ()
+@pytest.mark.parametrize(("reset", "rounds"), [(WINDOW, [4, 7]), (resets.NONE, [])])
+def test_a_window_and_no_reset_read_and_keep_no_loss(reset, rounds):
+    assert follow(reset, [math.nan] * 7) == rounds
+    assert reset.no_losses() == resets.Watch(reset).noted((), 0.5) == ()
 
 
 def test_a_state_has_one_shape():
@@ -136,41 +132,39 @@ def test_a_state_has_one_shape():
 
 def test_a_fall_of_the_reward_is_a_rise():
     assert PAGE_HINKLEY.loss_of(0.25, 0.75) == 0.25
-    of_rewards = dataclasses.replace(PAGE_HINKLEY, watched=resets.REWARD)
-    assert of_rewards.loss_of(0.25, 0.75) == -0.75
+    assert OF_REWARDS.loss_of(0.25, 0.75) == -0.75
     stream = LEVELS["fall"] + NOISE
     assert not follow(PAGE_HINKLEY, stream)
-    assert follow(of_rewards, [of_rewards.loss_of(0.0, reward) for reward in stream])[0] in (62, 63)
-    assert "the clients' rewards (--reset_when=page_hinkley)" in of_rewards.voids
+    assert follow(OF_REWARDS, [OF_REWARDS.loss_of(0.0, reward) for reward in stream])[0] in (62, 63)
 
 
-def test_only_what_reads_losses_voids_a_guarantee():
-    assert "the clients' losses (--reset_when=page_hinkley), which have no noise" in PAGE_HINKLEY.voids
-    assert "--reset_when=adwin" in ADWIN.voids
-    assert resets.Reset("model", resets.WINDOW, window=3).voids == ""
-    assert resets.NONE.voids == ""
+@pytest.mark.parametrize(
+    ("reset", "voids"),
+    [
+        (PAGE_HINKLEY, "losses (--reset_when=page_hinkley)"),
+        (ADWIN, "losses (--reset_when=adwin)"),
+        (OF_REWARDS, "rewards (--reset_when=page_hinkley)"),
+        (WINDOW, ""),
+        (resets.NONE, ""),
+    ],
+)
+def test_only_what_reads_losses_or_rewards_voids_a_guarantee(reset, voids):
+    assert voids in reset.voids
+    assert bool(reset.voids) == bool(voids)
 
 
-def test_where_no_reset_can_come_there_is_a_warning():
-    reset = resets.Reset("model", resets.PAGE_HINKLEY, warmup=3, threshold=1.0)
-    told = "--reset_when=page_hinkley resets nothing up to round 3: see --reset_warmup=3."
-    assert [reset.warning(3), reset.warning(4)] == [told, ""]
-    watch, losses = resets.Watch(reset), reset.no_losses()
-    for round_num, loss in enumerate((0.0, 0.0, 9.0), 1):
-        assert not watch.is_due(round_num, losses)
-        losses = watch.noted(losses, loss)
-    assert watch.is_due(4, losses)
-    assert [resets.NONE.warning(1), resets.Reset("model", resets.WINDOW, window=1).warning(9)] == ["", ""]
-
-
-def test_losses_with_importance_weights_are_warned_of_and_rewards_are_not():
-    told = PAGE_HINKLEY.warning(100, is_weighted=True)
-    assert told.startswith("--reset_watch=loss: importance weights")
-    assert "--reset_watch=reward" in told
-    of_rewards = dataclasses.replace(PAGE_HINKLEY, watched=resets.REWARD)
-    window = resets.Reset("model", resets.WINDOW, window=3)
-    assert [one.warning(100, is_weighted=True) for one in (of_rewards, window)] == ["", ""]
-
-
-if __name__ == "__main__":
-    pytest.main([__file__])
+@pytest.mark.parametrize(
+    ("reset", "rounds", "is_weighted", "flag"),
+    [
+        (PAGE_HINKLEY, 5, False, "--reset_warmup=5"),
+        (PAGE_HINKLEY, 6, False, ""),
+        (PAGE_HINKLEY, 100, True, "--reset_watch=loss"),
+        (OF_REWARDS, 100, True, ""),
+        (WINDOW, 100, True, ""),
+        (resets.NONE, 1, False, ""),
+    ],
+)
+def test_resets_that_cannot_come_or_come_by_importance_weights_are_warned_of(reset, rounds, is_weighted, flag):
+    warning = reset.warning(rounds, is_weighted)
+    assert flag in warning
+    assert bool(warning) == bool(flag)

@@ -1,18 +1,16 @@
 """Whole runs whose training is reset: what starts again, what stays, and what is promised to clients."""
 
-import json
 import math
-import pathlib
 
 import numpy as np
 import pandas as pd
 import pytest
 import tensorflow as tf
 
-from bandits import experiment, flags, metrics, run_federated
-from bandits import options as bandit_options
+from bandits import experiment, metrics
 from bandits.worlds import resets
-from optimization.study import aggregation_flags, frame
+from tests.bandits import whole_runs
+from tests.bandits.whole_runs import assert_same, spent, table
 
 pytestmark = pytest.mark.slow
 
@@ -23,34 +21,11 @@ EAGER = ("--page_hinkley_threshold=0.01", "--page_hinkley_delta=0", "--reset_war
 NOISE = ("--clip_norm=0.5", "--noise_multiplier=2")
 
 
-def parse(*arguments: str):
-    return frame.flag_set(run_federated.STUDY).parse(["run_federated", *SMALL, *arguments])
-
-
-def play(folder: pathlib.Path, *arguments: str) -> pathlib.Path:
-    """Runs in this process, with its worker; returns the run's folder."""
-    settings = parse(f"--root_output_dir={folder}", "--experiment_name=run", *arguments)
-    assert frame.program(run_federated.STUDY, settings) == 0
-    return folder / "run"
+play = whole_runs.player(*SMALL)
 
 
 def rounds_of(*arguments: str) -> experiment.BanditRounds:
-    chosen = flags.options(flags.resolve(parse(*arguments)))
-    task = run_federated.STUDY.open(chosen)
-    *_, phase = bandit_options.phases(chosen, task)
-    mechanism = aggregation_flags.mechanism(phase.aggregation, phase.cohorts, len(phase.population), 1)
-    return experiment.BanditRounds(task, phase, mechanism, None)
-
-
-def table(run: pathlib.Path) -> pd.DataFrame:
-    return pd.read_csv(run / "metrics.csv").drop(columns="seconds")
-
-
-def assert_same(one: pathlib.Path, other: pathlib.Path):
-    pd.testing.assert_frame_equal(table(one), table(other), check_exact=True)
-    weights = [np.load(run / "model" / "weights.npz") for run in (one, other)]
-    for name in weights[0].files:
-        np.testing.assert_array_equal(weights[0][name], weights[1][name])
+    return whole_runs.rounds_of(*SMALL, *arguments)
 
 
 def leaves(state) -> list[np.ndarray]:
@@ -125,9 +100,9 @@ def test_without_resets_and_with_none_that_comes_a_run_is_the_same(tmp_path):
 
 def test_a_detector_voids_the_guarantee_and_a_window_does_not(tmp_path, capsys):
     noise = ("--aggregator_type=dpsgd", *NOISE, "--cohort_sampling=poisson", "--total_rounds=3")
-    plain = json.loads((play(tmp_path / "plain", *noise) / "privacy.json").read_text())
+    plain = spent(play(tmp_path / "plain", *noise))
     capsys.readouterr()
-    window = json.loads((play(tmp_path / "window", *noise, "--reset=model", *WINDOW) / "privacy.json").read_text())
+    window = spent(play(tmp_path / "window", *noise, "--reset=model", *WINDOW))
     assert "guarantees nothing" not in capsys.readouterr().err
     assert window == plain
     assert math.isfinite(window["epsilon"])
@@ -136,10 +111,5 @@ def test_a_detector_voids_the_guarantee_and_a_window_does_not(tmp_path, capsys):
     told = capsys.readouterr()
     assert f"Warning: the noise guarantees nothing, {why}" in told.err
     assert f"Privacy: no guarantee, {why}" in told.out
-    spent = json.loads((run / "privacy.json").read_text())
-    assert (spent["epsilon"], spent["guarantees"]) == (None, [])
+    assert (spent(run)["epsilon"], spent(run)["guarantees"]) == (None, [])
     assert np.isinf(table(run)[metrics.EPSILON]).all()
-
-
-if __name__ == "__main__":
-    pytest.main([__file__])

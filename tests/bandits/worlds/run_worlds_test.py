@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import pathlib
 
 import dp_accounting
 import numpy as np
@@ -11,13 +10,13 @@ import pytest
 from dp_accounting import rdp
 
 from bandits import interactions, metrics, run_federated
-from bandits.evaluation import run_policies
 from bandits.worlds import delay, drift
 from data.tasks import registry
 from data.tasks.options import TaskOptions
 from optimization import models
 from optimization.selection import availability
-from optimization.study import frame
+from tests.bandits import whole_runs
+from tests.bandits.whole_runs import assert_same, table
 
 pytestmark = pytest.mark.slow
 
@@ -33,22 +32,7 @@ LATE = ("--cache=persistent", "--reward_delay=uniform")
 LOGGED = ("--bandits_type=falcon", "--log_interactions")
 
 
-def play(folder: pathlib.Path, *arguments: str) -> pathlib.Path:
-    """Runs in this process, with its worker; returns the run's folder."""
-    argv = ["run_federated", f"--root_output_dir={folder}", "--experiment_name=run", *SMALL, *arguments]
-    assert frame.program(run_federated.STUDY, frame.flag_set(run_federated.STUDY).parse(argv)) == 0
-    return folder / "run"
-
-
-def table(run: pathlib.Path) -> pd.DataFrame:
-    return pd.read_csv(run / "metrics.csv").drop(columns="seconds")
-
-
-def assert_same(one: pathlib.Path, other: pathlib.Path):
-    pd.testing.assert_frame_equal(table(one), table(other), check_exact=True)
-    weights = [np.load(run / "model" / "weights.npz") for run in (one, other)]
-    for name in weights[0].files:
-        np.testing.assert_array_equal(weights[0][name], weights[1][name])
+play = whole_runs.player(*SMALL)
 
 
 @pytest.fixture(scope="module")
@@ -92,9 +76,13 @@ def test_another_world_alone_is_the_run_of_rewards_that_are_permuted_by_hand(tmp
     assert (table(alone)[metrics.ROUND_REWARD] != table(elsewhere)[metrics.ROUND_REWARD]).any()
 
 
-def test_a_change_that_does_not_come_is_warned_of(tmp_path, capsys):
-    play(tmp_path, "--reward_drift=abrupt", "--drift_start=7", "--total_rounds=1")
-    assert "Warning: --reward_drift=abrupt changes nothing up to round 1" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("flag", "more"),
+    [("--reward_drift=abrupt", ("--drift_start=7",)), ("--reward_delay=uniform", (LATE[0], "--bandits_deploy_freq=1"))],
+)
+def test_a_change_or_a_delay_that_does_not_come_is_warned_of(tmp_path, capsys, flag, more):
+    play(tmp_path, flag, *more, "--total_rounds=1")
+    assert f"Warning: {flag}" in capsys.readouterr().err
 
 
 def test_clients_earn_by_hand_what_the_world_pays(drifting):
@@ -113,16 +101,6 @@ def test_clients_earn_by_hand_what_the_world_pays(drifting):
     np.testing.assert_allclose(log.rewards, expected, atol=1e-6)
     by_round = pd.Series(expected).groupby(np.asarray(log.rounds)).mean()
     np.testing.assert_allclose(table(drifting)[metrics.ROUND_REWARD], by_round, atol=1e-6)
-    assert log.report["rounds_that_differ"] == []
-
-
-def test_the_runs_own_policy_has_its_mean_reward_on_its_log(drifting):
-    """Weights are 1, whatever the world pays."""
-    found = interactions.read_run(drifting, each_once=False)
-    log, rows = found.log, table(drifting)
-    weights = run_policies.of_periods(found)[np.arange(len(log)), log.actions] / log.propensities
-    mean = np.average(rows[metrics.ROUND_REWARD], weights=rows[metrics.EXAMPLES])
-    assert (weights * log.rewards).mean() == pytest.approx(mean, abs=1e-6)
 
 
 def test_a_continued_run_meets_the_same_world(tmp_path):
@@ -170,7 +148,6 @@ def test_a_continued_run_meets_the_same_clients(tmp_path):
     continued = play(tmp_path, *changes)
     assert_same(continued, whole)
     log = interactions.read(whole, with_contexts=False, each_once=False)
-    assert log.report["rounds_that_differ"] == []
     task = registry.load(TaskOptions("digits"))
     found = availability.Availability("diurnal", 4, 0.1, 0.9, 4, by_labels=True, drop_out=0.3)
     attendance = availability.Attendance(found, found.zones(task.clients, 10), 0)
@@ -217,12 +194,3 @@ def test_an_initial_training_is_told_in_its_own_world(tmp_path, capsys):
     initial, drifting = (line.partition("held-out data: ")[2] for line in of_phases)
     assert initial.startswith("accuracy")
     assert drifting.endswith("in the last round's world.")
-
-
-def test_a_delay_of_nothing_is_warned_of(tmp_path, capsys):
-    play(tmp_path, *LATE, "--bandits_deploy_freq=1", "--total_rounds=1")
-    assert "Warning: --reward_delay=uniform delays nothing" in capsys.readouterr().err
-
-
-if __name__ == "__main__":
-    pytest.main([__file__])

@@ -2,9 +2,9 @@
 
 import pytest
 
-from data import silos
 from data.convert import hospitals
 from data.errors import UsageError
+from data.tasks import silos
 
 SITES = ("cleveland", "hungarian", "switzerland", "va")
 LINE = "63.0,1.0,1.0,145.0,233.0,1.0,2.0,150.0,0.0,2.3,3.0,0.0,6.0,0\n"
@@ -30,7 +30,7 @@ def test_the_table_has_the_hospital_of_each_row_and_gaps_for_question_marks(sour
 
 def test_the_task_reads_what_was_made(source):
     (source / "heart_disease_4sites.csv").write_bytes(hospitals.heart_disease(source))
-    assert silos.heart_disease(str(source), silos.Fractions(0.6, 0.2), 0).names == SITES
+    assert silos.load(silos.SiloOptions("heart_disease", 0.6, 0.2, data_dir=str(source))).names == SITES
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,10 @@ import tarfile
 import numpy as np
 import pytest
 
-from data import handwriting, images
 from data.convert import images as convert
 from data.errors import UsageError
+from data.tasks import handwriting, images
+from data.tasks.options import TaskOptions
 
 RANDOM = np.random.default_rng(0).integers(0, 256, (9, 28, 28), np.uint8)
 # A row a digit: digit, series, writer, then five numbers that are not read.
@@ -78,7 +79,8 @@ def test_fashion_is_sorted_by_the_digests_of_its_images(tmp_path):
     assert digests == sorted(digests)
     np.testing.assert_array_equal(arrays["x"], RANDOM[arrays["y"]])
     np.savez(tmp_path / "fashion_mnist_pool.npz", **arrays)
-    train, held_out = images.load("fashion_mnist", 1, 1.0, 0, 0, str(tmp_path), None)
+    task = images.load_dealt(TaskOptions("fashion_mnist", data_dir=str(tmp_path), partition_clients=1))
+    train, held_out = task.clients, task.held_out
     assert len(train.load(0).labels) + len(held_out.load(0).labels) == 9
 
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from data import handwriting
 from data.convert import unipen
 from data.errors import UsageError
+from data.tasks import handwriting
 
 PENS = """.COMMENT a line
 of comment

@@ -5,6 +5,12 @@ import numpy as np
 from data import log_checks, log_table, schema
 from data.examples import make
 from data.tasks import tabular
+from data.tasks.options import TaskOptions
+
+
+def _table():
+    options = TaskOptions("tabular", data_file=str(make.PATH), client_column=make.CLIENT, label_column=make.LABEL)
+    return tabular.load(options)
 
 
 def test_the_table_is_what_the_script_makes():
@@ -16,8 +22,8 @@ def test_the_table_is_small():
 
 
 def test_the_table_has_25_clients_3_labels_numbers_and_a_category():
-    table = tabular.open_table(str(make.PATH), schema.Schema(make.CLIENT, make.LABEL))
-    assert (len(table.train), len(table.held_out)) == (20, 5)
+    table = _table()
+    assert (len(table.clients), len(table.held_out)) == (20, 5)
     assert table.action_names == ("class_0", "class_1", "class_2")
     assert table.feature_names[0] == "alcohol"
     assert [name for name in table.feature_names if "=" in name] == ["colour=deep", "colour=medium", "colour=pale"]
@@ -25,7 +31,7 @@ def test_the_table_has_25_clients_3_labels_numbers_and_a_category():
 
 
 def test_clients_differ_in_their_labels_and_none_is_empty():
-    train = tabular.open_table(str(make.PATH), schema.Schema(make.CLIENT, make.LABEL)).train
+    train = _table().clients
     counts = np.array([np.bincount(train.load(client).labels, minlength=3) for client in range(len(train))])
     assert set(counts.sum(axis=1)) == {7, 8}
     assert (counts.max(axis=1) >= 6).sum() >= 3

@@ -1,47 +1,236 @@
 """Tests of data.tasks.images."""
 
-import dataclasses
-import json
+import gzip
+import io
+import os
+import pickle
+import tarfile
 
 import numpy as np
 import pytest
+from sklearn import datasets
 
-from data import tasks
+from data import clients, download, tasks
 from data.errors import UsageError
 from data.tasks import images
 from data.tasks.options import TaskOptions
 from optimization import models
 
+# Archive and images' shape of each data set.
+POOLS = {"fashion_mnist": ("fashion_mnist_pool.npz", (28, 28)), "cifar100": ("cifar100_subset150.npz", (32, 32, 3))}
+MNIST = "mnist_with_writers.npz"
+
+
+@pytest.fixture(autouse=True)
+def _no_default_folder(request, monkeypatch):
+    if "shared_data" not in request.fixturenames:
+        monkeypatch.delenv("FEDBANDITS_DATA_DIR", raising=False)
+
 
 @pytest.fixture
-def load(tmp_path):
-    """Opens a task on small archives."""
-    for name, shape in (("fashion_mnist_pool", (28, 28)), ("cifar100_subset150", (32, 32, 3))):
-        labels = np.arange(70, dtype=np.uint8) % 10
-        np.savez(tmp_path / f"{name}.npz", x=np.full((70, *shape), 255, np.uint8), y=labels)
-    pixels = np.full((20, 28, 28), 255, np.uint8)
-    labels = np.arange(20, dtype=np.uint8) % 10
-    np.savez(tmp_path / "mnist_with_writers.npz", x_train=pixels, y_train=labels, x_test=pixels, y_test=labels)
+def folder(tmp_path):
+    """Small archives; an image's first pixel is its row number, its label that modulo 5."""
+    for name, shape in POOLS.values():
+        np.savez(tmp_path / name, x=_pixels(210, shape), y=(np.arange(210) % 5).astype(np.uint8))
+    arrays = {"x_train": _pixels(60, (28, 28)), "y_train": np.arange(60, dtype=np.uint8) % 5}
+    arrays |= {"x_test": _pixels(20, (28, 28)), "y_test": np.arange(20, dtype=np.uint8) % 5}
+    np.savez(tmp_path / MNIST, **arrays)
+    return tmp_path
 
-    def open_task(name: str, **more) -> tasks.Task:
-        made = {"partition_clients": 5, "partition_alpha": 0.3, "partition_examples": 2}
-        return images.load_dealt(TaskOptions(name, data_dir=str(tmp_path), **made, **more))
 
-    return open_task
+def _pixels(count: int, shape: tuple[int, ...]) -> np.ndarray:
+    pixels = np.zeros((count, *shape), np.uint8)
+    pixels.reshape(count, -1)[:, 0] = np.arange(count)
+    return pixels
+
+
+def task_of(name, folder, **options) -> tasks.Task:
+    options = {"partition_clients": 7, "partition_alpha": 0.5} | options
+    return images.load_dealt(TaskOptions(name, data_dir=folder and str(folder), **options))
+
+
+def load(name, folder, **options) -> tuple[clients.ClientData, clients.ClientData]:
+    task = task_of(name, folder, **options)
+    return task.clients, task.held_out
+
+
+def first_pixels(population) -> list[list[int]]:
+    parts = [population.load(client).features for client in range(len(population))]
+    return [part.reshape(len(part), -1)[:, 0].tolist() for part in parts]
+
+
+def all_of(*populations) -> list[int]:
+    return sorted(pixel for population in populations for client in first_pixels(population) for pixel in client)
+
+
+@pytest.mark.parametrize(("name", "held_out"), [("fashion_mnist", 30), ("cifar100", 35)])
+def test_a_pool_is_held_out_in_part_and_the_rest_dealt_once(folder, name, held_out):
+    train, rest = load(name, folder)
+    assert all_of(train, rest) == list(range(210))
+    assert len(rest.load(0).labels) == held_out
+    assert {len(rows) for rows in first_pixels(train)} <= {(210 - held_out) // 7, (210 - held_out) // 7 + 1}
+
+
+def test_mnist_keeps_its_official_split(folder):
+    train, rest = load("mnist", folder)
+    assert all_of(train) == list(range(60))
+    assert first_pixels(rest) == [list(range(20))]
+
+
+def test_the_seed_changes_the_deal_and_not_what_is_held_out(folder):
+    (one, rest), (again, _), (other, other_rest) = (
+        load("fashion_mnist", folder, partition_seed=seed) for seed in (1, 1, 2)
+    )
+    assert first_pixels(one) == first_pixels(again) != first_pixels(other)
+    assert one.checksum == again.checksum != other.checksum
+    assert first_pixels(rest) == first_pixels(other_rest)
+
+
+def test_a_small_concentration_gives_clients_of_few_labels(folder):
+    def labels(concentration):
+        population = load("fashion_mnist", folder, partition_alpha=concentration)[0]
+        return np.mean([len(set(population.load(client).labels)) for client in range(7)])
+
+    assert labels(0.05) < 3 < labels(100.0)
+
+
+def test_dealing_by_label_deals_every_image_once_to_clients_of_unequal_size(folder):
+    train, rest = load("fashion_mnist", folder, partition_by="label")
+    assert all_of(train, rest) == list(range(210))
+    assert len({len(rows) for rows in first_pixels(train)}) > 2
+
+
+def test_examples_per_client(folder):
+    train, _ = load("fashion_mnist", folder, partition_clients=5, partition_examples=12)
+    assert [len(rows) for rows in first_pixels(train)] == [12] * 5
+    assert len(set(all_of(train))) == 60
+
+
+@pytest.mark.parametrize(("number", "examples"), [(181, 0), (10, 19)])
+def test_more_than_the_pool_holds_is_refused(folder, number, examples):
+    with pytest.raises(UsageError, match=f"--partition_clients={number} with --partition_examples={examples} needs"):
+        load("fashion_mnist", folder, partition_clients=number, partition_examples=examples)
+
+
+@pytest.fixture
+def published(tmp_path, monkeypatch):
+    """Stands in for the network: files in the published forms, asked for with their address and checksum."""
+    asked = {}
+
+    def gzipped(values: np.ndarray) -> bytes:
+        sizes = b"".join(size.to_bytes(4, "big") for size in values.shape)
+        return gzip.compress(bytes((0, 0, 8, values.ndim)) + sizes + values.tobytes())
+
+    def tarred() -> bytes:
+        file = io.BytesIO()
+        with tarfile.open(fileobj=file, mode="w:gz") as archive:
+            for part, count in (("train", 30), ("test", 6)):
+                pixels = np.arange(count * 3072).astype(np.uint8).reshape(count, 3072)
+                content = pickle.dumps({b"data": pixels, b"fine_labels": list(range(count))})
+                member = tarfile.TarInfo(f"cifar-100-python/{part}")
+                member.size = len(content)
+                archive.addfile(member, io.BytesIO(content))
+        return file.getvalue()
+
+    mnist = io.BytesIO()
+    pixels, labels = _pixels(30, (28, 28)), np.arange(30, dtype=np.uint8) % 5
+    np.savez(mnist, x_train=pixels, y_train=labels, x_test=pixels[:6], y_test=labels[:6])
+    contents = {
+        "train-images-idx3-ubyte.gz": gzipped(pixels),
+        "train-labels-idx1-ubyte.gz": gzipped(labels),
+        "t10k-images-idx3-ubyte.gz": gzipped(pixels[:6]),
+        "t10k-labels-idx1-ubyte.gz": gzipped(labels[:6]),
+        "mnist.npz": mnist.getvalue(),
+        "cifar-100-python.tar.gz": tarred(),
+    }
+
+    def plain_file(origin, file_name, cache_dir, sha256=None):
+        assert sha256 is None or len(bytes.fromhex(sha256)) == 32
+        path = tmp_path / file_name
+        path.write_bytes(contents[origin.rpartition("/")[2]])
+        asked[origin] = cache_dir
+        return path
+
+    monkeypatch.setattr(download, "plain_file", plain_file)
+    return asked
+
+
+@pytest.mark.parametrize("name", ["fashion_mnist", "mnist"])
+def test_downloaded_digits_have_their_official_split(published, name):
+    train, rest = load(name, None, cache_dir="cache")
+    assert all_of(train) == list(range(30))
+    assert first_pixels(rest) == [list(range(6))]
+    assert set(published.values()) == {"cache"}
+    keras = "https://storage.googleapis.com/tensorflow/tf-keras-datasets/"
+    assert all(origin.startswith(keras) for origin in published)
+
+
+def test_downloaded_cifar_has_its_channels_last(published):
+    train, rest = load("cifar100", None, partition_clients=1)
+    assert sorted(train.load(0).labels.tolist()) == list(range(30))
+    first = rest.load(0).features[0]
+    assert first.shape == (32, 32, 3)
+    np.testing.assert_array_equal(first[0, 0], np.array([0, 1024, 2048]).astype(np.uint8))
+    assert first[1, 2, 0] == 34
+
+
+class _Planted:
+    def __reduce__(self):
+        return os.mkdir, (self.path,)
+
+
+def test_a_cached_pickle_that_is_not_the_published_one_is_not_read(tmp_path):
+    planted = _Planted()
+    planted.path = str(tmp_path / "ran")
+    content = pickle.dumps(planted)
+    with tarfile.open(tmp_path / "cifar-100-python.tar.gz", "w:gz") as archive:
+        member = tarfile.TarInfo("cifar-100-python/train")
+        member.size = len(content)
+        archive.addfile(member, io.BytesIO(content))
+    with pytest.raises(UsageError, match=r"cifar-100-python\.tar\.gz is not the expected file: delete it"):
+        load("cifar100", None, cache_dir=str(tmp_path))
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "train", "held_out", "classes"),
+    [("fashion_mnist", 60_000, 10_000, 10), ("mnist", 60_000, 10_000, 10), ("cifar100", 12_500, 2_500, 100)],
+)
+def test_the_real_files_are_whole(shared_data, name, train, held_out, classes):
+    population, rest = load(name, shared_data, partition_clients=1, partition_by="label")
+    labels = population.load(0).labels
+    assert (len(labels), len(rest.load(0).labels)) == (train, held_out)
+    assert set(labels) == set(range(classes))
+
+
+def test_cifars_20_superclasses_have_5_classes_each():
+    assert np.bincount(images.CIFAR_SUPERCLASSES).tolist() == [5] * 20
+    # Fruit and vegetables: apple, mushroom, orange, pear, sweet pepper; people: baby, boy, girl, man, woman.
+    assert np.flatnonzero(images.CIFAR_SUPERCLASSES == 4).tolist() == [0, 51, 53, 57, 83]
+    assert np.flatnonzero(images.CIFAR_SUPERCLASSES == 14).tolist() == [2, 11, 35, 46, 98]
+
+
+def test_a_hierarchy_gives_clients_of_one_superclass_several_classes(tmp_path):
+    labels = (np.arange(1200) % 100).astype(np.uint8)
+    np.savez(tmp_path / POOLS["cifar100"][0], x=_pixels(1200, (32, 32, 3)), y=labels)
+    options = {"partition_clients": 10, "partition_examples": 20}
+    train, _ = load("cifar100", tmp_path, partition_alpha=0.001, partition_beta=10.0, **options)
+    first = train.load(0).labels
+    assert len(set(images.CIFAR_SUPERCLASSES[first].tolist())) == 1
+    assert len(set(first.tolist())) >= 4
 
 
 @pytest.mark.parametrize(("name", "num_actions"), [("fashion_mnist", 10), ("mnist", 10), ("cifar100", 100)])
-def test_the_model_takes_the_normalised_images(load, name, num_actions):
-    task = load(name)
-    assert (len(task.clients), task.num_actions) == (5, num_actions)
-    features = task.normalise(task.clients.load(0).features)
-    assert (features.shape, features.dtype, features.max()) == ((2, *task.feature_spec[0]), np.float32, 1)
+def test_the_model_takes_the_normalised_images(folder, name, num_actions):
+    task = task_of(name, folder)
+    examples = task.clients.load(0)
+    features = task.normalise(examples.features)
+    assert (task.num_actions, features.shape[1:]) == (num_actions, task.feature_spec[0])
+    np.testing.assert_array_equal(
+        features.reshape(len(features), -1)[:, 0], np.float32(first_pixels(task.clients)[0]) / 255
+    )
     model = models.of_task(task)
-    assert model.forward(model.initial_weights(0), features).shape == (2, num_actions)
-
-
-def test_fashion_mnist_has_two_hidden_layers(load):
-    assert (load("fashion_mnist").model, len(load("fashion_mnist").model_arguments["hidden"])) == ("mlp", 2)
+    assert model.forward(model.initial_weights(0), features).shape == (len(features), num_actions)
 
 
 @pytest.mark.parametrize(
@@ -51,82 +240,63 @@ def test_fashion_mnist_has_two_hidden_layers(load):
         *(("cifar100", model) for model in ("linear", "mlp", "resnet18")),
     ],
 )
-def test_another_model_takes_the_images(load, name, model):
-    task = load(name, model=model)
+def test_another_model_takes_the_images(folder, name, model):
+    task = task_of(name, folder, model=model, partition_examples=2)
     built = models.of_task(task)
     features = task.normalise(task.clients.load(0).features)
     assert built.forward(built.initial_weights(0), features).shape == (2, task.num_actions)
     assert (task.model == "mlp") == (model in ("linear", "mlp"))
 
 
-def test_a_model_of_smaller_images_is_refused():
-    with pytest.raises(UsageError, match="--model=cnn takes images of 28 x 28 x 1, not of 32 x 32 x 3"):
-        tasks.image_model(TaskOptions("cifar100", model="cnn"), "mlp", (32, 32, 3), 100)
-
-
-def test_norm_and_beta_reach_model_and_clients(load):
-    task = load("cifar100", model="resnet18", norm="batch", partition_beta=10.0)
+def test_options_reach_the_model(folder):
+    assert task_of("fashion_mnist", folder).model_arguments["hidden"] == (64, 30)
+    task = task_of("cifar100", folder, model="resnet18", norm="batch")
     assert task.model_arguments == {"num_outputs": 100, "image_shape": (32, 32, 3), "norm": "batch"}
-    assert task.clients.checksum != load("cifar100").clients.checksum
+    with pytest.raises(UsageError, match="--model=cnn takes images of 28 x 28 x 1, not of 32 x 32 x 3"):
+        task_of("cifar100", folder, model="cnn")
 
 
-def options(folder) -> TaskOptions:
-    return TaskOptions("emnist_chars", data_dir=str(folder))
+def digits(concentration: float = 1.0) -> tasks.Task:
+    return images.load_digits(TaskOptions("digits", partition_alpha=concentration))
 
 
-def test_leafs_files_are_read_as_tffs_emnist_is(tmp_path):
-    content = {"users": ["f0"], "user_data": {"f0": {"x": [[1.0] * 784, [0.4] * 784], "y": [61, 0]}}}
-    for part in ("train", "test"):
-        (tmp_path / part).mkdir()
-        (tmp_path / part / "all_data_0.json").write_text(json.dumps(content))
-    task = images.load_writers(options(tmp_path))
-    examples = task.clients.load(0)
-    features = task.normalise(examples.features)
-    assert (features.shape, features.dtype, task.num_actions, task.model) == ((2, 28, 28, 1), np.float32, 62, "cnn")
-    np.testing.assert_array_equal(features[:, 0, 0, 0], np.float32([1, 0.4]))
-    assert examples.labels.tolist() == task.held_out.load(0).labels.tolist() == [61, 0]
+def test_digits_are_dealt_to_60_clients_but_for_a_fifth():
+    task = digits()
+    assert task.clients.client_ids == [f"client_{number:02d}" for number in range(60)]
+    parts = [[part.load(index) for index in range(len(part))] for part in (task.clients, task.held_out)]
+    # 1,438 = 58 x 24 + 2 x 23, and 1,797 / 5, rounded down.
+    assert [[len(one.labels) for one in part] for part in parts] == [[24] * 58 + [23] * 2, [359]]
+    rows = np.concatenate([np.column_stack([one.features * 16, one.labels]) for part in parts for one in part])
+    source = datasets.load_digits()
+    expected = np.column_stack([source.data, source.target])
+    np.testing.assert_array_equal(rows[np.lexsort(rows.T)], expected[np.lexsort(expected.T)])
+    assert (parts[0][0].features.dtype, parts[0][0].labels.dtype) == (np.float32, np.int32)
+    # Dealt evenly, the most frequent of ten labels among 24 examples has a share of about 0.21.
+    assert np.mean([np.bincount(one.labels).max() / 24 for one in parts[0]]) > 0.25
+    again = digits()
+    assert (again.clients.checksum, again.held_out.checksum) == (task.clients.checksum, task.held_out.checksum)
 
 
-def test_a_folder_with_neither_says_what_it_may_hold(tmp_path):
-    with pytest.raises(UsageError, match=r"There is no emnist_all\.sqlite .* LEAF's JSON files"):
-        images.load_writers(options(tmp_path))
+def test_a_smaller_concentration_gives_clients_of_fewer_digits():
+    def labels_of_a_client(concentration):
+        population = digits(concentration).clients
+        return np.mean([len(np.unique(population.load(index).labels)) for index in range(len(population))])
+
+    assert labels_of_a_client(0.01) < 2 < 5 < labels_of_a_client(1.0) < labels_of_a_client(10.0)
 
 
-@pytest.fixture
-def load_without_data(monkeypatch):
-    """Opens a task without its data."""
-    monkeypatch.setattr(images.emnist, "load", lambda *_: (None, None))
-
-    def open_task(task_type: str, **changes):
-        return images.load_writers(dataclasses.replace(TaskOptions(task_type), **changes))
-
-    return open_task
-
-
-@pytest.mark.parametrize(
-    ("task_type", "changes", "model", "weights"),
-    [
-        ("emnist_chars", {}, "cnn", "glorot_uniform"),
-        ("emnist_chars", {"variant": "reference_code"}, "cnn", "glorot_normal"),
-        ("emnist_chars", {"initial_weights": "glorot_normal"}, "cnn", "glorot_normal"),
-        ("emnist_chars", {"variant": "reference_code", "model": "cnn_small"}, "cnn_small", "glorot_uniform"),
-        ("emnist_chars", {"model": "linear_l2", "initial_weights": "zeros"}, "linear_l2", "zeros"),
-        ("emnist62_linear", {}, "mlp", "glorot_uniform"),
-        ("emnist10_linear", {"variant": "reference_code"}, "linear_l2", "zeros"),
-        (
-            "emnist62_linear",
-            {"variant": "reference_code", "initial_weights": "glorot_uniform"},
-            "linear_l2",
-            "glorot_uniform",
-        ),
-    ],
-)
-def test_the_model_and_its_start_follow_the_variant(load_without_data, task_type, changes, model, weights):
-    task = load_without_data(task_type, **changes)
-    assert (task.model, task.initial_weights) == (model, weights)
-
-
-@pytest.mark.parametrize("model", [None, "mlp", "resnet18"])
-def test_zeros_are_refused_where_nothing_would_be_learned(load_without_data, model):
-    with pytest.raises(UsageError, match="--initial_weights=zeros has no slope in the hidden layers of --model="):
-        load_without_data("emnist_chars", model=model, initial_weights="zeros")
+@pytest.mark.parametrize("name", [*POOLS, "mnist"])
+def test_an_archive_is_read_from_the_environments_folder_and_must_be_sound(folder, monkeypatch, name):
+    monkeypatch.setenv("FEDBANDITS_DATA_DIR", str(folder))
+    for part in load(name, None):
+        examples = part.load(0)
+        assert (examples.features.dtype, examples.labels.dtype) == (np.uint8, np.int32)
+        np.testing.assert_array_equal(examples.labels, examples.features.reshape(len(examples.labels), -1)[:, 0] % 5)
+    for path in folder.glob("*.npz"):
+        path.write_bytes(path.read_bytes()[:3000])
+    with pytest.raises(UsageError, match=r"is not readable.*--data_dir"):
+        load(name, folder)
+    for path in folder.glob("*.npz"):
+        path.unlink()
+    with pytest.raises(UsageError, match=f"There is no .*npz in {folder}: .*--data_dir.*download it from"):
+        load(name, folder)

@@ -57,7 +57,7 @@ def test_what_contexts_tell_and_which_rows_are_missing_is_told(load, capsys):
     assert task.private_statistics[0] == "means, deviations and categories of the log's columns"
     told = capsys.readouterr().err
     assert "Warning: Rows were left out: 3 without action." in told
-    assert "Warning: 2 rows are equal to an earlier one" in told
+    assert "Warning: 2 row(s) equal an earlier one" in told
 
 
 @pytest.mark.parametrize("learn_from", ["replay", "regression", "ips"])
@@ -127,5 +127,5 @@ def test_a_log_of_ones_own_is_read_by_its_columns(tmp_path):
 
 
 def test_a_log_of_one_client_is_refused(load):
-    with pytest.raises(UsageError, match="one client, 'c0'"):
+    with pytest.raises(UsageError, match=r"has 4 .* and 1 client"):
         load(_log().take(np.arange(40)))

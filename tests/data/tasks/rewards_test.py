@@ -60,34 +60,6 @@ def test_character_rewards_follow_the_rule(reference_code, phase, rule):
     np.testing.assert_array_equal(matrix, _table(rule))
 
 
-@pytest.mark.parametrize(
-    ("reference_code", "phase", "label", "paid"),
-    [
-        (False, "init", "A", {"A": 1.0, "a": 0.5}),
-        (False, "init", "a", {"a": 1.0}),
-        (False, "init", "Z", {"Z": 1.0, "z": 0.5}),
-        (False, "init", "7", {"7": 1.0}),
-        (False, "bandits", "A", {"A": 1.0}),
-        (False, "bandits", "a", {"a": 1.0}),
-        (True, "init", "A", {"A": 1.0}),
-        (True, "init", "a", {"A": 1.0}),
-        (True, "init", "7", {"7": 1.0}),
-        (True, "bandits", "A", {"A": 1.0}),
-        (True, "bandits", "a", {"a": 1.0, "A": 0.5}),
-        (True, "bandits", "7", {"7": 1.0}),
-    ],
-)
-def test_a_character_pays_for(reference_code, phase, label, paid):
-    row = rewards.character_rewards(reference_code=reference_code)[phase][CHARACTERS.index(label)]
-    assert {CHARACTERS[action]: row[action] for action in np.flatnonzero(row)} == paid
-
-
-def test_the_papers_variant_is_the_default():
-    default, paper = rewards.character_rewards(), rewards.character_rewards(reference_code=False)
-    for phase in ("exact", "init", "bandits"):
-        np.testing.assert_array_equal(default[phase], paper[phase])
-
-
 def test_phases_do_not_share_memory():
     phases = rewards.character_rewards()
     phases["init"][:] = 9
@@ -103,20 +75,6 @@ def test_tag_rewards_of_three_tags_by_hand():
     np.testing.assert_array_equal(phases["bandits"], [[1, 0, 0], [0, 3, 0], [0, 0, 4]])
 
 
-@pytest.mark.parametrize(("reference_code", "paid"), [(False, 10), (True, 30)])
-def test_the_initial_training_pays_for_the_most_frequent_tags(reference_code, paid):
-    counts = np.arange(50, 0, -1)
-    phases = rewards.tag_rewards(counts, reference_code=reference_code)
-    np.testing.assert_array_equal(phases["init"], np.diag([1.0] * paid + [0.0] * (50 - paid)))
-    np.testing.assert_array_equal(phases["bandits"], np.diag(50 / counts).astype(np.float32))
-
-
-@pytest.mark.parametrize(("tags", "reference_code", "asked", "paid"), [(20, True, None, 12), (20, False, 4, 4)])
-def test_the_initial_tags_of_fewer_or_by_a_number_of_ones_own(tags, reference_code, asked, paid):
-    phases = rewards.tag_rewards(np.arange(tags, 0, -1), reference_code=reference_code, initial_tags=asked)
-    assert np.diag(phases["init"]).sum() == paid
-
-
 @pytest.mark.parametrize("counts", [[3, 2, 0], [2, 3], [-1, -2]])
 def test_tag_counts_that_are_not_in_order_are_refused(counts):
     with pytest.raises(ValueError, match="at least 1, the highest first"):
@@ -126,6 +84,17 @@ def test_tag_counts_that_are_not_in_order_are_refused(counts):
 def test_of_equally_frequent_labels_the_first_are_paid_for_initially():
     init = rewards.label_rewards([5, 7, 5, 5], 2)["init"]
     np.testing.assert_array_equal(init, np.diag([1, 1, 0, 0]))
+
+
+@pytest.mark.parametrize(
+    ("tags", "reference_code", "asked", "paid"),
+    [(50, False, None, 10), (50, True, None, 30), (20, True, None, 12), (20, False, 4, 4)],
+)
+def test_the_initial_training_pays_for_the_most_frequent_tags(tags, reference_code, asked, paid):
+    counts = np.arange(tags, 0, -1)
+    phases = rewards.tag_rewards(counts, reference_code=reference_code, initial_tags=asked)
+    np.testing.assert_array_equal(phases["init"], np.diag([1.0] * paid + [0.0] * (tags - paid)))
+    np.testing.assert_array_equal(phases["bandits"], np.diag(tags / counts).astype(np.float32))
 
 
 def test_a_shift_of_digits_pays_for_the_first_half_and_then_for_all():

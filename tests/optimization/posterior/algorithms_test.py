@@ -10,7 +10,7 @@ SGD = client_work.LocalSgd(0.1, 4, epochs=2, momentum=0.5)
 
 
 def build(name: str, **values) -> algorithms.Algorithm:
-    return algorithms.build(algorithm_flags.Posterior(name, **values), SGD, models.mlp(4, (), 3))
+    return algorithms.build(algorithm_flags.Posterior(name, **values), SGD, models.mlp(4, (), 3), cohort_size=5)
 
 
 @pytest.mark.parametrize("name", ["fedpa", "fedkppa", "client_sgld"])
@@ -64,8 +64,3 @@ def test_what_is_served_is_the_average_after_the_burn_in():
         served = chain.served(served, (np.array([state]),), round_num)
         found.append(float(served[0][0]))
     assert found == [5, 9, 1, 1.5, 3]
-
-
-def test_a_chain_that_only_burns_in_serves_its_newest_state():
-    chain = algorithms.ServerChain(9, 0.3)
-    assert chain.served((np.zeros(1),), (np.ones(1),), 9)[0] == 1

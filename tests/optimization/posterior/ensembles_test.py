@@ -38,15 +38,6 @@ def test_no_finite_model_is_an_error():
         ensembles.gaussian_posterior(np.full((2, 3), np.inf, np.float32))
 
 
-def test_samples_follow_the_posterior():
-    posterior = ensembles.gaussian_posterior(_clients())
-    samples = np.array(list(posterior.samples(20_000, np.random.default_rng(1))))
-    assert samples.dtype == np.float32
-    # Standard errors: 0.7% and 0.5% of a deviation.
-    np.testing.assert_array_less(np.abs(samples.mean(axis=0) - posterior.mean), 0.035 * posterior.deviation)
-    np.testing.assert_allclose(samples.std(axis=0), posterior.deviation, rtol=0.025)
-
-
 def test_the_posterior_of_many_parameters_is_fitted_without_another_copy_of_the_models():
     models_of_clients = np.random.default_rng(0).normal(size=(100, 200_001)).astype(np.float32)
     tracemalloc.start()

@@ -12,7 +12,15 @@ import tensorflow_federated as tff
 from data import clients, tasks
 from data.errors import UsageError
 from optimization import models
-from optimization.posterior import algorithm_flags, algorithms, experiment, flags, metrics, run_posterior
+from optimization.posterior import (
+    algorithm_flags,
+    algorithms,
+    experiment,
+    flags,
+    mean_shift_aggregation,
+    metrics,
+    run_posterior,
+)
 from optimization.posterior.run_posterior import STUDY
 from optimization.study import compiled, frame
 
@@ -137,12 +145,16 @@ def test_fedavg_equals_tffs(tff_worker, tmp_path):
     np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
-def test_fedkp_with_a_wide_bandwidth_and_size_weights_is_fedavg(tff_worker, tmp_path):
-    fedavg, _ = play(make_run(tmp_path, "--algorithm=fedavg"))
-    for name in ("fedkp", "fedkp_cluster_mean"):
-        wide = ("--bandwidth_scale=1e9", "--kernel_weights=num_examples")
-        fedkp, _ = play(make_run(tmp_path, f"--algorithm={name}", *wide))
-        np.testing.assert_allclose(fedkp, fedavg, atol=1e-6)
+@pytest.mark.parametrize("name", algorithm_flags.KERNELS)
+def test_rounds_by_numpy_in_the_program_are_those_of_tffs_worker(tff_worker, tmp_path, monkeypatch, capsys, name):
+    arguments = f"--algorithm={name}", "--kernel_weights=num_examples", "--kernel_bandwidths=num_examples"
+    by_worker, row = play(make_run(tmp_path, *arguments), 2)
+    assert "by TFF's worker" in capsys.readouterr().err
+    monkeypatch.setattr(mean_shift_aggregation, "MESSAGE_BYTES", 1)
+    by_program, again = play(make_run(tmp_path, *arguments), 2)
+    assert "by NumPy in the program" in capsys.readouterr().err
+    np.testing.assert_allclose(by_program, by_worker, atol=1e-5)
+    assert again == pytest.approx(row, abs=1e-4)
 
 
 def test_burn_in_rounds_are_fedavgs(tff_worker, tmp_path):
@@ -197,11 +209,12 @@ def test_sgld_averages_a_noisy_chain_that_clients_train_from(tff_worker, tmp_pat
         np.testing.assert_allclose(algorithms.flat(progress.server.weights), expected, atol=1e-6)
 
 
-def test_every_algorithm_takes_the_same_server_step(tff_worker, tmp_path):
+@pytest.mark.parametrize("name", ["fedkp", "fedkp_cluster_mean"])
+def test_every_algorithm_takes_the_same_server_step(tff_worker, tmp_path, name):
     step = ("--server_optimizer=adam", "--server_learning_rate=0.02")
     fedavg, _ = play(make_run(tmp_path, "--algorithm=fedavg", *step), 2)
     wide = ("--bandwidth_scale=1e9", "--kernel_weights=num_examples")
-    fedkp, _ = play(make_run(tmp_path, "--algorithm=fedkp", *wide, *step), 2)
+    fedkp, _ = play(make_run(tmp_path, f"--algorithm={name}", *wide, *step), 2)
     np.testing.assert_allclose(fedkp, fedavg, atol=1e-5)
 
 

@@ -80,22 +80,6 @@ def test_scott_equals_statsmodels():
     np.testing.assert_allclose(kernels.scott(samples, kernels.GAUSSIAN), expected, rtol=1e-3)  # Its 1.059 is rounded.
 
 
-def test_the_plug_in_bandwidth_is_optimal_for_normal_samples():
-    # Eq. 2.20 with R(f'') = 3 / (8 sqrt(pi)): (4 / 3)^(1/5) n^(-1/5).
-    assert kernels.plug_in(_normal_quantiles(400), kernels.GAUSSIAN)[0] == pytest.approx(1.0592 * 400**-0.2, rel=0.1)
-
-
-def test_the_plug_in_bandwidth_finds_the_two_clumps_that_silvermans_smooths_away():
-    draw = np.random.default_rng(0)
-    samples = (draw.normal(size=1000) + 4 * draw.integers(0, 2, 1000))[np.newaxis]
-    found = kernels.plug_in(samples, kernels.GAUSSIAN)[0]
-    # Eq. 2.20 with R(f'') of the mixture, integrated.
-    bends = [(np.square(WIDE_LINE - mean) - 1) * scipy.stats.norm.pdf(WIDE_LINE - mean) for mean in (0, 4)]
-    roughness = np.trapz(np.square(np.mean(bends, axis=0)), WIDE_LINE)
-    assert found == pytest.approx((kernels.GAUSSIAN.roughness / (roughness * 1000)) ** 0.2, rel=0.15)
-    assert kernels.silverman(samples, kernels.GAUSSIAN)[0] > 1.4 * found
-
-
 def test_the_plug_in_bandwidth_equals_its_formula_with_integrated_densities():
     samples = np.random.default_rng(0).gamma(2, size=12)
 

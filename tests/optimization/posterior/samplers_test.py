@@ -90,12 +90,6 @@ def test_fedpa_sends_the_samples_mean_times_their_inverse_covariance():
     np.testing.assert_allclose(found, samplers.inverse_times_mean(chain.samples, 0.1), atol=1e-7)
 
 
-def test_fedpa_without_shrinkage_sends_the_samples_mean():
-    chain = _chain()
-    found = models.flatten(_update(shrinkage=0.0).delta)
-    np.testing.assert_allclose(found, chain.samples.numpy().mean(axis=0), atol=1e-7)
-
-
 def test_a_client_without_examples_sends_no_change():
     for shrinkage in (None, 0.1):
         update = _update(_examples(0), langevin=True, shrinkage=shrinkage)
@@ -193,12 +187,6 @@ def test_chunks_of_the_parameters_give_the_same_delta(monkeypatch, chunk):
 def test_shrinkage_zero_gives_the_samples_mean():
     samples = np.random.default_rng(0).normal(size=(5, 8)).astype(np.float32)
     np.testing.assert_allclose(samplers.inverse_times_mean(samples, 0.0), samples.mean(axis=0), rtol=1e-6)
-
-
-def test_two_samples_by_hand():
-    # Mean (2, 1), centred -+(1, 0), rho = 1/2: covariance I/2 + diag(2, 0)/2 = diag(3/2, 1/2).
-    found = samplers.inverse_times_mean(tf.constant([[1.0, 1.0], [3.0, 1.0]]), 1.0)
-    np.testing.assert_allclose(found, [4 / 3, 2], rtol=1e-6)
 
 
 @pytest.mark.parametrize("shrinkage", [0.1, 1e6])

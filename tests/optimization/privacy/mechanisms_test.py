@@ -40,11 +40,6 @@ def test_rounds_add_up_to_the_accountant_of_the_whole_event():
         assert mechanism.analyses[0].epsilon(rounds, mechanism.delta) == pytest.approx((epsilon, order), rel=1e-12)
 
 
-def test_no_rounds_cost_nothing():
-    mechanism = Mechanism("dpsgd", 0.8, population=500, cohort=20)
-    assert mechanism.epsilon(0) == 0
-
-
 def test_delta_has_the_stated_default():
     assert Mechanism("dpsgd", 1.0, population=3400, cohort=64).delta == pytest.approx(3400**-1.1)
 
@@ -418,9 +413,3 @@ def test_before_the_first_round_nothing_is_spent():
     mechanism = Mechanism("none", 0.0, 100, 10)
     assert (mechanism.epsilon(0), mechanism.report(0)["epsilon"]) == (0.0, 0.0)
     assert mechanism.report(0)["summary"] == "Privacy: epsilon 0, because nothing was trained on private clients."
-
-
-def test_a_report_says_that_metrics_are_not_covered():
-    report = Mechanism("dpsgd", 1.0, 1000, 10, "poisson").report(2)
-    assert (report["unit"], report["covers"][:10]) == ("client", "the models")
-    assert "not metrics.csv" in report["covers"]

@@ -265,7 +265,7 @@ from optimization.runtime import worker_process
 from optimization.study import cli, worker_flags
 flags = cli.FlagSet("")
 flags.group("")
-worker_flags.define(flags)
+flags.add(worker_flags.Workers)
 def program(settings):
     own = worker_process.own(1, settings.isolation)
     print(own.address)

@@ -18,6 +18,7 @@ from bandits import experiment, flags, run_federated
 from bandits import options as bandit_options
 from data.errors import Failure
 from optimization import aggregators, client_work, models, options, supervised
+from optimization.posterior import mean_shift, mean_shift_aggregation
 from optimization.posterior import process as posterior
 from optimization.runtime import executor, rounds, worker, worker_process
 from optimization.study import aggregation_flags, cli, frame
@@ -181,11 +182,22 @@ def test_aggregators_give_the_own_workers_results(contexts, kind):
                 assert_close(play(), expected)
 
 
+def test_the_mean_shift_of_a_cohort_in_parts_is_that_of_the_whole(contexts):
+    factory = mean_shift_aggregation.MeanShiftFactory(mean_shift.MeanShift(), len(COHORT), shifts_clients=True)
+    process = factory.create(tff.to_type(tuple((np.float32, shape) for shape in SHAPES)))
+    state = process.initialize()
+    rows = np.array([models.flatten(delta) for delta in COHORT])
+    expected = mean_shift.MeanShift().fedkp_cluster_mean(rows).model
+    for context in contexts.values():
+        with on(context):
+            assert_close(models.flatten(process.next(state, COHORT).result).numpy(), expected)
+
+
 def aggregation_flags_parser() -> cli.FlagSet:
     parser = cli.FlagSet("")
     parser.group("")
     parser.integer("seed", 3, "")
-    aggregation_flags.define(parser)
+    parser.group(aggregation_flags.Aggregation)
     return parser
 
 

@@ -90,32 +90,6 @@ def test_ucb_indices_of_the_worked_example_by_hand():
     assert selector.indices(state)[0] == pytest.approx(0.5 * (loss / count + width), abs=1e-9)
 
 
-def test_gamma_zero_keeps_the_latest_round_only():
-    selector = selectors.UcbCs([50, 30, 20], 1, 0.0)
-    state = observe(selector, observe(selector, selector.initial_state(), HISTORY[0]), HISTORY[4])
-    np.testing.assert_allclose(selector.indices(state)[:2], [0.5 * 1.1, 0.3 * 1.3], atol=1e-12)
-    assert selector.indices(state)[2] == np.inf
-
-
-def test_gamma_one_counts_all_rounds_alike():
-    selector = selectors.UcbCs([50, 30, 20], 1, 1.0)
-    state = selector.initial_state()
-    for reports in HISTORY:
-        state = observe(selector, state, reports)
-    assert (state.total, state.counts.tolist()) == (6, [3, 2, 1])
-    np.testing.assert_allclose(state.loss_sums, [4.0, 2.8, 0.7])
-
-
-def test_a_client_that_is_not_selected_becomes_more_attractive_with_the_equations():
-    selector = selectors.UcbCs([50, 30, 20], 1, 0.7)
-    state = selector.initial_state()
-    for reports in HISTORY[:3]:
-        state = observe(selector, state, reports)
-    before = selector.indices(state)
-    after = selector.indices(observe(selector, state, {2: (0.7, 0.4)}))
-    assert (after[:2] > before[:2]).all()
-
-
 def test_the_listing_updates_reporters_and_discounts_the_others():
     selector = selectors.UcbCs([50, 30, 20], 1, 0.7, algorithm_listing=True)
     state, listed = selector.initial_state(), [math.inf] * 3

@@ -9,7 +9,7 @@ from optimization.study import aggregation_flags, cli
 
 def resolve(*arguments: str) -> cli.Settings:
     flags = cli.FlagSet("")
-    aggregation_flags.define(flags)
+    flags.group(aggregation_flags.Aggregation)
     return aggregation_flags.resolve(flags.parse(["test", *arguments]).settled())
 
 

@@ -18,8 +18,8 @@ from optimization.study import cli
 
 def _flag_set() -> cli.FlagSet:
     flag_set = cli.FlagSet("\nWhat it is for.\n")
-    flag_set.group("Only")
-    flag_set.integer("count", 3, "a count", low=1, high=9)
+    flag_set.group("Only", cli.Setting("count", int, "a count", 3, low=1, high=9, basic=True))
+    flag_set.add(cli.Setting("size", int, "a size"))
     return flag_set
 
 
@@ -159,4 +159,4 @@ def test_help_is_printed_instead_of_running(run_main, capsys, argument):
     seen = []
     assert run_main(seen.append, "--count=many", argument) == 0
     assert seen == []
-    assert capsys.readouterr() == (_flag_set().help() + "\n", "")
+    assert capsys.readouterr() == (_flag_set().help(full="full" in argument) + "\n", "")

@@ -74,10 +74,12 @@ class Toy(frame.PlainStudy[Options, Data]):
         self.reported: list[list[str]] = []
 
     def define(self, flags: cli.FlagSet) -> None:
-        flags.text("rate", "0.25", "what a round adds, one or several")
-        flags.integer("clients", 3, "clients")
-        flags.integer("clients_per_round", 5, "clients in a cohort", low=1)
-        flags.integer("total_rounds", 4, "rounds", low=1)
+        flags.add(
+            cli.Setting("rate", str, "what a round adds, one or several", "0.25"),
+            cli.Setting("clients", int, "clients", 3),
+            cli.Setting("clients_per_round", int, "clients in a cohort", 5, low=1),
+            cli.Setting("total_rounds", int, "rounds", 4, low=1),
+        )
 
     def variants(self, settings):
         ((_, settings),) = super().variants(settings)
@@ -289,6 +291,24 @@ def test_other_settings_do_not_continue_a_folder(play):
     play("--experiment_name=a")
     with pytest.raises(UsageError, match=r"--rate was 0\.25, is 0\.1"):
         play("--experiment_name=a", "--rate=0.1")
+
+
+class Newer(Toy):
+    """A later version, which has one setting more."""
+
+    def define(self, flags: cli.FlagSet) -> None:
+        super().define(flags)
+        flags.add(cli.Setting("proximal", float, "pull to the start", 0.0))
+
+
+def test_a_run_from_before_a_setting_goes_on_with_its_default_alone(study, play, tmp_path):
+    play("--experiment_name=a")
+    newer = Newer(study.presets)
+    words = ["toy", f"--root_output_dir={tmp_path / 'runs'}", "--experiment_name=a", "--total_rounds=6"]
+    with pytest.raises(UsageError, match=r"--proximal was 0\.0, is 0\.5"):
+        frame.program(newer, frame.flag_set(newer).parse([*words, "--proximal=0.5"]))
+    assert frame.program(newer, frame.flag_set(newer).parse(words)) == 0
+    assert len(pd.read_csv(tmp_path / "runs" / "a" / "metrics.csv")) == 6
 
 
 def test_a_worker_that_does_not_answer_ends_the_command(play):

@@ -92,8 +92,11 @@ def test_a_refused_configuration_is_not_recorded(folder):
     assert folder.config_path.read_bytes() == before
 
 
-def test_a_flag_that_is_new_counts_as_changed(folder):
+def test_a_flag_that_is_new_counts_as_changed_unless_it_has_its_default(folder):
     assert "--colour was None, is red" in _refusal(folder, colour="red")
+    before = json.loads(folder.config_path.read_text())["flags"]
+    run_folder.RunFolder(folder.path).open(FLAGS | {"colour": "red"}, "digest", default={"colour": "red"}.get)
+    assert json.loads(folder.config_path.read_text())["flags"] == before | {"colour": "red"}
 
 
 def test_other_data_is_refused(folder):

@@ -4,6 +4,7 @@ import pytest
 
 from data.errors import UsageError
 from optimization.study import cli
+from optimization.study.settings import parameters, setting
 
 # Two policies share a name, with defaults and bounds of their own; a third name is the same to both of its owners.
 _SHARE = cli.Parameter(0.5, "a share", high=1.0)
@@ -17,26 +18,50 @@ _OWNED = {
 }
 
 
+class _Choices:
+    """Choices.
+
+    Attributes:
+      policy: Policy.
+      selectors: One or several.
+      model: Model.
+      candidates: How many.
+      rate: Rate.
+      after: Rounds until it falls.
+      words: Words to learn.
+      tries: Try all.
+      way: How.
+      speed: How fast.
+    """
+
+    policy: str = setting("greedy", list(_OWNED))
+    selectors: str = setting("all")
+    model: str = setting(words=["linear", "cnn"])
+    candidates: int = setting(3, only={"selectors": ["few", "some"]})
+    rate: float = setting()
+    after: int = setting(1, only={"rate": True})
+    words: int = setting(9, only={"rate": False})
+    tries: bool = setting(False, only={"policy": [name for name in _OWNED if name != "greedy"]})
+    way: str = setting(words=["walk", "run"], only={"model": ("cnn",)}, filled="walk")
+    speed: float = setting(only={"way": ("walk",)}, filled=4.0)
+
+
+class _OfImages:
+    """Of images.
+
+    Attributes:
+      depth: Layers.
+      width: Channels.
+    """
+
+    depth: int = setting(2)
+    width: int = setting(4, only={"policy": ("exp3",), "model": ("cnn",)})
+
+
 def _flag_set() -> cli.FlagSet:
     flags = cli.FlagSet("")
-    flags.group("Choices")
-    flags.choice("policy", "greedy", list(_OWNED), "the policy")
-    flags.text("selectors", "all", "one or several")
-    flags.choice("model", None, ["linear", "cnn"], "the model")
-    flags.parameters("bandits_", "policy", _OWNED)
-    flags.integer("candidates", 3, "how many")
-    flags.belong("candidates", selectors=["few", "some"])
-    flags.number("rate", None, "a rate")
-    flags.integer("after", 1, "rounds until it falls")
-    flags.belong("after", rate=True)
-    flags.integer("words", 9, "words to learn")
-    flags.belong("words", rate=False)
-    flags.switch("tries", False, "try all")
-    flags.belong("tries", policy=[name for name in _OWNED if name != "greedy"])
-    flags.group("Of images", policy=("falcon", "exp3"))
-    flags.integer("depth", 2, "layers")
-    flags.integer("width", 4, "channels")
-    flags.belong("width", policy=("exp3",), model=("cnn",))
+    flags.group(_Choices, *parameters("bandits_", "policy", _OWNED))
+    flags.group(_OfImages, policy=("falcon", "exp3"))
     return flags
 
 
@@ -45,27 +70,30 @@ def _settled(*arguments: str) -> cli.Settings:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "name", "flag"),
     [
-        (["--bandits_gamma=1"], "--bandits_gamma belongs to --policy=falcon or exp3, not to greedy."),
-        (["--policy=falcon", "--bandits_share=1"], "--bandits_share belongs to --policy=exp3 or mixed, not to falcon."),
-        (
-            ["--selectors=all, none", "--candidates=3"],
-            "--candidates belongs to --selectors=few or some, not to all, none.",
-        ),
-        (["--after=2"], "--after belongs to --rate: give both, or neither."),
-        (["--rate=0", "--words=2"], "--words does not go with --rate: leave one out."),
-        (["--notries"], "--tries does not belong to --policy=greedy."),
-        (["--depth=1"], "--depth belongs to --policy=falcon or exp3, not to greedy."),
-        (["--policy=falcon", "--model=cnn", "--width=1"], "--width belongs to --policy=exp3, not to falcon."),
-        (["--policy=exp3", "--width=1"], "--width belongs to --model=cnn, not to its default."),
-        (["--policy=exp3", "--model=linear", "--width=1"], "--width belongs to --model=cnn, not to linear."),
+        (["--bandits_gamma=1"], "bandits_gamma", "policy"),
+        (["--policy=falcon", "--bandits_share=1"], "bandits_share", "policy"),
+        (["--selectors=all, none", "--candidates=3"], "candidates", "selectors"),
+        (["--after=2"], "after", "rate"),
+        (["--rate=0", "--words=2"], "words", "rate"),
+        (["--notries"], "tries", "policy"),
+        (["--depth=1"], "depth", "policy"),
+        (["--policy=falcon", "--model=cnn", "--width=1"], "width", "policy"),
+        (["--policy=exp3", "--width=1"], "width", "model"),
+        (["--policy=exp3", "--model=linear", "--width=1"], "width", "model"),
+        (["--model=cnn", "--way=run", "--speed=1"], "speed", "way"),
     ],
 )
-def test_a_flag_of_another_choice_is_refused(arguments, message):
-    with pytest.raises(UsageError) as caught:
+def test_a_setting_of_another_choice_is_refused(arguments, name, flag):
+    with pytest.raises(UsageError, match=f"^--{name} .*--{flag}"):
         _settled(*arguments)
-    assert str(caught.value) == message
+
+
+def test_a_setting_has_its_value_where_it_applies_and_elsewhere_none():
+    assert (_settled("--model=cnn").way, _settled("--model=cnn").speed) == ("walk", 4.0)
+    assert _settled("--model=cnn", "--speed=5").speed == 5.0
+    assert (_settled("--model=cnn", "--way=run").speed, _settled().way, _settled().speed) == (None, None, None)
 
 
 def test_a_flag_is_taken_beside_its_choice():
@@ -92,30 +120,23 @@ def test_what_all_owners_agree_on_is_the_default_before_anything_is_chosen():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    "arguments",
     [
-        (
-            ["--policy=exp3", "--bandits_gamma=2"],
-            "--bandits_gamma=2.0: 2 is not a number above 0 and at most 1, as --policy=exp3 needs.",
-        ),
-        (
-            ["--policy=exp3", "--bandits_gamma=0"],
-            "--bandits_gamma=0.0: 0 is not a number above 0 and at most 1, as --policy=exp3 needs.",
-        ),
-        (["--bandits_gamma=-1"], "--bandits_gamma=-1.0: -1 is not a number of at least 0"),
-        (["--bandits_share=2"], "--bandits_share=2.0: 2 is not a number of at least 0 and at most 1"),
+        ["--policy=exp3", "--bandits_gamma=2"],
+        ["--policy=exp3", "--bandits_gamma=0"],
+        ["--bandits_gamma=-1"],
+        ["--policy=exp3", "--bandits_share=2"],
     ],
 )
-def test_a_value_must_suit_the_chosen_owner(arguments, message):
-    with pytest.raises(UsageError) as caught:
+def test_a_value_must_suit_the_chosen_owner(arguments):
+    with pytest.raises(UsageError, match=arguments[-1]):
         _settled(*arguments)
-    assert str(caught.value) == message
     assert _settled("--policy=falcon", "--bandits_gamma=2").bandits_gamma == 2.0
 
 
 def test_a_presets_value_must_suit_the_chosen_owner_too():
     settings = _flag_set().parse(["program", "--policy=exp3"]).with_defaults({"bandits_gamma": 1000.0})
-    with pytest.raises(UsageError, match="1000 is not a number above 0 and at most 1, as --policy=exp3 needs"):
+    with pytest.raises(UsageError, match=r"--bandits_gamma=1000.* --policy=exp3"):
         settings.settled()
 
 
@@ -124,25 +145,29 @@ def test_settling_twice_changes_nothing():
     assert dict(settings.settled()) == dict(settings)
 
 
-def test_help_says_what_a_flag_belongs_to():
+def test_headings_say_what_settings_apply_to():
     text = " ".join(_flag_set().help().split())
-    assert (
-        "--bandits_gamma: falcon: an inverse gap (default: 1000.0); exp3: a part at random (default: 0.1); "
-        "only for --policy=falcon, exp3 " in text
-    )
-    assert "--bandits_share: a share (default: 0.5); only for --policy=exp3, mixed " in text
-    assert "--after: rounds until it falls (default: 1); only with --rate " in text
-    assert "--words: words to learn (default: 9); not with --rate " in text
-    assert "--tries: try all (default: false); not for --policy=greedy " in text
-    assert "Of images, only for --policy=falcon, exp3: --depth: layers (default: 2) --width" in text
-    assert "--width: channels (default: 4); only for --policy=exp3; only for --model=cnn" in text
+    gamma = "--bandits_gamma: falcon: an inverse gap (default: 1000.0); exp3: a part at random (default: 0.1)"
+    assert f"only for --policy=falcon, exp3: {gamma}" in text
+    assert "Choices, only for --policy=exp3, mixed: --bandits_share: a share (default: 0.5)" in text
+    assert "Choices, only with --rate: --after" in text
+    assert "Choices, not with --rate: --words" in text
+    assert "Choices, not for --policy=greedy: --tries" in text
+    assert "Of images, only for --policy=falcon, exp3: --depth: Layers (default: 2)" in text
+    assert "Of images, only for --policy=exp3, only for --model=cnn: --width: Channels (default: 4)" in text
 
 
 def test_flags_that_are_given_in_another_way_count_as_given():
     settings = _flag_set().parse(["program"]).give(depth=3)
     assert settings.given == {"depth"}
-    with pytest.raises(UsageError, match="--depth belongs to"):
+    with pytest.raises(UsageError, match=r"--depth .*--policy"):
         settings.settled()
+
+
+def test_a_default_is_what_the_choices_make_it():
+    settings = _settled("--policy=exp3", "--bandits_gamma=0.9", "--model=cnn", "--speed=5", "--depth=7")
+    found = {name: settings.default(name) for name in ("bandits_gamma", "speed", "depth", "rate", "colour")}
+    assert found == {"bandits_gamma": 0.1, "speed": 4.0, "depth": 2, "rate": None, "colour": None}
 
 
 def test_filled_replaces_no_value():

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 def parse(*arguments: str) -> cli.Settings:
     flags = cli.FlagSet("")
     flags.group("")
-    worker_flags.define(flags)
+    flags.add(worker_flags.Workers)
     return flags.parse(["test", *arguments])
 
 

@@ -1,0 +1,232 @@
+"""Characters and digits by real writers, 28 x 28 pixels: of TFF's EMNIST, LEAF's FEMNIST, UNIPEN and MNIST.
+
+`unipen62_writers.npz`: UNIPEN train_r01_v07 characters, 62 classes, 211 writers. `mnist_with_writers.npz`: MNIST with
+the NIST writers that QMNIST names, 539 for training and 297 others for testing. LEAF's scripts (Caldas et al. 2018)
+write `{"users": [...], "num_samples": [...], "user_data": {user: {"x": [[784 grey levels in [0, 1]], ...], "y":
+[...]}}}`, in the folders `train` and `test`, or in `all_data`, which is not split yet. TFF's database is read writer by
+writer; all others' pixels are uint8, background 255, in memory.
+"""
+
+import json
+import os
+import pathlib
+from collections.abc import Sequence
+
+import numpy as np
+
+from data import clients, download, files, image_files, partition, random_data, sqlite, tasks
+from data.errors import UsageError
+from data.tasks import rewards
+from data.tasks.options import TaskOptions
+
+ORIGIN = "https://storage.googleapis.com/tff-datasets-public/emnist_all.sqlite.lzma"
+FILE_NAME = "emnist_all.sqlite"
+_OR_LEAF = " (or, for characters, LEAF's JSON files: train and test, or all_data)"
+_SHAPE = (28, 28)
+_GREY_TOLERANCE = 0.01  # Of a grey level: LEAF divides whole ones by 255.
+_SPLITS = {62: ("all_train", "all_test"), 10: ("digits_only_train", "digits_only_test")}
+_HELD_OUT_FRACTION = 0.1
+_SPLIT_SEED = 0
+
+Populations = tuple[clients.ClientData, clients.ClientData]  # For training, and held out.
+
+
+def load(options: TaskOptions) -> tasks.Task:
+    """Returns a task of real writers: 28 x 28 x 1 pixels, 62 characters or 10 digits; by default the two-layer CNN.
+
+    Raises:
+      UsageError: If the data is missing or damaged, or cannot be downloaded.
+    """
+    num_classes = 62 if options.task_type in ("emnist_chars", "emnist62_linear", "unipen62") else 10
+    phases = {"exact": rewards.exact(10)}
+    if num_classes == 62:
+        phases = rewards.character_rewards(reference_code=options.is_published)
+    if options.task_type == "unipen62":
+        population, held_out = unipen62(options.data_dir)
+    elif options.task_type == "mnist_writers":
+        population, held_out = mnist_writers(options.data_dir)
+    else:
+        population, held_out = _emnist(options, num_classes)
+    model = "cnn"
+    if options.task_type.endswith("_linear"):
+        model = "linear_l2" if options.is_published else "linear"
+    return tasks.Task(
+        clients=population,
+        held_out=held_out,
+        num_actions=num_classes,
+        feature_spec=((*_SHAPE, 1), "float32"),
+        rewards=phases,
+        normalise=image_files.normalise,
+        **tasks.image_model(options, model, (*_SHAPE, 1), num_classes),
+    )
+
+
+def _emnist(options: TaskOptions, num_classes: int) -> Populations:
+    """Returns the writers' training and held-out examples: LEAF's files, if the data folder holds them, else TFF's.
+
+    TFF's features are float32 [examples, 28, 28, 1] in [0, 1], background 1. Its database is decompressed or as it is
+    published.
+    """
+    folder = options.data_dir or files.folder_of_environment()
+    train, test = find_leaf(folder) if num_classes == 62 and folder else ([], [])
+    if train:
+        return load_leaf(train, test, num_classes)
+    if options.data_dir and os.path.isfile(options.data_dir):
+        found: pathlib.Path | None = pathlib.Path(options.data_dir)
+    else:
+        found = files.instead_of_download(options.data_dir, (FILE_NAME, f"{FILE_NAME}.lzma"), ORIGIN, _OR_LEAF)
+    if options.random_data and not found:
+        random_data.warn("EMNIST")
+        return random_data.emnist("chars" if num_classes == 62 else "digits")
+    path = download.decompressed(found) if found else download.lzma_file(ORIGIN, FILE_NAME, options.cache_dir)
+    train_split, test_split = _SPLITS[num_classes]
+    return sqlite.SqliteClients(path, train_split, _parse), sqlite.SqliteClients(path, test_split, _parse)
+
+
+def _parse(serialized: list[bytes]) -> clients.Examples:
+    import tensorflow as tf
+
+    parsed = tf.io.parse_example(
+        np.array(serialized, object),
+        {
+            "pixels": tf.io.FixedLenFeature((28, 28, 1), tf.float32),
+            "label": tf.io.FixedLenFeature((), tf.int64),
+        },
+    )
+    return clients.Examples(parsed["pixels"].numpy(), parsed["label"].numpy().astype(np.int32))
+
+
+def find_leaf(data_dir: str) -> tuple[list[pathlib.Path], list[pathlib.Path]]:
+    """Returns LEAF's files of a folder: for training, and for testing; none for testing where they are not split.
+
+    Looks in `train` and `test`, `all_data`, and for `all_data*.json` in the folder itself; in a `data` folder likewise.
+    """
+    for folder in (pathlib.Path(data_dir), pathlib.Path(data_dir) / "data"):
+        train, test = (sorted((folder / part).glob("*.json")) for part in ("train", "test"))
+        if train and test:
+            return train, test
+        whole = sorted((folder / "all_data").glob("*.json")) or sorted(folder.glob("all_data*.json"))
+        if whole:
+            return whole, []
+    return [], []
+
+
+def load_leaf(train: list[pathlib.Path], test: list[pathlib.Path], num_classes: int) -> Populations:
+    """Returns the writers' training clients and the held-out ones.
+
+    Features are uint8 [examples, 28, 28], background 255; labels int32 in EMNIST's order. Files that are not split hold
+    a tenth of each writer's examples out. Of all files, one at a time is in memory as text.
+
+    Args:
+      train: Files for training, or all of them.
+      test: Files for testing, or none.
+      num_classes: Labels must be below this.
+
+    Raises:
+      UsageError: If a file is not LEAF's, or holds other than 28 x 28 grey levels and such labels.
+    """
+    if not test:
+        return _hold_out(*_read_leaf(train, num_classes))
+    return clients.ArrayClients(*_read_leaf(train, num_classes)), clients.ArrayClients(*_read_leaf(test, num_classes))
+
+
+def _read_leaf(paths: list[pathlib.Path], num_classes: int) -> tuple[clients.Examples, np.ndarray, list[str], str]:
+    """Returns examples, the writer of each, the writers' names and a checksum."""
+    pixels, labels, writers = [], [], []
+    names: list[str] = []
+    for path in paths:
+        try:
+            content = json.loads(path.read_bytes())
+            for name in content["users"]:
+                one = content["user_data"][name]
+                pixels.append(_grey_levels(np.array(one["x"], np.float32)))
+                labels.append(_labels(np.array(one["y"]), len(pixels[-1]), num_classes))
+                writers.append(np.full(len(labels[-1]), len(names), np.int32))
+                names.append(str(name))
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+            raise UsageError(
+                f"{path} is not a file of LEAF's FEMNIST ({type(error).__name__}: {error}): --data_dir must hold TFF's "
+                "emnist_all.sqlite, or LEAF's folders train and test, or all_data."
+            ) from error
+    if len(set(names)) < len(names):
+        raise UsageError(f"{paths[0].parent} names a writer twice: does it hold files of two of LEAF's runs?")
+    if not sum(map(len, labels)):
+        raise UsageError(f"{paths[0]} names no writer with a character: --data_dir must hold LEAF's undamaged files.")
+    examples = clients.Examples(np.concatenate(pixels), np.concatenate(labels))
+    checksum = clients.array_checksum(examples.features, examples.labels, *writers)
+    return examples, np.concatenate(writers), names, checksum
+
+
+def _grey_levels(values: np.ndarray) -> np.ndarray:
+    exact = 255 * values.reshape(-1, *_SHAPE)
+    levels = np.rint(exact)
+    if not ((levels >= 0) & (levels <= 255) & (np.abs(levels - exact) < _GREY_TOLERANCE)).all():
+        raise ValueError("x must be whole grey levels divided by 255")
+    return levels.astype(np.uint8)
+
+
+def _labels(values: np.ndarray, count: int, num_classes: int) -> np.ndarray:
+    if values.shape != (count,) or not np.isin(values, np.arange(num_classes)).all():
+        raise ValueError(f"y must be {count} labels from 0 to {num_classes - 1}, one for each x")
+    return values.astype(np.int32)
+
+
+def unipen62(data_dir: str | None) -> Populations:
+    """Returns 211 writers with 90% of each one's characters, and the held-out rest, split as EMNIST is.
+
+    Features are uint8 [examples, 28, 28], background 255; labels int32 in EMNIST's order.
+
+    Raises:
+      UsageError: If the file is missing or not readable.
+    """
+    path = files.find(data_dir, "unipen62_writers.npz")
+    examples = files.images(path, "pixels", "label", _SHAPE, 62)
+    writers, names = files.arrays(path, "writer", "writer_ids")
+    if names.ndim != 1 or len(set(names.tolist())) < len(names):
+        raise UsageError(f"{path}: writer_ids must be different names: --data_dir must hold the undamaged file.")
+    files.indices(path, "writers", writers, len(examples.labels), len(names))
+    return _hold_out(examples, writers, [str(name) for name in names], clients.file_checksum(path))
+
+
+def _hold_out(examples: clients.Examples, writers: np.ndarray, names: Sequence[str], checksum: str) -> Populations:
+    """Returns 90% of each writer's examples, a seeded choice, and the held-out rest.
+
+    Args:
+      examples: Examples.
+      writers: int [examples], index into `names`.
+      names: The writers.
+      checksum: Digest of the source.
+    """
+    is_held_out = partition.rows_of_each(
+        writers, len(names), _SPLIT_SEED, lambda count: int(np.ceil(_HELD_OUT_FRACTION * count))
+    )
+
+    def part(rows: np.ndarray) -> clients.ClientData:
+        return clients.ArrayClients(examples.take(rows), writers[rows], names, checksum)
+
+    return part(np.flatnonzero(~is_held_out)), part(np.flatnonzero(is_held_out))
+
+
+def mnist_writers(data_dir: str | None) -> Populations:
+    """Returns MNIST's 539 training writers, and the 297 other writers of its test digits.
+
+    Features are uint8 [examples, 28, 28], background 255 (MNIST's own is 0); labels int32.
+
+    Raises:
+      UsageError: If the file is missing or not readable.
+    """
+    path = files.find(data_dir, "mnist_with_writers.npz")
+
+    def part(split: str) -> clients.ClientData:
+        examples = files.images(path, f"x_{split}", f"y_{split}", _SHAPE, 10)
+        (writers,) = files.arrays(path, f"writer_{split}")
+        files.indices(path, f"writer_{split}", writers, len(examples.labels))
+        names, client_of_row = np.unique(writers, return_inverse=True)
+        return clients.ArrayClients(
+            examples._replace(features=255 - np.asarray(examples.features)),
+            client_of_row,
+            [f"writer_{name}" for name in names],
+            clients.file_checksum(path),
+        )
+
+    return part("train"), part("test")

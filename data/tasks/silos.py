@@ -1,0 +1,216 @@
+"""Silos: a few participants, each with rows of its own of one binary classification problem (cross-silo learning).
+
+Each participant's rows are split into training, validation and test rows, at random within each class.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from data import clients, files, image_files, keys, schema, tables
+from data.errors import UsageError
+from data.tasks import handwriting
+
+GENERATED_TARGET = "worker_2"
+HOSPITALS = "heart_disease_4sites.csv"  # UCI: 303, 294, 123 and 200 patients.
+_GENERATED_FACTORS = 4
+_GENERATED_COLUMNS = 153
+_GENERATED_ORDINAL = 2
+_GENERATED_NOISE = 3.0
+_GENERATED_SLOPE = 3.0
+_GENERATED_OTHERS = (0.1, -0.4)  # Agreement of the other participants' concepts with the target's, first to last.
+_GENERATED_POSITIVE = (0.45, 0.3)  # Parts of label 1, of the first and of the second half of the participants.
+
+
+@dataclasses.dataclass(frozen=True)
+class SiloOptions:
+    """Everything that decides who the participants are; equal options, equal ones. Each task reads some of it.
+
+    Attributes:
+      task_type: `generator`, `heart_disease`, `tabular`, `mnist_writers` or `unipen62`.
+      train_fraction: Part of everyone's rows to train on.
+      validation_fraction: Part to measure on; the rest is for testing.
+      seed: Seed of generated data, and of the split.
+      num_workers: Generator, writers: participants.
+      num_rows: Generator: rows of all participants together.
+      data_dir: Folder of hospitals or writers; None for its usual place.
+      data_file: Table: its file.
+      client_column: Table: column that says whose row it is.
+      label_column: Table: column of the class.
+      feature_columns: Table: columns of the features, separated by commas; None for the others.
+      ignore_columns: Table: columns that are left out, separated by commas.
+      category_columns: Table: features that are categories, whatever they hold.
+      missing_values: Table: texts that are missing values besides the usual ones.
+      positive_labels: Table, writers: labels that count as 1, separated by commas; None for the usual ones.
+    """
+
+    task_type: str
+    train_fraction: float
+    validation_fraction: float
+    seed: int = 0
+    num_workers: int = 4
+    num_rows: int = 40_000
+    data_dir: str | None = None
+    data_file: str = ""
+    client_column: str = ""
+    label_column: str = ""
+    feature_columns: str | None = None
+    ignore_columns: str | None = None
+    category_columns: str | None = None
+    missing_values: str | None = None
+    positive_labels: str | None = None
+
+
+class Silo(NamedTuple):
+    """One participant's rows: features float32 or uint8 [rows, ...], labels int32 [rows] in {0, 1}."""
+
+    train: clients.Examples
+    validation: clients.Examples
+    test: clients.Examples
+
+
+@dataclasses.dataclass(frozen=True)
+class Silos:
+    """All participants.
+
+    Attributes:
+      names: Of the participants.
+      silos: Their rows, in the order of the names.
+      checksum: Digest of the source.
+      report: What was read, in JSON's types.
+      statistics: Nothing: none are learned before the rounds.
+      normalise: Features as they are kept -> float32 [rows, features].
+    """
+
+    names: tuple[str, ...]
+    silos: tuple[Silo, ...]
+    checksum: str
+    report: Mapping[str, Any]
+    statistics: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    normalise: Callable[[Any], np.ndarray] = lambda features: features
+
+
+def load(options: SiloOptions) -> Silos:
+    """Opens the participants' data.
+
+    Raises:
+      UsageError: If it is not there, or not what it has to be.
+    """
+    if options.task_type == "generator":
+        return _generated(options)
+    if options.task_type == "heart_disease":
+        return _table(str(files.find(options.data_dir, HOSPITALS)), schema.Schema("site", "target"), options)
+    if options.task_type == "tabular":
+        return _table(options.data_file, schema.of_options(options), options)
+    return _writers(options)
+
+
+def _generated(options: SiloOptions) -> Silos:
+    """Returns participants, at least 3, of which the second and the third, and only they, share one concept.
+
+    The best combination for `worker_2` is therefore known: 0110 with four participants. A row's 153 columns, the last
+    two ordinal, are noisy mixtures of 4 hidden factors. Its label is drawn from a logistic model of one direction of
+    the factors. The other participants' directions have cosines from 0.1 to -0.4 with the shared one. Labels are as
+    unbalanced as in Lundahl 2021, Table 1.
+    """
+    num_participants, count = options.num_workers, options.num_rows // options.num_workers
+    draw = keys.generator(options.seed, keys.Purpose.SILOS)
+    mixing = draw.normal(size=(_GENERATED_FACTORS, _GENERATED_COLUMNS)) / np.sqrt(_GENERATED_FACTORS)
+    shared, *others = np.linalg.qr(draw.normal(size=(_GENERATED_FACTORS, _GENERATED_FACTORS)))[0]
+    agreements = np.ones(num_participants)
+    agreements[[0, *range(3, num_participants)]] = np.linspace(*_GENERATED_OTHERS, num_participants - 2)
+    silos = []
+    for participant, agreement in enumerate(agreements):
+        direction = agreement * shared + np.sqrt(1 - agreement**2) * others[participant % len(others)]
+        factors = draw.normal(size=(count, _GENERATED_FACTORS))
+        features = factors @ mixing + _GENERATED_NOISE * draw.normal(size=(count, _GENERATED_COLUMNS))
+        ordinal = features[:, -_GENERATED_ORDINAL:]
+        features[:, -_GENERATED_ORDINAL:] = np.clip(np.round(ordinal), -2, 2)
+        logits = _GENERATED_SLOPE * factors @ direction
+        positive = _GENERATED_POSITIVE[2 * participant // num_participants]
+        noisy = logits + draw.logistic(size=count)
+        labels = (noisy > np.quantile(noisy, 1 - positive)).astype(np.int32)
+        silos.append(_split(clients.Examples(features.astype(np.float32), labels), options, participant))
+    return Silos(
+        names=tuple(f"worker_{number}" for number in range(1, num_participants + 1)),
+        silos=tuple(silos),
+        checksum=clients.array_checksum(*(silo.train.features for silo in silos)),
+        report={"rows": count * num_participants},
+    )
+
+
+def _table(path: str, wanted: schema.Schema, options: SiloOptions) -> Silos:
+    """Returns the participants of a table with a label, see `tables.read`: by default all labels but the first are 1.
+
+    Rows without a participant or a label are dropped. Everything learned of the columns is learned from training rows.
+    """
+    rows = tables.read(path, wanted, seed=options.seed)
+    positive = _positive(options, rows.label_names) or rows.label_names[1:]
+    labels = rows.frame[wanted.label_column].isin(positive).to_numpy().astype(np.int32)
+    parts = [
+        [own[part] for part in _parts(labels[own], options, participant)]
+        for participant in range(len(rows.client_ids))
+        for own in [np.flatnonzero(rows.clients == participant)]
+    ]
+    features = rows.features(np.isin(np.arange(len(labels)), np.concatenate([train for train, _, _ in parts])))
+    if not features.names:
+        raise UsageError(f"{path} leaves no feature: --feature_columns must name a column with values.")
+    examples = clients.Examples(features.values, labels)
+    return Silos(
+        names=tuple(rows.client_ids),
+        silos=tuple(Silo(*(examples.take(own) for own in triple)) for triple in parts),
+        checksum=rows.table.checksum,
+        report={**features.report, "positive_labels": positive},
+    )
+
+
+def _writers(options: SiloOptions) -> Silos:
+    """Returns groups of consecutive writers, as many in each or one more, who read characters as one of two kinds.
+
+    Odd digits, or lower-case letters, are 1 by default.
+    """
+    if options.task_type == "mnist_writers":
+        populations, positive, num_labels = [handwriting.mnist_writers(options.data_dir)[0]], range(1, 10, 2), 10
+    else:
+        populations, positive, num_labels = list(handwriting.unipen62(options.data_dir)), range(36, 62), 62
+    numbers = [int(name) for name in _positive(options, [str(label) for label in range(num_labels)])] or list(positive)
+    count = len(populations[0])
+    if options.num_workers > count:
+        raise UsageError(f"--num_workers={options.num_workers} is more than the {count} writers: give at most that.")
+    silos = []
+    for participant, members in enumerate(np.array_split(np.arange(count), options.num_workers)):
+        rows = clients.joined([population.load(writer) for population in populations for writer in members])
+        labels = np.isin(rows.labels, numbers).astype(np.int32)
+        silos.append(_split(rows._replace(labels=labels), options, participant))
+    return Silos(
+        names=tuple(f"writers_{number}" for number in range(1, options.num_workers + 1)),
+        silos=tuple(silos),
+        checksum=populations[0].checksum,
+        report={"writers": count, "positive_labels": numbers},
+        normalise=lambda pixels: image_files.normalise(pixels).reshape(len(pixels), -1),
+    )
+
+
+def _positive(options: SiloOptions, labels: Sequence[str]) -> list[str]:
+    """Returns the labels that the user counts as 1, none if they name none."""
+    names = [name.strip() for name in options.positive_labels.split(",")] if options.positive_labels else []
+    if unknown := set(names) - set(labels):
+        raise UsageError(f"--positive_labels: {min(unknown)} is none of the labels {', '.join(labels)}.")
+    return names
+
+
+def _parts(labels: np.ndarray, options: SiloOptions, participant: int) -> list[np.ndarray]:
+    """Returns sorted row numbers of the training, validation and test part, each with its share of either class."""
+    draw = keys.generator(options.seed, keys.Purpose.HELD_OUT, participant)
+    ends = np.cumsum([options.train_fraction, options.validation_fraction])
+    cuts = [
+        np.split(draw.permutation(rows), np.round(ends * len(rows)).astype(int))
+        for rows in (np.flatnonzero(labels == label) for label in (0, 1))
+    ]
+    return [np.sort(np.concatenate(part)) for part in zip(*cuts, strict=True)]
+
+
+def _split(examples: clients.Examples, options: SiloOptions, participant: int) -> Silo:
+    return Silo(*(examples.take(rows) for rows in _parts(examples.labels, options, participant)))

@@ -1,0 +1,348 @@
+"""Generalized FedAvg as a TFF process, on labels or on what a deployed model does.
+
+Agarwal, McMahan and Xu 2023, Algorithm 4; without deployments Reddi et al. 2021, Algorithm 2. One call of `next` is one
+round of a cohort, which the caller chooses: `Process` follows the lines of Algorithm 4.
+
+A client's losses come back at its position in the cohort: each client contributes a vector that is zero elsewhere, and
+vectors are summed, so that the round stays in TFF's MapReduce form.
+"""
+
+import abc
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from optimization import client_work, models, options
+from optimization.runtime import rounds
+
+OPTIMIZERS = {
+    "adagrad": tff.learning.optimizers.build_adagrad,
+    "adam": tff.learning.optimizers.build_adam,
+    "sgd": tff.learning.optimizers.build_sgdm,
+    "yogi": tff.learning.optimizers.build_yogi,
+}
+
+
+class State(NamedTuple):
+    """The server's state between rounds.
+
+    Attributes:
+      round_num: int32, rounds done; like `deployed`, empty without deployments.
+      weights: The model in training, theta^(t).
+      deployed: The deployed models, newest first: theta_{i-1}, which acts, and the earlier ones of `max_delay`.
+      optimizer: The server optimizer's state.
+      aggregator: The aggregator's state; empty without one.
+    """
+
+    round_num: Any
+    weights: tuple
+    deployed: tuple
+    optimizer: Any
+    aggregator: Any
+
+
+class RoundMetrics(NamedTuple):
+    """What one round reports. Sums are over the clients of the cohort.
+
+    Attributes:
+      examples: int32, examples of their logs.
+      loss_sum: float32, losses of all mini-batches' examples, of the clients with finite updates.
+      trained_examples: int32, examples of those clients, once each.
+      batch_examples: int32, examples of those clients' mini-batches, in which an example comes once an epoch.
+      empty_clients: int32, clients without an example; their update is zero.
+      nonfinite_clients: int32, clients whose update was not finite and was replaced by zero.
+      client_losses: float32 [cohort_size], each client's mean over its mini-batches; NaN of one that is empty or whose
+        update was not finite, 0 at places that no client has.
+      client_deviations: float32 [cohort_size], the standard deviation of its mini-batches' losses, likewise.
+      update_norm: float32, L2 norm of the aggregated update.
+      reward_sum, propensity_sum: float32, of the very actions that are trained on; empty where nobody acts.
+      deployed: bool, whether the round ended with a deployment; empty without deployments.
+      aggregator: The aggregator's measurements; empty without one.
+    """
+
+    examples: Any
+    loss_sum: Any
+    trained_examples: Any
+    batch_examples: Any
+    empty_clients: Any
+    nonfinite_clients: Any
+    client_losses: Any
+    client_deviations: Any
+    update_norm: Any
+    reward_sum: Any = ()
+    propensity_sum: Any = ()
+    deployed: Any = ()
+    aggregator: Any = ()
+
+
+class Log(NamedTuple):
+    """What a client trains on.
+
+    Attributes:
+      examples: `features`, as models take them, and what the loss reads.
+      count: int32, how many these are.
+      weight: float32, the client's weight in a weighted aggregation.
+      key: int32 [2], key of its mini-batches.
+      learning_rate: float32, of its training; None for that of the client work.
+      sums: What the round reports of them, by names of `RoundMetrics`.
+    """
+
+    examples: client_work.Batch
+    count: tf.Tensor
+    weight: tf.Tensor
+    key: tf.Tensor
+    learning_rate: tf.Tensor | None = None
+    sums: Mapping[str, tf.Tensor] = {}
+
+
+class ClientOutput(NamedTuple):
+    """A client's update, its weight in a weighted aggregation, and what `RoundMetrics` sums over clients, by name."""
+
+    delta: tuple
+    weight: tf.Tensor
+    sums: dict[str, tf.Tensor]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Process(abc.ABC):
+    """Everything that defines the rounds.
+
+    Attributes:
+      model: The model.
+      loss: Mean loss of a mini-batch.
+      local_work: The clients' training; None for none, as in the baseline of an initial model that stays as it is:
+        nothing is aggregated, no noise added, no step taken.
+      aggregator: Factory of a weighted aggregation of deltas; None without training.
+      server_optimizer: Takes the aggregated step.
+      feature_spec: Shapes and dtypes of a client's features, first axis None.
+      label_spec: Shape and dtype of its labels, first axis None.
+      cohort_size: Clients whose losses are reported one by one, for client selection; 0 reports none.
+      deploy_every: Rounds between deployments, T; 0 for none: clients are sent the model in training alone.
+      max_delay: Most deployments that a client may lag behind.
+    """
+
+    model: models.Model
+    loss: client_work.Loss
+    local_work: client_work.ClientWork | None
+    aggregator: tff.aggregators.WeightedAggregationFactory | None
+    server_optimizer: tff.learning.optimizers.Optimizer
+    feature_spec: models.FeatureSpec
+    label_spec: tf.TensorSpec
+    cohort_size: int = 0
+    deploy_every: int = 0
+    max_delay: int = 0
+
+    @property
+    @abc.abstractmethod
+    def client_type(self) -> tff.Type:
+        """TFF type of what a client brings to a round, with its `position` in the cohort, int32 from 0."""
+
+    @abc.abstractmethod
+    def log(self, deployed: tuple, client: Any) -> Log:
+        """Returns what a client trains on, of the deployed models and what it brings (Algorithm 4, line 6)."""
+
+    @property
+    def weights_type(self) -> tff.Type:
+        """TFF type of the model."""
+        return tff.types.tensorflow_to_type(self.model.specs)
+
+    def at_client(self, function: Callable[..., Any]) -> tff.Computation:
+        """Returns a client's computation (deployed, weights, client), or (weights, client) without deployments.
+
+        Args:
+          function: (deployed, weights, client) -> result, in TensorFlow.
+        """
+        types = self.weights_type, self.client_type
+        if not self.deploy_every:
+            return tff.tensorflow.computation(lambda weights, client: function((), weights, client), *types)
+        deployed_type = tff.to_type((self.weights_type,) * (1 + self.max_delay))
+        return tff.tensorflow.computation(
+            lambda deployed, weights, client: function(deployed, weights, client), deployed_type, *types
+        )
+
+    def client_round(self) -> Callable[..., ClientOutput]:
+        """Returns the function (deployed, weights, client) -> ClientOutput; call it where it will run."""
+        work = self.local_work
+        train = work.build(self.model, self.loss) if work else None
+
+        @tf.autograph.experimental.do_not_convert  # Nothing here needs it, and it takes a second.
+        def run(deployed, weights, client) -> ClientOutput:
+            log = self.log(deployed, client)  # Line 6.
+            if work and train:  # Line 7.
+                update = train(weights, log.examples, log.key, log.learning_rate)
+                batch_examples = tf.where(update.is_finite, work.examples_trained(log.count), 0)
+            else:
+                update, batch_examples = client_work.no_training(weights), tf.constant(0)
+            has_loss = batch_examples > 0
+            mean = tf.where(has_loss, update.loss_sum / tf.cast(batch_examples, tf.float32), np.nan)
+            deviation = tf.where(has_loss, update.loss_deviation, np.nan)
+            sums = {
+                "examples": log.count,
+                "loss_sum": tf.where(update.is_finite, update.loss_sum, 0.0),
+                "trained_examples": tf.where(has_loss, log.count, 0),
+                "batch_examples": batch_examples,
+                "empty_clients": tf.cast(tf.equal(log.count, 0), tf.int32),
+                "nonfinite_clients": tf.cast(tf.logical_not(update.is_finite), tf.int32),
+                "client_losses": at_position(mean, client.position, self.cohort_size),
+                "client_deviations": at_position(deviation, client.position, self.cohort_size),
+            }
+            return ClientOutput(update.delta, log.weight, {**sums, **log.sums})
+
+        return run
+
+    def server_round(self, state: State, delta: tuple[tf.Tensor, ...] | None):
+        """Takes the server's step, in TensorFlow; none without a delta.
+
+        Returns:
+          The next state's parts but the aggregator's; the norm of the step; whether the round ends with a deployment.
+        """
+        optimizer, weights, norm = state.optimizer, tuple(state.weights), tf.constant(0.0)
+        if delta is not None:
+            optimizer, weights, norm = server_step(self.server_optimizer, state.optimizer, state.weights, delta)
+        if not self.deploy_every:
+            return (), weights, (), optimizer, norm, ()
+        round_num = state.round_num + 1
+        # Lines 11 to 13.
+        deploys = tf.equal(round_num % self.deploy_every, 0)
+        deployed = tf.cond(deploys, lambda: (tuple(weights), *state.deployed[:-1]), lambda: tuple(state.deployed))
+        return round_num, weights, deployed, optimizer, norm, deploys
+
+    def build(self, initial_weights: models.Weights | None = None) -> tff.templates.IterativeProcess:
+        """Returns the process: `initialize() -> State`, `next(state, clients) -> (state, RoundMetrics)`.
+
+        Args:
+          initial_weights: float32 arrays in the model's order, theta_0; None for zeros, which a caller replaces.
+        """
+        aggregation = None
+        if self.aggregator and self.local_work:
+            aggregation = self.aggregator.create(self.weights_type, tff.TensorType(np.float32))
+
+        @tff.tensorflow.computation
+        def initial_server():
+            if initial_weights is None:
+                weights = tuple(tf.zeros(shape) for shape in self.model.shapes.values())
+            else:
+                weights = tuple(tf.constant(weight) for weight in initial_weights)
+            optimizer = self.server_optimizer.initialize(self.model.specs)
+            if not self.deploy_every:
+                return (), weights, (), optimizer
+            return tf.constant(0), weights, (weights,) * (1 + self.max_delay), optimizer
+
+        @tff.federated_computation
+        def initialize():
+            parts = tff.federated_eval(initial_server, tff.SERVER)
+            aggregator = aggregation.initialize() if aggregation else tff.federated_value((), tff.SERVER)
+            return tff.federated_zip(State(parts[0], parts[1], parts[2], parts[3], aggregator))
+
+        each_client = at_clients(self.at_client(lambda *given: self.client_round()(*given)))
+        state_type = initialize.type_signature.result.member
+        if aggregation:
+            server_round = tff.tensorflow.computation(self.server_round, state_type, self.weights_type)
+        else:
+            server_round = tff.tensorflow.computation(lambda state: self.server_round(state, None), state_type)
+
+        @tff.federated_computation(
+            tff.FederatedType(state_type, tff.SERVER), tff.FederatedType(self.client_type, tff.CLIENTS)
+        )
+        def next_round(state, clients):
+            # Line 4: the server sends the deployed models, if any, and the one in training.
+            sent = (state.deployed, state.weights) if self.deploy_every else (state.weights,)
+            work = each_client(*sent, clients)
+            # Lines 9 and 10: the deltas become one, and the server takes a step.
+            if aggregation:
+                aggregate = aggregation.next(state.aggregator, work.delta, work.weight)
+                step = tff.federated_map(server_round, (state, aggregate.result))
+                aggregator, measurements = aggregate.state, aggregate.measurements
+            else:
+                step = tff.federated_map(server_round, state)
+                aggregator, measurements = state.aggregator, tff.federated_value((), tff.SERVER)
+            sums = tff.federated_sum(work.sums)
+            reported = {name: getattr(sums, name) for name in tff.structure.name_list(sums.type_signature.member)}
+            reported |= {"update_norm": step[4], "deployed": step[5], "aggregator": measurements}
+            nothing = {name: tff.federated_value((), tff.SERVER) for name in RoundMetrics._field_defaults}
+            metrics = RoundMetrics(**(nothing | reported))
+            new_state = State(step[0], step[1], step[2], step[3], aggregator)
+            return tff.federated_zip(new_state), tff.federated_zip(metrics)
+
+        return rounds.fused(tff.templates.IterativeProcess(initialize, next_round))
+
+    def build_loss_poll(self, num_clients: int) -> tff.Computation:
+        """Returns the computation of each client's loss on what it would train on, at its position.
+
+        Args:
+          num_clients: Most clients to poll.
+
+        Returns:
+          (deployed, weights, clients), or (weights, clients) without deployments, -> float32 [num_clients].
+        """
+
+        def poll(deployed, weights, client):
+            examples = self.log(deployed, client).examples
+            value = self.loss(self.model.forward(weights, examples["features"]), examples)
+            return at_position(value, client.position, num_clients)
+
+        each = at_clients(self.at_client(poll))
+
+        @tff.federated_computation(each.type_signature.parameter)
+        def poll_all(given):
+            return tff.federated_sum(each(given))
+
+        return poll_all
+
+
+def at_clients(client_round: tff.Computation) -> tff.Computation:
+    """Returns (*models at the server, clients) -> results at the clients, of (*models, client) -> result."""
+    *sent, client_type = (part for _, part in tff.structure.iter_elements(client_round.type_signature.parameter))
+    types = [*(tff.FederatedType(part, tff.SERVER) for part in sent), tff.FederatedType(client_type, tff.CLIENTS)]
+
+    @tff.federated_computation(tff.StructType(types))
+    def each(given):
+        *models_sent, clients = (given[index] for index in range(len(types)))
+        return tff.federated_map(client_round, (*map(tff.federated_broadcast, models_sent), clients))
+
+    return each
+
+
+def at_position(value: tf.Tensor, position: tf.Tensor, size: int) -> tf.Tensor:
+    """Returns a vector of this size that holds a scalar at one position, and zero elsewhere."""
+    return tf.where(tf.equal(tf.range(size), position), value, tf.zeros_like(value))
+
+
+def server_optimizer(optimizer: options.ServerOptimizer) -> tff.learning.optimizers.Optimizer:
+    """Returns TFF's optimizer."""
+    return OPTIMIZERS[optimizer.name](optimizer.learning_rate, **dict(optimizer.hyperparameters))
+
+
+def server_step(
+    optimizer: tff.learning.optimizers.Optimizer,
+    optimizer_state,
+    weights: tuple[tf.Tensor, ...],
+    delta: tuple[tf.Tensor, ...],
+):
+    """Applies one aggregated delta, negated, as the gradient; one that is not finite, as of nobody, changes nothing.
+
+    A delta of zeros is a step like any other: an optimizer with momentum moves on. Algorithm 3, lines 6-7.
+
+    Args:
+      optimizer: Server optimizer.
+      optimizer_state: Its state.
+      weights: Model before.
+      delta: Aggregated client deltas, new minus old.
+
+    Returns:
+      (optimizer state, weights) after, and float32, the delta's L2 norm, 0 where it was not finite.
+    """
+    norm = tf.linalg.global_norm(delta)
+    is_finite = tf.math.is_finite(norm)
+    before = (optimizer_state, tuple(weights))
+
+    def step():
+        gradient = tf.nest.map_structure(tf.negative, tuple(delta))
+        return tf.nest.flatten(optimizer.next(*before, gradient))
+
+    after = tf.cond(is_finite, step, lambda: [tf.convert_to_tensor(leaf) for leaf in tf.nest.flatten(before)])
+    return *tf.nest.pack_sequence_as(before, after), tf.where(is_finite, norm, 0.0)

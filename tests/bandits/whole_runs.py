@@ -1,0 +1,71 @@
+"""Whole runs of `run_federated` in the test's process, with its worker, for several test modules."""
+
+import json
+import pathlib
+from collections.abc import Callable
+
+import numpy as np
+import pandas as pd
+
+from bandits import experiment, flags, guarantees, options, process, run_federated
+from optimization.study import cli, frame
+
+
+def parse(*arguments: str) -> cli.Settings:
+    return frame.flag_set(run_federated.STUDY).parse(["run_federated", *arguments])
+
+
+def player(*small: str) -> Callable[..., pathlib.Path]:
+    """Returns the function (folder, *arguments) that plays a run, with these arguments too, and returns its folder."""
+
+    def play(folder: pathlib.Path, *arguments: str) -> pathlib.Path:
+        where = (f"--root_output_dir={folder}", "--experiment_name=run")
+        assert frame.program(run_federated.STUDY, parse(*where, *small, *arguments)) == 0
+        return folder / "run"
+
+    return play
+
+
+def table(run: pathlib.Path) -> pd.DataFrame:
+    return pd.read_csv(run / "metrics.csv").drop(columns="seconds")
+
+
+def spent(run: pathlib.Path) -> dict:
+    return json.loads((run / "privacy.json").read_text())
+
+
+def weights(run: pathlib.Path) -> dict[str, np.ndarray]:
+    with np.load(run / "model" / "weights.npz") as file:
+        return dict(file)
+
+
+def assert_same_model(one: pathlib.Path, other: pathlib.Path) -> None:
+    first, second = weights(one), weights(other)
+    assert first.keys() == second.keys()
+    for name, values in first.items():
+        np.testing.assert_array_equal(values, second[name])
+
+
+def assert_same(one: pathlib.Path, other: pathlib.Path) -> None:
+    """Asserts that two runs have equal metrics and models, bit for bit."""
+    pd.testing.assert_frame_equal(table(one), table(other), check_exact=True)
+    assert_same_model(one, other)
+
+
+def opened(*arguments: str):
+    """Returns what flags mean, and their task."""
+    chosen = flags.options(flags.resolve(parse(*arguments)))
+    return chosen, run_federated.STUDY.open(chosen)
+
+
+def rounds_of(*arguments: str) -> experiment.BanditRounds:
+    chosen, task = opened(*arguments)
+    phase = options.phases(chosen, task)[-1]
+    return experiment.BanditRounds(task, phase, guarantees.mechanism(phase), None)
+
+
+def definitions(*arguments: str) -> list[process.BanditProcess]:
+    """Returns what defines the rounds of each phase."""
+    chosen, task = opened(*arguments)
+    phases = options.phases(chosen, task)
+    return [experiment.build_process(task, phase, guarantees.mechanism(phase)) for phase in phases]

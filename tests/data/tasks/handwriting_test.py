@@ -1,0 +1,353 @@
+"""Tests of data.tasks.handwriting: small files and, where they are, the real ones."""
+
+import json
+import lzma
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from data import download
+from data.errors import UsageError
+from data.tasks import handwriting
+from data.tasks.options import TaskOptions
+
+# split -> writer -> labels; an image is filled with its label / 100.
+SPLITS = {
+    "all_train": {"f0002": [61, 10], "f0001": [36]},
+    "all_test": {"f0002": [12], "f0001": [0, 1]},
+    "digits_only_train": {"f0003": [9, 8, 7]},
+    "digits_only_test": {"f0003": [5]},
+}
+
+
+def _serialized(label: int) -> bytes:
+    pixels = tf.train.FloatList(value=np.full(28 * 28, label / 100, np.float32))
+    features = {
+        "pixels": tf.train.Feature(float_list=pixels),
+        "label": tf.train.Feature(int64_list=tf.train.Int64List(value=[label])),
+    }
+    return tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString()
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory, write_database):
+    made = tmp_path_factory.mktemp("emnist")
+    splits = {
+        split: {writer: [_serialized(label) for label in labels] for writer, labels in writers.items()}
+        for split, writers in SPLITS.items()
+    }
+    write_database(made / handwriting.FILE_NAME, splits)
+    return made
+
+
+@pytest.fixture(autouse=True)
+def _no_download(request, monkeypatch):
+    def refuse(*arguments):
+        raise AssertionError("nothing may be fetched here")
+
+    monkeypatch.setattr(download, "_fetch", refuse)
+    if "shared_data" not in request.fixturenames:
+        monkeypatch.delenv("FEDBANDITS_DATA_DIR", raising=False)
+
+
+def _labels(population) -> dict[str, list[int]]:
+    return {name: population.load(index).labels.tolist() for index, name in enumerate(population.client_ids)}
+
+
+def _emnist(data_dir, cache_dir=None, task_type="emnist_chars", **options):
+    options |= {"data_dir": data_dir and str(data_dir), "cache_dir": cache_dir and str(cache_dir)}
+    task = handwriting.load(TaskOptions(task_type, **options))
+    return task.clients, task.held_out
+
+
+@pytest.mark.parametrize(("task_type", "split"), [("emnist_chars", "all"), ("emnist10_linear", "digits_only")])
+def test_tffs_writers_have_their_training_and_held_out_examples_in_the_order_of_their_names(database, task_type, split):
+    train, held_out = _emnist(database, task_type=task_type)
+    assert list(train.client_ids) == list(held_out.client_ids) == sorted(train.client_ids)
+    assert (_labels(train), _labels(held_out)) == (SPLITS[f"{split}_train"], SPLITS[f"{split}_test"])
+    examples = train.load(len(train) - 1)
+    assert (examples.features.dtype, examples.labels.dtype) == (np.float32, np.int32)
+    assert examples.features.shape[1:] == (28, 28, 1)
+    values = examples.features.reshape(len(examples.labels), -1)
+    np.testing.assert_allclose(values, np.tile(examples.labels[:, np.newaxis] / 100, 784), rtol=1e-6)
+
+
+@pytest.mark.parametrize("way", ["folder", "file", "cache", "environment", "cache_beside_environment"])
+def test_the_database_is_looked_for_in_the_folder_of_the_flag_then_the_environments_then_the_cache(
+    database, tmp_path, monkeypatch, way
+):
+    if way.endswith("environment"):
+        monkeypatch.setenv("FEDBANDITS_DATA_DIR", str(database if way == "environment" else tmp_path))
+    data_dir = {"folder": database, "file": database / handwriting.FILE_NAME}.get(way)
+    assert len(_emnist(data_dir, database if way.startswith("cache") else tmp_path)[0]) == 2
+
+
+def test_without_the_database_in_either_it_is_downloaded(tmp_path, monkeypatch):
+    monkeypatch.setenv("FEDBANDITS_DATA_DIR", str(tmp_path))
+    with pytest.raises(AssertionError, match="nothing may be fetched"):
+        _emnist(None, tmp_path / "cache")
+
+
+def test_random_writers_stand_in_for_a_download_alone(database, tmp_path, capsys):
+    train, held_out = _emnist(None, tmp_path, random_data=True)
+    assert (len(train), len(held_out), train.checksum) == (3400, 3400, "random")
+    assert "Warning: --random_data: random examples instead of EMNIST" in capsys.readouterr().err
+    assert len(_emnist(database, random_data=True)[0]) == 2
+
+
+@pytest.mark.parametrize("way", ["flag", "environment"])
+def test_the_published_archive_is_decompressed_beside_itself(database, tmp_path, monkeypatch, way):
+    content = (database / handwriting.FILE_NAME).read_bytes()
+    (tmp_path / f"{handwriting.FILE_NAME}.lzma").write_bytes(lzma.compress(content, lzma.FORMAT_ALONE))
+    if way == "environment":
+        monkeypatch.setenv("FEDBANDITS_DATA_DIR", str(tmp_path))
+    train, _ = _emnist(tmp_path if way == "flag" else None)
+    assert _labels(train) == SPLITS["all_train"]
+    assert (tmp_path / handwriting.FILE_NAME).read_bytes() == content
+
+
+def test_a_missing_database_is_named_with_the_flag_the_variable_the_download_and_leafs_files(tmp_path):
+    with pytest.raises(
+        UsageError,
+        match=rf"no {handwriting.FILE_NAME} .*{tmp_path}.*LEAF.*--data_dir.*FEDBANDITS_DATA_DIR.*{handwriting.ORIGIN}",
+    ):
+        _emnist(tmp_path)
+
+
+DATABASE_DAMAGES = {
+    "empty": lambda content: b"",
+    "no_database": lambda content: b"\0" * 5000,
+    "truncated": lambda content: content[: len(content) // 2],
+}
+
+
+@pytest.mark.parametrize("damage", DATABASE_DAMAGES.values(), ids=DATABASE_DAMAGES)
+def test_a_damaged_database_is_named_with_the_flag(database, tmp_path, damage):
+    damaged = tmp_path / handwriting.FILE_NAME
+    damaged.write_bytes(damage((database / handwriting.FILE_NAME).read_bytes()))
+    with pytest.raises(UsageError, match=f"{handwriting.FILE_NAME} is not readable.*--data_dir"):
+        _emnist(tmp_path)
+
+
+def write(path, **writers):
+    """Writes a file; a writer's characters are of one grey level and label each."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    data = {name: {"x": [[level / 255] * 784 for level in levels], "y": levels} for name, levels in writers.items()}
+    content = {"users": list(data), "num_samples": [len(one["y"]) for one in data.values()], "user_data": data}
+    path.write_text(json.dumps(content))
+
+
+def levels(population) -> list[list[int]]:
+    found = []
+    for index in range(len(population)):
+        examples = population.load(index)
+        assert (examples.features.dtype, examples.features.shape[1:]) == (np.uint8, (28, 28))
+        np.testing.assert_array_equal(examples.features[:, 3, 5], examples.labels)
+        found.append(examples.labels.tolist())
+    return found
+
+
+def test_split_files_are_training_and_held_out_clients(tmp_path):
+    write(tmp_path / "data" / "train" / "all_data_0_keep_2_train_9.json", f0000_14=[1, 2, 3], f0001_41=[4, 5])
+    write(tmp_path / "data" / "train" / "all_data_1_keep_2_train_9.json", f0002_10=[6])
+    write(tmp_path / "data" / "test" / "all_data_0_keep_2_test_9.json", f0000_14=[7])
+    train, held_out = _emnist(tmp_path)
+    assert list(train.client_ids) == ["f0000_14", "f0001_41", "f0002_10"]
+    assert (levels(train), levels(held_out)) == ([[1, 2, 3], [4, 5], [6]], [[7]])
+    assert train.checksum == _emnist(tmp_path / "data")[0].checksum != held_out.checksum
+
+
+@pytest.mark.parametrize("place", ["all_data/all_data_0.json", "all_data_0.json"])
+def test_files_that_are_not_split_hold_a_tenth_of_each_writer_out(tmp_path, place):
+    write(tmp_path / place, one=list(range(20)), two=list(range(20, 25)))
+    train, held_out = _emnist(tmp_path)
+    assert [len(part) for part in levels(train)] == [18, 4]
+    together = [sorted(mine + rest) for mine, rest in zip(levels(train), levels(held_out), strict=True)]
+    assert together == [list(range(20)), list(range(20, 25))]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{", "is not a file of LEAF's FEMNIST"),
+        ("{}", "KeyError: 'users'"),
+        ('{"users": ["a"], "user_data": {"a": {"x": [[0.5, 0.5]], "y": [1]}}}', "cannot reshape"),
+        (json.dumps({"users": ["a"], "user_data": {"a": {"x": [[0.7071] * 784], "y": [1]}}}), "whole grey levels"),
+        (json.dumps({"users": ["a"], "user_data": {"a": {"x": [[1.0] * 784], "y": [62]}}}), "labels from 0 to 61"),
+        (json.dumps({"users": ["a"], "user_data": {"a": {"x": [[1.0] * 784], "y": [1, 2]}}}), "must be 1 labels"),
+        (json.dumps({"users": ["a", "a"], "user_data": {"a": {"x": [], "y": []}}}), "names a writer twice"),
+    ],
+)
+def test_damaged_files_are_named(tmp_path, content, message):
+    (tmp_path / "all_data_0.json").write_text(content)
+    with pytest.raises(UsageError, match=r"all_data_0|twice") as error:
+        _emnist(tmp_path)
+    assert message in str(error.value)
+
+
+def test_leafs_files_are_read_as_tffs_emnist_is(tmp_path):
+    write(tmp_path / "train" / "all_data_0.json", f0=[61, 0])
+    write(tmp_path / "test" / "all_data_0.json", f0=[51])
+    task = handwriting.load(TaskOptions("emnist_chars", data_dir=str(tmp_path)))
+    features = task.normalise(task.held_out.load(0).features)
+    assert (features.shape, features.dtype, task.num_actions, task.model) == ((1, 28, 28, 1), np.float32, 62, "cnn")
+    np.testing.assert_allclose(features, 0.2, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("task_type", "changes", "model", "weights"),
+    [
+        ("emnist_chars", {}, "cnn", "glorot_uniform"),
+        ("emnist_chars", {"variant": "reference_code"}, "cnn", "glorot_normal"),
+        ("emnist_chars", {"initial_weights": "glorot_normal"}, "cnn", "glorot_normal"),
+        ("emnist_chars", {"variant": "reference_code", "model": "cnn_small"}, "cnn_small", "glorot_uniform"),
+        ("emnist_chars", {"model": "linear_l2", "initial_weights": "zeros"}, "linear_l2", "zeros"),
+        ("emnist62_linear", {}, "mlp", "glorot_uniform"),
+        ("emnist10_linear", {"variant": "reference_code"}, "linear_l2", "zeros"),
+        (
+            "emnist62_linear",
+            {"variant": "reference_code", "initial_weights": "glorot_uniform"},
+            "linear_l2",
+            "glorot_uniform",
+        ),
+    ],
+)
+def test_the_model_and_its_start_follow_the_variant(monkeypatch, task_type, changes, model, weights):
+    monkeypatch.setattr(handwriting, "_emnist", lambda *_: (None, None))
+    task = handwriting.load(TaskOptions(task_type, **changes))
+    assert (task.model, task.initial_weights) == (model, weights)
+
+
+@pytest.mark.parametrize("model", [None, "mlp", "resnet18"])
+def test_zeros_are_refused_where_nothing_would_be_learned(monkeypatch, model):
+    monkeypatch.setattr(handwriting, "_emnist", lambda *_: (None, None))
+    with pytest.raises(UsageError, match="--initial_weights=zeros has no slope in the hidden layers of --model="):
+        handwriting.load(TaskOptions("emnist_chars", model=model, initial_weights="zeros"))
+
+
+UNIPEN = "unipen62_writers.npz"
+MNIST = "mnist_with_writers.npz"
+LOADERS = {UNIPEN: handwriting.unipen62, MNIST: handwriting.mnist_writers}
+# Writers b, a and c of 20, 5 and 1 characters; each character's first pixel is its row number.
+UNIPEN_SIZES = {"b": 20, "a": 5, "c": 1}
+# The training digits' and the test digits' writers.
+MNIST_WRITERS = {"train": [7, 3, 7, 11], "test": [9, 9, 2]}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A folder with small, sound archives."""
+    writers = np.repeat(np.arange(3), list(UNIPEN_SIZES.values())).astype(np.int32)
+    pixels = np.full((26, 28, 28), 255, np.uint8)
+    pixels[:, 0, 0] = np.arange(26)
+    labels = (np.arange(26) + 30).astype(np.uint8)
+    names = np.array(list(UNIPEN_SIZES))
+    np.savez_compressed(tmp_path / UNIPEN, pixels=pixels, label=labels, writer=writers, writer_ids=names)
+    arrays = {}
+    for split, owners in MNIST_WRITERS.items():
+        digits = np.zeros((len(owners), 28, 28), np.uint8)
+        digits[:, 0, 0] = np.arange(len(owners)) + 1
+        arrays |= {
+            f"x_{split}": digits,
+            f"y_{split}": np.arange(len(owners), dtype=np.uint8),
+            f"writer_{split}": np.array(owners, np.int16),
+        }
+    np.savez_compressed(tmp_path / MNIST, **arrays)
+    return tmp_path
+
+
+def _rows(population) -> list[list[int]]:
+    """Returns the first pixel of each client's examples."""
+    return [population.load(index).features[:, 0, 0].tolist() for index in range(len(population))]
+
+
+def _totals(population) -> tuple[int, int, np.ndarray]:
+    """Returns the number of examples, of the smallest client's examples, and of each label's."""
+    labels = [population.load(index).labels for index in range(len(population))]
+    sizes = [len(client) for client in labels]
+    return sum(sizes), min(sizes), np.bincount(np.concatenate(labels))
+
+
+def test_a_tenth_of_each_unipen_writers_characters_is_held_out_rounded_up(folder):
+    train, held_out = handwriting.unipen62(str(folder))
+    assert list(train.client_ids) == list(held_out.client_ids) == list(UNIPEN_SIZES)
+    assert [(len(mine), len(rest)) for mine, rest in zip(_rows(train), _rows(held_out), strict=True)] == [
+        (18, 2),
+        (4, 1),
+        (0, 1),
+    ]
+    together = [sorted(mine + rest) for mine, rest in zip(_rows(train), _rows(held_out), strict=True)]
+    assert together == [list(range(20)), list(range(20, 25)), [25]]
+    for part in (train, held_out):
+        for index in range(3):
+            examples = part.load(index)
+            np.testing.assert_array_equal(examples.labels, examples.features[:, 0, 0].astype(int) + 30)
+    assert _rows(handwriting.unipen62(str(folder))[1]) == _rows(held_out)
+
+
+def test_mnist_clients_are_the_writers_of_each_part_in_the_order_of_their_numbers(folder):
+    train, test = handwriting.mnist_writers(str(folder))
+    assert list(train.client_ids) == ["writer_3", "writer_7", "writer_11"]
+    assert list(test.client_ids) == ["writer_2", "writer_9"]
+
+
+def test_mnist_pixels_are_inverted_and_stay_with_their_labels(folder):
+    train, test = handwriting.mnist_writers(str(folder))
+    assert _rows(train) == [[255 - 2], [255 - 1, 255 - 3], [255 - 4]]
+    assert [train.load(index).labels.tolist() for index in range(3)] == [[1], [0, 2], [3]]
+    assert _rows(test) == [[255 - 3], [255 - 1, 255 - 2]]
+
+
+@pytest.mark.parametrize("name", LOADERS)
+def test_both_are_uint8_with_int32_labels_read_from_a_sound_file_in_the_folder(folder, tmp_path, monkeypatch, name):
+    monkeypatch.setenv("FEDBANDITS_DATA_DIR", str(folder))
+    train, held_out = LOADERS[name](None)
+    for part in (train, held_out):
+        examples = part.load(0)
+        assert (examples.features.dtype, examples.features.shape[1:]) == (np.uint8, (28, 28))
+        assert examples.labels.dtype == np.int32
+    path = folder / name
+    with open(path, "ab") as file:
+        file.write(b"\0")
+    assert LOADERS[name](None)[0].checksum != train.checksum
+    content = path.read_bytes()
+    for damaged in (b"", b"pixels, label, writer\n" * 50, content[: len(content) // 2]):
+        path.write_bytes(damaged)
+        with pytest.raises(UsageError, match=f"{name} is not readable.*--data_dir"):
+            LOADERS[name](str(folder))
+    path.unlink()
+    with pytest.raises(UsageError, match=f"no {name} in {folder}.*--data_dir"):
+        LOADERS[name](str(folder))
+
+
+def test_an_archive_of_other_arrays_or_of_pickled_objects_is_refused(tmp_path):
+    for arrays in (
+        {"other": np.zeros(3)},
+        {"pixels": np.array([{}]), "label": [0], "writer": [0], "writer_ids": ["a"]},
+    ):
+        np.savez(tmp_path / UNIPEN, **arrays)
+        with pytest.raises(UsageError, match=f"{UNIPEN} is not readable.*--data_dir"):
+            handwriting.unipen62(str(tmp_path))
+
+
+def test_the_real_unipen_has_211_writers_of_62_characters(shared_data):
+    train, held_out = handwriting.unipen62(str(shared_data))
+    assert len(train) == len(held_out) == len(set(train.client_ids)) == 211
+    assert train.client_ids == held_out.client_ids
+    (num_train, smallest, _), (num_held_out, smallest_held_out, labels) = _totals(train), _totals(held_out)
+    assert (num_train, num_held_out) == (75_454, 8_486)
+    assert (smallest, smallest_held_out) == (18, 2)
+    pixels = train.load(0).features
+    assert (np.median(pixels), pixels.min() < 50) == (255, True)
+    assert len(labels) == 62
+    assert (labels > 0).all()
+
+
+def test_the_real_mnist_is_whole_and_its_test_writers_are_others(shared_data):
+    train, test = handwriting.mnist_writers(str(shared_data))
+    assert (len(train), len(test)) == (539, 297)
+    assert not set(train.client_ids) & set(test.client_ids)
+    # The published class sizes.
+    assert _totals(train)[2].tolist() == [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949]
+    assert _totals(test)[2].tolist() == [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]

@@ -1,0 +1,155 @@
+"""Tests of data.tasks.silos."""
+
+import numpy as np
+import pytest
+from sklearn import linear_model, metrics
+
+from data.errors import UsageError
+from data.tasks import silos
+
+
+def _load(task_type, **options):
+    options = {"train_fraction": 0.2, "validation_fraction": 0.3} | options
+    return silos.load(silos.SiloOptions(task_type, **options))
+
+
+@pytest.fixture
+def csv(tmp_path):
+    """Writes a table of two hospitals of 10 and 20 rows; every other label is 2, the rest 0 and 1."""
+    lines = ["place,age,colour,grade"]
+    for row in range(30):
+        place = "north" if row < 10 else "south"
+        lines.append(f"{place},{20 + row},{'red' if row % 3 else 'blue'},{2 if row % 2 else (row // 2) % 2}")
+    path = tmp_path / "table.csv"
+    path.write_text("\n".join(lines) + "\n")
+    return str(path)
+
+
+def _table(path, **changes):
+    return _load("tabular", data_file=path, **{"client_column": "place", "label_column": "grade"} | changes)
+
+
+class TestGenerated:
+    def test_participants_have_the_thesis_sizes_and_class_balance(self):
+        participants = _load("generator", train_fraction=0.01, validation_fraction=0.4)
+        assert participants.names == ("worker_1", "worker_2", "worker_3", "worker_4")
+        for silo, positive in zip(participants.silos, (0.45, 0.45, 0.3, 0.3), strict=True):
+            assert silo.train.features.shape == (100, 153)
+            assert silo.validation.features.shape == (4000, 153)
+            assert silo.test.features.shape == (5900, 153)
+            for part in silo:
+                assert part.labels.mean() == pytest.approx(positive, abs=0.006)
+                assert (part.features.dtype, part.labels.dtype) == (np.float32, np.int32)
+
+    def test_the_last_two_columns_are_ordinal(self):
+        features = _load("generator", num_workers=3, num_rows=900).silos[0].train.features
+        assert set(np.unique(features[:, -2:])) == {-2, -1, 0, 1, 2}
+        assert len(np.unique(features[:, -3])) == len(features)
+
+    def test_only_the_third_participant_shares_the_targets_concept(self):
+        participants = _load(
+            "generator", num_workers=6, num_rows=30_000, train_fraction=0.6, validation_fraction=0.2, seed=1
+        )
+        target = participants.silos[1].test
+        found = []
+        for silo in participants.silos:
+            fitted = linear_model.LogisticRegression(max_iter=500).fit(silo.train.features, silo.train.labels)
+            found.append(metrics.roc_auc_score(target.labels, fitted.decision_function(target.features)))
+        assert found[2] == pytest.approx(found[1], abs=0.02)
+        assert max(found[0], *found[3:]) < found[1] - 0.1
+
+    def test_a_seed_gives_the_same_data_and_another_seed_others(self):
+        one, again, other = (_load("generator", num_workers=3, num_rows=300, seed=seed) for seed in (0, 0, 1))
+        np.testing.assert_array_equal(one.silos[2].test.features, again.silos[2].test.features)
+        assert one.checksum == again.checksum != other.checksum
+
+
+class TestTable:
+    def test_participants_are_the_columns_values_and_rows_are_split_within_each_class(self, csv):
+        participants = _table(csv)
+        assert participants.names == ("north", "south")
+        # 5 of 10 and 10 of 20 rows have grade 2, which with grade 1 makes class 1: 7 and 15 rows.
+        sizes = [[len(part.labels) for part in silo] for silo in participants.silos]
+        positives = [[int(part.labels.sum()) for part in silo] for silo in participants.silos]
+        assert positives == [[1, 3, 3], [3, 5, 7]]
+        assert sizes == [[2, 4, 4], [4, 6, 10]]
+
+    def test_the_parts_hold_every_row_once(self, csv):
+        ages = np.concatenate([part.features[:, 0] for silo in _table(csv).silos for part in silo])
+        assert len(np.unique(ages)) == 30
+
+    def test_numbers_are_standardised_by_training_rows(self, csv):
+        ages = np.concatenate([silo.train.features[:, 0] for silo in _table(csv).silos])
+        assert ages.mean() == pytest.approx(0, abs=1e-6)
+        assert ages.std() == pytest.approx(1, abs=1e-6)
+
+    def test_positive_labels_can_be_named(self, csv):
+        participants = _table(csv, positive_labels="2")
+        assert [sum(int(part.labels.sum()) for part in silo) for silo in participants.silos] == [5, 10]
+
+    def test_feature_columns_can_be_named(self, csv):
+        assert _table(csv, feature_columns="age").silos[0].train.features.shape[1] == 1
+
+    @pytest.mark.parametrize(
+        ("changes", "message"),
+        [
+            ({"client_column": "site"}, "--client_column: there is no column 'site'"),
+            ({"label_column": "y"}, "--label_column: there is no column 'y'"),
+            ({"feature_columns": "age,weight"}, "--feature_columns: there is no column 'weight'"),
+            (
+                {"feature_columns": "age,grade"},
+                "--feature_columns names column 'grade' that --label_column names already",
+            ),
+            ({"positive_labels": "3"}, "--positive_labels: 3 is none of the labels 0, 1, 2"),
+        ],
+    )
+    def test_a_column_or_label_that_is_not_there_is_refused(self, csv, changes, message):
+        with pytest.raises(UsageError, match=message):
+            _table(csv, **changes)
+
+    def test_a_single_participant_is_refused(self, tmp_path):
+        (tmp_path / "one.csv").write_text("place,age,grade\na,1,0\na,2,1\n")
+        with pytest.raises(UsageError, match="--client_column=place has one value only, 'a'"):
+            _table(str(tmp_path / "one.csv"))
+
+
+def test_hospitals_are_four_with_any_disease_as_class_1(shared_data):
+    participants = _load("heart_disease", data_dir=str(shared_data))
+    assert participants.names == ("cleveland", "hungarian", "switzerland", "va")
+    assert [sum(len(part.labels) for part in silo) for silo in participants.silos] == [303, 294, 123, 200]
+    assert [sum(int(part.labels.sum()) for part in silo) for silo in participants.silos] == [139, 106, 115, 149]
+
+
+class TestWriters:
+    @pytest.fixture
+    def archive(self, tmp_path):
+        rng = np.random.default_rng(0)
+        arrays = {}
+        for split in ("train", "test"):
+            arrays[f"x_{split}"] = rng.integers(0, 256, (120, 28, 28), np.uint8)
+            arrays[f"y_{split}"] = (np.arange(120) % 10).astype(np.uint8)
+            arrays[f"writer_{split}"] = np.arange(120) // 20
+        np.savez(tmp_path / "mnist_with_writers.npz", **arrays)
+        return str(tmp_path)
+
+    def test_groups_are_consecutive_writers_and_odd_digits_class_1(self, archive):
+        participants = _load("mnist_writers", data_dir=archive, num_workers=3)
+        assert participants.names == ("writers_1", "writers_2", "writers_3")
+        for silo in participants.silos:
+            assert sum(len(part.labels) for part in silo) == 40
+            assert sum(int(part.labels.sum()) for part in silo) == 20
+        features = participants.normalise(participants.silos[0].train.features)
+        assert (features.dtype, features.shape[1]) == (np.float32, 784)
+        assert 0 <= features.min() < features.max() <= 1
+
+    def test_positive_labels_can_be_named(self, archive):
+        participants = _load("mnist_writers", data_dir=archive, num_workers=2, positive_labels="7")
+        assert sum(int(part.labels.sum()) for part in participants.silos[0]) == 6
+
+    @pytest.mark.parametrize(
+        ("num_participants", "positive", "message"),
+        [(7, None, "--num_workers=7 is more than the 6 writers"), (2, "ten", "--positive_labels: ten is none")],
+    )
+    def test_too_many_groups_or_an_unknown_label_are_refused(self, archive, num_participants, positive, message):
+        with pytest.raises(UsageError, match=message):
+            _load("mnist_writers", data_dir=archive, num_workers=num_participants, positive_labels=positive)

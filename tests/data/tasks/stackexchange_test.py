@@ -1,0 +1,264 @@
+"""Tests of data.tasks.stackexchange: small corpora by hand and, where it is, the real one."""
+
+import gzip
+import itertools
+import json
+
+import numpy as np
+import pytest
+
+from data import clients, posts, text
+from data.errors import UsageError
+from data.tasks import stackexchange
+from data.tasks.options import TaskOptions
+
+
+@pytest.fixture(autouse=True)
+def _no_default_folder(request, monkeypatch):
+    if "shared_data" not in request.fixturenames:
+        monkeypatch.delenv("FEDBANDITS_DATA_DIR", raising=False)
+
+
+def _write(path, rows):
+    """Writes (user, title, body, tags) as JSON lines."""
+    names = ("user", "title", "body", "tags")
+    content = "\n".join(json.dumps({"site": "s"} | dict(zip(names, row, strict=True))) for row in rows).encode()
+    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+    return path
+
+
+def _xml(path, *users):
+    """Writes a dump with one question by each user, tagged `x` and `y`."""
+    path.parent.mkdir(exist_ok=True)
+    rows = "".join(
+        f'<row Id="{number}" PostTypeId="1" OwnerUserId="{user}" Title="T{user}" Tags="|x|y|" Body="b{user}" />\n'
+        for number, user in enumerate(users)
+    )
+    path.write_text(f"<posts>\n{rows}</posts>")
+
+
+# Users a to o, each with a word of its own; all but n's and o's posts have one of the two frequent tags.
+PEOPLE = "abcdefghijklmno"
+POSTS = [
+    row
+    for user in PEOPLE[:13]
+    for row in (
+        (f"s/{user}", f"Word{user}", "beer, beer", ["ale"]),
+        (f"s/{user}", f"Word{user}", "water: beer", ["ale", "ale", "tap"]),
+        (f"s/{user}", "nothing", f"of {user}", [f"rare-{user}"]),
+    )
+] + [(f"s/{user}", f"Word{user}", "beer", [f"rare-{user}"]) for user in PEOPLE[13:]]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    _write(tmp_path / "stackexchange_posts.jsonl.gz", POSTS)
+    return str(tmp_path)
+
+
+def _load(folder, **options):
+    options = {"num_tags": 2, "max_words": 8} | options
+    return stackexchange.load(TaskOptions("stackexchange_tag", data_dir=folder and str(folder), **options))
+
+
+def _vocabulary(task):
+    return list(task.statistics["vocabulary"])
+
+
+def _users(task):
+    return [*task.clients.client_ids, *task.held_out.client_ids]
+
+
+def _by_user(task):
+    """Returns each user's examples: words with their values, and tags."""
+    return {
+        user: [
+            (
+                {_vocabulary(task)[bags.ids[word]]: float(bags.values[word]) for word in range(*span)},
+                [task.action_names[tag] for tag in np.flatnonzero(row)],
+            )
+            for span, row in zip(itertools.pairwise(bags.offsets), labels, strict=True)
+        ]
+        for part in (task.clients, task.held_out)
+        for index, user in enumerate(part.client_ids)
+        for bags, labels in [part.load(index)]
+    }
+
+
+def test_examples_are_the_posts_of_the_users_with_frequent_tags_by_hand(folder):
+    task = _load(folder)
+    assert task.clients.client_ids == sorted(task.clients.client_ids)
+    assert sorted(_users(task)) == [f"s/{user}" for user in PEOPLE[:13]]
+    assert len(task.held_out) == 2
+    assert task.action_names == ("ale", "tap")
+    for user, found in _by_user(task).items():
+        own = f"word{user[-1]}"
+        expected = [({own: 1 / 3, "beer": 2 / 3}, ["ale"]),
+                    ({own: 1 / 3, "water": 1 / 3, "beer": 1 / 3}, ["ale", "tap"])]  # fmt: skip
+        if user in task.held_out.client_ids:  # Its own word is in no post for training.
+            expected = [({"beer": 1}, ["ale"]), ({"water": 1 / 2, "beer": 1 / 2}, ["ale", "tap"])]
+        assert [tags for _, tags in found] == [tags for _, tags in expected]
+        for (bag, _), (expected_bag, _) in zip(found, expected, strict=True):
+            assert bag == pytest.approx(expected_bag)
+
+
+def test_features_labels_and_model_fit_each_other(folder):
+    task = _load(folder)
+    bags, labels = task.clients.load(0)
+    assert [array.dtype.name for array in task.normalise(bags)] == ["int32", "float32", "int64"]
+    assert (labels.dtype.name, labels.shape, task.multi_label, task.num_actions) == ("float32", (2, 2), True, 2)
+    assert (task.model, task.feature_spec) == ("bag_of_words", text.Bags)
+    assert task.model_arguments == {"vocabulary_size": len(_vocabulary(task)), "num_outputs": 2}
+    longest = [np.diff(_load(folder, max_words=most).clients.load(0).features.offsets).max() for most in (16, 2)]
+    assert longest == [3, 2]
+    values = _load(folder, text_normalisation="l2").clients.load(0).features.values
+    np.testing.assert_allclose((values**2).sum(), 2, rtol=1e-6)
+
+
+def test_words_and_tags_are_counted_on_training_users_only_whatever_the_tags(folder):
+    task = _load(folder)
+    own_words = {word[-1] for word in _vocabulary(task) if word.startswith("word")}
+    assert own_words == set(PEOPLE) - {user[-1] for user in task.held_out.client_ids}
+    assert task.statistics["tags"] == {"ale": 2 * len(task.clients), "tap": len(task.clients)}
+    assert _vocabulary(_load(folder, num_tags=9, keep_untagged=True)) == _vocabulary(task)
+    assert _vocabulary(_load(folder, vocabulary_size=1)) == ["beer"]
+
+
+def test_rarer_tags_follow_in_alphabetical_order_and_may_be_fewer_than_asked_for(folder):
+    rare = sorted(
+        {f"rare-{user}" for user in PEOPLE} - {f"rare-{user[-1]}" for user in _load(folder).held_out.client_ids}
+    )
+    assert _load(folder, num_tags=50).action_names == ("ale", "tap", *rare)
+
+
+def test_words_and_tags_from_elsewhere_are_taken_as_they_are(folder, tmp_path):
+    learned = _load(folder)
+    assert learned.private_statistics == ("the posts' vocabulary, their tags and the tags' counts",)
+    path = tmp_path / "statistics.json"
+    path.write_text(json.dumps(learned.statistics))
+    public = _load(folder, public_statistics=str(path), num_tags=1, vocabulary_size=1)
+    assert (public.private_statistics, public.statistics) == ((), {})
+    np.testing.assert_array_equal(public.rewards["bandits"], learned.rewards["bandits"])
+    for one, other in zip(public.clients.load(0).features, learned.clients.load(0).features, strict=True):
+        np.testing.assert_array_equal(one, other)
+    known = {"kind": "posts", "vocabulary": ["unheard", "beer"], "tags": {"tap": 5, "unseen": 3, "ale": 1}}
+    path.write_text(json.dumps(known))
+    other = _load(folder, public_statistics=str(path))
+    assert other.action_names == ("tap", "unseen", "ale")
+    assert set(other.clients.load(0).features.ids.tolist()) == {1}
+
+
+def test_untagged_posts_are_kept_on_demand_and_counted(folder, capsys):
+    task = _load(folder, keep_untagged=True)
+    assert {user: [len(tags) for _, tags in found] for user, found in _by_user(task).items()} == {
+        f"s/{user}": [1, 2, 0] if user in PEOPLE[:13] else [0] for user in PEOPLE
+    }
+    assert "posts: 41, examples: 41" in capsys.readouterr().err
+    assert _load(folder).report == {
+        stackexchange.POSTS: 41,
+        stackexchange.EXAMPLES: 26,
+        stackexchange.UNTAGGED: 15,
+        stackexchange.USERS_DROPPED: 2,
+    }
+
+
+# User n has tags n, n + 1, ... 39: the more frequent, the higher its number.
+@pytest.mark.parametrize(
+    ("variant", "asked", "paid"),
+    [("paper", None, 10), ("reference_code", None, 24), ("paper", 7, 7), ("reference_code", 40, 40)],
+)
+def test_the_initial_training_pays_for_the_most_frequent_tags(tmp_path, variant, asked, paid):
+    rows = [(f"s/{user}", "A post", "beer", [f"t{tag}" for tag in range(user, 40)]) for user in range(40)]
+    path = _write(tmp_path / "mine.jsonl", rows)
+    task = _load(path, num_tags=50, variant=variant, init_labels=asked)
+    assert np.flatnonzero(np.diag(task.rewards["init"])).tolist() == list(range(paid))
+    counts = sum(task.clients.load(index).labels.sum(axis=0) for index in range(len(task.clients)))
+    np.testing.assert_allclose(np.diag(task.rewards["bandits"]), counts[0] / counts, rtol=1e-6)
+    with pytest.raises(UsageError, match="--init_labels=41 "):
+        _load(path, num_tags=50, init_labels=41)
+
+
+def test_posts_in_chunks_are_the_same(folder, monkeypatch):
+    whole = _load(folder)
+    monkeypatch.setattr(stackexchange, "_POSTS_AT_ONCE", 4)
+    assert _by_user(_load(folder)) == _by_user(whole)
+
+
+def test_folders_of_sites_are_read_together_or_one_by_its_folder_or_file(tmp_path):
+    _xml(tmp_path / "wine" / "Posts.xml", 5, 7)
+    _xml(tmp_path / "ai" / "Posts.xml", 5, -1, 6)
+    task = _load(tmp_path)
+    assert sorted(_users(task)) == ["ai/5", "ai/6", "wine/5", "wine/7"]
+    counts = {stackexchange.EXAMPLES: 4, stackexchange.UNTAGGED: 0, stackexchange.USERS_DROPPED: 0}
+    assert task.report == {stackexchange.POSTS: 4, posts.UNKNOWN_USER: 1} | counts
+    for named in ("ai", "ai/Posts.xml"):
+        assert sorted(_users(_load(tmp_path / named))) == ["ai/5", "ai/6"]
+
+
+def test_the_checksum_is_the_files(tmp_path):
+    for name in ("ai", "wine"):
+        _xml(tmp_path / name / "Posts.xml", 5, 6)
+    before = _load(tmp_path)
+    assert before.clients.checksum == before.held_out.checksum == _load(tmp_path).clients.checksum
+    one = _load(tmp_path / "ai").clients.checksum
+    assert one == clients.file_checksum(str(tmp_path / "ai" / "Posts.xml")) != before.clients.checksum
+    _xml(tmp_path / "wine" / "Posts.xml", 5, 7)
+    after = _load(tmp_path).clients.checksum
+    (tmp_path / "wine").rename(tmp_path / "tea")
+    assert len({before.clients.checksum, after, _load(tmp_path).clients.checksum}) == 3
+
+
+@pytest.mark.parametrize(
+    ("place", "message"),
+    [
+        (None, "FEDBANDITS_DATA_DIR"),
+        ("", "no stackexchange_posts"),
+        ("nowhere", "no stackexchange_posts"),
+        ("both", "both stackexchange_posts.jsonl.gz and "),
+        ("a.csv", r"a\.csv is neither"),
+    ],
+)
+def test_a_place_without_posts_or_with_two_kinds_is_refused(tmp_path, place, message):
+    (tmp_path / "ai").mkdir()
+    (tmp_path / "a.csv").touch()
+    (tmp_path / "both").mkdir()
+    _write(tmp_path / "both" / "stackexchange_posts.jsonl.gz", POSTS)
+    _xml(tmp_path / "both" / "ai" / "Posts.xml", 5)
+    with pytest.raises(UsageError, match=f"{message}.*--data_dir|--data_dir.*{message}"):
+        _load(None if place is None else tmp_path / place)
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([], "0 tags and 0 words"),
+        ([("s/1", "beer", "", ["x", "y"])], "1 examples for training, 0 of other users"),
+        ([(f"s/{user}", "beer", "", ["x"]) for user in range(4)], "1 tags"),
+        ([(f"s/{user}", "beer", "", []) for user in range(4)], "0 tags"),
+        ([(f"s/{user}", "?", "!", ["x", "y"]) for user in range(4)], "0 words"),
+        ([(f"s/{user}", "beer", "", [f"{user}-x", f"{user}-y"]) for user in range(4)], "0 of other users"),
+    ],
+)
+def test_too_little_is_refused_with_the_counts(tmp_path, rows, message):
+    path = _write(tmp_path / "mine.jsonl", rows)
+    with pytest.raises(UsageError, match=rf"mine\.jsonl holds \(posts: \d.*{message}.*--data_dir"):
+        _load(path, num_tags=50)
+
+
+def test_the_real_posts(shared_data):
+    task = _load(shared_data, num_tags=50, max_words=256)
+    assert (len(task.clients), len(task.held_out)) == (1715, 180)
+    assert not set(task.clients.client_ids) & set(task.held_out.client_ids)
+    assert len(task.action_names) == 50
+    assert len(_vocabulary(task)) == len(set(_vocabulary(task))) == 10_000
+    assert task.report[stackexchange.POSTS] == 8263
+    assert task.report[stackexchange.EXAMPLES] + task.report[stackexchange.UNTAGGED] == 8263
+    examples = [task.clients.load(index) for index in range(len(task.clients))]
+    labels = np.concatenate([client.labels for client in examples])
+    assert labels.any(axis=1).all()
+    tags = list(task.statistics["tags"].values())
+    np.testing.assert_array_equal(labels.sum(axis=0), tags)
+    assert (np.diff(tags) <= 0).all()
+    bags = text.joined([client.features for client in examples])
+    assert np.diff(bags.offsets).max() == 256
+    assert 0.5 < bags.values.sum() / len(labels) <= 1

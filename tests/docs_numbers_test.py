@@ -1,0 +1,89 @@
+"""Numbers in the docs equal their records.
+
+`docs/evidence/numbers/PAGE.txt` lists the sources of a page's numbers, one a line, with ` :: ` between the parts:
+
+  FILE.csv :: MEASURE :: ARM :: NUMBERS                  mean over seeds, with or without its 95% interval
+  FILE.csv :: MEASURE :: ARM :: REFERENCE :: NUMBERS     mean difference, paired by seed
+  SOURCE :: QUOTE :: NUMBERS                             a part of a quote from a generated page
+
+FILE is below docs/evidence. SOURCE is such a file, `page` (all tables, generated from the records) or `selection`.
+
+Not for Bazel, which hides the docs.
+"""
+
+import functools
+import pathlib
+import re
+from collections.abc import Iterator
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from bandits.papers import page, selection
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+EVIDENCE = ROOT / "docs" / "evidence"
+NUMBERS = EVIDENCE / "numbers"
+_NUMBER = r"[+-]?\d+(?:\.\d+)?"
+_INTERVAL = re.compile(rf"{_NUMBER} (?:\({_NUMBER} to {_NUMBER}\)|\[{_NUMBER}, {_NUMBER}\])")
+PAGES = [path for path in sorted((ROOT / "docs").glob("**/*.md")) if (NUMBERS / f"{path.stem}.txt").exists()]
+# Pages in which every interval has a source.
+COMPLETE = [ROOT / "docs/findings.md", ROOT / "docs/which_strategy.md", *sorted((ROOT / "docs/papers").glob("*.md"))]
+
+
+def _sources(path: pathlib.Path) -> Iterator[list[str]]:
+    for line in (NUMBERS / f"{path.stem}.txt").read_text().splitlines():
+        yield line.split(" :: ")
+
+
+def _text(path: pathlib.Path) -> str:
+    return " ".join(path.read_text().split())
+
+
+@functools.cache
+def _generated(source: str) -> str:
+    if source == "page":
+        return page.made(EVIDENCE)
+    if source == "selection":
+        return selection.scores_table(pd.read_csv(EVIDENCE / "selection" / selection.SCORES))
+    return (EVIDENCE / source).read_text()
+
+
+def mean_and_interval(file: str, measure: str, arm: str, reference: str | None = None) -> tuple[float, float, float]:
+    """Mean over seeds with its 95% interval by Student's t, of an arm or of its paired difference from another."""
+    rows = pd.read_csv(EVIDENCE / file, dtype={"arm": str})
+    table = rows.pivot(index="seed", columns="arm", values=measure)
+    values = table[arm] - table[reference] if reference else table[arm]
+    values = values.dropna().to_numpy()
+    half = stats.t.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / np.sqrt(len(values))
+    return values.mean(), values.mean() - half, values.mean() + half
+
+
+def _is_rounded(printed: str, value: float) -> bool:
+    unit = 10.0 ** -len(printed.partition(".")[2])
+    return abs(float(printed) - value) <= unit / 2 + 1e-9
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_numbers_equal_their_records(path):
+    text = _text(path)
+    wrong = []
+    for source, *parts, numbers in _sources(path):
+        if source.endswith(".csv"):
+            values = mean_and_interval(source, *parts)
+            printed = re.findall(_NUMBER, numbers)
+            right = len(printed) in (1, 3) and all(map(_is_rounded, printed, values))
+        else:
+            (quote,) = parts
+            right = numbers in quote and quote in _generated(source)
+        if not right or numbers not in text:
+            wrong.append((source, *parts, numbers))
+    assert wrong == []
+
+
+@pytest.mark.parametrize("path", COMPLETE, ids=lambda path: path.name)
+def test_every_interval_has_a_source(path):
+    listed = {numbers for *_, numbers in _sources(path)}
+    assert set(_INTERVAL.findall(_text(path))) - listed == set()
