@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from data.tasks.options import TaskOptions
 from optimization.corrections import Correction
+from optimization.privacy.mechanisms import Mechanism
 from optimization.selection.availability import ALWAYS, Availability
 from optimization.selection.selected import Selection
 
@@ -77,7 +78,12 @@ class Aggregation:
       target_delta: Delta of the reported epsilon; None for the mechanism's own.
       accountant: One of `mechanisms.ACCOUNTANTS`.
       restart_rounds: For `dpftrl`, rounds of one tree; None for those in which, by turns, each client comes once.
-      bands: For `mf_dpftrl`, rounds over which noise cancels; None for a number that fits the cohorts.
+      bands: For `mf_dpftrl`, rounds over which noise cancels; None for the number with the least noise.
+      num_buffers: For `mf_dpftrl`, buffers in place of bands; 0 for none.
+      target_epsilon: Epsilon for which the noise multiplier is found; None to take the one above.
+      population: Clients that epsilon is planned for; None for those that are there.
+      population_cohort: Clients of a round there; None for those of a round here.
+      plan: What was planned: then it holds instead of all that is above, but for the clip norm.
       bits: For `ddp`, bits of a coordinate of the sum.
     """
 
@@ -91,6 +97,11 @@ class Aggregation:
     accountant: str = "rdp"
     restart_rounds: int | None = None
     bands: int | None = None
+    num_buffers: int = 0
+    target_epsilon: float | None = None
+    population: int | None = None
+    population_cohort: int | None = None
+    plan: Mechanism | None = None
     bits: int = 20
 
 

@@ -6,7 +6,6 @@ if __name__ == "__main__":  # Before the imports, which take seconds.
     interruption.install()
 
 import dataclasses
-import math
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -61,7 +60,7 @@ def _calibrated(mechanism: mechanisms.Mechanism, rounds: int, settings: cli.Sett
             sensitivities.split_noise(noise_multiplier, sensitivities.COUNT_NOISE_SHARE * mechanism.cohort)
         except ValueError as error:
             raise UsageError(f"--target_epsilon={target:g}: {error}") from error
-    rounded = dataclasses.replace(mechanism, noise_multiplier=_round_up(noise_multiplier))
+    rounded = dataclasses.replace(mechanism, noise_multiplier=calibration.round_up(noise_multiplier))
     assumed = ", if Poisson" if rounded.analyses[0].assumed else ""
     print(
         f"Smallest noise multiplier for epsilon {target:g}{assumed}, with a cohort of {mechanism.cohort:,}: "
@@ -75,12 +74,6 @@ def _calibrated(mechanism: mechanisms.Mechanism, rounds: int, settings: cli.Sett
         )
     print()
     return rounded
-
-
-def _round_up(value: float) -> float:
-    """Returns a number of five digits that is not smaller."""
-    step = 10.0 ** (math.floor(math.log10(value)) - 4)
-    return float(f"{math.ceil(value / step) * step:.5g}")
 
 
 def _guarantee_row(guarantee: Mapping[str, Any]) -> Sequence[str]:

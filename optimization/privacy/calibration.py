@@ -13,6 +13,18 @@ MOST_NOISE_NUMBERS = 2**27
 _FAST_ORDERS = (*range(2, 16), *range(16, 32, 2), 32, 40, 48, 64, 96, 128, 256)  # Whole and low ones.
 
 
+class Plan(NamedTuple):
+    """What a run adds, fixed before its first round.
+
+    Attributes:
+      mechanism: The mechanism.
+      reason: What was chosen, and what else would cost, in sentences.
+    """
+
+    mechanism: mechanisms.Mechanism
+    reason: str
+
+
 class Choice(NamedTuple):
     """What one number of bands costs.
 
@@ -27,30 +39,119 @@ class Choice(NamedTuple):
     prefix_noise: float
 
 
+def plan(
+    mechanism: mechanisms.Mechanism,
+    rounds: int,
+    target_epsilon: float | None = None,
+    *,
+    bands: int | None = None,
+    num_buffers: int = 0,
+    dimension: int = 1,
+) -> Plan:
+    """Plans the noise of a run: with an epsilon its multiplier, with `mf_dpftrl` its bands or buffers.
+
+    Args:
+      mechanism: The mechanism; its own bands, groups and buffers are not used, nor is its noise with an epsilon.
+      rounds: Planned rounds.
+      target_epsilon: Epsilon of the headline, by the mechanism's accountant; None to keep the noise multiplier.
+      bands: Bands; None for the number with the least noise on the prefix sums.
+      num_buffers: How many buffers take the place of bands; 0 for none.
+      dimension: Parameters of the model.
+
+    Raises:
+      ValueError: If no noise reaches the epsilon, or the mechanism is impossible.
+    """
+    choices: tuple[Choice, ...] = ()
+    name = mechanism.kind
+    if mechanism.kind == "mf_dpftrl":
+        if num_buffers:
+            buffers = factorizations.optimal_buffers(num_buffers, rounds, mechanism.min_separation)
+            mechanism, name = dataclasses.replace(mechanism, buffers=buffers), f"{name}, {num_buffers} buffers"
+        else:
+            if bands is None:
+                choices = compare_bands(mechanism, rounds, target_epsilon, dimension)
+                bands = min(choices, key=lambda one: one.prefix_noise).bands
+            mechanism = dataclasses.replace(mechanism, bands=bands, groups=_groups(mechanism, bands))
+            name = f"{name}, {_bands(bands)}"
+    if target_epsilon is not None:
+        noise = round_up(calibrate(mechanism, rounds, target_epsilon))
+        mechanism = dataclasses.replace(mechanism, noise_multiplier=noise)
+    wanted = "" if target_epsilon is None else f" for epsilon {target_epsilon:g} by {mechanism.accountant.upper()}"
+    noise = mechanism.prefix_noise(rounds)
+    text = (
+        f"{name}, {mechanism.sampling} cohorts, noise multiplier {mechanism.noise_multiplier:g}{wanted} after "
+        f"{rounds:,} rounds. Noise on the prefix sums: {noise:.3g} clip norms"
+    )
+    least = min((one.prefix_noise for one in choices), default=1.0)
+    shown = [one for one in choices if one.bands != mechanism.bands]
+    next_best = min(shown, key=lambda one: one.prefix_noise, default=None)
+    costs = [
+        f"{_bands(one.bands)} {noise * one.prefix_noise / least:.3g}"
+        for one in shown
+        if one.bands == 1 or one is next_best
+    ]
+    return Plan(mechanism, f"{text}, the least (at this epsilon, {', '.join(costs)})." if costs else f"{text}.")
+
+
+def _bands(count: int) -> str:
+    return f"{count} band{'s' * (count > 1)}"
+
+
+def _groups(mechanism: mechanisms.Mechanism, bands: int) -> int:
+    return bands if mechanism.sampling == "cyclic_poisson" else 1
+
+
+def round_up(value: float) -> float:
+    """Returns a number of five digits that is not smaller."""
+    step = 10.0 ** (math.floor(math.log10(value)) - 4)
+    return float(f"{math.ceil(value / step) * step:.5g}")
+
+
+def noise_of_sample(noise_multiplier: float, cohort: int, planned_cohort: int) -> float:
+    """The noise multiplier of a smaller cohort that leaves the noise of the planned one on the mean, z m / M.
+
+    Args:
+      noise_multiplier: That of the planned cohort.
+      cohort: Clients of a round.
+      planned_cohort: Clients of a round in the plan.
+    """
+    return float(f"{noise_multiplier * cohort / planned_cohort:.6g}")
+
+
 def compare_bands(
-    mechanism: mechanisms.Mechanism, rounds: int, target_epsilon: float, dimension: int = 1
+    mechanism: mechanisms.Mechanism, rounds: int, target_epsilon: float | None, dimension: int = 1
 ) -> tuple[Choice, ...]:
     """Compares numbers of bands at one epsilon, by RDP, on a geometric grid within the memory of the noise.
 
     Args:
       mechanism: A `mf_dpftrl` mechanism; its own bands, groups and noise are not used.
       rounds: Planned rounds.
-      target_epsilon: The epsilon.
+      target_epsilon: The epsilon; None, without amplification, for that of noise multiplier 1 where a client takes part
+        once.
       dimension: Parameters of the model.
 
     Returns:
       The choices by their bands. Noise multipliers of amplified noise are by few orders, and so up to 3% too large.
     """
     most = min(rounds, max(MOST_NOISE_NUMBERS // dimension, 1))
+    return _compared(dataclasses.replace(mechanism, accountant="rdp"), rounds, target_epsilon, most)
+
+
+@functools.lru_cache(64)
+def _compared(
+    mechanism: mechanisms.Mechanism, rounds: int, target_epsilon: float | None, most: int
+) -> tuple[Choice, ...]:
     alone = dataclasses.replace(mechanism, bands=1, groups=1, buffers=(), noise_multiplier=1.0)
     is_amplified = mechanism.sampling == "cyclic_poisson"
+    first = 1.0
     if is_amplified:
         most = min(most, mechanism.population // mechanism.cohort)
-    else:
+    elif target_epsilon is not None:
         first = calibrate(alone, rounds, target_epsilon) / _sensitivity(alone, rounds)
     choices, noise = [], 1.0
-    for bands in factorizations.band_grid(most):
-        one = dataclasses.replace(alone, bands=bands, groups=bands if is_amplified else 1)
+    returning = {mechanism.min_separation} if not is_amplified and mechanism.min_separation <= most else set()
+    for bands in sorted({*factorizations.band_grid(most), *returning}):
+        one = dataclasses.replace(alone, bands=bands, groups=_groups(alone, bands))
         noise = (
             _amplified_noise(one, rounds, target_epsilon, noise) if is_amplified else first * _sensitivity(one, rounds)
         )
