@@ -10,6 +10,8 @@ from optimization.privacy import factorizations, mechanisms
 _NOISE_RANGE = (1e-2, 1e6)
 # Numbers that the memory of correlated noise may hold: 0.5 GiB. A round then takes at most about half a second more.
 MOST_NOISE_NUMBERS = 2**27
+_MOST_BUFFERED_ROUNDS = 20_000
+_HOPELESS = 1.2  # Noise relative to the least so far, beyond which more bands are not tried.
 _FAST_ORDERS = (*range(2, 16), *range(16, 32, 2), 32, 40, 48, 64, 96, 128, 256)  # Whole and low ones.
 
 
@@ -65,6 +67,8 @@ def plan(
     name = mechanism.kind
     if mechanism.kind == "mf_dpftrl":
         if num_buffers:
+            if rounds > _MOST_BUFFERED_ROUNDS:
+                raise ValueError(f"is beyond what buffers are found for, {_MOST_BUFFERED_ROUNDS:,} rounds: use bands")
             buffers = factorizations.optimal_buffers(num_buffers, rounds, mechanism.min_separation)
             mechanism, name = dataclasses.replace(mechanism, buffers=buffers), f"{name}, {num_buffers} buffers"
         else:
@@ -133,7 +137,7 @@ def compare_bands(
     Returns:
       The choices by their bands. Noise multipliers of amplified noise are by few orders, and so up to 3% too large.
     """
-    most = min(rounds, max(MOST_NOISE_NUMBERS // dimension, 1))
+    most = min(rounds, factorizations.MOST_BANDS, max(MOST_NOISE_NUMBERS // dimension, 1))
     return _compared(dataclasses.replace(mechanism, accountant="rdp"), rounds, target_epsilon, most)
 
 
@@ -157,6 +161,8 @@ def _compared(
         )
         one = dataclasses.replace(one, noise_multiplier=noise)
         choices.append(Choice(bands, noise, one.prefix_noise(rounds)))
+        if choices[-1].prefix_noise > _HOPELESS * min(choice.prefix_noise for choice in choices):
+            break
     return tuple(choices)
 
 

@@ -10,6 +10,9 @@ import math
 
 import numpy as np
 
+# Beyond these rounds, the noise of a round no longer changes with that of the first ones.
+_MOST_ROUNDS = 2**17
+MOST_BANDS = 10_000
 _GRID = 2**0.5  # Ratio of numbers of bands that are tried.
 
 
@@ -75,9 +78,9 @@ def prefix_noise(column: np.ndarray, rounds: int) -> float:
     """
     from scipy import signal
 
-    one = np.zeros(rounds)
+    one = np.zeros(min(rounds, _MOST_ROUNDS))
     one[0] = 1.0
-    return _root_mean_square(signal.lfilter([1.0], column, one))
+    return _root_mean_square(signal.lfilter([1.0], column, one), rounds)
 
 
 def tree_prefix_noise(rounds: int, restart_frequency: int) -> float:
@@ -87,16 +90,27 @@ def tree_prefix_noise(rounds: int, restart_frequency: int) -> float:
       rounds: Rounds.
       restart_frequency: Rounds of one tree; 0 for a single tree.
     """
-    before = np.arange(rounds)
-    size = restart_frequency or rounds
-    whole_trees = before // size * size.bit_count()
-    nodes = whole_trees + [int(count).bit_count() for count in before % size + 1]
-    return math.sqrt(nodes.mean())
+    size = min(restart_frequency or rounds, rounds)
+    trees, rest = divmod(rounds, size)
+    # Nodes of whole trees before a round's own tree, and of this one.
+    nodes = size.bit_count() * (size * trees * (trees - 1) // 2 + rest * trees)
+    nodes += trees * _digits_up_to(size) + _digits_up_to(rest)
+    return math.sqrt(nodes / rounds)
 
 
-def _root_mean_square(noising_column: np.ndarray) -> float:
-    """`prefix_noise` from the first column of C^-1."""
-    return math.sqrt(np.mean(np.cumsum(np.cumsum(noising_column) ** 2)))
+def _digits_up_to(last: int) -> int:
+    """The sum of the binary digits of the numbers from 1 to the last."""
+    periods = [2 << place for place in range(last.bit_length())]
+    return sum((last + 1) // one * (one // 2) + max((last + 1) % one - one // 2, 0) for one in periods)
+
+
+def _root_mean_square(noising_column: np.ndarray, rounds: int) -> float:
+    """`prefix_noise` from the first column of C^-1, which is 0 beyond its length."""
+    sums = np.cumsum(noising_column)
+    variances = np.cumsum(sums**2)
+    more = rounds - len(sums)
+    total = variances.sum() + more * variances[-1] + sums[-1] ** 2 * more * (more + 1) / 2
+    return math.sqrt(total / rounds)
 
 
 def band_grid(most: int) -> list[int]:
@@ -134,7 +148,7 @@ def optimal_buffers(num_buffers: int, rounds: int, min_separation: int) -> tuple
         numerator = denominator.copy()
         for index in range(num_buffers):
             numerator[1:] += scales[index] * np.poly(np.delete(decays, index))
-        noise = _root_mean_square(signal.lfilter(denominator, numerator, one))
+        noise = _root_mean_square(signal.lfilter(denominator, numerator, one), rounds)
         column = buffered_column(tuple(zip(decays, scales, strict=True)), rounds)
         return math.log(noise) + math.log(squared_sensitivity(column, rounds, min_separation)) / 2
 

@@ -179,6 +179,8 @@ class Mechanism:
 
     def prefix_noise(self, rounds: int) -> float:
         """Root mean square, over rounds, of the noise on the sum of all updates so far, in clip norms."""
+        if not rounds or not self.noise_multiplier:
+            return 0.0
         if self.kind == "dpftrl":
             return self.noise_multiplier * factorizations.tree_prefix_noise(rounds, self.restart_frequency)
         column = self.column(rounds) if self.kind == "mf_dpftrl" else np.ones(1)
@@ -282,6 +284,7 @@ class Mechanism:
             "epsilon_proven": min(both, default=None),
             "delta": self.delta,
             "rounds": rounds,
+            "prefix_noise": self.prefix_noise(rounds),
             "unit": "client",
             "covers": _COVERS,
             "mechanism": dataclasses.asdict(self),

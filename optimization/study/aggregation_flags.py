@@ -6,7 +6,7 @@ from typing import Any
 
 from data.errors import UsageError
 from optimization import options as options_lib
-from optimization.privacy import calibration, mechanisms, sensitivities
+from optimization.privacy import calibration, factorizations, mechanisms, sensitivities
 from optimization.study import cli
 from optimization.study.settings import NumberOrWord, names, setting
 
@@ -36,7 +36,7 @@ class Aggregation:
       adaptive_clipping: Let the clip norm follow a quantile of the updates' norms (default: yes for mean and
         secure_sum).
       unclip_quantile: That quantile, the part of updates left unclipped (default: 0.8).
-      clip_norm: L2 norm of clipped updates, the first if adaptive (default: 0.1 if adaptive or with --target_epsilon).
+      clip_norm: L2 norm of clipped updates, at first if adaptive (default: 0.1 then, or with a target).
       noise_multiplier: Standard deviation of the noise on the sum, in clip norms.
       target_delta: Delta of the reported epsilon (default: 1 / population^1.1).
       accountant: Whose epsilon is the reported one; privacy.json and the end of a run have both.
@@ -63,7 +63,9 @@ class Aggregation:
     accountant: str = setting("rdp", mechanisms.ACCOUNTANTS, only={"aggregator_type": _NOISY})
     cohort_sampling: str = setting("fixed", mechanisms.SAMPLINGS)
     dpftrl_restart_rounds: int = setting(low=1, only={"aggregator_type": ("dpftrl",)})
-    mf_bands: str = setting(words=NumberOrWord("auto", 10_000), only={"aggregator_type": ("mf_dpftrl",)}, filled="auto")
+    mf_bands: str = setting(
+        words=NumberOrWord("auto", factorizations.MOST_BANDS), only={"aggregator_type": ("mf_dpftrl",)}, filled="auto"
+    )
     mf_buffers: int = setting(low=1, high=10, only={"cohort_sampling": ("cyclic",), "aggregator_type": ("mf_dpftrl",)})
     ddp_bits: int = setting(20, low=1, high=22, only={"aggregator_type": ("ddp",)})
     insecure_seeded_noise: bool = setting(False, only={"aggregator_type": ("dpsgd", "dpftrl", "mf_dpftrl")})
@@ -222,7 +224,10 @@ def plan(
             dimension=dimension,
         )
     except ValueError as error:
-        flag = f"--mf_bands={aggregation.bands}" if target is None else f"--target_epsilon={target:g}"
+        kind = (
+            f"--mf_buffers={aggregation.num_buffers}" if aggregation.num_buffers else f"--mf_bands={aggregation.bands}"
+        )
+        flag = kind if target is None else f"--target_epsilon={target:g}"
         raise UsageError(f"{flag} {error}.".replace("..", ".")) from error
     if (there, size) == (population, cohort.size):
         return found

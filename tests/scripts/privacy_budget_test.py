@@ -65,7 +65,7 @@ def test_a_tolerated_noise_gives_a_larger_cohort(capsys):
     ("arguments", "expected"),
     [
         (["--aggregator_type=dpftrl"], {"kind": "dpftrl", "restart_frequency": 33}),
-        (["--aggregator_type=mf_dpftrl", "--cohort_sampling=cyclic"], {"kind": "mf_dpftrl", "bands": 8}),
+        (["--aggregator_type=mf_dpftrl", "--cohort_sampling=cyclic"], {"kind": "mf_dpftrl", "bands": 33}),
         (
             ["--aggregator_type=mf_dpftrl", "--cohort_sampling=cyclic", "--mf_bands=3"],
             {"kind": "mf_dpftrl", "bands": 3},

@@ -35,7 +35,10 @@ BANDED = ("--aggregator_type=mf_dpftrl", "--clip_norm=1")
         (["--target_delta=0"], "--target_delta=0.0: 0 is not a number above 0 and below 1"),
         (["--target_delta=0.1"], "--target_delta belongs to --aggregator_type="),
         (["--insecure_seeded_noise"], "--insecure_seeded_noise belongs to --aggregator_type="),
-        (["--aggregator_type=dpsgd", "--clip_norm=1"], "--aggregator_type=dpsgd needs --noise_multiplier or --target_epsilon"),
+        (
+            ["--aggregator_type=dpsgd", "--clip_norm=1"],
+            "--aggregator_type=dpsgd needs --noise_multiplier or --target_epsilon",
+        ),
         (
             ["--aggregator_type=dpsgd", "--noise_multiplier=1"],
             "--aggregator_type=dpsgd needs --clip_norm, or --adaptive_clipping",
