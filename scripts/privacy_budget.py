@@ -33,6 +33,9 @@ def program(settings: cli.Settings) -> None:
     print()
     heads = ("neighbours", "sampling", "RDP", "order", "PLD", "")
     print(tables.text(heads, [*map(_guarantee_row, report["guarantees"])], "  "))
+    print(f"\nNoise on the prefix sums (root mean square over rounds): {report['prefix_noise']:.3g} clip norms")
+    if settings.target_epsilon is not None:
+        _print_alternatives(mechanism, rounds, settings)
     _print_tables(mechanism, rounds)
     if settings.plot:
         _draw(mechanism, rounds, settings.plot)
@@ -76,6 +79,20 @@ def _calibrated(mechanism: mechanisms.Mechanism, rounds: int, settings: cli.Sett
     return rounded
 
 
+def _print_alternatives(mechanism: mechanisms.Mechanism, rounds: int, settings: cli.Settings) -> None:
+    """Prints what each mechanism adds for the target epsilon, the least noise first."""
+    target = settings.target_epsilon
+    found = [plan.mechanism for plan in calibration.alternatives(mechanism, rounds, target, settings.dimension or 1)]
+    rows = []
+    for one in found:
+        memory = f"{len(one.buffers)} buffers" if one.buffers else f"{one.bands}" if one.kind == "mf_dpftrl" else "-"
+        noise = f"{one.prefix_noise(rounds):.3g}"
+        rows.append((one.kind, one.sampling, memory, f"{one.noise_multiplier:g}", noise, "least" * (one is found[0])))
+    heads = ("--aggregator_type", "--cohort_sampling", "bands", "noise multiplier", "noise on prefix sums", "")
+    print(f"\nMechanisms at epsilon {target:g}, {rounds:,} rounds:")
+    print(tables.text(heads, rows, "  "))
+
+
 def _guarantee_row(guarantee: Mapping[str, Any]) -> Sequence[str]:
     loss = guarantee["epsilon_pld"]
     return (
@@ -94,7 +111,8 @@ def _sampling(sampling: str, assumed: bool) -> str:
 
 def _print_tables(mechanism: mechanisms.Mechanism, rounds: int) -> None:
     """Prints the headline's epsilon against rounds and cohort, and for cohorts whose noise multiplier grows too."""
-    cohorts = sorted({min(max(1, round(mechanism.cohort * factor)), mechanism.population) for factor in _TABLE_FACTORS})
+    most = mechanism.population // mechanism.groups
+    cohorts = sorted({min(max(1, round(mechanism.cohort * factor)), most) for factor in _TABLE_FACTORS})
     columns = [dataclasses.replace(mechanism, cohort=cohort) for cohort in cohorts]
     print("\nEpsilon by RDP, for other rounds and cohorts:")
     counts = sorted({max(1, round(rounds * factor)) for factor in _TABLE_FACTORS})
@@ -105,7 +123,7 @@ def _print_tables(mechanism: mechanisms.Mechanism, rounds: int) -> None:
             mechanism, cohort=mechanism.cohort * factor, noise_multiplier=mechanism.noise_multiplier * factor
         )
         for factor in _GROWTH_FACTORS
-        if mechanism.cohort * factor <= mechanism.population
+        if mechanism.cohort * factor <= most
     ]
     if grown:
         print(f"\nCohort and noise grown together (same noise on the mean update), {rounds:,} rounds:")

@@ -1,5 +1,6 @@
 """The noise, or the cohort, that an epsilon needs. Nothing here imports TensorFlow."""
 
+import contextlib
 import dataclasses
 import functools
 import math
@@ -13,6 +14,16 @@ MOST_NOISE_NUMBERS = 2**27
 _MOST_BUFFERED_ROUNDS = 20_000
 _HOPELESS = 1.2  # Noise relative to the least so far, beyond which more bands are not tried.
 _FAST_ORDERS = (*range(2, 16), *range(16, 32, 2), 32, 40, 48, 64, 96, 128, 256)  # Whole and low ones.
+
+
+# Kind, sampling and buffers of what is compared at one epsilon.
+ALTERNATIVES = (
+    ("dpsgd", "poisson", 0),
+    ("dpftrl", "cyclic", 0),
+    ("mf_dpftrl", "cyclic", 0),
+    ("mf_dpftrl", "cyclic", 4),
+    ("mf_dpftrl", "cyclic_poisson", 0),
+)
 
 
 class Plan(NamedTuple):
@@ -95,6 +106,37 @@ def plan(
         if one.bands == 1 or one is next_best
     ]
     return Plan(mechanism, f"{text}, the least (at this epsilon, {', '.join(costs)})." if costs else f"{text}.")
+
+
+def alternatives(
+    mechanism: mechanisms.Mechanism, rounds: int, target_epsilon: float, dimension: int = 1
+) -> tuple[Plan, ...]:
+    """Plans the mechanisms that reach one epsilon with the same clients and cohorts, least noise on prefix sums first.
+
+    They are `ALTERNATIVES`, each with the sampling that suits it and its best bands; those out of reach are left out.
+
+    Args:
+      mechanism: Population, cohort, delta and accountant.
+      rounds: Planned rounds.
+      target_epsilon: The epsilon.
+      dimension: Parameters of the model.
+    """
+    found = []
+    for kind, sampling, num_buffers in ALTERNATIVES:
+        one = mechanisms.Mechanism(
+            kind,
+            1.0,
+            mechanism.population,
+            mechanism.cohort,
+            sampling,
+            mechanism.delta,
+            restart_frequency=mechanism.population // mechanism.cohort if kind == "dpftrl" else 0,
+            apart_from=mechanism.apart_from,
+            accountant=mechanism.accountant,
+        )
+        with contextlib.suppress(ValueError):
+            found.append(plan(one, rounds, target_epsilon, num_buffers=num_buffers, dimension=dimension))
+    return tuple(sorted(found, key=lambda one: one.mechanism.prefix_noise(rounds)))
 
 
 def _bands(count: int) -> str:
@@ -210,7 +252,11 @@ def calibrate(mechanism: mechanisms.Mechanism, rounds: int, target_epsilon: floa
     Raises:
       ValueError: If no noise multiplier in a wide range does that.
     """
+    return _calibrated(dataclasses.replace(mechanism, noise_multiplier=1.0), rounds, target_epsilon)
 
+
+@functools.lru_cache(64)
+def _calibrated(mechanism: mechanisms.Mechanism, rounds: int, target_epsilon: float) -> float:
     @functools.cache
     def spent(log_noise):
         return dataclasses.replace(mechanism, noise_multiplier=math.exp(log_noise)).epsilon(rounds)
