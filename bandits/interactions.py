@@ -261,7 +261,7 @@ def _task(folder: pathlib.Path, options: BanditOptions) -> tasks.Task:
     with contextlib.suppress(OSError, ValueError, KeyError):
         recorded = json.loads((folder / "config.json").read_text())["data_checksum"]
         if recorded != task.checksum:
-            raise UsageError(f"The data of {folder} is not what it was: its log's contexts cannot be told any more.")
+            raise UsageError(f"The data of {folder} has changed, so the contexts of its log are lost.")
     return task
 
 

@@ -8,6 +8,7 @@ from bandits.registry import PolicyEntry
 from bandits.schedules import CONSTANT, COSINE, EPOCHS, LINEAR, POWER
 from data.errors import UsageError
 from data.tasks import logged
+from optimization.options import named
 from optimization.study import cli
 from optimization.study.settings import Parameter, declared, names, setting
 
@@ -131,8 +132,8 @@ def schedule(settings: cli.Settings) -> tuple[schedules.Schedule, str] | None:
     if kind == POWER:
         return schedules.Power(start, settings[_EXPONENT], settings[_TIME] == _INTERACTIONS), entry.moving
     if kind == EPOCHS:
-        constants = [settings[f"bandits_{name}"] for name in ("log_class_size", "delta", "fed_opt")]
-        return schedules.FalconEpochs(start, *constants, settings[_HORIZON]), entry.moving
+        periods = settings[_HORIZON]
+        return named(schedules.FalconEpochs, settings, "bandits_", scale=start, periods=periods), entry.moving
     between = schedules.Linear if kind == LINEAR else schedules.Cosine
     return between(start, settings[_END], settings[_HORIZON]), entry.moving
 

@@ -1,4 +1,4 @@
-"""Flags of worlds that change, and of the resets that answer them, and what they mean."""
+"""Flags of non-stationary environments and of resets, and what they mean."""
 
 from bandits import registry
 from bandits.worlds import delay, drift, resets
@@ -18,7 +18,7 @@ _WITHOUT_REWARDS = (*logged.OFFLINE, logged.REPLAY)  # Values of --learn_from th
 
 
 class Worlds:
-    """Worlds that change.
+    """Non-stationary environments.
 
     Attributes:
       reward_drift: How rewards change over the bandits' rounds: the columns of the reward matrix, its actions, are
@@ -55,7 +55,7 @@ class Resets:
     """Resets.
 
     Attributes:
-      reset: What starts again, for worlds that change.
+      reset: What starts again, for non-stationary environments.
       reset_when: When it does.
       reset_watch: What detectors watch.
       reset_window: Rounds from one reset to the next.

@@ -165,7 +165,7 @@ def encode(frame: "pd.DataFrame", learned: Learned, *, show: "Callable[[pd.Serie
             is_missing = np.isnan(days)
             blocks.append(_standardised(days, known.days if isinstance(known, statistics.Dates) else known))
             encoded.names.extend([name, f"{name} is missing"][: blocks[-1].shape[1]])
-            if isinstance(known, statistics.Dates):
+            if isinstance(known, statistics.Dates) and isinstance(parsed, dates.Moments):
                 blocks.append(_clock_and_week(parsed, known))
                 encoded.names.extend([f"{name} hour sine", f"{name} hour cosine"] * known.has_times)
                 encoded.names.extend(f"{name}={day}" for day in dates.WEEKDAYS)

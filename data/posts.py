@@ -87,12 +87,12 @@ def _parse_line(line: bytes) -> Post:
     record = json.loads(line.decode("utf-8-sig"))
     if not isinstance(record, dict):
         raise ValueError("this is no JSON object")
-    texts, tags = [record.get(name) for name in Post._fields[:-1]], record.get("tags")
-    if not all(isinstance(text, str) for text in texts):
-        raise ValueError(f"the object needs texts as {', '.join(Post._fields[:-1])}")
+    names, tags = Post._fields[:-1], record.get("tags")
+    if not all(isinstance(record.get(name), str) for name in names):
+        raise ValueError(f"the object needs texts as {', '.join(names)}")
     if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
         raise ValueError("the object needs a list of texts as tags")
-    return Post(*texts, tuple(tags))
+    return Post(**{name: record[name] for name in names}, tags=tuple(tags))
 
 
 def read_dump(path: str | os.PathLike, skipped: collections.Counter[str]) -> Iterator[Post]:

@@ -45,7 +45,7 @@ def warn(what: str) -> None:
 
 
 def emnist(kind: str, writers: int | None = None) -> tuple[RandomClients, RandomClients]:
-    """Returns training and held-out clients in the shapes of `data.emnist`.
+    """Returns training and held-out clients in the shapes of `data.tasks.handwriting`.
 
     The number of a client's examples is normal, with the data set's mean and LEAF's relative deviation.
 
@@ -82,7 +82,7 @@ def images(shape: tuple[int, ...], num_classes: int, sizes: tuple[int, ...]) -> 
 def stackoverflow(
     vocabulary_size: int, num_tags: int, max_words: int, users: int | None = None
 ) -> tuple[RandomClients, RandomClients]:
-    """Returns training and held-out clients in the shapes of `data.stackoverflow`, with features of L2 norm 1.
+    """Returns training and held-out clients in the shapes of `data.tasks.stackoverflow`, with features of L2 norm 1.
 
     The number of a client's posts above 100, the fewest of the data set, is exponential, with the data set's mean. Each
     post has one of the tags.

@@ -184,15 +184,16 @@ def resolve(schema: Schema, names: Sequence[str], path: str) -> Roles:
     used = {*clients, label, *features, *ignored, *categories}
     rewards = [name for name in names if name not in used] if takes_all else listed(schema.reward_columns)
     uses: dict[str, str] = {}
-    for flag, named in {
+    chosen: dict[str, list[str]] = {
         "--client_column": clients,
         "--reward_columns": rewards,
-        **{f"--{one}_column": [getattr(schema, f"{one}_column")] for one in _SINGLE},
+        **{f"--{one}_column": list(filter(None, [getattr(schema, f"{one}_column")])) for one in _SINGLE},
         POLICY: listed(schema.probability_columns),
         "--feature_columns": [name for name in features if name not in position],
         "--ignore_columns": ignored,
-    }.items():
-        for name in filter(None, named):
+    }
+    for flag, named in chosen.items():
+        for name in named:
             _check_known(flag, name, names, path)
             if name in uses:
                 other = "twice" if uses[name] == flag else f"that {uses[name]} names already"

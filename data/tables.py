@@ -114,7 +114,7 @@ def read(path: str, schema: Schema, *, known: statistics.OfTable | None = None, 
       path: The file, see `table_file.read`.
       schema: The roles of its columns.
       known: Statistics from elsewhere, whose labels count; None to count the table's.
-      seed: Seed of dealt clients.
+      seed: Seed of the partition into clients.
 
     Raises:
       UsageError: If the file or a column is missing, or not what it has to be; if there is one client only; or if a

@@ -50,7 +50,7 @@ class _Runs:
       repeat: Runs of every point, with consecutive seeds.
     """
 
-    binary: str = setting(words=list(studies.STUDIES))
+    binary: str = setting()
     sweep: list = setting()
     grid: str = setting()
     repeat: int = setting(1, low=1)
@@ -104,7 +104,7 @@ def define() -> cli.FlagSet:
     flags = cli.FlagSet(_USAGE, "run_flags", known_only=True)
     known = "; ".join(f"{name}, {grid.about}" for name, grid in plan.published().items())
     told = f"a published grid: {known}. Flags and sweeps given beside it win"
-    flags.group(title(_Runs), *declared(_Runs, grid={"help": told}))
+    flags.group(title(_Runs), *declared(_Runs, binary={"type": list(studies.STUDIES)}, grid={"help": told}))
     for group in (_Search, executors.Executors, _Output):
         flags.group(group)
     return flags

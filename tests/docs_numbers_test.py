@@ -28,9 +28,11 @@ EVIDENCE = ROOT / "docs" / "evidence"
 NUMBERS = EVIDENCE / "numbers"
 _NUMBER = r"[+-]?\d+(?:\.\d+)?"
 _INTERVAL = re.compile(rf"{_NUMBER} (?:\({_NUMBER} to {_NUMBER}\)|\[{_NUMBER}, {_NUMBER}\])")
-PAGES = [path for path in sorted((ROOT / "docs").glob("**/*.md")) if (NUMBERS / f"{path.stem}.txt").exists()]
+_PAPERS = sorted((ROOT / "docs/papers").glob("*.md"))
+_ALL = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *_PAPERS]
+PAGES = [path for path in _ALL if (NUMBERS / f"{path.stem}.txt").exists()]
 # Pages in which every interval has a source.
-COMPLETE = [ROOT / "docs/findings.md", ROOT / "docs/which_strategy.md", *sorted((ROOT / "docs/papers").glob("*.md"))]
+COMPLETE = [ROOT / "README.md", ROOT / "docs/findings.md", ROOT / "docs/which_strategy.md", *_PAPERS]
 
 
 def _sources(path: pathlib.Path) -> Iterator[list[str]]:

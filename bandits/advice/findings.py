@@ -112,7 +112,7 @@ Results = Mapping[str, StrategyResults]
 
 
 def bounds(folder: pathlib.Path) -> tuple[Landmark | None, Landmark | None]:
-    """Returns what uniformly random actions and the best constant action earn, as the runs below a folder record it.
+    """Returns the rewards of the uniform policy and of the best fixed action, as the runs below a folder record it.
 
     Each is None if it is not known, and by seed where each seed has data of its own.
     """
@@ -194,10 +194,10 @@ class Verdict:
       stands: Where each strategy stands.
       best: The recommended strategy, if it explores; else the one that explores with the highest mean, None where all
         diverged or none was played.
-      recommended: What to deploy, of those told above chance: the best of those told above greedy; if there is none,
-        greedy, or the best of the others where it is told above the best constant action and greedy is not, or greedy
-        is not told above chance. None where none is.
-      pays: Whether exploration is told above greedy, and above chance.
+      recommended: What to deploy, of the strategies that are significantly better than the uniform policy: the best of
+        those that are significantly better than greedy. If there is none: greedy, or the best of the others, if it
+        alone is significantly better than the best fixed action or the uniform policy. None if no strategy is.
+      pays: Whether exploration is significantly better than greedy and than the uniform policy.
       costs: Whether all of exploration that was judged is told below it.
       all_diverged: Whether nothing was judged, as every strategy diverged or failed.
     """
@@ -217,7 +217,7 @@ def verdict(found: Results, chance: Any, constant: Any) -> Verdict:
     Args:
       found: The results by `--bandits_type`.
       chance: What uniformly random actions earn; None if it is not known.
-      constant: What the best constant action earns; likewise.
+      constant: Reward of the best fixed action; likewise.
     """
     judged = {name: one for name, one in found.items() if name not in (CHANCE, CEILING) and one.reward}
     against = compared(judged, GREEDY)
@@ -246,12 +246,12 @@ def verdict(found: Results, chance: Any, constant: Any) -> Verdict:
 
 
 def beats(stands: Mapping[str, Standing], name: str) -> bool:
-    """Returns whether a strategy is told above chance, or chance is not known."""
+    """Returns whether a strategy is significantly better than the uniform policy, or that is not known."""
     return name in stands and stands[name].beats_uniform is not False
 
 
 def _beats_constant(stands: Mapping[str, Standing], name: str) -> bool:
-    """Returns whether a strategy is told above the best constant action, or that is not known."""
+    """Returns whether a strategy is significantly better than the best fixed action, or that is not known."""
     one = stands[name].fixed if name in stands else None
     return one is None or not one.is_judged or one.wins
 
@@ -265,7 +265,7 @@ class Findings:
       searches: By strategy, what its search found.
       compared: By strategy, its runs in the comparison.
       chance: What uniformly random actions earn, a `Landmark`; None if it is not known.
-      constant: What the best constant action earns; likewise.
+      constant: Reward of the best fixed action; likewise.
       verdict: What the comparison tells.
       confirmed: The best strategy and greedy on seeds that did not pick it.
       often: By strategy, its runs when deployed more often.
@@ -317,7 +317,7 @@ _IN_JSON = {
 def plain(value: Any) -> Any:
     """Returns a value as JSON takes it: what is not a finite number is null.
 
-    A comparison also has the smallest difference that its seeds would find, and the seeds that the one seen would need.
+    A comparison also has its minimum detectable difference, and the seeds required for the observed one.
     """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         names = [field.name for field in dataclasses.fields(value)] + _COMPUTED.get(type(value), [])

@@ -101,7 +101,7 @@ class _Evaluation:
 
 
 class _Resplit:
-    """Made clients.
+    """Synthetic clients.
 
     Attributes:
       resplit: Make the clients anew for each seed: --partition_seed is then --seed.

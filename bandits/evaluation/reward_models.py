@@ -5,6 +5,7 @@ own client's rewards (Chernozhukov et al., "Double/debiased machine learning", 2
 """
 
 import dataclasses
+import functools
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -97,7 +98,6 @@ def cross_fitted(
     num_actions: int,
     regression: Regression,
     *,
-    aggregator: tff.aggregators.WeightedAggregationFactory | None = None,
     on_round: Callable[[int], None] = lambda _: None,
 ) -> np.ndarray:
     """Returns what a model of the other fold predicts of every action, float64 [rows, actions].
@@ -113,7 +113,6 @@ def cross_fitted(
       rewards: float [rows].
       num_actions: How many actions there are.
       regression: How models are trained.
-      aggregator: How a cohort's deltas become one; None for their mean by rows.
       on_round: Called with the rounds done so far, of both folds.
 
     Raises:
@@ -137,19 +136,16 @@ def cross_fitted(
         scale = (high - low) or 1.0
         labels = np.stack([actions, (rewards - low) / scale], axis=1).astype(np.float32)
         rows = clients.ArrayClients(clients.Examples(contexts, labels), owners, client_ids, checksum="log")
-        weights = _trained(
-            model,
-            spec,
-            rows,
-            others,
-            regression,
-            aggregator,
-            lambda done, before=fold * regression.rounds: on_round(before + done),
-        )
+        tell = functools.partial(_tell, on_round, fold * regression.rounds)
+        weights = _trained(model, spec, rows, others, regression, tell)
         held = np.flatnonzero(half[owners] == fold)
         own = contexts.take(held) if isinstance(contexts, text.Bags) else contexts[held]
         found[held] = low + scale * np.clip(run_policies.outputs(model, weights, own, len(held)).astype(float), 0, 1)
     return found
+
+
+def _tell(on_round: Callable[[int], None], before: int, done: int) -> None:
+    on_round(before + done)
 
 
 def _model(contexts: clients.Features, num_actions: int) -> models.Model:
@@ -170,7 +166,6 @@ def _trained(
     rows: clients.ArrayClients,
     fold: np.ndarray,
     regression: Regression,
-    aggregator: tff.aggregators.WeightedAggregationFactory | None,
     on_round: Callable[[int], None],
 ) -> models.Weights:
     """Returns a model trained on the clients of a fold; an untrained one of none."""
@@ -180,6 +175,7 @@ def _trained(
         return start
     size = min(regression.clients_per_round, len(fold))
     cohort, cohort_seed = options.Cohorts(size), regression.seed
+    aggregator: tff.aggregators.WeightedAggregationFactory = tff.aggregators.MeanFactory(no_nan_division=True)
     if regression.noise_multiplier:
         cohort, cohort_seed = options.Cohorts(size, "poisson"), cohorts.as_integer(cohorts.secret_seed())
         own = dataclasses.replace(_of_fold(len(fold), regression), clip_norm=regression.clip_norm)
@@ -188,7 +184,7 @@ def _trained(
     process = supervised.SupervisedProcess(
         model=model,
         local_work=client_work.LocalSgd(regression.learning_rate, regression.batch_size, regression.epochs),
-        aggregator=aggregator or tff.aggregators.MeanFactory(no_nan_division=True),
+        aggregator=aggregator,
         server_optimizer=fed_avg.server_optimizer(regression.server_optimizer),
         feature_spec=spec,
         label_spec=tf.TensorSpec((None, 2)),

@@ -42,7 +42,7 @@ def proposals(updates: np.ndarray, target: int) -> list[str]:
     dissimilar as can be, and goes on within each part (Sattler, Müller and Samek 2020, section II). Those cuts are the
     merges of single-linkage clustering by cosine distance. The parts that hold the target are nested; those that stay
     unchanged over the widest range of distances are proposed, unless one and a better one are the same but for a fifth
-    of their participants: effects of almost equal combinations cannot be told apart (section 8.3.1). At most
+    of their participants: almost equal combinations have the same effect within noise (section 8.3.1). At most
     `MAX_PROPOSALS`, the smallest first.
 
     Args:

@@ -118,7 +118,7 @@ def _over_tasks(own: Sequence[Judged]) -> list[str]:
 
 
 def _scales(one: Judged) -> tuple[list[over_tasks.Scale], list[str]]:
-    """Returns a figure's arms between chance and the ceiling of their kind, and which have none, in words.
+    """Returns the normalized scores of a figure's arms, and which arms have none, in words.
 
     A label's words after the first, where all of a kind share them, name the task: strategies are what is compared.
     """

@@ -67,7 +67,7 @@ def of(figure: Figure, found: Mapping[str, Found]) -> "pd.DataFrame":
 
 
 def _of_run(run: Run, column: Metric) -> dict[str, float]:
-    """Returns what its run says of an arm's row: chance and the best constant action, with errors, if of a sample."""
+    """Returns the recorded rewards of the uniform policy and the best fixed action, with errors if from a sample."""
     row: dict[str, float] = {_UNPAIRED: 1} if runs.is_unpaired([run]) else {}
     for name in baselines.RECORDED:
         found = baselines.recorded([run], column, name)
@@ -219,7 +219,7 @@ def values(figure: Figure, table: "pd.DataFrame") -> list[Value]:
 
 
 def _recorded(table: "pd.DataFrame") -> dict[str, tuple[Landmark | None, Landmark | None]]:
-    """Returns chance and the best constant action by arm."""
+    """Returns the rewards of the uniform policy and the best fixed action by arm."""
     found: dict[str, tuple[Landmark | None, Landmark | None]] = {}
     for arm, own in table.groupby("arm"):
         chance, constant = (_landmark(own, name) for name in baselines.RECORDED)

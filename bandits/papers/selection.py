@@ -10,7 +10,6 @@ import dataclasses
 import math
 import pathlib
 import sys
-import tomllib
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +23,7 @@ from bandits.plans.plan import Configuration, Run, as_text
 from bandits.plans.sweep import Sweep
 from data import files
 from data.errors import Failure, UsageError
-from optimization.study import cli, intervals
+from optimization.study import cli, intervals, presets
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -214,12 +213,12 @@ class Plan:
                 rows[SCORES] += scores
                 rows[CANDIDATES] += rewards
                 print(f"{study.name}: the log of seed {log.seed} is evaluated", file=sys.stderr, flush=True)
-        tables = {name: pd.DataFrame(found) for name, found in rows.items()}
+        made = {name: pd.DataFrame(found) for name, found in rows.items()}
         for output in outputs:
             output.mkdir(parents=True, exist_ok=True)
-            for name, table in tables.items():
+            for name, table in made.items():
                 files.replace(output / name, table.to_csv(index=False, float_format="%.6g").encode())
-        print(f"{scores_table(tables[SCORES])}\n{candidates_table(tables[CANDIDATES])}")
+        print(f"{scores_table(made[SCORES])}\n{candidates_table(made[CANDIDATES])}")
         print(f"Written to {' and '.join(map(str, outputs))}: {SCORES}, {CANDIDATES}")
 
 
@@ -231,8 +230,8 @@ def label(run: Run, temperature: float) -> str:
 
 def published() -> dict[str, Study]:
     """Returns the studies of the published settings by task."""
-    tables = tomllib.loads(_SETTINGS.read_text(encoding="utf-8"))
-    return {task: Study(name=task, **table) for task, table in tables.items()}
+    ((_, _, found),) = presets.tables(_SETTINGS.parent, pattern=_SETTINGS.name)
+    return {task: Study(name=task, **table) for task, table in found.items()}
 
 
 def choose(tasks: Sequence[str] | None) -> list[Study]:

@@ -92,14 +92,14 @@ def stands(
 ) -> dict[str, Standing]:
     """Returns where arms stand, one family of all that have the same baselines.
 
-    Chance and the best constant action are what runs recorded, which is exact, of all their rounds. Where that is
+    Chance and the best fixed action are what runs recorded, which is exact, of all their rounds. Where that is
     missing, or of the last rounds alone, those of chance recorded it, on the same clients and data in one world. Where
     nobody recorded it, chance is the arm that played it.
 
     Args:
       figure: The figure.
       rows: Its numbers.
-      recorded: Chance and the best constant action, by arm.
+      recorded: Rewards of the uniform policy and the best fixed action, by arm.
 
     Returns:
       By arm; without those of which nothing is known.
@@ -134,7 +134,7 @@ def stands(
 
 
 def constants(rows: Sequence[Value]) -> dict[str, list[str]]:
-    """Returns what the best constant action earns, as text, and the arms whose world it is of."""
+    """Returns the reward of the best fixed action, as text, and the arms whose world it is of."""
     found: dict[str, list[str]] = {}
     for row in rows:
         if row.stand and row.stand.fixed and math.isfinite(row.stand.fixed.reference_mean):

@@ -182,7 +182,7 @@ def _read(name: str, text: str, table: Mapping[str, Any], scale: str) -> Figure:
     claims = [one for claim in table.get("claims", ()) for one in _claims(claim)]
     if is_small:
         claims = [_asked(one, arms) for one in claims]
-        table = table | {"repeat": small["repeat"], "data": f"{small['data']}; settings of the small scale"}
+        table = {**table, "repeat": small["repeat"], "data": f"{small['data']}; settings of the small scale"}
     plain = {key: tuple(value) if isinstance(value, list) else value for key, value in table.items() if key in _PLAIN}
     return Figure(
         name=name,

@@ -25,7 +25,7 @@ _ROUNDS = "total_rounds"  # Points are ranked by them before all else.
 _SHOWN = 10  # Points of a configuration, in the terminal.
 _MARKS = {
     baselines.RECORDED_UNIFORM: "chance earns",
-    baselines.RECORDED_FIXED: "the best constant action",
+    baselines.RECORDED_FIXED: "the best fixed action",
     configurations.FULL_FEEDBACK: "the ceiling",
 }
 
@@ -77,7 +77,7 @@ class Points(configurations.Part):
         return (self.metric,)
 
     def stands_by_point(self) -> dict[str, str]:
-        """Returns in words where points stand between chance and ceiling; nothing where no seeds judge any."""
+        """Returns the normalized scores of the points in words; empty where none is judged."""
         told = {arm.point: arm.role or self.place(arm) for arm in self.arms}
         is_judged = any(not arm.role and self.place(arm) not in ("", baselines.ONE_SEED) for arm in self.arms)
         return told if is_judged else {}
@@ -233,7 +233,7 @@ def _seeds(told: Points, *, has_intervals: bool) -> str:
 
 
 def _firsts(told: Points) -> list[str]:
-    """Returns whether the first is told from chance, as one of all: the first of equal data, rewards and cohorts."""
+    """Returns how the best of equal data, rewards and cohorts compares with the uniform policy, as one of all."""
     groups: dict[str, list[PointResults]] = {}
     for arm in told.arms:
         if not arm.role:
@@ -245,7 +245,7 @@ def _firsts(told: Points) -> list[str]:
 
 
 def _first(told: Points, leader: PointResults) -> str:
-    """Returns whether it is told from chance, and what that, the best constant action and the ceiling earn."""
+    """Returns how it compares with the uniform policy, and the rewards of the three baselines."""
     stand = told.stands[leader]
     if stand.uniform is None:
         return ""

@@ -211,8 +211,16 @@ def family(pairs: Iterable[Pair], better: Better = "up") -> list[Comparison]:
         notes = one.notes
         if least_p >= LEVEL:
             notes += (f"the sign-flip test cannot reach 5% with {_number(one.pairs)} and {flipped} configurations",)
-        adjusted = {"adjusted_p": p, "sign_flip_adjusted_p": flip, "sign_flip_least_p": least_p}
-        found.append(dataclasses.replace(one, **adjusted, level=LEVEL / tested, notes=notes))
+        found.append(
+            dataclasses.replace(
+                one,
+                adjusted_p=p,
+                sign_flip_adjusted_p=flip,
+                sign_flip_least_p=least_p,
+                level=LEVEL / tested,
+                notes=notes,
+            )
+        )
     return found
 
 

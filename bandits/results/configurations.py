@@ -169,7 +169,7 @@ class Part:
         return "; ".join(told)
 
     def place(self, arm: ConfigurationResults) -> str:
-        """Returns in words where an arm stands between chance and ceiling, by the first result; empty if unknown."""
+        """Returns an arm's normalized score in words, by the first result; empty if unknown."""
         return self.stands[arm].word if self.is_judged and arm in self.stands else ""
 
     def is_at_chance(self, arm: ConfigurationResults) -> str:
@@ -208,7 +208,7 @@ class Part:
         return Marks(exact, fixed, full_feedback.values(column) if full_feedback else None)
 
     def marks(self, arm: ConfigurationResults) -> dict[str, float]:
-        """Returns what chance, the best constant action and the ceiling of an arm earn, those that are known."""
+        """Returns the known rewards of an arm's uniform policy, best fixed action and full-feedback baseline."""
         column = self.columns[0]
         found = {
             which: baselines.interval(value).mean
@@ -229,7 +229,7 @@ class Part:
     def compared(
         self, wanted: str | None = None
     ) -> list[tuple[ConfigurationResults, ConfigurationResults, Comparison]]:
-        """Returns every arm that plays, the reference that it is compared with, and what the seeds say; one family.
+        """Returns every arm with a policy, its reference, and their comparison over seeds; one family.
 
         Args:
           wanted: Name of the reference, or what its flag says by which the study's arms are known, as `greedy`; of

@@ -42,8 +42,9 @@ def schedules_end_it(scale: Scale) -> Findings:
             by_gap = []
             for gap in gaps:
                 world = worlds.costly_exploration(_ACTIONS, gap)
-                policy = _falcon(world, samples) if epsilon is None else policies.EpsilonGreedy(epsilon)
-                whole = simulation.simulate(world, policy, samples, _PERIODS, runs, generator).whole[-1]
+                acting: simulation.Policies
+                acting = policies.EpsilonGreedy(epsilon) if epsilon else _falcon(world, samples)
+                whole = simulation.simulate(world, acting, samples, _PERIODS, runs, generator).whole[-1]
                 by_gap.append(findings.by_seed(whole))
             regrets.append(max(by_gap, key=np.mean))
     rows, curves = [], []
@@ -71,8 +72,8 @@ def constant_parameters(scale: Scale) -> Findings:
         ]
         for gamma in (100, 1000, 5000):
             floor = bounds.inverse_gap_floor(world.rewards, world.contexts, actions, gamma)
-            policy = policies.InverseGapWeighting(actions, gamma)
-            settings.append((f"FALCON, mu {actions}, gamma {gamma}", policy, floor, f"{(actions - 1) / gamma:.4f}"))
+            falcon = policies.InverseGapWeighting(actions, gamma)
+            settings.append((f"FALCON, mu {actions}, gamma {gamma}", falcon, floor, f"{(actions - 1) / gamma:.4f}"))
         for name, policy, floor, limit in settings:
             whole = simulation.simulate(world, policy, 20000, _PERIODS, runs, generator).whole[-1]
             rows.append([str(actions), name, findings.mean(whole), f"{floor:.4f}", limit])

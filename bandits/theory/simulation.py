@@ -5,13 +5,15 @@ period of a finite world is a few draws of counts, however many samples it has.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from bandits import policies
 from bandits.theory import oracles, regret, worlds
 
+# A policy for all periods, or that of period i, from 1.
+Policies: TypeAlias = policies.Policy | Callable[[int], policies.Policy]
 # (log so far, the model so far [runs, contexts, actions]) -> the next model.
 Oracle = Callable[[oracles.Log, np.ndarray], np.ndarray]
 
@@ -58,7 +60,7 @@ def sampled_contexts(
 
 def simulate(
     world: worlds.FiniteWorld,
-    policy: policies.Policy | Callable[[int], policies.Policy],
+    policy: Policies,
     samples: int,
     periods: int,
     runs: int,
@@ -83,7 +85,7 @@ def simulate(
     """
     first = world.candidates[:, 0] if first is None else first
     predicted = np.broadcast_to(first, (runs, *first.shape))
-    log = oracles.Log(np.int64(0), np.int64(0))
+    log = oracles.Log(np.zeros(1, np.int64), np.zeros(1, np.int64))
     logged, rows = np.zeros(predicted.shape), list[tuple[np.ndarray, ...]]()
     for period in range(1, periods + 1):
         acting = regret.probabilities(policy if isinstance(policy, policies.Policy) else policy(period), predicted)

@@ -25,12 +25,12 @@ class TaskOptions:
       norm: Normalisation of a ResNet, `group` or `batch`.
       initial_weights: Images: how kernels are drawn, one of `models.INITIAL_WEIGHTS`; None for the task's way.
 
-      partition_clients: Made clients: how many.
-      partition_seed: Made clients: seed of their examples.
-      partition_by: Made clients: whose shares are Dirichlet, `client` or `label`, see `data.images.load`.
-      partition_alpha: Made clients: Dirichlet parameter of their labels.
+      partition_clients: Synthetic clients: how many.
+      partition_seed: Synthetic clients: seed of their examples.
+      partition_by: Synthetic clients: whose shares are Dirichlet, `client` or `label`, see `data.images.load`.
+      partition_alpha: Synthetic clients: Dirichlet parameter of their labels.
       partition_beta: CIFAR-100: that of classes within superclasses; None to deal by classes alone.
-      partition_examples: Made clients: examples of each; 0 to deal all.
+      partition_examples: Synthetic clients: examples of each; 0 to deal all.
       synthetic_alpha: Variance of the means of clients' models.
       synthetic_beta: Variance of the means of clients' features.
 

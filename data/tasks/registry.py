@@ -54,7 +54,7 @@ _WRITERS, _DEALT = "handwriting:load", "images:load_dealt"
 TASKS = {
     "digits": TaskEntry(
         "images:load_digits",
-        "8x8 digits, 60 made clients, 10 actions; needs no file",
+        "8x8 digits, 60 synthetic clients, 10 actions; needs no file",
         frozenset({"init_labels", "partition_alpha"}),
         {"partition_alpha": 1.0},
     ),
@@ -82,25 +82,25 @@ TASKS = {
     ),
     "fashion_mnist": TaskEntry(
         _DEALT,
-        "Fashion-MNIST dealt with label skew, 100 made clients, 10 actions, MLP",
+        "Fashion-MNIST partitioned with label skew, 100 synthetic clients, 10 actions, MLP",
         _IMAGES,
         _MADE_IMAGES,
     ),
     "mnist": TaskEntry(
         _DEALT,
-        "MNIST dealt with label skew, 100 made clients, 10 actions, CNN",
+        "MNIST partitioned with label skew, 100 synthetic clients, 10 actions, CNN",
         _IMAGES,
         _MADE_IMAGES,
     ),
     "cifar100": TaskEntry(
         _DEALT,
-        "CIFAR-100 dealt with label skew, 100 made clients, 100 actions, MLP",
+        "CIFAR-100 partitioned with label skew, 100 synthetic clients, 100 actions, MLP",
         _IMAGES | {"partition_beta"},
         _MADE_IMAGES,
     ),
     "synthetic": TaskEntry(
         "synthetic:load",
-        "Synthetic(alpha, beta) of Li et al., 30 made clients, 10 actions, linear; needs no file",
+        "Synthetic(alpha, beta) of Li et al., 30 synthetic clients, 10 actions, linear; needs no file",
         frozenset({"partition_clients", "partition_seed", "synthetic_alpha", "synthetic_beta"}),
         {"partition_clients": 30},
     ),

@@ -45,8 +45,9 @@ def load(options: TaskOptions) -> tasks.Task:
             "no feature is left: all rows look alike, and the best is one action for all of them."
         )
     if known is None:
-        counts = np.bincount(labels[~split.is_held_out], minlength=len(rows.label_names)) if rows.roles.label else []
-        known = statistics.OfTable(features.learned, dict(zip(rows.label_names, map(int, counts), strict=False)))
+        is_labelled, count = rows.roles.label is not None, len(rows.label_names)
+        counts = np.bincount(labels[~split.is_held_out], minlength=count).tolist() if is_labelled else []
+        known = statistics.OfTable(features.learned, dict(zip(rows.label_names, counts, strict=False)))
     num_actions, label_range = len(rows.label_names), (0.0, 1.0)
     phases = {"exact": rewards.exact(num_actions)}
     if known.labels:

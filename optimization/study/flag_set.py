@@ -47,7 +47,7 @@ class FlagSet:
           **only: See `Setting`.
         """
         self._groups.append((group if isinstance(group, str) else title(group), only, []))
-        self.add(*[group] * (not isinstance(group, str)), *settings)
+        self.add(*([] if isinstance(group, str) else [group]), *settings)
 
     def add(self, *settings: Setting | type) -> None:
         """Defines the flags of some settings, or of classes that declare them, in the current group."""
@@ -144,7 +144,7 @@ class FlagSet:
         lines = [self._usage.strip(), ""]
         for heading, _, names in self._groups:
             headed: dict[str, list[Setting]] = {}
-            for setting in map(self._declared.get, names):
+            for setting in (self._declared[name] for name in names):
                 told = [condition(self._declared[flag], values) for flag, values in setting.only.items()]
                 if full or setting.basic:
                     headed.setdefault(", ".join([heading, *told * full]), []).append(setting)

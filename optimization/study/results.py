@@ -35,7 +35,7 @@ class Run:
       privacy: `privacy.json`, empty without one.
       data_report: What became of the data; empty where nothing was to say.
       columns: What is known of its metrics.
-      bounds: `bounds.json`, what chance and the best constant action earn; empty without one.
+      bounds: `bounds.json`, rewards of the uniform policy and the best fixed action; empty without one.
       client_rewards: `client_rewards.json`, what the last evaluation gave of each client; empty without one.
     """
 

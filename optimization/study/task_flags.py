@@ -107,7 +107,7 @@ class _ModelsOfImagesAndTables:
 
 
 class _MadeClients:
-    """Made clients.
+    """Synthetic clients.
 
     Attributes:
       partition_clients: Clients (default: 100, synthetic 30).

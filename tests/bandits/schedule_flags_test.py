@@ -94,8 +94,7 @@ def test_a_longer_run_would_have_another_schedule_unless_its_deployments_are_giv
         ),
         (
             ("--bandits_type=falcon_epochs",),
-            "--bandits_type=falcon_epochs counts planned interactions, rounds x cohort x cap, which are public: give "
-            "--max_examples_per_client above 0.",
+            "--bandits_type=falcon_epochs counts planned interactions: give --max_examples_per_client",
         ),
         (
             ("--bandits_type=squarecb", "--bandits_schedule_time=interactions"),

@@ -59,7 +59,7 @@ def test_a_grid_at_chance_has_no_winner(tmp_path):
     found = [one for rate, values in enumerate(points) for one in _outcomes(tmp_path, f"rate={rate}", values)]
     assert _text(tmp_path, found)[-1] == (
         "No winner: rate=0 is first, but it is not significantly different from the uniform policy "
-        "(chance earns 0.1, the best constant action 0.3)."
+        "(chance earns 0.1, the best fixed action 0.3)."
     )
 
 
@@ -181,7 +181,7 @@ def test_the_first_stands_between_chance_and_a_ceiling_that_was_swept_and_is_non
     values = {"softmax": [0.49, 0.5, 0.51], "greedy": [0.2, 0.3, 0.25], "supervised_mse": [0.9, 0.89, 0.91]}
     told = _text(tmp_path, _configurations(tmp_path, {f"bandits_type={name}": one for name, one in values.items()}))
     assert told[-1] == (
-        "First: bandits_type=softmax, at a normalized score of 0.50 (chance earns 0.1, the best constant "
+        "First: bandits_type=softmax, at a normalized score of 0.50 (chance earns 0.1, the best fixed "
         "action 0.3, the ceiling 0.9)."
     )
     assert [row[:2] for row in _comparisons(told)] == [["softmax", "greedy"]]

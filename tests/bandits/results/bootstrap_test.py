@@ -5,7 +5,7 @@ import pytest
 from rliable import library, metrics
 from scipy import stats
 
-from bandits.results import bootstrap, comparison
+from bandits.results import bootstrap
 
 SCORES = np.random.default_rng(5).normal(0.6, 0.2, (6, 3))  # [seeds, tasks]
 
@@ -26,13 +26,6 @@ def test_with_equal_draws_the_interval_equals_rliable():
     )
     found = bootstrap.stratified(SCORES, indices)
     np.testing.assert_allclose([found.low, found.high], expected["arm"].ravel(), rtol=1e-12)
-
-
-def test_superiority_over_all_pairs_equals_rliable():
-    first, second = np.round(SCORES[:, :1], 1), np.round(SCORES[:, 1:2], 1)
-    expected = metrics.probability_of_improvement(first, second)
-    found = comparison.superiority(first.ravel(), second.ravel(), is_paired=False)
-    assert found == pytest.approx(expected, rel=1e-12)
 
 
 def _tasks(scores):

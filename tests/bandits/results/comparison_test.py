@@ -63,14 +63,9 @@ def test_a_paired_difference_equals_scipy():
         assert (one.kind, one.pairs) == ("paired", 8)
         np.testing.assert_allclose([one.difference, one.low, one.high], [differences.mean(), *ends], rtol=1e-10)
         np.testing.assert_allclose(one.p, stats.ttest_rel(numbers, GREEDY).pvalue, rtol=1e-10)
+    assert _one(SOFTMAX, GREEDY, better="down").loses
     assert (found["softmax"].word, found["softmax"].wins) == ("significantly different", True)
     assert (found["falcon"].word, found["falcon"].wins) == ("not significantly different", False)
-
-
-def test_holm_multiplies_the_smallest_of_two_by_two():
-    found = comparison.compare(VALUES, "greedy")
-    assert found["softmax"].adjusted_p == pytest.approx(2 * found["softmax"].p, rel=1e-12)
-    assert found["falcon"].adjusted_p == pytest.approx(found["falcon"].p, rel=1e-12)
 
 
 def test_an_arm_that_seeds_do_not_determine_is_compared_by_welch():
@@ -81,14 +76,10 @@ def test_an_arm_that_seeds_do_not_determine_is_compared_by_welch():
     half = stats.t.ppf(0.975, freedom) * math.sqrt(first + second)
     one = found["softmax"]
     assert (one.kind, found["falcon"].kind) == ("unpaired", "paired")
+    assert {one.kind for one in comparison.compare(VALUES, "greedy", unpaired=["greedy"]).values()} == {"unpaired"}
     assert one.p == pytest.approx(welch.pvalue, rel=1e-10)
     assert [one.low, one.high] == pytest.approx([one.difference - half, one.difference + half], rel=1e-10)
     assert math.isnan(one.sign_flip_p)
-
-
-def test_nothing_pairs_with_a_reference_that_seeds_do_not_determine():
-    found = comparison.compare(VALUES, "greedy", unpaired=["greedy"])
-    assert {one.kind for one in found.values()} == {"unpaired"}
 
 
 def test_where_so_many_seeds_and_arms_cannot_reach_5_percent_by_flipped_signs_it_is_said():
@@ -109,27 +100,16 @@ def test_arms_without_a_sign_flip_test_make_its_family_no_larger():
     assert found["softmax"].notes == ("the sign-flip test cannot reach 5% with 6 seeds and 2 configurations",)
 
 
-@pytest.mark.parametrize(
-    ("seeds", "notes"), [(24, ()), (25, ("no sign-flip test: it counts all signs of at most 24 seeds",))]
-)
-def test_more_seeds_than_the_sign_flip_test_counts_are_said(seeds, notes):
+@pytest.mark.parametrize(("seeds", "has_test"), [(5, False), (6, True), (24, True), (25, False)])
+def test_six_to_twenty_four_seeds_have_a_sign_flip_test(seeds, has_test):
     one = _one(np.linspace(0.5, 0.6, seeds), np.linspace(0.4, 0.6, seeds))
-    assert (one.notes, math.isnan(one.sign_flip_p)) == (notes, bool(notes))
-
-
-def test_fewer_than_six_seeds_have_no_sign_flip_test():
-    assert math.isnan(_one(SOFTMAX[:5], GREEDY[:5]).sign_flip_p)
+    assert math.isfinite(one.sign_flip_p) == has_test
+    assert bool(one.notes) == (seeds > 24)
 
 
 def test_superiority_counts_ties_as_one_half():
     assert _one([1.0, 2.0, 3.0, 4.0], [1.0, 1.0, 4.0, 1.0]).superiority == (0.5 + 1 + 0 + 1) / 4
     assert _one([1.0, 2.0, 3.0, 4.0], [1.0, 1.0, 4.0, 1.0], better="down").superiority == (0.5 + 0 + 1 + 0) / 4
-
-
-def test_less_is_better_where_it_is_said():
-    assert _one(SOFTMAX, GREEDY).wins
-    one = _one(SOFTMAX, GREEDY, better="down")
-    assert (one.wins, one.loses, one.is_better) == (False, True, False)
 
 
 def test_one_seed_is_not_judged():

@@ -83,14 +83,6 @@ def test_arms_lie_between_chance_and_ceiling():
     assert [arm.name for arm in part.ranked()][:3] == ["supervised_mse", "falcon", "softmax"]
 
 
-def test_chance_alone_is_a_bound():
-    part = _part(uniform=[0.11, 0.12], softmax=[0.50, 0.512], falcon=[0.7])
-    assert [part.place(arm) for arm in part.arms] == ["", "above the uniform policy", "one seed: not judged"]
-    alone = _part(uniform=[0.11], supervised_mse=[0.9], softmax=[0.5, 0.52])
-    assert [alone.place(arm) for arm in alone.arms] == ["", "", "one seed: not judged"]
-    assert [_part(softmax=[0.5, 0.6]).place(arm) for arm in _part(softmax=[0.5, 0.6]).arms] == [""]
-
-
 def _bounded(bandit, rewards, **bounds):
     return [
         dataclasses.replace(_run(f"{bandit}/seed_{seed}", [reward], seed, bandits_type=bandit), bounds=bounds)
@@ -136,11 +128,6 @@ def test_of_several_references_that_are_asked_for_one_of_the_same_data_counts_fi
     (part,) = configurations.parts(found)
     ((one, other, _),) = [pair for pair in part.compared("greedy") if pair[0].flags["bandits_type"] == "softmax"]
     assert (one.flags["partition_alpha"], other.flags["partition_alpha"]) == (1.0, 1.0)
-
-
-def test_without_greedy_the_first_arm_is_the_reference_and_marks_are_not_compared():
-    part = _part(uniform=[0.1, 0.12], softmax=[0.5, 0.52], falcon=[0.6, 0.7], supervised_mse=[0.9, 0.93])
-    assert [(one.name, other.name) for one, other, _ in part.compared()] == [("falcon", "softmax")]
 
 
 def test_what_was_played_for_longer_is_compared_where_it_is_asked_for_alone():

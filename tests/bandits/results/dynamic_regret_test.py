@@ -232,15 +232,6 @@ def test_missing_ceilings_are_told_once_with_commands_that_run():
     assert commands[0] in dynamic_regret.sections(part)[0].notes
 
 
-def test_the_ceiling_of_an_arm_that_begins_from_a_model_begins_from_one_too():
-    told, *commands = dynamic_regret.missing(_part(_played(SOFTMAX, "--scenario=init_shift", "--reward_drift=abrupt")))
-    assert told.endswith("needs the full-feedback baseline of world 0 and world 1: run these:")
-    for world, line in enumerate(commands):
-        settings = studies.resolve(MODULE, shlex.split(line)[3:])
-        assert (settings.scenario, settings.drift_world) == ("init_shift", world)
-        assert settings.bandits_type == "supervised_mse"
-
-
 def test_a_reset_of_a_config_file_leaves_no_command(tmp_path):
     config = tmp_path / "own.toml"
     config.write_text('reset = "model"\nreset_when = "window"\nreset_window = 2\n')

@@ -77,11 +77,6 @@ def test_a_ceiling_that_diverged_scales_nothing():
     assert found.left_out[0] == "task 1: the full-feedback baseline diverged with seed 2"
 
 
-def test_an_arm_of_one_task_alone_is_named():
-    found = over_tasks.over(_scales(lambda task: {} if task else {"other": FIVE}))
-    assert (list(found.scores), found.left_out) == (["arm"], ("other is not on task 1",))
-
-
 def test_of_more_seeds_on_one_task_the_first_count():
     scales = _scales()
     scales[1].values["arm"] = {seed: value for seed, value in scales[1].values["arm"].items() if seed < 5}

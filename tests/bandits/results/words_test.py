@@ -20,23 +20,6 @@ def test_no_p_is_0():
     assert words.p_value(float("nan")) == "-"
 
 
-def test_what_seeds_vary():
-    assert words.what_seeds_vary() == "Seeds vary the cohorts, the first weights and the clients' draws."
-    assert words.what_seeds_vary(partition=True, initial_model=False, noise=True) == (
-        "Seeds vary the cohorts, the clients' draws, the noise and which client holds which examples."
-    )
-
-
-def test_what_intervals_are_over():
-    assert words.what_intervals_are_over() == (
-        "Intervals over seeds say what other seeds would give on this data, not what other clients would."
-    )
-    assert words.what_intervals_are_over("held-out").endswith(
-        "; that over held-out clients, of the greedy policy at the last evaluation, says what other clients would earn "
-        "with these seeds' models."
-    )
-
-
 def test_the_test_is_named():
     several = comparison.compare(
         {"softmax": SOFTMAX, "greedy": GREEDY, "falcon": GREEDY}, "greedy", unpaired=["falcon"]

@@ -1,4 +1,4 @@
-"""Whole runs in worlds that change: what clients earn is what the world pays, and what is logged says so."""
+"""Whole runs in non-stationary environments: clients earn what the environment pays, and logs agree."""
 
 import dataclasses
 import json
@@ -140,7 +140,7 @@ def test_everyone_who_is_available_is_everyone(plain, tmp_path):
 
 
 def test_a_continued_run_meets_the_same_clients(tmp_path):
-    """By day and by label, some dropping out, in worlds that change, rewards late: all at once."""
+    """By day and by label, some dropping out, in a non-stationary environment, rewards late: all at once."""
     who = ("--availability=diurnal", "--availability_day=4", "--time_zones_by_label", "--drop_out=0.3")
     changes = (*who, *DRIFTS["linear"], *LATE, "--bandits_type=uniform", "--log_interactions", "--clients_per_round=20")
     whole = play(tmp_path / "whole", *changes)

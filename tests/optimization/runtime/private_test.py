@@ -47,7 +47,7 @@ MESSAGES = {
 SUMS = ["_sum_query", "_quantile_estimator_query._below_estimate_query._numerator"]
 PARAMETERS = ["_l2_norm_clip", "_stddev"]
 # Documented all the same: of named tuples, enumerations, and the operating system.
-DOCUMENTED = {"_asdict", "_exit", "_fields", "_make", "_replace", "_value_"}
+DOCUMENTED = {"_asdict", "_exit", "_field_defaults", "_fields", "_make", "_replace", "_value_"}
 
 
 def found(path: str) -> object:

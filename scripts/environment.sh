@@ -1,0 +1,44 @@
+# Sourced by scripts/python and scripts/docs, which name the project's folder in `root`.
+
+# make_environment VENV LOCK SIZE: makes a Python environment of a lock, if it is missing or out of date.
+make_environment() {
+    venv=$1
+    lock=$2
+    size=$3
+    stamp=$venv/installed.lock # A copy of the lock, written last: without it nothing in the environment is used.
+    if ! is_current; then
+        (
+            flock 9 # Two first starts at once: the second waits, then finds the work done.
+            is_current || set_up
+        ) 9>"$venv.flock"
+    fi
+}
+
+is_current() { cmp -s "$lock" "$stamp" && [ -x "$venv/bin/python" ]; }
+
+set_up() {
+    if [ -z "${PROJECT_PYTHON:-}" ] && ! python3.11 -c 'import ensurepip' 2>/dev/null && command -v apt-get >/dev/null; then
+        # Where this fails, the messages below say what is missing.
+        bash -c 'source "$0" && apt_install python3.11-venv' "$root/scripts/debian.sh" >&2 || true
+    fi
+    python=${PROJECT_PYTHON:-$(command -v python3.11 || true)}
+    if ! version=$("${python:-false}" -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null) ||
+        [ "$version" != 3.11 ]; then
+        echo "Python 3.11 is needed: install it (Debian 12: apt-get install python3.11 python3.11-venv)" \
+            "or name one in PROJECT_PYTHON." >&2
+        exit 1
+    fi
+    echo "Setting up the environment in $venv (once, a few minutes, $size) ..." >&2
+    rm -rf "$venv"
+    if ! "$python" -m venv "$venv" >&2; then
+        echo "No virtual environment could be made: is python3.11-venv installed?" >&2
+        exit 1
+    fi
+    if ! "$venv/bin/python" -m pip install --disable-pip-version-check -qq --no-deps \
+        --require-hashes --requirement "$lock" >&2; then
+        echo "The set-up failed; the next start tries again. What pip said is above." >&2
+        exit 1
+    fi
+    cp "$lock" "$stamp.part"
+    mv "$stamp.part" "$stamp"
+}
