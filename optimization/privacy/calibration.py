@@ -265,13 +265,13 @@ def _calibrated(mechanism: mechanisms.Mechanism, rounds: int, target_epsilon: fl
         return math.log(max(spent(log_noise), 1e-300) / target_epsilon) + 5e-4
 
     least, most = map(math.log, _NOISE_RANGE)
-    low = high = 0.0
+    low, high, step = 0.0, 0.0, 1.0
     while excess(high) > 0:
         if high == most:
             raise ValueError(
                 f"is out of reach: a noise multiplier of {_NOISE_RANGE[1]:g} still spends {spent(most):.4g}"
             )
-        low, high = high, min(high + 1, most)
+        low, high, step = high, min(high + step, most), step if high < 3 else 2 * step
     while excess(low) < 0:
         if low == least:
             raise ValueError(
