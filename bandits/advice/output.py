@@ -151,12 +151,16 @@ def _comparison(context: Context) -> Table:
 
 def _noise(found: findings.Findings) -> Table:
     against = findings.compared(found.by_noise, findings.NO_NOISE)
-    heads = ["epsilon", "noise multiplier", "in the runs", "average reward", "minus no noise"]
+    heads = ["epsilon", "mechanism", "noise multiplier", "in the runs", "average reward", "minus no noise"]
     rows = []
     for one in found.noise:
         if "error" not in one:
             epsilon = f"{one['target_epsilon']:g}" if "guarantee" in one else "no noise, clipped"
-            multipliers = [f"{one['noise_multiplier']:g}", f"{one['run_noise_multiplier']:.3g}"]
+            multipliers = [
+                one.get("mechanism", ""),
+                f"{one['noise_multiplier']:g}",
+                f"{one['run_noise_multiplier']:.3g}",
+            ]
             difference = _difference(against.get(findings.noise_name(one)))
             rows.append([epsilon, *multipliers, _mean(one["arm"]), difference])
     return heads, rows
@@ -212,7 +216,7 @@ def save(advice: Mapping[str, Any], shown: Sequence[Table], folder: pathlib.Path
     def named(run: runs.Run) -> str:
         """Returns what a run with a noise multiplier of its own is called on the page; empty for others."""
         epsilon = names.get(round(float(run.flags.get("noise_multiplier") or 0.0), 9))
-        if run.flags.get("aggregator_type") != "dpsgd" or not epsilon:
+        if run.flags.get("aggregator_type") not in ("dpsgd", "mf_dpftrl") or not epsilon:
             return ""
         return f"{NAMES.get(str(run.flags['bandits_type']), run.flags['bandits_type'])}, {epsilon}"
 

@@ -137,39 +137,58 @@ def no_guarantee(where: Deployment) -> str:
     )
 
 
-def noise(where: Deployment, rounds: int, cohort: int, epsilon: float) -> dict[str, Any]:
-    """Returns the noise that an epsilon needs, what a run with fewer clients adds for it, and its guarantee.
+def noise(where: Deployment, rounds: int, cohort: int, epsilon: float, dimension: int = 1) -> dict[str, Any]:
+    """Returns the cheapest noise for an epsilon, what a run with fewer clients adds for it, and its guarantee.
+
+    It is that of the mechanism with the least noise on the prefix sums, without buffers: theirs are of the deployment's
+    population, and a run finds its own.
 
     Args:
       where: Where the model would be trained.
       rounds: Rounds.
       cohort: Clients of a round of the run.
       epsilon: The epsilon.
+      dimension: Parameters of the model.
 
     Returns:
-      `target_epsilon`; `noise_multiplier` there; `run_noise_multiplier`; `guarantee`, as a run's privacy.json has it;
-      `error`, instead of all but the first, where no noise in a wide range does that.
+      `target_epsilon`; `mechanism`, in words; `noise_multiplier` there; `run_noise_multiplier`; `bands`, 0 where it is
+      not correlated; `guarantee`, as a run's privacy.json has it; `error`, instead of all but the first, where no noise
+      in a wide range does that.
     """
-    try:
-        exact = calibration.calibrate(where.mechanism(1.0), rounds, epsilon)
-        # The number that is told is the number that is accounted and run, and is not below what the target needs.
-        chosen = float(f"{exact * 1.0005:.4g}")
-        report = where.mechanism(chosen).report(rounds)
-    except ValueError as error:
-        return {"target_epsilon": epsilon, "error": f"Epsilon {epsilon:g} {error}."}
+    plain = where.mechanism(1.0)
+    plans = calibration.alternatives(plain, rounds, epsilon, dimension)
+    # A tree is no option: bands of the same cohorts have less noise.
+    found = [one.mechanism for one in plans if one.mechanism.kind != "dpftrl" and not one.mechanism.buffers]
+    if not found:
+        try:
+            calibration.calibrate(plain, rounds, epsilon)
+        except ValueError as error:
+            return {"target_epsilon": epsilon, "error": f"Epsilon {epsilon:g} {error}."}
+    chosen = found[0]
+    is_banded = chosen.kind == "mf_dpftrl"
     return {
         "target_epsilon": epsilon,
-        "noise_multiplier": chosen,
-        "run_noise_multiplier": float(f"{chosen * cohort / where.cohort:.6g}"),
-        "guarantee": report,
+        "mechanism": f"{chosen.kind}{f' with {chosen.bands} bands' if is_banded else ''}, {chosen.sampling} cohorts",
+        "noise_multiplier": chosen.noise_multiplier,
+        "run_noise_multiplier": calibration.noise_of_sample(chosen.noise_multiplier, cohort, where.cohort),
+        "bands": chosen.bands if is_banded else 0,
+        "guarantee": chosen.report(rounds),
     }
 
 
-def flags_of(run_noise_multiplier: float, clip_norm: float) -> tuple[str, ...]:
-    """Returns the flags of a run under noise: seeded, so that runs of a seed differ in the noise alone."""
+def flags_of(run_noise_multiplier: float, clip_norm: float, bands: int = 0) -> tuple[str, ...]:
+    """Returns the flags of a run under noise: seeded, so that runs of a seed differ in the noise alone.
+
+    Every run has Poisson cohorts of its clients, whatever the deployment's sampling: they are the same at all epsilons.
+
+    Args:
+      run_noise_multiplier: The noise multiplier.
+      clip_norm: The clip norm.
+      bands: Bands of correlated noise; 0 for independent noise.
+    """
     seeded = ["--insecure_seeded_noise"] if run_noise_multiplier else []
     return (
-        "--aggregator_type=dpsgd",
+        *(["--aggregator_type=mf_dpftrl", f"--mf_bands={bands}"] if bands else ["--aggregator_type=dpsgd"]),
         "--noadaptive_clipping",
         f"--clip_norm={clip_norm:.4g}",
         f"--noise_multiplier={run_noise_multiplier:.6g}",

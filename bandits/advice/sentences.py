@@ -7,7 +7,7 @@ interval. A line that begins with a dash is an item of a list.
 import dataclasses
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bandits import metrics
@@ -318,7 +318,8 @@ def privacy(context: Context) -> str:
     told = [" ".join(head), "Average reward with noise, minus that without:"]
     against = findings.compared(values, NO_NOISE)
     told += [f"- {findings.noise_name(one)}{_cost(one, against, stands)}" for one in found.noise[1:]]
-    told += [_guarantee(one["guarantee"]) for one in found.noise if "guarantee" in one][:1]
+    guarantees = [one["guarantee"] for one in found.noise if "guarantee" in one]
+    told += [_guarantee(guarantees)] * bool(guarantees)
     told.append(
         "The runs themselves have no guarantee: their noise is seeded, and tuning and comparison ran without noise."
     )
@@ -332,7 +333,7 @@ def _cost(one: Mapping[str, Any], against: Mapping[str, Comparison], stands: Map
         return f": not run ({one['error'].rstrip('.')})"
     if target not in against or not math.isfinite(against[target].difference):
         return ": diverged"
-    told = f" (noise multiplier {one['noise_multiplier']:.3g}): {effect(against[target])}"
+    told = f" ({one['mechanism']}, noise multiplier {one['noise_multiplier']:.3g}): {effect(against[target])}"
     if not against[target].is_judged:
         return f"{told}, not tested: {_not_judged(against[target])}"
     if stands[target].beats_uniform is False and findings.beats(stands, NO_NOISE):
@@ -340,13 +341,15 @@ def _cost(one: Mapping[str, Any], against: Mapping[str, Comparison], stands: Map
     return told
 
 
-def _guarantee(report: Mapping[str, Any]) -> str:
+def _guarantee(reports: Sequence[Mapping[str, Any]]) -> str:
     """Returns what epsilons are accounted under."""
-    first = next(iter(report["guarantees"]), {"neighbours": "one client added or removed"})
+    report = reports[0]
+    firsts = [one["guarantees"][0] for one in reports if one["guarantees"]]
+    pairs = dict.fromkeys(f"{one['neighbours']} (sampling: {one['sampling']})" for one in firsts)
     by = report["mechanism"]["accountant"].upper()
     told = [
         f"Guarantee: delta {report['delta']:.2g} after {count(report['rounds'], 'round')}, by {by}.",
-        f"Neighbours: {first['neighbours']}, with Poisson sampling of each round's clients.",
+        f"Neighbours: {'; '.join(pairs)}.",
     ]
     if report["epsilon_assumes"]:
         told.append(f"Epsilon assumes {' and '.join(report['epsilon_assumes'])}.")

@@ -68,6 +68,7 @@ class State:
         Raises:
           UsageError: If it is damaged, or another recommendation's.
         """
+        self.folder = folder
         self._path = folder / PLAN_FILE
         self.identity, self.minutes = identity, minutes
         self.stages: dict[str, Plan] = {}

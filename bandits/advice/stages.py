@@ -13,6 +13,7 @@ from bandits.advice.inputs import Data
 from bandits.advice.plan import CHANCE, GREEDY, Plan
 from bandits.advice.session import Session, tell
 from data.errors import UsageError
+from optimization.study import run_folder
 
 
 class Stages:
@@ -170,11 +171,17 @@ class Stages:
         clip_norm = statistics.median(self.found.compared[name].clip_norms.values())
         asked: list[dict[str, Any]] = [{"noise_multiplier": 0.0, "run_noise_multiplier": 0.0}]
         for epsilon in sorted(self._epsilons[: plan.epsilons]):
-            asked.append(privacy.noise(self._where, plan.rounds, self._data.cohort, epsilon))
+            asked.append(privacy.noise(self._where, plan.rounds, self._data.cohort, epsilon, self._dimension()))
         self.found.noise = [one | {"clip_norm": clip_norm, "arm": self._again([name])[name]} for one in asked]
         noisy = [one for one in self.found.noise if "error" not in one]
-        flags = [privacy.flags_of(one["run_noise_multiplier"], clip_norm) for one in noisy]
+        flags = [privacy.flags_of(one["run_noise_multiplier"], clip_norm, one.get("bands", 0)) for one in noisy]
         self._play("noise", [one["arm"] for one in noisy], strategies.MORE_SEED, plan.noise_seeds, flags)
+
+    def _dimension(self) -> int:
+        """Returns the parameters of the models that were compared."""
+        for path in self._session.folder.glob(f"compare/**/{run_folder.MODEL_FILE}"):
+            return sum(weights.size for weights in run_folder.read_model(str(path)).values())
+        return 1
 
 
 def refused_noise(base: Sequence[str]) -> str:
