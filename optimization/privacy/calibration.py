@@ -13,7 +13,7 @@ _NOISE_RANGE = (1e-2, 1e6)
 MOST_NOISE_NUMBERS = 2**27
 _MOST_BUFFERED_ROUNDS = 20_000
 _HOPELESS = 1.2  # Noise relative to the least so far, beyond which more bands are not tried.
-_FAST_ORDERS = (*range(2, 16), *range(16, 32, 2), 32, 40, 48, 64, 96, 128, 256)  # Whole and low ones.
+_FAST_ORDERS = (*range(2, 16), *range(16, 32, 2), 32, 40, 48, 64, 96, 128, 256, 512, 1024)  # Whole and low ones.
 
 
 # Kind, sampling and buffers of what is compared at one epsilon.
@@ -196,10 +196,14 @@ def _compared(
         first = calibrate(alone, rounds, target_epsilon) / _sensitivity(alone, rounds)
     choices, noise = [], 1.0
     returning = {mechanism.min_separation} if not is_amplified and mechanism.min_separation <= most else set()
+    if is_amplified and target_epsilon is None:
+        raise ValueError("needs an epsilon where sampling amplifies: which bands are best depends on it")
     for bands in sorted({*factorizations.band_grid(most), *returning}):
         one = dataclasses.replace(alone, bands=bands, groups=_groups(alone, bands))
         noise = (
-            _amplified_noise(one, rounds, target_epsilon, noise) if is_amplified else first * _sensitivity(one, rounds)
+            _amplified_noise(one, rounds, target_epsilon, noise)
+            if is_amplified and target_epsilon is not None
+            else first * _sensitivity(one, rounds)
         )
         one = dataclasses.replace(one, noise_multiplier=noise)
         choices.append(Choice(bands, noise, one.prefix_noise(rounds)))
@@ -229,8 +233,12 @@ def _amplified_noise(mechanism: mechanisms.Mechanism, rounds: int, target_epsilo
     @functools.cache
     def excess(log_noise):
         event = dp_accounting.PoissonSampledDpEvent(mechanism.rate, dp_accounting.GaussianDpEvent(math.exp(log_noise)))
-        accountant = rdp.RdpAccountant(_FAST_ORDERS).compose(event, -(-rounds // mechanism.groups))
-        return math.log(max(accountant.get_epsilon(mechanism.delta), 1e-300) / target_epsilon)
+        try:
+            accountant = rdp.RdpAccountant(_FAST_ORDERS).compose(event, -(-rounds // mechanism.groups))
+            spent = accountant.get_epsilon(mechanism.delta)
+        except ValueError:  # A divergence that rounding makes negative is as good as none.
+            spent = 0.0
+        return math.log(max(spent, 1e-300) / target_epsilon)
 
     step = 0.1
     low = high = math.log(guess)
@@ -238,6 +246,8 @@ def _amplified_noise(mechanism: mechanisms.Mechanism, rounds: int, target_epsilo
         low, high, step = high, high + step, 2 * step
     while excess(low) < 0 and low > math.log(_NOISE_RANGE[0]):
         low, high, step = low - step, low, 2 * step
+    if excess(low) * excess(high) > 0:  # Out of reach, which `calibrate` reports.
+        return math.exp(high)
     return math.exp(optimize.brentq(excess, low, high, xtol=1e-3))
 
 

@@ -130,6 +130,17 @@ def test_bands_keep_within_the_memory_of_the_noise():
     assert plan("--noise_multiplier=1", "--mf_bands=5", dimension=2**28).bands == 5
 
 
+@pytest.mark.parametrize(("epsilon", "message"), [("0.001", "is out of reach"), ("1e8", "needs no search")])
+def test_a_target_beyond_all_noise_is_refused(epsilon, message):
+    flags = cli.FlagSet("")
+    flags.group(aggregation_flags.Aggregation, aggregation_flags.Target)
+    amplified = (*BANDED, "--cohort_sampling=cyclic_poisson", f"--target_epsilon={epsilon}", "--target_delta=1e-6")
+    settings = aggregation_flags.resolve(flags.parse(["test", *amplified]).settled())
+    cohorts = options.Cohorts(500, settings.cohort_sampling)
+    with pytest.raises(UsageError, match=f"--target_epsilon={float(epsilon):g} {message}".replace("+", "[+]")):
+        aggregation_flags.plan(aggregation_flags.options(settings), cohorts, 1000, 7, 3)
+
+
 def test_groups_are_as_many_as_bands_and_no_more_than_cohorts():
     chosen = plan("--noise_multiplier=1", "--cohort_sampling=cyclic_poisson", "--mf_bands=5")
     assert (chosen.bands, chosen.groups, chosen.rate) == (5, 5, 0.25)
