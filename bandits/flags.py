@@ -1,5 +1,6 @@
 """Flags of the main experiment, and every check that needs no data and no TensorFlow."""
 
+import dataclasses
 import pathlib
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -193,10 +194,15 @@ class _Evaluation:
 
 def define(flags: cli.FlagSet) -> None:
     """Defines the study's own flags."""
-    of_policies = {name: registry.POLICIES[entry.policy].settings for name, entry in registry.BANDITS.items()}
+    by_bandit = {name: registry.POLICIES[entry.policy].settings for name, entry in registry.BANDITS.items()}
     helps = {name: entry.help for name, entry in registry.BANDITS.items()}
     flags.add(task_flags.TASK_TYPE, *declared(_Study, bandits_type={"type": helps}))
-    flags.group("Bandit", _Deployments, *parameters("bandits_", "bandits_type", of_policies))
+    # Without heads, no value: names of such runs stay as they were before there were models with several.
+    of_policies = [
+        dataclasses.replace(one, default=None, filled=one.default) if one.name == "bandits_heads" else one
+        for one in parameters("bandits_", "bandits_type", by_bandit)
+    ]
+    flags.group("Bandit", _Deployments, *of_policies)
     flags.add(*schedule_flags.SETTINGS, _Learning)
     flags.group(_RoundsAndClients, selector_flags.SELECTION)
     selector_flags.define(flags)

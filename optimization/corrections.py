@@ -69,7 +69,9 @@ class Entry(NamedTuple):
 
 
 CORRECTIONS: Mapping[str, Entry] = {
-    "proximal_strength": Entry(Proximal, "FedProx's mu: weight of the pull towards the round's first model; 0 for none")
+    "proximal_strength": Entry(
+        Proximal, "FedProx's mu: weight of the pull to the round's first model (default: 0, none)"
+    )
 }
 
 

@@ -494,8 +494,8 @@ class Settings(Mapping[str, Any]):
         for name, setting in self._declared.items():
             kinds = [kind for _, _, kind in found._chosen(name)] or list(setting.of.values())[:1]
             defaults = {kind.default for kind in kinds}
-            if setting.filled is not None and not found._misfits(name):
-                defaults = {setting.filled}
+            if setting.filled is not None:
+                defaults = set() if found._misfits(name) else {setting.filled}
             if len(defaults) == 1 and found[name] is None:  # Of several, each has its own run.
                 found = found.replace(**{name: defaults.pop()})
         return found

@@ -51,7 +51,8 @@ class _Evaluations:
     max_validation_samples: int = setting(10000)
 
 
-CORRECTIONS = [Setting(name, float, entry.help, 0.0) for name, entry in corrections.CORRECTIONS.items()]
+# None where they are off: names of runs without them stay as they were before there was such a correction.
+CORRECTIONS = [Setting(name, float, entry.help) for name, entry in corrections.CORRECTIONS.items()]
 EVALUATIONS = declared(_Evaluations)
 
 

@@ -237,6 +237,7 @@ def test_no_setting_is_left_out_but_those_that_mean_none():
     )
     of_choices = {*schedule_flags.NAMES, *world_flags.NAMES, *world_flags.RESET_NAMES}
     assert missing - hyperparameters - of_tasks - of_choices == {
+        "bandits_heads",
         "cache_dir",
         "config",
         "cross_entropy",
@@ -257,6 +258,7 @@ def test_no_setting_is_left_out_but_those_that_mean_none():
         "population_client_selection",
         "population_clients_per_round",
         "preset",
+        "proximal_strength",
         "redraw_examples",
         "selection_candidates",
         "target_delta",

@@ -130,14 +130,13 @@ def test_bands_keep_within_the_memory_of_the_noise():
     assert plan("--noise_multiplier=1", "--mf_bands=5", dimension=2**28).bands == 5
 
 
-@pytest.mark.parametrize(("epsilon", "message"), [("0.001", "is out of reach"), ("1e8", "needs no search")])
-def test_a_target_beyond_all_noise_is_refused(epsilon, message):
+def test_a_target_beyond_all_noise_is_refused():
     flags = cli.FlagSet("")
     flags.group(aggregation_flags.Aggregation, aggregation_flags.Target)
-    amplified = (*BANDED, "--cohort_sampling=cyclic_poisson", f"--target_epsilon={epsilon}", "--target_delta=1e-6")
+    amplified = (*BANDED, "--cohort_sampling=cyclic_poisson", "--target_epsilon=1e8")
     settings = aggregation_flags.resolve(flags.parse(["test", *amplified]).settled())
     cohorts = options.Cohorts(500, settings.cohort_sampling)
-    with pytest.raises(UsageError, match=f"--target_epsilon={float(epsilon):g} {message}".replace("+", "[+]")):
+    with pytest.raises(UsageError, match="--target_epsilon=1e[+]08 needs no search"):
         aggregation_flags.plan(aggregation_flags.options(settings), cohorts, 1000, 7, 3)
 
 
