@@ -136,7 +136,7 @@ def test_a_target_beyond_all_noise_is_refused():
     amplified = (*BANDED, "--cohort_sampling=cyclic_poisson", "--target_epsilon=1e8")
     settings = aggregation_flags.resolve(flags.parse(["test", *amplified]).settled())
     cohorts = options.Cohorts(500, settings.cohort_sampling)
-    with pytest.raises(UsageError, match="--target_epsilon=1e[+]08 needs no search"):
+    with pytest.raises(UsageError, match=r"--target_epsilon=1e[+]08 needs no search"):
         aggregation_flags.plan(aggregation_flags.options(settings), cohorts, 1000, 7, 3)
 
 
