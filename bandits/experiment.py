@@ -5,7 +5,7 @@ aggregation in `process` -> the metrics here.
 """
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -235,11 +235,18 @@ class BanditRounds(runner.Rounds):
             need no secret.
         """
         seed = self._phase.seed if cohort_seed is None else cohort_seed
-        drawn = cohorts.draw(self._phase.cohorts, len(self._phase.population), seed, round_num)
+        groups = self._groups(seed) if self._phase.cohorts.sampling == "cyclic_poisson" else None
+        drawn = cohorts.draw(self._phase.cohorts, len(self._phase.population), seed, round_num, groups)
         if self._attendance is None:
             return drawn
         # Who misses a turn, or a coin's, waits for the next: nobody else takes its place.
         return self._attendance.come(drawn, round_num, fill=self._phase.cohorts.sampling == "fixed")
+
+    @functools.cached_property
+    def _groups(self) -> Callable[[int], np.ndarray]:
+        """Of the seed of the cohorts, the groups of the phase's clients."""
+        names = [self._task.clients.client_ids[client] for client in self._phase.population]
+        return functools.cache(lambda seed: cohorts.groups(names, self._phase.cohorts.groups, seed))
 
     def inputs(self, positions: np.ndarray, round_num: int) -> list[process.ClientInput]:
         """Reads the clients of a cohort.

@@ -158,13 +158,11 @@ def _dpftrl(aggregation: options.Aggregation, mechanism: mechanisms.Mechanism, s
 
 
 def _mf_dpftrl(aggregation: options.Aggregation, mechanism: mechanisms.Mechanism, specs) -> tfp.SumAggregationDPQuery:
-    return dp_queries.BandedSumQuery(
-        mechanism.clip_norm,
-        mechanism.noise_multiplier * mechanism.clip_norm,
-        mechanism.bands,
-        specs,
-        _noise_seed(aggregation, mechanism),
-    )
+    """DP-FTRL by matrix factorization: noise of a banded or buffered Toeplitz matrix."""
+    stddev, seed = mechanism.noise_multiplier * mechanism.clip_norm, _noise_seed(aggregation, mechanism)
+    if mechanism.buffers:
+        return dp_queries.BufferedSum(mechanism.clip_norm, stddev, mechanism.buffers, specs, seed)
+    return dp_queries.BandedSum(mechanism.clip_norm, stddev, mechanism.bands, specs, seed)
 
 
 _SUM_QUERIES = {"dpsgd": _dpsgd, "dpftrl": _dpftrl, "mf_dpftrl": _mf_dpftrl}

@@ -6,7 +6,6 @@ if __name__ == "__main__":  # Before the imports, which take seconds.
     interruption.install()
 
 import dataclasses
-import math
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -34,6 +33,9 @@ def program(settings: cli.Settings) -> None:
     print()
     heads = ("neighbours", "sampling", "RDP", "order", "PLD", "")
     print(tables.text(heads, [*map(_guarantee_row, report["guarantees"])], "  "))
+    print(f"\nNoise on the prefix sums (root mean square over rounds): {report['prefix_noise']:.3g} clip norms")
+    if settings.target_epsilon is not None:
+        _print_alternatives(mechanism, rounds, settings)
     _print_tables(mechanism, rounds)
     if settings.plot:
         _draw(mechanism, rounds, settings.plot)
@@ -61,7 +63,7 @@ def _calibrated(mechanism: mechanisms.Mechanism, rounds: int, settings: cli.Sett
             sensitivities.split_noise(noise_multiplier, sensitivities.COUNT_NOISE_SHARE * mechanism.cohort)
         except ValueError as error:
             raise UsageError(f"--target_epsilon={target:g}: {error}") from error
-    rounded = dataclasses.replace(mechanism, noise_multiplier=_round_up(noise_multiplier))
+    rounded = dataclasses.replace(mechanism, noise_multiplier=calibration.round_up(noise_multiplier))
     assumed = ", if Poisson" if rounded.analyses[0].assumed else ""
     print(
         f"Smallest noise multiplier for epsilon {target:g}{assumed}, with a cohort of {mechanism.cohort:,}: "
@@ -77,10 +79,18 @@ def _calibrated(mechanism: mechanisms.Mechanism, rounds: int, settings: cli.Sett
     return rounded
 
 
-def _round_up(value: float) -> float:
-    """`value` rounded up to five significant digits."""
-    step = 10.0 ** (math.floor(math.log10(value)) - 4)
-    return float(f"{math.ceil(value / step) * step:.5g}")
+def _print_alternatives(mechanism: mechanisms.Mechanism, rounds: int, settings: cli.Settings) -> None:
+    """Prints the noise of each mechanism at the target epsilon, the least noise first."""
+    target = settings.target_epsilon
+    plans = calibration.alternatives(mechanism, rounds, target, settings.dimension or 1)
+    rows = []
+    for index, one in enumerate(plan.mechanism for plan in plans):
+        memory = f"{len(one.buffers)} buffers" if one.buffers else f"{one.bands}" if one.kind == "mf_dpftrl" else "-"
+        noise = f"{one.prefix_noise(rounds):.3g}"
+        rows.append((one.kind, one.sampling, memory, f"{one.noise_multiplier:g}", noise, "" if index else "least"))
+    heads = ("--aggregator_type", "--cohort_sampling", "bands", "noise multiplier", "noise on prefix sums", "")
+    print(f"\nMechanisms at epsilon {target:g}, {rounds:,} rounds:")
+    print(tables.text(heads, rows, "  "))
 
 
 def _guarantee_row(guarantee: Mapping[str, Any]) -> Sequence[str]:
@@ -101,7 +111,8 @@ def _sampling(sampling: str, assumed: bool) -> str:
 
 def _print_tables(mechanism: mechanisms.Mechanism, rounds: int) -> None:
     """Prints epsilon by rounds and cohort, and for larger cohorts with equally larger noise multipliers."""
-    cohorts = sorted({min(max(1, round(mechanism.cohort * factor)), mechanism.population) for factor in _TABLE_FACTORS})
+    limit = mechanism.population // mechanism.groups
+    cohorts = sorted({min(max(1, round(mechanism.cohort * factor)), limit) for factor in _TABLE_FACTORS})
     columns = [dataclasses.replace(mechanism, cohort=cohort) for cohort in cohorts]
     print("\nEpsilon by RDP, for other rounds and cohorts:")
     counts = sorted({max(1, round(rounds * factor)) for factor in _TABLE_FACTORS})
@@ -112,7 +123,7 @@ def _print_tables(mechanism: mechanisms.Mechanism, rounds: int) -> None:
             mechanism, cohort=mechanism.cohort * factor, noise_multiplier=mechanism.noise_multiplier * factor
         )
         for factor in _GROWTH_FACTORS
-        if mechanism.cohort * factor <= mechanism.population
+        if mechanism.cohort * factor <= limit
     ]
     if grown:
         print(f"\nCohort and noise multiplied by the same factor (same noise on the mean update), {rounds:,} rounds:")

@@ -68,6 +68,7 @@ class State:
         Raises:
           UsageError: If the file is damaged, or belongs to another recommendation.
         """
+        self.folder = folder
         self._path = folder / PLAN_FILE
         self.identity, self.minutes = identity, minutes
         self.stages: dict[str, Plan] = {}

@@ -48,7 +48,7 @@ class _Training:
     population: int = setting(low=1, basic=True)
     clients_per_round: int = setting(low=1, basic=True)
     total_rounds: int = setting(low=1, basic=True)
-    dimension: int = setting(low=1, only={"aggregator_type": ("ddp",)})
+    dimension: int = setting(low=1, only={"aggregator_type": ("ddp", "mf_dpftrl")})
 
 
 class _Target:
@@ -105,7 +105,6 @@ def _of_flags(settings: cli.Settings) -> tuple[mechanisms.Mechanism, int]:
             raise UsageError(f"--{name} is missing: give --population, --clients_per_round and --total_rounds.")
     if settings.noise_multiplier is None and settings.target_epsilon is None:
         raise UsageError("Give one of --noise_multiplier and --target_epsilon, not neither.")
-    settings = settings.replace(noise_multiplier=settings.noise_multiplier or 0.0)
     kind = settings.aggregator_type
     if kind == "ddp" and settings.dimension is None:
         raise UsageError("--dimension is missing: --aggregator_type=ddp depends on the number of parameters.")
@@ -114,7 +113,12 @@ def _of_flags(settings: cli.Settings) -> tuple[mechanisms.Mechanism, int]:
     settings = aggregation_flags.resolve(settings)
     cohort = options.Cohorts(settings.clients_per_round, settings.cohort_sampling)
     aggregation = aggregation_flags.options(settings)
-    mechanism = aggregation_flags.mechanism(aggregation, cohort, settings.population, settings.dimension or 1)
+    size, dimension = settings.population, settings.dimension or 1
+    target = settings.target_epsilon if aggregation.kind == "mf_dpftrl" else None
+    aggregation = dataclasses.replace(aggregation, population=None, target_epsilon=target)
+    if plan := aggregation_flags.plan(aggregation, cohort, size, dimension, settings.total_rounds):
+        aggregation, cohort = aggregation_flags.planned(aggregation, cohort, size, plan.mechanism)
+    mechanism = aggregation_flags.mechanism(aggregation, cohort, size, dimension)
     return mechanism, settings.total_rounds
 
 

@@ -1,12 +1,255 @@
 """The noise, or the cohort, that an epsilon needs. Nothing here imports TensorFlow."""
 
+import contextlib
 import dataclasses
 import functools
 import math
+from typing import NamedTuple
 
-from optimization.privacy import mechanisms
+from optimization.privacy import factorizations, mechanisms
 
 _NOISE_RANGE = (1e-2, 1e6)
+# Numbers that the memory of correlated noise may hold: 0.5 GiB. A round computes with them in 0.05 s, but TFF's
+# executor copies them: on two cores they added 11 s to a round, and an eighth of them 0.2 s.
+MOST_NOISE_NUMBERS = 2**27
+_MOST_BUFFERED_ROUNDS = 20_000
+_HOPELESS = 1.2  # Noise relative to the least so far, beyond which more bands are not tried.
+_FAST_ORDERS = (*range(2, 16), *range(16, 32, 2), 32, 40, 48, 64, 96, 128, 256, 512, 1024)  # Whole and low ones.
+
+
+# Kind, sampling and buffers of what is compared at one epsilon.
+ALTERNATIVES = (
+    ("dpsgd", "poisson", 0),
+    ("dpftrl", "cyclic", 0),
+    ("mf_dpftrl", "cyclic", 0),
+    ("mf_dpftrl", "cyclic", 4),
+    ("mf_dpftrl", "cyclic_poisson", 0),
+)
+
+
+class Plan(NamedTuple):
+    """What a run adds, fixed before its first round.
+
+    Attributes:
+      mechanism: The mechanism.
+      reason: What was chosen, and what else would cost, in sentences.
+    """
+
+    mechanism: mechanisms.Mechanism
+    reason: str
+
+
+class Choice(NamedTuple):
+    """What one number of bands costs.
+
+    Attributes:
+      bands: The number.
+      noise_multiplier: The noise multiplier that reaches the epsilon.
+      prefix_noise: Root mean square of the noise on the prefix sums, in clip norms.
+    """
+
+    bands: int
+    noise_multiplier: float
+    prefix_noise: float
+
+
+def plan(
+    mechanism: mechanisms.Mechanism,
+    rounds: int,
+    target_epsilon: float | None = None,
+    *,
+    bands: int | None = None,
+    num_buffers: int = 0,
+    dimension: int = 1,
+) -> Plan:
+    """Plans the noise of a run: with an epsilon its multiplier, with `mf_dpftrl` its bands or buffers.
+
+    Args:
+      mechanism: The mechanism; its own bands, groups and buffers are not used, nor is its noise with an epsilon.
+      rounds: Planned rounds.
+      target_epsilon: Epsilon of the headline, by the mechanism's accountant; None to keep the noise multiplier.
+      bands: Bands; None for the number with the least noise on the prefix sums.
+      num_buffers: How many buffers take the place of bands; 0 for none.
+      dimension: Parameters of the model.
+
+    Raises:
+      ValueError: If no noise reaches the epsilon, or the mechanism is impossible.
+    """
+    choices: tuple[Choice, ...] = ()
+    name = mechanism.kind
+    if mechanism.kind == "mf_dpftrl":
+        if num_buffers:
+            if rounds > _MOST_BUFFERED_ROUNDS:
+                raise ValueError(f"is beyond what buffers are found for, {_MOST_BUFFERED_ROUNDS:,} rounds: use bands")
+            buffers = factorizations.optimal_buffers(num_buffers, rounds, mechanism.min_separation)
+            mechanism, name = dataclasses.replace(mechanism, buffers=buffers), f"{name}, {num_buffers} buffers"
+        else:
+            if bands is None:
+                choices = compare_bands(mechanism, rounds, target_epsilon, dimension)
+                bands = min(choices, key=lambda one: one.prefix_noise).bands
+            mechanism = dataclasses.replace(mechanism, bands=bands, groups=_groups(mechanism, bands))
+            name = f"{name}, {_bands(bands)}"
+    if target_epsilon is not None:
+        noise = round_up(calibrate(mechanism, rounds, target_epsilon))
+        mechanism = dataclasses.replace(mechanism, noise_multiplier=noise)
+    wanted = "" if target_epsilon is None else f" for epsilon {target_epsilon:g} by {mechanism.accountant.upper()}"
+    noise = mechanism.prefix_noise(rounds)
+    text = (
+        f"{name}, {mechanism.sampling} cohorts, noise multiplier {mechanism.noise_multiplier:g}{wanted} after "
+        f"{rounds:,} rounds. Noise on the prefix sums: {noise:.3g} clip norms"
+    )
+    least = min((one.prefix_noise for one in choices), default=1.0)
+    shown = [one for one in choices if one.bands != mechanism.bands]
+    next_best = min(shown, key=lambda one: one.prefix_noise, default=None)
+    costs = [
+        f"{_bands(one.bands)} {noise * one.prefix_noise / least:.3g}"
+        for one in shown
+        if one.bands == 1 or one is next_best
+    ]
+    return Plan(mechanism, f"{text}, the least (at this epsilon, {', '.join(costs)})." if costs else f"{text}.")
+
+
+def alternatives(
+    mechanism: mechanisms.Mechanism, rounds: int, target_epsilon: float, dimension: int = 1
+) -> tuple[Plan, ...]:
+    """Plans the mechanisms that reach one epsilon with the same clients and cohorts, least noise on prefix sums first.
+
+    They are `ALTERNATIVES`, each with the sampling that suits it and its best bands; those out of reach are left out.
+
+    Args:
+      mechanism: Population, cohort, delta and accountant.
+      rounds: Planned rounds.
+      target_epsilon: The epsilon.
+      dimension: Parameters of the model.
+    """
+    found = []
+    for kind, sampling, num_buffers in ALTERNATIVES:
+        one = mechanisms.Mechanism(
+            kind,
+            1.0,
+            mechanism.population,
+            mechanism.cohort,
+            sampling,
+            mechanism.delta,
+            restart_frequency=mechanism.population // mechanism.cohort if kind == "dpftrl" else 0,
+            apart_from=mechanism.apart_from,
+            accountant=mechanism.accountant,
+        )
+        with contextlib.suppress(ValueError):
+            found.append(plan(one, rounds, target_epsilon, num_buffers=num_buffers, dimension=dimension))
+    return tuple(sorted(found, key=lambda one: one.mechanism.prefix_noise(rounds)))
+
+
+def _bands(count: int) -> str:
+    return f"{count} band{'s' * (count > 1)}"
+
+
+def _groups(mechanism: mechanisms.Mechanism, bands: int) -> int:
+    return bands if mechanism.sampling == "cyclic_poisson" else 1
+
+
+def round_up(value: float) -> float:
+    """Returns a number of five digits that is not smaller."""
+    step = 10.0 ** (math.floor(math.log10(value)) - 4)
+    return float(f"{math.ceil(value / step) * step:.5g}")
+
+
+def noise_of_sample(noise_multiplier: float, cohort: int, planned_cohort: int) -> float:
+    """The noise multiplier of a smaller cohort that leaves the noise of the planned one on the mean, z m / M.
+
+    Args:
+      noise_multiplier: That of the planned cohort.
+      cohort: Clients of a round.
+      planned_cohort: Clients of a round in the plan.
+    """
+    return float(f"{noise_multiplier * cohort / planned_cohort:.6g}")
+
+
+def compare_bands(
+    mechanism: mechanisms.Mechanism, rounds: int, target_epsilon: float | None, dimension: int = 1
+) -> tuple[Choice, ...]:
+    """Compares numbers of bands at one epsilon, by RDP, on a geometric grid within the memory of the noise.
+
+    Args:
+      mechanism: A `mf_dpftrl` mechanism; its own bands, groups and noise are not used.
+      rounds: Planned rounds.
+      target_epsilon: The epsilon; None, without amplification, for that of noise multiplier 1 where a client takes part
+        once.
+      dimension: Parameters of the model.
+
+    Returns:
+      The choices by their bands. Noise multipliers of amplified noise are by few orders, and so up to 3% too large.
+    """
+    most = min(rounds, factorizations.MOST_BANDS, max(MOST_NOISE_NUMBERS // dimension, 1))
+    return _compared(dataclasses.replace(mechanism, accountant="rdp"), rounds, target_epsilon, most)
+
+
+@functools.lru_cache(64)
+def _compared(
+    mechanism: mechanisms.Mechanism, rounds: int, target_epsilon: float | None, most: int
+) -> tuple[Choice, ...]:
+    alone = dataclasses.replace(mechanism, bands=1, groups=1, buffers=(), noise_multiplier=1.0)
+    is_amplified = mechanism.sampling == "cyclic_poisson"
+    first = 1.0
+    if is_amplified:
+        most = min(most, mechanism.population // mechanism.cohort)
+    elif target_epsilon is not None:
+        first = calibrate(alone, rounds, target_epsilon) / _sensitivity(alone, rounds)
+    choices, noise = [], 1.0
+    returning = {mechanism.min_separation} if not is_amplified and mechanism.min_separation <= most else set()
+    if is_amplified and target_epsilon is None:
+        raise ValueError("needs an epsilon where sampling amplifies: which bands are best depends on it")
+    for bands in sorted({*factorizations.band_grid(most), *returning}):
+        one = dataclasses.replace(alone, bands=bands, groups=_groups(alone, bands))
+        noise = (
+            _amplified_noise(one, rounds, target_epsilon, noise)
+            if is_amplified and target_epsilon is not None
+            else first * _sensitivity(one, rounds)
+        )
+        one = dataclasses.replace(one, noise_multiplier=noise)
+        choices.append(Choice(bands, noise, one.prefix_noise(rounds)))
+        if choices[-1].prefix_noise > _HOPELESS * min(choice.prefix_noise for choice in choices):
+            break
+    return tuple(choices)
+
+
+def _sensitivity(mechanism: mechanisms.Mechanism, rounds: int) -> float:
+    column = mechanism.column(rounds)
+    return math.sqrt(factorizations.squared_sensitivity(column, rounds, mechanism.min_separation))
+
+
+def _amplified_noise(mechanism: mechanisms.Mechanism, rounds: int, target_epsilon: float, guess: float) -> float:
+    """The noise multiplier of Poisson samples in turns for an epsilon, by few orders of RDP.
+
+    Args:
+      mechanism: The mechanism.
+      rounds: Rounds.
+      target_epsilon: The epsilon.
+      guess: Where the search starts.
+    """
+    import dp_accounting
+    from dp_accounting import rdp
+    from scipy import optimize
+
+    @functools.cache
+    def excess(log_noise):
+        event = dp_accounting.PoissonSampledDpEvent(mechanism.rate, dp_accounting.GaussianDpEvent(math.exp(log_noise)))
+        try:
+            accountant = rdp.RdpAccountant(_FAST_ORDERS).compose(event, -(-rounds // mechanism.groups))
+            spent = accountant.get_epsilon(mechanism.delta)
+        except ValueError:  # A divergence that rounding makes negative is as good as none.
+            spent = 0.0
+        return math.log(max(spent, 1e-300) / target_epsilon)
+
+    step = 0.1
+    low = high = math.log(guess)
+    while excess(high) > 0 and high < math.log(_NOISE_RANGE[1]):
+        low, high, step = high, high + step, 2 * step
+    while excess(low) < 0 and low > math.log(_NOISE_RANGE[0]):
+        low, high, step = low - step, low, 2 * step
+    if excess(low) * excess(high) > 0:  # Out of reach, which `calibrate` reports.
+        return math.exp(high)
+    return math.exp(optimize.brentq(excess, low, high, xtol=1e-3))
 
 
 def calibrate(mechanism: mechanisms.Mechanism, rounds: int, target_epsilon: float) -> float:
@@ -20,7 +263,11 @@ def calibrate(mechanism: mechanisms.Mechanism, rounds: int, target_epsilon: floa
     Raises:
       ValueError: If no noise multiplier in a wide range does that.
     """
+    return _calibrated(dataclasses.replace(mechanism, noise_multiplier=1.0), rounds, target_epsilon)
 
+
+@functools.lru_cache(64)
+def _calibrated(mechanism: mechanisms.Mechanism, rounds: int, target_epsilon: float) -> float:
     @functools.cache
     def spent(log_noise):
         return dataclasses.replace(mechanism, noise_multiplier=math.exp(log_noise)).epsilon(rounds)
@@ -29,13 +276,13 @@ def calibrate(mechanism: mechanisms.Mechanism, rounds: int, target_epsilon: floa
         return math.log(max(spent(log_noise), 1e-300) / target_epsilon) + 5e-4
 
     least, most = map(math.log, _NOISE_RANGE)
-    low = high = 0.0
+    low, high, step = 0.0, 0.0, 1.0
     while excess(high) > 0:
         if high == most:
             raise ValueError(
                 f"is out of reach: a noise multiplier of {_NOISE_RANGE[1]:g} still spends {spent(most):.4g}"
             )
-        low, high = high, min(high + 1, most)
+        low, high, step = high, min(high + step, most), step if high < 3 else 2 * step
     while excess(low) < 0:
         if low == least:
             raise ValueError(

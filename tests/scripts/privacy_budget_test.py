@@ -65,7 +65,7 @@ def test_a_tolerated_noise_gives_a_larger_cohort(capsys):
     ("arguments", "expected"),
     [
         (["--aggregator_type=dpftrl"], {"kind": "dpftrl", "restart_frequency": 33}),
-        (["--aggregator_type=mf_dpftrl", "--cohort_sampling=cyclic"], {"kind": "mf_dpftrl", "bands": 8}),
+        (["--aggregator_type=mf_dpftrl", "--cohort_sampling=cyclic"], {"kind": "mf_dpftrl", "bands": 33}),
         (
             ["--aggregator_type=mf_dpftrl", "--cohort_sampling=cyclic", "--mf_bands=3"],
             {"kind": "mf_dpftrl", "bands": 3},
@@ -149,3 +149,34 @@ def test_tensorflow_is_never_imported():
 def test_bad_usage_is_explained(arguments, message):
     with pytest.raises(UsageError, match=message):
         _run(*arguments)
+
+
+def test_mechanisms_are_compared_at_one_epsilon_the_least_noise_first(capsys):
+    _run(
+        "--population=2000", "--clients_per_round=20", "--total_rounds=60", "--target_epsilon=2", "--target_delta=1e-5"
+    )
+    rows = [line.split() for line in capsys.readouterr().out.partition("Mechanisms at epsilon 2")[2].splitlines()[2:7]]
+    assert sorted(row[0] for row in rows) == ["dpftrl", "dpsgd", "mf_dpftrl", "mf_dpftrl", "mf_dpftrl"]
+    assert rows[0][-1] == "least"
+    noise = [float(row[-2 if row is rows[0] else -1]) for row in rows]
+    assert noise == sorted(noise)
+    multiplier = {(row[0], row[1]): float(row[3]) for row in rows if "buffers" not in row}
+    bands = next(int(row[2]) for row in rows if row[1] == "cyclic_poisson")
+    own = {"population": 2000, "cohort": 20, "delta": 1e-5}
+    plain = mechanisms.Mechanism("dpsgd", multiplier["dpsgd", "poisson"], sampling="poisson", **own)
+    banded = mechanisms.Mechanism(
+        "mf_dpftrl",
+        multiplier["mf_dpftrl", "cyclic_poisson"],
+        sampling="cyclic_poisson",
+        bands=bands,
+        groups=bands,
+        **own,
+    )
+    for one in (plain, banded):
+        assert 1.99 < one.epsilon(60) <= 2
+
+
+def test_a_small_population_limits_the_cohorts_that_are_compared(capsys):
+    arguments = ("--population=300", "--clients_per_round=20", "--total_rounds=60", "--target_epsilon=5")
+    _run(*arguments, "--aggregator_type=mf_dpftrl", "--cohort_sampling=cyclic_poisson", "--mf_bands=10")
+    assert "cohort 30" in capsys.readouterr().out

@@ -1,9 +1,11 @@
+import dataclasses
 import re
 
 import pytest
 
 from data.errors import UsageError
 from optimization import options
+from optimization.privacy import calibration
 from optimization.study import aggregation_flags, cli
 
 
@@ -20,6 +22,7 @@ def mechanism(*arguments: str, cohort_size: int = 50, population: int = 1000):
 
 
 DPSGD = ("--aggregator_type=dpsgd", "--noise_multiplier=1", "--clip_norm=0.5")
+BANDED = ("--aggregator_type=mf_dpftrl", "--clip_norm=1")
 
 
 @pytest.mark.parametrize(
@@ -32,7 +35,10 @@ DPSGD = ("--aggregator_type=dpsgd", "--noise_multiplier=1", "--clip_norm=0.5")
         (["--target_delta=0"], "--target_delta=0.0: 0 is not a number above 0 and below 1"),
         (["--target_delta=0.1"], "--target_delta belongs to --aggregator_type="),
         (["--insecure_seeded_noise"], "--insecure_seeded_noise belongs to --aggregator_type="),
-        (["--aggregator_type=dpsgd", "--clip_norm=1"], "--aggregator_type=dpsgd needs --noise_multiplier"),
+        (
+            ["--aggregator_type=dpsgd", "--clip_norm=1"],
+            "--aggregator_type=dpsgd needs --noise_multiplier or --target_epsilon",
+        ),
         (
             ["--aggregator_type=dpsgd", "--noise_multiplier=1"],
             "--aggregator_type=dpsgd needs --clip_norm, or --adaptive_clipping",
@@ -44,6 +50,16 @@ DPSGD = ("--aggregator_type=dpsgd", "--noise_multiplier=1", "--clip_norm=0.5")
         ),
         ([*DPSGD, "--client_weighting=num_examples"], "--client_weighting has an effect only with"),
         ([*DPSGD, "--unclip_quantile=0.5"], "--unclip_quantile has an effect only with --adaptive_clipping"),
+        (["--cohort_sampling=cyclic_poisson"], "--cohort_sampling=cyclic_poisson needs --aggregator_type=mf_dpftrl"),
+        (["--mf_bands=0", "--aggregator_type=mf_dpftrl"], "--mf_bands=0: must be a whole number from 1 to 10000"),
+        (
+            [*BANDED, "--noise_multiplier=1", "--cohort_sampling=cyclic_poisson"],
+            "--cohort_sampling=cyclic_poisson needs --target_epsilon",
+        ),
+        (
+            [*BANDED, "--noise_multiplier=1", "--cohort_sampling=cyclic", "--mf_buffers=2", "--mf_bands=2"],
+            "--mf_buffers takes the place of --mf_bands",
+        ),
         (["--accountant=pld"], "--accountant belongs to --aggregator_type=dpsgd or dpftrl"),
         (
             ["--aggregator_type=ddp", "--noise_multiplier=1", "--clip_norm=1", "--accountant=pld"],
@@ -91,17 +107,44 @@ def test_a_tree_lasts_as_long_as_a_clients_turn():
     assert mechanism(*arguments, "--dpftrl_restart_rounds=5", cohort_size=30).restart_frequency == 5
 
 
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        (["--cohort_sampling=cyclic"], 3),
-        ([], 8),
-        (["--cohort_sampling=cyclic", "--mf_bands=5"], 5),
-    ],
-)
-def test_bands_span_no_more_than_a_clients_return_unless_told(arguments, expected):
-    banded = ("--aggregator_type=mf_dpftrl", "--noise_multiplier=1", "--clip_norm=1")
-    assert mechanism(*banded, *arguments, cohort_size=300).bands == expected
+def plan(*arguments: str, population: int = 1000, rounds: int = 40, dimension: int = 7):
+    settings = resolve(*BANDED, *arguments)
+    cohorts = options.Cohorts(50, settings.cohort_sampling)
+    found = aggregation_flags.plan(aggregation_flags.options(settings), cohorts, population, dimension, rounds)
+    return found.mechanism
+
+
+@pytest.mark.parametrize("sampling", ["cyclic", "fixed"])
+def test_bands_have_the_least_noise_on_the_prefix_sums_at_one_privacy_loss(sampling):
+    chosen = plan("--noise_multiplier=1", f"--cohort_sampling={sampling}")
+    epsilon = chosen.epsilon(40)
+    for bands in (1, 2, 4, 8, 20, 40):
+        other = dataclasses.replace(chosen, bands=bands)
+        other = dataclasses.replace(other, noise_multiplier=calibration.calibrate(other, 40, epsilon))
+        assert chosen.prefix_noise(40) < 1.002 * other.prefix_noise(40), bands
+
+
+def test_bands_keep_within_the_memory_of_the_noise():
+    assert plan("--noise_multiplier=1", "--cohort_sampling=cyclic", dimension=2**25).bands == 4
+    assert plan("--noise_multiplier=1", "--cohort_sampling=cyclic", dimension=2**28).bands == 1
+    assert plan("--noise_multiplier=1", "--mf_bands=5", dimension=2**28).bands == 5
+
+
+def test_a_target_beyond_all_noise_is_refused():
+    flags = cli.FlagSet("")
+    flags.group(aggregation_flags.Aggregation, aggregation_flags.Target)
+    amplified = (*BANDED, "--cohort_sampling=cyclic_poisson", "--target_epsilon=1e8")
+    settings = aggregation_flags.resolve(flags.parse(["test", *amplified]).settled())
+    cohorts = options.Cohorts(500, settings.cohort_sampling)
+    with pytest.raises(UsageError, match=r"--target_epsilon=1e[+]08 needs no search"):
+        aggregation_flags.plan(aggregation_flags.options(settings), cohorts, 1000, 7, 3)
+
+
+def test_groups_are_as_many_as_bands_and_no_more_than_cohorts():
+    chosen = plan("--noise_multiplier=1", "--cohort_sampling=cyclic_poisson", "--mf_bands=5")
+    assert (chosen.bands, chosen.groups, chosen.rate) == (5, 5, 0.25)
+    with pytest.raises(UsageError, match="--mf_bands=21"):
+        plan("--noise_multiplier=1", "--cohort_sampling=cyclic_poisson", "--mf_bands=21")
 
 
 def test_the_accountant_is_that_of_the_flags():
