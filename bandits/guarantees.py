@@ -101,7 +101,7 @@ def _voids(phase: Phase) -> str:
 
 
 def plan(phase: Phase, dimension: int) -> calibration.Plan | None:
-    """Returns what is planned for a phase's privacy; None where the flags say it all.
+    """Planned privacy of a phase; None if the flags determine it.
 
     Args:
       phase: The phase.
@@ -120,13 +120,13 @@ def plan(phase: Phase, dimension: int) -> calibration.Plan | None:
 
 
 def plan_values(phase: Phase, dimension: int) -> dict[str, Any] | None:
-    """Returns such a plan as JSON has it."""
+    """A plan, for JSON."""
     chosen = plan(phase, dimension)
     return chosen and {"mechanism": dataclasses.asdict(chosen.mechanism), "reason": chosen.reason}
 
 
 def planned(phase: Phase, mechanism: mechanisms.Mechanism) -> Phase:
-    """Returns a phase whose noise and cohorts are those of its plan."""
+    """Copy of a phase with the noise and cohorts of its plan."""
     aggregation, cohorts = aggregation_flags.planned(phase.aggregation, phase.cohorts, len(phase.population), mechanism)
     return dataclasses.replace(phase, aggregation=aggregation, cohorts=cohorts)
 

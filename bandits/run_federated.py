@@ -160,7 +160,7 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
 
 
 def _planned(phase: Phase, folder: run_folder.RunFolder, dimension: int) -> Phase:
-    """Returns a phase with the noise and the cohorts that were planned at its first start, and prints the plan."""
+    """Copy of a phase with the noise and cohorts planned at its first start; prints the plan."""
     recorded = folder.recorded("privacy_plan", lambda: guarantees.plan_values(phase, dimension))
     if recorded is None:
         return phase

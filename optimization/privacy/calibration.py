@@ -149,7 +149,7 @@ def _groups(mechanism: mechanisms.Mechanism, bands: int) -> int:
 
 
 def round_up(value: float) -> float:
-    """Returns a number of five digits that is not smaller."""
+    """Number rounded up to five significant digits."""
     step = 10.0 ** (math.floor(math.log10(value)) - 4)
     return float(f"{math.ceil(value / step) * step:.5g}")
 

@@ -182,7 +182,7 @@ def _own_parameters(
 def plan(
     aggregation: options_lib.Aggregation, cohort: options_lib.Cohorts, population: int, dimension: int, rounds: int
 ) -> calibration.Plan | None:
-    """Returns what is planned for a run's privacy; None where the flags say it all.
+    """Planned privacy of a run; None if the flags determine it.
 
     Args:
       aggregation: How updates become one.
@@ -243,7 +243,7 @@ def planned(
     population: int,
     mechanism: mechanisms.Mechanism,
 ) -> tuple[options_lib.Aggregation, options_lib.Cohorts]:
-    """Returns how a run with some plan aggregates, and draws cohorts.
+    """Aggregation and cohorts of a run with a plan.
 
     A simulation's cohorts are those of the clients that are there. Groups of these would be too small: each round draws
     its Poisson sample of all.
@@ -271,7 +271,7 @@ def planned(
 
 
 def simulated(aggregation: options_lib.Aggregation, population: int, cohort: int) -> str:
-    """Returns why a simulation guarantees nothing, as the words after "because"; empty for a run that is none."""
+    """Reason why a simulation guarantees nothing, as words after "because"; empty if the run is no simulation."""
     plan = aggregation.plan
     if plan is None or (plan.population, plan.cohort) == (population, cohort):
         return ""

@@ -190,7 +190,7 @@ class RunFolder:
             self._record(continuations=[*earlier, self._start | {"after_round": after_round}])
 
     def recorded(self, name: str, first: Callable[[], Any]) -> Any:
-        """Returns what `config.json` records of the first start, and records it at that start, unless it is None."""
+        """Record of the first start in `config.json`; the first start writes it, unless it is None."""
         if name not in self._config and (value := first()) is not None:
             self._record(**{name: value})
         return self._config.get(name)

@@ -251,7 +251,7 @@ class NumberOrWord(flags.ArgumentParser):
         self._word, self._high = word, high
 
     def parse(self, argument: Any) -> int | str:
-        """Returns the number, or the word.
+        """The number, or the word.
 
         Raises:
           ValueError: If it is neither.
@@ -263,7 +263,7 @@ class NumberOrWord(flags.ArgumentParser):
         raise ValueError(f"must be a whole number from 1 to {self._high}, or {self._word}")
 
     def flag_type(self) -> str:
-        """Returns the key of `_TYPES`."""
+        """Key of `_TYPES`."""
         return "number or word"
 
 
