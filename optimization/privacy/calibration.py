@@ -84,10 +84,11 @@ def plan(
             buffers = factorizations.optimal_buffers(num_buffers, rounds, mechanism.min_separation)
             mechanism, name = dataclasses.replace(mechanism, buffers=buffers), f"{name}, {num_buffers} buffers"
         else:
+            is_planned = bands is None or target_epsilon is not None
             if bands is None:
                 choices = compare_bands(mechanism, rounds, target_epsilon, dimension)
                 bands = min(choices, key=lambda one: one.prefix_noise).bands
-            mechanism = dataclasses.replace(mechanism, bands=bands, groups=_groups(mechanism, bands))
+            mechanism = _banded(mechanism, bands, rounds if is_planned else 0)
             name = f"{name}, {_bands(bands)}"
     if target_epsilon is not None:
         noise = round_up(calibrate(mechanism, rounds, target_epsilon))
@@ -144,8 +145,11 @@ def _bands(count: int) -> str:
     return f"{count} band{'s' * (count > 1)}"
 
 
-def _groups(mechanism: mechanisms.Mechanism, bands: int) -> int:
-    return bands if mechanism.sampling == "cyclic_poisson" else 1
+def _banded(mechanism: mechanisms.Mechanism, bands: int, planned_rounds: int) -> mechanisms.Mechanism:
+    """Copy with bands, whose coefficients are optimized for the planned rounds unless a client's noises overlap."""
+    is_grouped = mechanism.sampling == "cyclic_poisson"
+    rounds = planned_rounds if is_grouped or bands <= mechanism.min_separation else 0
+    return dataclasses.replace(mechanism, bands=bands, groups=bands if is_grouped else 1, optimized_rounds=rounds)
 
 
 def round_up(value: float) -> float:
@@ -200,7 +204,7 @@ def _compared(
     if is_amplified and target_epsilon is None:
         raise ValueError("needs an epsilon where sampling amplifies: which bands are best depends on it")
     for bands in sorted({*factorizations.band_grid(most), *returning}):
-        one = dataclasses.replace(alone, bands=bands, groups=_groups(alone, bands))
+        one = _banded(alone, bands, rounds)
         noise = (
             _amplified_noise(one, rounds, target_epsilon, noise)
             if is_amplified and target_epsilon is not None

@@ -65,6 +65,7 @@ class Mechanism:
       delta: Probability that the guarantee fails; None for 1 / population^1.1.
       restart_frequency: Rounds after which `dpftrl` starts a new tree; 0 for never.
       bands: Bands of `mf_dpftrl`; 1 is independent noise.
+      optimized_rounds: Rounds for which the coefficients of the bands are optimized; 0 for their closed form.
       buffers: (decay, scale) of the buffers of `mf_dpftrl`, in place of bands: a buffered linear Toeplitz matrix.
       groups: Groups of `cyclic_poisson` sampling, at least as many as bands: then no two participations of a client
         share a round's noise.
@@ -94,6 +95,7 @@ class Mechanism:
     delta: float = None  # type: ignore[assignment]  # No mechanism that was made lacks it.
     restart_frequency: int = 0
     bands: int = 1
+    optimized_rounds: int = 0
     buffers: tuple[tuple[float, float], ...] = ()
     groups: int = 1
     dimension: int = 1
@@ -175,6 +177,8 @@ class Mechanism:
         """First column of the strategy matrix, float64, of some rounds; see `factorizations`."""
         if self.buffers:
             return factorizations.buffered_column(self.buffers, rounds)
+        if self.optimized_rounds:
+            return factorizations.optimal_banded_column(self.bands, self.optimized_rounds)[:rounds]
         return factorizations.banded_column(self.bands)[:rounds]
 
     def prefix_noise(self, rounds: int) -> float:
