@@ -98,9 +98,10 @@ def build_process(task: tasks.Task, phase: Phase, mechanism: mechanisms.Mechanis
     local_sgd = client_work.LocalSgd(
         phase.client_learning_rate, phase.client_batch_size, phase.client_epochs, corrections=phase.corrections
     )
-    aggregator = None
+    aggregator = noise = None
     if bandit.trains:
-        aggregator = aggregators.build(phase.aggregation, mechanism, tuple(model.shapes.values()))
+        aggregated = phase.aggregation, mechanism, tuple(model.shapes.values())
+        aggregator, noise = aggregators.build(*aggregated), aggregators.noise(*aggregated)
     return process.BanditProcess(
         model=model,
         policy=phase.policy.build(),
@@ -117,6 +118,7 @@ def build_process(task: tasks.Task, phase: Phase, mechanism: mechanisms.Mechanis
         cohort_size=0 if phase.selection.is_uniform else phase.cohorts.size,
         feedback=_FEEDBACK.get(phase.task.learn_from, "acting"),
         is_delayed=phase.delay.kind != "none",
+        noise=noise,
     )
 
 

@@ -9,8 +9,7 @@ from typing import NamedTuple
 from optimization.privacy import factorizations, mechanisms
 
 _NOISE_RANGE = (1e-2, 1e6)
-# Numbers that the memory of correlated noise may hold: 0.5 GiB. A round computes with them in 0.05 s, but TFF's
-# executor copies them: on two cores they added 11 s to a round, and an eighth of them 0.2 s.
+# Numbers that the memory of correlated noise may hold: 0.5 GiB, as much in a checkpoint, and 0.1 s of a round.
 MOST_NOISE_NUMBERS = 2**27
 _MOST_BUFFERED_ROUNDS = 20_000
 _HOPELESS = 1.2  # Noise relative to the least so far, beyond which more bands are not tried.

@@ -1,4 +1,4 @@
-"""Private sums beside those of TensorFlow Privacy: correlated noise of Toeplitz matrices, and noise from a given seed.
+"""Private sums beside those of TensorFlow Privacy: noise that a round is given, and noise from a given seed.
 
 TensorFlow Privacy's Gaussian sums draw from TensorFlow's unseeded generator. That is right for privacy, but no run can
 be repeated; the seeded sums here are for experiments and tests.
@@ -9,10 +9,10 @@ import functools
 from typing import Any, NamedTuple
 
 import dp_accounting
+import numpy as np
 import tensorflow as tf
 import tensorflow_privacy as tfp
 
-from optimization.privacy import factorizations
 from optimization.runtime import private
 
 _State = collections.namedtuple("_State", ["l2_norm_clip", "stddev"])
@@ -137,42 +137,25 @@ class _FixedShapeTreeSum(tfp.TreeResidualSumQuery):
         return self._pad(super().reset_state(noised_results, self._cut(global_state)))
 
 
-class _CorrelatedState(NamedTuple):
+class _NoisedState(NamedTuple):
     clip_norm: Any
-    generator: Any
-    memory: Any
-    round_num: Any
+    noise: Any
 
 
-class _CorrelatedSum(tfp.SumAggregationDPQuery):
-    """The sum of clipped records with correlated noise: round t adds row t of C^-1 W, where W is independent noise.
+class NoisedSum(tfp.SumAggregationDPQuery):
+    """The sum of clipped records with noise that each round is given in its state, see `correlated_noise`.
 
-    A subclass keeps what it needs of earlier rounds' noise.
+    A round without it adds NaN, so that no sum is released without noise, nor twice with the same.
     """
 
-    def __init__(self, clip_norm: float, stddev: float, specs: tuple[tf.TensorSpec, ...], seed: int, rows: int):
-        """Makes the query.
-
-        Args:
-          clip_norm: L2 norm that a record is clipped to.
-          stddev: Standard deviation of the independent noise.
-          specs: A record's tensors.
-          seed: Seed of the noise.
-          rows: Arrays of a record's shape that the memory has.
-        """
+    def __init__(self, clip_norm: float, specs: tuple[tf.TensorSpec, ...]):
+        """Takes the L2 norm that a record is clipped to, and a record's tensors."""
         self._clip_norm = clip_norm
         self._specs = specs
-        self._rows = rows
-        self._generator = tfp.tree_aggregation.GaussianNoiseGenerator(stddev, specs, seed)
-
-    def _noise(self, fresh: tf.Tensor, memory: tf.Tensor, round_num: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """A round's noise of one tensor, and the memory after it, from the fresh noise and the memory before."""
-        raise NotImplementedError
 
     def initial_global_state(self):
-        memory = tuple(tf.zeros([self._rows, *spec.shape]) for spec in self._specs)
-        generator = self._generator.initialize()
-        return _CorrelatedState(tf.constant(self._clip_norm, tf.float32), generator, memory, tf.constant(0))
+        missing = tuple(tf.fill(spec.shape, np.float32(np.nan)) for spec in self._specs)
+        return _NoisedState(tf.constant(self._clip_norm, tf.float32), missing)
 
     def derive_sample_params(self, global_state):
         return global_state.clip_norm
@@ -182,60 +165,6 @@ class _CorrelatedSum(tfp.SumAggregationDPQuery):
         return tf.nest.pack_sequence_as(record, clipped)
 
     def get_noised_result(self, sample_state, global_state):
-        fresh, generator = self._generator.next(global_state.generator)
-        number = global_state.round_num
-        pairs = [
-            self._noise(new, before, number)
-            for new, before in zip(tf.nest.flatten(fresh), global_state.memory, strict=True)
-        ]
-        noises, memory = zip(*pairs, strict=True)
-        result = tf.nest.map_structure(tf.add, sample_state, tf.nest.pack_sequence_as(sample_state, noises))
-        state = _CorrelatedState(global_state.clip_norm, generator, memory, number + 1)
-        return result, state, dp_accounting.UnsupportedDpEvent()
-
-
-class BandedSum(_CorrelatedSum):
-    """Noise of a banded matrix (Choquette-Choo et al. 2023): z_t = (w_t - sum_{j>=1} c_j z_{t-j}) / c_0.
-
-    The memory is a ring of the last bands - 1 noises, of which a round replaces the oldest.
-    """
-
-    def __init__(self, clip_norm: float, stddev: float, bands: int, specs: tuple[tf.TensorSpec, ...], seed: int):
-        """As the base class, with the number of bands; 1 is independent noise."""
-        super().__init__(clip_norm, stddev, specs, seed, bands - 1)
-        self._column = factorizations.banded_column(bands)
-
-    def _noise(self, fresh, memory, round_num):
-        first, *others = (float(entry) for entry in self._column)
-        if not others:
-            return fresh / first, memory
-        place = round_num % self._rows
-        # Row r holds z_{t-j} for j = (place - r) mod rows, in 1 to rows.
-        weights = tf.roll(tf.constant(others[::-1], tf.float32), place, axis=0)
-        noise = (fresh - tf.tensordot(weights, memory, 1)) / first
-        return noise, tf.tensor_scatter_nd_update(memory, [[place]], noise[tf.newaxis])
-
-
-class BufferedSum(_CorrelatedSum):
-    """Noise of a buffered linear Toeplitz matrix (Dvijotham et al. 2024): z_t = w_t - sum of scale_i s_{t,i}.
-
-    The memory is the buffers s_{t,i} = z_{t-1} + decay_i s_{t-1,i}.
-    """
-
-    def __init__(
-        self,
-        clip_norm: float,
-        stddev: float,
-        buffers: tuple[tuple[float, float], ...],
-        specs: tuple[tf.TensorSpec, ...],
-        seed: int,
-    ):
-        """As the base class, with the (decay, scale) of each buffer."""
-        super().__init__(clip_norm, stddev, specs, seed, len(buffers))
-        self._decays, self._scales = (tf.constant(values, tf.float32) for values in zip(*buffers, strict=True))
-
-    def _noise(self, fresh, memory, round_num):
-        del round_num
-        noise = fresh - tf.tensordot(self._scales, memory, 1)
-        decays = tf.reshape(self._decays, [-1] + [1] * len(fresh.shape))
-        return noise, decays * memory + noise
+        noise = tf.nest.pack_sequence_as(sample_state, tf.nest.flatten(global_state.noise))
+        result = tf.nest.map_structure(tf.add, sample_state, noise)
+        return result, self.initial_global_state(), dp_accounting.UnsupportedDpEvent()

@@ -1,4 +1,4 @@
-"""Accounting and choice of correlated noise, against dp-accounting, jax-privacy and numerical privacy losses."""
+"""Correlated noise, and its accounting and choice, against dp-accounting, jax-privacy and numerical privacy losses."""
 
 import dataclasses
 import json
@@ -11,12 +11,51 @@ import pytest
 import scipy.linalg
 from dp_accounting import pld, rdp
 
-from optimization.privacy import calibration, factorizations, mechanisms
+from optimization.privacy import calibration, correlated_noise, factorizations, mechanisms
 from optimization.privacy.mechanisms import Mechanism
 
 JAX_PRIVACY = json.loads(pathlib.Path(__file__).with_name("jax_privacy.json").read_text())
 STUDY = {"population": 342_477, "cohort": 64, "delta": 1e-6, "noise_multiplier": 1.0}
 UNSTATED = {"population": 200_000, "cohort": 100, "delta": 1e-7, "noise_multiplier": 2.0, "bands": 50}
+
+
+BUFFERS = ((0.5, 0.3), (0.9, 0.2))
+
+
+def _noises(rounds: int, shapes, **values) -> np.ndarray:
+    """Returns the noise of each round, float32 [rounds, parameters]."""
+    mechanism = Mechanism("mf_dpftrl", 0.5, 1000, 10, sampling="cyclic", **values)
+    noise, found = correlated_noise.Noise(mechanism, shapes, 8), []
+    state = noise.initial_state(())
+    for _ in range(rounds):
+        parts, state = noise.next(state)
+        assert [part.shape for part in parts] == [*shapes]
+        found.append(np.concatenate([np.ravel(part) for part in parts]))
+    return np.stack(found)
+
+
+@pytest.mark.parametrize("values", [{"bands": 1}, {"bands": 3}, {"buffers": BUFFERS}], ids=str)
+def test_correlated_noise_times_its_matrix_is_independent_noise(values):
+    rounds = 7
+    column = Mechanism("mf_dpftrl", 0.5, 1000, 10, sampling="cyclic", **values).column(rounds)
+    padded = np.append(column, np.zeros(rounds))[:rounds]
+    white = scipy.linalg.toeplitz(padded, np.zeros(rounds)) @ _noises(rounds, ((300, 500), (50_000,)), **values)
+    assert white.var(axis=1) == pytest.approx(np.full(rounds, 0.5**2), rel=0.01)
+    correlation = np.corrcoef(white) - np.eye(rounds)
+    assert abs(correlation).max() < 4 / math.sqrt(200_000)
+
+
+def test_banded_noise_of_the_running_sum_is_less_than_independent_noise():
+    assert _noises(16, ((3000,),), bands=8).sum(axis=0).var() < 0.7 * 16 * 0.5**2
+
+
+def test_the_memory_of_a_state_is_never_changed():
+    noise = correlated_noise.Noise(Mechanism("mf_dpftrl", 0.5, 1000, 10, bands=3), ((5,),), 8)
+    states = [noise.initial_state(())]
+    for _ in range(4):
+        states.append(noise.next(states[-1])[1])
+    again = noise.next(states[2])[1]
+    np.testing.assert_array_equal(again.memory, states[3].memory)
 
 
 def _amplified(groups: int, **values) -> Mechanism:

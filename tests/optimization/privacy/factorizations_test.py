@@ -43,7 +43,8 @@ def test_banded_matrices_equal_jax_privacys_up_to_the_norm(expected):
 def test_optimized_bands_have_the_noise_of_jax_privacys(expected):
     column = factorizations.optimal_banded_column(expected["bands"], expected["rounds"])
     assert np.linalg.norm(column) == pytest.approx(1.0)
-    assert np.all(np.diff(column) < 0) and column[-1] > 0
+    assert np.all(np.diff(column) < 0)
+    assert column[-1] > 0
     assert factorizations.prefix_noise(column, expected["rounds"]) == pytest.approx(expected["noise"], rel=1e-6)
 
 
