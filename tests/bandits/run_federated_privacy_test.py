@@ -225,6 +225,21 @@ def test_amplified_noise_for_an_epsilon_is_the_same_after_a_resume(tmp_path, cap
             np.testing.assert_array_equal(archive[name], before[name])
 
 
+@pytest.mark.parametrize("memory", ["--mf_bands=4", "--mf_buffers=2"])
+def test_a_resumed_run_goes_on_with_the_noise_that_earlier_rounds_left(tmp_path, memory):
+    flags_of_run = ("--aggregator_type=mf_dpftrl", "--cohort_sampling=cyclic", "--clip_norm=1", memory)
+    flags_of_run += ("--noise_multiplier=1", "--total_rounds=6", "--rounds_per_checkpoint=3")
+    run = play(tmp_path, *flags_of_run)
+    with np.load(run / "model" / "weights.npz") as archive:
+        before = dict(archive)
+    next((run / "checkpoints").glob("*6.npz")).unlink()
+    play(tmp_path, *flags_of_run)
+    with np.load(run / "model" / "weights.npz") as archive:
+        for name in before:
+            assert np.isfinite(before[name]).all()
+            np.testing.assert_array_equal(archive[name], before[name])
+
+
 def test_a_resumed_run_keeps_its_recorded_plan(tmp_path):
     cyclic = ("--aggregator_type=mf_dpftrl", "--cohort_sampling=cyclic", "--noise_multiplier=1", "--clip_norm=1")
     run = play(tmp_path, *cyclic, "--total_rounds=3")
