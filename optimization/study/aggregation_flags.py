@@ -174,8 +174,9 @@ def _own_parameters(
     if aggregation.kind == "dpftrl":
         return {"restart_frequency": aggregation.restart_rounds or return_time}
     if aggregation.kind == "mf_dpftrl":
-        buffers = aggregation.plan.buffers if aggregation.plan else ()
-        return {"bands": aggregation.bands or 1, "groups": cohort.groups, "buffers": buffers}
+        plan = aggregation.plan
+        planned = {"buffers": plan.buffers, "optimized_rounds": plan.optimized_rounds} if plan else {}
+        return {"bands": aggregation.bands or 1, "groups": cohort.groups, **planned}
     return {"bits": aggregation.bits, "dimension": dimension} if aggregation.kind == "ddp" else {}
 
 
