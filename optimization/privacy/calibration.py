@@ -12,8 +12,7 @@ _NOISE_RANGE = (1e-2, 1e6)
 # Numbers that the memory of correlated noise may hold: 0.5 GiB, as much in a checkpoint, and 0.1 s of a round.
 MOST_NOISE_NUMBERS = 2**27
 _MOST_BUFFERED_ROUNDS = 20_000
-_HOPELESS = 1.2  # Noise relative to the least so far, beyond which more bands are not tried.
-_FAST_ORDERS = (*range(2, 16), *range(16, 32, 2), 32, 40, 48, 64, 96, 128, 256, 512, 1024)  # Whole and low ones.
+_HOPELESS = 1.1  # Noise relative to the least so far, beyond which more bands are not tried.
 
 
 # Kind, sampling and buffers of what is compared at one epsilon.
@@ -38,20 +37,6 @@ class Plan(NamedTuple):
     reason: str
 
 
-class Choice(NamedTuple):
-    """What one number of bands costs.
-
-    Attributes:
-      bands: The number.
-      noise_multiplier: The noise multiplier that reaches the epsilon.
-      prefix_noise: Root mean square of the noise on the prefix sums, in clip norms.
-    """
-
-    bands: int
-    noise_multiplier: float
-    prefix_noise: float
-
-
 def plan(
     mechanism: mechanisms.Mechanism,
     rounds: int,
@@ -74,39 +59,39 @@ def plan(
     Raises:
       ValueError: If no noise reaches the epsilon, or the mechanism is impossible.
     """
-    choices: tuple[Choice, ...] = ()
+    choices: tuple[mechanisms.Mechanism, ...] = ()
     name = mechanism.kind
-    if mechanism.kind == "mf_dpftrl":
-        if num_buffers:
-            if rounds > _MOST_BUFFERED_ROUNDS:
-                raise ValueError(f"is beyond what buffers are found for, {_MOST_BUFFERED_ROUNDS:,} rounds: use bands")
-            buffers = factorizations.optimal_buffers(num_buffers, rounds, mechanism.min_separation)
-            mechanism, name = dataclasses.replace(mechanism, buffers=buffers), f"{name}, {num_buffers} buffers"
-        else:
-            is_planned = bands is None or target_epsilon is not None
-            if bands is None:
-                choices = compare_bands(mechanism, rounds, target_epsilon, dimension)
-                bands = min(choices, key=lambda one: one.prefix_noise).bands
-            mechanism = _banded(mechanism, bands, rounds if is_planned else 0)
-            name = f"{name}, {_bands(bands)}"
+    if num_buffers:
+        if rounds > _MOST_BUFFERED_ROUNDS:
+            raise ValueError(f"is beyond what buffers are found for, {_MOST_BUFFERED_ROUNDS:,} rounds: use bands")
+        buffers = factorizations.optimal_buffers(num_buffers, rounds, mechanism.min_separation)
+        mechanism, name = dataclasses.replace(mechanism, buffers=buffers), f"{name}, {num_buffers} buffers"
+    elif mechanism.kind == "mf_dpftrl":
+        if bands is None:
+            choices = compare_bands(mechanism, rounds, target_epsilon, dimension)
+            bands = min(choices, key=lambda one: one.prefix_noise(rounds)).bands
+        mechanism, name = _banded(mechanism, bands, rounds), f"{name}, {_bands(bands)}"
+    wanted = ""
     if target_epsilon is not None:
         noise = round_up(calibrate(mechanism, rounds, target_epsilon))
         mechanism = dataclasses.replace(mechanism, noise_multiplier=noise)
-    wanted = "" if target_epsilon is None else f" for epsilon {target_epsilon:g} by {mechanism.accountant.upper()}"
+        assumed = ", if Poisson," if mechanism.analyses[0].assumed else ""
+        wanted = f" for epsilon {target_epsilon:g} by {mechanism.accountant.upper()}{assumed}"
     noise = mechanism.prefix_noise(rounds)
     text = (
         f"{name}, {mechanism.sampling} cohorts, noise multiplier {mechanism.noise_multiplier:g}{wanted} after "
         f"{rounds:,} rounds. Noise on the prefix sums: {noise:.3g} clip norms"
     )
-    least = min((one.prefix_noise for one in choices), default=1.0)
-    shown = [one for one in choices if one.bands != mechanism.bands]
-    next_best = min(shown, key=lambda one: one.prefix_noise, default=None)
+    others = sorted((one.prefix_noise(rounds), one.bands) for one in choices if one.bands != bands)
+    if not others:
+        return Plan(mechanism, f"{text}.")
+    least = min(one.prefix_noise(rounds) for one in choices)
     costs = [
-        f"{_bands(one.bands)} {noise * one.prefix_noise / least:.3g}"
-        for one in shown
-        if one.bands == 1 or one is next_best
+        f"{_bands(count)} {noise * other / least:.3g}"
+        for other, count in others
+        if (other, count) == others[0] or count == 1
     ]
-    return Plan(mechanism, f"{text}, the least (at this epsilon, {', '.join(costs)})." if costs else f"{text}.")
+    return Plan(mechanism, f"{text}, the least (at this epsilon, {', '.join(costs)}).")
 
 
 def alternatives(
@@ -168,9 +153,10 @@ def noise_of_sample(noise_multiplier: float, cohort: int, planned_cohort: int) -
     return float(f"{noise_multiplier * cohort / planned_cohort:.6g}")
 
 
+@functools.lru_cache(64)
 def compare_bands(
     mechanism: mechanisms.Mechanism, rounds: int, target_epsilon: float | None, dimension: int = 1
-) -> tuple[Choice, ...]:
+) -> tuple[mechanisms.Mechanism, ...]:
     """Compares numbers of bands at one epsilon, by RDP, on a geometric grid within the memory of the noise.
 
     Args:
@@ -181,78 +167,24 @@ def compare_bands(
       dimension: Parameters of the model.
 
     Returns:
-      The choices by their bands. Noise multipliers of amplified noise are by few orders, and so up to 3% too large.
+      The mechanism with each number of bands, in their order, with the noise multiplier that reaches the epsilon.
     """
     most = min(rounds, factorizations.MOST_BANDS, max(MOST_NOISE_NUMBERS // dimension, 1))
-    return _compared(dataclasses.replace(mechanism, accountant="rdp"), rounds, target_epsilon, most)
-
-
-@functools.lru_cache(64)
-def _compared(
-    mechanism: mechanisms.Mechanism, rounds: int, target_epsilon: float | None, most: int
-) -> tuple[Choice, ...]:
-    alone = dataclasses.replace(mechanism, bands=1, groups=1, buffers=(), noise_multiplier=1.0)
-    is_amplified = mechanism.sampling == "cyclic_poisson"
-    first = 1.0
-    if is_amplified:
+    if mechanism.sampling == "cyclic_poisson":
         most = min(most, mechanism.population // mechanism.cohort)
-    elif target_epsilon is not None:
-        first = calibrate(alone, rounds, target_epsilon) / _sensitivity(alone, rounds)
-    choices, noise = [], 1.0
-    returning = {mechanism.min_separation} if not is_amplified and mechanism.min_separation <= most else set()
-    if is_amplified and target_epsilon is None:
-        raise ValueError("needs an epsilon where sampling amplifies: which bands are best depends on it")
-    for bands in sorted({*factorizations.band_grid(most), *returning}):
+    alone = dataclasses.replace(mechanism, noise_multiplier=1.0, accountant="rdp")
+    choices: list[mechanisms.Mechanism] = []
+    for bands in sorted({*factorizations.band_grid(most), min(mechanism.min_separation, most)}):
         one = _banded(alone, bands, rounds)
-        noise = (
-            _amplified_noise(one, rounds, target_epsilon, noise)
-            if is_amplified and target_epsilon is not None
-            else first * _sensitivity(one, rounds)
-        )
-        one = dataclasses.replace(one, noise_multiplier=noise)
-        choices.append(Choice(bands, noise, one.prefix_noise(rounds)))
-        if choices[-1].prefix_noise > _HOPELESS * min(choice.prefix_noise for choice in choices):
+        if target_epsilon is None:
+            column = one.column(rounds)
+            noise = math.sqrt(factorizations.squared_sensitivity(column, rounds, one.min_separation))
+        else:
+            noise = calibrate(one, rounds, target_epsilon)
+        choices.append(dataclasses.replace(one, noise_multiplier=noise))
+        if choices[-1].prefix_noise(rounds) > _HOPELESS * min(choice.prefix_noise(rounds) for choice in choices):
             break
     return tuple(choices)
-
-
-def _sensitivity(mechanism: mechanisms.Mechanism, rounds: int) -> float:
-    column = mechanism.column(rounds)
-    return math.sqrt(factorizations.squared_sensitivity(column, rounds, mechanism.min_separation))
-
-
-def _amplified_noise(mechanism: mechanisms.Mechanism, rounds: int, target_epsilon: float, guess: float) -> float:
-    """The noise multiplier of Poisson samples in turns for an epsilon, by few orders of RDP.
-
-    Args:
-      mechanism: The mechanism.
-      rounds: Rounds.
-      target_epsilon: The epsilon.
-      guess: Where the search starts.
-    """
-    import dp_accounting
-    from dp_accounting import rdp
-    from scipy import optimize
-
-    @functools.cache
-    def excess(log_noise):
-        event = dp_accounting.PoissonSampledDpEvent(mechanism.rate, dp_accounting.GaussianDpEvent(math.exp(log_noise)))
-        try:
-            accountant = rdp.RdpAccountant(_FAST_ORDERS).compose(event, -(-rounds // mechanism.groups))
-            spent = accountant.get_epsilon(mechanism.delta)
-        except ValueError:  # A divergence that rounding makes negative is as good as none.
-            spent = 0.0
-        return math.log(max(spent, 1e-300) / target_epsilon)
-
-    step = 0.1
-    low = high = math.log(guess)
-    while excess(high) > 0 and high < math.log(_NOISE_RANGE[1]):
-        low, high, step = high, high + step, 2 * step
-    while excess(low) < 0 and low > math.log(_NOISE_RANGE[0]):
-        low, high, step = low - step, low, 2 * step
-    if excess(low) * excess(high) > 0:  # Out of reach, which `calibrate` reports.
-        return math.exp(high)
-    return math.exp(optimize.brentq(excess, low, high, xtol=1e-3))
 
 
 def calibrate(mechanism: mechanisms.Mechanism, rounds: int, target_epsilon: float) -> float:

@@ -14,7 +14,6 @@ import numpy as np
 _MOST_ROUNDS = 2**17
 MOST_BANDS = 10_000
 _MOST_OPTIMIZED_ROUNDS = 10_000  # The optimum takes seconds beyond them.
-_GRID = 2**0.5  # Ratio of numbers of bands that are tried.
 
 
 def banded_column(bands: int) -> np.ndarray:
@@ -157,9 +156,8 @@ def _root_mean_square(noising_column: np.ndarray, rounds: int) -> float:
 
 
 def band_grid(most: int) -> list[int]:
-    """Numbers of bands from 1 to the most, each about the square root of 2 times the last."""
-    numbers = _GRID ** np.arange(int(math.log(most, _GRID)) + 1)
-    return sorted({*np.round(numbers).astype(int).tolist(), most})
+    """The powers of 2 up to the most, and the most: numbers of bands that are tried."""
+    return sorted({*(2**power for power in range(most.bit_length())), most})
 
 
 @functools.lru_cache(32)

@@ -186,10 +186,11 @@ def test_trees_leave_more_noise_on_prefix_sums():
 def test_compared_bands_reach_the_epsilon_and_the_best_lies_inside_the_grid():
     start = _amplified(1, **STUDY)
     choices = calibration.compare_bands(start, 1600, 3.0)
-    best = min(choices, key=lambda one: one.prefix_noise)
+    best = min(choices, key=lambda one: one.prefix_noise(1600))
     assert choices[0].bands < best.bands < choices[-1].bands
-    mechanism = dataclasses.replace(start, bands=best.bands, groups=best.bands, noise_multiplier=best.noise_multiplier)
-    assert 2.8 < mechanism.epsilon(1600) <= 3.003
+    for one in choices:
+        assert (one.groups, one.optimized_rounds) == (one.bands, 1600)
+        assert 2.99 < one.epsilon(1600) <= 3
 
 
 @pytest.mark.parametrize(("dimension", "most"), [(2**21, 64), (2**27, 1), (10, 1600)])

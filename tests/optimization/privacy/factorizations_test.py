@@ -101,5 +101,5 @@ def test_optimal_buffers_leave_less_noise_than_any_bands(rounds, min_separation)
 
 
 def test_the_grid_of_bands_ends_in_the_most():
-    assert factorizations.band_grid(10) == [1, 2, 3, 4, 6, 8, 10]
+    assert factorizations.band_grid(10) == [1, 2, 4, 8, 10]
     assert factorizations.band_grid(1) == [1]

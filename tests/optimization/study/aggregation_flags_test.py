@@ -11,7 +11,7 @@ from optimization.study import aggregation_flags, cli
 
 def resolve(*arguments: str) -> cli.Settings:
     flags = cli.FlagSet("")
-    flags.group(aggregation_flags.Aggregation)
+    flags.group(aggregation_flags.Aggregation, aggregation_flags.Target)
     return aggregation_flags.resolve(flags.parse(["test", *arguments]).settled())
 
 
@@ -124,6 +124,28 @@ def test_bands_have_the_least_noise_on_the_prefix_sums_at_one_privacy_loss(sampl
         assert chosen.prefix_noise(40) < 1.002 * other.prefix_noise(40), bands
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (*BANDED, "--cohort_sampling=cyclic_poisson", "--target_epsilon=3"),
+        (*BANDED, "--cohort_sampling=cyclic", "--target_epsilon=3", "--mf_bands=5"),
+        (*BANDED, "--cohort_sampling=cyclic", "--target_epsilon=3", "--mf_buffers=2"),
+        (*BANDED, "--cohort_sampling=cyclic", "--noise_multiplier=1"),
+        ("--aggregator_type=dpftrl", "--cohort_sampling=cyclic", "--target_epsilon=3"),
+        ("--aggregator_type=dpsgd", "--target_epsilon=3", "--accountant=pld"),
+    ],
+)
+def test_a_run_adds_and_accounts_for_the_noise_that_was_planned(arguments):
+    settings = resolve(*arguments)
+    cohorts, aggregation = options.Cohorts(50, settings.cohort_sampling), aggregation_flags.options(settings)
+    plan = aggregation_flags.plan(aggregation, cohorts, 1000, 7, 40)
+    planned = aggregation_flags.planned(aggregation, cohorts, 1000, plan.mechanism)
+    assert aggregation_flags.mechanism(*planned, 1000, 7) == plan.mechanism
+    if settings.target_epsilon:
+        assert 2.99 < plan.mechanism.epsilon(40) <= 3
+    assert ("if Poisson" in plan.reason) == (aggregation.kind == "dpsgd")  # Of a fixed size, cohorts are assumed.
+
+
 def test_bands_keep_within_the_memory_of_the_noise():
     assert plan("--noise_multiplier=1", "--cohort_sampling=cyclic", dimension=2**25).bands == 4
     assert plan("--noise_multiplier=1", "--cohort_sampling=cyclic", dimension=2**28).bands == 1
@@ -131,10 +153,7 @@ def test_bands_keep_within_the_memory_of_the_noise():
 
 
 def test_a_target_beyond_all_noise_is_refused():
-    flags = cli.FlagSet("")
-    flags.group(aggregation_flags.Aggregation, aggregation_flags.Target)
-    amplified = (*BANDED, "--cohort_sampling=cyclic_poisson", "--target_epsilon=1e8")
-    settings = aggregation_flags.resolve(flags.parse(["test", *amplified]).settled())
+    settings = resolve(*BANDED, "--cohort_sampling=cyclic_poisson", "--target_epsilon=1e8")
     cohorts = options.Cohorts(500, settings.cohort_sampling)
     with pytest.raises(UsageError, match=r"--target_epsilon=1e[+]08 needs no search"):
         aggregation_flags.plan(aggregation_flags.options(settings), cohorts, 1000, 7, 3)
