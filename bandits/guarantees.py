@@ -119,12 +119,6 @@ def plan(phase: Phase, dimension: int) -> calibration.Plan | None:
     )
 
 
-def plan_values(phase: Phase, dimension: int) -> dict[str, Any] | None:
-    """A plan, for JSON."""
-    chosen = plan(phase, dimension)
-    return chosen and {"mechanism": dataclasses.asdict(chosen.mechanism), "reason": chosen.reason}
-
-
 def planned(phase: Phase, mechanism: mechanisms.Mechanism) -> Phase:
     """Copy of a phase with the noise and cohorts of its plan."""
     aggregation, cohorts = aggregation_flags.planned(phase.aggregation, phase.cohorts, len(phase.population), mechanism)

@@ -12,7 +12,7 @@ if __name__ == "__main__":  # Before the imports, which take seconds.
 import dataclasses
 import math
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -161,7 +161,12 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
 
 def _planned(phase: Phase, folder: run_folder.RunFolder, dimension: int) -> Phase:
     """Copy of a phase with the noise and cohorts planned at its first start; prints the plan."""
-    recorded = folder.recorded("privacy_plan", lambda: guarantees.plan_values(phase, dimension))
+
+    def first() -> dict[str, Any] | None:
+        plan = guarantees.plan(phase, dimension)
+        return plan and {"mechanism": dataclasses.asdict(plan.mechanism), "reason": plan.reason}
+
+    recorded = folder.recorded("privacy_plan", first)
     if recorded is None:
         return phase
     print(f"Privacy: {recorded['reason']}", file=sys.stderr, flush=True)

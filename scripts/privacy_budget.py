@@ -38,7 +38,7 @@ def program(settings: cli.Settings) -> None:
         _print_alternatives(mechanism, rounds, settings)
     _print_tables(mechanism, rounds)
     if settings.plot:
-        _draw(mechanism, rounds, settings.plot)
+        _draw(mechanism, rounds, settings)
         print(f"\n{settings.plot}")
 
 
@@ -83,14 +83,12 @@ def _print_alternatives(mechanism: mechanisms.Mechanism, rounds: int, settings: 
     """Prints the noise of each mechanism at the target epsilon, the least noise first."""
     target = settings.target_epsilon
     plans = calibration.alternatives(mechanism, rounds, target, settings.dimension or 1)
-    rows = []
-    for index, one in enumerate(plan.mechanism for plan in plans):
-        memory = f"{len(one.buffers)} buffers" if one.buffers else f"{one.bands}" if one.kind == "mf_dpftrl" else "-"
-        noise = f"{one.prefix_noise(rounds):.3g}"
-        rows.append((one.kind, one.sampling, memory, f"{one.noise_multiplier:g}", noise, "" if index else "least"))
-    heads = ("--aggregator_type", "--cohort_sampling", "bands", "noise multiplier", "noise on prefix sums", "")
-    print(f"\nMechanisms at epsilon {target:g}, {rounds:,} rounds:")
-    print(tables.text(heads, rows, "  "))
+    rows = [
+        (one.name, one.analyses[0].neighbours, f"{one.noise_multiplier:g}", f"{one.prefix_noise(rounds):.3g}")
+        for one in (plan.mechanism for plan in plans)
+    ]
+    print(f"\nMechanisms at epsilon {target:g}, {rounds:,} rounds, least noise first:")
+    print(tables.text(("mechanism", "neighbours", "noise multiplier", "noise on prefix sums"), rows, "  "))
 
 
 def _guarantee_row(guarantee: Mapping[str, Any]) -> Sequence[str]:
@@ -138,28 +136,40 @@ def _by_rdp(mechanism: mechanisms.Mechanism, rounds: int) -> str:
         return "-"
 
 
-def _draw(mechanism: mechanisms.Mechanism, rounds: int, output: str) -> None:
-    """Draws epsilon by RDP over rounds, with a line per analysis."""
+def _draw(mechanism: mechanisms.Mechanism, rounds: int, settings: cli.Settings) -> None:
+    """Draws epsilon over rounds, by analysis; with a target, noise on the prefix sums over epsilon, by mechanism."""
     import matplotlib.figure
     import numpy as np
 
     figure = matplotlib.figure.Figure(figsize=(7, 4.2), layout="constrained")
     axes = figure.subplots()
-    shown = np.unique(np.linspace(1, rounds, 200).round().astype(int))
-    for analysis in mechanism.analyses:
-        epsilons = [analysis.epsilon(int(count), mechanism.delta)[0] for count in shown]
-        label = f"{analysis.neighbours}; sampling: {_sampling(analysis.sampling, analysis.assumed)}"
-        axes.plot(shown, epsilons, label=label)
-    axes.set(
-        title=f"{mechanism.kind}, noise multiplier {mechanism.noise_multiplier:g}, cohort {mechanism.cohort:,} of "
-        f"{mechanism.population:,}",
-        xlabel="round",
-        ylabel=f"epsilon at delta {mechanism.delta:.3g} (RDP)",
-        yscale="log",
-    )
+    lines: dict[str, list[tuple[float, float]]] = {}
+    delta = f"delta {mechanism.delta:.3g}"
+    if target := settings.target_epsilon:
+        for epsilon in (target * factor for factor in _TABLE_FACTORS):
+            for one, _ in calibration.alternatives(mechanism, rounds, epsilon, settings.dimension or 1):
+                label = f"{one.kind}, {one.sampling}{', buffers' if one.buffers else ''}"
+                lines.setdefault(label, []).append((epsilon, one.prefix_noise(rounds)))
+        title, ylabel = f"{rounds:,} rounds", "noise on prefix sums (clip norms)"
+        axes.set(xlabel=f"epsilon at {delta} ({mechanism.accountant.upper()})", xscale="log")
+    else:
+        shown = np.unique(np.linspace(1, rounds, 200).round().astype(int))
+        for analysis in mechanism.analyses:
+            label = f"{analysis.neighbours}; sampling: {_sampling(analysis.sampling, analysis.assumed)}"
+            lines[label] = [(count, analysis.epsilon(int(count), mechanism.delta)[0]) for count in shown]
+        title, ylabel = (
+            f"noise multiplier {mechanism.noise_multiplier:g}",
+            f"epsilon at delta {mechanism.delta:.3g} (RDP)",
+        )
+        title = f"{mechanism.kind}, {title}"
+        axes.set(xlabel="round")
+    for label, points in lines.items():
+        axes.plot(*zip(*points, strict=True), label=label)
+    title = f"{title}, cohort {mechanism.cohort:,} of {mechanism.population:,}"
+    axes.set(title=title, ylabel=ylabel, yscale="log")
     axes.grid(alpha=0.3)
     axes.legend()
-    files.save_picture(figure, output, dpi=120)
+    files.save_picture(figure, settings.plot, dpi=120)
 
 
 if __name__ == "__main__":

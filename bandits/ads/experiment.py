@@ -12,7 +12,7 @@ from bandits.ads import flags, metrics, process
 from data import ads, keys
 from optimization import aggregators, cohorts
 from optimization.options import Aggregation
-from optimization.privacy import correlated_noise, mechanisms
+from optimization.privacy import mechanisms
 from optimization.selection.availability import Attendance
 from optimization.study import aggregation_flags, compiled, runner
 from optimization.study.metrics import mean
@@ -63,9 +63,7 @@ def build_process(
     def build() -> tff.templates.IterativeProcess:
         shape = process.start_model(rule, num_actions).shape
         factory = aggregators.build(aggregation, mechanism, [shape])
-        built = process.AdsProcess(rule, num_actions, factory, exploration_weight).build()
-        noise = aggregators.noise(aggregation, mechanism, [shape])
-        return correlated_noise.Rounds(built, noise) if noise else built
+        return process.AdsProcess(rule, num_actions, factory, exploration_weight).build()
 
     if mechanism.noise_multiplier:  # Two runs never share their noise.
         return build()

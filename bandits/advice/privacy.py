@@ -157,23 +157,18 @@ def noise(deployment: Deployment, rounds: int, cohort: int, epsilon: float, dime
       independent noise; `guarantee`, as in privacy.json of a run. `target_epsilon` and `error` alone if no noise in a
       wide range reaches the epsilon.
     """
-    independent = deployment.mechanism(1.0)
-    plans = calibration.alternatives(independent, rounds, epsilon, dimension)
+    plans = calibration.alternatives(deployment.mechanism(1.0), rounds, epsilon, dimension)
     # No tree: bands with the same cohorts have less noise.
     mechanisms = [one.mechanism for one in plans if one.mechanism.kind != "dpftrl" and not one.mechanism.buffers]
     if not mechanisms:
-        try:
-            calibration.calibrate(independent, rounds, epsilon)
-        except ValueError as error:
-            return {"target_epsilon": epsilon, "error": f"Epsilon {epsilon:g} {error}."}
+        return {"target_epsilon": epsilon, "error": f"no noise multiplier from 0.01 to 1e6 reaches epsilon {epsilon:g}"}
     chosen = mechanisms[0]
-    is_banded = chosen.kind == "mf_dpftrl"
     return {
         "target_epsilon": epsilon,
-        "mechanism": f"{chosen.kind}{f' with {chosen.bands} bands' if is_banded else ''}, {chosen.sampling} cohorts",
+        "mechanism": chosen.name,
         "noise_multiplier": chosen.noise_multiplier,
         "run_noise_multiplier": calibration.noise_of_sample(chosen.noise_multiplier, cohort, deployment.cohort),
-        "bands": chosen.bands if is_banded else 0,
+        "bands": chosen.bands if chosen.kind == "mf_dpftrl" else 0,
         "guarantee": chosen.report(rounds),
     }
 

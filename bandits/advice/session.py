@@ -140,14 +140,7 @@ def _check_identity(folder: pathlib.Path, before: Mapping[str, Any], now: Mappin
 class Session:
     """Executes the runs of a recommendation within its time."""
 
-    def __init__(
-        self,
-        folder: pathlib.Path,
-        state: State,
-        full: Plan,
-        base: Sequence[str],
-        workers: int,
-    ):
+    def __init__(self, folder: pathlib.Path, state: State, full: Plan, base: Sequence[str], workers: int):
         """Initializes the session.
 
         Args:

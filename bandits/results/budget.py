@@ -22,15 +22,7 @@ Says what differential privacy a training gives its clients, or which noise give
 
 Flags mean what they mean to run_federated, with the same defaults, but for --aggregator_type, which is dpsgd.
 """
-_OF_THE_RUN = (
-    "run",
-    "total_rounds",
-    "noise_multiplier",
-    "target_epsilon",
-    "accountant",
-    "tolerated_noise",
-    "plot",
-)
+_OF_THE_RUN = ("run", "total_rounds", "noise_multiplier", "target_epsilon", "accountant", "tolerated_noise", "plot")
 
 
 class _Training:
@@ -67,7 +59,8 @@ class _Output:
     Attributes:
       tolerated_noise: Noise multiplier at which training still works with this cohort; looks for the larger cohort that
         reaches the target when its noise multiplier grows with it.
-      plot: Picture of epsilon against rounds to write: .png, .svg or .pdf.
+      plot: Picture to write, .png, .svg or .pdf: epsilon against rounds, or with --target_epsilon the noise of the
+        mechanisms against epsilons from a quarter of it to four times it.
     """
 
     tolerated_noise: float = setting(above=True, only={"target_epsilon": True})

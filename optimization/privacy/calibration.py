@@ -60,17 +60,16 @@ def plan(
       ValueError: If no noise reaches the epsilon, or the mechanism is impossible.
     """
     choices: tuple[mechanisms.Mechanism, ...] = ()
-    name = mechanism.kind
     if num_buffers:
         if rounds > _MOST_BUFFERED_ROUNDS:
             raise ValueError(f"is beyond what buffers are found for, {_MOST_BUFFERED_ROUNDS:,} rounds: use bands")
         buffers = factorizations.optimal_buffers(num_buffers, rounds, mechanism.min_separation)
-        mechanism, name = dataclasses.replace(mechanism, buffers=buffers), f"{name}, {num_buffers} buffers"
+        mechanism = dataclasses.replace(mechanism, buffers=buffers)
     elif mechanism.kind == "mf_dpftrl":
         if bands is None:
             choices = compare_bands(mechanism, rounds, target_epsilon, dimension)
             bands = min(choices, key=lambda one: one.prefix_noise(rounds)).bands
-        mechanism, name = _banded(mechanism, bands, rounds), f"{name}, {_bands(bands)}"
+        mechanism = _banded(mechanism, bands, rounds)
     wanted = ""
     if target_epsilon is not None:
         noise = round_up(calibrate(mechanism, rounds, target_epsilon))
@@ -79,19 +78,14 @@ def plan(
         wanted = f" for epsilon {target_epsilon:g} by {mechanism.accountant.upper()}{assumed}"
     noise = mechanism.prefix_noise(rounds)
     text = (
-        f"{name}, {mechanism.sampling} cohorts, noise multiplier {mechanism.noise_multiplier:g}{wanted} after "
+        f"{mechanism.name}, noise multiplier {mechanism.noise_multiplier:g}{wanted} after "
         f"{rounds:,} rounds. Noise on the prefix sums: {noise:.3g} clip norms"
     )
-    others = sorted((one.prefix_noise(rounds), one.bands) for one in choices if one.bands != bands)
-    if not others:
-        return Plan(mechanism, f"{text}.")
-    least = min(one.prefix_noise(rounds) for one in choices)
-    costs = [
-        f"{_bands(count)} {noise * other / least:.3g}"
-        for other, count in others
-        if (other, count) == others[0] or count == 1
-    ]
-    return Plan(mechanism, f"{text}, the least (at this epsilon, {', '.join(costs)}).")
+    if choices:
+        scale = noise / min(one.prefix_noise(rounds) for one in choices)
+        others = ", ".join(f"{one.bands}: {scale * one.prefix_noise(rounds):.3g}" for one in choices)
+        text = f"{text}, the least. By bands, {others}"
+    return Plan(mechanism, f"{text}.")
 
 
 def alternatives(
@@ -107,33 +101,27 @@ def alternatives(
       target_epsilon: The epsilon.
       dimension: Parameters of the model.
     """
+    names = ("population", "cohort", "delta", "apart_from", "accountant")
+    same = {name: getattr(mechanism, name) for name in names}
     found = []
     for kind, sampling, num_buffers in ALTERNATIVES:
-        one = mechanisms.Mechanism(
-            kind,
-            1.0,
-            mechanism.population,
-            mechanism.cohort,
-            sampling,
-            mechanism.delta,
-            restart_frequency=mechanism.population // mechanism.cohort if kind == "dpftrl" else 0,
-            apart_from=mechanism.apart_from,
-            accountant=mechanism.accountant,
-        )
+        restart = mechanism.population // mechanism.cohort if kind == "dpftrl" else 0
+        one = mechanisms.Mechanism(kind, 1.0, sampling=sampling, restart_frequency=restart, **same)
         with contextlib.suppress(ValueError):
             found.append(plan(one, rounds, target_epsilon, num_buffers=num_buffers, dimension=dimension))
     return tuple(sorted(found, key=lambda one: one.mechanism.prefix_noise(rounds)))
 
 
-def _bands(count: int) -> str:
-    return f"{count} band{'s' * (count > 1)}"
-
-
 def _banded(mechanism: mechanisms.Mechanism, bands: int, planned_rounds: int) -> mechanisms.Mechanism:
-    """Copy with bands, whose coefficients are optimized for the planned rounds unless a client's noises overlap."""
-    is_grouped = mechanism.sampling == "cyclic_poisson"
-    rounds = planned_rounds if is_grouped or bands <= mechanism.min_separation else 0
-    return dataclasses.replace(mechanism, bands=bands, groups=bands if is_grouped else 1, optimized_rounds=rounds)
+    """Copy with bands, whose coefficients are optimized for the planned rounds unless a client's noises overlap.
+
+    Poisson samples of all clients have the optimized ones, too: simulations of groups by turns use them.
+    """
+    is_apart = "poisson" in mechanism.sampling or bands <= mechanism.min_separation
+    groups = bands if mechanism.sampling == "cyclic_poisson" else 1
+    return dataclasses.replace(
+        mechanism, bands=bands, groups=groups, optimized_rounds=planned_rounds if is_apart else 0
+    )
 
 
 def round_up(value: float) -> float:

@@ -141,12 +141,8 @@ class Mechanism:
             raise ValueError(f"pretraining_rounds is {self.pretraining_rounds}, but there is no pretraining.")
 
     def _check_factorization(self) -> None:
-        if self.buffers and self.kind != "mf_dpftrl":
-            raise ValueError(f"kind is {self.kind!r}, but only mf_dpftrl has buffers.")
-        if self.buffers and self.sampling != "cyclic":
-            raise ValueError(f"sampling is {self.sampling!r}, but buffers need cyclic sampling.")
-        if self.buffers and self.bands != 1:
-            raise ValueError(f"bands is {self.bands}, but buffers take their place.")
+        if self.buffers and (self.kind, self.sampling, self.bands) != ("mf_dpftrl", "cyclic", 1):
+            raise ValueError("buffers need mf_dpftrl and cyclic sampling, and take the place of bands.")
         if self.sampling != "cyclic_poisson":
             return
         if self.kind != "mf_dpftrl":
@@ -160,6 +156,12 @@ class Mechanism:
             )
         if self.may_be_absent:
             raise ValueError("clients may be absent, but cyclic_poisson sampling needs all who are drawn.")
+
+    @property
+    def name(self) -> str:
+        """Kind, bands or buffers, and sampling, in words."""
+        memory = f"{len(self.buffers)} buffers" if self.buffers else f"{self.bands} bands"
+        return ", ".join([self.kind, *[memory] * (self.kind == "mf_dpftrl"), f"{self.sampling} cohorts"])
 
     @property
     def min_separation(self) -> int:

@@ -206,30 +206,21 @@ def plan(
             f"--population_clients_per_round={size} is not between the {cohort.size} clients of a round here and the "
             f"{there} of --population."
         )
-    has_noise = target is not None or aggregation.noise_multiplier > 0
-    alone = dataclasses.replace(
-        aggregation,
-        bands=None,
-        noise_multiplier=aggregation.noise_multiplier if target is None else 1.0,
-        noise_seed=None,
-        unclip_quantile=None,
-    )
+    alone = dataclasses.replace(aggregation, bands=None, noise_seed=None, unclip_quantile=None)
     base = mechanism(alone, dataclasses.replace(cohort, size=size, groups=1), there, dimension)
     try:
         found = calibration.plan(
             base,
             rounds,
             target,
-            bands=aggregation.bands if has_noise else aggregation.bands or 1,
+            bands=aggregation.bands or (None if target or aggregation.noise_multiplier else 1),
             num_buffers=aggregation.num_buffers,
             dimension=dimension,
         )
     except ValueError as error:
-        kind = (
-            f"--mf_buffers={aggregation.num_buffers}" if aggregation.num_buffers else f"--mf_bands={aggregation.bands}"
-        )
-        flag = kind if target is None else f"--target_epsilon={target:g}"
-        raise UsageError(f"{flag} {error}.".replace("..", ".")) from error
+        flags = {"target_epsilon": target, "mf_buffers": aggregation.num_buffers, "mf_bands": aggregation.bands}
+        name = next(name for name, value in flags.items() if value or name == "mf_bands")
+        raise UsageError(f"--{name}={flags[name]} {error}.".replace("..", ".")) from error
     if (there, size) == (population, cohort.size):
         return found
     return found._replace(
@@ -239,10 +230,7 @@ def plan(
 
 
 def planned(
-    aggregation: options_lib.Aggregation,
-    cohort: options_lib.Cohorts,
-    population: int,
-    mechanism: mechanisms.Mechanism,
+    aggregation: options_lib.Aggregation, cohort: options_lib.Cohorts, population: int, mechanism: mechanisms.Mechanism
 ) -> tuple[options_lib.Aggregation, options_lib.Cohorts]:
     """Aggregation and cohorts of a run with a plan.
 
@@ -257,14 +245,11 @@ def planned(
     """
     is_simulated = (mechanism.population, mechanism.cohort) != (population, cohort.size)
     noise = mechanism.noise_multiplier
+    restart = mechanism.restart_frequency or None
     if is_simulated:
         noise = calibration.noise_of_sample(noise, cohort.size, mechanism.cohort)
     aggregation = dataclasses.replace(
-        aggregation,
-        plan=mechanism,
-        noise_multiplier=noise,
-        bands=mechanism.bands,
-        restart_rounds=mechanism.restart_frequency or None,
+        aggregation, plan=mechanism, noise_multiplier=noise, bands=mechanism.bands, restart_rounds=restart
     )
     if is_simulated and cohort.sampling == "cyclic_poisson":
         return aggregation, dataclasses.replace(cohort, sampling="poisson")

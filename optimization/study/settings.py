@@ -257,10 +257,10 @@ class NumberOrWord(flags.ArgumentParser):
           ValueError: If it is neither.
         """
         if argument == self._word:
-            return self._word
-        if str(argument).isdecimal() and 1 <= int(argument) <= self._high:
-            return int(argument)
-        raise ValueError(f"must be a whole number from 1 to {self._high}, or {self._word}")
+            return argument
+        if not (str(argument).isdecimal() and 1 <= int(argument) <= self._high):
+            raise ValueError(f"must be a whole number from 1 to {self._high}, or {self._word}")
+        return int(argument)
 
     def flag_type(self) -> str:
         """Key of `_TYPES`."""

@@ -102,10 +102,10 @@ def test_more_groups_than_bands_are_accounted_by_groups():
         ({"groups": 101}, "at most 100 groups, and bands, are possible"),
         ({"may_be_absent": True}, "clients may be absent"),
         ({"kind": "dpsgd", "bands": 1}, "cyclic_poisson sampling needs mf_dpftrl"),
-        ({"sampling": "fixed", "bands": 1, "buffers": ((0.5, 0.1),)}, "buffers need cyclic sampling"),
-        ({"bands": 1, "buffers": ((0.5, 0.1),)}, "buffers need cyclic sampling"),
-        ({"sampling": "cyclic", "buffers": ((0.5, 0.1),)}, "bands is 5, but buffers take their place"),
-        ({"kind": "dpftrl", "sampling": "cyclic", "bands": 1, "buffers": ((0.5, 0.1),)}, "only mf_dpftrl has buffers"),
+        ({"sampling": "fixed", "bands": 1, "buffers": ((0.5, 0.1),)}, "buffers need mf_dpftrl and cyclic sampling"),
+        ({"bands": 1, "buffers": ((0.5, 0.1),)}, "buffers need mf_dpftrl and cyclic sampling"),
+        ({"sampling": "cyclic", "buffers": ((0.5, 0.1),)}, "buffers need .* take the place of bands"),
+        ({"kind": "dpftrl", "sampling": "cyclic", "bands": 1, "buffers": ((0.5, 0.1),)}, "buffers need mf_dpftrl"),
     ],
 )
 def test_what_cannot_be_accounted_is_refused(values, message):
