@@ -139,6 +139,7 @@ def _by_rdp(mechanism: mechanisms.Mechanism, rounds: int) -> str:
 def _draw(mechanism: mechanisms.Mechanism, rounds: int, settings: cli.Settings) -> None:
     """Draws epsilon over rounds, by analysis; with a target, noise on the prefix sums over epsilon, by mechanism."""
     import matplotlib.figure
+    import matplotlib.ticker
     import numpy as np
 
     figure = matplotlib.figure.Figure(figsize=(7, 4.2), layout="constrained")
@@ -158,18 +159,20 @@ def _draw(mechanism: mechanisms.Mechanism, rounds: int, settings: cli.Settings) 
             label = f"{analysis.neighbours}; sampling: {_sampling(analysis.sampling, analysis.assumed)}"
             lines[label] = [(count, analysis.epsilon(int(count), mechanism.delta)[0]) for count in shown]
         title, ylabel = (
-            f"noise multiplier {mechanism.noise_multiplier:g}",
-            f"epsilon at delta {mechanism.delta:.3g} (RDP)",
+            f"{mechanism.kind}, noise multiplier {mechanism.noise_multiplier:g}",
+            f"epsilon at {delta} (RDP)",
         )
-        title = f"{mechanism.kind}, {title}"
         axes.set(xlabel="round")
     for label, points in lines.items():
-        axes.plot(*zip(*points, strict=True), label=label)
+        axes.plot(*zip(*points, strict=True), "--" if "buffers" in label else "-", label=label)
     title = f"{title}, cohort {mechanism.cohort:,} of {mechanism.population:,}"
     axes.set(title=title, ylabel=ylabel, yscale="log")
+    for axis in (axes.xaxis, axes.yaxis)[settings.target_epsilon is None :]:
+        axis.set_major_formatter(matplotlib.ticker.LogFormatter())
+        axis.set_minor_formatter(matplotlib.ticker.LogFormatter(minor_thresholds=(3, 0.5)))
     axes.grid(alpha=0.3)
     axes.legend()
-    files.save_picture(figure, settings.plot, dpi=120)
+    files.save_picture(figure, settings.plot, dpi=90)
 
 
 if __name__ == "__main__":

@@ -110,10 +110,10 @@ def test_noise_that_a_run_would_refuse_is_no_answer():
         _run(*flags, "--target_epsilon=0.1")
 
 
-def test_mechanisms_are_compared_at_one_epsilon_the_least_noise_first(capsys):
-    _run(
-        "--population=2000", "--clients_per_round=20", "--total_rounds=60", "--target_epsilon=2", "--target_delta=1e-5"
-    )
+def test_mechanisms_are_compared_at_one_epsilon_the_least_noise_first(tmp_path, capsys):
+    flags = ("--population=2000", "--clients_per_round=20", "--total_rounds=60", "--target_delta=1e-5")
+    _run(*flags, "--target_epsilon=2", f"--plot={tmp_path}/noise.svg")
+    assert (tmp_path / "noise.svg").stat().st_size
     rows = [re.split(r"  +", line.strip()) for line in capsys.readouterr().out.splitlines()]
     rows = rows[[row[0] for row in rows].index("mechanism") + 1 :][:5]
     assert sorted(row[0].split(",")[0] for row in rows) == ["dpftrl", "dpsgd", "mf_dpftrl", "mf_dpftrl", "mf_dpftrl"]
