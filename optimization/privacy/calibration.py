@@ -62,7 +62,7 @@ def plan(
     choices: tuple[mechanisms.Mechanism, ...] = ()
     if num_buffers:
         if rounds > _MOST_BUFFERED_ROUNDS:
-            raise ValueError(f"is beyond what buffers are found for, {_MOST_BUFFERED_ROUNDS:,} rounds: use bands")
+            raise ValueError(f"cannot be optimized for more than {_MOST_BUFFERED_ROUNDS:,} rounds: use bands")
         buffers = factorizations.optimal_buffers(num_buffers, rounds, mechanism.min_separation)
         mechanism = dataclasses.replace(mechanism, buffers=buffers)
     elif mechanism.kind == "mf_dpftrl":

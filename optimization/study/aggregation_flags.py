@@ -76,9 +76,9 @@ class Target:
 
     Attributes:
       target_epsilon: Epsilon of all planned rounds, in place of --noise_multiplier.
-      population: Clients that epsilon is planned for, if those that are there are a sample of them: a simulation, which
-        guarantees its own clients nothing (default: the clients that are there).
-      population_clients_per_round: Clients of a round in that population (default: --clients_per_round).
+      population: Planned number of clients, to which epsilon belongs. Above the clients of the data, the run is a
+        simulation with a sample of them, and guarantees these nothing (default: the clients of the data).
+      population_clients_per_round: Clients of a round in the planned population (default: --clients_per_round).
     """
 
     target_epsilon: float = setting(basic=True, above=True, only={"aggregator_type": _NOISY})
@@ -198,16 +198,16 @@ def plan(
     target = aggregation.target_epsilon
     if target is None and aggregation.kind != "mf_dpftrl":
         return None
-    there, size = aggregation.population or population, aggregation.population_cohort or cohort.size
-    if there < population:
-        raise UsageError(f"--population={there} is less than the {population} clients that are there, its sample.")
-    if not cohort.size <= size <= there:
+    clients, size = aggregation.population or population, aggregation.population_cohort or cohort.size
+    if clients < population:
+        raise UsageError(f"--population={clients} is less than the {population} clients of the data, its sample.")
+    if not cohort.size <= size <= clients:
         raise UsageError(
-            f"--population_clients_per_round={size} is not between the {cohort.size} clients of a round here and the "
-            f"{there} of --population."
+            f"--population_clients_per_round={size} is not between --clients_per_round={cohort.size} and the "
+            f"population of {clients}."
         )
     alone = dataclasses.replace(aggregation, bands=None, noise_seed=None, unclip_quantile=None)
-    base = mechanism(alone, dataclasses.replace(cohort, size=size, groups=1), there, dimension)
+    base = mechanism(alone, dataclasses.replace(cohort, size=size, groups=1), clients, dimension)
     try:
         found = calibration.plan(
             base,
@@ -221,12 +221,9 @@ def plan(
         flags = {"target_epsilon": target, "mf_buffers": aggregation.num_buffers, "mf_bands": aggregation.bands}
         name = next(name for name, value in flags.items() if value or name == "mf_bands")
         raise UsageError(f"--{name}={flags[name]} {error}.".replace("..", ".")) from error
-    if (there, size) == (population, cohort.size):
-        return found
-    return found._replace(
-        reason=f"{found.reason} Planned for {there:,} clients, about {size:,} a round; simulated with {population:,}, "
-        f"about {cohort.size:,} a round, to whom nothing is guaranteed."
-    )
+    run = dataclasses.replace(aggregation, plan=found.mechanism)
+    reason = simulated(run, population, cohort.size) or _seeded_noise(run)
+    return found._replace(reason=f"{found.reason} This run guarantees nothing, because {reason}.") if reason else found
 
 
 def planned(
@@ -234,8 +231,7 @@ def planned(
 ) -> tuple[options_lib.Aggregation, options_lib.Cohorts]:
     """Aggregation and cohorts of a run with a plan.
 
-    A simulation's cohorts are those of the clients that are there. Groups of these would be too small: each round draws
-    its Poisson sample of all.
+    The groups of a simulation would be too small, so each of its cohorts is a Poisson sample of all clients.
 
     Args:
       aggregation: What the flags say.

@@ -34,7 +34,9 @@ def _noises(rounds: int, shapes, **values) -> np.ndarray:
     return np.stack(found)
 
 
-@pytest.mark.parametrize("values", [{"bands": 1}, {"bands": 3}, {"buffers": BUFFERS}], ids=str)
+@pytest.mark.parametrize(
+    "values", [{"bands": 1}, {"bands": 3}, {"bands": 3, "optimized_rounds": 7}, {"buffers": BUFFERS}], ids=str
+)
 def test_correlated_noise_times_its_matrix_is_independent_noise(values):
     rounds = 7
     column = Mechanism("mf_dpftrl", 0.5, 1000, 10, sampling="cyclic", **values).column(rounds)
