@@ -219,8 +219,8 @@ def plan(
         )
     except ValueError as error:
         flags = {"target_epsilon": target, "mf_buffers": aggregation.num_buffers, "mf_bands": aggregation.bands}
-        name = next(name for name, value in flags.items() if value or name == "mf_bands")
-        raise UsageError(f"--{name}={flags[name]} {error}.".replace("..", ".")) from error
+        flag = next((f"{name}={value:g}" for name, value in flags.items() if value), "mf_bands=auto")
+        raise UsageError(f"--{flag} {error}.".replace("..", ".")) from error
     run = dataclasses.replace(aggregation, plan=found.mechanism)
     reason = simulated(run, population, cohort.size) or _seeded_noise(run)
     return found._replace(reason=f"{found.reason} This run guarantees nothing, because {reason}.") if reason else found
