@@ -242,7 +242,7 @@ def resolve(settings: cli.Settings) -> cli.Settings:
     is_private = bool(settings.noise_multiplier or settings.target_epsilon)
     if settings.target_epsilon and has_initial and not settings.initial_model_is_public:
         raise UsageError(
-            "--target_epsilon is of one training: give --noise_multiplier beside a private initial training, or "
+            "--target_epsilon covers one training: with a private initial training give --noise_multiplier, or "
             "--initial_model_is_public."
         )
     selector_flags.check_privacy(settings, settings.client_selection, is_private=is_private)
