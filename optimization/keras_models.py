@@ -26,7 +26,7 @@ class Architecture:
         if not model.built or len(getattr(model, "inputs", None) or []) != 1 or len(model.outputs) != 1:
             raise UsageError(f"Keras model {model.name!r} must begin with an Input, and have one input and one output.")
         self.model = model
-        self._layers = list(model._flatten_layers(include_self=False))
+        self._layers = list(_layers(model))
         for layer in self._layers:
             if problem := _problem(layer):
                 raise UsageError(f"Layer {layer.name!r} ({type(layer).__name__}) of the Keras model {problem}.")
@@ -85,6 +85,14 @@ class Architecture:
         finally:
             for place, name, variable in places:
                 vars(self._layers[place])[name] = variable
+
+
+def _layers(model: Any) -> Iterator[Any]:
+    """Layers of a model and of models inside it."""
+    for layer in model.layers:
+        yield layer
+        if isinstance(layer, tf.keras.Model):
+            yield from _layers(layer)
 
 
 def _problem(layer: Any) -> str:
