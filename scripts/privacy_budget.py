@@ -138,12 +138,12 @@ def _by_rdp(mechanism: mechanisms.Mechanism, rounds: int) -> str:
 
 def _draw(mechanism: mechanisms.Mechanism, rounds: int, settings: cli.Settings) -> None:
     """Draws epsilon over rounds, by analysis; with a target, noise on the prefix sums over epsilon, by mechanism."""
-    import matplotlib.figure
     import matplotlib.ticker
     import numpy as np
 
-    figure = matplotlib.figure.Figure(figsize=(7, 4.2), layout="constrained")
-    axes = figure.subplots()
+    from optimization.study import panels
+
+    figure, ((axes,),) = panels.grid(1, 1, (7, 4.2))
     lines: dict[str, list[tuple[float, float]]] = {}
     delta = f"delta {mechanism.delta:.3g}"
     if target := settings.target_epsilon:
@@ -158,20 +158,16 @@ def _draw(mechanism: mechanisms.Mechanism, rounds: int, settings: cli.Settings) 
         for analysis in mechanism.analyses:
             label = f"{analysis.neighbours}; sampling: {_sampling(analysis.sampling, analysis.assumed)}"
             lines[label] = [(count, analysis.epsilon(int(count), mechanism.delta)[0]) for count in shown]
-        title, ylabel = (
-            f"{mechanism.kind}, noise multiplier {mechanism.noise_multiplier:g}",
-            f"epsilon at {delta} (RDP)",
-        )
+        title = f"{mechanism.kind}, noise multiplier {mechanism.noise_multiplier:g}"
+        ylabel = f"epsilon at {delta} (RDP)"
         axes.set(xlabel="round")
     for label, points in lines.items():
         axes.plot(*zip(*points, strict=True), "--" if "buffers" in label else "-", label=label)
     title = f"{title}, cohort {mechanism.cohort:,} of {mechanism.population:,}"
-    axes.set(title=title, ylabel=ylabel, yscale="log")
+    panels.label(axes, legend=True, title=title, ylabel=ylabel, yscale="log")
     for axis in (axes.xaxis, axes.yaxis)[settings.target_epsilon is None :]:
         axis.set_major_formatter(matplotlib.ticker.LogFormatter())
         axis.set_minor_formatter(matplotlib.ticker.LogFormatter(minor_thresholds=(3, 0.5)))
-    axes.grid(alpha=0.3)
-    axes.legend()
     files.save_picture(figure, settings.plot, dpi=90)
 
 

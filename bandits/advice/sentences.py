@@ -91,14 +91,14 @@ def details(context: Context) -> dict[str, str]:
 def scope(context: Context) -> str:
     """The horizon, the deployment period and the clients."""
     plan, data, greedy = context.plan, context.data, context.results.compared.get(GREEDY)
-    horizon = f"One run is {count(plan.rounds, 'round')}"
+    horizon = f"One run has {count(plan.rounds, 'round')}"
     if plan.rounds < context.full.rounds:
-        horizon = f"One run is {plan.rounds:,} of {context.full.rounds:,} planned rounds"
+        horizon = f"One run has {plan.rounds:,} of {context.full.rounds:,} planned rounds"
     decisions = greedy.mean("decisions").mean if greedy else math.nan
     if math.isfinite(decisions):
-        horizon += f" = {decisions:,.0f} decisions"
+        horizon += f", {decisions:,.0f} decisions"
         if data.rows:
-            horizon += f", your {data.rows:,} training rows {decisions / data.rows:.3g} times"
+            horizon += f": your {data.rows:,} training rows, {decisions / data.rows:.3g} times each"
     deployed = f"A new model is deployed {planning.every(plan.deploy_every)}."
     if plan.rounds <= plan.deploy_every:
         deployed = "No round follows a deployment, so every strategy acts with the initial model."
