@@ -35,7 +35,9 @@ class Architecture:
 
     def __repr__(self) -> str:
         text = self.model.to_json()
-        for place, name in enumerate([self.model.name, *(layer.name for layer in self._layers)]):
+        models_and_layers = (self.model, *self._layers)
+        names = [name for one in models_and_layers for name in (one.name, *getattr(one, "input_names", ()))]
+        for place, name in enumerate(dict.fromkeys(names)):
             text = text.replace(f'"{name}"', f'"layer_{place}"')  # Keras counts names on in a process.
         return f"keras:{type(self.model).__name__} {hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
