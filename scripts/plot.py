@@ -63,6 +63,7 @@ class _Picture:
       running_average: Draw the average over the rounds so far, as the study does.
       metric: Column of metrics.csv to draw, such as privacy/epsilon (default: the round's reward; without one, the
         metric of the study's progress bar).
+      megabytes: Draw over the payload sent so far, in both directions, instead of over rounds.
       ylabel: Label of the vertical axis (default: the metric).
       smooth: Rounds of a moving average, which never crosses a deployment.
       band: Shaded band around the mean of several seeds.
@@ -75,6 +76,7 @@ class _Picture:
     title: str = setting("")
     running_average: bool = setting(False, only={"metric": False})
     metric: str = setting()
+    megabytes: bool = setting(False)
     ylabel: str = setting()
     smooth: int = setting(1, low=1)
     band: str = setting("minmax", BANDS)
@@ -151,6 +153,8 @@ def program(settings: cli.Settings) -> None:
             )
     if not any(table[column].abs().lt(float("inf")).any() for group in tables.values() for table in group):
         raise UsageError(f"There is nothing to draw: {column} is never a finite number in these runs.")
+    if settings.megabytes:
+        tables = {label: _over_megabytes(label, group) for label, group in tables.items()}
     notes = baselines.notes(dict(zip(labels, seeds, strict=True)), column)
     draw(
         {label + notes.get(label, ""): seeds_of_run for label, seeds_of_run in tables.items()},
@@ -162,6 +166,7 @@ def program(settings: cli.Settings) -> None:
         title=settings.title,
         ylabel=settings.ylabel or words,
         limits=limits,
+        xlabel="megabytes down and up so far" if settings.megabytes else "round",
     )
     print(*outputs, sep="\n")
 
@@ -194,6 +199,22 @@ def _headline(tables: "Mapping[str, Sequence[pd.DataFrame]]") -> str:
         return metrics.ROUND_REWARD
     known = [studies.load(module) for module in studies.STUDIES.values()]
     return max(known, key=lambda study: len(columns & set(study.columns))).headline
+
+
+def _over_megabytes(label: str, seeds: "Sequence[pd.DataFrame]") -> "list[pd.DataFrame]":
+    """Tables with megabytes sent so far, mean over seeds, in place of their rounds.
+
+    Raises:
+      UsageError: If a table has none.
+    """
+    import pandas as pd
+
+    columns = [metrics.BYTES_DOWN, metrics.BYTES_UP]
+    if not all(set(columns) <= set(table) for table in seeds):
+        raise UsageError(f"--megabytes: {label} has no columns {' and '.join(columns)}: an earlier version ran it.")
+    sent = [table.set_index("round_num")[columns].sum(axis=1).cumsum() / 1e6 for table in seeds]
+    mean = pd.concat(sent, axis=1).mean(axis=1)
+    return [table.assign(round_num=table["round_num"].map(mean)) for table in seeds]
 
 
 def print_tables(settings: cli.Settings, named: Sequence[pathlib.Path]) -> None:
@@ -241,6 +262,7 @@ def draw(
     band: str = "minmax",
     size: tuple[float, float] = (7, 4.2),
     limits: tuple[float, float] | None = None,
+    xlabel: str = "round",
 ) -> None:
     """Draws a metric of several runs in one plot; several seeds of one become their mean and a band.
 
@@ -254,6 +276,7 @@ def draw(
       band: Shaded band, one of `BANDS`; the legend names it.
       size: Width and height, in inches.
       limits: Limits of the vertical axis; by default those of the curves.
+      xlabel: Label of the horizontal axis, of what the tables have as rounds.
     """
     from matplotlib import figure
 
@@ -266,10 +289,10 @@ def draw(
         axes.fill_between([], [], color="grey", alpha=0.2, linewidth=0, label=BANDS[band])
     _mark(axes, next(iter(tables.values()))[0])
     lines = textwrap.fill(ylabel, max(12, int(_LETTERS_PER_INCH * size[1])))
-    axes.set(title=title, xlabel="round", ylabel=lines)
+    axes.set(title=title, xlabel=xlabel, ylabel=lines)
     if limits:
         axes.set_ylim(limits)
-    axes.locator_params(axis="x", integer=True)
+    axes.locator_params(axis="x", integer=xlabel == "round")
     axes.grid(alpha=0.3)
     axes.legend(fontsize="small")
     for output in outputs:

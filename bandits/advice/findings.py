@@ -40,6 +40,7 @@ class StrategyResults:
       jain_index: Jain's index of the clients' rewards, likewise.
       clip_norms: Clip norm of the last round, likewise.
       decisions: Decisions of a whole run, by seed.
+      payload: Bytes of a round in both directions, mean over rounds, likewise.
       notes: Remarks on the search, in words.
     """
 
@@ -52,6 +53,7 @@ class StrategyResults:
     jain_index: BySeed = dataclasses.field(default_factory=dict)
     clip_norms: BySeed = dataclasses.field(default_factory=dict)
     decisions: BySeed = dataclasses.field(default_factory=dict)
+    payload: BySeed = dataclasses.field(default_factory=dict)
     notes: list[str] = dataclasses.field(default_factory=list)
 
     @property
@@ -100,6 +102,7 @@ class StrategyResults:
                 "jain_index": last.get(metrics.JAIN_INDEX),
                 "clip_norms": last.get(metrics.CLIP_NORM),
                 "decisions": table[metrics.EXAMPLES].sum() if metrics.EXAMPLES in table else None,
+                "payload": table.reindex(columns=[metrics.BYTES_DOWN, metrics.BYTES_UP]).sum(axis=1).mean() or None,
             }
             for name, value in values.items():
                 if outcome.status == outcomes.DIVERGED:

@@ -56,6 +56,9 @@ def test_a_run_leaves_a_complete_folder(finished):
     assert list(rows[metrics.DEPLOYED]) == [0, 1, 0, 1, 0]
     assert list(rows[metrics.ACCURACY].notna()) == [False, True, False, True, True]
     np.testing.assert_allclose(rows[metrics.AVERAGE_REWARD], rows[metrics.ROUND_REWARD].expanding().mean())
+    # Four clients download two models of 64 * 10 + 10 numbers each, and send an update back.
+    assert set(rows[metrics.BYTES_DOWN]) == {4 * 2 * 2600}
+    assert set(rows[metrics.BYTES_UP]) == {4 * 2600}
     bounds = results.read(finished, [metrics.COLUMNS]).bounds
     assert bounds["participating"]["chance"] == pytest.approx(0.1)
     assert bounds.keys() == {"participating", "held_out"}
@@ -333,6 +336,29 @@ def test_who_is_drawn_in_proportion_to_its_examples_is_not_weighted_by_them_agai
     (process,) = definitions(f"--client_selection={selector}", *weighted)
     mean = process.aggregator.create(tff.TensorType(np.float32), tff.TensorType(np.float32))
     assert mean.next(mean.initialize(), [0.0, 1.0], [9.0, 1.0]).result == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "update"),
+    [
+        (("--drop_out=0.5",), 2600),
+        (("--aggregator_type=ddp", "--noise_multiplier=0", "--drop_out=0.5"), 1024 * 20 // 8),
+        (("--bandits_type=init", "--drop_out=0.5"), 0),
+    ],
+)
+def test_who_drops_out_downloads_and_sends_nothing(tmp_path, arguments, update):
+    rows = table(play(tmp_path, "--clients_per_round=20", *arguments))
+    assert set(rows[metrics.BYTES_DOWN]) == {20 * (1 + (update > 0)) * 2600}
+    came = rows[metrics.BYTES_UP] / max(update, 1)
+    assert (came % 1 == 0).all()
+    assert 0.2 < came.mean() / 20 < 0.8 or not update
+
+
+def test_a_poll_sends_models_down_and_losses_up(tmp_path):
+    rows = table(play(tmp_path, "--client_selection=pow_d", "--candidates=9"))
+    # All four of the cohort are among the nine candidates.
+    assert set(rows[metrics.BYTES_DOWN]) == {9 * 2 * 2600}
+    assert set(rows[metrics.BYTES_UP]) == {4 * 2600 + 9 * 4}
 
 
 def test_rounds_without_a_client_change_nothing(tmp_path):
