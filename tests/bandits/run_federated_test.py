@@ -355,7 +355,7 @@ def test_who_drops_out_downloads_and_sends_nothing(tmp_path, arguments, update):
 
 
 def test_a_poll_sends_models_down_and_losses_up(tmp_path):
-    rows = table(play(tmp_path, "--client_selection=pow_d", "--candidates=9"))
+    rows = table(play(tmp_path, "--client_selection=pow_d", "--selection_candidates=9"))
     # All four of the cohort are among the nine candidates.
     assert set(rows[metrics.BYTES_DOWN]) == {9 * 2 * 2600}
     assert set(rows[metrics.BYTES_UP]) == {4 * 2600 + 9 * 4}
