@@ -33,7 +33,7 @@ def of_columns(rows: "Rows", learned: columns.Learned, encoded: columns.Encoded)
     used |= {name: {"use": "feature"} | _of_feature(learned[name], encoded, name) for name in roles.features}
     used |= {name: {"use": "feature", "kind": "text"} for name in roles.texts}
     why = dict.fromkeys(roles.ignored, "--ignore_columns") | dict.fromkeys(rows.table.nameless, "it has no name")
-    why |= {rows.schema.partition_column: "--partition_column"}
+    why |= dict.fromkeys([rows.schema.partition_column or ""], "--partition_column")
     return [
         {"name": name} | used.get(name, {"use": "none"} | _dropped(why.get(name, "not in --feature_columns")))
         for name in (*rows.table.frame.columns, *rows.table.nameless)

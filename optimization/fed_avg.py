@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from optimization import client_work, models, options
+from optimization import client_work, compression, models, options
 from optimization.runtime import rounds
 
 OPTIMIZERS = {
@@ -123,6 +123,7 @@ class Process(abc.ABC):
       cohort_size: Number of clients whose losses are reported individually, for client selection; 0 reports none.
       deploy_every: Rounds between deployments, T; 0 for none: clients are sent the model in training alone.
       max_delay: Maximum staleness of a client's model, in deployments.
+      compression: Compression of a client's delta.
     """
 
     model: models.Model
@@ -135,6 +136,7 @@ class Process(abc.ABC):
     cohort_size: int = 0
     deploy_every: int = 0
     max_delay: int = 0
+    compression: options.Compression = options.NO_COMPRESSION
 
     @property
     @abc.abstractmethod
@@ -190,7 +192,8 @@ class Process(abc.ABC):
                 "client_losses": at_position(mean, client.position, self.cohort_size),
                 "client_deviations": at_position(deviation, client.position, self.cohort_size),
             }
-            return ClientOutput(update.delta, log.weight, {**sums, **log.sums})
+            delta = compression.decoded(self.compression, update.delta, log.key) if work else update.delta
+            return ClientOutput(delta, log.weight, {**sums, **log.sums})
 
         return run
 

@@ -39,13 +39,14 @@ def load(options: TaskOptions) -> tasks.Task:
         labels = np.stack(each, axis=1) - _prices(options.action_prices, rows.label_names)
     split = partition.hold_out(rows.clients, len(rows.client_ids), seed=0)
     features = rows.features(~split.is_held_out, known)
-    values, names = features.values, features.names
+    values: clients.Features = features.values
+    names = features.names
     vocabulary: tuple[str, ...] = ()
     if rows.roles.texts:
         words = rows.words()
         vocabulary = known.vocabulary if known else _most_frequent(words, ~split.is_held_out, options)
         bags = words.bags(vocabulary, np.arange(len(labels)), options.max_words, options.text_normalisation)
-        values, names = text.with_numbers(bags, values, len(vocabulary)), [*vocabulary, *names]
+        values, names = text.with_numbers(bags, features.values, len(vocabulary)), [*vocabulary, *names]
         features.report["words"] = len(vocabulary)
     if not names and rows.roles.label:
         raise UsageError(

@@ -19,6 +19,7 @@ TYPES: Mapping[str, str] = {
     "ddp": "distributed differential privacy: each client adds its share of the noise, under secure aggregation",
 }
 _NOISY = ("dpsgd", "dpftrl", "mf_dpftrl", "ddp")
+_COMPRESSED = ("mean", "none", "dpsgd", "dpftrl", "mf_dpftrl")  # Secure sums carry integers of their own.
 _CAN_ADAPT = ("mean", "dpsgd", "secure_sum")
 _BANDS = 8
 # Why such noise guarantees nothing, as the words after "because".
@@ -68,8 +69,21 @@ class Aggregation:
     insecure_seeded_noise: bool = setting(False, only={"aggregator_type": ("dpsgd", "dpftrl", "mf_dpftrl")})
 
 
+class Compression:
+    """Compression of updates, before they are clipped.
+
+    Attributes:
+      update_bits: Bits of a value of a client's update, which is rounded at random without bias (default: float32).
+      update_top_k: Share of an update's entries that are sent, those of the largest absolute values; the others count
+        as zero, which is a bias (default: all).
+    """
+
+    update_bits: int = setting(low=1, high=16, only={"aggregator_type": _COMPRESSED})
+    update_top_k: float = setting(above=True, high=1.0, only={"aggregator_type": _COMPRESSED})
+
+
 # What has no effect where nothing is trained.
-OF_TRAINING = {*names(Aggregation)} - {"cohort_sampling"}
+OF_TRAINING = {*names(Aggregation, Compression)} - {"cohort_sampling"}
 
 
 def resolve(settings: cli.Settings) -> cli.Settings:
@@ -118,6 +132,7 @@ def options(settings: Mapping[str, Any]) -> options_lib.Aggregation:
         restart_rounds=settings["dpftrl_restart_rounds"],
         bands=settings["mf_bands"],
         bits=settings["ddp_bits"],
+        compression=options_lib.Compression(settings.get("update_bits"), settings.get("update_top_k")),
     )
 
 

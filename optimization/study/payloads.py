@@ -27,9 +27,10 @@ def of_update(shapes: Sequence[Sequence[int]], aggregation: options.Aggregation)
 
     With `ddp`, coordinates are padded to a power of two for the rotation and have `Aggregation.bits` each.
     """
+    size = sum(map(math.prod, shapes))
     if aggregation.kind != "ddp":
-        return of_model(shapes)
-    padded = 1 << (sum(map(math.prod, shapes)) - 1).bit_length()
+        return aggregation.compression.num_bytes(size)
+    padded = 1 << (size - 1).bit_length()
     return math.ceil(padded * aggregation.bits / 8)
 
 

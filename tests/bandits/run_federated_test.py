@@ -354,6 +354,20 @@ def test_who_drops_out_downloads_and_sends_nothing(tmp_path, arguments, update):
     assert 0.2 < came.mean() / 20 < 0.8 or not update
 
 
+def test_a_compressed_update_is_smaller_and_its_decoded_form_is_clipped(tmp_path):
+    flags = (
+        "--update_bits=2",
+        "--update_top_k=0.1",
+        "--noadaptive_clipping",
+        "--clip_norm=0.01",
+        "--client_batch_size=4",
+    )
+    rows = table(play(tmp_path, *flags))
+    assert set(rows[metrics.BYTES_UP]) == {4 * (17 + 65 * 4 + 8)}  # 65 of 650 entries, 2 bits and an index each.
+    assert (rows[metrics.CLIPPED_CLIENTS] == 4).all()
+    assert rows[metrics.UPDATE_NORM].between(0, 0.01 * (1 + 1e-5)).all()
+
+
 def test_a_poll_sends_models_down_and_losses_up(tmp_path):
     rows = table(play(tmp_path, "--client_selection=pow_d", "--selection_candidates=9"))
     # All four of the cohort are among the nine candidates.
