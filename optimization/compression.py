@@ -4,8 +4,6 @@ The largest entries are kept, and values rounded to a grid at random without bia
 uniform grid from the smallest to the largest value). What follows, such as clipping, sees the decoded update.
 """
 
-from collections.abc import Sequence
-
 import tensorflow as tf
 
 from optimization import models, options
@@ -13,9 +11,7 @@ from optimization import models, options
 _KEY = 0x636D7072  # Keeps these samples apart from those of mini-batches.
 
 
-def decoded(
-    compression: options.Compression, delta: Sequence[tf.Tensor], key: tf.Tensor
-) -> tuple[tf.Tensor, ...] | Sequence[tf.Tensor]:
+def decoded(compression: options.Compression, delta: tuple[tf.Tensor, ...], key: tf.Tensor) -> tuple[tf.Tensor, ...]:
     """Update as the server decodes it; the update itself without compression.
 
     Args:
