@@ -15,7 +15,7 @@ from bandits import logged_rounds, losses, metrics, phase_process, process
 from bandits.environments import resets
 from bandits.options import Phase
 from data import clients, keys, tasks
-from optimization import aggregators, client_work, cohorts, fed_avg, models
+from optimization import aggregators, client_work, cohorts, fed_avg, models, options
 from optimization.privacy import mechanisms
 from optimization.runtime import rounds as runtime_rounds
 from optimization.selection import availability, selected
@@ -233,8 +233,7 @@ class BanditRounds(runner.Rounds):
     @property
     def length(self) -> frame.Length:
         """How many rounds the phase has."""
-        every = self._phase.rounds_per_eval, self._phase.rounds_per_checkpoint
-        return frame.Length(self._phase.total_rounds, *every)
+        return options.named(options.Length, vars(self._phase))
 
     def cohort(self, round_num: int, cohort_seed: int | None = None, *, with_drop_outs: bool = False) -> np.ndarray:
         """Positions in the phase's population of a round's clients, int [clients], without a selector.

@@ -8,7 +8,14 @@ from optimization.study import metrics
 from optimization.study.metrics import Metric, declared
 
 ROUND_REWARD = Metric(
-    "bandits/round_rewards", "Round reward", better="up", drawn=True, deployed=True, recent=True, bounds="participating"
+    "bandits/round_rewards",
+    "Round reward",
+    better="up",
+    drawn=True,
+    deployed=True,
+    recent=True,
+    reward=True,
+    bounds="participating",
 )
 AVERAGE_REWARD = Metric(
     "bandits/average_rewards",
@@ -16,6 +23,7 @@ AVERAGE_REWARD = Metric(
     better="up",
     drawn=True,
     in_summary=True,
+    reward=True,
     bounds="participating",
 )
 ROUND_PROBABILITY = Metric(
@@ -45,6 +53,7 @@ HELD_OUT_REWARD = Metric(
     evaluated=True,
     drawn=True,
     in_summary=True,
+    reward=True,
     bounds="held_out",
 )
 # Of the same policy, over held-out clients; over participating ones where the held-out examples are nobody's.
@@ -54,6 +63,7 @@ WORST_TENTH = Metric(
     better="up",
     evaluated=True,
     in_summary=True,
+    reward=True,
 )
 JAIN_INDEX = Metric(
     "eval/reward_jain_index", "Jain's index of clients' rewards, greedy policy", better="up", evaluated=True, share=True

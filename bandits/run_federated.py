@@ -12,7 +12,8 @@ if __name__ == "__main__":  # Before the imports, which take seconds.
 import dataclasses
 import math
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,16 +24,17 @@ from bandits import (
     interactions,
     logged_flags,
     metrics,
+    object_flags,
     registry,
     schedule_flags,
     simulator,
 )
 from bandits.options import BanditOptions, Phase, acted_in, phases, populations
-from data import tasks
+from data import files, tasks
 from data.errors import UsageError
 from data.tasks import registry as tasks_registry
 from data.tasks.options import TaskOptions
-from optimization.study import frame, loggers, run_folder, selector_flags
+from optimization.study import cli, frame, loggers, results, run_folder, selector_flags
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,6 +43,8 @@ if TYPE_CHECKING:
     from optimization.study import runner
 
 _INIT_FOLDER = "init"
+# Panels of reward.png.
+_DRAWN = (metrics.ROUND_REWARD, metrics.AVERAGE_REWARD, metrics.ROUND_PROBABILITY, metrics.HELD_OUT_REWARD)
 
 
 class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
@@ -64,12 +68,29 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
     headline = ranked_by = metrics.AVERAGE_REWARD
     rounds_per_checkpoint = None
     name_help = "task_scenario_bandit"
+    predictor = "bandits.evaluation.predictions:predict"
+    objects = object_flags.OBJECTS
+
+    def __init__(self, given: object_flags.Objects = object_flags.NONE):
+        self._given, self.records = given, given.records
+
+    def with_objects(self, given: Mapping[str, Any]) -> "BanditStudy":
+        return BanditStudy(object_flags.Objects(given))
+
+    def resolve(self, settings: cli.Settings) -> cli.Settings:
+        return self._given.resolve(settings, super().resolve(settings))
+
+    def options(self, settings: cli.Settings) -> BanditOptions:
+        return self._given.options(super().options(settings))
+
+    def recorded(self, options: BanditOptions, data: tasks.Task) -> Mapping[str, Any]:
+        return self._given.flags()
 
     def data_key(self, options: BanditOptions) -> TaskOptions:
         return options.task
 
     def open(self, options: BanditOptions) -> tasks.Task:
-        return tasks_registry.load(options.task)
+        return self._given.task(tasks_registry.load(options.task), options)
 
     def population(self, options: BanditOptions, task: tasks.Task) -> int:
         return len(populations(options, len(task.clients))[1])
@@ -117,7 +138,10 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
         from optimization import models
 
         options, task = run.options, run.data
-        run.folder.write_json(run_folder.BOUNDS_FILE, constant_actions.as_json(constant_actions.of_run(options, task)))
+        least, largest = task.reward_range(options.rewards)
+        bounds = constant_actions.as_json(constant_actions.of_run(options, task))
+        bounds["rewards"] = {"least": least, "largest": largest}
+        run.folder.write_json(run_folder.BOUNDS_FILE, bounds)
         if logged_flags.is_simulated(options.task):
             run.folder.write_json(run_folder.SIMULATOR_FILE, simulator.as_json(simulator.once(task.held_out)[0]))
         shapes = models.of_task(task, options.heads).shapes
@@ -178,13 +202,18 @@ def _tell(
     outcome: "runner.Outcome",
 ) -> None:
     """Writes and prints what a phase gave, also of one that was stopped."""
-    from bandits import figures
+    from optimization.study import panels
 
     spent = trained.report(phase.accounted(outcome.round_num))
     folder.write_json(run_folder.PRIVACY_FILE, spent)
     if outcome.round_num:
         title = f"{options.task.task_type}: {phase.label}"
-        figures.draw_run(folder.metrics_path, folder.path / "reward.png", title)
+        table = results.read_metrics(folder.path)
+        drawn = [metric for metric in _DRAWN if table[metric].notna().any()]
+        picture = panels.draw(
+            {phase.label: [table]}, {metric: metric.about for metric in drawn}, title=title, marks=metrics.DEPLOYED
+        )
+        files.save_picture(picture, folder.path / "reward.png", dpi=120)
     if outcome.signum is None and rounds.client_rewards:
         folder.write_json(run_folder.CLIENT_REWARDS_FILE, rounds.client_rewards)
     if outcome.signum is None:

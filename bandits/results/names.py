@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from bandits.results import runs
+from optimization.study import objects
 
 # How flags end whose values speak for themselves.
 _CHOICES = ("_type", "_rule", "_selection", "algorithm", "scenario", "server_optimizer")
@@ -16,19 +17,26 @@ _LONGEST_NAME = 60
 _KEY_LENGTH = 12
 
 
-def of(flags: Sequence[Mapping[str, Any]], owners: Sequence[pathlib.Path], shown: Sequence[str]) -> list[str]:
-    """Names of configurations: the fewest flags that distinguish them, or the names of their folders.
+def of(
+    flags: Sequence[Mapping[str, Any]], owners: Sequence[pathlib.Path], shown: Sequence[str], strategy: str = ""
+) -> list[str]:
+    """Names of configurations: the strategy, then the fewest flags that distinguish them, or their folders' names.
 
     Args:
       flags: Flags that each configuration's runs share.
       owners: The folder of each configuration.
       shown: Flags that lists of presets show.
+      strategy: The flag that every name begins with, if it is set.
     """
     folders = runs.labels(map(_descriptive, owners))
-    chosen = _fewest(flags, _by_importance(flags, shown))
+    first = [strategy] if any(strategy in settings for settings in flags) else []
+    chosen = list(dict.fromkeys([*first, *_fewest(flags, [*first, *_by_importance(flags, shown)])]))
     names = _named(flags, chosen)
-    if len(flags) == 1 or not chosen or max(map(len, names)) > max(_LONGEST_NAME, *map(len, folders)):
-        names = folders
+    if not chosen or max(map(len, names)) > max(_LONGEST_NAME, *map(len, folders)):
+        names = [
+            f"{word(strategy, settings[strategy])} ({folder})" if strategy in settings else folder
+            for settings, folder in zip(flags, folders, strict=True)
+        ]
     counts = Counter(names)
     return [
         name if counts[name] == 1 else f"{name} ({owner})"
@@ -101,6 +109,8 @@ def word(name: str, value: Any) -> str:
     short = name
     for long, shorter in _SHORTER:
         short = short.replace(long, shorter)
+    if name.startswith(objects.FLAG):
+        return objects.short(str(value))
     if isinstance(value, bool):
         return short if value else f"no {short}"
     if isinstance(value, str):

@@ -24,6 +24,16 @@ KINDS = {
     "unipen62": ("unipen62_writers.npz", "unipen", "UNIPEN train_r01_v07, its folders data and include"),
     "heart_disease": ("heart_disease_4sites.csv", "hospitals", "UCI Heart Disease, processed.*.data"),
     "routellm": ("routellm_mmlu.csv.gz", "routellm", "RouteLLM's routellm/evals/mmlu/responses/mmlu_*.csv"),
+    "stackoverflow": (
+        "stackoverflow.sqlite",
+        "posts",
+        "TFF's older download of Stack Overflow, stackoverflow_train.h5 and stackoverflow_held_out.h5",
+    ),
+    "stackexchange": (
+        "stackexchange_posts.jsonl.gz",
+        "posts",
+        "dumps of Stack Exchange, SITE/Posts.xml for each site",
+    ),
 }
 
 
@@ -50,7 +60,7 @@ def define() -> _Parser:
     parser.add_argument("kind", choices=KINDS, metavar="KIND", help="data set, see below")
     parser.add_argument("source", type=_user_path, metavar="SOURCE_DIR", help="folder of the published files")
     parser.add_argument(
-        "--output", type=_user_path, required=True, metavar="DIR", help="folder for the file, which must not exist"
+        "--output", type=_user_path, required=True, metavar="DIR", help="folder for the file; existing files are kept"
     )
     return parser
 
@@ -74,6 +84,8 @@ def program(settings: argparse.Namespace) -> None:
     with files.whole(path) as file:
         if isinstance(content, bytes):
             file.write(content)
+        elif callable(content):  # Too large for memory.
+            content(pathlib.Path(file.name))
         else:
             import numpy as np
 

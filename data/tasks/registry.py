@@ -34,7 +34,7 @@ _SMALL_POPULATION = {"max_examples_per_client": 100}
 _MADE_IMAGES = {"partition_clients": 100, "partition_alpha": 0.3}
 _DOWNLOADED = frozenset({"random_data"})
 _WEIGHTS = frozenset({"initial_weights"})
-_MODEL = _WEIGHTS | {"model", "norm"}
+_MODEL = _WEIGHTS | {"model", "hidden", "norm"}
 _IMAGES = (
     _MODEL
     | _DOWNLOADED
@@ -53,7 +53,7 @@ TASKS = {
     "digits": TaskEntry(
         "images:load_digits",
         "8x8 digits, 60 synthetic clients, 10 actions; needs no file",
-        frozenset({"init_labels", "partition_alpha"}),
+        frozenset({"model", "hidden", "init_labels", "partition_alpha"}),
         {"partition_alpha": 1.0},
     ),
     "emnist_chars": TaskEntry(
@@ -120,7 +120,7 @@ TASKS = {
         _COLUMNS
         | _WORDS
         | {"label_column", "reward_columns", "action_prices", "text_columns", "partition_column", "partition_alpha"}
-        | {"model", "init_labels", "public_statistics"},
+        | {"model", "hidden", "init_labels", "public_statistics"},
         _L2_TEXT,
     ),
     "logged": TaskEntry(

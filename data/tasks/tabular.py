@@ -128,7 +128,7 @@ def _model(options: TaskOptions, num_features: int, num_actions: int) -> dict[st
     """Fields of a task with these contexts, and its model."""
     if not options.text_columns:
         return tasks.vector_model(options, num_features, num_actions)
-    if options.model not in (None, "linear"):
-        raise UsageError(f"--model={options.model} takes no words: --text_columns needs linear.")
+    if options.model not in (None, "linear") or options.hidden:
+        raise UsageError(f"--model={options.model or 'mlp'} takes no words: --text_columns needs linear.")
     words = {"vocabulary_size": num_features, "num_outputs": num_actions}
     return {"feature_spec": text.Bags, "model": "bag_of_words", "model_arguments": words}

@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from data import table_report
 from data.errors import UsageError
-from optimization.options import Length
+from optimization.options import Length, named
 from optimization.study import cli, divergence, presets, run_folder, worker_flags
 from optimization.study.metrics import Metric
+from optimization.study.objects import Recorded
 from optimization.study.settings import declared, no_folder, setting
 
 if TYPE_CHECKING:
@@ -82,6 +83,9 @@ class Study(abc.ABC, Generic[OptionsT, DataT]):
       ranked_by: Default metric of a grid's ranking.
       rounds_per_checkpoint: Default of that flag; None for one that `resolve` fills in.
       name_help: Default of `--experiment_name`, in words.
+      predictor: `module:function` of `results.Run.predict`; empty without predictions.
+      objects: Keywords of Python that take objects of the user, with their help.
+      records: How the objects of this study are recorded, by keyword; see `with_objects`.
     """
 
     flags: types.ModuleType
@@ -94,6 +98,17 @@ class Study(abc.ABC, Generic[OptionsT, DataT]):
     ranked_by: Metric
     rounds_per_checkpoint: int | None
     name_help: str
+    predictor: str = ""
+    objects: Mapping[str, str] = types.MappingProxyType({})
+    records: Mapping[str, Recorded] = types.MappingProxyType({})
+
+    def with_objects(self, given: Mapping[str, Any]) -> "Study[OptionsT, DataT]":
+        """This study with objects of the user in place of settings, by keywords of `objects`.
+
+        Raises:
+          UsageError: If an object cannot be what its keyword says.
+        """
+        raise NotImplementedError(given)
 
     def define(self, flags: cli.FlagSet) -> None:
         """Defines the study's own flags, the first of them in the group "What is studied"."""
@@ -179,9 +194,9 @@ class PlainStudy(Study[OptionsT, DataT]):
     def rounds(self, run: Run[OptionsT, DataT]) -> "runner.Rounds":
         """Rounds for the training loop."""
 
-    @abc.abstractmethod
     def length(self, options: OptionsT) -> Length:
-        """Number of rounds, and the rounds between evaluations and between checkpoints."""
+        """Number of rounds, and the rounds between evaluations and between checkpoints; by default those in options."""
+        return named(Length, vars(options))
 
     def loggers(self, rounds: Any) -> "Sequence[MakeLogger]":
         """Logger of more than each round's metrics; by default none."""
@@ -238,7 +253,7 @@ def flag_set(study: Study) -> cli.FlagSet:
     flags.file(presets.Presets, "config", presets.read)
     flags.add(_Start)
     study.define(flags)
-    name = {"help": f"Name of this run's folder (default: {study.name_help})"}
+    name = {"help": f"Name of this run's folder (default: {study.name_help}, then _seed_N if N > 0)"}
     checkpoints = {"default": study.rounds_per_checkpoint}
     flags.group("Output", *declared(_Output, experiment_name=name, rounds_per_checkpoint=checkpoints))
     flags.group(worker_flags.Workers)
@@ -247,6 +262,8 @@ def flag_set(study: Study) -> cli.FlagSet:
 
 def plan(study: Study, settings: cli.Settings) -> list[cli.Settings]:
     """Flags of each run of a command, completed and checked: all seeds of each variant.
+
+    A default name ends in `_seed_N` where a single run's seed N is not 0, so that runs of two seeds have two folders.
 
     Raises:
       UsageError: On a flag without effect, or values that do not go together.
@@ -263,7 +280,9 @@ def _plan(study: Study, settings: cli.Settings) -> list[cli.Settings]:
         worker_flags.addresses(variant)
         for seed in cli.seeds(variant):
             one = study.resolve(variant.replace(seed=seed))
-            parts = [one.experiment_name, name, f"seed_{seed}" if one.repeat > 1 else ""]
+            is_named = settings.experiment_name is not None or one.repeat > 1 or not seed
+            first = one.experiment_name if is_named else f"{one.experiment_name}_seed_{seed}"
+            parts = [first, name, f"seed_{seed}" if one.repeat > 1 else ""]
             runs.append(one.replace(experiment_name="/".join(filter(None, parts)), repeat=1))
     return runs
 

@@ -3,13 +3,11 @@
 import hashlib
 import importlib
 import os
-import subprocess
-import sys
 
 import pytest
 
 from data.convert import __main__ as convert
-from data.errors import Failure, UsageError
+from data.errors import Failure
 
 LINE = "63,1,1,145,233,1,2,150,0,2.3,3,0,6,0\n"
 
@@ -34,14 +32,6 @@ def test_the_file_and_its_digest_are_reported(source, tmp_path, capsys):
     assert capsys.readouterr().out == f"{path}\nsha256 {hashlib.sha256(path.read_bytes()).hexdigest()}\n"
 
 
-def test_a_file_that_is_there_is_kept(source, tmp_path):
-    path = tmp_path / "heart_disease_4sites.csv"
-    path.write_text("mine")
-    with pytest.raises(UsageError, match="exists: move it away"):
-        _run_program("heart_disease", source, f"--output={tmp_path}")
-    assert path.read_text() == "mine"
-
-
 def test_nothing_is_left_of_a_file_that_could_not_be_written(source, tmp_path, monkeypatch):
     def fail(*_):
         raise OSError("full")
@@ -62,18 +52,3 @@ def test_relative_folders_start_where_bazels_user_is(source, tmp_path, monkeypat
     monkeypatch.setenv("BUILD_WORKING_DIRECTORY", str(tmp_path))
     _run_program("heart_disease", "uci", "--output=.")
     assert (tmp_path / "heart_disease_4sites.csv").exists()
-
-
-@pytest.mark.slow
-def test_the_program_ends_with_its_status(source, tmp_path):
-    def run(*arguments: object) -> subprocess.CompletedProcess:
-        command = [sys.executable, "-m", "data.convert", *map(str, arguments)]
-        return subprocess.run(command, capture_output=True, text=True)
-
-    assert run("heart_disease", source, f"--output={tmp_path}").returncode == 0
-    again = run("heart_disease", source, f"--output={tmp_path}")
-    assert (again.returncode, again.stdout, len(again.stderr.splitlines())) == (2, "", 1)
-    assert again.stderr.startswith("Usage error: --output: ")
-    shown = run("--help")
-    assert (shown.returncode, shown.stderr) == (0, "")
-    assert "unipen62_writers.npz from UNIPEN train_r01_v07" in shown.stdout
