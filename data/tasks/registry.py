@@ -121,7 +121,6 @@ TASKS = {
         | _WORDS
         | {"label_column", "reward_columns", "action_prices", "text_columns", "partition_column", "partition_alpha"}
         | {"model", "hidden", "init_labels", "public_statistics"},
-        _L2_TEXT,
     ),
     "logged": TaskEntry(
         "logged:load",

@@ -254,6 +254,8 @@ def resolve(settings: cli.Settings) -> cli.Settings:
     for name, needed in _OF_TABLES.items() if settings.task_type == "tabular" else ():
         if name in settings.set_by_user and not settings[needed]:
             raise UsageError(f"--{name} of a table belongs to --{needed}: give both, or neither.")
+    if settings.text_columns:
+        settings = settings.filled({"text_normalisation": "l2"})
     settings = settings.filled(registry.DEFAULTS | dict(registry.TASKS[settings.task_type].defaults))
     keeps = settings.variant == "reference_code" and "keep_untagged" in registry.TASKS[settings.task_type].options
     return settings.filled({"text_normalisation": "mean", "keep_untagged": keeps})
