@@ -50,7 +50,7 @@ class _Data:
 
 
 class _TagPrediction:
-    """Tag prediction.
+    """Tag prediction, texts of a table.
 
     Attributes:
       num_tags: Number of the most frequent tags, which are the actions.
