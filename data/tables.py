@@ -65,13 +65,6 @@ class Rows:
         """Numbers of a column, see `table_file.Table.numbers`."""
         return self.table.numbers(self.frame[name], flag, what, **how)
 
-    def words(self) -> text.Words:
-        """Words of each row's text columns."""
-        counted, cells = text.Words(), [columns.as_text(self.frame[name]).fillna("") for name in self.roles.texts]
-        for texts in zip(*cells, strict=True):
-            counted.append(text.words(" ".join(texts)))
-        return counted
-
     def features(
         self, is_train: np.ndarray | None = None, known: statistics.OfTable | None = None, *, has_any: bool = True
     ) -> Features:
@@ -114,6 +107,14 @@ class Rows:
                 "columns": table_report.of_columns(self, learned, encoded),
             }
         return Features(encoded.values, list(encoded.names), learned, report)
+
+
+def words(texts: "pd.DataFrame") -> text.Words:
+    """Words of each row of some text columns."""
+    counted, cells = text.Words(), [columns.as_text(texts[name]).fillna("") for name in texts.columns]
+    for row in zip(*cells, strict=True):
+        counted.append(text.words(" ".join(row)))
+    return counted
 
 
 def read(

@@ -43,7 +43,7 @@ def load(options: TaskOptions) -> tasks.Task:
     names = features.names
     vocabulary: tuple[str, ...] = ()
     if rows.roles.texts:
-        words = rows.words()
+        words = tables.words(rows.frame[rows.roles.texts])
         vocabulary = known.vocabulary if known else _most_frequent(words, ~split.is_held_out, options)
         bags = words.bags(vocabulary, np.arange(len(labels)), options.max_words, options.text_normalisation)
         values, names = text.with_numbers(bags, features.values, len(vocabulary)), [*vocabulary, *names]
@@ -94,7 +94,7 @@ def load(options: TaskOptions) -> tasks.Task:
         label_range=label_range,
         action_names=tuple(rows.label_names),
         feature_names=tuple(names),
-        **_model(options, len(names), num_actions),
+        **model(options, len(names), num_actions),
     )
 
 
@@ -124,8 +124,12 @@ def _most_frequent(words: text.Words, is_train: np.ndarray, options: TaskOptions
     return tuple(vocabulary)
 
 
-def _model(options: TaskOptions, num_features: int, num_actions: int) -> dict[str, Any]:
-    """Fields of a task with these contexts, and its model."""
+def model(options: TaskOptions, num_features: int, num_actions: int) -> dict[str, Any]:
+    """Fields of a task with these contexts, and its model.
+
+    Raises:
+      UsageError: If `TaskOptions.model` does not take such contexts.
+    """
     if not options.text_columns:
         return tasks.vector_model(options, num_features, num_actions)
     if options.model not in (None, "linear") or options.hidden:

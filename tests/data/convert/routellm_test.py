@@ -38,7 +38,7 @@ def test_the_table_has_a_row_for_each_question(source):
         (HEADER + "What?,True,perhaps\n", "line 2: 'perhaps' is neither"),
         (HEADER + "What?,True\n", "line 2: None is neither"),
         ("prompt,gpt-4-1106-preview\n", "its columns are prompt, gpt-4"),
-        ("", "its columns are "),
+        ("", "its columns are"),
     ],
 )
 def test_a_damaged_file_is_named(source, content, message):
