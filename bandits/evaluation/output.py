@@ -16,6 +16,7 @@ from bandits.evaluation import estimates
 from bandits.evaluation.confidence_sequence import ConfidenceSequence
 from bandits.evaluation.estimates import LABELS, Estimate
 from bandits.results import tables
+from bandits.results.plots import capital
 from data import files
 from data.errors import UsageError
 from data.log_checks import Finding
@@ -29,8 +30,8 @@ FILES = ("estimates.csv", "evaluation.json", "evaluation.html")
 _FACTS = ("log", "policy", "rows", "clients", "actions", "has_model", "draws")
 _OVERLAP = ("effective_sample_size", "mean_weight", "largest_weight")
 _NOTE = (
-    "Intervals are 95% over clients, because a client's rows are dependent. They ignore the randomness of the reward "
-    "model's training and changes after the log. An estimate of unknown bias has no interval and no difference."
+    "Intervals are 95% over clients, because a client's rows are dependent. They cover neither the randomness of the "
+    "reward model's training nor changes after the log. An estimate of unknown bias has no interval."
 )
 _CONFIDENCE = "95% CI "
 _ESTIMATOR, _VALUE, _DIFFERENCE = "estimator", "mean reward", "difference from the log"
@@ -97,8 +98,8 @@ def _conclusion(evaluation: Evaluation) -> list[str]:
     estimate, reason = headline
     name = LABELS[estimate.name]
     lines = [
-        f"Its mean reward is {_shown(estimate.value, label=_CONFIDENCE)} per interaction, estimated by {name}.",
-        f"{name} {reason}.",
+        f"Estimated mean reward of {evaluation.policy}, by {name}: {_shown(estimate.value, label=_CONFIDENCE)}.",
+        f"{capital(name)} {reason}.",
     ]
     difference = estimate.difference
     if difference is None:
@@ -143,8 +144,8 @@ def _tables(evaluation: Evaluation) -> tuple[str, str]:
         rows.append([name, _cell(estimate.value, without=without), _cell(estimate.difference, signed=True)])
         if estimate.bootstrap:
             resampled.append([LABELS[estimate.name], _cell(estimate.bootstrap)])
-    shown = tables.html([_ESTIMATOR, _VALUE, _DIFFERENCE], rows, left=[_ESTIMATOR])
-    return shown, tables.html([_ESTIMATOR, _VALUE], resampled, left=[_ESTIMATOR]) if resampled else ""
+    shown = tables.html([_ESTIMATOR, _VALUE, _DIFFERENCE], rows, "main")
+    return shown, tables.html([_ESTIMATOR, _VALUE], resampled, "main") if resampled else ""
 
 
 def check_new(folder: pathlib.Path) -> None:

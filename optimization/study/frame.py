@@ -173,7 +173,13 @@ class Study(abc.ABC, Generic[OptionsT, DataT]):
 
     def presets_text(self) -> str:
         """Text of `--list_presets`."""
-        return presets.table(self.presets, self.shown_in_presets)
+
+        def rates(name: str) -> dict[str, float]:
+            settings = plan(self, flag_set(self).parse([self.chosen, f"--preset={name}"]))[0]
+            flags = [flag for flag in sorted(settings, reverse=True) if flag.endswith("learning_rate")]
+            return {flag: settings[flag] for flag in sorted(flags, key=len) if settings[flag] is not None}
+
+        return presets.table(self.presets, self.shown_in_presets, rates)
 
     def start_worker(self, settings: cli.Settings) -> None:
         """Starts or connects the workers that the flags name, for all runs.
@@ -324,13 +330,13 @@ def checked(
 ) -> list[tuple[cli.Settings, Any, Any]]:
     """Opens data, once for runs that share it; returns the fitted flags, the options and the data of each run.
 
-    Without `warns`, the study's warnings about the runs are not printed.
+    Warnings about the runs are printed once for all; without `warns`, not at all.
 
     Raises:
       UsageError: If data is missing, or the flags do not fit it.
     """
     opened: dict[Any, Any] = {}
-    runs = []
+    runs, printed = [], set()
     for settings in planned:
         options = study.options(settings)
         key = study.data_key(options)
@@ -338,8 +344,12 @@ def checked(
             opened[key] = study.open(options)
         settings = fitted(study, settings, study.population(options, opened[key]))
         options = study.options(settings)
-        with contextlib.nullcontext() if warns else contextlib.redirect_stderr(io.StringIO()):
+        with contextlib.redirect_stderr(io.StringIO()) as heard:
             study.check(options, opened[key])
+        new = [line for line in dict.fromkeys(heard.getvalue().splitlines()) if line not in printed]
+        printed.update(new)
+        if warns and new:
+            print(*new, sep="\n", file=sys.stderr, flush=True)
         runs.append((settings, options, opened[key]))
     return runs
 
