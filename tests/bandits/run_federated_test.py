@@ -62,7 +62,7 @@ def test_a_run_leaves_a_complete_folder(finished):
     assert set(rows[metrics.BYTES_UP]) == {4 * MODEL}
     bounds = results.read(finished, [metrics.COLUMNS]).bounds
     assert bounds["participating"]["chance"] == pytest.approx(0.1)
-    assert bounds.keys() == {"participating", "held_out"}
+    assert bounds.keys() == {"participating", "held_out", "rewards"}
 
 
 def test_an_evaluation_compares_clients_by_the_reward_of_the_greedy_policy(finished):
