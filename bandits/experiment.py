@@ -5,7 +5,7 @@ aggregation in `process` -> the metrics here.
 """
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -98,9 +98,10 @@ def build_process(task: tasks.Task, phase: Phase, mechanism: mechanisms.Mechanis
     local_sgd = client_work.LocalSgd(
         phase.client_learning_rate, phase.client_batch_size, phase.client_epochs, corrections=phase.corrections
     )
-    aggregator = None
+    aggregator = noise = None
     if bandit.trains:
-        aggregator = aggregators.build(phase.aggregation, mechanism, tuple(model.shapes.values()))
+        aggregated = phase.aggregation, mechanism, tuple(model.shapes.values())
+        aggregator, noise = aggregators.build(*aggregated), aggregators.noise(*aggregated)
     return process.BanditProcess(
         model=model,
         policy=phase.policy.build(),
@@ -118,6 +119,7 @@ def build_process(task: tasks.Task, phase: Phase, mechanism: mechanisms.Mechanis
         feedback=_FEEDBACK.get(phase.task.learn_from, "acting"),
         is_delayed=phase.delay.kind != "none",
         compression=phase.aggregation.compression,
+        noise=noise,
     )
 
 
@@ -245,7 +247,8 @@ class BanditRounds(runner.Rounds):
           with_drop_outs: Whether clients count that start the round and drop out.
         """
         seed = self._phase.seed if cohort_seed is None else cohort_seed
-        drawn = cohorts.draw(self._phase.cohorts, len(self._phase.population), seed, round_num)
+        groups = self._groups(seed) if self._phase.cohorts.sampling == "cyclic_poisson" else None
+        drawn = cohorts.draw(self._phase.cohorts, len(self._phase.population), seed, round_num, groups)
         if self._attendance is None:
             return drawn
         attending = self._attendance.start if with_drop_outs else self._attendance.come
@@ -257,6 +260,12 @@ class BanditRounds(runner.Rounds):
         if not self._phase.cohorts.availability.drop_out:
             return len(inputs)
         return len(self.cohort(round_num, cohort_seed, with_drop_outs=True))
+
+    @functools.cached_property
+    def _groups(self) -> Callable[[int], np.ndarray]:
+        """Of the seed of the cohorts, the groups of the phase's clients."""
+        names = [self._task.clients.client_ids[client] for client in self._phase.population]
+        return functools.cache(lambda seed: cohorts.groups(names, self._phase.cohorts.groups, seed))
 
     def inputs(self, positions: np.ndarray, round_num: int) -> list[process.ClientInput]:
         """Reads the clients of a cohort.

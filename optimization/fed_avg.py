@@ -17,6 +17,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from optimization import client_work, compression, models, options
+from optimization.privacy import correlated_noise
 from optimization.runtime import rounds
 
 OPTIMIZERS = {
@@ -124,6 +125,7 @@ class Process(abc.ABC):
       deploy_every: Rounds between deployments, T; 0 for none: clients are sent the model in training alone.
       max_delay: Maximum staleness of a client's model, in deployments.
       compression: Compression of a client's delta.
+      noise: Correlated noise, made outside of the process for each round; None if the aggregator adds its own, or none.
     """
 
     model: models.Model
@@ -137,6 +139,7 @@ class Process(abc.ABC):
     deploy_every: int = 0
     max_delay: int = 0
     compression: options.Compression = options.NO_COMPRESSION
+    noise: correlated_noise.Noise | None = None
 
     @property
     @abc.abstractmethod
@@ -271,7 +274,8 @@ class Process(abc.ABC):
             new_state = State(step[0], step[1], step[2], step[3], aggregator)
             return tff.federated_zip(new_state), tff.federated_zip(metrics)
 
-        return rounds.fused(tff.templates.IterativeProcess(initialize, next_round))
+        process = rounds.fused(tff.templates.IterativeProcess(initialize, next_round))
+        return correlated_noise.Rounds(process, self.noise) if self.noise and aggregation else process
 
     def build_loss_poll(self, num_clients: int) -> tff.Computation:
         """Builds the computation of each client's loss on its training examples, at its position.
