@@ -19,7 +19,7 @@ from optimization import aggregators, client_work, cohorts, fed_avg, models, opt
 from optimization.privacy import mechanisms
 from optimization.runtime import rounds as runtime_rounds
 from optimization.selection import availability, selected
-from optimization.study import compiled, frame, runner
+from optimization.study import compiled, frame, payloads, runner
 from optimization.study.metrics import mean
 
 _MOST_COMPARED = 2000  # Examples of participating clients that an evaluation reads to compare these.
@@ -118,6 +118,7 @@ def build_process(task: tasks.Task, phase: Phase, mechanism: mechanisms.Mechanis
         cohort_size=0 if phase.selection.is_uniform else phase.cohorts.size,
         feedback=_FEEDBACK.get(phase.task.learn_from, "acting"),
         is_delayed=phase.delay.kind != "none",
+        compression=phase.aggregation.compression,
         noise=noise,
     )
 
@@ -150,6 +151,10 @@ class BanditRounds(runner.Rounds):
         if phase.logs_interactions and phase.logs:
             self.acting, trained = logged_rounds.ActingFirst(trained), logged_rounds.trained(trained)
         self._process_of = phase_process.build(task, phase, trained, initial_weights)
+        shapes = list(self._definition.model.shapes.values())
+        trains, model = phase.bandit.trains, payloads.of_model(shapes)
+        # A client receives its deployed model and, if it trains, the one in training.
+        self._payloads = model * (1 + trains), payloads.of_update(shapes, phase.aggregation) * trains
         self.client_rewards: dict[str, Any] = {}  # What the last evaluation gave of each client.
         self._watch = resets.Watch(phase.reset)
         self._attendance = None
@@ -183,14 +188,15 @@ class BanditRounds(runner.Rounds):
         if is_reset := self._watch.is_due(round_num, state.losses):
             state = self._reset(state, round_num)
         if self._selected:
-            drawn, _, learned = self._selected.choose(
+            drawn, polled, learned = self._selected.choose(
                 state.selection, round_num, lambda ids: self._poll(state.server, ids, round_num)
             )
             participations = self.participations(drawn, round_num)
             inputs: list = [each.inputs for each in participations]
         else:
             learned, secret = (), state.cohort_seed
-            participations, inputs = self._prepare(round_num, cohorts.as_integer(secret) if len(secret) else None)
+            cohort_seed = cohorts.as_integer(secret) if len(secret) else None
+            participations, inputs = self._prepare(round_num, cohort_seed)
         if self.acting:
             inputs = self.acting(state.server.deployed, participations, round_num)
         server_state, counts = self._process_of(round_num).next(state.server, inputs)
@@ -201,6 +207,10 @@ class BanditRounds(runner.Rounds):
             total, rounds = total + float(counts.reward_sum) / int(counts.examples), rounds + 1
         row = _report(counts, float(total), int(rounds))
         phase = self._phase
+        if self._selected:
+            row |= payloads.of_selected(*self._payloads, drawn, polled)
+        else:
+            row |= payloads.row(*self._payloads, self._started(round_num, cohort_seed, inputs), len(inputs))
         if phase.reset != resets.NONE:
             row[metrics.RESET] = int(is_reset)
         if phase.bandit.trains:
@@ -227,21 +237,29 @@ class BanditRounds(runner.Rounds):
         """How many rounds the phase has."""
         return options.named(options.Length, vars(self._phase))
 
-    def cohort(self, round_num: int, cohort_seed: int | None = None) -> np.ndarray:
+    def cohort(self, round_num: int, cohort_seed: int | None = None, *, with_drop_outs: bool = False) -> np.ndarray:
         """Positions in the phase's population of a round's clients, int [clients], without a selector.
 
         Args:
           round_num: The round.
           cohort_seed: Seed of the draw; None for the run's. All other draws depend on the client alone and
             need no secret.
+          with_drop_outs: Whether clients count that start the round and drop out.
         """
         seed = self._phase.seed if cohort_seed is None else cohort_seed
         groups = self._groups(seed) if self._phase.cohorts.sampling == "cyclic_poisson" else None
         drawn = cohorts.draw(self._phase.cohorts, len(self._phase.population), seed, round_num, groups)
         if self._attendance is None:
             return drawn
+        attending = self._attendance.start if with_drop_outs else self._attendance.come
         # Who misses a turn, or a coin's, waits for the next: nobody else takes its place.
-        return self._attendance.come(drawn, round_num, fill=self._phase.cohorts.sampling == "fixed")
+        return attending(drawn, round_num, fill=self._phase.cohorts.sampling == "fixed")
+
+    def _started(self, round_num: int, cohort_seed: int | None, inputs: Sequence) -> int:
+        """Number of clients that were sent the models of a round in which these came."""
+        if not self._phase.cohorts.availability.drop_out:
+            return len(inputs)
+        return len(self.cohort(round_num, cohort_seed, with_drop_outs=True))
 
     @functools.cached_property
     def _groups(self) -> Callable[[int], np.ndarray]:

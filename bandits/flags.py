@@ -210,6 +210,7 @@ def define(flags: cli.FlagSet) -> None:
     flags.group("Server", *training_flags.server({"default": "adam"}, {}))
     flags.group(aggregation_flags.Aggregation, aggregation_flags.Target, _Models)
     algorithm_flags.define(flags, "model_aggregation")
+    flags.group(aggregation_flags.Compression)
     flags.group(initial_flags.InitialTrainings, scenario=initial_flags.PRETRAINED)
     task_flags.define_data(flags)
     flags.group(logged_flags.Logs)

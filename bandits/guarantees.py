@@ -22,7 +22,7 @@ from optimization.study import aggregation_flags, run_folder, selector_flags
 
 # Options of tasks that do not say who the clients are: places of files, whose contents are in the checksum, and models.
 _NOT_OF_CLIENTS = {"data_file", "missing_values", "public_statistics", "model", "hidden", "norm", "init_labels"}
-_NOT_OF_CLIENTS |= {"ignore_columns", "category_columns"}
+_NOT_OF_CLIENTS |= {"ignore_columns", "category_columns", "text_columns", "action_prices"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,6 +62,9 @@ class Trained:
 def population_checksum(options: TaskOptions, task: tasks.Task) -> str:
     """Digest of the clients: of the data, and of the flags that partition it."""
     read = registry.TASKS[options.task_type].options - _NOT_OF_CLIENTS
+    if options.task_type == "tabular":  # Digests of earlier runs stay as they were.
+        read -= {"vocabulary_size", "max_words", "text_normalisation"}
+        read -= set() if options.partition_column else {"partition_column", "partition_alpha"}
     made_by = {name: getattr(options, name) for name in sorted(read)}
     described = [options.task_type, task.checksum, made_by, list(task.clients.client_ids)]
     return hashlib.sha256(json.dumps(described).encode()).hexdigest()[:16]

@@ -41,6 +41,8 @@ EPSILON = Metric("privacy/epsilon", "Privacy: epsilon spent", better="down", dra
 EXAMPLES = metrics.EXAMPLES
 EMPTY_CLIENTS = metrics.EMPTY_CLIENTS
 NONFINITE_CLIENTS = metrics.NONFINITE_CLIENTS
+BYTES_DOWN = metrics.BYTES_DOWN
+BYTES_UP = metrics.BYTES_UP
 ACCURACY = Metric(
     "eval/accuracy", "Accuracy on held-out examples", better="up", evaluated=True, in_summary=True, share=True
 )

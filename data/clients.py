@@ -187,14 +187,15 @@ def sizes(clients: ClientData, indices: Sequence[int]) -> np.ndarray:
     return np.array([len(clients.load(index).labels) for index in counted], np.int64)
 
 
-def _arrays(features: Features) -> list[np.ndarray]:
+def arrays(features: Features) -> list[np.ndarray]:
+    """Arrays of features: one, or the three of bags of words."""
     return list(features) if isinstance(features, text.Bags) else [features]
 
 
 def array_checksum(*features: Features) -> str:
     """Digest of the arrays' dtypes, shapes and contents."""
     digest = hashlib.sha256()
-    for array in itertools.chain.from_iterable(map(_arrays, features)):
+    for array in itertools.chain.from_iterable(map(arrays, features)):
         digest.update(f"{array.dtype}{array.shape}".encode())
         digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()[:16]

@@ -50,6 +50,8 @@ class Schema:
     Attributes:
       client_column: Client of the row; with several columns, each combination of values is a client. For a table
         also `rows:N`, which partitions the rows over N clients at random.
+      partition_column: Table with `rows:N`: column over whose values each client has a mix from a Dirichlet
+        distribution; None for clients that are alike.
       label_column: Table: the class, one action each.
       reward_columns: Table: the reward of each action; `all` for all columns that have no other role.
       action_column: Log: the chosen action.
@@ -62,6 +64,7 @@ class Schema:
         actions in the order of `InteractionLog.action_names`, of each action; None for none.
       action_names: Log: further possible actions, without a row.
       feature_columns: The features; None for all columns that have no other role.
+      text_columns: Table: features whose words count, all together.
       ignore_columns: Columns to leave out.
       category_columns: Features to treat as categories.
       missing_values: Texts that are missing values besides the usual ones.
@@ -80,6 +83,8 @@ class Schema:
     probability_columns: str | None = None
     action_names: str | None = None
     feature_columns: str | None = None
+    text_columns: str | None = None
+    partition_column: str | None = None
     ignore_columns: str | None = None
     category_columns: str | None = None
     missing_values: str | None = None
@@ -95,10 +100,11 @@ class Schema:
         return [*filter(None, [self.position_column]), *listed(self.category_columns)]
 
     @property
-    def text_columns(self) -> list[str]:
-        """Columns whose values are names, where 007 is not a number, and unused columns."""
+    def read_as_text(self) -> list[str]:
+        """Columns of text or names, where 007 is not a number, and unused columns."""
         names = [self.client_column, *listed(self.client_column), self.label_column, self.action_column]
-        return [*filter(None, names), *self.categories, *listed(self.ignore_columns)]
+        others = [*self.categories, *listed(self.ignore_columns), *listed(self.text_columns)]
+        return [*filter(None, [*names, self.partition_column]), *others]
 
     @property
     def num_synthetic_clients(self) -> int:
@@ -121,13 +127,17 @@ class Schema:
 
         Raises:
           UsageError: If a table has both label and rewards, or neither; a log no reward or no propensity; or if clients
-            cannot be dealt so.
+            cannot be partitioned so.
         """
         if self.is_log and not (self.reward_column and self.propensity_column):
             raise UsageError("A log needs --reward_column and --propensity_column beside --action_column.")
         if not self.is_log and bool(self.label_column) == bool(self.reward_columns):
             flags = "both are set" if self.label_column else "neither is set"
             raise UsageError(f"Give either --label_column or --reward_columns: {flags}.")
+        if self.partition_column and not self.num_synthetic_clients:
+            raise UsageError(
+                f"--partition_column={self.partition_column} makes clients: it needs --client_column=rows:N."
+            )
         _ = self.num_synthetic_clients
 
 
@@ -147,6 +157,7 @@ class Roles:
       label: The label's, or the chosen action's; None for a table of rewards.
       rewards: Those of the actions' rewards, if there is no label.
       features: Those of features.
+      texts: Those of features whose words count.
       ignored: Those that are left out.
       named: Features that flags name explicitly.
       suspected: Columns that may belong to a log, though the schema is a table's.
@@ -156,6 +167,7 @@ class Roles:
     label: str | None
     rewards: list[str]
     features: list[str]
+    texts: list[str]
     ignored: list[str]
     named: list[str]
     suspected: list[str]
@@ -181,7 +193,8 @@ def resolve(schema: Schema, names: Sequence[str], path: str) -> Roles:
     features, ignored = listed(schema.feature_columns), listed(schema.ignore_columns)
     categories, position = listed(schema.category_columns), list(filter(None, [schema.position_column]))
     label, takes_all = schema.label_column or schema.action_column, schema.reward_columns == "all"
-    used = {*clients, label, *features, *ignored, *categories}
+    texts = listed(schema.text_columns)
+    used = {*clients, label, *features, *ignored, *categories, *texts, schema.partition_column}
     rewards = [name for name in names if name not in used] if takes_all else listed(schema.reward_columns)
     uses: dict[str, str] = {}
     chosen: dict[str, list[str]] = {
@@ -190,6 +203,8 @@ def resolve(schema: Schema, names: Sequence[str], path: str) -> Roles:
         **{f"--{one}_column": list(filter(None, [getattr(schema, f"{one}_column")])) for one in _SINGLE},
         POLICY: listed(schema.probability_columns),
         "--feature_columns": [name for name in features if name not in position],
+        "--text_columns": texts,
+        "--partition_column": list(filter(None, [schema.partition_column])),
         "--ignore_columns": ignored,
     }
     for flag, named in chosen.items():
@@ -214,7 +229,7 @@ def resolve(schema: Schema, names: Sequence[str], path: str) -> Roles:
     suspected = rewards if takes_all else []
     if not features and (left or label or takes_all):
         suspected = [*([label] if label else []), *rewards, *left]
-    return Roles(clients, label, rewards, context, ignored, [*features, *schema.categories], suspected)
+    return Roles(clients, label, rewards, context, texts, ignored, [*features, *schema.categories], suspected)
 
 
 def _check_known(flag: str, name: str, names: Sequence[str], path: str) -> None:

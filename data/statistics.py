@@ -14,6 +14,7 @@ from typing import Any
 from data.errors import UsageError
 
 MAX_CATEGORIES = 1000
+_NO_WORDS = '"vocabulary" is no list of different words'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,20 +75,24 @@ class OfTable:
     Attributes:
       columns: Statistics of each feature column; None for one without a value.
       labels: Number of rows of each label, in the order of the actions; empty for a table of rewards.
+      vocabulary: The words of text columns; a word's position is its id. Empty without such columns.
     """
 
     columns: Mapping[str, OfColumn | None]
     labels: Mapping[str, int]
+    vocabulary: tuple[str, ...] = ()
 
     def in_words(self) -> tuple[str, ...]:
         """Description of these statistics, for a guarantee that does not cover them."""
         columns = "means, deviations and categories of the table's columns"
         labels = "the table's labels and their counts"
-        return (columns,) * any(self.columns.values()) + (labels,) * bool(self.labels)
+        words = "the vocabulary of the table's texts"
+        learned = {columns: any(self.columns.values()), labels: self.labels, words: self.vocabulary}
+        return tuple(words for words, is_learned in learned.items() if is_learned)
 
     def as_json(self) -> dict[str, Any]:
         """Content of `statistics.json`."""
-        return {"kind": "table", **dataclasses.asdict(self)}
+        return {"kind": "table", **{name: part for name, part in dataclasses.asdict(self).items() if part != ()}}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,11 +124,12 @@ def read_table(path: str | None) -> OfTable | None:
     """
     if not path:
         return None
-    columns, labels = _read(path, "table", "columns", "labels")
+    columns, labels, words = _read(path, "table", "columns", "labels", "vocabulary")
     _check(isinstance(columns, dict), path, '"columns" is no object of columns')
     _check_counts(path, "labels", labels)
     _check(len(labels) != 1 and len(labels) <= MAX_CATEGORIES, path, f'"labels" has {len(labels)} labels')
-    return OfTable({name: _column(path, name, column) for name, column in columns.items()}, labels)
+    _check(words is None or _are_names(words), path, _NO_WORDS)
+    return OfTable({name: _column(path, name, column) for name, column in columns.items()}, labels, tuple(words or ()))
 
 
 def read_posts(path: str | None) -> OfPosts | None:
@@ -135,7 +141,7 @@ def read_posts(path: str | None) -> OfPosts | None:
     if not path:
         return None
     vocabulary, tags = _read(path, "posts", "vocabulary", "tags")
-    _check(_are_names(vocabulary), path, '"vocabulary" is no list of different words')
+    _check(_are_names(vocabulary), path, _NO_WORDS)
     _check_counts(path, "tags", tags)
     _check(len(tags) > 1, path, f'"tags" has {len(tags)} tags; a bandit needs two or more')
     return OfPosts(tuple(vocabulary), tags)

@@ -31,7 +31,9 @@ def of_columns(rows: "Rows", learned: columns.Learned, encoded: columns.Encoded)
         used[roles.label] = {"use": "label", "kind": "category", "categories": len(rows.label_names)}
     used |= {name: {"use": "reward", "kind": "number"} for name in roles.rewards}
     used |= {name: {"use": "feature"} | _of_feature(learned[name], encoded, name) for name in roles.features}
+    used |= {name: {"use": "feature", "kind": "text"} for name in roles.texts}
     why = dict.fromkeys(roles.ignored, "--ignore_columns") | dict.fromkeys(rows.table.nameless, "it has no name")
+    why |= dict.fromkeys([rows.schema.partition_column or ""], "--partition_column")
     return [
         {"name": name} | used.get(name, {"use": "none"} | _dropped(why.get(name, "not in --feature_columns")))
         for name in (*rows.table.frame.columns, *rows.table.nameless)
@@ -109,6 +111,10 @@ def lines(report: Mapping[str, Any]) -> Iterator[str]:
         kinds = collections.Counter(f"{column['use']}, {column['kind']}" for column in rest)
         counts = "; ".join(f"{kind}: {count}" for kind, count in kinds.items())
         yield f"  and {len(rest)} more ({counts}), all in config.json"
+    if "synthetic_clients" in report:
+        yield f"  clients are synthetic: {report['synthetic_clients']}"
+    if "words" in report:
+        yield f"  texts become counts of {report['words']:,} words"
     for why, count in report["dropped_rows"].items():
         if count:
             yield f"  {count:,} row{'s' * (count != 1)} dropped: {why.replace('_', ' ')}"

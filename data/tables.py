@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from data import columns, dates, partition, statistics, table_file, table_report
+from data import columns, dates, keys, partition, statistics, table_file, table_report, text
 from data.errors import UsageError
 from data.schema import Roles, Schema, as_flag, check_no_log, listed, resolve
 
@@ -47,6 +47,7 @@ class Rows:
       label_names: Names of the labels, or actions, in that order; or the columns of rewards.
       labels: int32 [rows], positions in `label_names`; None for a table of rewards.
       dropped: Number of dropped rows by reason.
+      synthetic: How rows were partitioned over synthetic clients; empty for clients of the table.
     """
 
     table: table_file.Table
@@ -58,6 +59,7 @@ class Rows:
     label_names: list[str]
     labels: np.ndarray | None
     dropped: Mapping[str, int]
+    synthetic: str = ""
 
     def numbers(self, name: str, flag: str, what: str, **how: Any) -> np.ndarray:
         """Numbers of a column, see `table_file.Table.numbers`."""
@@ -96,6 +98,8 @@ class Rows:
             "missing_values": dict(self.table.missing),
             "warnings": [*warnings, *table_report.category_warnings(learned, self.roles.named)],
         }
+        if self.synthetic:
+            report["synthetic_clients"] = self.synthetic
         if not self.schema.is_log:
             report |= {
                 "clients": len(self.client_ids),
@@ -105,7 +109,22 @@ class Rows:
         return Features(encoded.values, list(encoded.names), learned, report)
 
 
-def read(path: str, schema: Schema, *, known: statistics.OfTable | None = None, seed: int = 0) -> Rows:
+def words(texts: "pd.DataFrame") -> text.Words:
+    """Words of each row of some text columns."""
+    counted, cells = text.Words(), [columns.as_text(texts[name]).fillna("") for name in texts.columns]
+    for row in zip(*cells, strict=True):
+        counted.append(text.words(" ".join(row)))
+    return counted
+
+
+def read(
+    path: str,
+    schema: Schema,
+    *,
+    known: statistics.OfTable | None = None,
+    seed: int = 0,
+    concentration: float = 1.0,
+) -> Rows:
     """Reads the rows of a table or log.
 
     Rows without a client, or without a label or action, are dropped, and so are those of a label that is not known.
@@ -115,13 +134,14 @@ def read(path: str, schema: Schema, *, known: statistics.OfTable | None = None, 
       schema: The roles of its columns.
       known: Statistics from elsewhere, whose labels count; None to count the table's.
       seed: Seed of synthetic clients.
+      concentration: Dirichlet parameter of their mixes of values of `partition_column`.
 
     Raises:
       UsageError: If the file or a column is missing or invalid; if there is one client only; or if a
         log is read as a table.
     """
     schema.check()
-    table = table_file.read(path, schema.text_columns, schema.missing_values, schema.file_flag)
+    table = table_file.read(path, schema.read_as_text, schema.missing_values, schema.file_flag)
     roles = resolve(schema, list(table.frame.columns), path)
     if not schema.is_log:
         check_no_log(roles.suspected, path, roles.label)
@@ -133,11 +153,17 @@ def read(path: str, schema: Schema, *, known: statistics.OfTable | None = None, 
     if roles.label:
         label_names = _label_names(frame[roles.label], schema, known_labels)
         labels = columns.codes(frame[roles.label], label_names)
+    synthetic = ""
     if schema.num_synthetic_clients:
+        synthetic = "rows partitioned at random"
         client_ids, clients = partition.split_equally(len(frame), schema.num_synthetic_clients, seed)
+        if schema.partition_column:
+            draw, values = keys.generator(seed, keys.Purpose.PARTITION), frame[schema.partition_column].cat.codes
+            clients = partition.dirichlet_label_skew(values.to_numpy(), len(client_ids), concentration, draw)
+            synthetic = f"each has a mix of {schema.partition_column}, sampled from Dirichlet({concentration:g})"
     else:
         client_ids, clients = _owners(frame, roles.clients, schema)
-    return Rows(table, schema, roles, frame, client_ids, clients, label_names, labels, dropped)
+    return Rows(table, schema, roles, frame, client_ids, clients, label_names, labels, dropped, synthetic)
 
 
 def _check_known(known: statistics.OfTable, schema: Schema, roles: Roles, path: str) -> None:
@@ -155,6 +181,9 @@ def _check_known(known: statistics.OfTable, schema: Schema, roles: Roles, path: 
                 f"{flag} has {what} the features of {path}: {', '.join(missing)}. Both must have the same columns; "
                 "--feature_columns names those of the table."
             )
+    if bool(known.vocabulary) != bool(roles.texts):
+        has, wants = ("a", "no") if known.vocabulary else ("no", "a")
+        raise UsageError(f"{flag} has {has} vocabulary, but {path} is read with {wants} --text_columns.")
     for name in schema.categories:
         if not isinstance(known.columns[name], statistics.Categories):
             raise UsageError(f"--category_columns names column {name!r}, of which {flag} has no categories.")
@@ -166,7 +195,10 @@ def _complete(
     """Rows with a client and a (known) label, both as categories of text, and the numbers of rows that lack either."""
     dropped = {}
     label, flag = ("action", "--action_column") if schema.is_log else ("label", "--label_column")
-    for what, names in (("client", roles.clients), (label, [roles.label] if roles.label else [])):
+    named = [("client", roles.clients), (label, [roles.label] if roles.label else [])]
+    if schema.partition_column:
+        named.append((f"value of {schema.partition_column}", [schema.partition_column]))
+    for what, names in named:
         if names:
             frame = frame.assign(**{name: columns.named(frame[name]) for name in names})
             is_complete = frame[names].notna().all(axis=1)

@@ -4,14 +4,17 @@ In memory and in messages, the distinct words of several posts are concatenated 
 proportion to its words; models pad them, by `optimization.models.dense`.
 """
 
+import array
+import collections
 import itertools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 NORMALISATIONS = ("mean", "l2")
+_POSTS_AT_ONCE = 1 << 16
 
 # `c++` and `c#` are words; in `c++11` and `issue#5` the signs separate two.
 _WORD = re.compile(r"[^\W_]+(?:(?:\+\+|#)(?!\w))?")
@@ -133,6 +136,56 @@ def encode(
     lengths = np.array([len(document) for document in documents], np.int64)
     ids = map(vocabulary.get, itertools.chain.from_iterable(documents), itertools.repeat(-1))
     return bags(np.fromiter(ids, np.int64, int(lengths.sum())), lengths, max_words, normalisation)
+
+
+class Words:
+    """The words of several posts, kept as numbers in the order in which the words were first seen."""
+
+    def __init__(self):
+        self._number: collections.defaultdict[str, int] = collections.defaultdict()
+        self._number.default_factory = self._number.__len__
+        self._numbers = array.array("i")
+        self._offsets = array.array("q", [0])
+
+    def append(self, words: Iterable[str]) -> None:
+        """Adds the next post's words."""
+        self._numbers.extend(map(self._number.__getitem__, words))
+        self._offsets.append(len(self._numbers))
+
+    def counts(self, is_counted: np.ndarray) -> dict[str, int]:
+        """Frequency of each word in the marked posts, bool [posts]; words that do not occur are left out."""
+        numbers = np.asarray(self._numbers)[np.repeat(is_counted, np.diff(self._offsets))]
+        total = np.bincount(numbers, minlength=len(self._number)).tolist()
+        return {word: count for word, count in zip(self._number, total, strict=True) if count}
+
+    def bags(self, vocabulary: Sequence[str], rows: np.ndarray, max_words: int, normalisation: str) -> Bags:
+        """Bags of words of the posts at some positions, at least one; see `bags`."""
+        word_id = {word: place for place, word in enumerate(vocabulary)}
+        ids = np.array([word_id.get(word, -1) for word in self._number], np.int32)
+        numbers, offsets = np.asarray(self._numbers), np.asarray(self._offsets)
+        parts = []
+        for first in range(0, len(rows), _POSTS_AT_ONCE):
+            places, lengths = entries(offsets, rows[first : first + _POSTS_AT_ONCE])
+            parts.append(bags(ids[numbers[places]], lengths, max_words, normalisation))
+        return joined(parts)
+
+
+def with_numbers(bags: Bags, numbers: np.ndarray, first_id: int) -> Bags:
+    """Bags with further entries: the numbers other than 0 of each post.
+
+    Args:
+      bags: The posts' words, with ids below `first_id`.
+      numbers: float32 [posts, columns].
+      first_id: Id of the first column.
+    """
+    posts, columns = np.nonzero(numbers)
+    lengths = np.diff(bags.offsets)
+    ends = np.repeat(bags.offsets[1:], np.bincount(posts, minlength=len(lengths)))
+    return Bags(
+        np.insert(bags.ids, ends, columns + first_id),
+        np.insert(bags.values, ends, numbers[posts, columns]),
+        _offsets(lengths + np.bincount(posts, minlength=len(lengths))),
+    )
 
 
 def tag_vectors(tags: Sequence[Sequence[str]], index: Mapping[str, int]) -> np.ndarray:

@@ -4,6 +4,7 @@ Modules of flags create them for all other modules. Equal options have equal has
 """
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
@@ -65,6 +66,32 @@ class Cohorts:
 
 
 @dataclasses.dataclass(frozen=True)
+class Compression:
+    """Compression of a client's update.
+
+    Attributes:
+      bits: Bits of a value, which is rounded at random; None for float32.
+      top_k: Share of the entries that are sent, those of the largest absolute values; None for all.
+    """
+
+    bits: int | None = None
+    top_k: float | None = None
+
+    def entries(self, size: int) -> int:
+        """Number of entries that are sent of an update of this size."""
+        return size if self.top_k is None else max(1, round(self.top_k * size))
+
+    def num_bytes(self, size: int) -> int:
+        """Bytes of a compressed update: values, their indices with `top_k`, the ends of their range with `bits`."""
+        entries = self.entries(size)
+        indices, ends = (self.top_k is not None) * entries, (self.bits is not None) * 2
+        return math.ceil(entries * (self.bits or 32) / 8) + 4 * (indices + ends)
+
+
+NO_COMPRESSION = Compression()
+
+
+@dataclasses.dataclass(frozen=True)
 class Aggregation:
     """Aggregation of a cohort's deltas, and its noise.
 
@@ -85,6 +112,7 @@ class Aggregation:
       population_cohort: Clients of a round in the planned population; None for those of a round here.
       plan: The planned mechanism. It replaces all fields above, except for the clip norm.
       bits: For `ddp`, bits of a coordinate of the sum.
+      compression: Compression of a delta, before it is clipped.
     """
 
     kind: str = "mean"
@@ -103,6 +131,7 @@ class Aggregation:
     population_cohort: int | None = None
     plan: Mechanism | None = None
     bits: int = 20
+    compression: Compression = NO_COMPRESSION
 
 
 @dataclasses.dataclass(frozen=True)

@@ -60,6 +60,7 @@ class _Picture:
       running_average: Draw the average over the rounds so far, as the study does.
       metric: Columns of metrics.csv to draw, separated by commas, such as privacy/epsilon (default: the round's reward;
         without one, the metric of the study's progress bar).
+      megabytes: Draw over the payload sent so far, in both directions, instead of over rounds.
       ylabel: Label of the vertical axis (default: the metric).
       smooth: Rounds of a moving average, which never crosses a deployment.
       band: Shaded band around the mean of several seeds.
@@ -72,6 +73,7 @@ class _Picture:
     title: str = setting("")
     running_average: bool = setting(False, only={"metric": False})
     metric: str = setting()
+    megabytes: bool = setting(False)
     ylabel: str = setting()
     smooth: int = setting(1, low=1)
     band: str = setting("ci", BANDS)
@@ -153,6 +155,8 @@ def program(settings: cli.Settings) -> None:
         }
     if "band" in settings.set_by_user and all(len(group) == 1 for group in tables.values()):
         raise UsageError("--band has no effect: each of --runs is a single seed.")
+    if settings.megabytes:
+        tables = {label: _over_megabytes(label, group) for label, group in tables.items()}
     notes = baselines.notes(dict(zip(labels, seeds, strict=True)), next(iter(titles)))
     from optimization.study import panels
 
@@ -165,6 +169,7 @@ def program(settings: cli.Settings) -> None:
         size=size or ((7, 4.2) if len(titles) == 1 else None),
         limits=limits,
         marks=metrics.DEPLOYED,
+        xlabel="megabytes down and up so far" if settings.megabytes else "round",
     )
     for output in outputs:
         files.save_picture(picture, output, dpi=300)
@@ -199,6 +204,22 @@ def _headline(tables: "Mapping[str, Sequence[pd.DataFrame]]") -> str:
         return metrics.ROUND_REWARD
     known = [studies.load(module) for module in studies.STUDIES.values()]
     return max(known, key=lambda study: len(columns & set(study.columns))).headline
+
+
+def _over_megabytes(label: str, seeds: "Sequence[pd.DataFrame]") -> "list[pd.DataFrame]":
+    """Tables with megabytes sent so far, mean over seeds, in place of their rounds.
+
+    Raises:
+      UsageError: If a table has none.
+    """
+    import pandas as pd
+
+    columns = [metrics.BYTES_DOWN, metrics.BYTES_UP]
+    if not all(set(columns) <= set(table) for table in seeds):
+        raise UsageError(f"--megabytes: {label} has no columns {' and '.join(columns)}: an earlier version ran it.")
+    sent = [table.set_index("round_num")[columns].sum(axis=1).cumsum() / 1e6 for table in seeds]
+    mean = pd.concat(sent, axis=1).mean(axis=1)
+    return [table.assign(round_num=table["round_num"].map(mean)) for table in seeds]
 
 
 def print_tables(settings: cli.Settings, named: Sequence[pathlib.Path]) -> None:

@@ -29,10 +29,11 @@ NUMBERS = EVIDENCE / "numbers"
 _NUMBER = r"[+-]?\d+(?:\.\d+)?"
 _INTERVAL = re.compile(rf"{_NUMBER} (?:\({_NUMBER} to {_NUMBER}\)|\[{_NUMBER}, {_NUMBER}\])")
 _PAPERS = sorted((ROOT / "docs/papers").glob("*.md"))
-_ALL = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *_PAPERS]
+_RECIPES = sorted((ROOT / "docs/recipes").glob("*.md"))
+_ALL = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *_PAPERS, *_RECIPES]
 PAGES = [path for path in _ALL if (NUMBERS / f"{path.stem}.txt").exists()]
 # Pages in which every interval has a source.
-COMPLETE = [ROOT / "README.md", ROOT / "docs/findings.md", ROOT / "docs/which_strategy.md", *_PAPERS]
+COMPLETE = [ROOT / "README.md", ROOT / "docs/findings.md", ROOT / "docs/which_strategy.md", *_PAPERS, *_RECIPES]
 
 
 def _sources(path: pathlib.Path) -> Iterator[list[str]]:

@@ -36,6 +36,7 @@ PAGES = (
     *_GUIDES,
     *sorted({*(ROOT / "docs").glob("*.md")} - {_GENERATED}),
     *sorted((ROOT / "docs/papers").glob("*.md")),
+    *sorted((ROOT / "docs/recipes").glob("*.md")),
 )
 # Programs of others, whose flags are not known here.
 _TOOLS = ("mypy", "pip", "pytest", "ruff", "tensorboard.main")

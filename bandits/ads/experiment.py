@@ -14,7 +14,7 @@ from optimization import aggregators, cohorts
 from optimization.options import Aggregation
 from optimization.privacy import mechanisms
 from optimization.selection.availability import Attendance
-from optimization.study import aggregation_flags, compiled, runner
+from optimization.study import aggregation_flags, compiled, payloads, runner
 from optimization.study.metrics import mean
 
 # Few enough values for TFF, of which each costs some milliseconds; enough to keep all cores busy.
@@ -143,6 +143,8 @@ class AdsRounds(runner.Rounds):
             options.aggregation,
             self.mechanism,
         )
+        shapes = [process.start_model(self._rule, self._num_actions).shape]
+        self._payloads = payloads.of_model(shapes), payloads.of_update(shapes, options.aggregation)
         self._pull_central = build_centralised(self._rule)
         # Clipping is of one client's differential, not of a shard's.
         self._shard_size = _CLIENTS_PER_SHARD if options.aggregation.clip_norm is None else 1
@@ -153,16 +155,18 @@ class AdsRounds(runner.Rounds):
         secret = cohorts.secret_seed() if self.secrets else ()
         return Progress(self._process.initialize(), nothing, self._rule.init(self._num_actions), nothing, secret)
 
-    def cohort(self, round_num: int, cohort_seed: Any = ()) -> np.ndarray:
+    def cohort(self, round_num: int, cohort_seed: Any = (), *, with_drop_outs: bool = False) -> np.ndarray:
         """Clients of a round in ascending order, int [clients].
 
         Args:
           round_num: The round.
           cohort_seed: As in `Progress`.
+          with_drop_outs: Whether clients count that start the round and drop out.
         """
         seed = cohorts.as_integer(cohort_seed) if len(cohort_seed) else self._options.seed
         drawn = cohorts.draw(self._options.cohorts, self._num_clients, seed, round_num)
-        return np.sort(self._attendance.come(drawn, round_num, fill=self._options.cohorts.sampling == "fixed"))
+        attending = self._attendance.start if with_drop_outs else self._attendance.come
+        return np.sort(attending(drawn, round_num, fill=self._options.cohorts.sampling == "fixed"))
 
     def run_round(self, state: Progress, round_num: int) -> tuple[Progress, dict[str, float]]:
         """Runs a round of the federation, and one of the centralised bandit on the same impressions.
@@ -188,6 +192,8 @@ class AdsRounds(runner.Rounds):
         centralised, central_row = _count(state.centralised, int(clicks), executed, rates, "centralised")
         row |= _learned(process.server_state(self._rule.init(self._num_actions), server.model), "federated")
         central_row |= _learned(central, "centralised")
+        sent = len(self.cohort(round_num, state.cohort_seed, with_drop_outs=True))
+        row |= payloads.row(*self._payloads, sent, len(cohort))
         spent = {metrics.CLIENTS: len(cohort), metrics.EPSILON: self.mechanism.epsilon(round_num)}
         return Progress(server, federated, central, centralised, state.cohort_seed), row | central_row | spent
 

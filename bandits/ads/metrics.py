@@ -1,6 +1,7 @@
 """Metrics of an ad run: each of METRICS and LEARNED for each of LEARNERS, the clients, and the privacy spent."""
 
 from bandits.metrics import EPSILON
+from optimization.study import metrics
 from optimization.study.metrics import Better, Metric
 
 AVERAGE_CLICKS = "average_clicks"
@@ -10,6 +11,8 @@ REGRET = "regret"
 EXPLORATION_RATE = "exploration_rate"
 UPPER_INTERVAL = "upper_interval"
 CLIENTS = Metric("clients", "Clients that took part")
+BYTES_DOWN = metrics.BYTES_DOWN
+BYTES_UP = metrics.BYTES_UP
 
 LEARNERS = ("federated", "centralised")
 METRICS = (AVERAGE_CLICKS, OPTIMAL_SHARE, TOTAL_REWARD, REGRET)
@@ -31,4 +34,10 @@ def column(learner: str, metric: str) -> Metric:
     return Metric(f"{learner}/{metric}", f"{about}, {learner}", better=better, in_summary=in_summary)
 
 
-COLUMNS = (*(column(learner, metric) for learner in LEARNERS for metric in (*METRICS, *LEARNED)), CLIENTS, EPSILON)
+COLUMNS = (
+    *(column(learner, metric) for learner in LEARNERS for metric in (*METRICS, *LEARNED)),
+    CLIENTS,
+    BYTES_DOWN,
+    BYTES_UP,
+    EPSILON,
+)

@@ -40,6 +40,7 @@ class StrategyResults:
       jain_index: Jain's index of the clients' rewards, likewise.
       clip_norms: Clip norm of the last round, likewise.
       decisions: Decisions of a whole run, by seed.
+      payload: Bytes of a round in both directions, mean over rounds, likewise.
       ranges: Smallest and largest possible value of each of these attributes.
       notes: Remarks on the search, in words.
     """
@@ -53,6 +54,7 @@ class StrategyResults:
     jain_index: BySeed = dataclasses.field(default_factory=dict)
     clip_norms: BySeed = dataclasses.field(default_factory=dict)
     decisions: BySeed = dataclasses.field(default_factory=dict)
+    payload: BySeed = dataclasses.field(default_factory=dict)
     ranges: dict[str, tuple[float, float]] = dataclasses.field(default_factory=dict)
     notes: list[str] = dataclasses.field(default_factory=list)
 
@@ -102,6 +104,8 @@ class StrategyResults:
             values = {name: last.get(column) for name, column in columns.items()}
             values |= {"reward": outcome.value, "recent": recent, "clip_norms": last.get(metrics.CLIP_NORM)}
             values["decisions"] = table[metrics.EXAMPLES].sum() if metrics.EXAMPLES in table else None
+            payload = table.reindex(columns=[metrics.BYTES_DOWN, metrics.BYTES_UP]).sum(axis=1).mean()
+            values["payload"] = payload or None
             for name, value in values.items():
                 if outcome.status == outcomes.DIVERGED:
                     getattr(self, name)[seed] = math.nan

@@ -450,6 +450,12 @@ def _frequency_details(context: Context) -> str:
     lead = findings.compared(results.often, GREEDY).get(results.verdict.best or "")
     if lead and lead.is_judged:
         lines.append(f"With more frequent deployment, {NAMES[lead.configuration]} minus greedy is {effect(lead)}.")
+    greedy = results.compared.get(GREEDY)
+    if greedy and greedy.payload:
+        lines.append(
+            "More frequent deployment adds no payload: each client of a round downloads the deployed model anyway, new "
+            f"or not ({greedy.mean('payload').mean / 1e6:.3g} MB a round, down and up)."
+        )
     return "\n".join(lines)
 
 

@@ -17,7 +17,7 @@ from bandits import metrics as fairness
 from bandits.client_selection import flags, metrics
 from data import clients, keys, tasks
 from optimization import client_work, fed_avg, models, supervised
-from optimization.study import training
+from optimization.study import payloads, training
 from optimization.study.metrics import mean
 
 
@@ -76,6 +76,7 @@ class SelectionRounds(training.TrainingRounds):
             metrics.NONFINITE_CLIENTS: int(counts.nonfinite_clients),
             metrics.MODEL_TRANSFERS: len(np.union1d(polled, members)) + len(members),
             metrics.LOSS_POLLS: len(polled),
+            **payloads.of_selected(self._payload, self._payload, cohort, polled),
         }
         return Progress(server, selector, selections), row
 

@@ -11,6 +11,8 @@ NONFINITE_CLIENTS = metrics.NONFINITE_CLIENTS
 MODEL_TRANSFERS = Metric(
     "communication/model_transfers", "Models sent to clients, those for polls too, and updates sent back", better="down"
 )
+BYTES_DOWN = metrics.BYTES_DOWN
+BYTES_UP = metrics.BYTES_UP
 LOSS_POLLS = Metric("communication/loss_polls", "Clients asked for their exact loss", better="down")
 GLOBAL_LOSS = Metric(
     "eval/global_loss",

@@ -6,8 +6,10 @@ import numpy as np
 
 from bandits.evaluation import run_policy
 from bandits.options import Phase
-from data import columns, schema, statistics, table_file, tasks
+from data import clients, columns, schema, statistics, table_file, tables, text
 from data.errors import UsageError
+from data.tasks import tabular
+from data.tasks.options import TaskOptions
 from optimization.study import results, run_folder
 
 if TYPE_CHECKING:
@@ -34,18 +36,18 @@ def predict(run: results.Run, frame: "pd.DataFrame") -> "pd.DataFrame":
     folder = str(run.folder)
     chosen = run_policy.options(folder)
     known = statistics.read_table(chosen.task.public_statistics) or run_policy.known_statistics(folder)
-    values = _encoded(frame, schema.of_options(chosen.task), known)
+    values, width = _encoded(frame, chosen.task, known)
     num_actions = list(run.weights.values())[-1].size // chosen.heads
-    vectors = tasks.vector_model(chosen.task, values.shape[1], num_actions)
+    vectors = tabular.model(chosen.task, width, num_actions)
     model = models.build(vectors["model"], vectors["model_arguments"], chosen.heads)
     weights = tuple(run_folder.load_model(folder, model.shapes))
     phase = Phase(**vars(chosen), label=chosen.name, population=range(0))
     loss = experiment.build_loss(phase, num_actions)
     policy = run_policies.of_period(phase, num_actions, phase.periods)
-    outputs = tf.constant(run_policies.outputs(model, weights, values, len(values)))
+    outputs = tf.constant(run_policies.outputs(model, weights, values, len(frame)))
     predicted = {
         "predicted_reward": process.predicted_rewards(model, loss, outputs).numpy(),
-        "probability": run_policies.probabilities(model, weights, loss, policy, values, len(values)),
+        "probability": run_policies.probabilities(model, weights, loss, policy, values, len(frame)),
     }
     names: list[Any] = list(known.labels) if known else []
     rewards = run.flags.get("reward_columns")
@@ -54,13 +56,20 @@ def predict(run: results.Run, frame: "pd.DataFrame") -> "pd.DataFrame":
     return pd.concat(parts, axis=1, keys=list(predicted))
 
 
-def _encoded(frame: "pd.DataFrame", roles: schema.Schema, known: statistics.OfTable | None) -> np.ndarray:
-    """The features of a run's model, float32 [rows, features]; the constant 1 without features."""
-    table = table_file.of_frame(frame, "the DataFrame", schema.listed(roles.missing_values), roles.text_columns)
-    names = list(known.columns) if known else []
-    if missing := [name for name in names if name not in table.frame]:
+def _encoded(
+    frame: "pd.DataFrame", options: TaskOptions, known: statistics.OfTable | None
+) -> tuple[clients.Features, int]:
+    """The features of a run's model, and their number; the constant 1 without features."""
+    roles = schema.of_options(options)
+    table = table_file.of_frame(frame, "the DataFrame", schema.listed(roles.missing_values), roles.read_as_text)
+    names, texts = list(known.columns) if known else [], schema.listed(roles.text_columns)
+    if missing := [name for name in (*names, *texts) if name not in table.frame]:
         raise UsageError(f"The DataFrame lacks columns that the run's model takes: {', '.join(missing)}.")
-    if not known or not names:
-        return np.ones((len(frame), 1), np.float32)
-    encoded = columns.encode(table.frame[names], dict(known.columns), show=table.cells)
-    return encoded.values
+    if not known or not (names or texts):
+        return np.ones((len(frame), 1), np.float32), 1
+    values = columns.encode(table.frame[names], dict(known.columns), show=table.cells).values
+    if not texts:
+        return values, values.shape[1]
+    every = np.arange(len(frame))
+    bags = tables.words(table.frame[texts]).bags(known.vocabulary, every, options.max_words, options.text_normalisation)
+    return text.with_numbers(bags, values, len(known.vocabulary)), len(known.vocabulary) + values.shape[1]

@@ -18,7 +18,7 @@ from bandits.mab_fl import combinations, flags, metrics, model, process, rewards
 from data import clients, keys
 from data.tasks import silos
 from optimization import client_work, models
-from optimization.study import compiled, runner
+from optimization.study import compiled, payloads, runner
 
 _HISTORY = 32  # Rounds that the spline of early stopping sees.
 _INCREASES = 1024  # Increases of which a threshold is a quantile.
@@ -239,6 +239,7 @@ class MabFlRounds(runner.Rounds):
         if (corrupted := self._options.corrupted_participant) is not None:
             members = combinations.members(self.choices[action])
             row[metrics.CORRUPTED] = int(self._names.index(corrupted) in members)
+        row |= self._bytes(tried, round_num)
         return self._measured(progress, after, measured, row, candidate_auc[chosen], round_num)
 
     def _without_worse(
@@ -265,7 +266,7 @@ class MabFlRounds(runner.Rounds):
         alone = combinations.code([self.target], len(self._names))
         server, measured = self._round(server, [alone], round_num)
         auc = np.float64(measured.candidate_auc[0])
-        row: dict[str, Any] = {metrics.ACTION: metrics.TUNING, metrics.TRIED: 0}
+        row: dict[str, Any] = {metrics.ACTION: metrics.TUNING, metrics.TRIED: 0, **payloads.row(0, 0, 0, 0)}
         return self._measured(progress, progress._replace(server=server), measured, row, auc, round_num)
 
     def _measured(
@@ -320,10 +321,26 @@ class MabFlRounds(runner.Rounds):
     def _communications(self, tried: Sequence[int], tries_all: bool) -> int:
         if self._options.choices == flags.TARGET_ALONE:
             return 0
-        trained = set().union(*(combinations.members(self.choices[action]) for action in tried))
+        trained = self._trained(tried)
         is_delayed = tries_all and self._options.delays_rewards
         chooses = self._options.choices not in flags.BASELINES
-        return combinations.communications(len(trained), is_evaluated=chooses and not is_delayed)
+        return combinations.communications(trained, is_evaluated=chooses and not is_delayed)
+
+    def _trained(self, tried: Sequence[int]) -> int:
+        return len(set().union(*(combinations.members(self.choices[action]) for action in tried)))
+
+    def _bytes(self, tried: Sequence[int], round_num: int) -> Mapping[str, int]:
+        """Payload of a round: models to and from who trains, averages to the target and their measures back.
+
+        In round 1 also that of the first updates, if combinations are proposed. The target alone sends nothing.
+        """
+        if self._options.choices == flags.TARGET_ALONE:
+            return payloads.row(0, 0, 0, 0)
+        size, trained = payloads.of_model(list(self._classifier.shapes.values())), self._trained(tried)
+        measured = len(tried) if self._options.choices not in flags.BASELINES else 0
+        if round_num == 1 and self._options.choices == flags.COSINE_CLUSTERS:
+            trained += len(self._names)
+        return payloads.row(size, size, trained + measured, trained, measured)
 
     def global_weights(self, progress: Progress) -> tuple[np.ndarray, ...]:
         """The global model."""

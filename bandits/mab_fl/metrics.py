@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from optimization.study import loggers, run_folder
+from optimization.study import loggers, metrics, run_folder
 from optimization.study.metrics import Metric, declared
 
 if TYPE_CHECKING:
@@ -39,6 +39,8 @@ REWARD = Metric("bandits/reward", "Reward of the action", better="up")
 BEST_AUC = Metric("eval/best_auc", "Validation, the best global model so far", better="up", in_summary=True, share=True)
 NONFINITE = Metric("train/nonfinite_participants", "Participants whose training diverged", diverged=True)
 COMMUNICATIONS = Metric("communication/exchanges", "Exchanges between server and participants so far", better="down")
+BYTES_DOWN = metrics.BYTES_DOWN
+BYTES_UP = metrics.BYTES_UP
 TEST_AUC = Metric("eval/test_auc", "Test, the global model", better="up", evaluated=True, in_summary=True, share=True)
 BEST_TEST_AUC = Metric(
     "eval/best_test_auc",

@@ -16,9 +16,9 @@ class TaskOptions:
       public_statistics: File of statistics that are otherwise learned from clients (`data.statistics`), or None.
 
       num_tags: Posts: number of the most frequent tags, which are the actions.
-      vocabulary_size: Posts: number of the most frequent words, which are the features.
-      max_words: Posts: maximum number of distinct words.
-      text_normalisation: Posts: `mean` or `l2`, see `data.text.bags`.
+      vocabulary_size: Posts, texts: number of the most frequent words, which are the features.
+      max_words: Posts, texts: maximum number of distinct words.
+      text_normalisation: Posts, texts: `mean` or `l2`, see `data.text.bags`.
       keep_untagged: Posts: whether those with none of the tags stay.
 
       model: Digits, images, tables: name of the model; None for the task's.
@@ -39,7 +39,10 @@ class TaskOptions:
       client_column: Table: column of a row's client, or `rows:N`.
       label_column: Table: column of the correct action.
       reward_columns: Table: instead, the columns of all actions' rewards, separated by commas, or `all`.
+      action_prices: Table: price of each action, separated by commas, which its rewards are less by; None for none.
       feature_columns: Table: columns of the context, separated by commas; None for the others.
+      text_columns: Table: features whose words count, separated by commas.
+      partition_column: Table: column by whose values rows are partitioned over synthetic clients.
       ignore_columns: Table: columns that are left out, separated by commas.
       category_columns: Table: features to treat as categories.
       missing_values: Table: texts that are missing values besides the usual ones.
@@ -83,7 +86,10 @@ class TaskOptions:
     client_column: str = ""
     label_column: str | None = None
     reward_columns: str | None = None
+    action_prices: str | None = None
     feature_columns: str | None = None
+    text_columns: str | None = None
+    partition_column: str | None = None
     ignore_columns: str | None = None
     category_columns: str | None = None
     missing_values: str | None = None

@@ -40,10 +40,8 @@ _IMAGES = (
     | _DOWNLOADED
     | {"partition_clients", "partition_seed", "partition_by", "partition_alpha", "partition_examples"}
 )
-_TEXT = frozenset(
-    {"num_tags", "vocabulary_size", "max_words", "text_normalisation", "keep_untagged", "init_labels"}
-    | {"public_statistics"}
-)
+_WORDS = frozenset({"vocabulary_size", "max_words", "text_normalisation"})
+_TEXT = _WORDS | {"num_tags", "keep_untagged", "init_labels", "public_statistics"}
 # The learning rates belong to this one: with the mean, features and steps are ten times smaller.
 _L2_TEXT = {"text_normalisation": "l2"}
 _COLUMNS = frozenset(
@@ -119,7 +117,10 @@ TASKS = {
     "tabular": TaskEntry(
         "tabular:load",
         "your own table: --data_file, --client_column and --label_column or --reward_columns",
-        _COLUMNS | {"label_column", "reward_columns", "model", "hidden", "init_labels", "public_statistics"},
+        _COLUMNS
+        | _WORDS
+        | {"label_column", "reward_columns", "action_prices", "text_columns", "partition_column", "partition_alpha"}
+        | {"model", "hidden", "init_labels", "public_statistics"},
     ),
     "logged": TaskEntry(
         "logged:load",

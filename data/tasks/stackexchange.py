@@ -31,7 +31,6 @@ _WANTED = (
     f"{_JSONL[1]}, or a folder for each Stack Exchange site with its unpacked {_DUMP}, from "
     "https://archive.org/details/stackexchange"
 )
-_POSTS_AT_ONCE = 1 << 16
 _HELD_OUT_FRACTION = 0.1
 _SPLIT_SEED = 0  # The split is part of the task: runs of all seeds have the same words and tags in the same places.
 
@@ -112,43 +111,11 @@ def find(data_dir: str | None) -> list[pathlib.Path]:
     return kinds[0]
 
 
-class _Words:
-    """The words of each post, kept as numbers in the order in which the words were first seen."""
-
-    def __init__(self):
-        self._number: collections.defaultdict[str, int] = collections.defaultdict()
-        self._number.default_factory = self._number.__len__
-        self._numbers = array.array("i")
-        self._offsets = array.array("q", [0])
-
-    def append(self, words: Iterable[str]) -> None:
-        """Adds the next post's words."""
-        self._numbers.extend(map(self._number.__getitem__, words))
-        self._offsets.append(len(self._numbers))
-
-    def counts(self, is_counted: np.ndarray) -> dict[str, int]:
-        """Frequency of each word in the marked posts, bool [posts]; words that do not occur are left out."""
-        numbers = np.asarray(self._numbers)[np.repeat(is_counted, np.diff(self._offsets))]
-        total = np.bincount(numbers, minlength=len(self._number)).tolist()
-        return {word: count for word, count in zip(self._number, total, strict=True) if count}
-
-    def bags(self, vocabulary: Sequence[str], rows: np.ndarray, max_words: int, normalisation: str) -> text.Bags:
-        """Bags of words of the posts at some positions, at least one; see `text.bags`."""
-        word_id = {word: place for place, word in enumerate(vocabulary)}
-        ids = np.array([word_id.get(word, -1) for word in self._number], np.int32)
-        numbers, offsets = np.asarray(self._numbers), np.asarray(self._offsets)
-        parts = []
-        for first in range(0, len(rows), _POSTS_AT_ONCE):
-            places, lengths = text.entries(offsets, rows[first : first + _POSTS_AT_ONCE])
-            parts.append(text.bags(ids[numbers[places]], lengths, max_words, normalisation))
-        return text.joined(parts)
-
-
 def _read(
     paths: Iterable[pathlib.Path],
-) -> tuple[list[str], np.ndarray, _Words, list[tuple[str, ...]], dict[str, int]]:
+) -> tuple[list[str], np.ndarray, text.Words, list[tuple[str, ...]], dict[str, int]]:
     """Users in alphabetical order, int64 [posts] positions in them, words and tags, and the reading report."""
-    authors, words, tags = array.array("q"), _Words(), []
+    authors, words, tags = array.array("q"), text.Words(), []
     number_of_author: dict[str, int] = {}
     report: collections.Counter[str] = collections.Counter()
     for path in paths:

@@ -1,8 +1,11 @@
 """The user's own table, with one example per row, as a federated data set."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 
-from data import clients, partition, schema, statistics, tables, tasks
+from data import clients, partition, schema, statistics, tables, tasks, text
 from data.errors import UsageError
 from data.tasks import rewards
 from data.tasks.options import TaskOptions
@@ -11,10 +14,11 @@ from data.tasks.options import TaskOptions
 def load(options: TaskOptions) -> tasks.Task:
     """Task of a table with labels or rewards, see `tables.read`; only labels have a reward shift.
 
-    Features are float32 [examples, features]; labels int32 [examples], positions in `Task.action_names`, or float32
-    [examples, actions], the reward of each action. Clients and labels are in the order of their names, or of numbers.
-    If rewards leave no feature, the only one is the constant 1, for a bandit without context. Who is held out depends
-    on no run's seed, so that runs of several seeds are compared on the same data.
+    Features are float32 [examples, features], or with `TaskOptions.text_columns` bags of words, whose ids from the size
+    of the vocabulary on are the other features. Labels are int32 [examples], positions in `Task.action_names`, or
+    float32 [examples, actions], the reward of each action less its price. Clients and labels are in the order of their
+    names, or of numbers. If rewards leave no feature, the only one is the constant 1, for a bandit without context. Who
+    is held out depends on no run's seed, so that runs of several seeds are compared on the same data.
 
     Raises:
       UsageError: If an option is missing, or does not fit the table; if the file or a column is missing, or not what it
@@ -26,14 +30,24 @@ def load(options: TaskOptions) -> tasks.Task:
     if options.reward_columns and options.init_labels is not None:
         raise UsageError("--init_labels has no effect with --reward_columns: a table of rewards has no labels.")
     known = statistics.read_table(options.public_statistics)
-    rows = tables.read(options.data_file, schema.of_options(options), known=known)
+    rows = tables.read(
+        options.data_file, schema.of_options(options), known=known, concentration=options.partition_alpha
+    )
     labels = rows.labels
     if labels is None:
         each = [rows.numbers(name, "--reward_columns", "reward", dtype=np.float32) for name in rows.roles.rewards]
-        labels = np.stack(each, axis=1)
+        labels = np.stack(each, axis=1) - _prices(options.action_prices, rows.label_names)
     split = partition.hold_out(rows.clients, len(rows.client_ids), seed=0)
     features = rows.features(~split.is_held_out, known)
-    values, names = features.values, features.names
+    values: clients.Features = features.values
+    names = features.names
+    vocabulary: tuple[str, ...] = ()
+    if rows.roles.texts:
+        words = tables.words(rows.frame[rows.roles.texts])
+        vocabulary = known.vocabulary if known else _most_frequent(words, ~split.is_held_out, options)
+        bags = words.bags(vocabulary, np.arange(len(labels)), options.max_words, options.text_normalisation)
+        values, names = text.with_numbers(bags, features.values, len(vocabulary)), [*vocabulary, *names]
+        features.report["words"] = len(vocabulary)
     if not names and rows.roles.label:
         raise UsageError(
             f"{options.data_file} has no feature: it needs a column with values beside the client's and the "
@@ -47,7 +61,7 @@ def load(options: TaskOptions) -> tasks.Task:
     if known is None:
         is_labelled, count = rows.roles.label is not None, len(rows.label_names)
         counts = np.bincount(labels[~split.is_held_out], minlength=count).tolist() if is_labelled else []
-        known = statistics.OfTable(features.learned, dict(zip(rows.label_names, counts, strict=False)))
+        known = statistics.OfTable(features.learned, dict(zip(rows.label_names, counts, strict=False)), vocabulary)
     num_actions, label_range = len(rows.label_names), (0.0, 1.0)
     phases = {"exact": rewards.exact(num_actions)}
     if known.labels:
@@ -56,7 +70,7 @@ def load(options: TaskOptions) -> tasks.Task:
         label_range = float(labels[~split.is_held_out].min()), float(labels[~split.is_held_out].max())
 
     def part(chosen: np.ndarray, members: list[int]) -> clients.ClientData:
-        examples = clients.Examples(values[chosen], labels[chosen])
+        examples = clients.Examples(values, labels).take(np.flatnonzero(chosen))
         member_of_row = np.searchsorted(members, rows.clients[chosen])
         return clients.ArrayClients(
             examples, member_of_row, [rows.client_ids[client] for client in members], rows.table.checksum
@@ -80,5 +94,45 @@ def load(options: TaskOptions) -> tasks.Task:
         label_range=label_range,
         action_names=tuple(rows.label_names),
         feature_names=tuple(names),
-        **tasks.vector_model(options, len(names), num_actions),
+        **model(options, len(names), num_actions),
     )
+
+
+def _prices(listed: str | None, actions: Sequence[str]) -> np.ndarray:
+    """Price of each action, float32 [actions]; zeros if none are listed."""
+    prices = schema.listed(listed) or ["0"] * len(actions)
+    try:
+        numbers = np.array(prices, np.float32)
+    except ValueError:
+        numbers = np.array([np.nan], np.float32)
+    if len(numbers) != len(actions) or not np.isfinite(numbers).all():
+        raise UsageError(
+            f"--action_prices={listed} must be {len(actions)} numbers, separated by commas: of {', '.join(actions)}."
+        )
+    return numbers
+
+
+def _most_frequent(words: text.Words, is_train: np.ndarray, options: TaskOptions) -> tuple[str, ...]:
+    """Most frequent words of the training rows, at most `TaskOptions.vocabulary_size`.
+
+    Raises:
+      UsageError: If there is none.
+    """
+    vocabulary = text.most_frequent(words.counts(is_train), options.vocabulary_size)
+    if not vocabulary:
+        raise UsageError(f"--text_columns={options.text_columns} holds no word in training rows.")
+    return tuple(vocabulary)
+
+
+def model(options: TaskOptions, num_features: int, num_actions: int) -> dict[str, Any]:
+    """Fields of a task with these contexts, and its model.
+
+    Raises:
+      UsageError: If `TaskOptions.model` does not take such contexts.
+    """
+    if not options.text_columns:
+        return tasks.vector_model(options, num_features, num_actions)
+    if options.model not in (None, "linear") or options.hidden:
+        raise UsageError(f"--model={options.model or 'mlp'} takes no words: --text_columns needs linear.")
+    words = {"vocabulary_size": num_features, "num_outputs": num_actions}
+    return {"feature_spec": text.Bags, "model": "bag_of_words", "model_arguments": words}

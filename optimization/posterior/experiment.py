@@ -22,7 +22,7 @@ from optimization import client_work, cohorts, fed_avg, models, supervised
 from optimization.options import Cohorts
 from optimization.posterior import algorithms, diagnostics, ensembles, flags, kernels, metrics, process
 from optimization.posterior.run_posterior import ServedTask
-from optimization.study import training
+from optimization.study import payloads, training
 from optimization.study.metrics import mean
 
 
@@ -158,9 +158,9 @@ class PosteriorRounds(training.TrainingRounds):
         if self._algorithm.chain:
             state = state._replace(server=state.server._replace(weights=state.chain))
         if is_uniform:
-            ids = self.cohort(round_num)
+            ids, polled = self.cohort(round_num), np.zeros(0, int)
         else:
-            ids, _, selection = self._choose(state.selection, state.server.weights, round_num)
+            ids, polled, selection = self._choose(state.selection, state.server.weights, round_num)
         examples = self._load(ids)
         inputs = self._inputs(ids, examples, round_num)
         work = self._algorithm.work_of(round_num)
@@ -189,6 +189,7 @@ class PosteriorRounds(training.TrainingRounds):
             metrics.EXAMPLES: int(counts.examples),
             metrics.EMPTY_CLIENTS: int(counts.empty_clients),
             metrics.NONFINITE_CLIENTS: int(counts.nonfinite_clients),
+            **payloads.of_selected(self._payload, self._payload, ids, polled),
             metrics.SHARE_MOVED: float(measurements.get("share_moved", math.nan)),
             **dict(zip(metrics.MEASURED, measured, strict=True)),
             **dict(zip(metrics.RUNNING, recent[-round_num:].mean(axis=0).tolist(), strict=True)),

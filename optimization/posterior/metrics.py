@@ -16,6 +16,8 @@ UPDATE_NORM = metrics.UPDATE_NORM
 EXAMPLES = metrics.EXAMPLES
 EMPTY_CLIENTS = metrics.EMPTY_CLIENTS
 NONFINITE_CLIENTS = metrics.NONFINITE_CLIENTS
+BYTES_DOWN = metrics.BYTES_DOWN
+BYTES_UP = metrics.BYTES_UP
 SHARE_MOVED = Metric(
     "train/share_moved", "Share of parameters that mean shift moved away from the clients' mean", share=True
 )
@@ -42,7 +44,18 @@ RUNNING = tuple(
 )
 ACCURACY, RUNNING_ACCURACY = MEASURED[0], RUNNING[0]
 
-COLUMNS = (LOSS, UPDATE_NORM, EXAMPLES, EMPTY_CLIENTS, NONFINITE_CLIENTS, SHARE_MOVED, *MEASURED, *RUNNING)
+COLUMNS = (
+    LOSS,
+    UPDATE_NORM,
+    EXAMPLES,
+    EMPTY_CLIENTS,
+    NONFINITE_CLIENTS,
+    BYTES_DOWN,
+    BYTES_UP,
+    SHARE_MOVED,
+    *MEASURED,
+    *RUNNING,
+)
 
 
 def measure(log_probabilities: np.ndarray, labels: np.ndarray) -> list[float]:

@@ -100,8 +100,8 @@ class Attendance:
         draw = keys.generator(self.seed, keys.Purpose.AVAILABILITY, round_num)
         return draw.random(len(self.zones)) < self.availability.probabilities(self.zones, round_num)
 
-    def come(self, drawn: np.ndarray, round_num: int, *, fill: bool) -> np.ndarray:
-        """Clients whose reports arrive in a round, int [clients].
+    def start(self, drawn: np.ndarray, round_num: int, *, fill: bool) -> np.ndarray:
+        """Available clients that start a round, int [clients]; some may drop out.
 
         Adding or removing a client changes the attendance of at most one other client.
 
@@ -117,6 +117,11 @@ class Attendance:
             others = keys.generator(self.seed, keys.Purpose.RESERVE, round_num).permutation(len(self.zones))
             others = others[is_there[others] & ~np.isin(others, drawn)]
             attending = np.concatenate([attending, others[: len(drawn) - len(attending)]])
+        return attending
+
+    def come(self, drawn: np.ndarray, round_num: int, *, fill: bool) -> np.ndarray:
+        """Clients of `start` whose reports arrive, int [clients]."""
+        attending = self.start(drawn, round_num, fill=fill)
         if self.availability.drop_out:
             stays = keys.generator(self.seed, keys.Purpose.DROP_OUT, round_num).random(len(self.zones))
             attending = attending[stays[attending] >= self.availability.drop_out]

@@ -105,6 +105,7 @@ def draw(
     size: tuple[float, float] | None = None,
     limits: tuple[float, float] | None = None,
     marks: str | None = None,
+    xlabel: str = "round",
 ) -> Figure:
     """Plots metrics over rounds, one panel each; several seeds of one run become their mean and a band.
 
@@ -117,6 +118,7 @@ def draw(
       size: Width and height in inches; by default those that the number of panels needs.
       limits: Limits of the vertical axes; by default those of the curves.
       marks: Column that is 1 in rounds that are marked, as deployments are.
+      xlabel: Label of the horizontal axes: what the tables have as rounds.
     """
     width = min(_COLUMNS, len(titles))
     height = math.ceil(len(titles) / width)
@@ -131,8 +133,8 @@ def draw(
         if any(len(seeds) > 1 for seeds in tables.values()):
             axes.fill_between([], [], color=curves.GREY, alpha=0.2, linewidth=0, label=curves.BANDS[kind])
         _mark(axes, next(iter(tables.values()))[0], marks)
-        label(axes, xlabel="round", ylabel=words)
-        axes.locator_params(axis="x", integer=True)
+        label(axes, xlabel=xlabel, ylabel=words)
+        axes.locator_params(axis="x", integer=xlabel == "round")
         axes.set_ylim(limits or curves.limits(bands))
     for axes in together.flat[len(titles) :]:
         axes.remove()

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from data import files
+from data.errors import UsageError
 from data.tasks import registry
 from data.tasks.options import TaskOptions
 from optimization.options import named
@@ -49,12 +50,12 @@ class _Data:
 
 
 class _TagPrediction:
-    """Tag prediction.
+    """Tag prediction, texts of a table.
 
     Attributes:
       num_tags: Number of the most frequent tags, which are the actions.
-      vocabulary_size: Number of the most frequent words, which are the features.
-      max_words: Maximum number of distinct words of a post.
+      vocabulary_size: Number of the most frequent words, which are the features; also of --text_columns.
+      max_words: Maximum number of distinct words of a post or row.
       text_normalisation: Word counts divided by their sum, or by their L2 norm, which the learning rates are tuned for
         (default: l2).
       keep_untagged: Keep posts with none of the tags, which reward no action (default: no, but yes with
@@ -115,7 +116,8 @@ class _SyntheticClients:
       partition_clients: Number of clients (default: 100, synthetic 30).
       partition_seed: Seed of the partition, independent of --seed.
       partition_by: Shares that follow a Dirichlet distribution.
-      partition_alpha: Dirichlet parameter of a client's labels; small values give few labels (default: 0.3).
+      partition_alpha: Dirichlet parameter of a client's labels; small values give few labels (default: 0.3;
+        digits, tabular 1).
       partition_beta: Dirichlet parameter of the classes within each of the 20 superclasses, whose parameter is then
         --partition_alpha (default: no superclasses).
       partition_examples: Examples of a client; 0 for all.
@@ -148,14 +150,22 @@ class _UserTable:
       client_column: Column that names the client of a row; rows:N partitions the rows over N clients.
       label_column: Column of the correct action, whose reward is 1.
       reward_columns: Instead, a column of rewards for each action, separated by commas, or all.
+      action_prices: Price of each action, in the order of --reward_columns, separated by commas: its rewards are less
+        by this (default: none).
       feature_columns: Columns of the context, separated by commas (default: the others).
+      text_columns: Columns of text, separated by commas, which become counts of words (default: none).
+      partition_column: With rows:N, column by whose values rows are partitioned: each client has a mix from a Dirichlet
+        distribution of --partition_alpha (default: at random).
     """
 
     data_file: pathlib.Path = setting(basic=True)
     client_column: str = setting(basic=True)
     label_column: str = setting(basic=True)
     reward_columns: str = setting()
+    action_prices: str = setting(only={"reward_columns": True})
     feature_columns: str = setting()
+    text_columns: str = setting()
+    partition_column: str = setting()
 
 
 class _UserLog:
@@ -225,6 +235,11 @@ def define_data(flags: cli.FlagSet, **only: Mapping[str, Any]) -> None:
         flags.group(title(group[0]), *settings)
 
 
+# What a table has only with another of its flags.
+_OF_TABLES = {name: "text_columns" for name in ("vocabulary_size", "max_words", "text_normalisation")}
+_OF_TABLES |= {"partition_alpha": "partition_column"}
+
+
 def with_table_path(settings: cli.Settings) -> cli.Settings:
     """Settings whose `--data_file`, if it names no file here, names the one in the data folder."""
     if not settings.data_file:
@@ -236,6 +251,11 @@ def with_table_path(settings: cli.Settings) -> cli.Settings:
 def resolve(settings: cli.Settings) -> cli.Settings:
     """Completes defaults that depend on the task and on other flags. Needs `--variant`."""
     settings = with_table_path(settings)
+    for name, needed in _OF_TABLES.items() if settings.task_type == "tabular" else ():
+        if name in settings.set_by_user and not settings[needed]:
+            raise UsageError(f"--{name} of a table belongs to --{needed}: give both, or neither.")
+    if settings.text_columns:
+        settings = settings.filled({"text_normalisation": "l2"})
     settings = settings.filled(registry.DEFAULTS | dict(registry.TASKS[settings.task_type].defaults))
     keeps = settings.variant == "reference_code" and "keep_untagged" in registry.TASKS[settings.task_type].options
     return settings.filled({"text_normalisation": "mean", "keep_untagged": keeps})

@@ -14,7 +14,7 @@ import tensorflow_federated as tff
 from data import clients, tasks
 from optimization import fed_avg, models, options, supervised
 from optimization.selection.selected import Choice, SelectedCohorts
-from optimization.study import compiled, runner
+from optimization.study import compiled, payloads, runner
 
 
 class TrainingRounds(runner.Rounds):
@@ -47,6 +47,7 @@ class TrainingRounds(runner.Rounds):
         self._training, self._task, self._first, self.work = training, task, first_client, work
         self._clients = clients.CappedClients(task.clients, training.max_examples_per_client, training.seed)
         self._model, self._client_weighting = models.of_task(task), client_weighting
+        self._payload = payloads.of_model(list(self._model.shapes.values()))
         self._specs = models.feature_spec(task), models.label_spec(task)
         shape = repr((task.model, task.model_arguments, self._specs))
         self._key = shape, training.server_optimizer, client_weighting

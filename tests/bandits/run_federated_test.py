@@ -32,6 +32,7 @@ pytestmark = pytest.mark.slow
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SMALL = ("--total_rounds=5", "--clients_per_round=4", "--bandits_deploy_freq=2", "--rounds_per_eval=2")
 play = whole_runs.player(*SMALL)
+MODEL = 4 * (64 * 64 + 64 + 64 * 10 + 10)  # Bytes of the digits' model.
 
 
 def check(*arguments: str, **changes) -> None:
@@ -56,9 +57,12 @@ def test_a_run_leaves_a_complete_folder(finished):
     assert list(rows[metrics.DEPLOYED]) == [0, 1, 0, 1, 0]
     assert list(rows[metrics.ACCURACY].notna()) == [False, True, False, True, True]
     np.testing.assert_allclose(rows[metrics.AVERAGE_REWARD], rows[metrics.ROUND_REWARD].expanding().mean())
+    # Four clients download two models, and send an update back.
+    assert set(rows[metrics.BYTES_DOWN]) == {4 * 2 * MODEL}
+    assert set(rows[metrics.BYTES_UP]) == {4 * MODEL}
     bounds = results.read(finished, [metrics.COLUMNS]).bounds
     assert bounds["participating"]["chance"] == pytest.approx(0.1)
-    assert bounds.keys() == {"participating", "held_out"}
+    assert bounds.keys() == {"participating", "held_out", "rewards"}
 
 
 def test_an_evaluation_compares_clients_by_the_reward_of_the_greedy_policy(finished):
@@ -333,6 +337,41 @@ def test_who_is_drawn_in_proportion_to_its_examples_is_not_weighted_by_them_agai
     (process,) = definitions(f"--client_selection={selector}", *weighted)
     mean = process.aggregator.create(tff.TensorType(np.float32), tff.TensorType(np.float32))
     assert mean.next(mean.initialize(), [0.0, 1.0], [9.0, 1.0]).result == pytest.approx(expected)
+
+
+def test_who_drops_out_downloads_and_sends_nothing(tmp_path):
+    rows = table(play(tmp_path, "--clients_per_round=20", "--drop_out=0.5"))
+    assert set(rows[metrics.BYTES_DOWN]) == {20 * 2 * MODEL}
+    came = rows[metrics.BYTES_UP] / MODEL
+    assert (came % 1 == 0).all()
+    assert 4 < came.mean() < 16
+
+
+def test_distributed_noise_sends_padded_coordinates(tmp_path):
+    rows = table(play(tmp_path, "--aggregator_type=ddp", "--noise_multiplier=0", "--clip_norm=1", "--total_rounds=1"))
+    assert set(rows[metrics.BYTES_UP]) == {4 * 8192 * 20 // 8}
+
+
+def test_a_compressed_update_is_smaller_and_its_decoded_form_is_clipped(tmp_path):
+    flags = (
+        "--update_bits=2",
+        "--update_top_k=0.1",
+        "--noadaptive_clipping",
+        "--clip_norm=0.01",
+        "--client_batch_size=4",
+    )
+    rows = table(play(tmp_path, *flags))
+    # 481 of 4810 entries, 2 bits and an index each.
+    assert set(rows[metrics.BYTES_UP]) == {4 * (121 + 481 * 4 + 8)}
+    assert (rows[metrics.CLIPPED_CLIENTS] == 4).all()
+    assert rows[metrics.UPDATE_NORM].between(0, 0.01 * (1 + 1e-5)).all()
+
+
+def test_a_poll_sends_models_down_and_losses_up(tmp_path):
+    rows = table(play(tmp_path, "--client_selection=pow_d", "--selection_candidates=9"))
+    # All four of the cohort are among the nine candidates.
+    assert set(rows[metrics.BYTES_DOWN]) == {9 * 2 * MODEL}
+    assert set(rows[metrics.BYTES_UP]) == {4 * MODEL + 9 * 4}
 
 
 def test_rounds_without_a_client_change_nothing(tmp_path):

@@ -116,3 +116,10 @@ def test_tag_vectors_are_multi_hot():
     assert vectors.dtype == np.float32
     np.testing.assert_array_equal(vectors, [[0, 1, 0], [1, 1, 0], [0, 0, 0], [0, 0, 0]])
     assert text.tag_vectors([], {"a": 0}).shape == (0, 1)
+
+
+def test_numbers_come_behind_the_words_of_each_post():
+    words = text.Bags(np.int32([0, 2, 1]), np.float32([0.5, 0.5, 1]), np.array([0, 2, 2, 3]))
+    found = text.with_numbers(words, np.float32([[0, 7], [0, 0], [8, 9]]), 3)
+    assert posts(found) == [([0, 2, 4], [0.5, 0.5, 7]), ([], []), ([1, 3, 4], [1, 8, 9])]
+    assert (found.ids.dtype, found.values.dtype) == (np.int32, np.float32)

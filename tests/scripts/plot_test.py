@@ -116,6 +116,21 @@ def test_the_legend_names_the_band_and_the_axis_the_mean(tmp_path, flags, words)
     assert ">Round reward, mean of the last 3 rounds<" in text
 
 
+def test_rewards_are_drawn_over_the_mean_megabytes_of_the_seeds(tmp_path):
+    for seed, (down, up) in enumerate([([3e6, 1e6], [1e6, 1e6]), ([1e6, 1e6], [1e6, 3e6])]):
+        folder = tmp_path / "run" / f"seed_{seed}"
+        _run(folder, [0.1, 0.2])
+        table = pd.read_csv(folder / "metrics.csv").assign(**{metrics.BYTES_DOWN: down, metrics.BYTES_UP: up})
+        table.to_csv(folder / "metrics.csv", index=False)
+    seeds = [pd.read_csv(tmp_path / "run" / f"seed_{seed}" / "metrics.csv") for seed in (0, 1)]
+    assert [table["round_num"].tolist() for table in plot._over_megabytes("run", seeds)] == [[3, 6], [3, 6]]
+    _draw(str(tmp_path / "run"), "--megabytes", f"--output={tmp_path / 'x.svg'}")
+    assert "megabytes down and up so far" in (tmp_path / "x.svg").read_text()
+    _run(tmp_path / "old", [0.1])
+    with pytest.raises(UsageError, match="--megabytes: old has no columns"):
+        _draw(str(tmp_path / "old"), "--megabytes", f"--output={tmp_path / 'y.svg'}")
+
+
 def test_a_run_of_any_study_shows_its_headline(tmp_path):
     folder = tmp_path / "one"
     folder.mkdir()

@@ -54,6 +54,23 @@ def test_predictions_are_of_the_runs_own_encoding_model_and_policy(tmp_path):
     np.testing.assert_allclose(found["probability"], exponentials / exponentials.sum(axis=1, keepdims=True), rtol=1e-6)
 
 
+def test_texts_are_words_of_the_runs_own_vocabulary(tmp_path):
+    known = {
+        "kind": "table",
+        "columns": {"age": STATISTICS["columns"]["age"]},
+        "labels": {},
+        "vocabulary": ["it", "how"],
+    }
+    words = {"label_column": None, "reward_columns": "small,large", "text_columns": "question"}
+    run = _left(tmp_path, known=known, **words)
+    found = run.predict(FRAME.assign(question=["How is it?", None, "it IT"]))
+    encoded = np.array([[0.5**0.5, 0.5**0.5, -1], [0, 0, 0], [1, 0, 1]])
+    assert list(found["predicted_reward"].columns) == ["small", "large"]
+    np.testing.assert_allclose(found["predicted_reward"], encoded @ KERNEL + BIAS, rtol=1e-6)
+    with pytest.raises(UsageError, match="lacks columns that the run's model takes: question"):
+        run.predict(FRAME)
+
+
 def test_a_row_is_predicted_alone_as_among_others(tmp_path):
     run = _left(tmp_path)
     together = run.predict(FRAME)

@@ -120,6 +120,9 @@ def test_extreme_explore_averages_every_combination_from_the_same_local_models(t
     np.testing.assert_allclose(progress.rule.values, rewards, atol=1e-5)
     assert row[metrics.ACTION] == row[metrics.ESTIMATED_BEST] == int(np.argmax(rewards))
     assert row[metrics.COMMUNICATIONS] == 2 * 3 + 2
+    size = 4 * sum(weight.size for weight in rounds.global_weights(progress))
+    tried = len(rounds.choices)
+    assert (row[metrics.BYTES_DOWN], row[metrics.BYTES_UP]) == (size * (3 + tried), size * 3 + 4 * tried)
 
 
 def test_delayed_rewards_decide_a_round_later_for_two_exchanges_less(tff_worker):
@@ -144,7 +147,10 @@ def test_who_does_not_choose_pays_for_no_measure(tff_worker, rule):
     name, *more = rule.split()
     rounds = make(f"--decision_rule={name}", *more, "--num_workers=3", "--num_rows=4000", "--epochs_per_round=1")
     paid = {"fedavg": 6, "fixed": 4, "target_alone": 0}[name]
-    assert [row[metrics.COMMUNICATIONS] for row in run(rounds, 2)[1]] == [paid, 2 * paid]
+    progress, rows = run(rounds, 2)
+    assert [row[metrics.COMMUNICATIONS] for row in rows] == [paid, 2 * paid]
+    bytes_one_way = paid // 2 * 4 * sum(weight.size for weight in rounds.global_weights(progress))
+    assert [(row[metrics.BYTES_DOWN], row[metrics.BYTES_UP]) for row in rows] == [(bytes_one_way, bytes_one_way)] * 2
 
 
 @pytest.mark.parametrize("rule", ["ucb", "extreme_explore"])

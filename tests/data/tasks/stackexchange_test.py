@@ -180,7 +180,7 @@ def test_the_initial_training_pays_for_the_most_frequent_tags(tmp_path, variant,
 
 def test_posts_in_chunks_are_the_same(folder, monkeypatch):
     whole = _load(folder)
-    monkeypatch.setattr(stackexchange, "_POSTS_AT_ONCE", 4)
+    monkeypatch.setattr(text, "_POSTS_AT_ONCE", 4)
     assert _by_user(_load(folder)) == _by_user(whole)
 
 

@@ -399,3 +399,95 @@ def test_the_initial_training_pays_for_the_most_frequent_labels_only(write, init
     np.testing.assert_array_equal(rewards["bandits"], np.eye(3))
     np.testing.assert_array_equal(rewards["exact"], np.eye(3))
     assert {matrix.dtype for matrix in rewards.values()} == {np.dtype(np.float32)}
+
+
+# Of the training clients a, b, d and e; the held-out client c has the word `new`.
+QUESTIONS = """user,topic,question,length,small,large
+a,x,How high is it?,1,1,1
+b,y,How is IT,3,0,1
+c,x,new how,9,1,0
+d,y,,3,0,0
+e,x,it 007,1,1,1
+"""
+
+
+def _routed(path, client_column="user", **flags):
+    flags = {"reward_columns": "small,large", "action_prices": "0,0.25", "text_columns": "question"} | flags
+    return _load(path, client_column, vocabulary_size=3, ignore_columns="topic", **flags)
+
+
+def _bags(population) -> dict[str, list[tuple[list[int], list[float]]]]:
+    features = {name: population.load(index).features for index, name in enumerate(population.client_ids)}
+    return {name: [(bags.ids.tolist(), bags.values.tolist())] for name, bags in features.items()}
+
+
+def test_texts_become_counts_of_the_training_clients_most_frequent_words(write):
+    task = _routed(write(QUESTIONS))
+    # it: 3, how: 2, is: 2, before 007 and high; then the length, of mean 2 and deviation 1, with the id 3.
+    assert task.feature_names == ("it", "how", "is", "length")
+    assert task.model_arguments == {"vocabulary_size": 4, "num_outputs": 2}
+    third = pytest.approx(1 / 3)
+    assert _bags(task.clients) == {
+        "a": [([0, 1, 2, 3], [third, third, third, -1])],
+        "b": [([0, 1, 2, 3], [third, third, third, 1])],
+        "d": [([3], [1])],
+        "e": [([0, 3], [1, -1])],
+    }
+    assert _bags(task.held_out) == {"c": [([1, 3], [1, 7])]}
+    assert "the vocabulary of the table's texts" in task.private_statistics
+    assert task.report["words"] == 3
+
+
+def test_an_action_s_price_is_taken_off_its_rewards(write):
+    task = _routed(write(QUESTIONS))
+    assert _labels(task.clients) == {"a": [[1, 0.75]], "b": [[0, 0.75]], "d": [[0, -0.25]], "e": [[1, 0.75]]}
+    assert task.reward_range("exact") == (-0.25, 1)
+
+
+def test_a_public_vocabulary_gives_the_same_table_again(write):
+    task = _routed(write(QUESTIONS))
+    path = write(json.dumps(task.statistics), "statistics.json")
+    again = _routed(write(QUESTIONS), public_statistics=path)
+    assert (_bags(again.clients), again.feature_names) == (_bags(task.clients), task.feature_names)
+    assert again.private_statistics == ()
+
+
+def test_synthetic_clients_have_mixes_of_a_column_s_values(write):
+    rows = "".join(f"{'xyz'[row % 3]},{row % 3},{row % 2},1\n" for row in range(300))
+    path = write("topic,number,small,large\n" + rows)
+
+    def task(alpha):
+        return _load(path, "rows:10", reward_columns="small,large", partition_column="topic", partition_alpha=alpha)
+
+    def most_frequent_topics(alpha):
+        clients = _rows(task(alpha).clients).values()
+        return [max(np.unique(rows, return_counts=True)[1]) / len(rows) for rows in clients]
+
+    skewed = task(0.01)
+    assert (skewed.feature_names, len(skewed.clients), len(skewed.held_out)) == (("number",), 8, 2)
+    assert skewed.report["synthetic_clients"] == "each has a mix of topic, sampled from Dirichlet(0.01)"
+    assert np.mean(most_frequent_topics(0.01)) > 0.9
+    assert np.mean(most_frequent_topics(1000)) < 0.6
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ({"action_prices": "0"}, "--action_prices=0 must be 2 numbers"),
+        ({"action_prices": "0,x"}, "--action_prices=0,x must be 2 numbers"),
+        ({"action_prices": "0,inf"}, "--action_prices=0,inf must be 2 numbers"),
+        ({"model": "mlp"}, "--model=mlp takes no words"),
+        ({"text_columns": "small"}, "--text_columns names column 'small' that --reward_columns names already"),
+        ({"text_columns": "other"}, "--text_columns: there is no column 'other'"),
+        ({"partition_column": "topic"}, "--partition_column=topic makes clients"),
+    ],
+)
+def test_texts_prices_and_partitions_that_do_not_fit_are_refused(write, flags, message):
+    with pytest.raises(UsageError, match=message):
+        _routed(write(QUESTIONS), **flags)
+
+
+def test_statistics_without_a_vocabulary_are_refused(write):
+    path = _known(write, {"length": None}, {})
+    with pytest.raises(UsageError, match=r"has no vocabulary, but .* is read with a --text_columns"):
+        _routed(write(QUESTIONS), public_statistics=path)

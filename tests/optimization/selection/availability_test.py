@@ -112,6 +112,7 @@ def test_who_drops_out_is_not_replaced():
     drawn = np.arange(1000)
     came = attendance.come(drawn, 1, fill=True)
     assert set(came) < set(drawn)
+    np.testing.assert_array_equal(attendance.start(drawn, 1, fill=True), drawn)
     assert len(came) == pytest.approx(750, abs=60)  # Four standard deviations.
     np.testing.assert_array_equal(came, attendance.come(drawn, 1, fill=True))
     assert set(came) != set(attendance.come(drawn, 2, fill=True))
