@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from bandits import logged_rounds, losses, metrics, phase_process, process
+from bandits import alone, logged_rounds, losses, metrics, phase_process, pooled, process
 from bandits.environments import resets
 from bandits.options import Phase
 from data import clients, keys, tasks
@@ -19,7 +19,7 @@ from optimization import aggregators, client_work, cohorts, fed_avg, models
 from optimization.privacy import mechanisms
 from optimization.runtime import rounds as runtime_rounds
 from optimization.selection import availability, selected
-from optimization.study import compiled, frame, runner
+from optimization.study import compiled, frame, run_folder, runner
 from optimization.study.metrics import mean
 
 _MOST_COMPARED = 2000  # Examples of participating clients that an evaluation reads to compare these.
@@ -65,6 +65,7 @@ class Progress(NamedTuple):
       selection: The client selector's state; empty without one.
       cohort_seed: uint32 [4], where privacy rests on secret cohorts: their seed; else empty, and `--seed` draws them.
       losses: What `resets.Watch` reads: float64, losses of the rounds since the last reset; empty if it reads none.
+      taken_part: int64 [clients, 2], where clients train alone: each one's first and last round, 0 for none.
     """
 
     server: fed_avg.State
@@ -73,6 +74,7 @@ class Progress(NamedTuple):
     selection: Any = ()
     cohort_seed: Any = ()
     losses: Any = ()
+    taken_part: Any = ()
 
 
 def build_loss(phase: Phase, num_actions: int) -> losses.Loss:
@@ -95,13 +97,15 @@ def build_loss(phase: Phase, num_actions: int) -> losses.Loss:
 def build_process(task: tasks.Task, phase: Phase, mechanism: mechanisms.Mechanism) -> process.BanditProcess:
     """Process of one phase."""
     bandit, model = phase.bandit, models.of_task(task, phase.heads)
+    batch_size = phase.client_batch_size * (phase.cohorts.size if phase.pooled_steps == "client" else 1)
     local_sgd = client_work.LocalSgd(
-        phase.client_learning_rate, phase.client_batch_size, phase.client_epochs, corrections=phase.corrections
+        phase.client_learning_rate, batch_size, phase.client_epochs, corrections=phase.corrections
     )
     aggregator = None
     if bandit.trains:
         aggregator = aggregators.build(phase.aggregation, mechanism, tuple(model.shapes.values()))
-    return process.BanditProcess(
+    kind = pooled.PooledProcess if phase.is_pooled else process.BanditProcess
+    return kind(
         model=model,
         policy=phase.policy.build(),
         scheduled=phase.policy.scheduled,
@@ -129,6 +133,7 @@ class BanditRounds(runner.Rounds):
         phase: Phase,
         mechanism: mechanisms.Mechanism,
         initial_weights: models.Weights | None,
+        folder: run_folder.RunFolder | None = None,
     ):
         """Builds the computations; with a client selector, reads every client once, to count its examples.
 
@@ -137,6 +142,7 @@ class BanditRounds(runner.Rounds):
           phase: The phase.
           mechanism: What is accounted as the privacy that its rounds spend.
           initial_weights: Model to start from; None draws one.
+          folder: The run's opened folder, where clients that train alone have their states; None without such.
         """
         self._task, self._phase, self._mechanism = task, phase, mechanism
         self._clients = clients.CappedClients(task.clients, phase.max_examples_per_client, phase.seed)
@@ -148,6 +154,10 @@ class BanditRounds(runner.Rounds):
         if phase.logs_interactions and phase.logs:
             self.acting, trained = logged_rounds.ActingFirst(trained), logged_rounds.trained(trained)
         self._process_of = phase_process.build(task, phase, trained, initial_weights)
+        self.alone = None
+        if phase.is_alone and folder:
+            states = alone.ClientStates(folder.path / run_folder.CLIENT_MODELS, folder.checkpoint_rounds)
+            self.alone = alone.AloneRounds(self._process_of(1), phase.deploy_every, states)
         self.client_rewards: dict[str, Any] = {}  # What the last evaluation gave of each client.
         self._watch = resets.Watch(phase.reset)
         self._attendance = None
@@ -174,6 +184,7 @@ class BanditRounds(runner.Rounds):
             selection=self._selected.selector.initial_state() if self._selected else (),
             cohort_seed=cohorts.secret_seed() if self._has_secret_cohorts else (),
             losses=self._phase.reset.no_losses(),
+            taken_part=np.zeros((self._phase.population.stop, 2), np.int64) if self.alone else (),
         )
 
     def run_round(self, state: Progress, round_num: int) -> tuple[Progress, dict[str, Any]]:
@@ -191,7 +202,11 @@ class BanditRounds(runner.Rounds):
             participations, inputs = self._prepare(round_num, cohorts.as_integer(secret) if len(secret) else None)
         if self.acting:
             inputs = self.acting(state.server.deployed, participations, round_num)
-        server_state, counts = self._process_of(round_num).next(state.server, inputs)
+        taken_part = state.taken_part
+        if self.alone:
+            server_state, counts, taken_part = self.alone.next(state.server, participations, taken_part, round_num)
+        else:
+            server_state, counts = self._process_of(round_num).next(state.server, inputs)
         if self._selected:
             learned = self._selected.observe(learned, drawn, counts.client_losses, counts.client_deviations)
         total, rounds = state.reward_total, state.reward_rounds
@@ -210,7 +225,8 @@ class BanditRounds(runner.Rounds):
             row[metrics.EPSILON] = self._mechanism.epsilon(phase.accounted(round_num))
         loss = phase.reset.loss_of(row[metrics.LOSS], row[metrics.ROUND_REWARD])
         noted = self._watch.noted(state.losses, loss)
-        return Progress(server_state, np.float64(total), np.int64(rounds), learned, state.cohort_seed, noted), row
+        after = server_state, np.float64(total), np.int64(rounds), learned, state.cohort_seed, noted, taken_part
+        return Progress(*after), row
 
     def _reset(self, state: Progress, round_num: int) -> Progress:
         """State with training restarted; the deployed model and the aggregator's state are kept."""
@@ -235,7 +251,8 @@ class BanditRounds(runner.Rounds):
             need no secret.
         """
         seed = self._phase.seed if cohort_seed is None else cohort_seed
-        drawn = cohorts.draw(self._phase.cohorts, len(self._phase.population), seed, round_num)
+        draw_of = 1 if self._phase.alone_budget == "equal" else round_num
+        drawn = cohorts.draw(self._phase.cohorts, len(self._phase.population), seed, draw_of)
         if self._attendance is None:
             return drawn
         # Who misses a turn, or a coin's, waits for the next: nobody else takes its place.
@@ -297,8 +314,11 @@ class BanditRounds(runner.Rounds):
     ) -> tuple[list[logged_rounds.Participation], list]:
         participations = self.participations(self.cohort(round_num, cohort_seed), round_num)
         inputs = [each.inputs for each in participations]
-        if self.acting:
+        if self.acting or self.alone:
             return participations, inputs
+        if self._phase.is_pooled:
+            key = keys.tensorflow_key(self._phase.seed, keys.Purpose.TRAINING, round_num, len(self._clients))
+            inputs = pooled.inputs(inputs, key)
         return participations, runtime_rounds.written_ahead(inputs, self._definition.client_type)
 
     def _poll(self, state: fed_avg.State, ids: np.ndarray, round_num: int) -> np.ndarray:
@@ -308,7 +328,12 @@ class BanditRounds(runner.Rounds):
         return losses_of(state.deployed, state.weights, self.inputs(ids, round_num))
 
     def evaluate(self, state: Progress) -> dict[str, float]:
-        """Metrics of the trained model's greedy policy on held-out examples, and its fairness over clients."""
+        """Metrics of the trained model's greedy policy on held-out examples, and its fairness over clients.
+
+        None where clients train alone: no held-out client has a model.
+        """
+        if self.alone:
+            return {}
         held_out, compared = self._held_out, self._compared
         right, reward, each = self._greedy(state, held_out.examples)
         count = len(held_out.examples.labels)
@@ -378,7 +403,9 @@ class BanditRounds(runner.Rounds):
         return sums
 
     def model(self, state: Progress) -> dict[str, np.ndarray]:
-        """The trained model."""
+        """The trained model; none where clients train alone."""
+        if self.alone:
+            return {}
         return dict(zip(self._definition.model.shapes, state.server.weights, strict=True))
 
 

@@ -86,7 +86,8 @@ def mechanism(phase: Phase) -> mechanisms.Mechanism:
       UsageError: If the flags do not fit the population.
     """
     voided = phase.reset.voids or selector_flags.voids(phase.selection)
-    return aggregation_flags.mechanism(phase.aggregation, phase.cohorts, len(phase.population), 1, voided=voided)
+    own = aggregation_flags.mechanism(phase.aggregation, phase.cohorts, len(phase.population), 1, voided=voided)
+    return dataclasses.replace(own, voided="the server has the clients' logs") if phase.is_pooled else own
 
 
 def of_phase(
@@ -111,7 +112,7 @@ def of_phase(
       UsageError: If the flags do not fit the population.
     """
     count = len(phase.population)
-    if not phase.bandit.trains:
+    if not phase.releases:
         if before is None:
             return Trained(mechanisms.Mechanism("none", 0.0, population=count, cohort=phase.cohorts.size), 0)
         shown = (*before.mechanism.apart_from, *apart_from)

@@ -88,6 +88,9 @@ class BanditOptions:
       rounds_per_eval: Rounds between evaluations; 0 for only the last.
       rounds_per_checkpoint: Rounds between checkpoints; 0 for only the last.
       replay_rows: In a replay of a log, most rows of a client that a round offers.
+      federation: Who trains on which data, a value of `--federation`.
+      alone_budget: Of clients that train alone: which of them take part.
+      pooled_steps: Of a server that trains on logs: how many steps it takes in a round.
     """
 
     seed: int
@@ -130,6 +133,9 @@ class BanditOptions:
     rounds_per_eval: int
     rounds_per_checkpoint: int
     replay_rows: int
+    federation: str
+    alone_budget: str | None
+    pooled_steps: str | None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -139,7 +145,7 @@ class Phase(BanditOptions):
     Attributes:
       label: What it is called.
       population: Indices of the clients that take part.
-      spent_rounds: Where the bandit never trains, the rounds of the earlier training, which alone are accounted.
+      spent_rounds: Where this phase releases nothing, the rounds of the earlier training, which alone are accounted.
     """
 
     label: str
@@ -170,9 +176,24 @@ class Phase(BanditOptions):
         """Round in which a client of this round acted."""
         return acted_in(round_num, self.deploy_every) if self.keeps_cache else round_num
 
+    @property
+    def is_alone(self) -> bool:
+        """Whether each client trains its own model."""
+        return self.federation == "alone"
+
+    @property
+    def is_pooled(self) -> bool:
+        """Whether the server trains on the clients' logs."""
+        return self.federation == "pooled"
+
+    @property
+    def releases(self) -> bool:
+        """Whether something that clients trained leaves them."""
+        return self.bandit.trains and not self.is_alone
+
     def accounted(self, round_num: int) -> int:
         """Number of rounds whose privacy is spent after some rounds of this phase."""
-        return round_num if self.bandit.trains else self.spent_rounds
+        return round_num if self.releases else self.spent_rounds
 
 
 def acted_in(rounds: Any, deploy_every: int) -> Any:
@@ -216,6 +237,9 @@ def _phases(chosen: BanditOptions, num_clients: int) -> tuple[Phase, ...]:
         drift=drifts.NONE,
         delay=delays.NONE,
         reset=resets.NONE,
+        federation="federated",
+        pooled_steps=None,
+        alone_budget=None,
     )
     return Phase(**vars(training), label="Initial training", population=first), last
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from bandits import (
     constant_actions,
+    federation_flags,
     flags,
     guarantees,
     interactions,
@@ -37,7 +38,7 @@ from optimization.study import frame, loggers, run_folder, selector_flags
 if TYPE_CHECKING:
     import pandas as pd
 
-    from bandits import experiment
+    from bandits import alone, experiment
     from optimization.study import runner
 
 _INIT_FOLDER = "init"
@@ -107,6 +108,7 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
                 f"--bandits_deploy_freq={options.deploy_every} deploys no trained model before the last of "
                 f"{rounds} rounds: clients act with the first model in all of them."
             )
+        warnings += federation_flags.warnings(options, len(phases(options, task)[-1].population))
         if options.initial_model_path:
             run_folder.read_model(options.initial_model_path)
         for warning in dict.fromkeys(warnings):
@@ -143,7 +145,7 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
             spent = trained.rounds if trained else 0
             trained = guarantees.of_phase(options.task, task, phase, dimension, before, shown)
             phase = dataclasses.replace(phase, spent_rounds=spent)
-            rounds = experiment.BanditRounds(task, phase, trained.mechanism, weights)
+            rounds = experiment.BanditRounds(task, phase, trained.mechanism, weights, folder)
             loggers = [interactions.logger(task, rounds.acting)] if rounds.acting else []
             outcome = frame.run_rounds(self, rounds, folder, rounds.length, label=phase.label, loggers=loggers)
             _tell(options, task, phase, trained, folder, rounds, outcome)
@@ -191,11 +193,24 @@ def _tell(
         print(_summary(options, task, phase, folder, spent["summary"]))
     if rounds.acting:
         print(interactions.privacy_notice(folder.path))
+    if rounds.alone:
+        print(_of_clients_alone(rounds.alone, outcome.state.taken_part, folder))
     if rounds.secrets:
         held = " and ".join(rounds.secrets)
         print(f"Keep {folder.path}/checkpoints secret: it holds {held}, which protects the clients.")
     if len(outcome.state.cohort_seed):
         print("The cohorts are not drawn from --seed, and so not paired between runs of one seed.")
+
+
+def _of_clients_alone(rounds: "alone.AloneRounds", taken_part: np.ndarray, folder: run_folder.RunFolder) -> str:
+    untrained, count = rounds.never_trained(taken_part)
+    text = f"Keep {folder.path / run_folder.CLIENT_MODELS} private: it holds a model of each client that took part."
+    if untrained:
+        text += (
+            f"\n{untrained:,} of these {count:,} clients acted with the first model alone: they took part once, or not "
+        )
+        text += "again after a deployment. --alone_budget=equal trains a cohort in every round."
+    return text
 
 
 def _warn_of_weak_initial_model(
@@ -232,6 +247,8 @@ def _summary(options: BanditOptions, task: tasks.Task, phase: Phase, folder: run
     if options.task.task_type == "logged":
         value = "of sampled rewards" if logged_flags.is_simulated(options.task) else "doubly robust"
         held_out = f"reward {last[metrics.HELD_OUT_REWARD]:.4f}, {value}"
+    elif phase.is_alone:
+        held_out = "not evaluated, as no held-out client has a model"
     elif phase.drift.kind != "none":  # Labels do not say any more which action is right.
         held_out = f"reward {last[metrics.HELD_OUT_REWARD]:.4f} in the last round's environment"
     if options.task.learn_from == "replay":
@@ -247,7 +264,8 @@ def _summary(options: BanditOptions, task: tasks.Task, phase: Phase, folder: run
         f"last round {last[metrics.ROUND_REWARD]:.4f}; "
         f"its greedy policy on held-out data: {held_out}.\n"
         f"{warning}{spent}\n"
-        f"Results in {folder.path}: metrics.csv, reward.png, config.json, privacy.json, model/weights.npz"
+        f"Results in {folder.path}: metrics.csv, reward.png, config.json, privacy.json"
+        f"{'' if phase.is_alone else ', model/weights.npz'}"
     )
 
 

@@ -1,0 +1,130 @@
+"""Flags of who trains which model: the federation, each client alone, or the server on pooled logs."""
+
+from bandits import registry
+from bandits.options import BanditOptions
+from data.errors import UsageError
+from data.tasks import logged
+from optimization.study import cli
+from optimization.study.settings import setting
+
+ALONE, POOLED = "alone", "pooled"
+MOST_ALONE = 1000  # Models on disk.
+_NO_REWARDS = "rewards of all actions are not known"
+
+
+class Federations:
+    """Federation.
+
+    Attributes:
+      federation: Who trains a model on which data.
+      alone_budget: Clients that take part alone.
+      pooled_steps: Steps of the server on the cohort's logs, in a round.
+    """
+
+    federation: str = setting(
+        "federated",
+        words={
+            "federated": "clients train one model together",
+            ALONE: "each client trains a model by itself, in the rounds of the federated run; nothing leaves it",
+            POOLED: "the server trains on the collected logs of each cohort",
+        },
+        basic=True,
+    )
+    alone_budget: str = setting(
+        words={
+            "drawn": "the cohorts of the federated run",
+            "equal": "the first round's cohort in every round: each of its clients trains for as many rounds as the "
+            "federated model",
+        },
+        only={"federation": (ALONE,)},
+        filled="drawn",
+    )
+    pooled_steps: str = setting(
+        words={
+            "client": "as many as a client takes, with mini-batches as large as those of all clients together",
+            "cohort": "as many as all clients together, with the mini-batches of one",
+        },
+        only={"federation": (POOLED,)},
+        filled="client",
+    )
+
+
+def define(flags: cli.FlagSet) -> None:
+    """Defines the flags."""
+    flags.group(Federations)
+
+
+def resolve(settings: cli.Settings) -> cli.Settings:
+    """Refuses settings that do not go with the federation.
+
+    Raises:
+      UsageError: On a flag that does not go with it.
+    """
+    if settings.federation == ALONE:
+        _check(
+            settings,
+            f"--federation={ALONE}",
+            {
+                "aggregator_type": (("mean", "none"), "nothing leaves a client, so no update is protected or summed"),
+                "client_selection": (("uniform",), "a selector chooses clients for a shared model"),
+                "model_aggregation": (("mean",), "no models are combined"),
+                "reset": ((None,), "a reset restarts the shared model"),
+                "log_interactions": ((None, False), "the log names the shared model that acted"),
+            },
+        )
+    if settings.federation == POOLED:
+        seen = "the server has every log, so no mechanism limits what it learns of a client"
+        _check(
+            settings,
+            f"--federation={POOLED}",
+            {
+                "aggregator_type": (("mean", "none"), seen),
+                "client_weighting": (("uniform",), "every example of a log has the same weight"),
+                "clip_norm": ((None,), "no client sends an update"),
+                "adaptive_clipping": ((None, False), "no client sends an update"),
+                "client_selection": (("uniform",), "a selector chooses by the clients' losses, which none reports"),
+                "model_aggregation": (("mean",), "no models are combined"),
+                "log_interactions": ((None, False), "the clients act within the server's round"),
+                "reward_delay": ((None,), "logs are collected once"),
+            },
+        )
+        return settings.replace(adaptive_clipping=False)
+    return settings
+
+
+def warnings(options: BanditOptions, population: int) -> list[str]:
+    """Warnings of clients that hardly train.
+
+    Args:
+      options: The run's options.
+      population: Number of clients.
+
+    Raises:
+      UsageError: If more clients train alone than may have a model on disk.
+    """
+    if options.federation != ALONE:
+        return []
+    rounds = 1 if options.alone_budget == "equal" else options.total_rounds
+    count = min(population, rounds * options.cohorts.size)
+    if count > MOST_ALONE:
+        raise UsageError(
+            f"--federation={ALONE} would keep the models of up to {count:,} clients on disk; the maximum is "
+            f"{MOST_ALONE:,}: give fewer --total_rounds or --clients_per_round, a --population_client_selection, or "
+            "--alone_budget=equal."
+        )
+    times = options.total_rounds * options.cohorts.size / population
+    if times >= 2 or options.alone_budget == "equal":
+        return []
+    return [
+        f"--federation={ALONE}: a client takes part {times:.2g} times on average, and one that takes part once acts "
+        "with the first model. --alone_budget=equal trains a cohort in every round."
+    ]
+
+
+def _check(settings: cli.Settings, flag: str, allowed: dict[str, tuple[tuple, str]]) -> None:
+    """Refuses values that are not allowed with a flag, by setting: the allowed values, and why no others."""
+    if not registry.BANDITS[settings.bandits_type].trains:
+        raise UsageError(f"{flag} has no effect with --bandits_type={settings.bandits_type}, which never trains.")
+    for name, (values, reason) in {**allowed, "learn_from": ((None, logged.SIMULATOR), _NO_REWARDS)}.items():
+        if settings[name] not in values:
+            raise UsageError(f"--{name}={settings[name]} does not go with {flag}: {reason}.")
