@@ -4,6 +4,7 @@ The way of a client's data: `ClientData.load` -> `Task.normalise` -> `process.Cl
 aggregation in `process` -> the metrics here.
 """
 
+import dataclasses
 import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -11,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from bandits import alone, logged_rounds, losses, metrics, phase_process, pooled, process
+from bandits import alone, logged_rounds, losses, metrics, personalization, phase_process, pooled, process
 from bandits.environments import resets
 from bandits.options import Phase
 from data import clients, keys, tasks
@@ -66,6 +67,8 @@ class Progress(NamedTuple):
       cohort_seed: uint32 [4], where privacy rests on secret cohorts: their seed; else empty, and `--seed` draws them.
       losses: What `resets.Watch` reads: float64, losses of the rounds since the last reset; empty if it reads none.
       taken_part: int64 [clients, 2], where clients train alone: each one's first and last round, 0 for none.
+      earned: float64 [clients, 5], where clients are reported: each one's participations, and the number of examples
+        and the sum of expected rewards in half A, and in half B.
     """
 
     server: fed_avg.State
@@ -75,6 +78,7 @@ class Progress(NamedTuple):
     cohort_seed: Any = ()
     losses: Any = ()
     taken_part: Any = ()
+    earned: Any = ()
 
 
 def build_loss(phase: Phase, num_actions: int) -> losses.Loss:
@@ -104,7 +108,15 @@ def build_process(task: tasks.Task, phase: Phase, mechanism: mechanisms.Mechanis
     aggregator = None
     if bandit.trains:
         aggregator = aggregators.build(phase.aggregation, mechanism, tuple(model.shapes.values()))
-    kind = pooled.PooledProcess if phase.is_pooled else process.BanditProcess
+    kind, halves, personal = process.BanditProcess, int(phase.has_halves), {}
+    if phase.is_pooled:
+        kind = pooled.PooledProcess
+    elif chosen := phase.personalization:
+        kind = personalization.PersonalizedProcess
+        adaptation = client_work.LocalSgd(chosen.learning_rate, phase.client_batch_size, chosen.epochs)
+        personal = {"adaptation": adaptation, "only_head": chosen.layers == "last"}
+    if phase.reports_clients:
+        halves = len(phase.population) if phase.cohorts.sampling == "poisson" else phase.cohorts.size
     return kind(
         model=model,
         policy=phase.policy.build(),
@@ -121,6 +133,8 @@ def build_process(task: tasks.Task, phase: Phase, mechanism: mechanisms.Mechanis
         cohort_size=0 if phase.selection.is_uniform else phase.cohorts.size,
         feedback=_FEEDBACK.get(phase.task.learn_from, "acting"),
         is_delayed=phase.delay.kind != "none",
+        halves=halves,
+        **personal,
     )
 
 
@@ -185,6 +199,7 @@ class BanditRounds(runner.Rounds):
             cohort_seed=cohorts.secret_seed() if self._has_secret_cohorts else (),
             losses=self._phase.reset.no_losses(),
             taken_part=np.zeros((self._phase.population.stop, 2), np.int64) if self.alone else (),
+            earned=np.zeros((self._phase.population.stop, 5)) if self._phase.reports_clients else (),
         )
 
     def run_round(self, state: Progress, round_num: int) -> tuple[Progress, dict[str, Any]]:
@@ -213,7 +228,9 @@ class BanditRounds(runner.Rounds):
         if counts.examples:
             total, rounds = total + float(counts.reward_sum) / int(counts.examples), rounds + 1
         row = _report(counts, float(total), int(rounds))
-        phase = self._phase
+        phase, earned = self._phase, state.earned
+        if phase.reports_clients:
+            earned = _earned(earned, participations, counts)
         if phase.reset != resets.NONE:
             row[metrics.RESET] = int(is_reset)
         if phase.bandit.trains:
@@ -225,7 +242,7 @@ class BanditRounds(runner.Rounds):
             row[metrics.EPSILON] = self._mechanism.epsilon(phase.accounted(round_num))
         loss = phase.reset.loss_of(row[metrics.LOSS], row[metrics.ROUND_REWARD])
         noted = self._watch.noted(state.losses, loss)
-        after = server_state, np.float64(total), np.int64(rounds), learned, state.cohort_seed, noted, taken_part
+        after = server_state, np.float64(total), np.int64(rounds), learned, state.cohort_seed, noted, taken_part, earned
         return Progress(*after), row
 
     def _reset(self, state: Progress, round_num: int) -> Progress:
@@ -294,6 +311,8 @@ class BanditRounds(runner.Rounds):
             if phase.delay.kind != "none":
                 observed = phase.delay.observed(seed, period, client, len(rows), round_num - acted_in)
                 inputs = inputs._replace(observed=observed)
+            if phase.has_halves:
+                inputs = inputs._replace(half=clients.second_half(seed, client, rows))
             participations.append(logged_rounds.Participation(inputs, client, rows))
         # The worker takes them in this order: with the small ones last, its cores end together.
         return sorted(participations, key=lambda participation: len(participation.rows), reverse=True)
@@ -348,6 +367,79 @@ class BanditRounds(runner.Rounds):
             metrics.HELD_OUT_REWARD: reward / count,
             metrics.WORST_TENTH: metrics.worst_tenth(rewards),
             metrics.JAIN_INDEX: metrics.jain_index(rewards),
+        } | self._evaluate_personalized(state)
+
+    def _evaluate_personalized(self, state: Progress) -> dict[str, float]:
+        """Metrics of the policy on half B of the compared clients, after their adaptation; none without.
+
+        Clients are added to `client_rewards`, with the policy of the model before the adaptation beside it.
+        """
+        if not self._phase.personalization:
+            return {}
+        examples, names, sizes = self._adapting
+        rows = np.split(np.arange(len(examples.labels)), np.cumsum(sizes[:-1]))
+        inputs = [self._evaluated_input(state, place, examples.take(of_one)) for place, of_one in enumerate(rows)]
+        sums = np.zeros((len(inputs), 2))
+
+        def take(place: int, expected: Sequence) -> None:
+            sums[place] = [np.sum(np.asarray(one)[inputs[place].half], dtype=float) for one in expected]
+
+        weights = tuple(state.server.weights)
+        models_sent = [(weights,) * (1 + self._phase.max_delay), weights]
+        runtime_rounds.at_hand().each_client(self._expected, models_sent, inputs, take)
+        counts = np.array([each.half.sum() for each in inputs])
+        known = np.flatnonzero(counts)
+        after, before = (sums[known] / counts[known, np.newaxis]).T.tolist()
+        kept = {"clients": [names[place] for place in known], "examples": counts[known].tolist()}
+        self.client_rewards["half_b"] = {**kept, "before": before, "after": after}
+        return {metrics.PERSONALIZED_REWARD: mean(sums[:, 0].sum(), counts.sum())}
+
+    def _evaluated_input(self, state: Progress, place: int, examples: clients.Examples) -> process.ClientInput:
+        """Input of a client that an evaluation adapts the model for, in the deployment after the last round."""
+        seed, rows = self._phase.seed, np.arange(len(examples.labels))
+        key = keys.tensorflow_key(seed, keys.Purpose.EVALUATION, 1, place)
+        period = int(state.server.round_num) // self._phase.deploy_every
+        scheduled = self._phase.scheduled_value(self._task.num_actions, period)
+        return process.ClientInput(
+            self._task.normalise(examples.features),
+            examples.labels,
+            process.ClientKeys(key, key),
+            scheduled=np.float32(scheduled or 0),
+            environment=np.float32(self._environment(state)),
+            half=clients.second_half(seed, place, rows),
+        )
+
+    @functools.cached_property
+    def _expected(self):
+        """Computation of (deployed, weights, clients): expected rewards of examples after the adaptation, and before."""
+        definition: Any = self._definition
+        plain = dataclasses.replace(definition, adaptation=dataclasses.replace(definition.adaptation, epochs=0))
+
+        def expected(deployed, weights, client):
+            del weights
+            return [one.act(deployed, client)[0]["expected"] for one in (definition, plain)]
+
+        return fed_avg.at_clients(definition.at_client(expected))
+
+    @functools.cached_property
+    def _adapting(self) -> "_Evaluated":
+        """The clients that an evaluation adapts the model for, with at most so many examples."""
+        held_out, seed = self._task.held_out, self._phase.seed
+        if len(held_out) > 1:
+            return _Evaluated.of(held_out, range(len(held_out)), _MOST_COMPARED, seed)
+        return _Evaluated.of(self._clients, self._phase.population, _MOST_COMPARED, seed)
+
+    def earned(self, state: Progress) -> dict[str, Any]:
+        """Content of `private_client_rewards.json`: what each client earned in its participations."""
+        took_part = np.flatnonzero(state.earned[:, 0])
+        times, examples_a, rewards_a, examples_b, rewards_b = state.earned[took_part].T
+        with np.errstate(invalid="ignore"):
+            means = {"half_a": rewards_a / examples_a, "half_b": rewards_b / examples_b}
+        return {
+            "clients": [self._task.clients.client_ids[index] for index in took_part],
+            "participations": times.astype(int).tolist(),
+            "examples": ((examples_a + examples_b) / times).tolist(),
+            **{half: [None if np.isnan(one) else one for one in values] for half, values in means.items()},
         }
 
     def best_fixed_reward(self, state: Progress) -> float:
@@ -409,12 +501,24 @@ class BanditRounds(runner.Rounds):
         return dict(zip(self._definition.model.shapes, state.server.weights, strict=True))
 
 
+def _earned(
+    before: np.ndarray, cohort: Sequence[logged_rounds.Participation], counts: fed_avg.RoundMetrics
+) -> np.ndarray:
+    """`Progress.earned` after a round."""
+    earned = before.copy()
+    for inputs, client, _ in cohort:
+        halves = zip(counts.half_examples, counts.half_rewards, strict=True)
+        earned[client] += [1, *(part[inputs.position] for half in halves for part in half)]
+    return earned
+
+
 def _report(counts: fed_avg.RoundMetrics, reward_total: float, reward_rounds: int) -> dict[str, Any]:
     """A row of `metrics.csv`; a mean over nothing is NaN."""
     examples = int(counts.examples)
     return {
         metrics.ROUND_REWARD: mean(counts.reward_sum, examples),
         metrics.AVERAGE_REWARD: mean(reward_total, int(reward_rounds)),
+        **_halves(counts),
         metrics.ROUND_PROBABILITY: mean(counts.propensity_sum, examples),
         metrics.DEPLOYED: int(counts.deployed),
         metrics.LOSS: mean(counts.loss_sum, int(counts.batch_examples)),
@@ -423,3 +527,10 @@ def _report(counts: fed_avg.RoundMetrics, reward_total: float, reward_rounds: in
         metrics.EMPTY_CLIENTS: int(counts.empty_clients),
         metrics.NONFINITE_CLIENTS: int(counts.nonfinite_clients),
     }
+
+
+def _halves(counts: fed_avg.RoundMetrics) -> dict[str, Any]:
+    """Mean expected rewards of the cohort's halves; none without halves."""
+    names = (metrics.HALF_A_REWARD, metrics.HALF_B_REWARD)
+    pairs = zip(names, counts.half_rewards, counts.half_examples, strict=False)
+    return {name: mean(np.sum(rewards, dtype=float), int(np.sum(examples))) for name, rewards, examples in pairs}

@@ -1,13 +1,17 @@
 """Flags of who trains which model: the federation, each client alone, or the server on pooled logs."""
 
 from bandits import registry
-from bandits.options import BanditOptions
+from bandits.options import BanditOptions, Personalization
 from data.errors import UsageError
 from data.tasks import logged
+from optimization.options import named
 from optimization.study import cli
 from optimization.study.settings import setting
 
 ALONE, POOLED = "alone", "pooled"
+FINE_TUNE = "fine_tune"
+EARNED_IN_WORDS = "what each client earned"
+_PERSONAL = (FINE_TUNE,)
 MOST_ALONE = 1000  # Models on disk.
 _NO_REWARDS = "rewards of all actions are not known"
 
@@ -49,9 +53,39 @@ class Federations:
     )
 
 
+class Personalizations:
+    """Personalization.
+
+    Attributes:
+      personalization: How a client adapts the deployed model, on the log of half of its examples, before it acts on the
+        other half; see docs/federating.md.
+      personalization_epochs: Passes over that log; 0 for no adaptation.
+      personalization_learning_rate: Learning rate of the adaptation (default: --client_learning_rate).
+      personalization_layers: Layers that it trains.
+      report_clients: Write what each client earned to private_client_rewards.json, which no privacy guarantee covers;
+        see docs/federating.md.
+    """
+
+    personalization: str = setting(
+        "none",
+        words={
+            "none": "the deployed model acts on all examples",
+            FINE_TUNE: "the client trains the deployed model",
+        },
+        basic=True,
+    )
+    personalization_epochs: int = setting(high=20, only={"personalization": _PERSONAL}, filled=1)
+    personalization_learning_rate: float = setting(above=True, only={"personalization": _PERSONAL})
+    personalization_layers: str = setting(
+        words={"all": "all layers", "last": "the last layer"}, only={"personalization": (FINE_TUNE,)}, filled="all"
+    )
+    report_clients: bool = setting(False)
+
+
 def define(flags: cli.FlagSet) -> None:
     """Defines the flags."""
     flags.group(Federations)
+    flags.group(Personalizations)
 
 
 def resolve(settings: cli.Settings) -> cli.Settings:
@@ -60,6 +94,7 @@ def resolve(settings: cli.Settings) -> cli.Settings:
     Raises:
       UsageError: On a flag that does not go with it.
     """
+    settings = _resolve_personalization(settings)
     if settings.federation == ALONE:
         _check(
             settings,
@@ -92,6 +127,27 @@ def resolve(settings: cli.Settings) -> cli.Settings:
     return settings
 
 
+def _resolve_personalization(settings: cli.Settings) -> cli.Settings:
+    both = {
+        "log_interactions": ((None, False), "the log does not know halves of a client's examples"),
+        "reward_delay": ((None,), "the adaptation needs the rewards of the round"),
+    }
+    if settings.report_clients:
+        _check(settings, "--report_clients", {"log_interactions": both["log_interactions"]}, trains=False)
+    if settings.personalization == "none":
+        return settings
+    with_one = {"federation": (("federated",), "there is no shared model to adapt")}
+    _check(settings, f"--personalization={settings.personalization}", both | with_one)
+    return settings.filled({"personalization_learning_rate": settings.client_learning_rate})
+
+
+def options(settings: cli.Settings) -> Personalization | None:
+    """Personalization of resolved flags; None for none."""
+    if settings.personalization == "none":
+        return None
+    return named(Personalization, settings, "personalization_", kind=settings.personalization)
+
+
 def warnings(options: BanditOptions, population: int) -> list[str]:
     """Warnings of clients that hardly train.
 
@@ -121,9 +177,16 @@ def warnings(options: BanditOptions, population: int) -> list[str]:
     ]
 
 
-def _check(settings: cli.Settings, flag: str, allowed: dict[str, tuple[tuple, str]]) -> None:
-    """Refuses values that are not allowed with a flag, by setting: the allowed values, and why no others."""
-    if not registry.BANDITS[settings.bandits_type].trains:
+def _check(settings: cli.Settings, flag: str, allowed: dict[str, tuple[tuple, str]], *, trains: bool = True) -> None:
+    """Refuses values that do not go with a flag.
+
+    Args:
+      settings: All settings.
+      flag: The flag and its value.
+      allowed: By setting, the values that do, and why no others.
+      trains: Whether the flag has an effect only if the bandit trains.
+    """
+    if trains and not registry.BANDITS[settings.bandits_type].trains:
         raise UsageError(f"{flag} has no effect with --bandits_type={settings.bandits_type}, which never trains.")
     for name, (values, reason) in {**allowed, "learn_from": ((None, logged.SIMULATOR), _NO_REWARDS)}.items():
         if settings[name] not in values:

@@ -365,6 +365,8 @@ def options(settings: cli.Settings) -> BanditOptions:
         logs_interactions=bool(settings.log_interactions),
         client_epochs=settings.client_epochs_per_round,
         corrections=corrections.chosen(settings),
+        personalization=federation_flags.options(settings),
+        reports_clients=settings.report_clients,
         server_optimizer=training_flags.server_optimizer(settings),
         aggregation=aggregation_flags.options(settings),
         posterior=algorithm_flags.options(settings, "model_aggregation") if is_posterior else None,

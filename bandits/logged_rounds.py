@@ -47,7 +47,8 @@ class Group(NamedTuple):
       labels: Likewise.
       bounds: int32 [clients + 1], where each one's examples begin, and the end.
       keys: int32 [clients, 2], keys of their actions.
-      scalars: `delay`, `scheduled` and `environment` of `process.ClientInput`, each [clients].
+      scalars: Numbers of `process.ClientInput`, each [clients].
+      half: bool [examples], as the clients' `half`.
     """
 
     features: clients.Features
@@ -55,6 +56,7 @@ class Group(NamedTuple):
     bounds: np.ndarray
     keys: np.ndarray
     scalars: dict[str, np.ndarray]
+    half: np.ndarray
 
     def client(self, place: tf.Tensor) -> process.ClientInput:
         """Input of the client at this place, in TensorFlow; its mini-batches have the key of its actions."""
@@ -68,10 +70,10 @@ class Group(NamedTuple):
             features = features[start:end]
         keys = process.ClientKeys(cache=self.keys[place], training=self.keys[place])
         scalars = {name: values[place] for name, values in self.scalars.items()}
-        return process.ClientInput(features, self.labels[start:end], keys, **scalars)
+        return process.ClientInput(features, self.labels[start:end], keys, **scalars, half=self.half[start:end])
 
 
-_SCALARS = {"delay": np.int32, "scheduled": np.float32, "environment": np.float32}
+_SCALARS = {"delay": np.int32, "position": np.int32, "scheduled": np.float32, "environment": np.float32}
 
 
 def type_of_group(definition: process.BanditProcess) -> tff.Type:
@@ -83,6 +85,7 @@ def type_of_group(definition: process.BanditProcess) -> tff.Type:
             ("bounds", tff.TensorType(np.int32, (None,))),
             ("keys", tff.TensorType(np.int32, (None, 2))),
             ("scalars", tff.to_type({name: tff.TensorType(dtype, (None,)) for name, dtype in _SCALARS.items()})),
+            ("half", tff.TensorType(np.bool_, (None if definition.halves else 0,))),
         ],
         Group,
     )
@@ -160,6 +163,7 @@ def grouped(cohort: Sequence[process.ClientInput]) -> Group:
         np.cumsum([0, *(len(each.labels) for each in cohort)]).astype(np.int32),
         np.stack([each.keys.cache for each in cohort]),
         {name: np.array([getattr(each, name) for each in cohort], dtype) for name, dtype in _SCALARS.items()},
+        np.concatenate([each.half for each in cohort]),
     )
 
 

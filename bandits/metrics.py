@@ -18,6 +18,8 @@ AVERAGE_REWARD = Metric(
     in_summary=True,
     bounds="participating",
 )
+HALF_A_REWARD = Metric("bandits/half_a_rewards", "Expected reward on half A of clients' examples", better="up")
+HALF_B_REWARD = Metric("bandits/half_b_rewards", "Expected reward on half B of clients' examples", better="up")
 ROUND_PROBABILITY = Metric(
     "bandits/round_prob", "Exploration: probability of the chosen actions", drawn=True, deployed=True
 )
@@ -49,6 +51,14 @@ HELD_OUT_REWARD = Metric(
 WORST_TENTH = Metric(
     "eval/worst_tenth_reward",
     "Reward of the worst tenth of clients, greedy policy",
+    better="up",
+    evaluated=True,
+    in_summary=True,
+)
+# Of the policy on half B, after the adaptation on half A; over the clients of the two above.
+PERSONALIZED_REWARD = Metric(
+    "eval/personalized_reward",
+    "Expected reward on half B, after adaptation on half A",
     better="up",
     evaluated=True,
     in_summary=True,

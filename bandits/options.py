@@ -44,6 +44,23 @@ class InitialTraining:
 
 
 @dataclasses.dataclass(frozen=True)
+class Personalization:
+    """How a client adapts the deployed model.
+
+    Attributes:
+      kind: A value of `--personalization` other than none.
+      epochs: Passes over the log of half A.
+      learning_rate: Learning rate of the adaptation.
+      layers: Layers that it trains, `all` or `last`.
+    """
+
+    kind: str
+    epochs: int
+    learning_rate: float
+    layers: str = "last"
+
+
+@dataclasses.dataclass(frozen=True)
 class BanditOptions:
     """What all flags mean.
 
@@ -91,6 +108,8 @@ class BanditOptions:
       federation: Who trains on which data, a value of `--federation`.
       alone_budget: Of clients that train alone: which of them take part.
       pooled_steps: Of a server that trains on logs: how many steps it takes in a round.
+      personalization: How clients adapt the deployed model; None for not at all.
+      reports_clients: Whether the run writes what each client earned.
     """
 
     seed: int
@@ -136,6 +155,8 @@ class BanditOptions:
     federation: str
     alone_budget: str | None
     pooled_steps: str | None
+    personalization: Personalization | None
+    reports_clients: bool
 
 
 @dataclasses.dataclass(frozen=True)
@@ -185,6 +206,11 @@ class Phase(BanditOptions):
     def is_pooled(self) -> bool:
         """Whether the server trains on the clients' logs."""
         return self.federation == "pooled"
+
+    @property
+    def has_halves(self) -> bool:
+        """Whether rewards are summed over halves of a client's examples."""
+        return self.personalization is not None or self.reports_clients
 
     @property
     def releases(self) -> bool:
@@ -240,6 +266,8 @@ def _phases(chosen: BanditOptions, num_clients: int) -> tuple[Phase, ...]:
         federation="federated",
         pooled_steps=None,
         alone_budget=None,
+        personalization=None,
+        reports_clients=False,
     )
     return Phase(**vars(training), label="Initial training", population=first), last
 

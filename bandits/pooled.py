@@ -55,6 +55,9 @@ class PooledProcess(process.BanditProcess):
             for name, (dtype, shape) in self._columns.items()
         }
         sums = {"reward_sum": tf.constant(0.0), "propensity_sum": tf.constant(0.0)}
+        if self.halves:
+            for name, dtype in (("half_rewards", tf.float32), ("half_examples", tf.int32)):
+                sums[name] = tf.zeros((2, self.halves), dtype)
 
         def act(place, logs, sums):
             one = process.BanditProcess.log(self, deployed, group.client(place))

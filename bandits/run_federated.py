@@ -140,7 +140,7 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
                 folder = run_folder.RunFolder(run.folder.path / _INIT_FOLDER, run.folder.command)
                 frame.open_folder(folder, run.settings, task)
             logs = options.logs_interactions and phase.logs
-            shown = [interactions.IN_WORDS] if logs else []
+            shown = [interactions.IN_WORDS] * logs + [federation_flags.EARNED_IN_WORDS] * phase.reports_clients
             before = None if is_last and options.is_initial_model_public else trained
             spent = trained.rounds if trained else 0
             trained = guarantees.of_phase(options.task, task, phase, dimension, before, shown)
@@ -193,6 +193,10 @@ def _tell(
         print(_summary(options, task, phase, folder, spent["summary"]))
     if rounds.acting:
         print(interactions.privacy_notice(folder.path))
+    if phase.reports_clients:
+        folder.write_json(run_folder.EARNED_FILE, rounds.earned(outcome.state))
+        shown = f"{folder.path / run_folder.EARNED_FILE} and {folder.path / 'checkpoints'}"
+        print(f"Keep {shown} private: they hold what each client earned.")
     if rounds.alone:
         print(_of_clients_alone(rounds.alone, outcome.state.taken_part, folder))
     if rounds.secrets:

@@ -41,6 +41,7 @@ _ROUNDS = "total_rounds"
 _ASIDE = "before_restart_"
 INTERACTIONS = "interactions"
 DEPLOYED_MODELS = "models"
+EARNED_FILE = "private_client_rewards.json"
 CLIENT_MODELS = "private_client_models"
 _SUBFOLDERS = ("checkpoints", "model", INTERACTIONS, DEPLOYED_MODELS, CLIENT_MODELS)
 _HAS_CHECKPOINTS = "has_checkpoints"
