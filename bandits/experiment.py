@@ -109,12 +109,16 @@ def build_process(task: tasks.Task, phase: Phase, mechanism: mechanisms.Mechanis
     if bandit.trains:
         aggregator = aggregators.build(phase.aggregation, mechanism, tuple(model.shapes.values()))
     kind, halves, personal = process.BanditProcess, int(phase.has_halves), {}
+    local_work: client_work.ClientWork = local_sgd
     if phase.is_pooled:
         kind = pooled.PooledProcess
     elif chosen := phase.personalization:
         kind = personalization.PersonalizedProcess
         adaptation = client_work.LocalSgd(chosen.learning_rate, phase.client_batch_size, chosen.epochs)
         personal = {"adaptation": adaptation, "only_head": chosen.layers == "last"}
+        if phase.has_local_head:
+            kind = personalization.LocalHeadProcess
+            local_work = personalization.ReconstructedHead(adaptation, local_sgd)
     if phase.reports_clients:
         halves = len(phase.population) if phase.cohorts.sampling == "poisson" else phase.cohorts.size
     return kind(
@@ -123,7 +127,7 @@ def build_process(task: tasks.Task, phase: Phase, mechanism: mechanisms.Mechanis
         scheduled=phase.policy.scheduled,
         loss=build_loss(phase, task.num_actions),
         reward_matrix=phase.drift.matrices(task.rewards[phase.rewards]),
-        local_work=local_sgd if bandit.trains else None,
+        local_work=local_work if bandit.trains else None,
         aggregator=aggregator,
         server_optimizer=fed_avg.server_optimizer(phase.server_optimizer),
         deploy_every=phase.deploy_every,
@@ -172,6 +176,7 @@ class BanditRounds(runner.Rounds):
         if phase.is_alone and folder:
             states = alone.ClientStates(folder.path / run_folder.CLIENT_MODELS, folder.checkpoint_rounds)
             self.alone = alone.AloneRounds(self._process_of(1), phase.deploy_every, states)
+        self.adapted_rewards: dict[str, Any] = {}
         self.client_rewards: dict[str, Any] = {}  # What the last evaluation gave of each client.
         self._watch = resets.Watch(phase.reset)
         self._attendance = None
@@ -349,10 +354,12 @@ class BanditRounds(runner.Rounds):
     def evaluate(self, state: Progress) -> dict[str, float]:
         """Metrics of the trained model's greedy policy on held-out examples, and its fairness over clients.
 
-        None where clients train alone: no held-out client has a model.
+        None where clients train alone, as no held-out client has a model; with a local head, of adapted models alone.
         """
         if self.alone:
             return {}
+        if self._phase.has_local_head:  # The server's last layer is untrained.
+            return self._evaluate_personalized(state)
         held_out, compared = self._held_out, self._compared
         right, reward, each = self._greedy(state, held_out.examples)
         count = len(held_out.examples.labels)
@@ -372,7 +379,7 @@ class BanditRounds(runner.Rounds):
     def _evaluate_personalized(self, state: Progress) -> dict[str, float]:
         """Metrics of the policy on half B of the compared clients, after their adaptation; none without.
 
-        Clients are added to `client_rewards`, with the policy of the model before the adaptation beside it.
+        Each client's are in `adapted_rewards`, with those of the policy before the adaptation beside them.
         """
         if not self._phase.personalization:
             return {}
@@ -391,7 +398,7 @@ class BanditRounds(runner.Rounds):
         known = np.flatnonzero(counts)
         after, before = (sums[known] / counts[known, np.newaxis]).T.tolist()
         kept = {"clients": [names[place] for place in known], "examples": counts[known].tolist()}
-        self.client_rewards["half_b"] = {**kept, "before": before, "after": after}
+        self.adapted_rewards = {"held_out": len(self._task.held_out) > 1, **kept, "before": before, "after": after}
         return {metrics.PERSONALIZED_REWARD: mean(sums[:, 0].sum(), counts.sum())}
 
     def _evaluated_input(self, state: Progress, place: int, examples: clients.Examples) -> process.ClientInput:
@@ -411,7 +418,7 @@ class BanditRounds(runner.Rounds):
 
     @functools.cached_property
     def _expected(self):
-        """Computation of (deployed, weights, clients): expected rewards of examples after the adaptation, and before."""
+        """Computation of (deployed, weights, clients): expected rewards after the adaptation, and before."""
         definition: Any = self._definition
         plain = dataclasses.replace(definition, adaptation=dataclasses.replace(definition.adaptation, epochs=0))
 

@@ -2,6 +2,7 @@
 
 from bandits import registry
 from bandits.options import BanditOptions, Personalization
+from data import tasks
 from data.errors import UsageError
 from data.tasks import logged
 from optimization.options import named
@@ -9,9 +10,9 @@ from optimization.study import cli
 from optimization.study.settings import setting
 
 ALONE, POOLED = "alone", "pooled"
-FINE_TUNE = "fine_tune"
+FINE_TUNE, LOCAL_HEAD = "fine_tune", "local_head"
 EARNED_IN_WORDS = "what each client earned"
-_PERSONAL = (FINE_TUNE,)
+_PERSONAL = (FINE_TUNE, LOCAL_HEAD)
 MOST_ALONE = 1000  # Models on disk.
 _NO_REWARDS = "rewards of all actions are not known"
 
@@ -71,6 +72,7 @@ class Personalizations:
         words={
             "none": "the deployed model acts on all examples",
             FINE_TUNE: "the client trains the deployed model",
+            LOCAL_HEAD: "the last layer never leaves the client, which trains it again in each round",
         },
         basic=True,
     )
@@ -137,6 +139,9 @@ def _resolve_personalization(settings: cli.Settings) -> cli.Settings:
     if settings.personalization == "none":
         return settings
     with_one = {"federation": (("federated",), "there is no shared model to adapt")}
+    if settings.personalization == LOCAL_HEAD:
+        with_one["client_selection"] = (("uniform",), "a selector reads losses of the whole model")
+        with_one["model_aggregation"] = (("mean",), "it combines whole models")
     _check(settings, f"--personalization={settings.personalization}", both | with_one)
     return settings.filled({"personalization_learning_rate": settings.client_learning_rate})
 
@@ -146,6 +151,17 @@ def options(settings: cli.Settings) -> Personalization | None:
     if settings.personalization == "none":
         return None
     return named(Personalization, settings, "personalization_", kind=settings.personalization)
+
+
+def check_layers(options: BanditOptions, task: tasks.Task) -> None:
+    """Refuses a local head of a model of one layer.
+
+    Raises:
+      UsageError: If it is one.
+    """
+    has_one = task.model in ("linear_l2", "bag_of_words") or task.model_arguments.get("hidden") == ()
+    if options.personalization and options.personalization.kind == LOCAL_HEAD and has_one:
+        raise UsageError(f"--personalization={LOCAL_HEAD} needs a model of several layers, such as --model=mlp.")
 
 
 def warnings(options: BanditOptions, population: int) -> list[str]:

@@ -208,6 +208,11 @@ class Phase(BanditOptions):
         return self.federation == "pooled"
 
     @property
+    def has_local_head(self) -> bool:
+        """Whether the last layer stays with the clients."""
+        return self.personalization is not None and self.personalization.kind == "local_head"
+
+    @property
     def has_halves(self) -> bool:
         """Whether rewards are summed over halves of a client's examples."""
         return self.personalization is not None or self.reports_clients

@@ -108,6 +108,7 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
                 f"--bandits_deploy_freq={options.deploy_every} deploys no trained model before the last of "
                 f"{rounds} rounds: clients act with the first model in all of them."
             )
+        federation_flags.check_layers(options, task)
         warnings += federation_flags.warnings(options, len(phases(options, task)[-1].population))
         if options.initial_model_path:
             run_folder.read_model(options.initial_model_path)
@@ -189,6 +190,8 @@ def _tell(
         figures.draw_run(folder.metrics_path, folder.path / "reward.png", title)
     if outcome.signum is None and rounds.client_rewards:
         folder.write_json(run_folder.CLIENT_REWARDS_FILE, rounds.client_rewards)
+    if outcome.signum is None and rounds.adapted_rewards:
+        folder.write_json(run_folder.ADAPTED_FILE, rounds.adapted_rewards)
     if outcome.signum is None:
         print(_summary(options, task, phase, folder, spent["summary"]))
     if rounds.acting:
@@ -251,6 +254,8 @@ def _summary(options: BanditOptions, task: tasks.Task, phase: Phase, folder: run
     if options.task.task_type == "logged":
         value = "of sampled rewards" if logged_flags.is_simulated(options.task) else "doubly robust"
         held_out = f"reward {last[metrics.HELD_OUT_REWARD]:.4f}, {value}"
+    elif phase.has_local_head:
+        held_out = f"reward {last[metrics.PERSONALIZED_REWARD]:.4f} of the policy with a reconstructed last layer"
     elif phase.is_alone:
         held_out = "not evaluated, as no held-out client has a model"
     elif phase.drift.kind != "none":  # Labels do not say any more which action is right.

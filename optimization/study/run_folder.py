@@ -42,6 +42,7 @@ _ASIDE = "before_restart_"
 INTERACTIONS = "interactions"
 DEPLOYED_MODELS = "models"
 EARNED_FILE = "private_client_rewards.json"
+ADAPTED_FILE = "private_adapted_rewards.json"
 CLIENT_MODELS = "private_client_models"
 _SUBFOLDERS = ("checkpoints", "model", INTERACTIONS, DEPLOYED_MODELS, CLIENT_MODELS)
 _HAS_CHECKPOINTS = "has_checkpoints"
