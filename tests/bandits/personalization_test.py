@@ -11,7 +11,7 @@ import tensorflow_federated as tff
 
 from bandits import losses, personalization, policies, process
 from data import clients
-from optimization import client_work, models
+from optimization import client_work, fed_avg, models
 from tests.bandits import process_test, whole_runs
 
 INITIAL, MODEL, BATCH, RATE = process_test.INITIAL, process_test.MODEL, process_test.BATCH, 0.3
@@ -210,13 +210,10 @@ def test_the_last_layer_never_leaves_a_client():
     output = definition.client_round()((initial,), initial, client)
     assert all(np.abs(part).max() > 0 for part in output.delta[:2])
     assert all((part.numpy() == 0).all() for part in output.delta[2:])
+    # The noise of an aggregation does not move the server's.
+    noisy, weights = (tuple(map(tf.constant, part)) for part in (DEEP.initial_weights(2), initial))
     optimizer = definition.server_optimizer.initialize(DEEP.specs)
-    state = process_test.tff.structure.Struct  # The noise of an aggregator moves nothing either.
-    del state
-    from optimization import fed_avg
-
-    noisy = tuple(tf.ones(shape) for shape in DEEP.shapes.values())
-    before = fed_avg.State(tf.constant(0), initial, (initial,), optimizer, ())
+    before = fed_avg.State(tf.constant(0), weights, (weights,), optimizer, ())
     _, weights, *_ = definition.server_round(before, noisy)
     for weight, first in zip(weights[2:], initial[2:], strict=True):
         np.testing.assert_array_equal(weight, first)
