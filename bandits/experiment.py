@@ -108,7 +108,8 @@ def build_process(task: tasks.Task, phase: Phase, mechanism: mechanisms.Mechanis
     aggregator = None
     if bandit.trains:
         aggregator = aggregators.build(phase.aggregation, mechanism, tuple(model.shapes.values()))
-    kind, halves, personal = process.BanditProcess, int(phase.has_halves), {}
+    kind: type[process.BanditProcess] = process.BanditProcess
+    halves, personal = int(phase.has_halves), {}
     local_work: client_work.ClientWork = local_sgd
     if phase.is_pooled:
         kind = pooled.PooledProcess
@@ -337,7 +338,7 @@ class BanditRounds(runner.Rounds):
         self, round_num: int, cohort_seed: int | None
     ) -> tuple[list[logged_rounds.Participation], list]:
         participations = self.participations(self.cohort(round_num, cohort_seed), round_num)
-        inputs = [each.inputs for each in participations]
+        inputs: list = [each.inputs for each in participations]
         if self.acting or self.alone:
             return participations, inputs
         if self._phase.is_pooled:

@@ -5,7 +5,7 @@ Each client acts as in a federated round; to training, the cohort is one client 
 
 import dataclasses
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -14,7 +14,7 @@ import tensorflow_federated as tff
 from bandits import logged_rounds, losses, process
 from optimization import fed_avg, models
 
-_ROWS = (None,)
+_ROWS: tuple = (None,)
 
 
 class PooledInput(NamedTuple):
@@ -47,8 +47,8 @@ class PooledProcess(process.BanditProcess):
         parts = [("group", logged_rounds.type_of_group(self)), ("key", key), ("position", tff.TensorType(np.int32))]
         return tff.StructWithPythonType(parts, PooledInput)
 
-    def log(self, deployed: tuple, client: PooledInput) -> fed_avg.Log:
-        group = client.group
+    def log(self, deployed: tuple, client: Any) -> fed_avg.Log:
+        group: logged_rounds.Group = client.group
         count = tf.shape(group.keys)[0]
         logs = {
             name: tf.TensorArray(dtype, count, element_shape=shape, infer_shape=False)
@@ -74,7 +74,7 @@ class PooledProcess(process.BanditProcess):
     def _columns(self) -> dict[str, tuple[tf.DType, tuple]]:
         """Dtype and shape of what training reads of a client's log, beside its features."""
         if self.loss.full_feedback:
-            columns = {losses.FULL_FEEDBACK: (tf.float32, (None, self.reward_matrix.shape[-1]))}
+            columns = {losses.FULL_FEEDBACK: (tf.float32, (*_ROWS, self.reward_matrix.shape[-1]))}
         else:
             columns = {"action": (tf.int32, _ROWS), "reward": (tf.float32, _ROWS), "propensity": (tf.float32, _ROWS)}
         return columns | ({losses.BOOTSTRAP: (tf.float32, (None, self.model.heads))} if self.model.heads > 1 else {})

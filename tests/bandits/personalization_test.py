@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+import functools
 import json
 
 import numpy as np
@@ -150,8 +151,8 @@ def _as_dataset(client, cache, batches):
     of_a, of_b = ([part[mask] for part in log] for mask in (~client.half, client.half))
     elements = [*_batches(*of_a, _fold_in(key, ADAPTATION), 2), *_batches(*of_b, key, 1)]
     assert len(elements) == batches
-    signature = collections.OrderedDict(x=tf.TensorSpec([None, 4]), y=tf.TensorSpec([None, 2]))
-    return tf.data.Dataset.from_generator(lambda: elements, output_signature=signature)
+    dataset, *others = map(tf.data.Dataset.from_tensors, elements)
+    return functools.reduce(tf.data.Dataset.concatenate, others, dataset)
 
 
 class _Squared(tf.keras.losses.Loss):
@@ -244,7 +245,9 @@ def play(tff_worker, monkeypatch):
 def test_runs_report_halves_and_no_epoch_changes_nothing(play, tmp_path):
     none = play(tmp_path / "none")
     reported = play(tmp_path / "reported", "--report_clients")
-    nothing = play(tmp_path / "nothing", "--personalization=fine_tune", "--personalization_epochs=0")
+    nothing = play(
+        tmp_path / "nothing", "--personalization=fine_tune", "--personalization_epochs=0", "--report_clients"
+    )
     pooled = play(tmp_path / "pooled", "--federation=pooled", "--report_clients")
     halves = ["bandits/half_a_rewards", "bandits/half_b_rewards", "eval/personalized_reward"]
     tables = [whole_runs.table(run) for run in (none, reported, nothing, pooled)]
@@ -266,9 +269,9 @@ def test_runs_report_halves_and_no_epoch_changes_nothing(play, tmp_path):
 
 @pytest.mark.parametrize("flags", [("--personalization=local_head",), ("--federation=alone", "--report_clients")])
 def test_a_stopped_run_goes_on_as_if_it_had_not(play, tmp_path, flags):
-    whole = play(tmp_path / "whole", *flags)
-    play(tmp_path / "parts", *flags, "--total_rounds=2")
-    parts = play(tmp_path / "parts", *flags)
+    whole = play(tmp_path / "whole", *flags, "--rounds_per_eval=2")
+    play(tmp_path / "parts", *flags, "--rounds_per_eval=2", "--total_rounds=2")
+    parts = play(tmp_path / "parts", *flags, "--rounds_per_eval=2")
     assert whole_runs.table(whole).equals(whole_runs.table(parts))
     names = ["private_client_rewards.json", "private_adapted_rewards.json"]
     found = [[(run / name).read_bytes() for name in names if (run / name).exists()] for run in (whole, parts)]
