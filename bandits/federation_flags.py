@@ -7,7 +7,7 @@ from data.errors import UsageError
 from data.tasks import logged
 from optimization.options import named
 from optimization.study import cli
-from optimization.study.settings import setting
+from optimization.study.settings import names, setting
 
 ALONE, POOLED = "alone", "pooled"
 FINE_TUNE, LOCAL_HEAD = "fine_tune", "local_head"
@@ -33,7 +33,6 @@ class Federations:
             ALONE: "each client trains a model by itself, in the rounds of the federated run; nothing leaves it",
             POOLED: "the server trains on the collected logs of each cohort",
         },
-        basic=True,
     )
     alone_budget: str = setting(
         words={
@@ -74,7 +73,6 @@ class Personalizations:
             FINE_TUNE: "the client trains the deployed model",
             LOCAL_HEAD: "the last layer never leaves the client, which trains it again in each round",
         },
-        basic=True,
     )
     personalization_epochs: int = setting(high=20, only={"personalization": _PERSONAL}, filled=1)
     personalization_learning_rate: float = setting(above=True, only={"personalization": _PERSONAL})
@@ -82,6 +80,9 @@ class Personalizations:
         words={"all": "all layers", "last": "the last layer"}, only={"personalization": (FINE_TUNE,)}, filled="all"
     )
     report_clients: bool = setting(False)
+
+
+NAMES = names(Federations, Personalizations)
 
 
 def define(flags: cli.FlagSet) -> None:

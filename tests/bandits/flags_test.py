@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from bandits import environment_flags, flags, options, registry, run_federated, schedule_flags
+from bandits import environment_flags, federation_flags, flags, options, registry, run_federated, schedule_flags
 from data.errors import UsageError
 from data.tasks import registry as tasks_registry
 from data.tasks.options import TaskOptions
@@ -235,7 +235,12 @@ def test_no_setting_is_left_out_but_those_that_mean_none():
     of_tasks = frozenset().union(
         *(tasks_registry.TASKS[name].options for name in ("tabular", "logged", "cifar100", "synthetic"))
     )
-    of_choices = {*schedule_flags.NAMES, *environment_flags.NAMES, *environment_flags.RESET_NAMES}
+    of_choices = {
+        *schedule_flags.NAMES,
+        *environment_flags.NAMES,
+        *environment_flags.RESET_NAMES,
+        *federation_flags.NAMES,
+    }
     assert missing - hyperparameters - of_tasks - of_choices == {
         "bandits_heads",
         "cache_dir",
