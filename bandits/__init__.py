@@ -1,6 +1,7 @@
-"""Federated bandits from Python: `bandits.run`, and the studies' `bandits.ads.run`, ...; `bandits.load` reads runs.
+"""Federated bandits from Python: `bandits.run` runs them, `compare`, `report`, `plot` and `advise` use runs.
 
-Nothing slow is imported before a run begins.
+`bandits.ads.run` and its like run the other studies, and `load` reads the runs of any. Importing `bandits` is fast:
+slow packages are imported when a name is used.
 """
 
 import importlib
@@ -10,21 +11,28 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from optimization.study import results
 
+    def run(**settings: Any) -> "results.Run | results.Runs":
+        """Runs run_federated with keywords instead of flags; `help(bandits.run)` lists them."""
+
+
 # Imported when they are first named: they import from this package, and it imports nothing from them.
 _STUDIES = ("ads", "client_selection", "mab_fl")
-__all__ = ("load", "run", *_STUDIES)
-
-
-def run(**flags: Any) -> "results.Run | results.Runs":
-    """Does by keywords what run_federated does by flags; see `optimization.study.python.run`."""
-    from bandits import run_federated
-    from optimization.study import python
-
-    return python.run(run_federated.STUDY, flags)
+_PLACES = {
+    "advise": "bandits.advice.command",
+    "compare": "bandits.results.together",
+    "plot": "bandits.results.together",
+    "report": "bandits.results.together",
+}
+__all__ = ("advise", "compare", "load", "plot", "report", "run", *_STUDIES)
 
 
 def load(folder: str | os.PathLike) -> "results.Run | results.Runs":
-    """Reads the run, or all runs, of a folder, whichever study's; see `optimization.study.python.load`."""
+    """Reads the run, or all runs, of a folder, whichever study's; see `optimization.study.python.load`.
+
+    Example:
+      >>> runs = bandits.load("runs")
+      >>> runs.metrics.groupby(["run", "seed"])["bandits/average_rewards"].last()
+    """
     from bandits import studies
     from optimization.study import python
 
@@ -34,8 +42,15 @@ def load(folder: str | os.PathLike) -> "results.Run | results.Runs":
 def __getattr__(name: str) -> Any:
     if name in _STUDIES:
         return importlib.import_module(f"{__name__}.{name}")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name in _PLACES:
+        return getattr(importlib.import_module(_PLACES[name]), name)
+    if name != "run":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from bandits import run_federated
+    from optimization.study import python
+
+    return python.function(run_federated.STUDY)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_STUDIES})
+    return sorted({*globals(), *__all__})

@@ -60,7 +60,7 @@ class Resets:
       reset_watch: Series that detectors watch.
       reset_window: Rounds from one reset to the next.
       reset_warmup: Rounds after a start or a reset before a detector may trigger.
-      page_hinkley_threshold: Rise of the series, summed over rounds, that triggers a reset; see docs/worlds.md.
+      page_hinkley_threshold: Rise of the series, summed over rounds, that triggers a reset; see docs/environments.md.
       page_hinkley_delta: Rise per round that is tolerated.
       adwin_delta: Probability of a false detection, for values in [0, 1]; smaller values detect later.
       adwin_scale: Factor that scales the series to [0, 1]: 1 / its spread from round to round.

@@ -16,7 +16,7 @@ from bandits import alone, logged_rounds, losses, metrics, personalization, phas
 from bandits.environments import resets
 from bandits.options import Phase
 from data import clients, keys, tasks
-from optimization import aggregators, client_work, cohorts, fed_avg, models
+from optimization import aggregators, client_work, cohorts, fed_avg, models, options
 from optimization.privacy import mechanisms
 from optimization.runtime import rounds as runtime_rounds
 from optimization.selection import availability, selected
@@ -262,8 +262,7 @@ class BanditRounds(runner.Rounds):
     @property
     def length(self) -> frame.Length:
         """How many rounds the phase has."""
-        every = self._phase.rounds_per_eval, self._phase.rounds_per_checkpoint
-        return frame.Length(self._phase.total_rounds, *every)
+        return options.named(options.Length, vars(self._phase))
 
     def cohort(self, round_num: int, cohort_seed: int | None = None) -> np.ndarray:
         """Positions in the phase's population of a round's clients, int [clients], without a selector.

@@ -24,13 +24,13 @@ from optimization.study import aggregation_flags, availability_flags, cli, selec
 from optimization.study.settings import declared, parameters, setting
 
 USAGE = """
-Federated contextual bandits: clients act with a deployed model, train on what they saw, and the server averages.
+Simulates federated bandits: clients act with a deployed model and train on observed rewards; the server averages.
 
   run_federated                                          # digits, softmax: about a minute
   run_federated --bandits_type=greedy --experiment_name=my_greedy
   run_federated --task_type=unipen62 --data_dir=DIR --scenario=init_shift
 
-Where a default is missing here, it is the task's own; config.json in the run's folder records all values.
+A default that is missing here depends on the task. config.json in the run's folder records all values.
 """
 
 PRESETS = pathlib.Path(__file__).parent / "presets"
@@ -61,8 +61,8 @@ class _Study:
 
     Attributes:
       bandits_type: How clients choose actions, and the loss they train.
-      scenario: Initial model and rewards: scratch has random weights; init a model pre-trained with full feedback on a
-        few clients; init_shift such a model before rewards change; drift random weights and non-stationary rewards.
+      scenario: Initial model and rewards. scratch starts with random weights; init with a model that a few clients
+        train with full feedback; init_shift likewise, before rewards change; drift is scratch with changing rewards.
       variant: Source that counts where the paper and its published code differ.
       dist_shift_type: Rewards of one step of init_shift run by hand: its initial training, or the bandits after it.
       population_client_selection: START-END: participating clients, from index START up to but not including END.
@@ -172,7 +172,7 @@ class _Clients:
       non_private_selection: With differential privacy, select by losses all the same: the privacy that this spends is
         not counted.
       client_optimizer: Optimizer on the client.
-      client_learning_rate: Its learning rate.
+      client_learning_rate: Learning rate on the client.
     """
 
     non_private_selection: bool = setting(False)

@@ -8,7 +8,14 @@ from optimization.study import metrics
 from optimization.study.metrics import Metric, declared
 
 ROUND_REWARD = Metric(
-    "bandits/round_rewards", "Round reward", better="up", drawn=True, deployed=True, recent=True, bounds="participating"
+    "bandits/round_rewards",
+    "Round reward",
+    better="up",
+    drawn=True,
+    deployed=True,
+    recent=True,
+    reward=True,
+    bounds="participating",
 )
 AVERAGE_REWARD = Metric(
     "bandits/average_rewards",
@@ -16,6 +23,7 @@ AVERAGE_REWARD = Metric(
     better="up",
     drawn=True,
     in_summary=True,
+    reward=True,
     bounds="participating",
 )
 HALF_A_REWARD = Metric("bandits/half_a_rewards", "Expected reward on half A of clients' examples", better="up")
@@ -45,6 +53,7 @@ HELD_OUT_REWARD = Metric(
     evaluated=True,
     drawn=True,
     in_summary=True,
+    reward=True,
     bounds="held_out",
 )
 # Of the same policy, over held-out clients; over participating ones where the held-out examples are nobody's.
@@ -54,6 +63,7 @@ WORST_TENTH = Metric(
     better="up",
     evaluated=True,
     in_summary=True,
+    reward=True,
 )
 # Of the policy on half B, after the adaptation on half A; over the clients of the two above.
 PERSONALIZED_REWARD = Metric(

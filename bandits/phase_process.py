@@ -12,11 +12,11 @@ the server's and not, as the mean's, one that compiles to the MapReduce form.
 
 import dataclasses
 import functools
-from collections.abc import Callable, Hashable, Sequence
+import types
+from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple
 
 import numpy as np
-import tensorflow as tf
 import tensorflow_federated as tff
 
 from bandits import process
@@ -59,53 +59,6 @@ class SharedProcess(NamedTuple):
     def next(self) -> tff.Computation:
         """Runs a round: (state, clients) -> (state, metrics)."""
         return self.shared.next
-
-
-class CollectedRounds:
-    """Rounds with the interface of the process that `process.BanditProcess.build` returns."""
-
-    def __init__(
-        self, definition: process.BanditProcess, initial_weights: models.Weights, aggregate: algorithms.Aggregate
-    ):
-        """Builds the computations.
-
-        Args:
-          definition: The rounds; its `aggregator` is not used.
-          initial_weights: theta_0.
-          aggregate: Makes one delta of the cohort's, and draws nothing.
-        """
-        built = definition.build(initial_weights)
-        self.initialize = built.initialize
-        self._shapes, self._aggregate = definition.model.shapes, aggregate
-
-        def client_round(*arguments):
-            output = definition.client_round()(*arguments)
-            return posterior_process.client_row(output), output.sums
-
-        self._at_clients = fed_avg.at_clients(definition.at_client(client_round))
-        taken = built.state_type.member, definition.weights_type
-        self._server_round = tff.tensorflow.computation(definition.server_round, *taken)
-
-    def next(
-        self, state: fed_avg.State, cohort: Sequence[process.ClientInput]
-    ) -> tuple[fed_avg.State, fed_avg.RoundMetrics]:
-        """Runs a round; without examples the update is zero, without clients there is no update."""
-        updates, summed = posterior_process.collect(self._at_clients, [state.deployed, state.weights], cohort)
-        before = algorithms.flat(state.weights)
-        delta = np.full_like(before, 0 if len(updates.examples) else np.nan)
-        if updates.examples.any():
-            delta = self._aggregate(before, updates.with_examples(), None).delta  # type: ignore[arg-type]
-        step = self._server_round(state, models.unflatten(tf.constant(delta), self._shapes))
-        metrics = fed_avg.RoundMetrics(**self._sums(summed), update_norm=step[4], deployed=step[5], aggregator=())
-        return fed_avg.State._make((*step[:4], state.aggregator)), metrics
-
-    def _sums(self, summed: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        """Sums over clients, added sequentially as in TFF's aggregations."""
-        types = tff.structure.iter_elements(self._at_clients.type_signature.result.member[1])
-        totals = {name: np.zeros(part.shape, part.dtype) for name, part in types}
-        for client in summed:
-            totals = {name: total + client[name] for name, total in totals.items()}
-        return totals
 
 
 class _ChainState(NamedTuple):
@@ -217,6 +170,8 @@ def _combined(
             return ChainRounds(averaged.build(initial_weights), algorithm.chain, phase.seed)
         if algorithm.aggregate is None:
             return averaged.build(initial_weights)
-        return CollectedRounds(averaged, initial_weights, algorithm.aggregate)
+        collected = posterior_process.CollectedRounds(averaged, initial_weights)
+        run = functools.partial(collected.next, aggregate=functools.partial(algorithm.aggregate, generator=None))
+        return types.SimpleNamespace(initialize=collected.initialize, next=run)
 
     return lambda round_num: rounds_of(algorithm.work_of(round_num))

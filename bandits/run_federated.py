@@ -29,11 +29,11 @@ from bandits import (
     simulator,
 )
 from bandits.options import BanditOptions, Phase, acted_in, phases, populations
-from data import tasks
+from data import files, tasks
 from data.errors import UsageError
 from data.tasks import registry as tasks_registry
 from data.tasks.options import TaskOptions
-from optimization.study import frame, loggers, run_folder, selector_flags
+from optimization.study import frame, loggers, results, run_folder, selector_flags
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from optimization.study import runner
 
 _INIT_FOLDER = "init"
+# Panels of reward.png.
+_DRAWN = (metrics.ROUND_REWARD, metrics.AVERAGE_REWARD, metrics.ROUND_PROBABILITY, metrics.HELD_OUT_REWARD)
 
 
 class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
@@ -120,7 +122,10 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
         from optimization import models
 
         options, task = run.options, run.data
-        run.folder.write_json(run_folder.BOUNDS_FILE, constant_actions.as_json(constant_actions.of_run(options, task)))
+        least, largest = task.reward_range(options.rewards)
+        bounds = constant_actions.as_json(constant_actions.of_run(options, task))
+        bounds["rewards"] = {"least": least, "largest": largest}
+        run.folder.write_json(run_folder.BOUNDS_FILE, bounds)
         if logged_flags.is_simulated(options.task):
             run.folder.write_json(run_folder.SIMULATOR_FILE, simulator.as_json(simulator.once(task.held_out)[0]))
         shapes = models.of_task(task, options.heads).shapes
@@ -181,13 +186,18 @@ def _tell(
     outcome: "runner.Outcome",
 ) -> None:
     """Writes and prints what a phase gave, also of one that was stopped."""
-    from bandits import figures
+    from optimization.study import panels
 
     spent = trained.report(phase.accounted(outcome.round_num))
     folder.write_json(run_folder.PRIVACY_FILE, spent)
     if outcome.round_num:
         title = f"{options.task.task_type}: {phase.label}"
-        figures.draw_run(folder.metrics_path, folder.path / "reward.png", title)
+        table = results.read_metrics(folder.path)
+        drawn = [metric for metric in _DRAWN if table[metric].notna().any()]
+        picture = panels.draw(
+            {phase.label: [table]}, {metric: metric.about for metric in drawn}, title=title, marks=metrics.DEPLOYED
+        )
+        files.save_picture(picture, folder.path / "reward.png", dpi=120)
     if outcome.signum is None and rounds.client_rewards:
         folder.write_json(run_folder.CLIENT_REWARDS_FILE, rounds.client_rewards)
     if outcome.signum is None and rounds.adapted_rewards:

@@ -94,7 +94,9 @@ def _decompress(archive: pathlib.Path, path: pathlib.Path, damaged: str) -> None
     os.replace(part, path)
 
 
-def plain_file(origin: str, file_name: str, cache_dir: str | None, sha256: str | None = None) -> pathlib.Path:
+def plain_file(
+    origin: str, file_name: str, cache_dir: str | None, sha256: str | None = None, where: str = "there"
+) -> pathlib.Path:
     """Path of a published file; downloads it on first use.
 
     Args:
@@ -103,6 +105,7 @@ def plain_file(origin: str, file_name: str, cache_dir: str | None, sha256: str |
       cache_dir: Cache folder, or None for the default.
       sha256: Hexadecimal digest of its contents, checked at every request; None trusts the server's
         checksum and the cache folder.
+      where: Where users without a network put the file, for the message.
 
     Raises:
       UsageError: If there is no file and no network, or it is not the expected file.
@@ -115,7 +118,7 @@ def plain_file(origin: str, file_name: str, cache_dir: str | None, sha256: str |
     part = path.with_name(f"{file_name}.part")
 
     def make() -> None:
-        _fetch_or_explain(origin, part, file_name, "there")
+        _fetch_or_explain(origin, part, file_name, where)
         if sha256 and _digest(part, "sha256") != sha256:
             part.unlink()
             raise UsageError(f"The download of {origin} is not the expected file; start again to repeat it.")

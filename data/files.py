@@ -1,6 +1,7 @@
 """Paths of the user's files (`--data_dir` or FEDBANDITS_DATA_DIR), NumPy archives, and atomic writing."""
 
 import contextlib
+import io
 import os
 import pathlib
 import zipfile
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 PICTURES = (".png", ".pdf", ".svg")
 EXAMPLES = pathlib.Path(__file__).parent / "examples"
 _VARIABLE = "FEDBANDITS_DATA_DIR"
-_HOW_TO_NAME = f"name its folder with --data_dir or {_VARIABLE}."
+_HOW_TO_NAME = f"name its folder with --data_dir or {_VARIABLE}. docs/data.md says where to get it."
 _UNDAMAGED = "--data_dir must hold the undamaged file."
 
 
@@ -276,7 +277,7 @@ def read_arrays(path: pathlib.Path) -> dict[str, np.ndarray]:
 
 
 def save_picture(figure: "matplotlib.figure.Figure", path: str | os.PathLike, dpi: int) -> None:
-    """Writes a picture atomically, in the format of its name.
+    """Writes a picture atomically, in the format of its name; a PNG file has 256 colours, and a third of the size.
 
     Raises:
       Failure: See `whole`.
@@ -284,6 +285,14 @@ def save_picture(figure: "matplotlib.figure.Figure", path: str | os.PathLike, dp
     import matplotlib
 
     path = pathlib.Path(path)
+    if path.suffix == ".png":
+        from PIL import Image
+
+        buffer = io.BytesIO()
+        figure.savefig(buffer, format="png", dpi=dpi)
+        with whole(path) as file:
+            Image.open(buffer).convert("RGB").quantize(dither=Image.Dither.NONE).save(file, "png", optimize=True)
+        return
     # TrueType instead of Type 3 fonts, which publishers refuse.
     with whole(path) as file, matplotlib.rc_context({"pdf.fonttype": 42, "svg.fonttype": "none"}):
         figure.savefig(file, format=path.suffix.removeprefix("."), dpi=dpi)

@@ -5,6 +5,7 @@ A name includes a digest of the content, so that a run's folder, which records i
 
 import contextlib
 import hashlib
+import pathlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,23 @@ def lent(frame: "pd.DataFrame") -> Iterator[str]:
         yield name
     finally:
         _lent.pop(name, None)
+
+
+def save(frame: "pd.DataFrame", folder: pathlib.Path) -> str:
+    """Saves a frame for other processes, under a name that depends on its content; returns the file's path.
+
+    Raises:
+      UsageError: If the file cannot be written, or a column has values of several types.
+    """
+    path = folder / f"table_{checksum(frame)[:8]}.parquet"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with_index(frame).to_parquet(path)
+    except (OSError, ValueError, TypeError) as error:  # The latter two are pyarrow's, for a column of several types.
+        raise UsageError(
+            f"The DataFrame cannot be saved as {path} ({error}): save it yourself as data_file."
+        ) from error
+    return str(path)
 
 
 def find(name: str) -> "pd.DataFrame | None":

@@ -100,7 +100,7 @@ def lines(report: Mapping[str, Any]) -> Iterator[str]:
         return
     described: Sequence[Mapping[str, Any]] = sorted(report["columns"], key=lambda column: _ORDER.index(column["use"]))
     form = ", ".join(f"{what} {value}" for what, value in report.get("form", {}).items())
-    yield f"{report['rows']} rows of {report['clients']} clients{f' ({form})' if form else ''}; of the columns:"
+    yield f"{report['rows']} rows of {report['clients']} clients{f' ({form})' if form else ''}. Use of each column:"
     called = [" ".join(column["name"].split()) for column in described[:_PRINTED]]
     width = max(map(len, called))
     for name, column in zip(called, described, strict=False):

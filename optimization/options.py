@@ -138,8 +138,8 @@ class Length:
     """
 
     total_rounds: int
-    rounds_per_eval: int
-    rounds_per_checkpoint: int
+    rounds_per_eval: int = 0
+    rounds_per_checkpoint: int = 0
 
     def ends_in_evaluation(self, round_num: int) -> bool:
         """Whether a round ends in an evaluation."""

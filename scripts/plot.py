@@ -11,7 +11,6 @@ if __name__ == "__main__":  # Before the imports, which take seconds.
 import math
 import pathlib
 import re
-import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -35,8 +34,6 @@ Metrics of the deployed model are drawn as steps, and not smoothed across deploy
 
 Each argument is a run's folder; a folder of seeds (NAME/seed_N) is one band.
 """
-_MAX_MARKS = 40  # More lines would hide the curves.
-_LETTERS_PER_INCH = 12  # In a label of the vertical axis.
 _INCHES = (1.0, 50.0)  # Limits of a picture's sides.
 
 
@@ -61,12 +58,12 @@ class _Picture:
       output: Pictures to write, separated by commas: .png, .pdf or .svg.
       title: Title.
       running_average: Draw the average over the rounds so far, as the study does.
-      metric: Column of metrics.csv to draw, such as privacy/epsilon (default: the round's reward; without one, the
-        metric of the study's progress bar).
+      metric: Columns of metrics.csv to draw, separated by commas, such as privacy/epsilon (default: the round's reward;
+        without one, the metric of the study's progress bar).
       ylabel: Label of the vertical axis (default: the metric).
       smooth: Rounds of a moving average, which never crosses a deployment.
       band: Shaded band around the mean of several seeds.
-      size: Width and height in inches, as 7x4.2.
+      size: Width and height in inches, as 7x4.2 (default: by the number of metrics).
       ylim: Limits of the vertical axis, as 0,1 (default: those of the curves).
     """
 
@@ -77,8 +74,8 @@ class _Picture:
     metric: str = setting()
     ylabel: str = setting()
     smooth: int = setting(1, low=1)
-    band: str = setting("minmax", BANDS)
-    size: str = setting("7x4.2")
+    band: str = setting("ci", BANDS)
+    size: str = setting()
     ylim: str = setting()
 
 
@@ -113,7 +110,7 @@ def program(settings: cli.Settings) -> None:
     outputs = [pathlib.Path(cli.user_path(output)) for output in settings.output.split(",")]
     for output in outputs:
         files.check_output("output", output, files.PICTURES)
-    size = _size(settings.size)
+    size = _size(settings.size) if settings.size else None
     limits = _limits(settings.ylim) if settings.ylim else None
     labels = settings.labels.split(",") if settings.labels else runs.labels(folders)
     if len(labels) != len(folders):
@@ -136,33 +133,41 @@ def program(settings: cli.Settings) -> None:
         if not paths:
             raise UsageError(f"--runs: {folder} holds no metrics.csv, so no round is finished.")
     tables = {label: [runs.read_metrics(path) for path in paths] for label, paths in zip(labels, seeds, strict=True)}
-    column = settings.metric or (metrics.AVERAGE_REWARD if settings.running_average else _headline(tables))
-    column = runs.declared().get(column, column)
-    words = runs.about(column)
+    chosen = settings.metric or (metrics.AVERAGE_REWARD if settings.running_average else _headline(tables))
+    titles = {}
+    for column in (runs.declared().get(name, name) for name in chosen.split(",")):
+        for label, group in tables.items():
+            if missing := [table for table in group if column not in table or column == "round_num"]:
+                columns = ", ".join(missing[0].columns[1:])
+                raise UsageError(f"{label} has no column {column}: give --metric one of {columns}.")
+        if not any(table[column].abs().lt(float("inf")).any() for group in tables.values() for table in group):
+            raise UsageError(f"There is nothing to draw: {column} is never a finite number in these runs.")
+        titles[column] = settings.ylabel or runs.about(column)
+    if settings.ylabel and len(titles) > 1:
+        raise UsageError("--ylabel names the axis of one metric: leave it out, or draw one --metric.")
     if settings.smooth > 1:
         longest = max(len(table) for group in tables.values() for table in group)
-        words += ", mean of the " + (f"last {settings.smooth} rounds" if settings.smooth < longest else "rounds so far")
+        last = f"last {settings.smooth} rounds" if settings.smooth < longest else "rounds so far"
+        titles = {
+            column: words if settings.ylabel else f"{words}, mean of the {last}" for column, words in titles.items()
+        }
     if "band" in settings.set_by_user and all(len(group) == 1 for group in tables.values()):
         raise UsageError("--band has no effect: each of --runs is a single seed.")
-    for label, group in tables.items():
-        if missing := [table for table in group if column not in table or column == "round_num"]:
-            raise UsageError(
-                f"{label} has no column {column}: give --metric one of {', '.join(missing[0].columns[1:])}."
-            )
-    if not any(table[column].abs().lt(float("inf")).any() for group in tables.values() for table in group):
-        raise UsageError(f"There is nothing to draw: {column} is never a finite number in these runs.")
-    notes = baselines.notes(dict(zip(labels, seeds, strict=True)), column)
-    draw(
-        {label + notes.get(label, ""): seeds_of_run for label, seeds_of_run in tables.items()},
-        outputs,
-        column,
-        window=settings.smooth,
-        band=settings.band,
-        size=size,
+    notes = baselines.notes(dict(zip(labels, seeds, strict=True)), next(iter(titles)))
+    from optimization.study import panels
+
+    picture = panels.draw(
+        {label + notes.get(label, ""): group for label, group in tables.items()},
+        titles,
         title=settings.title,
-        ylabel=settings.ylabel or words,
+        window=settings.smooth,
+        kind=settings.band,
+        size=size or ((7, 4.2) if len(titles) == 1 else None),
         limits=limits,
+        marks=metrics.DEPLOYED,
     )
+    for output in outputs:
+        files.save_picture(picture, output, dpi=300)
     print(*outputs, sep="\n")
 
 
@@ -228,61 +233,6 @@ def print_tables(settings: cli.Settings, named: Sequence[pathlib.Path]) -> None:
         rounds, thresholds = tables.PUBLISHED.get(task, ((last,), (0.84, 0.86)))
         table = tables.build(cells, settings.rounds or rounds, settings.thresholds or thresholds)
         print(f"{task}\n{table.to_string()}\n")
-
-
-def draw(
-    tables: "Mapping[str, Sequence[pd.DataFrame]]",
-    outputs: Sequence[pathlib.Path],
-    column: str,
-    *,
-    window: int,
-    title: str,
-    ylabel: str,
-    band: str = "minmax",
-    size: tuple[float, float] = (7, 4.2),
-    limits: tuple[float, float] | None = None,
-) -> None:
-    """Draws a metric of several runs in one plot; several seeds of one become their mean and a band.
-
-    Args:
-      tables: Metrics of each label's seeds.
-      outputs: Pictures to write.
-      column: Metric to draw.
-      window: Rounds of the moving average.
-      title: Title.
-      ylabel: Label of the vertical axis.
-      band: Shaded band, one of `BANDS`; the legend names it.
-      size: Width and height, in inches.
-      limits: Limits of the vertical axis; by default those of the curves.
-    """
-    from matplotlib import figure
-
-    picture = figure.Figure(figsize=size, layout="constrained")
-    axes = picture.subplots()
-    marks = next((name for name, metric in runs.declared().items() if metric.marks), None)
-    for place, (label, seeds) in enumerate(tables.items()):
-        runs.draw(axes, seeds, column, label, place, window, band, marks)
-    if any(len(seeds) > 1 for seeds in tables.values()):
-        axes.fill_between([], [], color="grey", alpha=0.2, linewidth=0, label=BANDS[band])
-    _mark(axes, next(iter(tables.values()))[0])
-    lines = textwrap.fill(ylabel, max(12, int(_LETTERS_PER_INCH * size[1])))
-    axes.set(title=title, xlabel="round", ylabel=lines)
-    if limits:
-        axes.set_ylim(limits)
-    axes.locator_params(axis="x", integer=True)
-    axes.grid(alpha=0.3)
-    axes.legend(fontsize="small")
-    for output in outputs:
-        files.save_picture(picture, output, dpi=300)
-
-
-def _mark(axes, table: "pd.DataFrame") -> None:
-    """Draws a line at each round that a marking metric sets to 1."""
-    for metric in table.columns.intersection([one for one in runs.declared().values() if one.marks]):
-        rounds = table.loc[table[metric] == 1, "round_num"]
-        for index, round_num in enumerate(rounds if len(rounds) <= _MAX_MARKS else ()):
-            label = None if index else metric.rpartition("/")[2]
-            axes.axvline(round_num, color="grey", linewidth=0.8, linestyle=":", label=label)
 
 
 if __name__ == "__main__":

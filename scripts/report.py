@@ -35,6 +35,7 @@ class _Flags:
       title: Title.
       reference: Configuration that the others are compared with: its name on the page, or its strategy (default:
         greedy, or without it the first configuration).
+      searches: Also show the runs of searches and of time measurements.
       regret: Also show the regret to the full-feedback baseline; in a non-stationary environment, to the baseline of
         each environment, too.
     """
@@ -43,6 +44,7 @@ class _Flags:
     output: pathlib.Path = setting("report.html")
     title: str = setting("Runs")
     reference: str = setting()
+    searches: bool = setting(False)
     regret: bool = setting(False)
 
 
@@ -58,9 +60,10 @@ def program(settings: cli.Settings) -> int:
     named = runs.named(settings)
     output = pathlib.Path(settings.output)
     files.check_output("output", output, (".html",))
-    results = page.read(named)
+    results = page.read(named, has_searches=settings.searches)
     if not results.runs:
-        raise UsageError(" ".join([*results.problems, *results.waiting]))
+        searches = ["All runs here are of searches or timing: give --searches."] * bool(results.searches)
+        raise UsageError(" ".join([*results.problems, *results.waiting, *searches]))
     files.replace(output, page.page(results, settings.title, settings.reference, has_regret=settings.regret).encode())
     parts = configurations.parts(results.runs)
     if settings.regret:

@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 
 from bandits import studies
-from bandits.papers import page, pictures, records, results, running, scoreboard, selection, texts
+from bandits.papers import docs_pictures, page, pictures, records, results, running, scoreboard, selection, texts
 from bandits.papers.plan import FIRST_TUNING_SEED, Figure
 from bandits.papers.results import ConfigurationRuns
 from bandits.plans import estimate, executors, sweep
@@ -78,12 +78,14 @@ class _Output:
     Attributes:
       records: Folder for a small file of numbers per figure, such as docs/evidence.
       page: Page to make from the records in the folder evidence beside it; runs nothing.
+      pictures: Folder to draw the docs' pictures in, from the same records; runs nothing.
       root_output_dir: Folder of all output.
       experiment_name: Name of this output's folder (default: reproduce_SCALE).
     """
 
     records: pathlib.Path = setting()
     page: pathlib.Path = setting()
+    pictures: pathlib.Path = setting()
     root_output_dir: pathlib.Path = setting("runs")
     experiment_name: str = setting(complaint=no_folder)
 
@@ -166,6 +168,9 @@ def program(settings: cli.Settings) -> int:
     if settings.page:
         _alone(settings, "page", "--page is made from all records, and runs nothing")
         return write_page(pathlib.Path(settings.page))
+    if settings.pictures:
+        _alone(settings, "pictures", "--pictures draws from all records, and runs nothing")
+        return write_pictures(pathlib.Path(settings.pictures))
     if not settings.text and not all(name.strip() for name in (settings.figure or "").split(",")):
         problem = f"={settings.figure} has an empty name" if settings.figure else " is missing"
         raise UsageError(f"--figure{problem}: give names, or all, or --text; --list prints them.")
@@ -368,15 +373,35 @@ def _check_seeds(repeat: int | None, chosen: Sequence[Figure]) -> None:
 def write_page(path: pathlib.Path) -> int:
     """Writes the page of all records; returns the exit status."""
     files.check_output("page", path, (".md",))
-    folder = path.parent / "evidence"
+    folder = _evidence("page", path)
     strays = page.strays(folder)
-    if not any(folder.glob("*/*.csv")):
-        raise UsageError(f"--page={path} is made from the records in {folder}, which has none: --records writes them.")
     files.replace(path, page.made(folder).encode())
     print(f"Written: {path}")
     for stray in strays:
         print(f"Warning: left out, {stray}.", file=sys.stderr)
     return 0
+
+
+def write_pictures(folder: pathlib.Path) -> int:
+    """Draws the docs' pictures; returns the exit status."""
+    evidence = _evidence("pictures", folder)
+    files.check_output("pictures", folder / "x.png", (".png",))
+    print("Written:", *docs_pictures.write(folder, evidence), sep="\n")
+    return 0
+
+
+def _evidence(flag: str, path: pathlib.Path) -> pathlib.Path:
+    """Folder of records beside an output.
+
+    Raises:
+      UsageError: If it has none.
+    """
+    folder = path.parent / "evidence"
+    if not any(folder.glob("*/*.csv")):
+        raise UsageError(
+            f"--{flag}={path} is made from the records in {folder}, which has none: --records writes them."
+        )
+    return folder
 
 
 if __name__ == "__main__":

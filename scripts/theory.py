@@ -25,14 +25,14 @@ Simulates environments whose true rewards are known, and compares regret with bo
 
   theory                                                # prints the page
   theory --quick                                        # a tenth of most of it, in a minute or two
-  theory --page=docs/evidence/theory.md --picture=docs/theory.png
+  theory --page=docs/evidence/theory.md --picture=docs/pictures/theory.png
 """
 _PAGE = pathlib.Path(__file__).resolve().parents[1] / "bandits" / "theory" / "page.md"
 _QUICK = (
     "**This is a quick run**: its numbers come from few runs, but the sentences describe the full run with "
     "`--seed=0`.\n\n"
 )
-_PANEL = (5.2, 3.6)  # Inches.
+_TITLE = "Learning keeps the bound's rate, constant exploration has a floor, and rare deployment costs regret"
 
 
 class _Flags:
@@ -40,9 +40,9 @@ class _Flags:
 
     Attributes:
       quick: A tenth of most runs, and fewer rounds: the same tables, with wider intervals and fewer rows.
-      seed: Seed of all draws.
+      seed: Seed of all randomness.
       page: Markdown file to write; printed if left out.
-      picture: Picture to write, of .png or .pdf or .svg.
+      picture: Picture to write, a .png, .pdf or .svg file.
     """
 
     quick: bool = setting(False)
@@ -102,23 +102,30 @@ def program(settings: cli.Settings) -> None:
         print(text)
 
 
-def _draw(curves: "list[Curve]", path: pathlib.Path) -> None:
-    """Draws a panel for each title, with logarithmic axes; bounds are dashed."""
-    import matplotlib
-    from matplotlib import figure as figures
+def _draw(found: "list[Curve]", path: pathlib.Path) -> None:
+    """Draws a panel for each of `PANELS`, with logarithmic axes: means with their 95% bands over seeds, and bounds."""
+    import numpy as np
 
-    titles = list(dict.fromkeys(curve.panel for curve in curves))
-    with matplotlib.rc_context({"font.size": 9, "lines.linewidth": 1.3}):
-        figure = figures.Figure((2 * _PANEL[0], -(-len(titles) // 2) * _PANEL[1]), layout="constrained")
-        panels = figure.subplots(-(-len(titles) // 2), 2, squeeze=False).flat
-        for panel, title in zip(panels, titles, strict=False):
-            for curve in curves:
-                if curve.panel == title:
-                    panel.plot(curve.places, curve.values, "k--" if curve.is_bound else "o-", ms=3, label=curve.label)
-            panel.set(title=title, xscale="log", yscale="log")
-            panel.legend(fontsize=7)
-            panel.grid(alpha=0.3)
-        files.save_picture(figure, path, dpi=110)
+    from bandits.theory.findings import PANELS
+    from optimization.study import curves, intervals, panels
+
+    labels = [one.label for one in found if np.ndim(one.values) == 2]
+    looks = dict(zip(labels, curves.styles(labels), strict=True))
+    figure, grid = panels.grid(2, 2, (10.4, 7.4), _TITLE)
+    for axes, (name, (title, across)) in zip(grid.flat, PANELS.items(), strict=True):
+        for curve in found:
+            values = np.asarray(curve.values)
+            if curve.panel != name:
+                continue
+            if values.ndim == 1:
+                axes.plot(curve.places, values, label=curve.label, color="black", linestyle="--")
+                continue
+            half = intervals.half_width(values.std(axis=1, ddof=1), values.shape[1])
+            mean, look = values.mean(axis=1), looks[curve.label]
+            axes.plot(curve.places, mean, color=look.colour, marker=look.marker, markersize=4, label=curve.label)
+            axes.fill_between(curve.places, mean - half, mean + half, color=look.colour, alpha=0.2, linewidth=0)
+        panels.label(axes, title=title, xlabel=across, ylabel=name, xscale="log", yscale="log", legend=True)
+    files.save_picture(figure, path, dpi=110)
 
 
 if __name__ == "__main__":

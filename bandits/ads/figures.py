@@ -1,32 +1,17 @@
-"""Figures of ad runs: `python -m bandits.ads.figures --runs=DIR,DIR --output=ads.png`."""
+"""Summary and picture of ad runs."""
 
-if __name__ == "__main__":  # Before the imports, which take seconds.
-    from optimization.study import interruption
-
-    interruption.install()
-
-import json
-import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from bandits.ads import metrics
 from data import files
-from data.errors import UsageError
-from optimization.study import cli, intervals
-from optimization.study.settings import setting
+from optimization.study import intervals
 
 if TYPE_CHECKING:
     import os
 
     import pandas as pd
 
-_USAGE = """
-Draws ad runs in one picture: clicks, the best ad's share and all clicks so far of each run's federation, and of the
-first run's centralised bandit.
-
-  figures --runs=runs/ads_epsilon_greedy,runs/ads_federated_ucb --output=ads.png
-"""
 _LABELS = {
     metrics.AVERAGE_CLICKS: "clicks an impression",
     metrics.OPTIMAL_SHARE: "share of the best ad",
@@ -66,75 +51,16 @@ def summary(tables: "Sequence[pd.DataFrame]") -> "pd.DataFrame":
     return pd.DataFrame(rows, columns=["learner", "metric", "rounds", "mean", "standard_error", "low", "high", "seeds"])
 
 
-def draw(tables: "Mapping[str, Sequence[pd.DataFrame]]", output: "str | os.PathLike", best_rate: float) -> None:
-    """Draws the panels of _LABELS by round; several seeds of one run become their mean.
+def draw(table: "pd.DataFrame", output: "str | os.PathLike", title: str) -> None:
+    """Draws the panels of _LABELS by round, of the federated bandit and of the centralised one.
 
     Args:
-      tables: Metrics of each label's seeds. The centralised bandit drawn is the first label's.
+      table: Metrics of a run.
       output: Picture to write.
-      best_rate: Click rate of the best ad.
+      title: Title.
     """
-    import pandas as pd
+    from optimization.study import panels
 
-    from bandits import figures
-
-    picture, grid = figures.panels(1, len(_LABELS), (14, 4.8))
-    panels, (first, seeds) = grid[0], next(iter(tables.items()))
-    lines: list = [(name, "federated", seeds, {}) for name, seeds in tables.items()]
-    lines.append((f"{first}, centralised", "centralised", seeds, {"linestyle": "--", "color": "black"}))
-    for axes, (metric, label) in zip(panels, _LABELS.items(), strict=True):
-        for name, learner, seeds, style in lines:
-            column = metrics.column(learner, metric)
-            axes.plot(pd.concat(seeds).groupby("round_num")[column].mean(), label=name, **style)
-        axes.set(xlabel="round", ylabel=label)
-    panels[0].axhline(best_rate, color="grey", linestyle=":", label="best ad's rate")
-    picture.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
-    files.save_picture(picture, output, dpi=120)
-
-
-class _Flags:
-    """Flags.
-
-    Attributes:
-      runs: Folders of runs, separated by commas; a folder of seeds (NAME/seed_N) is one line.
-      labels: Their names in the picture, separated by commas (default: the folders').
-      output: Picture to write: .png, .svg or .pdf.
-    """
-
-    runs: str = setting()
-    labels: str = setting()
-    output: str = setting("ads.png")
-
-
-def define() -> cli.FlagSet:
-    """The program's flags."""
-    flags = cli.FlagSet(_USAGE)
-    flags.group(_Flags)
-    return flags
-
-
-def program(settings: cli.Settings) -> None:
-    """Reads the runs' metrics and draws them."""
-    import pandas as pd
-
-    if not settings.runs:
-        raise UsageError("--runs names no run: give their folders, separated by commas.")
-    output = pathlib.Path(cli.user_path(settings.output))
-    files.check_output("output", output)
-    folders = [pathlib.Path(cli.user_path(run)) for run in settings.runs.split(",")]
-    labels = settings.labels.split(",") if settings.labels else [folder.name for folder in folders]
-    if len(labels) != len(folders):
-        raise UsageError(f"--labels has {len(labels)} names for {len(folders)} --runs.")
-    tables, rates = {}, []
-    for label, folder in zip(labels, folders, strict=True):
-        seeds = sorted(folder.glob("seed_*/metrics.csv")) or [folder / "metrics.csv"]
-        if not seeds[0].is_file():
-            raise UsageError(f"--runs: {folder} holds no metrics.csv; is it a run's folder?")
-        tables[label] = [pd.read_csv(path) for path in seeds]
-        rates += json.loads((seeds[0].parent / "config.json").read_text())["data_report"]["rates"]
-    draw(tables, output, max(rates))
-    print(output)
-
-
-if __name__ == "__main__":
-    cli.main(define(), program)
+    names = {learner: {metrics.column(learner, metric): metric for metric in _LABELS} for learner in metrics.LEARNERS}
+    tables = {learner: [table[["round_num", *own]].rename(columns=own)] for learner, own in names.items()}
+    files.save_picture(panels.draw(tables, _LABELS, title=title), output, dpi=120)

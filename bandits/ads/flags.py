@@ -15,11 +15,11 @@ from optimization.study import availability_flags, cli, task_flags
 from optimization.study.settings import Parameter, declared, setting
 
 USAGE = """
-Federated multi-armed bandit over ads: clients pull locally, the server averages their value differentials. Beside it
-runs a centralised bandit on the same impressions.
+Simulates a federated multi-armed bandit over ads: clients pull locally, and the server averages the changes of their
+estimates. A centralised bandit runs beside it on the same impressions.
 
   run_ads --data_file=Ads_CTR_Optimisation.csv
-  run_ads --preset=gradient_epsilon --repeat=20           # one of the text's remedies
+  run_ads --preset=gradient_epsilon --repeat=20           # one of the slides' remedies
   run_ads --rates=0.05,0.1,0.2 --clients=1000 --decision_rule=federated_ucb
 """
 
@@ -62,7 +62,7 @@ class AdsOptions:
       cohorts: Which of them take part in a round.
       aggregation: A mean of differentials, of shards of clients or of clipped ones, with noise or without.
       data_file: Table of clicks, or None.
-      rates: Click rates of made impressions instead; empty for a table.
+      rates: Click rates of synthetic impressions instead; empty for a table.
       impressions_per_client: Of these; 0 without.
       rounds_per_checkpoint: Rounds between checkpoints.
     """
@@ -106,7 +106,7 @@ class _RoundsAndClients:
       total_rounds: Communication rounds.
       local_pulls: Pulls of a client in a round.
       pulls_per_impression: How many of them in a row are of the same impression.
-      clients: Clients, to whom the impressions are dealt.
+      clients: Clients among whom the impressions are partitioned.
       clients_per_round: Clients that a round asks (default: all).
       cohort_sampling: How a round's clients are drawn.
     """
@@ -133,7 +133,7 @@ class _Privacy:
     """Privacy.
 
     Attributes:
-      clip_norm: L2 norm to clip a client's differential to (default: none).
+      clip_norm: L2 norm to clip a client's changes to (default: none).
       noise_multiplier: Standard deviation of the noise on the clipped sum, in clip norms (default: none).
       insecure_seeded_noise: Draw that noise from --seed, for runs that can be repeated: they guarantee nothing, as who
         knows the seed can remove it.
@@ -149,7 +149,7 @@ class _Data:
 
     Attributes:
       data_file: Table of clicks, 0 or 1 (default: Ads_CTR_Optimisation.csv in FEDBANDITS_DATA_DIR).
-      rates: Instead: click rates of made impressions, separated by commas.
+      rates: Instead of a table: click rates of synthetic impressions, separated by commas.
       impressions_per_client: Made for each client.
     """
 

@@ -38,9 +38,6 @@ class AdsStudy(frame.PlainStudy[AdsOptions, ads.Impressions]):
     rounds_per_checkpoint = 10
     name_help = "ads_PRESET or ads_RULE"
 
-    def length(self, options: AdsOptions) -> frame.Length:
-        return frame.Length(options.total_rounds, 0, options.rounds_per_checkpoint)
-
     def open(self, options: AdsOptions) -> ads.Impressions:
         if not options.rates:
             return ads.from_table(ads.find_table(options.data_file), options.num_clients, options.seed)
@@ -87,7 +84,7 @@ class AdsStudy(frame.PlainStudy[AdsOptions, ads.Impressions]):
         if outcome.signum:
             return
         table = pd.read_csv(folder.metrics_path)
-        figures.draw({rule: [table]}, folder.path / "ads.png", run.data.rates.max())
+        figures.draw(table, folder.path / "ads.png", rule)
         last = table.iloc[-1]
         for learner in metrics.LEARNERS:
             clicks, share, reward, regret = (last[metrics.column(learner, name)] for name in metrics.METRICS)

@@ -79,7 +79,7 @@ def content(context: Context, session: Session) -> dict[str, Any]:
             "details": sentences.details(context),
             "recommended": results.verdict.recommended,
             "command": context.command,
-            "advice_command": cli.command_line(),
+            "advice_command": session.state.command,
             "initial_model_varies": not flags.get("--initial_model_path"),
             "metric": findings.REWARD,
             "model_metric": results.measured,

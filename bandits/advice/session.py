@@ -51,25 +51,27 @@ class State:
     Attributes:
       identity: Flags and data that identify the recommendation.
       minutes: Time budget.
+      command: The command of this start.
       stages: Plan at the beginning of each stage.
       pace: Speed of this machine; None before it is measured.
       earlier: Seconds of earlier starts with another budget.
       finished: Whether all files are written and no run failed.
     """
 
-    def __init__(self, folder: pathlib.Path, identity: Mapping[str, Any], minutes: float):
+    def __init__(self, folder: pathlib.Path, identity: Mapping[str, Any], minutes: float, command: str | None = None):
         """Reads the file, if it exists.
 
         Args:
           folder: The recommendation's folder, which is claimed.
           identity: Flags and data that identify the recommendation.
           minutes: Time budget. If it differs from the stored one, a new plan is made; finished runs count.
+          command: The command to record; by default this process's.
 
         Raises:
           UsageError: If the file is damaged, or belongs to another recommendation.
         """
         self._path = folder / PLAN_FILE
-        self.identity, self.minutes = identity, minutes
+        self.identity, self.minutes, self.command = identity, minutes, command or cli.command_line()
         self.stages: dict[str, Plan] = {}
         self.pace: Pace | None = None
         self.earlier = spent = 0.0
@@ -117,7 +119,7 @@ class State:
             "format": run_folder.FORMAT,
             "identity": self.identity,
             "minutes": self.minutes,
-            "command": cli.command_line(),
+            "command": self.command,
             "stages": {name: dataclasses.asdict(plan) for name, plan in self.stages.items()},
             "pace": dataclasses.asdict(self.pace) if self.pace else None,
             "spent": round(self.spent, 1),

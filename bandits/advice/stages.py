@@ -188,5 +188,5 @@ def refused_noise(base: Sequence[str]) -> str:
     if settings.scenario in initial_flags.PRETRAINED or settings.initial_model_path:
         return "initial training spends privacy, too (scripts.privacy_budget and docs/privacy.md compose both)"
     if settings.availability or settings.drop_out:
-        return "clients that may be absent are no Poisson sample, so sampling does not amplify privacy (docs/worlds.md)"
+        return "absent clients make no Poisson sample, so sampling does not amplify privacy (docs/environments.md)"
     return environment_flags.reset_of(settings).voids or ""

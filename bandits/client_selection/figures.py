@@ -1,15 +1,15 @@
 """Figures and the table of client-selection runs, from their `metrics.csv` and `clients.csv`."""
 
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from bandits import figures
 from bandits.client_selection import metrics
 from data import files
+from optimization.study import curves, panels
 
 # Jain's index at the end, by selector and cohort size: Cho et al. 2020, Table I.
 PUBLISHED_JAIN = {
@@ -74,7 +74,7 @@ def table(rounds: pd.DataFrame, *, with_published: bool) -> pd.DataFrame:
 def draw_convergence(rounds: pd.DataFrame, output: pathlib.Path, title: str) -> None:
     """Draws global loss and accuracy over rounds, a column of panels for each cohort size (Figures 1 and 3).
 
-    Several seeds become their mean and a band of one standard deviation.
+    Several seeds become their mean and its 95% interval.
 
     Args:
       rounds: Of `read`.
@@ -83,18 +83,15 @@ def draw_convergence(rounds: pd.DataFrame, output: pathlib.Path, title: str) -> 
     """
     evaluated = rounds.dropna(subset=[metrics.GLOBAL_LOSS])
     cohorts = list(evaluated.groupby("cohort", sort=False))
-    size = (1.5 + 4 * len(cohorts), 6.5)
-    figure, grid = figures.panels(2, len(cohorts), size, title, sharex=True, sharey="row")
-    for column, (cohort, chosen) in zip(grid.T, cohorts, strict=True):
-        for axes, name in zip(column, _CURVES, strict=True):
-            for index, (selector, one) in enumerate(chosen.groupby("selector", sort=False)):
-                figures.draw_mean(axes, one, name, f"C{index}", selector)
-        column[0].set_title(_cohort_title(cohort))
-        column[1].set_xlabel("round")
-    for axes, name in zip(grid[:, 0], _CURVES, strict=True):
-        axes.set_ylabel(name.about)
+    figure, grid = panels.grid(2, len(cohorts), (1.5 + 4 * len(cohorts), 6.5), title, sharex=True, sharey="row")
+    for row, name in zip(grid, _CURVES, strict=True):
+        for axes, (cohort, chosen) in zip(row, cohorts, strict=True):
+            for selector, look, one in _selectors(chosen):
+                curves.draw(axes, [seed for _, seed in one.groupby("seed")], name, selector, look)
+            panels.label(axes, title=_cohort_title(cohort), xlabel="round")
+        panels.label(row[0], ylabel=name.about)
     grid[0, 0].set_ylim(0, _top(evaluated))
-    grid[0, -1].legend()
+    panels.add_legend(figure)
     files.save_picture(figure, output, dpi=120)
 
 
@@ -111,16 +108,23 @@ def draw_communication(rounds: pd.DataFrame, output: pathlib.Path, title: str) -
     sent = rounds.groupby(["cohort", "selector", "seed"], sort=False)[metrics.MODEL_TRANSFERS].cumsum()
     evaluated = rounds.assign(sent=sent).dropna(subset=[metrics.GLOBAL_LOSS])
     cohorts = list(evaluated.groupby("cohort", sort=False))
-    figure, grid = figures.panels(1, len(cohorts), (1.5 + 4 * len(cohorts), 3.6), title, sharey=True)
-    panels = grid[0]
-    for axes, (cohort, chosen) in zip(panels, cohorts, strict=True):
-        for selector, one in chosen.groupby("selector", sort=False):
+    figure, (row,) = panels.grid(1, len(cohorts), (1.5 + 4 * len(cohorts), 3.6), title, sharey=True)
+    for axes, (cohort, chosen) in zip(row, cohorts, strict=True):
+        for selector, look, one in _selectors(chosen):
             means = one.groupby("round_num")[["sent", metrics.GLOBAL_LOSS]].mean()
-            axes.plot(means["sent"], means[metrics.GLOBAL_LOSS], label=selector, linewidth=1.2)
-        axes.set(title=_cohort_title(cohort), xlabel="models sent, to clients and back")
-    panels[0].set(ylabel=metrics.GLOBAL_LOSS.about, ylim=(0, _top(evaluated)))
-    panels[-1].legend()
+            axes.plot(means["sent"], means[metrics.GLOBAL_LOSS], label=selector, color=look.colour, linestyle=look.dash)
+        panels.label(axes, title=_cohort_title(cohort), xlabel="models sent, to clients and back")
+    panels.label(row[0], ylabel=metrics.GLOBAL_LOSS.about, ylim=(0, _top(evaluated)))
+    panels.add_legend(figure)
     files.save_picture(figure, output, dpi=120)
+
+
+def _selectors(chosen: pd.DataFrame) -> Iterator[tuple[str, curves.Style, pd.DataFrame]]:
+    """Yields each selector with its style and its rows."""
+    groups = list(chosen.groupby("selector", sort=False))
+    looks = curves.styles([str(selector) for selector, _ in groups])
+    for look, (selector, one) in zip(looks, groups, strict=True):
+        yield str(selector), look, one
 
 
 def _cohort_title(cohort: int) -> str:
@@ -144,16 +148,14 @@ def draw_client_losses(clients: pd.DataFrame, output: pathlib.Path, title: str) 
     cohort = clients["cohort"].min()
     chosen = clients[clients["cohort"] == cohort].dropna(subset=["loss"])
     chosen = chosen[np.isfinite(chosen["loss"])]
-    groups = list(chosen.groupby("selector", sort=False))
+    groups = list(_selectors(chosen))
     bins = np.linspace(0, chosen["loss"].quantile(0.99), _BINS + 1)
     size = (3.2 * len(groups) + 0.8, 3.2)
-    figure, grid = figures.panels(1, len(groups), size, f"{title}, {cohort} a round", sharey=True)
-    panels = grid[0]
-    for index, (axes, (selector, one)) in enumerate(zip(panels, groups, strict=True)):
+    figure, (row,) = panels.grid(1, len(groups), size, f"{title}, {cohort} a round", sharey=True)
+    for axes, (selector, look, one) in zip(row, groups, strict=True):
         share = np.full(len(one), 1 / len(one))
-        axes.hist(np.minimum(one["loss"], bins[-1]), bins, weights=share, color=f"C{index}", alpha=0.7)
+        axes.hist(np.minimum(one["loss"], bins[-1]), bins, weights=share, color=look.colour, alpha=0.7)
         axes.axvline(one["loss"].mean(), color="black", linewidth=1, label="mean")
-        axes.set(title=selector, xlabel="client's final training loss")
-    panels[0].set_ylabel("share of clients")
-    panels[0].legend()
+        panels.label(axes, title=selector, xlabel="client's final training loss")
+    panels.label(row[0], ylabel="share of clients", legend=True)
     files.save_picture(figure, output, dpi=120)

@@ -114,13 +114,13 @@ def define(flags: cli.FlagSet) -> None:
     """Defines the study's own flags."""
     flags.add(dataclasses.replace(task_flags.TASK_TYPE, default="synthetic"), task_flags.VARIANT)
 
-    selectors = "; ".join(f"{name}, {entry.help}" for name, entry in selector_flags.SELECTORS.items())
+    selectors = "; ".join(f"{name} ({entry.help})" for name, entry in selector_flags.SELECTORS.items())
     text = f"How a round's clients are chosen, one or several of: {selectors}"
     flags.group("Client selection", Setting("client_selection", str, text, "ucb_cs", basic=True), _Cohorts)
     selector_flags.define(flags)
 
     optimizer = {"default": "sgd"}
-    rate = {"default": 1.0, "help": "Its learning rate; sgd with 1 takes the mean model", "above": True}
+    rate = {"default": 1.0, "help": "Learning rate on the server; sgd with 1 takes the mean model", "above": True}
     # Cho et al. 2020, section IV: logistic regression on Synthetic(1,1).
     flags.group(_Training, *training_flags.CORRECTIONS, _Clients, *training_flags.server(optimizer, rate))
 
@@ -168,14 +168,11 @@ def resolve(settings: cli.Settings) -> cli.Settings:
 
 def options(settings: cli.Settings) -> SelectionOptions:
     """Options of resolved flags."""
-    return SelectionOptions(
-        **vars(training_flags.options(settings)),
+    return training_flags.options(
+        settings,
+        SelectionOptions,
         steps=settings.client_steps_per_round,
         learning_rate_drops=tuple(_numbers("learning_rate_drops", settings.learning_rate_drops)),
-        learning_rate_factor=settings.learning_rate_factor,
-        client_weighting=settings.client_weighting,
-        rounds_per_eval=settings.rounds_per_eval,
-        max_eval_clients=settings.max_eval_clients,
     )
 
 

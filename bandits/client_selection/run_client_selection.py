@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from bandits.client_selection import flags, metrics
 from bandits.client_selection.flags import SelectionOptions
 from data import files, tasks
-from data.errors import UsageError
 from data.tasks import registry
 from data.tasks.options import TaskOptions
 from optimization.study import cli, frame, selector_flags
@@ -41,9 +40,6 @@ class ClientSelectionStudy(frame.PlainStudy[SelectionOptions, tasks.Task]):
     def variants(self, settings: cli.Settings) -> Sequence[tuple[str, cli.Settings]]:
         return flags.variants(settings)
 
-    def length(self, options: SelectionOptions) -> frame.Length:
-        return frame.Length(options.total_rounds, options.rounds_per_eval, options.rounds_per_checkpoint)
-
     def data_key(self, options: SelectionOptions) -> TaskOptions:
         return options.task
 
@@ -54,10 +50,7 @@ class ClientSelectionStudy(frame.PlainStudy[SelectionOptions, tasks.Task]):
         return len(task.clients)
 
     def check(self, options: SelectionOptions, task: tasks.Task) -> None:
-        population = self.population(options, task)
-        if options.cohort_size > population:
-            raise UsageError(f"--clients_per_round={options.cohort_size} is more than the task's {population} clients.")
-        selector_flags.check_population(options.selection, population, options.cohort_size)
+        selector_flags.check_population(options.selection, self.population(options, task), options.cohort_size)
 
     def rounds(self, run: frame.Run) -> "experiment.SelectionRounds":
         from bandits.client_selection import experiment

@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 import scipy.stats
 
-from bandits import figures
 from bandits.mab_fl import metrics, rewards, studies
 from data import files
-from optimization.study import curves as curve_statistics
+from optimization.study import curves as study_curves
+from optimization.study import panels as drawing
 
 _STATIONARY = "stationary"
 _ESTIMATE = "estimate/"  # Before the code of a combination.
@@ -38,18 +38,17 @@ def _learned(folder: pathlib.Path) -> pd.DataFrame:
 def draw_run(folder: pathlib.Path, title: str) -> None:
     """Draws `curve.png`: the target's AUC over the rounds, each with its combination, and the estimated rewards."""
     rounds = _read(folder)
-    figure, grid = figures.panels(2, 1, (8, 7), sharex=True, height_ratios=(3, 2))
+    figure, grid = drawing.grid(2, 1, (8, 7), title, sharex=True, height_ratios=(3, 2))
     axes, below = grid[:, 0]
     axes.plot(rounds["round_num"], rounds[metrics.GLOBAL_AUC], color="grey", label="validation")
     axes.plot(rounds["round_num"], rounds[metrics.TEST_AUC], color="black", label="test")
     _mark_combinations(axes, rounds)
-    _finish(axes, title, "AUC on the target", xlabel="")
+    drawing.label(axes, ylabel="AUC on the target", legend=True)
     tried = sorted(set(rounds["combination"]))
     for column in _estimate_columns(rounds):
         code = column.removeprefix(_ESTIMATE)
-        colour = f"C{tried.index(code)}" if code in tried else "grey"
-        below.plot(rounds["round_num"], rounds[column], color=colour)
-    _finish(below, "", "estimated reward", legend=False)
+        below.plot(rounds["round_num"], rounds[column], color=_colour(tried.index(code)) if code in tried else "grey")
+    drawing.label(below, xlabel="round", ylabel="estimated reward")
     files.save_picture(figure, folder / "curve.png", dpi=120)
 
 
@@ -94,19 +93,19 @@ def boxes(rounds: pd.DataFrame, path: pathlib.Path, title: str, tables: Sequence
     groups = chosen.fillna({colour: _STATIONARY}).groupby([x, colour, "seed"])[metrics.TEST_AUC].max()
     places = list(groups.index.unique(x))
     colours = sorted(groups.index.unique(colour), key=str)
-    figure, ((axes,),) = figures.panels(1, 1, (8, 4.5))
+    figure, ((axes,),) = drawing.grid(1, 1, (8, 4.5), title)
     width = 0.8 / len(colours)
     for index, value in enumerate(colours):
         values = [groups.loc[place, value].to_numpy() for place in places]
         at = np.arange(len(places)) + (index - (len(colours) - 1) / 2) * width
-        style = {"boxprops": {"facecolor": f"C{index}", "alpha": 0.5}, "medianprops": {"color": "black"}}
+        style = {"boxprops": {"facecolor": _colour(index), "alpha": 0.5}, "medianprops": {"color": "black"}}
         axes.boxplot(values, positions=at, widths=0.85 * width, patch_artist=True, showfliers=False, **style)
         for place, points in zip(at, values, strict=True):
-            axes.plot(np.full(len(points), place), points, ".", color=f"C{index}", markersize=4)
+            axes.plot(np.full(len(points), place), points, ".", color=_colour(index), markersize=4)
         label = value if value == _STATIONARY else f"{_short(colour)} = {_number(value)}"
-        axes.plot([], [], "s", color=f"C{index}", alpha=0.5, label=label)
+        axes.plot([], [], "s", color=_colour(index), alpha=0.5, label=label)
     axes.set_xticks(range(len(places)), [f"{_short(x)} = {_number(place)}" for place in places])
-    _finish(axes, title, "highest test AUC of a run", xlabel="")
+    drawing.label(axes, ylabel="highest test AUC of a run", legend=True)
     files.save_picture(figure, path, dpi=120)
 
 
@@ -122,21 +121,23 @@ def best_curves(
       groups: By label, tables of settings.
       by_cost: Whether it is the mean over seeds against exchanges so far, also a mean, instead of a spline by rounds.
     """
-    figure, ((axes,),) = figures.panels(1, 1, (9, 6.5), title)
-    for index, (label, chosen) in enumerate(_best_settings(rounds, groups)):
+    figure, ((axes,),) = drawing.grid(1, 1, (9, 6.5), title)
+    looks = study_curves.styles(list(groups))
+    for look, (label, chosen) in zip(looks, _best_settings(rounds, groups), strict=True):
+        style = {"color": look.colour, "linestyle": look.dash}
         mean = chosen.groupby("round_num")[[metrics.COMMUNICATIONS, metrics.TEST_AUC]].mean()
         cost, auc = mean[metrics.COMMUNICATIONS], mean[metrics.TEST_AUC]
         if not by_cost:
-            _plot_spline(axes, auc, color=f"C{index}", label=label)
+            _plot_spline(axes, auc, label=label, **style)
         elif cost.iloc[-1] > 0:
-            axes.plot(cost, auc, ".-", color=f"C{index}", label=label)
+            axes.plot(cost, auc, marker=".", label=label, **style)
         else:
-            axes.axhline(auc.iloc[-1], color=f"C{index}", linestyle="--", label=f"{label}: no exchange, last round")
+            axes.axhline(auc.iloc[-1], label=f"{label}: no exchange, last round", **style)
     if by_cost:
-        axes.set(xlabel="exchanges between server and participants", ylabel="test AUC, mean over seeds")
+        drawing.label(axes, xlabel="exchanges between server and participants", ylabel="test AUC, mean over seeds")
     else:
-        axes.set(xlabel="round", ylabel="test AUC, spline of the mean")
-    figure.legend(loc="outside lower center", ncols=2)
+        drawing.label(axes, xlabel="round", ylabel="test AUC, spline of the mean")
+    drawing.add_legend(figure, 2)
     files.save_picture(figure, path, dpi=120)
 
 
@@ -180,17 +181,15 @@ def grid(
         for axes, column in zip(axes_row, columns, strict=True):
             panel = chosen[(chosen["row"] == row) & (chosen[across] == column)]
             for index, name in enumerate(drawn):
-                colour = f"C{index}" if len(drawn) > 1 else "black"
+                colour = _colour(index) if len(drawn) > 1 else "black"
                 by_seed = panel.pivot_table(name, "round_num", "seed")
                 axes.plot(by_seed.index, by_seed, color=colour, alpha=0.4, linewidth=0.7)
                 _plot_spline(axes, by_seed.mean(axis=1), color=colour, linewidth=2, label=name.removeprefix(_ESTIMATE))
             words = [_panel_word(across, column), *([_panel_word(down, row)] if down else [])]
-            axes.set_title(", ".join(words), fontsize=9)
-            if row == rows[-1]:
-                axes.set_xlabel("round")
+            drawing.label(axes, title=", ".join(words), xlabel="round" if row == rows[-1] else "")
         axes_row[0].set_ylabel("estimated reward" if value == "estimate" else value)
     if len(drawn) > 1:
-        figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside right upper")
+        drawing.add_legend(figure, 6)
     files.save_picture(figure, path, dpi=120)
 
 
@@ -216,16 +215,16 @@ def _plot_spline(axes: Any, curve: pd.Series, **style: Any) -> None:
 def actions(rounds: pd.DataFrame, path: pathlib.Path, title: str, tables: Sequence[str]) -> None:
     """Draws all runs' rounds with their combinations: over the learning curve, and as a raster of seeds."""
     chosen = rounds[rounds["table"].isin(tables)]
-    figure, grid = figures.panels(2, 1, (8, 7), sharex=True, height_ratios=(3, 2))
+    figure, grid = drawing.grid(2, 1, (8, 7), title, sharex=True, height_ratios=(3, 2))
     curve, raster = grid[:, 0]
     mean = chosen.groupby("round_num")[metrics.TEST_AUC].mean()
     curve.plot(mean.index, rewards.smooth(mean.to_numpy())(np.arange(len(mean))), color="black")
     _mark_combinations(curve, chosen)
     for index, (_, group) in enumerate(chosen.groupby("combination")):
-        raster.plot(group["round_num"], group["seed"], "s", color=f"C{index}", markersize=9)
+        raster.plot(group["round_num"], group["seed"], "s", color=_colour(index), markersize=9)
     raster.set_yticks(sorted(set(chosen["seed"])))
-    _finish(curve, title, "test AUC", xlabel="")
-    _finish(raster, "", "seed", legend=False)
+    drawing.label(curve, ylabel="test AUC", legend=True)
+    drawing.label(raster, xlabel="round", ylabel="seed")
     files.save_picture(figure, path, dpi=120)
 
 
@@ -234,9 +233,10 @@ def curves(rounds: pd.DataFrame, path: pathlib.Path, title: str, value: str, pan
     groups = list(rounds.groupby(panels))
     figure, grid = _grid(1, len(groups), (6, 4.5), title)
     for axes, (panel, group) in zip(grid[0], groups, strict=True):
-        for index, (table, one) in enumerate(group.groupby("table", sort=False)):
-            figures.draw_mean(axes, one, value, f"C{index}", table, of_mean=True)
-        _finish(axes, f"{_short(panels)} = {panel}", value)
+        tables = dict(iter(group.groupby("table", sort=False)))
+        for look, (table, one) in zip(study_curves.styles(list(tables)), tables.items(), strict=True):
+            study_curves.draw(axes, _seeds(one), value, table, look)
+        drawing.label(axes, title=f"{_short(panels)} = {panel}", xlabel="round", ylabel=value, legend=True)
     files.save_picture(figure, path, dpi=120)
 
 
@@ -252,9 +252,9 @@ def scatter(
             if residuals:
                 chosen = chosen.assign(**{value: _residuals(chosen, value)})
             axes.plot(chosen["round_num"], chosen[value], ".", color="grey", markersize=4)
-            figures.draw_mean(axes, chosen, value, "C3", None, of_mean=True)
-            axes.set_title(table)
-        row[0].set_ylabel(f"{value}, residual" if residuals else value)
+            study_curves.draw(axes, _seeds(chosen), value, "mean", study_curves.Style(study_curves.RED, "-"))
+            drawing.label(axes, title=table, xlabel="round")
+        drawing.label(row[0], ylabel=f"{value}, residual" if residuals else value)
     files.save_picture(figure, path, dpi=120)
 
 
@@ -264,7 +264,7 @@ def quantiles(rounds: pd.DataFrame, path: pathlib.Path, title: str, value: str) 
     figure, grid = _grid(1, len(tables), (3.2, 3.4), title)
     for axes, table in zip(grid[0], tables, strict=True):
         scipy.stats.probplot(_residuals(rounds[rounds["table"] == table], value), plot=axes)
-        axes.set(title=table, xlabel="normal quantile", ylabel="residual")
+        drawing.label(axes, title=table, xlabel="normal quantile", ylabel="residual")
     files.save_picture(figure, path, dpi=120)
 
 
@@ -275,7 +275,7 @@ def deviations(rounds: pd.DataFrame, path: pathlib.Path, title: str, value: str,
     """
     del title
     by_setting = {
-        names: np.mean(curve_statistics.residual_deviations([one for _, one in seeds.groupby("seed")[value]]))
+        names: np.mean(study_curves.residual_deviations([one for _, one in seeds.groupby("seed")[value]]))
         for names, seeds in rounds.set_index("round_num").groupby(["table", columns], sort=False)
     }
     table = pd.Series(by_setting).rename_axis(["table", columns]).unstack(sort=False)
@@ -297,8 +297,17 @@ _KINDS: Mapping[str, Callable[..., None]] = {
 
 def _grid(rows: int, columns: int, size: tuple[float, float], title: str) -> tuple[Any, np.ndarray]:
     """Figure whose panels have this size and share their axes."""
-    whole = (size[0] * columns, size[1] * rows + 0.8 * (rows > 1))
-    return figures.panels(rows, columns, whole, title, sharex="col", sharey="row")
+    whole = (size[0] * columns, size[1] * rows + 0.8)
+    return drawing.grid(rows, columns, whole, title, sharex="col", sharey="row")
+
+
+def _seeds(rounds: pd.DataFrame) -> list[pd.DataFrame]:
+    """Rounds of each seed."""
+    return [seed for _, seed in rounds.groupby("seed")]
+
+
+def _colour(index: int) -> str:
+    return study_curves.COLOURS[index % len(study_curves.COLOURS)]
 
 
 def _residuals(rounds: pd.DataFrame, value: str) -> pd.Series:
@@ -309,13 +318,7 @@ def _residuals(rounds: pd.DataFrame, value: str) -> pd.Series:
 def _mark_combinations(axes: Any, rounds: pd.DataFrame) -> None:
     for index, (combination, group) in enumerate(rounds.groupby("combination")):
         label = combination if len(combination) <= 12 else f"{combination[:12]}..."
-        axes.plot(group["round_num"], group[metrics.TEST_AUC], "o", color=f"C{index}", markersize=4, label=label)
-
-
-def _finish(axes: Any, title: str, ylabel: str, xlabel: str = "round", legend: bool = True) -> None:
-    axes.set(title=title, xlabel=xlabel, ylabel=ylabel)
-    if legend:
-        axes.legend()
+        axes.plot(group["round_num"], group[metrics.TEST_AUC], "o", color=_colour(index), markersize=4, label=label)
 
 
 def _number(value: float | str) -> str:

@@ -398,9 +398,7 @@ def _epochs_by_round(text: str | None) -> tuple[tuple[int, int], ...]:
 
 def _silo_options(settings: cli.Settings) -> silos.SiloOptions:
     """Flags that determine which participants are read."""
-    values = {field.name: settings[field.name] for field in dataclasses.fields(silos.SiloOptions)}
-    values["seed"] = settings.seed if settings.resplit else 0
-    return silos.SiloOptions(**{name: value for name, value in values.items() if value is not None})
+    return named(silos.SiloOptions, settings, seed=settings.seed if settings.resplit else 0)
 
 
 def _earlier(settings: cli.Settings) -> tuple[tuple[str, float], ...]:

@@ -90,9 +90,19 @@ def _own_figure(one: Judged, folder: pathlib.Path) -> str:
     return "\n".join(parts)
 
 
-def _over_tasks(own: Sequence[Judged]) -> list[str]:
-    """Sections with scores over the figures of one measure that have both baselines; empty with a single task."""
-    parts: list[str] = []
+def scores_over_tasks(folder: pathlib.Path) -> Mapping[str, over_tasks.OverTasks]:
+    """Scores of strategies over this project's figures, by measure.
+
+    Args:
+      folder: Folder of the records.
+    """
+    paper = texts.load(texts.PAPER).values()
+    return {name: found for name, (found, _) in _scores([_read(one, folder) for one in paper if one.own]).items()}
+
+
+def _scores(own: Sequence[Judged]) -> dict[str, tuple[over_tasks.OverTasks, list[str]]]:
+    """By measure, scores over the figures that have both baselines, and what is left out; none with a single task."""
+    scores = {}
     by_measure: dict[tuple[str, bool], list[Judged]] = {}
     for one in own:
         by_measure.setdefault((one.figure.measures[0].name, one.figure.measures[0].smallest), []).append(one)
@@ -106,18 +116,22 @@ def _over_tasks(own: Sequence[Judged]) -> list[str]:
         without = [task for task, labels in labels_of_task.items() if most not in labels]
         lacking += [f"{task}: it has no configuration {most}" for task in without]
         found = over_tasks.over([scale for scale in scales if scale.task not in without], "down" if smallest else "up")
-        if found is None or not found.scores:
-            continue
-        rows = [
-            (configuration, str(found.seeds[configuration]), score.text())
-            for configuration, score in found.scores.items()
-        ]
+        if found and found.scores:
+            scores[name] = found, [*lacking, *found.left_out]
+    return scores
+
+
+def _over_tasks(own: Sequence[Judged]) -> list[str]:
+    """Sections with scores over several tasks."""
+    parts: list[str] = []
+    for name, (found, left_out) in _scores(own).items():
+        rows = [(one, str(found.seeds[one]), score.text()) for one, score in found.scores.items()]
         parts += [
             f"### Interquartile mean over tasks: {_spaced(name)}\n",
             f"{'; '.join(found.tasks)}. {over_tasks.WHAT_IT_IS}\n",
             _table(("", "seeds of each task", "normalized score"), rows),
         ]
-        if left_out := [*lacking, *found.left_out]:
+        if left_out:
             parts.append(f"Left out: {'; '.join(left_out)}.\n")
     return parts
 

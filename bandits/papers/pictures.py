@@ -14,13 +14,15 @@ from bandits.papers.scoreboard import Judged
 from bandits.plans.plan import Configuration
 from bandits.results import baselines, runs
 from data import files
+from optimization.study import curves
 
 _PANEL = (4.6, 3.2)  # Inches.
 _MOST_COLUMNS = 4
 _MOST_TICKS = 6
 _SPREAD = 20  # Ratio of values from which on their axis is logarithmic.
 _RATE = "_rate"
-_TITLE_WIDTH, _NOTE_WIDTH = 50, 90  # Letters across a panel.
+_NOTE_WIDTH = 90  # Letters across a panel.
+_OURS = "ours, 95% interval"
 
 
 def draw(judged: Judged, found: Mapping[str, ConfigurationRuns], outputs: Sequence[pathlib.Path]) -> None:
@@ -31,61 +33,40 @@ def draw(judged: Judged, found: Mapping[str, ConfigurationRuns], outputs: Sequen
       found: Finished runs by configuration.
       outputs: Pictures to write.
     """
-    import matplotlib
-    from matplotlib import figure as figures
+    from optimization.study import panels
 
     figure, rows = judged.figure, judged.rows
-    arms = [
-        configuration
-        for configuration in figure.configurations
-        if configuration.is_drawn and configuration.label in found
-    ]
-    has_columns = [column for column in figure.curves if any(column in one.tables[0] for one in found.values())]
-    panels = [(column, second) for column in has_columns for second in _seconds(arms)]
-    firsts = list(dict.fromkeys(configuration.words[0] for configuration in arms))
-    folders = {configuration.label: found[configuration.label].folders for configuration in arms}
-    uniform_notes = {column: baselines.notes(folders, runs.declared().get(column, column)) for column in has_columns}
+    drawn = [one for one in figure.configurations if one.is_drawn and one.label in found]
+    columns = [column for column in figure.curves if any(column in one.tables[0] for one in found.values())]
+    seconds = _seconds(drawn)
+    shown = [(column, second) for column in columns for second in seconds]
     compared = [name for name in dict.fromkeys(row.measure for row in rows) if _is_compared(figure, rows, name)]
-    across = len(_seconds(arms)) if len(_seconds(arms)) > 1 else 2 if panels else 3
-    across = min(across, _MOST_COLUMNS, max(1, len(panels), len(compared)))
-    down, rest = -(-len(panels) // across), -(-len(compared) // across)
+    across = len(seconds) if len(seconds) > 1 else 2 if shown else 3
+    across = min(across, _MOST_COLUMNS, max(1, len(shown), len(compared)))
+    down, rest = -(-len(shown) // across), -(-len(compared) // across)
     labels = max(1, len({row.configuration for row in rows}))
     heights = [_PANEL[1]] * down + [max(1.6, 0.9 + 0.2 * labels)] * rest
     notes = []
     for one in judged.lines:
         note = f"{one.status} ({figure.data_kind}): {one.says} ({one.place})"
         notes += textwrap.wrap(note, _NOTE_WIDTH * across, subsequent_indent="   ") if one.claim else []
-    with matplotlib.rc_context({"font.size": 9, "lines.linewidth": 1.3}):
-        size = (_PANEL[0] * across + 0.5, sum(heights) + 0.9 + 0.15 * len(notes))
-        picture = figures.Figure(figsize=size, layout="constrained")
-        picture.suptitle(_title(figure, across), fontsize=11)
-        axes = picture.subplots(len(heights), across, squeeze=False, gridspec_kw={"height_ratios": heights}).ravel()
-        for plot, (column, second) in zip(axes, panels, strict=False):
-            curves = [
-                (
-                    configuration.words[0] + uniform_notes[column].get(configuration.label, ""),
-                    firsts.index(configuration.words[0]),
-                    found[configuration.label],
-                )
-                for configuration in arms
-                if second in ("", configuration.words[-1])
-            ]
-            _draw_curves(plot, column, second, curves)
-        for plot, name in zip(axes[down * across :], compared, strict=False):
-            _draw_values(plot, [row for row in rows if row.measure == name], name)
-        used = {*range(len(panels)), *range(down * across, down * across + len(compared))}
-        for index, plot in enumerate(axes):
-            if index not in used:
-                plot.remove()
-        if notes:
-            picture.supxlabel("\n".join(notes), fontsize=7, x=0.01, ha="left")
-        for output in outputs:
-            files.save_picture(picture, output, dpi=150)
-
-
-def _title(figure: Figure, across: int) -> str:
-    parts = [f"{figure.about}. {figure.text}", *filter(None, [data_note(figure)])]
-    return "\n".join(textwrap.fill(part, _TITLE_WIDTH * across, break_on_hyphens=False) for part in parts)
+    size = (_PANEL[0] * across + 0.5, sum(heights) + 0.9 + 0.15 * len(notes))
+    firsts = list(dict.fromkeys(one.words[0] for one in drawn))
+    looks = dict(zip(firsts, curves.styles(firsts), strict=True))
+    title = "\n".join([f"{figure.about}. {figure.text}", *filter(None, [data_note(figure)])])
+    picture, grid = panels.grid(len(heights), across, size, title, height_ratios=heights)
+    axes = list(grid.flat)
+    for plot, (column, second) in zip(axes, shown, strict=False):
+        of_panel = [one for one in drawn if second in ("", one.words[-1])]
+        _draw_curves(plot, column, second, [(one, looks[one.words[0]], found[one.label]) for one in of_panel])
+    for plot, name in zip(axes[down * across :], compared, strict=False):
+        _draw_values(plot, [row for row in rows if row.measure == name], name)
+    for plot in (*axes[len(shown) : down * across], *axes[down * across + len(compared) :]):
+        plot.remove()
+    if notes:
+        picture.supxlabel("\n".join(notes), fontsize=7, x=0.01, ha="left")
+    for output in outputs:
+        files.save_picture(picture, output, dpi=150)
 
 
 def _is_compared(figure: Figure, rows: Sequence[Value], name: str) -> bool:
@@ -101,40 +82,40 @@ def _seconds(arms: Sequence[Configuration]) -> list[str]:
     return list(dict.fromkeys(configuration.words[-1] for configuration in arms))
 
 
-def _draw_curves(plot, column: str, title: str, curves: Sequence[tuple[str, int, ConfigurationRuns]]) -> None:
-    """Draws curves, each with its name and the number of its colour."""
-    for name, colour, found in curves:
-        runs.draw(plot, found.tables, column, name, colour)
-    plot.set(xlabel="round", ylabel=column, title=title)
-    plot.grid(alpha=0.3)
-    plot.legend(fontsize=6 if len(curves) > 8 else 7)
+def _draw_curves(
+    plot, column: str, title: str, found: Sequence[tuple[Configuration, curves.Style, ConfigurationRuns]]
+) -> None:
+    """Draws the curves of configurations in one panel."""
+    from optimization.study import panels
+
+    metric = runs.declared().get(column, column)
+    notes = baselines.notes({configuration.label: of_one.folders for configuration, _, of_one in found}, metric)
+    for configuration, look, of_one in found:
+        name = configuration.words[0] + notes.get(configuration.label, "")
+        curves.draw(plot, of_one.tables, metric, name, look)
+    panels.label(plot, xlabel="round", ylabel=runs.about(column), title=title, legend=True)
 
 
 def _draw_values(plot, own: Sequence[Value], name: str) -> None:
-    places = range(len(own))
-    ours = [row.mean if math.isfinite(row.mean) else math.nan for row in own]
-    halves = [row.interval.high - row.interval.mean for row in own]
-    halves = [half if math.isfinite(half) else 0.0 for half in halves]
-    theirs = [row.published.value if row.published else math.nan for row in own]
-    plot.errorbar(
-        ours, places, xerr=halves, fmt="o", color=runs.COLOURS[0], label="ours, 95% interval", capsize=2, markersize=5
+    """Draws the values of one measure, with their intervals and the published ones."""
+    from optimization.study import panels
+
+    panels.forest(
+        plot, {row.configuration: {_OURS: row.interval} for row in own}, {_OURS: curves.Style(curves.BLUE, "-")}
     )
+    theirs = [row.published.value if row.published else math.nan for row in own]
     if np.isfinite(theirs).any():
-        plot.plot(theirs, places, "D", color=runs.COLOURS[1], label="published", fillstyle="none", markersize=7)
-    finite = [value for value in (*ours, *theirs) if math.isfinite(value)]
+        plot.plot(theirs, range(len(own)), "D", color=curves.RED, label="published", fillstyle="none", markersize=7)
+    finite = [value for value in (*(row.mean for row in own), *theirs) if math.isfinite(value)]
     if finite and min(finite) > 0 and (max(finite) > _SPREAD * min(finite) or name.endswith(_RATE)):
         plot.set_xscale("log")
-        shown = sorted(set(finite))
-        if len(shown) <= _MOST_TICKS:
-            plot.set_xticks(shown, [f"{value:g}" for value in shown])
+        values = sorted(set(finite))
+        if len(values) <= _MOST_TICKS:
+            plot.set_xticks(values, [f"{value:g}" for value in values])
             plot.minorticks_off()
     else:
         plot.locator_params(axis="x", nbins=_MOST_TICKS)
-    plot.set_yticks(list(places), [row.configuration for row in own], fontsize=7)
-    plot.set_ylim(len(own) - 0.5, -0.5)
-    plot.set(xlabel=name.replace("_", " "))
-    plot.grid(alpha=0.3)
-    plot.legend(fontsize=7)
+    panels.label(plot, xlabel=name.replace("_", " "), legend=True)
 
 
 def draw_of_study(figure: Figure, found: Mapping[str, ConfigurationRuns], folder: pathlib.Path) -> list[str]:

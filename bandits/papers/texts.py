@@ -29,8 +29,8 @@ from data.errors import UsageError
 from optimization.study import cli, presets
 
 SCALES = {
-    PAPER: "the text's data, rounds and seeds: days on one machine",
-    SMALL: "stand-in data and few rounds: minutes; shows that all works, not what the text found",
+    PAPER: "the paper's data, rounds and seeds: days on one machine",
+    SMALL: "stand-in data and few rounds: minutes; checks the program, not the paper's findings",
 }
 ALL, OWN = "all", "flagship"
 OWN_FIGURES = ("", "client_losses", "normality", "study")

@@ -12,7 +12,7 @@ from optimization.study import aggregation_flags, cli, run_folder
 from optimization.study.settings import declared, setting
 
 _USAGE = """
-Says what differential privacy a training gives its clients, or which noise gives a wanted one.
+Computes the privacy loss (epsilon) of a training, or the noise for a wanted epsilon.
 
   privacy_budget --population=342477 --clients_per_round=64 --total_rounds=1600 --noise_multiplier=0.7
   privacy_budget --population=342477 --clients_per_round=64 --total_rounds=1600 --target_epsilon=2
@@ -37,7 +37,7 @@ class _Training:
     """The training.
 
     Attributes:
-      run: Folder of a run whose training it is, instead of the flags that describe one.
+      run: Folder of a run to take the training from, instead of the flags below.
       population: Clients.
       clients_per_round: Clients of a round; the expected number under Poisson sampling.
       total_rounds: Rounds.
@@ -52,7 +52,7 @@ class _Training:
 
 
 class _Target:
-    """What is given: this or --noise_multiplier.
+    """Target, instead of --noise_multiplier.
 
     Attributes:
       target_epsilon: Epsilon that may be spent; the smallest noise multiplier is looked for.

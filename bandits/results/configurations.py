@@ -22,13 +22,14 @@ from optimization.study.metrics import Metric
 
 UNIFORM, FIXED, FULL_FEEDBACK = "uniform", "fixed", "full_feedback"  # Baselines; the first and the last are roles.
 ROLES = {UNIFORM: "uniform policy", FULL_FEEDBACK: "full feedback"}  # As pages call them.
+UNBOUNDED = -math.inf, math.inf
 GREEDY = "greedy"  # The default reference of comparisons.
 # Flags of folders, seeds and execution, which do not define a configuration.
 _FREE = run_folder.FREE_FLAGS | {"seed", "repeat", "list_presets"}
 # Options of the task without those of the model and of where files lie.
 _OF_DATA = sorted(
     {field.name for field in dataclasses.fields(TaskOptions)}
-    - {"cache_dir", "data_dir", "init_labels", "initial_weights", "model", "norm", "public_statistics"}
+    - {"cache_dir", "data_dir", "hidden", "init_labels", "initial_weights", "model", "norm", "public_statistics"}
 )
 # Other flags that change the mean reward of the same actions, or the number of rounds.
 _OF_ENVIRONMENT = (
@@ -71,7 +72,7 @@ class ConfigurationResults:
         """Mean and interval of the runs' final values; None without a finite value."""
         if column not in self._known:
             values = [value for run in self.runs if (value := runs.final_value(run, column)) is not None]
-            self._known[column] = estimate(values, is_share=getattr(column, "share", False))
+            self._known[column] = estimate(values, range_of(self.runs, column))
         return self._known[column]
 
     def values(self, column: str) -> dict[int, float]:
@@ -280,7 +281,12 @@ class Part:
             for configuration, other in pairs
         ]
         comparisons = comparison.family(family, column.better or "up")
-        return [(*pair, one) for pair, one in zip(pairs, comparisons, strict=True)]
+        least, largest = range_of([run for pair in pairs for one in pair for run in one.runs], column)
+        width = largest - least  # No difference of means exceeds it.
+        return [
+            (*pair, dataclasses.replace(one, low=max(one.low, -width), high=min(one.high, width)))
+            for pair, one in zip(pairs, comparisons, strict=True)
+        ]
 
     def named(self, wanted: str) -> list[ConfigurationResults]:
         """Configuration of this name; or those of this strategy, for studies that have a flag for strategies."""
@@ -291,16 +297,20 @@ class Part:
         ]
 
 
-def estimate(values: Sequence[float], *, is_share: bool = False) -> Interval | None:
-    """Mean and 95% interval by Student's t, for shares within 0 and 1; None without values."""
-    interval = intervals.of_mean(values)
-    if not interval.size:
-        return None
-    return (
-        interval._replace(low=max(interval.low, 0.0), high=min(interval.high, 1.0))
-        if is_share and interval.size > 1
-        else interval
-    )
+def estimate(values: Sequence[float], bounds: tuple[float, float] = UNBOUNDED) -> Interval | None:
+    """Mean and 95% interval by Student's t, cut at the values' bounds (`Interval.within`); None without values."""
+    return intervals.of_mean(values).within(*bounds) if len(values) else None
+
+
+def range_of(seed_runs: Sequence[runs.Run], column: str) -> tuple[float, float]:
+    """Smallest and largest possible value of a metric; infinite if the runs did not record their range of rewards."""
+    if getattr(column, "share", False):
+        return 0.0, 1.0
+    if not getattr(column, "reward", False):
+        return UNBOUNDED
+    ranges = [run.bounds.get("rewards", {}) for run in seed_runs]
+    least = min(one.get("least", -math.inf) for one in ranges)
+    return least, max(one.get("largest", math.inf) for one in ranges)
 
 
 def differing(part: Part) -> list[str]:
@@ -418,5 +428,5 @@ def role(run: runs.Run) -> str:
 
 def _named(groups: Sequence[Sequence[runs.Run]], study: Study | None) -> list[str]:
 
-    shown = study.shown_in_presets if study else ()
-    return names.of([shared_flags(group[0]) for group in groups], [_owner(group[0]) for group in groups], shown)
+    flags, owners = [shared_flags(group[0]) for group in groups], [_owner(group[0]) for group in groups]
+    return names.of(flags, owners, study.shown_in_presets, study.chosen) if study else names.of(flags, owners, ())

@@ -254,18 +254,14 @@ def sections(part: Part) -> list[Section]:
     shown = sorted(of_part(part), key=lambda entry: entry[2].a_round.mean)
     if not shown:
         return [Section("Dynamic regret", notes=lacking)] if lacking else []
-    totals, a_round = (
-        tables.decimals([entry.mean for entry in values if not math.isnan(entry.mean)])
-        for values in ([regret.total for *_, regret in shown], [regret.a_round for *_, regret in shown])
-    )
     rows: list[tables.Row] = []
     for configuration, _, regret in shown:
         name = f"{configuration.name} ({ROLES[configuration.role]})" if configuration.role else configuration.name
-        overall = tables.interval(regret.total, totals), tables.interval(regret.a_round, a_round), None
+        overall = tables.estimate(regret.total), tables.estimate(regret.a_round), None
         rows.append([name, f"1 to {regret.rounds}", "all", regret.a_round.size, *overall])
         for segment, *both in regret.segments[:_MOST_SEGMENTS]:
             environments = " and ".join(map(str, segment.environments))
-            means = (tables.interval(entry, a_round) for entry in both)
+            means = map(tables.estimate, both)
             rows.append([name, f"{segment.first} to {segment.last}", environments, None, None, *means])
     counts = sorted({len(schedule.needed(regret.rounds)) for _, schedule, regret in shown})
     number = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"

@@ -16,19 +16,26 @@ _LONGEST_NAME = 60
 _KEY_LENGTH = 12
 
 
-def of(flags: Sequence[Mapping[str, Any]], owners: Sequence[pathlib.Path], shown: Sequence[str]) -> list[str]:
-    """Names of configurations: the fewest flags that distinguish them, or the names of their folders.
+def of(
+    flags: Sequence[Mapping[str, Any]], owners: Sequence[pathlib.Path], shown: Sequence[str], strategy: str = ""
+) -> list[str]:
+    """Names of configurations: the strategy, then the fewest flags that distinguish them, or their folders' names.
 
     Args:
       flags: Flags that each configuration's runs share.
       owners: The folder of each configuration.
       shown: Flags that lists of presets show.
+      strategy: The flag that every name begins with, if it is set.
     """
     folders = runs.labels(map(_descriptive, owners))
-    chosen = _fewest(flags, _by_importance(flags, shown))
+    first = [strategy] if any(strategy in settings for settings in flags) else []
+    chosen = list(dict.fromkeys([*first, *_fewest(flags, [*first, *_by_importance(flags, shown)])]))
     names = _named(flags, chosen)
-    if len(flags) == 1 or not chosen or max(map(len, names)) > max(_LONGEST_NAME, *map(len, folders)):
-        names = folders
+    if not chosen or max(map(len, names)) > max(_LONGEST_NAME, *map(len, folders)):
+        names = [
+            f"{word(strategy, settings[strategy])} ({folder})" if strategy in settings else folder
+            for settings, folder in zip(flags, folders, strict=True)
+        ]
     counts = Counter(names)
     return [
         name if counts[name] == 1 else f"{name} ({owner})"

@@ -144,9 +144,8 @@ def sections(parts: Sequence[Part]) -> list[Section]:
 
 
 def _section(column: Metric, found: OverTasks) -> Section:
-    digits = tables.decimals([score.mean for score in found.scores.values()])
     rows = [
-        [configuration, found.seeds[configuration], tables.interval(score, digits)]
+        [configuration, found.seeds[configuration], tables.estimate(score)]
         for configuration, score in found.scores.items()
     ]
     notes = [f"Metric: {column.about}. {WHAT_IT_IS}"] if rows else []

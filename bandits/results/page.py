@@ -1,7 +1,9 @@
 """Page about runs: results, curves and commands, in one HTML file that needs no network."""
 
+import csv
 import dataclasses
 import datetime
+import functools
 import html
 import json
 import pathlib
@@ -16,6 +18,7 @@ from data.errors import UsageError
 from optimization.study import divergence
 
 _MOST_DIVERGED = 20  # Lines about them.
+_SEARCHES = frozenset(("search", "estimate"))  # Folders of recommendations and reproductions.
 
 
 class Found(NamedTuple):
@@ -25,11 +28,13 @@ class Found(NamedTuple):
       runs: Runs that were read.
       waiting: A sentence for each run without a finished round.
       problems: A sentence for each run that could not be read.
+      searches: Runs of searches and of time measurements, which were left out.
     """
 
     runs: list[runs.Run]
     waiting: list[str]
     problems: list[str]
+    searches: list[pathlib.Path]
 
 
 def write(
@@ -49,18 +54,28 @@ def write(
     Raises:
       Failure: If the page cannot be written.
     """
-    found = read(folders)
+    found = read(folders, has_searches=True)
     files.replace(output, page(found, title, reference).encode())
     return found.problems
 
 
-def read(folders: Iterable[pathlib.Path]) -> Found:
-    """Reads all runs below some folders, at any depth; each once."""
+def read(folders: Iterable[pathlib.Path], *, has_searches: bool = False) -> Found:
+    """Reads all runs below some folders, at any depth; each once.
+
+    Args:
+      folders: Runs, or folders that hold runs.
+      has_searches: Whether runs of searches and of time measurements count, even where a folder above is named.
+    """
     paths: dict[pathlib.Path, pathlib.Path] = {}  # Resolved path -> path as named.
-    found = Found([], [], [])
+    found = Found([], [], [], [])
+    tuning = functools.cache(_tuning)
     for folder in folders:
         try:
-            paths |= {path.resolve(): path for together in runs.find(folder).values() for path in together}
+            for path in (path for together in runs.find(folder).values() for path in together):
+                if has_searches or not _is_search(path, folder, tuning):
+                    paths[path.resolve()] = path
+                else:
+                    found.searches.append(path)
         except UsageError as error:
             found.problems.append(str(error))
     for resolved, path in paths.items():
@@ -69,6 +84,23 @@ def read(folders: Iterable[pathlib.Path]) -> Found:
         except UsageError as error:
             (found.waiting if _waits(path) else found.problems).append(str(error))
     return found
+
+
+def _is_search(path: pathlib.Path, folder: pathlib.Path, tuning: Callable[[pathlib.Path], set[str]]) -> bool:
+    """Whether a run below a folder is one of a search or of a time measurement."""
+    if not _SEARCHES.isdisjoint(path.relative_to(folder).parts[:-1]):
+        return True
+    grids = (one for one in path.parents if one.name == "runs" and one.is_relative_to(folder))
+    return any(path.relative_to(one).as_posix() in tuning(one.parent) for one in grids)
+
+
+def _tuning(grid: pathlib.Path) -> set[str]:
+    """Runs of a grid that selected its best points, where fresh seeds report them."""
+    try:
+        with open(grid / "results.csv", encoding="utf-8", newline="") as file:
+            return {row["run"] for row in csv.DictReader(file) if row.get("used_for") == "tuning"}
+    except (OSError, KeyError):
+        return set()
 
 
 def page(
@@ -108,12 +140,13 @@ def page(
     return document(
         title,
         plotly=offline.get_plotlyjs(),
-        summary=top + _summary(found, parts) + "".join(one.html("h2") for one in over_tasks.sections(parts)),
+        summary=top + "".join(one.html("h2") for one in over_tasks.sections(parts)),
         parts="\n".join(
             _part(part, look, groups, note, index, reference, is_titled=len(parts) > 1, has_regret=has_regret)
             for index, (part, look, groups, note) in enumerate(zip(parts, looks, drawn, notes, strict=True))
         ),
-        details="\n".join(
+        details=_summary(found, parts)
+        + "\n".join(
             _folded(name, parts, section)
             for name, section in (
                 ("Flags that differ", sections.flags),
@@ -168,6 +201,8 @@ def _summary(found: Found, parts: Sequence[Part]) -> str:
     words = [f"{_number(len(found.runs), 'run')} in {_number(count, 'configuration')}"]
     if found.waiting:
         words.append(f"{_number(len(found.waiting), 'run')} without a finished round")
+    if found.searches:
+        words.append(f"{_number(len(found.searches), 'run')} of searches or timing left out (--searches shows them)")
     text = f'<p class="summary">{" · ".join([*words, f"written {now}"])}</p>'
     if found.problems:
         items = "".join(f"<li>{html.escape(problem)}</li>" for problem in found.problems)
@@ -208,17 +243,15 @@ def _part(
     is_titled: bool,
     has_regret: bool,
 ) -> str:
-    """HTML of the results and curves of a part."""
+    """HTML of a part: its finding, the other statistics in a fold, and curves."""
     explained = []
     if part.columns and len(part.configurations) > 1:
         explained.append("Sorted by the first result.")
     explained += [f"{metric.about} equals {other.about}." for metric, other in part.equal.items()]
     if any(len(configuration.runs) > 1 for configuration in part.configurations):
-        explained.append("Each cell: mean over seeds and 95% interval (Student’s t).")
+        explained.append("Each cell: mean over seeds and 95% interval (Student’s t, cut at the bounds of rewards).")
     if any(len(configuration.runs) == 1 for configuration in part.configurations):
         explained.append("One seed has no interval.")
-    if any(configuration.role for configuration in part.configurations):
-        explained.append("Dashed marks: uniform policy and full-feedback baseline.")
     if part.has_exact_bounds:
         explained.append(
             "The uniform policy’s reward and the best fixed action’s are computed from labels and rewards. The latter "
@@ -251,11 +284,13 @@ def _part(
     legend_hidden = " hidden" * (len(part.configurations) == 1)
     return f"""<section class="part" data-part="{index}">
 {f"<h2>{html.escape(part.title)}</h2>" if is_titled else f'<p class="summary">{html.escape(part.title)}</p>'}
-<h3>Results</h3>
+{sections.summary(part, looks, reference) if part.is_judged else ""}
+<details><summary>Other statistics</summary>
 {sections.results(part, looks, has_regret=has_regret)}
 <p class="note">{" ".join(explained)}</p>
 {"".join(one.html() for one in dynamic_regret.sections(part)) if has_regret else ""}
 {compared.html() if compared else ""}
+</details>
 <h3>Curves</h3>
 <div class="legend" role="group" aria-label="Configurations: hide or show"{legend_hidden}></div>
 {rest}

@@ -2,12 +2,14 @@
 
 import base64
 import html
+import math
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from bandits import metrics
 from bandits.results import runs
 from bandits.results.configurations import Part
+from optimization.study import curves
+from optimization.study.intervals import Interval
 from optimization.study.metrics import SECONDS, Metric
 
 if TYPE_CHECKING:
@@ -15,8 +17,9 @@ if TYPE_CHECKING:
 
 SHOWN = 12  # Configurations that are drawn at first; more would hide each other.
 DASHES = {"solid": "", "dash": "9 4", "dashdot": "9 3 2 3", "dot": "2 3"}  # Plotly's names, and SVG's.
-_DASHES = tuple(DASHES)
-_GREY = "#777777"  # Of baselines.
+_PLOTLY = {"-": "solid", "--": "dash", "-.": "dashdot", ":": "dot"}
+_EDGES = ("mean", "low", "high")
+_ROW = 38  # Pixels of a row of a forest plot.
 _CURVE_POINTS = 1000
 _PAGE_POINTS = 750_000  # 4 MB of base64.
 # Groups of columns by their prefixes, in the order of the page; those of results stand before them, unfolded.
@@ -37,21 +40,21 @@ def styles(part: Part) -> list[dict[str, Any]]:
     """Style of each configuration's curves; `name` is escaped, because Plotly reads markup in it."""
     # Styles depend on results only if there are more configurations than are drawn at first.
     order = part.configurations if len(part.configurations) <= SHOWN else part.ranked()
-    plain = referring = 0
-    found = {}
     ranks = {id(configuration): rank for rank, configuration in enumerate(part.ranked())}
-    for place, configuration in enumerate(order):
-        if configuration.role:
-            colour, dash = _GREY, _DASHES[1:][referring % len(_DASHES[1:])]
-            referring += 1
-        else:
-            colour = runs.COLOURS[plain % len(runs.COLOURS)]
-            dash = _DASHES[plain // len(runs.COLOURS) % len(_DASHES)]
-            plain += 1
-        label = configuration.name + part.uniform_note(configuration)
-        look = {"label": label, "name": html.escape(label), "colour": colour, "dash": dash, "line": DASHES[dash]}
-        is_shown = place < SHOWN or (bool(configuration.role) and referring <= SHOWN)
-        found[id(configuration)] = look | {"rank": ranks[id(configuration)], "shown": is_shown}
+    looks = curves.styles([configuration.role or configuration.name for configuration in order])
+    found, referring = {}, 0
+    for place, (configuration, look) in enumerate(zip(order, looks, strict=True)):
+        referring += bool(configuration.role)
+        label, dash = configuration.name + part.uniform_note(configuration), _PLOTLY[look.dash]
+        found[id(configuration)] = {
+            "label": label,
+            "name": html.escape(label),
+            "colour": look.colour,
+            "dash": dash,
+            "line": DASHES[dash],
+            "rank": ranks[id(configuration)],
+            "shown": place < SHOWN or (bool(configuration.role) and referring <= SHOWN),
+        }
     return [found[id(configuration)] for configuration in part.configurations]
 
 
@@ -66,7 +69,8 @@ def groups(part: Part, lines: int) -> tuple[list[dict[str, Any]], list[str]]:
     results = part.columns
     found: dict[str, list[dict[str, Any]]] = {"Results": []}
     found |= {title: [] for title in (*_GROUPS.values(), _OTHERS)}
-    left_out, is_thinned = [], False
+    left_out: dict[str, list[str]] = {}
+    is_thinned = False
     for column in [*results, *(column for column in _present(part) if column not in results)]:
         bands = {
             index: runs.band(tables, column)
@@ -74,8 +78,8 @@ def groups(part: Part, lines: int) -> tuple[list[dict[str, Any]], list[str]]:
             if (tables := [run.metrics for run in configuration.runs if column in run.metrics])
         }
         bands = {index: band for index, band in bands.items() if not band.empty}
-        if note := _not_drawn(column, bands.values()):
-            left_out.append(note)
+        if note := _not_drawn(column, [*bands.values()]):
+            left_out.setdefault(note, []).append(column)
             continue
         thinned = {index: _thin(band, limit) for index, band in bands.items()}
         is_thinned |= any(len(thinned[index]) < len(band) for index, band in bands.items())
@@ -85,15 +89,48 @@ def groups(part: Part, lines: int) -> tuple[list[dict[str, Any]], list[str]]:
             "title": capital(column.about) if isinstance(column, Metric) else column,
             "caption": _caption(seeds.values()),
             "curves": [{"configuration": index, **_curve(band, seeds[index] > 1)} for index, band in thinned.items()],
-            "range": _range(bands.values()),
+            "range": curves.limits(list(bands.values())),
         }
         prefix = column.partition("/")[0]
         found["Results" if column in results else _GROUPS.get(prefix, _OTHERS)].append(panel)
-    left_out += [f"{column} is {other} at each evaluation" for column, other in part.equal.items()]
-    notes = [f"Not drawn: {'; '.join(left_out)}."] if left_out else []
+    for column, other in part.equal.items():
+        left_out.setdefault(f"equal to {other}", []).append(column)
+    listed = (f"{', '.join(columns)} ({why})" for why, columns in left_out.items())
+    notes = [f"Not drawn: {'; '.join(listed)}."] if left_out else []
     if is_thinned:
         notes.append(f"Of curves with more than {limit:,} rounds, every k-th round is drawn.")
     return [{"title": title, "panels": panels} for title, panels in found.items() if panels], notes
+
+
+def forest(title: str, rows: Sequence[tuple[str, Interval, str]]) -> str:
+    """Differences as dots with their intervals above one axis, as SVG that fits any width.
+
+    Args:
+      title: What is drawn, with its unit.
+      rows: (name, difference, colour) of each configuration.
+    """
+    from matplotlib import ticker
+
+    ends = [0.0, *(end for _, one, _ in rows for end in one[:3] if math.isfinite(end))]
+    ticks = ticker.MaxNLocator(4, steps=[1, 2, 5, 10]).tick_values(min(ends), max(ends))
+    low, high = ticks[0], ticks[-1]
+
+    def place(value: float) -> str:
+        return f"{6 + 88 * (value - low) / (high - low):.2f}%"
+
+    bottom, body = _ROW * len(rows) + 8, ""
+    for tick in ticks:
+        x, kind = place(tick), "axis" if abs(tick) > 1e-12 else "zero"
+        body += f'<line class="{kind}" x1="{x}" x2="{x}" y2="{bottom}"/>'
+        body += f'<text class="tick" x="{x}" y="{bottom + 16}">{f"{tick:+.4g}" if kind == "axis" else "0"}</text>'
+    for number, (name, one, colour) in enumerate(rows):
+        y = _ROW * number + 28
+        x1, x2 = (place(end if math.isfinite(end) else one.mean) for end in (one.low, one.high))
+        body += f'<text x="0" y="{y - 12}">{html.escape(name)}</text>'
+        body += f'<line stroke="{colour}" stroke-width="3" x1="{x1}" x2="{x2}" y1="{y}" y2="{y}"/>'
+        body += f'<circle fill="{colour}" cx="{place(one.mean)}" cy="{y}" r="5"/>'
+    picture = f'<svg class="forest" role="img" width="100%" height="{bottom + 22}">{body}</svg>'
+    return f"<figure><figcaption>{html.escape(title)}</figcaption>{picture}</figure>"
 
 
 def lines(parts: Iterable[Part]) -> int:
@@ -123,24 +160,14 @@ def _present(part: Part) -> list[str]:
     )
 
 
-def _not_drawn(column: str, bands: "Iterable[pd.DataFrame]") -> str:
-    """Why a column is not drawn; empty if it is."""
-    values = {value for band in bands for edge in ("low", "high") for value in band[edge].unique()[:2]}
+def _not_drawn(column: str, bands: "Sequence[pd.DataFrame]") -> str:
+    """Why a column is not drawn, in words that others can share; empty if it is."""
+    values = {value for band in bands for edge in _EDGES for value in band[edge].dropna().unique()[:2]}
     if not values:
-        return f"{column} is never finite{': nothing is guaranteed' * (column == metrics.EPSILON)}"
+        return "without a finite value"
     if len(values) == 1 and not (isinstance(column, Metric) and column.drawn):
-        return f"{column} is always {values.pop():g}"
-    return ""
-
-
-def _range(bands: "Iterable[pd.DataFrame]") -> list[float] | None:
-    """Limits of the vertical axis if all values are equal; else None, and Plotly chooses them."""
-    values = {float(value) for band in bands for edge in ("low", "high") for value in band[edge].unique()[:2]}
-    if len(values) > 1:
-        return None
-    (value,) = values
-    margin = abs(value) / 10 or 1.0
-    return [value - margin, value + margin]
+        return f"always {values.pop():g}"
+    return "with a single value" if all(len(band) < 2 for band in bands) else ""
 
 
 def _caption(seeds: Iterable[int]) -> str:
@@ -150,7 +177,7 @@ def _caption(seeds: Iterable[int]) -> str:
     if not several:
         return "one seed"
     words = f"{several[0]}" if len(several) == 1 else f"{several[0]} to {several[-1]}"
-    return f"line: mean, band: range over {words} seeds{'; without a band: one seed' if 1 in seeds else ''}"
+    return f"line: mean, band: 95% interval over {words} seeds{'; without a band: one seed' if 1 in seeds else ''}"
 
 
 def _thin(band: "pd.DataFrame", limit: int) -> "pd.DataFrame":
@@ -168,7 +195,7 @@ def _curve(band: "pd.DataFrame", is_band: bool) -> dict[str, Any]:
     place: dict[str, Any] = {"x": _packed(rounds, "i4")}
     if len(steps) <= 1:
         place = {"x0": int(rounds[0]), "dx": int(steps[0]) if len(steps) else 1}
-    edges: Sequence[str] = ("mean", "low", "high") if is_band else ("mean",)
+    edges = _EDGES if is_band else _EDGES[:1]
     return {"points": len(band), **place, **{edge: _packed(band[edge].to_numpy(), "f4") for edge in edges}}
 
 

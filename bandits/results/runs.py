@@ -13,7 +13,7 @@ from bandits import studies
 from bandits.results import bootstrap
 from data.errors import UsageError
 from optimization.study import cli, divergence, intervals, results
-from optimization.study.curves import COLOURS, band, draw
+from optimization.study.curves import band
 from optimization.study.metrics import SECONDS, Metric
 from optimization.study.results import Run, find, labels, newest_command, read_json
 
@@ -21,12 +21,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = (
-    "COLOURS",
     "Run",
     "about",
     "band",
     "declared",
-    "draw",
     "find",
     "labels",
     "machine",

@@ -4,10 +4,10 @@ import html
 import json
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from bandits.results import configurations, runs, tables, words
+from bandits.results import configurations, plots, runs, tables, words
 from bandits.results.comparison import Comparison
 from bandits.results.configurations import ConfigurationResults, Part
 from bandits.results.plots import DASHES, capital
@@ -17,8 +17,6 @@ from optimization.study.metrics import SECONDS, Metric
 from optimization.study.results import Run
 
 _ROWS = 1000  # Of single runs and of commands, so that the page stays small.
-_SCALES = ("Interval", "Against the uniform policy", "From uniform policy to full feedback")
-_WIDTH, _HEIGHT = 150, 22  # Pixels of a picture of an interval.
 _COMPARED = (
     "Configuration",
     "Compared with",
@@ -30,48 +28,102 @@ _COMPARED = (
     "Minimum detectable difference (80% power)",
     "Seeds required",
 )
-_CLIENTS, _VERDICT = "Greedy policy, over clients", "Verdict"
+_CLIENTS, _VERDICT, _BASELINES = "Greedy policy, over clients", "Verdict", "Against the baselines"
+
+
+def summary(part: Part, looks: Sequence[Mapping[str, Any]], wanted: str | None) -> str:
+    """Opening of a part: its finding in one sentence, the differences to the reference as a plot, and a table.
+
+    Args:
+      part: The configurations.
+      looks: Their styles.
+      wanted: The reference; see `Part.compared`.
+    """
+    if not part.columns:
+        return "<p>No metric of these runs is known.</p>"
+    column, compared = part.columns[0], part.compared(wanted)
+    of = {id(configuration): one for configuration, _, one in compared}
+    references = list(dict.fromkeys(reference.name for _, reference, _ in compared))
+    difference = f"Difference to {references[0] if len(references) == 1 else 'reference'}"
+    ranked, rows, drawn = part.ranked(), [], []
+    look = {id(configuration): one for configuration, one in zip(part.configurations, looks, strict=True)}
+    for configuration in ranked:
+        row: list[Any] = [_name(configuration, look[id(configuration)])]
+        row.append(tables.estimate(configuration.estimate(column)))
+        if compared:
+            one = of.get(id(configuration))
+            interval = Interval(one.difference, one.low, one.high, one.pairs) if one else None
+            word = "baseline" if configuration.role else "not compared"
+            word = "reference" if configuration.name in references else word
+            row += [tables.estimate(interval, signed=True), words.short_verdict(one) if one else word]
+            if interval and math.isfinite(interval.mean):
+                drawn.append((configuration.name, interval, look[id(configuration)]["colour"]))
+        rows.append(row)
+    heads = ["Configuration", _title(part, column), *([difference, _VERDICT] if compared else [])]
+    title = f"{difference}: {_lower(column.about)}, 95% CI"
+    picture = plots.forest(title, drawn[: plots.SHOWN]) if drawn else ""
+    table = tables.html(heads, rows, "main", [_VERDICT])
+    return f'<p class="lead">{html.escape(_finding(part, compared))}</p>{picture}{table}'
+
+
+def _finding(part: Part, compared: Sequence[tuple[ConfigurationResults, ConfigurationResults, Comparison]]) -> str:
+    """What a part's runs show, in one sentence."""
+    column, best = part.columns[0], part.ranked()[0]
+    judged = [one for *_, one in compared if one.is_judged]
+    what, mean = _lower(_title(part, column)), best.estimate(column)
+    if not judged:
+        earned = words.estimate(mean) if mean else "unknown"
+        highest = "lowest" if column.better == "down" else "highest"
+        if len(part.configurations) == 1:
+            return f"{best.name}: {what} {earned}."
+        return f"{best.name} has the {highest} {what}, {earned}; without several seeds there is no test (--repeat=8)."
+    sign = -1 if column.better == "down" else 1
+    lead = max(judged, key=lambda one: (one.wins, sign * one.difference))
+    shown = f"{_lower(column.about)} {words.effect(lead)}"
+    if lead.wins:
+        return f"{lead.configuration} is significantly better than {lead.reference}: {shown}."
+    if all(one.loses for one in judged):
+        others = "every other configuration, the next being " * (len(judged) > 1)
+        return f"{lead.reference} is significantly better than {others}{lead.configuration}: {shown}."
+    if len(judged) == 1:
+        return f"No significant difference between {lead.configuration} and {lead.reference}: {shown}."
+    return f"No configuration is significantly better than {lead.reference}; the best is {lead.configuration}: {shown}."
+
+
+def _lower(text: str) -> str:
+    return text[:1].lower() + text[1:]
+
+
+def _name(configuration: ConfigurationResults, look: Mapping[str, Any]) -> Cell:
+    """Cell of a configuration's name, with a sample of its line."""
+    badge = f' <span class="badge">{configurations.ROLES[configuration.role]}</span>' if configuration.role else ""
+    name = f'{_sample(look)}<span class="name">{_breakable(configuration.name)}</span>{badge}'
+    return Cell(configuration.name, configuration.name, markup=name)
 
 
 def results(part: Part, looks: Sequence[Mapping[str, Any]], *, has_regret: bool = False) -> str:
-    """Table of configurations, the best first: mean and interval of each result, and baselines.
+    """Table of all results of the configurations, the best first, with their baselines.
 
     With `has_regret` it has the regret to the full-feedback baseline.
     """
     columns, ranked = part.columns, part.ranked()
     look = {id(configuration): one for configuration, one in zip(part.configurations, looks, strict=True)}
-    roles = {configuration.role for configuration in part.configurations} - {""}
     has_epsilon = any(_epsilon(configuration) is not None for configuration in ranked)
-    has_scale = (
-        bool(columns)
-        and len(ranked) > 1
-        and bool(roles or any(len(configuration.runs) > 1 for configuration in ranked))
-    )
-    digits = {
-        column: tables.decimals([one.mean for configuration in ranked if (one := configuration.estimate(column))])
-        for column in columns
+    notes = {
+        id(configuration): [*filter(None, (part.baseline_summary(configuration), part.deployment_note(configuration)))]
+        for configuration in ranked
     }
-    span = _span(ranked, columns[0]) if has_scale else (0.0, 1.0)
-    heads = ["Configuration", "Seeds", *(_title(part, column) for column in columns)]
-    if has_scale:
-        heads.insert(3, _SCALES[2 if len(roles) > 1 else configurations.UNIFORM in roles])
+    has_notes = any(notes.values())
+    heads = ["Configuration", "Seeds", *(_title(part, column) for column in columns), *[_BASELINES] * has_notes]
     heads += ["Regret to full feedback"] * has_regret + ["Epsilon"] * has_epsilon + ["Rounds"]
     rows = []
     for configuration in ranked:
-        badge = f' <span class="badge">{configurations.ROLES[configuration.role]}</span>' if configuration.role else ""
-        name = f'{_sample(look[id(configuration)])}<span class="name">{_breakable(configuration.name)}</span>{badge}'
-        count = len(configuration.runs)
-        cells = [
-            Cell(configuration.name, configuration.name, markup=name),
-            Cell(str(count) if count > 1 else "one seed", count),
-        ]
-        cells += [tables.interval(configuration.estimate(column), digits[column]) for column in columns]
-        if has_scale:
-            cells.insert(3, _scale(part, configuration, span, look[id(configuration)]["colour"]))
-        if has_regret:
-            cells.append(tables.interval(regret(part, configuration), digits[columns[0]] if columns else 0))
+        cells = [_name(configuration, look[id(configuration)]), len(configuration.runs)]
+        cells += [tables.estimate(configuration.estimate(column)) for column in columns]
+        cells += [Cell("", notes=notes[id(configuration)], kind="text")] * has_notes
+        cells += [tables.estimate(regret(part, configuration))] * has_regret
         rows.append(cells + [_privacy(configuration)] * has_epsilon + [_rounds(configuration)])
-    return tables.html(heads, rows, "results", _SCALES)
+    return tables.html(heads, rows, "results", [_BASELINES])
 
 
 def regret(part: Part, configuration: ConfigurationResults) -> Interval | None:
@@ -93,7 +145,6 @@ def comparisons(part: Part, wanted: str | None) -> Section | None:
     if not any(one.is_judged for *_, one in compared):
         return Section("Comparisons", notes=[words.ONE_SEED])
     clients = [runs.difference_over_clients(configuration.runs, other.runs) for configuration, other, _ in compared]
-    digits = tables.decimals([one.difference for *_, one in compared if math.isfinite(one.difference)])
     rows = []
     for (*_, one), over_clients in zip(compared, clients, strict=True):
         few = f"{over_clients.size} clients: too few for an interval" if over_clients else ""
@@ -102,14 +153,14 @@ def comparisons(part: Part, wanted: str | None) -> Section | None:
             one.configuration,
             one.reference,
             one.pairs,
-            tables.interval(Interval(one.difference, one.low, one.high, one.pairs), digits, "+"),
+            tables.estimate(Interval(one.difference, one.low, one.high, one.pairs), signed=True),
             tables.number(one.adjusted_p, words.p_value(one.adjusted_p)),
             tables.number(one.sign_flip_adjusted_p, words.p_value(one.sign_flip_adjusted_p)),
             tables.number(one.superiority, f"{one.superiority:.0%}"),
             tables.number(one.detectable, f"{one.detectable:.2g}"),
             tables.number(one.seeds_needed, needed),
         ]
-        cells += [tables.interval(over_clients, digits, "+", few)] * any(clients)
+        cells += [tables.estimate(over_clients, signed=True, without=few)] * any(clients)
         rows.append([*cells, Cell(words.verdict(one), notes=one.notes, kind="text")])
     heads = [*_COMPARED, *[_CLIENTS] * any(clients), _VERDICT]
     has_interval = any(one and math.isfinite(one.low) for one in clients)
@@ -123,7 +174,7 @@ def _about(
     """Metric of the comparisons, tests, and what intervals are over."""
     some = [run for configuration, *_ in compared for run in configuration.runs]
     told = [
-        f"Metric: {part.columns[0].about[:1].lower()}{part.columns[0].about[1:]}.",
+        f"Metric: {_lower(part.columns[0].about)}.",
         words.family(one for *_, one in compared),
         configurations.what_seeds_vary(some),
         words.what_intervals_are_over(runs.evaluated_clients(some) if has_interval else ""),
@@ -211,44 +262,6 @@ def _title(part: Part, column: Metric) -> str:
     if len(windows) > 1:
         return f"{title}, last tenth of the rounds"
     return f"{title}, last {count} rounds" if (count := windows.pop()) > 1 else f"{title}, last round"
-
-
-def _span(ranked: Iterable[ConfigurationResults], column: str) -> tuple[float, float]:
-    """Limits of the pictures' scale: all means, and intervals that are not much wider."""
-    found = [one for configuration in ranked if (one := configuration.estimate(column))]
-    means = [one.mean for one in found]
-    width = (max(means) - min(means)) or abs(max(means)) or 1.0
-    low = min([*means, *(one.low for one in found if one.size > 1)])
-    high = max([*means, *(one.high for one in found if one.size > 1)])
-    return max(min(means) - width, low) - 0.05 * width, min(max(means) + width, high) + 0.05 * width
-
-
-def _scale(part: Part, configuration: ConfigurationResults, span: tuple[float, float], colour: str) -> Cell:
-    """Picture of a configuration's mean and interval with its baselines, and the same in words."""
-    one = configuration.estimate(part.columns[0])
-    if one is None:
-        return Cell("", "")
-    low, high = (one.low, one.high) if one.size > 1 else (one.mean, one.mean)
-
-    def place(value: float) -> str:
-        return f"{_WIDTH * min(1.0, max(0.0, (value - span[0]) / (span[1] - span[0]))):.1f}"
-
-    middle = _HEIGHT // 2
-    marks = ""
-    for role, value in part.baseline_means(configuration).items():
-        marks += f'<line class="{role}" x1="{place(value)}" x2="{place(value)}" y1="1" y2="{_HEIGHT - 1}"/>'
-    # An interval that goes on beyond the scale ends in an arrow.
-    arrows = f'<path d="M7 {middle - 5}L0 {middle}L7 {middle + 5}"/>' * (low < span[0])
-    arrows += f'<path d="M{_WIDTH - 7} {middle - 5}L{_WIDTH} {middle}L{_WIDTH - 7} {middle + 5}"/>' * (high > span[1])
-    picture = (
-        f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" width="{_WIDTH}" aria-hidden="true">'
-        f'<line class="axis" x2="{_WIDTH}" y1="{middle}" y2="{middle}"/>{marks}'
-        f'<g stroke="{colour}" fill="none">{arrows}'
-        f'<line class="interval" x1="{place(low)}" x2="{place(high)}" y1="{middle}" y2="{middle}"/>'
-        f'<circle cx="{place(one.mean)}" cy="{middle}" r="4" fill="{colour}"/></g></svg>'
-    )
-    notes = [part.baseline_summary(configuration), *filter(None, [part.deployment_note(configuration)])]
-    return Cell("", one.mean, notes, picture, "scale")
 
 
 def _sample(look: Mapping[str, Any]) -> str:

@@ -103,15 +103,13 @@ def number(value: float | None, shown: str, notes: Sequence[str] = ()) -> Cell:
     )
 
 
-def interval(estimate: Interval | None, digits: int, sign: str = "", note: str = "") -> Cell:
-    """Cell of a mean, with its interval below, or `note` without an interval."""
-    if estimate is None or math.isnan(estimate.mean):
+def estimate(interval: Interval | None, *, signed: bool = False, without: str = "") -> Cell:
+    """Cell of a mean with its interval below, rounded as `Interval.text`; `without` replaces a missing interval."""
+    if interval is None or math.isnan(interval.mean):
         return number(None, "")
-    below = (
-        f"{estimate.low:{sign}.{digits}f} to {estimate.high:{sign}.{digits}f}" if math.isfinite(estimate.low) else note
-    )
-    shown = f"{estimate.mean:{sign}.{digits}f}"
-    return Cell(shown, estimate.mean, [below] if below else [], markup=f"<b>{shown}</b>")
+    shown, _, below = interval.text(signed=signed).partition(" (")
+    below = below.removesuffix(")") or without
+    return Cell(shown, interval.mean, [below] if below else [], markup=f"<b>{shown}</b>")
 
 
 def decimals(values: Sequence[float]) -> int:

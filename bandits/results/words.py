@@ -22,6 +22,13 @@ def verdict(comparison: Comparison) -> str:
     return f"{comparison.significance} from {comparison.reference}"
 
 
+def short_verdict(comparison: Comparison) -> str:
+    """Verdict for a column whose title names the reference."""
+    if not comparison.is_judged:
+        return "one seed: no test" if comparison.pairs < 2 else "diverged: no test"
+    return ("better" if comparison.is_better else "worse") if comparison.is_significant else "no significant difference"
+
+
 def seeds_needed(comparison: Comparison) -> str:
     """Seeds required to detect the observed difference; empty if it is significant, or the number is unknown."""
     if comparison.is_significant or math.isnan(comparison.seeds_needed):

@@ -9,6 +9,19 @@ from data import keys
 from optimization.study import intervals
 
 SEEDS = 20
+# Panels of the picture, by the quantity they show: what it shows, and the horizontal axis.
+GREEDY, WHOLE, LEFT, ALL = (
+    "greedy part's regret, reward a sample",
+    "whole regret, reward a sample",
+    "regret that stays, reward a sample",
+    "regret of all 64,000 samples, reward",
+)
+PANELS = {
+    GREEDY: ("Greedy regret falls at least as fast as the bound", "samples of a deployment period"),
+    WHOLE: ("A constant epsilon ends at a floor, schedules do not", "all samples"),
+    LEFT: ("Inexact training leaves the root of its error", "epsilon_fed-opt, the training's excess loss"),
+    ALL: ("Deploying half as often costs up to twice the regret", "samples of a deployment period"),
+}
 _NOTHING = 1e-12  # No more than rounding leaves.
 _SMALL = 1e-4  # Smaller numbers are written with powers of ten.
 
@@ -39,18 +52,16 @@ class Curve:
     """A line of the picture.
 
     Attributes:
-      panel: Title of its panel.
+      panel: Its panel, a key of `PANELS`.
       label: What it is.
       places: x.
-      values: y.
-      is_bound: Whether it is calculated and not measured.
+      values: y: [places] of what is calculated, as bounds are, or [places, SEEDS] of what is measured.
     """
 
     panel: str
     label: str
     places: Sequence[float] | np.ndarray
     values: Sequence[float] | np.ndarray
-    is_bound: bool = False
 
 
 @dataclasses.dataclass(frozen=True)

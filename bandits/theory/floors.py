@@ -48,14 +48,13 @@ def schedules_end_it(scale: Scale) -> Findings:
                 by_gap.append(findings.by_seed(whole))
             regrets.append(max(by_gap, key=np.mean))
     rows, curves = [], []
-    panel = "whole regret against samples"
     for name, regrets in measured.items():
         together = np.array(regrets)
-        curves.append(Curve(panel, name, totals.astype(float), together.mean(axis=1)))
+        curves.append(Curve(findings.WHOLE, name, totals.astype(float), together))
         fitted = findings.slope(findings.loglog(totals.astype(float), together.T))
         rows.append([name, *(findings.mean(regrets[at], 2) for at in (0, -1)), fitted])
     floor = 0.1 * environments.costly_exploration(_ACTIONS, 0.0).exploration_cost
-    curves.append(Curve(panel, "floor of epsilon = 0.1", totals.astype(float), np.full(len(totals), floor), True))
+    curves.append(Curve(findings.WHOLE, "floor of epsilon = 0.1", totals.astype(float), np.full(len(totals), floor)))
     head = ["exploration", f"regret, nI = {totals[0]:,}", f"nI = {totals[-1]:,}", "slope"]
     return Findings({"schedules": markdown(head, rows), "fixed_floor": f"{floor:.4f}"}, curves)
 
@@ -118,11 +117,10 @@ def inexact_oracle(scale: Scale) -> Findings:
                 f"{bounds.falcon_regret(actions, fed_opt, np.sqrt(2)):.4f}",
             ]
         )
-    panel = "what an inexact oracle leaves, against epsilon_fed-opt"
     for name in (greedy, worst):
-        curves.append(Curve(panel, name, errors, np.mean(measured[name], axis=1)))
+        curves.append(Curve(findings.LEFT, name, errors, np.array(measured[name])))
     limits = [bounds.greedy_regret(actions, epsilon, one) for one in errors]
-    curves.append(Curve(panel, "bound sqrt(2K epsilon_fed-opt / epsilon)", errors, limits, is_bound=True))
+    curves.append(Curve(findings.LEFT, "bound sqrt(2K epsilon_fed-opt / epsilon)", errors, limits))
     head = ["epsilon_fed-opt", greedy, "its bound", other, worst, "its whole regret there", "sqrt(2K epsilon_fed-opt)"]
     fitted = findings.loglog(np.array(errors), np.array(measured[greedy]).T)
     constant = max(

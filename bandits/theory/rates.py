@@ -113,10 +113,9 @@ def shrinking_gaps(scale: Scale) -> Findings:
             ]
         )
         if name.startswith("n,"):
-            panel = "greedy part's regret against samples"
             curves = [
-                Curve(panel, "gaps shrink with n", places, regrets.mean(axis=1)),
-                Curve(panel, "bound (8), its constant measured", places, limits, is_bound=True),
+                Curve(findings.GREEDY, "gaps shrink with n", places, regrets),
+                Curve(findings.GREEDY, "bound (8), its constant measured", places, limits),
             ]
     head = ["against", "from, to", "slope measured", "slope of (8)", "regret"]
     words = {"rates": markdown(head, rows), "constant": f"{constant:.2f}", "largest_share": f"{worst:.2f}"}
@@ -145,7 +144,6 @@ def other_gaps(scale: Scale) -> Findings:
     halves = np.log(2) / -rate.mean
     straight = np.corrcoef(sizes, np.log(np.mean(hard, axis=1)))[0, 1] ** 2
     rows = [[f"{size:,}", findings.mean(found)] for size, found in zip(sizes, hard, strict=True)]
-    panel = "greedy part's regret against samples"
     return Findings(
         {
             "linear_slope": findings.slope(findings.loglog(places, linear)),
@@ -157,8 +155,8 @@ def other_gaps(scale: Scale) -> Findings:
             "hard_straight": f"{straight:.3f}",
         },
         [
-            Curve(panel, "linear rewards", places, linear.mean(axis=0)),
-            Curve(panel, "a hard gap", sizes.astype(float), np.mean(hard, axis=1)),
+            Curve(findings.GREEDY, "linear rewards", places, linear.T),
+            Curve(findings.GREEDY, "a hard gap", sizes.astype(float), np.array(hard)),
         ],
     )
 

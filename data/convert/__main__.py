@@ -23,6 +23,16 @@ KINDS = {
     "cifar100": ("cifar100_subset150.npz", "images", "CIFAR-100, Python version"),
     "unipen62": ("unipen62_writers.npz", "unipen", "UNIPEN train_r01_v07, its folders data and include"),
     "heart_disease": ("heart_disease_4sites.csv", "hospitals", "UCI Heart Disease, processed.*.data"),
+    "stackoverflow": (
+        "stackoverflow.sqlite",
+        "posts",
+        "TFF's older download of Stack Overflow, stackoverflow_train.h5 and stackoverflow_held_out.h5",
+    ),
+    "stackexchange": (
+        "stackexchange_posts.jsonl.gz",
+        "posts",
+        "dumps of Stack Exchange, SITE/Posts.xml for each site",
+    ),
 }
 
 
@@ -49,7 +59,7 @@ def define() -> _Parser:
     parser.add_argument("kind", choices=KINDS, metavar="KIND", help="data set, see below")
     parser.add_argument("source", type=_user_path, metavar="SOURCE_DIR", help="folder of the published files")
     parser.add_argument(
-        "--output", type=_user_path, required=True, metavar="DIR", help="folder for the file, which must not exist"
+        "--output", type=_user_path, required=True, metavar="DIR", help="folder for the file; existing files are kept"
     )
     return parser
 
@@ -73,6 +83,8 @@ def program(settings: argparse.Namespace) -> None:
     with files.whole(path) as file:
         if isinstance(content, bytes):
             file.write(content)
+        elif callable(content):  # Too large for memory.
+            content(pathlib.Path(file.name))
         else:
             import numpy as np
 

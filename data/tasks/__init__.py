@@ -119,15 +119,27 @@ def tag_task(
 _PUBLISHED_WEIGHTS = {"cnn": "glorot_normal", "linear_l2": "zeros"}
 
 
-def vector_model(options: TaskOptions, num_features: int, num_outputs: int) -> dict[str, Any]:
+def _hidden(options: TaskOptions, name: str, default: Sequence[int]) -> tuple[int, ...]:
+    """Widths of a model's hidden layers; none but of an `mlp`.
+
+    Raises:
+      UsageError: If widths are set for another model.
+    """
+    if options.hidden and name != "mlp":
+        raise UsageError(f"--hidden sets the hidden layers of --model=mlp; --model={name} has none to set.")
+    return tuple(options.hidden or default) if name == "mlp" else ()
+
+
+def vector_model(options: TaskOptions, num_features: int, num_outputs: int, default: str = "linear") -> dict[str, Any]:
     """Fields of a task with numeric contexts, and its model: `linear` or `mlp`.
 
     Raises:
       UsageError: If `TaskOptions.model` takes images.
     """
-    hidden = {None: (), "linear": (), "mlp": (64,)}.get(options.model)
-    if hidden is None:
-        raise UsageError(f"--model={options.model} takes images; this task's contexts take linear or mlp.")
+    name = options.model or default
+    if name not in ("linear", "mlp"):
+        raise UsageError(f"--model={name} takes images; this task's contexts take linear or mlp.")
+    hidden = _hidden(options, name, (64,))
     arguments = {"num_features": num_features, "hidden": hidden, "num_outputs": num_outputs}
     return {"feature_spec": ((num_features,), "float32"), "model": "mlp", "model_arguments": arguments}
 
@@ -138,11 +150,11 @@ def image_model(
     """Fields `Task.model`, `Task.model_arguments` and `Task.initial_weights` of images.
 
     Args:
-      options: Options; `model`, `norm`, `initial_weights` and `variant` count.
+      options: Options; `model`, `hidden`, `norm`, `initial_weights` and `variant` count.
       default: The task's default model.
       shape: Height, width and channels.
       num_outputs: Outputs.
-      hidden: Hidden layers of the model `mlp`.
+      hidden: Default widths of the hidden layers of the model `mlp`.
 
     Raises:
       UsageError: If the model does not take such images, or cannot learn from such weights.
@@ -156,10 +168,11 @@ def image_model(
             "goes with linear or linear_l2."
         )
     arguments: dict[str, Any] = {"num_outputs": num_outputs}
+    widths = _hidden(options, name, hidden)
     if name == "linear_l2":
         arguments |= {"num_features": math.prod(shape)}
     elif name in ("linear", "mlp"):
-        arguments |= {"num_features": math.prod(shape), "hidden": tuple(hidden) if name == "mlp" else ()}
+        arguments |= {"num_features": math.prod(shape), "hidden": widths}
         name = "mlp"
     elif name == "resnet18":
         arguments |= {"image_shape": shape, "norm": options.norm}

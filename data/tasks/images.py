@@ -61,12 +61,13 @@ class Partitioned(NamedTuple):
 
 
 def load_digits(options: TaskOptions) -> tasks.Task:
-    """Scikit-learn's digits over 60 synthetic clients: 8 x 8 pixels, 10 actions, one hidden layer of 64.
+    """Scikit-learn's digits over 60 synthetic clients: 8 x 8 pixels, 10 actions; by default one hidden layer of 64.
 
     Features are float32 [examples, 64] in [0, 1], ink 1. 359 examples are held out, as one client.
 
     Raises:
-      UsageError: If the initial training of a shift is to pay for fewer or more digits than there are.
+      UsageError: If the initial training of a shift is to pay for fewer or more digits than there are, or the model
+        takes images.
     """
     # `sklearn.datasets.load_digits` would import all of scikit-learn, which takes seconds.
     path = importlib.metadata.distribution("scikit-learn").locate_file("sklearn/datasets/data/digits.csv.gz")
@@ -81,10 +82,8 @@ def load_digits(options: TaskOptions) -> tasks.Task:
         clients=clients.ArrayClients(train, client_of_row, [f"client_{n:02d}" for n in range(_NUM_DIGIT_CLIENTS)]),
         held_out=_one_client(held_out),
         num_actions=10,
-        feature_spec=((64,), "float32"),
-        model="mlp",
-        model_arguments={"num_features": 64, "hidden": (64,), "num_outputs": 10},
         rewards={"exact": rewards.exact(10), **rewards.label_rewards(equally_frequent, options.init_labels)},
+        **tasks.vector_model(options, 64, 10, default="mlp"),
     )
 
 

@@ -139,8 +139,9 @@ def _range(known: logged_clients.Rewards, train: interaction_log.InteractionLog,
 def _model(options: TaskOptions, contexts: clients.Features, width: int, num_actions: int) -> dict[str, Any]:
     """Fields of `Task` for the type of its contexts, and its model."""
     if isinstance(contexts, text.Bags):
-        if options.model:
-            raise UsageError(f"--model={options.model} takes no bags of words: leave it out.")
+        for name, value in (("model", options.model), ("hidden", options.hidden)):
+            if value:
+                raise UsageError(f"--{name} does not go with bags of words: leave it out.")
         words: dict[str, Any] = {"vocabulary_size": width, "num_outputs": num_actions}
         return {"feature_spec": text.Bags, "model": "bag_of_words", "model_arguments": words}
     shape = contexts.shape[1:]

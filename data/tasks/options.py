@@ -21,7 +21,8 @@ class TaskOptions:
       text_normalisation: Posts: `mean` or `l2`, see `data.text.bags`.
       keep_untagged: Posts: whether those with none of the tags stay.
 
-      model: Images, tables: name of the model; None for the task's.
+      model: Digits, images, tables: name of the model; None for the task's.
+      hidden: Digits, images, tables: widths of the hidden layers of the model `mlp`; None for the task's.
       norm: Normalisation of a ResNet, `group` or `batch`.
       initial_weights: Images: initialization of kernels, one of `models.INITIAL_WEIGHTS`; None for the task's default.
 
@@ -65,6 +66,7 @@ class TaskOptions:
     keep_untagged: bool = False
 
     model: str | None = None
+    hidden: tuple[int, ...] | None = None
     norm: str = "group"
     initial_weights: str | None = None
 

@@ -34,7 +34,7 @@ _SMALL_POPULATION = {"max_examples_per_client": 100}
 _MADE_IMAGES = {"partition_clients": 100, "partition_alpha": 0.3}
 _DOWNLOADED = frozenset({"random_data"})
 _WEIGHTS = frozenset({"initial_weights"})
-_MODEL = _WEIGHTS | {"model", "norm"}
+_MODEL = _WEIGHTS | {"model", "hidden", "norm"}
 _IMAGES = (
     _MODEL
     | _DOWNLOADED
@@ -55,7 +55,7 @@ TASKS = {
     "digits": TaskEntry(
         "images:load_digits",
         "8x8 digits, 60 synthetic clients, 10 actions; needs no file",
-        frozenset({"init_labels", "partition_alpha"}),
+        frozenset({"model", "hidden", "init_labels", "partition_alpha"}),
         {"partition_alpha": 1.0},
     ),
     "emnist_chars": TaskEntry(
@@ -119,7 +119,7 @@ TASKS = {
     "tabular": TaskEntry(
         "tabular:load",
         "your own table: --data_file, --client_column and --label_column or --reward_columns",
-        _COLUMNS | {"label_column", "reward_columns", "model", "init_labels", "public_statistics"},
+        _COLUMNS | {"label_column", "reward_columns", "model", "hidden", "init_labels", "public_statistics"},
     ),
     "logged": TaskEntry(
         "logged:load",

@@ -27,7 +27,10 @@ USERS_DROPPED = "users left without an example"
 
 _JSONL = ("stackexchange_posts.jsonl", "stackexchange_posts.jsonl.gz")
 _DUMP = "Posts.xml"
-_WANTED = f"{_JSONL[1]}, or a folder for each Stack Exchange site with its unpacked {_DUMP}"
+_WANTED = (
+    f"{_JSONL[1]}, or a folder for each Stack Exchange site with its unpacked {_DUMP}, from "
+    "https://archive.org/details/stackexchange"
+)
 _POSTS_AT_ONCE = 1 << 16
 _HELD_OUT_FRACTION = 0.1
 _SPLIT_SEED = 0  # The split is part of the task: runs of all seeds have the same words and tags in the same places.

@@ -16,6 +16,10 @@ from data.tasks.options import TaskOptions
 _ORIGIN = "https://storage.googleapis.com/tff-datasets-public/"
 FILE_NAME = "stackoverflow.sqlite"
 WORD_COUNTS, TAG_COUNTS = "stackoverflow.word_count", "stackoverflow.tag_count"
+_ALL_FILES = (
+    f"in a folder together with {FILE_NAME}.lzma and the other file of counts, from the same address, and name that "
+    "folder with --data_dir (docs/data.md lists all files)"
+)
 # As TFF 0.87 has them.
 _SHA256 = {
     WORD_COUNTS: "1dc00256d6e527c54b9756d968118378ae14e6692c0b3b6cad470cdd3f0c519c",
@@ -77,7 +81,9 @@ def _counts_file(name: str, data_dir: str | None, cache_dir: str | None) -> path
     part = path.with_name(f"{name}.part")
 
     def make() -> None:
-        archive = local or download.plain_file(f"{_ORIGIN}{published}", published, cache_dir, _SHA256[name])
+        archive = local or download.plain_file(
+            f"{_ORIGIN}{published}", published, cache_dir, _SHA256[name], where=_ALL_FILES
+        )
         try:
             with tarfile.open(archive, "r:bz2") as tar:
                 content = tar.extractfile(name).read()  # type: ignore[union-attr]

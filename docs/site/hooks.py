@@ -1,4 +1,4 @@
-"""Hooks of the site: pages from outside docs/, a page of the API for each folder, and search without a server."""
+"""Hooks of the site: pages outside docs/, notebooks, a page of the API for each folder, search without a server."""
 
 import ast
 import json
@@ -6,6 +6,7 @@ import os
 import pathlib
 import re
 
+import nbconvert
 from properdocs.config.defaults import ProperDocsConfig
 from properdocs.plugins import event_priority
 from properdocs.structure.files import File, Files, InclusionLevel
@@ -19,10 +20,16 @@ _LINK = re.compile(r"(\]\()([^)\s#:]+)((?:#[^)\s]*)?\))")
 
 
 def on_files(files: Files, config: ProperDocsConfig) -> Files:
-    """Adds the pages from outside docs/, the files that pages link to, and the API reference."""
+    """Adds the pages from outside docs/, notebooks, the files that pages link to, and the API reference."""
     pages = {uri: (ROOT / source).read_text(encoding="utf-8") for uri, source in _OUTSIDE.items()}
     for uri, text in {**pages, **_api_pages()}.items():
         files.append(File.generated(config, uri, content=text))
+    for path in sorted((ROOT / "docs").glob("*.ipynb")):
+        place = {"unique_key": path.stem, "output_files_dir": "notebooks"}
+        text, resources = nbconvert.MarkdownExporter().from_filename(path, resources=place)
+        files.append(File.generated(config, f"{path.stem}.md", content=text))
+        for name, content in resources["outputs"].items():
+            files.append(File.generated(config, name, content=content, inclusion=InclusionLevel.INCLUDED))
     linked = {
         target
         for file in files.documentation_pages()
@@ -70,14 +77,14 @@ def _target(uri: str, link: str) -> pathlib.Path | None:
 
 
 def _is_page(target: pathlib.Path) -> bool:
-    return target.suffix == ".md"
+    return target.suffix in (".md", ".ipynb")
 
 
 def _uri(target: pathlib.Path) -> str:
     """A file's place in the site."""
     name = target.relative_to(ROOT).as_posix()
     places = {source: uri for uri, source in _OUTSIDE.items()}
-    return places.get(name) or name.removeprefix("docs/")
+    return places.get(name) or name.removeprefix("docs/").replace(".ipynb", ".md")
 
 
 def _modules(folder: pathlib.Path) -> list[pathlib.Path]:

@@ -5,6 +5,7 @@ server optimizer's step -> predictions on validation data and on the cohort's tr
 """
 
 import dataclasses
+import functools
 import math
 import pathlib
 import sys
@@ -14,7 +15,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.special
 import tensorflow as tf
-import tensorflow_federated as tff
 
 from data import clients, keys, partition
 from data.errors import UsageError
@@ -68,10 +68,8 @@ class PosteriorRounds(training.TrainingRounds):
         )
         super().__init__(options, task, self._algorithm.client_work, first_client=options.server_clients)
         self.weighs_examples = options.selection.weighting("num_examples") == "num_examples"
-        self._definition = self.definition(self.work, options.cohort_size)
         self._drawn = self._chosen_parameters() if options.diagnose_rounds else ()
         self._warn_of_cycles(task.server_features)
-        self._server_step = process.build_server_step(self._definition)
         self._held_out = self._mixed(clients.pool(task.held_out, options.max_validation_samples, options.seed), 0)
 
     def definition(self, work: Any, num_clients: int) -> supervised.SupervisedProcess:
@@ -79,11 +77,15 @@ class PosteriorRounds(training.TrainingRounds):
         definition, factory = super().definition(work, num_clients), self._algorithm.factory
         return dataclasses.replace(definition, aggregator=factory) if factory else definition
 
-    def _rounds(self, work: Any) -> tff.templates.IterativeProcess:
-        """Rounds that TFF aggregates; their initial weights are of seed 0."""
+    def _rounds(self, work: Any) -> Any:
+        """Rounds that TFF aggregates, or the program; their initial weights are of seed 0."""
+        size, weights = self._options.cohort_size, self._model.initial_weights(0)
+        if self._algorithm.aggregate:
+            collect = lambda: process.CollectedRounds(self.definition(work, size), weights)  # noqa: E731
+            return self._kept(("collected rounds", work, size), collect)
         if self._algorithm.factory is None:
-            return self.mean_rounds(work, self._options.cohort_size)
-        build = lambda: self.definition(work, self._options.cohort_size).build(self._model.initial_weights(0))  # noqa: E731
+            return self.mean_rounds(work, size)
+        build = lambda: self.definition(work, size).build(weights)  # noqa: E731
         return self._kept(("rounds", work, self._algorithm.factory), build)
 
     def _mixed(self, examples: clients.Examples, round_num: int) -> clients.Examples:
@@ -94,10 +96,7 @@ class PosteriorRounds(training.TrainingRounds):
     def initial_state(self) -> Progress:
         """State before round 1."""
         weights = self._model.initial_weights(self._options.seed)
-        if self._algorithm.aggregate is None:
-            server = self._rounds(self.work).initialize()._replace(weights=weights)
-        else:
-            server = process.initial_state(self._definition, weights)
+        server = self._rounds(self.work).initialize()._replace(weights=weights)
         deviation = algorithms.NO_DEVIATION
         if self._options.posterior.name == "fedag":
             deviation = np.zeros_like(algorithms.flat(weights))
@@ -167,16 +166,13 @@ class PosteriorRounds(training.TrainingRounds):
         work = self._algorithm.work_of(round_num)
         if round_num in self._options.diagnose_rounds:
             self._diagnose(self._collect(work, state.server.weights, inputs), state, examples, round_num)
-        deviation, share_moved = state.deviation, math.nan
-        if self._algorithm.aggregate:
-            updates = self._collect(work, state.server.weights, inputs)
-            update = self._aggregated(updates, state, round_num, self._algorithm.aggregate)
-            counts, deviation, share_moved = _counts(updates, update), update.deviation, update.share_moved
-            server = self._server_step(state.server, update.delta)
-        else:
-            server, counts = self._rounds(work).next(state.server, inputs)
-            if self._algorithm.factory:
-                share_moved = float(counts.aggregator["share_moved"])
+        run = self._rounds(work).next
+        if aggregate := self._algorithm.aggregate:
+            generator = keys.generator(self._options.seed, keys.Purpose.DECISION, round_num, 0)
+            run = functools.partial(run, aggregate=functools.partial(aggregate, generator=generator))
+        server, counts = run(state.server, inputs)
+        measurements: Mapping[str, Any] = counts.aggregator or {}
+        deviation = measurements.get("deviation", state.deviation)
         if self._algorithm.chain:
             chain = self._algorithm.chain.state(server.weights, self._options.seed, round_num)
             server = server._replace(weights=self._algorithm.chain.served(served, chain, round_num))
@@ -193,21 +189,11 @@ class PosteriorRounds(training.TrainingRounds):
             metrics.EXAMPLES: int(counts.examples),
             metrics.EMPTY_CLIENTS: int(counts.empty_clients),
             metrics.NONFINITE_CLIENTS: int(counts.nonfinite_clients),
-            metrics.SHARE_MOVED: share_moved,
+            metrics.SHARE_MOVED: float(measurements.get("share_moved", math.nan)),
             **dict(zip(metrics.MEASURED, measured, strict=True)),
             **dict(zip(metrics.RUNNING, recent[-round_num:].mean(axis=0).tolist(), strict=True)),
         }
         return Progress(server, deviation, recent, selection, chain), row
-
-    def _aggregated(
-        self, updates: process.CohortUpdates, state: Progress, round_num: int, aggregate: algorithms.Aggregate
-    ) -> algorithms.ServerUpdate:
-        """Aggregate of a cohort; a zero update if no client has an example."""
-        before = algorithms.flat(state.server.weights)
-        if not updates.examples.any():
-            return algorithms.ServerUpdate(np.zeros_like(before), state.deviation)
-        generator = keys.generator(self._options.seed, keys.Purpose.DECISION, round_num, 0)
-        return aggregate(before, updates.with_examples(), generator)
 
     def _ensemble(self, weights: models.Weights, deviation: np.ndarray, round_num: int) -> list[models.Weights]:
         """Models whose probabilities are averaged: FedAG's samples, otherwise the server's model alone."""
@@ -250,23 +236,6 @@ class PosteriorRounds(training.TrainingRounds):
         diagnostics.draw_label_allocation(
             counts, self._folder / f"{stem}_labels.png", f"Labels of the cohort of round {round_num}"
         )
-
-
-def _counts(updates: process.CohortUpdates, update: algorithms.ServerUpdate) -> fed_avg.RoundMetrics:
-    with np.errstate(divide="ignore", invalid="ignore"):
-        losses = updates.loss_sums / updates.batch_examples
-    return fed_avg.RoundMetrics(
-        examples=updates.examples.sum(),
-        loss_sum=updates.loss_sums.sum(),
-        trained_examples=updates.examples[updates.trained].sum(),
-        batch_examples=updates.batch_examples.sum(),
-        client_losses=losses,
-        client_deviations=updates.deviations,
-        empty_clients=(updates.examples == 0).sum(),
-        nonfinite_clients=updates.nonfinite.sum(),
-        update_norm=float(np.linalg.norm(update.delta)),
-        aggregator=(),
-    )
 
 
 def _log_probabilities(outputs: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:

@@ -155,8 +155,8 @@ def define(flags: cli.FlagSet) -> None:
     flags.group(_RoundsAndClients, selector_flags.SELECTION)
     selector_flags.define(flags)
     flags.add(_Clients, *training_flags.CORRECTIONS)
-    optimizer = {"help": "Its optimizer (default: sgd; fedopt: adam)"}
-    rate = {"help": "Its learning rate (default: sgd 1, others 0.01)", "above": True}
+    optimizer = {"help": "Optimizer on the server (default: sgd; fedopt: adam)"}
+    rate = {"help": "Learning rate on the server (default: sgd 1, others 0.01)", "above": True}
     flags.group("Server", *training_flags.server(optimizer, rate))
     flags.group(_Evaluation, *training_flags.EVALUATIONS)
     task_flags.define_data(flags)
@@ -196,12 +196,12 @@ def resolve(settings: cli.Settings) -> cli.Settings:
 def options(settings: cli.Settings) -> PosteriorOptions:
     """Options of resolved flags."""
     server_clients = _server_clients(settings)
-    return PosteriorOptions(
-        **vars(training_flags.options(settings)),
+    return training_flags.options(
+        settings,
+        PosteriorOptions,
         posterior=algorithm_flags.options(settings, "algorithm"),
         server_clients=server_clients,
         server_file=None if server_clients else settings.server_data,
-        client_sampling_alpha=settings.client_sampling_alpha,
         epochs=settings.client_epochs_per_round,
         momentum=settings.client_momentum,
         thresholds=_thresholds(settings.thresholds),

@@ -1,8 +1,8 @@
 """Stacked updates of a cohort at the server, for aggregations that are not sums.
 
-`supervised.SupervisedProcess` defines the clients' work and the server's step; here clients' deltas are stacked instead
-of averaged. Each is written to its place on arrival, so that the cohort's models are in memory once, in the program,
-and only a few of them at the worker.
+`fed_avg.Process` defines the clients' work and the server's step; here clients' deltas are stacked instead of averaged.
+Each is written to its place on arrival, so that the cohort's models are in memory once, in the program, and only a few
+of them at the worker.
 """
 
 import math
@@ -110,28 +110,55 @@ def build_collection(definition: supervised.SupervisedProcess) -> Callable[..., 
     return lambda weights, cohort: collect(each, [weights], cohort)[0]
 
 
-def initial_state(definition: supervised.SupervisedProcess, weights: models.Weights) -> fed_avg.State:
-    """State of the server before round 1, without an aggregator's."""
-    optimizer = tf.nest.map_structure(_array, definition.server_optimizer.initialize(definition.model.specs))
-    return fed_avg.State((), tuple(weights), (), optimizer, ())
+class CollectedRounds:
+    """Rounds whose server combines the cohort's updates in the program, with the interface of `fed_avg.Process.build`.
 
+    Attributes:
+      initialize: State before round 1.
+    """
 
-def build_server_step(
-    definition: supervised.SupervisedProcess,
-) -> Callable[[fed_avg.State, np.ndarray], fed_avg.State]:
-    """Builds the function (state, delta float32 [parameters]) -> state after the server optimizer's step."""
-    shapes = definition.model.shapes
+    def __init__(self, definition: fed_avg.Process, initial_weights: models.Weights):
+        """Builds the computations; the aggregator of `definition` is not used."""
+        built = definition.build(initial_weights)
+        self.initialize = built.initialize
+        self._definition = definition
 
-    def step(state: fed_avg.State, delta: np.ndarray) -> fed_avg.State:
-        weights, optimizer = tf.nest.map_structure(tf.constant, (tuple(state.weights), state.optimizer))
-        optimizer, weights, _ = fed_avg.server_step(
-            definition.server_optimizer, optimizer, weights, models.unflatten(tf.constant(delta), shapes)
-        )
-        weights, optimizer = tf.nest.map_structure(_array, (weights, optimizer))
-        return state._replace(weights=weights, optimizer=optimizer)
+        def client_round(*arguments):
+            output = definition.client_round()(*arguments)
+            return client_row(output), output.sums
 
-    return step
+        self._at_clients = fed_avg.at_clients(definition.at_client(client_round))
+        taken = built.state_type.member, definition.weights_type
+        self._server_round = tff.tensorflow.computation(definition.server_round, *taken)
 
+    def next(
+        self, state: fed_avg.State, cohort: Sequence[Any], aggregate: Callable[[np.ndarray, CohortUpdates], Any]
+    ) -> tuple[fed_avg.State, fed_avg.RoundMetrics]:
+        """Runs a round; without examples the update is zero, without clients there is no update.
 
-def _array(value) -> np.ndarray:
-    return tf.convert_to_tensor(value).numpy()
+        Args:
+          state: State before the round.
+          cohort: The clients' inputs.
+          aggregate: (weights before, updates of clients with examples) -> `algorithms.ServerUpdate`.
+
+        Returns:
+          State after the round; metrics, whose `aggregator` has the update's other fields.
+        """
+        sent = [state.deployed, state.weights] if self._definition.deploy_every else [state.weights]
+        updates, summed = collect(self._at_clients, sent, cohort)
+        before = models.flatten(state.weights).numpy()
+        delta, others = np.full_like(before, 0 if len(updates.examples) else np.nan), {}
+        if updates.examples.any():
+            others = aggregate(before, updates.with_examples())._asdict()
+            delta = others.pop("delta")
+        step = self._server_round(state, models.unflatten(tf.constant(delta), self._definition.model.shapes))
+        metrics = fed_avg.RoundMetrics(**self._sums(summed), update_norm=step[4], deployed=step[5], aggregator=others)
+        return fed_avg.State._make((*step[:4], state.aggregator)), metrics
+
+    def _sums(self, summed: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        """Sums over clients, added sequentially as in TFF's aggregations."""
+        types = tff.structure.iter_elements(self._at_clients.type_signature.result.member[1])
+        totals = {name: np.zeros(part.shape, part.dtype) for name, part in types}
+        for client in summed:
+            totals = {name: total + client[name] for name, total in totals.items()}
+        return totals

@@ -86,9 +86,6 @@ class PosteriorStudy(frame.PlainStudy[PosteriorOptions, ServedTask]):
     def notes(self, settings: cli.Settings) -> Sequence[str]:
         return flags.notes(settings)
 
-    def length(self, options: PosteriorOptions) -> frame.Length:
-        return frame.Length(options.total_rounds, 0, options.rounds_per_checkpoint)
-
     def data_key(self, options: PosteriorOptions) -> Hashable:
         return options.task, options.server_clients, options.server_file
 
@@ -105,12 +102,11 @@ class PosteriorStudy(frame.PlainStudy[PosteriorOptions, ServedTask]):
         return max(0, len(task.clients) - options.server_clients)
 
     def check(self, options: PosteriorOptions, task: ServedTask) -> None:
-        population = self.population(options, task)
-        if options.cohort_size > population:
-            of_task = f"the task's {len(task.clients)} clients"
-            if options.server_clients:
-                of_task += f" without those of --server_data=clients:{options.server_clients}"
-            raise UsageError(f"--clients_per_round={options.cohort_size} is more than {of_task}.")
+        population, count = self.population(options, task), options.server_clients
+        if count and options.cohort_size > population:
+            raise UsageError(
+                f"--server_data=clients:{count} leaves {population} clients: --clients_per_round={options.cohort_size}."
+            )
         selector_flags.check_population(options.selection, population, options.cohort_size)
 
     def rounds(self, run: frame.Run) -> "experiment.PosteriorRounds":

@@ -3,12 +3,12 @@
 import os
 from collections.abc import Mapping, Sequence
 
-import matplotlib.figure
 import numpy as np
 import pandas as pd
 
 from data import files
 from optimization.posterior import metrics
+from optimization.study import panels
 
 MEASURES = {
     "Accuracy": "running/eval/accuracy",
@@ -133,21 +133,14 @@ def first_round(rounds: pd.DataFrame, column: str, threshold: float) -> float:
 
 
 def draw_run(table: pd.DataFrame, output: str | os.PathLike, title: str) -> None:
-    """Plots accuracy and loss over rounds, of each round and as running means (Figures 5.1, 5.3, 5.5 to 5.8), as a PNG.
+    """Plots running means of accuracy and loss over rounds (Figures 5.1, 5.3, 5.5 to 5.8), as a PNG.
 
     Args:
       table: A run's `metrics.csv`.
       output: PNG to write.
       title: Title of both plots.
     """
-    figure = matplotlib.figure.Figure(figsize=(9, 3.6), layout="constrained")
-    for axes, measure in zip(figure.subplots(1, 2), ("accuracy", "loss"), strict=True):
-        for index, (part, data) in enumerate(metrics.SETS.items()):
-            color = f"C{index}"
-            axes.plot(table["round_num"], table[f"{part}/{measure}"], color=color, alpha=0.3)
-            axes.plot(table["round_num"], table[f"running/{part}/{measure}"], color=color, label=data)
-        axes.set(xlabel="round", ylabel=measure)
-        axes.grid(alpha=0.3)
-    axes.legend()
-    figure.suptitle(title)
-    files.save_picture(figure, output, dpi=120)
+    titles = {measure: f"{measure}, mean of {metrics.WINDOW} rounds" for measure in ("accuracy", "loss")}
+    names = {data: {f"running/{part}/{measure}": measure for measure in titles} for part, data in metrics.SETS.items()}
+    tables = {data: [table[["round_num", *own]].rename(columns=own)] for data, own in names.items()}
+    files.save_picture(panels.draw(tables, titles, title=title), output, dpi=120)

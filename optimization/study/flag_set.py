@@ -155,10 +155,20 @@ class FlagSet:
             return False
         return True
 
+    @property
+    def declared(self) -> Mapping[str, Setting]:
+        """The declarations by name."""
+        return self._declared
+
+    @property
+    def usage(self) -> str:
+        """First lines of `help`."""
+        return self._usage.strip()
+
     def help(self, *, full: bool = True) -> str:
         """Text of `--helpfull`, or of `--help`: the beginner's flags, or all flags where they are few."""
         full = full or not any(setting.basic for setting in self._declared.values())
-        lines = [self._usage.strip(), ""]
+        lines = [self.usage, ""]
         for heading, _, names in self._groups:
             headed: dict[str, list[Setting]] = {}
             for setting in (self._declared[name] for name in names):
@@ -176,7 +186,8 @@ class FlagSet:
 def _help(setting: Setting, *, full: bool) -> list[str]:
     """Help lines of a setting; in the full text, each of its words has a line."""
     value = setting.filled if setting.default in (None, False) else setting.default
-    default = "" if value in (None, False, []) else f" (default: {str(value).lower()})"
+    shown = str(value).lower() if isinstance(value, bool) else value
+    default = "" if value in (None, False, [], "") else f" (default: {shown})"
     has_lines = full and any(setting.words.values())
     words = f": {', '.join(setting.words)}" if setting.words and not has_lines else ""
     text = f"--{setting.name}: {setting.help}{words}{default}"

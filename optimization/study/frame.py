@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from data import table_report
 from data.errors import UsageError
-from optimization.options import Length
+from optimization.options import Length, named
 from optimization.study import cli, divergence, presets, run_folder, worker_flags
 from optimization.study.metrics import Metric
 from optimization.study.settings import declared, no_folder, setting
@@ -179,9 +179,9 @@ class PlainStudy(Study[OptionsT, DataT]):
     def rounds(self, run: Run[OptionsT, DataT]) -> "runner.Rounds":
         """Rounds for the training loop."""
 
-    @abc.abstractmethod
     def length(self, options: OptionsT) -> Length:
-        """Number of rounds, and the rounds between evaluations and between checkpoints."""
+        """Number of rounds, and the rounds between evaluations and between checkpoints; by default those in options."""
+        return named(Length, vars(options))
 
     def loggers(self, rounds: Any) -> "Sequence[MakeLogger]":
         """Logger of more than each round's metrics; by default none."""
@@ -238,7 +238,7 @@ def flag_set(study: Study) -> cli.FlagSet:
     flags.file(presets.Presets, "config", presets.read)
     flags.add(_Start)
     study.define(flags)
-    name = {"help": f"Name of this run's folder (default: {study.name_help})"}
+    name = {"help": f"Name of this run's folder (default: {study.name_help}, then _seed_N if N > 0)"}
     checkpoints = {"default": study.rounds_per_checkpoint}
     flags.group("Output", *declared(_Output, experiment_name=name, rounds_per_checkpoint=checkpoints))
     flags.group(worker_flags.Workers)
@@ -247,6 +247,8 @@ def flag_set(study: Study) -> cli.FlagSet:
 
 def plan(study: Study, settings: cli.Settings) -> list[cli.Settings]:
     """Flags of each run of a command, completed and checked: all seeds of each variant.
+
+    A default name ends in `_seed_N` where a single run's seed N is not 0, so that runs of two seeds have two folders.
 
     Raises:
       UsageError: On a flag without effect, or values that do not go together.
@@ -263,7 +265,9 @@ def _plan(study: Study, settings: cli.Settings) -> list[cli.Settings]:
         worker_flags.addresses(variant)
         for seed in cli.seeds(variant):
             one = study.resolve(variant.replace(seed=seed))
-            parts = [one.experiment_name, name, f"seed_{seed}" if one.repeat > 1 else ""]
+            is_named = settings.experiment_name is not None or one.repeat > 1 or not seed
+            first = one.experiment_name if is_named else f"{one.experiment_name}_seed_{seed}"
+            parts = [first, name, f"seed_{seed}" if one.repeat > 1 else ""]
             runs.append(one.replace(experiment_name="/".join(filter(None, parts)), repeat=1))
     return runs
 

@@ -26,6 +26,15 @@ class Interval(NamedTuple):
         """Whether the intervals overlap; a missing interval overlaps with all."""
         return not (self.high < other.low or other.high < self.low)
 
+    def within(self, low: float, high: float) -> "Interval":
+        """The interval cut at bounds of the true mean; the cut part cannot hold it, so coverage stays the same.
+
+        An estimate outside the bounds, as importance weighting gives, keeps its interval.
+        """
+        if not low <= self.mean <= high or math.isnan(self.low):
+            return self
+        return self._replace(low=max(self.low, low), high=min(self.high, high))
+
     def text(self, *, signed: bool = False, label: str = "") -> str:
         """Mean and interval as text, such as `0.359 (0.341 to 0.378)`.
 

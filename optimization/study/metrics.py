@@ -17,6 +17,7 @@ class Metric(str):
       deployed: Whether it measures the deployed model: it jumps at deployments, and plots draw it in steps.
       diverged: Whether it counts the clients of a round whose training diverged.
       share: Whether it is between 0 and 1.
+      reward: Whether it is a mean of rewards, and so between the smallest and the largest reward.
       marks: Whether it is 1 in rounds that plots mark, and 0 in others.
       in_summary: Whether tables of runs show its final value.
       recent: Whether tables show its mean over the last tenth of the rounds, because single rounds vary.
@@ -30,6 +31,7 @@ class Metric(str):
     deployed: bool = False
     diverged: bool = False
     share: bool = False
+    reward: bool = False
     marks: bool = False
     in_summary: bool = False
     recent: bool = False

@@ -1,15 +1,41 @@
-"""Figure with a panel for each metric, which notebooks show automatically."""
+"""The one drawing library: figures of panels, curves over rounds, and intervals of strategies by group.
+
+A strategy has the same colour, dash and marker in all of them (`curves.STYLES`).
+"""
 
 import io
 import math
+import textwrap
 from collections.abc import Mapping, Sequence
+from typing import Any
 
+import matplotlib
 import matplotlib.figure
+import numpy as np
 import pandas as pd
 
 from optimization.study import curves
+from optimization.study.curves import Style
+from optimization.study.intervals import Interval
 
 _COLUMNS = 2
+_SIZE = (4.8, 3.2)  # Of a panel, inches.
+_LETTERS = 12  # An inch of text holds.
+_MOST_MARKS = 40  # More lines would hide the curves.
+_LOOK: dict[Any, Any] = {
+    "font.size": 9,
+    "figure.titlesize": 10.5,
+    "axes.titlesize": 9.5,
+    "axes.grid": True,
+    "grid.alpha": 0.3,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "lines.linewidth": 1.4,
+    "legend.fontsize": 8,
+    "legend.frameon": False,
+}
+styled = matplotlib.rc_context(_LOOK)  # Decorator of functions that draw.
+Groups = Mapping[str, Mapping[str, Interval]]  # By group, the interval of each strategy that it has.
 
 
 class Figure(matplotlib.figure.Figure):
@@ -21,25 +47,147 @@ class Figure(matplotlib.figure.Figure):
         return file.getvalue()
 
 
-def draw(tables: Mapping[str, Sequence[pd.DataFrame]], titles: Mapping[str, str]) -> Figure:
-    """Plots metrics over rounds, one panel each; several seeds of one run become their mean and range.
+@styled
+def grid(
+    rows: int, columns: int, size: tuple[float, float], title: str = "", **arguments: Any
+) -> tuple[Figure, np.ndarray]:
+    """A figure and its panels, [rows, columns], in this project's look.
+
+    Args:
+      rows: Rows of panels.
+      columns: Columns of panels.
+      size: Width and height in inches.
+      title: Title above all panels, wrapped to the width; empty for none.
+      **arguments: Of `Figure.subplots`.
+    """
+    figure = Figure(figsize=size, layout="constrained")
+    axes = figure.subplots(rows, columns, squeeze=False, **arguments)
+    if title:
+        width = int(_LETTERS * size[0])
+        figure.suptitle("\n".join(textwrap.fill(line, width) for line in title.split("\n")), weight="bold")
+    return figure, axes
+
+
+@styled
+def label(axes: Any, *, legend: bool = False, **words: Any) -> None:
+    """Sets title, labels, scales and limits of a panel in this project's look; `legend` adds one of its own."""
+    axes.set(**words)
+    if legend:
+        axes.legend(*_named([axes]))
+
+
+@styled
+def add_legend(figure: Figure, columns: int = 4) -> None:
+    """Adds one legend below all panels, with each name once."""
+    figure.legend(*_named(figure.axes), loc="outside lower center", ncols=columns)
+
+
+def _named(every: Sequence[Any]) -> tuple[list[Any], list[str]]:
+    """Handles and labels of panels' legends, each label once."""
+    named: dict[str, Any] = {}
+    for axes in every:
+        for handle, name in zip(*axes.get_legend_handles_labels(), strict=True):
+            named.setdefault(name, handle)
+    return list(named.values()), list(named)
+
+
+@styled
+def draw(
+    tables: Mapping[str, Sequence[pd.DataFrame]],
+    titles: Mapping[str, str],
+    *,
+    title: str = "",
+    window: int = 1,
+    kind: str = "ci",
+    size: tuple[float, float] | None = None,
+    limits: tuple[float, float] | None = None,
+    marks: str | None = None,
+) -> Figure:
+    """Plots metrics over rounds, one panel each; several seeds of one run become their mean and a band.
 
     Args:
       tables: Metrics of each label's seeds.
-      titles: By column, the words above its panel.
+      titles: By column, the label of its panel's vertical axis.
+      title: Title of the figure.
+      window: Rounds of the moving average.
+      kind: The band, one of `curves.BANDS`; the legend names it.
+      size: Width and height in inches; by default those that the number of panels needs.
+      limits: Limits of the vertical axes; by default those of the curves.
+      marks: Column that is 1 in rounds that are marked, as deployments are.
     """
     width = min(_COLUMNS, len(titles))
     height = math.ceil(len(titles) / width)
-    figure = Figure(figsize=(4.8 * width, 3.2 * height), layout="constrained")
-    grid = list(figure.subplots(height, width, squeeze=False).flat)
-    for axes, (column, title) in zip(grid, titles.items(), strict=False):
-        for place, (label, seeds) in enumerate(tables.items()):
+    whole = size or (_SIZE[0] * width, _SIZE[1] * height + 0.4)
+    figure, together = grid(height, width, whole, title)
+    looks = curves.styles(list(tables))
+    for axes, (column, words) in zip(together.flat, titles.items(), strict=False):
+        bands = []
+        for style, (name, seeds) in zip(looks, tables.items(), strict=True):
             if having := [seed for seed in seeds if column in seed]:
-                curves.draw(axes, having, column, label, place)
-        axes.set(title=title, xlabel="round")
+                bands.append(curves.draw(axes, having, column, name, style, window, kind, marks))
+        if any(len(seeds) > 1 for seeds in tables.values()):
+            axes.fill_between([], [], color=curves.GREY, alpha=0.2, linewidth=0, label=curves.BANDS[kind])
+        _mark(axes, next(iter(tables.values()))[0], marks)
+        axes.set(xlabel="round", ylabel=textwrap.fill(words, max(12, int(_LETTERS * whole[1] / height))))
         axes.locator_params(axis="x", integer=True)
-        axes.grid(alpha=0.3)
-    for axes in grid[len(titles) :]:
-        axes.set_visible(False)
-    figure.legend(*grid[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+        axes.set_ylim(limits or curves.limits(bands))
+    for axes in together.flat[len(titles) :]:
+        axes.remove()
+    add_legend(figure)
     return figure
+
+
+def _mark(axes: Any, table: pd.DataFrame, column: str | None) -> None:
+    """Draws a line at each round in which a marking column is 1."""
+    rounds = table.loc[table[column] == 1, "round_num"] if column in table else []
+    for index, round_num in enumerate(rounds if len(rounds) <= _MOST_MARKS else ()):
+        label = None if index else str(column).rpartition("/")[2]
+        axes.axvline(round_num, color=curves.GREY, linewidth=0.8, linestyle=":", label=label)
+
+
+@styled
+def forest(axes: Any, groups: Groups, looks: Mapping[str, Style], zero: bool = False) -> None:
+    """Draws horizontal intervals, a row for each group and one below the other for its strategies.
+
+    Args:
+      axes: Matplotlib's axes.
+      groups: Intervals by group and strategy.
+      looks: Style of each strategy.
+      zero: Whether a line marks 0, as of differences.
+    """
+    step = 0.7 / max(1, len(looks))
+    for row, strategies in enumerate(groups.values()):
+        if row % 2:
+            axes.axhspan(row - 0.5, row + 0.5, color=curves.GREY, alpha=0.08, linewidth=0)
+        first = row - step * (len(strategies) - 1) / 2
+        for place, (name, interval) in enumerate(strategies.items()):
+            _point(axes, interval, first + step * place, name, looks[name], horizontal=True)
+    if zero:
+        axes.axvline(0, color="black", linewidth=0.8)
+    axes.set_yticks(range(len(groups)), list(groups))
+    axes.set_ylim(len(groups) - 0.5, -0.5)
+    axes.grid(visible=False, axis="y")
+
+
+@styled
+def levels(axes: Any, groups: Groups, looks: Mapping[str, Style]) -> None:
+    """Draws each strategy's means from group to group, with their intervals; groups lie side by side."""
+    for place, (name, style) in enumerate(looks.items()):
+        shift = 0.06 * (place - (len(looks) - 1) / 2)  # So that intervals do not hide each other.
+        at = [index + shift for index, group in enumerate(groups.values()) if name in group]
+        found = [group[name] for group in groups.values() if name in group]
+        axes.plot(at, [interval.mean for interval in found], color=style.colour, linestyle=style.dash)
+        for here, interval in zip(at, found, strict=True):
+            _point(axes, interval, here, name, style)
+    axes.set_xticks(range(len(groups)), list(groups))
+    axes.set_xlim(-0.4, len(groups) - 0.6)
+
+
+def _point(axes: Any, interval: Interval, at: float, name: str, style: Style, *, horizontal: bool = False) -> None:
+    """Draws a mean with its interval, if it has one."""
+    half = [[interval.mean - interval.low], [interval.high - interval.mean]]
+    if not np.isfinite(half).all():
+        half = [[0.0], [0.0]]
+    place = (interval.mean, at) if horizontal else (at, interval.mean)
+    look: dict[str, Any] = {"color": style.colour, "fmt": style.marker, "markersize": 4.5, "capsize": 2, "label": name}
+    axes.errorbar(*place, **{"xerr" if horizontal else "yerr": half}, **look)

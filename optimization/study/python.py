@@ -8,8 +8,11 @@ its signal handlers.
 import concurrent.futures
 import contextlib
 import contextvars
+import functools
+import inspect
 import os
 import pathlib
+import re
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -24,11 +27,69 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _TABLE = "table"
-_HELP = "./scripts/python -m {} --helpfull"
+_ONLY_FOR_PROGRAMS = "list_presets"
+_DOC = """Starts or continues the runs of a command, as `./scripts/python -m {module}` does.
+
+The same call continues a run that was interrupted, and reads one that is finished. Runs of several threads wait for
+each other.
+
+Example:
+  >>> run = {package}.run(total_rounds=20, seed=1)
+  >>> run.metrics.tail()
+
+Args:
+{objects}
+  **settings: The settings below. None leaves a setting out.
+
+Returns:
+  The finished run, a `Run`; or several, a `Runs`.
+
+Raises:
+  TypeError: For a keyword that is no setting.
+  UsageError: For values that the program refuses, too.
+  Failure: If it cannot be done; finished rounds are saved.
+  KeyboardInterrupt: After Ctrl-C, once the round in progress is saved; the same call continues.
+
+Settings, with their defaults:
+
+{settings}
+"""
 _MOST_WHOLE = 1 << 53
 _Result = TypeVar("_Result")
 _running = threading.Lock()  # Runs share one worker and compiled computations.
 _pids: set[int] = set()  # The process that has executed runs, and those it was forked from.
+
+
+@functools.cache
+def function(study: frame.Study) -> "Callable[..., results.Run | results.Runs]":
+    """`run` of a study as a function of keywords, whose signature and docstring list all settings."""
+
+    def run_study(**settings: Any) -> results.Run | results.Runs:
+        return run(study, settings)
+
+    flags, module = frame.flag_set(study), _module(study)
+    kinds = {name: one.type if isinstance(one.type, type) else str for name, one in flags.declared.items()}
+    parameters = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=one.default, annotation=kinds[name])
+        for name, one in flags.declared.items()
+        if name != _ONLY_FOR_PROGRAMS
+    ]
+    objects = _objects(flags)
+    for name in objects:
+        parameters.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None))
+    about = "\n".join(f"  {name}: {text}" for name, text in objects.items())
+    listed = re.sub(r"--(?=\w)", "", flags.help().removeprefix(flags.usage).strip())
+    run_study.__name__ = run_study.__qualname__ = "run"
+    run_study.__module__ = package = module.rpartition(".")[0]
+    run_study.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run_study.__doc__ = _DOC.format(module=module, package=package, objects=about, settings=listed)
+    return run_study
+
+
+def _objects(flags: cli.FlagSet) -> dict[str, str]:
+    """Keywords of Python alone, which take objects, with their help."""
+    has_table = "data_file" in flags.declared
+    return {_TABLE: "A pandas DataFrame instead of data_file; it is neither changed nor kept."} if has_table else {}
 
 
 def run(study: frame.Study, flag_values: Mapping[str, Any]) -> results.Run | results.Runs:
@@ -46,32 +107,59 @@ def run(study: frame.Study, flag_values: Mapping[str, Any]) -> results.Run | res
       The finished run, or several.
 
     Raises:
+      TypeError: For a keyword that is no setting.
       UsageError: For the usage errors of the binary.
       Failure: If it cannot be done, such as in a fork of a process that has executed runs; finished rounds are saved.
       KeyboardInterrupt: After Ctrl-C, once the round in progress is finished and saved, or at once while it waits for
         another thread's run, which goes on; the same call continues.
     """
-    flag_values = {name: value for name, value in flag_values.items() if value is not None}
-    table = flag_values.pop(_TABLE, None)
-    flags = frame.flag_set(study)
-    known = flags.parse([""])
-    for name in flag_values:
-        if name not in known:
-            hint = texts.did_you_mean(
-                texts.near_names(name, [_TABLE, *known]), f"{_HELP.format(_module(study))} lists all."
-            )
-            raise UsageError(f"{name} is no setting of this study: {hint}")
-    if flag_values.pop("list_presets", False):
-        raise UsageError(f"--list_presets is for the command line: ./scripts/python -m {_module(study)} --list_presets")
-    if table is not None:
-        flag_values = _with_table(flag_values, table, known)
-    words = [f"--{name}={_text(name, value)}" for name, value in flag_values.items()]
-    settings = flags.parse(["", *words])
+    flag_values = checked(study, flag_values)
+    table, flags = flag_values.pop(_TABLE, None), frame.flag_set(study)
+    given = words(flag_values)
+    settings = flags.parse(["", *given])
     if _pids - {os.getpid()}:  # A fork lacks the threads of gRPC and TensorFlow, which would end its parent.
         raise Failure("This process was forked after a run, and cannot run: let multiprocessing spawn its processes.")
-    folders = _in_a_thread(lambda: _execute(study, settings, words, table))
+    folders = _in_a_thread(lambda: _execute(study, settings, given, table))
     runs = [results.read(folder, [study.columns]) for folder in folders]
     return runs[0] if len(runs) == 1 else results.Runs(runs)
+
+
+def checked(
+    study: frame.Study, flag_values: Mapping[str, Any], more: Iterable[str] = (), name: str = "run"
+) -> dict[str, Any]:
+    """Keywords that are not None, with the task type that a table needs.
+
+    Args:
+      study: The study.
+      flag_values: Values of its flags by name.
+      more: Further flags.
+      name: Name of the function that has the keywords.
+
+    Raises:
+      TypeError: For a keyword that is no setting.
+      UsageError: If the study takes no table, or another flag names one.
+    """
+    flag_values = {name: value for name, value in flag_values.items() if value is not None}
+    known = frame.flag_set(study).declared
+    for word in flag_values:
+        if word not in (_TABLE, *known, *more):
+            package = _module(study).rpartition(".")[0]
+            hint = texts.did_you_mean(
+                texts.near_names(word, [_TABLE, *known, *more]), f"help({package}.run) lists all."
+            )
+            raise TypeError(f"{name}() got an unexpected keyword argument {word!r}: {hint}")
+    if flag_values.pop(_ONLY_FOR_PROGRAMS, False):
+        raise UsageError(f"--list_presets is for the command line: ./scripts/python -m {_module(study)} --list_presets")
+    return _with_table(flag_values, flag_values[_TABLE], known) if _TABLE in flag_values else flag_values
+
+
+def words(flag_values: Mapping[str, Any]) -> list[str]:
+    """Keywords as words of a command line.
+
+    Raises:
+      UsageError: If a value has no spelling there.
+    """
+    return [f"--{name}={_text(name, value)}" for name, value in flag_values.items()]
 
 
 def _in_a_thread(execute: Callable[[], _Result]) -> _Result:
@@ -193,7 +281,7 @@ def _text(name: str, value: Any) -> str:
     )
 
 
-def _with_table(flag_values: dict[str, Any], table: Any, known: cli.Settings) -> dict[str, Any]:
+def _with_table(flag_values: dict[str, Any], table: Any, known: Iterable[str]) -> dict[str, Any]:
     """Keywords with the task type that a table needs.
 
     Raises:

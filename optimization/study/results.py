@@ -35,7 +35,7 @@ class Run:
       privacy: `privacy.json`, empty without one.
       data_report: Report on the data; may be empty.
       columns: Its metrics.
-      bounds: `bounds.json`, the rewards of the uniform policy and of the best fixed action; empty without one.
+      bounds: `bounds.json`: rewards of the uniform policy and the best fixed action, range of rewards; else empty.
       client_rewards: `client_rewards.json`, each client's reward in the last evaluation; empty without one.
     """
 
@@ -114,8 +114,12 @@ class Runs(Sequence[Run]):
             groups.setdefault(run.folder.parent if _is_seed(run.folder) else run.folder, []).append(run)
         return dict(zip(labels(groups), groups.values(), strict=True))
 
-    def plot(self, *names: str) -> "panels.Figure":
-        """Plots the mean and the range over seeds of metrics; by default those that the study marks for summaries.
+    def plot(self, *names: str, band: str = "ci") -> "panels.Figure":
+        """Plots the mean over seeds of metrics with a band; by default those that the study marks for summaries.
+
+        Args:
+          *names: The metrics.
+          band: Band over seeds, one of `curves.BANDS`.
 
         Raises:
           UsageError: If one of them is not among the metrics, or there is no run.
@@ -134,7 +138,9 @@ class Runs(Sequence[Run]):
         drawn = drawn or [metric for metric in declared.values() if metric.in_summary]
         shown = names or [metric for metric in drawn if self._has_finite(metric)] or list(present)[:1]
         titles = {name: declared[name].about if name in declared else name for name in shown}
-        return panels.draw({label: [run.metrics for run in group] for label, group in self._groups().items()}, titles)
+        return panels.draw(
+            {label: [run.metrics for run in group] for label, group in self._groups().items()}, titles, kind=band
+        )
 
     def _has_finite(self, column: str) -> bool:
         import numpy as np

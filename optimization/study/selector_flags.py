@@ -26,9 +26,9 @@ class SelectorEntry:
 
 
 SELECTORS: Mapping[str, SelectorEntry] = {
-    "uniform": SelectorEntry(selectors.Uniform, "uniform, without replacement"),
+    "uniform": SelectorEntry(selectors.Uniform, "all alike, without replacement"),
     "rand": SelectorEntry(
-        selectors.Rand, "in proportion to the clients' data, with replacement; equal weights in the mean"
+        selectors.Rand, "in proportion to the clients' data, with replacement and equal weights in the mean"
     ),
     "pow_d": SelectorEntry(selectors.PowD, "power of choice: the largest losses of candidates that are polled"),
     "rpow_d": SelectorEntry(selectors.RpowD, "power of choice by the losses that candidates reported last"),
@@ -130,6 +130,8 @@ def check_population(selection: selected.Selection, population: int, cohort_size
     Raises:
       UsageError: If cohort, candidates and population do not go together.
     """
+    if cohort_size > population:
+        raise UsageError(f"--clients_per_round={cohort_size} is more than the {population} clients that take part.")
     candidates = dict(selection.parameters).get("num_candidates")
     if candidates is not None and not cohort_size <= candidates <= population:
         raise UsageError(

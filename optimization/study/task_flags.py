@@ -11,7 +11,7 @@ from data.tasks import registry
 from data.tasks.options import TaskOptions
 from optimization.options import named
 from optimization.study import cli
-from optimization.study.settings import Setting, declared, setting, title
+from optimization.study.settings import Numbers, Setting, declared, setting, title
 
 TASK_TYPE = Setting(
     "task_type",
@@ -69,10 +69,11 @@ class _TagPrediction:
 
 
 class _ModelsOfImagesAndTables:
-    """Models of images and tables.
+    """Models of digits, images and tables.
 
     Attributes:
-      model: Model (default: the task's).
+      model: Model (default: the task's); digits and tables take linear or mlp.
+      hidden: Widths of the hidden layers of mlp, separated by commas, such as 256,128 (default: the task's).
       norm: Normalisation.
       initial_weights: Initialization of kernels; with --variant=reference_code, the default of cnn is glorot_normal, of
         linear_l2 zeros.
@@ -89,6 +90,7 @@ class _ModelsOfImagesAndTables:
             "resnet18": "ResNet-18",
         }
     )
+    hidden: tuple = setting(words=Numbers(whole=True, high=1 << 16))
     norm: str = setting(
         "group",
         {

@@ -1,14 +1,15 @@
 """Flags of the server optimizer and of supervised training by cohorts. Nothing here imports TFF."""
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 from optimization import corrections
-from optimization.options import ServerOptimizer, Training, named
+from optimization.options import ServerOptimizer, named
 from optimization.study import cli, selector_flags, task_flags
 from optimization.study.settings import Parameter, Setting, declared, parameters, setting
 
+_Options = TypeVar("_Options")
 # Hyperparameters of each optimizer, with their exclusive upper bounds: `--server_<optimizer>_<name>`.
 # Left out, they have Keras' defaults, which are also TFF's.
 HYPERPARAMETERS: Mapping[str, Mapping[str, float | None]] = {
@@ -32,7 +33,7 @@ class _Server:
 
     Attributes:
       server_optimizer: Optimizer on the server.
-      server_learning_rate: Its learning rate.
+      server_learning_rate: Learning rate on the server.
     """
 
     server_optimizer: str = setting(words=list(HYPERPARAMETERS))
@@ -75,10 +76,10 @@ def server_optimizer(settings: Mapping[str, Any]) -> ServerOptimizer:
     return ServerOptimizer(name, settings["server_learning_rate"], hyperparameters)
 
 
-def options(settings: cli.Settings) -> Training:
-    """Options of resolved flags."""
+def options(settings: cli.Settings, kind: Callable[..., _Options], **others: Any) -> _Options:
+    """Options of resolved flags, of a subclass of `Training`; its own fields are settings or `others`."""
     return named(
-        Training,
+        kind,
         settings,
         task=task_flags.options(settings),
         cohort_size=settings.clients_per_round,
@@ -87,4 +88,5 @@ def options(settings: cli.Settings) -> Training:
         learning_rate=settings.client_learning_rate,
         corrections=corrections.chosen(settings),
         server_optimizer=server_optimizer(settings),
+        **others,
     )

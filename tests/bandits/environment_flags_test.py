@@ -150,7 +150,3 @@ def test_an_initial_training_is_not_reset():
     chosen = flags.options(_resolve("--scenario=init_shift", "--reset=model"))
     first, second = phases(chosen, registry.load(TaskOptions("digits")))
     assert (first.reset, second.reset) == (resets.NONE, chosen.reset)
-
-
-if __name__ == "__main__":
-    pytest.main([__file__])

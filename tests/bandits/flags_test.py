@@ -4,21 +4,12 @@ import dataclasses
 
 import pytest
 
-from bandits import environment_flags, federation_flags, flags, options, registry, run_federated, schedule_flags
+from bandits import flags, options, registry, run_federated
 from data.errors import UsageError
 from data.tasks import registry as tasks_registry
 from data.tasks.options import TaskOptions
 from optimization.study import cli, frame, training_flags
 from optimization.study.settings import Parameter
-
-# The study's README, with the flags of its emnist_chars command.
-PUBLISHED = (
-    "--task_type=emnist_chars --bandits_type=epsilon_greedy --bandits_epsilon=0.05 --bandits_deploy_freq=200 "
-    "--total_rounds=800 --clients_per_round=64 --client_batch_size=16 --client_epochs_per_round=1 "
-    "--client_optimizer=sgd --client_learning_rate=0.1 --server_optimizer=adam --server_learning_rate=0.002 "
-    "--rounds_per_eval=50 --rounds_per_checkpoint=50 --max_validation_samples=1000 --root_output_dir=runs "
-    "--experiment_name=emnist"
-)
 
 
 @pytest.fixture(autouse=True)
@@ -38,39 +29,7 @@ def _refusal(*arguments: str) -> str:
     return str(caught.value)
 
 
-# What the parser refuses.
-
-_COUNTS = ("bandits_deploy_freq", "total_rounds", "clients_per_round", "client_batch_size", "client_epochs_per_round")
-_MAY_BE_ZERO = ("max_examples_per_client", "rounds_per_eval", "max_validation_samples", "rounds_per_checkpoint")
-
-
-@pytest.mark.parametrize("name", [*_COUNTS, "init_clients", "init_rounds", "eval_batch_size"])
-def test_a_count_is_at_least_one(name):
-    assert _refusal(f"--{name}=0").startswith(f"--{name}=0")
-
-
-@pytest.mark.parametrize("name", [*_MAY_BE_ZERO, "max_concurrent_threads"])
-def test_a_number_that_may_be_zero_is_not_negative(name):
-    assert _resolve(f"--{name}=0")[name] == 0
-    assert _refusal(f"--{name}=-1").startswith(f"--{name}=-1")
-
-
 # Flags without effect.
-
-
-@pytest.mark.parametrize(
-    ("bandit", "flag"),
-    [
-        (bandit, f"bandits_{name}")
-        for bandit in ("softmax", "falcon_ce", "greedy")
-        for name in ("epsilon", "mu", "gamma")
-    ],
-)
-def test_a_policys_parameter_is_taken_with_it_alone(bandit, flag):
-    if flag.removeprefix("bandits_") in registry.POLICIES[registry.BANDITS[bandit].policy].parameters:
-        assert _resolve(f"--bandits_type={bandit}", f"--{flag}=0.5")[flag] == 0.5
-    else:
-        assert _refusal(f"--bandits_type={bandit}", f"--{flag}=0.5").startswith(f"--{flag} ")
 
 
 @pytest.mark.parametrize(
@@ -83,23 +42,6 @@ def test_an_optimizers_hyperparameter_is_taken_with_it_alone(owner, name):
             assert _resolve(f"--server_optimizer={chosen}", f"--{flag}=0.5")[flag] == 0.5
         else:
             assert _refusal(f"--server_optimizer={chosen}", f"--{flag}=0.5").startswith(f"--{flag} ")
-
-
-@pytest.mark.parametrize(
-    "argument",
-    [
-        "--init_clients=5",
-        "--init_rounds=5",
-        "--init_server_optimizer=sgd",
-        "--init_server_learning_rate=1",
-        "--init_client_learning_rate=1",
-        "--init_adaptive_clipping",
-    ],
-)
-def test_an_initial_trainings_flag_is_refused_without_one(argument):
-    name = argument.partition("=")[0]
-    assert _refusal(argument).startswith(f"{name} ")
-    assert _resolve(argument, "--scenario=init").scenario == "init"
 
 
 @pytest.mark.parametrize(
@@ -119,32 +61,10 @@ def test_updates_of_the_initial_training_are_clipped_as_the_bandits_unless_a_fla
     assert found == [initial, bandits]
 
 
-def test_clipping_of_the_initial_training_alone_is_refused_with_noise_and_secure_sums():
-    noise = ("--aggregator_type=dpsgd", "--clip_norm=1", "--noise_multiplier=1")
-    for aggregation, kind in ((noise, "dpsgd"), (("--aggregator_type=secure_sum",), "secure_sum")):
-        message = _refusal("--scenario=init", "--init_adaptive_clipping=false", *aggregation)
-        assert message.startswith("--init_adaptive_clipping ")
-        assert kind in message
-
-
-@pytest.mark.parametrize("scenario", ["init", "init_shift"])
-@pytest.mark.parametrize(
-    "argument", ["--dist_shift_type=init", "--population_client_selection=0-9", "--initial_model_path=runs/a"]
-)
-def test_one_step_by_hand_is_refused_in_a_scenario_that_does_both(scenario, argument):
-    name = argument.partition("=")[0]
-    assert _refusal(f"--scenario={scenario}", "--task_type=unipen62", argument).startswith(f"{name} ")
-    assert _resolve("--task_type=unipen62", argument).set_by_user >= {name.removeprefix("--")}
-
-
 def test_an_initial_training_by_hand_pays_for_the_labels_that_were_asked_for():
     for how in ("--scenario=init_shift", "--dist_shift_type=init"):
         assert flags.options(_resolve(how, "--init_labels=3")).task.init_labels == 3
     assert _resolve("--dist_shift_type=init").init_labels is None
-
-
-def test_the_untrained_baseline_needs_an_initial_model():
-    assert _refusal("--bandits_type=init").startswith("--bandits_type=init ")
 
 
 @pytest.mark.parametrize("argument", ["--scenario=init", "--scenario=init_shift", "--initial_model_path=runs/a"])
@@ -152,68 +72,7 @@ def test_the_untrained_baseline_is_taken_with(argument):
     assert _resolve("--bandits_type=init", argument).bandits_type == "init"
 
 
-@pytest.mark.parametrize("bandit", ["supervised_mse", "supervised_ce", "init"])
-@pytest.mark.parametrize("argument", ["--importance_weighting", "--noimportance_weighting"])
-def test_importance_weighting_is_refused_where_no_log_is_trained(bandit, argument):
-    message = _refusal(f"--bandits_type={bandit}", argument, "--initial_model_path=runs/a")
-    assert message.startswith("--importance_weighting ")
-
-
 # Defaults.
-
-_STUDY = {
-    "total_rounds": 800,
-    "clients_per_round": 64,
-    "client_batch_size": 16,
-    "client_epochs_per_round": 1,
-    "bandits_deploy_freq": 200,
-    "server_learning_rate": 0.002,
-    "client_learning_rate": 0.1,
-    "init_rounds": 100,
-    "init_clients": 100,
-    "init_server_optimizer": "adam",
-    "init_server_learning_rate": 0.005,
-    "init_client_learning_rate": 0.5,
-    "rounds_per_eval": 50,
-    "rounds_per_checkpoint": 25,
-    "max_examples_per_client": 0,
-}
-_SMALL_POPULATION = _STUDY | {"total_rounds": 200, "bandits_deploy_freq": 50, "max_examples_per_client": 100}
-_DIGITS = {
-    "total_rounds": 150,
-    "clients_per_round": 20,
-    "client_batch_size": 16,
-    "client_epochs_per_round": 1,
-    "bandits_deploy_freq": 10,
-    "server_learning_rate": 0.01,
-    "client_learning_rate": 0.1,
-    "init_rounds": 50,
-    "init_clients": 10,
-    "init_server_optimizer": "adam",
-    "init_server_learning_rate": 0.01,
-    "init_client_learning_rate": 0.1,
-    "rounds_per_eval": 10,
-    "rounds_per_checkpoint": 25,
-    "max_examples_per_client": 0,
-}
-
-
-@pytest.mark.parametrize(
-    ("task", "expected"),
-    [
-        ("digits", _DIGITS),
-        ("emnist_chars", _STUDY),
-        ("emnist_digits", _STUDY),
-        ("emnist62_linear", _STUDY),
-        ("emnist10_linear", _STUDY),
-        ("unipen62", _SMALL_POPULATION),
-        ("mnist_writers", _SMALL_POPULATION),
-    ],
-)
-def test_a_task_brings_its_defaults(task, expected):
-    settings, pretrained = _resolve(f"--task_type={task}"), _resolve(f"--task_type={task}", "--scenario=init")
-    found = {name: (pretrained if name.startswith("init_") else settings)[name] for name in expected}
-    assert found == expected
 
 
 def test_without_flags_the_digits_are_played_with_softmax_from_scratch():
@@ -221,52 +80,6 @@ def test_without_flags_the_digits_are_played_with_softmax_from_scratch():
     assert (settings.task_type, settings.bandits_type, settings.scenario) == ("digits", "softmax", "scratch")
     assert (settings.variant, settings.cache, settings.seed, settings.repeat) == ("paper", "round", 0, 1)
     assert (settings.server_optimizer, settings.client_weighting) == ("adam", "uniform")
-
-
-def test_a_given_flag_goes_before_the_tasks_default():
-    assert _resolve("--task_type=emnist_chars", "--total_rounds=3").total_rounds == 3
-
-
-def test_no_setting_is_left_out_but_those_that_mean_none():
-    missing = {name for name, value in _resolve("--scenario=init_shift").items() if value is None}
-    hyperparameters = {
-        f"server_{optimizer}_{name}" for optimizer, names in training_flags.HYPERPARAMETERS.items() for name in names
-    }
-    of_tasks = frozenset().union(
-        *(tasks_registry.TASKS[name].options for name in ("tabular", "logged", "cifar100", "synthetic"))
-    )
-    of_choices = {
-        *schedule_flags.NAMES,
-        *environment_flags.NAMES,
-        *environment_flags.RESET_NAMES,
-        *federation_flags.NAMES,
-    }
-    assert missing - hyperparameters - of_tasks - of_choices == {
-        "bandits_heads",
-        "cache_dir",
-        "config",
-        "cross_entropy",
-        "data_dir",
-        "dist_shift_type",
-        "dpftrl_restart_rounds",
-        "importance_weights",
-        "init_adaptive_clipping",
-        "initial_model_path",
-        "langevin_deviation",
-        "log_interactions",
-        "loss",
-        "mean_shift_weights",
-        "mf_bands",
-        "noise_multiplier",
-        "population_client_selection",
-        "preset",
-        "proximal_strength",
-        "redraw_examples",
-        "selection_candidates",
-        "target_delta",
-        "tff_workers",
-        "ties",
-    }
 
 
 def test_every_default_of_a_task_is_a_flags():
@@ -341,38 +154,12 @@ def test_folders_start_where_the_user_is(monkeypatch, tmp_path):
     assert settings.initial_model_path == str(tmp_path / "c")
 
 
-def test_resolving_twice_changes_nothing():
-    for bandit in ("falcon", "falcon_epochs", "squarecb"):
-        settings = _resolve("--task_type=unipen62", f"--bandits_type={bandit}", "--max_examples_per_client=9")
-        assert dict(flags.resolve(settings)) == dict(settings)
-
-
-def test_the_published_command_line_means_what_it_meant():
-    settings = _resolve(*PUBLISHED.split())
-    expected = {
-        "task_type": "emnist_chars",
-        "bandits_type": "epsilon_greedy",
-        "bandits_epsilon": 0.05,
-        "bandits_deploy_freq": 200,
-        "total_rounds": 800,
-        "clients_per_round": 64,
-        "client_batch_size": 16,
-        "client_epochs_per_round": 1,
-        "client_optimizer": "sgd",
-        "client_learning_rate": 0.1,
-        "server_optimizer": "adam",
-        "server_learning_rate": 0.002,
-        "rounds_per_eval": 50,
-        "rounds_per_checkpoint": 50,
-        "max_validation_samples": 1000,
-        "importance_weighting": True,
-        "experiment_name": "emnist",
-    }
-    assert {name: settings[name] for name in expected} == expected
-
-
 # The commands of the published program's README, without the shell's backslashes.
 PUBLISHED_README = (
+    "--task_type=emnist_chars --bandits_type=epsilon_greedy --bandits_epsilon=0.05 --bandits_deploy_freq=200 "
+    "--total_rounds=800 --clients_per_round=64 --client_batch_size=16 --client_epochs_per_round=1 "
+    "--client_optimizer=sgd --client_learning_rate=0.1 --server_optimizer=adam --server_learning_rate=0.002 "
+    "--rounds_per_eval=50 --rounds_per_checkpoint=50 --max_validation_samples=1000 --experiment_name=emnist",
     "--task_type=emnist_chars --bandits_type=softmax --bandits_deploy_freq=200 --bandits_temperature=0.05 "
     "--server_optimizer=adam --client_optimizer=sgd --client_learning_rate=0.2 --server_learning_rate=0.002 "
     "--clients_per_round=64 --client_batch_size=16 --eval_batch_size=256 --max_concurrent_threads=16 "

@@ -8,7 +8,6 @@ import pytest
 
 from bandits import logged_flags, metrics, run_federated
 from data import interaction_log
-from data.errors import UsageError
 from optimization.study import frame
 
 FLAGS = ("--task_type=logged", "--data_file=log.parquet")
@@ -19,29 +18,6 @@ QUICK = ("--server_learning_rate=0.1",)
 def _resolve(*arguments: str):
     settings = frame.flag_set(run_federated.STUDY).parse(["run_federated", *arguments])
     return run_federated.STUDY.resolve(settings)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ((*FLAGS, "--client_column=user", "--action_column=arm"), "needs --reward_column and --propensity_column"),
-        ((*FLAGS, "--scenario=init_shift"), "--scenario=init_shift: --task_type=logged has no reward shift"),
-        ((*FLAGS, "--learn_from=ips", "--scenario=init"), "trains on every action's reward; --learn_from=ips takes"),
-        ((*FLAGS, "--learn_from=dr", "--bandits_type=softmax"), "--bandits_type has no effect with --learn_from=dr"),
-        ((*FLAGS, "--learn_from=dr", "--importance_weighting"), "--importance_weighting has no effect"),
-        (
-            (*FLAGS, "--learn_from=dr", "--aggregator_type=dpsgd", "--noise_multiplier=1"),
-            "--learn_from=dr",
-        ),
-        ((*FLAGS, "--learn_from=replay", "--max_examples_per_client=3"), "--max_examples_per_client does not go with"),
-        ((*FLAGS, "--learn_from=replay", "--bandits_type=supervised_mse"), "needs every action's reward"),
-        ((*FLAGS, "--replay_rows=3"), "--replay_rows belongs to --learn_from=replay"),
-        (("--learn_from=ips",), "--learn_from belongs to --task_type=logged"),
-    ],
-)
-def test_flags_that_do_not_go_together_are_refused(arguments, message):
-    with pytest.raises(UsageError, match=message):
-        _resolve(*arguments)
 
 
 @pytest.mark.parametrize(

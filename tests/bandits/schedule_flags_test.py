@@ -68,51 +68,6 @@ def test_a_longer_run_would_have_another_schedule_unless_its_deployments_are_giv
     assert resolve(*given, "--bandits_schedule_deployments=10", "--total_rounds=100").bandits_schedule_deployments == 10
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("--bandits_type=greedy", "--bandits_schedule=linear"), "--bandits_schedule belongs to --bandits_type="),
-        (("--bandits_type=squarecb", "--bandits_schedule=linear"), "--bandits_schedule belongs to --bandits_type="),
-        (("--bandits_schedule=linear",), "--bandits_schedule=linear needs --bandits_schedule_end"),
-        (("--bandits_schedule_end=0.1",), "--bandits_schedule_end belongs to --bandits_schedule=linear or cosine"),
-        (
-            ("--bandits_schedule=cosine", "--bandits_schedule_end=0"),
-            "--bandits_schedule_end=0: 0 is not a number above 0, as --bandits_temperature needs.",
-        ),
-        (
-            ("--bandits_type=epsilon_greedy", "--bandits_schedule=linear", "--bandits_schedule_end=-0.1"),
-            "--bandits_schedule_end=-0.1: -0.1 is not a number of at least 0 and at most 1, as --bandits_epsilon",
-        ),
-        (("--bandits_schedule=power",), "--bandits_schedule=power needs --bandits_schedule_exponent: below 0"),
-        (
-            ("--bandits_schedule_exponent=1",),
-            "--bandits_schedule_exponent belongs to --bandits_schedule=power or --bandits_type=epsilon_decay or ",
-        ),
-        (
-            ("--bandits_type=squarecb", "--bandits_schedule_deployments=3"),
-            "--bandits_schedule_deployments belongs to --bandits_schedule=linear or --bandits_schedule=cosine or ",
-        ),
-        (
-            ("--bandits_type=falcon_epochs",),
-            "--bandits_type=falcon_epochs counts planned interactions: give --max_examples_per_client",
-        ),
-        (
-            ("--bandits_type=squarecb", "--bandits_schedule_time=interactions"),
-            "--bandits_schedule_time=interactions counts planned interactions",
-        ),
-        (("--bandits_type=squarecb", "--bandits_delta=0.1"), "--bandits_delta belongs to --bandits_type=falcon_epochs"),
-        (
-            ("--bandits_type=epsilon_decay", "--importance_weighting", "--variant=reference_code"),
-            "--bandits_type=epsilon_decay ",
-        ),
-    ],
-)
-def test_flags_that_do_not_go_together_are_refused(arguments, message):
-    with pytest.raises(UsageError) as error:
-        resolve(*arguments)
-    assert message in str(error.value)
-
-
 @pytest.mark.parametrize("exponent", ["nan", "11", "-11"])
 def test_an_exponent_is_a_number_of_some_size(exponent):
     with pytest.raises(UsageError, match=r"is not a .*number of at least -10 and at most 10"):

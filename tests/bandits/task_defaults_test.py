@@ -3,17 +3,24 @@
 import pytest
 
 from bandits import flags, run_federated, task_defaults
-from data.errors import UsageError
 from data.tasks import registry
-from optimization.study import frame, run_folder
+from optimization.study import frame
 
 
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
         ((), {"total_rounds": 150, "clients_per_round": 20, "init_clients": None, "max_examples_per_client": 0}),
+        ((), {"bandits_deploy_freq": 10, "client_batch_size": 16, "rounds_per_eval": 10, "rounds_per_checkpoint": 25}),
+        ((), {"server_learning_rate": 0.01, "client_learning_rate": 0.1, "client_epochs_per_round": 1}),
         (("--scenario=init",), {"total_rounds": 150, "init_clients": 10, "init_server_optimizer": "adam"}),
+        (
+            ("--scenario=init",),
+            {"init_rounds": 50, "init_server_learning_rate": 0.01, "init_client_learning_rate": 0.1},
+        ),
         (("--task_type=emnist_chars",), {"total_rounds": 800, "clients_per_round": 64, "server_learning_rate": 0.002}),
+        (("--task_type=emnist_chars",), {"bandits_deploy_freq": 200, "client_learning_rate": 0.1}),
+        (("--task_type=emnist10_linear", "--scenario=init"), {"init_clients": 100, "init_client_learning_rate": 0.5}),
         (("--task_type=unipen62",), {"bandits_deploy_freq": 50, "rounds_per_eval": 50, "max_examples_per_client": 100}),
         (("--task_type=stackoverflow_tag",), {"total_rounds": 1600, "init_server_optimizer": None}),
         (("--task_type=stackexchange_tag",), {"clients_per_round": 32, "init_clients": None, "rounds_per_eval": 20}),
@@ -42,25 +49,4 @@ def test_only_known_tasks_have_defaults():
     assert set(task_defaults._OF_TASK) <= set(registry.TASKS)
 
 
-def _resolved(*arguments: str) -> dict:
-    return dict(flags.resolve(frame.flag_set(run_federated.STUDY).parse(["run_federated", *arguments])))
-
-
 # Of the digits, before 2026-11-22.
-_EARLIER = {"init_server_optimizer": "sgd", "init_server_learning_rate": 1.0}
-
-
-def test_a_folder_begun_under_another_default_of_the_initial_training_is_refused(tmp_path):
-    today = _resolved("--scenario=init_shift")
-    run_folder.RunFolder(tmp_path).open(today | _EARLIER, "digest")
-    with pytest.raises(UsageError) as caught:
-        run_folder.RunFolder(tmp_path).open(today, "digest")
-    assert str(caught.value) == (
-        f"{tmp_path} holds a run with other settings: --init_server_learning_rate was 1.0, is 0.01; "
-        "--init_server_optimizer was sgd, is adam. Choose another --experiment_name, or give --restart, which moves "
-        "the old files aside."
-    )
-    given = _resolved(
-        "--scenario=init_shift", "--init_server_optimizer=sgd", "--init_server_learning_rate=1", "--total_rounds=200"
-    )
-    run_folder.RunFolder(tmp_path).open(given, "digest")

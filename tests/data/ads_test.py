@@ -60,20 +60,6 @@ def test_other_values_than_0_and_1_are_refused_with_their_place(table, line, val
     assert refusal(path).startswith(f"line 3 of {path} holds {value}: every value must be 0 or 1")
 
 
-def test_a_single_ad_is_refused(table):
-    assert "has a single ad" in refusal(table("Ad 1", "1", "0"))
-
-
-def test_more_clients_than_impressions_are_refused(table):
-    assert refusal(table(HEADER, *lines()), 8).startswith("--clients=8 is more than the 7 impressions of ")
-
-
-def test_a_table_that_no_one_names_is_refused(monkeypatch):
-    monkeypatch.delenv("FEDBANDITS_DATA_DIR", raising=False)
-    with pytest.raises(UsageError, match=r"No ad table is named.*--data_file"):
-        ads.find_table(None)
-
-
 def test_a_folder_without_the_table_is_refused(monkeypatch, tmp_path):
     monkeypatch.setenv("FEDBANDITS_DATA_DIR", str(tmp_path))
     with pytest.raises(UsageError, match=f"holds no {ads.TABLE}"):
@@ -110,9 +96,3 @@ def test_made_clicks_follow_the_seed():
 
 def test_rates_are_read():
     assert ads.parse_rates("0.1, 0.25,1") == [0.1, 0.25, 1.0]
-
-
-@pytest.mark.parametrize("text", ["", "0.1", "0.1,x", "0.1,1.1", "-0.1,0.5", "0.1,nan"])
-def test_rates_that_are_none_are_refused(text):
-    with pytest.raises(UsageError, match="must list the click rates of two or more ads"):
-        ads.parse_rates(text)

@@ -59,16 +59,6 @@ def test_a_damaged_file_is_named_with_the_flag(path, damage):
         sqlite.SqliteClients(path, "train", _parse)
 
 
-@pytest.mark.parametrize("table", ["examples", "client_metadata"])
-def test_a_database_without_the_table_is_refused(path, table):
-    connection = sqlite3.connect(path)
-    connection.execute(f"DROP TABLE {table}")
-    connection.commit()
-    connection.close()
-    with pytest.raises(UsageError, match=f"no such table: {table}"):
-        sqlite.SqliteClients(path, "train", _parse)
-
-
 def test_damage_found_while_reading_a_client_is_named_with_the_flag(path):
     population = sqlite.SqliteClients(path, "train", _parse)
     path.write_bytes(b"no database " * 1000)

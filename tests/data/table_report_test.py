@@ -23,7 +23,7 @@ REPORT = {
 
 def test_each_column_has_a_line():
     assert list(table_report.lines(REPORT)) == [
-        "90 rows of 4 clients (encoding cp1252, separator semicolon); of the columns:",
+        "90 rows of 4 clients (encoding cp1252, separator semicolon). Use of each column:",
         "  site    client   category (4)",
         "  y       label    category (3)",
         "  age     feature  number, 3 imputed",

@@ -11,9 +11,8 @@ import time
 import pytest
 
 from bandits import studies
-from bandits.advice import sentences, strategies
+from bandits.advice import command, sentences, strategies
 from optimization.study import cli
-from scripts import advise as command
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TABLE = ("--data_file=sklearn_wine.csv", "--client_column=cellar", "--label_column=cultivar")
@@ -32,7 +31,7 @@ def test_deployments_are_ten_times_more_often_unless_they_follow_every_round():
 _SMALL = """
 import dataclasses, sys
 from optimization.study import cli
-from scripts import advise as command
+from bandits.advice import command
 full = command.full_plan
 few = dict(points=2, tuning_seeds=1, seeds=2, independent_seeds=2, frequent_seeds=2, frequent_all=False, noise_seeds=1)
 command.full_plan = lambda *arguments: dataclasses.replace(full(*arguments), **few)

@@ -275,27 +275,6 @@ def test_a_greedy_runs_log_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"p": 0.0}, "--propensity_column: 0 in column 'p'"),
-        ({"p": 1.0}, "All propensities of .* are 1: its policy is deterministic"),
-        ({"paid": np.nan}, "--reward_column: a missing value in column 'paid'"),
-        ({"who": "me"}, "--client_column=who has one value only"),
-        ({}, "names the action 'green', which the log lacks: its 2 actions are 'blue', 'red'"),
-    ],
-)
-def test_bad_logs_are_named(tmp_path, change, message):
-    _table(tmp_path / "log.csv").assign(**change).to_csv(tmp_path / "bad.csv", index=False)
-    flags = (
-        "--policy=uniform" if change else "--policy=constant:green",
-        "--ignore_columns=played",
-        f"--log={tmp_path}/bad.csv",
-    )
-    with pytest.raises(UsageError, match=message):
-        _evaluated(tmp_path / "out", *flags, *_COLUMNS)
-
-
-@pytest.mark.parametrize(
     ("flags", "words"),
     [
         (("--save_log={0}/estimates.csv",), "--save_log: .*estimates.csv holds the log that is read"),
@@ -323,3 +302,10 @@ def test_left_out_rows_are_reported(tmp_path, capsys):
     assert found["rows"] == len(table) - 3
     assert found["findings"][0]["name"] == "dropped rows"
     assert "Warning: Rows were left out: 3 without action." in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("policy", "is_known"), [("uniform", True), ("logged", False), ("column:p", False), ("column:p,q", True)]
+)
+def test_each_actions_probability_is_known_unless_one_column_names_it(policy, is_known):
+    assert command._has_each_probability(command.target_policies.parse(policy)) == is_known

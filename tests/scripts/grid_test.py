@@ -1,7 +1,6 @@
 """Tests of scripts.grid, with an experiment that needs no TensorFlow, and at the end with one that does."""
 
 import contextlib
-import importlib
 import os
 import pathlib
 import re
@@ -114,13 +113,6 @@ def test_the_best_of_each_configuration_is_played_again_with_fresh_seeds(play, t
     assert set(table.loc[table["used_for"] == "tuning", "seed"]) == {0, 1}
 
 
-def test_a_page_about_the_runs_is_kept_up_to_date(play, tmp_path):
-    assert play("--sweep=rate=0.01,0.1", f"--report={tmp_path / 'page.html'}") == 0
-    page = (tmp_path / "page.html").read_text()
-    assert "<title>g</title>" in page
-    assert page.count("rate=0.01") >= 1
-
-
 def test_a_longer_grid_continues_the_runs_of_a_shorter_one(play, tmp_path):
     play("--sweep=rate=0.1,1")
     assert play("--sweep=rate=0.1,1", "--total_rounds=6") == 0
@@ -179,13 +171,6 @@ def test_halving_gives_the_best_all_rounds_and_repeats_itself(play, tmp_path):
     assert play(*arguments) == 0
     assert _results(tmp_path, ("rate", "status", "rounds", "total_rounds")) == rows
     assert {path: path.stat().st_mtime_ns for path in before} == before
-
-
-def test_a_heat_map_is_drawn_for_each_word(play, tmp_path):
-    rates = [f"--sweep={side}_learning_rate=0.1,0.2" for side in ("server", "client")]
-    assert play(*rates, "--sweep=kind=plain,odd") == 0
-    for name in ("heat_map_plain.png", "heat_map_odd.png"):
-        assert (tmp_path / "g" / name).read_bytes().startswith(b"\x89PNG")
 
 
 def test_a_damaged_folder_is_named_and_the_others_are_played(play, tmp_path, capfd):
@@ -295,33 +280,6 @@ def test_what_one_run_alone_is_refused_for_stops_no_other(play, tmp_path, monkey
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--sweep=kind=odd", "--expand_edges"], "--expand_edges has no effect: no number is swept"),
-        (["--lower_is_better"], "--lower_is_better belongs to --metric"),
-        (["--ray_address=auto"], "--ray_address belongs to --executor=ray"),
-        (["--executor=slurm_script"], "--workers belongs to --executor=local or ray, not to slurm_script"),
-        (["--lower_is_better", "--sweep=rate=0.1", "--metric=reward"], "--metric=reward is no column of"),
-        (["--executor=ray", "--ray_address=auto"], "--workers does not go with --ray_address"),
-        (["--early_stop=asha", "--sweep=rate=0.1"], "--early_stop needs --burn_in_rounds"),
-        (["--early_stop=asha", "--sweep=total_rounds=1,2"], "--early_stop=asha sets --total_rounds itself"),
-        (["--sweep=kind=plain,odd", "--fails_at=1"], "--fails_at has no effect with --kind=odd. .run --kind=odd"),
-        (["--colour=red"], "--colour is not known"),
-    ],
-)
-def test_bad_usage_is_refused_before_anything_is_written(play, tmp_path, monkeypatch, arguments, message):
-    if "burn_in" in message:
-        toy = importlib.import_module(TOY).ToyStudy
-        resolve = toy.resolve
-        monkeypatch.setattr(
-            toy, "resolve", lambda *given: resolve(*given).replace(burn_in_rounds=given[1].total_rounds // 2)
-        )
-    with pytest.raises(UsageError, match=message):
-        play(*arguments)
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize(
     ("arguments", "expected"),
     [
         ((), ("federated/total_reward", False)),
@@ -332,22 +290,6 @@ def test_bad_usage_is_refused_before_anything_is_written(play, tmp_path, monkeyp
 def test_a_metric_ranks_as_its_study_declares_it_unless_a_flag_overrides_it(arguments, expected):
     settings = grid.define().parse(["grid", *arguments])
     assert grid.ranked_by(settings, "bandits.ads.run_ads") == expected
-
-
-def test_bad_flags_are_answered_before_tensorflow(tmp_path):
-    for package in ("tensorflow", "tensorflow_federated"):
-        (tmp_path / package).mkdir()
-        (tmp_path / package / "__init__.py").write_text("raise ImportError('too early')\n")
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), *filter(None, sys.path)])}
-    arguments = ["--sweep=bandits_type=softmax,greedy", "--bandits_temperature=0.1", f"--root_output_dir={tmp_path}"]
-    done = subprocess.run(
-        [sys.executable, "-m", "scripts.grid", *arguments], env=environment, capture_output=True, text=True
-    )
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == (
-        "Usage error: --bandits_temperature belongs to --bandits_type=softmax or softmax_ce, not to greedy. "
-        "(run --bandits_type=greedy)\n"
-    )
 
 
 def test_an_experiment_killed_in_mid_run_ends_with_the_numbers_of_its_own_binary(command, tmp_path, tff_worker):

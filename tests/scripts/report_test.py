@@ -96,7 +96,7 @@ def test_results_come_first_an_arm_a_row_the_best_first(two_runs):
     assert page.index('class="results"') < page.index('class="legend"') < page.index("<summary>Commands")
 
 
-def test_curves_are_means_and_ranges_over_seeds_and_say_so(two_runs):
+def test_curves_are_means_with_intervals_over_seeds_and_say_so(two_runs):
     _, page = _report(two_runs, two_runs / "one", two_runs / "many")
     (part,) = _data(page)
     assert [style["label"] for style in part["configurations"]] == ["lr 0.1", "lr 0.05"]
@@ -109,8 +109,12 @@ def test_curves_are_means_and_ranges_over_seeds_and_say_so(two_runs):
     one, many = panel["curves"]
     assert _numbers(one["mean"]) == [0.5, 0.75]
     assert "low" not in one
-    assert [_numbers(many[edge]) for edge in ("mean", "low", "high")] == [[0.5, 0.625], [0.0, 0.5], [1.0, 0.75]]
-    assert panel["caption"] == "line: mean, band: range over 2 seeds; without a band: one seed"
+    low, mean, high = (_numbers(many[edge]) for edge in ("low", "mean", "high"))
+    assert mean == [0.5, 0.625]
+    half = [12.7062047 * 0.5, 12.7062047 * 0.125]  # Of two seeds, t times half their distance.
+    assert low == pytest.approx([0.5 - half[0], 0.625 - half[1]], rel=1e-5)
+    assert high == pytest.approx([0.5 + half[0], 0.625 + half[1]], rel=1e-5)
+    assert panel["caption"] == "line: mean, band: 95% interval over 2 seeds; without a band: one seed"
     assert "Not drawn: privacy/epsilon is never finite: nothing is guaranteed; other/constant is always 4." in page
 
 

@@ -17,7 +17,7 @@ from bandits.papers.plan import PAPER_DATA, Claim, Figure, Measure, Published
 from bandits.papers.results import ConfigurationRuns, Value
 from bandits.plans import plan
 from bandits.plans.plan import Configuration
-from data.errors import Failure, UsageError
+from data.errors import UsageError
 from optimization.study import run_folder
 from scripts import reproduce
 from tests.scripts import toy_binary
@@ -35,25 +35,15 @@ def _figure(**changes) -> Figure:
         "name": "f1",
         "text": "Nobody 2020",
         "about": "Figure 1: a toy",
-        "also": (),
         "binary": "toy",
         "configurations": arms,
         "repeat": 2,
         "measures": (SCORE,),
         "curves": ("score",),
         "published": (Published("near", "score", 4.0, "section 1"),),
-        "accounted": (),
         "claims": (Claim("near is better", "section 2", "order", (("near",), ("far",))),),
-        "own_figures": None,
-        "study": None,
         "data_kind": "paper's data",
-        "data": None,
-        "left_open": (),
-        "published_seeds": 1,
         "tuning_seeds": (100, 101),
-        "scale": "paper",
-        "own": False,
-        "reference": None,
     }
     return Figure(**(values | changes))
 
@@ -272,18 +262,6 @@ def test_arms_alone_leave_the_picture_and_judge_what_is_there(play, tmp_path, ca
     assert (tmp_path / "r" / "f1" / "f1.png").stat().st_mtime_ns == drawn
 
 
-@pytest.mark.parametrize("arms", ["nea", "near;"])
-def test_an_arm_that_a_figure_does_not_have_is_refused(play, arms):
-    with pytest.raises(UsageError, match=r"^--arms="):
-        play(_figure(), f"--arms={arms}")
-
-
-def test_a_report_of_what_is_finished_names_a_folder_that_cannot_be_written(play, tmp_path):
-    (tmp_path / "r").write_text("a file")
-    with pytest.raises(Failure, match=r"r/f1 cannot be written \(Not a directory\)"):
-        play(_figure(), "--report_only")
-
-
 def test_a_job_array_holds_what_can_be_played_now(play, tmp_path, capfd):
     arms = (
         Configuration("searched", ("searched",), (), sweeps=("rate=0.01;0.1",)),
@@ -473,48 +451,6 @@ def test_all_of_the_texts_and_this_project_s_own_are_apart():
     assert own + texts.choose("all", texts.PAPER) == sorted(
         texts.load(texts.PAPER).values(), key=lambda figure: not figure.own
     )
-
-
-@pytest.mark.parametrize(
-    ("choose", "name", "scale", "message"),
-    [
-        (texts.choose, "1a,tabel1", texts.PAPER, "--figure=tabel1 is not known: did you mean table1, "),
-        (texts.choose, "zzz", texts.PAPER, "--figure=zzz is not known"),
-        (texts.choose, "flagship", texts.SMALL, "--figure=flagship has one scale"),
-        (texts.choose, "1a,fedkp_table5.2", texts.SMALL, r"^--figure=fedkp_table5\.2 has no --scale=small: "),
-        (texts.of_text, "this_project", texts.SMALL, "--text=this_project has one scale"),
-    ],
-)
-def test_names_and_scales_that_are_not_there_are_refused(choose, name, scale, message):
-    with pytest.raises(UsageError, match=message):
-        choose(name, scale)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ([], "--figure is missing"),
-        (["--page=a.md", "--figure=1a"], "--page is made from all records, and runs nothing: leave --figure out"),
-        (["--page=a.html"], r"--page: a.html is no .md file"),
-        (["--figure=mab_fl_figure14", "--repeat=501"], "--repeat=501: "),
-        (
-            ["--figure=1a", "--report_only", "--records=/dev/null"],
-            r"--records=/dev/null cannot be written \((File exists|Not a directory)\)",
-        ),
-        (["--figure=1a", "--report_only", "--executor=slurm_script"], "--executor does not go with --report_only"),
-        (["--figure=1a", "--report_only", "--early_stop=asha"], "--early_stop does not go with --report_only"),
-        (["--figure=1a", "--text=agarwal2023"], "--text does not go with --figure: leave one out"),
-        (["--figure=1a", "--data_dir=nowhere"], "--data_dir=.*nowhere is not a folder"),
-        (["--figure=1a", "--ray_address=x:1"], "--ray_address belongs to --executor=ray"),
-        (
-            ["--figure=1a", "--executor=ray", "--ray_address=x:1", "--workers=3"],
-            "--workers does not go with --ray_address",
-        ),
-    ],
-)
-def test_flags_without_effect_are_refused(arguments, message):
-    with pytest.raises(UsageError, match=message):
-        reproduce.program(reproduce.define().parse(["reproduce", *arguments]))
 
 
 def test_the_list_names_every_figure(capsys):

@@ -1,9 +1,7 @@
 """Whole runs: the same impressions for both learners, reproducible, resumable."""
 
-import gc
 import json
 import pathlib
-import weakref
 
 import numpy as np
 import pandas as pd
@@ -51,21 +49,6 @@ def test_central_and_federated_see_the_same_impressions():
         np.testing.assert_array_equal(central, np.concatenate(federated).T.ravel())
         seen += central.tolist()
     assert len(set(seen)) == len(seen) == 8 * 25
-
-
-def test_a_second_run_frees_the_firsts_impressions(tmp_path, monkeypatch):
-    gone, load = [], run_ads.AdsStudy.open
-
-    def load_impressions(study, options):
-        impressions = load(study, options)
-        weakref.finalize(impressions.clicks, gone.append, options.seed)
-        return impressions
-
-    monkeypatch.setattr(run_ads.AdsStudy, "open", load_impressions)
-    for seed in (1, 2):
-        assert run(tmp_path, "--decision_rule=federated_ucb", f"--seed={seed}", f"--experiment_name=with_{seed}") == 0
-        gc.collect()
-    assert gone == [1, 2]
 
 
 def test_a_run_leaves_a_complete_folder(finished):

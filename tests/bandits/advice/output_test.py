@@ -4,8 +4,6 @@ import math
 import re
 from types import SimpleNamespace
 
-import pytest
-
 from bandits import metrics
 from bandits.advice import findings, output
 from bandits.advice.findings import Findings, StrategyResults
@@ -90,7 +88,3 @@ def test_first_weights_that_are_given_are_not_said_to_vary():
 def test_without_any_run_there_is_a_page():
     found = Findings(metrics.ACCURACY, compared={"greedy": _results(2000)})
     assert "over no seed." in _markdown(found)
-
-
-if __name__ == "__main__":
-    pytest.main([__file__])

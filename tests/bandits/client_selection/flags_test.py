@@ -6,7 +6,6 @@ import pytest
 
 from bandits.client_selection import flags
 from bandits.client_selection.run_client_selection import STUDY
-from data.errors import UsageError
 from optimization.selection import selected, selectors
 from optimization.study import cli, frame, presets, selector_flags
 
@@ -81,40 +80,6 @@ def test_the_flags_reach_the_selectors():
     assert (ucb.gamma, ucb.algorithm_listing) == (0.4, True)
     active = selection("active_fl", "--selection_alpha_3=0.6").build([1, 2], 1)
     assert (active.alpha_1, active.alpha_2, active.alpha_3) == (0.75, 0.01, 0.6)
-
-
-@pytest.mark.parametrize(
-    ("name", "arguments", "cohort"),
-    [
-        ("pow_d", ["--selection_candidates=1"], 2),
-        ("pow_d", ["--selection_candidates=6"], 2),
-        ("rand", [], 6),
-    ],
-)
-def test_what_does_not_fit_a_population_of_five_is_refused(name, arguments, cohort):
-    with pytest.raises(UsageError):
-        selector_flags.check_population(selection(name, *arguments), 5, cohort)
-
-
-@pytest.mark.parametrize(
-    ("name", "arguments", "is_accepted"),
-    [
-        ("ucb_cs", [], False),
-        ("pow_d", [], False),
-        ("rand", [], False),
-        ("uniform", ["--non_private_selection"], False),
-        ("uniform", [], True),
-        ("ucb_cs", ["--non_private_selection"], True),
-    ],
-)
-def test_selection_that_breaks_privacy_is_refused(name, arguments, is_accepted):
-    if is_accepted:
-        selector_flags.check_privacy(selector_settings(*arguments), name, is_private=True)
-        return
-    with pytest.raises(UsageError, match="--"):
-        selector_flags.check_privacy(selector_settings(*arguments), name, is_private=True)
-    if name != "uniform":
-        selector_flags.check_privacy(selector_settings(), name, is_private=False)
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,7 @@
 """Whole runs on small synthetic data: files, communication, reproducible, resumable; and the rounds themselves."""
 
 import dataclasses
-import gc
 import pathlib
-import weakref
 
 import numpy as np
 import pandas as pd
@@ -134,17 +132,6 @@ def only_options(settings):
 def make_run(tmp_path, *arguments: str, change_task=lambda task: task) -> experiment.SelectionRounds:
     options = only_options(parse(tmp_path, *arguments))
     return experiment.SelectionRounds(options, change_task(registry.load(options.task)))
-
-
-def test_a_second_run_frees_the_firsts_task(tmp_path):
-    gone = []
-    for rate in (0.1, 0.2):
-        run = make_run(tmp_path, "--client_selection=pow_d", f"--client_learning_rate={rate}")
-        weakref.finalize(run._task.clients, gone.append, rate)
-        run.run_round(run.initial_state(), 1)
-        del run
-        gc.collect()
-    assert gone == [0.1, 0.2]
 
 
 def test_the_selector_sees_the_losses_of_the_round(tmp_path):

@@ -17,26 +17,6 @@ def _settings(*arguments):
     return evaluate_policy.define().parse(["evaluate_policy", *arguments]).settled()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (("--private",), "--private needs --largest_weight: a bound that is fixed before the log is read"),
-        (("--anytime", "--largest_weight=4"), "--anytime needs --max_rows_per_client"),
-        (_PRIVATE[:3], "--private needs one of --noise_multiplier and --target_epsilon"),
-        ((*_PRIVATE, "--target_epsilon=1"), "--private needs one of --noise_multiplier and --target_epsilon"),
-        ((*_PRIVATE, "--anytime"), "leave one out"),
-        (("--clip_rewards",), "--clip_rewards has an effect only with --private or --anytime"),
-        (("--noise_multiplier=1",), "--noise_multiplier"),
-        ((*_PRIVATE, "--looks=3"), "--looks"),
-        (("--largest_weight=0.5", "--private"), "--largest_weight=0.5"),
-    ],
-)
-def test_flags_that_do_not_go_together_are_refused(arguments, words):
-    with pytest.raises(UsageError) as error:
-        bound_flags.check(_settings(*arguments))
-    assert words in str(error.value)
-
-
 def test_flags_that_go_together_mean_bounds_and_a_ledger_beside_the_log():
     bound_flags.check(_settings())
     settings = _settings(*_PRIVATE, "--target_delta=1e-4", "--log=a/log.csv")

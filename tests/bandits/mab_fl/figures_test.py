@@ -1,5 +1,7 @@
 """Figures and tables of studies, from made metrics."""
 
+import types
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -119,3 +121,10 @@ def test_table_2s_deviations_are_means_over_seeds_of_residuals_with_n_minus_1(tm
     # Residuals of 4 epochs are 0.1, 0; times root 2 over two rounds: root of 0.01. Those of 6: 0, 0.2.
     written = pd.read_csv(tmp_path / "table.csv", index_col="table")
     assert written.loc["pair"].tolist() == [0.1, 0.2]
+
+
+def test_a_spline_lies_over_the_rounds_of_its_curve():
+    drawn = []
+    axes = types.SimpleNamespace(plot=lambda x, y: drawn.append([x[0], x[-1], y[0], y[-1]]))
+    figures._plot_spline(axes, pd.Series(np.arange(20.0), index=range(5, 25)))
+    np.testing.assert_allclose(drawn, [[5, 24, 0, 19]], atol=1e-6)

@@ -45,6 +45,8 @@ def test_a_threshold_is_a_number_or_a_quantile():
 def test_flags_mean_options():
     assert not flags.options(only("--decision_rule=extreme_explore")).delays_rewards
     assert flags.options(only("--decision_rule=bayesian_extreme_explore", "--evaluation=delayed")).delays_rewards
+    tries = [(), ("--decision_rule=extreme_explore",), ("--explore_every=2",), ("--explore_probability=0.5",)]
+    assert [flags.options(only(*arguments)).tries_all for arguments in tries] == [False, True, True, True]
     options = flags.options(only("--epochs_per_round=6", "--epochs_by_round=8:3,12:1"))
     assert [options.epochs_of(round_num) for round_num in (1, 7, 8, 11, 12, 15)] == [6, 6, 3, 3, 1, 1]
 

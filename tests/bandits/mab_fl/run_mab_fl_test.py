@@ -1,9 +1,7 @@
 """Whole runs on small generated data: complete folders, reproducible, resumable; studies and their figures."""
 
 import csv
-import gc
 import pathlib
-import weakref
 
 import numpy as np
 import pandas as pd
@@ -87,22 +85,6 @@ def test_another_seed_gives_another_run_and_the_same_data(finished, tmp_path):
     results = pd.read_csv(tmp_path / "run" / "results.csv", dtype={"favourite": str})
     assert list(results["seed"]) == [0, 1]
     assert results["test_auc"].between(0, 1).all()
-
-
-def test_a_second_run_frees_the_firsts_participants(tmp_path, monkeypatch):
-    gone, load = [], silos.load
-
-    def load_and_watch(options):
-        participants = load(options)
-        weakref.finalize(participants, gone.append, options)
-        return participants
-
-    monkeypatch.setattr(silos, "load", load_and_watch)
-    for count, rate in enumerate((0.1, 0.2), 1):
-        name = f"--experiment_name=at_{rate}"
-        assert run(tmp_path, "--total_rounds=1", name, f"--client_learning_rate={rate}") == 0
-        gc.collect()
-        assert len(gone) == count
 
 
 def test_resplit_splits_the_data_anew_for_each_seed(tmp_path):

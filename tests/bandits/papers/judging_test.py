@@ -428,7 +428,3 @@ def test_a_configuration_is_compared_with_the_best_fixed_action_that_its_runs_re
 def test_no_best_fixed_action_is_made_up():
     verdict = _judge(Claim("", "", "beats_best_fixed", (("a",),)), _value("a", 3.9, 4.0, 4.1))
     assert (verdict.status, verdict.why) == (NOT_RUN, "no best fixed action beside a")
-
-
-if __name__ == "__main__":
-    pytest.main([__file__])

@@ -476,7 +476,3 @@ def test_a_page_shows_measures_that_no_claim_and_no_number_names(tmp_path, known
     records.write(table[table["arm"] == "near"], records.path_of(figure, tmp_path))
     made = page.made(tmp_path)  # The claim is not run, but what was run is shown.
     assert "| not compared with the paper (mean, 95% interval) | score |\n| --- | --- |\n| near | 4.00 (3.75" in made
-
-
-if __name__ == "__main__":
-    pytest.main([__file__])

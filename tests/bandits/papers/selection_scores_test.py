@@ -164,7 +164,3 @@ def test_the_true_reward_is_the_policys_expectation_over_the_logs_rows():
     found = deployment.terms(played, None)
     assert found.weights.tolist() == pytest.approx([0.5 / 0.8, 1 / 0.5, 1 / 0.5, 0])
     assert found.rewards.tolist() == [0, 1, 0.5, 0.25]
-
-
-if __name__ == "__main__":
-    pytest.main([__file__])

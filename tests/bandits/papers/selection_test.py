@@ -135,28 +135,9 @@ def test_tables_tell_means_over_logs_with_their_intervals():
     assert selection.candidates_table(candidates).splitlines()[-1] == "| `t` | c | 0.500 [0.500, 0.500] |"
 
 
-@pytest.mark.parametrize(
-    ("flag", "message"),
-    [
-        ("--arms=nope", "--arms=nope is not known: it is one of few_digits"),
-        ("--repeat=1", "--repeat=1: select_before_deploying takes 2 to 100 logs of a task"),
-        ("--scale=small", "has one scale, and no search: leave --scale out"),
-        ("--records=settings.toml", "--records=.*settings.toml cannot be written"),
-    ],
-)
-def test_flags_that_it_does_not_take_are_refused(tmp_path, monkeypatch, flag, message):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(UsageError, match=message):
-        _program(tmp_path, flag)
-
-
 def test_only_the_initial_model_can_be_run_first(tmp_path, capsys):
     assert _program(tmp_path, "--executor=slurm_script") == 0
     assert "1 runs in " in capsys.readouterr().out
     assert "--bandits_type=supervised_mse" in (tmp_path / "r" / "commands.txt").read_text()
     assert _program(tmp_path, "--report_only") == 1
     assert "1 runs of select_before_deploying are not finished, so nothing is reported." in capsys.readouterr().out
-
-
-if __name__ == "__main__":
-    pytest.main([__file__])

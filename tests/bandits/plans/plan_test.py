@@ -89,40 +89,6 @@ def test_a_point_that_another_grid_has_named_keeps_its_folder(tmp_path):
     assert _points(other)[1] != names[1]
 
 
-@pytest.mark.parametrize(
-    ("rest", "arguments", "message"),
-    [
-        (["--rounds=5"], {}, "--rounds is not known"),
-        ([], {"sweeps": ["speed=5"]}, "--speed is not known"),
-        ([], {"sweeps": ["client_learning_rate=0.1,-1"]}, "--client_learning_rate=-1.0: -1 is not a number"),
-        (
-            [],
-            {"sweeps": ["bandits_type=softmax,greedy", "bandits_temperature=0.1"]},
-            "--bandits_temperature belongs to --bandits_type=softmax or softmax_ce, not to greedy. .run --",
-        ),
-        ([], {"sweeps": ["client_learning_rate"]}, "--sweep=client_learning_rate must be flag=value,value"),
-        ([], {"sweeps": ["client_learning_rate=0.1,,1"]}, "must be flag=value,value"),
-        ([], {"sweeps": ["seed=1", "seed=2"]}, "--sweep=seed is given twice"),
-        ([], {"sweeps": ["seed=1"], "repeat": 2}, "--repeat has no effect with --sweep=seed"),
-        ([], {"sweeps": ["seed=one"]}, "--sweep=seed=one: a seed is a whole number"),
-        (["--clients_per_round=5"], {"sweeps": ["clients_per_round=5,6"]}, "is both set and swept"),
-        ([], {"sweeps": ["client_learning_rate=0.1,0.10"]}, "=0.1 and --client_learning_rate=0.10 are the same run"),
-        ([], {"sweeps": ["rounds_per_checkpoint=5,6"]}, "--rounds_per_checkpoint=5 and .* are the same run"),
-        ([], {"sweeps": ["experiment_name=a,b"]}, "the grid sets this flag of its runs itself"),
-        (["--restart"], {}, "--restart works for single runs only: add it to the command in config.json"),
-        (["--list_presets"], {}, "--list_presets is a flag of bandits.run_federated"),
-        ([], {"grid": "appendix_a2_emnits"}, "--grid=appendix_a2_emnits is not known: did you mean appendix_a2_emnist"),
-        ([], {"grid": "appendix_a2_so", "binary": "run_ads"}, "is a grid of --binary=run_federated, not run_ads"),
-        (["--bandits_type=uniform"], {"grid": "appendix_a2_so"}, "has no values to try"),
-        (["--client_selection=rand,ucb_cs"], {"binary": "run_client_selection"}, "mean 2 runs of"),
-        (["--preset=table3"], {"binary": "run_mab_fl"}, r"mean \d+ runs"),
-    ],
-)
-def test_bad_usage_is_refused(rest, arguments, message):
-    with pytest.raises(UsageError, match=message):
-        _build(*rest, **arguments).runs()
-
-
 # Appendix A.1 and A.2, copied here once more by hand.
 APPENDIX = {
     "appendix_a2_emnist": (

@@ -38,9 +38,9 @@ def test_an_estimate_is_the_mean_and_students_interval():
 
 
 def test_the_interval_of_a_share_stays_within_0_and_1():
-    assert configurations.estimate([0.9, 1.0], is_share=True)[2] == 1.0
+    assert configurations.estimate([0.9, 1.0], (0.0, 1.0))[2] == 1.0
     assert configurations.estimate([0.9, 1.0]).high == pytest.approx(0.95 + 12.7062047 * 0.05)
-    assert configurations.estimate([0.0, 0.1], is_share=True).low == 0.0
+    assert configurations.estimate([0.0, 0.1], (0.0, 1.0)).low == 0.0
     found = [_run(f"a/seed_{seed}", seed=seed) for seed in (0, 1)]
     for run, accuracy in zip(found, (0.9, 1.0), strict=True):
         run.metrics[metrics.ACCURACY] = accuracy

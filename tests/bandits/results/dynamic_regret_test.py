@@ -280,7 +280,3 @@ def test_a_full_feedback_baseline_that_is_deployed_otherwise_is_named():
     start = "Baselines with another deployment period than the configuration"
     message = f"{start}: for {name} those of environment 1 (deploy 2, not 1)."
     assert message in dynamic_regret.sections(part)[0].notes
-
-
-if __name__ == "__main__":
-    pytest.main([__file__])

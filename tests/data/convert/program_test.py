@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from data.convert import __main__ as convert
-from data.errors import Failure, UsageError
+from data.errors import Failure
 
 LINE = "63,1,1,145,233,1,2,150,0,2.3,3,0,6,0\n"
 
@@ -32,14 +32,6 @@ def test_the_file_and_its_digest_are_reported(source, tmp_path, capsys):
     path = tmp_path / "heart_disease_4sites.csv"
     assert len(path.read_text().splitlines()) == 5
     assert capsys.readouterr().out == f"{path}\nsha256 {hashlib.sha256(path.read_bytes()).hexdigest()}\n"
-
-
-def test_a_file_that_is_there_is_kept(source, tmp_path):
-    path = tmp_path / "heart_disease_4sites.csv"
-    path.write_text("mine")
-    with pytest.raises(UsageError, match="exists: move it away"):
-        _run_program("heart_disease", source, f"--output={tmp_path}")
-    assert path.read_text() == "mine"
 
 
 def test_nothing_is_left_of_a_file_that_could_not_be_written(source, tmp_path, monkeypatch):

@@ -107,29 +107,6 @@ def test_the_published_archive_is_decompressed_beside_itself(database, tmp_path,
     assert (tmp_path / handwriting.FILE_NAME).read_bytes() == content
 
 
-def test_a_missing_database_is_named_with_the_flag_the_variable_the_download_and_leafs_files(tmp_path):
-    with pytest.raises(
-        UsageError,
-        match=rf"no {handwriting.FILE_NAME} .*{tmp_path}.*LEAF.*--data_dir.*FEDBANDITS_DATA_DIR.*{handwriting.ORIGIN}",
-    ):
-        _emnist(tmp_path)
-
-
-DATABASE_DAMAGES = {
-    "empty": lambda content: b"",
-    "no_database": lambda content: b"\0" * 5000,
-    "truncated": lambda content: content[: len(content) // 2],
-}
-
-
-@pytest.mark.parametrize("damage", DATABASE_DAMAGES.values(), ids=DATABASE_DAMAGES)
-def test_a_damaged_database_is_named_with_the_flag(database, tmp_path, damage):
-    damaged = tmp_path / handwriting.FILE_NAME
-    damaged.write_bytes(damage((database / handwriting.FILE_NAME).read_bytes()))
-    with pytest.raises(UsageError, match=f"{handwriting.FILE_NAME} is not readable.*--data_dir"):
-        _emnist(tmp_path)
-
-
 def write(path, **writers):
     """Writes a file; a writer's characters are of one grey level and label each."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -165,25 +142,6 @@ def test_files_that_are_not_split_hold_a_tenth_of_each_writer_out(tmp_path, plac
     assert [len(part) for part in levels(train)] == [18, 4]
     together = [sorted(mine + rest) for mine, rest in zip(levels(train), levels(held_out), strict=True)]
     assert together == [list(range(20)), list(range(20, 25))]
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("{", "is not a file of LEAF's FEMNIST"),
-        ("{}", "KeyError: 'users'"),
-        ('{"users": ["a"], "user_data": {"a": {"x": [[0.5, 0.5]], "y": [1]}}}', "cannot reshape"),
-        (json.dumps({"users": ["a"], "user_data": {"a": {"x": [[0.7071] * 784], "y": [1]}}}), "whole grey levels"),
-        (json.dumps({"users": ["a"], "user_data": {"a": {"x": [[1.0] * 784], "y": [62]}}}), "labels from 0 to 61"),
-        (json.dumps({"users": ["a"], "user_data": {"a": {"x": [[1.0] * 784], "y": [1, 2]}}}), "must be 1 labels"),
-        (json.dumps({"users": ["a", "a"], "user_data": {"a": {"x": [], "y": []}}}), "names a writer twice"),
-    ],
-)
-def test_damaged_files_are_named(tmp_path, content, message):
-    (tmp_path / "all_data_0.json").write_text(content)
-    with pytest.raises(UsageError, match=r"all_data_0|twice") as error:
-        _emnist(tmp_path)
-    assert message in str(error.value)
 
 
 def test_leafs_files_are_read_as_tffs_emnist_is(tmp_path):
@@ -311,24 +269,6 @@ def test_both_are_uint8_with_int32_labels_read_from_a_sound_file_in_the_folder(f
     with open(path, "ab") as file:
         file.write(b"\0")
     assert LOADERS[name](None)[0].checksum != train.checksum
-    content = path.read_bytes()
-    for damaged in (b"", b"pixels, label, writer\n" * 50, content[: len(content) // 2]):
-        path.write_bytes(damaged)
-        with pytest.raises(UsageError, match=f"{name} is not readable.*--data_dir"):
-            LOADERS[name](str(folder))
-    path.unlink()
-    with pytest.raises(UsageError, match=f"no {name} in {folder}.*--data_dir"):
-        LOADERS[name](str(folder))
-
-
-def test_an_archive_of_other_arrays_or_of_pickled_objects_is_refused(tmp_path):
-    for arrays in (
-        {"other": np.zeros(3)},
-        {"pixels": np.array([{}]), "label": [0], "writer": [0], "writer_ids": ["a"]},
-    ):
-        np.savez(tmp_path / UNIPEN, **arrays)
-        with pytest.raises(UsageError, match=f"{UNIPEN} is not readable.*--data_dir"):
-            handwriting.unipen62(str(tmp_path))
 
 
 def test_the_real_unipen_has_211_writers_of_62_characters(shared_data):

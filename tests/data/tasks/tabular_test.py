@@ -261,24 +261,6 @@ def test_rewards_alone_leave_the_constant_1_as_the_feature(write, named):
     assert (table.private_statistics, table.statistics) == ((), {})
 
 
-MISTAKES = {
-    "neither": ({}, r"either --label_column or --reward_columns: neither is set"),
-    "both": ({"label_column": "target", "reward_columns": "age"}, r"either --label_column .*: both are set"),
-    "no_label_column": ({"label_column": "y"}, r"--label_column: there is no column 'y' .* site, age, color, target\."),
-    "one_reward": ({"reward_columns": "age"}, r"--reward_columns=age: a bandit needs at least two actions"),
-    "missing_rewards": ({"reward_columns": "all"}, r"--reward_columns: a missing value in column 'age' \(line 5 of "),
-    "made_clients": ({"client_column": "rows:ten", "label_column": "target"}, r"=rows:ten must be rows:N with N at"),
-    "one_made_client": ({"client_column": "rows:1", "label_column": "target"}, r"rows:1 must be rows:N"),
-    "too_many_clients": ({"client_column": "rows:9", "label_column": "target"}, r"=rows:9 is more than the 8 rows"),
-}
-
-
-@pytest.mark.parametrize(("arguments", "message"), MISTAKES.values(), ids=MISTAKES)
-def test_a_mistake_is_named_with_the_flag(write, arguments, message):
-    with pytest.raises(UsageError, match=message):
-        _load(write(CLINICS), **{"client_column": "site", **arguments})
-
-
 BAD_TABLES = {
     "one_class": ("site,x,y\na,1,0\nb,2,0\n", r"--label_column=y has one value only, '0': a bandit needs two"),
     "one_client": ("site,x,y\na,1,0\na,2,1\n", r"=site has one value only, 'a': .*--client_column=rows:N"),
@@ -391,22 +373,15 @@ def test_odd_labels_and_many_categories_are_warned_of(write):
     assert len(_load(path, "site", "y", category_columns="word").report["warnings"]) == 2
 
 
-def test_a_log_is_refused_unless_the_features_are_named(write):
-    path = write("x,arm,reward,pscore\n" + "".join(f"{row % 7},{row % 3},{row % 2},0.5\n" for row in range(60)))
-    for flags in ({"label_column": "arm"}, {"label_column": "reward"}, {"reward_columns": "all"}):
-        with pytest.raises(UsageError, match="looks like a log of a bandit, with 'arm' as the chosen action"):
-            _load(path, "rows:5", **flags)
-    with pytest.raises(UsageError, match="looks like a log of a bandit"):
-        _load(path, "rows:5", reward_columns="reward,pscore")
-    assert _load(path, "rows:5", "arm", feature_columns="x").feature_names == ("x",)
-
-
 def test_the_task_fits_the_table(clinics, write):
     assert (clinics.num_actions, clinics.feature_spec, clinics.model) == (2, ((5,), "float32"), "mlp")
     assert clinics.model_arguments == {"num_features": 5, "hidden": (), "num_outputs": 2}
     assert not clinics.multi_label
     path = write(CLINICS)
     assert _load(path, "site", "target", model="mlp").model_arguments["hidden"] == (64,)
+    assert _load(path, "site", "target", model="mlp", hidden=(5, 4)).model_arguments["hidden"] == (5, 4)
+    with pytest.raises(UsageError, match="--hidden"):
+        _load(path, "site", "target", hidden=(5,))
     with pytest.raises(UsageError, match="--model=cnn takes images"):
         _load(path, "site", "target", model="cnn")
 
@@ -424,17 +399,3 @@ def test_the_initial_training_pays_for_the_most_frequent_labels_only(write, init
     np.testing.assert_array_equal(rewards["bandits"], np.eye(3))
     np.testing.assert_array_equal(rewards["exact"], np.eye(3))
     assert {matrix.dtype for matrix in rewards.values()} == {np.dtype(np.float32)}
-
-
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        *(({"label_column": "y", "init_labels": number}, f"--init_labels={number} must be") for number in (0, -1, 4)),
-        ({"reward_columns": "x,y", "init_labels": 1}, "--init_labels has no effect with --reward_columns"),
-        ({"label_column": "y", "data_file": ""}, "--task_type=tabular needs --data_file"),
-        ({"label_column": "y", "client_column": ""}, "--task_type=tabular needs --client_column"),
-    ],
-)
-def test_options_that_do_not_fit_are_refused(write, flags, message):
-    with pytest.raises(UsageError, match=message):
-        tabular.load(TaskOptions("tabular", **{"data_file": write(SITES), "client_column": "site"} | flags))

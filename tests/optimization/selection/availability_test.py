@@ -116,7 +116,3 @@ def test_who_drops_out_is_not_replaced():
     np.testing.assert_array_equal(came, attendance.come(drawn, 1, fill=True))
     assert set(came) != set(attendance.come(drawn, 2, fill=True))
     assert not len(Attendance(Availability(drop_out=1.0), np.zeros(9, int), 0).come(np.arange(3), 1, fill=True))
-
-
-if __name__ == "__main__":
-    pytest.main([__file__])

@@ -1,5 +1,3 @@
-import re
-
 import pytest
 
 from data.errors import UsageError
@@ -20,45 +18,6 @@ def mechanism(*arguments: str, cohort_size: int = 50, population: int = 1000):
 
 
 DPSGD = ("--aggregator_type=dpsgd", "--noise_multiplier=1", "--clip_norm=0.5")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--noise_multiplier=1"], "--noise_multiplier belongs to --aggregator_type=dpsgd or dpftrl"),
-        (["--noise_multiplier=-1"], "--noise_multiplier=-1.0: -1 is not a number of at least 0"),
-        (["--clip_norm=-1"], "--clip_norm=-1.0: -1 is not a number above 0"),
-        (["--target_delta=1"], "--target_delta=1.0: 1 is not a number above 0 and below 1"),
-        (["--target_delta=0"], "--target_delta=0.0: 0 is not a number above 0 and below 1"),
-        (["--target_delta=0.1"], "--target_delta belongs to --aggregator_type="),
-        (["--insecure_seeded_noise"], "--insecure_seeded_noise belongs to --aggregator_type="),
-        (["--aggregator_type=dpsgd", "--clip_norm=1"], "--aggregator_type=dpsgd needs --noise_multiplier"),
-        (
-            ["--aggregator_type=dpsgd", "--noise_multiplier=1"],
-            "--aggregator_type=dpsgd needs --clip_norm, or --adaptive_clipping",
-        ),
-        (["--aggregator_type=dpftrl", "--noise_multiplier=1"], "--aggregator_type=dpftrl needs --clip_norm."),
-        (
-            ["--aggregator_type=dpftrl", "--noise_multiplier=1", "--adaptive_clipping"],
-            "--adaptive_clipping does not go with --aggregator_type=dpftrl",
-        ),
-        ([*DPSGD, "--client_weighting=num_examples"], "--client_weighting has an effect only with"),
-        ([*DPSGD, "--unclip_quantile=0.5"], "--unclip_quantile has an effect only with --adaptive_clipping"),
-        (["--accountant=pld"], "--accountant belongs to --aggregator_type=dpsgd or dpftrl"),
-        (
-            ["--aggregator_type=ddp", "--noise_multiplier=1", "--clip_norm=1", "--accountant=pld"],
-            "--accountant=pld does not know the losses of --aggregator_type=ddp: use rdp.",
-        ),
-        ([*DPSGD, "--mf_bands=3"], "--mf_bands belongs to --aggregator_type=mf_dpftrl, not to dpsgd"),
-        (
-            ["--aggregator_type=ddp", "--noise_multiplier=1", "--clip_norm=1", "--cohort_sampling=poisson"],
-            "--aggregator_type=ddp needs cohorts of a fixed size",
-        ),
-    ],
-)
-def test_refused(arguments, message):
-    with pytest.raises(UsageError, match=re.escape(message)):
-        resolve(*arguments)
 
 
 def test_the_mean_clips_adaptively_and_private_sums_do_not_unless_told():

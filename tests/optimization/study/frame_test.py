@@ -160,6 +160,21 @@ def test_repeats_are_seeds_in_folders_of_their_own(study):
     ]
 
 
+@pytest.mark.parametrize(
+    ("arguments", "names"),
+    [
+        (["--seed=3"], ["toy_0.25_seed_3"]),
+        (["--seed=3", "--repeat=2"], ["toy_0.25/seed_3", "toy_0.25/seed_4"]),
+        (["--seed=3", "--rate=0.5,0.25"], ["toys_seed_3/rate_0.5", "toys_seed_3/rate_0.25"]),
+        (["--seed=3", "--experiment_name=mine"], ["mine"]),
+        (["--seed=0"], ["toy_0.25"]),
+    ],
+)
+def test_a_default_name_holds_a_single_runs_seed(study, arguments, names):
+    planned = frame.plan(study, frame.flag_set(study).parse(["", *arguments]))
+    assert [one.experiment_name for one in planned] == names
+
+
 def test_variants_are_folders_with_all_seeds_in_each(study):
     assert _plan(study, "--rate=0.1,0.2", "--repeat=2") == [
         ("toys/rate_0.1/seed_0", 0, 0.1),
@@ -185,23 +200,6 @@ def test_the_first_line_says_what_is_run_and_where(study, tmp_path, monkeypatch)
     many = announced("--rate=0.1,0.2", "--repeat=2", "--total_rounds=1000")
     assert many == "toys: 4 runs of 0.1, 0.2, 1,000 rounds each; folder runs/toys"
     assert announced("--root_output_dir=/elsewhere").endswith("; folder /elsewhere/toy_0.25")
-
-
-@pytest.mark.parametrize(
-    ("binary", "line"),
-    [
-        ("run_federated", "digits_scratch_softmax: softmax on digits, 150 rounds"),
-        (
-            "run_posterior",
-            "posterior_digits_fedkp_cluster_mean: fedkp_cluster_mean on digits, 50 rounds",
-        ),
-        ("run_ads", "ads_epsilon_greedy: epsilon_greedy, 10 rounds"),
-    ],
-)
-def test_a_study_without_flags_begins_with(binary, line):
-    module = studies.STUDIES[binary]
-    planned = studies.plan(module, studies.flag_set(module).parse(["x"]))
-    assert frame.announcement(studies.load(module), planned).partition(";")[0] == line
 
 
 def test_the_first_line_comes_before_the_data(execute, capsys):

@@ -46,20 +46,6 @@ def test_a_config_holds_what_the_flags_would(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ('config = "other.toml"', "config is only for the command line: remove it from the file."),
-        ("restart = true", "restart is only for the command line: remove it from the file."),
-        ("list_presets = true", "list_presets is only for the command line: remove it from the file."),
-    ],
-)
-def test_a_bad_config_is_refused(tmp_path, text, message):
-    with pytest.raises(UsageError) as caught:
-        _plan(tmp_path, text)
-    assert str(caught.value).removeprefix(f"--config={tmp_path / 'my.toml'}: ") == message
-
-
-@pytest.mark.parametrize(
     ("text", "arguments", "text_shown"),
     [
         ('bandits_type = "greedy"\nbandits_mu = 12\n', [], " {} gives --bandits_mu, --bandits_type."),

@@ -113,20 +113,6 @@ def _assert_as_whole(outcome: runner.Outcome, folder: run_folder.RunFolder, whol
 # A run without interruption.
 
 
-def test_every_round_is_run_once_in_order(folder):
-    toy = Toy()
-    outcome = _run(toy, folder)
-    assert toy.rounds_run == [1, 2, 3, 4, 5, 6, 7]
-    assert (outcome.round_num, outcome.signum) == (7, None)
-
-
-def test_the_state_goes_from_round_to_round(folder):
-    state = _run(Toy(), folder, total=3).state
-    # (0, 8) -> (1, 5) -> (2.5, 4.5) -> (4.25, 5.25).
-    np.testing.assert_array_equal(state.weights, [4.25, 5.25])
-    assert state.extra["count"] == 3
-
-
 def test_every_round_has_its_row(folder):
     _run(Toy(), folder, total=3)
     assert _metrics(folder) == [
@@ -134,12 +120,6 @@ def test_every_round_has_its_row(folder):
         {"round_num": "2", "toy/first": "2.5", "toy/second": "4.5", "toy/eval": ""},
         {"round_num": "3", "toy/first": "4.25", "toy/second": "5.25", "toy/eval": "9.5"},
     ]
-
-
-def test_the_seconds_of_a_round_are_recorded(folder):
-    _run(Toy(), folder, total=1)
-    with open(folder.metrics_path, newline="") as file:
-        assert float(next(csv.DictReader(file))["seconds"]) >= 0
 
 
 @pytest.mark.parametrize(("every", "rounds"), [(3, "3 6 7"), (0, "7"), (7, "7"), (1, "1 2 3 4 5 6 7"), (100, "7")])
@@ -192,23 +172,11 @@ def test_a_run_that_broke_off_in_a_round_continues_to_the_same_metrics(folder, w
     _assert_as_whole(_run(Toy(), folder, checkpoint=checkpoint), folder, whole)
 
 
-def test_a_run_that_broke_off_twice_continues_to_the_same_metrics(folder, whole):
-    for broken in (4, 6):
-        with pytest.raises(BreakdownError):
-            _run(Toy(_break_in(broken)), folder)
-    _assert_as_whole(_run(Toy(), folder), folder, whole)
-
-
 def test_a_long_run_says_after_its_first_rounds_how_long_the_others_take(folder, capsys, monkeypatch):
     monkeypatch.setattr(runner, "_LONG_SECONDS", 0)
     _run(Toy(), folder)
     (line,) = [line for line in capsys.readouterr().err.splitlines() if "more rounds" in line]
     assert re.fullmatch(r"Rounds: 4 more rounds of \S+ s take about 0 minutes, without evaluation\.", line)
-
-
-def test_a_short_run_says_nothing_of_its_time(folder, capsys):
-    _run(Toy(), folder)
-    assert "more rounds" not in capsys.readouterr().err
 
 
 def test_only_rounds_after_the_checkpoint_are_rerun(folder):
@@ -217,14 +185,6 @@ def test_only_rounds_after_the_checkpoint_are_rerun(folder):
     toy = Toy()
     _run(toy, folder)
     assert toy.rounds_run == [5, 6, 7]
-
-
-def test_a_continued_run_says_so(folder, capsys):
-    with pytest.raises(BreakdownError):
-        _run(Toy(_break_in(6)), folder)
-    capsys.readouterr()
-    _run(Toy(), folder)
-    assert "Continuing after round 4 of 7." in capsys.readouterr().err
 
 
 def test_a_continued_state_has_its_structure_and_dtypes(folder):
@@ -370,11 +330,6 @@ def test_a_signal_lets_the_round_finish_saves_it_and_is_reported(folder, as_prog
     np.testing.assert_array_equal(outcome.state.weights, [4.25, 5.25])
     assert [row["round_num"] for row in _metrics(folder)] == ["1", "2", "3"]
     assert _rounds_of_checkpoints(folder) == [3]
-
-
-def test_a_signal_is_answered_at_once_with_what_will_happen(folder, as_program, capfd):
-    _run(Toy(_signal_in(3, signal.SIGINT)), folder)
-    assert "Stopping after this round; once more to stop at once." in capfd.readouterr().err
 
 
 def test_a_signal_saves_the_round_though_nobody_reads_the_output_any_more(folder, as_program):

@@ -42,16 +42,6 @@ def test_what_is_no_address_is_refused(bad):
     assert f"--tff_workers: {bad!r}" in str(refused.value)
 
 
-def test_an_address_twice_is_refused():
-    with pytest.raises(UsageError, match="--tff_workers names one:1 twice"):
-        worker_flags.addresses(parse("--tff_workers=one:1,two:1,one:1"))
-
-
-def test_threads_of_workers_elsewhere_are_theirs_to_say():
-    with pytest.raises(UsageError, match="--max_concurrent_threads has no effect with --tff_workers"):
-        worker_flags.addresses(parse("--tff_workers=one:1", "--max_concurrent_threads=2"))
-
-
 def test_nobody_at_an_address_is_named():
     port = portpicker.pick_unused_port()
     with pytest.raises(Failure) as failed:
@@ -60,16 +50,6 @@ def test_nobody_at_an_address_is_named():
         f"No TFF worker answers at localhost:{port} (--tff_workers): Connection refused. Start one on that host: "
         f"./scripts/python -m scripts.tff_worker --port={port}"
     )
-
-
-def test_workers_elsewhere_cannot_be_isolated_as_required():
-    with pytest.raises(UsageError, match="--isolation=required is for this program's own worker"):
-        worker_flags.addresses(parse("--tff_workers=one:1", "--isolation=required"))
-
-
-def test_workers_elsewhere_are_not_for_tffs_own_runtime():
-    with pytest.raises(UsageError, match="--runtime=tff is for this program's own worker"):
-        worker_flags.addresses(parse("--tff_workers=one:1", "--runtime=tff"))
 
 
 def test_the_own_worker_is_started_with_the_runtime(monkeypatch):
@@ -123,12 +103,6 @@ def test_no_garbage_is_looked_for_while_tff_is_imported_nor_among_what_that_make
     assert gc.isenabled()
     assert gc.get_freeze_count()
     gc.unfreeze()
-
-
-@pytest.mark.parametrize("module", studies.STUDIES.values())
-def test_experiments_check_them(module):
-    with pytest.raises(UsageError, match="--tff_workers: 'localhost' must be HOST:PORT"):
-        studies.plan(module, studies.flag_set(module).parse(["test", "--tff_workers=localhost"]))
 
 
 @pytest.mark.parametrize("module", studies.STUDIES.values())

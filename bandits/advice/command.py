@@ -1,0 +1,215 @@
+"""Recommends a strategy for a federated bandit: `scripts.advise`, and `bandits.advise` in Python.
+
+Flags of the runs are checked before the slow imports. A run is executed once, and continued after an interruption.
+"""
+
+import dataclasses
+import os
+import pathlib
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from bandits import studies
+from bandits.advice import inputs, output, privacy, session, stages, strategies
+from bandits.advice import plan as planning
+from bandits.advice.plan import Plan
+from bandits.plans import executors
+from bandits.results import runs
+from data import frames, table_report
+from data.errors import UsageError
+from optimization.study import cli, python, run_folder
+from optimization.study.settings import no_folder, setting
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_USAGE = """
+Recommends whether to explore on your data, with which strategy and at what privacy, with confidence intervals.
+
+  advise --data_file=shop.csv --client_column=store --label_column=bought --minutes=15
+  advise --task_type=digits --bandits_deploy_freq=50 --total_rounds=200
+  advise --data_file=shop.csv --client_column=store --label_column=bought --population=342477
+
+All other flags are passed on to every run; `run_federated --helpfull` lists them. The same command continues it.
+"""
+
+
+class _Budget:
+    """Budget.
+
+    Attributes:
+      minutes: Time budget in minutes; the answer lists what it leaves out.
+      workers: Runs at the same time.
+    """
+
+    minutes: float = setting(15.0, above=True)
+    workers: int = setting(2, low=1)
+
+
+class _Output:
+    """Output.
+
+    Attributes:
+      root_output_dir: Folder of all output.
+      experiment_name: Name of the output folder (default: advice_, and the table, preset or task).
+    """
+
+    root_output_dir: pathlib.Path = setting("runs")
+    experiment_name: str = setting(complaint=no_folder)
+
+
+def define() -> cli.FlagSet:
+    """Flags of `advise`; those of its runs are passed on."""
+    flags = cli.FlagSet(_USAGE, "run_flags", known_only=True)
+    for group in (_Budget, privacy.Privacy, _Output):
+        flags.group(group)
+    return flags
+
+
+def full_plan(settings: cli.Settings, names: Sequence[str], points: int, epsilons: int) -> Plan:
+    """The plan with nothing left out.
+
+    Args:
+      settings: Resolved flags of a run.
+      names: Compatible strategies and baselines.
+      points: Points of the largest search.
+      epsilons: Number of epsilons.
+    """
+    period = settings.bandits_deploy_freq
+    return Plan(
+        rounds=settings.total_rounds,
+        deploy_every=period,
+        # A period beyond the last round counts as one of all rounds.
+        often=max(1, min(period, settings.total_rounds) // 10) if period > 1 else 0,
+        strategies=tuple(name for name in planning.STRATEGIES if name in names),
+        has_full_feedback=planning.FULL_FEEDBACK in names,
+        points=min(Plan.points, points),
+        epsilons=epsilons,
+    )
+
+
+def program(settings: cli.Settings) -> int:
+    """Prints the recommendation; returns 0, 1 if a run failed, or 128 + the signal that stopped it."""
+    recommendation = recommend(settings)
+    print(recommendation)
+    for name, error in recommendation.failed.items():
+        print(f"{recommendation.folder / name} failed: {error}", file=sys.stderr)
+    return 1 if recommendation.failed else 0
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class Recommendation:
+    """A recommendation; notebooks show its text.
+
+    Attributes:
+      folder: Its folder.
+      content: `advice.json`.
+      failed: The errors of runs that failed, by name.
+    """
+
+    folder: pathlib.Path
+    content: Mapping[str, Any]
+    failed: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return output.text(self.content, self.folder)
+
+
+def advise(*, table: "pd.DataFrame | None" = None, **settings: Any) -> Recommendation:
+    """Recommends whether to explore on your data, with which strategy and at what privacy, as `scripts.advise` does.
+
+    The same call continues a recommendation that was interrupted, and reads one that is finished.
+
+    Example:
+      >>> bandits.advise(table=frame, client_column="store", label_column="bought", minutes=15)
+
+    Args:
+      table: A DataFrame instead of data_file. It is saved below `root_output_dir`, because processes of their own run.
+      **settings: The flags of `scripts.advise`, such as `minutes` and `population`, and of its runs, such as
+        `client_column`; see `help(bandits.run)`.
+
+    Raises:
+      TypeError: For a keyword that is no setting.
+      UsageError: For values that `scripts.advise` refuses, too.
+      Failure: If no run can be executed.
+    """
+    study, own = studies.load(strategies.BINARY), define()
+    settings = python.checked(study, settings | ({} if table is None else {"table": table}), own.declared, "advise")
+    settings.pop("table", None)
+    if table is not None:
+        folder = pathlib.Path(cli.user_path(os.fspath(settings.get("root_output_dir", "runs"))), "tables")
+        settings["data_file"] = frames.save(table, folder)
+    words = python.words(settings)
+    return recommend(own.parse(["", *words]), f"{cli.command_line('scripts.advise', words)}  # from Python")
+
+
+def recommend(settings: cli.Settings, command: str | None = None) -> Recommendation:
+    """Runs all stages.
+
+    Args:
+      settings: The flags.
+      command: The command to record; by default this process's.
+
+    Raises:
+      UsageError: On flags that do not go together, or do not fit the data.
+      Failure: If no run can be executed.
+    """
+    settings = settings.settled()
+    privacy.check(settings)
+    epsilons = tuple(dict.fromkeys(settings.target_epsilons))
+    base = inputs.base_flags(settings.run_flags)
+    names = strategies.check(base)
+    base = strategies.with_environment(base)
+    resolved = studies.resolve(strategies.BINARY, (*base, f"--bandits_type={planning.GREEDY}"))
+    folder = pathlib.Path(settings.root_output_dir) / (settings.experiment_name or inputs.folder_name(resolved))
+    print(f"{folder.name}: folder {cli.shown_path(str(folder))}", file=sys.stderr, flush=True)
+    if (folder / "config.json").exists():
+        raise UsageError(f"{folder} holds a run, not a recommendation: choose another --experiment_name.")
+    data = inputs.open_data(resolved)
+    for line in table_report.lines(data.report):
+        print(line, file=sys.stderr)
+    inputs.check_simulator(data.scores, base)
+    deployment = privacy.deployment(settings, data.clients, data.cohort, data.statistics)
+    set_flags = studies.parse(strategies.BINARY, base).set_by_user
+    identity = _identity(resolved) | {"the data's checksum": data.checksum, "--workers": settings.workers}
+    identity |= {"--target_epsilons": list(epsilons)}
+    for name, value in dataclasses.asdict(deployment).items():
+        identity[f"where it would be trained, {name.replace('_', ' ')}"] = value
+    if fixed := sorted(set_flags & {*strategies.RATES}):
+        identity["what is not searched"] = ", ".join(fixed)
+    with run_folder.claiming(folder, "advice"):
+        state = session.State(folder, identity, settings.minutes, command)
+        if state.finished and (folder / session.ADVICE_FILE).exists():
+            advice = runs.read_json(folder / session.ADVICE_FILE)
+            if "sentences" not in advice:
+                raise UsageError(
+                    f"{folder / session.ADVICE_FILE} is damaged: delete it, and the same command writes it again."
+                )
+            return Recommendation(folder, advice)
+        # Models are compared after the last round.
+        evaluations = () if "rounds_per_eval" in set_flags else ("--rounds_per_eval=0",)
+        cores = max(1, len(os.sched_getaffinity(0)) // settings.workers)
+        threads = () if resolved.max_concurrent_threads else (f"--max_concurrent_threads={cores}",)
+        spaces = strategies.spaces(base, names, data.num_actions, data.reward_width)
+        no_noise = stages.refused_noise(base) or privacy.no_guarantee(deployment)
+        if no_noise:
+            print(f"Runs with noise are left out: {no_noise.rstrip('.')}.", file=sys.stderr)
+        full = full_plan(resolved, names, max(one.size for one in spaces.values()), 0 if no_noise else len(epsilons))
+        current = session.Session(folder, state, full, (*base, *evaluations, *threads), settings.workers)
+        with executors.running(current.executor, folder):
+            try:
+                current.measure(spaces)
+                results = stages.Stages(current, spaces, data, deployment, epsilons, no_noise).run()
+            finally:
+                state.save()
+        advice = output.write(current, results, data, deployment, base)
+        state.finished = not current.failed
+        state.save()
+    return Recommendation(folder, advice, current.failed)
+
+
+def _identity(settings: cli.Settings) -> dict[str, Any]:
+    """Flags that identify a recommendation."""
+    left_out = run_folder.FREE_FLAGS | {*inputs.RESERVED_FLAGS, "root_output_dir"}
+    return {f"--{name}": value for name, value in settings.items() if name not in left_out and value is not None}

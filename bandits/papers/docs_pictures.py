@@ -1,0 +1,140 @@
+"""Pictures of the docs, drawn from records: which rows each one shows is data, in docs_pictures.toml."""
+
+import functools
+import pathlib
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bandits.papers import page
+from data import files
+from data.errors import UsageError
+from optimization.study import curves, intervals
+from optimization.study.intervals import Interval
+
+OVER_TASKS = "over tasks"  # In place of a file: the normalized scores over all tasks.
+_SPEC = pathlib.Path(__file__).with_name("docs_pictures.toml")
+_CELL = re.compile(r"([-+\d.]+) \(([-+\d.]+) to ([-+\d.]+)\)")
+_DPI = 120
+
+
+@functools.cache
+def specs() -> Mapping[str, Any]:
+    """The pictures by name: title, size and panels; see the head of docs_pictures.toml."""
+    return tomllib.loads(_SPEC.read_text(encoding="utf-8"))
+
+
+def write(folder: pathlib.Path, evidence: pathlib.Path) -> list[pathlib.Path]:
+    """Draws all pictures as PNG files.
+
+    Args:
+      folder: Folder to write to.
+      evidence: Folder of the records.
+
+    Returns:
+      The files.
+
+    Raises:
+      UsageError: If a record is missing; the message names the file.
+    """
+    written = []
+    for name, spec in specs().items():
+        written.append(folder / f"{name}.png")
+        files.save_picture(draw(spec, evidence), written[-1], _DPI)
+    return written
+
+
+def draw(spec: Mapping[str, Any], evidence: pathlib.Path) -> Any:
+    """A picture, as a Matplotlib figure; one row of panels."""
+    from optimization.study import panels
+
+    ratios = [panel.get("width", 1) for panel in spec["panels"]]
+    figure, ((*grid,),) = panels.grid(1, len(ratios), tuple(spec["size"]), spec["title"], width_ratios=ratios)
+    names = dict.fromkeys(
+        name for panel in spec["panels"] for group in panel["groups"] for name in series(panel, group)
+    )
+    looks = dict(zip(names, curves.styles(list(names)), strict=True))
+    for axes, panel in zip(grid, spec["panels"], strict=True):
+        found = values(panel, evidence)
+        own = {name: look for name, look in looks.items() if any(name in group for group in found.values())}
+        if panel["kind"] == "forest":
+            panels.forest(axes, found, own, panel.get("zero", False))
+        else:
+            panels.levels(axes, found, own)
+        panels.label(axes, **{key: panel[key] for key in ("title", "xlabel", "ylabel", "ylim") if key in panel})
+    if len(names) > 1 and spec.get("legend", True):
+        panels.add_legend(figure, spec.get("columns", 5))
+    return figure
+
+
+def series(panel: Mapping[str, Any], group: Mapping[str, Any]) -> Mapping[str, str]:
+    """Strategies of a group of a panel, by the name in the legend: what stands for `*` in the group's record."""
+    return group.get("series", panel.get("series"))
+
+
+def values(panel: Mapping[str, Any], evidence: pathlib.Path) -> dict[str, dict[str, Interval]]:
+    """Means with 95% intervals of a panel, by group and strategy."""
+    found: dict[str, dict[str, Interval]] = {}
+    for group in panel["groups"]:
+        record = {key: group.get(key, panel.get(key, "")) for key in ("file", "measure", "arm", "reference")}
+        for name, word in series(panel, group).items():
+            of_record = {key: text.replace("*", word) for key, text in record.items()}
+            found.setdefault(group["name"], {})[name] = _interval(evidence, **of_record)
+    return found
+
+
+def _interval(evidence: pathlib.Path, file: str, measure: str, arm: str, reference: str) -> Interval:
+    """Mean over seeds with its interval, of a configuration or of its paired difference to another.
+
+    Args:
+      evidence: Folder of the records.
+      file: CSV file, Markdown file with tables, or OVER_TASKS.
+      measure: Column.
+      arm: Configuration; the start of a table's row.
+      reference: Configuration that is subtracted; empty for none.
+
+    Raises:
+      UsageError: If there is no such number.
+    """
+    try:
+        if file == OVER_TASKS:
+            return _scores(evidence, measure)[arm]
+        if file.endswith(".md"):
+            return _of_page((evidence / file).read_text(encoding="utf-8"), measure, arm)
+        table = _table(evidence / file).pivot(index="seed", columns="arm", values=measure)
+        own = table[arm] - table[reference] if reference else table[arm]
+        return intervals.of_mean(own.dropna().tolist())
+    except (OSError, KeyError) as error:
+        raise UsageError(f"{evidence / file} has no {measure} of {arm} ({error}).") from error
+
+
+@functools.cache
+def _table(path: pathlib.Path) -> Any:
+    """Records of a file; configurations of a choice by logs are named task, estimator, epsilon, multiple of clients."""
+    import pandas as pd
+
+    table = pd.read_csv(path, dtype={"arm": str})
+    if "arm" not in table:
+        table["arm"] = table[["task", "estimator", "epsilon", "times"]].astype(str).agg(", ".join, axis=1)
+    return table
+
+
+@functools.cache
+def _scores(evidence: pathlib.Path, measure: str) -> Mapping[str, Interval]:
+    return page.scores_over_tasks(evidence)[measure].scores
+
+
+def _of_page(text: str, measure: str, arm: str) -> Interval:
+    """Number of a Markdown page's first table that has this column and a row that starts so."""
+    head: Sequence[str] = ()
+    for line in text.splitlines():
+        cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
+        if not line.startswith("|"):
+            head = ()
+        elif not head:
+            head = cells
+        elif measure in head and cells[0].startswith(arm) and (match := _CELL.fullmatch(cells[head.index(measure)])):
+            mean, low, high = map(float, match.groups())
+            return Interval(mean, low, high, 0)
+    raise KeyError(arm)
