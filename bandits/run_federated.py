@@ -223,10 +223,8 @@ def _of_clients_alone(rounds: "alone.AloneRounds", taken_part: np.ndarray, folde
     untrained, count = rounds.never_trained(taken_part)
     text = f"Keep {folder.path / run_folder.CLIENT_MODELS} private: it holds a model of each client that took part."
     if untrained:
-        text += (
-            f"\n{untrained:,} of these {count:,} clients acted with the first model alone: they took part once, or not "
-        )
-        text += "again after a deployment. --alone_budget=equal trains a cohort in every round."
+        text += f"\n{untrained:,} of these {count:,} clients acted with the first model alone: they took part once, or "
+        text += "not again after a deployment. --alone_budget=equal trains a cohort in every round."
     return text
 
 
@@ -261,13 +259,13 @@ def _summary(options: BanditOptions, task: tasks.Task, phase: Phase, folder: run
     held_out = f"accuracy {last[metrics.ACCURACY]:.4f}"
     if options.task.reward_columns:  # No action is right or wrong.
         held_out = f"reward {last[metrics.HELD_OUT_REWARD]:.4f}"
-    if options.task.task_type == "logged":
-        value = "of sampled rewards" if logged_flags.is_simulated(options.task) else "doubly robust"
-        held_out = f"reward {last[metrics.HELD_OUT_REWARD]:.4f}, {value}"
+    if phase.is_alone:
+        held_out = "not evaluated, as no held-out client has a model"
     elif phase.has_local_head:
         held_out = f"reward {last[metrics.PERSONALIZED_REWARD]:.4f} of the policy with a reconstructed last layer"
-    elif phase.is_alone:
-        held_out = "not evaluated, as no held-out client has a model"
+    elif options.task.task_type == "logged":
+        value = "of sampled rewards" if logged_flags.is_simulated(options.task) else "doubly robust"
+        held_out = f"reward {last[metrics.HELD_OUT_REWARD]:.4f}, {value}"
     elif phase.drift.kind != "none":  # Labels do not say any more which action is right.
         held_out = f"reward {last[metrics.HELD_OUT_REWARD]:.4f} in the last round's environment"
     if options.task.learn_from == "replay":

@@ -216,15 +216,14 @@ def adapted_lines(folders: Sequence[pathlib.Path]) -> list[str]:
 
 def picture(table: "pd.DataFrame") -> "matplotlib.figure.Figure | None":
     """A point a client: its mean over seeds alone and federated; None without both."""
-    from bandits import figures
+    from optimization.study import curves, panels
 
     of_b = matrices(table, HALF_B)
     if not {ALONE, FEDERATED} <= of_b.keys():
         return None
     alone, federated = of_b[ALONE].align(of_b[FEDERATED], join="inner")
-    figure, grid = figures.panels(1, 1, (6, 6), "Expected reward on half B, a point a client")
-    axes = grid[0, 0]
-    axes.scatter(alone.mean(), federated.mean(), s=12, alpha=0.6)
-    axes.axline((0, 0), slope=1, color="grey", linewidth=0.8)
-    axes.set(xlabel="alone", ylabel="federated")
+    figure, grid = panels.grid(1, 1, (5, 5), "Expected reward on half B, a point a client")
+    grid[0, 0].scatter(alone.mean(), federated.mean(), s=12, alpha=0.6, color=curves.BLUE)
+    grid[0, 0].axline((0, 0), slope=1, color=curves.GREY, linewidth=0.8)
+    panels.label(grid[0, 0], xlabel="alone", ylabel="federated")
     return figure
