@@ -4,7 +4,6 @@ The way of a client's data: `ClientData.load` -> `Task.normalise` -> `process.Cl
 aggregation in `process` -> the metrics here.
 """
 
-import dataclasses
 import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -12,7 +11,17 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from bandits import alone, logged_rounds, losses, metrics, personalization, phase_process, pooled, process
+from bandits import (
+    alone,
+    client_rewards,
+    logged_rounds,
+    losses,
+    metrics,
+    personalization,
+    phase_process,
+    pooled,
+    process,
+)
 from bandits.environments import resets
 from bandits.options import Phase
 from data import clients, keys, tasks
@@ -178,6 +187,9 @@ class BanditRounds(runner.Rounds):
             states = alone.ClientStates(folder.path / run_folder.CLIENT_MODELS, folder.checkpoint_rounds)
             self.alone = alone.AloneRounds(self._process_of(1), phase.deploy_every, states)
         self.adapted_rewards: dict[str, Any] = {}
+        self._adapted = None
+        if isinstance(self._definition, personalization.PersonalizedProcess):
+            self._adapted = client_rewards.AdaptedRewards(self._definition, phase.seed)
         self.client_rewards: dict[str, Any] = {}  # What the last evaluation gave of each client.
         self._watch = resets.Watch(phase.reset)
         self._attendance = None
@@ -236,7 +248,7 @@ class BanditRounds(runner.Rounds):
         row = _report(counts, float(total), int(rounds))
         phase, earned = self._phase, state.earned
         if phase.reports_clients:
-            earned = _earned(earned, participations, counts)
+            earned = client_rewards.after(earned, participations, counts)
         if phase.reset != resets.NONE:
             row[metrics.RESET] = int(is_reset)
         if phase.bandit.trains:
@@ -359,7 +371,7 @@ class BanditRounds(runner.Rounds):
         if self.alone:
             return {}
         if self._phase.has_local_head:  # The server's last layer is untrained.
-            return self._evaluate_personalized(state)
+            return self._evaluate_adapted(state)
         held_out, compared = self._held_out, self._compared
         right, reward, each = self._greedy(state, held_out.examples)
         count = len(held_out.examples.labels)
@@ -374,80 +386,25 @@ class BanditRounds(runner.Rounds):
             metrics.HELD_OUT_REWARD: reward / count,
             metrics.WORST_TENTH: metrics.worst_tenth(rewards),
             metrics.JAIN_INDEX: metrics.jain_index(rewards),
-        } | self._evaluate_personalized(state)
+        } | self._evaluate_adapted(state)
 
-    def _evaluate_personalized(self, state: Progress) -> dict[str, float]:
-        """Metrics of the policy on half B of the compared clients, after their adaptation; none without.
-
-        Each client's are in `adapted_rewards`, with those of the policy before the adaptation beside them.
-        """
-        if not self._phase.personalization:
+    def _evaluate_adapted(self, state: Progress) -> dict[str, float]:
+        """Metrics of the policy with adapted models; none without personalization."""
+        if self._adapted is None:
             return {}
-        examples, names, sizes = self._adapting
-        rows = np.split(np.arange(len(examples.labels)), np.cumsum(sizes[:-1]))
-        inputs = [self._evaluated_input(state, place, examples.take(of_one)) for place, of_one in enumerate(rows)]
-        sums = np.zeros((len(inputs), 2))
-
-        def take(place: int, expected: Sequence) -> None:
-            sums[place] = [np.sum(np.asarray(one)[inputs[place].half], dtype=float) for one in expected]
-
-        weights = tuple(state.server.weights)
-        models_sent = [(weights,) * (1 + self._phase.max_delay), weights]
-        runtime_rounds.at_hand().each_client(self._expected, models_sent, inputs, take)
-        counts = np.array([each.half.sum() for each in inputs])
-        known = np.flatnonzero(counts)
-        after, before = (sums[known] / counts[known, np.newaxis]).T.tolist()
-        kept = {"clients": [names[place] for place in known], "examples": counts[known].tolist()}
-        self.adapted_rewards = {"held_out": len(self._task.held_out) > 1, **kept, "before": before, "after": after}
-        return {metrics.PERSONALIZED_REWARD: mean(sums[:, 0].sum(), counts.sum())}
-
-    def _evaluated_input(self, state: Progress, place: int, examples: clients.Examples) -> process.ClientInput:
-        """Input of a client that an evaluation adapts the model for, in the deployment after the last round."""
-        seed, rows = self._phase.seed, np.arange(len(examples.labels))
-        key = keys.tensorflow_key(seed, keys.Purpose.EVALUATION, 1, place)
-        period = int(state.server.round_num) // self._phase.deploy_every
-        scheduled = self._phase.scheduled_value(self._task.num_actions, period)
-        return process.ClientInput(
-            self._task.normalise(examples.features),
-            examples.labels,
-            process.ClientKeys(key, key),
-            scheduled=np.float32(scheduled or 0),
-            environment=np.float32(self._environment(state)),
-            half=clients.second_half(seed, place, rows),
-        )
-
-    @functools.cached_property
-    def _expected(self):
-        """Computation of (deployed, weights, clients): expected rewards after the adaptation, and before."""
-        definition: Any = self._definition
-        plain = dataclasses.replace(definition, adaptation=dataclasses.replace(definition.adaptation, epochs=0))
-
-        def expected(deployed, weights, client):
-            del weights
-            return [one.act(deployed, client)[0]["expected"] for one in (definition, plain)]
-
-        return fed_avg.at_clients(definition.at_client(expected))
-
-    @functools.cached_property
-    def _adapting(self) -> "_Evaluated":
-        """The clients that an evaluation adapts the model for, with at most so many examples."""
         held_out, seed = self._task.held_out, self._phase.seed
-        if len(held_out) > 1:
-            return _Evaluated.of(held_out, range(len(held_out)), _MOST_COMPARED, seed)
-        return _Evaluated.of(self._clients, self._phase.population, _MOST_COMPARED, seed)
-
-    def earned(self, state: Progress) -> dict[str, Any]:
-        """Content of `private_client_rewards.json`: what each client earned in its participations."""
-        took_part = np.flatnonzero(state.earned[:, 0])
-        times, examples_a, rewards_a, examples_b, rewards_b = state.earned[took_part].T
-        with np.errstate(invalid="ignore"):
-            means = {"half_a": rewards_a / examples_a, "half_b": rewards_b / examples_b}
-        return {
-            "clients": [self._task.clients.client_ids[index] for index in took_part],
-            "participations": times.astype(int).tolist(),
-            "examples": ((examples_a + examples_b) / times).tolist(),
-            **{half: [None if np.isnan(one) else one for one in values] for half, values in means.items()},
-        }
+        indices, population = range(len(held_out)), held_out
+        if is_nobodys := len(held_out) < 2:
+            indices, population = self._phase.population, self._clients
+        compared = clients.chosen(population, indices, _MOST_COMPARED, seed)
+        names = [population.client_ids[index] for index, _ in compared]
+        examples = [part._replace(features=self._task.normalise(part.features)) for _, part in compared]
+        period = int(state.server.round_num) // self._phase.deploy_every
+        scheduled = self._phase.scheduled_value(self._task.num_actions, period) or 0.0
+        environment = float(self._environment(state))
+        after, rewards = self._adapted.evaluate(state.server.weights, names, examples, scheduled, environment)
+        self.adapted_rewards = {"held_out": not is_nobodys, **rewards}
+        return {metrics.PERSONALIZED_REWARD: after}
 
     def best_fixed_reward(self, state: Progress) -> float:
         """Mean reward of the best fixed action in hindsight, on the held-out examples of `evaluate`."""
@@ -508,24 +465,13 @@ class BanditRounds(runner.Rounds):
         return dict(zip(self._definition.model.shapes, state.server.weights, strict=True))
 
 
-def _earned(
-    before: np.ndarray, cohort: Sequence[logged_rounds.Participation], counts: fed_avg.RoundMetrics
-) -> np.ndarray:
-    """`Progress.earned` after a round."""
-    earned = before.copy()
-    for inputs, client, _ in cohort:
-        halves = zip(counts.half_examples, counts.half_rewards, strict=True)
-        earned[client] += [1, *(part[inputs.position] for half in halves for part in half)]
-    return earned
-
-
 def _report(counts: fed_avg.RoundMetrics, reward_total: float, reward_rounds: int) -> dict[str, Any]:
     """A row of `metrics.csv`; a mean over nothing is NaN."""
     examples = int(counts.examples)
     return {
         metrics.ROUND_REWARD: mean(counts.reward_sum, examples),
         metrics.AVERAGE_REWARD: mean(reward_total, int(reward_rounds)),
-        **_halves(counts),
+        **client_rewards.of_halves(counts),
         metrics.ROUND_PROBABILITY: mean(counts.propensity_sum, examples),
         metrics.DEPLOYED: int(counts.deployed),
         metrics.LOSS: mean(counts.loss_sum, int(counts.batch_examples)),
@@ -534,10 +480,3 @@ def _report(counts: fed_avg.RoundMetrics, reward_total: float, reward_rounds: in
         metrics.EMPTY_CLIENTS: int(counts.empty_clients),
         metrics.NONFINITE_CLIENTS: int(counts.nonfinite_clients),
     }
-
-
-def _halves(counts: fed_avg.RoundMetrics) -> dict[str, Any]:
-    """Mean expected rewards of the cohort's halves; none without halves."""
-    names = (metrics.HALF_A_REWARD, metrics.HALF_B_REWARD)
-    pairs = zip(names, counts.half_rewards, counts.half_examples, strict=False)
-    return {name: mean(np.sum(rewards, dtype=float), int(np.sum(examples))) for name, rewards, examples in pairs}

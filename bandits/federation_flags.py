@@ -1,12 +1,16 @@
 """Flags of who trains which model: the federation, each client alone, or the server on pooled logs."""
 
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
 from bandits import registry
 from bandits.options import BanditOptions, Personalization
 from data import tasks
 from data.errors import UsageError
 from data.tasks import logged
-from optimization.options import named
-from optimization.study import cli
+from optimization.options import Aggregation, named
+from optimization.study import aggregation_flags, cli
 from optimization.study.settings import names, setting
 
 ALONE, POOLED = "alone", "pooled"
@@ -14,7 +18,6 @@ FINE_TUNE, LOCAL_HEAD = "fine_tune", "local_head"
 EARNED_IN_WORDS = "what each client earned"
 _PERSONAL = (FINE_TUNE, LOCAL_HEAD)
 MOST_ALONE = 1000  # Models on disk.
-_NO_REWARDS = "rewards of all actions are not known"
 
 
 class Federations:
@@ -91,59 +94,58 @@ def define(flags: cli.FlagSet) -> None:
     flags.group(Personalizations)
 
 
+_NO_LOG = ((None, False), "the log of interactions knows one shared model and no halves")
+_SHARED = {
+    "client_selection": (("uniform",), "a selector reads losses of a shared model"),
+    "model_aggregation": (("mean",), "it combines whole models of clients"),
+}
+_PERSONALIZED = {
+    "federation": (("federated",), "there is no shared model to adapt"),
+    "log_interactions": _NO_LOG,
+    "reward_delay": ((None,), "the adaptation needs the rewards of its round"),
+}
+# By setting and value: by other setting, the values that go with it, and why no others.
+_GOES_WITH: Mapping[tuple[str, Any], Mapping[str, tuple[tuple, str]]] = {
+    ("federation", ALONE): {
+        "aggregator_type": (("mean", "none"), "nothing leaves a client, so no update is protected or summed"),
+        "reset": ((None,), "a reset restarts the shared model"),
+        "log_interactions": _NO_LOG,
+        **_SHARED,
+    },
+    ("federation", POOLED): {
+        "aggregator_type": (("mean", "none"), "the server has every log, so no mechanism protects a client"),
+        "client_weighting": (("uniform",), "every example of a log has the same weight"),
+        "log_interactions": _NO_LOG,
+        "reward_delay": ((None,), "logs are collected once"),
+        **_SHARED,
+    },
+    ("personalization", FINE_TUNE): _PERSONALIZED,
+    ("personalization", LOCAL_HEAD): {**_PERSONALIZED, **_SHARED},
+    ("report_clients", True): {"log_interactions": _NO_LOG},
+}
+
+
 def resolve(settings: cli.Settings) -> cli.Settings:
-    """Refuses settings that do not go with the federation.
+    """Refuses settings that do not go with the federation or the personalization, and fills in defaults.
 
     Raises:
       UsageError: On a flag that does not go with it.
     """
-    settings = _resolve_personalization(settings)
-    if settings.federation == ALONE:
-        _check(
-            settings,
-            f"--federation={ALONE}",
-            {
-                "aggregator_type": (("mean", "none"), "nothing leaves a client, so no update is protected or summed"),
-                "client_selection": (("uniform",), "a selector chooses clients for a shared model"),
-                "model_aggregation": (("mean",), "no models are combined"),
-                "reset": ((None,), "a reset restarts the shared model"),
-                "log_interactions": ((None, False), "the log names the shared model that acted"),
-            },
-        )
-    if settings.federation == POOLED:
-        seen = "the server has every log, so no mechanism limits what it learns of a client"
-        _check(
-            settings,
-            f"--federation={POOLED}",
-            {
-                "aggregator_type": (("mean", "none"), seen),
-                "client_weighting": (("uniform",), "every example of a log has the same weight"),
-                "clip_norm": ((None,), "no client sends an update"),
-                "adaptive_clipping": ((None, False), "no client sends an update"),
-                "client_selection": (("uniform",), "a selector chooses by the clients' losses, which none reports"),
-                "model_aggregation": (("mean",), "no models are combined"),
-                "log_interactions": ((None, False), "the clients act within the server's round"),
-                "reward_delay": ((None,), "logs are collected once"),
-            },
-        )
-        return settings.replace(adaptive_clipping=False)
-    return settings
-
-
-def _resolve_personalization(settings: cli.Settings) -> cli.Settings:
-    both = {
-        "log_interactions": ((None, False), "the log does not know halves of a client's examples"),
-        "reward_delay": ((None,), "the adaptation needs the rewards of the round"),
-    }
-    if settings.report_clients:
-        _check(settings, "--report_clients", {"log_interactions": both["log_interactions"]}, trains=False)
+    for (name, value), allowed in _GOES_WITH.items():
+        if settings[name] != value:
+            continue
+        flag = f"--{name}" if value is True else f"--{name}={value}"
+        if value is not True and not registry.BANDITS[settings.bandits_type].trains:
+            raise UsageError(f"{flag} has no effect with --bandits_type={settings.bandits_type}, which never trains.")
+        online = ((None, logged.SIMULATOR), "the rewards of other actions are not known")
+        for other, (values, reason) in {**allowed, "learn_from": online}.items():
+            if settings[other] not in values:
+                raise UsageError(f"--{other}={settings[other]} does not go with {flag}: {reason}.")
+    clipping = sorted({"clip_norm", "adaptive_clipping", "unclip_quantile"} & settings.set_by_user)
+    if settings.federation == POOLED and clipping:
+        raise UsageError(f"--{clipping[0]} does not go with --federation={POOLED}: no client sends an update.")
     if settings.personalization == "none":
         return settings
-    with_one = {"federation": (("federated",), "there is no shared model to adapt")}
-    if settings.personalization == LOCAL_HEAD:
-        with_one["client_selection"] = (("uniform",), "a selector reads losses of the whole model")
-        with_one["model_aggregation"] = (("mean",), "it combines whole models")
-    _check(settings, f"--personalization={settings.personalization}", both | with_one)
     return settings.filled({"personalization_learning_rate": settings.client_learning_rate})
 
 
@@ -152,6 +154,14 @@ def options(settings: cli.Settings) -> Personalization | None:
     if settings.personalization == "none":
         return None
     return named(Personalization, settings, "personalization_", kind=settings.personalization)
+
+
+def aggregation(settings: cli.Settings) -> Aggregation:
+    """Aggregation of resolved flags: the server's update on pooled logs is not clipped."""
+    chosen = aggregation_flags.options(settings)
+    if settings.federation != POOLED:
+        return chosen
+    return dataclasses.replace(chosen, clip_norm=None, unclip_quantile=None)
 
 
 def check_layers(options: BanditOptions, task: tasks.Task) -> None:
@@ -192,19 +202,3 @@ def warnings(options: BanditOptions, population: int) -> list[str]:
         f"--federation={ALONE}: a client takes part {times:.2g} times on average, and one that takes part once acts "
         "with the first model. --alone_budget=equal trains a cohort in every round."
     ]
-
-
-def _check(settings: cli.Settings, flag: str, allowed: dict[str, tuple[tuple, str]], *, trains: bool = True) -> None:
-    """Refuses values that do not go with a flag.
-
-    Args:
-      settings: All settings.
-      flag: The flag and its value.
-      allowed: By setting, the values that do, and why no others.
-      trains: Whether the flag has an effect only if the bandit trains.
-    """
-    if trains and not registry.BANDITS[settings.bandits_type].trains:
-        raise UsageError(f"{flag} has no effect with --bandits_type={settings.bandits_type}, which never trains.")
-    for name, (values, reason) in {**allowed, "learn_from": ((None, logged.SIMULATOR), _NO_REWARDS)}.items():
-        if settings[name] not in values:
-            raise UsageError(f"--{name}={settings[name]} does not go with {flag}: {reason}.")

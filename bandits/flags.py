@@ -368,6 +368,6 @@ def options(settings: cli.Settings) -> BanditOptions:
         personalization=federation_flags.options(settings),
         reports_clients=settings.report_clients,
         server_optimizer=training_flags.server_optimizer(settings),
-        aggregation=aggregation_flags.options(settings),
+        aggregation=federation_flags.aggregation(settings),
         posterior=algorithm_flags.options(settings, "model_aggregation") if is_posterior else None,
     )

@@ -186,6 +186,7 @@ def _tell(
     outcome: "runner.Outcome",
 ) -> None:
     """Writes and prints what a phase gave, also of one that was stopped."""
+    from bandits import client_rewards
     from optimization.study import panels
 
     spent = trained.report(phase.accounted(outcome.round_num))
@@ -207,7 +208,7 @@ def _tell(
     if rounds.acting:
         print(interactions.privacy_notice(folder.path))
     if phase.reports_clients:
-        folder.write_json(run_folder.EARNED_FILE, rounds.earned(outcome.state))
+        folder.write_json(run_folder.EARNED_FILE, client_rewards.report(outcome.state.earned, task.clients.client_ids))
         shown = f"{folder.path / run_folder.EARNED_FILE} and {folder.path / 'checkpoints'}"
         print(f"Keep {shown} private: they hold what each client earned.")
     if rounds.alone:
