@@ -23,6 +23,7 @@ ALONE, FEDERATED = "alone", "federated"
 HALF_A, HALF_B = "half_a", "half_b"
 _SAME = ("task_type", "population_client_selection")
 _GROUPS = ("small", "medium", "large")
+_WORDS = {1: "helped", -1: "hurt", 0: "equal"}
 
 
 def configuration(flags: Mapping[str, Any]) -> str:
@@ -159,9 +160,16 @@ def lines(table: "pd.DataFrame") -> list[str]:
     return text
 
 
+def helped(table: "pd.DataFrame") -> dict[str, Any]:
+    """Shares of clients that federating helps, hurts and leaves equal, the same between two seeds, and the report."""
+    of_b = matrices(table, HALF_B)
+    both = {"shares": differences(of_b[FEDERATED], of_b[ALONE]), "between_seeds": between_seeds(of_b[FEDERATED])}
+    found = {name: {word: share(sign, one) for sign, word in _WORDS.items()} for name, one in both.items()}
+    return {**found, "clients": int(table["client"].nunique()), "lines": lines(table)}
+
+
 def _shares(values: "np.ndarray") -> str:
-    words = {1: "helped", -1: "hurt", 0: "equal"}
-    shown = [f"{word} {bootstrapped(values, functools.partial(share, sign)).text()}" for sign, word in words.items()]
+    shown = [f"{word} {bootstrapped(values, functools.partial(share, sign)).text()}" for sign, word in _WORDS.items()]
     return f"  share of clients: {', '.join(shown)}"
 
 
