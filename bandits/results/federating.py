@@ -169,7 +169,10 @@ def helped(table: "pd.DataFrame") -> dict[str, Any]:
 
 
 def _shares(values: "np.ndarray") -> str:
-    shown = [f"{word} {bootstrapped(values, functools.partial(share, sign)).text()}" for sign, word in _WORDS.items()]
+    shown = []
+    for sign, word in _WORDS.items():
+        interval = bootstrapped(values, functools.partial(share, sign))
+        shown.append(f"{word} {interval.mean:.2g}" if interval.low == interval.high else f"{word} {interval.text()}")
     return f"  share of clients: {', '.join(shown)}"
 
 
