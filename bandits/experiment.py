@@ -183,7 +183,9 @@ class BanditRounds(runner.Rounds):
             self.acting, trained = logged_rounds.ActingFirst(trained), logged_rounds.trained(trained)
         self._process_of = phase_process.build(task, phase, trained, initial_weights)
         self.alone = None
-        if phase.is_alone and folder:
+        if phase.is_alone:
+            if folder is None:
+                raise ValueError("Clients that train alone need a folder for their models.")
             states = alone.ClientStates(folder.path / run_folder.CLIENT_MODELS, folder.checkpoint_rounds)
             self.alone = alone.AloneRounds(self._process_of(1), phase.deploy_every, states)
         self.adapted_rewards: dict[str, Any] = {}

@@ -4,17 +4,19 @@ The plain run is measured twice; its second time shows the measurement error of 
 """
 
 import shlex
+import tempfile
 import time
 from typing import TYPE_CHECKING, Any
 
 from data.errors import UsageError
-from optimization.study import aggregation_flags, cli, frame
+from optimization.study import aggregation_flags, cli, frame, run_folder
 
 if TYPE_CHECKING:
     from bandits.experiment import BanditRounds
 
 _AGAIN = "nothing"
 _FEWEST_ROUNDS = 10
+_folders: list[tempfile.TemporaryDirectory] = []  # Of runs whose clients keep their models; deleted at exit.
 
 
 def measure(settings: cli.Settings) -> dict[str, Any]:
@@ -61,7 +63,8 @@ def _rounds(settings: cli.Settings) -> "BanditRounds":
     task = run_federated.STUDY.open(chosen)
     *_, phase = options.phases(chosen, task)
     mechanism = aggregation_flags.mechanism(phase.aggregation, phase.cohorts, len(phase.population), 1)
-    return experiment.BanditRounds(task, phase, mechanism, None)
+    _folders.append(tempfile.TemporaryDirectory(prefix="benchmark_"))
+    return experiment.BanditRounds(task, phase, mechanism, None, run_folder.RunFolder(_folders[-1].name))
 
 
 def _measured(runs: "dict[str, BanditRounds]", warmup: int, rounds: int) -> dict[str, Any]:

@@ -82,9 +82,9 @@ def test_the_states_that_a_checkpoint_continues_from_are_kept(tmp_path):
         again.load(0, 8, _state(0, [0]))
 
 
-def test_the_equal_budget_draws_the_first_cohort_in_every_round(tff_worker):
-    equal = whole_runs.rounds_of("--federation=alone", "--alone_budget=equal", *SMALL)
-    drawn = whole_runs.rounds_of("--federation=alone", *SMALL)
+def test_the_equal_budget_draws_the_first_cohort_in_every_round(tff_worker, tmp_path):
+    equal = whole_runs.rounds_of("--federation=alone", "--alone_budget=equal", *SMALL, folder=tmp_path)
+    drawn = whole_runs.rounds_of("--federation=alone", *SMALL, folder=tmp_path)
     assert {tuple(equal.cohort(round_num)) for round_num in range(1, 7)} == {tuple(drawn.cohort(1))}
     assert len({tuple(drawn.cohort(round_num)) for round_num in range(1, 7)}) > 1
 
