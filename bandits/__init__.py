@@ -33,10 +33,10 @@ def load(folder: str | os.PathLike) -> "results.Run | results.Runs":
       >>> runs = bandits.load("runs")
       >>> runs.metrics.groupby(["run", "seed"])["bandits/average_rewards"].last()
     """
-    from bandits import studies
+    from bandits import run_federated, studies
     from optimization.study import python
 
-    return python.load(folder, studies.columns())
+    return python.load(folder, studies.columns(), run_federated.STUDY.predictor)
 
 
 def __getattr__(name: str) -> Any:

@@ -11,10 +11,12 @@ uniform choice among them gives. With `first_of_ties`, the first of them is the 
 import abc
 import dataclasses
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import tensorflow as tf
+
+from data.errors import UsageError
 
 Parameter: TypeAlias = float | tf.Tensor
 
@@ -38,10 +40,7 @@ class Policy(abc.ABC):
 
     def __init_subclass__(cls, **kwargs: Any):
         super().__init_subclass__(**kwargs)
-        _, _, *names = inspect.signature(cls.probabilities).parameters
-        if unknown := set(names) - set(MORE):
-            raise TypeError(f"{cls.__name__} asks for {', '.join(sorted(unknown))}: none of {', '.join(MORE)}.")
-        cls.asks = tuple(names)
+        cls.asks = _asked(cls.__name__, [*inspect.signature(cls.probabilities).parameters.values()][2:])
 
     @abc.abstractmethod
     def probabilities(self, predicted_rewards: tf.Tensor, *args: Any, **kwargs: Any) -> tf.Tensor:
@@ -70,6 +69,54 @@ class Policy(abc.ABC):
         is_distribution = tf.reduce_all(rows >= 0, axis=1, keepdims=True) & (tf.abs(sums - 1) < _ROUNDING)
         rows = tf.where(usable & is_distribution, rows, 1.0)
         return rows / tf.reduce_sum(rows, axis=1, keepdims=True)
+
+
+def _asked(name: str, parameters: Sequence[inspect.Parameter]) -> tuple[str, ...]:
+    """Those of MORE that a function names."""
+    names = tuple(one.name for one in parameters if one.kind != inspect.Parameter.VAR_KEYWORD)
+    if unknown := set(names) - set(MORE):
+        raise TypeError(f"{name} asks for {', '.join(sorted(unknown))}: none of {', '.join(MORE)}.")
+    return names
+
+
+@dataclasses.dataclass(frozen=True)
+class OfFunction(Policy):
+    """A function of the user as a policy.
+
+    Attributes:
+      function: Has the arguments and the result of `probabilities`.
+    """
+
+    function: Callable[..., tf.Tensor]
+
+    def __post_init__(self):
+        parameters = [*inspect.signature(self.function).parameters.values()][1:]
+        object.__setattr__(self, "asks", _asked(repr(self.function), parameters))
+
+    def probabilities(self, predicted_rewards: tf.Tensor, **more: Any) -> tf.Tensor:
+        return self.function(predicted_rewards, **more)
+
+
+def of(given: Any) -> Policy:
+    """Policy of an object of the user: a policy, a function, or an object with a method `probabilities`."""
+    return given if isinstance(given, Policy) else OfFunction(getattr(given, "probabilities", given))
+
+
+def check(policy: Policy, num_actions: int) -> None:
+    """Tries a policy that sees predicted rewards alone: invalid rows would be replaced by uniform ones in silence.
+
+    Raises:
+      UsageError: If it fails, or its rows are no distributions.
+    """
+    if policy.asks:
+        return
+    tried = tf.random.stateless_uniform([16, num_actions], [0, 0])
+    try:
+        rows = tf.convert_to_tensor(policy.probabilities(tried), tf.float32).numpy()
+    except Exception as error:  # Whatever the user's code raises.
+        raise UsageError(f"policy fails on predicted rewards of shape {tuple(tried.shape)}: {error}") from error
+    if rows.shape != tried.shape or not (rows >= 0).all() or not (abs(rows.sum(axis=1) - 1) < _ROUNDING).all():
+        raise UsageError("policy must give float32 [batch, actions] rows that are at least 0 and sum to 1.")
 
 
 def _best(predicted_rewards: tf.Tensor, only_first: bool) -> tf.Tensor:

@@ -194,9 +194,9 @@ def mixture(matrices: np.ndarray, environment: tf.Tensor) -> np.ndarray | tf.Ten
         return matrices
     low = tf.floor(environment)
     share, place = environment - low, tf.cast(low, tf.int32)
-    of_worlds = tf.constant(matrices)
+    of_environments = tf.constant(matrices)
     after = tf.minimum(place + 1, len(matrices) - 1)
-    return (1 - share) * of_worlds[place] + share * of_worlds[after]
+    return (1 - share) * of_environments[place] + share * of_environments[after]
 
 
 def reward_vectors(labels: tf.Tensor, reward_matrix: np.ndarray | tf.Tensor) -> tf.Tensor:

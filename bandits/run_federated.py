@@ -12,7 +12,8 @@ if __name__ == "__main__":  # Before the imports, which take seconds.
 import dataclasses
 import math
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,6 +25,7 @@ from bandits import (
     interactions,
     logged_flags,
     metrics,
+    object_flags,
     registry,
     schedule_flags,
     simulator,
@@ -33,7 +35,7 @@ from data import files, tasks
 from data.errors import UsageError
 from data.tasks import registry as tasks_registry
 from data.tasks.options import TaskOptions
-from optimization.study import frame, loggers, results, run_folder, selector_flags
+from optimization.study import cli, frame, loggers, results, run_folder, selector_flags
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -67,12 +69,29 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
     headline = ranked_by = metrics.AVERAGE_REWARD
     rounds_per_checkpoint = None
     name_help = "task_scenario_bandit"
+    predictor = "bandits.evaluation.predictions:predict"
+    objects = object_flags.OBJECTS
+
+    def __init__(self, given: object_flags.Objects = object_flags.NONE):
+        self._given, self.records = given, given.records
+
+    def with_objects(self, given: Mapping[str, Any]) -> "BanditStudy":
+        return BanditStudy(object_flags.Objects(given))
+
+    def resolve(self, settings: cli.Settings) -> cli.Settings:
+        return self._given.resolve(settings, super().resolve(settings))
+
+    def options(self, settings: cli.Settings) -> BanditOptions:
+        return self._given.options(super().options(settings))
+
+    def recorded(self, options: BanditOptions, data: tasks.Task) -> Mapping[str, Any]:
+        return self._given.flags()
 
     def data_key(self, options: BanditOptions) -> TaskOptions:
         return options.task
 
     def open(self, options: BanditOptions) -> tasks.Task:
-        return tasks_registry.load(options.task)
+        return self._given.task(tasks_registry.load(options.task), options)
 
     def population(self, options: BanditOptions, task: tasks.Task) -> int:
         return len(populations(options, len(task.clients))[1])

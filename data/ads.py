@@ -54,7 +54,8 @@ def find_table(data_file: str | None) -> str:
     if not folder or not path.is_file():
         raise UsageError(
             f"No ad table is named, and FEDBANDITS_DATA_DIR holds no {TABLE}: give its path by --data_file or its "
-            "folder by FEDBANDITS_DATA_DIR, or click rates by --rates=0.1,0.2."
+            "folder by FEDBANDITS_DATA_DIR, or click rates by --rates=0.1,0.2. docs/data.md says where "
+            "to get the table."
         )
     return str(path)
 

@@ -77,8 +77,8 @@ def mean_inverse_propensity(log: "InteractionLog") -> Finding:
     residuals = np.bincount(log.clients, inverse - mean, num_clients)
     error = float(np.sqrt((residuals**2).sum() * num_clients / max(num_clients - 1, 1)) / len(log))
     is_off = abs(mean - count) > _STANDARD_ERRORS * error + _ROUNDING * count
-    text = f"The mean of 1 / propensity is {mean:.4g} (standard error over clients {error:.2g}), of {count} actions. "
-    text += "Under full support the two are equal."
+    text = f"The mean of 1 / propensity is {mean:.3g} (standard error over clients {error:.2g}). "
+    text += f"Under full support it equals the number of actions, {count}."
     if is_off and mean < count:
         text += " Either some actions were impossible, or too rare for this log, in some contexts; or the log's names"
         text += " lack some actions; or these are not the probabilities of the actions that were chosen."
@@ -142,12 +142,12 @@ def overlap(log: "InteractionLog", weights: np.ndarray) -> list[Finding]:
     is_few = size < max(_FEWEST_EFFECTIVE, _FEW_EFFECTIVE * len(log))
     is_uneven = share > _LARGE_SHARE and len(log.client_ids) > 1 / _LARGE_SHARE
     rest = ": the estimate rests on few of them." if is_few else "."
-    size_text = f"The effective sample size, (sum w)^2 / sum w^2, is {size:,.1f} of {len(log):,} rows{rest}"
-    mean_text = f"The mean weight is {weights.mean():.4g}, which is 1 on average where the log supports the policy."
-    largest_text = f"The largest weight is {largest:.6g}, {largest / total:.1%} of all."
+    size_text = f"The effective sample size, (sum w)^2 / sum w^2, is {size:,.0f} of {len(log):,} rows{rest}"
+    mean_text = f"The mean weight is {weights.mean():.3g}, which is 1 on average where the log supports the policy."
+    largest_text = f"The largest weight is {largest:.3g}, {largest / total:.1%} of all."
     client_text = (
         f"Client {log.client_ids[client]!r} has {share:.1%} of all weight, the most of {len(log.client_ids):,} "
-        f"clients; the effective number of clients is {effective_sample_size(by_client):,.1f}."
+        f"clients; the effective number of clients is {effective_sample_size(by_client):,.0f}."
     )
     return [
         Finding("overlap", is_few, size_text),

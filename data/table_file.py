@@ -172,7 +172,7 @@ def read(
     if not pathlib.Path(path).is_file():
         raise UsageError(
             f"There is no file {path}: {flag} must name one, by its path, or below the working directory, "
-            "--data_dir (FEDBANDITS_DATA_DIR) or data/examples."
+            "--data_dir (FEDBANDITS_DATA_DIR) or data/examples. docs/data.md says where to get published tables."
         )
     form: dict[str, str] = {}
     lines: np.ndarray | None = None

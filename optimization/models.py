@@ -9,7 +9,7 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import scipy.special
@@ -375,9 +375,13 @@ def bag_of_words(vocabulary_size: int, num_outputs: int) -> Model:
 
 def of_task(task: tasks.Task, heads: int = 1) -> Model:
     """Model of a task, with this number of heads."""
-    arguments = {**task.model_arguments, "num_outputs": heads * task.model_arguments["num_outputs"]}
-    model = _BUILDERS[task.model](**arguments)
-    return dataclasses.replace(with_heads(model, heads) if heads > 1 else model, kernels=task.initial_weights)
+    return dataclasses.replace(build(task.model, task.model_arguments, heads), kernels=task.initial_weights)
+
+
+def build(name: str, arguments: Mapping[str, Any], heads: int = 1) -> Model:
+    """Model by the name and arguments of a task, with this number of heads."""
+    model = _BUILDERS[name](**{**arguments, "num_outputs": heads * arguments["num_outputs"]})
+    return with_heads(model, heads) if heads > 1 else model
 
 
 def with_heads(model: Model, heads: int) -> Model:
@@ -440,7 +444,14 @@ def scaled_gradient(values: tf.Tensor, factor: float) -> tf.Tensor:
     return same(values)
 
 
+def _keras(architecture: Any, num_outputs: int) -> Model:
+    """Model of a `keras_models.Architecture`, whose outputs were checked."""
+    del num_outputs
+    return architecture.build()
+
+
 _BUILDERS: Mapping[str, Callable[..., Model]] = {
+    "keras": _keras,
     "mlp": mlp,
     "linear_l2": linear_l2,
     "cnn": cnn,

@@ -129,25 +129,25 @@ def _by_rdp(mechanism: mechanisms.Mechanism, rounds: int) -> str:
 
 def _draw(mechanism: mechanisms.Mechanism, rounds: int, output: str) -> None:
     """Draws epsilon by RDP over rounds, with a line per analysis."""
-    import matplotlib.figure
     import numpy as np
 
-    figure = matplotlib.figure.Figure(figsize=(7, 4.2), layout="constrained")
-    axes = figure.subplots()
+    from optimization.study import panels
+
+    figure, ((axes,),) = panels.grid(1, 1, (7, 4.2))
     shown = np.unique(np.linspace(1, rounds, 200).round().astype(int))
     for analysis in mechanism.analyses:
         epsilons = [analysis.epsilon(int(count), mechanism.delta)[0] for count in shown]
         label = f"{analysis.neighbours}; sampling: {_sampling(analysis.sampling, analysis.assumed)}"
         axes.plot(shown, epsilons, label=label)
-    axes.set(
+    panels.label(
+        axes,
+        legend=True,
         title=f"{mechanism.kind}, noise multiplier {mechanism.noise_multiplier:g}, cohort {mechanism.cohort:,} of "
         f"{mechanism.population:,}",
         xlabel="round",
         ylabel=f"epsilon at delta {mechanism.delta:.3g} (RDP)",
         yscale="log",
     )
-    axes.grid(alpha=0.3)
-    axes.legend()
     files.save_picture(figure, output, dpi=120)
 
 

@@ -12,7 +12,7 @@ from bandits.advice import strategies
 from bandits.advice.plan import FULL_FEEDBACK, GREEDY, UNIFORM
 from bandits.plans import outcomes, plan
 from bandits.plans.outcomes import Outcome
-from bandits.results import baselines, comparison, runs
+from bandits.results import baselines, comparison, configurations, runs
 from bandits.results.baselines import BaselineComparison
 from bandits.results.comparison import Comparison, Landmark
 from data.errors import UsageError
@@ -40,6 +40,7 @@ class StrategyResults:
       jain_index: Jain's index of the clients' rewards, likewise.
       clip_norms: Clip norm of the last round, likewise.
       decisions: Decisions of a whole run, by seed.
+      ranges: Smallest and largest possible value of each of these attributes.
       notes: Remarks on the search, in words.
     """
 
@@ -52,6 +53,7 @@ class StrategyResults:
     jain_index: BySeed = dataclasses.field(default_factory=dict)
     clip_norms: BySeed = dataclasses.field(default_factory=dict)
     decisions: BySeed = dataclasses.field(default_factory=dict)
+    ranges: dict[str, tuple[float, float]] = dataclasses.field(default_factory=dict)
     notes: list[str] = dataclasses.field(default_factory=list)
 
     @property
@@ -76,7 +78,8 @@ class StrategyResults:
 
     def mean(self, attribute: str = "reward") -> intervals.Interval:
         """Mean and interval of an attribute over seeds, without those that diverged."""
-        return intervals.of_mean([value for value in getattr(self, attribute).values() if math.isfinite(value)])
+        values = [value for value in getattr(self, attribute).values() if math.isfinite(value)]
+        return intervals.of_mean(values).within(*self.ranges.get(attribute, configurations.UNBOUNDED))
 
     def read(self, runs_of_seeds: Sequence[Outcome], folder: pathlib.Path, measured: Metric) -> None:
         """Adds the results of runs.
@@ -89,18 +92,16 @@ class StrategyResults:
         for outcome in runs_of_seeds:
             if outcome.status == outcomes.FAILED:
                 continue
-            table, seed = runs.read_metrics(folder / outcome.run.name, outcome.run.rounds), outcome.run.seed
+            run, seed = runs.read(folder / outcome.run.name), outcome.run.seed
+            table = run.metrics[run.metrics["round_num"] <= outcome.run.rounds]
+            columns = {"reward": REWARD, "recent": metrics.ROUND_REWARD, "model": measured}
+            columns |= {"worst_tenth": metrics.WORST_TENTH, "jain_index": metrics.JAIN_INDEX}
+            self.ranges = {name: configurations.range_of([run], column) for name, column in columns.items()}
             recent = table[metrics.ROUND_REWARD].iloc[-runs.trailing_window(len(table)) :].mean()
             last = table.iloc[-1]
-            values = {
-                "reward": outcome.value,
-                "recent": recent,
-                "model": last.get(measured),
-                "worst_tenth": last.get(metrics.WORST_TENTH),
-                "jain_index": last.get(metrics.JAIN_INDEX),
-                "clip_norms": last.get(metrics.CLIP_NORM),
-                "decisions": table[metrics.EXAMPLES].sum() if metrics.EXAMPLES in table else None,
-            }
+            values = {name: last.get(column) for name, column in columns.items()}
+            values |= {"reward": outcome.value, "recent": recent, "clip_norms": last.get(metrics.CLIP_NORM)}
+            values["decisions"] = table[metrics.EXAMPLES].sum() if metrics.EXAMPLES in table else None
             for name, value in values.items():
                 if outcome.status == outcomes.DIVERGED:
                     getattr(self, name)[seed] = math.nan
@@ -175,7 +176,10 @@ def compared(results: Results, reference: str, attribute: str = "reward") -> dic
       attribute: Compared attribute of the results.
     """
     values = {name: by_seed for name, one in results.items() if (by_seed := getattr(one, attribute))}
-    return comparison.compare(values, reference) if reference in values and len(values) > 1 else {}
+    if reference not in values or len(values) < 2:
+        return {}
+    least, largest = results[reference].ranges.get(attribute, configurations.UNBOUNDED)
+    return {name: one.within(largest - least) for name, one in comparison.compare(values, reference).items()}
 
 
 def against_planned(planned: Results, often: Results) -> dict[str, dict[str, Comparison]]:

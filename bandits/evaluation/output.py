@@ -16,6 +16,7 @@ from bandits.evaluation import estimates
 from bandits.evaluation.confidence_sequence import ConfidenceSequence
 from bandits.evaluation.estimates import LABELS, Estimate
 from bandits.results import tables
+from bandits.results.plots import capital
 from data import files
 from data.errors import UsageError
 from data.log_checks import Finding
@@ -29,8 +30,8 @@ FILES = ("estimates.csv", "evaluation.json", "evaluation.html")
 _FACTS = ("log", "policy", "rows", "clients", "actions", "has_model", "draws")
 _OVERLAP = ("effective_sample_size", "mean_weight", "largest_weight")
 _NOTE = (
-    "Intervals are 95% over clients, because a client's rows are dependent. They ignore the randomness of the reward "
-    "model's training and changes after the log. An estimate of unknown bias has no interval and no difference."
+    "Intervals are 95% over clients, because a client's rows are dependent. They cover neither the randomness of the "
+    "reward model's training nor changes after the log. An estimate of unknown bias has no interval."
 )
 _CONFIDENCE = "95% CI "
 _ESTIMATOR, _VALUE, _DIFFERENCE = "estimator", "mean reward", "difference from the log"
@@ -97,8 +98,8 @@ def _conclusion(evaluation: Evaluation) -> list[str]:
     estimate, reason = headline
     name = LABELS[estimate.name]
     lines = [
-        f"Its mean reward is {_shown(estimate.value, label=_CONFIDENCE)} per interaction, estimated by {name}.",
-        f"{name} {reason}.",
+        f"Estimated mean reward of {evaluation.policy}, by {name}: {_shown(estimate.value, label=_CONFIDENCE)}.",
+        f"{capital(name)} {reason}.",
     ]
     difference = estimate.difference
     if difference is None:
@@ -143,8 +144,8 @@ def _tables(evaluation: Evaluation) -> tuple[str, str]:
         rows.append([name, _cell(estimate.value, without=without), _cell(estimate.difference, signed=True)])
         if estimate.bootstrap:
             resampled.append([LABELS[estimate.name], _cell(estimate.bootstrap)])
-    shown = tables.html([_ESTIMATOR, _VALUE, _DIFFERENCE], rows, left=[_ESTIMATOR])
-    return shown, tables.html([_ESTIMATOR, _VALUE], resampled, left=[_ESTIMATOR]) if resampled else ""
+    shown = tables.html([_ESTIMATOR, _VALUE, _DIFFERENCE], rows, "main")
+    return shown, tables.html([_ESTIMATOR, _VALUE], resampled, "main") if resampled else ""
 
 
 def check_new(folder: pathlib.Path) -> None:
@@ -224,49 +225,40 @@ def _as_json(evaluation: Evaluation) -> dict[str, Any]:
 
 def picture(evaluation: Evaluation, weights: np.ndarray, by_client: np.ndarray) -> "matplotlib.figure.Figure":
     """Draws estimates with intervals, the distribution of weights, and clients' shares of them."""
-    from matplotlib import figure
+    from optimization.study import curves, panels
 
-    plot = figure.Figure(figsize=(6.5, 7), layout="constrained")
-    above, below = plot.subfigures(2, 1, height_ratios=(1.2, 1))  # type: ignore[misc]
-    axes = above.subplots()
-    for row, estimate in enumerate(evaluation.estimates):
-        value = estimate.value
-        colour = "black" if estimate.name == "logged" else "tab:gray" if estimate.is_biased else "tab:blue"
-        axes.plot([value.mean], [row], "x" if estimate.is_biased else "o", color=colour)
-        if math.isfinite(value.low):
-            axes.plot([value.low, value.high], [row, row], color=colour)
-    axes.axvline(evaluation.estimates[0].value.mean, color="grey", linewidth=0.8, linestyle="--")
-    axes.set_yticks(range(len(evaluation.estimates)), [LABELS[estimate.name] for estimate in evaluation.estimates])
-    axes.invert_yaxis()
-    axes.set_xlabel(f"mean reward per interaction, 95% CI (cross: {estimates.BIASED})")
-    of_rows, of_clients = below.subplots(1, 2)
+    plot, grid = panels.grid(2, 2, (6.5, 7), height_ratios=(1.2, 1))
+    axes, right, of_rows, of_clients = grid.flat
+    right.remove()
+    axes.set_subplotspec(axes.get_gridspec()[0, :])
+    looks = {"logged": curves.Style(curves.BLACK, "-"), estimates.BIASED: curves.Style(curves.GREY, "--")}
+    groups = {}
+    for one in evaluation.estimates:
+        kind = estimates.BIASED if one.is_biased else "logged" if one.name == "logged" else "estimate"
+        groups[LABELS[one.name]] = {kind: one.value}
+    panels.forest(axes, groups, looks | {"estimate": curves.PLAIN})
+    axes.axvline(evaluation.estimates[0].value.mean, color=curves.GREY, linewidth=0.8, linestyle="--")
+    panels.label(axes, xlabel="mean reward per interaction (95% interval)", legend=True)
     ordered = np.sort(weights)[::-1]
     of_rows.plot(np.linspace(0, 1, len(ordered)), ordered)
     if len(ordered) and ordered[0] > _LARGE:
         of_rows.set_yscale("symlog", linthresh=0.1)
-    of_rows.set_xlabel("fraction of rows, largest first")
-    of_rows.set_ylabel("importance weight")
-    of_rows.set_title("Overlap", fontsize=10)
+    panels.label(of_rows, xlabel="fraction of rows, largest first", ylabel="importance weight", title="Overlap")
     shares = np.sort(by_client)[::-1] / (by_client.sum() or 1)
     of_clients.plot(np.arange(1, len(shares) + 1), np.cumsum(shares))
-    of_clients.set_ylim(0, 1.02)
-    of_clients.set_xlabel("number of clients, largest first")
-    of_clients.set_ylabel("fraction of all weight")
-    of_clients.set_title("Weights by client", fontsize=10)
+    panels.label(of_clients, xlabel="number of clients, largest first", ylabel="fraction of all weight", ylim=(0, 1.02))
+    panels.label(of_clients, title="Weights by client")
     return plot
 
 
 def sequence_picture(sequence: ConfidenceSequence) -> "matplotlib.figure.Figure":
     """Draws a sequence: the estimate and the interval after each observation."""
-    from matplotlib import figure
+    from optimization.study import panels
 
-    plot = figure.Figure(figsize=(6.5, 3.5), layout="constrained")
-    axes = plot.subplots()
+    plot, ((axes,),) = panels.grid(1, 1, (6.5, 3.5))
     axes.fill_between(sequence.looks, sequence.lows, sequence.highs, alpha=0.3, step="mid")
     axes.plot(sequence.looks, sequence.estimates)
-    axes.set_ylim(0, 1)
-    axes.set_xlabel("round or deployment period")
-    axes.set_ylabel("mean reward, 95% confidence sequence")
+    panels.label(axes, ylim=(0, 1), xlabel="round or deployment period", ylabel="mean reward, 95% confidence sequence")
     return plot
 
 

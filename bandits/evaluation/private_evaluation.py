@@ -163,15 +163,11 @@ def _write(
 
 
 def _picture(values: Sequence[private.Value]) -> "matplotlib.figure.Figure":
-    from matplotlib import figure
+    from optimization.study import curves, panels
 
-    plot = figure.Figure(figsize=(10, 1.5 + 0.5 * len(values)), layout="constrained")
-    axes = plot.subplots()
-    for place, value in enumerate(values):
-        axes.plot([value.interval.mean], [place], "o", color="tab:blue")
-        if not value.is_biased:
-            axes.plot([value.interval.low, value.interval.high], [place, place], color="tab:blue")
-    axes.set_yticks(range(len(values)), [estimates.LABELS[value.estimator.name] for value in values])
-    axes.invert_yaxis()
-    axes.set_xlabel("mean reward of an interaction, with 95% intervals over clients and noise")
+    plot, ((axes,),) = panels.grid(1, 1, (10, 1.5 + 0.5 * len(values)))
+    found = [one.interval._replace(low=math.nan, high=math.nan) if one.is_biased else one.interval for one in values]
+    names = [estimates.LABELS[one.estimator.name] for one in values]
+    panels.forest(axes, {name: {"": interval} for name, interval in zip(names, found, strict=True)}, {"": curves.PLAIN})
+    panels.label(axes, xlabel="mean reward of an interaction, with 95% intervals over clients and noise")
     return plot

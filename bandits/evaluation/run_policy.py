@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bandits import flags, registry, run_federated
+from bandits import flags, object_flags, registry, run_federated
 from bandits.options import BanditOptions, phases
 from bandits.results import runs
 from data import clients, interaction_log, statistics, tasks, text
@@ -32,7 +32,12 @@ def options(folder: str) -> BanditOptions:
         raise UsageError(f"--policy=run:{folder} is no run of run_federated.")
     run_folder.find_model(folder)
     settings = frame.flag_set(run_federated.STUDY).parse(["evaluate_policy"])
-    return flags.options(settings.replace(**{name: run.flags[name] for name in settings if name in run.flags}))
+    made = flags.options(settings.replace(**{name: run.flags[name] for name in settings if name in run.flags}))
+    if "python_model" in run.flags:
+        raise UsageError(f"{folder} trained a Keras model, which is not in its folder.")
+    if recorded := run.flags.get("python_policy"):
+        made = dataclasses.replace(made, policy=object_flags.of_record(recorded))
+    return made
 
 
 def exploration(settings: cli.Settings, run_options: BanditOptions) -> registry.Chosen:

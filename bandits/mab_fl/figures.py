@@ -9,9 +9,10 @@ import numpy as np
 import pandas as pd
 import scipy.stats
 
-from bandits.mab_fl import metrics, rewards, studies
+from bandits.mab_fl import metrics, studies
 from data import files
 from optimization.study import curves as study_curves
+from optimization.study import intervals
 from optimization.study import panels as drawing
 
 _STATIONARY = "stationary"
@@ -87,25 +88,19 @@ def draw_study(study: studies.Study, runs: Mapping[pathlib.Path, Mapping[str, An
         _KINDS[kind](selected, folder / file, title, **options)
 
 
-def boxes(rounds: pd.DataFrame, path: pathlib.Path, title: str, tables: Sequence[str], x: str, colour: str) -> None:
-    """Draws the highest test AUC of each run, in boxes by two flags."""
+def intervals_by_flags(
+    rounds: pd.DataFrame, path: pathlib.Path, title: str, tables: Sequence[str], x: str, colour: str
+) -> None:
+    """Draws the mean over seeds of each run's highest test AUC with its interval, by two flags."""
     chosen = rounds[rounds["table"].isin(tables)]
-    groups = chosen.fillna({colour: _STATIONARY}).groupby([x, colour, "seed"])[metrics.TEST_AUC].max()
-    places = list(groups.index.unique(x))
-    colours = sorted(groups.index.unique(colour), key=str)
+    runs = chosen.fillna({colour: _STATIONARY}).groupby([x, colour, "seed"], sort=False)[metrics.TEST_AUC].max()
+    groups: dict[str, dict[str, intervals.Interval]] = {}
+    for (place, value), seeds in runs.groupby([x, colour]):
+        groups.setdefault(_panel_word(x, place), {})[_panel_word(colour, value)] = intervals.of_mean(list(seeds))
+    names = list(dict.fromkeys(name for group in groups.values() for name in group))
     figure, ((axes,),) = drawing.grid(1, 1, (8, 4.5), title)
-    width = 0.8 / len(colours)
-    for index, value in enumerate(colours):
-        values = [groups.loc[place, value].to_numpy() for place in places]
-        at = np.arange(len(places)) + (index - (len(colours) - 1) / 2) * width
-        style = {"boxprops": {"facecolor": _colour(index), "alpha": 0.5}, "medianprops": {"color": "black"}}
-        axes.boxplot(values, positions=at, widths=0.85 * width, patch_artist=True, showfliers=False, **style)
-        for place, points in zip(at, values, strict=True):
-            axes.plot(np.full(len(points), place), points, ".", color=_colour(index), markersize=4)
-        label = value if value == _STATIONARY else f"{_short(colour)} = {_number(value)}"
-        axes.plot([], [], "s", color=_colour(index), alpha=0.5, label=label)
-    axes.set_xticks(range(len(places)), [f"{_short(x)} = {_number(place)}" for place in places])
-    drawing.label(axes, ylabel="highest test AUC of a run", legend=True)
+    drawing.levels(axes, groups, dict(zip(names, study_curves.styles(names), strict=True)))
+    drawing.label(axes, ylabel="highest test AUC of a run (95% interval over seeds)", legend=True)
     files.save_picture(figure, path, dpi=120)
 
 
@@ -119,24 +114,23 @@ def best_curves(
       path: Where to.
       title: The figure's title.
       groups: By label, tables of settings.
-      by_cost: Whether it is the mean over seeds against exchanges so far, also a mean, instead of a spline by rounds.
+      by_cost: Whether means over seeds are drawn against exchanges so far, also a mean, instead of rounds.
     """
     figure, ((axes,),) = drawing.grid(1, 1, (9, 6.5), title)
     looks = study_curves.styles(list(groups))
     for look, (label, chosen) in zip(looks, _best_settings(rounds, groups), strict=True):
-        style = {"color": look.colour, "linestyle": look.dash}
+        if not by_cost:
+            study_curves.draw(axes, _seeds(chosen), metrics.TEST_AUC, label, look)
+            continue
         mean = chosen.groupby("round_num")[[metrics.COMMUNICATIONS, metrics.TEST_AUC]].mean()
         cost, auc = mean[metrics.COMMUNICATIONS], mean[metrics.TEST_AUC]
-        if not by_cost:
-            _plot_spline(axes, auc, label=label, **style)
-        elif cost.iloc[-1] > 0:
+        style = {"color": look.colour, "linestyle": look.dash}
+        if cost.iloc[-1] > 0:
             axes.plot(cost, auc, marker=".", label=label, **style)
         else:
             axes.axhline(auc.iloc[-1], label=f"{label}: no exchange, last round", **style)
-    if by_cost:
-        drawing.label(axes, xlabel="exchanges between server and participants", ylabel="test AUC, mean over seeds")
-    else:
-        drawing.label(axes, xlabel="round", ylabel="test AUC, spline of the mean")
+    across = "exchanges between server and participants" if by_cost else "round"
+    drawing.label(axes, xlabel=across, ylabel="test AUC, mean over seeds")
     drawing.add_legend(figure, 2)
     files.save_picture(figure, path, dpi=120)
 
@@ -161,7 +155,7 @@ def grid(
     down: str | None = None,
     value: str = metrics.TEST_AUC,
 ) -> None:
-    """Draws each run's curve as a thin line and the spline of the mean as a thick one, a panel for each two values.
+    """Draws means over seeds with their 95% intervals, a panel for each two values.
 
     Args:
       rounds: All runs' rounds.
@@ -180,11 +174,8 @@ def grid(
     for axes_row, row in zip(panels, rows, strict=True):
         for axes, column in zip(axes_row, columns, strict=True):
             panel = chosen[(chosen["row"] == row) & (chosen[across] == column)]
-            for index, name in enumerate(drawn):
-                colour = _colour(index) if len(drawn) > 1 else "black"
-                by_seed = panel.pivot_table(name, "round_num", "seed")
-                axes.plot(by_seed.index, by_seed, color=colour, alpha=0.4, linewidth=0.7)
-                _plot_spline(axes, by_seed.mean(axis=1), color=colour, linewidth=2, label=name.removeprefix(_ESTIMATE))
+            for name, look in zip(drawn, study_curves.styles(drawn), strict=True):
+                study_curves.draw(axes, _seeds(panel), name, name.removeprefix(_ESTIMATE), look)
             words = [_panel_word(across, column), *([_panel_word(down, row)] if down else [])]
             drawing.label(axes, title=", ".join(words), xlabel="round" if row == rows[-1] else "")
         axes_row[0].set_ylabel("estimated reward" if value == "estimate" else value)
@@ -199,17 +190,7 @@ def _estimate_columns(rounds: pd.DataFrame) -> list[str]:
 
 
 def _panel_word(flag: str, value: float | str) -> str:
-    return value if isinstance(value, str) else f"{_short(flag)} = {_number(value)}"
-
-
-def _plot_spline(axes: Any, curve: pd.Series, **style: Any) -> None:
-    """Draws the spline of a curve over rounds; the curve itself where it has too few points for one."""
-    curve = curve.dropna()
-    if len(curve) < rewards.MIN_POINTS:
-        axes.plot(curve.index, curve, **style)
-        return
-    at = np.linspace(0, len(curve) - 1, 200)
-    axes.plot(at + curve.index[0], rewards.smooth(curve.to_numpy())(at), **style)
+    return value if isinstance(value, str) else f"{_short(flag)} = {value:g}"
 
 
 def actions(rounds: pd.DataFrame, path: pathlib.Path, title: str, tables: Sequence[str]) -> None:
@@ -218,7 +199,7 @@ def actions(rounds: pd.DataFrame, path: pathlib.Path, title: str, tables: Sequen
     figure, grid = drawing.grid(2, 1, (8, 7), title, sharex=True, height_ratios=(3, 2))
     curve, raster = grid[:, 0]
     mean = chosen.groupby("round_num")[metrics.TEST_AUC].mean()
-    curve.plot(mean.index, rewards.smooth(mean.to_numpy())(np.arange(len(mean))), color="black")
+    curve.plot(mean, color="black")
     _mark_combinations(curve, chosen)
     for index, (_, group) in enumerate(chosen.groupby("combination")):
         raster.plot(group["round_num"], group["seed"], "s", color=_colour(index), markersize=9)
@@ -283,8 +264,8 @@ def deviations(rounds: pd.DataFrame, path: pathlib.Path, title: str, value: str,
 
 
 _KINDS: Mapping[str, Callable[..., None]] = {
-    "boxes": boxes,
-    "splines": best_curves,
+    "intervals": intervals_by_flags,
+    "best": best_curves,
     "exchanges": functools.partial(best_curves, by_cost=True),
     "grid": grid,
     "actions": actions,
@@ -319,11 +300,6 @@ def _mark_combinations(axes: Any, rounds: pd.DataFrame) -> None:
     for index, (combination, group) in enumerate(rounds.groupby("combination")):
         label = combination if len(combination) <= 12 else f"{combination[:12]}..."
         axes.plot(group["round_num"], group[metrics.TEST_AUC], "o", color=_colour(index), markersize=4, label=label)
-
-
-def _number(value: float | str) -> str:
-    """A flag's value as text."""
-    return value if isinstance(value, str) else f"{value:g}"
 
 
 def _short(flag: str) -> str:

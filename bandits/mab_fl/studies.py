@@ -96,10 +96,12 @@ def _grid(table: str, values: Mapping[str, Any]) -> list[Setting]:
     return settings
 
 
-def text() -> str:
-    """Lines that list the studies and their settings."""
+def text(rate: float) -> str:
+    """Lines that list the studies and their settings; `rate` is the default learning rate."""
     lines = []
     for name, study in load().items():
         lines.append(f"{name:<60}{study.about}")
-        lines += [f"  {name}/{setting.name}" for setting in study.settings]
+        for setting in study.settings:
+            shown = presets.plain(setting.values.get("client_learning_rate", rate))
+            lines.append(f"  {name + '/' + setting.name:<58}client_learning_rate {shown}")
     return "\n".join(lines)

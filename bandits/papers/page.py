@@ -47,7 +47,7 @@ def made(folder: pathlib.Path) -> str:
 
 def strays(folder: pathlib.Path) -> list[str]:
     """Files and rows of records that the page does not show, in words."""
-    told: list[str] = []
+    found: list[str] = []
     left = {path for scale in texts.SCALES for path in folder.glob(f"{scale}/*.csv")}
     for scale in texts.SCALES:
         for figure in texts.load(scale).values():
@@ -55,8 +55,8 @@ def strays(folder: pathlib.Path) -> list[str]:
             left.discard(path)
             table = records.read(path)
             name = path.relative_to(folder)
-            told += [] if table is None else [f"{name}: {word}" for word in records.strays(figure, table)]
-    return told + [f"{path.relative_to(folder)} is of no figure" for path in sorted(left)]
+            found += [] if table is None else [f"{name}: {word}" for word in records.strays(figure, table)]
+    return found + [f"{path.relative_to(folder)} is of no figure" for path in sorted(left)]
 
 
 def _read(figure: Figure, folder: pathlib.Path) -> Judged:
@@ -187,8 +187,8 @@ def _about(one: Judged) -> str:
     about = [
         f"{results.data_note(figure) or _PAPERS_DATA} {_counted(len(seeds), 'seed').capitalize()} ({_range(seeds)}), "
         f"{_range(sorted(set(table['rounds'].astype(int))))} rounds",
-        f"recorded on {', '.join(records.told([table], 'machine'))}",
-        f"run at {', '.join(records.told([table], 'commit'))}",
+        f"recorded on {', '.join(records.distinct([table], 'machine'))}",
+        f"run at {', '.join(records.distinct([table], 'commit'))}",
     ]
     lines = [f"{'; '.join(about)}.\n"]
     if missing:

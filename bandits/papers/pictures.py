@@ -100,9 +100,7 @@ def _draw_values(plot, own: Sequence[Value], name: str) -> None:
     """Draws the values of one measure, with their intervals and the published ones."""
     from optimization.study import panels
 
-    panels.forest(
-        plot, {row.configuration: {_OURS: row.interval} for row in own}, {_OURS: curves.Style(curves.BLUE, "-")}
-    )
+    panels.forest(plot, {row.configuration: {_OURS: row.interval} for row in own}, {_OURS: curves.PLAIN})
     theirs = [row.published.value if row.published else math.nan for row in own]
     if np.isfinite(theirs).any():
         plot.plot(theirs, range(len(own)), "D", color=curves.RED, label="published", fillstyle="none", markersize=7)

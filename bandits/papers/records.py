@@ -182,12 +182,12 @@ def read(path: pathlib.Path) -> "pd.DataFrame | None":
 def strays(figure: Figure, table: "pd.DataFrame") -> list[str]:
     """Configurations that a figure does not have and measures that records lack, in words."""
     labels = {configuration.label for configuration in figure.configurations}
-    told = [
-        f"{figure.name} has no arm {configuration}"
+    unknown = [
+        f"{figure.name} has no configuration {configuration}"
         for configuration in table["arm"].unique()
         if configuration not in labels
     ]
-    return told + [f"there is no {one.name}" for one in figure.measures if one.name not in table]
+    return unknown + [f"there is no {one.name}" for one in figure.measures if one.name not in table]
 
 
 def values(figure: Figure, table: "pd.DataFrame") -> list[Value]:
@@ -246,6 +246,6 @@ def _landmark(own: "pd.DataFrame", name: str) -> Landmark | None:
     return baselines.of_seeds(dict(zip(own["seed"].astype(int), own[name].astype(float), strict=True)))
 
 
-def told(tables: Iterable["pd.DataFrame"], column: str) -> Sequence[str]:
+def distinct(tables: Iterable["pd.DataFrame"], column: str) -> Sequence[str]:
     """Distinct values of a column of records, in their order."""
     return list(dict.fromkeys(word for table in tables for word in table[column].dropna() if word))

@@ -13,7 +13,7 @@ from bandits.plans import outcomes
 from bandits.plans.outcomes import Outcome, Point
 from bandits.plans.plan import Run
 from bandits.plans.sweep import Sweep
-from bandits.results import baselines, comparison, configurations, dynamic_regret, runs, sections, words
+from bandits.results import baselines, comparison, configurations, dynamic_regret, runs, sections
 from bandits.results.comparison import Better
 from data import files
 from data.errors import UsageError
@@ -23,11 +23,6 @@ from optimization.study.metrics import Metric
 
 _ROUNDS = "total_rounds"  # The first criterion of the ranking.
 _SHOWN = 10  # Points of a configuration, in the terminal.
-_BASELINE_NAMES = {
-    configurations.UNIFORM: "uniform policy",
-    configurations.FIXED: "best fixed action",
-    configurations.FULL_FEEDBACK: "full-feedback baseline",
-}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,7 +51,8 @@ class PointResults(configurations.ConfigurationResults):
 
     def estimate(self, column: str) -> Interval | None:
         """Mean of the ranked metric; None if no seed has a finite value."""
-        return configurations.estimate([value for value in self.values(column).values() if math.isfinite(value)])
+        values = [value for value in self.values(column).values() if math.isfinite(value)]
+        return configurations.estimate(values, configurations.range_of(self.runs, column))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,15 +88,6 @@ class Points(configurations.Part):
         """Names of the points that are not significantly above the uniform policy."""
         return {point.point for point in self.configurations if self.uniform_note(point)}
 
-    def comparable(self, wanted: str | None) -> "Points":
-        """Points with the data, rewards, rounds and cohorts of a reference; see `Part.compared`."""
-        references: Sequence[configurations.ConfigurationResults] = self.named(wanted or configurations.GREEDY)
-        if not (references or wanted):
-            references = [point for point in self.configurations if not point.role][:1]
-        environments = [configurations.environment_key(reference.flags) for reference in references]
-        kept = (point for point in self.configurations if configurations.environment_key(point.flags) in environments)
-        return dataclasses.replace(self, configurations=tuple(kept))
-
 
 def of(points: Mapping[str, Sequence[Outcome]], folder: pathlib.Path, metric: Metric, *, smallest: bool) -> Points:
     """Reads the results of points; points without a finished round are left out.
@@ -119,7 +106,7 @@ def of(points: Mapping[str, Sequence[Outcome]], folder: pathlib.Path, metric: Me
         if read:
             results.append(PointResults(name, read, configurations.role(read[0]), outcomes=tuple(seeds)))
     study = studies.load(results[0].outcomes[0].run.module) if results else None
-    return Points("", study, tuple(results), metric=ranked_by)
+    return Points("", study, tuple(results), metric=ranked_by, only_alike=True)
 
 
 def short_name(configuration: str) -> str:
@@ -173,17 +160,14 @@ def text(
     is_selected = any(len(several) > 1 for several in ranked.values())
     parts = [_expected(ranked, better)] if is_selected else []
     if reported:
-        parts.append(_reported(reported))
+        parts.append(_reported(reported, best))
     elif is_selected:
         parts.append(
             "Optimistically biased: the same seeds selected these points. Give --reporting_repeat=8 to run the best of "
             "each configuration with fresh seeds."
         )
-    compared, has_table = ([], False) if is_selected and not reported else _compared(best, reference)
-    shown = best if reported else points
-    if not has_table:  # The table has these notes itself.
-        compared.append(_seed_notes(shown, has_intervals=bool(reported)))
-    parts += [*compared, *_winners(shown)]
+    parts += [] if is_selected and not reported else _compared(best, reference)
+    parts += _winners(best if reported else points)
     return "\n".join(filter(None, parts))
 
 
@@ -205,42 +189,30 @@ def _expected(ranked: Mapping[str, Sequence[Point]], better: Better) -> str:
     return "\n".join(["Expected best of randomly sampled points, with equal numbers per configuration:", *lines])
 
 
-def _reported(reported: Mapping[str, Sequence[Outcome]]) -> str:
+def _reported(reported: Mapping[str, Sequence[Outcome]], best: Points) -> str:
+    ranges = {point.name: configurations.range_of(point.runs, best.metric) for point in best.configurations}
     seeds = [outcome.run.seed for outcome in next(iter(reported.values()))]
-    lines = [f"The best point of each configuration with fresh seeds, {seeds[0]} to {seeds[-1]}:"]
+    lines = [f"Best point of each configuration on fresh seeds, {seeds[0]} to {seeds[-1]}:"]
     for name, point in reported.items():
-        mean = intervals.of_finite([outcome.value for outcome in point]).text()
-        lines.append(f"  {short_name(name)}: {mean}; {outcomes.label(point[0].run.point)}")
+        mean = intervals.of_finite([outcome.value for outcome in point])
+        mean = mean.within(*ranges.get(short_name(name), configurations.UNBOUNDED))
+        lines.append(f"  {short_name(name)}: {mean.text()}; {outcomes.label(point[0].run.point)}")
     return "\n".join(lines)
 
 
-def _compared(best: Points, reference: str | None) -> tuple[list[str], bool]:
-    """Lines of the comparison with a reference, and whether they contain a table."""
+def _compared(best: Points, reference: str | None) -> list[str]:
+    """Lines of the comparison with a reference."""
     if reference and not best.named(reference):
-        return [f"--reference={reference} has no finished run: nothing is compared."], False
-    comparable = best.comparable(reference)
-    lines = []
-    section = sections.comparisons(comparable, reference)
-    if section:
-        if section.rows and not (reference or best.named(configurations.GREEDY)):
-            first = section.rows[0][1]
-            lines.append(
-                f"The reference is {first}, the first: no configuration is greedy. Choose another by --reference."
-            )
-        lines += section.lines()
-    if others := [
-        point.name for point in best.configurations if not point.role and point not in comparable.configurations
-    ]:
-        lines.append(f"Not compared, because data, rewards, rounds or cohorts differ: {', '.join(others)}.")
-    return lines, bool(section and section.rows)
-
-
-def _seed_notes(points: Points, *, has_intervals: bool) -> str:
-    """What differs between seeds, and what intervals cover; empty for single seeds."""
-    if all(len(point.runs) < 2 for point in points.configurations):
-        return ""
-    varied = configurations.what_seeds_vary([run for point in points.configurations for run in point.runs])
-    return " ".join([varied, *[words.what_intervals_are_over()] * has_intervals])
+        return [f"--reference={reference} has no finished run: nothing is compared."]
+    section, lines = sections.comparisons(best, reference), []
+    if section is None:
+        return []
+    if section.rows and not (reference or best.named(configurations.GREEDY)):
+        first = section.rows[0][1]
+        lines.append(f"The reference is {first}, the first: no configuration is greedy. Choose another by --reference.")
+    if section.rows:
+        lines.append(sections.finding(best, best.compared(reference)))
+    return lines + section.narrow(sections.IN_TERMINAL).lines()
 
 
 def _winners(points: Points) -> list[str]:
@@ -260,7 +232,7 @@ def _winner(points: Points, best: PointResults) -> str:
     if standing.uniform is None:
         return ""
     marks = points.baseline_means(best)
-    rewards = ", ".join(f"{name} {marks[key]:.4g}" for key, name in _BASELINE_NAMES.items() if key in marks)
+    rewards = ", ".join(f"{name} {marks[key]:.4g}" for key, name in configurations.ROLES.items() if key in marks)
     if configurations.FULL_FEEDBACK not in marks and "bandits_type" in best.flags:
         sweep = f"bandits_type={dynamic_regret.FULL_FEEDBACK}"
         rewards += f"; no full-feedback baseline: add {sweep} to --sweep"

@@ -137,6 +137,11 @@ class Comparison:
     def _sample(self) -> tuple[float, int] | None:
         return (self.sample.error, self.sample.clients) if self.sample else None
 
+    def within(self, width: float) -> "Comparison":
+        """The comparison with its interval cut at the largest possible difference; see `Interval.within`."""
+        ends = intervals.Interval(self.difference, self.low, self.high, self.pairs).within(-width, width)
+        return dataclasses.replace(self, low=ends.low, high=ends.high)
+
     @property
     def is_significant(self) -> bool:
         """Whether the adjusted p of the t test is below 5%."""

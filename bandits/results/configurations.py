@@ -21,7 +21,7 @@ from optimization.study.intervals import Interval
 from optimization.study.metrics import Metric
 
 UNIFORM, FIXED, FULL_FEEDBACK = "uniform", "fixed", "full_feedback"  # Baselines; the first and the last are roles.
-ROLES = {UNIFORM: "uniform policy", FULL_FEEDBACK: "full feedback"}  # As pages call them.
+ROLES = {UNIFORM: "uniform policy", FIXED: "best fixed action", FULL_FEEDBACK: "full-feedback baseline"}
 UNBOUNDED = -math.inf, math.inf
 GREEDY = "greedy"  # The default reference of comparisons.
 # Flags of folders, seeds and execution, which do not define a configuration.
@@ -100,12 +100,14 @@ class Part:
       study: The study; None for tables of other programs.
       configurations: The configurations, in the order of their folders.
       is_judged: Whether there are verdicts; without them, what the study ranks by comes first.
+      only_alike: Whether even a requested reference is compared only with equal data, rewards, rounds and cohorts.
     """
 
     title: str
     study: Study | None
     configurations: tuple[ConfigurationResults, ...]
     is_judged: bool = dataclasses.field(default=True, kw_only=True)
+    only_alike: bool = dataclasses.field(default=False, kw_only=True)
 
     @property
     def columns(self) -> tuple[Metric, ...]:
@@ -179,29 +181,21 @@ class Part:
 
     def baseline_summary(self, configuration: ConfigurationResults) -> str:
         """A configuration's normalized score in words, by the first result; empty if unknown."""
-        return (
-            self.against_baselines[configuration].summary
-            if self.is_judged and configuration in self.against_baselines
-            else ""
-        )
+        standing = self.against_baselines.get(configuration) if self.is_judged else None
+        return standing.summary if standing else ""
 
     def uniform_note(self, configuration: ConfigurationResults) -> str:
         """Note for a picture's legend if a configuration does not beat the uniform policy; else empty."""
-        return (
-            baselines.note(self.against_baselines[configuration])
-            if self.is_judged and configuration in self.against_baselines
-            else ""
-        )
+        standing = self.against_baselines.get(configuration) if self.is_judged else None
+        return baselines.note(standing) if standing else ""
 
     @functools.cached_property
     def against_baselines(self) -> dict[ConfigurationResults, BaselineComparison]:
         """Configurations compared with their baselines; those that share baselines are one family."""
         if not self.columns:
             return {}
-        column, configurations = (
-            self.columns[0],
-            [configuration for configuration in self.configurations if not configuration.role],
-        )
+        column = self.columns[0]
+        configurations = [configuration for configuration in self.configurations if not configuration.role]
         unpaired = []
         for configuration in configurations:
             related = [configuration, *filter(None, (self.reference(configuration, role) for role in ROLES))]
@@ -221,7 +215,7 @@ class Part:
         precedence, because it has the cohorts of the configuration.
         """
         column = self.columns[0]
-        uniform, full_feedback = (self.reference(configuration, role) for role in ROLES)
+        uniform, full_feedback = (self.reference(configuration, role) for role in (UNIFORM, FULL_FEEDBACK))
         exact, fixed = (baselines.recorded(configuration.runs, column, which) for which in baselines.RECORDED)
         if uniform and (exact is None or len(uniform.runs) > 1):
             exact = uniform.values(column)
@@ -264,7 +258,7 @@ class Part:
         pairs = []
         for configuration in others if self.columns else ():
             alike = [one for one in references if environment_key(one.flags) == environment_key(configuration.flags)]
-            alike = alike or (references if wanted else [])
+            alike = alike or (references if wanted and not self.only_alike else [])
             if configuration not in references and alike:
                 pairs.append((configuration, _nearest(configuration, alike)))
         if not pairs:
@@ -282,11 +276,7 @@ class Part:
         ]
         comparisons = comparison.family(family, column.better or "up")
         least, largest = range_of([run for pair in pairs for one in pair for run in one.runs], column)
-        width = largest - least  # No difference of means exceeds it.
-        return [
-            (*pair, dataclasses.replace(one, low=max(one.low, -width), high=min(one.high, width)))
-            for pair, one in zip(pairs, comparisons, strict=True)
-        ]
+        return [(*pair, one.within(largest - least)) for pair, one in zip(pairs, comparisons, strict=True)]
 
     def named(self, wanted: str) -> list[ConfigurationResults]:
         """Configuration of this name; or those of this strategy, for studies that have a flag for strategies."""
@@ -311,11 +301,6 @@ def range_of(seed_runs: Sequence[runs.Run], column: str) -> tuple[float, float]:
     ranges = [run.bounds.get("rewards", {}) for run in seed_runs]
     least = min(one.get("least", -math.inf) for one in ranges)
     return least, max(one.get("largest", math.inf) for one in ranges)
-
-
-def differing(part: Part) -> list[str]:
-    """Flags in which the configurations of a part differ."""
-    return names.differing([configuration.flags for configuration in part.configurations])
 
 
 def environment_key(flags: Mapping[str, Any], left_out: str = "") -> list[Any]:

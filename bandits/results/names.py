@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from bandits.results import runs
+from optimization.study import objects
 
 # How flags end whose values speak for themselves.
 _CHOICES = ("_type", "_rule", "_selection", "algorithm", "scenario", "server_optimizer")
@@ -108,6 +109,8 @@ def word(name: str, value: Any) -> str:
     short = name
     for long, shorter in _SHORTER:
         short = short.replace(long, shorter)
+    if name.startswith(objects.FLAG):
+        return objects.short(str(value))
     if isinstance(value, bool):
         return short if value else f"no {short}"
     if isinstance(value, str):

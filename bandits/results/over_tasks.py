@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from bandits.results import baselines, bootstrap, tables, words
+from bandits.results import baselines, bootstrap, tables
 from bandits.results.comparison import Better, Landmark, Values
 from bandits.results.configurations import Part
 from bandits.results.tables import Section
@@ -74,6 +74,7 @@ def over(scales: Sequence[Scale], better: Better = "up") -> OverTasks | None:
         return None
     normal: dict[str, dict[str, dict[int, float]]] = {}
     left_out: list[str] = []
+    few: dict[str, None] = {}  # Configurations with too few seeds on a task.
     for scale in scales:
         why = _diverged((baselines.UNIFORM, scale.uniform), (baselines.FULL_FEEDBACK, scale.full_feedback))
         try:
@@ -91,10 +92,14 @@ def over(scales: Sequence[Scale], better: Better = "up") -> OverTasks | None:
             continue
         own = normal.setdefault(scale.task, {})
         for configuration, values in found.items():
-            if why := _diverged((configuration, values)) or _too_few(configuration, len(values)):
+            if len(values) < LEAST_SEEDS:
+                few[configuration] = None
+            elif why := _diverged((configuration, values)):
                 left_out.append(f"{scale.task}: {why}")
             else:
                 own[configuration] = values
+    if few:
+        left_out.append(f"fewer than {LEAST_SEEDS} seeds: {' / '.join(few)}")
     everything = dict.fromkeys(configuration for some in normal.values() for configuration in some)
     if len(normal) < 2:
         return OverTasks((), {}, {}, (*dict.fromkeys(left_out), "fewer than two tasks are left"))
@@ -117,12 +122,6 @@ def over(scales: Sequence[Scale], better: Better = "up") -> OverTasks | None:
     scores = bootstrap.over_tasks(first)
     ordered = dict(sorted(scores.items(), key=lambda one: -one[1].mean))
     return OverTasks(tuple(normal), ordered, seeds, tuple(dict.fromkeys(left_out)))
-
-
-def _too_few(configuration: str, seeds: int) -> str:
-    if seeds >= LEAST_SEEDS:
-        return ""
-    return f"{configuration} has {words.seeds(seeds)}, and an interquartile mean needs {LEAST_SEEDS}"
 
 
 def sections(parts: Sequence[Part]) -> list[Section]:

@@ -11,13 +11,13 @@ import string
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from bandits.results import configurations, dynamic_regret, over_tasks, plots, runs, sections
+from bandits.results import configurations, dynamic_regret, over_tasks, plots, runs, sections, words
 from bandits.results.configurations import Part
 from data import files
 from data.errors import UsageError
 from optimization.study import divergence
 
-_MOST_DIVERGED = 20  # Lines about them.
+_MOST_NAMED = 20  # Runs that diverged, or were left out.
 _SEARCHES = frozenset(("search", "estimate"))  # Folders of recommendations and reproductions.
 
 
@@ -133,19 +133,20 @@ def page(
     if reference and not any(part.named(reference) for part in parts):
         known = ", ".join(configuration.name for part in parts for configuration in part.configurations)
         raise UsageError(f"--reference={reference} is no configuration of these runs: {known}.")
-    lines = plots.lines(parts)
+    lines, tasks = plots.lines(parts), over_tasks.sections(parts)
     looks = [plots.styles(part) for part in parts]
     drawn, notes = zip(*(plots.groups(part, lines) for part in parts), strict=True) if parts else ((), ())
     data = [{"configurations": look, "groups": groups} for look, groups in zip(looks, drawn, strict=True)]
     return document(
         title,
         plotly=offline.get_plotlyjs(),
-        summary=top + "".join(one.html("h2") for one in over_tasks.sections(parts)),
+        summary=top + "".join(one.html("h2") for one in tasks if one.rows),
         parts="\n".join(
             _part(part, look, groups, note, index, reference, is_titled=len(parts) > 1, has_regret=has_regret)
             for index, (part, look, groups, note) in enumerate(zip(parts, looks, drawn, notes, strict=True))
         ),
-        details=_summary(found, parts)
+        details="".join(one.html() for one in tasks if not one.rows)
+        + _summary(found, parts)
         + "\n".join(
             _folded(name, parts, section)
             for name, section in (
@@ -198,23 +199,21 @@ def _waits(folder: pathlib.Path) -> bool:
 def _summary(found: Found, parts: Sequence[Part]) -> str:
     count = sum(len(part.configurations) for part in parts)
     now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
-    words = [f"{_number(len(found.runs), 'run')} in {_number(count, 'configuration')}"]
+    counts = [f"{words.count(len(found.runs), 'run')} in {words.count(count, 'configuration')}"]
     if found.waiting:
-        words.append(f"{_number(len(found.waiting), 'run')} without a finished round")
+        counts.append(f"{words.count(len(found.waiting), 'run')} without a finished round")
     if found.searches:
-        words.append(f"{_number(len(found.searches), 'run')} of searches or timing left out (--searches shows them)")
-    text = f'<p class="summary">{" · ".join([*words, f"written {now}"])}</p>'
-    if found.problems:
-        items = "".join(f"<li>{html.escape(problem)}</li>" for problem in found.problems)
-        text += f'<div class="problems">Left out:<ul>{items}</ul></div>'
+        counts.append(f"{words.count(len(found.searches), 'run')} of searches or timing left out (see --searches)")
+    text = f'<p class="summary">{" · ".join([*counts, f"written {now}"])}</p>'
     told = list(_diverged(parts))
     for heading, lines in (
+        ("Left out", found.problems),
         ("Diverged runs, not comparable", [line for line, is_lost in told if is_lost]),
         ("Some clients diverged", [line for line, is_lost in told if not is_lost]),
     ):
         if lines:
-            items = "".join(f"<li>{html.escape(line)}</li>" for line in lines[:_MOST_DIVERGED])
-            rest = f"and {len(lines) - _MOST_DIVERGED:,} more runs" if len(lines) > _MOST_DIVERGED else ""
+            items = "".join(f"<li>{html.escape(line)}</li>" for line in lines[:_MOST_NAMED])
+            rest = f"and {len(lines) - _MOST_NAMED:,} more runs" if len(lines) > _MOST_NAMED else ""
             text += f'<div class="problems">{heading}:<ul>{items}</ul>{rest}</div>'
     return text
 
@@ -227,10 +226,6 @@ def _diverged(parts: Iterable[Part]) -> Iterator[tuple[str, bool]]:
                 if told := divergence.warning(run.metrics, run.columns):
                     seed = f" (seed {run.flags.get('seed')})" if len(configuration.runs) > 1 else ""
                     yield f"{configuration.name}{seed}: {told}", divergence.is_lost(run.metrics, run.columns, run.flags)
-
-
-def _number(count: int, what: str) -> str:
-    return f"{count:,} {what}{'s' * (count != 1)}"
 
 
 def _part(
@@ -280,7 +275,7 @@ def _part(
         f'</summary><div class="panels" data-group="{place}"></div></details>'
         for place, group in enumerate(groups)
     ]
-    words = "".join(f"<p>{html.escape(note)}</p>" for note in notes)
+    below = "".join(f"<p>{html.escape(note)}</p>" for note in notes)
     legend_hidden = " hidden" * (len(part.configurations) == 1)
     return f"""<section class="part" data-part="{index}">
 {f"<h2>{html.escape(part.title)}</h2>" if is_titled else f'<p class="summary">{html.escape(part.title)}</p>'}
@@ -295,7 +290,7 @@ def _part(
 <div class="legend" role="group" aria-label="Configurations: hide or show"{legend_hidden}></div>
 {rest}
 {"".join(folded)}
-<div class="note">{words}</div>
+<div class="note">{below}</div>
 </section>"""
 
 

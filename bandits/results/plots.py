@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from bandits.results import runs
-from bandits.results.configurations import Part
+from bandits.results.configurations import Part, range_of
 from optimization.study import curves
 from optimization.study.intervals import Interval
 from optimization.study.metrics import SECONDS, Metric
@@ -73,7 +73,7 @@ def groups(part: Part, lines: int) -> tuple[list[dict[str, Any]], list[str]]:
     is_thinned = False
     for column in [*results, *(column for column in _present(part) if column not in results)]:
         bands = {
-            index: runs.band(tables, column)
+            index: _within(runs.band(tables, column), *range_of(configuration.runs, column))
             for index, configuration in enumerate(part.configurations)
             if (tables := [run.metrics for run in configuration.runs if column in run.metrics])
         }
@@ -131,6 +131,13 @@ def forest(title: str, rows: Sequence[tuple[str, Interval, str]]) -> str:
         body += f'<circle fill="{colour}" cx="{place(one.mean)}" cy="{y}" r="5"/>'
     picture = f'<svg class="forest" role="img" width="100%" height="{bottom + 22}">{body}</svg>'
     return f"<figure><figcaption>{html.escape(title)}</figcaption>{picture}</figure>"
+
+
+def _within(band: "pd.DataFrame", least: float, largest: float) -> "pd.DataFrame":
+    """A curve with its band cut at the bounds of its values; see `Interval.within`."""
+    if not band["mean"].between(least, largest).all():
+        return band
+    return band.assign(low=band["low"].clip(lower=least), high=band["high"].clip(upper=largest))
 
 
 def lines(parts: Iterable[Part]) -> int:

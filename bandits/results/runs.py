@@ -7,7 +7,6 @@ import pathlib
 import platform
 import statistics
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from bandits import studies
 from bandits.results import bootstrap
@@ -15,36 +14,14 @@ from data.errors import UsageError
 from optimization.study import cli, divergence, intervals, results
 from optimization.study.curves import band
 from optimization.study.metrics import SECONDS, Metric
-from optimization.study.results import Run, find, labels, newest_command, read_json
+from optimization.study.results import Run, find, labels, newest_command, read_json, read_metrics
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-__all__ = (
-    "Run",
-    "about",
-    "band",
-    "declared",
-    "find",
-    "labels",
-    "machine",
-    "named",
-    "newest_command",
-    "processor",
-    "read",
-    "read_json",
-    "read_metrics",
-)
+__all__ = ("Run", "band", "find", "labels", "newest_command", "read_json", "read_metrics")
 
 
 def read(folder: pathlib.Path) -> Run:
     """Reads the folder of a run of any study; see `results.read`."""
     return results.read(folder, studies.columns())
-
-
-def read_metrics(folder: pathlib.Path, rounds: int | None = None) -> "pd.DataFrame":
-    """Reads the `metrics.csv` of such a folder; see `results.read_metrics`."""
-    return results.read_metrics(folder, rounds)
 
 
 @functools.cache

@@ -5,9 +5,10 @@ import json
 import math
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from bandits.results import configurations, plots, runs, tables, words
+from bandits.results import names as naming
 from bandits.results.comparison import Comparison
 from bandits.results.configurations import ConfigurationResults, Part
 from bandits.results.plots import DASHES, capital
@@ -28,6 +29,7 @@ _COMPARED = (
     "Minimum detectable difference (80% power)",
     "Seeds required",
 )
+IN_TERMINAL = (*_COMPARED[:4], "Verdict")  # Columns of comparisons that fit.
 _CLIENTS, _VERDICT, _BASELINES = "Greedy policy, over clients", "Verdict", "Against the baselines"
 
 
@@ -63,12 +65,13 @@ def summary(part: Part, looks: Sequence[Mapping[str, Any]], wanted: str | None) 
     title = f"{difference}: {_lower(column.about)}, 95% CI"
     picture = plots.forest(title, drawn[: plots.SHOWN]) if drawn else ""
     table = tables.html(heads, rows, "main", [_VERDICT])
-    return f'<p class="lead">{html.escape(_finding(part, compared))}</p>{picture}{table}'
+    return f'<p class="lead">{html.escape(finding(part, compared))}</p>{picture}{table}'
 
 
-def _finding(part: Part, compared: Sequence[tuple[ConfigurationResults, ConfigurationResults, Comparison]]) -> str:
+def finding(part: Part, compared: Sequence[tuple[ConfigurationResults, ConfigurationResults, Comparison]]) -> str:
     """What a part's runs show, in one sentence."""
-    column, best = part.columns[0], part.ranked()[0]
+    column = part.columns[0]
+    best = min(part.ranked(), key=lambda one: bool(one.role))  # The first without a role, if there is one.
     judged = [one for *_, one in compared if one.is_judged]
     what, mean = _lower(_title(part, column)), best.estimate(column)
     if not judged:
@@ -108,7 +111,8 @@ def results(part: Part, looks: Sequence[Mapping[str, Any]], *, has_regret: bool 
     """
     columns, ranked = part.columns, part.ranked()
     look = {id(configuration): one for configuration, one in zip(part.configurations, looks, strict=True)}
-    has_epsilon = any(_epsilon(configuration) is not None for configuration in ranked)
+    spent = {id(configuration): _privacy(configuration) for configuration in ranked}
+    has_epsilon = any(cell.kind for cell in spent.values())
     notes = {
         id(configuration): [*filter(None, (part.baseline_summary(configuration), part.deployment_note(configuration)))]
         for configuration in ranked
@@ -122,7 +126,7 @@ def results(part: Part, looks: Sequence[Mapping[str, Any]], *, has_regret: bool 
         cells += [tables.estimate(configuration.estimate(column)) for column in columns]
         cells += [Cell("", notes=notes[id(configuration)], kind="text")] * has_notes
         cells += [tables.estimate(regret(part, configuration))] * has_regret
-        rows.append(cells + [_privacy(configuration)] * has_epsilon + [_rounds(configuration)])
+        rows.append(cells + [spent[id(configuration)]] * has_epsilon + [_rounds(configuration)])
     return tables.html(heads, rows, "results", [_BASELINES])
 
 
@@ -161,7 +165,7 @@ def comparisons(part: Part, wanted: str | None) -> Section | None:
             tables.number(one.seeds_needed, needed),
         ]
         cells += [tables.estimate(over_clients, signed=True, without=few)] * any(clients)
-        rows.append([*cells, Cell(words.verdict(one), notes=one.notes, kind="text")])
+        rows.append([*cells, Cell(words.short_verdict(one), notes=one.notes, kind="text notes")])
     heads = [*_COMPARED, *[_CLIENTS] * any(clients), _VERDICT]
     has_interval = any(one and math.isfinite(one.low) for one in clients)
     notes = [_about(part, compared, has_interval)]
@@ -179,15 +183,16 @@ def _about(
         configurations.what_seeds_vary(some),
         words.what_intervals_are_over(runs.evaluated_clients(some) if has_interval else ""),
     ]
-    shown = {configuration for *both, _ in compared for configuration in both}
-    if left := sum(not configuration.role for configuration in part.configurations) - len(shown):
-        told.append(f"Not compared, as data, rewards, rounds or cohorts differ: {left}.")
+    shown = {configuration.name for *both, _ in compared for configuration in both}
+    if left := [one.name for one in part.configurations if not one.role and one.name not in shown]:
+        names = ", ".join(left) if len(left) <= plots.SHOWN else f"{len(left)} configurations"
+        told.append(f"Not compared, because data, rewards, rounds or cohorts differ: {names}.")
     return " ".join(told)
 
 
 def flags(part: Part) -> str:
     """Flags in which configurations differ, one row per configuration; empty without any."""
-    names = configurations.differing(part)
+    names = naming.differing([configuration.flags for configuration in part.configurations])
     rows = [
         [configuration.name, *(configuration.flags.get(name) for name in names)]
         for configuration in part.configurations
@@ -204,13 +209,10 @@ def single(part: Part) -> str:
     base = os.path.commonpath([run.folder.parent for _, run in found])
     titles = [*(_title(part, column) for column in columns), "Median seconds a round"]
     values = [[*(runs.final_value(run, column) for column in columns), _seconds(run)] for _, run in found[:_ROWS]]
-    digits = [
-        tables.decimals([value for value in several if value is not None]) for several in zip(*values, strict=True)
-    ]
     rows = []
     for (configuration, run), numbers in zip(found, values, strict=False):
         cells = [configuration.name, run.flags.get("seed"), int(run.metrics["round_num"].iloc[-1])]
-        cells += [tables.number(value, f"{value or 0:.{of}f}") for value, of in zip(numbers, digits, strict=True)]
+        cells += [tables.number(value, f"{value or 0:.4g}") for value in numbers]
         rows.append([*cells, os.path.relpath(run.folder, base)])
     listed = tables.html(["Configuration", "Seed", "Rounds", *titles, "Folder"], rows, left=("Folder",))
     return f"<p>Folders lie in {html.escape(base)}.</p>{listed}{_more(len(found))}"
@@ -275,33 +277,21 @@ def _breakable(name: str) -> str:
     return html.escape(name).replace("_", "_<wbr>").replace("/", "/<wbr>")
 
 
-class _Spent(NamedTuple):
-    """The largest epsilon of a configuration's runs, and the record that it is from."""
-
-    epsilon: float
-    record: Mapping[str, Any]
-
-
-def _epsilon(configuration: ConfigurationResults) -> _Spent | None:
-    found = [
-        _Spent(one["epsilon"], one)
-        for run in configuration.runs
-        if isinstance((one := run.privacy).get("epsilon"), int | float)
-    ]
-    return max(found, key=lambda one: one.epsilon) if found else None
-
-
 def _privacy(configuration: ConfigurationResults) -> Cell:
-    """Cell of a configuration's epsilon, with its assumptions and the proven value."""
-    if (spent := _epsilon(configuration)) is None:
+    """Cell of a configuration's largest epsilon: the proven value, with the one that rests on assumptions below it."""
+    records = [run.privacy for run in configuration.runs if isinstance(run.privacy.get("epsilon"), int | float)]
+    if not records:
         return Cell("none", "")
-    notes = [f"delta {spent.record['delta']:.2g}"] if spent.record.get("delta") else []
-    if assumed := "; ".join(spent.record.get("epsilon_assumes", ())):
-        notes.append(f"assumes {assumed}")
-        if proven := spent.record.get("epsilon_proven"):
-            notes.append(f"proven: {proven:.4g}")
-    shown = f"{spent.epsilon:.4g}"
-    return Cell(shown, spent.epsilon, notes, f"<b>{shown}</b>", "epsilon")
+    spent = max(records, key=lambda one: one["epsilon"])
+    notes = [f"delta {spent['delta']:.2g}"] if spent.get("delta") else []
+    shown, assumed = f"{spent['epsilon']:.3g}", list(spent.get("epsilon_assumes", ()))
+    is_poisson = any(one["sampling_assumed"] for one in spent.get("guarantees", ())[:1])
+    if is_poisson and (proven := spent.get("epsilon_proven")):
+        notes.append(f"{shown} if {assumed.pop(0)}")
+        shown = f"{proven:.3g}"
+    if assumed:
+        notes.append(f"assumes {'; '.join(assumed)}")
+    return Cell(shown, spent["epsilon"], notes, f"<b>{shown}</b>", "epsilon")
 
 
 def _rounds(configuration: ConfigurationResults) -> Cell:

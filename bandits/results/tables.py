@@ -48,6 +48,12 @@ class Section(NamedTuple):
     notes: Sequence[str] = ()
     left: Collection[str] = ()
 
+    def narrow(self, heads: Collection[str]) -> "Section":
+        """The section with some of its columns."""
+        places = [place for place, head in enumerate(self.heads) if head in heads]
+        rows = [[row[place] for place in places] for row in self.rows]
+        return self._replace(heads=[self.heads[place] for place in places], rows=rows)
+
     def html(self, heading: str = "h3") -> str:
         """The section as HTML."""
         table = html(self.heads, self.rows, left=self.left) if self.rows else ""
@@ -94,13 +100,9 @@ def html(heads: Sequence[str], rows: Sequence[Row], kind: str = "", left: Collec
     )
 
 
-def number(value: float | None, shown: str, notes: Sequence[str] = ()) -> Cell:
+def number(value: float | None, shown: str) -> Cell:
     """Cell that shows `shown` and is sorted by `value`; an empty cell for None and NaN."""
-    return (
-        Cell(MISSING, "")
-        if value is None or math.isnan(value)
-        else Cell(shown, value, [note for note in notes if note])
-    )
+    return Cell(MISSING, "") if value is None or math.isnan(value) else Cell(shown, value)
 
 
 def estimate(interval: Interval | None, *, signed: bool = False, without: str = "") -> Cell:
@@ -110,12 +112,6 @@ def estimate(interval: Interval | None, *, signed: bool = False, without: str = 
     shown, _, below = interval.text(signed=signed).partition(" (")
     below = below.removesuffix(")") or without
     return Cell(shown, interval.mean, [below] if below else [], markup=f"<b>{shown}</b>")
-
-
-def decimals(values: Sequence[float]) -> int:
-    """Number of decimals that give the largest number four digits."""
-    largest = max((abs(value) for value in values), default=0.0)
-    return min(6, max(0, 3 - math.floor(math.log10(largest)))) if largest else 1
 
 
 def _plain(cell: Any) -> str:

@@ -6,12 +6,13 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-import matplotlib.figure
 import numpy as np
 import scipy.stats
 
 from data import files
 from optimization.posterior import cohort, kernels, mean_shift
+from optimization.study import curves
+from optimization.study import panels as drawing
 
 _CHUNK = 1 << 12  # Parameters processed at once.
 _LILLIEFORS_CLIENTS = 4  # First entry of its table.
@@ -127,15 +128,12 @@ def draw_normality(panels: Mapping[str, Mapping[str, Normality]], output: str | 
       output: PNG to write.
       title: Title of the figure.
     """
-    height = 3.4 * len(panels)
-    figure = matplotlib.figure.Figure(figsize=(17, height), layout="constrained")
-    grid = figure.subplots(len(panels), len(_STATISTICS), squeeze=False)
+    figure, grid = drawing.grid(len(panels), len(_STATISTICS), (17, 3.4 * len(panels) + 0.4), title)
     for row, (name, cohorts) in zip(grid, panels.items(), strict=True):
         for axes, (field, label) in zip(row, _STATISTICS.items(), strict=True):
             _draw_overlaid(axes, {cohort: getattr(found, field) for cohort, found in cohorts.items()})
-            axes.set(xlabel=label, ylabel="density of parameters", title=name)
-        axes.legend()
-    figure.suptitle(title)
+            drawing.label(axes, xlabel=label, ylabel="density of parameters", title=name)
+    drawing.add_legend(figure, 8)
     files.save_picture(figure, output, dpi=120)
 
 
@@ -144,7 +142,6 @@ def _draw_overlaid(axes, cohorts: Mapping[str, np.ndarray]) -> None:
     edges = np.histogram_bin_edges(np.concatenate(list(values.values())), bins=60)
     for label, found in values.items():
         axes.hist(found, edges, density=True, histtype="step", label=label)
-    axes.grid(alpha=0.3)
 
 
 def draw_label_allocation(counts: np.ndarray, output: str | os.PathLike, title: str = "") -> None:
@@ -155,11 +152,10 @@ def draw_label_allocation(counts: np.ndarray, output: str | os.PathLike, title: 
       output: PNG to write.
       title: Title.
     """
-    figure = matplotlib.figure.Figure(figsize=(8, 4), layout="constrained")
-    axes = figure.subplots()
+    figure, ((axes,),) = drawing.grid(1, 1, (8, 4))
     clients, labels = np.nonzero(counts)
     axes.scatter(clients, labels, s=120 * counts[clients, labels] / counts.max(), alpha=0.7)
-    axes.set(title=title, xlabel="client", ylabel="label")
+    drawing.label(axes, title=title, xlabel="client", ylabel="label")
     files.save_picture(figure, output, dpi=120)
 
 
@@ -183,23 +179,23 @@ def draw_densities(
     nearest_mode, cluster_mean = (aggregate(chosen).model for aggregate in (shift.fedkp, shift.fedkp_cluster_mean))
     own_modes = shift.modes(chosen)
     widths = shift.widths(chosen.T.astype(np.float64))
-    figure = matplotlib.figure.Figure(figsize=(4 * len(parameters), 3.4), layout="constrained")
-    for index, axes in enumerate(figure.subplots(1, len(parameters), squeeze=False)[0]):
+    figure, (row,) = drawing.grid(1, len(parameters), (4 * len(parameters), 3.6))
+    for index, axes in enumerate(row):
         samples, width = chosen[:, index].astype(np.float64), widths[index]
         if 0 < width < np.inf:
             points = np.linspace(samples.min() - 2 * width, samples.max() + 2 * width, 500)
             density = kernels.density(shift.kernel, samples[np.newaxis], widths[index : index + 1], points[np.newaxis])
-            axes.plot(points, density[0])
+            axes.plot(points, density[0], color=curves.BLACK)
         axes.plot(samples, np.zeros_like(samples), "k|", markersize=10, label="clients")
         heights = np.zeros(len(samples))
         if width > 0:
             points = own_modes[:, index].astype(np.float64)[np.newaxis]
             heights = kernels.density(shift.kernel, samples[np.newaxis], widths[index : index + 1], points)[0]
-        axes.plot(own_modes[:, index], heights, ".", color="C8", label="clients' modes")
-        axes.axvline(samples.mean(), color="C7", linestyle="--", label="mean")
-        axes.plot(nearest_mode[index], 0, "o", color="C3", label="FedKP")
-        axes.plot(cluster_mean[index], 0, "D", color="C1", label="FedKP, cluster mean")
+        axes.plot(own_modes[:, index], heights, ".", color=curves.ORANGE, label="clients' modes")
+        axes.axvline(samples.mean(), color=curves.GREY, linestyle="--", label="mean")
+        axes.plot(nearest_mode[index], 0, "o", color=curves.BLUE, label="FedKP")
+        axes.plot(cluster_mean[index], 0, "D", color=curves.SKY, label="FedKP, cluster mean")
         axes.set(xlabel=f"parameter {parameters[index]}", ylabel="density")
         axes.locator_params(axis="x", nbins=4)
-    figure.legend(*axes.get_legend_handles_labels(), loc="outside upper center", ncols=5 if len(parameters) > 1 else 2)
+    drawing.add_legend(figure, 5 if len(parameters) > 1 else 2)
     files.save_picture(figure, output, dpi=120)

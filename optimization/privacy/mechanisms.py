@@ -240,16 +240,17 @@ class Mechanism:
         return [*sampling * assumed, *(f"that nothing is learnt from {one}" for one in self.left_out if guarantees)]
 
     def _summary(self, rounds: int, guarantees: Sequence[Mapping[str, Any]]) -> str:
-        """Returns the sentences of a run's summary."""
+        """Sentences of a run's summary, what is proven first."""
         first, *others = guarantees
+        proven = next((one for one in guarantees if not one["sampling_assumed"]), None)
+        spent = f"at delta {self.delta:.3g} after {rounds:,} rounds"
         apart = f", apart from {'; '.join(self.left_out)}" if self.left_out else ""
-        text = [
-            f"Privacy: epsilon {self._figures(first)}, at delta {self.delta:.3g} after {rounds:,} rounds "
-            f"({first['neighbours']}){', if Poisson' if first['sampling_assumed'] else ''}{apart}."
-        ]
+        if proven:
+            text = [f"Privacy: epsilon {self._figures(proven)}, {spent} ({proven['neighbours']}){apart}."]
+        else:
+            text = [f"Privacy: no epsilon is proven for cohorts of a fixed size, {spent}{apart}."]
         if first["sampling_assumed"]:
-            proven = [f"{self._figures(one)} ({one['neighbours']})" for one in others if not one["sampling_assumed"]]
-            text.append(f"Proven for cohorts of a fixed size: {proven[0] if proven else 'nothing'}.")
+            text.append(f"If Poisson: {self._figures(first)} ({first['neighbours']}).")
         elif others and others[-1]["sampling_assumed"]:
             text.append(f"Not proven: {self._figures(others[-1])}, {others[-1]['note']}.")
         if self.pretraining_rounds and self.pretraining_disjoint:

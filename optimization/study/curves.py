@@ -40,6 +40,7 @@ class Style(NamedTuple):
         return _DASHES[self.dash]
 
 
+PLAIN = Style(BLUE, "-")  # Of what is not compared.
 # Strategies, selectors, aggregations and rules, by a part of their names: in every picture each has the same style.
 STYLES = {
     "softmax": Style(BLUE, "-"),

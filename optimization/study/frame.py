@@ -21,6 +21,7 @@ from data.errors import UsageError
 from optimization.options import Length, named
 from optimization.study import cli, divergence, presets, run_folder, worker_flags
 from optimization.study.metrics import Metric
+from optimization.study.objects import Recorded
 from optimization.study.settings import declared, no_folder, setting
 
 if TYPE_CHECKING:
@@ -82,6 +83,9 @@ class Study(abc.ABC, Generic[OptionsT, DataT]):
       ranked_by: Default metric of a grid's ranking.
       rounds_per_checkpoint: Default of that flag; None for one that `resolve` fills in.
       name_help: Default of `--experiment_name`, in words.
+      predictor: `module:function` of `results.Run.predict`; empty without predictions.
+      objects: Keywords of Python that take objects of the user, with their help.
+      records: How the objects of this study are recorded, by keyword; see `with_objects`.
     """
 
     flags: types.ModuleType
@@ -94,6 +98,17 @@ class Study(abc.ABC, Generic[OptionsT, DataT]):
     ranked_by: Metric
     rounds_per_checkpoint: int | None
     name_help: str
+    predictor: str = ""
+    objects: Mapping[str, str] = types.MappingProxyType({})
+    records: Mapping[str, Recorded] = types.MappingProxyType({})
+
+    def with_objects(self, given: Mapping[str, Any]) -> "Study[OptionsT, DataT]":
+        """This study with objects of the user in place of settings, by keywords of `objects`.
+
+        Raises:
+          UsageError: If an object cannot be what its keyword says.
+        """
+        raise NotImplementedError(given)
 
     def define(self, flags: cli.FlagSet) -> None:
         """Defines the study's own flags, the first of them in the group "What is studied"."""
@@ -158,7 +173,13 @@ class Study(abc.ABC, Generic[OptionsT, DataT]):
 
     def presets_text(self) -> str:
         """Text of `--list_presets`."""
-        return presets.table(self.presets, self.shown_in_presets)
+
+        def rates(name: str) -> dict[str, float]:
+            settings = plan(self, flag_set(self).parse([self.chosen, f"--preset={name}"]))[0]
+            flags = [flag for flag in sorted(settings, reverse=True) if flag.endswith("learning_rate")]
+            return {flag: settings[flag] for flag in sorted(flags, key=len) if settings[flag] is not None}
+
+        return presets.table(self.presets, self.shown_in_presets, rates)
 
     def start_worker(self, settings: cli.Settings) -> None:
         """Starts or connects the workers that the flags name, for all runs.
@@ -309,13 +330,13 @@ def checked(
 ) -> list[tuple[cli.Settings, Any, Any]]:
     """Opens data, once for runs that share it; returns the fitted flags, the options and the data of each run.
 
-    Without `warns`, the study's warnings about the runs are not printed.
+    Warnings about the runs are printed once for all; without `warns`, not at all.
 
     Raises:
       UsageError: If data is missing, or the flags do not fit it.
     """
     opened: dict[Any, Any] = {}
-    runs = []
+    runs, printed = [], set()
     for settings in planned:
         options = study.options(settings)
         key = study.data_key(options)
@@ -323,8 +344,12 @@ def checked(
             opened[key] = study.open(options)
         settings = fitted(study, settings, study.population(options, opened[key]))
         options = study.options(settings)
-        with contextlib.nullcontext() if warns else contextlib.redirect_stderr(io.StringIO()):
+        with contextlib.redirect_stderr(io.StringIO()) as heard:
             study.check(options, opened[key])
+        new = [line for line in dict.fromkeys(heard.getvalue().splitlines()) if line not in printed]
+        printed.update(new)
+        if warns and new:
+            print(*new, sep="\n", file=sys.stderr, flush=True)
         runs.append((settings, options, opened[key]))
     return runs
 

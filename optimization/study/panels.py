@@ -63,7 +63,7 @@ def grid(
     figure = Figure(figsize=size, layout="constrained")
     axes = figure.subplots(rows, columns, squeeze=False, **arguments)
     if title:
-        width = int(_LETTERS * size[0])
+        width = int(0.96 * _LETTERS * size[0])  # Titles are bold.
         figure.suptitle("\n".join(textwrap.fill(line, width) for line in title.split("\n")), weight="bold")
     return figure, axes
 

@@ -5,7 +5,7 @@ import functools
 import pathlib
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from data.errors import UsageError
@@ -123,12 +123,23 @@ def applied(settings: cli.Settings, folder: pathlib.Path) -> cli.Settings:
     return settings.with_defaults(values(settings.preset, folder))
 
 
-def table(folder: pathlib.Path, shown: Sequence[str]) -> str:
-    """Presets as text, one line each: name, source, and the values of the flags `shown`."""
-    lines = []
+def table(folder: pathlib.Path, shown: Sequence[str], rates: Callable[[str], Mapping[str, float]]) -> str:
+    """Presets as text, one line each.
+
+    Args:
+      folder: Folder of the presets.
+      shown: Flags whose values are shown where the preset sets them.
+      rates: Learning rates of a preset by its name, with the defaults that it leaves.
+    """
+    rows = []
     for name, preset in load(folder).items():
-        values_text = ", ".join(
-            f"{flag.removeprefix('bandits_')} {preset.values[flag]}" for flag in shown if flag in preset.values
-        )
-        lines.append(f"{name:<42}{preset.about:<26}{values_text}".rstrip())
-    return "\n".join(lines)
+        known = {**rates(name), **{flag: preset.values[flag] for flag in shown if flag in preset.values}}
+        values = ", ".join(f"{flag.removeprefix('bandits_')} {plain(value)}" for flag, value in known.items())
+        rows.append((name, preset.about, values))
+    first, second = (max(map(len, column)) for column in list(zip(*rows, strict=True))[:2])
+    return "\n".join(f"{name:<{first}}  {about:<{second}}  {values}".rstrip() for name, about, values in rows)
+
+
+def plain(value: Any) -> str:
+    """A value as users write it: 5000, not 5e+03 or 5000.0."""
+    return f"{value:.12g}" if isinstance(value, float) else str(value)

@@ -13,6 +13,8 @@ import inspect
 import os
 import pathlib
 import re
+import sys
+import tempfile
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -21,6 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from data import frames
 from data.errors import Failure, UsageError
 from optimization.study import cli, frame, interruption, results, texts
+from optimization.study import objects as recording
 from optimization.study.metrics import Metric
 
 if TYPE_CHECKING:
@@ -74,9 +77,10 @@ def function(study: frame.Study) -> "Callable[..., results.Run | results.Runs]":
         for name, one in flags.declared.items()
         if name != _ONLY_FOR_PROGRAMS
     ]
-    objects = _objects(flags)
+    objects = _objects(flags, study)
     for name in objects:
-        parameters.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None))
+        if name not in flags.declared:
+            parameters.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None))
     about = "\n".join(f"  {name}: {text}" for name, text in objects.items())
     listed = re.sub(r"--(?=\w)", "", flags.help().removeprefix(flags.usage).strip())
     run_study.__name__ = run_study.__qualname__ = "run"
@@ -86,10 +90,10 @@ def function(study: frame.Study) -> "Callable[..., results.Run | results.Runs]":
     return run_study
 
 
-def _objects(flags: cli.FlagSet) -> dict[str, str]:
-    """Keywords of Python alone, which take objects, with their help."""
-    has_table = "data_file" in flags.declared
-    return {_TABLE: "A pandas DataFrame instead of data_file; it is neither changed nor kept."} if has_table else {}
+def _objects(flags: cli.FlagSet, study: frame.Study) -> dict[str, str]:
+    """Keywords that take objects, with their help."""
+    table = {_TABLE: "A pandas DataFrame instead of data_file; it is neither changed nor kept."}
+    return (table if "data_file" in flags.declared else {}) | dict(study.objects)
 
 
 def run(study: frame.Study, flag_values: Mapping[str, Any]) -> results.Run | results.Runs:
@@ -113,15 +117,33 @@ def run(study: frame.Study, flag_values: Mapping[str, Any]) -> results.Run | res
       KeyboardInterrupt: After Ctrl-C, once the round in progress is finished and saved, or at once while it waits for
         another thread's run, which goes on; the same call continues.
     """
-    flag_values = checked(study, flag_values)
+    flag_values = checked(study, flag_values, study.objects)
+    declared = frame.flag_set(study).declared
+    objects = {
+        name: flag_values.pop(name)
+        for name in [name for name in study.objects if name in flag_values]
+        if not (name in declared and isinstance(flag_values[name], str))
+    }
+    if objects:
+        study = study.with_objects(objects)
+        if problems := recording.problems(study.records):
+            flag_values["root_output_dir"] = tempfile.mkdtemp(dir=_in_memory().name)
+            remedy = "Use a frozen dataclass of a module to keep the run"
+            print(f"The run ends with this process: {'; '.join(problems)}. {remedy}.", file=sys.stderr)
     table, flags = flag_values.pop(_TABLE, None), frame.flag_set(study)
     given = words(flag_values)
     settings = flags.parse(["", *given])
     if _pids - {os.getpid()}:  # A fork lacks the threads of gRPC and TensorFlow, which would end its parent.
         raise Failure("This process was forked after a run, and cannot run: let multiprocessing spawn its processes.")
     folders = _in_a_thread(lambda: _execute(study, settings, given, table))
-    runs = [results.read(folder, [study.columns]) for folder in folders]
+    runs = [results.read(folder, [study.columns], study.predictor) for folder in folders]
     return runs[0] if len(runs) == 1 else results.Runs(runs)
+
+
+@functools.cache
+def _in_memory() -> tempfile.TemporaryDirectory:
+    """Folder of runs that end with this process."""
+    return tempfile.TemporaryDirectory(prefix="federated_bandits_")
 
 
 def checked(
@@ -132,7 +154,7 @@ def checked(
     Args:
       study: The study.
       flag_values: Values of its flags by name.
-      more: Further flags.
+      more: Further keywords.
       name: Name of the function that has the keywords.
 
     Raises:
@@ -209,6 +231,7 @@ def _execute(
     with contextlib.ExitStack() as ended:
         cli.hush_imports()
         with _lent(settings, table) as (settings, note):
+            note += "".join(f", its {name} {one.text}" for name, one in study.records.items())
             command = f"{cli.command_line(_module(study), words)}  # from Python{note}"
             runs = frame.open_all(study, settings, command)
         for run in runs:
@@ -219,7 +242,9 @@ def _execute(
     return [run.folder.path for run in runs]
 
 
-def load(folder: str | os.PathLike, studies: Iterable[Sequence[Metric]]) -> results.Run | results.Runs:
+def load(
+    folder: str | os.PathLike, studies: Iterable[Sequence[Metric]], predictor: str = ""
+) -> results.Run | results.Runs:
     """Reads a run's folder, or all runs of a folder; seeds that have not begun are left out.
 
     Runs that cannot be read, such as in their first round, are also left out, with a warning, if others can be read.
@@ -227,6 +252,7 @@ def load(folder: str | os.PathLike, studies: Iterable[Sequence[Metric]]) -> resu
     Args:
       folder: The folder.
       studies: See `results.read`.
+      predictor: Likewise.
 
     Returns:
       The run, if it is one, or a sequence.
@@ -244,7 +270,7 @@ def load(folder: str | os.PathLike, studies: Iterable[Sequence[Metric]]) -> resu
     runs, unread = [], []
     for one in folders:
         try:
-            runs.append(results.read(one, columns))
+            runs.append(results.read(one, columns, predictor))
         except UsageError as error:
             unread.append(error)
     if not runs:

@@ -1,6 +1,7 @@
 """Reader of the run folders of any study."""
 
 import dataclasses
+import importlib
 import io
 import json
 import os
@@ -37,6 +38,7 @@ class Run:
       columns: Its metrics.
       bounds: `bounds.json`: rewards of the uniform policy and the best fixed action, range of rewards; else empty.
       client_rewards: `client_rewards.json`, each client's reward in the last evaluation; empty without one.
+      predictor: `module:function` of `predict`; empty in a study that predicts nothing.
     """
 
     folder: pathlib.Path
@@ -48,6 +50,7 @@ class Run:
     columns: Sequence[Metric] = ()
     bounds: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     client_rewards: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    predictor: str = ""
 
     def __repr__(self) -> str:
         last = int(self.metrics["round_num"].iloc[-1])
@@ -63,8 +66,36 @@ class Run:
         path = self.folder / run_folder.MODEL_FILE
         return files.read_arrays(path) if path.is_file() else None
 
+    def predict(self, frame: "pd.DataFrame") -> "pd.DataFrame":
+        """Predicted rewards and the policy's probabilities on new contexts, by the run's final model.
+
+        Columns are encoded with the statistics that the run learned from its clients, as in the run itself. A scheduled
+        parameter has the value of the next deployment.
+
+        Example:
+          >>> run = bandits.run(table=frame, client_column="store", label_column="bought")
+          >>> run.predict(frame.head())["probability"]
+
+        Args:
+          frame: The feature columns of the run's table; other columns are ignored.
+
+        Returns:
+          float64, with the frame's index. Columns are pairs: `predicted_reward` or `probability`, and the action's name
+          (its number, if --reward_columns=all).
+
+        Raises:
+          UsageError: If the run is not of run_federated on a table, has no model yet, or the frame lacks a column.
+        """
+        module, _, name = self.predictor.partition(":")
+        if not module:
+            raise UsageError(f"{self.folder} predicts nothing: only runs of run_federated on a table do.")
+        return getattr(importlib.import_module(module), name)(self, frame)
+
     def plot(self, *names: str) -> "panels.Figure":
         """Plots metrics over rounds; by default those that the study marks for summaries.
+
+        Example:
+          >>> run.plot("bandits/average_rewards").savefig("reward.png")
 
         Raises:
           UsageError: If one of them is not among its metrics.
@@ -138,9 +169,8 @@ class Runs(Sequence[Run]):
         drawn = drawn or [metric for metric in declared.values() if metric.in_summary]
         shown = names or [metric for metric in drawn if self._has_finite(metric)] or list(present)[:1]
         titles = {name: declared[name].about if name in declared else name for name in shown}
-        return panels.draw(
-            {label: [run.metrics for run in group] for label, group in self._groups().items()}, titles, kind=band
-        )
+        tables = {label: [run.metrics for run in group] for label, group in self._groups().items()}
+        return panels.draw(tables, titles, kind=band)
 
     def _has_finite(self, column: str) -> bool:
         import numpy as np
@@ -196,12 +226,13 @@ def labels(folders: Iterable[pathlib.Path]) -> list[str]:
     return [os.path.relpath(folder, os.path.commonpath(folders)) for folder in folders]
 
 
-def read(folder: pathlib.Path, studies: Iterable[Sequence[Metric]]) -> Run:
+def read(folder: pathlib.Path, studies: Iterable[Sequence[Metric]], predictor: str = "") -> Run:
     """Reads a run's folder.
 
     Args:
       folder: The folder.
       studies: The columns of the studies that it may be a run of.
+      predictor: See `Run`.
 
     Raises:
       UsageError: If a file is missing, damaged, of another format or not of a run; it names the file.
@@ -234,6 +265,7 @@ def read(folder: pathlib.Path, studies: Iterable[Sequence[Metric]]) -> Run:
         columns=[metric for columns in studies for metric in columns],
         bounds=bounds,
         client_rewards=rewards,
+        predictor=predictor,
     )
 
 

@@ -57,6 +57,7 @@ def measure_round(model, local_work, clients: int, shape: tuple[int, ...], outpu
     import tensorflow as tf
     import tensorflow_federated as tff
 
+    from data import clients as data_clients
     from optimization import supervised
     from optimization.posterior import process
     from optimization.runtime import worker
@@ -72,17 +73,10 @@ def measure_round(model, local_work, clients: int, shape: tuple[int, ...], outpu
         cohort_size=clients,
     )
     generator = np.random.default_rng(0)
-    cohort = [
-        supervised.ClientInput(
-            features=generator.normal(size=(_EXAMPLES, *shape)).astype(np.float32),
-            labels=generator.integers(0, outputs, _EXAMPLES).astype(np.int32),
-            key=np.array([0, position], np.int32),
-            position=np.int32(position),
-            weight=np.float32(_EXAMPLES),
-            learning_rate=np.float32(0.01),
-        )
-        for position in range(clients)
-    ]
+    features = generator.normal(size=(clients, _EXAMPLES, *shape)).astype(np.float32)
+    labels = generator.integers(0, outputs, (clients, _EXAMPLES)).astype(np.int32)
+    examples = [data_clients.Examples(*one) for one in zip(features, labels, strict=True)]
+    cohort = supervised.inputs(examples, np.arange(clients), 0, 1, 0.01)
     weights = model.initial_weights(0)
     for pid in processes:
         pathlib.Path(f"/proc/{pid}/clear_refs").write_text("5")  # Resets the peak of earlier rounds.

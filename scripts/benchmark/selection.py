@@ -108,17 +108,8 @@ def _fashion_mnist(rounds: int) -> dict[str, float]:
     flags = ("--task_type=fashion_mnist", "--random_data", "--partition_examples=600")
     task, run = _rounds(*flags, "--client_batch_size=64", "--client_steps_per_round=100")
     work = run.work
-    inputs = [
-        supervised.ClientInput(
-            task.normalise(examples.features),
-            examples.labels,
-            np.array([0, position], np.int32),
-            np.int32(position),
-            np.float32(1),
-            np.float32(0.005),
-        )
-        for position, examples in enumerate(map(task.clients.load, range(3)))
-    ]
+    examples = [one._replace(features=task.normalise(one.features)) for one in map(task.clients.load, range(3))]
+    inputs = supervised.inputs(examples, np.arange(3), 0, 1, 0.005, weighs_examples=False)
     definition, rounds_of_three = run.definition(work, 3), run.mean_rounds(work, 3)
     state = rounds_of_three.initialize()
     weights = tuple(tf.constant(weight) for weight in state.weights)

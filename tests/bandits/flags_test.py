@@ -247,6 +247,8 @@ def test_examples_above_a_cap_are_drawn_anew_unless_it_is_said_otherwise(variant
 
 
 def test_readings_reach_the_options():
+    several = _resolve("--bandits_type=bag", "--bandits_heads=3")
+    assert [flags.options(one).heads for one in (_resolve(), several)] == [1, 3]
     chosen = flags.options(_resolve("--bandits_type=falcon", "--ties=first", "--loss=half_sum"))
     assert dict(chosen.policy.parameters)["first_of_ties"] is True
     assert (chosen.half_sum, chosen.sigmoid, chosen.redraws_examples) == (True, False, False)

@@ -1,5 +1,7 @@
 """Tests of data.clients."""
 
+import hashlib
+
 import numpy as np
 import pytest
 
@@ -78,7 +80,7 @@ def test_file_checksum_is_of_contents_not_of_the_name(tmp_path):
     for name, content in (("a", b"same"), ("b", b"same"), ("c", b"other"), ("d", b"")):
         (tmp_path / name).write_bytes(content)
     a, b, c, d = (clients.file_checksum(str(tmp_path / name)) for name in "abcd")
-    assert a == b
+    assert a == b == hashlib.sha256(b"same4").hexdigest()[:16]  # Another form would continue no recorded run.
     assert len({a, c, d}) == 3
 
 

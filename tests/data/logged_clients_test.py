@@ -101,3 +101,8 @@ def test_replay_takes_uniform_propensities_alone():
     logged_clients.check_uniform(make(uniform=True)[0])
     with pytest.raises(UsageError, match=r"of propensity 1/3, but these range from 0.1 to 0.6"):
         logged_clients.check_uniform(make()[0])
+
+
+def test_folds_are_two_halves_and_those_of_recorded_runs():
+    assert logged_clients.halves(8).tolist() == [1, 1, 1, 0, 0, 1, 0, 0]
+    assert sorted(logged_clients.halves(2).tolist()) == [0, 1]

@@ -131,6 +131,7 @@ def test_cohorts_follow_shares_that_are_the_same_in_all_rounds(concentration, to
     assert counts.max() / 300 >= top_share
     assert top_share == 1.0 or counts.max() / 300 < 0.18
     np.testing.assert_array_equal(cohorts[6], partition.dirichlet_cohort(20, 2, concentration, 0, 7))
+    assert partition.dirichlet_cohort(20, 3, 0.5, 0, 1).tolist() == [18, 17, 4]  # As in recorded runs.
 
 
 @pytest.mark.parametrize("concentration", [1e-3, 1e-6])

@@ -70,7 +70,7 @@ def test_a_table_by_weights_alone(tmp_path, capsys):
         assert row["bootstrap_low"] == pytest.approx(row["low"], abs=0.15 * (row["high"] - row["low"]))
     printed = capsys.readouterr().out
     assert printed.startswith("constant:blue earns more than the log's policy: +")
-    assert f"Its mean reward is {values['snips']:.2f} (95% CI " in printed
+    assert f"by SNIPS: {values['snips']:.2f} (95% CI " in printed
     clipped = _estimate(found, "clipped_ips")
     assert clipped["bias"] == "unknown"  # Weights of 4 are clipped to 3.
     assert all(clipped[name] is None for name in ("low", "high", "difference", "difference_low", "bootstrap_high"))

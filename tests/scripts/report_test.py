@@ -80,20 +80,60 @@ def two_runs(tmp_path):
 
 def test_results_come_first_an_arm_a_row_the_best_first(two_runs):
     status, page = _report(two_runs, two_runs / "one", f"--runs={two_runs / 'many'}")
-    head, first, second = _tables(page)[0]
+    head, first, second = _tables(page)[1]
     assert status == 0
-    assert head == [
-        "Configuration",
-        "Seeds",
-        "Round reward, last round",
-        "Interval",
-        "Running average reward",
-        "Rounds",
-    ]
-    assert first == ["lr 0.1", "one seed", "0.7500", "", "0.6250", "2"]
+    assert head == ["Configuration", "Seeds", "Round reward, last round", "Running average reward", "Rounds"]
+    assert first == ["lr 0.1", "1", "0.75", "0.625", "2"]
     half = 12.7062047 * 0.125  # Student's t of one degree of freedom, and the error of the mean.
-    assert second[:3] == ["lr 0.05", "2", f"0.6250  {0.625 - half:.4f} to {0.625 + half:.4f}"]
-    assert page.index('class="results"') < page.index('class="legend"') < page.index("<summary>Commands")
+    assert second[:3] == ["lr 0.05", "2", f"0.6  {0.625 - half:.1f} to {0.625 + half:.1f}"]
+    places = [page.index(f'class="{name}"') for name in ("lead", "forest", "main", "results", "legend")]
+    assert places == sorted(places)
+    assert page.index('class="legend"') < page.index("<summary>Commands")
+
+
+def test_a_page_opens_with_its_finding_the_differences_and_one_table(tmp_path):
+    for bandit, rewards in (("greedy", (0.2, 0.4, 0.3)), ("softmax", (0.5, 0.6, 0.7)), ("uniform", (0.1, 0.1, 0.1))):
+        for seed, reward in enumerate(rewards):
+            folder = tmp_path / bandit / f"seed_{seed}"
+            _run(folder, [reward], bandits_type=bandit, aggregator_type="mean", seed=seed)
+            (folder / "bounds.json").write_text(json.dumps({"rewards": {"least": 0.0, "largest": 1.0}}))
+    _, page = _report(tmp_path, tmp_path)
+    half = 4.302653 * 0.1 / 3**0.5  # Differences of 0.3, 0.2 and 0.4, and Student's t of two degrees of freedom.
+    shown = f"+0.30 (95% CI +{0.3 - half:.2f} to +{0.3 + half:.2f}, 3 seeds)"
+    (lead,) = re.findall(r'<p class="lead">(.*?)</p>', page)
+    assert lead == f"softmax is significantly better than greedy: round reward {shown}."
+    head, softmax, greedy, uniform = _tables(page)[0]
+    assert head == ["Configuration", "Round reward, last round", "Difference to greedy", "Verdict"]
+    assert softmax[2:] == [f"+0.30  +{0.3 - half:.2f} to +{0.3 + half:.2f}", "better"]
+    assert (greedy[1:], uniform[3]) == ([f"0.30  {0.3 - half:.2f} to {0.3 + half:.2f}", "–", "reference"], "baseline")
+    figure = re.search(r"<figure>(.*?)</figure>", page, re.DOTALL)[1]
+    assert re.findall(r'<text x="0".*?>(.*?)</text>', figure) == ["softmax"]
+    assert re.findall(r'class="tick".*?>(.*?)</text>', figure)[0] == "0"
+
+
+def test_intervals_stay_within_the_range_of_rewards_that_runs_recorded(tmp_path):
+    for bandit, rewards in (("greedy", (0.0, 0.5)), ("softmax", (0.6, 1.0))):
+        for seed, reward in enumerate(rewards):
+            folder = tmp_path / bandit / f"seed_{seed}"
+            _run(folder, [reward], bandits_type=bandit, seed=seed)
+            (folder / "bounds.json").write_text(json.dumps({"rewards": {"least": 0.0, "largest": 1.0}}))
+    _, page = _report(tmp_path, tmp_path)
+    _, softmax, greedy = _tables(page)[0]
+    assert [row[1].split("  ")[1] for row in (softmax, greedy)] == ["0.0 to 1.0"] * 2
+    assert softmax[2].split("  ")[1] == "-0.1 to +1.0"  # 0.55 - 12.7062 * 0.05, and at most 1.
+
+
+def test_runs_of_searches_and_timing_are_shown_only_on_request(tmp_path):
+    for path in ("search/a", "estimate/b", "compare/c", "grid/runs/d/seed_0", "grid/runs/d/seed_1"):
+        _run(tmp_path / path, [0.5], seed=0, bandits_type="softmax", clip_norm=ord(path[-3]))
+    (tmp_path / "grid" / "results.csv").write_text("run,used_for\nd/seed_0,tuning\nd/seed_1,reporting\n")
+    _, page = _report(tmp_path, tmp_path)
+    assert "2 runs in 2 configurations · 3 runs of searches or timing left out" in page
+    assert "5 runs in" in _report(tmp_path, tmp_path, "--searches")[1]
+    assert "1 run in" in _report(tmp_path, tmp_path / "search" / "a")[1]
+    _run(tmp_path / "other" / "search" / "e", [0.5], seed=0)
+    with pytest.raises(UsageError, match="--searches"):
+        _report(tmp_path, tmp_path / "other")
 
 
 def test_curves_are_means_with_intervals_over_seeds_and_say_so(two_runs):
@@ -115,7 +155,7 @@ def test_curves_are_means_with_intervals_over_seeds_and_say_so(two_runs):
     assert low == pytest.approx([0.5 - half[0], 0.625 - half[1]], rel=1e-5)
     assert high == pytest.approx([0.5 + half[0], 0.625 + half[1]], rel=1e-5)
     assert panel["caption"] == "line: mean, band: 95% interval over 2 seeds; without a band: one seed"
-    assert "Not drawn: privacy/epsilon is never finite: nothing is guaranteed; other/constant is always 4." in page
+    assert "Not drawn: privacy/epsilon (without a finite value); other/constant (always 4)." in page
 
 
 def test_equal_results_are_drawn_once_a_single_evaluation_near_its_value_and_the_legend_follows_the_table(two_runs):
@@ -123,13 +163,15 @@ def test_equal_results_are_drawn_once_a_single_evaluation_near_its_value_and_the
         path = two_runs / folder / "metrics.csv"
         found = {metrics.ACCURACY: [np.nan, accuracy], metrics.HELD_OUT_REWARD: [np.nan, accuracy]}
         found[metrics.DEPLOYED] = [0, 1]  # Rounds that are marked are no curve.
+        found[metrics.CLIP_NORM] = [0.25, 0.25]
         pd.read_csv(path).assign(**found).to_csv(path, index=False)
     _, page = _report(two_runs, two_runs / "many", two_runs / "one")
     panels = _panels(page)
-    assert not {metrics.ACCURACY, metrics.DEPLOYED} & set(panels)
-    assert f"{metrics.ACCURACY} is {metrics.HELD_OUT_REWARD} at each evaluation." in page
-    assert panels[metrics.HELD_OUT_REWARD]["range"] == pytest.approx([0.225, 0.275])
-    assert panels[metrics.ROUND_REWARD]["range"] is None
+    assert not {metrics.ACCURACY, metrics.DEPLOYED, metrics.HELD_OUT_REWARD} & set(panels)
+    assert f"{metrics.HELD_OUT_REWARD} (with a single value)" in page
+    assert f"{metrics.ACCURACY} (equal to {metrics.HELD_OUT_REWARD})" in page
+    assert panels[metrics.CLIP_NORM]["range"] == pytest.approx([0.225, 0.275])
+    assert panels[metrics.ROUND_REWARD]["range"] == pytest.approx([0.2125, 1.0375])
     assert [(style["label"], style["rank"]) for style in _data(page)[0]["configurations"]] == [
         ("lr 0.05", 1),
         ("lr 0.1", 0),
@@ -141,10 +183,14 @@ def test_the_uniform_policy_and_full_feedback_are_marked(tmp_path):
         for seed in (0, 1):
             _run(tmp_path / bandit / f"seed_{seed}", [reward + seed * reward / 100], bandits_type=bandit, seed=seed)
     _, page = _report(tmp_path, tmp_path)
-    table = _tables(page)[0]
-    assert table[0][3] == "From uniform policy to full feedback"
-    assert [row[0] for row in table[1:]] == ["supervised_ mse   full feedback", "softmax", "uniform   uniform policy"]
-    assert [row[3].split("  ")[-1] for row in table[1:]] == ["", "at a normalized score of 0.62", ""]
+    table = _tables(page)[1]
+    assert table[0][4] == "Against the baselines"
+    assert [row[0] for row in table[1:]] == [
+        "supervised_ mse   full-feedback baseline",
+        "softmax",
+        "uniform   uniform policy",
+    ]
+    assert [row[4] for row in table[1:]] == ["", "at a normalized score of 0.62", ""]
 
 
 def test_regret_to_full_feedback_is_shown_on_request(tmp_path, capsys):
@@ -152,9 +198,9 @@ def test_regret_to_full_feedback_is_shown_on_request(tmp_path, capsys):
         for seed, reward in enumerate(rewards):
             _run(tmp_path / bandit / f"seed_{seed}", [reward], bandits_type=bandit, seed=seed)
     _, page = _report(tmp_path, tmp_path, "--regret")
-    (head, full_feedback, softmax), place = _tables(page)[0], -2
+    (head, full_feedback, softmax), place = _tables(page)[1], -2
     assert head[place] == "Regret to full feedback"
-    assert (full_feedback[place], softmax[place]) == ("–", "0.2500  -0.3853 to 0.8853")  # 0.3 and 0.2, paired.
+    assert (full_feedback[place], softmax[place]) == ("–", "0.2  -0.4 to 0.9")  # 0.3 and 0.2, paired: 0.25.
     assert "can be negative" in page
     _, page = _report(tmp_path, tmp_path)
     assert "Regret" not in page
@@ -162,7 +208,7 @@ def test_regret_to_full_feedback_is_shown_on_request(tmp_path, capsys):
     for seed, reward in enumerate((1.0, 1.3)):
         _run(tmp_path / "better" / f"seed_{seed}", [reward], bandits_type="falcon", seed=seed)
     _, page = _report(tmp_path, tmp_path, "--regret")
-    assert {row[place].partition("  ")[0] for row in _tables(page)[0][1:]} == {"–", "0.250", "-0.200"}
+    assert {row[place].partition("  ")[0] for row in _tables(page)[1][1:]} == {"–", "0.2", "-0.2"}
     _report(tmp_path, tmp_path / "softmax", "--regret")
     assert "No configuration has a full-feedback baseline" in capsys.readouterr().err
 
@@ -178,7 +224,7 @@ def test_dynamic_regret_is_shown_if_rewards_change(tmp_path, capsys):
     told = capsys.readouterr()
     assert (status, told.err) == (0, "")
     assert "Dynamic regret to 2 full-feedback baselines" in told.out
-    assert "softmax        1 to 2  all           1      1.000  0.5000" in told.out
+    assert "softmax        1 to 2  all           1      1      0.5" in told.out
     assert "<h3>Dynamic regret to 2 full-feedback baselines</h3>" in page
     _, page = _report(tmp_path, tmp_path)
     assert "ynamic regret" not in page + capsys.readouterr().out
@@ -203,7 +249,7 @@ def _compared(tmp_path, *arguments, clients: int = 21) -> tuple[list[list[str]],
             }
             (folder / "client_rewards.json").write_text(json.dumps(evaluated))
     _, page = _report(tmp_path, tmp_path, *arguments)
-    return _tables(page)[1], page
+    return _tables(page)[2], page
 
 
 def test_arms_are_compared_with_greedy_and_the_words_say_what_the_intervals_are_over(tmp_path):
@@ -212,10 +258,10 @@ def test_arms_are_compared_with_greedy_and_the_words_say_what_the_intervals_are_
     assert (softmax[:3], falcon[:3]) == (["softmax", "greedy", "6"], ["falcon", "greedy", "6"])
     assert softmax[3].startswith("+0.1")
     assert softmax[6] == "100%"
-    assert softmax[-2] == "+0.1000  +0.1000 to +0.1000"  # Over clients, each of which fares better by as much.
-    assert softmax[-1].startswith("better than greedy")
+    assert softmax[-2].startswith("+0.1")  # Over clients, each of which fares better by as much.
+    assert softmax[-1].startswith("better")
     assert softmax[-1].endswith("the sign-flip test cannot reach 5% with 6 seeds and 2 configurations")
-    assert falcon[-1].startswith("not significantly different from greedy")
+    assert falcon[-1].startswith("no significant difference")
     assert "adjusted by Holm for 2 configurations." in page
     assert "The interval over participating clients is about other clients" in page
 
@@ -223,7 +269,7 @@ def test_arms_are_compared_with_greedy_and_the_words_say_what_the_intervals_are_
 def test_the_reference_can_be_named_and_over_few_clients_there_is_no_interval(tmp_path):
     (_, greedy, softmax), page = _compared(tmp_path, "--reference=falcon", clients=3)
     assert [greedy[:2], softmax[:2]] == [["greedy", "falcon"], ["softmax", "falcon"]]
-    assert softmax[-2] == "+0.1000  3 clients: too few for an interval"
+    assert softmax[-2] == "+0.1  3 clients: too few for an interval"
     assert "is about other clients with" not in page
 
 
@@ -234,7 +280,7 @@ def test_a_reference_that_is_not_there_is_refused(two_runs):
 
 def test_single_seeds_are_not_compared_and_it_is_said(two_runs):
     _, page = _report(two_runs, two_runs / "one", two_runs / "many")
-    assert "One seed has no test of a difference" in page
+    assert "without several seeds there is no test (--repeat=8)" in page
     assert "Compared with" not in page
 
 
@@ -249,7 +295,7 @@ def test_a_configuration_not_above_the_uniform_policy_is_labelled_in_table_and_p
         "greedy",
         "softmax (not significantly different from the uniform policy)",
     ]
-    assert _tables(page)[0][2][3].endswith("not significantly different from the uniform policy")
+    assert _tables(page)[1][2][-2].endswith("not significantly different from the uniform policy")
     assert "reward and the best fixed action’s are computed from labels and rewards" in page
 
 
@@ -269,12 +315,12 @@ def test_arms_of_several_tasks_have_a_section_and_lines_over_tasks(tmp_path, cap
     head, row = _tables(page)[0]
     assert head == ["Configuration", "Seeds of each task", "Normalized score"]
     assert row[:2] == ["softmax", "5"]
-    assert row[2].startswith("0.500")
+    assert row[2].startswith("0.50")
     title = "Over 2 tasks (run_federated: digits; run_federated: unipen62)"
     assert f"<h2>{title}</h2>" in page
     output = capsys.readouterr().out
     assert f"{title}:" in output
-    assert "  softmax        5                   0.5000 (" in output
+    assert "  softmax        5                   0.50" in output
 
 
 def test_a_task_without_a_scale_is_named_and_one_task_has_no_section(tmp_path, capsys):
@@ -285,27 +331,17 @@ def test_a_task_without_a_scale_is_named_and_one_task_has_no_section(tmp_path, c
     assert "over tasks" not in _report(tmp_path, tmp_path / "all" / "digits")[1]
 
 
-def test_an_interval_that_goes_on_beyond_the_scale_ends_in_arrows(tmp_path):
-    for name, rewards in (("narrow", [0.3, 0.31]), ("wide", [0.0, 1.0])):
-        for seed, reward in enumerate(rewards):
-            _run(tmp_path / name / f"seed_{seed}", [reward], clip_norm=len(name), seed=seed)
-    _, page = _report(tmp_path, tmp_path)
-    wide, narrow = re.findall(r'<td class="scale".*?</td>', page)
-    assert (wide.count("<path"), narrow.count("<path")) == (2, 0)
-
-
 def test_the_results_say_what_an_epsilon_assumes_and_what_is_proven(two_runs):
     mechanism = mechanisms.Mechanism("dpsgd", 1.0, population=500, cohort=20, delta=1e-5)
     spent = mechanism.report(40)
     (two_runs / "one" / "privacy.json").write_text(json.dumps(spent))
     _, page = _report(two_runs, two_runs / "one")
-    head, cells = _tables(page)[0]
+    head, cells = _tables(page)[1]
     proven = spent["guarantees"][1]["epsilon_pld"]
     assert dict(zip(head, cells, strict=True))["Epsilon"].split("  ") == [
-        f"{spent['epsilon']:.4g}",
+        f"{proven:.3g}",
         "delta 1e-05",
-        "assumes Poisson sampling, though cohorts have a fixed size",
-        f"proven: {proven:.4g}",
+        f"{spent['epsilon']:.3g} if Poisson sampling, though cohorts have a fixed size",
     ]
 
 
@@ -315,9 +351,9 @@ def test_flags_that_differ_single_runs_data_and_commands_come_last(two_runs):
     report = {"dropped": {"<a>": 3}, "columns": described}
     (two_runs / "one" / "config.json").write_text(json.dumps(config | {"data_report": report}))
     _, page = _report(two_runs, two_runs / "one", two_runs / "many")
-    _, flags, single, columns = _tables(page)
+    _, _, flags, single, columns = _tables(page)
     assert flags == [["Configuration", "--learning_rate"], ["lr 0.1", "0.1"], ["lr 0.05", "0.05"]]
-    assert single[3] == ["lr 0.05", "1", "2", "0.7500", "0.8750", "0.5000", "many/seed_1"]
+    assert single[3] == ["lr 0.05", "1", "2", "0.75", "0.875", "0.5", "many/seed_1"]
     assert "<dt>dropped</dt><dd>" in page
     assert columns == [["name", "use", "kind"], ["age", "feature", "–"], ["y", "label", "category"]]
     assert "<dt>&lt;a&gt;</dt><dd>3</dd>" in page
@@ -347,7 +383,7 @@ def test_metrics_of_any_study_are_shown_as_it_declares_them(two_runs):
     titles = {panel["column"]: panel["title"] for panel in _panels(page).values()}
     assert titles["federated/regret"] == "Regret so far, federated"
     federated = [f"{what}, federated" for what in ("Clicks so far", "Clicks an impression", "Regret so far")]
-    assert _tables(page)[0][0] == ["Configuration", "Seeds", *federated, "Rounds"]
+    assert _tables(page)[1][0] == ["Configuration", "Seeds", *federated, "Rounds"]
     assert "<h2>run_ads</h2>" in page
     assert len(_data(page)) == 2
 
@@ -519,7 +555,7 @@ def test_the_page_works_in_a_browser(two_runs, browser):
     assert share((0x14, 0x17, 0x1A)) > 0.5
     assert share((0x3B, 0x94, 0xD6)) > 0.001
     look(390, "light")
-    assert share((255, 255, 255)) > 0.5
+    assert share((255, 255, 255)) > 0.2  # The band takes much.
     assert min(share(blue), share(orange)) > 0.001
 
     one, many = browser.find_elements("css selector", ".legend button")

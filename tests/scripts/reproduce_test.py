@@ -243,7 +243,7 @@ def test_arms_of_other_data_do_not_join(tmp_path):
     table = pd.DataFrame({"arm": ["far", "far"], "seed": [0, 1], "score": [1.0, 2.0], "rounds": 4, "data": ["a", "b"]})
     table = table.assign(commit="c", machine="m")
     records.write(table, tmp_path / "f1.csv")
-    near = table.assign(configuration="near")
+    near = table.assign(arm="near")
     joined = records.joined(_figure(), near, tmp_path / "f1.csv")
     assert joined["arm"].tolist() == ["near", "near", "far", "far"]
     with pytest.raises(UsageError, match=r"f1\.csv has configurations of other data, not b: run the whole figure\."):

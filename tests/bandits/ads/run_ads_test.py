@@ -171,12 +171,3 @@ def test_a_noisy_run_accounts_its_privacy(tmp_path, capfd):
     assert spent == json.loads(json.dumps(mechanism.report(5)))
     expected = [mechanism.epsilon(round_num) for round_num in range(1, 6)]
     np.testing.assert_allclose(table(tmp_path)[metrics.EPSILON], expected)
-
-
-def test_the_figure_of_several_runs(finished, tmp_path):
-    from bandits.ads import figures
-
-    folder, output = finished / "run", tmp_path / "ads.png"
-    argv = ["figures", f"--runs={folder},{folder}", "--labels=one,two", f"--output={output}"]
-    figures.program(figures.define().parse(argv))
-    assert output.stat().st_size > 10_000

@@ -301,7 +301,7 @@ def test_rounds_before_the_first_deployment_are_called_so(rounds, says_so):
             [
                 "- the hyperparameter search (all settings are defaults)",
                 "- privacy: every run with noise",
-                "All this needs about 37 more minutes: repeat the command with --minutes=44; it continues from these "
+                "All this needs about 38 more minutes: repeat the command with --minutes=45; it continues from these "
                 "runs.",
             ],
         ),

@@ -85,6 +85,10 @@ def test_a_secret_sample_is_drawn_at_each_look_and_amplifies():
     whole = dataclasses.replace(private.mechanism(1000, 2.0), delta=1e-5)
     part = dataclasses.replace(private.mechanism(1000, 2.0, clients_per_look=200), delta=1e-5)
     assert part.epsilon(1) < 0.5 * whole.epsilon(1)
+    # The guarantee rests on the sample's secrecy, and says so.
+    assumed = [private.Paid(one, 1, 1, ()).report()["assumes"] for one in (part, whole)]
+    assert len(set(assumed[0]) - set(assumed[1])) == 1
+    assert set(assumed[1]) < set(assumed[0])
 
 
 @pytest.mark.parametrize("noise", [0.05, 1.0])

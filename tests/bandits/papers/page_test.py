@@ -199,7 +199,7 @@ def test_records_that_are_not_on_the_page_are_reported(tmp_path, known):
     records.write(_table(), tmp_path / "small" / "f9.csv")
     assert "| near is better | section 2 |  | no score of " in page.made(tmp_path)
     assert page.strays(tmp_path) == [
-        "paper/f1.csv: f1 has no arm old",
+        "paper/f1.csv: f1 has no configuration old",
         "paper/f1.csv: there is no score",
         "small/f9.csv is of no figure",
     ]

@@ -290,11 +290,17 @@ def test_studies_and_tasks_are_parts_of_their_own():
             ["softmax", "greedy", "softmax, init"],
         ),
         (
+            [{"aggregator_type": kind, "bandits_type": "greedy"} for kind in ("mean", "soft", "softer")]
+            + [{"aggregator_type": "mean", "bandits_type": "softmax"}],
+            ["greedy", "greedy, soft", "greedy, softer", "softmax"],
+        ),
+        ([{"bandits_type": "softmax"}], ["softmax"]),
+        (
             [
                 {"bandits_type": "softmax", "client_learning_rate": rate, "total_rounds": rounds}
                 for rate, rounds in ((0.1, 20), (0.1, 150), (1e20, 10))
             ],
-            ["client lr 0.1, rounds 20", "client lr 0.1, rounds 150", "client lr 1e+20, rounds 10"],
+            [f"softmax, client lr {more}" for more in ("0.1, rounds 20", "0.1, rounds 150", "1e+20, rounds 10")],
         ),
         (
             [

@@ -3,8 +3,6 @@
 import hashlib
 import importlib
 import os
-import subprocess
-import sys
 
 import pytest
 
@@ -54,18 +52,3 @@ def test_relative_folders_start_where_bazels_user_is(source, tmp_path, monkeypat
     monkeypatch.setenv("BUILD_WORKING_DIRECTORY", str(tmp_path))
     _run_program("heart_disease", "uci", "--output=.")
     assert (tmp_path / "heart_disease_4sites.csv").exists()
-
-
-@pytest.mark.slow
-def test_the_program_ends_with_its_status(source, tmp_path):
-    def run(*arguments: object) -> subprocess.CompletedProcess:
-        command = [sys.executable, "-m", "data.convert", *map(str, arguments)]
-        return subprocess.run(command, capture_output=True, text=True)
-
-    assert run("heart_disease", source, f"--output={tmp_path}").returncode == 0
-    again = run("heart_disease", source, f"--output={tmp_path}")
-    assert (again.returncode, again.stdout, len(again.stderr.splitlines())) == (2, "", 1)
-    assert again.stderr.startswith("Usage error: --output: ")
-    shown = run("--help")
-    assert (shown.returncode, shown.stderr) == (0, "")
-    assert "unipen62_writers.npz from UNIPEN train_r01_v07" in shown.stdout

@@ -78,6 +78,7 @@ def test_files_are_read_as_they_are_published(folder):
     database.unlink()
     found = _load(folder)
     assert (len(found.clients), found.statistics) == (2, expected)
+    assert len(list(folder.glob("*.tar.bz2"))) == 2  # The user's archives stay.
 
 
 @pytest.mark.parametrize(("name", "content"), [("word_count", ""), ("tag_count", "[1, 2"), ("tag_count", '{"a": "b"}')])

@@ -3,6 +3,8 @@
 import asyncio
 import copy
 import gc
+import importlib
+import inspect
 import json
 import os
 import pathlib
@@ -15,6 +17,7 @@ import weakref
 import numpy as np
 import pandas as pd
 import pytest
+import tensorflow as tf
 from sklearn import datasets
 
 import bandits
@@ -48,8 +51,6 @@ def test_importing_bandits_loads_nothing_slow():
 @pytest.mark.parametrize(
     ("flags", "answer"),
     [
-        ({"totl_rounds": 3}, "totl_rounds is no setting of this study: did you mean total_rounds"),
-        ({"flagfile": "x"}, "flagfile is no setting of this study: .* --helpfull lists all"),
         ({"total_rounds": "many"}, "--total_rounds=many: not a whole number"),
         ({"root_output_dir": "a\0b"}, "--root_output_dir takes a number, a text, a path"),
         ({"seed": {}}, "--seed takes a number, a text, a path, True or False, or a list of such, not a dict"),
@@ -64,6 +65,44 @@ def test_bad_settings_are_answered_as_flags_are(flags, answer, tmp_path):
     with pytest.raises(UsageError, match=answer):
         bandits.run(**{"root_output_dir": tmp_path} | flags)
     assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("totl_rounds", "did you mean total_rounds"),
+        ("flagfile", r"help\(bandits.run\)"),
+        ("polcy", "did you mean policy"),
+    ],
+)
+def test_a_keyword_that_is_no_setting_is_a_type_error_with_similar_names(name, hint, tmp_path):
+    with pytest.raises(TypeError, match=f"'{name}': {hint}"):
+        bandits.run(root_output_dir=tmp_path, **{name: 3})
+    assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("module", studies.STUDIES.values())
+def test_signature_and_docstring_have_every_setting_with_its_default(module):
+    package = importlib.import_module(module.rpartition(".")[0])
+    declared = dict(studies.flag_set(module).declared)
+    del declared["list_presets"]
+    parameters = dict(inspect.signature(package.run).parameters)
+    assert {name: parameters[name].default for name in declared} == {
+        name: setting.default for name, setting in declared.items()
+    }
+    assert set(parameters) - set(declared) <= {"table", "policy", "rewards"}
+    assert {one.kind for one in parameters.values()} == {inspect.Parameter.KEYWORD_ONLY}
+    lines = {line.strip().partition(":")[0] for line in package.run.__doc__.splitlines()}
+    assert set(parameters) <= lines
+    assert package.run.__module__ == package.__name__
+
+
+def test_every_public_function_has_an_example():
+    for name in ("advise", "compare", "load", "plot", "report", "run"):
+        assert f"bandits.{name}(" in getattr(bandits, name).__doc__
+        assert name in dir(bandits)
+    with pytest.raises(AttributeError, match="no attribute 'runs'"):
+        _ = bandits.runs
 
 
 def test_what_is_not_given_is_not_given():
@@ -188,7 +227,7 @@ def test_the_command_is_the_binarys_and_says_that_python_asked(run, folder):
 def test_a_notebook_shows_the_plot_by_itself(run):
     figure = run.plot()
     assert figure._repr_png_().startswith(b"\x89PNG")
-    titles = [axes.get_title() for axes in figure.axes if axes.get_visible()]
+    titles = [axes.get_ylabel() for axes in figure.axes if axes.get_visible()]
     assert titles[:2] == ["Round reward", "Running average reward"]
     assert len(run.plot("train/loss").axes) == 1
     with pytest.raises(UsageError, match="There is no metric loss: there are bandits/round_rewards"):
@@ -211,7 +250,7 @@ def test_seeds_come_together(run, folder):
     assert list(runs.metrics["seed"]) == [6] * 4 + [7] * 4
     assert set(runs.metrics["run"]) == {"seeds"}
     _assert_same(runs.metrics[runs.metrics["seed"] == 7].iloc[:, 2:].reset_index(drop=True), run.metrics)
-    assert len(runs.plot("bandits/round_rewards").axes[0].collections) == 1  # A band.
+    assert len(runs.plot("bandits/round_rewards").axes[0].collections) == 2  # A band, and that of the legend.
     loaded = bandits.load(folder / "seeds")
     pd.testing.assert_frame_equal(loaded.metrics, runs.metrics)
     assert len(bandits.load(folder / "seeds" / "seed_6").metrics) == 4
@@ -239,6 +278,92 @@ def test_another_process_can_open_the_folder_afterwards(run, folder):
     assert _run_program(code, str(folder / "run" / ".lock")).returncode == 0
 
 
+def test_a_second_seed_has_a_folder_of_its_own(folder):
+    first, second = (bandits.run(root_output_dir=folder, **SHORT | {"seed": seed}) for seed in (0, 1))
+    assert [one.folder.name for one in (first, second)] == ["digits_scratch_softmax", "digits_scratch_softmax_seed_1"]
+    again = bandits.run(root_output_dir=folder, **SHORT | {"seed": 1})
+    pd.testing.assert_frame_equal(again.metrics, second.metrics)
+
+
+# Objects of the user.
+
+RULES = """
+import dataclasses
+import tensorflow as tf
+from bandits import policies
+
+
+@dataclasses.dataclass(frozen=True)
+class Tempered(policies.Policy):
+    temperature: float
+
+    def probabilities(self, predicted_rewards):
+        return tf.nn.softmax(predicted_rewards / self.temperature)
+
+
+@dataclasses.dataclass(frozen=True)
+class Near:
+    share: float
+
+    def __call__(self, label, action):
+        return 1.0 if label == action else self.share
+"""
+
+
+@pytest.fixture
+def rules(tmp_path, monkeypatch):
+    (tmp_path / "users_policies.py").write_text(RULES)
+    monkeypatch.syspath_prepend(tmp_path)
+    yield importlib.import_module("users_policies")
+    del sys.modules["users_policies"]
+
+
+def _assert_close(one: pd.DataFrame, other: pd.DataFrame) -> None:
+    pd.testing.assert_frame_equal(one.drop(columns="seconds"), other.drop(columns="seconds"), rtol=1e-5)
+
+
+def test_a_policy_of_ones_own_explores_is_recorded_and_continued(rules, run, folder):
+    where = {"root_output_dir": folder, **SHORT}
+    own = bandits.run(policy=rules.Tempered(0.05), **where)  # The default strategy, with its temperature.
+    _assert_close(own.metrics, run.metrics)
+    assert own.folder.name == "digits_scratch_softmax_Tempered_seed_7"
+    assert own.flags["python_policy"].startswith("users_policies:Tempered(temperature=0.05) ")
+    again = bandits.run(policy=rules.Tempered(0.05), **where)
+    pd.testing.assert_frame_equal(again.metrics, own.metrics)
+    with pytest.raises(UsageError, match=r"--python_policy was .*0.05.* is .*0.06"):
+        bandits.run(policy=rules.Tempered(0.06), **where)
+    with pytest.raises(UsageError, match="--python_policy was None"):
+        bandits.run(policy=rules.Tempered(0.05), experiment_name="run", **where)
+
+
+def test_rewards_of_ones_own_are_paid(rules, run, folder):
+    own = bandits.run(rewards=rules.Near(0.25), bandits_type="uniform", root_output_dir=folder, **SHORT)
+    plain = bandits.run(bandits_type="uniform", root_output_dir=folder, **SHORT)
+    name = "bandits/round_rewards"
+    np.testing.assert_allclose(own.metrics[name], 0.25 + 0.75 * plain.metrics[name], rtol=1e-6)
+    assert own.flags["python_rewards"].startswith("users_policies:Near(share=0.25) ")
+
+
+def test_other_objects_leave_nothing(run, folder, capsys):
+    before = sorted(folder.iterdir())
+    own = bandits.run(
+        policy=lambda predicted_rewards: tf.nn.softmax(predicted_rewards / 0.05), root_output_dir=folder, **SHORT
+    )
+    _assert_close(own.metrics, run.metrics)
+    assert sorted(folder.iterdir()) == before
+    assert "The run ends with this process: policy <lambda>" in capsys.readouterr().err
+
+
+def test_a_keras_model_trains_as_the_same_model_of_the_project(run, folder):
+    keras = tf.keras
+    layers = [keras.Input((64,)), keras.layers.Dense(64, activation="relu"), keras.layers.Dense(10)]
+    own = bandits.run(model=keras.Sequential(layers), root_output_dir=folder, **SHORT)
+    _assert_close(own.metrics, run.metrics)
+    for one, other in zip(own.weights.values(), run.weights.values(), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
+    assert own.flags["python_model"].startswith("keras:Sequential ")
+
+
 # Tables in memory.
 
 
@@ -259,6 +384,10 @@ def test_a_frame_is_a_table_like_a_file(wine, folder):
     assert reference() is None
     assert run.flags["task_type"] == "tabular"
     assert f"# from Python, its table {run.flags['data_file']}" in run.command
+    predicted = run.predict(wine.drop(columns=["who", "target"]))
+    np.testing.assert_allclose(predicted["probability"].sum(axis=1), 1)
+    loaded = bandits.load(folder / "frame").predict(wine)
+    pd.testing.assert_frame_equal(loaded, predicted)
     file = bandits.run(
         data_file=folder / "wine.csv", task_type="tabular", root_output_dir=folder, experiment_name="file", **COLUMNS
     )

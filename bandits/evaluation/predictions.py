@@ -1,0 +1,66 @@
+"""Predictions of a run's final model on a table in memory; see `optimization.study.results.Run.predict`."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bandits.evaluation import run_policy
+from bandits.options import Phase
+from data import columns, schema, statistics, table_file, tasks
+from data.errors import UsageError
+from optimization.study import results, run_folder
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def predict(run: results.Run, frame: "pd.DataFrame") -> "pd.DataFrame":
+    """Predicted rewards and action probabilities, float64 [rows, (what, action)]; see `Run.predict`.
+
+    Raises:
+      UsageError: Likewise.
+    """
+    if run.flags.get("task_type") != "tabular" or "bandits_type" not in run.flags:
+        raise UsageError(f"{run.folder} predicts nothing: only runs of run_federated on a table do.")
+    if run.weights is None:
+        raise UsageError(f"{run.folder} has no model yet: the same call continues the run.")
+    import pandas as pd
+    import tensorflow as tf
+
+    from bandits import experiment, process
+    from bandits.evaluation import run_policies
+    from optimization import models
+
+    folder = str(run.folder)
+    chosen = run_policy.options(folder)
+    known = statistics.read_table(chosen.task.public_statistics) or run_policy.known_statistics(folder)
+    values = _encoded(frame, schema.of_options(chosen.task), known)
+    num_actions = list(run.weights.values())[-1].size // chosen.heads
+    vectors = tasks.vector_model(chosen.task, values.shape[1], num_actions)
+    model = models.build(vectors["model"], vectors["model_arguments"], chosen.heads)
+    weights = tuple(run_folder.load_model(folder, model.shapes))
+    phase = Phase(**vars(chosen), label=chosen.name, population=range(0))
+    loss = experiment.build_loss(phase, num_actions)
+    policy = run_policies.of_period(phase, num_actions, phase.periods)
+    outputs = tf.constant(run_policies.outputs(model, weights, values, len(values)))
+    predicted = {
+        "predicted_reward": process.predicted_rewards(model, loss, outputs).numpy(),
+        "probability": run_policies.probabilities(model, weights, loss, policy, values, len(values)),
+    }
+    names: list[Any] = list(known.labels) if known else []
+    rewards = run.flags.get("reward_columns")
+    names = names or ([*range(num_actions)] if rewards == "all" else [*schema.listed(rewards)])
+    parts = [pd.DataFrame(part, frame.index, names, dtype=float) for part in predicted.values()]
+    return pd.concat(parts, axis=1, keys=list(predicted))
+
+
+def _encoded(frame: "pd.DataFrame", roles: schema.Schema, known: statistics.OfTable | None) -> np.ndarray:
+    """The features of a run's model, float32 [rows, features]; the constant 1 without features."""
+    table = table_file.of_frame(frame, "the DataFrame", schema.listed(roles.missing_values), roles.text_columns)
+    names = list(known.columns) if known else []
+    if missing := [name for name in names if name not in table.frame]:
+        raise UsageError(f"The DataFrame lacks columns that the run's model takes: {', '.join(missing)}.")
+    if not known or not names:
+        return np.ones((len(frame), 1), np.float32)
+    encoded = columns.encode(table.frame[names], dict(known.columns), show=table.cells)
+    return encoded.values

@@ -1,0 +1,161 @@
+"""Objects of the user's Python in place of settings of `bandits.run`: a policy, a reward function, a Keras model."""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from bandits import registry
+from bandits.options import BanditOptions
+from data import tasks
+from data.errors import UsageError
+from optimization.study import cli
+from optimization.study.objects import FLAG, Recorded, rebuilt, recorded
+
+# Keywords that take objects, with their help.
+OBJECTS: Mapping[str, str] = {
+    "policy": "A `policies.Policy`, or a function of predicted rewards, float32 [batch, actions], to probabilities.\n"
+    "    It replaces the policy of bandits_type, which then is softmax, or softmax_ce for a cross entropy.",
+    "rewards": "A function of a label and an action to the reward, instead of 1 for the right action.\n"
+    "    Labels and actions are names in tables, else numbers.",
+    "model": "A Keras model of float32, stateless layers, besides the names below.\n"
+    "    Its architecture counts; its weights are sampled by seed.",
+}
+_LOSSES = ("softmax", "softmax_ce")
+
+
+@dataclasses.dataclass(frozen=True)
+class Chosen(registry.Chosen):
+    """A policy of the user.
+
+    Attributes:
+      policy: The object; `target` is its text.
+    """
+
+    policy: Any = dataclasses.field(default=None, compare=False)
+
+    def build(self, value: Any = None) -> Any:
+        from bandits import policies
+
+        return policies.of(self.policy)
+
+
+class Objects:
+    """The objects of a run; without any, every method changes nothing.
+
+    Attributes:
+      records: How `config.json` records them, by keyword.
+    """
+
+    def __init__(self, given: Mapping[str, Any]):
+        """Checks the types of the objects.
+
+        Raises:
+          UsageError: If one cannot be what its keyword says.
+        """
+        self._given = dict(given)
+        for name in ("policy", "rewards"):
+            one = self._given.get(name)
+            if one is not None and (isinstance(one, type) or not (callable(one) or hasattr(one, "probabilities"))):
+                raise UsageError(f"{name} must be an object or a function, not {one!r}: see help(bandits.run).")
+        self.records = {name: recorded(one) for name, one in self._given.items() if name != "model"}
+        if (model := self._given.get("model")) is not None:
+            from optimization import keras_models
+
+            self._given["model"] = keras_models.Architecture(model)
+            self.records["model"] = Recorded(repr(self._given["model"]))
+
+    def flags(self) -> dict[str, str]:
+        """Flags that record the objects."""
+        return {f"{FLAG}{name}": one.text for name, one in self.records.items()}
+
+    def resolve(self, settings: cli.Settings, resolved: cli.Settings) -> cli.Settings:
+        """Resolved flags, whose default name holds the objects' classes.
+
+        Raises:
+          UsageError: On a flag that an object replaces.
+        """
+        bandit = registry.BANDITS[resolved.bandits_type]
+        if "policy" in self._given:
+            of_policies = {f"bandits_{name}" for entry in registry.POLICIES.values() for name in entry.settings}
+            if replaced := sorted(settings.set_by_user & {*of_policies, "ties", "bandits_schedule"}):
+                raise UsageError(f"--{replaced[0]} has no effect with a policy of your own: leave it out.")
+            if resolved.bandits_type not in _LOSSES:
+                raise UsageError(
+                    f"--bandits_type={resolved.bandits_type} has a policy, and so do you: give {' or '.join(_LOSSES)}, "
+                    "which then name the loss alone."
+                )
+        if "model" in self._given:
+            if replaced := sorted(settings.set_by_user & {"hidden", "norm"}):
+                raise UsageError(f"--{replaced[0]} has no effect with a model of your own: leave it out.")
+            if registry.POLICIES[bandit.policy].heads:
+                raise UsageError(f"--bandits_type={resolved.bandits_type} needs several heads; a Keras model has one.")
+        if settings.experiment_name is None and self.records:
+            classes = (one.text.partition("(")[0].rpartition(":")[2] for one in self.records.values())
+            names = [resolved.experiment_name, *("".join(filter(str.isalnum, name)) for name in classes)]
+            return resolved.replace(experiment_name="_".join(names))
+        return resolved
+
+    def options(self, options: BanditOptions) -> BanditOptions:
+        """Options with the policy."""
+        if "policy" not in self._given:
+            return options
+        text_of = self.records["policy"].text
+        target = f"{text_of} {id(self._given['policy'])}" if self.records["policy"].problem else text_of
+        return dataclasses.replace(options, policy=Chosen(target, policy=self._given["policy"]))
+
+    def task(self, task: tasks.Task, options: BanditOptions) -> tasks.Task:
+        """Task with the rewards and the model.
+
+        Raises:
+          UsageError: If they do not fit the data, or the policy gives no probabilities.
+        """
+        if "rewards" in self._given:
+            if options.task.task_type == "logged" or options.task.reward_columns:
+                raise UsageError("rewards has no effect here: this data has rewards, and no labels.")
+            task = dataclasses.replace(task, rewards={"exact": _matrix(self._given["rewards"], task)})
+        if "model" in self._given:
+            if not isinstance(task.feature_spec, tuple):
+                raise UsageError(f"--task_type={options.task.task_type} has bags of words, which no Keras model takes.")
+            architecture, (shape, _) = self._given["model"], task.feature_spec
+            architecture.check(shape, task.num_actions)
+            arguments = {"architecture": architecture, "num_outputs": task.num_actions}
+            task = dataclasses.replace(task, model="keras", model_arguments=arguments)
+        if "policy" in self._given:
+            from bandits import policies
+
+            policy = policies.of(self._given["policy"])
+            if task.model == "keras" and "representation" in policy.asks:
+                raise UsageError("policy asks for the representation, which a Keras model does not give.")
+            policies.check(policy, task.num_actions)
+        return task
+
+
+NONE = Objects({})
+
+
+def _matrix(reward: Callable[[Any, Any], float], task: tasks.Task) -> np.ndarray:
+    """Rewards float32 [labels, actions] of a function of label and action.
+
+    Raises:
+      UsageError: If one is no finite number.
+    """
+    names: Sequence[Any] = task.action_names or range(task.num_actions)
+    try:
+        matrix = np.array([[float(reward(label, action)) for action in names] for label in names], np.float32)
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"rewards must give a number for each label and action: {error}.") from error
+    if not np.isfinite(matrix).all():
+        label, action = (names[place] for place in np.argwhere(~np.isfinite(matrix))[0])
+        raise UsageError(f"rewards must give finite numbers, but not so for label {label!r} and action {action!r}.")
+    return matrix
+
+
+def of_record(text_of_policy: str) -> Chosen:
+    """The policy that a run recorded.
+
+    Raises:
+      UsageError: If it cannot be made again; see `objects.rebuilt`.
+    """
+    return Chosen(text_of_policy, policy=rebuilt(text_of_policy))

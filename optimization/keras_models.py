@@ -1,0 +1,99 @@
+"""Keras models as pure functions of their weights."""
+
+import contextlib
+import hashlib
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from data.errors import UsageError
+from optimization import models
+
+
+class Architecture:
+    """A Keras model without its weights: float32 layers of Keras without state. Its `repr` identifies it."""
+
+    def __init__(self, model: Any):
+        """Checks the layers.
+
+        Raises:
+          UsageError: If it is no built Keras model with one input and output, or a layer is none of these; by its name.
+        """
+        if not isinstance(model, tf.keras.Model):
+            raise UsageError(f"model must be a name or a Keras model, not a {type(model).__name__}.")
+        if not model.built or len(getattr(model, "inputs", None) or []) != 1 or len(model.outputs) != 1:
+            raise UsageError(f"Keras model {model.name!r} must begin with an Input, and have one input and one output.")
+        self.model = model
+        self._layers = list(model._flatten_layers(include_self=False))
+        for layer in self._layers:
+            if problem := _problem(layer):
+                raise UsageError(f"Layer {layer.name!r} ({type(layer).__name__}) of the Keras model {problem}.")
+        if len({id(one) for *_, one in self._weights()}) != len(model.trainable_weights):
+            raise UsageError(f"Keras model {model.name!r} has weights outside its layers.")
+
+    def __repr__(self) -> str:
+        text = self.model.to_json()
+        for place, name in enumerate([self.model.name, *(layer.name for layer in self._layers)]):
+            text = text.replace(f'"{name}"', f'"layer_{place}"')  # Keras counts names on in a process.
+        return f"keras:{type(self.model).__name__} {hashlib.sha256(text.encode()).hexdigest()[:16]}"
+
+    def check(self, shape: Sequence[int], num_outputs: int) -> None:
+        """Checks the model against a task; inputs of as many numbers are reshaped.
+
+        Raises:
+          UsageError: If its inputs or outputs do not fit.
+        """
+        inputs, outputs = self.model.input_shape[1:], self.model.output_shape[1:]
+        if None in inputs or math.prod(inputs) != math.prod(shape) or outputs != (num_outputs,):
+            raise UsageError(
+                f"The Keras model maps {inputs} to {outputs}, but this task has contexts {tuple(shape)} and "
+                f"{num_outputs} actions: it must map to ({num_outputs},), without an activation for a squared loss."
+            )
+
+    def build(self) -> models.Model:
+        """The model."""
+        # Names by place, since Keras counts layers on in a process; offsets start at 0, scales at 1.
+        names = [f"layer_{place}/{'scale' if name == 'gamma' else name}" for place, name, _ in self._weights()]
+        shapes = {name: tuple(one.shape) for name, (*_, one) in zip(names, self._weights(), strict=True)}
+
+        def forward(weights: Sequence[tf.Tensor], features: tf.Tensor) -> tf.Tensor:
+            with self._with(weights):
+                return self.model(tf.reshape(features, [-1, *self.model.input_shape[1:]]), training=False)
+
+        return models.Model(shapes, forward, 2 * sum(map(math.prod, shapes.values())))
+
+    def _weights(self) -> list[tuple[int, str, Any]]:
+        """Place of the layer, attribute and variable of each weight."""
+        return [
+            (place, name, value)
+            for place, layer in enumerate(self._layers)
+            for name, value in vars(layer).items()
+            if isinstance(value, tf.Variable)
+        ]
+
+    @contextlib.contextmanager
+    def _with(self, weights: Sequence[tf.Tensor]) -> Iterator[None]:
+        """Puts tensors in the place of the layers' variables; Keras' own setter would track them."""
+        places = self._weights()
+        try:
+            for (place, name, _), weight in zip(places, weights, strict=True):
+                vars(self._layers[place])[name] = tf.convert_to_tensor(weight)
+            yield
+        finally:
+            for place, name, variable in places:
+                vars(self._layers[place])[name] = variable
+
+
+def _problem(layer: Any) -> str:
+    """Why a layer is refused; empty if it is not."""
+    if type(layer).__module__.partition(".")[0] != "keras" or isinstance(layer, tf.keras.layers.Lambda):
+        return "is no layer of Keras: its source would not be recorded"
+    if layer.dtype_policy.name != "float32":
+        return f"is {layer.dtype_policy.name}, not float32"
+    if layer.non_trainable_weights or layer.stateful or hasattr(layer, "_random_generator"):
+        return "has state, as a count, a moving average, frozen weights or random numbers: leave it out"
+    if layer.losses:
+        return "has a regularizer, which no client would train: leave it out"
+    return ""

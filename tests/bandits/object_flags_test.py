@@ -1,0 +1,92 @@
+"""Tests of bandits.object_flags: objects of the user in place of settings."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bandits import object_flags, policies, run_federated
+from data.errors import UsageError
+from optimization.study import frame
+
+
+@dataclasses.dataclass(frozen=True)
+class Tempered(policies.Policy):
+    temperature: float = 0.5
+
+    def probabilities(self, predicted_rewards):
+        return tf.nn.softmax(predicted_rewards / self.temperature)
+
+
+@dataclasses.dataclass(frozen=True)
+class Near:
+    share: float = 0.25
+
+    def __call__(self, label, action):
+        return 1.0 if label == action else self.share
+
+
+def _opened(given, **flags):
+    study = run_federated.STUDY.with_objects(given)
+    words = [f"--{name}={value}" for name, value in flags.items()]
+    (settings,) = frame.plan(study, frame.flag_set(study).parse(["", *words]))
+    options = study.options(settings)
+    return study, settings, options, study.open(options)
+
+
+def test_a_policy_takes_the_place_of_the_strategys():
+    study, settings, options, task = _opened({"policy": Tempered(0.25)})
+    predicted = np.array([[0.5, 0.0, 0.25]], np.float32)
+    expected = np.exp(predicted / 0.25) / np.exp(predicted / 0.25).sum()
+    np.testing.assert_allclose(options.policy.build()(predicted), expected, rtol=1e-6)
+    assert settings.experiment_name == "digits_scratch_softmax_Tempered"
+    assert study.recorded(options, task)["python_policy"].startswith(f"{__name__}:Tempered(temperature=0.25) ")
+    assert object_flags.of_record(study.recorded(options, task)["python_policy"]).build() == Tempered(0.25)
+
+
+def test_a_function_is_a_policy_and_may_ask_for_more():
+    def first(predicted_rewards, key):
+        del key
+        return tf.one_hot(tf.zeros(tf.shape(predicted_rewards)[0], tf.int32), 10)
+
+    _, _, options, _ = _opened({"policy": first})
+    policy = options.policy.build()
+    assert policy.asks == ("key",)
+    np.testing.assert_array_equal(policy(np.zeros((2, 10), np.float32), key=[0, 1]), np.eye(10)[[0, 0]])
+
+
+def test_rewards_are_a_matrix_of_labels_and_actions():
+    *_, task = _opened({"rewards": Near()})
+    np.testing.assert_array_equal(task.rewards["exact"], np.where(np.eye(10), 1, 0.25))
+    assert list(task.rewards) == ["exact"]
+
+
+def test_rewards_of_a_table_have_its_names():
+    table = {"data_file": "data/examples/sklearn_wine.csv", "client_column": "cellar", "label_column": "cultivar"}
+    seen = set()
+    *_, task = _opened(
+        {"rewards": lambda label, action: seen.add((label, action)) or 0.5}, task_type="tabular", **table
+    )
+    assert seen == {(label, action) for label in task.action_names for action in task.action_names}
+
+
+@pytest.mark.parametrize(
+    ("given", "flags", "message"),
+    [
+        ({"policy": Tempered}, {}, "policy must be an object or a function"),
+        ({"policy": 3}, {}, "policy must be an object or a function"),
+        ({"rewards": "exact"}, {}, "rewards must be an object or a function"),
+        ({"policy": Tempered()}, {"bandits_type": "greedy"}, "--bandits_type=greedy"),
+        ({"policy": Tempered()}, {"bandits_temperature": 1}, "--bandits_temperature"),
+        ({"policy": lambda predicted_rewards: predicted_rewards + 2}, {}, "sum to 1"),
+        ({"policy": lambda predicted_rewards: predicted_rewards[:, :3]}, {}, "rows"),
+        ({"policy": lambda predicted_rewards: None}, {}, "policy fails"),
+        ({"rewards": lambda label, action: "high"}, {}, "rewards must give a number"),
+        ({"rewards": lambda label, action: float("nan")}, {}, "finite numbers, but not so for label 0 and action 0"),
+        ({"model": 3}, {}, "Keras model, not a int"),
+    ],
+)
+def test_what_does_not_fit_is_refused(given, flags, message):
+    with pytest.raises(UsageError, match=message):
+        _opened(given, **flags)
