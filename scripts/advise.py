@@ -5,8 +5,8 @@ if __name__ == "__main__":  # Before the imports, which take seconds.
 
     interruption.install()
 
-from bandits.advice import command
+from bandits.advice.command import define, program
 from optimization.study import cli
 
 if __name__ == "__main__":
-    cli.main(command.define(), command.program)
+    cli.main(define(), program)
