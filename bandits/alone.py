@@ -119,10 +119,9 @@ class AloneRounds:
             taken_part[client] = first or round_num, round_num
             each.append(metrics)
         total = tf.nest.map_structure(lambda *parts: np.sum(parts, axis=0), *each)
-        is_mean = isinstance(total.aggregator, dict) and "clipping_norm" in total.aggregator
-        means = {"clipping_norm": total.aggregator["clipping_norm"] / len(each)} if is_mean else {}
-        aggregator = {**total.aggregator, **means} if is_mean else total.aggregator
-        norm = total.update_norm / len(each)
+        aggregator, norm = total.aggregator, total.update_norm / len(each)
+        if "clipping_norm" in aggregator:
+            aggregator = {**aggregator, "clipping_norm": aggregator["clipping_norm"] / len(each)}
         return server, total._replace(update_norm=norm, deployed=each[0].deployed, aggregator=aggregator), taken_part
 
     def _at(self, state: fed_avg.State, last: int, round_num: int) -> fed_avg.State:
