@@ -40,8 +40,7 @@ class Federations:
     alone_budget: str = setting(
         words={
             "drawn": "the cohorts of the federated run",
-            "equal": "the first round's cohort in every round: each of its clients trains for as many rounds as the "
-            "federated model",
+            "equal": "the first round's cohort in every round, so as often as the federated model trains",
         },
         only={"federation": (ALONE,)},
         filled="drawn",
