@@ -35,6 +35,7 @@ class _Counting:
         weights, round_num = (state.weights[0] + np.float32(cohort[0]),), state.round_num + 1
         deployed = (weights, *state.deployed[:-1]) if round_num % 2 == 0 else state.deployed
         sums = dict.fromkeys(fed_avg.RoundMetrics._fields, np.float32(cohort[0]))
+        sums["aggregator"] = {"clipping_norm": sums["update_norm"], "clipped_count": 1}
         return fed_avg.State(round_num, weights, deployed, (), ()), fed_avg.RoundMetrics(**sums)
 
 
@@ -60,6 +61,7 @@ def test_a_client_acts_with_its_own_model_of_the_last_deployments(tmp_path):
 def test_metrics_are_sums_over_clients_and_the_mean_of_norms(tmp_path):
     _, metrics, _ = _rounds(tmp_path).next(_state(0, [0, 0]), _cohort(0, 1), np.zeros((2, 2), int), 1)
     assert (metrics.loss_sum, metrics.update_norm) == (11, 5.5)
+    assert metrics.aggregator == {"clipping_norm": 5.5, "clipped_count": 2}
 
 
 def test_the_states_that_a_checkpoint_continues_from_are_kept(tmp_path):
