@@ -5,7 +5,7 @@ aggregation in `process` -> the metrics here.
 """
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -114,9 +114,10 @@ def build_process(task: tasks.Task, phase: Phase, mechanism: mechanisms.Mechanis
     local_sgd = client_work.LocalSgd(
         phase.client_learning_rate, batch_size, phase.client_epochs, corrections=phase.corrections
     )
-    aggregator = None
+    aggregator = noise = None
     if bandit.trains:
-        aggregator = aggregators.build(phase.aggregation, mechanism, tuple(model.shapes.values()))
+        aggregated = phase.aggregation, mechanism, tuple(model.shapes.values())
+        aggregator, noise = aggregators.build(*aggregated), aggregators.noise(*aggregated)
     kind: type[process.BanditProcess] = process.BanditProcess
     halves, personal = int(phase.has_halves), {}
     local_work: client_work.ClientWork = local_sgd
@@ -130,7 +131,7 @@ def build_process(task: tasks.Task, phase: Phase, mechanism: mechanisms.Mechanis
             kind = personalization.LocalHeadProcess
             local_work = personalization.ReconstructedHead(adaptation, local_sgd)
     if phase.reports_clients:
-        halves = len(phase.population) if phase.cohorts.sampling == "poisson" else phase.cohorts.size
+        halves = phase.cohorts.size if phase.cohorts.sampling in ("fixed", "cyclic") else len(phase.population)
     return kind(
         model=model,
         policy=phase.policy.build(),
@@ -147,6 +148,7 @@ def build_process(task: tasks.Task, phase: Phase, mechanism: mechanisms.Mechanis
         cohort_size=0 if phase.selection.is_uniform else phase.cohorts.size,
         feedback=_FEEDBACK.get(phase.task.learn_from, "acting"),
         is_delayed=phase.delay.kind != "none",
+        noise=noise,
         halves=halves,
         **personal,
     )
@@ -288,11 +290,18 @@ class BanditRounds(runner.Rounds):
         """
         seed = self._phase.seed if cohort_seed is None else cohort_seed
         draw_of = 1 if self._phase.alone_budget == "equal" else round_num
-        drawn = cohorts.draw(self._phase.cohorts, len(self._phase.population), seed, draw_of)
+        groups = self._groups(seed) if self._phase.cohorts.sampling == "cyclic_poisson" else None
+        drawn = cohorts.draw(self._phase.cohorts, len(self._phase.population), seed, draw_of, groups)
         if self._attendance is None:
             return drawn
         # Who misses a turn, or a coin's, waits for the next: nobody else takes its place.
         return self._attendance.come(drawn, round_num, fill=self._phase.cohorts.sampling == "fixed")
+
+    @functools.cached_property
+    def _groups(self) -> Callable[[int], np.ndarray]:
+        """Of the seed of the cohorts, the groups of the phase's clients."""
+        names = [self._task.clients.client_ids[client] for client in self._phase.population]
+        return functools.cache(lambda seed: cohorts.groups(names, self._phase.cohorts.groups, seed))
 
     def inputs(self, positions: np.ndarray, round_num: int) -> list[process.ClientInput]:
         """Reads the clients of a cohort.

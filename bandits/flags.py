@@ -202,11 +202,6 @@ class _Evaluation:
 
 def define(flags: cli.FlagSet) -> None:
     """Defines the study's own flags."""
-    flags.elsewhere(
-        "target_epsilon",
-        "run scripts.privacy_budget with --target_epsilon to find the noise multiplier, and give that as "
-        "--noise_multiplier",
-    )
     by_bandit = {name: registry.POLICIES[entry.policy].settings for name, entry in registry.BANDITS.items()}
     helps = {name: entry.help for name, entry in registry.BANDITS.items()}
     flags.add(task_flags.TASK_TYPE, *declared(_Study, bandits_type={"type": helps}))
@@ -221,7 +216,7 @@ def define(flags: cli.FlagSet) -> None:
     selector_flags.define(flags)
     flags.add(_Clients, *training_flags.CORRECTIONS)
     flags.group("Server", *training_flags.server({"default": "adam"}, {}))
-    flags.group(aggregation_flags.Aggregation, _Models)
+    flags.group(aggregation_flags.Aggregation, aggregation_flags.Target, _Models)
     algorithm_flags.define(flags, "model_aggregation")
     federation_flags.define(flags)
     flags.group(initial_flags.InitialTrainings, scenario=initial_flags.PRETRAINED)
@@ -253,7 +248,13 @@ def resolve(settings: cli.Settings) -> cli.Settings:
     if settings.variant == "reference_code" and can_adapt:
         settings = settings.filled({"clip_norm": _PUBLISHED_FIRST_CLIP_NORM})
     settings = aggregation_flags.resolve(settings)
-    selector_flags.check_privacy(settings, settings.client_selection, is_private=bool(settings.noise_multiplier))
+    is_private = bool(settings.noise_multiplier or settings.target_epsilon)
+    if settings.target_epsilon and has_initial and not settings.initial_model_is_public:
+        raise UsageError(
+            "--target_epsilon covers one training: with a private initial training give --noise_multiplier, or "
+            "--initial_model_is_public."
+        )
+    selector_flags.check_privacy(settings, settings.client_selection, is_private=is_private)
     if settings.client_selection != "uniform":
         if settings.cohort_sampling != "fixed":
             raise UsageError(f"--cohort_sampling={settings.cohort_sampling} does not go with --client_selection.")

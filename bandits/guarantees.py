@@ -17,7 +17,7 @@ from data import tasks
 from data.errors import UsageError
 from data.tasks import registry
 from data.tasks.options import TaskOptions
-from optimization.privacy import mechanisms
+from optimization.privacy import calibration, mechanisms
 from optimization.study import aggregation_flags, run_folder, selector_flags
 
 # Options of tasks that do not say who the clients are: places of files, whose contents are in the checksum, and models.
@@ -34,12 +34,14 @@ class Trained:
       rounds: Its rounds.
       checksum: Digest of the population; empty if unknown.
       clients: Ranges [start, end) of its clients in that population.
+      simulated: The planned mechanism whose noise a simulation has.
     """
 
     mechanism: mechanisms.Mechanism
     rounds: int
     checksum: str = ""
     clients: tuple[tuple[int, int], ...] = ()
+    simulated: mechanisms.Mechanism | None = None
 
     def is_apart(self, checksum: str, clients: range) -> bool:
         """Whether the model was trained on none of these clients of a population."""
@@ -49,7 +51,12 @@ class Trained:
 
     def report(self, rounds: int) -> dict[str, Any]:
         """Content of `privacy.json` after some rounds."""
-        return self.mechanism.report(rounds) | {"population": {"checksum": self.checksum, "clients": self.clients}}
+        report = self.mechanism.report(rounds) | {"population": {"checksum": self.checksum, "clients": self.clients}}
+        if self.simulated:
+            planned = self.simulated.report(rounds)
+            summary = f"{report['summary']}\nIn the planned population of {self.simulated.population:,} clients: "
+            report |= {"planned_population": planned, "summary": f"{summary}{planned['summary']}"}
+        return report
 
 
 def population_checksum(options: TaskOptions, task: tasks.Task) -> str:
@@ -85,9 +92,38 @@ def mechanism(phase: Phase) -> mechanisms.Mechanism:
     Raises:
       UsageError: If the flags do not fit the population.
     """
-    voided = phase.reset.voids or selector_flags.voids(phase.selection)
-    own = aggregation_flags.mechanism(phase.aggregation, phase.cohorts, len(phase.population), 1, voided=voided)
+    count = len(phase.population)
+    own = aggregation_flags.mechanism(phase.aggregation, phase.cohorts, count, 1, voided=_voids(phase))
     return dataclasses.replace(own, voided="the server has the clients' logs") if phase.is_pooled else own
+
+
+def _voids(phase: Phase) -> str:
+    return phase.reset.voids or selector_flags.voids(phase.selection)
+
+
+def plan(phase: Phase, dimension: int) -> calibration.Plan | None:
+    """Planned privacy of a phase; None if the flags determine it.
+
+    Args:
+      phase: The phase.
+      dimension: Parameters of the model.
+
+    Raises:
+      UsageError: If nothing reaches the epsilon, or the flags do not fit the population.
+    """
+    if not phase.releases:
+        return None
+    if phase.aggregation.target_epsilon is not None and (reason := _voids(phase)):
+        raise UsageError(f"--target_epsilon is out of reach: no noise helps, because {reason}.")
+    return aggregation_flags.plan(
+        phase.aggregation, phase.cohorts, len(phase.population), dimension, phase.total_rounds
+    )
+
+
+def planned(phase: Phase, mechanism: mechanisms.Mechanism) -> Phase:
+    """Copy of a phase with the noise and cohorts of its plan."""
+    aggregation, cohorts = aggregation_flags.planned(phase.aggregation, phase.cohorts, len(phase.population), mechanism)
+    return dataclasses.replace(phase, aggregation=aggregation, cohorts=cohorts)
 
 
 def of_phase(
@@ -135,4 +171,8 @@ def of_phase(
         ranges: tuple[tuple[int, int], ...] = (participants,)
     else:  # Without a common population, clients cannot be distinguished.
         ranges = (*before.clients, participants) if before.clients and before.checksum == checksum else ()
-    return Trained(accounted, phase.total_rounds, checksum, ranges)
+    is_simulated = aggregation_flags.simulated(phase.aggregation, count, phase.cohorts.size)
+    planned = phase.aggregation.plan if is_simulated else None
+    if planned:
+        planned = dataclasses.replace(planned, apart_from=accounted.apart_from)
+    return Trained(accounted, phase.total_rounds, checksum, ranges, planned)

@@ -76,5 +76,5 @@ def _aggregation(settings: cli.Settings) -> Aggregation:
         settings = aggregation_flags.resolve(settings.replace(adaptive_clipping=True))
     aggregation = aggregation_flags.options(settings)
     if settings.initial_model_is_public:
-        aggregation = dataclasses.replace(aggregation, noise_multiplier=0.0)
+        aggregation = dataclasses.replace(aggregation, noise_multiplier=0.0, target_epsilon=None, population=None)
     return dataclasses.replace(aggregation, clip_norm=None, unclip_quantile=None) if clips is False else aggregation

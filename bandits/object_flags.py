@@ -1,6 +1,7 @@
 """Objects of the user's Python in place of settings of `bandits.run`: a policy, a reward function, a Keras model."""
 
 import dataclasses
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -92,7 +93,7 @@ class Objects:
             if registry.POLICIES[bandit.policy].heads:
                 raise UsageError(f"--bandits_type={resolved.bandits_type} needs several heads; a Keras model has one.")
         if settings.experiment_name is None and self.records:
-            classes = (one.text.partition("(")[0].rpartition(":")[2] for one in self.records.values())
+            classes = (re.split("[:.]", one.text.partition("(")[0])[-1] for one in self.records.values())
             names = [resolved.experiment_name, *("".join(filter(str.isalnum, name)) for name in classes)]
             return resolved.replace(experiment_name="_".join(names))
         return resolved

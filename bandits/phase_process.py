@@ -148,6 +148,7 @@ def key(task: tasks.Task, phase: Phase, definition: process.BanditProcess) -> Ha
         "model": (task.model, repr(task.model_arguments), definition.model.heads),
         "reward_matrix": (definition.reward_matrix.shape, definition.reward_matrix.tobytes()),
         "aggregator": phase.aggregation,
+        "noise": None,
         "server_optimizer": dataclasses.replace(phase.server_optimizer, learning_rate=0.0),
         "feature_spec": repr(definition.feature_spec),
         "label_spec": repr(definition.label_spec),

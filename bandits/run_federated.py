@@ -35,6 +35,7 @@ from data import files, tasks
 from data.errors import UsageError
 from data.tasks import registry as tasks_registry
 from data.tasks.options import TaskOptions
+from optimization.privacy import mechanisms
 from optimization.study import cli, frame, loggers, results, run_folder, selector_flags
 
 if TYPE_CHECKING:
@@ -99,6 +100,8 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
     def check(self, options: BanditOptions, task: tasks.Task) -> None:
         warnings: list[str] = []
         for phase in phases(options, task):
+            if plan := guarantees.plan(phase, 1):
+                phase = guarantees.planned(phase, plan.mechanism)
             mechanism = guarantees.mechanism(phase)
             warnings += mechanism.warnings(phase.total_rounds) if phase.bandit.trains else ()
             if mechanism.voided and phase.reset.voids:
@@ -164,6 +167,7 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
                 print(f"{phase.label}: {phase.total_rounds:,} rounds, {then}.", file=sys.stderr, flush=True)
                 folder = run_folder.RunFolder(run.folder.path / _INIT_FOLDER, run.folder.command)
                 frame.open_folder(folder, run.settings, task)
+            phase = _planned(phase, folder, dimension)
             logs = options.logs_interactions and phase.logs
             shown = [interactions.IN_WORDS] * logs + [federation_flags.EARNED_IN_WORDS] * phase.reports_clients
             before = None if is_last and options.is_initial_model_public else trained
@@ -180,6 +184,20 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
                 _warn_of_weak_initial_model(options, folder, rounds, outcome)
             weights = outcome.state.server.weights
         return None
+
+
+def _planned(phase: Phase, folder: run_folder.RunFolder, dimension: int) -> Phase:
+    """Copy of a phase with the noise and cohorts planned at its first start; prints the plan."""
+
+    def first() -> dict[str, Any] | None:
+        plan = guarantees.plan(phase, dimension)
+        return plan and {"mechanism": dataclasses.asdict(plan.mechanism), "reason": plan.reason}
+
+    recorded = folder.recorded("privacy_plan", first)
+    if recorded is None:
+        return phase
+    print(f"Privacy: {recorded['reason']}", file=sys.stderr, flush=True)
+    return guarantees.planned(phase, mechanisms.of_values(recorded["mechanism"]))
 
 
 def _check_rewards(options: BanditOptions, task: tasks.Task) -> None:

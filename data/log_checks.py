@@ -142,12 +142,12 @@ def overlap(log: "InteractionLog", weights: np.ndarray) -> list[Finding]:
     is_few = size < max(_FEWEST_EFFECTIVE, _FEW_EFFECTIVE * len(log))
     is_uneven = share > _LARGE_SHARE and len(log.client_ids) > 1 / _LARGE_SHARE
     rest = ": the estimate rests on few of them." if is_few else "."
-    size_text = f"The effective sample size, (sum w)^2 / sum w^2, is {size:,.0f} of {len(log):,} rows{rest}"
+    size_text = f"The effective sample size, (sum w)^2 / sum w^2, is {_shown(size)} of {len(log):,} rows{rest}"
     mean_text = f"The mean weight is {weights.mean():.3g}, which is 1 on average where the log supports the policy."
     largest_text = f"The largest weight is {largest:.3g}, {largest / total:.1%} of all."
     client_text = (
         f"Client {log.client_ids[client]!r} has {share:.1%} of all weight, the most of {len(log.client_ids):,} "
-        f"clients; the effective number of clients is {effective_sample_size(by_client):,.0f}."
+        f"clients; the effective number of clients is {_shown(effective_sample_size(by_client))}."
     )
     return [
         Finding("overlap", is_few, size_text),
@@ -155,6 +155,11 @@ def overlap(log: "InteractionLog", weights: np.ndarray) -> list[Finding]:
         Finding("largest weight", largest / total > _LARGE_SHARE, largest_text),
         Finding("weights by client", is_uneven, client_text),
     ]
+
+
+def _shown(number: float) -> str:
+    """A number with three digits, or whole."""
+    return f"{number:.3g}" if number < 1000 else f"{number:,.0f}"
 
 
 def effective_sample_size(weights: np.ndarray) -> float:

@@ -15,7 +15,7 @@ import tensorflow_privacy as tfp
 
 from data import keys
 from optimization import options
-from optimization.privacy import dp_queries, mechanisms, sensitivities
+from optimization.privacy import correlated_noise, dp_queries, mechanisms, sensitivities
 from optimization.runtime import private
 
 # Geometric updates of the clip norm, at the rate that Andrew et al. 2021 recommend.
@@ -158,16 +158,27 @@ def _dpftrl(aggregation: options.Aggregation, mechanism: mechanisms.Mechanism, s
 
 
 def _mf_dpftrl(aggregation: options.Aggregation, mechanism: mechanisms.Mechanism, specs) -> tfp.SumAggregationDPQuery:
-    return dp_queries.BandedSumQuery(
-        mechanism.clip_norm,
-        mechanism.noise_multiplier * mechanism.clip_norm,
-        mechanism.bands,
-        specs,
-        _noise_seed(aggregation, mechanism),
-    )
+    """DP-FTRL by matrix factorization; its noise is that of `noise`."""
+    del aggregation
+    return dp_queries.NoisedSum(mechanism.clip_norm, specs)
 
 
 _SUM_QUERIES = {"dpsgd": _dpsgd, "dpftrl": _dpftrl, "mf_dpftrl": _mf_dpftrl}
+
+
+def noise(
+    aggregation: options.Aggregation, mechanism: mechanisms.Mechanism, shapes: Sequence[tuple[int, ...]]
+) -> correlated_noise.Noise | None:
+    """Noise for each round, see `correlated_noise.Rounds`; None if the aggregator adds its own, or none.
+
+    Args:
+      aggregation: As of `build`, like the others.
+      mechanism: What is accounted.
+      shapes: Shapes of a delta's tensors.
+    """
+    if mechanism.kind != "mf_dpftrl":
+        return None
+    return correlated_noise.Noise(mechanism, tuple(shapes), _noise_seed(aggregation, mechanism))
 
 
 def _noise_seed(aggregation: options.Aggregation, mechanism: mechanisms.Mechanism, which: int = 0) -> int:

@@ -1,9 +1,10 @@
 """Sampling of a round's cohort from (seed, round), so that no state lives between rounds."""
 
 import concurrent.futures
+import hashlib
 import secrets
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,9 @@ from data import keys
 from optimization import options
 
 
-def draw(cohort: options.Cohorts, population: int, seed: int, round_num: int) -> np.ndarray:
+def draw(
+    cohort: options.Cohorts, population: int, seed: int, round_num: int, group_of: np.ndarray | None = None
+) -> np.ndarray:
     """Samples a round's cohort.
 
     Args:
@@ -20,6 +23,7 @@ def draw(cohort: options.Cohorts, population: int, seed: int, round_num: int) ->
       population: Number of clients to sample from.
       seed: Seed of the run, or a secret one.
       round_num: The round, from 1.
+      group_of: int [population], the clients' groups for `cyclic_poisson` sampling: see `groups`.
 
     Returns:
       int [clients], positions in the population; may be empty under Poisson sampling.
@@ -30,7 +34,26 @@ def draw(cohort: options.Cohorts, population: int, seed: int, round_num: int) ->
     generator = keys.generator(seed, keys.Purpose.COHORT, round_num)
     if cohort.sampling == "poisson":
         return np.flatnonzero(generator.random(population) < cohort.size / population)
+    if cohort.sampling == "cyclic_poisson":
+        has_turn = group_of == (round_num - 1) % cohort.groups
+        return np.flatnonzero(has_turn & (generator.random(population) < cohort.size * cohort.groups / population))
     return generator.choice(population, cohort.size, replace=False)
+
+
+def groups(names: Iterable[str], count: int, seed: int) -> np.ndarray:
+    """Groups of clients by a keyed hash of their names: a client's group depends on no other client.
+
+    Args:
+      names: Names of the clients.
+      count: Number of groups.
+      seed: The key; it need not be secret.
+
+    Returns:
+      int64 [names], from 0.
+    """
+    key = hashlib.blake2b(str(seed).encode(), digest_size=16).digest()
+    digests = b"".join(hashlib.blake2b(name.encode(), key=key, digest_size=8).digest() for name in names)
+    return (np.frombuffer(digests, "<u8") % count).astype(np.int64)
 
 
 def secret_seed() -> np.ndarray:

@@ -17,6 +17,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from optimization import client_work, models, options
+from optimization.privacy import correlated_noise
 from optimization.runtime import rounds
 
 OPTIMIZERS = {
@@ -127,6 +128,7 @@ class Process(abc.ABC):
       cohort_size: Number of clients whose losses are reported individually, for client selection; 0 reports none.
       deploy_every: Rounds between deployments, T; 0 for none: clients are sent the model in training alone.
       max_delay: Maximum staleness of a client's model, in deployments.
+      noise: Correlated noise, made outside of the process for each round; None if the aggregator adds its own, or none.
     """
 
     model: models.Model
@@ -139,6 +141,7 @@ class Process(abc.ABC):
     cohort_size: int = 0
     deploy_every: int = 0
     max_delay: int = 0
+    noise: correlated_noise.Noise | None = None
 
     @property
     @abc.abstractmethod
@@ -272,7 +275,8 @@ class Process(abc.ABC):
             new_state = State(step[0], step[1], step[2], step[3], aggregator)
             return tff.federated_zip(new_state), tff.federated_zip(metrics)
 
-        return rounds.fused(tff.templates.IterativeProcess(initialize, next_round))
+        process = rounds.fused(tff.templates.IterativeProcess(initialize, next_round))
+        return correlated_noise.Rounds(process, self.noise) if self.noise and aggregation else process
 
     def build_loss_poll(self, num_clients: int) -> tff.Computation:
         """Builds the computation of each client's loss on its training examples, at its position.

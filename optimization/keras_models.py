@@ -30,7 +30,7 @@ class Architecture:
         for layer in self._layers:
             if problem := _problem(layer):
                 raise UsageError(f"Layer {layer.name!r} ({type(layer).__name__}) of the Keras model {problem}.")
-        if len({id(one) for *_, one in self._weights()}) != len(model.trainable_weights):
+        if len({id(one) for *_, one in self._weights()}) < len(model.trainable_weights):
             raise UsageError(f"Keras model {model.name!r} has weights outside its layers.")
 
     def __repr__(self) -> str:
@@ -65,12 +65,13 @@ class Architecture:
         return models.Model(shapes, forward, 2 * sum(map(math.prod, shapes.values())))
 
     def _weights(self) -> list[tuple[int, str, Any]]:
-        """Place of the layer, attribute and variable of each weight."""
+        """Place of the layer, attribute and variable of each weight; nested models also count their batches."""
+        trained = set(map(id, self.model.trainable_weights))
         return [
             (place, name, value)
             for place, layer in enumerate(self._layers)
             for name, value in vars(layer).items()
-            if isinstance(value, tf.Variable)
+            if id(value) in trained
         ]
 
     @contextlib.contextmanager

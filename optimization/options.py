@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from data.tasks.options import TaskOptions
 from optimization.corrections import Correction
+from optimization.privacy.mechanisms import Mechanism
 from optimization.selection.availability import ALWAYS, Availability
 from optimization.selection.selected import Selection
 
@@ -54,11 +55,13 @@ class Cohorts:
       size: Clients of a round; under Poisson sampling the expected number.
       sampling: One of `mechanisms.SAMPLINGS`.
       availability: Availability of the clients.
+      groups: Number of groups that take turns, with `cyclic_poisson` sampling.
     """
 
     size: int
     sampling: str = "fixed"
     availability: Availability = ALWAYS
+    groups: int = 1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,7 +78,12 @@ class Aggregation:
       target_delta: Delta of the reported epsilon; None for the mechanism's own.
       accountant: One of `mechanisms.ACCOUNTANTS`.
       restart_rounds: For `dpftrl`, rounds of one tree; None for the rounds of one pass over all clients.
-      bands: For `mf_dpftrl`, rounds over which noise cancels; None for a number that fits the cohorts.
+      bands: For `mf_dpftrl`, rounds over which noise cancels; None for the number with the least noise.
+      num_buffers: For `mf_dpftrl`, buffers in place of bands; 0 for none.
+      target_epsilon: Epsilon that determines the noise multiplier; None to take `noise_multiplier`.
+      population: Planned number of clients, to which epsilon belongs; None for the clients present.
+      population_cohort: Clients of a round in the planned population; None for those of a round here.
+      plan: The planned mechanism. It replaces all fields above, except for the clip norm.
       bits: For `ddp`, bits of a coordinate of the sum.
     """
 
@@ -89,6 +97,11 @@ class Aggregation:
     accountant: str = "rdp"
     restart_rounds: int | None = None
     bands: int | None = None
+    num_buffers: int = 0
+    target_epsilon: float | None = None
+    population: int | None = None
+    population_cohort: int | None = None
+    plan: Mechanism | None = None
     bits: int = 20
 
 

@@ -66,7 +66,7 @@ class _Search:
       expand_steps: Maximum number of values that this adds to one side.
       reporting_repeat: Fresh seeds for the best point of each configuration, without the bias of the seeds that
         selected it; 0 for none.
-      reference: Configuration that the others are compared with: its words, as 'greedy adam', or strategy (default:
+      reference: Configuration that the others are compared with: its name, as 'greedy, adam', or strategy (default:
         greedy, or without one the first).
       early_stop: Stop bad points early.
       reduction_factor: One of this many points is promoted.

@@ -6,7 +6,6 @@ if __name__ == "__main__":  # Before the imports, which take seconds.
     interruption.install()
 
 import dataclasses
-import math
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -34,9 +33,12 @@ def program(settings: cli.Settings) -> None:
     print()
     heads = ("neighbours", "sampling", "RDP", "order", "PLD", "")
     print(tables.text(heads, [*map(_guarantee_row, report["guarantees"])], "  "))
+    print(f"\nNoise on the prefix sums (root mean square over rounds): {report['prefix_noise']:.3g} clip norms")
+    if settings.target_epsilon is not None:
+        _print_alternatives(mechanism, rounds, settings)
     _print_tables(mechanism, rounds)
     if settings.plot:
-        _draw(mechanism, rounds, settings.plot)
+        _draw(mechanism, rounds, settings)
         print(f"\n{settings.plot}")
 
 
@@ -61,7 +63,7 @@ def _calibrated(mechanism: mechanisms.Mechanism, rounds: int, settings: cli.Sett
             sensitivities.split_noise(noise_multiplier, sensitivities.COUNT_NOISE_SHARE * mechanism.cohort)
         except ValueError as error:
             raise UsageError(f"--target_epsilon={target:g}: {error}") from error
-    rounded = dataclasses.replace(mechanism, noise_multiplier=_round_up(noise_multiplier))
+    rounded = dataclasses.replace(mechanism, noise_multiplier=calibration.round_up(noise_multiplier))
     assumed = ", if Poisson" if rounded.analyses[0].assumed else ""
     print(
         f"Smallest noise multiplier for epsilon {target:g}{assumed}, with a cohort of {mechanism.cohort:,}: "
@@ -77,10 +79,16 @@ def _calibrated(mechanism: mechanisms.Mechanism, rounds: int, settings: cli.Sett
     return rounded
 
 
-def _round_up(value: float) -> float:
-    """`value` rounded up to five significant digits."""
-    step = 10.0 ** (math.floor(math.log10(value)) - 4)
-    return float(f"{math.ceil(value / step) * step:.5g}")
+def _print_alternatives(mechanism: mechanisms.Mechanism, rounds: int, settings: cli.Settings) -> None:
+    """Prints the noise of each mechanism at the target epsilon, the least noise first."""
+    target = settings.target_epsilon
+    plans = calibration.alternatives(mechanism, rounds, target, settings.dimension or 1)
+    rows = [
+        (one.name, one.analyses[0].neighbours, f"{one.noise_multiplier:g}", f"{one.prefix_noise(rounds):.3g}")
+        for one in (plan.mechanism for plan in plans)
+    ]
+    print(f"\nMechanisms at epsilon {target:g}, {rounds:,} rounds, least noise first:")
+    print(tables.text(("mechanism", "neighbours", "noise multiplier", "noise on prefix sums"), rows, "  "))
 
 
 def _guarantee_row(guarantee: Mapping[str, Any]) -> Sequence[str]:
@@ -101,7 +109,8 @@ def _sampling(sampling: str, assumed: bool) -> str:
 
 def _print_tables(mechanism: mechanisms.Mechanism, rounds: int) -> None:
     """Prints epsilon by rounds and cohort, and for larger cohorts with equally larger noise multipliers."""
-    cohorts = sorted({min(max(1, round(mechanism.cohort * factor)), mechanism.population) for factor in _TABLE_FACTORS})
+    limit = mechanism.population // mechanism.groups
+    cohorts = sorted({min(max(1, round(mechanism.cohort * factor)), limit) for factor in _TABLE_FACTORS})
     columns = [dataclasses.replace(mechanism, cohort=cohort) for cohort in cohorts]
     print("\nEpsilon by RDP, for other rounds and cohorts:")
     counts = sorted({max(1, round(rounds * factor)) for factor in _TABLE_FACTORS})
@@ -112,7 +121,7 @@ def _print_tables(mechanism: mechanisms.Mechanism, rounds: int) -> None:
             mechanism, cohort=mechanism.cohort * factor, noise_multiplier=mechanism.noise_multiplier * factor
         )
         for factor in _GROWTH_FACTORS
-        if mechanism.cohort * factor <= mechanism.population
+        if mechanism.cohort * factor <= limit
     ]
     if grown:
         print(f"\nCohort and noise multiplied by the same factor (same noise on the mean update), {rounds:,} rounds:")
@@ -127,28 +136,39 @@ def _by_rdp(mechanism: mechanisms.Mechanism, rounds: int) -> str:
         return "-"
 
 
-def _draw(mechanism: mechanisms.Mechanism, rounds: int, output: str) -> None:
-    """Draws epsilon by RDP over rounds, with a line per analysis."""
+def _draw(mechanism: mechanisms.Mechanism, rounds: int, settings: cli.Settings) -> None:
+    """Draws epsilon over rounds, by analysis; with a target, noise on the prefix sums over epsilon, by mechanism."""
+    import matplotlib.ticker
     import numpy as np
 
     from optimization.study import panels
 
     figure, ((axes,),) = panels.grid(1, 1, (7, 4.2))
-    shown = np.unique(np.linspace(1, rounds, 200).round().astype(int))
-    for analysis in mechanism.analyses:
-        epsilons = [analysis.epsilon(int(count), mechanism.delta)[0] for count in shown]
-        label = f"{analysis.neighbours}; sampling: {_sampling(analysis.sampling, analysis.assumed)}"
-        axes.plot(shown, epsilons, label=label)
-    panels.label(
-        axes,
-        legend=True,
-        title=f"{mechanism.kind}, noise multiplier {mechanism.noise_multiplier:g}, cohort {mechanism.cohort:,} of "
-        f"{mechanism.population:,}",
-        xlabel="round",
-        ylabel=f"epsilon at delta {mechanism.delta:.3g} (RDP)",
-        yscale="log",
-    )
-    files.save_picture(figure, output, dpi=120)
+    lines: dict[str, list[tuple[float, float]]] = {}
+    delta = f"delta {mechanism.delta:.3g}"
+    if target := settings.target_epsilon:
+        for epsilon in (target * factor for factor in _TABLE_FACTORS):
+            for one, _ in calibration.alternatives(mechanism, rounds, epsilon, settings.dimension or 1):
+                label = f"{one.kind}, {one.sampling}{', buffers' if one.buffers else ''}"
+                lines.setdefault(label, []).append((epsilon, one.prefix_noise(rounds)))
+        title, ylabel = f"{rounds:,} rounds", "noise on prefix sums (clip norms)"
+        axes.set(xlabel=f"epsilon at {delta} ({mechanism.accountant.upper()})", xscale="log")
+    else:
+        shown = np.unique(np.linspace(1, rounds, 200).round().astype(int))
+        for analysis in mechanism.analyses:
+            label = f"{analysis.neighbours}; sampling: {_sampling(analysis.sampling, analysis.assumed)}"
+            lines[label] = [(count, analysis.epsilon(int(count), mechanism.delta)[0]) for count in shown]
+        title = f"{mechanism.kind}, noise multiplier {mechanism.noise_multiplier:g}"
+        ylabel = f"epsilon at {delta} (RDP)"
+        axes.set(xlabel="round")
+    for label, points in lines.items():
+        axes.plot(*zip(*points, strict=True), "--" if "buffers" in label else "-", label=label)
+    title = f"{title}, cohort {mechanism.cohort:,} of {mechanism.population:,}"
+    panels.label(axes, legend=True, title=title, ylabel=ylabel, yscale="log")
+    for axis in (axes.xaxis, axes.yaxis)[settings.target_epsilon is None :]:
+        axis.set_major_formatter(matplotlib.ticker.LogFormatter())
+        axis.set_minor_formatter(matplotlib.ticker.LogFormatter(minor_thresholds=(3, 0.5)))
+    files.save_picture(figure, settings.plot, dpi=90)
 
 
 if __name__ == "__main__":

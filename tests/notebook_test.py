@@ -15,8 +15,8 @@ _SPEC.loader.exec_module(notebooks)
 # What each prints, besides progress and tables.
 PRINTED = {
     "quickstart": ["20 rounds>", "20/20", "did you mean bandits_type"],
-    "table_to_answer": ["178 rows, 25 clients, 3 actions", "Softmax minus greedy: "],
-    "own_policy": ["0.8", "runner_up"],
+    "table_to_answer": ["178 rows, 25 clients, 3 actions", "Inconclusive: "],
+    "own_policy": ["0.8", "RunnerUp"],
 }
 
 

@@ -36,6 +36,7 @@ _OWN_RULES = {
         "upper confidence bound whose interval is averaged too",
     ),
 }
+_SAMPLINGS = {name: words for name, words in mechanisms.SAMPLINGS.items() if name != "cyclic_poisson"}
 # An impression shows one ad, so rules that execute every action each time have no place here.
 RULES: Mapping[str, PolicyEntry] = {
     name: entry for name, entry in registry.RULES.items() if name not in registry.EXTREME
@@ -116,7 +117,7 @@ class _RoundsAndClients:
     pulls_per_impression: int = setting(1, low=1)
     clients: int = setting(100, low=1, basic=True)
     clients_per_round: int = setting(low=1)
-    cohort_sampling: str = setting("fixed", mechanisms.SAMPLINGS)
+    cohort_sampling: str = setting("fixed", _SAMPLINGS)
 
 
 class _World:

@@ -158,12 +158,16 @@ def _comparison(context: Context) -> Table:
 
 def _noise(results: findings.Findings) -> Table:
     against = findings.compared(results.by_noise, findings.NO_NOISE)
-    heads = ["epsilon", "noise multiplier", "in the runs", "average reward", "minus no noise"]
+    heads = ["epsilon", "mechanism", "noise multiplier", "in the runs", "average reward", "minus no noise"]
     rows = []
     for one in results.noise:
         if "error" not in one:
             epsilon = f"{one['target_epsilon']:g}" if "guarantee" in one else "no noise, clipped"
-            multipliers = [f"{one['noise_multiplier']:g}", f"{one['run_noise_multiplier']:.3g}"]
+            multipliers = [
+                one.get("mechanism", ""),
+                f"{one['noise_multiplier']:g}",
+                f"{one['run_noise_multiplier']:.3g}",
+            ]
             difference = _difference(against.get(findings.noise_name(one)))
             rows.append([epsilon, *multipliers, _mean(one["results"]), difference])
     return heads, rows
@@ -219,7 +223,7 @@ def save(advice: Mapping[str, Any], shown: Sequence[Table], folder: pathlib.Path
     def named(run: runs.Run) -> str:
         """Name of a run with noise on the page; empty for others."""
         epsilon = names.get(round(float(run.flags.get("noise_multiplier") or 0.0), 9))
-        if run.flags.get("aggregator_type") != "dpsgd" or not epsilon:
+        if run.flags.get("aggregator_type") not in ("dpsgd", "mf_dpftrl") or not epsilon:
             return ""
         return f"{NAMES.get(str(run.flags['bandits_type']), run.flags['bandits_type'])}, {epsilon}"
 

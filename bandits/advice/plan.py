@@ -158,10 +158,7 @@ _LEFT_OUT: Mapping[str, tuple[str, str]] = {
         "independent seeds beyond {now} of {planned}",
         "independent seeds to confirm the best strategy",
     ),
-    "frequent_seeds": (
-        "seeds beyond {now} of {planned} for more frequent deployment",
-        "more frequent deployment",
-    ),
+    "frequent_seeds": ("seeds beyond {now} of {planned} for more frequent deployment", "more frequent deployment"),
     "frequent_all": ("", "more frequent deployment of the other strategies"),
     "epsilons": ("privacy: {fewer} of {planned} epsilons", "privacy: every run with noise"),
     "noise_seeds": ("seeds beyond {now} of {planned} with noise", ""),

@@ -140,39 +140,52 @@ def no_guarantee(deployment: Deployment) -> str:
     )
 
 
-def noise(deployment: Deployment, rounds: int, cohort: int, epsilon: float) -> dict[str, Any]:
-    """Noise that an epsilon needs in deployment and in a run, and its guarantee.
+def noise(deployment: Deployment, rounds: int, cohort: int, epsilon: float, dimension: int = 1) -> dict[str, Any]:
+    """The mechanism with the least noise for an epsilon in deployment, its noise in a run, and its guarantee.
+
+    Buffered noise is left out: its buffers depend on the deployment's population, and a run would choose others.
 
     Args:
       deployment: Where the model would be trained.
       rounds: Rounds.
       cohort: Clients of a round of the run.
       epsilon: The epsilon.
+      dimension: Parameters of the model.
 
     Returns:
-      `target_epsilon`; `noise_multiplier` in deployment; `run_noise_multiplier`; `guarantee`, as in privacy.json of a
-      run. `target_epsilon` and `error` alone if no noise in a wide range reaches the epsilon.
+      `target_epsilon`; `mechanism`, in words; `noise_multiplier` in deployment; `run_noise_multiplier`; `bands`, 0 for
+      independent noise; `guarantee`, as in privacy.json of a run. `target_epsilon` and `error` alone if no noise in a
+      wide range reaches the epsilon.
     """
-    try:
-        exact = calibration.calibrate(deployment.mechanism(1.0), rounds, epsilon)
-        # The same rounded number is printed, accounted and run; it is at least what the target needs.
-        chosen = float(f"{exact * 1.0005:.4g}")
-        report = deployment.mechanism(chosen).report(rounds)
-    except ValueError as error:
-        return {"target_epsilon": epsilon, "error": f"Epsilon {epsilon:g} {error}."}
+    plans = calibration.alternatives(deployment.mechanism(1.0), rounds, epsilon, dimension)
+    # No tree: bands with the same cohorts have less noise.
+    mechanisms = [one.mechanism for one in plans if one.mechanism.kind != "dpftrl" and not one.mechanism.buffers]
+    if not mechanisms:
+        return {"target_epsilon": epsilon, "error": f"no noise multiplier from 0.01 to 1e6 reaches epsilon {epsilon:g}"}
+    chosen = mechanisms[0]
     return {
         "target_epsilon": epsilon,
-        "noise_multiplier": chosen,
-        "run_noise_multiplier": float(f"{chosen * cohort / deployment.cohort:.6g}"),
-        "guarantee": report,
+        "mechanism": chosen.name,
+        "noise_multiplier": chosen.noise_multiplier,
+        "run_noise_multiplier": calibration.noise_of_sample(chosen.noise_multiplier, cohort, deployment.cohort),
+        "bands": chosen.bands if chosen.kind == "mf_dpftrl" else 0,
+        "guarantee": chosen.report(rounds),
     }
 
 
-def flags_of(run_noise_multiplier: float, clip_norm: float) -> tuple[str, ...]:
-    """Flags of a run with noise, which is seeded, so that runs of one seed differ in the noise alone."""
+def flags_of(run_noise_multiplier: float, clip_norm: float, bands: int = 0) -> tuple[str, ...]:
+    """Flags of a run with noise, which is seeded, so that runs of one seed differ in the noise alone.
+
+    All runs have Poisson cohorts, whatever the deployment's sampling, so that all epsilons have the same cohorts.
+
+    Args:
+      run_noise_multiplier: Noise multiplier of the run.
+      clip_norm: Clip norm.
+      bands: Bands of correlated noise; 0 for independent noise.
+    """
     seeded = ["--insecure_seeded_noise"] if run_noise_multiplier else []
     return (
-        "--aggregator_type=dpsgd",
+        *(["--aggregator_type=mf_dpftrl", f"--mf_bands={bands}"] if bands else ["--aggregator_type=dpsgd"]),
         "--noadaptive_clipping",
         f"--clip_norm={clip_norm:.4g}",
         f"--noise_multiplier={run_noise_multiplier:.6g}",

@@ -7,7 +7,7 @@ are estimates with their intervals. A line that begins with a dash is an item of
 import dataclasses
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bandits import metrics
@@ -94,14 +94,14 @@ def details(context: Context) -> dict[str, str]:
 def scope(context: Context) -> str:
     """The horizon, the deployment period and the clients."""
     plan, data, greedy = context.plan, context.data, context.results.compared.get(GREEDY)
-    horizon = f"One run is {count(plan.rounds, 'round')}"
+    horizon = f"One run has {count(plan.rounds, 'round')}"
     if plan.rounds < context.full.rounds:
-        horizon = f"One run is {plan.rounds:,} of {context.full.rounds:,} planned rounds"
+        horizon = f"One run has {plan.rounds:,} of {context.full.rounds:,} planned rounds"
     decisions = greedy.mean("decisions").mean if greedy else math.nan
     if math.isfinite(decisions):
-        horizon += f" = {decisions:,.0f} decisions"
+        horizon += f", {decisions:,.0f} decisions"
         if data.rows:
-            horizon += f", your {data.rows:,} training rows {decisions / data.rows:.3g} times"
+            horizon += f": your {data.rows:,} training rows, {decisions / data.rows:.3g} times each"
     deployed = f"A new model is deployed {planning.every(plan.deploy_every)}."
     if plan.rounds <= plan.deploy_every:
         deployed = "No round follows a deployment, so every strategy acts with the initial model."
@@ -389,7 +389,8 @@ def _privacy_details(context: Context) -> str:
     lines = [" ".join(head), "Average reward with noise, minus that without:"]
     against = findings.compared(values, NO_NOISE)
     lines += [f"- {findings.noise_name(one)}{_cost(one, against, against_baselines)}" for one in results.noise[1:]]
-    lines += [_guarantee(one["guarantee"]) for one in results.noise if "guarantee" in one][:1]
+    guarantees = [one["guarantee"] for one in results.noise if "guarantee" in one]
+    lines += [_guarantee(guarantees)] * bool(guarantees)
     lines.append(
         "The runs themselves have no guarantee: their noise is seeded, and tuning and comparison ran without noise."
     )
@@ -407,7 +408,7 @@ def _cost(
         return f": not run ({one['error'].rstrip('.')})"
     if target not in against or not math.isfinite(against[target].difference):
         return ": diverged"
-    text = f" (noise multiplier {one['noise_multiplier']:.3g}): {effect(against[target])}"
+    text = f" ({one['mechanism']}, noise multiplier {one['noise_multiplier']:.3g}): {effect(against[target])}"
     if not against[target].is_judged:
         return f"{text}, not tested: {_not_judged(against[target])}"
     if against_baselines[target].beats_uniform is False and findings.beats(against_baselines, NO_NOISE):
@@ -415,13 +416,15 @@ def _cost(
     return text
 
 
-def _guarantee(report: Mapping[str, Any]) -> str:
-    """Delta, accountant, neighbouring relation and assumptions of the epsilons."""
-    first = next(iter(report["guarantees"]), {"neighbours": "one client added or removed"})
+def _guarantee(reports: Sequence[Mapping[str, Any]]) -> str:
+    """Delta, accountant, neighbouring relations and assumptions of the epsilons."""
+    report = reports[0]
+    firsts = [one["guarantees"][0] for one in reports if one["guarantees"]]
+    pairs = dict.fromkeys(f"{one['neighbours']} (sampling: {one['sampling']})" for one in firsts)
     by = report["mechanism"]["accountant"].upper()
     parts = [
         f"Guarantee: delta {report['delta']:.2g} after {count(report['rounds'], 'round')}, by {by}.",
-        f"Neighbours: {first['neighbours']}, with Poisson sampling of each round's clients.",
+        f"Neighbours: {'; '.join(pairs)}.",
     ]
     if report["epsilon_assumes"]:
         parts.append(f"Epsilon assumes {' and '.join(report['epsilon_assumes'])}.")

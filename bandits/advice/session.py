@@ -70,6 +70,7 @@ class State:
         Raises:
           UsageError: If the file is damaged, or belongs to another recommendation.
         """
+        self.folder = folder
         self._path = folder / PLAN_FILE
         self.identity, self.minutes, self.command = identity, minutes, command or cli.command_line()
         self.stages: dict[str, Plan] = {}
@@ -141,14 +142,7 @@ def _check_identity(folder: pathlib.Path, before: Mapping[str, Any], now: Mappin
 class Session:
     """Executes the runs of a recommendation within its time."""
 
-    def __init__(
-        self,
-        folder: pathlib.Path,
-        state: State,
-        full: Plan,
-        base: Sequence[str],
-        workers: int,
-    ):
+    def __init__(self, folder: pathlib.Path, state: State, full: Plan, base: Sequence[str], workers: int):
         """Initializes the session.
 
         Args:

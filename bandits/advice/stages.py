@@ -195,11 +195,17 @@ class Stages:
         clip_norm = statistics.median(self.results.compared[name].clip_norms.values())
         targets: list[dict[str, Any]] = [{"noise_multiplier": 0.0, "run_noise_multiplier": 0.0}]
         for epsilon in sorted(self._epsilons[: plan.epsilons]):
-            targets.append(privacy.noise(self._deployment, plan.rounds, self._data.cohort, epsilon))
+            targets.append(privacy.noise(self._deployment, plan.rounds, self._data.cohort, epsilon, self._dimension()))
         self.results.noise = [one | {"clip_norm": clip_norm, "results": self._again([name])[name]} for one in targets]
         noisy = [one for one in self.results.noise if "error" not in one]
-        flags = [privacy.flags_of(one["run_noise_multiplier"], clip_norm) for one in noisy]
+        flags = [privacy.flags_of(one["run_noise_multiplier"], clip_norm, one.get("bands", 0)) for one in noisy]
         self._run("noise", [one["results"] for one in noisy], strategies.INDEPENDENT_SEED, plan.noise_seeds, flags)
+
+    def _dimension(self) -> int:
+        """Number of parameters of the compared models."""
+        for path in self._session.folder.glob(f"compare/**/{run_folder.MODEL_FILE}"):
+            return sum(weights.size for weights in run_folder.read_model(str(path)).values())
+        return 1
 
 
 def refused_federation(base: Sequence[str], num_clients: int) -> str:

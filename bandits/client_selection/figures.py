@@ -84,11 +84,14 @@ def draw_convergence(rounds: pd.DataFrame, output: pathlib.Path, title: str) -> 
     evaluated = rounds.dropna(subset=[metrics.GLOBAL_LOSS])
     cohorts = list(evaluated.groupby("cohort", sort=False))
     figure, grid = panels.grid(2, len(cohorts), (1.5 + 4 * len(cohorts), 6.5), title, sharex=True, sharey="row")
-    for row, name in zip(grid, _CURVES, strict=True):
+    for place, (row, name) in enumerate(zip(grid, _CURVES, strict=True)):
         for axes, (cohort, chosen) in zip(row, cohorts, strict=True):
             for selector, look, one in _selectors(chosen):
                 curves.draw(axes, [seed for _, seed in one.groupby("seed")], name, selector, look)
-            panels.label(axes, title=_cohort_title(cohort), xlabel="round")
+            if place:
+                panels.label(axes, xlabel="round")
+            else:
+                panels.label(axes, title=_cohort_title(cohort))
         panels.label(row[0], ylabel=name.about)
     grid[0, 0].set_ylim(0, _top(evaluated))
     panels.add_legend(figure)

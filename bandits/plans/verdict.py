@@ -14,6 +14,7 @@ from bandits.plans.outcomes import Outcome, Point
 from bandits.plans.plan import Run
 from bandits.plans.sweep import Sweep
 from bandits.results import baselines, comparison, configurations, dynamic_regret, runs, sections
+from bandits.results import names as naming
 from bandits.results.comparison import Better
 from data import files
 from data.errors import UsageError
@@ -110,8 +111,11 @@ def of(points: Mapping[str, Sequence[Outcome]], folder: pathlib.Path, metric: Me
 
 
 def short_name(configuration: str) -> str:
-    """Name of a configuration: the values of its words."""
-    return " ".join(word.partition("=")[2] for word in configuration.split()) or "the grid"
+    """Name of a configuration by its words, the strategy first, as reports name it."""
+    strategies = {studies.load(module).chosen for module in studies.STUDIES.values()}
+    chosen = [word.partition("=")[::2] for word in configuration.split()]
+    chosen.sort(key=lambda word: word[0] not in strategies)
+    return ", ".join(naming.word(name, value) for name, value in chosen) or "the grid"
 
 
 def check_reference(wanted: str, planned: Sequence[Run], *, has_fresh_seeds: bool) -> None:
@@ -129,7 +133,7 @@ def check_reference(wanted: str, planned: Sequence[Run], *, has_fresh_seeds: boo
     names = [short_name(configuration) for configuration in first]
     strategies = {str(run.settings.get(studies.load(run.module).chosen)) for run in first.values()}
     if wanted not in {*names, *strategies}:
-        raise UsageError(f"--reference={wanted} is no configuration of these runs: {', '.join(names)}.")
+        raise UsageError(f"--reference={wanted} is no configuration of these runs: {'; '.join(names)}.")
     if len(names) < 2:
         raise UsageError(
             "--reference has no effect: --sweep has a single combination of words, so there is nothing to compare."
@@ -204,7 +208,7 @@ def _compared(best: Points, reference: str | None) -> list[str]:
     """Lines of the comparison with a reference."""
     if reference and not best.named(reference):
         return [f"--reference={reference} has no finished run: nothing is compared."]
-    section, lines = sections.comparisons(best, reference), []
+    section, lines = sections.comparisons(best, reference, is_narrow=True), []
     if section is None:
         return []
     if section.rows and not (reference or best.named(configurations.GREEDY)):
@@ -212,7 +216,7 @@ def _compared(best: Points, reference: str | None) -> list[str]:
         lines.append(f"The reference is {first}, the first: no configuration is greedy. Choose another by --reference.")
     if section.rows:
         lines.append(sections.finding(best, best.compared(reference)))
-    return lines + section.narrow(sections.IN_TERMINAL).lines()
+    return lines + section.lines()
 
 
 def _winners(points: Points) -> list[str]:

@@ -22,15 +22,7 @@ Computes the privacy loss (epsilon) of a training, or the noise for a wanted eps
 
 Flags mean what they mean to run_federated, with the same defaults, but for --aggregator_type, which is dpsgd.
 """
-_OF_THE_RUN = (
-    "run",
-    "total_rounds",
-    "noise_multiplier",
-    "target_epsilon",
-    "accountant",
-    "tolerated_noise",
-    "plot",
-)
+_OF_THE_RUN = ("run", "total_rounds", "noise_multiplier", "target_epsilon", "accountant", "tolerated_noise", "plot")
 
 
 class _Training:
@@ -48,7 +40,7 @@ class _Training:
     population: int = setting(low=1, basic=True)
     clients_per_round: int = setting(low=1, basic=True)
     total_rounds: int = setting(low=1, basic=True)
-    dimension: int = setting(low=1, only={"aggregator_type": ("ddp",)})
+    dimension: int = setting(low=1, only={"aggregator_type": ("ddp", "mf_dpftrl")})
 
 
 class _Target:
@@ -67,7 +59,8 @@ class _Output:
     Attributes:
       tolerated_noise: Noise multiplier at which training still works with this cohort; looks for the larger cohort that
         reaches the target when its noise multiplier grows with it.
-      plot: Picture of epsilon against rounds to write: .png, .svg or .pdf.
+      plot: Picture to write, .png, .svg or .pdf: epsilon against rounds, or with --target_epsilon the noise of the
+        mechanisms against epsilons from a quarter of it to four times it.
     """
 
     tolerated_noise: float = setting(above=True, only={"target_epsilon": True})
@@ -105,7 +98,6 @@ def _of_flags(settings: cli.Settings) -> tuple[mechanisms.Mechanism, int]:
             raise UsageError(f"--{name} is missing: give --population, --clients_per_round and --total_rounds.")
     if settings.noise_multiplier is None and settings.target_epsilon is None:
         raise UsageError("Give one of --noise_multiplier and --target_epsilon, not neither.")
-    settings = settings.replace(noise_multiplier=settings.noise_multiplier or 0.0)
     kind = settings.aggregator_type
     if kind == "ddp" and settings.dimension is None:
         raise UsageError("--dimension is missing: --aggregator_type=ddp depends on the number of parameters.")
@@ -114,7 +106,12 @@ def _of_flags(settings: cli.Settings) -> tuple[mechanisms.Mechanism, int]:
     settings = aggregation_flags.resolve(settings)
     cohort = options.Cohorts(settings.clients_per_round, settings.cohort_sampling)
     aggregation = aggregation_flags.options(settings)
-    mechanism = aggregation_flags.mechanism(aggregation, cohort, settings.population, settings.dimension or 1)
+    size, dimension = settings.population, settings.dimension or 1
+    target = settings.target_epsilon if aggregation.kind == "mf_dpftrl" else None
+    aggregation = dataclasses.replace(aggregation, population=None, target_epsilon=target)
+    if plan := aggregation_flags.plan(aggregation, cohort, size, dimension, settings.total_rounds):
+        aggregation, cohort = aggregation_flags.planned(aggregation, cohort, size, plan.mechanism)
+    mechanism = aggregation_flags.mechanism(aggregation, cohort, size, dimension)
     return mechanism, settings.total_rounds
 
 

@@ -30,6 +30,7 @@ def of(
     """
     folders = runs.labels(map(_descriptive, owners))
     first = [strategy] if any(strategy in settings for settings in flags) else []
+    first += sorted({name for settings in flags for name in settings if _is_object(name, settings)})
     chosen = list(dict.fromkeys([*first, *_fewest(flags, [*first, *_by_importance(flags, shown)])]))
     names = _named(flags, chosen)
     if not chosen or max(map(len, names)) > max(_LONGEST_NAME, *map(len, folders)):
@@ -96,12 +97,19 @@ def _named(flags: Sequence[Mapping[str, Any]], chosen: Sequence[str]) -> list[st
 
     def words(values: Mapping[str, Any], left_out: Mapping[str, str]) -> str:
         kept = [
-            name for name in chosen if name in values and left_out.get(name) != json.dumps(values[name], default=str)
+            name
+            for name in chosen
+            if name in values and left_out.get(name) != json.dumps(values[name], default=str)
+            if _is_object(name, values) or not name.startswith(objects.FLAG)
         ]
         return ", ".join(word(name, values[name]) for name in kept) or "default"
 
     short, full = ([words(values, left_out) for values in flags] for left_out in (common, {}))
     return short if len(set(short)) == len(set(full)) else full
+
+
+def _is_object(name: str, values: Mapping[str, Any]) -> bool:
+    return name.startswith(objects.FLAG) and values[name] is not None
 
 
 def word(name: str, value: Any) -> str:

@@ -131,7 +131,7 @@ def page(
 
     parts = [_renamed(part, named, is_judged) for part in configurations.parts(found.runs)]
     if reference and not any(part.named(reference) for part in parts):
-        known = ", ".join(configuration.name for part in parts for configuration in part.configurations)
+        known = "; ".join(configuration.name for part in parts for configuration in part.configurations)
         raise UsageError(f"--reference={reference} is no configuration of these runs: {known}.")
     lines, tasks = plots.lines(parts), over_tasks.sections(parts)
     looks = [plots.styles(part) for part in parts]
@@ -280,7 +280,7 @@ def _part(
     return f"""<section class="part" data-part="{index}">
 {f"<h2>{html.escape(part.title)}</h2>" if is_titled else f'<p class="summary">{html.escape(part.title)}</p>'}
 {sections.summary(part, looks, reference) if part.is_judged else ""}
-<details><summary>Other statistics</summary>
+<details data-print><summary>Other statistics</summary>
 {sections.results(part, looks, has_regret=has_regret)}
 <p class="note">{" ".join(explained)}</p>
 {"".join(one.html() for one in dynamic_regret.sections(part)) if has_regret else ""}

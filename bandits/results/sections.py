@@ -29,7 +29,7 @@ _COMPARED = (
     "Minimum detectable difference (80% power)",
     "Seeds required",
 )
-IN_TERMINAL = (*_COMPARED[:4], "Verdict")  # Columns of comparisons that fit.
+_IN_TERMINAL = (*_COMPARED[:4], "Verdict")  # Columns of comparisons that fit.
 _CLIENTS, _VERDICT, _BASELINES = "Greedy policy, over clients", "Verdict", "Against the baselines"
 
 
@@ -136,19 +136,23 @@ def regret(part: Part, configuration: ConfigurationResults) -> Interval | None:
     return standing.regret(part.columns[0].better or "up") if standing else None
 
 
-def comparisons(part: Part, wanted: str | None) -> Section | None:
+def comparisons(part: Part, wanted: str | None, *, is_narrow: bool = False) -> Section | None:
     """Comparisons of a part's configurations with one of them; None if there is nothing to compare.
 
     Args:
       part: The configurations.
       wanted: The reference; see `Part.compared`.
+      is_narrow: Whether only the columns that fit a terminal are there.
     """
     compared = part.compared(wanted)
     if not compared:
         return None
     if not any(one.is_judged for *_, one in compared):
         return Section("Comparisons", notes=[words.ONE_SEED])
-    clients = [runs.difference_over_clients(configuration.runs, other.runs) for configuration, other, _ in compared]
+    clients = [
+        None if is_narrow else runs.difference_over_clients(configuration.runs, other.runs)
+        for configuration, other, _ in compared
+    ]
     rows = []
     for (*_, one), over_clients in zip(compared, clients, strict=True):
         few = f"{over_clients.size} clients: too few for an interval" if over_clients else ""
@@ -169,7 +173,8 @@ def comparisons(part: Part, wanted: str | None) -> Section | None:
     heads = [*_COMPARED, *[_CLIENTS] * any(clients), _VERDICT]
     has_interval = any(one and math.isfinite(one.low) for one in clients)
     notes = [_about(part, compared, has_interval)]
-    return Section("Comparisons", heads, rows, notes, left=(_COMPARED[1], _VERDICT))
+    section = Section("Comparisons", heads, rows, notes, left=(_COMPARED[1], _VERDICT))
+    return section.narrow(_IN_TERMINAL) if is_narrow else section
 
 
 def _about(

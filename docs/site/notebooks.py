@@ -28,7 +28,8 @@ def run(path: pathlib.Path, folder: pathlib.Path) -> nbformat.NotebookNode:
 
 
 def clean(notebook: nbformat.NotebookNode, folder: pathlib.Path) -> None:
-    """Removes progress bars, times and the name of the folder from the outputs."""
+    """Removes progress bars, times and the names of temporary folders from the outputs."""
+    folders = rf"{re.escape(str(folder))}/?|/\S*/federated_bandits_\w+/\w+/"
     for cell in notebook.cells:
         cell.metadata = {}
         if cell.cell_type != "code":
@@ -37,7 +38,7 @@ def clean(notebook: nbformat.NotebookNode, folder: pathlib.Path) -> None:
         for output in cell.outputs:
             texts, key = (output.data, "text/plain") if "data" in output else (output, "text")
             if key in texts:
-                texts[key] = re.sub(rf"{re.escape(str(folder))}/?", "", texts[key])
+                texts[key] = re.sub(folders, "", texts[key])
 
 
 def main() -> None:

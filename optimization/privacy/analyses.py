@@ -10,6 +10,7 @@ factorization), Kairouz, Liu and Steinke 2021 (distributed discrete Gaussian). N
 """
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -17,7 +18,7 @@ import dp_accounting
 import numpy as np
 from dp_accounting import pld, rdp
 
-from optimization.privacy import releases, sensitivities
+from optimization.privacy import factorizations, releases, sensitivities
 
 if TYPE_CHECKING:
     from optimization.privacy.mechanisms import Mechanism
@@ -180,7 +181,7 @@ def _each_round(rounds: int) -> int:
 
 
 def _poisson(mechanism: "Mechanism", noise: float, *, assumed: bool) -> Analysis:
-    release = releases.PoissonGaussian(mechanism.cohort / mechanism.population, noise)
+    release = releases.PoissonGaussian(mechanism.rate, noise)
     return Analysis(Relation.ADD_OR_REMOVE_ONE, "Poisson", assumed, release, _each_round)
 
 
@@ -207,8 +208,15 @@ def _dpftrl(mechanism: "Mechanism") -> tuple[Analysis, ...]:
 
 
 def _mf_dpftrl(mechanism: "Mechanism") -> tuple[Analysis, ...]:
+    """Amplified, a client's participations share no noise: each is a Poisson-sampled Gaussian (2023, section 4)."""
+    if mechanism.sampling == "cyclic_poisson":
+        release = releases.PoissonGaussian(mechanism.rate, mechanism.noise_multiplier)
+        name = f"Poisson, in {mechanism.groups} groups by turns"
+        turns = functools.partial(sensitivities.participations, min_separation=mechanism.groups)
+        return (Analysis(Relation.ADD_OR_REMOVE_ONE, name, False, release, turns),)
+
     def amount(rounds):
-        return sensitivities.banded_sensitivity(rounds, mechanism.bands, mechanism.min_separation)
+        return factorizations.squared_sensitivity(mechanism.column(rounds), rounds, mechanism.min_separation)
 
     return _gaussian_pair(mechanism.noise_multiplier, amount, _turns(mechanism))
 

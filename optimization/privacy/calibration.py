@@ -1,12 +1,178 @@
 """The noise, or the cohort, that an epsilon needs. Nothing here imports TensorFlow."""
 
+import contextlib
 import dataclasses
 import functools
 import math
+from typing import NamedTuple
 
-from optimization.privacy import mechanisms
+from optimization.privacy import factorizations, mechanisms
 
 _NOISE_RANGE = (1e-2, 1e6)
+# Numbers that the memory of correlated noise may hold: 0.5 GiB, as much in a checkpoint, and 0.1 s of a round.
+MOST_NOISE_NUMBERS = 2**27
+_MOST_BUFFERED_ROUNDS = 20_000
+_HOPELESS = 1.1  # Noise relative to the least so far, beyond which more bands are not tried.
+
+
+# Kind, sampling and buffers of what is compared at one epsilon.
+ALTERNATIVES = (
+    ("dpsgd", "poisson", 0),
+    ("dpftrl", "cyclic", 0),
+    ("mf_dpftrl", "cyclic", 0),
+    ("mf_dpftrl", "cyclic", 4),
+    ("mf_dpftrl", "cyclic_poisson", 0),
+)
+
+
+class Plan(NamedTuple):
+    """What a run adds, fixed before its first round.
+
+    Attributes:
+      mechanism: The mechanism.
+      reason: What was chosen, and what else would cost, in sentences.
+    """
+
+    mechanism: mechanisms.Mechanism
+    reason: str
+
+
+def plan(
+    mechanism: mechanisms.Mechanism,
+    rounds: int,
+    target_epsilon: float | None = None,
+    *,
+    bands: int | None = None,
+    num_buffers: int = 0,
+    dimension: int = 1,
+) -> Plan:
+    """Plans the noise of a run: with an epsilon its multiplier, with `mf_dpftrl` its bands or buffers.
+
+    Args:
+      mechanism: The mechanism; its own bands, groups and buffers are not used, nor is its noise with an epsilon.
+      rounds: Planned rounds.
+      target_epsilon: Epsilon of the headline, by the mechanism's accountant; None to keep the noise multiplier.
+      bands: Bands; None for the number with the least noise on the prefix sums.
+      num_buffers: How many buffers take the place of bands; 0 for none.
+      dimension: Parameters of the model.
+
+    Raises:
+      ValueError: If no noise reaches the epsilon, or the mechanism is impossible.
+    """
+    choices: tuple[mechanisms.Mechanism, ...] = ()
+    if num_buffers:
+        if rounds > _MOST_BUFFERED_ROUNDS:
+            raise ValueError(f"cannot be optimized for more than {_MOST_BUFFERED_ROUNDS:,} rounds: use bands")
+        buffers = factorizations.optimal_buffers(num_buffers, rounds, mechanism.min_separation)
+        mechanism = dataclasses.replace(mechanism, buffers=buffers)
+    elif mechanism.kind == "mf_dpftrl":
+        if bands is None:
+            choices = compare_bands(mechanism, rounds, target_epsilon, dimension)
+            bands = min(choices, key=lambda one: one.prefix_noise(rounds)).bands
+        mechanism = _banded(mechanism, bands, rounds)
+    wanted = ""
+    if target_epsilon is not None:
+        noise = round_up(calibrate(mechanism, rounds, target_epsilon))
+        mechanism = dataclasses.replace(mechanism, noise_multiplier=noise)
+        assumed = ", if Poisson," if mechanism.analyses[0].assumed else ""
+        wanted = f" for epsilon {target_epsilon:g} by {mechanism.accountant.upper()}{assumed}"
+    noise = mechanism.prefix_noise(rounds)
+    text = (
+        f"{mechanism.name}, noise multiplier {mechanism.noise_multiplier:g}{wanted} after "
+        f"{rounds:,} rounds. Noise on the prefix sums: {noise:.3g} clip norms"
+    )
+    if choices:
+        scale = noise / min(one.prefix_noise(rounds) for one in choices)
+        others = ", ".join(f"{one.bands}: {scale * one.prefix_noise(rounds):.3g}" for one in choices)
+        text = f"{text}, the least. By bands, {others}"
+    return Plan(mechanism, f"{text}.")
+
+
+def alternatives(
+    mechanism: mechanisms.Mechanism, rounds: int, target_epsilon: float, dimension: int = 1
+) -> tuple[Plan, ...]:
+    """Plans the mechanisms that reach one epsilon with the same clients and cohorts, least noise on prefix sums first.
+
+    They are `ALTERNATIVES`, each with the sampling that suits it and its best bands; those out of reach are left out.
+
+    Args:
+      mechanism: Population, cohort, delta and accountant.
+      rounds: Planned rounds.
+      target_epsilon: The epsilon.
+      dimension: Parameters of the model.
+    """
+    names = ("population", "cohort", "delta", "apart_from", "accountant")
+    same = {name: getattr(mechanism, name) for name in names}
+    found = []
+    for kind, sampling, num_buffers in ALTERNATIVES:
+        restart = mechanism.population // mechanism.cohort if kind == "dpftrl" else 0
+        one = mechanisms.Mechanism(kind, 1.0, sampling=sampling, restart_frequency=restart, **same)
+        with contextlib.suppress(ValueError):
+            found.append(plan(one, rounds, target_epsilon, num_buffers=num_buffers, dimension=dimension))
+    return tuple(sorted(found, key=lambda one: one.mechanism.prefix_noise(rounds)))
+
+
+def _banded(mechanism: mechanisms.Mechanism, bands: int, planned_rounds: int) -> mechanisms.Mechanism:
+    """Copy with bands, whose coefficients are optimized for the planned rounds unless a client's noises overlap.
+
+    Poisson samples of all clients have the optimized ones, too: simulations of groups by turns use them.
+    """
+    is_apart = "poisson" in mechanism.sampling or bands <= mechanism.min_separation
+    groups = bands if mechanism.sampling == "cyclic_poisson" else 1
+    return dataclasses.replace(
+        mechanism, bands=bands, groups=groups, optimized_rounds=planned_rounds if is_apart else 0
+    )
+
+
+def round_up(value: float) -> float:
+    """Number rounded up to five significant digits."""
+    step = 10.0 ** (math.floor(math.log10(value)) - 4)
+    return float(f"{math.ceil(value / step) * step:.5g}")
+
+
+def noise_of_sample(noise_multiplier: float, cohort: int, planned_cohort: int) -> float:
+    """The noise multiplier of a smaller cohort that leaves the noise of the planned one on the mean, z m / M.
+
+    Args:
+      noise_multiplier: That of the planned cohort.
+      cohort: Clients of a round.
+      planned_cohort: Clients of a round in the plan.
+    """
+    return float(f"{noise_multiplier * cohort / planned_cohort:.6g}")
+
+
+@functools.lru_cache(64)
+def compare_bands(
+    mechanism: mechanisms.Mechanism, rounds: int, target_epsilon: float | None, dimension: int = 1
+) -> tuple[mechanisms.Mechanism, ...]:
+    """Compares numbers of bands at one epsilon, by RDP, on a geometric grid within the memory of the noise.
+
+    Args:
+      mechanism: A `mf_dpftrl` mechanism; its own bands, groups and noise are not used.
+      rounds: Planned rounds.
+      target_epsilon: The epsilon; None, without amplification, for that of noise multiplier 1 where a client takes part
+        once.
+      dimension: Parameters of the model.
+
+    Returns:
+      The mechanism with each number of bands, in their order, with the noise multiplier that reaches the epsilon.
+    """
+    most = min(rounds, factorizations.MOST_BANDS, max(MOST_NOISE_NUMBERS // dimension, 1))
+    if mechanism.sampling == "cyclic_poisson":
+        most = min(most, mechanism.population // mechanism.cohort)
+    alone = dataclasses.replace(mechanism, noise_multiplier=1.0, accountant="rdp")
+    choices: list[mechanisms.Mechanism] = []
+    for bands in sorted({*factorizations.band_grid(most), min(mechanism.min_separation, most)}):
+        one = _banded(alone, bands, rounds)
+        if target_epsilon is None:
+            column = one.column(rounds)
+            noise = math.sqrt(factorizations.squared_sensitivity(column, rounds, one.min_separation))
+        else:
+            noise = calibrate(one, rounds, target_epsilon)
+        choices.append(dataclasses.replace(one, noise_multiplier=noise))
+        if choices[-1].prefix_noise(rounds) > _HOPELESS * min(choice.prefix_noise(rounds) for choice in choices):
+            break
+    return tuple(choices)
 
 
 def calibrate(mechanism: mechanisms.Mechanism, rounds: int, target_epsilon: float) -> float:
@@ -20,7 +186,11 @@ def calibrate(mechanism: mechanisms.Mechanism, rounds: int, target_epsilon: floa
     Raises:
       ValueError: If no noise multiplier in a wide range does that.
     """
+    return _calibrated(dataclasses.replace(mechanism, noise_multiplier=1.0), rounds, target_epsilon)
 
+
+@functools.lru_cache(64)
+def _calibrated(mechanism: mechanisms.Mechanism, rounds: int, target_epsilon: float) -> float:
     @functools.cache
     def spent(log_noise):
         return dataclasses.replace(mechanism, noise_multiplier=math.exp(log_noise)).epsilon(rounds)
@@ -29,13 +199,13 @@ def calibrate(mechanism: mechanisms.Mechanism, rounds: int, target_epsilon: floa
         return math.log(max(spent(log_noise), 1e-300) / target_epsilon) + 5e-4
 
     least, most = map(math.log, _NOISE_RANGE)
-    low = high = 0.0
+    low, high, step = 0.0, 0.0, 1.0
     while excess(high) > 0:
         if high == most:
             raise ValueError(
                 f"is out of reach: a noise multiplier of {_NOISE_RANGE[1]:g} still spends {spent(most):.4g}"
             )
-        low, high = high, min(high + 1, most)
+        low, high, step = high, min(high + step, most), step if high < 3 else 2 * step
     while excess(low) < 0:
         if low == least:
             raise ValueError(

@@ -1,4 +1,4 @@
-"""Private sums beside those of TensorFlow Privacy: correlated noise of a banded matrix, and noise from a given seed.
+"""Private sums beside those of TensorFlow Privacy: noise that a round is given, and noise from a given seed.
 
 TensorFlow Privacy's Gaussian sums draw from TensorFlow's unseeded generator. That is right for privacy, but no run can
 be repeated; the seeded sums here are for experiments and tests.
@@ -9,10 +9,10 @@ import functools
 from typing import Any, NamedTuple
 
 import dp_accounting
+import numpy as np
 import tensorflow as tf
 import tensorflow_privacy as tfp
 
-from optimization.privacy import sensitivities
 from optimization.runtime import private
 
 _State = collections.namedtuple("_State", ["l2_norm_clip", "stddev"])
@@ -137,37 +137,25 @@ class _FixedShapeTreeSum(tfp.TreeResidualSumQuery):
         return self._pad(super().reset_state(noised_results, self._cut(global_state)))
 
 
-class _BandedState(NamedTuple):
+class _NoisedState(NamedTuple):
     clip_norm: Any
-    generator: Any
-    earlier: Any
+    noise: Any
 
 
-class BandedSumQuery(tfp.SumAggregationDPQuery):
-    """The sum of clipped records with the noise of a banded matrix factorization (Choquette-Choo et al. 2023).
+class NoisedSum(tfp.SumAggregationDPQuery):
+    """The sum of clipped records with noise that each round is given in its state, see `correlated_noise`.
 
-    With C the banded Toeplitz matrix of `sensitivities.banded_factor`, round t adds row t of C^-1 W, where W is
-    independent noise: z_t = (w_t - sum_{j>=1} c_j z_{t-j}) / c_0. The last bands - 1 noises are kept as state.
+    A round without it adds NaN, so that no sum is released without noise, nor twice with the same.
     """
 
-    def __init__(self, clip_norm: float, stddev: float, bands: int, specs: tuple[tf.TensorSpec, ...], seed: int):
-        """Makes the query.
-
-        Args:
-          clip_norm: L2 norm that a record is clipped to.
-          stddev: Standard deviation of the independent noise.
-          bands: Bands of the factor; 1 is independent noise.
-          specs: A record's tensors.
-          seed: Seed of the noise.
-        """
+    def __init__(self, clip_norm: float, specs: tuple[tf.TensorSpec, ...]):
+        """Takes the L2 norm that a record is clipped to, and a record's tensors."""
         self._clip_norm = clip_norm
         self._specs = specs
-        self._column = sensitivities.banded_factor(bands)
-        self._generator = tfp.tree_aggregation.GaussianNoiseGenerator(stddev, specs, seed)
 
     def initial_global_state(self):
-        earlier = tuple(tf.zeros([len(self._column) - 1, *spec.shape]) for spec in self._specs)
-        return _BandedState(tf.constant(self._clip_norm, tf.float32), self._generator.initialize(), earlier)
+        missing = tuple(tf.fill(spec.shape, np.float32(np.nan)) for spec in self._specs)
+        return _NoisedState(tf.constant(self._clip_norm, tf.float32), missing)
 
     def derive_sample_params(self, global_state):
         return global_state.clip_norm
@@ -177,17 +165,6 @@ class BandedSumQuery(tfp.SumAggregationDPQuery):
         return tf.nest.pack_sequence_as(record, clipped)
 
     def get_noised_result(self, sample_state, global_state):
-        fresh, generator = self._generator.next(global_state.generator)
-        first, *others = (float(entry) for entry in self._column)
-        weights = tf.constant(others, tf.float32)
-        noises = [
-            (new - tf.tensordot(weights, before, 1)) / first
-            for new, before in zip(tf.nest.flatten(fresh), global_state.earlier, strict=True)
-        ]
-        # Newest first, in the order of the column.
-        earlier = tuple(
-            tf.concat([noise[tf.newaxis], before], 0)[: len(others)]
-            for noise, before in zip(noises, global_state.earlier, strict=True)
-        )
-        result = tf.nest.map_structure(tf.add, sample_state, tf.nest.pack_sequence_as(sample_state, noises))
-        return result, _BandedState(global_state.clip_norm, generator, earlier), dp_accounting.UnsupportedDpEvent()
+        noise = tf.nest.pack_sequence_as(sample_state, tf.nest.flatten(global_state.noise))
+        result = tf.nest.map_structure(tf.add, sample_state, noise)
+        return result, self.initial_global_state(), dp_accounting.UnsupportedDpEvent()

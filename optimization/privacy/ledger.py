@@ -130,15 +130,6 @@ def opened(path: pathlib.Path) -> Iterator[Ledger]:
         yield Ledger(file, entries)
 
 
-def composed_divergences(divergences: np.ndarray) -> np.ndarray:
-    """Returns the Renyi divergences where the results of all runs are looked at, float64 [ORDERS].
-
-    Args:
-      divergences: Of each run, float64 [runs, ORDERS].
-    """
-    return divergences.sum(axis=0)
-
-
 def poisson_divergences(divergences: np.ndarray) -> np.ndarray:
     """Returns the Renyi divergences of the best of a Poisson-distributed number of runs, float64 [ORDERS].
 
@@ -181,8 +172,8 @@ def describe(spent: Sequence[tuple[mechanisms.Mechanism, int]]) -> str:
     delta = min(mechanism.delta for mechanism, _ in spent)
     divergences = np.array([one.divergences(rounds) for one, (_, rounds) in zip(headlines, spent, strict=True)])
     whole, best = (
-        rdp.compute_epsilon(releases.ORDERS, curve(divergences), delta)[0]
-        for curve in (composed_divergences, poisson_divergences)
+        rdp.compute_epsilon(releases.ORDERS, curve, delta)[0]
+        for curve in (divergences.sum(axis=0), poisson_divergences(divergences))
     )
     neighbours = "; ".join(dict.fromkeys(one.neighbours for one in headlines))
     assumed = ", if Poisson" if any(one.assumed for one in headlines) else ""

@@ -13,6 +13,10 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from optimization.privacy import factorizations
+
 if TYPE_CHECKING:
     from optimization.privacy.analyses import Analysis
 
@@ -29,6 +33,7 @@ SAMPLINGS: Mapping[str, str] = {
     "fixed": "a fixed number, uniformly without replacement",
     "poisson": "each client by its own coin: a cohort of random size, as privacy accounting assumes",
     "cyclic": "a fixed number, by turns in one random order: a client comes back after population / cohort rounds",
+    "cyclic_poisson": "Poisson samples of groups that take turns: a client is in one group, by a hash of its name",
 }
 
 ACCOUNTANTS: Mapping[str, str] = {
@@ -60,6 +65,10 @@ class Mechanism:
       delta: Probability that the guarantee fails; None for 1 / population^1.1.
       restart_frequency: Rounds after which `dpftrl` starts a new tree; 0 for never.
       bands: Bands of `mf_dpftrl`; 1 is independent noise.
+      optimized_rounds: Rounds for which the coefficients of the bands are optimized; 0 for their closed form.
+      buffers: (decay, scale) of the buffers of `mf_dpftrl`, in place of bands: a buffered linear Toeplitz matrix.
+      groups: Groups of `cyclic_poisson` sampling, at least as many as bands: then no two participations of a client
+        share a round's noise.
       dimension: For `ddp`, the model's number of parameters.
       bits: For `ddp`, bits of a coordinate of the sum.
       clip_norm: For `ddp`, the clip norm.
@@ -86,6 +95,9 @@ class Mechanism:
     delta: float = None  # type: ignore[assignment]  # No mechanism that was made lacks it.
     restart_frequency: int = 0
     bands: int = 1
+    optimized_rounds: int = 0
+    buffers: tuple[tuple[float, float], ...] = ()
+    groups: int = 1
     dimension: int = 1
     bits: int = 20
     clip_norm: float = 1.0
@@ -99,6 +111,7 @@ class Mechanism:
 
     def __post_init__(self):
         object.__setattr__(self, "apart_from", tuple(self.apart_from))  # JSON has lists.
+        object.__setattr__(self, "buffers", tuple((decay, scale) for decay, scale in self.buffers))
         if self.kind not in KINDS:
             raise ValueError(f"kind is {self.kind!r}, not one of {', '.join(KINDS)}.")
         if self.sampling not in SAMPLINGS:
@@ -119,6 +132,7 @@ class Mechanism:
             raise ValueError("ddp cannot use Poisson sampling: a smaller cohort would add too little noise.")
         if self.kind == "ddp" and self.may_be_absent:
             raise ValueError("ddp cannot lose clients: those who come would add too little noise.")
+        self._check_factorization()
         if self.accountant not in ACCOUNTANTS:
             raise ValueError(f"accountant is {self.accountant!r}, not one of {', '.join(ACCOUNTANTS)}.")
         if self.kind == "ddp" and self.accountant == "pld":
@@ -126,10 +140,57 @@ class Mechanism:
         if self.pretraining_rounds and not self.pretraining:
             raise ValueError(f"pretraining_rounds is {self.pretraining_rounds}, but there is no pretraining.")
 
+    def _check_factorization(self) -> None:
+        if self.buffers and (self.kind, self.sampling, self.bands) != ("mf_dpftrl", "cyclic", 1):
+            raise ValueError("buffers need mf_dpftrl and cyclic sampling, and take the place of bands.")
+        if self.sampling != "cyclic_poisson":
+            return
+        if self.kind != "mf_dpftrl":
+            raise ValueError(f"kind is {self.kind!r}, but cyclic_poisson sampling needs mf_dpftrl.")
+        if self.groups < self.bands:
+            raise ValueError(f"groups is {self.groups}, less than bands, {self.bands}: nothing would be amplified.")
+        if self.rate > 1:
+            raise ValueError(
+                f"{self.groups} groups have {self.population / self.groups:.3g} clients each, fewer than the cohort of "
+                f"{self.cohort}: at most {self.population // self.cohort} groups, and bands, are possible."
+            )
+        if self.may_be_absent:
+            raise ValueError("clients may be absent, but cyclic_poisson sampling needs all who are drawn.")
+
+    @property
+    def name(self) -> str:
+        """Kind, bands or buffers, and sampling, in words."""
+        memory = f"{len(self.buffers)} buffers" if self.buffers else f"{self.bands} bands"
+        return ", ".join([self.kind, *[memory] * (self.kind == "mf_dpftrl"), f"{self.sampling} cohorts"])
+
     @property
     def min_separation(self) -> int:
         """Rounds after which a client can take part again."""
+        if self.sampling == "cyclic_poisson":
+            return self.groups
         return self.population // self.cohort if self.sampling == "cyclic" else 1
+
+    @property
+    def rate(self) -> float:
+        """Probability that a client is in a cohort of its turn, under Poisson sampling."""
+        return self.cohort * (self.groups if self.sampling == "cyclic_poisson" else 1) / self.population
+
+    def column(self, rounds: int) -> np.ndarray:
+        """First column of the strategy matrix, float64, of some rounds; see `factorizations`."""
+        if self.buffers:
+            return factorizations.buffered_column(self.buffers, rounds)
+        if self.optimized_rounds:
+            return factorizations.optimal_banded_column(self.bands, self.optimized_rounds)[:rounds]
+        return factorizations.banded_column(self.bands)[:rounds]
+
+    def prefix_noise(self, rounds: int) -> float:
+        """Root mean square, over rounds, of the noise on the sum of all updates so far, in clip norms."""
+        if not rounds or not self.noise_multiplier:
+            return 0.0
+        if self.kind == "dpftrl":
+            return self.noise_multiplier * factorizations.tree_prefix_noise(rounds, self.restart_frequency)
+        column = self.column(rounds) if self.kind == "mf_dpftrl" else np.ones(1)
+        return self.noise_multiplier * factorizations.prefix_noise(column, rounds)
 
     @property
     def phase(self) -> int:
@@ -140,7 +201,11 @@ class Mechanism:
     def rests_on_cohorts(self) -> bool:
         """Whether something is guaranteed because nobody knows who takes part in a round."""
         amplifies = self.kind in ("dpsgd", "ddp") and self.sampling != "cyclic" and self.cohort < self.population
-        return amplifies and not self.may_be_absent and not self.reason
+        return (
+            (amplifies or (self.sampling == "cyclic_poisson" and self.rate < 1))
+            and not self.may_be_absent
+            and not self.reason
+        )
 
     @functools.cached_property
     def analyses(self) -> "tuple[Analysis, ...]":
@@ -196,7 +261,7 @@ class Mechanism:
         if self.kind == "dpsgd" and self.analyses[0].assumed:
             told.append("cohorts have a fixed size, and epsilon assumes others: give --cohort_sampling=poisson.")
         may_be_in_all = self.kind in ("dpftrl", "mf_dpftrl") or (self.kind == "dpsgd" and self.may_be_absent)
-        if may_be_in_all and self.sampling != "cyclic":
+        if may_be_in_all and "cyclic" not in self.sampling:
             from optimization.privacy import analyses
 
             moved = math.sqrt(analyses.of(self)[0].amount(rounds))
@@ -225,6 +290,7 @@ class Mechanism:
             "epsilon_proven": min(both, default=None),
             "delta": self.delta,
             "rounds": rounds,
+            "prefix_noise": self.prefix_noise(rounds),
             "unit": "client",
             "covers": _COVERS,
             "mechanism": dataclasses.asdict(self),

@@ -42,38 +42,6 @@ def tree_sensitivity(rounds: int, restart_frequency: int, min_separation: int) -
     return total
 
 
-def banded_factor(bands: int) -> np.ndarray:
-    """Returns the first column of the banded strategy matrix of a prefix sum, float64 [bands], of norm 1.
-
-    The Toeplitz square root of the matrix of prefix sums, whose column is binomial(2j, j) / 4^j, cut to its bands.
-    Independent noise is multiplied by the inverse of this matrix before it is added to a round's sum.
-    """
-    column = np.cumprod(np.append(1.0, 1 - 0.5 / np.arange(1, bands)))
-    return column / np.linalg.norm(column)
-
-
-def banded_sensitivity(rounds: int, bands: int, min_separation: int) -> float:
-    """Returns the squared sensitivity of the banded mechanism to one client, in squared clip norms.
-
-    The factor's entries are positive and fall along the column, so that the worst client takes part in the first round
-    and as often as it can from then on (Kalinin and Lampert 2024, Theorem 2).
-
-    Args:
-      rounds: Rounds so far.
-      bands: Bands of the factor.
-      min_separation: Rounds after which a client can take part again.
-    """
-    if not rounds:
-        return 0.0
-    # Once the bands are filled, every turn moves the same.
-    filling = participations(bands - 1, min_separation) * min_separation
-    takes_part = np.zeros(min(rounds, filling + min_separation))
-    takes_part[::min_separation] = 1.0
-    squares = np.convolve(takes_part, banded_factor(bands))[: len(takes_part)] ** 2
-    turns, rest = divmod(max(rounds - filling, 0), min_separation)
-    return float(squares[:filling].sum() + turns * squares[filling:].sum() + squares[filling : filling + rest].sum())
-
-
 def distributed_noise_multiplier(
     noise_multiplier: float, clip_norm: float, cohort: int, dimension: int, bits: int
 ) -> float:

@@ -57,9 +57,9 @@ class Interval(NamedTuple):
 
 
 def decimals(interval: Interval) -> int | None:
-    """Decimals that give a width two significant digits, negative for tens; None without a finite width."""
-    width = interval.high - interval.low
-    return 1 - math.floor(math.log10(width)) if math.isfinite(width) and width > 0 else None
+    """Decimals that give a width two significant digits, negative for tens; None without a width, or by rounding."""
+    width, rounding = interval.high - interval.low, 1e-12 * max(abs(interval.low), abs(interval.high))
+    return 1 - math.floor(math.log10(width)) if math.isfinite(width) and width > rounding else None
 
 
 def half_width(deviation: Any, count: Any, confidence: float = CONFIDENCE) -> Any:

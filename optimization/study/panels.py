@@ -71,6 +71,9 @@ def grid(
 @styled
 def label(axes: Any, *, legend: bool = False, **words: Any) -> None:
     """Sets title, labels, scales and limits of a panel in this project's look; `legend` adds one of its own."""
+    if "ylabel" in words and "\n" not in words["ylabel"]:
+        height = axes.figure.get_figheight() / axes.get_gridspec().nrows
+        words["ylabel"] = textwrap.fill(words["ylabel"], max(12, int(_LETTERS * height)))
     axes.set(**words)
     if legend:
         axes.legend(*_named([axes]))
@@ -128,7 +131,7 @@ def draw(
         if any(len(seeds) > 1 for seeds in tables.values()):
             axes.fill_between([], [], color=curves.GREY, alpha=0.2, linewidth=0, label=curves.BANDS[kind])
         _mark(axes, next(iter(tables.values()))[0], marks)
-        axes.set(xlabel="round", ylabel=textwrap.fill(words, max(12, int(_LETTERS * whole[1] / height))))
+        label(axes, xlabel="round", ylabel=words)
         axes.locator_params(axis="x", integer=True)
         axes.set_ylim(limits or curves.limits(bands))
     for axes in together.flat[len(titles) :]:
@@ -184,10 +187,11 @@ def levels(axes: Any, groups: Groups, looks: Mapping[str, Style]) -> None:
 
 
 def _point(axes: Any, interval: Interval, at: float, name: str, style: Style, *, horizontal: bool = False) -> None:
-    """Draws a mean with its interval, if it has one."""
-    half = [[interval.mean - interval.low], [interval.high - interval.mean]]
-    if not np.isfinite(half).all():
-        half = [[0.0], [0.0]]
+    """Draws a mean with its interval, if it has one; the mean may lie outside an interval that ends at a bound."""
+    middle, half = (interval.low + interval.high) / 2, (interval.high - interval.low) / 2
+    if np.isfinite(half):
+        place = (middle, at) if horizontal else (at, middle)
+        width = {"xerr" if horizontal else "yerr": half}
+        axes.errorbar(*place, **width, fmt="none", ecolor=style.colour, elinewidth=1.4, capsize=2)
     place = (interval.mean, at) if horizontal else (at, interval.mean)
-    look: dict[str, Any] = {"color": style.colour, "fmt": style.marker, "markersize": 4.5, "capsize": 2, "label": name}
-    axes.errorbar(*place, **{"xerr" if horizontal else "yerr": half}, **look)
+    axes.plot(*place, style.marker, color=style.colour, markersize=4.5, label=name)

@@ -38,6 +38,7 @@ _CONFIG = "config.json"
 _KEPT_CHECKPOINTS = 3
 _RESTART = "restart"
 _ROUNDS = "total_rounds"
+_TARGET = "target_epsilon"
 _ASIDE = "before_restart_"
 INTERACTIONS = "interactions"
 DEPLOYED_MODELS = "models"
@@ -191,6 +192,12 @@ class RunFolder:
             earlier = self._config.get("continuations", [])
             self._record(continuations=[*earlier, self._start | {"after_round": after_round}])
 
+    def recorded(self, name: str, first: Callable[[], Any]) -> Any:
+        """Record of the first start in `config.json`; the first start writes it, unless it is None."""
+        if name not in self._config and (value := first()) is not None:
+            self._record(**{name: value})
+        return self._config.get(name)
+
     def _record(self, **values: Any) -> None:
         self._config |= values
         self.write_json(_CONFIG, self._config)
@@ -224,8 +231,8 @@ class RunFolder:
 
     def _check_same(self, before: Mapping[str, Any], flags: Mapping[str, Any], is_same_data: bool) -> None:
         old, new = json.loads(json.dumps(before)), json.loads(json.dumps(flags))
-        # A run may be extended: no round depends on how many follow.
-        is_longer = (old.get(_ROUNDS) or 0) < (new.get(_ROUNDS) or 0)
+        # A run may be extended: no round depends on how many follow, unless an epsilon is planned for all of them.
+        is_longer = old.get(_TARGET) is None and (old.get(_ROUNDS) or 0) < (new.get(_ROUNDS) or 0)
         names = sorted({*old, *new} - FREE_FLAGS - ({_ROUNDS} if is_longer else set()))
         names = [name for name in names if old.get(name) != new.get(name)]
         changed = [f"--{name} was {old.get(name)}, is {new.get(name)}" for name in names]

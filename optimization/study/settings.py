@@ -21,6 +21,7 @@ _TYPES: Mapping[str, tuple[Any, str]] = {
     "bool": (bool, "true or false"),
     "int": (int, "a whole number"),
     "float": ((float, int), "a number"),
+    "number or word": ((int, str), "a whole number, or a word"),
     "number or quantile": ((float, int, str), "a number, or a text such as quantile:0.5"),
 }
 _TEXT = (str, "a text in quotes")
@@ -240,6 +241,30 @@ class NumberOrQuantile(flags.ArgumentParser):
     def flag_type(self) -> str:
         """Key of `_TYPES`."""
         return "number or quantile"
+
+
+class NumberOrWord(flags.ArgumentParser):
+    """Takes a whole number from 1 to another, or a word."""
+
+    def __init__(self, word: str, high: int):
+        super().__init__()
+        self._word, self._high = word, high
+
+    def parse(self, argument: Any) -> int | str:
+        """The number, or the word.
+
+        Raises:
+          ValueError: If it is neither.
+        """
+        if argument == self._word:
+            return argument
+        if not (str(argument).isdecimal() and 1 <= int(argument) <= self._high):
+            raise ValueError(f"must be a whole number from 1 to {self._high}, or {self._word}")
+        return int(argument)
+
+    def flag_type(self) -> str:
+        """Key of `_TYPES`."""
+        return "number or word"
 
 
 class Numbers(flags.ArgumentParser):

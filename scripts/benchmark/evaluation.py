@@ -72,12 +72,7 @@ def _measured(path: pathlib.Path, draws: int) -> dict[str, Any]:
     log = interaction_log.read(path)
     lap("read_parquet")
     rows = terms.of_rows(
-        log.clients,
-        log.actions,
-        log.rewards,
-        log.propensities,
-        np.asarray(log.probabilities),
-        np.asarray(log.contexts),
+        log.clients, log.actions, log.rewards, log.propensities, np.asarray(log.probabilities), np.asarray(log.contexts)
     )
     by_client = totals.of_clients(rows.clients, layout.columns(rows))
     sums = totals.summed(by_client, layout.ratios)

@@ -3,11 +3,14 @@
 The plain run is measured twice; its second time shows the measurement error of this machine.
 """
 
+import math
+import pathlib
 import shlex
 import tempfile
 import time
 from typing import TYPE_CHECKING, Any
 
+from data import files
 from data.errors import UsageError
 from optimization.study import aggregation_flags, cli, frame, run_folder
 
@@ -57,11 +60,15 @@ def _resolved(run_flags: tuple[str, ...], change: str, rounds: int) -> cli.Setti
 
 def _rounds(settings: cli.Settings) -> "BanditRounds":
     """Rounds of a run."""
-    from bandits import experiment, flags, options, run_federated
+    from bandits import experiment, flags, guarantees, options, run_federated
+    from optimization import models
 
     chosen = flags.options(settings)
     task = run_federated.STUDY.open(chosen)
     *_, phase = options.phases(chosen, task)
+    shapes = models.of_task(task, phase.heads).shapes.values()
+    if plan := guarantees.plan(phase, sum(map(math.prod, shapes))):
+        phase = guarantees.planned(phase, plan.mechanism)
     mechanism = aggregation_flags.mechanism(phase.aggregation, phase.cohorts, len(phase.population), 1)
     _folders.append(tempfile.TemporaryDirectory(prefix="benchmark_"))
     return experiment.BanditRounds(task, phase, mechanism, None, run_folder.RunFolder(_folders[-1].name))
@@ -92,5 +99,17 @@ def _measured(runs: "dict[str, BanditRounds]", warmup: int, rounds: int) -> dict
             "milliseconds": round(1000 * float(np.median(times)), 2),
             "percent_added": round(100 * float(np.median(times - plain[1]) / usual), 1),
             "95% interval": bounds,
+            **_checkpoint(states[name]),
         }
     return {"rounds": rounds, "plain_milliseconds": round(1000 * float(usual), 2), "added_by": added}
+
+
+def _checkpoint(state: Any) -> dict[str, float]:
+    """Returns the megabytes of a state's checkpoint, and the seconds that it takes to write."""
+    import tensorflow as tf
+
+    with tempfile.TemporaryDirectory() as folder:
+        path, start = pathlib.Path(folder) / "checkpoint.npz", time.perf_counter()
+        files.save_arrays(path, {str(index): leaf for index, leaf in enumerate(tf.nest.flatten(state))})
+        seconds = time.perf_counter() - start
+        return {"checkpoint_mb": round(path.stat().st_size / 1e6, 1), "checkpoint_seconds": round(seconds, 2)}

@@ -159,11 +159,7 @@ class _Benchmark:
         return sum(sum(process.cpu_times()[:2]) for process in self._processes)
 
     def rounds(
-        self,
-        cohort: int,
-        rounds: int,
-        before_each: Callable[[int], None] = lambda round_num: None,
-        **private: Any,
+        self, cohort: int, rounds: int, before_each: Callable[[int], None] = lambda round_num: None, **private: Any
     ) -> dict[str, Any]:
         """Measures start-up, time, processor time and memory of many rounds.
 

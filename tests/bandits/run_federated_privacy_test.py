@@ -196,3 +196,94 @@ def test_statistics_of_private_clients_are_left_out_of_the_guarantee_unless_they
     path.write_text(json.dumps(found | {"labels": {"p": 1, "q": 1, "r": 1}}))
     with pytest.raises(UsageError, match="checksum"):
         play(tmp_path / "public", *task, f"--public_statistics={path}")
+
+
+# Two groups of the 60 digits' clients take turns.
+GROUPS = ("--aggregator_type=mf_dpftrl", "--cohort_sampling=cyclic_poisson", "--clients_per_round=15", "--mf_bands=2")
+GROUPS += ("--target_epsilon=5", "--total_rounds=6", "--rounds_per_checkpoint=3")
+
+
+@pytest.mark.parametrize("flags_of_noise", [(), ("--insecure_seeded_noise",)], ids=["secret", "seeded"])
+def test_amplified_noise_for_an_epsilon_is_the_same_after_a_resume(tmp_path, capsys, flags_of_noise):
+    is_seeded = bool(flags_of_noise)
+    run = play(tmp_path, *GROUPS, *flags_of_noise)
+    assert "after 6 rounds" in capsys.readouterr().err
+    with np.load(run / "model" / "weights.npz") as archive:
+        before = dict(archive)
+    rows, report = table(run), spent(run)
+    made = mechanisms.of_values(report["mechanism"])
+    assert (made.sampling, made.groups, made.bands, made.rate, made.clip_norm) == ("cyclic_poisson", 2, 2, 0.5, 0.1)
+    assert 4.99 < dataclasses.replace(made, voided="").epsilon(6) <= 5
+    assert (report["epsilon"] is None) == is_seeded
+    for checkpoint in (run / "checkpoints").glob("*6.npz"):
+        checkpoint.unlink()  # As if the run had been killed after round 3.
+    play(tmp_path, *GROUPS, *flags_of_noise)
+    columns = [metrics.EXAMPLES, metrics.UPDATE_NORM, metrics.EPSILON]
+    pd.testing.assert_frame_equal(table(run)[columns], rows[columns])
+    with np.load(run / "model" / "weights.npz") as archive:
+        for name in before:
+            np.testing.assert_array_equal(archive[name], before[name])
+
+
+@pytest.mark.parametrize("memory", ["--mf_bands=4", "--mf_buffers=2"])
+def test_a_resumed_run_goes_on_with_the_noise_that_earlier_rounds_left(tmp_path, memory):
+    flags_of_run = ("--aggregator_type=mf_dpftrl", "--cohort_sampling=cyclic", "--clip_norm=1", memory)
+    flags_of_run += ("--noise_multiplier=1", "--total_rounds=6", "--rounds_per_checkpoint=3")
+    run = play(tmp_path, *flags_of_run)
+    with np.load(run / "model" / "weights.npz") as archive:
+        before = dict(archive)
+    next((run / "checkpoints").glob("*6.npz")).unlink()
+    play(tmp_path, *flags_of_run)
+    with np.load(run / "model" / "weights.npz") as archive:
+        for name in before:
+            assert np.isfinite(before[name]).all()
+            np.testing.assert_array_equal(archive[name], before[name])
+
+
+def test_a_resumed_run_keeps_its_recorded_plan(tmp_path):
+    cyclic = ("--aggregator_type=mf_dpftrl", "--cohort_sampling=cyclic", "--noise_multiplier=1", "--clip_norm=1")
+    run = play(tmp_path, *cyclic, "--total_rounds=3")
+    assert spent(run)["mechanism"]["bands"] == 3
+    play(tmp_path, *cyclic, "--total_rounds=8")
+    assert (spent(run)["mechanism"]["bands"], spent(run)["rounds"]) == (3, 8)
+
+
+def test_a_run_with_a_target_epsilon_cannot_be_made_longer(tmp_path):
+    play(tmp_path, *GROUPS)
+    with pytest.raises(UsageError, match="--total_rounds was 6, is 7"):
+        play(tmp_path, *GROUPS, "--total_rounds=7")
+    play(tmp_path, *GROUPS)
+
+
+def test_a_simulation_has_the_noise_of_its_plan_and_guarantees_its_clients_nothing(tmp_path):
+    of_plan = (
+        "--population=100000",
+        "--population_clients_per_round=150",
+        "--mf_bands=auto",
+        "--insecure_seeded_noise",
+    )
+    run = play(tmp_path, *GROUPS, *of_plan)
+    report, plan = spent(run), spent(run)["planned_population"]
+    made, there = report["mechanism"], plan["mechanism"]
+    assert report["epsilon"] is None
+    assert 4.99 < plan["epsilon"] <= 5
+    assert (there["population"], there["cohort"], there["groups"]) == (100_000, 150, there["bands"])
+    assert (made["population"], made["cohort"], made["bands"]) == (60, 15, there["bands"])
+    assert made["noise_multiplier"] == pytest.approx(there["noise_multiplier"] / 10, rel=1e-5)
+    assert "guarantee" in report["summary"]
+
+
+def test_a_target_that_nothing_reaches_is_refused_before_anything_is_made(tmp_path):
+    for flags_of_target in (("--target_epsilon=0.0001", "--target_delta=1e-9"), ("--population=20",)):
+        with pytest.raises(UsageError, match=flags_of_target[0]):
+            play(tmp_path, *GROUPS, *flags_of_target)
+    with pytest.raises(UsageError, match="--target_epsilon covers one training"):
+        play(tmp_path, *GROUPS, "--scenario=init")
+    assert not [*tmp_path.iterdir()]
+
+
+def test_a_round_to_which_nobody_comes_has_noise(tmp_path):
+    run = play(tmp_path, *GROUPS, "--clients_per_round=1", "--total_rounds=9")
+    rows = table(run)
+    assert (rows[metrics.EXAMPLES] == 0).any()
+    assert (rows[metrics.UPDATE_NORM] > 0).all()

@@ -31,7 +31,7 @@ def test_the_mean_of_inverse_propensities_is_the_number_of_actions_under_full_su
     log = _log(probabilities[actions], actions, np.arange(3000) // 10, 3)
     finding = log_checks.mean_inverse_propensity(log)
     assert not finding.is_warning
-    assert "of 3 actions" in finding.text
+    assert "the number of actions, 3." in finding.text
     fewer = log_checks.mean_inverse_propensity(_log(probabilities[actions], actions, np.arange(3000) // 10, 5))
     assert fewer.is_warning
     assert "some actions were impossible" in fewer.text

@@ -1,3 +1,5 @@
+from typing import NamedTuple
+
 import numpy as np
 import pytest
 import scipy.stats
@@ -5,7 +7,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from optimization import aggregators, options
-from optimization.privacy import mechanisms
+from optimization.privacy import correlated_noise, mechanisms
 from optimization.study import aggregation_flags, cli
 
 SHAPES = ((2000, 2), (96,))
@@ -30,8 +32,26 @@ def build(*arguments: str, cohort: int = 4, shapes=SHAPES, pretraining=None):
         aggregation, options.Cohorts(cohort), 100, 4096, pretraining, 1 if pretraining else 0
     )
     delta_type = tff.to_type(tuple((np.float32, shape) for shape in shapes))
-    factory = aggregators.build(aggregation, mechanism, shapes)
-    return aggregation, factory.create(delta_type, tff.TensorType(np.float32))
+    process = aggregators.build(aggregation, mechanism, shapes).create(delta_type, tff.TensorType(np.float32))
+    noise = aggregators.noise(aggregation, mechanism, shapes)
+    return aggregation, NoiseGiven(process, noise) if noise else process
+
+
+class NoiseGiven(NamedTuple):
+    """An aggregation whose rounds are given their noise, as `correlated_noise.Rounds` gives it."""
+
+    process: tff.templates.AggregationProcess
+    noise: correlated_noise.Noise
+
+    def initialize(self):
+        return self.noise.initial_state(self.process.initialize())
+
+    def next(self, state, deltas, weights):
+        noise, kept = self.noise.next(state)
+        output = self.process.next(correlated_noise.with_noise(kept.aggregator, noise), deltas, weights)
+        return tff.templates.MeasuredProcessOutput(
+            kept._replace(aggregator=output.state), output.result, output.measurements
+        )
 
 
 def build_kind(kind: str, *arguments: str, **others):
@@ -61,6 +81,13 @@ def test_noise_on_the_mean_has_deviation_noise_multiplier_times_clip_over_cohort
     noise = flat(execute(process, process.initialize(), [ZERO] * 4).result)
     low, high = scipy.stats.chi2(len(noise)).ppf([5e-5, 1 - 5e-5])
     assert low < np.square(noise).sum() / (0.5 * 0.4 / 4) ** 2 < high
+
+
+def test_a_sum_that_is_given_no_noise_is_not_released(tff_worker):
+    _, given = build_kind("mf_dpftrl")
+    state = given.initialize()
+    for aggregator in (state.aggregator, execute(given, state, [DELTA]).state.aggregator):
+        assert np.isnan(flat(execute(given.process, aggregator, [DELTA]).result)).all()
 
 
 def test_private_noise_does_not_repeat(tff_worker):

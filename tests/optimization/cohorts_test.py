@@ -7,19 +7,22 @@ import pytest
 from optimization import cohorts, options
 from optimization.privacy import mechanisms
 
+GROUP_OF = np.arange(200) % 2
+
 
 @pytest.mark.parametrize("sampling", mechanisms.SAMPLINGS)
 def test_equal_seeds_draw_equal_cohorts_and_rounds_differ(sampling):
-    first = cohorts.draw(options.Cohorts(30, sampling), 200, 4, 1)
-    np.testing.assert_array_equal(first, cohorts.draw(options.Cohorts(30, sampling), 200, 4, 1))
-    assert not np.array_equal(first, cohorts.draw(options.Cohorts(30, sampling), 200, 4, 2))
-    assert not np.array_equal(first, cohorts.draw(options.Cohorts(30, sampling), 200, 5, 1))
+    cohort = options.Cohorts(30, sampling, groups=2)
+    first = cohorts.draw(cohort, 200, 4, 1, GROUP_OF)
+    np.testing.assert_array_equal(first, cohorts.draw(cohort, 200, 4, 1, GROUP_OF))
+    assert not np.array_equal(first, cohorts.draw(cohort, 200, 4, 2, GROUP_OF))
+    assert not np.array_equal(first, cohorts.draw(cohort, 200, 5, 1, GROUP_OF))
 
 
 @pytest.mark.parametrize("sampling", mechanisms.SAMPLINGS)
 def test_no_client_is_drawn_twice_in_a_round(sampling):
     for round_num in range(1, 30):
-        drawn = cohorts.draw(options.Cohorts(20, sampling), 50, 0, round_num)
+        drawn = cohorts.draw(options.Cohorts(20, sampling, groups=2), 50, 0, round_num, GROUP_OF[:50])
         assert len(set(drawn.tolist())) == len(drawn)
         assert drawn.min() >= 0
         assert drawn.max() < 50
@@ -36,6 +39,24 @@ def test_poisson_cohorts_have_binomial_sizes_and_treat_clients_alike():
 
 def test_a_poisson_cohort_can_be_empty():
     assert min(len(cohorts.draw(options.Cohorts(1, "poisson"), 10, 0, round_num)) for round_num in range(1, 40)) == 0
+
+
+def test_groups_take_turns_and_each_member_is_drawn_at_one_rate():
+    group_of = cohorts.groups(map(str, range(90)), 3, seed=5)
+    cohort = options.Cohorts(6, "cyclic_poisson", groups=3)
+    drawn = [cohorts.draw(cohort, 90, 1, round_num, group_of) for round_num in range(1, 3001)]
+    for index, members in enumerate(drawn[:60]):
+        assert set(group_of[members]) <= {index % 3}
+    counts = np.bincount(np.concatenate(drawn), minlength=90)
+    assert abs(counts - 200).max() < 5 * np.sqrt(1000 * 0.2 * 0.8)  # At a rate of 6 * 3 / 90 in a third of the rounds.
+
+
+def test_a_clients_group_depends_on_its_name_and_the_key_alone():
+    names = [f"client {number}" for number in range(6000)]
+    group_of = cohorts.groups(names, 4, seed=1)
+    np.testing.assert_array_equal(cohorts.groups(names[:3:-1], 4, seed=1), group_of[:3:-1])
+    assert (cohorts.groups(names, 4, seed=2) != group_of).mean() == pytest.approx(0.75, abs=0.03)
+    assert np.bincount(group_of) == pytest.approx(np.full(4, 1500), abs=5 * np.sqrt(6000 * 0.25 * 0.75))
 
 
 def test_by_turns_every_client_comes_back_after_population_over_cohort_rounds():

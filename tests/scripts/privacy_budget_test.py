@@ -63,7 +63,7 @@ def test_a_tolerated_noise_gives_a_larger_cohort(capsys):
     ("arguments", "expected"),
     [
         (["--aggregator_type=dpftrl"], {"kind": "dpftrl", "restart_frequency": 33}),
-        (["--aggregator_type=mf_dpftrl", "--cohort_sampling=cyclic"], {"kind": "mf_dpftrl", "bands": 8}),
+        (["--aggregator_type=mf_dpftrl", "--cohort_sampling=cyclic"], {"kind": "mf_dpftrl", "bands": 33}),
         (
             ["--aggregator_type=mf_dpftrl", "--cohort_sampling=cyclic", "--mf_bands=3"],
             {"kind": "mf_dpftrl", "bands": 3},
@@ -108,3 +108,28 @@ def test_noise_that_a_run_would_refuse_is_no_answer():
     flags = ("--population=3400", "--clients_per_round=64", "--total_rounds=800", "--adaptive_clipping")
     with pytest.raises(UsageError, match=r"--target_epsilon=0.1: .*noise of more than 7.6.* on the clipped count"):
         _run(*flags, "--target_epsilon=0.1")
+
+
+def test_mechanisms_are_compared_at_one_epsilon_the_least_noise_first(tmp_path, capsys):
+    flags = ("--population=2000", "--clients_per_round=20", "--total_rounds=60", "--target_delta=1e-5")
+    _run(*flags, "--target_epsilon=2", f"--plot={tmp_path}/noise.svg")
+    assert (tmp_path / "noise.svg").stat().st_size
+    rows = [re.split(r"  +", line.strip()) for line in capsys.readouterr().out.splitlines()]
+    rows = rows[[row[0] for row in rows].index("mechanism") + 1 :][:5]
+    assert sorted(row[0].split(",")[0] for row in rows) == ["dpftrl", "dpsgd", "mf_dpftrl", "mf_dpftrl", "mf_dpftrl"]
+    noise = [float(row[3]) for row in rows]
+    assert noise == sorted(noise)
+    by_name = {row[0]: (row[1], float(row[2])) for row in rows}
+    bands = next(int(name.split()[1]) for name in by_name if "cyclic_poisson" in name)
+    banded = {"sampling": "cyclic_poisson", "bands": bands, "groups": bands}
+    for kind, values in (("dpsgd", {"sampling": "poisson"}), ("mf_dpftrl", banded)):
+        one = mechanisms.Mechanism(kind, 1.0, 2000, 20, delta=1e-5, **values)
+        neighbours, multiplier = by_name[one.name]
+        assert neighbours == "one client added or removed"
+        assert 1.99 < dataclasses.replace(one, noise_multiplier=multiplier).epsilon(60) <= 2
+
+
+def test_a_small_population_limits_the_cohorts_that_are_compared(capsys):
+    arguments = ("--population=300", "--clients_per_round=20", "--total_rounds=60", "--target_epsilon=5")
+    _run(*arguments, "--aggregator_type=mf_dpftrl", "--cohort_sampling=cyclic_poisson", "--mf_bands=10")
+    assert "cohort 30" in capsys.readouterr().out

@@ -14,6 +14,12 @@ from optimization.study import run_folder
 _POINT = (("server_learning_rate", "0.01"), ("client_learning_rate", "0.1"))
 
 
+def _describe(folder, flags):
+    """Writes the config.json of a run."""
+    described = {"format": run_folder.FORMAT, "flags": flags, "command": "run"}
+    (folder / "config.json").write_text(json.dumps(described))
+
+
 def _read(folder, rounds: int, status: str = outcomes.FINISHED) -> StrategyResults:
     """Reads a run of four rounds, evaluated after the second and the last, as one of so many rounds."""
     (run,) = strategies.runs((f"--total_rounds={rounds}", "--task_type=digits"), "greedy", _POINT, 2000, 1)
@@ -28,6 +34,7 @@ def _read(folder, rounds: int, status: str = outcomes.FINISHED) -> StrategyResul
         [4, 0.7, 0.4, 0.9, 4, 0.75],
     ]
     (folder / run.name / "metrics.csv").write_text("".join(",".join(map(str, row)) + "\n" for row in rows))
+    _describe(folder / run.name, {})
     results = StrategyResults("greedy", _POINT)
     outcome = outcomes.Outcome(run, status, rounds, 0.1 * rounds)
     results.read([outcome], folder, metrics.ACCURACY)
@@ -56,9 +63,7 @@ def _bounded(folder, seed, **bounds):
     path = folder / "greedy-1" / f"seed_{seed}"
     path.mkdir(parents=True)
     (path / "metrics.csv").write_text(f"round_num,{metrics.AVERAGE_REWARD}\n1,0.5\n")
-    (path / "config.json").write_text(
-        json.dumps({"format": run_folder.FORMAT, "flags": {"seed": seed}, "command": "run"})
-    )
+    _describe(path, {"seed": seed})
     (path / "bounds.json").write_text(json.dumps({"participating": bounds}))
 
 

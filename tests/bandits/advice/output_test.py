@@ -77,7 +77,7 @@ def test_the_worst_tenth_of_clients_and_the_reward_against_epsilon_are_told(tmp_
     assert "|  | 0.6 (-0.1 to 1.2) |" in told  # 0.05 by Student's t with one degree of freedom, 12.706.
     output.save(_advice(found), _tables(found), tmp_path)
     (page,) = tmp_path.glob("*.html")
-    row = ["no noise, clipped", "0", "0", "0.5 (-0.2 to 1.1)", ""]
+    row = ["no noise, clipped", "", "0", "0", "0.5 (-0.2 to 1.1)", ""]
     assert row in [re.findall(r"<t[hd][^>]*>([^<]*)</t[hd]>", line) for line in page.read_text().split("\n")]
 
 

@@ -1,12 +1,15 @@
 """The noise that runs with few clients add, and what is guaranteed where many would take part."""
 
 import dp_accounting
+import numpy as np
 import pytest
 from dp_accounting import rdp
 
 from bandits.advice import privacy
 from data.errors import UsageError
-from optimization.study import cli
+from optimization import options
+from optimization.privacy import mechanisms
+from optimization.study import aggregation_flags, cli
 
 
 def _settings(*arguments: str) -> cli.Settings:
@@ -27,10 +30,24 @@ def test_a_run_adds_the_noise_on_the_mean_that_the_deployment_would_and_that_one
     found = privacy.noise(where, 150, 20, 3.0)
     z = found["noise_multiplier"]
     assert found["run_noise_multiplier"] / 20 == pytest.approx(z / 1000, rel=1e-5)
-    assert found["guarantee"]["epsilon"] == pytest.approx(_epsilon(z, 1000 / 342477, 150, 1e-6), rel=0.01)
+    groups = found["bands"]  # A client is in one of so many groups, which take turns.
+    assert groups > 1
+    expected = _epsilon(z, groups * 1000 / 342477, -(-150 // groups), 1e-6)
+    assert found["guarantee"]["epsilon"] == pytest.approx(expected, rel=0.01)
     assert 2.97 < found["guarantee"]["epsilon"] <= 3.0
     assert found["guarantee"]["rounds"] == 150
     assert not found["guarantee"]["guarantees"][0]["sampling_assumed"]
+
+
+def test_the_noise_of_a_run_is_correlated_as_in_the_deployment():
+    found = privacy.noise(privacy.deployment(_settings("--population=342477"), 60, 20, ()), 150, 20, 3.0)
+    flags = cli.FlagSet("x")
+    flags.group(aggregation_flags.Aggregation)
+    run = aggregation_flags.resolve(flags.parse(["x", *privacy.flags_of(0.1, 1.0, found["bands"])]).settled())
+    cohorts = options.Cohorts(20, run.cohort_sampling)
+    plan = aggregation_flags.plan(aggregation_flags.options(run), cohorts, 60, 7, 150)
+    deployed = mechanisms.of_values(found["guarantee"]["mechanism"])
+    np.testing.assert_array_equal(plan.mechanism.column(150), deployed.column(150))
 
 
 def test_without_a_population_the_guarantee_is_for_the_clients_of_the_data():
@@ -84,7 +101,7 @@ def test_a_population_and_its_rounds_hold_their_samples(arguments, flag):
 
 def test_an_epsilon_out_of_reach_is_told():
     where = privacy.Deployment(60, 20, True, delta=0.5)
-    assert "Epsilon 1e+06 needs no search" in privacy.noise(where, 1, 20, 1e6)["error"]
+    assert "reaches epsilon 1e+06" in privacy.noise(where, 1, 20, 1e6)["error"]
 
 
 def test_epsilons_are_numbers_above_0_in_the_order_given():
@@ -98,3 +115,4 @@ def test_epsilons_are_numbers_above_0_in_the_order_given():
 def test_runs_under_noise_are_seeded_and_say_so():
     assert "--insecure_seeded_noise" in privacy.flags_of(0.5, 0.1)
     assert "--insecure_seeded_noise" not in privacy.flags_of(0.0, 0.1)
+    assert {"--aggregator_type=mf_dpftrl", "--mf_bands=16"} < {*privacy.flags_of(0.5, 0.1, 16)}

@@ -274,9 +274,11 @@ def test_the_horizon_comes_first_with_the_times_that_rows_are_used():
     found = _findings(_better())
     found.compared[GREEDY].decisions = {2000: 811_000.0, 2001: 813_000.0}
     told = sentences.scope(_context(found, rows=5_412))
-    assert told.startswith("One run is 150 rounds = 812,000 decisions, your 5,412 training rows 150 times. A new model")
+    assert told.startswith(
+        "One run has 150 rounds, 812,000 decisions: your 5,412 training rows, 150 times each. A new model"
+    )
     assert told.endswith("15 clients train, 5 a round.")
-    assert "rows 1.5 times." in sentences.scope(_context(found, rows=541_333))
+    assert "rows, 1.5 times each." in sentences.scope(_context(found, rows=541_333))
     nothing = Interval(math.nan, math.nan, math.nan, 8)
     told = sentences.scope(_context(found, scores=(Score("logging policy", nothing, nothing, nothing),)))
     assert told.startswith("Rewards are simulated")
@@ -286,7 +288,7 @@ def test_the_horizon_comes_first_with_the_times_that_rows_are_used():
 def test_rounds_before_the_first_deployment_are_called_so(rounds, says_so):
     told = sentences.scope(_context(_findings(_better()), dataclasses.replace(FULL, rounds=rounds)))
     assert ("No round follows a deployment" in told) == says_so
-    assert told.startswith(f"One run is {rounds} of 150 planned rounds.")
+    assert told.startswith(f"One run has {rounds} of 150 planned rounds.")
 
 
 @pytest.mark.parametrize(
@@ -398,7 +400,7 @@ def test_each_epsilon_has_its_cost_and_what_it_rests_on_and_clipping_is_apart_fr
     assert told[0].startswith(f"The unit of privacy is one store. {GUARANTEE}")
     assert "clipped to norm 0.25 without noise, earns 0.615 (95% CI 0.594 to 0.636)." in told[0]
     assert "change it by -0.2015 (95% CI -0.2036 to -0.1994, 4 seeds)." in told[0]
-    assert told[2].startswith("- epsilon 1 (noise multiplier ")
+    assert told[2].startswith("- epsilon 1 (mf_dpftrl with ")
     assert told[2].endswith("4 seeds), and no significant gain over the uniform policy is left")
     assert told[3].endswith("): -0.005 (95% CI -0.033 to +0.023, 4 seeds)")
     assert told[4].startswith("Guarantee: delta 1e-06 after 150 rounds, by RDP. Neighbours: one client")

@@ -137,7 +137,7 @@ def test_fresh_seeds_are_compared(tmp_path):
     ]
     ((name, reference, seeds, difference, *_, word),) = _comparisons(told)
     assert (name, reference, seeds, word) == ("softmax", "greedy", "3", "better")
-    assert difference.startswith("+0.3133 (")
+    assert difference.startswith("+0.313 (")
     assert told[-1].startswith("Winner: softmax, above the uniform policy (")
 
 
@@ -225,10 +225,13 @@ def test_with_two_words_each_is_compared_with_greedy_of_the_same_other_word(tmp_
         },
     )
     rows = _comparisons(_text(tmp_path, found))
-    assert [(row[1], row[-1].partition(" (")[0]) for row in rows] == [("greedy 1", "better"), ("greedy 5", "better")]
-    told = _text(tmp_path, found, reference="softmax 5")
+    assert [(row[1], row[-1].partition(" (")[0]) for row in rows] == [
+        ("greedy, deploy 1", "better"),
+        ("greedy, deploy 5", "better"),
+    ]
+    told = _text(tmp_path, found, reference="softmax, deploy 5")
     assert [row[:2] for row in _comparisons(told)] == [
-        [name, "softmax 5"] for name in ("softmax 1", "greedy 1", "greedy 5")
+        [name, "softmax, deploy 5"] for name in ("softmax, deploy 1", "greedy, deploy 1", "greedy, deploy 5")
     ]
 
 
@@ -242,7 +245,7 @@ def test_without_greedy_it_is_said_that_the_first_is_the_reference(tmp_path):
     assert [row[:2] for row in _comparisons(named)] == [["softmax", "falcon"]]
 
 
-@pytest.mark.parametrize("reference", [None, "greedy digits"])
+@pytest.mark.parametrize("reference", [None, "greedy, digits"])
 def test_rewards_of_other_tasks_are_not_compared(tmp_path, reference):
     found = _configurations(
         tmp_path,
@@ -254,8 +257,8 @@ def test_rewards_of_other_tasks_are_not_compared(tmp_path, reference):
     )
     told = _text(tmp_path, found, reference=reference)
     ((name, *_),) = _comparisons(told)
-    assert name == "softmax digits"
-    assert told[-4].endswith("Not compared, because data, rewards, rounds or cohorts differ: softmax mnist.")
+    assert name == "softmax, digits"
+    assert told[-4].endswith("Not compared, because data, rewards, rounds or cohorts differ: softmax, mnist.")
     assert told[-3] == "Data, rewards or cohorts differ, so each combination has its own winner."
     assert [line.partition(", above")[0] for line in told[-2:]] == [
         "Winner: bandits_type=softmax,task_type=digits",
@@ -295,7 +298,7 @@ def _runs(*configurations):
         (
             "ucb",
             ["bandits_type=softmax", "bandits_type=falcon"],
-            "--reference=ucb is no configuration of these runs: softmax, ",
+            "--reference=ucb is no configuration of these runs: softmax; falcon",
         ),
         ("softmax", ["bandits_type=softmax"], "--reference has no effect: --sweep has a single combination of words"),
         ("greedy", ["bandits_type=greedy"] * 2 + ["bandits_type=falcon"], "has no effect without --reporting_repeat"),
@@ -308,7 +311,7 @@ def test_a_reference_that_compares_nothing_is_refused(wanted, configurations, me
 
 def test_a_reference_is_a_configuration_s_words_or_a_strategy():
     some = _runs("bandits_type=softmax task_type=digits", "bandits_type=greedy task_type=digits")
-    for wanted in ("greedy", "softmax digits"):
+    for wanted in ("greedy", "softmax, digits"):
         verdict.check_reference(wanted, some, has_fresh_seeds=False)
 
 

@@ -290,9 +290,9 @@ def test_studies_and_tasks_are_parts_of_their_own():
             ["softmax", "greedy", "softmax, init"],
         ),
         (
-            [{"aggregator_type": kind, "bandits_type": "greedy"} for kind in ("mean", "soft", "softer")]
+            [{"aggregator_type": kind, "bandits_type": "greedy"} for kind in ("mean", "soft")]
             + [{"aggregator_type": "mean", "bandits_type": "softmax"}],
-            ["greedy", "greedy, soft", "greedy, softer", "softmax"],
+            ["greedy", "greedy, soft", "softmax"],
         ),
         ([{"bandits_type": "softmax"}], ["softmax"]),
         (

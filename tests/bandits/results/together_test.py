@@ -54,6 +54,8 @@ def test_a_policy_of_ones_own_names_its_configuration(read):
     own = [dataclasses.replace(run, flags={**run.flags, "python_policy": record}) for run in read["softmax"]]
     rows = bandits.compare([own, read["softmax"], read["greedy"]])
     assert list(rows["configuration"]) == ["softmax, Tempered(temperature=0.5)", "softmax"]
+    rows = bandits.compare([own, read["greedy"]])
+    assert list(rows["configuration"]) == ["softmax, Tempered(temperature=0.5)"]
 
 
 def test_the_reference_can_be_chosen(read):

@@ -33,7 +33,7 @@ def sums(clip: float):
         dp_queries.gaussian_sum(clip, 0.0, None),
         dp_queries.gaussian_sum(clip, 0.0, 3),
         dp_queries.tree_sum(clip, 1.0, SPECS, noise_seed=1, max_rounds=4),
-        dp_queries.BandedSumQuery(clip, 0.0, 3, SPECS, 1),
+        dp_queries.NoisedSum(clip, SPECS),
     ]
 
 
@@ -137,7 +137,7 @@ def test_a_restarted_tree_begins_anew():
     assert_variance(results.sum(axis=0), 4.0)
 
 
-def test_tree_and_banded_state_keep_their_shapes():
+def test_state_keeps_its_shapes():
     for query in sums(1.0)[2:]:
         state = query.initial_global_state()
         shapes = [leaf.shape for leaf in tf.nest.flatten(state)]
@@ -146,21 +146,12 @@ def test_tree_and_banded_state_keep_their_shapes():
             assert [leaf.shape for leaf in tf.nest.flatten(state)] == shapes
 
 
-def test_banded_noise_times_its_factor_is_independent_noise():
-    bands, rounds, stddev = 3, 6, 0.5
-    results, _ = play(dp_queries.BandedSumQuery(1.0, stddev, bands, SPECS, 8), rounds)
-    column = sensitivities.banded_factor(bands)
-    factor = sum(np.diag(np.full(rounds - band, column[band]), -band) for band in range(bands))
-    white = factor @ results
-    for row in white:
-        assert_variance(row, stddev**2)
-    correlation = np.corrcoef(white) - np.eye(rounds)
-    assert abs(correlation).max() < 0.08
-
-
-def test_banded_noise_of_the_running_sum_is_less_than_independent_noise():
-    results, _ = play(dp_queries.BandedSumQuery(1.0, 1.0, 8, SPECS, 8), 16)
-    assert results.sum(axis=0).var() < 0.7 * 16
+def test_a_round_adds_the_noise_that_it_is_given_and_adds_it_once():
+    query = dp_queries.NoisedSum(1.0, SPECS)
+    noise = tuple(tf.fill(spec.shape, 2.0) for spec in SPECS)
+    result, state, _ = query.get_noised_result(noise, query.initial_global_state()._replace(noise=noise))
+    np.testing.assert_array_equal(flat(result), 4.0)
+    assert np.isnan(flat(query.get_noised_result(noise, state)[0])).all()
 
 
 def test_a_client_adds_half_to_the_count_of_unclipped_updates_or_takes_it_away():

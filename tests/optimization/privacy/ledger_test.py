@@ -125,11 +125,6 @@ def test_a_ledger_that_cannot_be_written_is_refused(tmp_path):
 POISSON = Mechanism("dpsgd", 1.0, 1000, 10, "poisson", delta=1e-5)
 
 
-def test_all_runs_are_composed():
-    found = ledger.composed_divergences(np.array([releases.Gaussian(noise).divergences for noise in (1.0, 2.0)]))
-    np.testing.assert_allclose(found, releases.ORDERS * (1 / 2 + 1 / 8))
-
-
 def test_a_poisson_number_of_runs_is_the_theorem_of_dp_accounting():
     one = releases.Gaussian(4.0).divergences
     event = dp_event.RepeatAndSelectDpEvent(dp_accounting.GaussianDpEvent(4.0), mean=12, shape=math.inf)

@@ -45,36 +45,6 @@ def test_a_tree_without_restarts_grows_with_the_rounds():
     assert [sensitivities.tree_sensitivity(rounds, 0, 100) for rounds in (0, 1, 2, 3, 4, 64)] == [0, 1, 2, 2, 3, 7]
 
 
-@pytest.mark.parametrize("min_separation", [1, 2, 3, 10])
-@pytest.mark.parametrize("bands", [1, 3, 6])
-def test_banded_sensitivity_is_the_largest_of_all_patterns(bands, min_separation):
-    column = np.zeros(10)
-    column[:bands] = sensitivities.banded_factor(bands)
-    matrix = np.array([[column[row - col] if row >= col else 0 for col in range(10)] for row in range(10)])
-    largest = max(np.sum((matrix @ row) ** 2) for row in _patterns(10, min_separation))
-    assert sensitivities.banded_sensitivity(10, bands, min_separation) == pytest.approx(largest)
-
-
-@pytest.mark.parametrize("rounds", [1, 4, 9, 30, 31, 47])
-@pytest.mark.parametrize(("bands", "min_separation"), [(1, 1), (8, 1), (8, 3), (3, 8), (5, 4), (40, 7)])
-def test_banded_sensitivity_of_many_rounds_is_that_of_each(rounds, bands, min_separation):
-    turns = np.zeros(rounds)
-    turns[::min_separation] = 1
-    moved = np.convolve(turns, sensitivities.banded_factor(bands))[:rounds]
-    assert sensitivities.banded_sensitivity(rounds, bands, min_separation) == pytest.approx(moved @ moved)
-
-
-def test_a_thousand_million_rounds_need_no_memory():
-    assert sensitivities.banded_sensitivity(10**9, 8, 50) == pytest.approx(10**9 / 50)
-
-
-def test_the_banded_factor_is_the_square_root_of_prefix_sums():
-    column = sensitivities.banded_factor(6)
-    assert column / column[0] == pytest.approx([1, 1 / 2, 3 / 8, 5 / 16, 35 / 128, 63 / 256])
-    matrix = np.array([[column[row - col] if row >= col else 0 for col in range(6)] for row in range(6)])
-    assert matrix @ matrix == pytest.approx(np.tril(np.ones((6, 6))) * column[0] ** 2)
-
-
 def test_distributed_noise_follows_the_grid_of_tff():
     # TFF's factory with these arguments and 17 parameters measures scaled_inflated_l2 and scaled_local_stddev so, and
     # the sampler rounds the latter up.

@@ -20,6 +20,7 @@ from data.errors import Failure
 from optimization import aggregators, client_work, models, options, supervised
 from optimization.posterior import mean_shift, mean_shift_aggregation
 from optimization.posterior import process as posterior
+from optimization.privacy import correlated_noise
 from optimization.runtime import executor, rounds, worker, worker_process
 from optimization.study import aggregation_flags, cli, frame
 from optimization.study.settings import Setting
@@ -163,12 +164,14 @@ def test_aggregators_give_the_own_workers_results(contexts, kind):
     mechanism = aggregation_flags.mechanism(aggregation, options.Cohorts(len(COHORT)), 100, 4096)
     delta_type = tff.to_type(tuple((np.float32, shape) for shape in SHAPES))
     process = aggregators.build(aggregation, mechanism, SHAPES).create(delta_type, tff.TensorType(np.float32))
-    initial = process.initialize()
+    initial, noise = process.initialize(), aggregators.noise(aggregation, mechanism, SHAPES)
     weights = [float(size) for size in range(1, 8)]
 
     def execute():
         state, outputs = initial, []
         for _ in range(2):
+            if noise:
+                state = correlated_noise.with_noise(state, noise.next(noise.initial_state(state))[0])
             output = process.next(state, COHORT, weights)
             state = output.state
             outputs.append((output.result, output.measurements))

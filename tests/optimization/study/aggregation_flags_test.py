@@ -1,13 +1,16 @@
+import dataclasses
+
 import pytest
 
 from data.errors import UsageError
 from optimization import options
+from optimization.privacy import calibration
 from optimization.study import aggregation_flags, cli
 
 
 def resolve(*arguments: str) -> cli.Settings:
     flags = cli.FlagSet("")
-    flags.group(aggregation_flags.Aggregation)
+    flags.group(aggregation_flags.Aggregation, aggregation_flags.Target)
     return aggregation_flags.resolve(flags.parse(["test", *arguments]).settled())
 
 
@@ -18,6 +21,7 @@ def mechanism(*arguments: str, cohort_size: int = 50, population: int = 1000):
 
 
 DPSGD = ("--aggregator_type=dpsgd", "--noise_multiplier=1", "--clip_norm=0.5")
+BANDED = ("--aggregator_type=mf_dpftrl", "--clip_norm=1")
 
 
 def test_the_mean_clips_adaptively_and_private_sums_do_not_unless_told():
@@ -50,17 +54,68 @@ def test_a_tree_lasts_as_long_as_a_clients_turn():
     assert mechanism(*arguments, "--dpftrl_restart_rounds=5", cohort_size=30).restart_frequency == 5
 
 
+def plan(*arguments: str, population: int = 1000, rounds: int = 40, dimension: int = 7):
+    settings = resolve(*BANDED, *arguments)
+    cohorts = options.Cohorts(50, settings.cohort_sampling)
+    found = aggregation_flags.plan(aggregation_flags.options(settings), cohorts, population, dimension, rounds)
+    return found.mechanism
+
+
+@pytest.mark.parametrize("sampling", ["cyclic", "fixed"])
+def test_bands_have_the_least_noise_on_the_prefix_sums_at_one_privacy_loss(sampling):
+    chosen = plan("--noise_multiplier=1", f"--cohort_sampling={sampling}")
+    epsilon = chosen.epsilon(40)
+    for bands in (1, 2, 4, 8, 20, 40):
+        other = dataclasses.replace(chosen, bands=bands)
+        other = dataclasses.replace(other, noise_multiplier=calibration.calibrate(other, 40, epsilon))
+        assert chosen.prefix_noise(40) < 1.002 * other.prefix_noise(40), bands
+
+
 @pytest.mark.parametrize(
-    ("arguments", "expected"),
+    "arguments",
     [
-        (["--cohort_sampling=cyclic"], 3),
-        ([], 8),
-        (["--cohort_sampling=cyclic", "--mf_bands=5"], 5),
+        (*BANDED, "--cohort_sampling=cyclic_poisson", "--target_epsilon=3"),
+        (*BANDED, "--cohort_sampling=cyclic", "--target_epsilon=3", "--mf_bands=5"),
+        (*BANDED, "--cohort_sampling=cyclic", "--target_epsilon=3", "--mf_buffers=2"),
+        (*BANDED, "--cohort_sampling=cyclic", "--noise_multiplier=1"),
+        ("--aggregator_type=dpftrl", "--cohort_sampling=cyclic", "--target_epsilon=3"),
+        ("--aggregator_type=dpsgd", "--target_epsilon=3", "--accountant=pld"),
     ],
 )
-def test_bands_span_no_more_than_a_clients_return_unless_told(arguments, expected):
-    banded = ("--aggregator_type=mf_dpftrl", "--noise_multiplier=1", "--clip_norm=1")
-    assert mechanism(*banded, *arguments, cohort_size=300).bands == expected
+def test_a_run_adds_and_accounts_for_the_noise_that_was_planned(arguments):
+    settings = resolve(*arguments)
+    cohorts, aggregation = options.Cohorts(50, settings.cohort_sampling), aggregation_flags.options(settings)
+    plan = aggregation_flags.plan(aggregation, cohorts, 1000, 7, 40)
+    planned = aggregation_flags.planned(aggregation, cohorts, 1000, plan.mechanism)
+    assert aggregation_flags.mechanism(*planned, 1000, 7) == plan.mechanism
+    if settings.target_epsilon:
+        assert 2.99 < plan.mechanism.epsilon(40) <= 3
+    assert "guarantees nothing" not in plan.reason
+    seeded = aggregation_flags.plan(dataclasses.replace(aggregation, noise_seed=1), cohorts, 1000, 7, 40)
+    larger = aggregation_flags.plan(dataclasses.replace(aggregation, population=2000), cohorts, 1000, 7, 40)
+    assert "guarantees nothing" in seeded.reason
+    assert "guarantees nothing" in larger.reason
+    assert ("if Poisson" in plan.reason) == (aggregation.kind == "dpsgd")  # Of a fixed size, cohorts are assumed.
+
+
+def test_bands_keep_within_the_memory_of_the_noise():
+    assert plan("--noise_multiplier=1", "--cohort_sampling=cyclic", dimension=2**25).bands == 4
+    assert plan("--noise_multiplier=1", "--cohort_sampling=cyclic", dimension=2**28).bands == 1
+    assert plan("--noise_multiplier=1", "--mf_bands=5", dimension=2**28).bands == 5
+
+
+def test_a_target_beyond_all_noise_is_refused():
+    settings = resolve(*BANDED, "--cohort_sampling=cyclic_poisson", "--target_epsilon=1e8")
+    cohorts = options.Cohorts(500, settings.cohort_sampling)
+    with pytest.raises(UsageError, match=r"--target_epsilon=1e[+]08 needs no search"):
+        aggregation_flags.plan(aggregation_flags.options(settings), cohorts, 1000, 7, 3)
+
+
+def test_groups_are_as_many_as_bands_and_no_more_than_cohorts():
+    chosen = plan("--noise_multiplier=1", "--cohort_sampling=cyclic_poisson", "--mf_bands=5")
+    assert (chosen.bands, chosen.groups, chosen.rate) == (5, 5, 0.25)
+    with pytest.raises(UsageError, match="--mf_bands=21"):
+        plan("--noise_multiplier=1", "--cohort_sampling=cyclic_poisson", "--mf_bands=21")
 
 
 def test_the_accountant_is_that_of_the_flags():

@@ -1,0 +1,211 @@
+"""Lower-triangular Toeplitz strategy matrices for prefix sums: coefficients, sensitivity, and noise on the sums.
+
+A strategy matrix C correlates a run's noise: round t adds row t of C^-1 W, where W is independent noise. What this
+leaves on the sum of the first t rounds is row t of A C^-1 W, where A is the matrix of prefix sums. A `column` is the
+first column of C, which gives the whole matrix. Nothing here imports TensorFlow.
+"""
+
+import functools
+import math
+
+import numpy as np
+
+# Beyond these rounds, the noise of a round no longer changes with that of the first ones.
+_MOST_ROUNDS = 2**17
+MOST_BANDS = 10_000
+_MOST_OPTIMIZED_ROUNDS = 10_000  # The optimum takes seconds beyond them.
+
+
+def banded_column(bands: int) -> np.ndarray:
+    """The Toeplitz square root of the matrix of prefix sums, cut to its first bands, with norm 1.
+
+    Its entries are binomial(2j, j) / 4^j before they are divided by their norm (Fichtenberger et al. 2023; optimal for
+    the largest error of one participation, Dvijotham et al. 2024).
+
+    Returns:
+      float64 [bands], positive and falling.
+    """
+    column = np.cumprod(np.append(1.0, 1 - 0.5 / np.arange(1, bands)))
+    return column / np.linalg.norm(column)
+
+
+@functools.lru_cache(256)
+def optimal_banded_column(bands: int, rounds: int) -> np.ndarray:
+    """The banded column of norm 1 with the least noise on the prefix sums of some rounds.
+
+    Minimizes sum_t (n - t) h_t^2 by its gradient, where h is the first column of A C^-1, starting from `banded_column`
+    (McKenna 2024, arXiv 2405.15913, section 4). With 1,600 rounds the noise is 10% to 14%
+    less for 8 to 64 bands.
+
+    Args:
+      bands: Number of bands.
+      rounds: Planned rounds.
+
+    Returns:
+      float64 [bands], positive and falling; `banded_column` if the optimum is not.
+    """
+    from scipy import optimize, signal
+
+    closed_form = banded_column(bands)
+    if bands == 1:
+        return closed_form
+    one = np.zeros(max(min(rounds, _MOST_OPTIMIZED_ROUNDS), bands))
+    one[0] = 1.0
+    weights = np.arange(len(one), 0, -1.0)
+
+    def log_noise(tail):
+        column = np.append(1.0, tail)
+        sums = np.cumsum(signal.lfilter([1.0], column, one))
+        total = weights @ sums**2
+        # The derivative of h by entry j is -x^j h / C.
+        change = signal.lfilter([1.0], column, sums)
+        gradient = np.array([-2 * (weights[j:] * sums[j:]) @ change[: len(one) - j] for j in range(1, len(column))])
+        square = column @ column
+        return math.log(total * square), gradient / total + 2 * tail / square
+
+    start = closed_form[1:] / closed_form[0]
+    found = optimize.minimize(log_noise, start, jac=True, method="L-BFGS-B", bounds=[(0.0, 1.0)] * len(start))
+    column = np.append(1.0, found.x)
+    if np.any(np.diff(column) > 0) or column[-1] <= 0:
+        return closed_form
+    return column / np.linalg.norm(column)
+
+
+def buffered_column(buffers: tuple[tuple[float, float], ...], rounds: int) -> np.ndarray:
+    """The column of a buffered linear Toeplitz matrix (Dvijotham et al. 2024, section 4).
+
+    Args:
+      buffers: (decay, scale) of each buffer; entry j is the sum of scale * decay^(j - 1), and entry 0 is 1.
+      rounds: Its length.
+
+    Returns:
+      float64 [rounds].
+    """
+    decays, scales = np.array(buffers).T
+    return np.append(1.0, (scales * decays ** np.arange(rounds - 1)[:, np.newaxis]).sum(axis=1))
+
+
+def squared_sensitivity(column: np.ndarray, rounds: int, min_separation: int) -> float:
+    """The most that one client moves C times its contributions, squared, in squared clip norms.
+
+    The entries must be positive and fall along the column: then the worst client takes part in the first round, and as
+    often as it can from then on (Kalinin and Lampert 2024, Theorem 2).
+
+    Args:
+      column: float64 [any], zero beyond its length.
+      rounds: Rounds so far.
+      min_separation: Rounds after which a client can take part again.
+    """
+    if not rounds:
+        return 0.0
+    column = column[:rounds]
+    # Once the bands are filled, every participation moves the same.
+    filling = -(-(len(column) - 1) // min_separation) * min_separation
+    moved = np.zeros(min(rounds, filling + min_separation))
+    moved[: len(column)] = column
+    for start in range(min_separation, len(moved), min_separation):
+        length = min(len(column), len(moved) - start)
+        moved[start : start + length] += column[:length]
+    squares = moved**2
+    turns, rest = divmod(max(rounds - filling, 0), min_separation)
+    return float(squares[:filling].sum() + turns * squares[filling:].sum() + squares[filling : filling + rest].sum())
+
+
+def prefix_noise(column: np.ndarray, rounds: int) -> float:
+    """The root mean square, over rounds, of the noise on the prefix sums where W has variance 1.
+
+    Args:
+      column: float64 [any], the first column of C, zero beyond its length.
+      rounds: Rounds.
+    """
+    from scipy import signal
+
+    one = np.zeros(min(rounds, _MOST_ROUNDS))
+    one[0] = 1.0
+    return _root_mean_square(signal.lfilter([1.0], column, one), rounds)
+
+
+def tree_prefix_noise(rounds: int, restart_frequency: int) -> float:
+    """The same for the sums of tree aggregation: a prefix has the noise of its binary digits' nodes.
+
+    Args:
+      rounds: Rounds.
+      restart_frequency: Rounds of one tree; 0 for a single tree.
+    """
+    size = min(restart_frequency or rounds, rounds)
+    trees, rest = divmod(rounds, size)
+    # Nodes of whole trees before a round's own tree, and of this one.
+    nodes = size.bit_count() * (size * trees * (trees - 1) // 2 + rest * trees)
+    nodes += trees * _digits_up_to(size) + _digits_up_to(rest)
+    return math.sqrt(nodes / rounds)
+
+
+def _digits_up_to(last: int) -> int:
+    """The sum of the binary digits of the numbers from 1 to the last."""
+    periods = [2 << place for place in range(last.bit_length())]
+    return sum((last + 1) // one * (one // 2) + max((last + 1) % one - one // 2, 0) for one in periods)
+
+
+def _root_mean_square(noising_column: np.ndarray, rounds: int) -> float:
+    """`prefix_noise` from the first column of C^-1, which is 0 beyond its length."""
+    sums = np.cumsum(noising_column)
+    variances = np.cumsum(sums**2)
+    more = rounds - len(sums)
+    total = variances.sum() + more * variances[-1] + sums[-1] ** 2 * more * (more + 1) / 2
+    return math.sqrt(total / rounds)
+
+
+def band_grid(most: int) -> list[int]:
+    """The powers of 2 up to the most, and the most: numbers of bands that are tried."""
+    return sorted({*(2**power for power in range(most.bit_length())), most})
+
+
+@functools.lru_cache(32)
+def optimal_buffers(num_buffers: int, rounds: int, min_separation: int) -> tuple[tuple[float, float], ...]:
+    """Buffers with the least noise on the prefix sums at one privacy loss (McMahan et al. 2024, arXiv 2408.08868).
+
+    Args:
+      num_buffers: How many.
+      rounds: Planned rounds.
+      min_separation: Rounds after which a client can take part again.
+
+    Returns:
+      (decay, scale) of each buffer.
+    """
+    from scipy import optimize, signal
+
+    one = np.zeros(rounds)
+    one[0] = 1.0
+
+    def unpacked(values):
+        # Decays in (0, 1), positive scales whose sum is below 1: the column is positive and falls.
+        raw = np.exp(values[num_buffers:])
+        return 1 / (1 + np.exp(-values[:num_buffers])), raw / (1 + raw.sum())
+
+    def log_noise(values):
+        decays, scales = unpacked(values)
+        # C(x) = 1 + sum of scale x / (1 - decay x) = P(x) / Q(x), so that C^-1 is a filter of 2 x buffers numbers.
+        denominator = np.poly(decays)
+        numerator = denominator.copy()
+        for index in range(num_buffers):
+            numerator[1:] += scales[index] * np.poly(np.delete(decays, index))
+        noise = _root_mean_square(signal.lfilter(denominator, numerator, one), rounds)
+        column = buffered_column(tuple(zip(decays, scales, strict=True)), rounds)
+        return math.log(noise) + math.log(squared_sensitivity(column, rounds, min_separation)) / 2
+
+    horizons = np.geomspace(1.0, min(rounds, min_separation), num_buffers + 1)[1:] + 0.5
+    decays = np.exp(-1 / horizons)
+    powers = decays ** np.arange(max(rounds - 1, num_buffers))[:, np.newaxis]
+    scales = optimize.nnls(powers, np.cumprod(1 - 0.5 / np.arange(1, len(powers) + 1)))[0]
+    scales = np.maximum(scales, 1e-3)
+    scales *= min(1.0, 0.9 / scales.sum())
+    start = np.concatenate([np.log(decays / (1 - decays)), np.log(scales / (1 - scales.sum()))])
+    found = optimize.minimize(
+        log_noise,
+        start,
+        method="L-BFGS-B",
+        jac="3-point",  # With less exact gradients it stops early, up to 3% above the least.
+        bounds=[(-12, 12)] * len(start),
+        options={"ftol": 1e-10},
+    )
+    return tuple((float(decay), float(scale)) for decay, scale in zip(*unpacked(found.x), strict=True))

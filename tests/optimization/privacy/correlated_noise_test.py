@@ -1,0 +1,226 @@
+"""Correlated noise, and its accounting and choice, against dp-accounting, jax-privacy and numerical privacy losses."""
+
+import dataclasses
+import json
+import math
+import pathlib
+
+import dp_accounting
+import numpy as np
+import pytest
+import scipy.linalg
+from dp_accounting import pld, rdp
+
+from optimization.privacy import calibration, correlated_noise, factorizations, mechanisms
+from optimization.privacy.mechanisms import Mechanism
+
+JAX_PRIVACY = json.loads(pathlib.Path(__file__).with_name("jax_privacy.json").read_text())
+STUDY = {"population": 342_477, "cohort": 64, "delta": 1e-6, "noise_multiplier": 1.0}
+UNSTATED = {"population": 200_000, "cohort": 100, "delta": 1e-7, "noise_multiplier": 2.0, "bands": 50}
+
+
+BUFFERS = ((0.5, 0.3), (0.9, 0.2))
+
+
+def _noises(rounds: int, shapes, **values) -> np.ndarray:
+    """Returns the noise of each round, float32 [rounds, parameters]."""
+    mechanism = Mechanism("mf_dpftrl", 0.5, 1000, 10, sampling="cyclic", **values)
+    noise, found = correlated_noise.Noise(mechanism, shapes, 8), []
+    state = noise.initial_state(())
+    for _ in range(rounds):
+        parts, state = noise.next(state)
+        assert [part.shape for part in parts] == [*shapes]
+        found.append(np.concatenate([np.ravel(part) for part in parts]))
+    return np.stack(found)
+
+
+@pytest.mark.parametrize(
+    "values", [{"bands": 1}, {"bands": 3}, {"bands": 3, "optimized_rounds": 7}, {"buffers": BUFFERS}], ids=str
+)
+def test_correlated_noise_times_its_matrix_is_independent_noise(values):
+    rounds = 7
+    column = Mechanism("mf_dpftrl", 0.5, 1000, 10, sampling="cyclic", **values).column(rounds)
+    padded = np.append(column, np.zeros(rounds))[:rounds]
+    white = scipy.linalg.toeplitz(padded, np.zeros(rounds)) @ _noises(rounds, ((300, 500), (50_000,)), **values)
+    assert white.var(axis=1) == pytest.approx(np.full(rounds, 0.5**2), rel=0.01)
+    correlation = np.corrcoef(white) - np.eye(rounds)
+    assert abs(correlation).max() < 4 / math.sqrt(200_000)
+
+
+def test_banded_noise_of_the_running_sum_is_less_than_independent_noise():
+    assert _noises(16, ((3000,),), bands=8).sum(axis=0).var() < 0.7 * 16 * 0.5**2
+
+
+def test_the_memory_of_a_state_is_never_changed():
+    noise = correlated_noise.Noise(Mechanism("mf_dpftrl", 0.5, 1000, 10, bands=3), ((5,),), 8)
+    states = [noise.initial_state(())]
+    for _ in range(4):
+        states.append(noise.next(states[-1])[1])
+    again = noise.next(states[2])[1]
+    np.testing.assert_array_equal(again.memory, states[3].memory)
+
+
+def _amplified(groups: int, **values) -> Mechanism:
+    return Mechanism("mf_dpftrl", sampling="cyclic_poisson", groups=groups, **values)
+
+
+@pytest.mark.parametrize("expected", JAX_PRIVACY["amplified"], ids=lambda one: f"{one['bands']}_bands")
+def test_amplified_epsilons_equal_jax_privacys(expected):
+    names = ("population", "cohort", "delta", "noise_multiplier", "bands")
+    mechanism = _amplified(expected["bands"], **{name: expected[name] for name in names})
+    assert mechanism.epsilon(expected["rounds"]) == pytest.approx(expected["epsilon_rdp"], rel=1e-3)
+    by_pld = mechanism.analyses[0].pld_epsilon(expected["rounds"], mechanism.delta)
+    assert by_pld == pytest.approx(expected["epsilon_pld"], rel=0.02)
+
+
+def test_amplified_noise_is_a_poisson_sampled_gaussian_a_turn():
+    event = dp_accounting.PoissonSampledDpEvent(0.025, dp_accounting.GaussianDpEvent(2.0))
+    amplified = _amplified(50, **UNSTATED)
+    assert amplified.epsilon(1000) == rdp.RdpAccountant().compose(event, 20).get_epsilon(1e-7)
+    assert amplified.epsilon(1001) == rdp.RdpAccountant().compose(event, 21).get_epsilon(1e-7)
+    assert amplified.analyses[0].relation is dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE
+    assert amplified.rests_on_cohorts
+
+
+def test_turns_without_samples_cost_more_and_no_turns_are_not_amplified():
+    amplified = _amplified(50, **UNSTATED)
+    by_turns = Mechanism("mf_dpftrl", sampling="cyclic", **UNSTATED)
+    anyone = Mechanism("mf_dpftrl", sampling="fixed", **UNSTATED)
+    assert amplified.epsilon(1000) < by_turns.epsilon(1000) < anyone.epsilon(1000)
+    sensitivity = factorizations.squared_sensitivity(factorizations.banded_column(50), 1000, 1)
+    event = dp_accounting.GaussianDpEvent(2.0 / math.sqrt(sensitivity))
+    assert anyone.epsilon(1000) == pytest.approx(rdp.RdpAccountant().compose(event).get_epsilon(1e-7))
+
+
+def test_more_groups_than_bands_are_accounted_by_groups():
+    event = dp_accounting.PoissonSampledDpEvent(0.05, dp_accounting.GaussianDpEvent(2.0))
+    assert _amplified(100, **UNSTATED).epsilon(1000) == rdp.RdpAccountant().compose(event, 10).get_epsilon(1e-7)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"groups": 4}, "groups is 4, less than bands, 5"),
+        ({"groups": 101}, "at most 100 groups, and bands, are possible"),
+        ({"may_be_absent": True}, "clients may be absent"),
+        ({"kind": "dpsgd", "bands": 1}, "cyclic_poisson sampling needs mf_dpftrl"),
+        ({"sampling": "fixed", "bands": 1, "buffers": ((0.5, 0.1),)}, "buffers need mf_dpftrl and cyclic sampling"),
+        ({"bands": 1, "buffers": ((0.5, 0.1),)}, "buffers need mf_dpftrl and cyclic sampling"),
+        ({"sampling": "cyclic", "buffers": ((0.5, 0.1),)}, "buffers need .* take the place of bands"),
+        ({"kind": "dpftrl", "sampling": "cyclic", "bands": 1, "buffers": ((0.5, 0.1),)}, "buffers need mf_dpftrl"),
+    ],
+)
+def test_what_cannot_be_accounted_is_refused(values, message):
+    base = {"kind": "mf_dpftrl", "sampling": "cyclic_poisson", "bands": 5, "groups": 5}
+    with pytest.raises(ValueError, match=message):
+        Mechanism(**{**base, "population": 1000, "cohort": 10, "noise_multiplier": 1.0, **values})
+
+
+def test_buffers_are_read_back():
+    mechanism = Mechanism(
+        "mf_dpftrl", 1.0, 1000, 10, sampling="cyclic", buffers=factorizations.optimal_buffers(2, 50, 100)
+    )
+    values = json.loads(json.dumps(dataclasses.asdict(mechanism)))
+    assert mechanisms.of_values(values) == mechanism
+
+
+def _hockey_stick(matrix: np.ndarray, rate: float, noise: float, epsilon: float) -> tuple[float, float]:
+    """Both hockey-stick divergences of the four rounds with a client, and without, on a grid of the plane it moves.
+
+    The client takes part in rounds 1 and 3, each time with the probability of the rate.
+    """
+    moved, _ = np.linalg.qr(matrix[:, [0, 2]])  # Orthogonal to it both data sets have the same noise.
+    axis = np.linspace(-9 * noise, 9 * noise + 2, 1201)
+    points = np.stack(np.meshgrid(axis, axis, indexing="ij"), axis=-1)
+
+    def density(mean):
+        return np.exp(-((points - mean) ** 2).sum(-1) / 2 / noise**2) / (2 * math.pi * noise**2)
+
+    without, with_client = density(np.zeros(2)), 0.0
+    for first in (0, 1):
+        for second in (0, 1):
+            chance = (rate if first else 1 - rate) * (rate if second else 1 - rate)
+            with_client = with_client + chance * density((first * matrix[:, 0] + second * matrix[:, 2]) @ moved)
+    area = (axis[1] - axis[0]) ** 2
+    differences = (with_client - math.exp(epsilon) * without, without - math.exp(epsilon) * with_client)
+    return tuple(float(np.maximum(one, 0).sum() * area) for one in differences)
+
+
+@pytest.mark.parametrize("noise", [0.8, 2.0])
+def test_the_numerical_privacy_loss_of_four_rounds_is_that_of_the_accountant(noise):
+    # Signs of the grid's axes do not matter: columns of bands 2 that are two rounds apart are orthogonal.
+    column = np.append(factorizations.banded_column(2), [0, 0])
+    matrix = scipy.linalg.toeplitz(column, np.zeros(4))
+    mechanism = _amplified(2, population=100, cohort=10, noise_multiplier=noise, bands=2, delta=1e-5)
+    event = dp_accounting.PoissonSampledDpEvent(mechanism.rate, dp_accounting.GaussianDpEvent(noise))
+    accountant = pld.PLDAccountant(value_discretization_interval=1e-4).compose(event, 2)
+    for epsilon in (0.3, 1.0):
+        largest = max(_hockey_stick(abs(matrix), mechanism.rate, noise, epsilon))
+        assert accountant.get_delta(epsilon) == pytest.approx(largest, rel=2e-3)
+        assert mechanism.epsilon(4) > 0
+    ours = mechanism.analyses[0].pld_epsilon(4, largest)
+    assert 1.0 <= ours * (1 + 2e-3) <= 1.01
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "poisson", "eight", "many", "amplified"),
+    [(1.0, 23.6, 53.8, 15.0, 5.4), (3.0, 15.1, 19.5, 5.4, 3.3), (10.0, 9.9, 6.8, 1.9, 1.9)],
+)
+def test_noise_on_prefix_sums_at_equal_epsilon(epsilon, poisson, eight, many, amplified):
+    found = []
+    for mechanism in (
+        Mechanism("dpsgd", sampling="poisson", **STUDY),
+        Mechanism("mf_dpftrl", sampling="cyclic", bands=8, **STUDY),
+        Mechanism("mf_dpftrl", sampling="cyclic", bands=512, **STUDY),
+        _amplified(256, bands=256, **STUDY),
+    ):
+        noise = calibration.calibrate(mechanism, 1600, epsilon)
+        found.append(dataclasses.replace(mechanism, noise_multiplier=noise).prefix_noise(1600))
+    assert [round(one, 1) for one in found] == [poisson, eight, many, amplified]
+
+
+def test_trees_leave_more_noise_on_prefix_sums():
+    tree = Mechanism("dpftrl", sampling="cyclic", **STUDY)
+    noise = calibration.calibrate(tree, 1600, 1.0)
+    assert dataclasses.replace(tree, noise_multiplier=noise).prefix_noise(1600) == pytest.approx(34.1, abs=0.1)
+
+
+def test_compared_bands_reach_the_epsilon_and_the_best_lies_inside_the_grid():
+    start = _amplified(1, **STUDY)
+    choices = calibration.compare_bands(start, 1600, 3.0)
+    best = min(choices, key=lambda one: one.prefix_noise(1600))
+    assert choices[0].bands < best.bands < choices[-1].bands
+    for one in choices:
+        assert (one.groups, one.optimized_rounds) == (one.bands, 1600)
+        assert 2.99 < one.epsilon(1600) <= 3
+
+
+@pytest.mark.parametrize(("dimension", "most"), [(2**21, 64), (2**27, 1), (10, 1600)])
+def test_bands_keep_within_the_memory_of_the_noise(dimension, most):
+    choices = calibration.compare_bands(Mechanism("mf_dpftrl", sampling="cyclic", **STUDY), 1600, 1.0, dimension)
+    assert choices[-1].bands == most
+
+
+def test_a_replaced_client_moves_a_sum_twice_as_far_whatever_dp_accounting_says():
+    # dp-accounting takes a plain Gaussian event's noise for that of REPLACE_ONE, too (google/differential-privacy
+    # #378); this project halves it. The day an upgrade mends that, this fails: then leave out the halving.
+    ours = Mechanism("dpsgd", 2.0, 1000, 1000, sampling="fixed", delta=1e-5)
+    event = dp_accounting.GaussianDpEvent(2.0)
+    theirs = [
+        rdp.RdpAccountant(neighboring_relation=relation).compose(event).get_epsilon(1e-5)
+        for relation in (
+            dp_accounting.NeighboringRelation.REPLACE_ONE,
+            dp_accounting.NeighboringRelation.REPLACE_SPECIAL,
+        )
+    ]
+    replaced = next(one for one in ours.analyses if one.replaces)
+    assert theirs[0] == theirs[1] < replaced.epsilon(1, 1e-5)[0]
+    sampled = dp_accounting.SampledWithoutReplacementDpEvent(1000, 100, event)
+    halved = dp_accounting.SampledWithoutReplacementDpEvent(1000, 100, dp_accounting.GaussianDpEvent(1.0))
+    relation = dp_accounting.NeighboringRelation.REPLACE_ONE
+    as_stated, as_accounted = (
+        rdp.RdpAccountant(neighboring_relation=relation).compose(one, 10).get_epsilon(1e-5) for one in (sampled, halved)
+    )
+    ours = Mechanism("dpsgd", 2.0, 1000, 100, sampling="fixed", delta=1e-5)
+    replaced = next(one for one in ours.analyses if one.replaces)
+    assert as_stated < as_accounted == pytest.approx(replaced.epsilon(10, 1e-5)[0], rel=1e-6)

@@ -1,0 +1,109 @@
+"""Toeplitz factorizations against matrices, all participation patterns and jax-privacy (jax_privacy_fixtures.py)."""
+
+import itertools
+import json
+import math
+import pathlib
+
+import numpy as np
+import pytest
+import scipy.linalg
+
+from optimization.privacy import factorizations
+
+JAX_PRIVACY = json.loads(pathlib.Path(__file__).with_name("jax_privacy.json").read_text())
+BUFFERS = ((0.5, 0.3), (0.9, 0.2))
+
+
+def _matrix(column, rounds):
+    padded = np.zeros(rounds)
+    padded[: len(column)] = column[:rounds]
+    return scipy.linalg.toeplitz(padded, np.zeros(rounds))
+
+
+def _patterns(rounds, min_separation):
+    """Yields all rows of rounds in which one client may take part."""
+    for row in itertools.product((0, 1), repeat=rounds):
+        gaps = np.diff(np.flatnonzero(row))
+        if not gaps.size or gaps.min() >= min_separation:
+            yield np.array(row)
+
+
+@pytest.mark.parametrize("expected", JAX_PRIVACY["factorizations"], ids=lambda one: f"{one['bands']}_bands")
+def test_banded_matrices_equal_jax_privacys_up_to_the_norm(expected):
+    bands, rounds, norm = expected["bands"], expected["rounds"], expected["column_norm"]
+    column = factorizations.banded_column(bands)
+    np.testing.assert_allclose(norm * column[:12], expected["column"], rtol=1e-6)
+    assert factorizations.prefix_noise(column, rounds) == pytest.approx(norm * expected["prefix_noise"], rel=1e-6)
+    sensitivity = factorizations.squared_sensitivity(column, rounds, expected["min_separation"])
+    assert sensitivity == pytest.approx(expected["squared_sensitivity"] / norm**2, rel=1e-6)
+
+
+@pytest.mark.parametrize("expected", JAX_PRIVACY["optimized"], ids=lambda one: f"{one['bands']}_bands")
+def test_optimized_bands_have_the_noise_of_jax_privacys(expected):
+    column = factorizations.optimal_banded_column(expected["bands"], expected["rounds"])
+    assert np.linalg.norm(column) == pytest.approx(1.0)
+    assert np.all(np.diff(column) < 0)
+    assert column[-1] > 0
+    assert factorizations.prefix_noise(column, expected["rounds"]) == pytest.approx(expected["noise"], rel=1e-6)
+
+
+@pytest.mark.parametrize("min_separation", [1, 2, 3, 10])
+@pytest.mark.parametrize(
+    "column",
+    [
+        *map(factorizations.banded_column, (1, 3, 6, 12)),
+        factorizations.optimal_banded_column(4, 12),
+        factorizations.buffered_column(BUFFERS, 12),
+    ],
+    ids=["1", "3", "6", "12", "4, optimized", "buffers"],
+)
+def test_sensitivity_is_the_largest_of_all_patterns(column, min_separation):
+    matrix = _matrix(column, 12)
+    for rounds in (1, 5, 12):
+        largest = max(np.sum((matrix[:rounds, :rounds] @ row) ** 2) for row in _patterns(rounds, min_separation))
+        assert factorizations.squared_sensitivity(column, rounds, min_separation) == pytest.approx(largest)
+
+
+@pytest.mark.parametrize(("bands", "min_separation"), [(1, 1), (8, 1), (8, 3), (3, 8), (5, 4), (40, 7)])
+def test_sensitivity_of_many_rounds_is_that_of_each(bands, min_separation):
+    for rounds in (1, 4, 9, 30, 31, 47):
+        participates = np.zeros(rounds)
+        participates[::min_separation] = 1
+        moved = np.convolve(participates, factorizations.banded_column(bands))[:rounds]
+        found = factorizations.squared_sensitivity(factorizations.banded_column(bands), rounds, min_separation)
+        assert found == pytest.approx(moved @ moved)
+
+
+def test_a_thousand_million_rounds_need_no_memory():
+    assert factorizations.squared_sensitivity(factorizations.banded_column(8), 10**9, 50) == pytest.approx(10**9 / 50)
+
+
+@pytest.mark.parametrize("column", [factorizations.banded_column(4), factorizations.buffered_column(BUFFERS, 30)])
+def test_noise_on_prefix_sums_is_that_of_the_matrices(column):
+    prefix = np.tril(np.ones((30, 30))) @ np.linalg.inv(_matrix(column, 30))
+    assert factorizations.prefix_noise(column, 30) == pytest.approx(math.sqrt((prefix**2).sum(axis=1).mean()))
+
+
+def test_a_trees_noise_counts_the_nodes_of_a_prefix():
+    # Rounds 1 to 7: 1, 1, 2, 1, 2, 2 and 3 nodes. With restarts after 3: 1, 1, 2, then 2 more than these.
+    assert factorizations.tree_prefix_noise(7, 0) == pytest.approx(math.sqrt(12 / 7))
+    assert factorizations.tree_prefix_noise(6, 3) == pytest.approx(math.sqrt((4 + 10) / 6))
+
+
+@pytest.mark.parametrize(("rounds", "min_separation"), [(1600, 5351), (300, 40)])
+def test_optimal_buffers_leave_less_noise_than_any_bands(rounds, min_separation):
+    def noise(column):
+        sensitivity = math.sqrt(factorizations.squared_sensitivity(column, rounds, min_separation))
+        return factorizations.prefix_noise(column, rounds) * sensitivity
+
+    buffers = factorizations.optimal_buffers(3, rounds, min_separation)
+    column = factorizations.buffered_column(buffers, rounds)
+    assert (np.diff(column) <= 0).all()
+    assert (column > 0).all()
+    assert noise(column) < min(noise(factorizations.banded_column(bands)) for bands in factorizations.band_grid(rounds))
+
+
+def test_the_grid_of_bands_ends_in_the_most():
+    assert factorizations.band_grid(10) == [1, 2, 4, 8, 10]
+    assert factorizations.band_grid(1) == [1]
