@@ -400,7 +400,7 @@ def test_each_epsilon_has_its_cost_and_what_it_rests_on_and_clipping_is_apart_fr
     assert told[0].startswith(f"The unit of privacy is one store. {GUARANTEE}")
     assert "clipped to norm 0.25 without noise, earns 0.615 (95% CI 0.594 to 0.636)." in told[0]
     assert "change it by -0.2015 (95% CI -0.2036 to -0.1994, 4 seeds)." in told[0]
-    assert told[2].startswith("- epsilon 1 (mf_dpftrl with ")
+    assert told[2].startswith("- epsilon 1 (mf_dpftrl, ")
     assert told[2].endswith("4 seeds), and no significant gain over the uniform policy is left")
     assert told[3].endswith("): -0.005 (95% CI -0.033 to +0.023, 4 seeds)")
     assert told[4].startswith("Guarantee: delta 1e-06 after 150 rounds, by RDP. Neighbours: one client")
