@@ -11,7 +11,17 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from bandits import logged_rounds, losses, metrics, phase_process, process
+from bandits import (
+    alone,
+    client_rewards,
+    logged_rounds,
+    losses,
+    metrics,
+    personalization,
+    phase_process,
+    pooled,
+    process,
+)
 from bandits.environments import resets
 from bandits.options import Phase
 from data import clients, keys, tasks
@@ -19,7 +29,7 @@ from optimization import aggregators, client_work, cohorts, fed_avg, models, opt
 from optimization.privacy import mechanisms
 from optimization.runtime import rounds as runtime_rounds
 from optimization.selection import availability, selected
-from optimization.study import compiled, frame, payloads, runner
+from optimization.study import compiled, frame, payloads, run_folder, runner
 from optimization.study.metrics import mean
 
 _MOST_COMPARED = 2000  # Examples of participating clients that an evaluation reads to compare these.
@@ -65,6 +75,9 @@ class Progress(NamedTuple):
       selection: The client selector's state; empty without one.
       cohort_seed: uint32 [4], where privacy rests on secret cohorts: their seed; else empty, and `--seed` draws them.
       losses: What `resets.Watch` reads: float64, losses of the rounds since the last reset; empty if it reads none.
+      taken_part: int64 [clients, 2], where clients train alone: each one's first and last round, 0 for none.
+      earned: float64 [clients, 5], where clients are reported: each one's participations, and the number of examples
+        and the sum of expected rewards in half A, and in half B.
     """
 
     server: fed_avg.State
@@ -73,6 +86,8 @@ class Progress(NamedTuple):
     selection: Any = ()
     cohort_seed: Any = ()
     losses: Any = ()
+    taken_part: Any = ()
+    earned: Any = ()
 
 
 def build_loss(phase: Phase, num_actions: int) -> losses.Loss:
@@ -95,20 +110,35 @@ def build_loss(phase: Phase, num_actions: int) -> losses.Loss:
 def build_process(task: tasks.Task, phase: Phase, mechanism: mechanisms.Mechanism) -> process.BanditProcess:
     """Process of one phase."""
     bandit, model = phase.bandit, models.of_task(task, phase.heads)
+    batch_size = phase.client_batch_size * (phase.cohorts.size if phase.pooled_steps == "client" else 1)
     local_sgd = client_work.LocalSgd(
-        phase.client_learning_rate, phase.client_batch_size, phase.client_epochs, corrections=phase.corrections
+        phase.client_learning_rate, batch_size, phase.client_epochs, corrections=phase.corrections
     )
     aggregator = noise = None
     if bandit.trains:
         aggregated = phase.aggregation, mechanism, tuple(model.shapes.values())
         aggregator, noise = aggregators.build(*aggregated), aggregators.noise(*aggregated)
-    return process.BanditProcess(
+    kind: type[process.BanditProcess] = process.BanditProcess
+    halves, personal = int(phase.has_halves), {}
+    local_work: client_work.ClientWork = local_sgd
+    if phase.is_pooled:
+        kind = pooled.PooledProcess
+    elif chosen := phase.personalization:
+        kind = personalization.PersonalizedProcess
+        adaptation = client_work.LocalSgd(chosen.learning_rate, phase.client_batch_size, chosen.epochs)
+        personal = {"adaptation": adaptation, "only_head": chosen.layers == "last"}
+        if phase.has_local_head:
+            kind = personalization.LocalHeadProcess
+            local_work = personalization.ReconstructedHead(adaptation, local_sgd)
+    if phase.reports_clients:
+        halves = phase.cohorts.size if phase.cohorts.sampling in ("fixed", "cyclic") else len(phase.population)
+    return kind(
         model=model,
         policy=phase.policy.build(),
         scheduled=phase.policy.scheduled,
         loss=build_loss(phase, task.num_actions),
         reward_matrix=phase.drift.matrices(task.rewards[phase.rewards]),
-        local_work=local_sgd if bandit.trains else None,
+        local_work=local_work if bandit.trains else None,
         aggregator=aggregator,
         server_optimizer=fed_avg.server_optimizer(phase.server_optimizer),
         deploy_every=phase.deploy_every,
@@ -120,6 +150,8 @@ def build_process(task: tasks.Task, phase: Phase, mechanism: mechanisms.Mechanis
         is_delayed=phase.delay.kind != "none",
         compression=phase.aggregation.compression,
         noise=noise,
+        halves=halves,
+        **personal,
     )
 
 
@@ -132,6 +164,7 @@ class BanditRounds(runner.Rounds):
         phase: Phase,
         mechanism: mechanisms.Mechanism,
         initial_weights: models.Weights | None,
+        folder: run_folder.RunFolder | None = None,
     ):
         """Builds the computations; with a client selector, reads every client once, to count its examples.
 
@@ -140,6 +173,7 @@ class BanditRounds(runner.Rounds):
           phase: The phase.
           mechanism: What is accounted as the privacy that its rounds spend.
           initial_weights: Model to start from; None draws one.
+          folder: The run's opened folder, where clients that train alone have their states; None without such.
         """
         self._task, self._phase, self._mechanism = task, phase, mechanism
         self._clients = clients.CappedClients(task.clients, phase.max_examples_per_client, phase.seed)
@@ -151,10 +185,21 @@ class BanditRounds(runner.Rounds):
         if phase.logs_interactions and phase.logs:
             self.acting, trained = logged_rounds.ActingFirst(trained), logged_rounds.trained(trained)
         self._process_of = phase_process.build(task, phase, trained, initial_weights)
-        shapes = list(self._definition.model.shapes.values())
+        shapes = list(self._definition.model.shapes.values())[: -2 if phase.has_local_head else None]
         trains, model = phase.bandit.trains, payloads.of_model(shapes)
         # A client receives its deployed model and, if it trains, the one in training.
-        self._payloads = model * (1 + trains), payloads.of_update(shapes, phase.aggregation) * trains
+        down = model * (1 + (trains and not phase.is_pooled))
+        self._payloads = down, payloads.of_update(shapes, phase.aggregation) * trains
+        self.alone = None
+        if phase.is_alone:
+            if folder is None:
+                raise ValueError("Clients that train alone need a folder for their models.")
+            states = alone.ClientStates(folder.path / run_folder.CLIENT_MODELS, folder.checkpoint_rounds)
+            self.alone = alone.AloneRounds(self._process_of(1), phase.deploy_every, states)
+        self.adapted_rewards: dict[str, Any] = {}
+        self._adapted = None
+        if isinstance(self._definition, personalization.PersonalizedProcess):
+            self._adapted = client_rewards.AdaptedRewards(self._definition, phase.seed)
         self.client_rewards: dict[str, Any] = {}  # What the last evaluation gave of each client.
         self._watch = resets.Watch(phase.reset)
         self._attendance = None
@@ -181,6 +226,8 @@ class BanditRounds(runner.Rounds):
             selection=self._selected.selector.initial_state() if self._selected else (),
             cohort_seed=cohorts.secret_seed() if self._has_secret_cohorts else (),
             losses=self._phase.reset.no_losses(),
+            taken_part=np.zeros((self._phase.population.stop, 2), np.int64) if self.alone else (),
+            earned=np.zeros((self._phase.population.stop, 5)) if self._phase.reports_clients else (),
         )
 
     def run_round(self, state: Progress, round_num: int) -> tuple[Progress, dict[str, Any]]:
@@ -199,18 +246,30 @@ class BanditRounds(runner.Rounds):
             participations, inputs = self._prepare(round_num, cohort_seed)
         if self.acting:
             inputs = self.acting(state.server.deployed, participations, round_num)
-        server_state, counts = self._process_of(round_num).next(state.server, inputs)
+        taken_part = state.taken_part
+        if self.alone:
+            server_state, counts, taken_part = self.alone.next(state.server, participations, taken_part, round_num)
+        else:
+            server_state, counts = self._process_of(round_num).next(state.server, inputs)
         if self._selected:
             learned = self._selected.observe(learned, drawn, counts.client_losses, counts.client_deviations)
         total, rounds = state.reward_total, state.reward_rounds
         if counts.examples:
             total, rounds = total + float(counts.reward_sum) / int(counts.examples), rounds + 1
         row = _report(counts, float(total), int(rounds))
-        phase = self._phase
+        phase, earned = self._phase, state.earned
+        if phase.reports_clients:
+            earned = client_rewards.after(earned, participations, counts)
         if self._selected:
             row |= payloads.of_selected(*self._payloads, drawn, polled)
+        elif self.alone:
+            row |= payloads.row(0, 0, 0, 0)
         else:
-            row |= payloads.row(*self._payloads, self._started(round_num, cohort_seed, inputs), len(inputs))
+            down, up = self._payloads
+            sent, came = self._started(round_num, cohort_seed, participations), len(participations)
+            if phase.is_pooled and phase.bandit.trains:
+                up, came = sum(payloads.of_log(each.inputs.features) for each in participations), 1
+            row |= payloads.row(down, up, sent, came)
         if phase.reset != resets.NONE:
             row[metrics.RESET] = int(is_reset)
         if phase.bandit.trains:
@@ -222,7 +281,8 @@ class BanditRounds(runner.Rounds):
             row[metrics.EPSILON] = self._mechanism.epsilon(phase.accounted(round_num))
         loss = phase.reset.loss_of(row[metrics.LOSS], row[metrics.ROUND_REWARD])
         noted = self._watch.noted(state.losses, loss)
-        return Progress(server_state, np.float64(total), np.int64(rounds), learned, state.cohort_seed, noted), row
+        after = server_state, np.float64(total), np.int64(rounds), learned, state.cohort_seed, noted, taken_part, earned
+        return Progress(*after), row
 
     def _reset(self, state: Progress, round_num: int) -> Progress:
         """State with training restarted; the deployed model and the aggregator's state are kept."""
@@ -247,8 +307,9 @@ class BanditRounds(runner.Rounds):
           with_drop_outs: Whether clients count that start the round and drop out.
         """
         seed = self._phase.seed if cohort_seed is None else cohort_seed
+        draw_of = 1 if self._phase.alone_budget == "equal" else round_num
         groups = self._groups(seed) if self._phase.cohorts.sampling == "cyclic_poisson" else None
-        drawn = cohorts.draw(self._phase.cohorts, len(self._phase.population), seed, round_num, groups)
+        drawn = cohorts.draw(self._phase.cohorts, len(self._phase.population), seed, draw_of, groups)
         if self._attendance is None:
             return drawn
         attending = self._attendance.start if with_drop_outs else self._attendance.come
@@ -303,6 +364,8 @@ class BanditRounds(runner.Rounds):
             if phase.delay.kind != "none":
                 observed = phase.delay.observed(seed, period, client, len(rows), round_num - acted_in)
                 inputs = inputs._replace(observed=observed)
+            if phase.has_halves:
+                inputs = inputs._replace(half=clients.second_half(seed, client, rows))
             participations.append(logged_rounds.Participation(inputs, client, rows))
         # The worker takes them in this order: with the small ones last, its cores end together.
         return sorted(participations, key=lambda participation: len(participation.rows), reverse=True)
@@ -322,9 +385,12 @@ class BanditRounds(runner.Rounds):
         self, round_num: int, cohort_seed: int | None
     ) -> tuple[list[logged_rounds.Participation], list]:
         participations = self.participations(self.cohort(round_num, cohort_seed), round_num)
-        inputs = [each.inputs for each in participations]
-        if self.acting:
+        inputs: list = [each.inputs for each in participations]
+        if self.acting or self.alone:
             return participations, inputs
+        if self._phase.is_pooled:
+            key = keys.tensorflow_key(self._phase.seed, keys.Purpose.TRAINING, round_num, len(self._clients))
+            inputs = pooled.inputs(inputs, key)
         return participations, runtime_rounds.written_ahead(inputs, self._definition.client_type)
 
     def _poll(self, state: fed_avg.State, ids: np.ndarray, round_num: int) -> np.ndarray:
@@ -334,7 +400,14 @@ class BanditRounds(runner.Rounds):
         return losses_of(state.deployed, state.weights, self.inputs(ids, round_num))
 
     def evaluate(self, state: Progress) -> dict[str, float]:
-        """Metrics of the trained model's greedy policy on held-out examples, and its fairness over clients."""
+        """Metrics of the trained model's greedy policy on held-out examples, and its fairness over clients.
+
+        None where clients train alone, as no held-out client has a model; with a local head, of adapted models alone.
+        """
+        if self.alone:
+            return {}
+        if self._phase.has_local_head:  # The server's last layer is untrained.
+            return self._evaluate_adapted(state)
         held_out, compared = self._held_out, self._compared
         right, reward, each = self._greedy(state, held_out.examples)
         count = len(held_out.examples.labels)
@@ -349,7 +422,25 @@ class BanditRounds(runner.Rounds):
             metrics.HELD_OUT_REWARD: reward / count,
             metrics.WORST_TENTH: metrics.worst_tenth(rewards),
             metrics.JAIN_INDEX: metrics.jain_index(rewards),
-        }
+        } | self._evaluate_adapted(state)
+
+    def _evaluate_adapted(self, state: Progress) -> dict[str, float]:
+        """Metrics of the policy with adapted models; none without personalization."""
+        if self._adapted is None:
+            return {}
+        held_out, seed = self._task.held_out, self._phase.seed
+        indices, population = range(len(held_out)), held_out
+        if is_nobodys := len(held_out) < 2:
+            indices, population = self._phase.population, self._clients
+        compared = clients.chosen(population, indices, _MOST_COMPARED, seed)
+        names = [population.client_ids[index] for index, _ in compared]
+        examples = [part._replace(features=self._task.normalise(part.features)) for _, part in compared]
+        period = int(state.server.round_num) // self._phase.deploy_every
+        scheduled = self._phase.scheduled_value(self._task.num_actions, period) or 0.0
+        environment = float(self._environment(state))
+        after, rewards = self._adapted.evaluate(state.server.weights, names, examples, scheduled, environment)
+        self.adapted_rewards = {"held_out": not is_nobodys, **rewards}
+        return {metrics.PERSONALIZED_REWARD: after}
 
     def best_fixed_reward(self, state: Progress) -> float:
         """Mean reward of the best fixed action in hindsight, on the held-out examples of `evaluate`."""
@@ -404,7 +495,9 @@ class BanditRounds(runner.Rounds):
         return sums
 
     def model(self, state: Progress) -> dict[str, np.ndarray]:
-        """The trained model."""
+        """The trained model; none where clients train alone."""
+        if self.alone:
+            return {}
         return dict(zip(self._definition.model.shapes, state.server.weights, strict=True))
 
 
@@ -414,6 +507,7 @@ def _report(counts: fed_avg.RoundMetrics, reward_total: float, reward_rounds: in
     return {
         metrics.ROUND_REWARD: mean(counts.reward_sum, examples),
         metrics.AVERAGE_REWARD: mean(reward_total, int(reward_rounds)),
+        **client_rewards.of_halves(counts),
         metrics.ROUND_PROBABILITY: mean(counts.propensity_sum, examples),
         metrics.DEPLOYED: int(counts.deployed),
         metrics.LOSS: mean(counts.loss_sum, int(counts.batch_examples)),

@@ -5,7 +5,15 @@ import pathlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from bandits import environment_flags, initial_flags, logged_flags, registry, schedule_flags, task_defaults
+from bandits import (
+    environment_flags,
+    federation_flags,
+    initial_flags,
+    logged_flags,
+    registry,
+    schedule_flags,
+    task_defaults,
+)
 from bandits.options import BanditOptions
 from data.errors import UsageError
 from data.tasks import registry as tasks
@@ -211,6 +219,7 @@ def define(flags: cli.FlagSet) -> None:
     flags.group(aggregation_flags.Aggregation, aggregation_flags.Target, _Models)
     algorithm_flags.define(flags, "model_aggregation")
     flags.group(aggregation_flags.Compression)
+    federation_flags.define(flags)
     flags.group(initial_flags.InitialTrainings, scenario=initial_flags.PRETRAINED)
     task_flags.define_data(flags)
     flags.group(logged_flags.Logs)
@@ -235,7 +244,7 @@ def resolve(settings: cli.Settings) -> cli.Settings:
         unread = dict.fromkeys(name for name in settings if name.startswith("init_"))
         # A training by hand can have the rewards of an initial one.
         settings = settings.replace(**unread | {"init_labels": settings.init_labels})
-    settings = _resolve_model_aggregation(settings, bandit)
+    settings = _resolve_model_aggregation(federation_flags.resolve(settings), bandit)
     can_adapt = settings.aggregator_type in ("mean", "none", "secure_sum") and settings.adaptive_clipping is not False
     if settings.variant == "reference_code" and can_adapt:
         settings = settings.filled({"clip_norm": _PUBLISHED_FIRST_CLIP_NORM})
@@ -358,7 +367,9 @@ def options(settings: cli.Settings) -> BanditOptions:
         logs_interactions=bool(settings.log_interactions),
         client_epochs=settings.client_epochs_per_round,
         corrections=corrections.chosen(settings),
+        personalization=federation_flags.options(settings),
+        reports_clients=settings.report_clients,
         server_optimizer=training_flags.server_optimizer(settings),
-        aggregation=aggregation_flags.options(settings),
+        aggregation=federation_flags.aggregation(settings),
         posterior=algorithm_flags.options(settings, "model_aggregation") if is_posterior else None,
     )

@@ -96,7 +96,8 @@ def mechanism(phase: Phase) -> mechanisms.Mechanism:
       UsageError: If the flags do not fit the population.
     """
     count = len(phase.population)
-    return aggregation_flags.mechanism(phase.aggregation, phase.cohorts, count, 1, voided=_voids(phase))
+    own = aggregation_flags.mechanism(phase.aggregation, phase.cohorts, count, 1, voided=_voids(phase))
+    return dataclasses.replace(own, voided="the server has the clients' logs") if phase.is_pooled else own
 
 
 def _voids(phase: Phase) -> str:
@@ -113,7 +114,7 @@ def plan(phase: Phase, dimension: int) -> calibration.Plan | None:
     Raises:
       UsageError: If nothing reaches the epsilon, or the flags do not fit the population.
     """
-    if not phase.bandit.trains:
+    if not phase.releases:
         return None
     if phase.aggregation.target_epsilon is not None and (reason := _voids(phase)):
         raise UsageError(f"--target_epsilon is out of reach: no noise helps, because {reason}.")
@@ -150,7 +151,7 @@ def of_phase(
       UsageError: If the flags do not fit the population.
     """
     count = len(phase.population)
-    if not phase.bandit.trains:
+    if not phase.releases:
         if before is None:
             return Trained(mechanisms.Mechanism("none", 0.0, population=count, cohort=phase.cohorts.size), 0)
         shown = (*before.mechanism.apart_from, *apart_from)

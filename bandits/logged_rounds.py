@@ -39,7 +39,7 @@ def trained(definition: process.BanditProcess) -> process.BanditProcess:
     return dataclasses.replace(definition, feedback="logged", label_spec=tf.TensorSpec((None, len(_LOGGED))))
 
 
-class _Group(NamedTuple):
+class Group(NamedTuple):
     """Several clients behind each other: one call for all, as a call takes longer than a small client's inference.
 
     Attributes:
@@ -47,7 +47,8 @@ class _Group(NamedTuple):
       labels: Likewise.
       bounds: int32 [clients + 1], where each one's examples begin, and the end.
       keys: int32 [clients, 2], keys of their actions.
-      scalars: `delay`, `scheduled` and `environment` of `process.ClientInput`, each [clients].
+      scalars: Numbers of `process.ClientInput`, each [clients].
+      half: bool [examples], as the clients' `half`.
     """
 
     features: clients.Features
@@ -55,9 +56,39 @@ class _Group(NamedTuple):
     bounds: np.ndarray
     keys: np.ndarray
     scalars: dict[str, np.ndarray]
+    half: np.ndarray
+
+    def client(self, place: tf.Tensor) -> process.ClientInput:
+        """Input of the client at this place, in TensorFlow; its mini-batches have the key of its actions."""
+        start, end = self.bounds[place], self.bounds[place + 1]
+        features = self.features
+        if isinstance(features, text.Bags):
+            offsets = features.offsets[start : end + 1]
+            first, last = offsets[0], offsets[-1]
+            features = text.Bags(features.ids[first:last], features.values[first:last], offsets - first)
+        else:
+            features = features[start:end]
+        keys = process.ClientKeys(cache=self.keys[place], training=self.keys[place])
+        scalars = {name: values[place] for name, values in self.scalars.items()}
+        return process.ClientInput(features, self.labels[start:end], keys, **scalars, half=self.half[start:end])
 
 
-_SCALARS = {"delay": np.int32, "scheduled": np.float32, "environment": np.float32}
+_SCALARS = {"delay": np.int32, "position": np.int32, "scheduled": np.float32, "environment": np.float32}
+
+
+def type_of_group(definition: process.BanditProcess) -> tff.Type:
+    """TFF type of a `Group`."""
+    return tff.StructWithPythonType(
+        [
+            ("features", tff.types.tensorflow_to_type(definition.feature_spec)),
+            ("labels", tff.types.tensorflow_to_type(definition.label_spec)),
+            ("bounds", tff.TensorType(np.int32, (None,))),
+            ("keys", tff.TensorType(np.int32, (None, 2))),
+            ("scalars", tff.to_type({name: tff.TensorType(dtype, (None,)) for name, dtype in _SCALARS.items()})),
+            ("half", tff.TensorType(np.bool_, (None if definition.halves else 0,))),
+        ],
+        Group,
+    )
 
 
 class ActingFirst:
@@ -75,16 +106,7 @@ class ActingFirst:
         self.deploy_every = definition.deploy_every
         self._names = list(definition.model.shapes)
         acting = dataclasses.replace(definition, is_delayed=False)  # All act, whenever their rewards arrive.
-        group_type = tff.StructWithPythonType(
-            [
-                ("features", tff.types.tensorflow_to_type(definition.feature_spec)),
-                ("labels", tff.types.tensorflow_to_type(definition.label_spec)),
-                ("bounds", tff.TensorType(np.int32, (None,))),
-                ("keys", tff.TensorType(np.int32, (None, 2))),
-                ("scalars", tff.to_type({name: tff.TensorType(dtype, (None,)) for name, dtype in _SCALARS.items()})),
-            ],
-            _Group,
-        )
+        group_type = type_of_group(definition)
         deployed_type = tff.to_type((definition.weights_type,) * (1 + definition.max_delay))
 
         @tff.tensorflow.computation(deployed_type, group_type)
@@ -124,7 +146,7 @@ class ActingFirst:
         """Concatenated clients' actions int32, rewards and propensities float32, each [examples]."""
         context = rounds.at_hand()
         members = [one for one in np.array_split(np.arange(len(cohort)), context.concurrent_clients) if len(one)]
-        groups = [_grouped([cohort[place] for place in part]) for part in members]
+        groups = [grouped([cohort[place] for place in part]) for part in members]
         results: list[Sequence] = [()] * len(groups)
         if groups:
             context.each_client(self._each, [deployed], groups, results.__setitem__)
@@ -132,35 +154,26 @@ class ActingFirst:
         return [np.concatenate([np.asarray(part) for part in column]) for column in zip(empty, *results, strict=True)]
 
 
-def _grouped(cohort: Sequence[process.ClientInput]) -> _Group:
+def grouped(cohort: Sequence[process.ClientInput]) -> Group:
+    """Group of at least one client."""
     features, labels = clients.joined([clients.Examples(each.features, each.labels) for each in cohort])
-    return _Group(
+    return Group(
         features,
         labels,
         np.cumsum([0, *(len(each.labels) for each in cohort)]).astype(np.int32),
         np.stack([each.keys.cache for each in cohort]),
         {name: np.array([getattr(each, name) for each in cohort], dtype) for name, dtype in _SCALARS.items()},
+        np.concatenate([each.half for each in cohort]),
     )
 
 
 @tf.autograph.experimental.do_not_convert
-def _act(definition: process.BanditProcess, deployed, group: _Group) -> list[tf.Tensor]:
+def _act(definition: process.BanditProcess, deployed, group: Group) -> list[tf.Tensor]:
     count = tf.shape(group.keys)[0]
     empty = [tf.TensorArray(dtype, count, element_shape=(None,), infer_shape=False) for dtype in _LOGGED.values()]
 
     def client(place, logs):
-        start, end = group.bounds[place], group.bounds[place + 1]
-        features = group.features
-        if isinstance(features, text.Bags):
-            offsets = features.offsets[start : end + 1]
-            first, last = offsets[0], offsets[-1]
-            features = text.Bags(features.ids[first:last], features.values[first:last], offsets - first)
-        else:
-            features = features[start:end]
-        keys = process.ClientKeys(cache=group.keys[place], training=group.keys[place])
-        scalars = {name: values[place] for name, values in group.scalars.items()}
-        one = process.ClientInput(features, group.labels[start:end], keys, **scalars)
-        cache, _ = definition.act(deployed, one)
+        cache, _ = definition.act(deployed, group.client(place))
         return place + 1, [log.write(place, cache[name]) for log, name in zip(logs, _LOGGED, strict=True)]
 
     _, logs = tf.while_loop(lambda place, _: place < count, client, (0, empty), parallel_iterations=1)

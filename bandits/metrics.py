@@ -26,6 +26,8 @@ AVERAGE_REWARD = Metric(
     reward=True,
     bounds="participating",
 )
+HALF_A_REWARD = Metric("bandits/half_a_rewards", "Expected reward on half A of clients' examples", better="up")
+HALF_B_REWARD = Metric("bandits/half_b_rewards", "Expected reward on half B of clients' examples", better="up")
 ROUND_PROBABILITY = Metric(
     "bandits/round_prob", "Exploration: probability of the chosen actions", drawn=True, deployed=True
 )
@@ -64,6 +66,14 @@ WORST_TENTH = Metric(
     evaluated=True,
     in_summary=True,
     reward=True,
+)
+# Of the policy on half B, after the adaptation on half A; over the clients of the two above.
+PERSONALIZED_REWARD = Metric(
+    "eval/personalized_reward",
+    "Expected reward on half B, after adaptation on half A",
+    better="up",
+    evaluated=True,
+    in_summary=True,
 )
 JAIN_INDEX = Metric(
     "eval/reward_jain_index", "Jain's index of clients' rewards, greedy policy", better="up", evaluated=True, share=True

@@ -44,6 +44,23 @@ class InitialTraining:
 
 
 @dataclasses.dataclass(frozen=True)
+class Personalization:
+    """How a client adapts the deployed model.
+
+    Attributes:
+      kind: A value of `--personalization` other than none.
+      epochs: Passes over the log of half A.
+      learning_rate: Learning rate of the adaptation.
+      layers: Layers that it trains, `all` or `last`.
+    """
+
+    kind: str
+    epochs: int
+    learning_rate: float
+    layers: str = "last"
+
+
+@dataclasses.dataclass(frozen=True)
 class BanditOptions:
     """What all flags mean.
 
@@ -88,6 +105,11 @@ class BanditOptions:
       rounds_per_eval: Rounds between evaluations; 0 for only the last.
       rounds_per_checkpoint: Rounds between checkpoints; 0 for only the last.
       replay_rows: In a replay of a log, most rows of a client that a round offers.
+      federation: Who trains on which data, a value of `--federation`.
+      alone_budget: Of clients that train alone: which of them take part.
+      pooled_steps: Of a server that trains on logs: how many steps it takes in a round.
+      personalization: How clients adapt the deployed model; None for not at all.
+      reports_clients: Whether the run writes what each client earned.
     """
 
     seed: int
@@ -130,6 +152,11 @@ class BanditOptions:
     rounds_per_eval: int
     rounds_per_checkpoint: int
     replay_rows: int
+    federation: str
+    alone_budget: str | None
+    pooled_steps: str | None
+    personalization: Personalization | None
+    reports_clients: bool
 
 
 @dataclasses.dataclass(frozen=True)
@@ -139,7 +166,7 @@ class Phase(BanditOptions):
     Attributes:
       label: What it is called.
       population: Indices of the clients that take part.
-      spent_rounds: Where the bandit never trains, the rounds of the earlier training, which alone are accounted.
+      spent_rounds: Where this phase releases nothing, the rounds of the earlier training, which alone are accounted.
     """
 
     label: str
@@ -170,9 +197,34 @@ class Phase(BanditOptions):
         """Round in which a client of this round acted."""
         return acted_in(round_num, self.deploy_every) if self.keeps_cache else round_num
 
+    @property
+    def is_alone(self) -> bool:
+        """Whether each client trains its own model."""
+        return self.federation == "alone"
+
+    @property
+    def is_pooled(self) -> bool:
+        """Whether the server trains on the clients' logs."""
+        return self.federation == "pooled"
+
+    @property
+    def has_local_head(self) -> bool:
+        """Whether the last layer stays with the clients."""
+        return self.personalization is not None and self.personalization.kind == "local_head"
+
+    @property
+    def has_halves(self) -> bool:
+        """Whether rewards are summed over halves of a client's examples."""
+        return self.personalization is not None or self.reports_clients
+
+    @property
+    def releases(self) -> bool:
+        """Whether something that clients trained leaves them."""
+        return self.bandit.trains and not self.is_alone
+
     def accounted(self, round_num: int) -> int:
         """Number of rounds whose privacy is spent after some rounds of this phase."""
-        return round_num if self.bandit.trains else self.spent_rounds
+        return round_num if self.releases else self.spent_rounds
 
 
 def acted_in(rounds: Any, deploy_every: int) -> Any:
@@ -216,6 +268,11 @@ def _phases(chosen: BanditOptions, num_clients: int) -> tuple[Phase, ...]:
         drift=drifts.NONE,
         delay=delays.NONE,
         reset=resets.NONE,
+        federation="federated",
+        pooled_steps=None,
+        alone_budget=None,
+        personalization=None,
+        reports_clients=False,
     )
     return Phase(**vars(training), label="Initial training", population=first), last
 

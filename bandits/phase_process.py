@@ -144,7 +144,7 @@ def key(task: tasks.Task, phase: Phase, definition: process.BanditProcess) -> Ha
     """Key shared by rounds that differ only in their state; arguments as of `build`."""
     parts = {field.name: getattr(definition, field.name) for field in dataclasses.fields(definition)}
     parts |= {
-        "types": tuple(map(type, _parts(definition))),  # Two modules may have a class of one name.
+        "types": tuple(map(type, (definition, *_parts(definition)))),  # Two modules may have a class of one name.
         "model": (task.model, repr(task.model_arguments), definition.model.heads),
         "reward_matrix": (definition.reward_matrix.shape, definition.reward_matrix.tobytes()),
         "aggregator": phase.aggregation,

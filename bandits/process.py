@@ -44,6 +44,7 @@ class ClientInput(NamedTuple):
       scheduled: float32, scheduled value of the policy's parameter in the deployment that acts.
       environment: float32, its mixture of environments when it acted; see `mixture`.
       observed: bool [examples], whether the reward is observed; empty without delays.
+      half: bool [examples], whether it is in half B of the client's examples; empty without halves.
     """
 
     features: clients.Features
@@ -54,6 +55,7 @@ class ClientInput(NamedTuple):
     scheduled: np.float32 = np.float32(0)
     environment: np.float32 = np.float32(0)
     observed: np.ndarray = np.zeros(0, bool)
+    half: np.ndarray = np.zeros(0, bool)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -68,6 +70,7 @@ class BanditProcess(fed_avg.Process):
         (`logged`); or of the policy's actions where that one has the same (`replay`).
       scheduled: The policy's scheduled parameter, whose value comes with a client; empty if all are constant.
       is_delayed: Whether a client's log has only rewards that it has `observed`.
+      halves: Places of the sums over halves: 1 for those of the cohort, its size for those of each client; 0 for none.
     """
 
     loss: losses.Loss
@@ -76,6 +79,7 @@ class BanditProcess(fed_avg.Process):
     feedback: str = "acting"
     scheduled: str = ""
     is_delayed: bool = False
+    halves: int = 0
 
     @property
     def client_type(self) -> tff.Type:
@@ -91,6 +95,7 @@ class BanditProcess(fed_avg.Process):
                 ("scheduled", tff.TensorType(np.float32)),
                 ("environment", tff.TensorType(np.float32)),
                 ("observed", tff.TensorType(np.bool_, (None if self.is_delayed else 0,))),
+                ("half", tff.TensorType(np.bool_, (None if self.halves else 0,))),
             ],
             ClientInput,
         )
@@ -99,12 +104,24 @@ class BanditProcess(fed_avg.Process):
         cache, examples = self.act(deployed, client)
         count = tf.shape(cache["action"])[0]
         sums = {"reward_sum": tf.reduce_sum(cache["reward"]), "propensity_sum": tf.reduce_sum(cache["propensity"])}
+        if self.halves:
+            sums |= self.half_sums(cache, client.position)
         return fed_avg.Log(examples, count, tf.cast(count, tf.float32), client.keys.training, sums=sums)
+
+    def half_sums(self, cache: Mapping[str, tf.Tensor], position: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Expected rewards and numbers of examples of a client's halves at its place, [2, places] each."""
+        place = tf.minimum(position, self.halves - 1)
+        sums: dict[str, list] = {"half_rewards": [], "half_examples": []}
+        for mask in (tf.logical_not(cache["half"]), cache["half"]):
+            expected = tf.boolean_mask(cache["expected"], mask)
+            for name, value in zip(sums, (tf.reduce_sum(expected), tf.size(expected)), strict=True):
+                sums[name].append(fed_avg.at_position(value, place, self.halves))
+        return {name: tf.stack(parts) for name, parts in sums.items()}
 
     def act(self, deployed, client: ClientInput):
         """Acts with the deployed model and keeps the log (Algorithm 2); returns it, and what is trained on."""
         if self.feedback == "logged":
-            cache, features = self._weighted(logged(client.labels), client.keys.cache), models.dense(client.features)
+            cache, features = self.weighted(logged(client.labels), client.keys.cache), models.dense(client.features)
             if self.is_delayed:
                 cache, features = kept((cache, features), client.observed)
             return cache, {"features": features, **cache}
@@ -119,18 +136,47 @@ class BanditProcess(fed_avg.Process):
         if self.scheduled:  # Policies with parameters are dataclasses.
             policy = dataclasses.replace(policy, **{self.scheduled: client.scheduled})  # type: ignore[type-var]
         key = client.keys.cache
-        acts_by = probabilities(policy, self.model, weights, self.loss, features, key)
-        cache = self._weighted(bandit_inference(acts_by, rewards, key), key)
+        acts_by = self.acts_by(policy, weights, features, rewards, client)
+        cache = self.weighted(bandit_inference(acts_by, rewards, key), key)
+        if self.halves:
+            cache |= {"expected": tf.reduce_sum(acts_by * rewards, axis=1), "half": client.half}
         if self.feedback == "replay":
             cache, features = replay(cache, client.labels, features)
         if self.is_delayed:
             cache, features, rewards = kept((cache, features, rewards), client.observed)
-        log = {losses.FULL_FEEDBACK: rewards} if self.loss.full_feedback else cache
-        if self.model.heads > 1:
-            log = {**log, losses.BOOTSTRAP: cache[losses.BOOTSTRAP]}
-        return cache, {"features": features, **log}
+        return cache, {"features": features, **self.trained_on(cache, rewards)}
 
-    def _weighted(self, cache: dict[str, tf.Tensor], key: tf.Tensor) -> dict[str, tf.Tensor]:
+    def acts_by(
+        self,
+        policy: policies.Policy,
+        weights: Sequence[tf.Tensor],
+        features: tf.Tensor | Mapping[str, tf.Tensor],
+        rewards: tf.Tensor,
+        client: ClientInput,
+    ) -> tf.Tensor:
+        """Probabilities of a client's actions, float32 [examples, actions].
+
+        Args:
+          policy: Exploration policy.
+          weights: The deployed model.
+          features: The contexts, as the model takes them.
+          rewards: float32 [examples, actions].
+          client: The client's input.
+        """
+        del rewards
+        return probabilities(policy, self.model, weights, self.loss, features, client.keys.cache)
+
+    def trained_on(self, cache: Mapping[str, tf.Tensor], rewards: tf.Tensor) -> dict[str, tf.Tensor]:
+        """What the loss reads of a client's log, besides the features."""
+        if self.loss.full_feedback:
+            log = {losses.FULL_FEEDBACK: rewards}
+        else:
+            log = {name: cache[name] for name in ("action", "reward", "propensity")}
+        if self.model.heads > 1:
+            log[losses.BOOTSTRAP] = cache[losses.BOOTSTRAP]
+        return log
+
+    def weighted(self, cache: dict[str, tf.Tensor], key: tf.Tensor) -> dict[str, tf.Tensor]:
         """The log with a weight per example and head."""
         if self.model.heads == 1:
             return cache

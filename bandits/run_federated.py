@@ -19,6 +19,7 @@ import numpy as np
 
 from bandits import (
     constant_actions,
+    federation_flags,
     flags,
     guarantees,
     interactions,
@@ -40,7 +41,7 @@ from optimization.study import cli, frame, loggers, results, run_folder, selecto
 if TYPE_CHECKING:
     import pandas as pd
 
-    from bandits import experiment
+    from bandits import alone, experiment
     from optimization.study import runner
 
 _INIT_FOLDER = "init"
@@ -131,6 +132,8 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
                 f"--bandits_deploy_freq={options.deploy_every} deploys no trained model before the last of "
                 f"{rounds} rounds: clients act with the first model in all of them."
             )
+        federation_flags.check_layers(options, task)
+        warnings += federation_flags.warnings(options, len(phases(options, task)[-1].population))
         if options.initial_model_path:
             run_folder.read_model(options.initial_model_path)
         for warning in dict.fromkeys(warnings):
@@ -166,12 +169,12 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
                 frame.open_folder(folder, run.settings, task)
             phase = _planned(phase, folder, dimension)
             logs = options.logs_interactions and phase.logs
-            shown = [interactions.IN_WORDS] if logs else []
+            shown = [interactions.IN_WORDS] * logs + [federation_flags.EARNED_IN_WORDS] * phase.reports_clients
             before = None if is_last and options.is_initial_model_public else trained
             spent = trained.rounds if trained else 0
             trained = guarantees.of_phase(options.task, task, phase, dimension, before, shown)
             phase = dataclasses.replace(phase, spent_rounds=spent)
-            rounds = experiment.BanditRounds(task, phase, trained.mechanism, weights)
+            rounds = experiment.BanditRounds(task, phase, trained.mechanism, weights, folder)
             loggers = [interactions.logger(task, rounds.acting)] if rounds.acting else []
             outcome = frame.run_rounds(self, rounds, folder, rounds.length, label=phase.label, loggers=loggers)
             _tell(options, task, phase, trained, folder, rounds, outcome)
@@ -220,6 +223,7 @@ def _tell(
     outcome: "runner.Outcome",
 ) -> None:
     """Writes and prints what a phase gave, also of one that was stopped."""
+    from bandits import client_rewards
     from optimization.study import panels
 
     spent = trained.report(phase.accounted(outcome.round_num))
@@ -234,15 +238,32 @@ def _tell(
         files.save_picture(picture, folder.path / "reward.png", dpi=120)
     if outcome.signum is None and rounds.client_rewards:
         folder.write_json(run_folder.CLIENT_REWARDS_FILE, rounds.client_rewards)
+    if outcome.signum is None and rounds.adapted_rewards:
+        folder.write_json(run_folder.ADAPTED_FILE, rounds.adapted_rewards)
     if outcome.signum is None:
         print(_summary(options, task, phase, folder, spent["summary"]))
     if rounds.acting:
         print(interactions.privacy_notice(folder.path))
+    if phase.reports_clients:
+        folder.write_json(run_folder.EARNED_FILE, client_rewards.report(outcome.state.earned, task.clients.client_ids))
+        shown = f"{folder.path / run_folder.EARNED_FILE} and {folder.path / 'checkpoints'}"
+        print(f"Keep {shown} private: they hold what each client earned.")
+    if rounds.alone:
+        print(_of_clients_alone(rounds.alone, outcome.state.taken_part, folder))
     if rounds.secrets:
         held = " and ".join(rounds.secrets)
         print(f"Keep {folder.path}/checkpoints secret: it holds {held}, which protects the clients.")
     if len(outcome.state.cohort_seed):
         print("The cohorts are not drawn from --seed, and so not paired between runs of one seed.")
+
+
+def _of_clients_alone(rounds: "alone.AloneRounds", taken_part: np.ndarray, folder: run_folder.RunFolder) -> str:
+    untrained, count = rounds.never_trained(taken_part)
+    text = f"Keep {folder.path / run_folder.CLIENT_MODELS} private: it holds a model of each client that took part."
+    if untrained:
+        text += f"\n{untrained:,} of these {count:,} clients acted with the first model alone: they took part once, or "
+        text += "not again after a deployment. --alone_budget=equal trains a cohort in every round."
+    return text
 
 
 def _warn_of_weak_initial_model(
@@ -276,7 +297,11 @@ def _summary(options: BanditOptions, task: tasks.Task, phase: Phase, folder: run
     held_out = f"accuracy {last[metrics.ACCURACY]:.4f}"
     if options.task.reward_columns:  # No action is right or wrong.
         held_out = f"reward {last[metrics.HELD_OUT_REWARD]:.4f}"
-    if options.task.task_type == "logged":
+    if phase.is_alone:
+        held_out = "not evaluated, as no held-out client has a model"
+    elif phase.has_local_head:
+        held_out = f"reward {last[metrics.PERSONALIZED_REWARD]:.4f} of the policy with a reconstructed last layer"
+    elif options.task.task_type == "logged":
         value = "of sampled rewards" if logged_flags.is_simulated(options.task) else "doubly robust"
         held_out = f"reward {last[metrics.HELD_OUT_REWARD]:.4f}, {value}"
     elif phase.drift.kind != "none":  # Labels do not say any more which action is right.
@@ -294,7 +319,8 @@ def _summary(options: BanditOptions, task: tasks.Task, phase: Phase, folder: run
         f"last round {last[metrics.ROUND_REWARD]:.4f}; "
         f"its greedy policy on held-out data: {held_out}.\n"
         f"{warning}{spent}\n"
-        f"Results in {folder.path}: metrics.csv, reward.png, config.json, privacy.json, model/weights.npz"
+        f"Results in {folder.path}: metrics.csv, reward.png, config.json, privacy.json"
+        f"{'' if phase.is_alone else ', model/weights.npz'}"
     )
 
 

@@ -167,6 +167,19 @@ def chosen(clients: ClientData, indices: Sequence[int], max_examples: int, seed:
     return pairs
 
 
+def second_half(seed: int, client: int, rows: np.ndarray) -> np.ndarray:
+    """Whether examples of a client belong to half B, bool [rows]; of two neighbours, one does.
+
+    Args:
+      seed: Seed of the run.
+      client: The client's index.
+      rows: int [rows], indices of examples in the client's data. An example stays in its half whatever the others.
+    """
+    pairs = int(rows.max()) // 2 + 1 if len(rows) else 0
+    swapped = keys.generator(seed, keys.Purpose.HALVES, client).random(pairs) < 0.5
+    return swapped[rows // 2] ^ (rows % 2 == 1)
+
+
 def joined(parts: Sequence[Examples]) -> Examples:
     """Joins at least one part, in order."""
     features, labels = zip(*parts, strict=True)

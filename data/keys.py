@@ -56,6 +56,7 @@ class Purpose(enum.IntEnum):
     RESERVE = 64, 1
     DROP_OUT = 65, 1
     TIME_ZONE = 66, 0
+    HALVES = 70, 1
 
 
 def _sequence(seed: int, purpose: Purpose, *place: int) -> np.random.SeedSequence:

@@ -61,6 +61,8 @@ class RoundMetrics(NamedTuple):
       client_deviations: float32 [cohort_size], the standard deviation of its mini-batches' losses, likewise.
       update_norm: float32, L2 norm of the aggregated update.
       reward_sum, propensity_sum: float32, of the actions in the training examples; empty if no client acts.
+      half_rewards: float32 [2, places], expected rewards in halves A and B of the clients' examples; may be empty.
+      half_examples: int32 [2, places], their numbers of examples.
       deployed: bool, whether the round ended with a deployment; empty without deployments.
       aggregator: The aggregator's measurements; empty without one.
     """
@@ -76,6 +78,8 @@ class RoundMetrics(NamedTuple):
     update_norm: Any
     reward_sum: Any = ()
     propensity_sum: Any = ()
+    half_rewards: Any = ()
+    half_examples: Any = ()
     deployed: Any = ()
     aggregator: Any = ()
 

@@ -392,8 +392,7 @@ def with_heads(model: Model, heads: int) -> Model:
     """
     num_actions = list(model.shapes.values())[-1][0] // heads
 
-    def by_head(outputs):
-        return tf.reshape(outputs, [-1, heads, num_actions])
+    by_head = _by_head(heads)
 
     def training(weights, features, key):
         values = scaled_gradient(model.body(weights, features, key), 1 / heads)
@@ -412,6 +411,21 @@ def with_heads(model: Model, heads: int) -> Model:
         terms=terms if model.terms else None,
         heads=heads,
     )
+
+
+def _by_head(heads: int) -> Callable[[tf.Tensor], tf.Tensor]:
+    """Function that splits outputs over heads."""
+    return lambda outputs: tf.reshape(outputs, [-1, heads, outputs.shape[-1] // heads])
+
+
+def last_layer(model: Model) -> Model:
+    """The last layer as a model, whose features are the inputs of that layer, `Model.body`."""
+    split = _by_head(model.heads) if model.heads > 1 else tf.identity
+
+    def forward(weights, features):
+        return split(tf.nn.bias_add(features @ weights[0], weights[1]))
+
+    return Model(dict(list(model.shapes.items())[-2:]), forward, flops=0, heads=model.heads)
 
 
 def with_copies(weights: Weights, heads: int) -> Weights:

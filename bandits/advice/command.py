@@ -86,6 +86,7 @@ def full_plan(settings: cli.Settings, names: Sequence[str], points: int, epsilon
         has_full_feedback=planning.FULL_FEEDBACK in names,
         points=min(Plan.points, points),
         epsilons=epsilons,
+        alone_rounds=max(1, 2 * settings.clients_per_round // 3),  # As measured on digits.
     )
 
 
@@ -196,11 +197,13 @@ def recommend(settings: cli.Settings, command: str | None = None) -> Recommendat
         if no_noise:
             print(f"Runs with noise are left out: {no_noise.rstrip('.')}.", file=sys.stderr)
         full = full_plan(resolved, names, max(one.size for one in spaces.values()), 0 if no_noise else len(epsilons))
+        if no_federation := stages.refused_federation(base, data.clients):
+            full = dataclasses.replace(full, federation_seeds=0)
         current = session.Session(folder, state, full, (*base, *evaluations, *threads), settings.workers)
         with executors.running(current.executor, folder):
             try:
                 current.measure(spaces)
-                results = stages.Stages(current, spaces, data, deployment, epsilons, no_noise).run()
+                results = stages.Stages(current, spaces, data, deployment, epsilons, no_noise, no_federation).run()
             finally:
                 state.save()
         advice = output.write(current, results, data, deployment, base)

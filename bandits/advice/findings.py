@@ -283,6 +283,9 @@ class Findings:
       noise: For no noise and each epsilon: the target, noise multipliers, guarantee, clip norm and `results`.
       noisy: The strategy with noise; empty for none.
       no_noise: Why no noise was run, in words; empty if it was.
+      federation: Results of one strategy by configuration, `federating.FEDERATED` and `ALONE`.
+      by_client: What `federating.helped` gives of them; empty without.
+      no_federation: Why no client trained alone, in words; empty if it did.
     """
 
     measured: Metric
@@ -297,6 +300,9 @@ class Findings:
     noise: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     noisy: str = ""
     no_noise: str = ""
+    federation: dict[str, StrategyResults] = dataclasses.field(default_factory=dict)
+    by_client: dict[str, Any] = dataclasses.field(default_factory=dict)
+    no_federation: str = ""
 
     @property
     def by_noise(self) -> dict[str, StrategyResults]:

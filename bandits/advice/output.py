@@ -18,7 +18,7 @@ from bandits.advice.privacy import Deployment
 from bandits.advice.sentences import Context
 from bandits.advice.session import ADVICE_FILE, Session
 from bandits.advice.strategies import NAMES
-from bandits.results import runs, tables, words
+from bandits.results import federating, runs, tables, words
 from data import files
 from optimization.study import cli, run_folder
 from optimization.study.intervals import Interval
@@ -115,6 +115,12 @@ def content(context: Context, session: Session) -> dict[str, Any]:
                     "configurations": results.often_confirmed,
                     "against_planned": findings.against_planned(results.confirmed, results.often_confirmed),
                 },
+            },
+            "federation": {
+                "why_not": results.no_federation,
+                "configurations": results.federation,
+                "against_alone": findings.compared(results.federation, federating.ALONE),
+                **results.by_client,
             },
             "models_against_greedy": findings.compared(results.compared, GREEDY, "model"),
             "privacy": {

@@ -13,8 +13,9 @@ GREEDY, UNIFORM, FULL_FEEDBACK = "greedy", "uniform", "supervised_mse"
 # Strategies are dropped from the end if time is short.
 STRATEGIES = (GREEDY, "epsilon_greedy_unweight", "softmax", "falcon")
 SEARCH, COMPARE, CONFIRM, FREQUENT, NOISE = "search", "compare", "confirm", "frequent", "noise"
+FEDERATE = "federate"
 # The most important questions come first: whether exploration pays, with which strategy, at what privacy.
-STAGES = (SEARCH, COMPARE, CONFIRM, NOISE, FREQUENT)
+STAGES = (SEARCH, COMPARE, CONFIRM, NOISE, FREQUENT, FEDERATE)
 FACTOR = 2
 MEASURED = 2  # Strategies with which the pace is measured.
 _MIN_DEPLOYMENTS = 2
@@ -39,6 +40,8 @@ class Plan:
       frequent_all: Whether all strategies are deployed more often, or only the recommended one and greedy.
       epsilons: Number of epsilons.
       noise_seeds: Seeds of each epsilon.
+      federation_seeds: Seeds of clients that train alone, and of the federated runs that report their clients.
+      alone_rounds: Federated rounds that take as long as one of clients that train alone.
     """
 
     rounds: int
@@ -55,6 +58,8 @@ class Plan:
     frequent_all: bool = True
     epsilons: int = 3
     noise_seeds: int = 4
+    federation_seeds: int = 4
+    alone_rounds: int = 1
 
     @property
     def configurations(self) -> tuple[str, ...]:
@@ -75,6 +80,9 @@ class Plan:
         """Work of a stage."""
         if stage == SEARCH:
             return self._search()
+        if stage == FEDERATE:
+            seeds = self.federation_seeds
+            return Work(2 if seeds else 0, 2 * seeds, seeds * self.rounds * (1 + self.alone_rounds))
         points, seeds = {
             COMPARE: (len(self.configurations), self.seeds),
             CONFIRM: (2, self.independent_seeds),
@@ -110,12 +118,14 @@ class Plan:
 # policy), then precision, then privacy and the search. Greedy and one strategy that explores always remain.
 _LADDER: tuple[tuple[str, Any], ...] = (
     ("frequent_all", False),
+    ("federation_seeds", 2),
     ("points", 8),
     ("frequent_seeds", 4),
     ("epsilons", 2),
     ("frequent_seeds", 0),
     ("points", 4),
     ("has_uniform", False),
+    ("federation_seeds", 0),
     ("noise_seeds", 3),
     ("tuning_seeds", 1),
     ("seeds", 6),
@@ -152,6 +162,7 @@ _LEFT_OUT: Mapping[str, tuple[str, str]] = {
     "frequent_all": ("", "more frequent deployment of the other strategies"),
     "epsilons": ("privacy: {fewer} of {planned} epsilons", "privacy: every run with noise"),
     "noise_seeds": ("seeds beyond {now} of {planned} with noise", ""),
+    "federation_seeds": ("seeds beyond {now} of {planned} of clients that train alone", "clients that train alone"),
 }
 # Fields that each stage fixes, for itself and for later stages.
 DECIDES: Mapping[str, tuple[str, ...]] = {
@@ -160,6 +171,7 @@ DECIDES: Mapping[str, tuple[str, ...]] = {
     CONFIRM: ("independent_seeds",),
     FREQUENT: ("frequent_seeds", "frequent_all"),
     NOISE: ("epsilons", "noise_seeds"),
+    FEDERATE: ("federation_seeds",),
 }
 
 
@@ -211,6 +223,7 @@ def described(plan: Plan, pace: Pace, stages: Sequence[str] = STAGES) -> list[st
         FREQUENT: f"{often} configurations deployed {every(plan.often)}, {min(plan.frequent_seeds, plan.seeds)} seeds; "
         + confirmed,
         NOISE: f"{words.count(plan.epsilons, 'epsilon')}, {plan.noise_seeds} seeds",
+        FEDERATE: f"each client alone, and together, {plan.federation_seeds} seeds",
     }
     texts = {stage: stage_words[stage] if plan.work(stage).runs else "left out" for stage in stages}
     return [f"  {stage:<9} {duration(plan.seconds(pace, [stage])):>12}  {text}" for stage, text in texts.items()]

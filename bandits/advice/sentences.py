@@ -20,6 +20,7 @@ from bandits.advice.privacy import Deployment
 from bandits.advice.strategies import NAMES
 from bandits.plans.estimate import Pace
 from bandits.results import baselines, words
+from bandits.results import federating as reports
 from bandits.results.comparison import Comparison, Sampled
 from bandits.results.plots import capital
 from bandits.results.words import count, effect, estimate
@@ -31,6 +32,7 @@ TITLES: Mapping[str, str] = {
     "strategy": "Which strategy?",
     "privacy": "What does each epsilon cost?",
     "frequency": "What does more frequent deployment change?",
+    "federating": "Does federating pay?",
     "not_tried": "What was not tried?",
 }
 MAX_WORDS = 40  # Of an answer, without the command.
@@ -71,7 +73,7 @@ class Context:
 
 def write(context: Context) -> dict[str, str]:
     """Answers by the keys of `TITLES`, each of at most `MAX_WORDS` words."""
-    sections = (scope, exploration, strategy, privacy, frequency, not_tried)
+    sections = (scope, exploration, strategy, privacy, frequency, federating, not_tried)
     return {section.__name__: section(context) for section in sections}
 
 
@@ -83,6 +85,7 @@ def details(context: Context) -> dict[str, str]:
         "strategy": _strategy_details(context),
         "privacy": _privacy_details(context),
         "frequency": _frequency_details(context),
+        "federating": _federating_details(context),
         "not_tried": _not_tried_details(context),
     }
     return {name: text for name, text in sections.items() if text}
@@ -465,6 +468,28 @@ def _gains(results: Findings, planned: Results, often: Results) -> list[str]:
     names = dict.fromkeys((results.verdict.best or GREEDY, GREEDY))
     gains = {name: against[name][OFTEN] for name in names if OFTEN in against.get(name, {})}
     return [f"- {NAMES[name]}: {effect(one)}" for name, one in gains.items() if math.isfinite(one.difference)]
+
+
+def federating(context: Context) -> str:
+    """The gain over clients that train alone, and the shares of clients that it helps and hurts."""
+    results = context.results
+    if results.no_federation:
+        return f"Not known: no client can train alone ({results.no_federation.partition(':')[0]})."
+    compared = findings.compared(results.federation, reports.ALONE).get(reports.FEDERATED)
+    if compared is None or not math.isfinite(compared.difference) or not results.by_client:
+        why = "a run diverged or failed" if results.federation else "the time went to the questions above"
+        return f"Not known: clients that train alone ({why})."
+    own, noise = (results.by_client[name] for name in ("shares", "between_seeds"))
+    text = f"Average reward, federated minus alone: {effect(compared)}. "
+    text += f"Federating helps {own['helped']:.0%} of clients and hurts {own['hurt']:.0%}"
+    if math.isfinite(noise["helped"]):
+        text += f"; another seed alone, {noise['helped']:.0%} and {noise['hurt']:.0%}"
+    return f"{text}."
+
+
+def _federating_details(context: Context) -> str:
+    lines = [line.strip() for line in context.results.by_client.get("lines", ())]
+    return "\n".join([*lines[:1], *(f"- {line}" for line in lines[1:])])
 
 
 def not_tried(context: Context) -> str:

@@ -1,19 +1,24 @@
 """Stages of a recommendation: each executes its runs and adds their results."""
 
 import math
+import pathlib
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from bandits import environment_flags, initial_flags, metrics, studies
+from bandits import environment_flags, federation_flags, initial_flags, metrics, studies
+from bandits import flags as run_flags
 from bandits.advice import findings, privacy, strategies
 from bandits.advice import plan as planning
 from bandits.advice.findings import Findings, StrategyResults
 from bandits.advice.inputs import Data
 from bandits.advice.plan import GREEDY, UNIFORM, Plan
 from bandits.advice.session import Session, print_status
+from bandits.results import federating
 from data.errors import UsageError
 from optimization.study import run_folder
+
+_ALONE = (f"--federation={federation_flags.ALONE}",)
 
 
 class Stages:
@@ -31,6 +36,7 @@ class Stages:
         deployment: privacy.Deployment,
         epsilons: Sequence[float],
         no_noise: str = "",
+        no_federation: str = "",
     ):
         """Initializes the stages.
 
@@ -41,11 +47,13 @@ class Stages:
           deployment: Where the model would be trained.
           epsilons: Epsilons to try.
           no_noise: Why no noise is run, in words.
+          no_federation: Why no client trains alone, in words.
         """
         self._session, self._spaces, self._data = session, spaces, data
         self._deployment, self._epsilons = deployment, epsilons
         # Without a right action for each label, rewards measure a model.
-        self.results = Findings(metrics.ACCURACY if data.is_labelled else metrics.HELD_OUT_REWARD, no_noise=no_noise)
+        measured = metrics.ACCURACY if data.is_labelled else metrics.HELD_OUT_REWARD
+        self.results = Findings(measured, no_noise=no_noise, no_federation=no_federation)
 
     def run(self) -> Findings:
         """Runs all stages."""
@@ -55,6 +63,7 @@ class Stages:
             planning.CONFIRM: ("Confirming on independent seeds", self._confirm),
             planning.NOISE: ("Adding noise", self._add_noise),
             planning.FREQUENT: ("Deploying more often", self._deploy_often),
+            planning.FEDERATE: ("Training each client alone", self._federate),
         }
         for stage in planning.STAGES:
             words, run_stage = stages[stage]
@@ -97,8 +106,8 @@ class Stages:
         first_seed: int,
         seeds: int,
         more: Sequence[Sequence[str]] = (),
-    ) -> None:
-        """Executes the runs of several configurations together, and adds their results.
+    ) -> list[pathlib.Path]:
+        """Executes the runs of several configurations together, adds their results, and returns their folders.
 
         Args:
           folder: Name of the runs' folder.
@@ -115,6 +124,7 @@ class Stages:
         outcomes = self._session.run(folder, [run for runs in planned for run in runs])
         for one, runs in zip(configurations, planned, strict=True):
             one.read([outcomes[run.name] for run in runs], self._session.folder / folder, self.results.measured)
+        return [self._session.folder / folder / run.name for runs in planned for run in runs]
 
     def _compare(self, plan: Plan) -> None:
         results = self.results
@@ -165,6 +175,18 @@ class Stages:
             flags = [[f"--bandits_deploy_freq={plan.often}"]] * len(configurations)
             self._run(folder, list(configurations.values()), first_seed, seeds, flags)
 
+    def _federate(self, plan: Plan) -> None:
+        results, name = self.results, self.results.verdict.recommended or GREEDY
+        if not plan.federation_seeds or name not in results.compared:
+            return
+        kinds = {federating.FEDERATED: ["--report_clients"], federating.ALONE: ["--report_clients", *_ALONE]}
+        results.federation = {kind: self._again([name])[name] for kind in kinds}
+        flags = list(kinds.values())
+        configurations = list(results.federation.values())
+        folders = self._run("federate", configurations, strategies.SEED, plan.federation_seeds, flags)
+        if all((folder / run_folder.EARNED_FILE).exists() for folder in folders):
+            results.by_client = federating.helped(federating.read(folders))
+
     def _add_noise(self, plan: Plan) -> None:
         name = self.results.verdict.recommended
         if not name or not plan.epsilons or self.results.no_noise:
@@ -184,6 +206,16 @@ class Stages:
         for path in self._session.folder.glob(f"compare/**/{run_folder.MODEL_FILE}"):
             return sum(weights.size for weights in run_folder.read_model(str(path)).values())
         return 1
+
+
+def refused_federation(base: Sequence[str], num_clients: int) -> str:
+    """Why the flags of all runs, or their number of clients, exclude clients that train alone; empty if they do not."""
+    try:
+        settings = studies.resolve(strategies.BINARY, (*base, f"--bandits_type={GREEDY}", "--report_clients", *_ALONE))
+        federation_flags.warnings(run_flags.options(settings), num_clients)
+    except UsageError as error:
+        return str(error)
+    return ""
 
 
 def refused_noise(base: Sequence[str]) -> str:

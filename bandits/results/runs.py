@@ -112,7 +112,7 @@ def is_unpaired(seed_runs: Sequence[Run]) -> bool:
     With `--insecure_seeded_noise` the seed determines them.
     """
     return any(
-        run.privacy.get("epsilon") is not None or (has_noise([run]) and not run.flags.get("insecure_seeded_noise"))
+        bool(run.privacy.get("epsilon")) or (has_noise([run]) and not run.flags.get("insecure_seeded_noise"))
         for run in seed_runs
     )
 

@@ -281,7 +281,7 @@ class Mechanism:
             guarantees = [one for one in every if math.isfinite(one["epsilon_rdp"])]
         summary = f"Privacy: no guarantee, because {reason}." if reason else self._summary(rounds, guarantees)
         if not rounds and not self.pretraining_rounds:
-            summary = "Privacy: epsilon 0, because nothing was trained on private clients."
+            summary = "Privacy: epsilon 0, because nothing that was trained on private clients left them."
         proven = [one for one in guarantees if not one["sampling_assumed"]][:1]
         both = [one[name] for one in proven for name in ("epsilon_rdp", "epsilon_pld") if one[name] is not None]
         return {

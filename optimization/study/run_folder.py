@@ -42,7 +42,10 @@ _TARGET = "target_epsilon"
 _ASIDE = "before_restart_"
 INTERACTIONS = "interactions"
 DEPLOYED_MODELS = "models"
-_SUBFOLDERS = ("checkpoints", "model", INTERACTIONS, DEPLOYED_MODELS)
+EARNED_FILE = "private_client_rewards.json"
+ADAPTED_FILE = "private_adapted_rewards.json"
+CLIENT_MODELS = "private_client_models"
+_SUBFOLDERS = ("checkpoints", "model", INTERACTIONS, DEPLOYED_MODELS, CLIENT_MODELS)
 _HAS_CHECKPOINTS = "has_checkpoints"
 _ELSEWHERE = "choose another --experiment_name, or give --restart, which moves the old files aside."
 _PACKAGES = ("tensorflow", "tensorflow-federated", "tensorflow-privacy", "dp-accounting", "numpy")
@@ -256,6 +259,10 @@ class RunFolder:
             old.unlink(missing_ok=True)
         if not self._config.get(_HAS_CHECKPOINTS):
             self._record(**{_HAS_CHECKPOINTS: True})
+
+    def checkpoint_rounds(self) -> list[int]:
+        """Rounds of the checkpoints, newest first."""
+        return [round_num for _, round_num in self._checkpoint_files()]
 
     def _checkpoint_files(self) -> Iterator[tuple[pathlib.Path, int]]:
         """Yields checkpoints and their rounds, newest first."""

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from data import files
 from data.errors import UsageError
-from optimization.study import aggregation_flags, cli, frame
+from optimization.study import aggregation_flags, cli, frame, run_folder
 
 if TYPE_CHECKING:
     from bandits.experiment import BanditRounds
 
 _AGAIN = "nothing"
 _FEWEST_ROUNDS = 10
+_folders: list[tempfile.TemporaryDirectory] = []  # Of runs whose clients keep their models; deleted at exit.
 
 
 def measure(settings: cli.Settings) -> dict[str, Any]:
@@ -69,7 +70,8 @@ def _rounds(settings: cli.Settings) -> "BanditRounds":
     if plan := guarantees.plan(phase, sum(map(math.prod, shapes))):
         phase = guarantees.planned(phase, plan.mechanism)
     mechanism = aggregation_flags.mechanism(phase.aggregation, phase.cohorts, len(phase.population), 1)
-    return experiment.BanditRounds(task, phase, mechanism, None)
+    _folders.append(tempfile.TemporaryDirectory(prefix="benchmark_"))
+    return experiment.BanditRounds(task, phase, mechanism, None, run_folder.RunFolder(_folders[-1].name))
 
 
 def _measured(runs: "dict[str, BanditRounds]", warmup: int, rounds: int) -> dict[str, Any]:

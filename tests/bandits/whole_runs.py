@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from bandits import experiment, flags, guarantees, options, process, run_federated
-from optimization.study import cli, frame
+from optimization.study import cli, frame, run_folder
 
 
 def parse(*arguments: str) -> cli.Settings:
@@ -58,10 +58,11 @@ def opened(*arguments: str):
     return chosen, run_federated.STUDY.open(chosen)
 
 
-def rounds_of(*arguments: str) -> experiment.BanditRounds:
+def rounds_of(*arguments: str, folder: pathlib.Path | None = None) -> experiment.BanditRounds:
     chosen, task = opened(*arguments)
     phase = options.phases(chosen, task)[-1]
-    return experiment.BanditRounds(task, phase, guarantees.mechanism(phase), None)
+    where = run_folder.RunFolder(folder) if folder else None
+    return experiment.BanditRounds(task, phase, guarantees.mechanism(phase), None, where)
 
 
 def definitions(*arguments: str) -> list[process.BanditProcess]:

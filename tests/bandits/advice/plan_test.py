@@ -6,7 +6,7 @@ import itertools
 import pytest
 
 from bandits.advice import plan as planning
-from bandits.advice.plan import COMPARE, CONFIRM, FREQUENT, NOISE, SEARCH, STAGES, Plan
+from bandits.advice.plan import COMPARE, CONFIRM, FEDERATE, FREQUENT, NOISE, SEARCH, STAGES, Plan
 from bandits.plans.estimate import Pace, Work
 
 PACE = Pace(round_seconds=0.1, run_seconds=2.0, point_seconds=3.0, workers=2)
@@ -36,6 +36,9 @@ def test_each_stage_plays_its_arms_on_its_seeds():
     assert FULL.work(NOISE) == (4, 16, 1600)
     assert dataclasses.replace(FULL, frequent_all=False).work(FREQUENT) == (2, 24, 2400)
     assert dataclasses.replace(FULL, often=0).work(FREQUENT) == (0, 0, 0)
+    # A round of clients alone takes as long as several.
+    assert dataclasses.replace(FULL, alone_rounds=5).work(FEDERATE) == (2, 8, 4 * 100 * 6)
+    assert dataclasses.replace(FULL, federation_seeds=0).work(FEDERATE) == (0, 0, 0)
     assert dataclasses.replace(FULL, epsilons=0).work(NOISE) == (0, 0, 0)
     assert dataclasses.replace(FULL, points=1).work(SEARCH) == (0, 0, 0)
     assert dataclasses.replace(FULL, points=1).work(COMPARE) == (4, 48, 4800)

@@ -303,7 +303,7 @@ def test_rounds_before_the_first_deployment_are_called_so(rounds, says_so):
             [
                 "- the hyperparameter search (all settings are defaults)",
                 "- privacy: every run with noise",
-                "All this needs about 37 more minutes: repeat the command with --minutes=44; it continues from these "
+                "All this needs about 38 more minutes: repeat the command with --minutes=45; it continues from these "
                 "runs.",
             ],
         ),
@@ -326,6 +326,33 @@ def test_held_out_models_are_estimates_without_a_verdict_of_their_own():
         "- trained by softmax: +0.0500 (95% CI +0.0491 to +0.0509, 8 seeds)",
         "- trained by uniform policy: +0.1200 (95% CI +0.1191 to +0.1209, 8 seeds)",
     ]
+
+
+def test_whether_federating_pays():
+    alone, together = _results(SOFTMAX, _values(0.4, seeds=4)), _results(SOFTMAX, _near(0.5, seeds=4))
+    by_client = {
+        "shares": {"helped": 0.8, "hurt": 0.15, "equal": 0.05},
+        "between_seeds": {"helped": 0.5, "hurt": 0.45, "equal": 0.05},
+        "lines": ["Rewards:", "  alone: 0.4", "  federated: 0.5"],
+    }
+    found = _findings(_better(), federation={"federated": together, "alone": alone}, by_client=by_client)
+    answer = sentences.federating(_context(found))
+    assert len(answer.split()) <= sentences.MAX_WORDS
+    for number in ("+0.1", "80%", "15%", "50%", "45%"):
+        assert number in answer
+    assert sentences.details(_context(found))["federating"].split("\n") == [
+        "Rewards:",
+        "- alone: 0.4",
+        "- federated: 0.5",
+    ]
+    by_client["between_seeds"] = dict.fromkeys(by_client["shares"], math.nan)
+    assert "nan" not in sentences.federating(_context(found))
+    # Without results, the reason.
+    lost = dataclasses.replace(found, by_client={})
+    assert sentences.federating(_context(lost)).startswith("Not known")
+    refused = sentences.federating(_context(_findings(_better(), no_federation="--reset=model does not go: why")))
+    assert "--reset=model" in refused
+    assert len(refused.split()) <= sentences.MAX_WORDS
 
 
 def test_what_deploying_more_often_changes():

@@ -414,4 +414,5 @@ def test_each_training_on_private_clients_is_a_phase_of_its_own():
 def test_before_the_first_round_nothing_is_spent():
     mechanism = Mechanism("none", 0.0, 100, 10)
     assert (mechanism.epsilon(0), mechanism.report(0)["epsilon"]) == (0.0, 0.0)
-    assert mechanism.report(0)["summary"] == "Privacy: epsilon 0, because nothing was trained on private clients."
+    summary = "Privacy: epsilon 0, because nothing that was trained on private clients left them."
+    assert mechanism.report(0)["summary"] == summary

@@ -1,0 +1,137 @@
+"""Rounds in which each client trains its own model, and nothing leaves it.
+
+A client's round is that of a cohort of one, with the server's state at the client: model, optimizer and clip norm. So a
+population of one has the numbers of a federated run, bit for bit. States are on disk; memory holds one at a time.
+"""
+
+import pathlib
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from bandits import logged_rounds
+from data import files
+from data.errors import Failure
+from optimization import fed_avg
+
+
+class ClientStates:
+    """States of clients on disk, of the rounds that a checkpoint may continue from."""
+
+    def __init__(self, folder: pathlib.Path, checkpoint_rounds: Callable[[], Sequence[int]]):
+        """Opens a folder, which its owner alone can read.
+
+        Args:
+          folder: The folder.
+          checkpoint_rounds: Returns the rounds of all checkpoints.
+        """
+        with files.write_errors(folder):
+            folder.mkdir(mode=0o700, exist_ok=True)
+        self._folder, self._checkpoint_rounds = folder, checkpoint_rounds
+        self._rounds: dict[int, set[int]] = {}
+        for path in folder.iterdir():
+            if match := re.fullmatch(r"client_(\d+)_round_(\d+)\.npz", path.name):
+                self._rounds.setdefault(int(match[1]), set()).add(int(match[2]))
+
+    def _path(self, client: int, round_num: int) -> pathlib.Path:
+        return self._folder / f"client_{client:08d}_round_{round_num:08d}.npz"
+
+    def load(self, client: int, round_num: int, like: Any) -> Any:
+        """State of a client after a round in which it took part.
+
+        Args:
+          client: The client.
+          round_num: The round.
+          like: A state of the same structure.
+
+        Raises:
+          Failure: If it is not readable.
+        """
+        path = self._path(client, round_num)
+        try:
+            with np.load(path, allow_pickle=False) as archive:
+                return tf.nest.pack_sequence_as(like, [archive[name] for name in sorted(archive.files)])
+        except Exception as error:  # NumPy and zipfile raise many types for a damaged archive.
+            raise Failure(f"{path} is not readable ({error}). Restore a copy of it, or start over.") from error
+
+    def save(self, client: int, round_num: int, state: Any) -> None:
+        """Writes a client's state after a round, and deletes those that no checkpoint needs.
+
+        Raises:
+          Failure: If it cannot be written.
+        """
+        leaves = [np.asarray(leaf) for leaf in tf.nest.flatten(state)]
+        arrays = {f"leaf_{index:04d}": leaf for index, leaf in enumerate(leaves)}
+        files.save_arrays(self._path(client, round_num), arrays, mode=0o600)
+        rounds = self._rounds.setdefault(client, set())
+        rounds.add(round_num)
+        oldest = min(self._checkpoint_rounds(), default=round_num)
+        for unneeded in sorted(one for one in rounds if one <= oldest)[:-1]:
+            self._path(client, unneeded).unlink(missing_ok=True)
+            rounds.remove(unneeded)
+
+
+class AloneRounds:
+    """Rounds of clients that train alone.
+
+    Attributes:
+      process: The process of federated rounds.
+      deploy_every: Rounds between deployments; at each of them, every client deploys its own model.
+      states: The clients' states.
+    """
+
+    def __init__(self, process: Any, deploy_every: int, states: ClientStates):
+        """Stores the definition of the rounds; see the attributes."""
+        self.process, self.deploy_every, self.states = process, deploy_every, states
+        self._first: fed_avg.State = process.initialize()
+
+    def next(
+        self,
+        server: fed_avg.State,
+        cohort: Sequence[logged_rounds.Participation],
+        taken_part: np.ndarray,
+        round_num: int,
+    ) -> tuple[fed_avg.State, fed_avg.RoundMetrics, np.ndarray]:
+        """Runs a round.
+
+        Args:
+          server: State that counts rounds; its model stays the first.
+          cohort: The round's clients.
+          taken_part: int64 [clients, 2], each one's first and last round; 0 for none.
+          round_num: The round.
+
+        Returns:
+          `server`, the metrics (sums over clients, means of norms) and `taken_part` after the round.
+        """
+        server = server._replace(round_num=np.int32(round_num))
+        if not cohort:
+            _, nothing = self.process.next(self._at(self._first, 0, round_num), [])
+            return server, nothing, taken_part
+        taken_part, each = taken_part.copy(), []
+        for inputs, client, _ in cohort:
+            first, last = map(int, taken_part[client])
+            state = self.states.load(client, last, self._first) if last else self._first
+            state, metrics = self.process.next(self._at(state, last, round_num), [inputs])
+            self.states.save(client, round_num, state)
+            taken_part[client] = first or round_num, round_num
+            each.append(metrics)
+        total = tf.nest.map_structure(lambda *parts: np.sum(parts, axis=0), *each)
+        aggregator, norm = total.aggregator, total.update_norm / len(each)
+        if "clipping_norm" in aggregator:
+            aggregator = {**aggregator, "clipping_norm": aggregator["clipping_norm"] / len(each)}
+        return server, total._replace(update_norm=norm, deployed=each[0].deployed, aggregator=aggregator), taken_part
+
+    def _at(self, state: fed_avg.State, last: int, round_num: int) -> fed_avg.State:
+        """A client's state at the start of a round, with the deployments since its last one."""
+        missed = (round_num - 1) // self.deploy_every - last // self.deploy_every
+        models = [tuple(state.weights)] * missed + list(state.deployed)
+        deployed = type(state.deployed)(models[: len(state.deployed)])
+        return state._replace(round_num=np.int32(round_num - 1), deployed=deployed)
+
+    def never_trained(self, taken_part: np.ndarray) -> tuple[int, int]:
+        """Clients that acted with the first model alone, and all that took part."""
+        first, last = taken_part[taken_part[:, 0] > 0].T
+        return int(np.sum((last - 1) // self.deploy_every * self.deploy_every < first)), len(first)

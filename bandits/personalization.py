@@ -1,0 +1,117 @@
+"""Rounds in which a client adapts its model to half of its examples before it acts on the other half.
+
+Half A is acted on with the deployed model. The client adapts that model on this log, and acts on half B with the
+adapted one. Both halves have the propensities of the policy that acted.
+
+Fine-tuning trains the shared model as other rounds do. Its protocol is that of Wu et al., "Motley: Benchmarking
+Heterogeneity and Personalization in Federated Learning", 2022. With a local head, the last layer never leaves the
+client: Singhal et al., "Federated Reconstruction: Partially Local Federated Learning", 2021, Algorithm 1.
+"""
+
+import dataclasses
+from collections.abc import Callable
+
+import tensorflow as tf
+
+from bandits import process
+from optimization import client_work, fed_avg, models
+
+_ADAPTATION = -5  # Folded into a client's key of its actions, for the mini-batches of its adaptation.
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PersonalizedProcess(process.BanditProcess):
+    """Rounds whose clients act on half B with a model that they adapted on half A.
+
+    Attributes:
+      adaptation: Training on half A; without an epoch, the deployed model acts on both halves.
+      only_head: Whether it trains the last layer alone.
+    """
+
+    adaptation: client_work.LocalSgd
+    only_head: bool = False
+
+    def acts_by(self, policy, weights, features, rewards, client: process.ClientInput) -> tf.Tensor:
+        before = super().acts_by(policy, weights, features, rewards, client)
+        if not self.adaptation.epochs:
+            return before
+        key = client.keys.cache
+        # The draw of all examples, so that those of half A are the ones that the round logs.
+        cache = self.weighted(process.bandit_inference(before, rewards, key), key)
+        log = {"features": features, **self.trained_on(cache, rewards)}
+        log = process.kept(log, tf.logical_not(client.half))
+        fold_in = tf.random.experimental.stateless_fold_in
+        adapted = self._adapted(weights, log, fold_in(key, _ADAPTATION))
+        after = super().acts_by(policy, adapted, features, rewards, client)
+        return tf.where(client.half[:, tf.newaxis], after, before)
+
+    def _adapted(self, weights, log: client_work.Batch, key: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        """The weights after training on a log."""
+        weights, kept = tuple(weights), ()
+        model = self.model
+        if self.only_head:
+            log = {**log, "features": model.body(weights, log["features"])}
+            model, kept, weights = models.last_layer(model), weights[:-2], weights[-2:]
+        delta = self.adaptation.build(model, self.loss)(weights, log, key).delta
+        return *kept, *(weight + change for weight, change in zip(weights, delta, strict=True))
+
+
+@dataclasses.dataclass(frozen=True)
+class ReconstructedHead:
+    """A `client_work.ClientWork` that trains all but the last layer, on half B.
+
+    Before it, half A trains the last layer from the initial one, with the others frozen.
+
+    Attributes:
+      head: Training on half A.
+      body: Training on half B.
+    """
+
+    head: client_work.LocalSgd
+    body: client_work.LocalSgd
+
+    def examples_trained(self, num_examples: tf.Tensor) -> tf.Tensor:
+        return self.body.examples_trained(num_examples)
+
+    def build(self, model: models.Model, loss: client_work.Loss) -> Callable[..., client_work.ClientUpdate]:
+        *shapes, kernel, bias = model.shapes
+        head = [tf.Variable(tf.zeros(model.shapes[name]), trainable=False) for name in (kernel, bias)]
+        training = model.training
+        body = dataclasses.replace(
+            model,
+            shapes={name: model.shapes[name] for name in shapes},
+            forward=lambda weights, features: model.forward((*weights, *head), features),
+            training=training and (lambda weights, features, key: training((*weights, *head), features, key)),
+            terms=None,
+        )
+        train_head, train_body = self.head.build(models.last_layer(model), loss), self.body.build(body, loss)
+
+        @tf.function(autograph=False)
+        def train(weights, examples, key, learning_rate=None) -> client_work.ClientUpdate:
+            examples = dict(examples)
+            half = examples.pop("half")
+            log_a, log_b = (process.kept(examples, mask) for mask in (tf.logical_not(half), half))
+            log_a["features"] = model.body(weights, log_a["features"])
+            first, key_a = weights[-2:], tf.random.experimental.stateless_fold_in(key, _ADAPTATION)
+            for variable, before, change in zip(head, first, train_head(first, log_a, key_a).delta, strict=True):
+                variable.assign(before + change)
+            update = train_body(weights[:-2], log_b, key, learning_rate)
+            return update._replace(delta=(*update.delta, *map(tf.zeros_like, first)))
+
+        return train
+
+
+class LocalHeadProcess(PersonalizedProcess):
+    """Rounds whose clients keep the last layer: the server's stays the initial one."""
+
+    def log(self, deployed: tuple, client: process.ClientInput) -> fed_avg.Log:
+        log = super().log(deployed, client)
+        count = tf.reduce_sum(tf.cast(client.half, tf.int32))
+        sums = {**log.sums, "examples": log.count, "empty_clients": tf.cast(tf.equal(log.count, 0), tf.int32)}
+        examples = {**log.examples, "half": client.half}
+        return log._replace(examples=examples, count=count, weight=tf.cast(count, tf.float32), sums=sums)
+
+    def server_round(self, state: fed_avg.State, delta):
+        if delta is not None:  # Noise would move it.
+            delta = (*tuple(delta)[:-2], *map(tf.zeros_like, tuple(delta)[-2:]))
+        return super().server_round(state, delta)

@@ -1,0 +1,240 @@
+"""Whether federating pays, and for whom: rewards by client of runs with `--report_clients`.
+
+Clients are compared on half B of their examples, in the rounds in which both configurations have them.
+"""
+
+import functools
+import math
+import pathlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from bandits import metrics
+from bandits.results import bootstrap, comparison, runs
+from data.errors import UsageError
+from optimization.study import intervals, run_folder
+
+if TYPE_CHECKING:
+    import matplotlib.figure
+    import numpy as np
+    import pandas as pd
+
+ALONE, FEDERATED = "alone", "federated"
+HALF_A, HALF_B = "half_a", "half_b"
+_SAME = ("task_type", "population_client_selection")
+_GROUPS = ("small", "medium", "large")
+_WORDS = {1: "helped", -1: "hurt", 0: "equal"}
+
+
+def configuration(flags: Mapping[str, Any]) -> str:
+    """Name of a run's configuration."""
+    if flags.get("federation") == ALONE and flags.get("alone_budget") == "equal":
+        return "alone (equal budget)"
+    personal = flags.get("personalization") or "none"
+    return personal if personal != "none" else flags.get("federation") or FEDERATED
+
+
+def read(folders: Sequence[pathlib.Path]) -> "pd.DataFrame":
+    """Rewards by client of finished runs: columns `configuration`, `seed`, `client`, `examples`, `half_a`, `half_b`.
+
+    Raises:
+      UsageError: If a run did not report its clients, or two runs differ in their data or repeat a seed.
+    """
+    import pandas as pd
+
+    tables, first = [], None
+    for folder in folders:
+        path = folder / run_folder.EARNED_FILE
+        if not path.exists():
+            raise UsageError(f"{folder} has no {path.name}: run it with --report_clients.")
+        config = runs.read_json(folder / "config.json")
+        flags = config["flags"]
+        data = [config.get("data_checksum"), *(flags.get(name) for name in _SAME)]
+        if first is not None and data != first:
+            raise UsageError(f"{folder} has other clients than {folders[0]}: compare runs on the same data.")
+        first, earned = data, runs.read_json(path)
+        columns = {name: earned[name] for name in ("examples", HALF_A, HALF_B)}
+        table = pd.DataFrame({"client": earned["clients"], **columns}).astype(dict.fromkeys(columns, float))
+        tables.append(table.assign(configuration=configuration(flags), seed=flags.get("seed")))
+    joined = pd.concat(tables, ignore_index=True)
+    if joined.duplicated(["configuration", "seed", "client"]).any():
+        raise UsageError("Two runs have the same configuration and seed: name one of them.")
+    return joined
+
+
+def matrices(table: "pd.DataFrame", column: str) -> "dict[str, pd.DataFrame]":
+    """A column by configuration: seeds x clients; NaN where a client did not take part."""
+    return {
+        name: part.pivot(index="seed", columns="client", values=column)
+        for name, part in table.groupby("configuration", sort=False)
+    }
+
+
+def bootstrapped(values: "np.ndarray", statistic: "Callable[[np.ndarray], float]") -> intervals.Interval:
+    """A statistic with a 95% interval by a bootstrap over seeds and over clients, both with replacement.
+
+    Owen, "The Pigeonhole Bootstrap", 2007. It is conservative: where neither seeds nor clients differ but by noise, the
+    interval is sqrt(3) times as wide as it need be.
+
+    Args:
+      values: float [seeds, clients]; NaN where a client did not take part.
+      statistic: Of such an array.
+
+    Returns:
+      `size` is the number of clients; the ends are NaN with fewer than `bootstrap.LEAST_CLIENTS`.
+    """
+    import numpy as np
+
+    seeds, clients = values.shape
+    if clients < bootstrap.LEAST_CLIENTS:
+        return intervals.Interval(statistic(values), math.nan, math.nan, clients)
+    generator = np.random.default_rng(0)
+    drawn = [
+        statistic(values[generator.integers(seeds, size=seeds)][:, generator.integers(clients, size=clients)])
+        for _ in range(bootstrap.DRAWS)
+    ]
+    low, high = np.nanpercentile(drawn, [50 * (1 - intervals.CONFIDENCE), 50 * (1 + intervals.CONFIDENCE)])
+    return intervals.Interval(statistic(values), float(low), float(high), clients)
+
+
+def of_clients(values: "np.ndarray") -> "np.ndarray":
+    """Mean over seeds of each client that took part, float [clients]."""
+    import numpy as np
+
+    took_part = values[:, np.isfinite(values).any(axis=0)]
+    return np.nanmean(took_part, axis=0) if took_part.size else np.full(1, math.nan)
+
+
+def mean(values: "np.ndarray") -> float:
+    """Mean over clients of their means over seeds."""
+    return float(of_clients(values).mean())
+
+
+def worst_tenth(values: "np.ndarray") -> float:
+    """Mean over the worst tenth of the clients of their means over seeds."""
+    return metrics.worst_tenth(of_clients(values))
+
+
+def share(sign: int, values: "np.ndarray") -> float:
+    """Share of differences that are positive, zero or negative (sign 1, 0 or -1), of all seeds and clients."""
+    import numpy as np
+
+    known = values[np.isfinite(values)]
+    return float(np.mean(np.sign(known) == sign)) if known.size else math.nan
+
+
+def differences(one: "pd.DataFrame", other: "pd.DataFrame") -> "np.ndarray":
+    """The first minus the second, float [common seeds, common clients]; 0 within rounding."""
+    import numpy as np
+
+    first, second = one.align(other, join="inner")
+    result = (first - second).to_numpy()
+    scale = np.fmax(np.abs(first.to_numpy()), np.abs(second.to_numpy()))
+    return np.where(np.abs(result) <= comparison.EXACT * scale, 0.0, result)
+
+
+def between_seeds(one: "pd.DataFrame") -> "np.ndarray":
+    """Differences of each seed and the one before it, of the clients that both have: what noise alone gives."""
+    import numpy as np
+
+    result = one.sort_index().diff().to_numpy()[1:]
+    return np.where(np.abs(result) <= comparison.EXACT, 0.0, result)
+
+
+def lines(table: "pd.DataFrame") -> list[str]:
+    """The report, as text."""
+    of_a, of_b = matrices(table, HALF_A), matrices(table, HALF_B)
+    text = ["Expected reward on half B, mean over clients, 95% intervals by a bootstrap over seeds and clients:"]
+    for name, values in of_b.items():
+        seeds, clients = values.shape
+        own, worst = (bootstrapped(values.to_numpy(), statistic).text() for statistic in (mean, worst_tenth))
+        other = mean(of_a[name].to_numpy())
+        text.append(f"  {name}: {own}; half A {other:.3g}; worst tenth {worst}; {seeds} seeds, {clients} clients")
+    references = [name for name in of_b if name.startswith(ALONE)] + [FEDERATED] * (FEDERATED in of_b)
+    for reference in references:
+        for name, values in of_b.items():
+            if name != reference and not name.startswith(ALONE):
+                text += _compared(name, values, reference, of_b[reference], table)
+    if FEDERATED in of_b and len(of_b[FEDERATED]) > 1:
+        text += [f"Two seeds of {FEDERATED}, for what noise alone gives:", _shares(between_seeds(of_b[FEDERATED]))]
+    return text
+
+
+def helped(table: "pd.DataFrame") -> dict[str, Any]:
+    """Shares of clients that federating helps, hurts and leaves equal, the same between two seeds, and the report."""
+    of_b = matrices(table, HALF_B)
+    both = {"shares": differences(of_b[FEDERATED], of_b[ALONE]), "between_seeds": between_seeds(of_b[FEDERATED])}
+    found = {name: {word: share(sign, one) for sign, word in _WORDS.items()} for name, one in both.items()}
+    return {**found, "clients": int(table["client"].nunique()), "lines": lines(table)}
+
+
+def _shares(values: "np.ndarray") -> str:
+    shown = []
+    for sign, word in _WORDS.items():
+        interval = bootstrapped(values, functools.partial(share, sign))
+        shown.append(f"{word} {interval.mean:.2g}" if interval.low == interval.high else f"{word} {interval.text()}")
+    return f"  share of clients: {', '.join(shown)}"
+
+
+def _compared(
+    name: str, values: "pd.DataFrame", reference: str, others: "pd.DataFrame", table: "pd.DataFrame"
+) -> list[str]:
+    """Lines that compare two configurations."""
+    import numpy as np
+    import pandas as pd
+
+    first, second = values.align(others, join="inner")
+    difference = differences(values, others)
+    text = [f"{name} - {reference}: {bootstrapped(difference, mean).text(signed=True)}", _shares(difference)]
+    sizes = table.groupby("client")["examples"].mean()[first.columns]
+    if len(first.columns) < bootstrap.LEAST_CLIENTS:
+        for place, client in enumerate(first.columns):
+            own, other, gap = (np.nanmean(part[:, place]) for part in (first.to_numpy(), second.to_numpy(), difference))
+            text.append(
+                f"  {client}: {sizes[client]:.0f} examples, {name} {own:.3f}, {reference} {other:.3f}, {gap:+.3f}"
+            )
+        return text
+    if sizes.nunique() >= len(_GROUPS):
+        ranks = pd.qcut(sizes.rank(method="first"), len(_GROUPS), labels=_GROUPS)
+        for group in _GROUPS:
+            inside = (ranks == group).to_numpy()
+            low, high = sizes[inside].min(), sizes[inside].max()
+            gap = bootstrapped(difference[:, inside], mean).text(signed=True)
+            text.append(f"  logs of {low:.0f} to {high:.0f} examples: {gap}, {inside.sum()} clients")
+    return text
+
+
+def adapted_lines(folders: Sequence[pathlib.Path]) -> list[str]:
+    """Lines about clients that never train: rewards on half B before and after the adaptation on half A."""
+    import numpy as np
+
+    gains: dict[str, list[dict[str, float]]] = {}
+    for folder in folders:
+        if (path := folder / run_folder.ADAPTED_FILE).exists() and (adapted := runs.read_json(path))["held_out"]:
+            gain = np.subtract(adapted["after"], adapted["before"])
+            name = configuration(runs.read_json(folder / "config.json")["flags"])
+            gains.setdefault(name, []).append(dict(zip(adapted["clients"], gain, strict=True)))
+    text = []
+    for name, of_seeds in gains.items():
+        clients = sorted(set.union(*map(set, of_seeds)))
+        values = np.array([[one.get(client, math.nan) for client in clients] for one in of_seeds])
+        text.append(
+            f"Clients that never train, {name}: {bootstrapped(values, mean).text(signed=True)} by adapting, "
+            f"{len(of_seeds)} seeds, {len(clients)} clients"
+        )
+    return text
+
+
+def picture(table: "pd.DataFrame") -> "matplotlib.figure.Figure | None":
+    """A point a client: its mean over seeds alone and federated; None without both."""
+    from optimization.study import curves, panels
+
+    of_b = matrices(table, HALF_B)
+    if not {ALONE, FEDERATED} <= of_b.keys():
+        return None
+    alone, federated = of_b[ALONE].align(of_b[FEDERATED], join="inner")
+    figure, grid = panels.grid(1, 1, (5, 5), "Expected reward on half B, a point a client")
+    grid[0, 0].scatter(alone.mean(), federated.mean(), s=12, alpha=0.6, color=curves.BLUE)
+    grid[0, 0].axline((0, 0), slope=1, color=curves.GREY, linewidth=0.8)
+    panels.label(grid[0, 0], xlabel="alone", ylabel="federated")
+    return figure

@@ -1,0 +1,59 @@
+"""Compares runs by client: does federating pay, and for whom? `python -m scripts.federating RUN_FOLDER...`."""
+
+if __name__ == "__main__":  # Before the imports, which take seconds.
+    from optimization.study import interruption
+
+    interruption.install()
+
+import pathlib
+
+from bandits.results import federating, runs
+from data import files
+from optimization.study import cli
+from optimization.study.settings import setting
+
+_USAGE = """
+Compares clients that train alone, together, with a personalized model, or by a server that has their logs.
+
+  federating runs/alone runs/federated --output=private_clients.png
+
+Each argument is the folder of a run with --report_clients, or a folder that holds such runs. A report is as private as
+the clients' data.
+"""
+
+
+class _Flags:
+    """Flags.
+
+    Attributes:
+      runs: More folders, separated by commas.
+      output: Picture to write, a point a client.
+    """
+
+    runs: str = setting()
+    output: pathlib.Path = setting("private_clients.png")
+
+
+def define() -> cli.FlagSet:
+    """Flags of `federating`."""
+    flags = cli.FlagSet(_USAGE, positional="folders")
+    flags.group(_Flags)
+    return flags
+
+
+def program(settings: cli.Settings) -> int:
+    """Prints the comparison and draws the picture; returns the exit status."""
+    named = runs.named(settings)
+    output = pathlib.Path(settings.output)
+    files.check_output("output", output, files.PICTURES)
+    folders = [one for folder in named for seeds in runs.find(folder).values() for one in seeds]
+    table = federating.read(folders)
+    print(*federating.lines(table), *federating.adapted_lines(folders), sep="\n")
+    if figure := federating.picture(table):
+        files.save_picture(figure, output, dpi=120)
+        print(f"{output}: keep it private, as it shows what each client earned.")
+    return 0
+
+
+if __name__ == "__main__":
+    cli.main(define(), program)

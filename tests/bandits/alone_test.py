@@ -1,0 +1,151 @@
+"""Tests of clients that train alone, of bandits.alone."""
+
+import json
+import types
+
+import numpy as np
+import pytest
+
+from bandits import alone, experiment, federation_flags, logged_rounds
+from data.errors import Failure, UsageError
+from optimization import fed_avg
+from optimization.study import run_folder
+from tests.bandits import whole_runs
+
+SMALL = ("--total_rounds=6", "--clients_per_round=2", "--bandits_deploy_freq=2", "--population_client_selection=0-4")
+ONE = ("--clients_per_round=1", "--population_client_selection=0-1")
+EVALUATED = ["eval/accuracy", "eval/reward", "eval/worst_tenth_reward", "eval/reward_jain_index", "privacy/epsilon"]
+
+
+def _state(weight, deployed):
+    return fed_avg.State(np.int32(0), (np.float32(weight),), tuple((np.float32(one),) for one in deployed), (), ())
+
+
+class _Counting:
+    """A process whose clients add their number to the weight, and deploy every two rounds."""
+
+    def __init__(self):
+        self.acted = []
+
+    def initialize(self):
+        return _state(0, [0, 0])
+
+    def next(self, state, cohort):
+        self.acted.append([float(one[0]) for one in state.deployed])
+        weights, round_num = (state.weights[0] + np.float32(cohort[0]),), state.round_num + 1
+        deployed = (weights, *state.deployed[:-1]) if round_num % 2 == 0 else state.deployed
+        sums = dict.fromkeys(fed_avg.RoundMetrics._fields, np.float32(cohort[0]))
+        sums["aggregator"] = {"clipping_norm": sums["update_norm"], "clipped_count": 1}
+        return fed_avg.State(round_num, weights, deployed, (), ()), fed_avg.RoundMetrics(**sums)
+
+
+def _rounds(folder, checkpoints=()):
+    return alone.AloneRounds(_Counting(), 2, alone.ClientStates(folder, lambda: checkpoints))
+
+
+def _cohort(*clients):
+    return [logged_rounds.Participation(10**client, client, None) for client in clients]
+
+
+def test_a_client_acts_with_its_own_model_of_the_last_deployments(tmp_path):
+    rounds, server, taken_part = _rounds(tmp_path), _state(0, [0, 0]), np.zeros((3, 2), int)
+    for round_num, clients in enumerate([(0, 1), (0,), (0,), (2,), (1,), (1,), (0,)], 1):
+        server, metrics, taken_part = rounds.next(server, _cohort(*clients), taken_part, round_num)
+    # Client 0 in rounds 1, 2, 3 and 7: deployments after rounds 2, 4 and 6; client 1 in rounds 1, 5 and 6.
+    assert rounds.process.acted == [[0, 0], [0, 0], [0, 0], [2, 0], [0, 0], [10, 10], [10, 10], [3, 3]]
+    assert taken_part.tolist() == [[1, 7], [1, 6], [4, 4]]
+    assert rounds.never_trained(taken_part) == (1, 3)
+    assert (metrics.loss_sum, metrics.update_norm) == (1, 1)
+
+
+def test_metrics_are_sums_over_clients_and_the_mean_of_norms(tmp_path):
+    _, metrics, _ = _rounds(tmp_path).next(_state(0, [0, 0]), _cohort(0, 1), np.zeros((2, 2), int), 1)
+    assert (metrics.loss_sum, metrics.update_norm) == (11, 5.5)
+    assert metrics.aggregator == {"clipping_norm": 5.5, "clipped_count": 2}
+
+
+def test_the_states_that_a_checkpoint_continues_from_are_kept(tmp_path):
+    checkpoints: list[int] = []
+    states = alone.ClientStates(tmp_path / "states", lambda: checkpoints)
+    for round_num, weight in enumerate([1.0, 2.0, 3.0], 1):
+        states.save(0, round_num, _state(weight, [0]))
+    assert len(list((tmp_path / "states").iterdir())) == 1
+    checkpoints[:] = [3, 5]
+    for round_num in (5, 7, 9):
+        states.save(0, round_num, _state(round_num, [0]))
+    again = alone.ClientStates(tmp_path / "states", lambda: checkpoints)
+    for round_num in (3, 5, 7, 9):
+        assert again.load(0, round_num, _state(0, [0])) == _state(round_num, [0])
+    checkpoints[:] = [7, 9]
+    again.save(0, 10, _state(10, [0]))
+    assert sorted(path.name[-6:-4] for path in (tmp_path / "states").iterdir()) == ["07", "09", "10"]
+    assert (tmp_path / "states").stat().st_mode & 0o077 == 0
+    with pytest.raises(Failure, match="round_00000008"):
+        again.load(0, 8, _state(0, [0]))
+
+
+def test_the_equal_budget_draws_the_first_cohort_in_every_round(tff_worker, tmp_path):
+    equal = whole_runs.rounds_of("--federation=alone", "--alone_budget=equal", *SMALL, folder=tmp_path)
+    drawn = whole_runs.rounds_of("--federation=alone", *SMALL, folder=tmp_path)
+    assert {tuple(equal.cohort(round_num)) for round_num in range(1, 7)} == {tuple(drawn.cohort(1))}
+    assert len({tuple(drawn.cohort(round_num)) for round_num in range(1, 7)}) > 1
+
+
+@pytest.fixture
+def play(tff_worker, monkeypatch):
+    from optimization.runtime import worker
+
+    monkeypatch.setattr(worker, "start", lambda *_: tff_worker)
+    return whole_runs.player(*SMALL)
+
+
+@pytest.mark.parametrize("flags", [(), ("--bandits_deploy_delay=2", "--clip_norm=0.05", "--server_optimizer=yogi")])
+def test_a_population_of_one_has_the_numbers_of_its_federation(play, tmp_path, flags):
+    federated = play(tmp_path / "federated", *ONE, *flags)
+    one = play(tmp_path / "alone", *ONE, *flags, "--federation=alone")
+    tables = [whole_runs.table(run).drop(columns=EVALUATED) for run in (federated, one)]
+    assert tables[0].equals(tables[1])
+    (file,) = (one / run_folder.CLIENT_MODELS).iterdir()
+    with np.load(file) as state:
+        own = {state[name].tobytes() for name in state.files}
+    assert {weight.tobytes() for weight in whole_runs.weights(federated).values()} <= own
+    assert not (one / run_folder.MODEL_FILE).exists()
+
+
+def test_nothing_leaves_a_client(play, tmp_path):
+    """A client has the same models whoever else takes part, and the privacy loss is 0."""
+    both = play(tmp_path / "both", "--federation=alone")
+    assert json.loads((both / "privacy.json").read_text())["epsilon"] == 0
+    cohort = experiment.BanditRounds.cohort
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(experiment.BanditRounds, "cohort", lambda *place: np.setdiff1d(cohort(*place), [2]))
+        without = play(tmp_path / "without", "--federation=alone")
+    states = [
+        {path.name: path.read_bytes() for path in (run / run_folder.CLIENT_MODELS).iterdir()} for run in (both, without)
+    ]
+    assert set(states[0]) > set(states[1])
+    assert all(states[0][name] == states[1][name] for name in states[1])
+
+
+def test_a_stopped_run_goes_on_as_if_it_had_not(play, tmp_path):
+    whole = play(tmp_path / "whole", "--federation=alone", "--rounds_per_checkpoint=2")
+    parts = tmp_path / "parts"
+    play(parts, "--federation=alone", "--total_rounds=4", "--rounds_per_checkpoint=2")
+    for checkpoint in sorted((parts / "run" / "checkpoints").glob("round_*.npz"))[1:]:
+        checkpoint.unlink()  # It continues after round 2.
+    again = play(parts, "--federation=alone", "--rounds_per_checkpoint=2")
+    assert whole_runs.table(whole).equals(whole_runs.table(again))
+    last = [sorted((run / run_folder.CLIENT_MODELS).iterdir())[-1] for run in (whole, again)]
+    assert (last[0].name, last[0].read_bytes()) == (last[1].name, last[1].read_bytes())
+
+
+def test_a_large_population_is_refused_where_its_models_would_fill_the_disk():
+    def options(rounds, budget="drawn"):
+        cohorts = types.SimpleNamespace(size=10)
+        return types.SimpleNamespace(federation="alone", alone_budget=budget, total_rounds=rounds, cohorts=cohorts)
+
+    with pytest.raises(UsageError, match="alone_budget"):
+        federation_flags.warnings(options(101), 5000)
+    assert len(federation_flags.warnings(options(100), 1000)) == 1
+    assert federation_flags.warnings(options(200), 1000) == []
+    assert federation_flags.warnings(options(1000, "equal"), 5000) == []

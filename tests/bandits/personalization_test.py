@@ -1,0 +1,285 @@
+"""Tests of models that clients adapt, of bandits.personalization."""
+
+import collections
+import dataclasses
+import functools
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from bandits import losses, personalization, policies, process
+from data import clients
+from optimization import client_work, fed_avg, models
+from tests.bandits import process_test, whole_runs
+
+INITIAL, MODEL, BATCH, RATE = process_test.INITIAL, process_test.MODEL, process_test.BATCH, 0.3
+ADAPTATION = -5
+DEEP = models.mlp(process_test.NUM_FEATURES, (5,), 3)
+
+
+def _with_halves(size, number):
+    client = process_test.make_client(size, number)
+    return client._replace(half=clients.second_half(3, number, np.arange(size)))
+
+
+def _fields(definition):
+    return {field.name: getattr(definition, field.name) for field in dataclasses.fields(definition)}
+
+
+def _process(epochs=2, *, only_head=False, **changes):
+    adaptation = client_work.LocalSgd(RATE, BATCH, epochs)
+    fields = _fields(process_test.make()) | {"halves": 1} | changes
+    return personalization.PersonalizedProcess(**fields, adaptation=adaptation, only_head=only_head)
+
+
+def _sgd(weights, features, action, reward, key, epochs, learning_rate=RATE):
+    """SGD of a linear model on the squared error of chosen actions."""
+    kernel, bias = (weight.astype(float) for weight in weights)
+    for epoch in range(epochs):
+        order = tf.random.experimental.stateless_shuffle(tf.range(len(action)), _fold_in(key, epoch)).numpy()
+        for start in range(0, len(order), BATCH):
+            rows = order[start : start + BATCH]
+            outputs = features[rows] @ kernel + bias
+            gradient, chosen = np.zeros_like(outputs), (np.arange(len(rows)), action[rows])
+            gradient[chosen] = 2 * (outputs[chosen] - reward[rows]) / len(rows)
+            kernel = kernel - learning_rate * features[rows].T @ gradient
+            bias = bias - learning_rate * gradient.sum(axis=0)
+    return kernel, bias
+
+
+_fold_in = tf.random.experimental.stateless_fold_in
+
+
+@pytest.mark.parametrize("only_head", [False, True])  # Of a linear model, the last layer is all.
+@pytest.mark.parametrize("epochs", [1, 3])
+def test_fine_tuning_equals_the_calculation_by_hand(epochs, only_head):
+    client = _with_halves(11, 1)
+    features, half = client.features, client.half
+    action, reward, propensity = process_test.log_by_hand(client, INITIAL, policies.Softmax(0.5))
+    adapted = _sgd(
+        INITIAL, features[~half], action[~half], reward[~half], _fold_in(client.keys.cache, ADAPTATION), epochs
+    )
+    predicted = features @ adapted[0] + adapted[1]
+    exponentials = np.exp(predicted / 0.5)
+    after = exponentials / exponentials.sum(axis=1, keepdims=True)
+    draw = tf.random.stateless_categorical(np.log(after), 1, client.keys.cache, tf.int32).numpy()[:, 0]
+    rows = np.arange(len(half))
+    action = np.where(half, draw, action)
+    propensity = np.where(half, after[rows, draw], propensity)
+    rewards = process_test.REWARDS[client.labels]
+    definition = _process(epochs, only_head=only_head)
+    cache, _ = definition.act((INITIAL,), client)
+    np.testing.assert_array_equal(cache["action"], action)
+    np.testing.assert_array_equal(cache["reward"], rewards[rows, action])
+    np.testing.assert_allclose(cache["propensity"], propensity, rtol=1e-5)
+    output = definition.client_round()((INITIAL,), INITIAL, client)
+    expected = (after * rewards).sum(axis=1)
+    np.testing.assert_allclose(output.sums["half_rewards"][1, 0], expected[half].sum(), rtol=1e-5)
+    assert output.sums["half_examples"].numpy().ravel().tolist() == [np.sum(~half), np.sum(half)]
+    # The shared model trains on both halves.
+    delta = _sgd(INITIAL, features, action, rewards[rows, action], client.keys.training, 1, 0.1)
+    for one, weight, first in zip(output.delta, delta, INITIAL, strict=True):
+        np.testing.assert_allclose(one, weight - first, rtol=1e-4, atol=1e-6)
+
+
+def test_only_the_last_layer_adapts():
+    client, initial = _with_halves(9, 2), DEEP.initial_weights(1)
+    definition = _process(only_head=True, model=DEEP)
+    body = DEEP.body(initial, client.features)
+    log = {name: tf.constant(value) for name, value in _log(client, initial).items()}
+    log = process.kept({"features": tf.constant(client.features), **log}, ~client.half)
+    key = _fold_in(client.keys.cache, ADAPTATION)
+    linear = _process(model=models.mlp(5, (), 3))
+    adapted = linear._adapted(initial[2:], {**log, "features": body[~client.half]}, key)
+    own = definition._adapted(initial, log, key)
+    for one, other in zip(own, (*initial[:2], *adapted), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-7)
+    assert np.abs(own[2] - initial[2]).max() > 1e-3
+
+
+def _log(client, weights):
+    definition = process.BanditProcess(**_fields(process_test.make()) | {"model": DEEP, "halves": 1})
+    cache, _ = definition.act((weights,), client)
+    return {name: cache[name].numpy() for name in ("action", "reward", "propensity")}
+
+
+@pytest.mark.parametrize("loss", [losses.BanditLoss(), losses.SupervisedLoss()])
+def test_no_epoch_is_no_personalization(loss):
+    client = _with_halves(10, 1)
+    plain = process.BanditProcess(**_fields(process_test.make(loss)) | {"halves": 1})
+    outputs = [one.client_round()((INITIAL,), INITIAL, client) for one in (plain, _process(0, loss=loss))]
+    for one, other in zip(*map(tf.nest.flatten, outputs), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_several_heads_adapt_together():
+    model = models.with_heads(models.mlp(process_test.NUM_FEATURES, (4,), 6), 2)
+    bag = policies.Bag()
+    loss = losses.Bootstrapped(losses.BanditLoss())
+    for only_head in (False, True):
+        definition = _process(model=model, loss=loss, policy=bag, only_head=only_head)
+        initial = model.initial_weights(2)
+        output = definition.client_round()((initial,), initial, _with_halves(10, 1))
+        assert np.isfinite(output.sums["half_rewards"]).all()
+        assert any(np.abs(part).max() > 0 for part in output.delta)
+
+
+def _local_head(**changes):
+    adaptation = client_work.LocalSgd(RATE, BATCH, 2)
+    work = personalization.ReconstructedHead(adaptation, client_work.LocalSgd(0.1, BATCH, 1))
+    federated = process_test.make(client_weighting="num_examples")
+    optimizer = tff.learning.optimizers.build_sgdm(0.5)
+    fields = _fields(federated) | {"halves": 1, "model": DEEP, "local_work": work, "server_optimizer": optimizer}
+    return personalization.LocalHeadProcess(**fields | changes, adaptation=adaptation, only_head=True)
+
+
+def _batches(features, action, reward, key, epochs):
+    for epoch in range(epochs):
+        order = tf.random.experimental.stateless_shuffle(tf.range(len(action)), _fold_in(key, epoch)).numpy()
+        for start in range(0, len(order), BATCH):
+            rows = order[start : start + BATCH]
+            targets = np.stack([action[rows], reward[rows]], axis=1).astype(np.float32)
+            yield collections.OrderedDict(x=features[rows], y=targets)
+
+
+def _as_dataset(client, cache, batches):
+    """Mini-batches of half A in two epochs, then of half B in one, in the order of the client's keys."""
+    key, log = client.keys.training, (client.features, cache["action"].numpy(), cache["reward"].numpy())
+    of_a, of_b = ([part[mask] for part in log] for mask in (~client.half, client.half))
+    elements = [*_batches(*of_a, _fold_in(key, ADAPTATION), 2), *_batches(*of_b, key, 1)]
+    assert len(elements) == batches
+    dataset, *others = map(tf.data.Dataset.from_tensors, elements)
+    return functools.reduce(tf.data.Dataset.concatenate, others, dataset)
+
+
+class _Squared(tf.keras.losses.Loss):
+    def call(self, y_true, y_pred):
+        chosen = tf.gather(y_pred, tf.cast(y_true[:, 0], tf.int32), axis=1, batch_dims=1)
+        return tf.square(chosen - y_true[:, 1])
+
+
+def test_a_local_head_is_federated_reconstruction(tff_worker):
+    """Three rounds of `tff.learning.algorithms.build_fed_recon` on the same logs, from the same initial head."""
+    initial, definition = DEEP.initial_weights(1), _local_head()
+    cohort = [_with_halves(size, number) for number, size in enumerate((13, 14, 12))]
+    cohort[0] = cohort[0]._replace(half=np.arange(13) >= 8)  # 8 and 5 examples: clients differ in weight.
+    rounds = definition.build(initial)
+    state = rounds.initialize()
+    for _ in range(3):
+        state, metrics = rounds.next(state, cohort)
+    assert metrics.examples == 39
+    assert metrics.trained_examples == sum(client.half.sum() for client in cohort)
+
+    def model_fn():
+        constant = tf.keras.initializers.Constant
+        layers = [
+            tf.keras.layers.Dense(5, "relu", kernel_initializer=constant(initial[0]), input_shape=(4,)),
+            tf.keras.layers.Dense(3, kernel_initializer=constant(initial[2])),
+        ]
+        return tff.learning.models.ReconstructionModel.from_keras_model_and_layers(
+            keras_model=tf.keras.Sequential(layers),
+            global_layers=layers[:1],
+            local_layers=layers[1:],
+            input_spec=collections.OrderedDict(x=tf.TensorSpec([None, 4]), y=tf.TensorSpec([None, 2])),
+        )
+
+    datasets = [_as_dataset(client, definition.act((initial,), client)[0], 6) for client in cohort]
+    with tff.framework.get_context_stack().install(tff.backends.native.create_sync_local_cpp_execution_context()):
+        reconstruction = tff.learning.algorithms.build_fed_recon(
+            model_fn,
+            loss_fn=_Squared,
+            server_optimizer_fn=tff.learning.optimizers.build_sgdm(0.5),
+            client_optimizer_fn=tff.learning.optimizers.build_sgdm(0.1),
+            reconstruction_optimizer_fn=tff.learning.optimizers.build_sgdm(RATE),
+            dataset_split_fn=lambda dataset: (dataset.take(4), dataset.skip(4)),
+        )
+        other = reconstruction.initialize()
+        for _ in range(3):
+            other = reconstruction.next(other, datasets).state
+    trained = reconstruction.get_model_weights(other).trainable
+    for one, weight, first in zip(state.weights[:2], trained, initial[:2], strict=True):
+        np.testing.assert_allclose(one, weight, atol=1e-6)
+        assert np.abs(one - first).max() > 1e-3
+
+
+def test_the_last_layer_never_leaves_a_client():
+    initial, client = DEEP.initial_weights(1), _with_halves(10, 1)
+    definition = _local_head()
+    output = definition.client_round()((initial,), initial, client)
+    assert all(np.abs(part).max() > 0 for part in output.delta[:2])
+    assert all((part.numpy() == 0).all() for part in output.delta[2:])
+    # The noise of an aggregation does not move the server's.
+    noisy, weights = (tuple(map(tf.constant, part)) for part in (DEEP.initial_weights(2), initial))
+    optimizer = definition.server_optimizer.initialize(DEEP.specs)
+    before = fed_avg.State(tf.constant(0), weights, (weights,), optimizer, ())
+    _, weights, *_ = definition.server_round(before, noisy)
+    for weight, first in zip(weights[2:], initial[2:], strict=True):
+        np.testing.assert_array_equal(weight, first)
+
+
+def test_halves_differ_by_one_at_most_and_an_example_stays_in_its_half():
+    rows = np.arange(101)
+    half = clients.second_half(1, 5, rows)
+    assert abs(2 * half.sum() - 101) == 1
+    some = np.array([3, 40, 7, 100])
+    np.testing.assert_array_equal(clients.second_half(1, 5, some), half[some])
+    assert len(clients.second_half(1, 5, rows[:0])) == 0
+    assert not np.array_equal(clients.second_half(1, 6, rows), half)
+    assert 0.4 < np.mean([clients.second_half(0, client, rows[:1])[0] for client in range(1000)]) < 0.6
+
+
+SMALL = ("--total_rounds=4", "--clients_per_round=3", "--bandits_deploy_freq=2", "--rounds_per_checkpoint=2")
+
+
+@pytest.fixture
+def play(tff_worker, monkeypatch):
+    from optimization.runtime import worker
+
+    monkeypatch.setattr(worker, "start", lambda *_: tff_worker)
+    return whole_runs.player(*SMALL)
+
+
+def test_runs_report_halves_and_no_epoch_changes_nothing(play, tmp_path):
+    none = play(tmp_path / "none")
+    reported = play(tmp_path / "reported", "--report_clients")
+    nothing = play(
+        tmp_path / "nothing", "--personalization=fine_tune", "--personalization_epochs=0", "--report_clients"
+    )
+    pooled = play(tmp_path / "pooled", "--federation=pooled", "--report_clients")
+    halves = ["bandits/half_a_rewards", "bandits/half_b_rewards", "eval/personalized_reward"]
+    tables = [whole_runs.table(run) for run in (none, reported, nothing, pooled)]
+    for table in tables[1:3]:
+        assert table.drop(columns=halves).equals(tables[0].drop(columns=halves))
+        assert table[halves[:2]].equals(tables[1][halves[:2]])
+    whole_runs.assert_same_model(none, nothing)
+    earned, of_pooled = (json.loads((run / "private_client_rewards.json").read_text()) for run in (reported, pooled))
+    for name in ("clients", "participations", "examples"):
+        assert earned[name] == of_pooled[name]
+    assert sum(earned["participations"]) == 12
+    assert np.dot(earned["participations"], earned["examples"]) == tables[1]["train/examples"].sum()
+    # Before the first deployment all act with the same model.
+    assert tables[3][halves[:2]].head(2).equals(tables[1][halves[:2]].head(2))
+    adapted = json.loads((nothing / "private_adapted_rewards.json").read_text())
+    assert adapted["before"] == adapted["after"]
+    assert tables[2][halves[2]].iloc[-1] == pytest.approx(np.average(adapted["after"], weights=adapted["examples"]))
+
+
+@pytest.mark.parametrize("flags", [("--personalization=local_head",), ("--federation=alone", "--report_clients")])
+def test_a_stopped_run_goes_on_as_if_it_had_not(play, tmp_path, flags):
+    whole = play(tmp_path / "whole", *flags, "--rounds_per_eval=2")
+    play(tmp_path / "parts", *flags, "--rounds_per_eval=2", "--total_rounds=2")
+    parts = play(tmp_path / "parts", *flags, "--rounds_per_eval=2")
+    assert whole_runs.table(whole).equals(whole_runs.table(parts))
+    names = ["private_client_rewards.json", "private_adapted_rewards.json"]
+    found = [[(run / name).read_bytes() for name in names if (run / name).exists()] for run in (whole, parts)]
+    assert found[0] == found[1] != []
+
+
+def test_after_clipping_no_update_exceeds_the_norm(play, tmp_path):
+    flags = ("--clients_per_round=1", "--adaptive_clipping=false", "--clip_norm=0.01", "--personalization_epochs=5")
+    for kind in ("fine_tune", "local_head"):
+        table = whole_runs.table(play(tmp_path / kind, *flags, f"--personalization={kind}"))
+        assert table["train/update_norm"].max() <= 0.01 * (1 + 1e-5)

@@ -1,0 +1,130 @@
+"""Tests of comparisons by client, of bandits.results.federating."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from bandits.results import federating
+from data.errors import UsageError
+from optimization.study import run_folder
+
+
+def _run(folder, rewards, *, examples=None, adapted=None, checksum="same", **flags):
+    """A finished run whose clients earned this on half B, and half as much on half A."""
+    folder.mkdir(parents=True)
+    config = {"format": run_folder.FORMAT, "data_checksum": checksum, "flags": {"task_type": "digits", **flags}}
+    (folder / "config.json").write_text(json.dumps(config))
+    earned = {
+        "clients": list(rewards),
+        "participations": [1] * len(rewards),
+        "examples": examples or [10.0] * len(rewards),
+        "half_a": [value and value / 2 for value in rewards.values()],
+        "half_b": list(rewards.values()),
+    }
+    (folder / run_folder.EARNED_FILE).write_text(json.dumps(earned))
+    if adapted:
+        (folder / run_folder.ADAPTED_FILE).write_text(json.dumps(adapted))
+    return folder
+
+
+def _folders(path, count=4):
+    """Two seeds alone and federated: client 0 is helped, 1 hurt, 2 the same, 3 missing in the second seed."""
+    gains = dict(enumerate([0.2, -0.1, 0.0, 0.4]))
+    folders = []
+    for seed in range(2):
+        clients = [client for client in range(count) if client != 3 or seed == 0]
+        alone = {f"c{client:02}": 0.3 + 0.01 * client for client in clients}
+        together = {f"c{client:02}": alone[f"c{client:02}"] + gains.get(client % 3, 0) for client in clients}
+        together["new"] = 0.9
+        folders += [
+            _run(path / f"alone_{seed}", alone, federation="alone", seed=seed),
+            _run(path / f"federated_{seed}", together, federation="federated", seed=seed),
+        ]
+    return folders
+
+
+def test_clients_are_compared_on_the_seeds_and_clients_that_both_have(tmp_path):
+    of_b = federating.matrices(federating.read(_folders(tmp_path)), "half_b")
+    values = federating.differences(of_b["federated"], of_b["alone"])
+    assert values.shape == (2, 4)
+    np.testing.assert_allclose(values[0], [0.2, -0.1, 0, 0.2], atol=1e-12)
+    np.testing.assert_allclose(values[1], [0.2, -0.1, 0, math.nan], atol=1e-12)
+    assert federating.mean(values) == pytest.approx((0.2 - 0.1 + 0 + 0.2) / 4)
+    shares = [federating.share(sign, values) for sign in (1, 0, -1)]
+    assert shares == pytest.approx([3 / 7, 2 / 7, 2 / 7])
+    assert federating.worst_tenth(values) == pytest.approx(-0.1)
+    # Of few clients, none has an interval, and each is listed.
+    lines = federating.lines(federating.read(_folders(tmp_path / "again")))
+    assert [line for line in lines if line.strip().startswith("c0")] != []
+    assert math.isnan(federating.bootstrapped(values, federating.mean).low)
+
+
+def test_intervals_are_over_seeds_and_clients():
+    generator = np.random.default_rng(1)
+    noise = generator.normal(size=(6, 400))
+    of_clients = federating.bootstrapped(noise, federating.mean)
+    of_seeds = federating.bootstrapped(noise + generator.normal(size=(6, 1)), federating.mean)
+    assert of_clients.low < 0 < of_clients.high
+    # Of independent cells, such a bootstrap gives three times the variance (Owen 2007, "The Pigeonhole Bootstrap").
+    assert of_clients.high - of_clients.low == pytest.approx(2 * 1.96 * math.sqrt(3 / 2400), rel=0.1)
+    assert of_seeds.high - of_seeds.low > 4 * (of_clients.high - of_clients.low)
+    assert of_seeds.mean == pytest.approx((noise + (of_seeds.mean - of_clients.mean)).mean())
+
+
+def test_what_noise_gives_is_the_difference_of_two_seeds(tmp_path):
+    for seed, rewards in enumerate(({"a": 0.1, "b": 0.2}, {"a": 0.4, "b": 0.2})):
+        _run(tmp_path / f"run_{seed}", rewards, federation="federated", seed=seed)
+    table = federating.read(sorted(tmp_path.iterdir()))
+    found = federating.between_seeds(federating.matrices(table, "half_b")["federated"])
+    np.testing.assert_allclose(found, [[0.3, 0]])
+
+
+def test_a_report_has_groups_by_size_and_a_point_a_client(tmp_path):
+    folders = []
+    for seed in range(2):
+        for kind, gain in (("alone", 0.0), ("federated", 0.1)):
+            rewards = {f"c{client:02}": 0.2 + 0.01 * client + gain * (client >= 20) for client in range(30)}
+            sizes = [float(client + 1) for client in range(30)]
+            folders.append(_run(tmp_path / f"{kind}_{seed}", rewards, examples=sizes, federation=kind, seed=seed))
+    table = federating.read(folders)
+    grouped = [line for line in federating.lines(table) if "examples:" in line]
+    assert ["logs of 1 to 10" in grouped[0], "logs of 21 to 30" in grouped[2], "+0.1" in grouped[2]] == [True] * 3
+    points = federating.picture(table).axes[0].collections[0].get_offsets()
+    assert points.shape == (30, 2)
+    np.testing.assert_allclose(points[25], [0.45, 0.55])
+    assert federating.picture(table[table["configuration"] == "alone"]) is None
+
+
+def test_clients_that_never_train_are_reported_apart(tmp_path):
+    adapted = {"held_out": True, "clients": ["x", "y"], "examples": [1, 2], "before": [0.1, 0.2], "after": [0.3, 0.3]}
+    flags = {"federation": "federated", "personalization": "fine_tune", "seed": 0}
+    folder = _run(tmp_path / "tuned", {"a": 0.1}, adapted=adapted, **flags)
+    (line,) = federating.adapted_lines([folder])
+    assert "fine_tune: +0.15" in line
+    other = _run(tmp_path / "trained", {"a": 0.1}, adapted=adapted | {"held_out": False}, **flags)
+    assert federating.adapted_lines([other]) == []
+
+
+def test_configurations_have_names():
+    name = federating.configuration
+    assert name({}) == name({"federation": "federated", "personalization": "none"}) == "federated"
+    assert name({"federation": "alone", "alone_budget": "equal"}) != name({"federation": "alone"}) == "alone"
+    assert name({"federation": "federated", "personalization": "local_head"}) == "local_head"
+
+
+def test_a_client_without_an_example_in_half_b_has_no_value(tmp_path):
+    table = federating.read([_run(tmp_path / "run", {"a": 0.5, "b": None}, seed=0)])
+    assert federating.mean(federating.matrices(table, "half_b")["federated"].to_numpy()) == 0.5
+
+
+def test_runs_that_cannot_be_compared_are_refused(tmp_path):
+    one = _run(tmp_path / "one", {"a": 0.5}, seed=0)
+    with pytest.raises(UsageError, match="same configuration and seed"):
+        federating.read([one, _run(tmp_path / "two", {"a": 0.5}, seed=0)])
+    with pytest.raises(UsageError, match="other"):
+        federating.read([one, _run(tmp_path / "other", {"a": 0.5}, seed=1, checksum="another")])
+    (tmp_path / "plain").mkdir()
+    with pytest.raises(UsageError, match="--report_clients"):
+        federating.read([tmp_path / "plain"])
