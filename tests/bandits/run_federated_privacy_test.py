@@ -85,7 +85,7 @@ def test_the_slower_accountant_fills_its_column_at_evaluations(tmp_path, capsys)
     expected = of_rounds(sampling="fixed", accountant="pld")
     np.testing.assert_allclose(table(run)[metrics.EPSILON], [np.nan, expected.epsilon(2), expected.epsilon(3)])
     printed = capsys.readouterr()
-    assert f"epsilon {expected.epsilon(3):.3g} by PLD" in printed.out
+    assert f"If Poisson: {expected.epsilon(3):.3g} by PLD" in printed.out
     assert "--cohort_sampling=poisson" in printed.err
     assert "population of 60" in printed.err
 

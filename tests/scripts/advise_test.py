@@ -89,7 +89,7 @@ def test_an_advice_continues_after_a_kill_and_is_printed_again(tmp_path, capsys)
     assert all(line in out for line in lines)
     assert next(iter(advice["configurations"]["greedy"]["reward"])) == "2000"
     page, words = (folder / "advice.html").read_text(), (folder / "advice.md").read_text()
-    assert page.index("Does exploration pay?") < page.index("<h3>Results</h3>")
+    assert page.index("Does exploration pay?") < page.index("Other statistics")
     assert words.startswith("```sh\n./scripts/python -m scripts.advise --data_file=sklearn_wine.csv")
     if advice["command"]:
         parsed = studies.resolve(strategies.BINARY, advice["command"].partition(f"{strategies.BINARY} ")[2].split())
