@@ -54,8 +54,11 @@ class Trained:
         report = self.mechanism.report(rounds) | {"population": {"checksum": self.checksum, "clients": self.clients}}
         if self.simulated:
             planned = self.simulated.report(rounds)
-            summary = f"{report['summary']}\nIn the planned population of {self.simulated.population:,} clients: "
-            report |= {"planned_population": planned, "summary": f"{summary}{planned['summary']}"}
+            there = planned["summary"].removeprefix("Privacy: ")
+            summary = (
+                f"{report['summary']}\nIn the planned population of {self.simulated.population:,} clients: {there}"
+            )
+            report |= {"planned_population": planned, "summary": summary}
         return report
 
 

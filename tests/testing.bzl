@@ -33,6 +33,7 @@ def folder_tests(name, slow = False, deps = []):
     """
     srcs = native.glob(["*.py"])
     toys = ["//tests/scripts:toy_binary", "//tests/bandits:whole_runs"] + deps
-    pytest_test(name, srcs, "not slow" if slow else "", toys)
+    data = native.glob(["*.json"], allow_empty = True)
+    pytest_test(name, srcs, "not slow" if slow else "", toys, data = data)
     if slow:
-        pytest_test(name + "_slow", srcs, "slow", toys, "eternal")
+        pytest_test(name + "_slow", srcs, "slow", toys, "eternal", data = data)

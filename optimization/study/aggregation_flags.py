@@ -274,7 +274,7 @@ def simulated(aggregation: options_lib.Aggregation, population: int, cohort: int
         return ""
     return (
         f"it simulates training on {plan.population:,} clients, about {plan.cohort:,} a round: "
-        f"its noise is too little for these {population:,}"
+        f"its noise is too little for the {population:,} clients of this run"
     )
 
 
