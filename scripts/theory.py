@@ -1,7 +1,4 @@
-"""Simulates federated learners in known environments, and writes a page that compares their regret with bounds.
-
-The page's text is the template `page.md`, whose numbers are computed here.
-"""
+"""Simulates federated learners in known environments, and writes a page that compares their regret with bounds."""
 
 if __name__ == "__main__":  # Before the imports, which take seconds.
     from optimization.study import interruption
@@ -9,16 +6,10 @@ if __name__ == "__main__":  # Before the imports, which take seconds.
     interruption.install()
 
 import pathlib
-import string
-import time
-from typing import TYPE_CHECKING
 
 from data import files
 from optimization.study import cli
 from optimization.study.settings import setting
-
-if TYPE_CHECKING:
-    from bandits.theory.findings import Curve
 
 _USAGE = """
 Simulates environments whose true rewards are known, and compares regret with bounds of theory: 20 seeds, in minutes.
@@ -27,12 +18,6 @@ Simulates environments whose true rewards are known, and compares regret with bo
   theory --quick                                        # a tenth of most of it, in a minute or two
   theory --page=docs/evidence/theory.md --picture=docs/pictures/theory.png
 """
-_PAGE = pathlib.Path(__file__).resolve().parents[1] / "bandits" / "theory" / "page.md"
-_QUICK = (
-    "**This is a quick run**: its numbers come from few runs, but the sentences describe the full run with "
-    "`--seed=0`.\n\n"
-)
-_TITLE = "Learning keeps the bound's rate, constant exploration has a floor, and rare deployment costs regret"
 
 
 class _Flags:
@@ -63,69 +48,18 @@ def program(settings: cli.Settings) -> None:
     for name, formats in (("page", (".md",)), ("picture", files.PICTURES)):
         if settings[name]:
             files.check_output(name, pathlib.Path(settings[name]), formats)
-    from bandits.theory import clients, delay, findings, floors, rates
+    from bandits.theory import findings, page
 
-    scale = findings.Scale(settings.quick, settings.seed)
-    words = {"seeds": str(findings.SEEDS), "seed": str(settings.seed)}
-    curves: list[Curve] = []
-    for experiment in (
-        rates.exact_property,
-        rates.shrinking_gaps,
-        rates.other_gaps,
-        rates.bounds_beside,
-        floors.regret_of_parts,
-        floors.schedules_end_it,
-        floors.constant_parameters,
-        floors.inexact_oracle,
-        delay.bounds_and_regret,
-        delay.half_as_often,
-        clients.few_clients,
-        clients.local_steps,
-        clients.own_training,
-    ):
-        start = time.monotonic()
-        result = experiment(scale)
-        words |= result.words
-        curves += result.curves
-        if settings.page:
-            print(
-                f"{(experiment.__doc__ or '').partition(chr(10))[0]:<110}{time.monotonic() - start:6.1f} s", flush=True
-            )
-    text = string.Template(_PAGE.read_text(encoding="utf-8")).substitute(words)
-    if settings.quick:
-        text = _QUICK + text
+    def print_time(experiment: str, seconds: float) -> None:
+        print(f"{experiment:<110}{seconds:6.1f} s", flush=True)
+
+    text, curves = page.made(findings.Scale(settings.quick, settings.seed), print_time if settings.page else None)
     if settings.picture:
-        _draw(curves, pathlib.Path(settings.picture))
+        page.draw(curves, pathlib.Path(settings.picture))
     if settings.page:
         files.replace(pathlib.Path(settings.page), text.encode())
     else:
         print(text)
-
-
-def _draw(found: "list[Curve]", path: pathlib.Path) -> None:
-    """Draws a panel for each of `PANELS`, with logarithmic axes: means with their 95% bands over seeds, and bounds."""
-    import numpy as np
-
-    from bandits.theory.findings import PANELS
-    from optimization.study import curves, intervals, panels
-
-    labels = [one.label for one in found if np.ndim(one.values) == 2]
-    looks = dict(zip(labels, curves.styles(labels), strict=True))
-    figure, grid = panels.grid(2, 2, (10.4, 7.4), _TITLE)
-    for axes, (name, (title, across)) in zip(grid.flat, PANELS.items(), strict=True):
-        for curve in found:
-            values = np.asarray(curve.values)
-            if curve.panel != name:
-                continue
-            if values.ndim == 1:
-                axes.plot(curve.places, values, label=curve.label, color="black", linestyle="--")
-                continue
-            half = intervals.half_width(values.std(axis=1, ddof=1), values.shape[1])
-            mean, look = values.mean(axis=1), looks[curve.label]
-            axes.plot(curve.places, mean, color=look.colour, marker=look.marker, markersize=4, label=curve.label)
-            axes.fill_between(curve.places, mean - half, mean + half, color=look.colour, alpha=0.2, linewidth=0)
-        panels.label(axes, title=title, xlabel=across, ylabel=name, xscale="log", yscale="log", legend=True)
-    files.save_picture(figure, path, dpi=110)
 
 
 if __name__ == "__main__":
