@@ -11,19 +11,14 @@ if __name__ == "__main__":  # Before the imports, which take seconds.
 import math
 import pathlib
 import re
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
-from bandits import metrics, studies
-from bandits.results import baselines, runs
+from bandits import metrics
+from bandits.results import baselines, pictures, runs
 from data import files
 from data.errors import UsageError
 from optimization.study import cli
 from optimization.study.curves import BANDS
 from optimization.study.settings import Numbers, setting
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _USAGE = """
 Draws the rewards, or another metric, of several runs in one picture; or prints tables of run_posterior's runs.
@@ -107,7 +102,7 @@ def program(settings: cli.Settings) -> None:
     settings = settings.settled()
     folders = runs.named(settings)
     if settings.tables:
-        print_tables(settings, folders)
+        print(pictures.posterior_tables(folders, settings.rounds, settings.thresholds))
         return
     outputs = [pathlib.Path(cli.user_path(output)) for output in settings.output.split(",")]
     for output in outputs:
@@ -119,23 +114,9 @@ def program(settings: cli.Settings) -> None:
         raise UsageError(f"--labels has {len(labels)} names for {len(folders)} --runs.")
     if len(set(labels)) != len(labels):
         raise UsageError(f"Two curves have the same name among {', '.join(labels)}: give different --labels.")
-    groups_by_folder = [runs.find(folder) for folder in folders]
-    for folder, groups in zip(folders, groups_by_folder, strict=True):
-        if len(groups) > 1:
-            raise UsageError(
-                f"--runs: {folder} holds {len(groups)} runs: name one of them, such as {next(iter(groups))}."
-            )
-
-    # Seeds without a finished round are left out.
-    seeds = [
-        [path for path in next(iter(groups.values())) if (path / "metrics.csv").is_file()]
-        for groups in groups_by_folder
-    ]
-    for folder, paths in zip(folders, seeds, strict=True):
-        if not paths:
-            raise UsageError(f"--runs: {folder} holds no metrics.csv, so no round is finished.")
-    tables = {label: [runs.read_metrics(path) for path in paths] for label, paths in zip(labels, seeds, strict=True)}
-    chosen = settings.metric or (metrics.AVERAGE_REWARD if settings.running_average else _headline(tables))
+    seeds = dict(zip(labels, map(pictures.seeds, folders), strict=True))
+    tables = {label: [runs.read_metrics(path) for path in paths] for label, paths in seeds.items()}
+    chosen = settings.metric or (metrics.AVERAGE_REWARD if settings.running_average else pictures.headline(tables))
     titles = {}
     for column in (runs.declared().get(name, name) for name in chosen.split(",")):
         for label, group in tables.items():
@@ -156,8 +137,8 @@ def program(settings: cli.Settings) -> None:
     if "band" in settings.set_by_user and all(len(group) == 1 for group in tables.values()):
         raise UsageError("--band has no effect: each of --runs is a single seed.")
     if settings.megabytes:
-        tables = {label: _over_megabytes(label, group) for label, group in tables.items()}
-    notes = baselines.notes(dict(zip(labels, seeds, strict=True)), next(iter(titles)))
+        tables = {label: pictures.over_megabytes(label, group) for label, group in tables.items()}
+    notes = baselines.notes(seeds, next(iter(titles)))
     from optimization.study import panels
 
     picture = panels.draw(
@@ -195,65 +176,6 @@ def _limits(text: str) -> tuple[float, float]:
     if not -math.inf < low < high < math.inf:
         raise UsageError(f"--ylim={text} must be two finite numbers, the lower one first, as 0,1.")
     return low, high
-
-
-def _headline(tables: "Mapping[str, Sequence[pd.DataFrame]]") -> str:
-    """Default metric: the reward, or the headline of the study with the most columns of the first run."""
-    columns = set(next(iter(tables.values()))[0].columns)
-    if metrics.ROUND_REWARD in columns:
-        return metrics.ROUND_REWARD
-    known = [studies.load(module) for module in studies.STUDIES.values()]
-    return max(known, key=lambda study: len(columns & set(study.columns))).headline
-
-
-def _over_megabytes(label: str, seeds: "Sequence[pd.DataFrame]") -> "list[pd.DataFrame]":
-    """Tables with megabytes sent so far, mean over seeds, in place of their rounds.
-
-    Raises:
-      UsageError: If a table has none.
-    """
-    import pandas as pd
-
-    columns = [metrics.BYTES_DOWN, metrics.BYTES_UP]
-    if not all(set(columns) <= set(table) for table in seeds):
-        raise UsageError(f"--megabytes: {label} has no columns {' and '.join(columns)}: an earlier version ran it.")
-    sent = [table.set_index("round_num")[columns].sum(axis=1).cumsum() / 1e6 for table in seeds]
-    mean = pd.concat(sent, axis=1).mean(axis=1)
-    return [table.assign(round_num=table["round_num"].map(mean)) for table in seeds]
-
-
-def print_tables(settings: cli.Settings, named: Sequence[pathlib.Path]) -> None:
-    """Prints the tables of `optimization.posterior.tables` about the runs in the named folders, one for each task.
-
-    Raises:
-      UsageError: If a run is not of run_posterior, two runs belong to one cell, or there is no run.
-    """
-    from optimization.posterior import tables
-
-    by_task: dict[str, dict[tuple[str, str], list[pd.DataFrame]]] = {}
-    folders: dict[tuple[str, str, str], pathlib.Path] = {}
-    for folder in named:
-        for group, seeds in runs.find(folder).items():
-            read = [runs.read(path) for path in seeds if (path / "metrics.csv").is_file()]
-            if not read:
-                continue
-            flags = read[0].flags
-            if flags.get("algorithm") not in tables.NAMES or tables.MEASURES["Accuracy"] not in read[0].metrics:
-                raise UsageError(f"--runs: {group} is no run of run_posterior.")
-            alphas = [flags.get(name) for name in ("client_sampling_alpha", "partition_alpha")]
-            alpha = next((f"{value:g}" for value in alphas if value is not None), tables.NO_ALPHA)
-            task, algorithm = flags["task_type"], flags["algorithm"]
-            other = folders.setdefault((task, algorithm, alpha), group)
-            if other != group:
-                raise UsageError(f"--runs: {other} and {group} have one task, algorithm and alpha: name one of them.")
-            by_task.setdefault(task, {})[algorithm, alpha] = [run.metrics for run in read]
-    if not by_task:
-        raise UsageError("--runs: no run of run_posterior has a finished round.")
-    for task, cells in by_task.items():
-        last = min(int(table["round_num"].iloc[-1]) for seeds in cells.values() for table in seeds)
-        rounds, thresholds = tables.PUBLISHED.get(task, ((last,), (0.84, 0.86)))
-        table = tables.build(cells, settings.rounds or rounds, settings.thresholds or thresholds)
-        print(f"{task}\n{table.to_string()}\n")
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 from bandits import metrics, studies
+from bandits.results import pictures
 from data.errors import UsageError
 from optimization.posterior import tables
 from optimization.study import run_folder
@@ -123,7 +124,7 @@ def test_rewards_are_drawn_over_the_mean_megabytes_of_the_seeds(tmp_path):
         table = pd.read_csv(folder / "metrics.csv").assign(**{metrics.BYTES_DOWN: down, metrics.BYTES_UP: up})
         table.to_csv(folder / "metrics.csv", index=False)
     seeds = [pd.read_csv(tmp_path / "run" / f"seed_{seed}" / "metrics.csv") for seed in (0, 1)]
-    assert [table["round_num"].tolist() for table in plot._over_megabytes("run", seeds)] == [[3, 6], [3, 6]]
+    assert [table["round_num"].tolist() for table in pictures.over_megabytes("run", seeds)] == [[3, 6], [3, 6]]
     _draw(str(tmp_path / "run"), "--megabytes", f"--output={tmp_path / 'x.svg'}")
     assert "megabytes down and up so far" in (tmp_path / "x.svg").read_text()
     _run(tmp_path / "old", [0.1])
