@@ -5,30 +5,23 @@ if __name__ == "__main__":  # Before the imports, which take seconds.
 
     interruption.install()
 
-import dataclasses
 import pathlib
 import re
 
-import numpy as np
-
 from bandits import interactions, registry
 from bandits.evaluation import (
-    anytime,
-    bootstrap,
     bound_flags,
     estimates,
+    evaluating,
     output,
     private_evaluation,
     reward_model,
-    run_policy,
     target_policies,
-    terms,
-    totals,
 )
-from data import files, interaction_log, log_checks, log_table, schema
+from data import files
 from data.errors import UsageError
 from optimization.study import cli
-from optimization.study.settings import declared, names, parameters, setting, title
+from optimization.study.settings import declared, parameters, setting, title
 
 _USAGE = """
 Estimates the reward of a policy from the log of another policy, with intervals over clients.
@@ -42,9 +35,6 @@ A log of run_federated (--log_interactions), given as the run's folder, or a fil
 """
 _FOLDER = "evaluation"
 _MAX_DRAWS = 100_000  # Each needs a byte per client.
-_REQUIRED_COLUMNS = ("client_column", "action_column", "reward_column", "propensity_column")
-_LEARNED = "The policy is a model that was trained on this log, so its estimates are optimistically biased."
-_MODEL_ESTIMATORS = frozenset(("dm", "dr", "switch_dr", "dros"))  # Estimators with a reward model.
 
 
 class _Log:
@@ -165,102 +155,7 @@ def define() -> cli.FlagSet:
 def program(settings: cli.Settings) -> None:
     """Evaluates the policy that the flags name."""
     target, settings = _checked(settings)
-    private = private_evaluation.plan(settings, target)
-    reads_model = private.needs_model if private else _reads_model(settings, target)
-    of_run = run_policy.options(target.name) if target.kind == "run" else None
-    is_runs = _is_runs(settings)
-    anytime.check(settings, target, is_runs=is_runs)
-    by_models = target.kind == "logged" and private is None  # Propensities alone say the same, of no other client.
-    reads = reads_model or target.kind == "run" or by_models or settings.save_log is not None
-    log, logged_run = _log(settings, target, is_runs=is_runs, with_contexts=reads)
-    if settings.save_log:
-        with files.whole(pathlib.Path(settings.save_log), 0o600) as file:
-            report = {**log.report, anytime.COHORTS: anytime.cohorts(settings.log)} if is_runs else log.report
-            interaction_log.write(dataclasses.replace(log, report=report), file)
-    if logged_run and by_models:
-        from bandits.evaluation import run_policies
-
-        probabilities = run_policies.of_periods(logged_run)
-    elif of_run:
-        exploration = run_policy.exploration(settings, of_run)
-        probabilities = run_policy.probabilities(log, target.name, of_run, exploration)
-    else:
-        probabilities = target_policies.probabilities(target, log)
-    policy = str(target) + (f" with {settings.bandits_type}" if settings.bandits_type else "")
-    if private:
-        private_evaluation.evaluate(settings, private, policy, log, probabilities)
-    else:
-        _evaluate(settings, target, policy, log, probabilities, has_model=reads_model, is_runs=is_runs)
-
-
-def _evaluate(
-    settings: cli.Settings,
-    target: target_policies.Target,
-    policy: str,
-    log: interaction_log.InteractionLog,
-    probabilities: np.ndarray,
-    *,
-    has_model: bool,
-    is_runs: bool,
-) -> None:
-    """Evaluates without privacy, and prints and writes the results."""
-    predictions = reward_model.predictions(settings, log) if has_model else None
-    rows = terms.of_rows(log.clients, log.actions, log.rewards, log.propensities, probabilities, predictions)
-    sequence, of_sequence = anytime.sequence(settings, log, rows, is_runs=is_runs) if settings.anytime else (None, ())
-    candidates = estimates.paths(has_model, {name: settings[flag] for flag, name in estimates.FIXED.items()})
-    asked = estimates.names(settings.estimators)  # Without names, only estimators without a choice by SLOPE.
-    candidates = {
-        name: path for name, path in candidates.items() if (len(path) == 1 if asked is None else name in asked)
-    }
-    layout = estimates.layout(candidates)
-    sums, drawn = _sums(settings, log, rows, layout)
-    sizes = np.bincount(log.clients, minlength=len(log.client_ids)).astype(float)
-    by_client = np.bincount(log.clients, rows.weights, minlength=len(log.client_ids))
-    few, by_bootstrap = estimates.few_clients(sizes, by_client, settings.draws)
-    largest_weight = float(rows.weights.max())
-    results = estimates.estimates(
-        sums, layout, candidates, drawn, largest_weight=largest_weight, by_bootstrap=by_bootstrap
-    )
-    findings = [*log_checks.dropped(log), log_checks.mean_inverse_propensity(log), log_checks.duplicates(log)]
-    findings += [log_checks.Finding("policy", True, _LEARNED)] if anytime.is_own_model(settings.log, target) else []
-    findings += [log_checks.support(log, probabilities)] if probabilities.ndim == 2 else []
-    findings += log_checks.overlap(log, rows.weights)
-    findings += [few] if few else []
-    overlap = totals.overlap(sums)
-    evaluation = output.Evaluation(
-        log=cli.shown_path(settings.log),
-        policy=policy,
-        rows=len(log),
-        clients=sums.clients,
-        actions=len(log.action_names),
-        estimates=results,
-        effective_sample_size=overlap.effective_sample_size,
-        mean_weight=overlap.mean_weight,
-        largest_weight=largest_weight,
-        findings=findings,
-        has_model=has_model,
-        draws=settings.draws,
-        anytime=sequence,
-        of_anytime=of_sequence,
-    )
-    print(output.text(evaluation))
-    folder = pathlib.Path(settings.output_dir)
-    output.write(evaluation, folder, rows.weights, by_client)
-    print(f"\nWritten to {cli.shown_path(str(folder))}: {', '.join(output.FILES)}")
-
-
-def _reads_model(settings: cli.Settings, target: target_policies.Target) -> bool:
-    asked = estimates.names(settings.estimators)
-    return (
-        settings.model
-        and _has_each_probability(target)
-        and (asked is None or bool(_MODEL_ESTIMATORS.intersection(asked)))
-    )
-
-
-def _has_each_probability(target: target_policies.Target) -> bool:
-    """Whether the probability of each action is known, which the value of a reward model needs."""
-    return target.kind != "logged" and (target.kind != "column" or len(schema.listed(target.name)) > 1)
+    evaluating.evaluate(settings, target, private_evaluation.plan(settings, target))
 
 
 def _checked(settings: cli.Settings) -> tuple[target_policies.Target, cli.Settings]:
@@ -285,10 +180,10 @@ def _checked(settings: cli.Settings) -> tuple[target_policies.Target, cli.Settin
         raise UsageError(f"--{min(parameters)} sets the exploration of a run's model: give --policy=run:FOLDER.")
     if parameters and "bandits_type" not in parameters:
         raise UsageError(f"--{min(parameters)} belongs to an exploration: give --bandits_type as well.")
-    if with_model := _MODEL_ESTIMATORS.intersection(estimates.names(settings.estimators) or ()):
+    if with_model := evaluating.MODEL_ESTIMATORS.intersection(estimates.names(settings.estimators) or ()):
         if not settings.model:
             raise UsageError(f"--estimators: {min(with_model)} needs a reward model: leave out --nomodel.")
-        if not _has_each_probability(target):
+        if not target.has_each_probability:
             raise UsageError(
                 f"--estimators: {min(with_model)} needs the probability of each action, but --policy={target} names "
                 "one column: name a column per action."
@@ -314,61 +209,6 @@ def _name(target: target_policies.Target, settings: cli.Settings) -> str:
 
 def _is_same(first: str | pathlib.Path, second: str | pathlib.Path) -> bool:
     return pathlib.Path(first).resolve() == pathlib.Path(second).resolve()
-
-
-def _is_runs(settings: cli.Settings) -> bool:
-    """Whether a run wrote the log."""
-    return interactions.is_logged(settings.log) or interaction_log.is_log_file(settings.log)
-
-
-def _log(
-    settings: cli.Settings, target: target_policies.Target, *, is_runs: bool, with_contexts: bool
-) -> tuple[interaction_log.InteractionLog, interactions.LoggedRun | None]:
-    """Reads the log, and its run if it is the folder of one.
-
-    Raises:
-      UsageError: If the log is invalid.
-    """
-    if is_runs:
-        if interactions.is_logged(settings.log):
-            run = interactions.read_run(settings.log, with_contexts=False)
-            log_checks.check_random(run.log.propensities, settings.log)  # Before its task is read.
-            run = run.with_contexts() if with_contexts else run
-            return run.log, run
-        log = interaction_log.read(settings.log)
-        log_checks.check_random(log.propensities, settings.log)
-        return log, None
-    if missing := [f"--{name}" for name in _REQUIRED_COLUMNS if not settings[name]]:
-        raise UsageError(f"{' and '.join(missing)}: name these columns of --log, which run_federated did not write.")
-    columns = schema.Schema(
-        **{name: settings[name] for name in names(_Columns)},
-        probability_columns=target.name if target.kind == "column" else None,
-        file_flag="--log",
-    )
-    known = run_policy.known_statistics(target.name) if target.kind == "run" else None
-    log = log_table.read(settings.log, columns, known=known, with_contexts=with_contexts)
-    return log, None
-
-
-def _sums(
-    settings: cli.Settings, log: interaction_log.InteractionLog, rows: terms.Terms, layout: totals.Layout
-) -> tuple[totals.Sums, np.ndarray | None]:
-    """Sums over clients, and the totals of the bootstrap samples, if there are any."""
-    if settings.sums == "tff":
-        from optimization.runtime import worker_process
-
-        with worker_process.importing():
-            from bandits.evaluation import federated
-            from optimization.runtime import worker
-
-        worker.start()
-        inputs = federated.client_inputs(rows, log.client_ids, seed=settings.seed, draws=settings.draws)
-        sums, by_tff = federated.sums(inputs, layout)
-        return sums, by_tff if settings.draws else None
-    by_client = totals.of_clients(rows.clients, layout.columns(rows))
-    names = totals.present(rows.clients, log.client_ids)
-    drawn = bootstrap.drawn_totals(by_client, names, settings.seed, settings.draws) if settings.draws else None
-    return totals.summed(by_client, layout.ratios), drawn
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ _AT_THE_EDGE = (
     "bandits/papers/",
     "bandits/plans/",
     "bandits/evaluation/anytime.py",
+    "bandits/evaluation/evaluating.py",
     "bandits/evaluation/private_evaluation.py",
     "bandits/evaluation/reward_model.py",
     "bandits/evaluation/run_policy.py",

@@ -108,14 +108,12 @@ def evaluate(
     Raises:
       UsageError: If the log does not keep its bounds, or the budget is spent.
     """
-    rows = terms.of_rows(log.clients, log.actions, log.rewards, log.propensities, probabilities)
+    rows = terms.of_log(log, probabilities)
 
     def fit(bounded: Mapping[str, terms.Terms], kept: np.ndarray) -> dict[str, terms.Terms]:
         used = np.flatnonzero(kept)  # A row of each client at least, so that clients keep their numbers.
         counted = dataclasses.replace(log.take(used), rewards=bounded[target].rewards)
-        predictions = reward_model.predictions(settings, counted)
-        actions, rewards, propensities = counted.actions, counted.rewards, counted.propensities
-        fitted = terms.of_rows(counted.clients, actions, rewards, propensities, probabilities[used], predictions)
+        fitted = terms.of_log(counted, probabilities[used], reward_model.predictions(settings, counted))
         return {target: bounded[target]._replace(direct=fitted.direct, predicted=fitted.predicted)}
 
     values, report = bound_flags.private_values(

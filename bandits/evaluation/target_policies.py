@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from data import interaction_log, log_checks
+from data import interaction_log, log_checks, schema
 from data.errors import UsageError
 
 KINDS = {
@@ -32,6 +32,11 @@ class Target(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.kind}:{self.name}" if self.name else self.kind
+
+    @property
+    def has_each_probability(self) -> bool:
+        """Whether the probability of each action is known, which the value of a reward model needs."""
+        return self.kind != "logged" and (self.kind != "column" or len(schema.listed(self.name)) > 1)
 
 
 def parse(text: str) -> Target:

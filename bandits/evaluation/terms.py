@@ -4,6 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from data import interaction_log
+
 
 class Terms(NamedTuple):
     """What a logged row says of the target policy; the client's own, like the row.
@@ -21,6 +23,11 @@ class Terms(NamedTuple):
     rewards: np.ndarray
     direct: np.ndarray
     predicted: np.ndarray
+
+
+def of_log(log: interaction_log.InteractionLog, target: np.ndarray, predictions: np.ndarray | None = None) -> Terms:
+    """Terms of a log's rows; see `of_rows`."""
+    return of_rows(log.clients, log.actions, log.rewards, log.propensities, target, predictions)
 
 
 def of_rows(

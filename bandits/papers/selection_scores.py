@@ -67,15 +67,13 @@ class Deployment:
         return float((probabilities * self.expected).sum(axis=1)[self.context].mean())
 
     def terms(self, probabilities: np.ndarray, predictions: np.ndarray | None) -> terms.Terms:
-        """The terms of the log's rows for a policy; see `terms.of_rows`.
+        """The terms of the log's rows for a policy.
 
         Args:
           probabilities: float64 [contexts, actions], the policy's action probabilities.
           predictions: float64 [rows, actions] of a reward model; None without one.
         """
-        log = self.log
-        target = probabilities[self.context]
-        return terms.of_rows(log.clients, log.actions, log.rewards, log.propensities, target, predictions)
+        return terms.of_log(self.log, probabilities[self.context], predictions)
 
 
 def read_deployment(folder: pathlib.Path) -> Deployment:

@@ -302,10 +302,3 @@ def test_left_out_rows_are_reported(tmp_path, capsys):
     assert found["rows"] == len(table) - 3
     assert found["findings"][0]["name"] == "dropped rows"
     assert "Warning: Rows were left out: 3 without action." in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("policy", "is_known"), [("uniform", True), ("logged", False), ("column:p", False), ("column:p,q", True)]
-)
-def test_each_actions_probability_is_known_unless_one_column_names_it(policy, is_known):
-    assert command._has_each_probability(command.target_policies.parse(policy)) == is_known

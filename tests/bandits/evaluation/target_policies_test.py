@@ -42,3 +42,10 @@ def test_a_folder_and_an_action_must_be_there(tmp_path):
     assert target_policies.parse(f"run:{tmp_path}") == ("run", str(tmp_path))
     with pytest.raises(UsageError, match="'up'"):
         target_policies.probabilities(target_policies.parse("constant:up"), _LOG)
+
+
+@pytest.mark.parametrize(
+    ("policy", "is_known"), [("uniform", True), ("logged", False), ("column:p", False), ("column:p,q", True)]
+)
+def test_each_actions_probability_is_known_unless_one_column_names_it(policy, is_known):
+    assert target_policies.parse(policy).has_each_probability == is_known

@@ -1,0 +1,156 @@
+"""Evaluates a policy on a log: reads the log, and prints and writes the estimates."""
+
+import dataclasses
+import pathlib
+
+import numpy as np
+
+from bandits import interactions
+from bandits.evaluation import (
+    anytime,
+    bootstrap,
+    estimates,
+    output,
+    private_evaluation,
+    reward_model,
+    run_policy,
+    terms,
+    totals,
+)
+from bandits.evaluation.target_policies import Target, probabilities
+from data import files, interaction_log, log_checks, log_table
+from data.errors import UsageError
+from data.schema import Schema
+from optimization.study import cli
+
+MODEL_ESTIMATORS = frozenset(("dm", "dr", "switch_dr", "dros"))  # Estimators with a reward model.
+_REQUIRED_COLUMNS = ("client_column", "action_column", "reward_column", "propensity_column")
+_LEARNED = "The policy is a model that was trained on this log, so its estimates are optimistically biased."
+
+
+def evaluate(settings: cli.Settings, target: Target, private: private_evaluation.Plan | None) -> None:
+    """Evaluates a policy, and prints and writes the results.
+
+    Args:
+      settings: The flags of `evaluate_policy`.
+      target: The policy.
+      private: Settings of a private evaluation; None without `--private`.
+
+    Raises:
+      UsageError: If flags conflict with the log or the policy, or the log is invalid.
+    """
+    has_model = private.needs_model if private else _needs_model(settings, target)
+    of_run = run_policy.options(target.name) if target.kind == "run" else None
+    is_runs = interactions.is_logged(settings.log) or interaction_log.is_log_file(settings.log)
+    anytime.check(settings, target, is_runs=is_runs)
+    by_models = target.kind == "logged" and private is None  # Propensities alone say the same, of no other client.
+    with_contexts = has_model or of_run is not None or by_models or settings.save_log is not None
+    log, run = _read(settings, target, is_runs=is_runs, with_contexts=with_contexts)
+    if settings.save_log:
+        with files.whole(pathlib.Path(settings.save_log), 0o600) as file:
+            report = {**log.report, anytime.COHORTS: anytime.cohorts(settings.log)} if is_runs else log.report
+            interaction_log.write(dataclasses.replace(log, report=report), file)
+    if run and by_models:
+        from bandits.evaluation import run_policies
+
+        chosen = run_policies.of_periods(run)
+    elif of_run:
+        chosen = run_policy.probabilities(log, target.name, of_run, run_policy.exploration(settings, of_run))
+    else:
+        chosen = probabilities(target, log)
+    policy = str(target) + (f" with {settings.bandits_type}" if settings.bandits_type else "")
+    if private:
+        private_evaluation.evaluate(settings, private, policy, log, chosen)
+        return
+    predictions = reward_model.predictions(settings, log) if has_model else None
+    rows = terms.of_log(log, chosen, predictions)
+    sequence, of_sequence = anytime.sequence(settings, log, rows, is_runs=is_runs) if settings.anytime else (None, ())
+    paths = estimates.paths(has_model, {name: settings[flag] for flag, name in estimates.FIXED.items()})
+    asked = estimates.names(settings.estimators)  # Without names, only estimators without a choice by SLOPE.
+    paths = {name: path for name, path in paths.items() if (len(path) == 1 if asked is None else name in asked)}
+    layout = estimates.layout(paths)
+    sums, drawn = _sums(settings, log, rows, layout)
+    sizes = np.bincount(log.clients, minlength=len(log.client_ids)).astype(float)
+    by_client = np.bincount(log.clients, rows.weights, minlength=len(log.client_ids))
+    few, by_bootstrap = estimates.few_clients(sizes, by_client, settings.draws)
+    largest_weight = float(rows.weights.max())
+    findings = [*log_checks.dropped(log), log_checks.mean_inverse_propensity(log), log_checks.duplicates(log)]
+    findings += [log_checks.Finding("policy", True, _LEARNED)] if anytime.is_own_model(settings.log, target) else []
+    findings += [log_checks.support(log, chosen)] if chosen.ndim == 2 else []
+    findings += [*log_checks.overlap(log, rows.weights), *filter(None, [few])]
+    evaluation = output.Evaluation(
+        log=cli.shown_path(settings.log),
+        policy=policy,
+        rows=len(log),
+        clients=sums.clients,
+        actions=len(log.action_names),
+        estimates=estimates.estimates(
+            sums, layout, paths, drawn, largest_weight=largest_weight, by_bootstrap=by_bootstrap
+        ),
+        **totals.overlap(sums)._asdict(),
+        largest_weight=largest_weight,
+        findings=findings,
+        has_model=has_model,
+        draws=settings.draws,
+        anytime=sequence,
+        of_anytime=of_sequence,
+    )
+    print(output.text(evaluation))
+    folder = pathlib.Path(settings.output_dir)
+    output.write(evaluation, folder, rows.weights, by_client)
+    print(f"\nWritten to {cli.shown_path(str(folder))}: {', '.join(output.FILES)}")
+
+
+def _needs_model(settings: cli.Settings, target: Target) -> bool:
+    asked = estimates.names(settings.estimators)
+    is_asked = asked is None or not MODEL_ESTIMATORS.isdisjoint(asked)
+    return settings.model and target.has_each_probability and is_asked
+
+
+def _read(
+    settings: cli.Settings, target: Target, *, is_runs: bool, with_contexts: bool
+) -> tuple[interaction_log.InteractionLog, interactions.LoggedRun | None]:
+    """Reads the log, and its run if it is the folder of one.
+
+    Raises:
+      UsageError: If the log is invalid.
+    """
+    if interactions.is_logged(settings.log):
+        run = interactions.read_run(settings.log, with_contexts=False)
+        log_checks.check_random(run.log.propensities, settings.log)  # Before its task is read.
+        run = run.with_contexts() if with_contexts else run
+        return run.log, run
+    if is_runs:
+        log = interaction_log.read(settings.log)
+        log_checks.check_random(log.propensities, settings.log)
+        return log, None
+    if missing := [f"--{name}" for name in _REQUIRED_COLUMNS if not settings[name]]:
+        raise UsageError(f"{' and '.join(missing)}: name these columns of --log, which run_federated did not write.")
+    columns = Schema(
+        **{field.name: settings[field.name] for field in dataclasses.fields(Schema) if field.name in settings},
+        probability_columns=target.name if target.kind == "column" else None,
+        file_flag="--log",
+    )
+    known = run_policy.known_statistics(target.name) if target.kind == "run" else None
+    return log_table.read(settings.log, columns, known=known, with_contexts=with_contexts), None
+
+
+def _sums(
+    settings: cli.Settings, log: interaction_log.InteractionLog, rows: terms.Terms, layout: totals.Layout
+) -> tuple[totals.Sums, np.ndarray | None]:
+    """Sums over clients, and the totals of the bootstrap samples, if there are any."""
+    if settings.sums == "tff":
+        from optimization.runtime import worker_process
+
+        with worker_process.importing():
+            from bandits.evaluation import federated
+            from optimization.runtime import worker
+
+        worker.start()
+        inputs = federated.client_inputs(rows, log.client_ids, seed=settings.seed, draws=settings.draws)
+        sums, by_tff = federated.sums(inputs, layout)
+        return sums, by_tff if settings.draws else None
+    by_client = totals.of_clients(rows.clients, layout.columns(rows))
+    names = totals.present(rows.clients, log.client_ids)
+    drawn = bootstrap.drawn_totals(by_client, names, settings.seed, settings.draws) if settings.draws else None
+    return totals.summed(by_client, layout.ratios), drawn
