@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from data import files
 from data.errors import UsageError
 from optimization.study import aggregation_flags, cli, frame, run_folder
+from scripts.benchmark import measuring
 
 if TYPE_CHECKING:
     from bandits.experiment import BanditRounds
@@ -84,9 +85,7 @@ def _measured(runs: "dict[str, BanditRounds]", warmup: int, rounds: int) -> dict
     generator = np.random.default_rng(0)  # In a fixed order, each run would always have the caches of the same run.
     for round_num in range(1, warmup + rounds + 1):
         for name in generator.permutation(list(runs)):
-            start = time.perf_counter()
-            states[name], _ = runs[name].run_round(states[name], round_num)
-            seconds[name].append(time.perf_counter() - start)
+            states[name], _ = measuring.timed(seconds[name], runs[name].run_round, states[name], round_num)
     plain, *others = ((name, np.array(times[warmup:])) for name, times in seconds.items())
     usual = np.median(plain[1])
     added = {}

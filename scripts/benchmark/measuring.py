@@ -6,11 +6,12 @@ import pathlib
 import statistics
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from bandits.results import runs
 from data import files
 
+Result = TypeVar("Result")
 # Models of posterior rounds and their parameters, known before TensorFlow is imported.
 ROUND_MODELS = {"cnn": 1_663_370, "resnet18": 11_227_812}
 
@@ -25,10 +26,16 @@ def seconds_in_turns(ways: Mapping[str, Callable[[], Any]], rounds: int) -> dict
     times: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(rounds + 1):
         for name, way in ways.items():
-            start = time.perf_counter()
-            way()
-            times[name].append(time.perf_counter() - start)
+            timed(times[name], way)
     return {name: round(statistics.median(values[1:]), 4) for name, values in times.items()}
+
+
+def timed(times: list[float], call: Callable[..., Result], *arguments: Any) -> Result:
+    """Calls a function, and appends its seconds to `times`."""
+    start = time.perf_counter()
+    result = call(*arguments)
+    times.append(time.perf_counter() - start)
+    return result
 
 
 def memory_mb(pids: Iterable[int], field: str) -> float:

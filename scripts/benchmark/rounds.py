@@ -174,12 +174,12 @@ class _Benchmark:
         experiment = self._experiment.BanditRounds(*self._definition_parts(cohort, **private), None)
         state, _ = experiment.run_round(experiment.initial_state(), 1)
         first = time.time() - self._main.create_time()
-        times, cpus, memory, examples = [], [], [], []
+        times: list[float] = []
+        cpus, memory, examples = [], [], []
         for round_num in range(2, rounds + 2):
             before_each(round_num)
-            cpu, start = self._cpu(), time.perf_counter()
-            state, row = experiment.run_round(state, round_num)
-            times.append(time.perf_counter() - start)
+            cpu = self._cpu()
+            state, row = measuring.timed(times, experiment.run_round, state, round_num)
             cpus.append(self._cpu() - cpu)
             memory.append(self._memory_mb("VmRSS"))
             examples.append(int(row[metrics.EXAMPLES]))
@@ -265,9 +265,7 @@ def _matmul_rate() -> float:
     import tensorflow as tf
 
     matrix = tf.random.stateless_normal([_MATMUL_SIZE, _MATMUL_SIZE], [0, 0])
-    best = float("inf")
+    times: list[float] = []
     for _ in range(10):
-        start = time.perf_counter()
-        tf.matmul(matrix, matrix)[0, 0].numpy()
-        best = min(best, time.perf_counter() - start)
-    return 2 * _MATMUL_SIZE**3 / best
+        measuring.timed(times, lambda: tf.matmul(matrix, matrix)[0, 0].numpy())
+    return 2 * _MATMUL_SIZE**3 / min(times)

@@ -7,7 +7,6 @@ alternating rounds, so that a drift of the machine's speed affects both.
 import concurrent.futures
 import os
 import statistics
-import time
 from typing import Any
 
 from data.errors import UsageError
@@ -49,20 +48,18 @@ def _selection(population: int, cohort: int, rounds: int) -> dict[str, float]:
     measured = {}
     for name in selector_flags.SELECTORS:
         selector = selector_flags.options(settings.replace(client_selection=name)).build(sizes, cohort)
-        state, times = selector.initial_state(), []
+        state = selector.initial_state()
+        polls: list[float] = []
+        selections: list[float] = []
         for round_num in range(rounds):
             generator = np.random.default_rng(round_num)
-            start = time.perf_counter()
-            polled = selector.candidates(state, generator)
-            seconds = time.perf_counter() - start
+            polled = measuring.timed(polls, selector.candidates, state, generator)
             if len(polled):
                 state = selector.observe_poll(state, polled, np.ones(len(polled)))
-            start = time.perf_counter()
-            chosen = np.unique(selector.select(state, generator))
-            times.append(seconds + time.perf_counter() - start)
+            chosen = np.unique(measuring.timed(selections, selector.select, state, generator))
             ones = np.ones(len(chosen))
             state = selector.observe(state, chosen, LocalLosses(ones, ones))
-        measured[name] = round(1000 * statistics.median(times), 1)
+        measured[name] = round(1000 * statistics.median(map(sum, zip(polls, selections, strict=True))), 1)
     return measured
 
 
@@ -84,14 +81,11 @@ def _synthetic(rounds: int) -> dict[str, float]:
         _, run = _rounds(f"--client_selection={name}", "--partition_seed=1")
         progress, _ = run.run_round(run.initial_state(), 1)
         run.evaluate(progress)
-        times, evaluations = [], []
+        times: list[float] = []
+        evaluations: list[float] = []
         for round_num in range(2, rounds + 2):
-            start = time.perf_counter()
-            progress, _ = run.run_round(progress, round_num)
-            times.append(time.perf_counter() - start)
-            start = time.perf_counter()
-            run.evaluate(progress)
-            evaluations.append(time.perf_counter() - start)
+            progress, _ = measuring.timed(times, run.run_round, progress, round_num)
+            measuring.timed(evaluations, run.evaluate, progress)
         measured[f"{name}_seconds_per_round"] = round(statistics.median(times), 4)
         measured["seconds_per_evaluation"] = round(statistics.median(evaluations), 4)
     return measured
