@@ -21,7 +21,6 @@ from bandits.advice.strategies import NAMES
 from bandits.results import federating, runs, tables, words
 from data import files
 from optimization.study import cli, run_folder
-from optimization.study.intervals import Interval
 
 _MARKDOWN, _PAGE = "advice.md", "advice.html"
 _ENVIRONMENT = re.compile(r"^(?:\w+=\S+ )+")
@@ -184,7 +183,7 @@ def _mean(one: StrategyResults, attribute: str = "reward") -> str:
 def _difference(one: findings.Comparison | None) -> str:
     if one is None or math.isnan(one.difference):
         return ""
-    return words.estimate(Interval(one.difference, one.low, one.high, one.pairs), signed=True, label="")
+    return words.estimate(one.interval, signed=True, label="")
 
 
 def text(advice: Mapping[str, Any], folder: pathlib.Path) -> str:

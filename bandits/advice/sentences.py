@@ -24,7 +24,6 @@ from bandits.results import federating as reports
 from bandits.results.comparison import Comparison, Sampled
 from bandits.results.plots import capital
 from bandits.results.words import count, effect, estimate
-from optimization.study.intervals import Interval
 
 TITLES: Mapping[str, str] = {
     "scope": "What does this answer hold for?",
@@ -362,8 +361,7 @@ def _short_cost(one: Mapping[str, Any], against: Mapping[str, Comparison]) -> st
         return "not run"
     if target not in against or not math.isfinite(against[target].difference):
         return "diverged"
-    cost = against[target]
-    return estimate(Interval(cost.difference, cost.low, cost.high, cost.pairs), signed=True, label="")
+    return estimate(against[target].interval, signed=True, label="")
 
 
 def _privacy_details(context: Context) -> str:

@@ -50,7 +50,7 @@ def check_data(figures: Sequence[Figure], folder: pathlib.Path, data_dir: str | 
     groups: dict[str, list[Run]] = {}
     for figure in figures:
         some = {run.settings.get("task_type"): run for run in map(figure.first_run, figure.configurations)}
-        left = [run for run in some.values() if outcomes.finished_rounds(folder / run.name) < run.rounds]
+        left = outcomes.unfinished(some.values(), folder)
         for place, run in enumerate(left):
             if data_dir and "data_dir" in run.settings:
                 left[place] = dataclasses.replace(run, settings=run.settings.replace(data_dir=data_dir))
@@ -143,10 +143,8 @@ def best(figure: Figure, some: Sequence[Run], sweep: Sweep, folder: pathlib.Path
       UsageError: If a finished run's files are damaged.
     """
     status = {run.name: sweep.outcomes[run.name].status for run in some}
-    points: dict[str, list[Run]] = {}
-    for run in some:
-        if status[run.name] == outcomes.FINISHED:
-            points.setdefault(run.point, []).append(run)
+    ended = [run for run in some if status[run.name] == outcomes.FINISHED]
+    points = runs.grouped(ended, lambda run: run.point)
     if not points or outcomes.UNFINISHED in status.values():
         return None
     measure = figure.measures[0]

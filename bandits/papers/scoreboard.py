@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from bandits.papers import judging, premises, records, texts
 from bandits.papers.plan import DATA_KINDS, PAPER_DATA, STAND_IN, Claim, Figure
 from bandits.papers.results import Value, number
+from bandits.results import runs
 from optimization.study import intervals
 
 if TYPE_CHECKING:
@@ -93,19 +94,8 @@ def lines(figure: Figure, rows: Sequence[Value]) -> list[Line]:
     for verdict in judging.check(figure, rows):
         claim, status = verdict.claim, verdict.status
         kind = PAPER_DATA if claim.needs and status == judging.NOT_RUN else figure.data_kind
-        line = Line(
-            figure,
-            CLAIM,
-            claim.says,
-            claim.place,
-            "",
-            verdict.why,
-            verdict.seeds,
-            status,
-            verdict.error_probability,
-            kind,
-        )
-        found.append(dataclasses.replace(line, means=verdict.means, claim=claim))
+        of_claim = (figure, CLAIM, claim.says, claim.place, "", verdict.why, verdict.seeds, status)
+        found.append(Line(*of_claim, verdict.error_probability, kind, means=verdict.means, claim=claim))
     known = {(row.configuration, row.measure): row for row in rows}
     for one in figure.published:
         row = known.get((one.configuration, one.measure))
@@ -124,9 +114,9 @@ def lines(figure: Figure, rows: Sequence[Value]) -> list[Line]:
         )
     for each in figure.accounted:  # Computed at the paper's settings, without a run.
         status, ours = judging.computed(each)
-        line = Line(figure, NUMBER, each.says, each.place, number(each.value), ours, 0, status, 0.0, PAPER_DATA)
+        of_epsilon = (figure, NUMBER, each.says, each.place, number(each.value), ours, 0, status, 0.0, PAPER_DATA)
         flags = f"./scripts/python -m scripts.privacy_budget {' '.join(each.arguments)}"
-        found.append(dataclasses.replace(line, data=COMPUTED, command=flags))
+        found.append(Line(*of_epsilon, data=COMPUTED, command=flags))
     return found
 
 
@@ -170,9 +160,7 @@ def counts(rows: Iterable[Line]) -> dict[str, int]:
 
 def by_data(rows: Iterable[Line]) -> dict[tuple[str, str], list[Line]]:
     """Lines by paper and kind of data, which are never added."""
-    found: dict[tuple[str, str], list[Line]] = {}
-    for one in rows:
-        found.setdefault((one.figure.text, one.data_kind), []).append(one)
+    found = runs.grouped(rows, lambda one: (one.figure.text, one.data_kind))
     papers = list(dict.fromkeys(paper for paper, _ in found))
     return {key: found[key] for key in itertools.product(papers, DATA_KINDS) if key in found}
 

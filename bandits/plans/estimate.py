@@ -120,7 +120,7 @@ def of(planned: Iterable[tuple[Run, int]], folder: pathlib.Path, executor: Execu
     for run, weight in planned:
         unique.setdefault(run.name, (run, weight))
     for run, weight in unique.values():
-        if outcomes.finished_rounds(folder / "runs" / run.name) < run.rounds:
+        if outcomes.unfinished([run], folder / "runs"):
             kind = kinds.setdefault((run.module, *map(run.settings.get, _TIMED_FLAGS)), Kind(run))
             kind.runs += weight
             kind.rounds += weight * (run.rounds + init_rounds(run.settings))

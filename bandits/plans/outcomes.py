@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import math
 import pathlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from bandits.plans import executors, plan
@@ -78,6 +78,11 @@ def finished_rounds(folder: pathlib.Path) -> int:
 _versions = functools.cache(run_folder.versions)
 
 
+def unfinished(runs_of_plan: Iterable[plan.Run], folder: pathlib.Path) -> list[plan.Run]:
+    """Runs that are not finished below the folder of all runs; see `finished_rounds`."""
+    return [run for run in runs_of_plan if finished_rounds(folder / run.name) < run.rounds]
+
+
 def read_value(folder: pathlib.Path, column: str, rounds: int) -> float:
     """Metric of a finished run after `rounds` rounds, or after its last round; NaN if it is not finite.
 
@@ -143,13 +148,9 @@ def rank(outcomes: Sequence[Outcome], *, smallest: bool, apart: bool = True) -> 
     Points are sorted by their rounds, then by their means. Points without a mean, such as those that diverged
     or failed, come last. Ties keep their order. Fresh seeds are left out.
     """
-    groups: dict[str, list[Outcome]] = {}
-    for outcome in outcomes:
-        if outcome.is_reporting:
-            continue
-        groups.setdefault(outcome.run.point, []).append(outcome)
+    tuning = [outcome for outcome in outcomes if not outcome.is_reporting]
     ranked: dict[str, list[Point]] = {}
-    for group in groups.values():
+    for group in runs.grouped(tuning, lambda outcome: outcome.run.point).values():
         mean = sum(outcome.value for outcome in group) / len(group)
         ranked.setdefault(group[0].run.configuration if apart else "", []).append(Point(tuple(group), mean))
     for points in ranked.values():
@@ -248,12 +249,10 @@ def text(
 
 def _merged_by_environment(ranked: Mapping[str, Sequence[Point]], *, smallest: bool) -> dict[str, list[Point]]:
     """Points in one list for each combination of data, rewards and cohorts, by the words that they share."""
-    groups: dict[str, list[Outcome]] = {}
-    for points in ranked.values():
-        for outcome in (outcome for point in points for outcome in point.outcomes):
-            groups.setdefault(str(configurations.environment_key(outcome.run.settings, "total_rounds")), []).append(
-                outcome
-            )
+    every = [outcome for points in ranked.values() for point in points for outcome in point.outcomes]
+    groups = runs.grouped(
+        every, lambda outcome: str(configurations.environment_key(outcome.run.settings, "total_rounds"))
+    )
     merged: dict[str, list[Point]] = {}
     for group in groups.values():
         first, *others = (outcome.run.configuration.split() for outcome in group)

@@ -67,7 +67,7 @@ def write_job_array(planned: Iterable[Run], folder: pathlib.Path, cores: int, th
       cores: CPU cores of each run.
       then: What the user does after the runs.
     """
-    left = {run.name: run for run in planned if outcomes.finished_rounds(folder / "runs" / run.name) < run.rounds}
+    left = {run.name: run for run in outcomes.unfinished(planned, folder / "runs")}
     if not left:
         print(f"All runs are finished: {then}.")
         return 0
@@ -172,7 +172,7 @@ class Sweep:
         if outcome.status == outcomes.FAILED:
             return True
         try:
-            if outcomes.finished_rounds(self._folder / run.name) < run.rounds:
+            if outcomes.unfinished([run], self._folder):
                 return False
             self._finish(run)
         except UsageError as error:
@@ -234,10 +234,7 @@ class Sweep:
           parallel: Runs at the same time.
           least: Minimum rounds of a point that is stopped early.
         """
-        points: dict[str, list[Run]] = {}
-        for run in planned:
-            points.setdefault(run.point, []).append(run)
-        seeds = list(points.values())
+        seeds = list(runs.grouped(planned, lambda run: run.point).values())
         rounds = rungs(planned[0].rounds, len(seeds), factor, least)
         search = Halving(len(seeds), len(rounds), factor)
         window = max(1, math.ceil(parallel / len(seeds[0])))

@@ -221,10 +221,8 @@ def _compared(best: Points, reference: str | None) -> list[str]:
 
 def _winners(points: Points) -> list[str]:
     """Whether the best point beats the uniform policy, for each combination of data, rewards and cohorts."""
-    groups: dict[str, list[PointResults]] = {}
-    for point in points.configurations:
-        if not point.role:
-            groups.setdefault(str(configurations.environment_key(point.flags, _ROUNDS)), []).append(point)
+    compared = [point for point in points.configurations if not point.role]
+    groups = runs.grouped(compared, lambda point: str(configurations.environment_key(point.flags, _ROUNDS)))
     lines = [_winner(points, max(group, key=lambda point: _goodness(point, points))) for group in groups.values()]
     if len(groups) > 1:
         lines.insert(0, "Data, rewards or cohorts differ, so each combination has its own winner.")

@@ -231,11 +231,8 @@ def compare_with_own(
       unpaired: As in `compare`.
       better: Whether more or less is better.
     """
-    groups: dict[Hashable, list[str]] = {}
-    for name in values:
-        groups.setdefault(tuple(map(_key, marks[name])), []).append(name)
     compared: dict[str, BaselineComparison] = {}
-    for names in groups.values():
+    for names in runs.grouped(values, lambda name: tuple(map(_key, marks[name]))).values():
         some = {name: values[name] for name in names}
         alone = [name for name in names if name in unpaired]
         compared |= compare(some, **marks[names[0]]._asdict(), unpaired=alone, better=better)

@@ -137,9 +137,14 @@ class Comparison:
     def _sample(self) -> tuple[float, int] | None:
         return (self.sample.error, self.sample.clients) if self.sample else None
 
+    @property
+    def interval(self) -> intervals.Interval:
+        """The difference with its interval."""
+        return intervals.Interval(self.difference, self.low, self.high, self.pairs)
+
     def within(self, width: float) -> "Comparison":
         """The comparison with its interval cut at the largest possible difference; see `Interval.within`."""
-        ends = intervals.Interval(self.difference, self.low, self.high, self.pairs).within(-width, width)
+        ends = self.interval.within(-width, width)
         return dataclasses.replace(self, low=ends.low, high=ends.high)
 
     @property
@@ -219,9 +224,7 @@ def family(pairs: Iterable[Pair], better: Better = "up") -> list[Comparison]:
     for comparison, p, flip, least_p in zip(singles, p_values, flips, least, strict=True):
         notes = comparison.notes
         if least_p >= LEVEL:
-            notes += (
-                f"the sign-flip test cannot reach 5% with {_number(comparison.pairs)} and {flipped} configurations",
-            )
+            notes += (f"the sign-flip test cannot reach 5% with {comparison.pairs} seeds and {flipped} configurations",)
         adjusted.append(
             dataclasses.replace(
                 comparison,
@@ -344,10 +347,6 @@ def _test_unpaired(first: "np.ndarray", second: "np.ndarray", difference: float,
         return test | {"reference_deviation": other}
     notes.append("no seed changes anything: no interval, and no test" if difference else "equal in every seed")
     return {"deviation": 0.0, "reference_deviation": 0.0} | ({} if difference else {"p": 1.0})
-
-
-def _number(count: int) -> str:
-    return f"{count} seed{'s' * (count != 1)}"
 
 
 def _seeds(seeds: Sequence[int]) -> str:

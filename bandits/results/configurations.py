@@ -348,10 +348,10 @@ def _differing(first: Mapping[str, Any], second: Mapping[str, Any]) -> int:
 
 def parts(all_runs: Iterable[runs.Run]) -> list[Part]:
     """Groups runs into configurations, by study and task."""
-    together: dict[tuple, list[runs.Run]] = {}
-    for run in all_runs:
-        data = run.data_report.get(CONTENT) or run.flags.get("data_file")
-        together.setdefault((_study(run), names.task(run.flags), data), []).append(run)
+    together = runs.grouped(
+        all_runs,
+        lambda run: (_study(run), names.task(run.flags), run.data_report.get(CONTENT) or run.flags.get("data_file")),
+    )
     result = []
     for (module, task, _), group_runs in together.items():
         program = next((name for name, known in studies.STUDIES.items() if known == module), "")
@@ -388,18 +388,13 @@ def _owner(run: runs.Run) -> pathlib.Path:
 
 def _groups(all_runs: Iterable[runs.Run]) -> list[list[runs.Run]]:
     """Groups of runs that differ only in their seed; by folder if a seed was run twice."""
-    together: dict[str, list[runs.Run]] = {}
-    for run in all_runs:
-        together.setdefault(json.dumps(shared_flags(run), sort_keys=True, default=str), []).append(run)
-    groups = []
+    together = runs.grouped(all_runs, lambda run: json.dumps(shared_flags(run), sort_keys=True, default=str))
+    groups: list[list[runs.Run]] = []
     for group in together.values():
         if max(Counter(map(_seed, group)).values()) == 1:
             groups.append(group)
-            continue
-        by_folder: dict[pathlib.Path, list[runs.Run]] = {}
-        for run in group:
-            by_folder.setdefault(_owner(run), []).append(run)
-        groups += by_folder.values()
+        else:
+            groups += runs.grouped(group, _owner).values()
     return [sorted(group, key=lambda run: (len(_seed(run)), _seed(run))) for group in groups]
 
 

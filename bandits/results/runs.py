@@ -6,7 +6,8 @@ import os
 import pathlib
 import platform
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import TypeVar
 
 from bandits import studies
 from bandits.results import bootstrap
@@ -17,6 +18,16 @@ from optimization.study.metrics import SECONDS, Metric
 from optimization.study.results import Run, find, labels, newest_command, read_json, read_metrics
 
 __all__ = ("Run", "band", "find", "labels", "newest_command", "read_json", "read_metrics")
+
+Item, Key = TypeVar("Item"), TypeVar("Key", bound=Hashable)
+
+
+def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:
+    """Items by a key, in their order."""
+    groups: dict[Key, list[Item]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return groups
 
 
 def read(folder: pathlib.Path) -> Run:
