@@ -1,6 +1,7 @@
 """The page of results, generated from the records alone: verdicts, tables and the scoreboard."""
 
 import collections
+import dataclasses
 import itertools
 import math
 import pathlib
@@ -9,12 +10,12 @@ from collections.abc import Hashable, Mapping, Sequence
 
 from bandits.papers import figure_baselines, judging, records, results, scoreboard, texts
 from bandits.papers.plan import Figure
-from bandits.papers.results import number
 from bandits.papers.scoreboard import Judged
 from bandits.plans.plan import Configuration
-from bandits.results import baselines, comparison, over_tasks, tables, words
+from bandits.results import baselines, comparison, over_tasks, runs, sections, tables, words
 
 _PAPERS_DATA = "The paper's data."
+_TESTS = (*sections.COMPARED[:2], *sections.COMPARED[4:], sections.VERDICT)  # Differences are in the other table.
 _HEAD = pathlib.Path(__file__).with_name("page_head.md")
 
 
@@ -35,13 +36,11 @@ def made(folder: pathlib.Path) -> str:
     parts += [_own_figure(one, folder) for one in own if one.table is not None]
     if found := scoreboard.expected_errors([line for one in own for line in one.lines]):
         parts.append(f"{found}\n")
-    parts += _over_tasks(own)
+    parts += [over_tasks.section(_spaced(name), found).markdown() for name, found in _scores(own).items()]
     if missing := [f"- {one.figure.about}" for one in own if one.table is None]:
         parts.append("### Not run yet\n\n" + "\n".join(missing) + "\n")
     parts += ["## The five papers\n", _summary(of_texts)]
-    by_text: dict[str, list[Judged]] = {}
-    for one in of_texts:
-        by_text.setdefault(one.figure.text, []).append(one)
+    by_text = runs.grouped(of_texts, lambda one: one.figure.text)
     return "\n".join([*parts, *(_text(name, some) for name, some in by_text.items())])
 
 
@@ -86,7 +85,7 @@ def _own_figure(one: Judged, folder: pathlib.Path) -> str:
         columns = 4 if any(line.means for line in run) else 3
         parts.append(_table(head[:columns], [row[:columns] for row in rows]))
     if left := len(one.lines) - len(run):
-        parts.append(f"{_counted(left, 'claim')} more: not run.\n")
+        parts.append(f"{words.count(left, 'claim')} more: not run.\n")
     return "\n".join(parts)
 
 
@@ -97,15 +96,13 @@ def scores_over_tasks(folder: pathlib.Path) -> Mapping[str, over_tasks.OverTasks
       folder: Folder of the records.
     """
     paper = texts.load(texts.PAPER).values()
-    return {name: found for name, (found, _) in _scores([_read(one, folder) for one in paper if one.own]).items()}
+    return _scores([_read(one, folder) for one in paper if one.own])
 
 
-def _scores(own: Sequence[Judged]) -> dict[str, tuple[over_tasks.OverTasks, list[str]]]:
-    """By measure, scores over the figures that have both baselines, and what is left out; none with a single task."""
+def _scores(own: Sequence[Judged]) -> dict[str, over_tasks.OverTasks]:
+    """By measure, scores over the figures that have both baselines; none with a single task."""
     scores = {}
-    by_measure: dict[tuple[str, bool], list[Judged]] = {}
-    for one in own:
-        by_measure.setdefault((one.figure.measures[0].name, one.figure.measures[0].smallest), []).append(one)
+    by_measure = runs.grouped(own, lambda one: (one.figure.measures[0].name, one.figure.measures[0].smallest))
     for (name, smallest), some in by_measure.items():
         scales, lacking = (list(itertools.chain(*found)) for found in zip(*map(_scales, some), strict=True))
         labels_of_task: dict[str, set[str]] = {}
@@ -117,23 +114,8 @@ def _scores(own: Sequence[Judged]) -> dict[str, tuple[over_tasks.OverTasks, list
         lacking += [f"{task}: it has no configuration {most}" for task in without]
         found = over_tasks.over([scale for scale in scales if scale.task not in without], "down" if smallest else "up")
         if found and found.scores:
-            scores[name] = found, [*lacking, *found.left_out]
+            scores[name] = dataclasses.replace(found, left_out=(*lacking, *found.left_out))
     return scores
-
-
-def _over_tasks(own: Sequence[Judged]) -> list[str]:
-    """Sections with scores over several tasks."""
-    parts: list[str] = []
-    for name, (found, left_out) in _scores(own).items():
-        rows = [(one, str(found.seeds[one]), score.text()) for one, score in found.scores.items()]
-        parts += [
-            f"### Interquartile mean over tasks: {_spaced(name)}\n",
-            f"{'; '.join(found.tasks)}. {over_tasks.WHAT_IT_IS}\n",
-            _table(("", "seeds of each task", "normalized score"), rows),
-        ]
-        if left_out:
-            parts.append(f"Left out: {'; '.join(left_out)}.\n")
-    return parts
 
 
 def _scales(one: Judged) -> tuple[list[over_tasks.Scale], list[str]]:
@@ -185,7 +167,7 @@ def _about(one: Judged) -> str:
     ]
     few = [f"{label} ({count})" for label, count in table["arm"].value_counts(sort=False).items() if count < len(seeds)]
     about = [
-        f"{results.data_note(figure) or _PAPERS_DATA} {_counted(len(seeds), 'seed').capitalize()} ({_range(seeds)}), "
+        f"{results.data_note(figure) or _PAPERS_DATA} {words.seeds(len(seeds)).capitalize()} ({_range(seeds)}), "
         f"{_range(sorted(set(table['rounds'].astype(int))))} rounds",
         f"recorded on {', '.join(records.distinct([table], 'machine'))}",
         f"run at {', '.join(records.distinct([table], 'commit'))}",
@@ -198,10 +180,6 @@ def _about(one: Judged) -> str:
     if edges := scoreboard.edges(figure, one.rows):
         lines.append(f"**{edges.replace(':', ':**', 1)}\n")
     return "\n".join([*lines, f"```sh\n{scoreboard.command(figure, seeds[-1] + 1)}\n```\n"])
-
-
-def _counted(count: int, word: str) -> str:
-    return f"{count} {word}{'s' * (count != 1)}"
 
 
 def _range(values: Sequence[int]) -> str:
@@ -263,33 +241,7 @@ def _tests(one: Judged) -> list[str]:
     found = comparison.family(pairs, "down" if first.smallest else "up")
     if not any(tested.is_judged for tested in found):
         return []
-    head = (
-        f"{_spaced(first.name)}: tests",
-        "against the reference",
-        "t test, p by Holm",
-        "sign-flip test, p by Holm",
-        "win rate",
-        "minimum detectable difference (80% power)",
-        "seeds required",
-    )
-    rows = []
-    for tested in found:
-        if not tested.is_judged:
-            rows.append((tested.configuration, "; ".join(["inconclusive", *tested.notes]), *[""] * 5))
-            continue
-        cannot = tested.sign_flip_least_p > comparison.LEVEL
-        rows.append(
-            (
-                tested.configuration,
-                words.verdict(tested),
-                words.p_value(tested.adjusted_p),
-                "cannot be significant" if cannot else words.p_value(tested.sign_flip_adjusted_p),
-                f"{tested.superiority:.0%}",
-                number(tested.detectable),
-                words.seeds_needed(tested),
-            )
-        )
-    return [_table(head, rows)]
+    return [sections.comparison_table(f"{_spaced(first.name)}: tests", found).narrow(_TESTS).markdown("####")]
 
 
 def _reference(figure: Figure, configuration: Configuration) -> str:

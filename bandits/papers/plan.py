@@ -3,6 +3,7 @@
 Nothing here reads data or imports TensorFlow; `texts` reads figures from files.
 """
 
+import contextlib
 import dataclasses
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -238,8 +239,11 @@ class Figure:
         """
         return self._runs(configuration, [0], (), None)[0]
 
-    def check(self) -> None:
+    def check(self, *, early_stop: bool = False) -> None:
         """Checks the flags of each configuration; for a search only one point, because all would take minutes.
+
+        Args:
+          early_stop: Whether points of searches are stopped early.
 
         Raises:
           UsageError: As `runs_of`; or if two configurations are the same runs.
@@ -252,13 +256,22 @@ class Figure:
                 raise UsageError(
                     f"--figure={self.name}: {other} and {configuration.label} are the same runs: remove one of them."
                 )
+            if early_stop and configuration.is_searched:
+                first.at_rounds(1)
 
     def _runs(
         self, configuration: Configuration, seeds: Sequence[int], base: Sequence[str], folder: pathlib.Path | None
     ) -> list[Run]:
-        try:
+        with naming(self.name, configuration.label):
             return configuration.runs(
                 self.binary, self.tuning_seeds if configuration.is_searched else seeds, base, folder
             )
-        except UsageError as error:
-            raise UsageError(f"--figure={self.name}, {configuration.label}: {error}") from error
+
+
+@contextlib.contextmanager
+def naming(figure: str, configuration: str) -> Iterator[None]:
+    """Raises errors with the names of the figure and the configuration that they are about."""
+    try:
+        yield
+    except UsageError as error:
+        raise UsageError(f"--figure={figure}, {configuration}: {error}") from error

@@ -6,6 +6,7 @@ machine, so that pages and verdicts need no runs.
 
 import dataclasses
 import pathlib
+import tempfile
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -85,9 +86,36 @@ def provenance(folder: pathlib.Path) -> dict[str, str]:
     return {"data": content.get("data_checksum") or "", "commit": commit, "machine": runs.machine()}
 
 
-def path_of(figure: Figure, folder: pathlib.Path) -> pathlib.Path:
-    """Path of a figure's records below a folder of records."""
-    return folder / figure.scale / f"{figure.name}.csv"
+def path_of(figure: Figure, kept: pathlib.Path | None, output: pathlib.Path = pathlib.Path()) -> pathlib.Path:
+    """Path of a figure's records below a folder of records; without one, in the figure's output."""
+    return kept / figure.scale / f"{figure.name}.csv" if kept else output / f"{figure.name}_records.csv"
+
+
+def beside(flag: str, path: pathlib.Path) -> pathlib.Path:
+    """Folder of records beside the output that a flag names.
+
+    Raises:
+      UsageError: If it has none.
+    """
+    folder = path.parent / "evidence"
+    if not any(folder.glob("*/*.csv")):
+        raise UsageError(
+            f"--{flag}={path} is made from the records in {folder}, which has none: --records writes them."
+        )
+    return folder
+
+
+def check_folder(kept: pathlib.Path, name: str) -> None:
+    """Creates a folder below that of all records, before the runs.
+
+    Raises:
+      UsageError: If it cannot be written.
+    """
+    try:
+        (kept / name).mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=kept / name).close()
+    except OSError as error:
+        raise UsageError(f"--records={kept} cannot be written ({error.strerror}).") from error
 
 
 def write(table: "pd.DataFrame", path: pathlib.Path) -> None:
@@ -209,8 +237,7 @@ def values(figure: Figure, table: "pd.DataFrame") -> list[Value]:
         for name in names:
             # For other measures a missing number keeps its seed.
             measured = own[own[name].notna()] if name in of_some_seeds else own
-            by_seed = dict(zip(measured["seed"].astype(int), measured[name].astype(float), strict=True))
-            stated = published.get((configuration.label, name))
+            by_seed, stated = _by_seed(measured, name), published.get((configuration.label, name))
             rows.append(
                 Value(configuration.label, name, by_seed, rounds, stated, diverged=diverged, is_unpaired=is_unpaired)
             )
@@ -243,7 +270,11 @@ def _landmark(own: "pd.DataFrame", name: str) -> Landmark | None:
     error = f"{name}{_ERROR}"
     if error in own and own[error].notna().any():
         return Sampled(float(own[name].mean()), float(own[error].max()), int(own[_SAMPLE].max()))
-    return baselines.of_seeds(dict(zip(own["seed"].astype(int), own[name].astype(float), strict=True)))
+    return baselines.of_seeds(_by_seed(own, name))
+
+
+def _by_seed(own: "pd.DataFrame", name: str) -> dict[int, float]:
+    return dict(zip(own["seed"].astype(int), own[name].astype(float), strict=True))
 
 
 def distinct(tables: Iterable["pd.DataFrame"], column: str) -> Sequence[str]:

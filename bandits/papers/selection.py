@@ -7,21 +7,23 @@ data or imports TensorFlow.
 
 import contextlib
 import dataclasses
+import itertools
 import math
 import pathlib
 import sys
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bandits import studies
 from bandits.evaluation import reward_model
 from bandits.evaluation.bounds import Bounds
 from bandits.evaluation.estimates import LABELS
+from bandits.papers import plan, records
 from bandits.plans.executors import Executor
-from bandits.plans.outcomes import FAILED, finished_rounds
+from bandits.plans.outcomes import FAILED, unfinished
 from bandits.plans.plan import Configuration, Run, as_text
 from bandits.plans.sweep import Sweep
-from data import files
+from bandits.results import tables
 from data.errors import Failure, UsageError
 from optimization.study import cli, intervals, presets
 
@@ -30,10 +32,10 @@ if TYPE_CHECKING:
 
 NAME = "select_before_deploying"  # In `--figure`.
 ABOUT = "Can rates and exploration be chosen from a log, before deploying? --arms are its tasks"
-BINARY = "run_federated"
 REPEAT = 5  # Logging deployments per task.
 CANDIDATE_SEED = 100  # Also of the initial model; no log has it.
 SCORES, CANDIDATES = "scores.csv", "candidates.csv"
+_RECORDS = "selection"  # Folder of the permanent records.
 RANDOM = "chance"  # A random choice, as a baseline of the estimators.
 _DRAWS = 100  # Noise samples of private values, per log.
 _SETTINGS = pathlib.Path(__file__).parent / "published" / f"{NAME}.toml"
@@ -48,11 +50,9 @@ class Study:
 
     Attributes:
       name: Name of the task.
-      flags: Flags of all its runs.
-      initial: Other flags of the run whose model all others start from.
-      deployed: Other flags of candidates and logging deployments.
-      logged: Other flags of logging deployments only.
-      sweep: Rates of the candidates' models, as `--sweep` of the grid: each point is a run.
+      initial: The run whose model all others start from.
+      logs: The logging deployments.
+      models: The candidates' models: a search of rates, each point of which is a run.
       temperatures: Softmax temperatures; each model with each temperature is a candidate.
       reward_model: Flags of `evaluate_policy` for the training of the estimators' model.
       largest_weight: W of private values.
@@ -62,11 +62,9 @@ class Study:
     """
 
     name: str
-    flags: str
-    initial: str
-    deployed: str
-    logged: str
-    sweep: Sequence[str]
+    initial: Configuration
+    logs: Configuration
+    models: Configuration
     temperatures: Sequence[float]
     reward_model: str
     largest_weight: float
@@ -87,15 +85,16 @@ class Study:
         """
         flags = cli.FlagSet("")
         flags.group(reward_model.RewardModel, cli.Setting("seed", int, "of the model's training and its folds", seed))
-        try:
+        with plan.naming(NAME, f"{self.name}: reward_model"):
             return flags.parse([self.name, *self.reward_model.split()]).settled()
-        except UsageError as error:
-            raise UsageError(f"{self.flag_text}: reward_model: {error}") from error
 
-    @property
-    def flag_text(self) -> str:
-        """Start of messages about the study."""
-        return f"--figure={NAME}, {self.name}"
+
+class Runs(NamedTuple):
+    """Runs of a study: of the initial model, and all others, which start from it."""
+
+    initial: list[Run]
+    logs: list[Run]
+    candidates: list[Run]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,46 +105,37 @@ class Plan:
       studies: The studies.
       repeat: Logging deployments of each.
       base: Flags that all runs share.
-      folder: Where all runs lie; absolute, as runs name the initial model's folder.
+      folder: Folder of all output.
+      records: Folder of permanent records, if any.
     """
 
     studies: Sequence[Study]
     repeat: int
     base: tuple[str, ...]
     folder: pathlib.Path
+    records: pathlib.Path | None = None
+    binary = "run_federated"
 
-    def candidates(self, study: Study) -> list[Run]:
-        """Runs of the candidates' models.
+    @property
+    def runs(self) -> pathlib.Path:
+        """Folder of all runs; absolute, as runs name the initial model's folder."""
+        return self.folder.resolve() / "runs"
+
+    def runs_of(self, study: Study) -> Runs:
+        """Runs of a study.
 
         Raises:
           UsageError: If their flags are invalid.
         """
-        return self._runs(study, study.deployed, (CANDIDATE_SEED,), study.sweep, is_first=False)
 
-    def logs(self, study: Study) -> list[Run]:
-        """Runs of the logging deployments; see `candidates`."""
-        words = f"{study.deployed} {study.logged} --log_interactions"
-        return self._runs(study, words, range(self.repeat), is_first=False)
+        def runs(configuration: Configuration, seeds: Sequence[int], *flags: str) -> list[Run]:
+            return configuration.runs(self.binary, seeds, (*self.base, *flags), self.runs)
 
-    def stages(self, study: Study) -> tuple[list[Run], list[Run]]:
-        """Run of the initial model, and all others, which start from it; see `candidates`."""
-        return self._initial(study), [*self.logs(study), *self.candidates(study)]
-
-    def _initial(self, study: Study) -> list[Run]:
-        return self._runs(study, study.initial, (CANDIDATE_SEED,), is_first=True)
-
-    def _runs(
-        self, study: Study, words: str, seeds: Sequence[int], sweep: Sequence[str] = (), *, is_first: bool
-    ) -> list[Run]:
-        base = self.base
-        if not is_first:
-            (initial,) = self._initial(study)
-            base = (*base, f"{_INITIAL_MODEL}={self.folder / initial.name}")
-        arguments = (*study.flags.split(), *words.split())
-        try:
-            return Configuration(study.name, (), arguments, tuple(sweep)).runs(BINARY, seeds, base, self.folder)
-        except UsageError as error:
-            raise UsageError(f"{study.flag_text}: {error}") from error
+        with plan.naming(NAME, study.name):
+            initial = runs(study.initial, [CANDIDATE_SEED])
+            start = f"{_INITIAL_MODEL}={self.runs / initial[0].name}"
+            logs, candidates = runs(study.logs, range(self.repeat), start), runs(study.models, [CANDIDATE_SEED], start)
+            return Runs(initial, logs, candidates)
 
     def check(self) -> None:
         """Checks the flags of all runs.
@@ -155,31 +145,37 @@ class Plan:
         """
         for study in self.studies:
             study.reward_model_settings(0)
-            candidates, logging = self.candidates(study), self.logs(study)[0].settings
-            problem = ""
-            if len(candidates) * len(study.temperatures) < 2:
+            runs = self.runs_of(study)
+            logging, problem = runs.logs[0].settings, ""
+            if len(runs.candidates) * len(study.temperatures) < 2:
                 problem = "sweep and temperatures must name two candidates at least."
             elif logging.task_type == "logged":
                 problem = "a log does not have the rewards of other actions: choose a task with labels."
             elif logging.reward_drift:
                 problem = f"with --reward_drift={logging.reward_drift} a policy has no single true reward."
             if problem:
-                raise UsageError(f"{study.flag_text}: {problem}")
+                raise UsageError(f"--figure={NAME}, {study.name}: {problem}")
+
+    def prepare(self, settings: cli.Settings) -> None:
+        """Creates the records' folder, before anything runs.
+
+        Raises:
+          UsageError: If it cannot be written.
+        """
+        if self.records:
+            records.check_folder(self.records, _RECORDS)
 
     def planned(self) -> list[tuple[Run, int]]:
         """All runs, which count once each; their initial model does not change their time."""
-        found = [run for study in self.studies for stage in self.stages(study) for run in stage]
+        found = [run for study in self.studies for some in self.runs_of(study) for run in some]
         own = [tuple(word for word in run.arguments if not word.startswith(_INITIAL_MODEL)) for run in found]
         return [(dataclasses.replace(run, arguments=words), 1) for run, words in zip(found, own, strict=True)]
 
     def left(self) -> list[Run]:
         """Unfinished runs that could run now."""
         found = []
-        for stages in map(self.stages, self.studies):
-            unfinished = [
-                [run for run in stage if finished_rounds(self.folder / run.name) < run.rounds] for stage in stages
-            ]
-            found += unfinished[0] or unfinished[1]
+        for initial, *others in map(self.runs_of, self.studies):
+            found += unfinished(initial, self.runs) or unfinished(itertools.chain(*others), self.runs)
         return found
 
     def run(self, executor: Executor) -> None:
@@ -188,17 +184,29 @@ class Plan:
         Raises:
           Failure: If a run fails; it names its folder.
         """
-        metric = studies.load(studies.STUDIES[BINARY]).ranked_by
-        sweep = Sweep(self.folder, executor, metric, smallest=metric.better == "down")
+        metric = studies.load(studies.STUDIES[self.binary]).ranked_by
+        sweep = Sweep(self.runs, executor, metric, smallest=metric.better == "down")
         with contextlib.closing(sweep):
-            for stage in zip(*map(self.stages, self.studies), strict=True):
-                sweep.run([run for some in stage for run in some])
+            every = [self.runs_of(study) for study in self.studies]
+            initial = [run for one in every for run in one.initial]
+            for stage in (initial, [run for one in every for run in (*one.logs, *one.candidates)]):
+                sweep.run(stage)
                 for outcome in sweep.outcomes.values():
                     if outcome.status == FAILED:
-                        raise Failure(f"{self.folder / outcome.run.name}: {outcome.error}")
+                        raise Failure(f"{self.runs / outcome.run.name}: {outcome.error}")
 
-    def report(self, outputs: Sequence[pathlib.Path]) -> None:
-        """Evaluates the candidates by each log, writes the tables to folders, and prints them; imports TFF."""
+    def reproduce(self, executor: Executor | None) -> int:
+        """Runs what is missing, and reports if all runs are finished; returns the exit status."""
+        if executor:
+            self.run(executor)
+        if left := self.left():
+            print(f"{len(left)} runs of {NAME} are not finished, so nothing is reported.")
+            return 1
+        self.report()
+        return 0
+
+    def report(self) -> None:
+        """Evaluates the candidates by each log, writes the tables, and prints them; imports TFF."""
         import pandas as pd
 
         from optimization.runtime import worker_process
@@ -207,18 +215,18 @@ class Plan:
             from bandits.papers import selection_scores
         rows: dict[str, list[dict[str, Any]]] = {SCORES: [], CANDIDATES: []}
         for study in self.studies:
-            candidates = self.candidates(study)
-            for log in self.logs(study):
-                scores, rewards = selection_scores.of_log(study, log, candidates, self.folder, _DRAWS)
+            _, logs, candidates = self.runs_of(study)
+            for log in logs:
+                scores, rewards = selection_scores.of_log(study, log, candidates, self.runs, _DRAWS)
                 rows[SCORES] += scores
                 rows[CANDIDATES] += rewards
                 print(f"{study.name}: the log of seed {log.seed} is evaluated", file=sys.stderr, flush=True)
         made = {name: pd.DataFrame(found) for name, found in rows.items()}
+        outputs = [self.folder / NAME, *([self.records / _RECORDS] if self.records else [])]
         for output in outputs:
-            output.mkdir(parents=True, exist_ok=True)
             for name, table in made.items():
-                files.replace(output / name, table.to_csv(index=False, float_format="%.6g").encode())
-        print(f"{scores_table(made[SCORES])}\n{candidates_table(made[CANDIDATES])}")
+                records.write(table, output / name)
+        print(f"{scores_table(made[SCORES])}\n\n{candidates_table(made[CANDIDATES])}\n")
         print(f"Written to {' and '.join(map(str, outputs))}: {SCORES}, {CANDIDATES}")
 
 
@@ -231,7 +239,19 @@ def label(run: Run, temperature: float) -> str:
 def published() -> dict[str, Study]:
     """Studies of the published settings by task."""
     ((_, _, found),) = presets.tables(_SETTINGS.parent, pattern=_SETTINGS.name)
-    return {task: Study(name=task, **table) for task, table in found.items()}
+    return {task: _study(task, **table) for task, table in found.items()}
+
+
+def _study(
+    task: str, flags: str, initial: str, deployed: str, logged: str, sweep: Sequence[str], **others: Any
+) -> Study:
+    """Study by the settings of its file, which `select_before_deploying.toml` explains."""
+
+    def configuration(*words: str, sweeps: Sequence[str] = ()) -> Configuration:
+        return Configuration(task, (), tuple(" ".join((flags, *words)).split()), tuple(sweeps))
+
+    logs = configuration(deployed, logged, "--log_interactions")
+    return Study(task, configuration(initial), logs, configuration(deployed, sweeps=sweep), **others)
 
 
 def choose(tasks: Sequence[str] | None) -> list[Study]:
@@ -250,24 +270,20 @@ def choose(tasks: Sequence[str] | None) -> list[Study]:
 def scores_table(scores: "pd.DataFrame") -> str:
     """Markdown table, a line per estimator and release: means over logging seeds with 95% intervals."""
     tasks = list(dict.fromkeys(scores["task"]))
-    lines = [["privacy", "estimator", *(f"`{task}`: rho | regret" for task in tasks)], ["---"] * (2 + 2 * len(tasks))]
+    heads = ["privacy", "estimator", *(head for task in tasks for head in (f"`{task}`: rho", "regret"))]
+    lines = []
     for (estimator, epsilon, times), rows in scores.groupby(_KEYS, sort=False, dropna=False):
         by_task = [rows[rows["task"] == task] for task in tasks]
         cells = [_mean(own[name], digits) for own in by_task for name, digits in (("rho", 2), ("regret", 3))]
         lines.append([_privacy(epsilon, times), _LABELS[estimator], *cells])
-    return _markdown(lines)
+    return tables.markdown(heads, lines)
 
 
 def candidates_table(candidates: "pd.DataFrame") -> str:
     """Markdown table of the candidates' true rewards."""
-    lines = [["task", "candidate", "true reward"], ["---"] * 3]
-    for (task, candidate), rows in candidates.groupby(["task", "candidate"], sort=False):
-        lines.append([f"`{task}`", candidate, _mean(rows["true"], 3)])
-    return _markdown(lines)
-
-
-def _markdown(lines: Iterable[Sequence[str]]) -> str:
-    return "".join(f"|{'|'.join(line)}|\n" if line[0] == "---" else f"| {' | '.join(line)} |\n" for line in lines)
+    groups = candidates.groupby(["task", "candidate"], sort=False)["true"]
+    lines = [[f"`{task}`", candidate, _mean(values, 3)] for (task, candidate), values in groups]
+    return tables.markdown(["task", "candidate", "true reward"], lines)
 
 
 def _privacy(epsilon: float, times: int) -> str:

@@ -28,7 +28,7 @@ from optimization.study.results import Run
 
 FULL_FEEDBACK = "supervised_mse"  # `--bandits_type` of the full-feedback baseline.
 _MOST_SEGMENTS = 10  # Rows of a configuration.
-WHAT_IT_IS = (
+_WHAT_IT_IS = (
     "In each round: the final reward (mean of the last tenth of its rounds) of the full-feedback baseline that was "
     "trained in that round's environment alone, minus the configuration's reward. The baseline is trained, so dynamic "
     "regret can be negative."
@@ -265,7 +265,7 @@ def sections(part: Part) -> list[Section]:
             rows.append([name, f"{segment.first} to {segment.last}", environments, None, None, *means])
     counts = sorted({len(schedule.needed(regret.rounds)) for _, schedule, regret in shown})
     number = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-    notes = [WHAT_IT_IS]
+    notes = [_WHAT_IT_IS]
     if any(len(segment.environments) > 1 for *_, regret in shown for segment, *_ in regret.segments):
         notes.append(_MIXED)
     if any(len(regret.segments) > _MOST_SEGMENTS for *_, regret in shown):

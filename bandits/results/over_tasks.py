@@ -15,7 +15,7 @@ from optimization.study.intervals import Interval
 from optimization.study.metrics import Metric
 
 LEAST_SEEDS = 5  # The interval of nominally 95% holds the true value in 91% of trials with five seeds, 81% with three.
-WHAT_IT_IS = (
+_WHAT_IT_IS = (
     "Normalized scores are 0 at the uniform policy's mean reward on a task and 1 at that of the full-feedback "
     "baseline. Shown is the interquartile mean over all tasks and seeds, with a 95% interval by a bootstrap of "
     "the seeds within each task: it is about other seeds, not other tasks."
@@ -139,15 +139,16 @@ def sections(parts: Sequence[Part]) -> list[Section]:
                 )
                 together.setdefault(column, []).append(scale)
     every = ((column, over(scales, column.better or "up")) for column, scales in together.items())
-    return [_section(column, one) for column, one in every if one]
+    return [section(column.about, one) for column, one in every if one]
 
 
-def _section(column: Metric, found: OverTasks) -> Section:
+def section(metric: str, found: OverTasks) -> Section:
+    """Section about scores over tasks; without a row if there are none."""
     rows = [
         [configuration, found.seeds[configuration], tables.estimate(score)]
         for configuration, score in found.scores.items()
     ]
-    notes = [f"Metric: {column.about}. {WHAT_IT_IS}"] if rows else []
+    notes = [f"Metric: {metric}. {_WHAT_IT_IS}"] if rows else []
     notes += [f"Left out: {'; '.join(found.left_out)}."] if found.left_out else []
     title = f"Over {len(found.tasks)} tasks ({'; '.join(found.tasks)})" if rows else "No interquartile mean over tasks"
     return Section(title, ("Configuration", "Seeds of each task", "Normalized score"), rows, notes)

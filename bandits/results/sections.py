@@ -18,7 +18,7 @@ from optimization.study.metrics import SECONDS, Metric
 from optimization.study.results import Run
 
 _ROWS = 1000  # Of single runs and of commands, so that the page stays small.
-_COMPARED = (
+COMPARED = (
     "Configuration",
     "Compared with",
     "Seeds",
@@ -29,8 +29,8 @@ _COMPARED = (
     "Minimum detectable difference (80% power)",
     "Seeds required",
 )
-_IN_TERMINAL = (*_COMPARED[:4], "Verdict")  # Columns of comparisons that fit.
-_CLIENTS, _VERDICT, _BASELINES = "Greedy policy, over clients", "Verdict", "Against the baselines"
+_IN_TERMINAL = (*COMPARED[:4], "Verdict")  # Columns of comparisons that fit.
+_CLIENTS, VERDICT, _BASELINES = "Greedy policy, over clients", "Verdict", "Against the baselines"
 
 
 def summary(part: Part, looks: Sequence[Mapping[str, Any]], wanted: str | None) -> str:
@@ -54,17 +54,17 @@ def summary(part: Part, looks: Sequence[Mapping[str, Any]], wanted: str | None) 
         row.append(tables.estimate(configuration.estimate(column)))
         if compared:
             one = of.get(id(configuration))
-            interval = Interval(one.difference, one.low, one.high, one.pairs) if one else None
+            interval = one.interval if one else None
             word = "baseline" if configuration.role else "not compared"
             word = "reference" if configuration.name in references else word
             row += [tables.estimate(interval, signed=True), words.short_verdict(one) if one else word]
             if interval and math.isfinite(interval.mean):
                 drawn.append((configuration.name, interval, look[id(configuration)]["colour"]))
         rows.append(row)
-    heads = ["Configuration", _title(part, column), *([difference, _VERDICT] if compared else [])]
+    heads = ["Configuration", _title(part, column), *([difference, VERDICT] if compared else [])]
     title = f"{difference}: {_lower(column.about)}, 95% CI"
     picture = plots.forest(title, drawn[: plots.SHOWN]) if drawn else ""
-    table = tables.html(heads, rows, "main", [_VERDICT])
+    table = tables.html(heads, rows, "main", [VERDICT])
     return f'<p class="lead">{html.escape(finding(part, compared))}</p>{picture}{table}'
 
 
@@ -153,15 +153,29 @@ def comparisons(part: Part, wanted: str | None, *, is_narrow: bool = False) -> S
         None if is_narrow else runs.difference_over_clients(configuration.runs, other.runs)
         for configuration, other, _ in compared
     ]
+    has_interval = any(one and math.isfinite(one.low) for one in clients)
+    section = comparison_table("Comparisons", [one for *_, one in compared], clients)
+    section = section._replace(notes=[_about(part, compared, has_interval)])
+    return section.narrow(_IN_TERMINAL) if is_narrow else section
+
+
+def comparison_table(title: str, compared: Sequence[Comparison], clients: Sequence[Interval | None] = ()) -> Section:
+    """Table of a family of comparisons.
+
+    Args:
+      title: Its heading.
+      compared: The comparisons.
+      clients: Difference of each over clients; None where it is unknown.
+    """
     rows = []
-    for (*_, one), over_clients in zip(compared, clients, strict=True):
+    for one, over_clients in zip(compared, clients or [None] * len(compared), strict=True):
         few = f"{over_clients.size} clients: too few for an interval" if over_clients else ""
         needed = f"{one.seeds_needed:,}" if math.isfinite(one.seeds_needed) else "many"
         cells = [
             one.configuration,
             one.reference,
             one.pairs,
-            tables.estimate(Interval(one.difference, one.low, one.high, one.pairs), signed=True),
+            tables.estimate(one.interval, signed=True),
             tables.number(one.adjusted_p, words.p_value(one.adjusted_p)),
             tables.number(one.sign_flip_adjusted_p, words.p_value(one.sign_flip_adjusted_p)),
             tables.number(one.superiority, f"{one.superiority:.0%}"),
@@ -170,11 +184,8 @@ def comparisons(part: Part, wanted: str | None, *, is_narrow: bool = False) -> S
         ]
         cells += [tables.estimate(over_clients, signed=True, without=few)] * any(clients)
         rows.append([*cells, Cell(words.short_verdict(one), notes=one.notes, kind="text notes")])
-    heads = [*_COMPARED, *[_CLIENTS] * any(clients), _VERDICT]
-    has_interval = any(one and math.isfinite(one.low) for one in clients)
-    notes = [_about(part, compared, has_interval)]
-    section = Section("Comparisons", heads, rows, notes, left=(_COMPARED[1], _VERDICT))
-    return section.narrow(_IN_TERMINAL) if is_narrow else section
+    heads = [*COMPARED, *[_CLIENTS] * any(clients), VERDICT]
+    return Section(title, heads, rows, left=(COMPARED[1], VERDICT))
 
 
 def _about(

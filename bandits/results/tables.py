@@ -60,6 +60,11 @@ class Section(NamedTuple):
         notes = "".join(f'<p class="note">{escaping.escape(note)}</p>' for note in self.notes)
         return f"<{heading}>{escaping.escape(self.title)}</{heading}>{table}{notes}"
 
+    def markdown(self, heading: str = "###") -> str:
+        """The section in Markdown."""
+        table = [markdown(self.heads, self.rows)] if self.rows else []
+        return "\n\n".join([f"{heading} {self.title}", *table, *self.notes]) + "\n"
+
     def lines(self) -> list[str]:
         """The section for a terminal."""
         table = text(self.heads, self.rows, indent="  ").splitlines() if self.rows else []

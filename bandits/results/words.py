@@ -15,13 +15,6 @@ def listed(names: Sequence[str]) -> str:
     return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
 
 
-def verdict(comparison: Comparison) -> str:
-    """Verdict with its direction, such as "better than greedy" or "not significantly different from greedy"."""
-    if comparison.is_significant:
-        return f"{'better' if comparison.is_better else 'worse'} than {comparison.reference}"
-    return f"{comparison.significance} from {comparison.reference}"
-
-
 def short_verdict(comparison: Comparison) -> str:
     """Verdict for a column whose title names the reference."""
     if not comparison.is_judged:
@@ -40,9 +33,9 @@ def seeds_needed(comparison: Comparison) -> str:
     )
 
 
-def seeds(count: int) -> str:
+def seeds(number: int) -> str:
     """Number of seeds as text."""
-    return f"{count} seed{'s' * (count != 1)}"
+    return count(number, "seed")
 
 
 def p_value(p: float) -> str:
@@ -59,9 +52,7 @@ def estimate(one: Interval, *, signed: bool = False, label: str = "95% CI ") -> 
 
 def effect(comparison: Comparison) -> str:
     """Difference as text, such as `+0.136 (95% CI +0.119 to +0.153, 8 seeds)`."""
-    mean, _, bounds = estimate(
-        Interval(comparison.difference, comparison.low, comparison.high, comparison.pairs), signed=True
-    ).partition(" (")
+    mean, _, bounds = estimate(comparison.interval, signed=True).partition(" (")
     return f"{mean} ({', '.join(filter(None, [bounds.removesuffix(')'), seeds(comparison.pairs)]))})"
 
 

@@ -11,7 +11,7 @@ import pytest
 from matplotlib import figure as figures
 
 from bandits import metrics, studies
-from bandits.papers import judging, pictures, records, results, scoreboard, texts
+from bandits.papers import judging, pictures, records, reproduction, results, running, scoreboard, texts
 from bandits.papers.judging import DISAGREES, NOT_RUN
 from bandits.papers.plan import PAPER_DATA, Claim, Figure, Measure, Published
 from bandits.papers.results import ConfigurationRuns, Value
@@ -341,7 +341,7 @@ def test_data_that_is_not_there_is_one_message_before_anything_is_run(play, tmp_
     assert not list(tmp_path.glob("r/runs/*"))
     figures = [dataclasses.replace(_figure(), name=name) for name in ("a", "b")]
     with pytest.raises(UsageError, match=r"^--figure=a,b: There is no toy\.sqlite\.$"):
-        reproduce.running.check_data(figures, tmp_path, None)
+        running.check_data(figures, tmp_path, None)
 
 
 def test_data_dir_is_the_environment_s_folder_of_all_runs(play, tmp_path, monkeypatch):
@@ -351,7 +351,7 @@ def test_data_dir_is_the_environment_s_folder_of_all_runs(play, tmp_path, monkey
     def players(figures, folder, data_dir):
         seen.append((os.environ["FEDBANDITS_DATA_DIR"], data_dir))
 
-    monkeypatch.setattr(reproduce.running, "check_data", players)
+    monkeypatch.setattr(running, "check_data", players)
     assert play(_figure(), "--repeat=1", f"--data_dir={tmp_path}") == 0
     assert seen == [(str(tmp_path), str(tmp_path))]
     assert os.environ["FEDBANDITS_DATA_DIR"] == "elsewhere"
@@ -377,7 +377,7 @@ def test_the_study_s_own_picture_is_drawn_beside(tmp_path):
     flags = {"client_selection": "rand", "clients_per_round": 3, "seed": 0}
     (folder / "config.json").write_text(json.dumps({"format": run_folder.FORMAT, "flags": flags, "command": "x"}))
     pd.DataFrame({"client": [0, 1], "loss": [0.5, 1.5]}).to_csv(folder / "clients.csv", index=False)
-    reproduce.report(_figure(own_figures="client_losses"), found, tmp_path / "out")
+    reproduction.report(_figure(own_figures="client_losses"), found, tmp_path / "out")
     assert (tmp_path / "out" / "f1_clients.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -396,7 +396,7 @@ def test_densities_of_normality_are_overlaid_a_row_for_each_alpha(tmp_path, monk
             np.savez(folder / "d.npz", **{key: [index, math.nan] for key in diagnostics.Normality._fields})
     monkeypatch.setattr(diagnostics, "draw_normality", lambda panels, *rest: drawn.update(panels))
     measure = Measure("p", "d.npz:p_values")
-    reproduce.report(
+    reproduction.report(
         _figure(configurations=arms, own_figures="normality", measures=(measure,), published=()),
         found,
         tmp_path / "out",

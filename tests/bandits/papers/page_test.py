@@ -244,7 +244,7 @@ def test_a_page_has_own_figures_with_differences_and_what_they_mean(tmp_path, kn
         in made
     )
     # Student's t of 2 / (0.1 / sqrt(3)) with 2 degrees of freedom; three seeds have no test by signs.
-    assert "| near | better than far | 0.00083 | - | 100% | " in made
+    assert "| near | far | 0.00083 | – | 100% | " in made
     assert (
         "| near is better (section 2) | **agrees (paper's data)** | near 4, far 2: +2.00 (+1.75 to +2.25) | Go near. |"
         in made
@@ -304,12 +304,13 @@ def test_a_page_has_scores_over_own_figures_with_baselines(tmp_path, known):
         scores = {figure.configurations[0].label: near, "chance": 0.0, "ceiling": 10.0}
         _write(figure, {arm: (score,) * 5 for arm, score in scores.items()}, tmp_path)
         if figure.name == "f1":
-            assert "### Interquartile mean over tasks" not in page.made(tmp_path)
+            assert "### Over 2 tasks" not in page.made(tmp_path)
     made = page.made(tmp_path)
     assert (
-        "### Interquartile mean over tasks: score\n\n"
-        "f1, often; f2, seldom. Normalized scores are 0 at the uniform policy" in made
+        "### Over 2 tasks (f1, often; f2, seldom)\n\n| Configuration | Seeds of each task | Normalized score |\n"
+        in made
     )
+    assert "\nMetric: score. Normalized scores are 0 at the uniform policy" in made
     assert "| near | 5 | 0.6 (the same in every seed) |" in made
 
 
@@ -346,7 +347,7 @@ def test_scores_over_tasks_use_the_baseline_with_the_same_deployment_and_environ
         in made
     )
     write("near", "chance", "ceiling")
-    assert "### Interquartile mean over tasks" not in page.made(tmp_path)
+    assert "### Over 2 tasks" not in page.made(tmp_path)
 
 
 def test_a_task_without_the_configuration_that_most_have_is_left_out_of_scores_over_tasks(tmp_path, known):
@@ -366,7 +367,7 @@ def test_a_task_without_the_configuration_that_most_have_is_left_out_of_scores_o
         scores = {figure.configurations[0].label: 4.0, "chance": 0.0, "ceiling": 10.0}
         _write(figure, {arm: (score,) * 5 for arm, score in scores.items()}, tmp_path)
     made = page.made(tmp_path)
-    assert "### Interquartile mean over tasks: score\n\nf1; f3. " in made
+    assert "### Over 2 tasks (f1; f3)\n" in made
     assert "| near | 5 | 0.4 (the same in every seed) |\n" in made
     assert "Left out: f2: it has no configuration near." in made
 

@@ -12,16 +12,16 @@ from bandits.environments import drift
 from bandits.evaluation import terms
 from bandits.papers import selection
 from bandits.papers import selection_scores as scores
+from bandits.plans.plan import Configuration
 from data import clients, interaction_log, tasks
 from data.errors import UsageError
 
+_NO_FLAGS = Configuration("toy", (), ())
 _STUDY = selection.Study(
     name="toy",
-    flags="",
-    initial="",
-    deployed="",
-    logged="",
-    sweep=(),
+    initial=_NO_FLAGS,
+    logs=_NO_FLAGS,
+    models=_NO_FLAGS,
     temperatures=(),
     reward_model="",
     largest_weight=3.0,

@@ -70,14 +70,13 @@ def test_the_program_scores_each_estimator_on_each_log(played):
 def test_the_labels_know_what_was_logged(played, monkeypatch):
     monkeypatch.setattr(selection, "_SETTINGS", played / "settings.toml")
     studies = selection.choose(["few_digits"])
-    folder = played / "r" / "runs"
-    plan = selection.Plan(studies, 2, (), folder)
-    log_run, _ = plan.logs(*studies)
+    plan = selection.Plan(studies, 2, (), played / "r")
+    folder = plan.runs
+    _, (log_run, _), (candidate, _) = plan.runs_of(*studies)
     found = selection_scores.read_deployment(folder / log_run.name)
     of_rows = found.expected[found.context, found.log.actions]
     assert of_rows.tolist() == found.log.rewards.tolist()
     # And so the weighted rewards of a policy are, on average over its own actions, its true reward.
-    candidate, _ = plan.candidates(*studies)
     chosen = selection_scores.probabilities(folder / candidate.name, 1.0, found)
     assert chosen.sum(axis=1) == pytest.approx(np.ones(len(chosen)))
     assert found.true_reward(np.eye(10)[found.expected.argmax(axis=1)]) == pytest.approx(1)
@@ -101,7 +100,7 @@ def test_finished_runs_are_not_rerun_and_give_the_same(played, capsys):
 def test_the_published_settings_make_twelve_candidates_and_no_log_shares_their_seed(tmp_path):
     plan = selection.Plan(selection.choose(None), 5, (), tmp_path)
     for study in plan.studies:
-        models, logs = plan.candidates(study), plan.logs(study)
+        _, logs, models = plan.runs_of(study)
         assert len({selection.label(one, temperature) for one in models for temperature in study.temperatures}) == 12
         assert {one.seed for one in models}.isdisjoint(one.seed for one in logs)
         assert {one.settings.log_interactions for one in logs} == {True}
