@@ -118,9 +118,13 @@ def program(settings: cli.Settings) -> int:
         "folder": pathlib.Path(settings.root_output_dir) / (settings.experiment_name or f"reproduce_{settings.scale}"),
         "records": pathlib.Path(settings.records) if settings.records else None,
     }
-    choose = _selection if settings.figure == selection.NAME else _figures
+    chosen: reproduction.Figures | selection.Plan
     with files.data_folder(settings.data_dir):
-        return reproduction.execute(settings, choose(settings, labels, runs))
+        if settings.figure == selection.NAME:
+            chosen = _selection(settings, labels, runs)
+        else:
+            chosen = _figures(settings, labels, runs)
+        return reproduction.execute(settings, chosen)
 
 
 def _figures(settings: cli.Settings, labels: list[str] | None, runs: dict[str, Any]) -> reproduction.Figures:

@@ -19,7 +19,8 @@ from optimization.study.results import Run, find, labels, newest_command, read_j
 
 __all__ = ("Run", "band", "find", "labels", "newest_command", "read_json", "read_metrics")
 
-Item, Key = TypeVar("Item"), TypeVar("Key", bound=Hashable)
+Item = TypeVar("Item")
+Key = TypeVar("Key", bound=Hashable)
 
 
 def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:
