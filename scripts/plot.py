@@ -155,8 +155,9 @@ def program(settings: cli.Settings) -> None:
         }
     if "band" in settings.set_by_user and all(len(group) == 1 for group in tables.values()):
         raise UsageError("--band has no effect: each of --runs is a single seed.")
-    if settings.megabytes:
-        tables = {label: _over_megabytes(label, group) for label, group in tables.items()}
+    places = {label: runs.megabytes(group) for label, group in tables.items()} if settings.megabytes else None
+    if old := [label for label, place in (places or {}).items() if place is None]:
+        raise UsageError(f"--megabytes: {old[0]} has no {' and '.join(runs.PAYLOAD)}: an earlier version ran it.")
     notes = baselines.notes(dict(zip(labels, seeds, strict=True)), next(iter(titles)))
     from optimization.study import panels
 
@@ -169,7 +170,8 @@ def program(settings: cli.Settings) -> None:
         size=size or ((7, 4.2) if len(titles) == 1 else None),
         limits=limits,
         marks=metrics.DEPLOYED,
-        xlabel="megabytes down and up so far" if settings.megabytes else "round",
+        places=places,
+        xlabel=runs.MEGABYTES if settings.megabytes else "round",
     )
     for output in outputs:
         files.save_picture(picture, output, dpi=300)
@@ -204,22 +206,6 @@ def _headline(tables: "Mapping[str, Sequence[pd.DataFrame]]") -> str:
         return metrics.ROUND_REWARD
     known = [studies.load(module) for module in studies.STUDIES.values()]
     return max(known, key=lambda study: len(columns & set(study.columns))).headline
-
-
-def _over_megabytes(label: str, seeds: "Sequence[pd.DataFrame]") -> "list[pd.DataFrame]":
-    """Tables with megabytes sent so far, mean over seeds, in place of their rounds.
-
-    Raises:
-      UsageError: If a table has none.
-    """
-    import pandas as pd
-
-    columns = [metrics.BYTES_DOWN, metrics.BYTES_UP]
-    if not all(set(columns) <= set(table) for table in seeds):
-        raise UsageError(f"--megabytes: {label} has no columns {' and '.join(columns)}: an earlier version ran it.")
-    sent = [table.set_index("round_num")[columns].sum(axis=1).cumsum() / 1e6 for table in seeds]
-    mean = pd.concat(sent, axis=1).mean(axis=1)
-    return [table.assign(round_num=table["round_num"].map(mean)) for table in seeds]
 
 
 def print_tables(settings: cli.Settings, named: Sequence[pathlib.Path]) -> None:
