@@ -32,18 +32,18 @@ class PersonalizedProcess(process.BanditProcess):
     only_head: bool = False
 
     def acts_by(self, policy, weights, features, rewards, client: process.ClientInput) -> tf.Tensor:
-        before = super().acts_by(policy, weights, features, rewards, client)
         if not self.adaptation.epochs:
-            return before
-        key = client.keys.cache
+            return super().acts_by(policy, weights, features, rewards, client)
+        key, is_a = client.keys.cache, tf.logical_not(client.half)
+        of_a, of_b = process.kept(features, is_a), process.kept(features, client.half)
+        before = super().acts_by(policy, weights, of_a, rewards, client)
+        in_a = tf.scatter_nd(tf.where(is_a), before, tf.shape(rewards, tf.int64))
         # The draw of all examples, so that those of half A are the ones that the round logs.
-        cache = self.weighted(process.bandit_inference(before, rewards, key), key)
-        log = {"features": features, **self.trained_on(cache, rewards)}
-        log = process.kept(log, tf.logical_not(client.half))
-        fold_in = tf.random.experimental.stateless_fold_in
-        adapted = self._adapted(weights, log, fold_in(key, _ADAPTATION))
-        after = super().acts_by(policy, adapted, features, rewards, client)
-        return tf.where(client.half[:, tf.newaxis], after, before)
+        cache = self.weighted(process.bandit_inference(in_a, rewards, key), key)
+        log = {"features": of_a, **process.kept(self.trained_on(cache, rewards), is_a)}
+        adapted = self._adapted(weights, log, tf.random.experimental.stateless_fold_in(key, _ADAPTATION))
+        after = super().acts_by(policy, adapted, of_b, rewards, client)
+        return tf.tensor_scatter_nd_update(in_a, tf.where(client.half), after)
 
     def _adapted(self, weights, log: client_work.Batch, key: tf.Tensor) -> tuple[tf.Tensor, ...]:
         """The weights after training on a log."""

@@ -136,8 +136,9 @@ def program(settings: cli.Settings) -> None:
         }
     if "band" in settings.set_by_user and all(len(group) == 1 for group in tables.values()):
         raise UsageError("--band has no effect: each of --runs is a single seed.")
-    if settings.megabytes:
-        tables = {label: pictures.over_megabytes(label, group) for label, group in tables.items()}
+    places = {label: runs.megabytes(group) for label, group in tables.items()} if settings.megabytes else None
+    if old := [label for label, place in (places or {}).items() if place is None]:
+        raise UsageError(f"--megabytes: {old[0]} has no {' and '.join(runs.PAYLOAD)}: an earlier version ran it.")
     notes = baselines.notes(seeds, next(iter(titles)))
     from optimization.study import panels
 
@@ -150,7 +151,8 @@ def program(settings: cli.Settings) -> None:
         size=size or ((7, 4.2) if len(titles) == 1 else None),
         limits=limits,
         marks=metrics.DEPLOYED,
-        xlabel="megabytes down and up so far" if settings.megabytes else "round",
+        places=places,
+        xlabel=runs.MEGABYTES if settings.megabytes else "round",
     )
     for output in outputs:
         files.save_picture(picture, output, dpi=300)

@@ -104,7 +104,7 @@ class StrategyResults:
             values = {name: last.get(column) for name, column in columns.items()}
             values |= {"reward": outcome.value, "recent": recent, "clip_norms": last.get(metrics.CLIP_NORM)}
             values["decisions"] = table[metrics.EXAMPLES].sum() if metrics.EXAMPLES in table else None
-            payload = table.reindex(columns=[metrics.BYTES_DOWN, metrics.BYTES_UP]).sum(axis=1).mean()
+            payload = table.reindex(columns=[*runs.PAYLOAD]).sum(axis=1).mean()
             values["payload"] = payload or None
             for name, value in values.items():
                 if outcome.status == outcomes.DIVERGED:
@@ -276,6 +276,7 @@ class Findings:
       compared: Results of each strategy in the comparison.
       uniform: Reward of the uniform policy, a `Landmark`; None if it is unknown.
       best_fixed: Reward of the best fixed action; likewise.
+      parameters: Number of parameters of a model.
       verdict: Verdict of the comparison.
       confirmed: Results of the best strategy and greedy on independent seeds.
       often: Results of each strategy with more frequent deployment.
@@ -293,6 +294,7 @@ class Findings:
     compared: dict[str, StrategyResults] = dataclasses.field(default_factory=dict)
     uniform: Any = None
     best_fixed: Any = None
+    parameters: int = 0
     verdict: Verdict = Verdict()
     confirmed: dict[str, StrategyResults] = dataclasses.field(default_factory=dict)
     often: dict[str, StrategyResults] = dataclasses.field(default_factory=dict)

@@ -115,7 +115,8 @@ class Plan:
 
 
 # Order in which parts are left out: first secondary answers (another deployment period, a model trained by the uniform
-# policy), then precision, then privacy and the search. Greedy and one strategy that explores always remain.
+# policy), then precision, then clients that train alone, privacy and the search. Greedy and one strategy that explores
+# always remain.
 _LADDER: tuple[tuple[str, Any], ...] = (
     ("frequent_all", False),
     ("federation_seeds", 2),
@@ -125,7 +126,6 @@ _LADDER: tuple[tuple[str, Any], ...] = (
     ("frequent_seeds", 0),
     ("points", 4),
     ("has_uniform", False),
-    ("federation_seeds", 0),
     ("noise_seeds", 3),
     ("tuning_seeds", 1),
     ("seeds", 6),
@@ -133,6 +133,7 @@ _LADDER: tuple[tuple[str, Any], ...] = (
     ("independent_seeds", 2),
     ("seeds", 4),
     ("points", 2),
+    ("federation_seeds", 0),
     ("has_full_feedback", False),
     ("independent_seeds", 0),
     ("epsilons", 0),

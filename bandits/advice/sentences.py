@@ -24,6 +24,7 @@ from bandits.results import federating as reports
 from bandits.results.comparison import Comparison, Sampled
 from bandits.results.plots import capital
 from bandits.results.words import count, effect, estimate
+from optimization.study import payloads
 
 TITLES: Mapping[str, str] = {
     "scope": "What does this answer hold for?",
@@ -451,11 +452,16 @@ def _frequency_details(context: Context) -> str:
     lead = findings.compared(results.often, GREEDY).get(results.verdict.best or "")
     if lead and lead.is_judged:
         lines.append(f"With more frequent deployment, {NAMES[lead.configuration]} minus greedy is {effect(lead)}.")
-    greedy = results.compared.get(GREEDY)
-    if greedy and greedy.payload:
+    greedy, plan = results.compared.get(GREEDY), context.plan
+    if greedy and greedy.payload and plan.often:
+        # The initial model is sent, too; that of the last round is not.
+        sent = [1 + (plan.rounds - 1) // period for period in (plan.often, plan.deploy_every)]
+        each = payloads.of_model([(results.parameters,)]) * context.data.clients / 1e6
         lines.append(
-            "More frequent deployment adds no payload: each client of a round downloads the deployed model anyway, new "
-            f"or not ({greedy.mean('payload').mean / 1e6:.3g} MB a round, down and up)."
+            "In these runs, more frequent deployment adds no payload: each client of a round downloads the deployed "
+            f"model anyway, new or not ({greedy.mean('payload').mean / 1e6:.3g} MB a round, down and up). If instead "
+            f"each deployed model is sent once to all {count(context.data.clients, 'client')}, {sent[0]:,} models take "
+            f"{sent[0] * each:.3g} MB, and as planned {sent[1]:,} take {sent[1] * each:.3g} MB."
         )
     return "\n".join(lines)
 
@@ -475,13 +481,13 @@ def federating(context: Context) -> str:
         return f"Not known: no client can train alone ({results.no_federation.partition(':')[0]})."
     compared = findings.compared(results.federation, reports.ALONE).get(reports.FEDERATED)
     if compared is None or not math.isfinite(compared.difference) or not results.by_client:
-        why = "a run diverged or failed" if results.federation else "the time went to the questions above"
-        return f"Not known: clients that train alone ({why})."
+        why = f"--minutes={context.minutes:g} left no time to train each client alone"
+        return f"Not known: {'a run diverged or failed' if results.federation else why}."
     own, noise = (results.by_client[name] for name in ("shares", "between_seeds"))
     text = f"Average reward, federated minus alone: {effect(compared)}. "
     text += f"Federating helps {own['helped']:.0%} of clients and hurts {own['hurt']:.0%}"
     if math.isfinite(noise["helped"]):
-        text += f"; another seed alone, {noise['helped']:.0%} and {noise['hurt']:.0%}"
+        text += f"; between two federated seeds, chance gives {noise['helped']:.0%} and {noise['hurt']:.0%}"
     return f"{text}."
 
 

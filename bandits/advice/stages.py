@@ -132,6 +132,7 @@ class Stages:
         results.uniform, results.best_fixed = findings.recorded_baselines(self._session.folder / "compare")
         if results.uniform is None and UNIFORM in results.compared:
             results.uniform = results.compared[UNIFORM].reward
+        results.parameters = self._dimension()
         results.verdict = findings.verdict(results.compared, results.uniform, results.best_fixed)
         results.no_noise = results.no_noise or self._why_no_noise(results.verdict.recommended)
         if results.no_noise:
@@ -195,7 +196,9 @@ class Stages:
         clip_norm = statistics.median(self.results.compared[name].clip_norms.values())
         targets: list[dict[str, Any]] = [{"noise_multiplier": 0.0, "run_noise_multiplier": 0.0}]
         for epsilon in sorted(self._epsilons[: plan.epsilons]):
-            targets.append(privacy.noise(self._deployment, plan.rounds, self._data.cohort, epsilon, self._dimension()))
+            targets.append(
+                privacy.noise(self._deployment, plan.rounds, self._data.cohort, epsilon, self.results.parameters)
+            )
         self.results.noise = [one | {"clip_norm": clip_norm, "results": self._again([name])[name]} for one in targets]
         noisy = [one for one in self.results.noise if "error" not in one]
         flags = [privacy.flags_of(one["run_noise_multiplier"], clip_norm, one.get("bands", 0)) for one in noisy]

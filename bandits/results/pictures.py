@@ -36,22 +36,6 @@ def headline(tables: "Mapping[str, Sequence[pd.DataFrame]]") -> str:
     return max(known, key=lambda study: len(columns & set(study.columns))).headline
 
 
-def over_megabytes(label: str, seeds: "Sequence[pd.DataFrame]") -> "list[pd.DataFrame]":
-    """Tables with megabytes sent so far, mean over seeds, in place of their rounds.
-
-    Raises:
-      UsageError: If a table has none.
-    """
-    import pandas as pd
-
-    columns = [metrics.BYTES_DOWN, metrics.BYTES_UP]
-    if not all(set(columns) <= set(table) for table in seeds):
-        raise UsageError(f"--megabytes: {label} has no columns {' and '.join(columns)}: an earlier version ran it.")
-    sent = [table.set_index("round_num")[columns].sum(axis=1).cumsum() / 1e6 for table in seeds]
-    mean = pd.concat(sent, axis=1).mean(axis=1)
-    return [table.assign(round_num=table["round_num"].map(mean)) for table in seeds]
-
-
 def posterior_tables(
     folders: Sequence[pathlib.Path], rounds: Sequence[int] | None, thresholds: Sequence[float] | None
 ) -> str:

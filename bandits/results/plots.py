@@ -3,7 +3,7 @@
 import base64
 import html
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from bandits.results import runs
@@ -20,6 +20,7 @@ DASHES = {"solid": "", "dash": "9 4", "dashdot": "9 3 2 3", "dot": "2 3"}  # Plo
 _PLOTLY = {"-": "solid", "--": "dash", "-.": "dashdot", ":": "dot"}
 _EDGES = ("mean", "low", "high")
 _ROW = 38  # Pixels of a row of a forest plot.
+_SAME_PAYLOAD = 0.05  # By less, configurations differ because of random cohort sizes.
 _CURVE_POINTS = 1000
 _PAGE_POINTS = 750_000  # 4 MB of base64.
 # Groups of columns by their prefixes, in the order of the page; those of results stand before them, unfolded.
@@ -72,27 +73,21 @@ def groups(part: Part, lines: int) -> tuple[list[dict[str, Any]], list[str]]:
     left_out: dict[str, list[str]] = {}
     is_thinned = False
     for column in [*results, *(column for column in _present(part) if column not in results)]:
-        bands = {
-            index: _within(runs.band(tables, column), *range_of(configuration.runs, column))
-            for index, configuration in enumerate(part.configurations)
-            if (tables := [run.metrics for run in configuration.runs if column in run.metrics])
-        }
-        bands = {index: band for index, band in bands.items() if not band.empty}
+        bands = _bands(part, column)
         if note := _not_drawn(column, [*bands.values()]):
             left_out.setdefault(note, []).append(column)
             continue
-        thinned = {index: _thin(band, limit) for index, band in bands.items()}
-        is_thinned |= any(len(thinned[index]) < len(band) for index, band in bands.items())
-        seeds = {index: sum(column in run.metrics for run in part.configurations[index].runs) for index in bands}
-        panel = {
-            "column": column,
-            "title": capital(column.about) if isinstance(column, Metric) else column,
-            "caption": _caption(seeds.values()),
-            "curves": [{"configuration": index, **_curve(band, seeds[index] > 1)} for index, band in thinned.items()],
-            "range": curves.limits(list(bands.values())),
-        }
+        is_thinned |= any(len(band) > limit for band in bands.values())
         prefix = column.partition("/")[0]
-        found["Results" if column in results else _GROUPS.get(prefix, _OTHERS)].append(panel)
+        group = found["Results" if column in results else _GROUPS.get(prefix, _OTHERS)]
+        group.append(_panel(part, column, bands, limit))
+        if column in results[:1] and (places := _megabytes(part, bands)):
+            bands = {
+                index: band.set_axis(places[index][band.index]) for index, band in bands.items() if index in places
+            }
+            panel = _panel(part, column, bands, limit)
+            panel["caption"] += "; without payload: at 0" * any(place.iloc[-1] == 0 for place in places.values())
+            group.append(panel | {"title": f"{panel['title']} by payload", "xlabel": runs.MEGABYTES})
     for column, other in part.equal.items():
         left_out.setdefault(f"equal to {other}", []).append(column)
     listed = (f"{', '.join(columns)} ({why})" for why, columns in left_out.items())
@@ -100,6 +95,39 @@ def groups(part: Part, lines: int) -> tuple[list[dict[str, Any]], list[str]]:
     if is_thinned:
         notes.append(f"Of curves with more than {limit:,} rounds, every k-th round is drawn.")
     return [{"title": title, "panels": panels} for title, panels in found.items() if panels], notes
+
+
+def _bands(part: Part, column: str) -> "dict[int, pd.DataFrame]":
+    """Curves of a column, by position of the configuration; without those that have no finite value."""
+    bands = {
+        index: _within(runs.band(tables, column), *range_of(configuration.runs, column))
+        for index, configuration in enumerate(part.configurations)
+        if (tables := [run.metrics for run in configuration.runs if column in run.metrics])
+    }
+    return {index: band for index, band in bands.items() if not band.empty}
+
+
+def _panel(part: Part, column: str, bands: "Mapping[int, pd.DataFrame]", limit: int) -> dict[str, Any]:
+    """Panel of a column, each curve with at most `limit` points."""
+    seeds = {index: sum(column in run.metrics for run in part.configurations[index].runs) for index in bands}
+    return {
+        "column": column,
+        "title": capital(column.about) if isinstance(column, Metric) else column,
+        "caption": _caption(seeds.values()),
+        "xlabel": "round",
+        "curves": [
+            {"configuration": index, **_curve(_thin(band, limit), seeds[index] > 1)} for index, band in bands.items()
+        ],
+        "range": curves.limits(list(bands.values())),
+    }
+
+
+def _megabytes(part: Part, indices: Iterable[int]) -> "dict[int, pd.Series]":
+    """Megabytes sent by round, by position of the configuration; empty if all send the same in a round."""
+    tables = {index: [run.metrics for run in part.configurations[index].runs] for index in indices}
+    sent = {index: place for index, some in tables.items() if (place := runs.megabytes(some)) is not None}
+    means = [place.iloc[-1] / place.index[-1] for place in sent.values()]
+    return sent if means and min(means) < (1 - _SAME_PAYLOAD) * max(means) else {}
 
 
 def forest(title: str, rows: Sequence[tuple[str, Interval, str]]) -> str:
@@ -199,8 +227,8 @@ def _curve(band: "pd.DataFrame", is_band: bool) -> dict[str, Any]:
 
     rounds = band.index.to_numpy()
     steps = np.unique(np.diff(rounds))
-    place: dict[str, Any] = {"x": _packed(rounds, "i4")}
-    if len(steps) <= 1:
+    place: dict[str, Any] = {"x": _packed(rounds, f"{rounds.dtype.kind}4")}
+    if rounds.dtype.kind == "i" and len(steps) <= 1:
         place = {"x0": int(rounds[0]), "dx": int(steps[0]) if len(steps) else 1}
     edges = _EDGES if is_band else _EDGES[:1]
     return {"points": len(band), **place, **{edge: _packed(band[edge].to_numpy(), "f4") for edge in edges}}

@@ -7,9 +7,9 @@ import pathlib
 import platform
 import statistics
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from bandits import studies
+from bandits import metrics, studies
 from bandits.results import bootstrap
 from data.errors import UsageError
 from optimization.study import cli, divergence, intervals, results
@@ -17,8 +17,13 @@ from optimization.study.curves import band
 from optimization.study.metrics import SECONDS, Metric
 from optimization.study.results import Run, find, labels, newest_command, read_json, read_metrics
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 __all__ = ("Run", "band", "find", "labels", "newest_command", "read_json", "read_metrics")
 
+PAYLOAD = (metrics.BYTES_DOWN, metrics.BYTES_UP)  # Columns of the bytes of a round.
+MEGABYTES = "megabytes down and up so far"
 Item = TypeVar("Item")
 Key = TypeVar("Key", bound=Hashable)
 
@@ -87,6 +92,16 @@ def about(column: str) -> str:
 def trailing_window(rounds: int) -> int:
     """Number of rounds in the last tenth; at least one."""
     return max(1, rounds // 10)
+
+
+def megabytes(tables: "Sequence[pd.DataFrame]") -> "pd.Series | None":
+    """Megabytes sent so far in both directions, mean over seeds, by round; None if a table has no such columns."""
+    import pandas as pd
+
+    if not all(set(PAYLOAD) <= set(table) for table in tables):
+        return None
+    sent = [table.set_index("round_num")[[*PAYLOAD]].sum(axis=1).cumsum() / 1e6 for table in tables]
+    return pd.concat(sent, axis=1).mean(axis=1)
 
 
 def final_value(run: Run, column: str) -> float | None:

@@ -212,6 +212,7 @@ def draw(
     window: int = 1,
     kind: str = "ci",
     marks: str | None = None,
+    places: "pd.Series | None" = None,
 ) -> "pd.DataFrame":
     """Draws a metric of one run over its rounds; several seeds become their mean and a band, which is returned.
 
@@ -224,12 +225,15 @@ def draw(
       window: Rounds of the running mean.
       kind: The band, one of `BANDS`.
       marks: Column of the deployments.
+      places: Horizontal position of each round; by default its number.
     """
     is_stepped = getattr(column, "deployed", False)
     curve = band(tables, column, window, kind, marks if is_stepped else None)
     if is_stepped and len(curve):  # A round lasts from the one before to its number: the first is seen, too.
         curve.loc[curve.index[0] - 1] = curve.iloc[0]
         curve = curve.sort_index()
+    if places is not None:
+        curve.index = places.reindex(curve.index).fillna(0.0)
     marker = style.marker if len(curve) == 1 else None
     look = {"drawstyle": "steps-pre" if is_stepped else "default", "linestyle": style.dash, "color": style.colour}
     axes.plot(curve["mean"], label=label, marker=marker, **look)

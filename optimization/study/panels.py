@@ -105,6 +105,7 @@ def draw(
     size: tuple[float, float] | None = None,
     limits: tuple[float, float] | None = None,
     marks: str | None = None,
+    places: Mapping[str, pd.Series] | None = None,
     xlabel: str = "round",
 ) -> Figure:
     """Plots metrics over rounds, one panel each; several seeds of one run become their mean and a band.
@@ -118,7 +119,8 @@ def draw(
       size: Width and height in inches; by default those that the number of panels needs.
       limits: Limits of the vertical axes; by default those of the curves.
       marks: Column that is 1 in rounds that are marked, as deployments are.
-      xlabel: Label of the horizontal axes: what the tables have as rounds.
+      places: Horizontal position of each round, by label; by default its number.
+      xlabel: Label of the horizontal axes.
     """
     width = min(_COLUMNS, len(titles))
     height = math.ceil(len(titles) / width)
@@ -129,12 +131,14 @@ def draw(
         bands = []
         for style, (name, seeds) in zip(looks, tables.items(), strict=True):
             if having := [seed for seed in seeds if column in seed]:
-                bands.append(curves.draw(axes, having, column, name, style, window, kind, marks))
+                at = places[name] if places else None
+                bands.append(curves.draw(axes, having, column, name, style, window, kind, marks, at))
         if any(len(seeds) > 1 for seeds in tables.values()):
             axes.fill_between([], [], color=curves.GREY, alpha=0.2, linewidth=0, label=curves.BANDS[kind])
-        _mark(axes, next(iter(tables.values()))[0], marks)
+        first = next(iter(tables))
+        _mark(axes, tables[first][0], marks, places[first] if places else None)
         label(axes, xlabel=xlabel, ylabel=words)
-        axes.locator_params(axis="x", integer=xlabel == "round")
+        axes.locator_params(axis="x", integer=not places)
         axes.set_ylim(limits or curves.limits(bands))
     for axes in together.flat[len(titles) :]:
         axes.remove()
@@ -142,12 +146,13 @@ def draw(
     return figure
 
 
-def _mark(axes: Any, table: pd.DataFrame, column: str | None) -> None:
+def _mark(axes: Any, table: pd.DataFrame, column: str | None, places: pd.Series | None) -> None:
     """Draws a line at each round in which a marking column is 1."""
     rounds = table.loc[table[column] == 1, "round_num"] if column in table else []
     for index, round_num in enumerate(rounds if len(rounds) <= _MOST_MARKS else ()):
         label = None if index else str(column).rpartition("/")[2]
-        axes.axvline(round_num, color=curves.GREY, linewidth=0.8, linestyle=":", label=label)
+        place = round_num if places is None else places[round_num]
+        axes.axvline(place, color=curves.GREY, linewidth=0.8, linestyle=":", label=label)
 
 
 @styled

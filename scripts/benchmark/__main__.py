@@ -28,8 +28,9 @@ Benchmarks this machine. Prints a table and writes JSON.
   benchmark --what=posterior --round_model=resnet18 --samples=20  # FedKPPA's: each client's chain has 20 samples
   benchmark --what=evaluation --rows=100000 --clients=1000 --draws=10000
   benchmark --what=flags --change=--reward_drift=abrupt --change=--reset=model --task_type=digits
+  benchmark --what=federation --task_type=digits    # alone, pooled, personalized: seconds and bytes of a round
 
-With --what=flags, all other flags are those of every run; `run_federated --helpfull` lists them.
+With --what=flags and --what=federation, all other flags are those of every run; `run_federated --helpfull` lists them.
 """
 # Defaults by measurement. The module of this package with that name measures it.
 _DEFAULTS: Mapping[str, Mapping[str, Any]] = {
@@ -38,7 +39,9 @@ _DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "posterior": {"clients": 100, "cohorts": (10, 20)},
     "evaluation": {"clients": 10_000},
     "flags": {"rounds": 200},
+    "federation": {"rounds": 50},
 }
+_OF_RUNS = ("flags", "federation")
 
 
 class _Measured:
@@ -57,12 +60,12 @@ class _Several:
     """Flags of several measurements.
 
     Attributes:
-      rounds: Measured rounds (default: 10, 30, 200); of rounds, the first cohort size's.
+      rounds: Measured rounds (default: 10, 30, 200, 50); of rounds, the first cohort size's.
       cohorts: Clients per round, separated by commas (default: 64,8,512, or 10,20).
       clients: Models of the cohort (default: 100), or clients of the log (default: 10000).
     """
 
-    rounds: int = setting(low=3, only={"what": ("rounds", "selection", "flags")})
+    rounds: int = setting(low=3, only={"what": ("rounds", "selection", *_OF_RUNS)})
     cohorts: tuple = setting(words=Numbers(whole=True), only={"what": ("rounds", "posterior")})
     clients: int = setting(low=1, only={"what": ("posterior", "evaluation")})
 
@@ -125,22 +128,23 @@ class _Changes:
     """Flags of run_federated.
 
     Attributes:
-      change: Flags of run_federated to measure the cost of, as one word; may be given several times.
+      change: Flags of run_federated to measure the cost of, as one word; may be given several times (--what=flags).
       warmup: Rounds before the measured ones.
     """
 
-    change: list = setting()
+    change: list = setting(only={"what": ("flags",)})
     warmup: int = setting(30, low=1)
 
 
 def define() -> cli.FlagSet:
-    """Flags of `benchmark`; with `--what=flags`, those of its runs are passed on."""
+    """Flags of `benchmark`; with `--what=flags` or `federation`, those of its runs are passed on."""
     flags = cli.FlagSet(_USAGE, "run_flags", known_only=True)
     flags.group(_Measured)
     flags.group(_Several)
     groups = {"rounds": _Rounds, "selection": _Selection, "posterior": _Posterior, "evaluation": _Evaluation}
-    for what, group in (groups | {"flags": _Changes}).items():
+    for what, group in groups.items():
         flags.group(group, what=(what,))
+    flags.group(_Changes, what=_OF_RUNS)
     return flags
 
 
@@ -151,7 +155,7 @@ def program(settings: cli.Settings) -> None:
       UsageError: If flags conflict.
     """
     settings = settings.settled()
-    if settings.run_flags and settings.what != "flags":
+    if settings.run_flags and settings.what not in _OF_RUNS:
         raise UsageError(f"{settings.run_flags[0]} is no flag of --what={settings.what}; --helpfull lists all flags.")
     defaults = {"output": f"{settings.what}_benchmark.json", **_DEFAULTS[settings.what]}
     settings = settings.replace(**{name: value for name, value in defaults.items() if settings[name] is None})

@@ -10,6 +10,7 @@ import tempfile
 import time
 from typing import TYPE_CHECKING, Any
 
+from bandits.results import runs as results
 from data import files
 from data.errors import UsageError
 from optimization.study import aggregation_flags, cli, frame, run_folder
@@ -32,7 +33,7 @@ def measure(settings: cli.Settings) -> dict[str, Any]:
     if not settings.change:
         raise UsageError("--change is missing: flags whose cost is measured, as --change=--reward_drift=abrupt.")
     if settings.rounds < _FEWEST_ROUNDS:
-        raise UsageError(f"--rounds={settings.rounds}: --what=flags needs at least {_FEWEST_ROUNDS}.")
+        raise UsageError(f"--rounds={settings.rounds}: --what={settings.what} needs at least {_FEWEST_ROUNDS}.")
     rounds = settings.warmup + settings.rounds
     resolved = {name: _resolved(settings.run_flags, name, rounds) for name in dict.fromkeys(settings.change)}
     plain = _resolved(settings.run_flags, "", rounds)
@@ -82,10 +83,12 @@ def _measured(runs: "dict[str, BanditRounds]", warmup: int, rounds: int) -> dict
 
     states = {name: run.initial_state() for name, run in runs.items()}
     seconds: dict[str, list[float]] = {name: [] for name in runs}
+    payload = dict.fromkeys(runs, 0.0)
     generator = np.random.default_rng(0)  # In a fixed order, each run would always have the caches of the same run.
     for round_num in range(1, warmup + rounds + 1):
         for name in generator.permutation(list(runs)):
-            states[name], _ = measuring.timed(seconds[name], runs[name].run_round, states[name], round_num)
+            states[name], row = measuring.timed(seconds[name], runs[name].run_round, states[name], round_num)
+            payload[name] += sum(row.get(column, 0) for column in results.PAYLOAD) / 1e6 / (warmup + rounds)
     plain, *others = ((name, np.array(times[warmup:])) for name, times in seconds.items())
     usual = np.median(plain[1])
     added = {}
@@ -96,11 +99,14 @@ def _measured(runs: "dict[str, BanditRounds]", warmup: int, rounds: int) -> dict
         bounds = [round(100 * float(bound / usual), 1) for bound in interval]
         added[name] = {
             "milliseconds": round(1000 * float(np.median(times)), 2),
+            "plain_rounds": round(float(np.median(times) / usual), 2),
             "percent_added": round(100 * float(np.median(times - plain[1]) / usual), 1),
             "95% interval": bounds,
+            "payload_mb": round(payload[name], 4),
             **_checkpoint(states[name]),
         }
-    return {"rounds": rounds, "plain_milliseconds": round(1000 * float(usual), 2), "added_by": added}
+    plain_row = {"plain_milliseconds": round(1000 * float(usual), 2), "plain_payload_mb": round(payload[plain[0]], 4)}
+    return {"rounds": rounds, **plain_row, "added_by": added}
 
 
 def _checkpoint(state: Any) -> dict[str, float]:

@@ -220,6 +220,44 @@ def test_the_last_layer_never_leaves_a_client():
         np.testing.assert_array_equal(weight, first)
 
 
+CLIP_NORM, DENOMINATOR = 0.05, 2  # The sum is divided by the expected cohort, that of `process_test.aggregator`.
+
+
+def _private(kind, **noise):
+    """Rounds of DP-FedAvg, whose server adds the mean to the model."""
+    aggregator = process_test.make(aggregator_type="dpsgd", clip_norm=CLIP_NORM, **noise).aggregator
+    changes = {"aggregator": aggregator, "server_optimizer": tff.learning.optimizers.build_sgdm(1.0), "model": DEEP}
+    return _local_head(**changes) if kind == "local_head" else _process(**changes)
+
+
+def _norm(parts):
+    return np.sqrt(sum(np.square(part).sum() for part in parts))
+
+
+@pytest.mark.parametrize("kind", ["fine_tune", "local_head"])
+def test_another_log_of_a_client_changes_its_own_clipped_update_alone(tff_worker, kind):
+    """Two rounds have the same seeded noise, so their difference is that of the sums before it."""
+    definition, initial = _private(kind, noise_multiplier=1, insecure_seeded_noise=True), DEEP.initial_weights(1)
+    cohort = [_with_halves(size, number) for number, size in enumerate((13, 14, 12))]
+    log = _with_halves(14, 5)
+    replaced = cohort[1]._replace(features=log.features, labels=log.labels)
+    cohorts = cohort, [cohort[0], replaced, cohort[2]]
+    client_round = definition.client_round()  # One for all clients: its variables must not carry over.
+    outputs = [[client_round((initial,), initial, client) for client in clients] for clients in cohorts]
+    for place in (0, 2):
+        both = (tf.nest.flatten(clients[place]) for clients in outputs)
+        for one, other in zip(*both, strict=True):
+            np.testing.assert_array_equal(one, other)
+    assert all(_norm(output.delta) > CLIP_NORM for clients in outputs for output in clients)
+    before, after = (tf.clip_by_global_norm(clients[1].delta, CLIP_NORM)[0] for clients in outputs)
+    rounds = definition.build(initial)
+    released = [rounds.next(rounds.initialize(), clients)[0].weights for clients in cohorts]
+    difference = [DENOMINATOR * (new - old) for old, new in zip(*released, strict=True)]
+    for one, old, new in zip(difference, before, after, strict=True):
+        np.testing.assert_allclose(one, new - old, atol=1e-6)
+    assert 0 < _norm(difference) <= 2 * CLIP_NORM * (1 + 1e-5)
+
+
 def test_halves_differ_by_one_at_most_and_an_example_stays_in_its_half():
     rows = np.arange(101)
     half = clients.second_half(1, 5, rows)

@@ -158,6 +158,30 @@ def test_curves_are_means_with_intervals_over_seeds_and_say_so(two_runs):
     assert "Not drawn: privacy/epsilon (without a finite value); other/constant (always 4)." in page
 
 
+def _add_bytes(folder, down, up):
+    """Adds the payload of each round to a run."""
+    table = pd.read_csv(folder / "metrics.csv")
+    table.assign(**{metrics.BYTES_DOWN: down, metrics.BYTES_UP: up}).to_csv(folder / "metrics.csv", index=False)
+
+
+def test_rewards_are_drawn_by_payload_if_it_differs(two_runs):
+    arguments = two_runs, two_runs / "one", two_runs / "many"
+    _add_bytes(two_runs / "one", 2e6, 1e6)
+    for seed, down in enumerate((0.0, 1e6)):
+        _add_bytes(two_runs / "many" / f"seed_{seed}", [down, 2e6], 0.5e6)
+    _, page = _report(*arguments)
+    _, by_payload, _ = _data(page)[0]["groups"][0]["panels"]
+    assert (by_payload["title"], by_payload["xlabel"]) == ("Round reward by payload", "megabytes down and up so far")
+    one, many = by_payload["curves"]
+    assert (_numbers(one["x"]), _numbers(one["mean"])) == ([3.0, 6.0], [0.5, 0.75])
+    assert (_numbers(many["x"]), _numbers(many["mean"])) == ([1.0, 3.5], [0.5, 0.625])
+    _add_bytes(two_runs / "one", 0, 0)
+    assert "band: 95% interval over 2 seeds; without a band: one seed; without payload: at 0" in _report(*arguments)[1]
+    for folder in ("one", "many/seed_0", "many/seed_1"):
+        _add_bytes(two_runs / folder, 2e6, [1e6, 1.1e6])
+    assert "by payload" not in _report(*arguments)[1]
+
+
 def test_equal_results_are_drawn_once_a_single_evaluation_near_its_value_and_the_legend_follows_the_table(two_runs):
     for folder, accuracy in (("one", 0.25), ("many/seed_0", 0.25), ("many/seed_1", 0.25)):
         path = two_runs / folder / "metrics.csv"
@@ -520,11 +544,13 @@ def test_the_page_works_in_a_browser(two_runs, browser):
     from PIL import Image
     from selenium.webdriver.support.wait import WebDriverWait
 
+    for folder, up in (("one", 2e6), ("many/seed_0", 1e6), ("many/seed_1", 1e6)):
+        _add_bytes(two_runs / folder, 2e6, up)
     _report(two_runs, two_runs / "one", two_runs / "many")
 
     def look(width, scheme):
         """Opens the page on a screen."""
-        screen = {"width": width, "height": 3000, "deviceScaleFactor": 1, "mobile": width < 400}
+        screen = {"width": width, "height": 3000, "deviceScaleFactor": 1, "mobile": width == 400}
         browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
         features = [{"name": "prefers-color-scheme", "value": scheme}]
         browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
@@ -554,7 +580,7 @@ def test_the_page_works_in_a_browser(two_runs, browser):
     look(1280, "dark")
     assert share((0x14, 0x17, 0x1A)) > 0.5
     assert share((0x3B, 0x94, 0xD6)) > 0.001
-    look(390, "light")
+    look(400, "light")
     assert share((255, 255, 255)) > 0.2  # The band takes much.
     assert min(share(blue), share(orange)) > 0.001
 
@@ -567,12 +593,17 @@ def test_the_page_works_in_a_browser(two_runs, browser):
     wait(lambda: script(lines) == 4)
 
     drawn = "return document.querySelectorAll('.js-plotly-plot').length"
-    assert script(drawn) == 2
+    assert script(drawn) == 3
+    titles = "return [...document.querySelectorAll('.js-plotly-plot')].map(one => one._fullLayout.xaxis.title.text)"
+    assert script(titles) == ["round", "megabytes down and up so far", "round"]
+    # No plot is wider than the screen.
+    right = "[...document.querySelectorAll('.main-svg')].map(one => one.getBoundingClientRect().right)"
+    assert script(f"return Math.max(...{right})") <= 400
     details = browser.find_elements("css selector", "details.curves")
-    for count, one in enumerate(details, start=3):
+    for count, one in enumerate(details, start=4):
         one.find_element("css selector", "summary").click()
         wait(lambda count=count: script(drawn) == count)
-    assert len(details) == 2
+    assert len(details) == 3
 
     names = "return [...document.querySelectorAll('.main tbody tr')].map(row => row.cells[0].textContent)"
     assert script(names) == ["lr 0.1", "lr 0.05"]
@@ -588,9 +619,9 @@ def test_the_page_works_in_a_browser(two_runs, browser):
     # Printed in the dark, it is light, and what was folded is unfolded until it is printed.
     look(1280, "dark")
     script("dispatchEvent(new Event('beforeprint'))")
-    assert script(drawn) == 4
+    assert script(drawn) == 6
     assert script(f"return {plot}._fullLayout.font.color") == "#3c444c"
-    assert script("return document.querySelectorAll('details.curves[open]').length") == 2
+    assert script("return document.querySelectorAll('details.curves[open]').length") == 3
     script("dispatchEvent(new Event('afterprint'))")
     assert script("return document.querySelectorAll('details.curves[open]').length") == 0
     assert script(f"return {plot}._fullLayout.font.color") == "#c9ced3"

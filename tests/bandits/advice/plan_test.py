@@ -76,6 +76,13 @@ def test_what_nobody_asked_for_is_left_out_before_the_search_and_privacy():
     assert STAGES.index(NOISE) < STAGES.index(FREQUENT)
 
 
+def test_clients_train_alone_within_15_minutes_of_two_cores():
+    """The shipped wines, at the pace of two cores that also run something else."""
+    wines = Plan(rounds=150, deploy_every=10, often=1, epsilons=0, alone_rounds=13)
+    plan = planning.fitted(wines, Pace(0.065, 5.0, 10.0, 2), 0.9 * 60 * 14)
+    assert (plan.federation_seeds, plan.seeds, plan.strategies) == (2, 4, wines.strategies)
+
+
 def test_where_runs_are_too_long_they_are_cut_and_the_time_of_the_full_plan_is_known():
     pace = Pace(round_seconds=5.0, run_seconds=3.0, point_seconds=10.0, workers=2)
     plan = planning.fitted(FULL, pace, 120)

@@ -363,14 +363,16 @@ def test_what_deploying_more_often_changes():
     often[GREEDY] = _results(GREEDY, {seed: value + 0.1 + 0.001 * (-1) ** seed for seed, value in _values(0.5).items()})
     fresh, more = ({name: _of_seeds(mean) for name in (SOFTMAX, GREEDY)} for mean in (0.5, 0.7))
     found = _findings(_better(), often=often, confirmed=fresh, often_confirmed=more)
-    found.compared[GREEDY].payload = {2000: 1.5e6, 2001: 1.5e6}
+    found.compared[GREEDY].payload, found.parameters = {2000: 1.5e6, 2001: 1.5e6}, 1000
     told = sentences.frequency(_context(found)).split("\n")
     assert told[0] == "Average reward with deployment every round instead of every 10 rounds, minus that as planned:"
     assert told[1:3] == ["- softmax: +0.05 (8 seeds)", "- greedy: +0.1000 (95% CI +0.0991 to +0.1009, 8 seeds)"]
     details = sentences.details(_context(found))["frequency"].split("\n")
     assert details[1] == "- softmax: +0.2 (4 seeds)"
     assert details[3].startswith("With more frequent deployment, softmax minus greedy is +0.050 (")
-    assert details[4].endswith("(1.5 MB a round, down and up).")
+    assert "(1.5 MB a round, down and up)" in details[4]
+    # In 150 rounds: 15 clients, 4000 bytes a model.
+    assert details[4].endswith("to all 15 clients, 150 models take 9 MB, and as planned 15 take 0.9 MB.")
     assert sentences.frequency(_context(_findings(_better()))).startswith("Not known")
     always = dataclasses.replace(FULL, deploy_every=1, often=0)
     assert sentences.frequency(_context(_findings(_better()), always)).startswith("Nothing")

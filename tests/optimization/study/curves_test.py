@@ -70,6 +70,13 @@ def test_what_is_deployed_is_drawn_in_steps_that_rise_at_the_deployment(column, 
         assert [2.0, 5.0] in line.get_path().vertices.tolist()
 
 
+def test_rounds_are_drawn_at_their_places_and_the_first_from_0():
+    axes = matplotlib.figure.Figure().subplots()
+    places = pd.Series([0.5, 1.25], index=[1, 2])
+    curves.draw(axes, [_table([1.0, 2.0])], SCORE, "label", curves.PLAIN, places=places)
+    assert axes.lines[0].get_xydata().tolist() == [[0.0, 1.0], [0.5, 1.0], [1.25, 2.0]]
+
+
 def test_a_strategy_has_one_style_in_all_pictures():
     softmax, epsilon, greedy = curves.styles(["digits_softmax", "epsilon-Greedy, every 50", "Greedy (stale)"])
     assert curves.styles(["greedy", "softmax"]) == [greedy, softmax]
