@@ -12,7 +12,7 @@ from bandits.options import BanditOptions
 from data import tasks
 from data.errors import UsageError
 from optimization.study import cli
-from optimization.study.objects import FLAG, Recorded, rebuilt, recorded
+from optimization.study.objects import FLAG, Recorded, rebuilt, recorded, short
 
 # Keywords that take objects, with their help.
 OBJECTS: Mapping[str, str] = {
@@ -104,7 +104,8 @@ class Objects:
             return options
         text_of = self.records["policy"].text
         target = f"{text_of} {id(self._given['policy'])}" if self.records["policy"].problem else text_of
-        return dataclasses.replace(options, policy=Chosen(target, policy=self._given["policy"]))
+        chosen = Chosen(target, label=short(text_of), policy=self._given["policy"])
+        return dataclasses.replace(options, policy=chosen)
 
     def task(self, task: tasks.Task, options: BanditOptions) -> tasks.Task:
         """Task with the rewards and the model.
