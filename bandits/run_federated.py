@@ -196,7 +196,7 @@ def _planned(phase: Phase, folder: run_folder.RunFolder, dimension: int) -> Phas
     recorded = folder.recorded("privacy_plan", first)
     if recorded is None:
         return phase
-    print(f"Privacy: {recorded['reason']}", file=sys.stderr, flush=True)
+    print(f"Planned noise: {recorded['reason']}", file=sys.stderr, flush=True)
     return guarantees.planned(phase, mechanisms.of_values(recorded["mechanism"]))
 
 
@@ -241,7 +241,9 @@ def _tell(
     if outcome.signum is None and rounds.adapted_rewards:
         folder.write_json(run_folder.ADAPTED_FILE, rounds.adapted_rewards)
     if outcome.signum is None:
-        print(_summary(options, task, phase, folder, spent["summary"]))
+        warned = guarantees.mechanism(phase).warnings(phase.total_rounds)  # At the start, by `check`.
+        lines = [line for line in spent["summary"].split("\n") if line.removeprefix("Warning: ") not in warned]
+        print(_summary(options, task, phase, folder, "\n".join(lines)))
     if rounds.acting:
         print(interactions.privacy_notice(folder.path))
     if phase.reports_clients:

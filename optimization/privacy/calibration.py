@@ -74,17 +74,17 @@ def plan(
     if target_epsilon is not None:
         noise = round_up(calibrate(mechanism, rounds, target_epsilon))
         mechanism = dataclasses.replace(mechanism, noise_multiplier=noise)
-        assumed = ", if Poisson," if mechanism.analyses[0].assumed else ""
-        wanted = f" for epsilon {target_epsilon:g} by {mechanism.accountant.upper()}{assumed}"
+        assumed = ", if Poisson" if mechanism.analyses[0].assumed else ""
+        wanted = f" (epsilon {target_epsilon:g} by {mechanism.accountant.upper()}{assumed}, after {rounds:,} rounds)"
     noise = mechanism.prefix_noise(rounds)
     text = (
-        f"{mechanism.name}, noise multiplier {mechanism.noise_multiplier:g}{wanted} after "
-        f"{rounds:,} rounds. Noise on the prefix sums: {noise:.3g} clip norms"
+        f"{mechanism.name}, noise multiplier {mechanism.noise_multiplier:g}{wanted}. "
+        f"Noise on the prefix sums after {rounds:,} rounds: {noise:.3g} clip norms"
     )
     if choices:
         scale = noise / min(one.prefix_noise(rounds) for one in choices)
-        others = ", ".join(f"{one.bands}: {scale * one.prefix_noise(rounds):.3g}" for one in choices)
-        text = f"{text}, the least. By bands, {others}"
+        by_bands = [f"{scale * one.prefix_noise(rounds):.3g} with {one.bands}" for one in choices]
+        text = f"{text}. By the number of bands: {', '.join(by_bands)}"
     return Plan(mechanism, f"{text}.")
 
 

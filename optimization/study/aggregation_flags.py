@@ -224,7 +224,7 @@ def plan(
     alone = dataclasses.replace(aggregation, bands=None, noise_seed=None, unclip_quantile=None)
     base = mechanism(alone, dataclasses.replace(cohort, size=size, groups=1), clients, dimension)
     try:
-        found = calibration.plan(
+        return calibration.plan(
             base,
             rounds,
             target,
@@ -236,9 +236,6 @@ def plan(
         flags = {"target_epsilon": target, "mf_buffers": aggregation.num_buffers, "mf_bands": aggregation.bands}
         flag = next((f"{name}={value:g}" for name, value in flags.items() if value), "mf_bands=auto")
         raise UsageError(f"--{flag} {error}.".replace("..", ".")) from error
-    run = dataclasses.replace(aggregation, plan=found.mechanism)
-    reason = simulated(run, population, cohort.size) or _seeded_noise(run)
-    return found._replace(reason=f"{found.reason} This run guarantees nothing, because {reason}.") if reason else found
 
 
 def planned(
