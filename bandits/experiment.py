@@ -347,7 +347,7 @@ class BanditRounds(runner.Rounds):
         participations = []
         for place, position in enumerate(positions):
             client = phase.population[position]
-            examples, rows = self._clients.drawn(client, acts_at if phase.redraws_examples else None)
+            examples, rows = self._clients.load_with_rows(client, acts_at if phase.redraws_examples else None)
             client_keys = process.ClientKeys(
                 cache=keys.tensorflow_key(seed, keys.Purpose.CACHE, acts_at, client),
                 training=keys.tensorflow_key(seed, keys.Purpose.TRAINING, round_num, client),

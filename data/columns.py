@@ -180,7 +180,7 @@ def named(column: "pd.Series") -> "pd.Series":
 
     codes_of_row, distinct = pd.factorize(column)
     written = as_text(pd.Series(distinct, name=column.name))
-    numbers, others = _numbers_and_others(written)
+    numbers, others = _split_numbers(written)
     if others.empty and not np.isnan(numbers).all():
         written = written.where(~np.isnan(numbers))
     names = ordered(written)
@@ -237,7 +237,7 @@ def parse(column: "pd.Series", show: "Callable[[pd.Series], str]" = _by_row) -> 
     if pd.api.types.is_numeric_dtype(column.dtype):
         return _finite(column)
     written = as_text(column)
-    numbers, others = _numbers_and_others(written)
+    numbers, others = _split_numbers(written)
     there = written[written.notna() & ~written.isin(_MISSING_AMONG_NUMBERS)]
     if there.str.fullmatch(_CODE).any() and written.dropna().str.isdecimal().all():
         return written
@@ -305,7 +305,7 @@ def _of_kind(column: "pd.Series", known: statistics.OfColumn, show: "Callable[[p
     return missing if kind is np.ndarray else dates.Moments(missing, missing, np.full(len(column), -1))
 
 
-def _numbers_and_others(written: "pd.Series") -> "tuple[np.ndarray, pd.Series]":
+def _split_numbers(written: "pd.Series") -> "tuple[np.ndarray, pd.Series]":
     """Float64 [rows], NaN for anything but a finite number, and the cells that are neither a number nor empty."""
     import pandas as pd
 

@@ -100,8 +100,8 @@ def duplicates(log: "InteractionLog") -> Finding:
     text = "No row is duplicated." if count == 0 else "Duplicated rows were not checked."
     if count:
         text = (
-            f"{count:,} row(s) equal an earlier one in every column. Drop them if they are the same interactions, which "
-            "would count twice and make intervals too short. Keep distinct interactions that look the same."
+            f"{count:,} row(s) equal an earlier one in every column. Drop them if they are the same interactions, "
+            "which would count twice and make intervals too short. Keep distinct interactions that look the same."
         )
     return Finding("duplicates", bool(count), text)
 

@@ -188,10 +188,12 @@ def _mean(one: StrategyResults, attribute: str = "reward") -> str:
     return words.estimate(mean, label="") + (f", {lost} diverged" if lost else "")
 
 
-def _difference(one: findings.Comparison | None) -> str:
-    if one is None or math.isnan(one.difference):
+def _difference(comparison: findings.Comparison | None) -> str:
+    if comparison is None or math.isnan(comparison.difference):
         return ""
-    return words.estimate(Interval(one.difference, one.low, one.high, one.pairs), signed=True, label="")
+    return words.estimate(
+        Interval(comparison.difference, comparison.low, comparison.high, comparison.pairs), signed=True, label=""
+    )
 
 
 def text(advice: Mapping[str, Any], folder: pathlib.Path) -> str:

@@ -183,26 +183,26 @@ def _on_independent_seeds(results: Findings) -> list[Comparison]:
     return [one for one in compared if math.isfinite(one.difference)]
 
 
-def _effect_and_p(one: Comparison) -> str:
+def _effect_and_p(comparison: Comparison) -> str:
     """A difference with Holm's p, where there is a test."""
-    if not one.is_judged:
-        return effect(one)
-    p = words.p_value(one.adjusted_p)
-    return f"{effect(one)[:-1]}; Holm-adjusted p {p if p.startswith('<') else f'= {p}'})"
+    if not comparison.is_judged:
+        return effect(comparison)
+    p = words.p_value(comparison.adjusted_p)
+    return f"{effect(comparison)[:-1]}; Holm-adjusted p {p if p.startswith('<') else f'= {p}'})"
 
 
-def _not_judged(one: Comparison) -> str:
-    return "one seed gives no interval and no test" if one.pairs < 2 else "a run that is compared diverged"
+def _not_judged(comparison: Comparison) -> str:
+    return "one seed gives no interval and no test" if comparison.pairs < 2 else "a run that is compared diverged"
 
 
-def _power(one: Comparison | None, context: Context) -> list[str]:
+def _power(comparison: Comparison | None, context: Context) -> list[str]:
     """The minimum detectable difference, and the seeds that the observed one requires."""
-    if one is None or math.isnan(one.detectable):
+    if comparison is None or math.isnan(comparison.detectable):
         return []
-    if one.detectable > context.data.reward_width:
-        return [f"{words.seeds(one.pairs)} cannot detect even the largest possible difference."]
-    parts = [f"Minimum detectable difference (80% power): {one.detectable:.2g}."]
-    if needed := words.seeds_needed(one):
+    if comparison.detectable > context.data.reward_width:
+        return [f"{words.seeds(comparison.pairs)} cannot detect even the largest possible difference."]
+    parts = [f"Minimum detectable difference (80% power): {comparison.detectable:.2g}."]
+    if needed := words.seeds_needed(comparison):
         parts.append(f"Seeds required: {needed}.")
     return parts
 
@@ -355,9 +355,9 @@ def privacy(context: Context) -> str:
     return "\n".join(lines)
 
 
-def _short_cost(one: Mapping[str, Any], against: Mapping[str, Comparison]) -> str:
-    target = findings.noise_name(one)
-    if "error" in one:
+def _short_cost(entry: Mapping[str, Any], against: Mapping[str, Comparison]) -> str:
+    target = findings.noise_name(entry)
+    if "error" in entry:
         return "not run"
     if target not in against or not math.isfinite(against[target].difference):
         return "diverged"
@@ -397,17 +397,17 @@ def _privacy_details(context: Context) -> str:
 
 
 def _cost(
-    one: Mapping[str, Any],
+    entry: Mapping[str, Any],
     against: Mapping[str, Comparison],
     against_baselines: Mapping[str, baselines.BaselineComparison],
 ) -> str:
     """The cost of an epsilon's noise, with the noise multiplier and the number of seeds."""
-    target = findings.noise_name(one)
-    if "error" in one:
-        return f": not run ({one['error'].rstrip('.')})"
+    target = findings.noise_name(entry)
+    if "error" in entry:
+        return f": not run ({entry['error'].rstrip('.')})"
     if target not in against or not math.isfinite(against[target].difference):
         return ": diverged"
-    text = f" ({one['mechanism']}, noise multiplier {one['noise_multiplier']:.3g}): {effect(against[target])}"
+    text = f" ({entry['mechanism']}, noise multiplier {entry['noise_multiplier']:.3g}): {effect(against[target])}"
     if not against[target].is_judged:
         return f"{text}, not tested: {_not_judged(against[target])}"
     if against_baselines[target].beats_uniform is False and findings.beats(against_baselines, NO_NOISE):

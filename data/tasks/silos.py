@@ -20,7 +20,7 @@ _GENERATED_COLUMNS = 153
 _GENERATED_ORDINAL = 2
 _GENERATED_NOISE = 3.0
 _GENERATED_SLOPE = 3.0
-_GENERATED_OTHERS = (0.1, -0.4)  # Agreement of the other participants' concepts with the target's, first to last.
+_GENERATED_AGREEMENTS = (0.1, -0.4)  # Agreement of the other participants' concepts with the target's, first to last.
 _GENERATED_POSITIVE = (0.45, 0.3)  # Parts of label 1, of the first and of the second half of the participants.
 
 
@@ -120,7 +120,7 @@ def _generated(options: SiloOptions) -> Silos:
     mixing = draw.normal(size=(_GENERATED_FACTORS, _GENERATED_COLUMNS)) / np.sqrt(_GENERATED_FACTORS)
     shared, *others = np.linalg.qr(draw.normal(size=(_GENERATED_FACTORS, _GENERATED_FACTORS)))[0]
     agreements = np.ones(num_participants)
-    agreements[[0, *range(3, num_participants)]] = np.linspace(*_GENERATED_OTHERS, num_participants - 2)
+    agreements[[0, *range(3, num_participants)]] = np.linspace(*_GENERATED_AGREEMENTS, num_participants - 2)
     silos = []
     for participant, agreement in enumerate(agreements):
         direction = agreement * shared + np.sqrt(1 - agreement**2) * others[participant % len(others)]

@@ -37,7 +37,7 @@ SAMPLINGS: Mapping[str, str] = {
 }
 
 ACCOUNTANTS: Mapping[str, str] = {
-    "rdp": "Renyi differential privacy, as the study has it",
+    "rdp": "Renyi differential privacy, as in the paper",
     "pld": "privacy loss distributions: tighter, slower",
 }
 

@@ -175,7 +175,7 @@ class Executor:
         self._disposals.submit(self._stub.dispose, request)
 
 
-def tffs_own(stub: tff.framework.RemoteExecutorStub) -> tff.framework.SyncExecutionContext:
+def tff_executor(stub: tff.framework.RemoteExecutorStub) -> tff.framework.SyncExecutionContext:
     """TFF's own runtime in place of an `Executor`."""
 
     def create(cardinalities):

@@ -300,8 +300,8 @@ def test_rounds_before_the_first_deployment_are_called_so(rounds, says_so):
             dataclasses.replace(FULL, rounds=12),
             {},
             [
-                "Left out, to keep to --minutes=7: rounds after the first 12 of 150. To run all, repeat the command with "
-                "--minutes=45."
+                "Left out, to keep to --minutes=7: rounds after the first 12 of 150. To run all, repeat the command "
+                "with --minutes=45."
             ],
         ),
         (
