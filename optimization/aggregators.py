@@ -196,8 +196,8 @@ def _noise_seed(aggregation: options.Aggregation, mechanism: mechanisms.Mechanis
 
 def secrets_in_state(aggregation: options.Aggregation, mechanism: mechanisms.Mechanism) -> list[str]:
     """Parts of the aggregator's state that must stay secret, in words."""
-    is_drawn_again = mechanism.kind in ("dpftrl", "mf_dpftrl") and mechanism.noise_multiplier > 0
-    return ["the seed of the noise"] if is_drawn_again and aggregation.noise_seed is None else []
+    keeps_seed = mechanism.kind in ("dpftrl", "mf_dpftrl") and mechanism.noise_multiplier > 0
+    return ["the seed of the noise"] if keeps_seed and aggregation.noise_seed is None else []
 
 
 def clip_norm(aggregation: options.Aggregation, state_before: Any, measurements: Any) -> float | None:

@@ -223,8 +223,8 @@ class LocalSgd:
         if self.steps is not None:
             num_steps = tf.where(num_examples > 0, self.steps, 0)
             shape = [num_steps, self.batch_size]
-            drawn = tf.random.stateless_uniform(shape, key, 0, tf.maximum(num_examples, 1), tf.int32)
-            return num_steps, lambda step: drawn[step]
+            positions = tf.random.stateless_uniform(shape, key, 0, tf.maximum(num_examples, 1), tf.int32)
+            return num_steps, lambda step: positions[step]
 
         def shuffled(epoch: tf.Tensor) -> tf.Tensor:
             epoch_key = tf.random.experimental.stateless_fold_in(key, epoch)

@@ -253,8 +253,8 @@ def _top(advice: Mapping[str, Any], shown: Sequence[Table]) -> str:
         "The p values are Holm-adjusted for all strategies that are compared with greedy. All other differences are "
         f"estimates without a test. All numbers are in {ADVICE_FILE}."
     )
-    drawn = "".join(tables.html(heads, rows, left=heads) for heads, rows in shown)
-    return f'<dl>{"".join(parts)}</dl>{drawn}<p class="note">{html.escape(note)}</p>'
+    tables_html = "".join(tables.html(heads, rows, left=heads) for heads, rows in shown)
+    return f'<dl>{"".join(parts)}</dl>{tables_html}<p class="note">{html.escape(note)}</p>'
 
 
 def _paragraphs(text: str, command: str = "") -> str:

@@ -178,8 +178,8 @@ def _statements(
         arguments = text[match.end() : end]
         if match[1] != "INCLUDE":
             yield match[1], arguments
-        elif (other := include / arguments.strip()).is_file() and other not in includers:
-            yield from _statements(other, include, [*includers, other])
+        elif (included := include / arguments.strip()).is_file() and included not in includers:
+            yield from _statements(included, include, [*includers, included])
 
 
 def _points(text: str, columns: Sequence[str]) -> np.ndarray:

@@ -103,13 +103,13 @@ def alternatives(
     """
     names = ("population", "cohort", "delta", "apart_from", "accountant")
     same = {name: getattr(mechanism, name) for name in names}
-    found = []
+    plans = []
     for kind, sampling, num_buffers in ALTERNATIVES:
         restart = mechanism.population // mechanism.cohort if kind == "dpftrl" else 0
         one = mechanisms.Mechanism(kind, 1.0, sampling=sampling, restart_frequency=restart, **same)
         with contextlib.suppress(ValueError):
-            found.append(plan(one, rounds, target_epsilon, num_buffers=num_buffers, dimension=dimension))
-    return tuple(sorted(found, key=lambda one: one.mechanism.prefix_noise(rounds)))
+            plans.append(plan(one, rounds, target_epsilon, num_buffers=num_buffers, dimension=dimension))
+    return tuple(sorted(plans, key=lambda one: one.mechanism.prefix_noise(rounds)))
 
 
 def _banded(mechanism: mechanisms.Mechanism, bands: int, planned_rounds: int) -> mechanisms.Mechanism:

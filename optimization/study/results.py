@@ -168,9 +168,9 @@ class Runs(Sequence[Run]):
         declared: dict[str, Metric] = {
             metric: metric for run in self._runs for metric in run.columns if metric in present
         }
-        drawn = [metric for metric in declared.values() if metric.drawn]
-        drawn = drawn or [metric for metric in declared.values() if metric.in_summary]
-        shown = names or [metric for metric in drawn if self._has_finite(metric)] or list(present)[:1]
+        plotted = [metric for metric in declared.values() if metric.drawn]
+        plotted = plotted or [metric for metric in declared.values() if metric.in_summary]
+        shown = names or [metric for metric in plotted if self._has_finite(metric)] or list(present)[:1]
         titles = {name: declared[name].about if name in declared else name for name in shown}
         tables = {label: [run.metrics for run in group] for label, group in self._groups().items()}
         return panels.draw(tables, titles, kind=band)
