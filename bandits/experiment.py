@@ -235,10 +235,10 @@ class BanditRounds(runner.Rounds):
         if is_reset := self._watch.is_due(round_num, state.losses):
             state = self._reset(state, round_num)
         if self._selected:
-            drawn, polled, learned = self._selected.choose(
+            sampled, polled, learned = self._selected.choose(
                 state.selection, round_num, lambda ids: self._poll(state.server, ids, round_num)
             )
-            participations = self.participations(drawn, round_num)
+            participations = self.participations(sampled, round_num)
             inputs: list = [each.inputs for each in participations]
         else:
             learned, secret = (), state.cohort_seed
@@ -252,7 +252,7 @@ class BanditRounds(runner.Rounds):
         else:
             server_state, counts = self._process_of(round_num).next(state.server, inputs)
         if self._selected:
-            learned = self._selected.observe(learned, drawn, counts.client_losses, counts.client_deviations)
+            learned = self._selected.observe(learned, sampled, counts.client_losses, counts.client_deviations)
         total, rounds = state.reward_total, state.reward_rounds
         if counts.examples:
             total, rounds = total + float(counts.reward_sum) / int(counts.examples), rounds + 1
@@ -261,7 +261,7 @@ class BanditRounds(runner.Rounds):
         if phase.reports_clients:
             earned = client_rewards.after(earned, participations, counts)
         if self._selected:
-            row |= payloads.of_selected(*self._payloads, drawn, polled)
+            row |= payloads.of_selected(*self._payloads, sampled, polled)
         elif self.alone:
             row |= payloads.row(0, 0, 0, 0)
         else:
@@ -309,12 +309,12 @@ class BanditRounds(runner.Rounds):
         seed = self._phase.seed if cohort_seed is None else cohort_seed
         draw_of = 1 if self._phase.alone_budget == "equal" else round_num
         groups = self._groups(seed) if self._phase.cohorts.sampling == "cyclic_poisson" else None
-        drawn = cohorts.draw(self._phase.cohorts, len(self._phase.population), seed, draw_of, groups)
+        sampled = cohorts.draw(self._phase.cohorts, len(self._phase.population), seed, draw_of, groups)
         if self._attendance is None:
-            return drawn
+            return sampled
         attending = self._attendance.start if with_drop_outs else self._attendance.come
         # Who misses a turn, or a coin's, waits for the next: nobody else takes its place.
-        return attending(drawn, round_num, fill=self._phase.cohorts.sampling == "fixed")
+        return attending(sampled, round_num, fill=self._phase.cohorts.sampling == "fixed")
 
     def _started(self, round_num: int, cohort_seed: int | None, inputs: Sequence) -> int:
         """Number of clients that were sent the models of a round in which these came."""
@@ -347,7 +347,7 @@ class BanditRounds(runner.Rounds):
         participations = []
         for place, position in enumerate(positions):
             client = phase.population[position]
-            examples, rows = self._clients.drawn(client, acts_at if phase.redraws_examples else None)
+            examples, rows = self._clients.load_with_rows(client, acts_at if phase.redraws_examples else None)
             client_keys = process.ClientKeys(
                 cache=keys.tensorflow_key(seed, keys.Purpose.CACHE, acts_at, client),
                 training=keys.tensorflow_key(seed, keys.Purpose.TRAINING, round_num, client),

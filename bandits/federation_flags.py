@@ -15,7 +15,7 @@ from optimization.study.settings import names, setting
 
 ALONE, POOLED = "alone", "pooled"
 FINE_TUNE, LOCAL_HEAD = "fine_tune", "local_head"
-EARNED_IN_WORDS = "what each client earned"
+REPORT_IN_WORDS = "what each client earned"
 _PERSONAL = (FINE_TUNE, LOCAL_HEAD)
 MOST_ALONE = 1000  # Models on disk.
 

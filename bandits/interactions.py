@@ -229,8 +229,8 @@ def read_run(folder: str | os.PathLike, *, with_contexts: bool = True, each_once
     if each_once:
         log = _each_once(log, keeps_cache=options.keeps_cache)
     models = {period: model for model, (period,) in _numbered(path / run_folder.DEPLOYED_MODELS, _PERIOD)}
-    found = LoggedRun(path, options, models, log)
-    return found.with_contexts() if with_contexts else found
+    logged_run = LoggedRun(path, options, models, log)
+    return logged_run.with_contexts() if with_contexts else logged_run
 
 
 def _each_once(log: interaction_log.InteractionLog, *, keeps_cache: bool) -> interaction_log.InteractionLog:

@@ -7,7 +7,7 @@ from optimization.study import cli
 from optimization.study.settings import setting
 
 _TASK = "logged"
-_OF_OWN = ("client_column", "action_column", "reward_column", "propensity_column")
+_COLUMNS_OF_TABLE = ("client_column", "action_column", "reward_column", "propensity_column")
 # Offline training has a greedy policy, whose actions matter only in evaluation.
 _TRAINED_AS = {"regression": "greedy", "ips": "greedy", "dr": "supervised_mse"}
 _ACTING = ("bandits_type", "importance_weighting", "importance_weights", "bandits_deploy_delay", "cache")
@@ -49,9 +49,9 @@ def resolve(settings: cli.Settings) -> cli.Settings:
     if settings.task_type != _TASK:
         return settings
     flag = f"--learn_from={settings.learn_from}"
-    named = [name for name in _OF_OWN if settings[name]]
-    if named and len(named) < len(_OF_OWN):
-        lacking = [f"--{name}" for name in _OF_OWN if not settings[name]]
+    named = [name for name in _COLUMNS_OF_TABLE if settings[name]]
+    if named and len(named) < len(_COLUMNS_OF_TABLE):
+        lacking = [f"--{name}" for name in _COLUMNS_OF_TABLE if not settings[name]]
         raise UsageError(f"A log of your own needs {' and '.join(lacking)} as well; a run's log needs no column.")
     if settings.scenario == "init_shift":
         raise UsageError(f"--scenario=init_shift: --task_type={_TASK} has no reward shift to study.")

@@ -48,7 +48,7 @@ class BanditLoss:
     full_feedback = False
 
     @property
-    def of_one_action(self) -> bool:
+    def needs_only_chosen_output(self) -> bool:
         """Whether the chosen action's output says it all."""
         return self.sigmoid or not self.cross_entropy
 
@@ -60,11 +60,11 @@ class BanditLoss:
         """Scalar loss.
 
         Args:
-          outputs: float32 [batch, actions], or of the chosen actions, [batch], if `of_one_action`.
+          outputs: float32 [batch, actions], or of the chosen actions, [batch], if `needs_only_chosen_output`.
           batch: `action` int32, `reward` and `propensity` float32, each [batch].
         """
         reward = batch["reward"]
-        if not self.of_one_action:
+        if not self.needs_only_chosen_output:
             total = tf.reduce_logsumexp(outputs, axis=1)
             chosen = _of_action(outputs, batch["action"]) - total
             # From the outputs: the logarithm of a rounded 1 - f would have no gradient where f is 1.
@@ -113,7 +113,7 @@ class SupervisedLoss:
     sigmoid: bool = False
     half_sum: bool = False
     full_feedback = True
-    of_one_action = False
+    needs_only_chosen_output = False
 
     def predicted_rewards(self, outputs: tf.Tensor) -> tf.Tensor:
         """Predicted rewards for the policy, float32 [batch, actions]."""
@@ -149,9 +149,9 @@ class Bootstrapped:
         return self.loss.full_feedback
 
     @property
-    def of_one_action(self) -> bool:
+    def needs_only_chosen_output(self) -> bool:
         """Whether the chosen action's outputs, one of each head, say it all."""
-        return self.loss.of_one_action
+        return self.loss.needs_only_chosen_output
 
     def predicted_rewards(self, outputs: tf.Tensor) -> tf.Tensor:
         """Predictions of the heads, float32 [batch, heads, actions]."""
@@ -161,7 +161,7 @@ class Bootstrapped:
         """Scalar loss.
 
         Args:
-          outputs: float32 [batch, heads, actions], or of the chosen actions, [batch, heads], if `of_one_action`.
+          outputs: float32 [batch, heads, actions], or of chosen ones, [batch, heads], if `needs_only_chosen_output`.
           batch: What the loss of one head reads, and `bootstrap` float32 [batch, heads].
         """
         heads = batch[BOOTSTRAP].shape[1]

@@ -12,7 +12,7 @@ from bandits.options import BanditOptions
 from data import tasks
 from data.errors import UsageError
 from optimization.study import cli
-from optimization.study.objects import FLAG, Recorded, rebuilt, recorded
+from optimization.study.objects import FLAG, Recorded, rebuilt, recorded, short
 
 # Keywords that take objects, with their help.
 OBJECTS: Mapping[str, str] = {
@@ -55,17 +55,17 @@ class Objects:
         Raises:
           UsageError: If one cannot be what its keyword says.
         """
-        self._given = dict(given)
+        self._objects = dict(given)
         for name in ("policy", "rewards"):
-            one = self._given.get(name)
+            one = self._objects.get(name)
             if one is not None and (isinstance(one, type) or not (callable(one) or hasattr(one, "probabilities"))):
                 raise UsageError(f"{name} must be an object or a function, not {one!r}: see help(bandits.run).")
-        self.records = {name: recorded(one) for name, one in self._given.items() if name != "model"}
-        if (model := self._given.get("model")) is not None:
+        self.records = {name: recorded(one) for name, one in self._objects.items() if name != "model"}
+        if (model := self._objects.get("model")) is not None:
             from optimization import keras_models
 
-            self._given["model"] = keras_models.Architecture(model)
-            self.records["model"] = Recorded(repr(self._given["model"]))
+            self._objects["model"] = keras_models.Architecture(model)
+            self.records["model"] = Recorded(repr(self._objects["model"]))
 
     def flags(self) -> dict[str, str]:
         """Flags that record the objects."""
@@ -78,7 +78,7 @@ class Objects:
           UsageError: On a flag that an object replaces.
         """
         bandit = registry.BANDITS[resolved.bandits_type]
-        if "policy" in self._given:
+        if "policy" in self._objects:
             of_policies = {f"bandits_{name}" for entry in registry.POLICIES.values() for name in entry.settings}
             if replaced := sorted(settings.set_by_user & {*of_policies, "ties", "bandits_schedule"}):
                 raise UsageError(f"--{replaced[0]} has no effect with a policy of your own: leave it out.")
@@ -87,7 +87,7 @@ class Objects:
                     f"--bandits_type={resolved.bandits_type} has a policy, and so do you: give {' or '.join(_LOSSES)}, "
                     "which then name the loss alone."
                 )
-        if "model" in self._given:
+        if "model" in self._objects:
             if replaced := sorted(settings.set_by_user & {"hidden", "norm"}):
                 raise UsageError(f"--{replaced[0]} has no effect with a model of your own: leave it out.")
             if registry.POLICIES[bandit.policy].heads:
@@ -100,11 +100,12 @@ class Objects:
 
     def options(self, options: BanditOptions) -> BanditOptions:
         """Options with the policy."""
-        if "policy" not in self._given:
+        if "policy" not in self._objects:
             return options
         text_of = self.records["policy"].text
-        target = f"{text_of} {id(self._given['policy'])}" if self.records["policy"].problem else text_of
-        return dataclasses.replace(options, policy=Chosen(target, policy=self._given["policy"]))
+        target = f"{text_of} {id(self._objects['policy'])}" if self.records["policy"].problem else text_of
+        chosen = Chosen(target, label=short(text_of), policy=self._objects["policy"])
+        return dataclasses.replace(options, policy=chosen)
 
     def task(self, task: tasks.Task, options: BanditOptions) -> tasks.Task:
         """Task with the rewards and the model.
@@ -112,21 +113,21 @@ class Objects:
         Raises:
           UsageError: If they do not fit the data, or the policy gives no probabilities.
         """
-        if "rewards" in self._given:
+        if "rewards" in self._objects:
             if options.task.task_type == "logged" or options.task.reward_columns:
                 raise UsageError("rewards has no effect here: this data has rewards, and no labels.")
-            task = dataclasses.replace(task, rewards={"exact": _matrix(self._given["rewards"], task)})
-        if "model" in self._given:
+            task = dataclasses.replace(task, rewards={"exact": _matrix(self._objects["rewards"], task)})
+        if "model" in self._objects:
             if not isinstance(task.feature_spec, tuple):
                 raise UsageError(f"--task_type={options.task.task_type} has bags of words, which no Keras model takes.")
-            architecture, (shape, _) = self._given["model"], task.feature_spec
+            architecture, (shape, _) = self._objects["model"], task.feature_spec
             architecture.check(shape, task.num_actions)
             arguments = {"architecture": architecture, "num_outputs": task.num_actions}
             task = dataclasses.replace(task, model="keras", model_arguments=arguments)
-        if "policy" in self._given:
+        if "policy" in self._objects:
             from bandits import policies
 
-            policy = policies.of(self._given["policy"])
+            policy = policies.of(self._objects["policy"])
             if task.model == "keras" and "representation" in policy.asks:
                 raise UsageError("policy asks for the representation, which a Keras model does not give.")
             policies.check(policy, task.num_actions)

@@ -164,7 +164,7 @@ class Phase(BanditOptions):
     """The options of one sequence of rounds: of the bandits', or of the initial training's.
 
     Attributes:
-      label: What it is called.
+      label: Its printed name.
       population: Indices of the clients that take part.
       spent_rounds: Where this phase releases nothing, the rounds of the earlier training, which alone are accounted.
     """
@@ -252,7 +252,7 @@ def _phases(chosen: BanditOptions, num_clients: int) -> tuple[Phase, ...]:
     weighting = chosen.selection.weighting(chosen.aggregation.client_weighting)
     aggregation = dataclasses.replace(chosen.aggregation, client_weighting=weighting)
     bandits = dataclasses.replace(chosen, aggregation=aggregation)
-    last = Phase(**vars(bandits), label=chosen.name, population=population)
+    last = Phase(**vars(bandits), label=chosen.policy.label or chosen.name, population=population)
     if not (initial := chosen.initial):
         return (last,)
     settings = dict(vars(initial))

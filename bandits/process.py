@@ -277,8 +277,8 @@ def _draw(probabilities: tf.Tensor, key: tf.Tensor) -> tf.Tensor:
     rows out among them, and which numbers a row gets depends on how many they are.
     """
     upper = tf.cumsum(tf.cast(probabilities, tf.float64), axis=1)
-    drawn = tf.random.stateless_uniform([tf.shape(upper)[0], 1], key, dtype=tf.float64) * upper[:, -1:]
-    return tf.argmax(upper > drawn, axis=1, output_type=tf.int32)
+    threshold = tf.random.stateless_uniform([tf.shape(upper)[0], 1], key, dtype=tf.float64) * upper[:, -1:]
+    return tf.argmax(upper > threshold, axis=1, output_type=tf.int32)
 
 
 def logged(labels: tf.Tensor) -> dict[str, tf.Tensor]:

@@ -57,12 +57,14 @@ class Chosen:
       parameters: The class' arguments, but for one that a schedule moves.
       scheduled: Its scheduled parameter; empty for none.
       schedule: The schedule, if there is one.
+      label: Printed name of a user's policy; empty for those of the registry.
     """
 
     target: str
     parameters: tuple[tuple[str, float | None], ...] = ()
     scheduled: str = ""
     schedule: schedules.Schedule | None = None
+    label: str = ""
 
     def build(self, value: Any = None) -> Any:
         """The policy; `value` is the scheduled value, None if it comes with a round's data."""

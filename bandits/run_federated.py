@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 _INIT_FOLDER = "init"
 # Panels of reward.png.
-_DRAWN = (metrics.ROUND_REWARD, metrics.AVERAGE_REWARD, metrics.ROUND_PROBABILITY, metrics.HELD_OUT_REWARD)
+_PLOTTED = (metrics.ROUND_REWARD, metrics.AVERAGE_REWARD, metrics.ROUND_PROBABILITY, metrics.HELD_OUT_REWARD)
 
 
 class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
@@ -73,26 +73,26 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
     predictor = "bandits.evaluation.predictions:predict"
     objects = object_flags.OBJECTS
 
-    def __init__(self, given: object_flags.Objects = object_flags.NONE):
-        self._given, self.records = given, given.records
+    def __init__(self, chosen_objects: object_flags.Objects = object_flags.NONE):
+        self._objects, self.records = chosen_objects, chosen_objects.records
 
     def with_objects(self, given: Mapping[str, Any]) -> "BanditStudy":
         return BanditStudy(object_flags.Objects(given))
 
     def resolve(self, settings: cli.Settings) -> cli.Settings:
-        return self._given.resolve(settings, super().resolve(settings))
+        return self._objects.resolve(settings, super().resolve(settings))
 
     def options(self, settings: cli.Settings) -> BanditOptions:
-        return self._given.options(super().options(settings))
+        return self._objects.options(super().options(settings))
 
     def recorded(self, options: BanditOptions, data: tasks.Task) -> Mapping[str, Any]:
-        return self._given.flags()
+        return self._objects.flags()
 
     def data_key(self, options: BanditOptions) -> TaskOptions:
         return options.task
 
     def open(self, options: BanditOptions) -> tasks.Task:
-        return self._given.task(tasks_registry.load(options.task), options)
+        return self._objects.task(tasks_registry.load(options.task), options)
 
     def population(self, options: BanditOptions, task: tasks.Task) -> int:
         return len(populations(options, len(task.clients))[1])
@@ -169,7 +169,7 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
                 frame.open_folder(folder, run.settings, task)
             phase = _planned(phase, folder, dimension)
             logs = options.logs_interactions and phase.logs
-            shown = [interactions.IN_WORDS] * logs + [federation_flags.EARNED_IN_WORDS] * phase.reports_clients
+            shown = [interactions.IN_WORDS] * logs + [federation_flags.REPORT_IN_WORDS] * phase.reports_clients
             before = None if is_last and options.is_initial_model_public else trained
             spent = trained.rounds if trained else 0
             trained = guarantees.of_phase(options.task, task, phase, dimension, before, shown)
@@ -177,7 +177,7 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
             rounds = experiment.BanditRounds(task, phase, trained.mechanism, weights, folder)
             loggers = [interactions.logger(task, rounds.acting)] if rounds.acting else []
             outcome = frame.run_rounds(self, rounds, folder, rounds.length, label=phase.label, loggers=loggers)
-            _tell(options, task, phase, trained, folder, rounds, outcome)
+            _report(options, task, phase, trained, folder, rounds, outcome)
             if outcome.signum:
                 return outcome.signum
             if is_last == (options.name == "init"):
@@ -196,7 +196,7 @@ def _planned(phase: Phase, folder: run_folder.RunFolder, dimension: int) -> Phas
     recorded = folder.recorded("privacy_plan", first)
     if recorded is None:
         return phase
-    print(f"Privacy: {recorded['reason']}", file=sys.stderr, flush=True)
+    print(f"Planned noise: {recorded['reason']}", file=sys.stderr, flush=True)
     return guarantees.planned(phase, mechanisms.of_values(recorded["mechanism"]))
 
 
@@ -213,7 +213,7 @@ def _check_rewards(options: BanditOptions, task: tasks.Task) -> None:
         )
 
 
-def _tell(
+def _report(
     options: BanditOptions,
     task: tasks.Task,
     phase: Phase,
@@ -231,9 +231,9 @@ def _tell(
     if outcome.round_num:
         title = f"{options.task.task_type}: {phase.label}"
         table = results.read_metrics(folder.path)
-        drawn = [metric for metric in _DRAWN if table[metric].notna().any()]
+        plotted = [metric for metric in _PLOTTED if table[metric].notna().any()]
         picture = panels.draw(
-            {phase.label: [table]}, {metric: metric.about for metric in drawn}, title=title, marks=metrics.DEPLOYED
+            {phase.label: [table]}, {metric: metric.about for metric in plotted}, title=title, marks=metrics.DEPLOYED
         )
         files.save_picture(picture, folder.path / "reward.png", dpi=120)
     if outcome.signum is None and rounds.client_rewards:
@@ -241,12 +241,16 @@ def _tell(
     if outcome.signum is None and rounds.adapted_rewards:
         folder.write_json(run_folder.ADAPTED_FILE, rounds.adapted_rewards)
     if outcome.signum is None:
-        print(_summary(options, task, phase, folder, spent["summary"]))
+        warned = guarantees.mechanism(phase).warnings(phase.total_rounds)  # At the start, by `check`.
+        lines = [line for line in spent["summary"].split("\n") if line.removeprefix("Warning: ") not in warned]
+        print(_summary(options, task, phase, folder, "\n".join(lines)))
     if rounds.acting:
         print(interactions.privacy_notice(folder.path))
     if phase.reports_clients:
-        folder.write_json(run_folder.EARNED_FILE, client_rewards.report(outcome.state.earned, task.clients.client_ids))
-        shown = f"{folder.path / run_folder.EARNED_FILE} and {folder.path / 'checkpoints'}"
+        folder.write_json(
+            run_folder.CLIENT_REPORT_FILE, client_rewards.report(outcome.state.earned, task.clients.client_ids)
+        )
+        shown = f"{folder.path / run_folder.CLIENT_REPORT_FILE} and {folder.path / 'checkpoints'}"
         print(f"Keep {shown} private: they hold what each client earned.")
     if rounds.alone:
         print(_of_clients_alone(rounds.alone, outcome.state.taken_part, folder))
@@ -254,7 +258,7 @@ def _tell(
         held = " and ".join(rounds.secrets)
         print(f"Keep {folder.path}/checkpoints secret: it holds {held}, which protects the clients.")
     if len(outcome.state.cohort_seed):
-        print("The cohorts are not drawn from --seed, and so not paired between runs of one seed.")
+        print("The cohorts are not sampled from --seed: runs of the same seed have different cohorts.")
 
 
 def _of_clients_alone(rounds: "alone.AloneRounds", taken_part: np.ndarray, folder: run_folder.RunFolder) -> str:
@@ -353,9 +357,9 @@ def _clipping_warning(table: "pd.DataFrame", largest_reward: float, cohort_size:
     if len(losses) < _ENOUGH_ROUNDS or not last > _KEPT_LOSS * first:
         return ""
     return (
-        f"Warning: rewards of up to {largest_reward:g} are large beside the clip norm of {norm:.3g}, and the training "
-        f"loss does not fall (first tenth of the rounds {first:.4g}, last {last:.4g}): clipping may keep the model "
-        "from learning them. Divide the rewards by a number known without the data, or raise --clip_norm.\n"
+        f"Warning: clipping may keep the model from learning. Rewards of up to {largest_reward:g} are far above the "
+        f"clip norm, {norm:.3g}, and the training loss does not fall (first tenth of the rounds {first:.4g}, last "
+        f"{last:.4g}). Divide the rewards by a number known without the data, or raise --clip_norm.\n"
     )
 
 

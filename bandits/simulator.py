@@ -54,18 +54,18 @@ def score(held_out: logged_clients.LoggedClients) -> list[Score]:
     """The simulator's scores on the log's held-out clients, for the logging and the uniform policy."""
     rows, sums = [], []
     for client in range(len(held_out)):
-        log, drawn, predicted = held_out.rows(client), held_out.drawn(client), held_out.predicted(client)
+        log, sampled, predicted = held_out.rows(client), held_out.sampled_rewards(client), held_out.predicted(client)
         logged = np.arange(len(log)), log.actions
         weights = 1 / (predicted.shape[1] * np.asarray(log.propensities, float))
         doubly_robust = predicted.mean(axis=1) + weights * (log.rewards - predicted[logged])
-        values = (drawn[logged], log.rewards, drawn.mean(axis=1), doubly_robust)
+        values = (sampled[logged], log.rewards, sampled.mean(axis=1), doubly_robust)
         rows.append(len(log))
         sums.append([np.sum(value, dtype=float) for value in values])
-    counts, (drawn_logged, of_log, drawn_uniform, of_uniform) = np.array(rows), np.transpose(sums)
-    compared = {"logging policy": (drawn_logged, of_log), "uniformly random actions": (drawn_uniform, of_uniform)}
+    counts, (sampled_logged, of_log, sampled_uniform, of_uniform) = np.array(rows), np.transpose(sums)
+    compared = {"logging policy": (sampled_logged, of_log), "uniformly random actions": (sampled_uniform, of_uniform)}
     return [
-        Score(policy, _mean(drawn, counts), _mean(logged, counts), _mean(drawn, counts, minus=logged))
-        for policy, (drawn, logged) in compared.items()
+        Score(policy, _mean(sampled, counts), _mean(logged, counts), _mean(sampled, counts, minus=logged))
+        for policy, (sampled, logged) in compared.items()
     ]
 
 

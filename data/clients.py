@@ -124,9 +124,9 @@ class CappedClients(ClientData):
 
     def load(self, index: int, participation: int | None = None) -> Examples:
         """Examples of the client at this index; a participation's number selects that participation's sample."""
-        return self.drawn(index, participation)[0]
+        return self.load_with_rows(index, participation)[0]
 
-    def drawn(self, index: int, participation: int | None = None) -> tuple[Examples, np.ndarray]:
+    def load_with_rows(self, index: int, participation: int | None = None) -> tuple[Examples, np.ndarray]:
         """Examples as `load` reads them, and their positions among all of the client's examples, int64 [examples]."""
         examples = self.clients.load(index)
         if not self.max_examples or len(examples.labels) <= self.max_examples:

@@ -180,8 +180,8 @@ def named(column: "pd.Series") -> "pd.Series":
 
     codes_of_row, distinct = pd.factorize(column)
     written = as_text(pd.Series(distinct, name=column.name))
-    numbers, others = _numbers_and_others(written)
-    if others.empty and not np.isnan(numbers).all():
+    numbers, non_numbers = _split_numbers(written)
+    if non_numbers.empty and not np.isnan(numbers).all():
         written = written.where(~np.isnan(numbers))
     names = ordered(written)
     coded = np.append(codes(written, names), -1).astype(np.int32)  # The last code is for a missing cell.
@@ -237,56 +237,56 @@ def parse(column: "pd.Series", show: "Callable[[pd.Series], str]" = _by_row) -> 
     if pd.api.types.is_numeric_dtype(column.dtype):
         return _finite(column)
     written = as_text(column)
-    numbers, others = _numbers_and_others(written)
-    there = written[written.notna() & ~written.isin(_MISSING_AMONG_NUMBERS)]
-    if there.str.fullmatch(_CODE).any() and written.dropna().str.isdecimal().all():
+    numbers, non_numbers = _split_numbers(written)
+    present = written[written.notna() & ~written.isin(_MISSING_AMONG_NUMBERS)]
+    if present.str.fullmatch(_CODE).any() and written.dropna().str.isdecimal().all():
         return written
-    _check_plain(there, others, show)
-    if len(there) and len(there) - len(others) >= _MOSTLY * len(there):
-        _check_none(others, len(there), "numbers", show)
+    _check_plain(present, non_numbers, show)
+    if len(present) and len(present) - len(non_numbers) >= _MOSTLY * len(present):
+        _check_none(non_numbers, len(present), "numbers", show)
         return numbers
     if read := dates.of_texts(written.mask(written.isin(_MISSING_AMONG_NUMBERS)), _MOSTLY):
-        _check_none(read[1], len(there), "dates", show)
+        _check_none(read[1], len(present), "dates", show)
         return read[0]
-    _check_no_mixture(there, others, show)
+    _check_no_mixture(present, non_numbers, show)
     return written
 
 
-def _check_plain(there: "pd.Series", others: "pd.Series", show: "Callable[[pd.Series], str]") -> None:
+def _check_plain(present: "pd.Series", non_numbers: "pd.Series", show: "Callable[[pd.Series], str]") -> None:
     """Refuses numbers with commas, or with several signs, which are ambiguous."""
-    otherwise = others[others.str.fullmatch(_OTHERWISE)]
-    share = (len(there) - len(others) + len(otherwise)) / max(len(there), 1)
-    is_many = len(others) >= 0.5 * len(there) and share > 0.5 and there.nunique() > MANY_CATEGORIES
+    otherwise = non_numbers[non_numbers.str.fullmatch(_OTHERWISE)]
+    share = (len(present) - len(non_numbers) + len(otherwise)) / max(len(present), 1)
+    is_many = len(non_numbers) >= 0.5 * len(present) and share > 0.5 and present.nunique() > MANY_CATEGORIES
     if otherwise.empty or not (share >= _MOSTLY or is_many):
         return
-    column = as_flag([there.name])
+    column = as_flag([present.name])
     raise ColumnError(
-        f"Column {there.name!r} has numbers with commas or signs in them: {show(otherwise)}. A comma may be a decimal "
-        f"or group thousands, and signs may be of several units: save plain numbers with decimal points, or give "
-        f"--category_columns={column} if all are categories, or leave the column out with --ignore_columns={column}."
+        f"Column {present.name!r} has numbers with commas or signs in them: {show(otherwise)}. A comma may be a "
+        "decimal point or group thousands, and signs may be of several units. Save plain numbers with decimal points, "
+        f"give --category_columns={column} if all are categories, or leave it out with --ignore_columns={column}."
     )
 
 
-def _check_no_mixture(there: "pd.Series", others: "pd.Series", show: "Callable[[pd.Series], str]") -> None:
+def _check_no_mixture(present: "pd.Series", non_numbers: "pd.Series", show: "Callable[[pd.Series], str]") -> None:
     """Refuses a column with many categories, most of them numbers or dates."""
-    is_many = there.nunique() > MANY_CATEGORIES
-    if len(others) < 0.5 * len(there):
-        is_gap = others.nunique() == 1 and there.drop(others.index).nunique() >= _FEWEST_MEASURED
+    is_many = present.nunique() > MANY_CATEGORIES
+    if len(non_numbers) < 0.5 * len(present):
+        is_gap = non_numbers.nunique() == 1 and present.drop(non_numbers.index).nunique() >= _FEWEST_MEASURED
         if is_many or is_gap:
-            _check_none(others, len(there), "numbers", show)
-    if is_many and (read := dates.of_texts(there, 0.5)):
-        _check_none(read[1], len(there), "dates", show)
+            _check_none(non_numbers, len(present), "numbers", show)
+    if is_many and (read := dates.of_texts(present, 0.5)):
+        _check_none(read[1], len(present), "dates", show)
 
 
-def _check_none(others: "pd.Series", found: int, what: str, show: "Callable[[pd.Series], str]") -> None:
+def _check_none(non_numbers: "pd.Series", num_cells: int, what: str, show: "Callable[[pd.Series], str]") -> None:
     """Refuses cells that differ from a column's type."""
-    if others.empty:
+    if non_numbers.empty:
         return
-    words = [word for word in others.drop_duplicates() if len(word) <= _LONGEST_WORD][:_MISSING_WORDS]
+    words = [word for word in non_numbers.drop_duplicates() if len(word) <= _LONGEST_WORD][:_MISSING_WORDS]
     missing = f"--missing_values={as_flag(words, quoted=True)} if such cells are missing, or " if words else ""
     raise ColumnError(
-        f"Column {others.name!r} has {what} in all but {len(others)} of {found} cells: {show(others)}. Give "
-        f"{missing}--category_columns={as_flag([others.name])} if all are categories.",
+        f"Column {non_numbers.name!r} has {what} in all but {len(non_numbers)} of {num_cells} cells: "
+        f"{show(non_numbers)}. Give {missing}--category_columns={as_flag([non_numbers.name])} if all are categories.",
         words,
     )
 
@@ -305,13 +305,13 @@ def _of_kind(column: "pd.Series", known: statistics.OfColumn, show: "Callable[[p
     return missing if kind is np.ndarray else dates.Moments(missing, missing, np.full(len(column), -1))
 
 
-def _numbers_and_others(written: "pd.Series") -> "tuple[np.ndarray, pd.Series]":
+def _split_numbers(written: "pd.Series") -> "tuple[np.ndarray, pd.Series]":
     """Float64 [rows], NaN for anything but a finite number, and the cells that are neither a number nor empty."""
     import pandas as pd
 
     numbers = pd.to_numeric(written, errors="coerce")
-    others = written[numbers.isna() & written.notna()]
-    return _finite(numbers), others[~others.isin(_MISSING_AMONG_NUMBERS)]
+    non_numbers = written[numbers.isna() & written.notna()]
+    return _finite(numbers), non_numbers[~non_numbers.isin(_MISSING_AMONG_NUMBERS)]
 
 
 def _finite(column: "pd.Series") -> np.ndarray:
@@ -321,14 +321,16 @@ def _finite(column: "pd.Series") -> np.ndarray:
 
 def _numbers(seen: np.ndarray) -> statistics.Numbers | None:
     """Statistics of a column's numbers over the training rows; NaN is a missing number."""
-    there = seen[~np.isnan(seen)]
-    if not len(there):
+    present = seen[~np.isnan(seen)]
+    if not len(present):
         return None
-    has_missing = len(there) < len(seen)
-    if there.min() == there.max():  # The deviation of equal numbers need not come out as 0.
-        return statistics.Numbers(float(there[0]), 0.0, has_missing)
-    scale = np.abs(there).max()  # Squares of large numbers overflow.
-    return statistics.Numbers(float(np.mean(there / scale) * scale), float(np.std(there / scale) * scale), has_missing)
+    has_missing = len(present) < len(seen)
+    if present.min() == present.max():  # The deviation of equal numbers need not come out as 0.
+        return statistics.Numbers(float(present[0]), 0.0, has_missing)
+    scale = np.abs(present).max()  # Squares of large numbers overflow.
+    return statistics.Numbers(
+        float(np.mean(present / scale) * scale), float(np.std(present / scale) * scale), has_missing
+    )
 
 
 def _dates(moments: dates.Moments, is_train: np.ndarray) -> statistics.Dates | None:

@@ -95,7 +95,7 @@ def _decompress(archive: pathlib.Path, path: pathlib.Path, damaged: str) -> None
 
 
 def plain_file(
-    origin: str, file_name: str, cache_dir: str | None, sha256: str | None = None, where: str = "there"
+    origin: str, file_name: str, cache_dir: str | None, sha256: str | None = None, destination: str = "there"
 ) -> pathlib.Path:
     """Path of a published file; downloads it on first use.
 
@@ -105,7 +105,7 @@ def plain_file(
       cache_dir: Cache folder, or None for the default.
       sha256: Hexadecimal digest of its contents, checked at every request; None trusts the server's
         checksum and the cache folder.
-      where: Where users without a network put the file, for the message.
+      destination: Where users without a network put the file, for the message.
 
     Raises:
       UsageError: If there is no file and no network, or it is not the expected file.
@@ -118,7 +118,7 @@ def plain_file(
     part = path.with_name(f"{file_name}.part")
 
     def make() -> None:
-        _fetch_or_explain(origin, part, file_name, where)
+        _fetch_or_explain(origin, part, file_name, destination)
         if sha256 and _digest(part, "sha256") != sha256:
             part.unlink()
             raise UsageError(f"The download of {origin} is not the expected file; start again to repeat it.")
@@ -171,13 +171,13 @@ def _is_at(file: BinaryIO, path: pathlib.Path) -> bool:
         return False
 
 
-def _fetch_or_explain(origin: str, part: pathlib.Path, file_name: str, where: str) -> None:
+def _fetch_or_explain(origin: str, part: pathlib.Path, file_name: str, destination: str) -> None:
     try:
         _fetch(origin, part)
     except (OSError, http.client.HTTPException) as error:
         raise UsageError(
             f"{file_name} is not in {part.parent}, and downloading it from {origin} failed ({error}). Either run with "
-            f"network access, or put {file_name} {where}."
+            f"network access, or put {file_name} {destination}."
         ) from error
 
 

@@ -54,7 +54,7 @@ def data_folder(data_dir: str | None) -> Iterator[None]:
 
 
 def instead_of_download(
-    data_dir: str | None, names: Sequence[str], origin: str, others: str = ""
+    data_dir: str | None, names: Sequence[str], origin: str, alternatives: str = ""
 ) -> pathlib.Path | None:
     """User's copy of a downloadable file; None if there is none.
 
@@ -64,7 +64,7 @@ def instead_of_download(
       data_dir: Value of the flag; None or empty for the environment's folder.
       names: Names of the file, the preferred one first.
       origin: Address of the download, for the message.
-      others: Other files that the folder may hold instead, for the message.
+      alternatives: Other files that the folder may hold instead, for the message.
 
     Raises:
       UsageError: If `--data_dir` lacks the file; it names the flag, the variable and the download.
@@ -76,8 +76,8 @@ def instead_of_download(
     existing = next((path for path in paths if path.is_file()), None)
     if existing is None and data_dir:
         raise UsageError(
-            f"There is no {' or '.join(names)} in {data_dir}: name the folder that holds it{others} with --data_dir or "
-            f"{_VARIABLE}, or leave --data_dir out to download it from {origin}."
+            f"There is no {' or '.join(names)} in {data_dir}: name the folder that holds it{alternatives} with "
+            f"--data_dir or {_VARIABLE}, or leave --data_dir out to download it from {origin}."
         )
     return existing
 

@@ -80,10 +80,10 @@ def mean_inverse_propensity(log: "InteractionLog") -> Finding:
     text = f"The mean of 1 / propensity is {mean:.3g} (standard error over clients {error:.2g}). "
     text += f"Under full support it equals the number of actions, {count}."
     if is_off and mean < count:
-        text += " Either some actions were impossible, or too rare for this log, in some contexts; or the log's names"
-        text += " lack some actions; or these are not the probabilities of the actions that were chosen."
+        text += " Possible causes: an action that was impossible or very rare in some contexts, an action without a row"
+        text += " in the log, or propensities of other actions than the chosen ones."
     elif is_off:
-        text += " Either propensities are too small, or they are not those of the actions that were chosen."
+        text += " Possible causes: propensities that are too small, or those of other actions than the chosen ones."
     return Finding("propensities", is_off, text)
 
 
@@ -100,9 +100,8 @@ def duplicates(log: "InteractionLog") -> Finding:
     text = "No row is duplicated." if count == 0 else "Duplicated rows were not checked."
     if count:
         text = (
-            f"{count:,} row(s) equal an earlier one in every column. If the same interaction was written twice, it "
-            "counts twice here, and intervals are too short: drop such rows. Distinct interactions that look the same "
-            "are no harm."
+            f"{count:,} row(s) equal an earlier one in every column. Drop them if they are the same interactions, "
+            "which would count twice and make intervals too short. Keep distinct interactions that look the same."
         )
     return Finding("duplicates", bool(count), text)
 
@@ -121,8 +120,8 @@ def support(log: "InteractionLog", target: np.ndarray) -> Finding:
         return Finding("support", False, "The log has every action that the policy chooses.")
     names = ", ".join(repr(log.action_names[action]) for action in missing[:_NAMED])
     more = f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
-    text = f"The policy chooses {names}{more}, in {chosen.sum():.2%} of interactions, and the log never does: "
-    text += "weighted estimates miss their rewards, and only a model's prediction remains."
+    text = f"The log lacks {names}{more}, which the policy chooses in {chosen.sum():.2%} of interactions: "
+    text += "weighted estimates miss their rewards, and only a model can predict them."
     return Finding("support", True, text)
 
 
@@ -141,13 +140,13 @@ def overlap(log: "InteractionLog", weights: np.ndarray) -> list[Finding]:
     client, share = int(by_client.argmax()), float(by_client.max() / total)
     is_few = size < max(_FEWEST_EFFECTIVE, _FEW_EFFECTIVE * len(log))
     is_uneven = share > _LARGE_SHARE and len(log.client_ids) > 1 / _LARGE_SHARE
-    rest = ": the estimate rests on few of them." if is_few else "."
+    rest = ": few rows determine the estimate." if is_few else "."
     size_text = f"The effective sample size, (sum w)^2 / sum w^2, is {_shown(size)} of {len(log):,} rows{rest}"
-    mean_text = f"The mean weight is {weights.mean():.3g}, which is 1 on average where the log supports the policy."
+    mean_text = f"The mean weight is {weights.mean():.3g}. Its expectation is 1 if the log supports the policy."
     largest_text = f"The largest weight is {largest:.3g}, {largest / total:.1%} of all."
     client_text = (
-        f"Client {log.client_ids[client]!r} has {share:.1%} of all weight, the most of {len(log.client_ids):,} "
-        f"clients; the effective number of clients is {_shown(effective_sample_size(by_client))}."
+        f"Client {log.client_ids[client]!r} has the largest share of all weight, {share:.1%}. The effective number of "
+        f"clients is {_shown(effective_sample_size(by_client))} of {len(log.client_ids):,}."
     )
     return [
         Finding("overlap", is_few, size_text),

@@ -135,7 +135,7 @@ class LoggedClients(clients.ClientData):
         """Predictions for a client's rows, float64 [rows, actions], of a regression fitted without it."""
         return self.rewards.regressions[self.regression_of[index]].predict(_contexts(self.rows(index)))
 
-    def drawn(self, index: int) -> np.ndarray:
+    def sampled_rewards(self, index: int) -> np.ndarray:
         """Sampled rewards of a client, float64 [rows, actions]."""
         return self.rewards.draw(self.predicted(index), self.seed, self.numbers[index])
 

@@ -88,22 +88,22 @@ class _NothingOfNobody(tff.aggregators.WeightedAggregationFactory):
         state_type = inner.state_type.member
 
         @tff.tensorflow.computation(weight_type)
-        def one(weight):
+        def count_client(weight):
             del weight
             return 1
 
         @tff.tensorflow.computation(np.int32, state_type, state_type, value_type)
         def result_of(num_clients, before, after, result):
-            came = num_clients > 0
-            state = tf.nest.map_structure(lambda old, new: tf.where(came, new, old), before, after)
-            return state, tf.nest.map_structure(lambda part: tf.where(came, part, np.nan), result)
+            has_clients = num_clients > 0
+            state = tf.nest.map_structure(lambda old, new: tf.where(has_clients, new, old), before, after)
+            return state, tf.nest.map_structure(lambda part: tf.where(has_clients, part, np.nan), result)
 
         @tff.federated_computation(
             inner.state_type, tff.FederatedType(value_type, tff.CLIENTS), tff.FederatedType(weight_type, tff.CLIENTS)
         )
         def next_round(state, value, weight):
             output = inner.next(state, value, weight)
-            num_clients = tff.federated_sum(tff.federated_map(one, weight))
+            num_clients = tff.federated_sum(tff.federated_map(count_client, weight))
             chosen = tff.federated_map(result_of, (num_clients, state, output.state, output.result))
             return tff.templates.MeasuredProcessOutput(chosen[0], chosen[1], output.measurements)
 
@@ -196,8 +196,8 @@ def _noise_seed(aggregation: options.Aggregation, mechanism: mechanisms.Mechanis
 
 def secrets_in_state(aggregation: options.Aggregation, mechanism: mechanisms.Mechanism) -> list[str]:
     """Parts of the aggregator's state that must stay secret, in words."""
-    is_drawn_again = mechanism.kind in ("dpftrl", "mf_dpftrl") and mechanism.noise_multiplier > 0
-    return ["the seed of the noise"] if is_drawn_again and aggregation.noise_seed is None else []
+    keeps_seed = mechanism.kind in ("dpftrl", "mf_dpftrl") and mechanism.noise_multiplier > 0
+    return ["the seed of the noise"] if keeps_seed and aggregation.noise_seed is None else []
 
 
 def clip_norm(aggregation: options.Aggregation, state_before: Any, measurements: Any) -> float | None:

@@ -16,7 +16,7 @@ from optimization.corrections import Correction, Step
 
 Batch = Mapping[str, tf.Tensor]
 # (model outputs [batch, actions], that mini-batch of the examples) -> scalar, the mean over the mini-batch. One whose
-# attribute `of_one_action` is true also takes the outputs of the examples' `action` alone, [batch].
+# attribute `needs_only_chosen_output` is true also takes the outputs of the examples' `action` alone, [batch].
 Loss = Callable[[tf.Tensor, Batch], tf.Tensor]
 _RANDOM_MODEL = -2  # Folded into a client's key, for samples of a model that is random in training.
 
@@ -98,7 +98,9 @@ class LocalSgd:
 
     def build(self, model: models.Model, loss: Loss) -> Callable[..., ClientUpdate]:
         # Momentum and corrections change entries that no term reads.
-        by_terms = model.terms and getattr(loss, "of_one_action", False) and not (self.momentum or self.corrections)
+        by_terms = (
+            model.terms and getattr(loss, "needs_only_chosen_output", False) and not (self.momentum or self.corrections)
+        )
         walk = self._build_walk_by_terms(model, loss) if by_terms else self.build_walk(model, loss)
 
         @tf.function(autograph=False)
@@ -163,7 +165,7 @@ class LocalSgd:
         return walk
 
     def _build_walk_by_terms(self, model: models.Model, loss: Loss) -> Callable[..., tuple]:
-        """Builds the same steps for a model with `terms` and a loss `of_one_action`, in half the time.
+        """Builds the same steps for a model with `terms` and a loss `needs_only_chosen_output`, in half the time.
 
         Only the entries that an example's action reads are read and changed. What changes is the delta itself, which
         starts at zero, so that no weight is copied.
@@ -221,8 +223,8 @@ class LocalSgd:
         if self.steps is not None:
             num_steps = tf.where(num_examples > 0, self.steps, 0)
             shape = [num_steps, self.batch_size]
-            drawn = tf.random.stateless_uniform(shape, key, 0, tf.maximum(num_examples, 1), tf.int32)
-            return num_steps, lambda step: drawn[step]
+            positions = tf.random.stateless_uniform(shape, key, 0, tf.maximum(num_examples, 1), tf.int32)
+            return num_steps, lambda step: positions[step]
 
         def shuffled(epoch: tf.Tensor) -> tf.Tensor:
             epoch_key = tf.random.experimental.stateless_fold_in(key, epoch)

@@ -21,22 +21,23 @@ Weights = tuple[np.ndarray, ...]
 FeatureSpec: TypeAlias = tf.TensorSpec | text.Bags
 
 
-def _uniform(draw: np.random.Generator, ends: int, shape: Sequence[int]) -> np.ndarray:
-    limit = math.sqrt(6 / ends)
+def _uniform(draw: np.random.Generator, fan: int, shape: Sequence[int]) -> np.ndarray:
+    limit = math.sqrt(6 / fan)
     return draw.uniform(-limit, limit, shape)
 
 
-def _normal(draw: np.random.Generator, ends: int, shape: Sequence[int]) -> np.ndarray:
+def _normal(draw: np.random.Generator, fan: int, shape: Sequence[int]) -> np.ndarray:
     low, high = scipy.special.ndtr((-2, 2))
-    of_cut = math.sqrt(1 - 4 * math.exp(-2) / math.sqrt(2 * math.pi) / (high - low))  # Deviation left by the cut.
-    return math.sqrt(2 / ends) / of_cut * scipy.special.ndtri(draw.uniform(low, high, shape))
+    # Of a standard normal, truncated at -2 and 2.
+    deviation = math.sqrt(1 - 4 * math.exp(-2) / math.sqrt(2 * math.pi) / (high - low))
+    return math.sqrt(2 / fan) / deviation * scipy.special.ndtri(draw.uniform(low, high, shape))
 
 
 # (generator, number of inputs and outputs, shape) -> kernel: Glorot and Bengio 2010, as Keras samples them; or zeros.
 INITIAL_WEIGHTS: Mapping[str, Callable[[np.random.Generator, int, Sequence[int]], np.ndarray]] = {
     "glorot_uniform": _uniform,
     "glorot_normal": _normal,
-    "zeros": lambda draw, ends, shape: np.zeros(shape),
+    "zeros": lambda draw, fan, shape: np.zeros(shape),
 }
 
 

@@ -164,9 +164,9 @@ class AdsRounds(runner.Rounds):
           with_drop_outs: Whether clients count that start the round and drop out.
         """
         seed = cohorts.as_integer(cohort_seed) if len(cohort_seed) else self._options.seed
-        drawn = cohorts.draw(self._options.cohorts, self._num_clients, seed, round_num)
+        sampled = cohorts.draw(self._options.cohorts, self._num_clients, seed, round_num)
         attending = self._attendance.start if with_drop_outs else self._attendance.come
-        return np.sort(attending(drawn, round_num, fill=self._options.cohorts.sampling == "fixed"))
+        return np.sort(attending(sampled, round_num, fill=self._options.cohorts.sampling == "fixed"))
 
     def run_round(self, state: Progress, round_num: int) -> tuple[Progress, dict[str, float]]:
         """Runs a round of the federation, and one of the centralised bandit on the same impressions.

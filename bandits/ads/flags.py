@@ -23,7 +23,7 @@ estimates. A centralised bandit runs beside it on the same impressions.
   run_ads --rates=0.05,0.1,0.2 --clients=1000 --decision_rule=federated_ucb
 """
 
-_OWN_RULES = {
+_RULES_OF_STUDY = {
     "gradient_epsilon": PolicyEntry(
         "bandits.ads.process:GradientEpsilon",
         dict(registry.RULES["epsilon_greedy"].parameters)
@@ -40,7 +40,7 @@ _SAMPLINGS = {name: words for name, words in mechanisms.SAMPLINGS.items() if nam
 # An impression shows one ad, so rules that execute every action each time have no place here.
 RULES: Mapping[str, PolicyEntry] = {
     name: entry for name, entry in registry.RULES.items() if name not in registry.EXTREME
-} | _OWN_RULES
+} | _RULES_OF_STUDY
 # What a client knows of its executions starts anew with each round, and these rules with it.
 _TRIES_ALL_FIRST = frozenset({"ucb", "discounted_ucb"})
 PRESETS = pathlib.Path(__file__).parent / "presets"

@@ -135,14 +135,16 @@ def advise(*, table: "pd.DataFrame | None" = None, **settings: Any) -> Recommend
       UsageError: For values that `scripts.advise` refuses, too.
       Failure: If no run can be executed.
     """
-    study, own = studies.load(strategies.BINARY), define()
-    settings = python.checked(study, settings | ({} if table is None else {"table": table}), own.declared, "advise")
+    study, advise_flags = studies.load(strategies.BINARY), define()
+    settings = python.checked(
+        study, settings | ({} if table is None else {"table": table}), advise_flags.declared, "advise"
+    )
     settings.pop("table", None)
     if table is not None:
         folder = pathlib.Path(cli.user_path(os.fspath(settings.get("root_output_dir", "runs"))), "tables")
         settings["data_file"] = frames.save(table, folder)
     words = python.words(settings)
-    return recommend(own.parse(["", *words]), f"{cli.command_line('scripts.advise', words)}  # from Python")
+    return recommend(advise_flags.parse(["", *words]), f"{cli.command_line('scripts.advise', words)}  # from Python")
 
 
 def recommend(settings: cli.Settings, command: str | None = None) -> Recommendation:

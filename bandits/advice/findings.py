@@ -312,9 +312,9 @@ class Findings:
         return {noise_name(one): one["results"] for one in self.noise if one["results"].reward}
 
 
-def noise_name(one: Mapping[str, Any]) -> str:
+def noise_name(entry: Mapping[str, Any]) -> str:
     """Name of a configuration with noise, such as `epsilon 3`."""
-    return f"epsilon {one['target_epsilon']:g}" if "target_epsilon" in one else NO_NOISE
+    return f"epsilon {entry['target_epsilon']:g}" if "target_epsilon" in entry else NO_NOISE
 
 
 # Computed properties in `advice.json`, and fields with another name there.

@@ -182,14 +182,14 @@ def check_simulator(scores: Sequence[simulator.Score], base: Sequence[str]) -> N
     )
 
 
-def _score(one: simulator.Score) -> str:
-    name = _NAMES.get(one.policy, one.policy)
+def _score(score: simulator.Score) -> str:
+    name = _NAMES.get(score.policy, score.policy)
     by = "doubly robust" if name == "uniform policy" else "logged"
-    digits = intervals.decimals(one.difference)
+    digits = intervals.decimals(score.difference)
     if digits is None:
         return f"{name}: cannot be compared, as all rewards are equal"
-    simulated, logged = (f"{value.mean:.{max(digits, 0)}f}" for value in (one.simulated, one.logged))
-    return f"{name}: {simulated} simulated, {logged} {by}, difference {words.estimate(one.difference, signed=True)}"
+    simulated, logged = (f"{value.mean:.{max(digits, 0)}f}" for value in (score.simulated, score.logged))
+    return f"{name}: {simulated} simulated, {logged} {by}, difference {words.estimate(score.difference, signed=True)}"
 
 
 def simulated(scores: Sequence[simulator.Score]) -> str:

@@ -141,9 +141,9 @@ def shown_tables(context: Context) -> list[Table]:
 def _comparison(context: Context) -> Table:
     results, often = context.results, context.plan.often
     measure = "accuracy" if results.measured == metrics.ACCURACY else "reward"
-    heads = ["configuration", "average reward", "minus greedy", "Holm-adjusted p", "reward, last tenth of the rounds"]
-    heads += [f"held-out {measure} of the model", "its reward, worst tenth of clients"]
-    heads += [f"deployed {planning.every(often)}"] * bool(results.often)
+    heads = ["configuration", "average reward", "minus greedy's", "Holm-adjusted p", "reward, last tenth of the rounds"]
+    heads += [f"held-out {measure} of the model", "held-out reward, worst tenth of clients"]
+    heads += [f"average reward if deployed {planning.every(often)}"] * bool(results.often)
     rows = []
     for name, one in results.compared.items():
         against = results.verdict.against_greedy.get(name)
@@ -157,7 +157,14 @@ def _comparison(context: Context) -> Table:
 
 def _noise(results: findings.Findings) -> Table:
     against = findings.compared(results.by_noise, findings.NO_NOISE)
-    heads = ["epsilon", "mechanism", "noise multiplier", "in the runs", "average reward", "minus no noise"]
+    heads = [
+        "epsilon",
+        "mechanism",
+        "noise multiplier",
+        "noise multiplier of the runs",
+        "average reward",
+        "minus that without noise",
+    ]
     rows = []
     for one in results.noise:
         if "error" not in one:
@@ -180,10 +187,10 @@ def _mean(one: StrategyResults, attribute: str = "reward") -> str:
     return words.estimate(mean, label="") + (f", {lost} diverged" if lost else "")
 
 
-def _difference(one: findings.Comparison | None) -> str:
-    if one is None or math.isnan(one.difference):
+def _difference(comparison: findings.Comparison | None) -> str:
+    if comparison is None or math.isnan(comparison.difference):
         return ""
-    return words.estimate(one.interval, signed=True, label="")
+    return words.estimate(comparison.interval, signed=True, label="")
 
 
 def text(advice: Mapping[str, Any], folder: pathlib.Path) -> str:
@@ -240,11 +247,11 @@ def _top(advice: Mapping[str, Any], shown: Sequence[Table]) -> str:
             section += f"<details><summary>Details</summary>{_paragraphs(advice['details'][name])}</details>"
         parts.append(f"<dt>{html.escape(sentences.TITLES[name])}</dt><dd>{section}</dd>")
     note = (
-        "Only one family of tests decides: the average reward of all rounds against greedy, adjusted by Holm. The runs "
-        f"below, of the comparison and with noise, are estimates. All numbers are in {ADVICE_FILE}."
+        "The p values are Holm-adjusted for all strategies that are compared with greedy. All other differences are "
+        f"estimates without a test. All numbers are in {ADVICE_FILE}."
     )
-    drawn = "".join(tables.html(heads, rows, left=heads) for heads, rows in shown)
-    return f'<dl>{"".join(parts)}</dl>{drawn}<p class="note">{html.escape(note)}</p>'
+    tables_html = "".join(tables.html(heads, rows, left=heads) for heads, rows in shown)
+    return f'<dl>{"".join(parts)}</dl>{tables_html}<p class="note">{html.escape(note)}</p>'
 
 
 def _paragraphs(text: str, command: str = "") -> str:

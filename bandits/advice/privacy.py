@@ -40,8 +40,8 @@ class Deployment:
     def protected(self, clients: int) -> str:
         """Clients whom epsilon protects, in words, beside the number of clients in the data."""
         if self.is_table:
-            return f"For the {self.population:,} training clients of your data."
-        return f"For {self.population:,} clients; your data has {clients:,}."
+            return f"Epsilon protects the {self.population:,} training clients of your data."
+        return f"Epsilon protects {self.population:,} clients; your data has {clients:,} of them."
 
     @property
     def words(self) -> str:

@@ -6,7 +6,6 @@ are estimates with their intervals. A line that begins with a dash is an item of
 
 import dataclasses
 import math
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -94,14 +93,15 @@ def details(context: Context) -> dict[str, str]:
 def scope(context: Context) -> str:
     """The horizon, the deployment period and the clients."""
     plan, data, greedy = context.plan, context.data, context.results.compared.get(GREEDY)
-    horizon = f"One run has {count(plan.rounds, 'round')}"
+    rounds = count(plan.rounds, "round")
     if plan.rounds < context.full.rounds:
-        horizon = f"One run has {plan.rounds:,} of {context.full.rounds:,} planned rounds"
+        rounds = f"{plan.rounds:,} of {context.full.rounds:,} planned rounds"
+    horizon = f"One run has {rounds}"
     decisions = greedy.mean("decisions").mean if greedy else math.nan
     if math.isfinite(decisions):
-        horizon += f", {decisions:,.0f} decisions"
+        horizon += f" and {decisions:,.0f} decisions"
         if data.rows:
-            horizon += f": your {data.rows:,} training rows, {decisions / data.rows:.3g} times each"
+            horizon += f" (your {data.rows:,} training rows, {decisions / data.rows:.3g} times each)"
     deployed = f"A new model is deployed {planning.every(plan.deploy_every)}."
     if plan.rounds <= plan.deploy_every:
         deployed = "No round follows a deployment, so every strategy acts with the initial model."
@@ -183,26 +183,26 @@ def _on_independent_seeds(results: Findings) -> list[Comparison]:
     return [one for one in compared if math.isfinite(one.difference)]
 
 
-def _effect_and_p(one: Comparison) -> str:
+def _effect_and_p(comparison: Comparison) -> str:
     """A difference with Holm's p, where there is a test."""
-    if not one.is_judged:
-        return effect(one)
-    p = words.p_value(one.adjusted_p)
-    return f"{effect(one)[:-1]}; Holm-adjusted p {p if p.startswith('<') else f'= {p}'})"
+    if not comparison.is_judged:
+        return effect(comparison)
+    p = words.p_value(comparison.adjusted_p)
+    return f"{effect(comparison)[:-1]}; Holm-adjusted p {p if p.startswith('<') else f'= {p}'})"
 
 
-def _not_judged(one: Comparison) -> str:
-    return "one seed gives no interval and no test" if one.pairs < 2 else "a run that is compared diverged"
+def _not_judged(comparison: Comparison) -> str:
+    return "one seed gives no interval and no test" if comparison.pairs < 2 else "a run that is compared diverged"
 
 
-def _power(one: Comparison | None, context: Context) -> list[str]:
+def _power(comparison: Comparison | None, context: Context) -> list[str]:
     """The minimum detectable difference, and the seeds that the observed one requires."""
-    if one is None or math.isnan(one.detectable):
+    if comparison is None or math.isnan(comparison.detectable):
         return []
-    if one.detectable > context.data.reward_width:
-        return [f"{words.seeds(one.pairs)} cannot detect even the largest possible difference."]
-    parts = [f"Minimum detectable difference (80% power): {one.detectable:.2g}."]
-    if needed := words.seeds_needed(one):
+    if comparison.detectable > context.data.reward_width:
+        return [f"{words.seeds(comparison.pairs)} cannot detect even the largest possible difference."]
+    parts = [f"Minimum detectable difference (80% power): {comparison.detectable:.2g}."]
+    if needed := words.seeds_needed(comparison):
         parts.append(f"Seeds required: {needed}.")
     return parts
 
@@ -311,8 +311,7 @@ def _strategy_details(context: Context) -> str:
         pair = {each: results.compared[each] for each in (name, second)}
         lead = findings.compared(pair, second)[name]
         parts.append(f"{capital(NAMES[name])} minus {NAMES[second]}, the next that explores, is {effect(lead)}.")
-    values = ", ".join(f"{flag.removeprefix('bandits_').replace('_', ' ')} {value}" for flag, value in one.point)
-    return " ".join([*parts, f"Settings: {values}.", *(f"{capital(note)}." for note in one.notes)])
+    return " ".join([*parts, *(f"{capital(note)}." for note in one.notes)])
 
 
 def _why(results: Findings, name: str) -> str:
@@ -343,10 +342,10 @@ def _no_strategy(results: Findings) -> str:
 def privacy(context: Context) -> str:
     """Whom epsilon protects, and the cost of each epsilon."""
     results, values = context.results, context.results.by_noise
-    protected = context.deployment.protected(context.data.clients)
     if results.no_noise or NO_NOISE not in values:
         why = results.no_noise.rstrip(".") or f"--minutes={context.minutes:g} left no time for noise"
-        return f"{protected} Not run: {why}."
+        return f"Not run: {why}."
+    protected = context.deployment.protected(context.data.clients)
     if not math.isfinite(values[NO_NOISE].mean().mean):
         clip_norm = results.noise[0]["clip_norm"]
         return f"{protected} Inconclusive: {NAMES[results.noisy]} diverged without noise, at clip norm {clip_norm:.3g}."
@@ -356,9 +355,9 @@ def privacy(context: Context) -> str:
     return "\n".join(lines)
 
 
-def _short_cost(one: Mapping[str, Any], against: Mapping[str, Comparison]) -> str:
-    target = findings.noise_name(one)
-    if "error" in one:
+def _short_cost(entry: Mapping[str, Any], against: Mapping[str, Comparison]) -> str:
+    target = findings.noise_name(entry)
+    if "error" in entry:
         return "not run"
     if target not in against or not math.isfinite(against[target].difference):
         return "diverged"
@@ -397,17 +396,17 @@ def _privacy_details(context: Context) -> str:
 
 
 def _cost(
-    one: Mapping[str, Any],
+    entry: Mapping[str, Any],
     against: Mapping[str, Comparison],
     against_baselines: Mapping[str, baselines.BaselineComparison],
 ) -> str:
     """The cost of an epsilon's noise, with the noise multiplier and the number of seeds."""
-    target = findings.noise_name(one)
-    if "error" in one:
-        return f": not run ({one['error'].rstrip('.')})"
+    target = findings.noise_name(entry)
+    if "error" in entry:
+        return f": not run ({entry['error'].rstrip('.')})"
     if target not in against or not math.isfinite(against[target].difference):
         return ": diverged"
-    text = f" ({one['mechanism']}, noise multiplier {one['noise_multiplier']:.3g}): {effect(against[target])}"
+    text = f" ({entry['mechanism']}, noise multiplier {entry['noise_multiplier']:.3g}): {effect(against[target])}"
     if not against[target].is_judged:
         return f"{text}, not tested: {_not_judged(against[target])}"
     if against_baselines[target].beats_uniform is False and findings.beats(against_baselines, NO_NOISE):
@@ -427,9 +426,7 @@ def _guarantee(reports: Sequence[Mapping[str, Any]]) -> str:
     ]
     if report["epsilon_assumes"]:
         parts.append(f"Epsilon assumes {' and '.join(report['epsilon_assumes'])}.")
-    # Several warnings can end with the same sentence.
-    warnings = dict.fromkeys(capital(part) for one in report["warnings"] for part in re.split(r"(?<=[.]) ", one))
-    return " ".join([*parts, *(f"Warning: {part}" for part in warnings)])
+    return " ".join([*parts, *(f"Warning: {one}" for one in report["warnings"])])
 
 
 def frequency(context: Context) -> str:
@@ -437,12 +434,12 @@ def frequency(context: Context) -> str:
     results, plan = context.results, context.plan
     if not plan.often:
         return "Nothing: a model is deployed after every round already."
-    often = f"deployment {planning.every(plan.often)} instead of {planning.every(plan.deploy_every)}"
+    often, planned = (f"deployed {planning.every(period)}" for period in (plan.often, plan.deploy_every))
     items = _gains(results, results.compared, results.often)
     if not items:
-        why = "it diverged" if results.often else f"--minutes={context.minutes:g} went to the questions above"
-        return f"Not known: {often} ({why})."
-    return "\n".join([f"Average reward with {often}, minus that as planned:", *items])
+        why = "diverged" if results.often else f"were not made, as --minutes={context.minutes:g} left no time"
+        return f"Not known: runs {often} instead of {planning.every(plan.deploy_every)} {why}."
+    return "\n".join([f"Average reward if {often}, minus that if {planned}:", *items])
 
 
 def _frequency_details(context: Context) -> str:
@@ -498,29 +495,27 @@ def _federating_details(context: Context) -> str:
 
 def not_tried(context: Context) -> str:
     """What was left out for lack of time, in one line, and the minutes that it needs."""
+    return _left_out(context)[0]
+
+
+def _left_out(context: Context) -> tuple[str, list[str]]:
+    """The answer, and the items that do not fit into it."""
     left = planning.left_out(context.full, context.plan, NAMES)
     if not left:
-        return "Nothing was left out for lack of time."
-    whole = planning.minutes_of_all(context.full, context.pace)
+        return "Nothing was left out for lack of time.", []
+    end = f"To run all, repeat the command with --minutes={planning.minutes_of_all(context.full, context.pace)}."
     shown = len(left)
     while True:
         items = [*left[:shown], *[f"{len(left) - shown} more"] * (shown < len(left))]
-        text = f"Left out, to keep to --minutes={context.minutes:g}: {'; '.join(items)}. Run all: --minutes={whole}."
+        text = f"Left out, to keep to --minutes={context.minutes:g}: {'; '.join(items)}. {end}"
         if len(text.split()) <= MAX_WORDS:
-            return text
+            return text, left[shown:]
         shown -= 1
 
 
 def _not_tried_details(context: Context) -> str:
-    lines = []
-    if left := planning.left_out(context.full, context.plan, NAMES):
-        whole = planning.minutes_of_all(context.full, context.pace)
-        more = count(max(1, math.ceil(whole - context.minutes)), "more minute")
-        lines = [
-            "Left out for lack of time:",
-            *(f"- {item}" for item in left),
-            f"All this needs about {more}: repeat the command with --minutes={whole}; it continues from these runs.",
-        ]
+    _, hidden = _left_out(context)
+    lines = [f"Also left out: {'; '.join(hidden)}."] if hidden else []
     over = context.seconds - 60 * context.minutes
     if over > 1:
         lines.append(f"It took {over:.0f} s longer than --minutes={context.minutes:g}.")

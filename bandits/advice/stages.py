@@ -185,7 +185,7 @@ class Stages:
         flags = list(kinds.values())
         configurations = list(results.federation.values())
         folders = self._run("federate", configurations, strategies.SEED, plan.federation_seeds, flags)
-        if all((folder / run_folder.EARNED_FILE).exists() for folder in folders):
+        if all((folder / run_folder.CLIENT_REPORT_FILE).exists() for folder in folders):
             results.by_client = federating.helped(federating.read(folders))
 
     def _add_noise(self, plan: Plan) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from bandits.evaluation import bounds as bounds_lib
-from bandits.evaluation import confidence_sequence, private, private_sums
+from bandits.evaluation import confidence_sequence, estimates, private, private_sums
 from bandits.evaluation.estimators import Estimator
 from bandits.evaluation.terms import Terms
 from data.errors import UsageError
@@ -186,7 +186,7 @@ def private_sentences(
     for value in values:
         low, high = value.bias
         interval = "uninformative" if value.is_vacuous else f"{value.interval.low:.4g} to {value.interval.high:.4g}"
-        interval = "biased, bias unknown" if value.is_biased else interval
+        interval = estimates.BIASED if value.is_biased else interval
         name = f"{value.candidate}, {value.estimator.name}"
         line = f"{name}: {value.interval.mean:.4g} ({interval}; noise {value.noise:.2g})"
         if high - low > 0:

@@ -26,12 +26,12 @@ _PARAMETERS = {"clipped_ips": "clip", "switch_dr": "tau", "dros": "shrinkage"}
 FIXED: Mapping[str, str] = {flag: name for name, flag in _PARAMETERS.items()}  # By flag, whose parameter it is.
 
 
-BIASED = "biased, bias unknown"  # Said instead of an interval.
-# Effective clients, and their share of all: below both, the bootstrap's intervals hold the value more often than the
-# delta method's, above either less often, as docs/logs.md measured.
+BIASED = "biased, no interval"  # Printed in place of an interval, as the size of the bias is unknown.
+# Effective number of clients, and its share of all. Below both, bootstrap intervals cover the value more often than the
+# delta method's, otherwise less often (docs/logs.md).
 FEW_CLIENTS, FEW_OF_CLIENTS = 30, 0.5
-_ONE_CLIENT = 2  # Below so many effective clients neither does.
-# The headline is the first that is there, and why.
+_ONE_CLIENT = 2  # Below this effective number neither covers it.
+# The headline is the first estimator with a result; then the reason that is printed.
 HEADLINES = {
     "dr": "is unbiased if the propensities or the reward model are right, and usually has less variance than IPS",
     "snips": "has little bias if the propensities are right, and is less sensitive to large weights than IPS",

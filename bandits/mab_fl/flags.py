@@ -165,7 +165,7 @@ class _Study:
 
 
 _CHOOSING = tuple(name for name in RULES if name not in BASELINES)
-_ONE_BY_ONE = tuple(name for name in _CHOOSING if name not in registry.EXTREME)
+_ONE_ACTION_RULES = tuple(name for name in _CHOOSING if name not in registry.EXTREME)
 
 
 class _Decisions:
@@ -209,8 +209,8 @@ class _Decisions:
         },
         only={"decision_rule": tuple(registry.EXTREME)},
     )
-    explore_every: int = setting(0, only={"decision_rule": _ONE_BY_ONE})
-    explore_probability: float = setting(0.0, high=1.0, only={"decision_rule": _ONE_BY_ONE})
+    explore_every: int = setting(0, only={"decision_rule": _ONE_ACTION_RULES})
+    explore_probability: float = setting(0.0, high=1.0, only={"decision_rule": _ONE_ACTION_RULES})
     drop_level: float = setting(
         high=1.0,
         above=True,

@@ -225,7 +225,7 @@ def _winners(points: Points) -> list[str]:
     groups = runs.grouped(compared, lambda point: str(configurations.environment_key(point.flags, _ROUNDS)))
     lines = [_winner(points, max(group, key=lambda point: _goodness(point, points))) for group in groups.values()]
     if len(groups) > 1:
-        lines.insert(0, "Data, rewards or cohorts differ, so each combination has its own winner.")
+        lines.insert(0, "Data, rewards or cohorts differ, so each combination has its own line.")
     return lines
 
 
@@ -238,10 +238,8 @@ def _winner(points: Points, best: PointResults) -> str:
     if configurations.FULL_FEEDBACK not in marks and "bandits_type" in best.flags:
         sweep = f"bandits_type={dynamic_regret.FULL_FEEDBACK}"
         rewards += f"; no full-feedback baseline: add {sweep} to --sweep"
-    if standing.beats_uniform:
-        return f"Winner: {best.label}, {standing.summary} ({rewards})."
-    reason = f"it has {standing.summary}" if standing.summary.startswith("one seed") else f"it is {standing.summary}"
-    return f"No winner: {best.label} is first, but {reason} ({rewards})."
+    extreme = "Lowest" if points.metric.better == "down" else "Highest"
+    return f"{extreme} reward: {best.label}, {standing.summary} ({rewards})."
 
 
 def _goodness(point: PointResults, points: Points) -> tuple[int, float]:

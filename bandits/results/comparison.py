@@ -345,7 +345,7 @@ def _test_unpaired(first: "np.ndarray", second: "np.ndarray", difference: float,
     if max(own, other) > tolerance(first, second):
         test = _t_test(first, difference, (other / math.sqrt(len(second)), len(second)))
         return test | {"reference_deviation": other}
-    notes.append("no seed changes anything: no interval, and no test" if difference else "equal in every seed")
+    notes.append("every seed gives the same value: no interval, no test" if difference else "equal in every seed")
     return {"deviation": 0.0, "reference_deviation": 0.0} | ({} if difference else {"p": 1.0})
 
 

@@ -44,7 +44,7 @@ def read(folders: Sequence[pathlib.Path]) -> "pd.DataFrame":
 
     tables, first = [], None
     for folder in folders:
-        path = folder / run_folder.EARNED_FILE
+        path = folder / run_folder.CLIENT_REPORT_FILE
         if not path.exists():
             raise UsageError(f"{folder} has no {path.name}: run it with --report_clients.")
         config = runs.read_json(folder / "config.json")

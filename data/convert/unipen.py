@@ -70,14 +70,14 @@ def unipen62(source: pathlib.Path) -> Mapping[str, np.ndarray]:
       UsageError: If there is no such character.
     """
     left_out: collections.Counter[str] = collections.Counter()
-    drawn = pd.DataFrame(_drawn(source, left_out), columns=["contributor", "writer", "pixels", "label"])
-    if drawn.empty:
+    pictures = pd.DataFrame(_pictures(source, left_out), columns=["contributor", "writer", "pixels", "label"])
+    if pictures.empty:
         raise UsageError(f"{source} has no isolated digit or letter: {_wanted()}")
-    images = drawn.groupby(["contributor", "writer", "pixels"], sort=False)["label"]
+    images = pictures.groupby(["contributor", "writer", "pixels"], sort=False)["label"]
     is_first, has_one_label = images.cumcount() == 0, images.transform("nunique") == 1
     left_out["repeated"] = int((~is_first).sum())
     left_out["images of two labels"] = int((is_first & ~has_one_label).sum())
-    kept = drawn[is_first & has_one_label].sort_values(["contributor", "writer"], kind="stable")
+    kept = pictures[is_first & has_one_label].sort_values(["contributor", "writer"], kind="stable")
     writers = kept.drop_duplicates(["contributor", "writer"])
     names = writers["contributor"] + "_" + writers.groupby("contributor").cumcount().map("{:03d}".format)
     reasons = ", ".join(f"{count:,} {reason}" for reason, count in sorted(left_out.items()) if count)
@@ -91,7 +91,7 @@ def unipen62(source: pathlib.Path) -> Mapping[str, np.ndarray]:
     }
 
 
-def _drawn(source: pathlib.Path, left_out: collections.Counter[str]) -> Iterator[tuple[str, str, bytes, int]]:
+def _pictures(source: pathlib.Path, left_out: collections.Counter[str]) -> Iterator[tuple[str, str, bytes, int]]:
     """Yields contributor, writer, pixels and label of each character, and counts others."""
     for category in _CATEGORIES:
         folder = source / "data" / category
@@ -178,8 +178,8 @@ def _statements(
         arguments = text[match.end() : end]
         if match[1] != "INCLUDE":
             yield match[1], arguments
-        elif (other := include / arguments.strip()).is_file() and other not in includers:
-            yield from _statements(other, include, [*includers, other])
+        elif (included := include / arguments.strip()).is_file() and included not in includers:
+            yield from _statements(included, include, [*includers, included])
 
 
 def _points(text: str, columns: Sequence[str]) -> np.ndarray:

@@ -88,12 +88,12 @@ class Task:
         return float(extremes.min(axis=0).sum(axis=0).min()), float(extremes.max(axis=0).sum(axis=0).max())
 
 
-def learned(options: TaskOptions, found: statistics.OfTable | statistics.OfPosts) -> dict[str, Any]:
+def learned(options: TaskOptions, data_statistics: statistics.OfTable | statistics.OfPosts) -> dict[str, Any]:
     """Fields of a task's statistics, by `TaskOptions.public_statistics`."""
     if options.public_statistics:
         return {"public_statistics": file_checksum(options.public_statistics)}
-    words = found.in_words()
-    return {"statistics": found.as_json() if words else {}, "private_statistics": words}
+    words = data_statistics.in_words()
+    return {"statistics": data_statistics.as_json() if words else {}, "private_statistics": words}
 
 
 def tag_task(

@@ -20,7 +20,7 @@ _GENERATED_COLUMNS = 153
 _GENERATED_ORDINAL = 2
 _GENERATED_NOISE = 3.0
 _GENERATED_SLOPE = 3.0
-_GENERATED_OTHERS = (0.1, -0.4)  # Agreement of the other participants' concepts with the target's, first to last.
+_GENERATED_AGREEMENTS = (0.1, -0.4)  # Agreement of the other participants' concepts with the target's, first to last.
 _GENERATED_POSITIVE = (0.45, 0.3)  # Parts of label 1, of the first and of the second half of the participants.
 
 
@@ -118,12 +118,12 @@ def _generated(options: SiloOptions) -> Silos:
     num_participants, count = options.num_workers, options.num_rows // options.num_workers
     draw = keys.generator(options.seed, keys.Purpose.SILOS)
     mixing = draw.normal(size=(_GENERATED_FACTORS, _GENERATED_COLUMNS)) / np.sqrt(_GENERATED_FACTORS)
-    shared, *others = np.linalg.qr(draw.normal(size=(_GENERATED_FACTORS, _GENERATED_FACTORS)))[0]
+    shared, *other_concepts = np.linalg.qr(draw.normal(size=(_GENERATED_FACTORS, _GENERATED_FACTORS)))[0]
     agreements = np.ones(num_participants)
-    agreements[[0, *range(3, num_participants)]] = np.linspace(*_GENERATED_OTHERS, num_participants - 2)
+    agreements[[0, *range(3, num_participants)]] = np.linspace(*_GENERATED_AGREEMENTS, num_participants - 2)
     silos = []
     for participant, agreement in enumerate(agreements):
-        direction = agreement * shared + np.sqrt(1 - agreement**2) * others[participant % len(others)]
+        direction = agreement * shared + np.sqrt(1 - agreement**2) * other_concepts[participant % len(other_concepts)]
         factors = draw.normal(size=(count, _GENERATED_FACTORS))
         features = factors @ mixing + _GENERATED_NOISE * draw.normal(size=(count, _GENERATED_COLUMNS))
         ordinal = features[:, -_GENERATED_ORDINAL:]

@@ -82,7 +82,7 @@ def _counts_file(name: str, data_dir: str | None, cache_dir: str | None) -> path
 
     def make() -> None:
         archive = local or download.plain_file(
-            f"{_ORIGIN}{published}", published, cache_dir, _SHA256[name], where=_ALL_FILES
+            f"{_ORIGIN}{published}", published, cache_dir, _SHA256[name], destination=_ALL_FILES
         )
         try:
             with tarfile.open(archive, "r:bz2") as tar:

@@ -68,7 +68,7 @@ class PosteriorRounds(training.TrainingRounds):
         )
         super().__init__(options, task, self._algorithm.client_work, first_client=options.server_clients)
         self.weighs_examples = options.selection.weighting("num_examples") == "num_examples"
-        self._drawn = self._chosen_parameters() if options.diagnose_rounds else ()
+        self._diagnosed = self._chosen_parameters() if options.diagnose_rounds else ()
         self._warn_of_cycles(task.server_features)
         self._held_out = self._mixed(clients.pool(task.held_out, options.max_validation_samples, options.seed), 0)
 
@@ -232,7 +232,7 @@ class PosteriorRounds(training.TrainingRounds):
         shift = posterior.mean_shift
         if shift.bandwidth == kernels.NEAREST:  # Its density is not unique.
             shift = dataclasses.replace(shift, bandwidth="silverman")
-        diagnostics.draw_densities(trained, self._drawn, shift, self._folder / f"{stem}_densities.png")
+        diagnostics.draw_densities(trained, self._diagnosed, shift, self._folder / f"{stem}_densities.png")
         counts = np.array([np.bincount(one.labels, minlength=self._task.num_actions) for one in examples])
         diagnostics.draw_label_allocation(
             counts, self._folder / f"{stem}_labels.png", f"Labels of the cohort of round {round_num}"

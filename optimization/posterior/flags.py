@@ -25,10 +25,10 @@ Defaults that are missing here depend on other flags; config.json in the run's f
 PRESETS = pathlib.Path(__file__).parent / "presets"
 
 _SERVER_LEARNING_RATE = 0.01  # Of the adaptive optimizers; SGD's is 1, which applies the aggregate unchanged.
-_DRAWN = "last:3"
+_DIAGNOSED = "last:3"
 _COUNTED = re.compile(r"(last|random):([1-9]\d{0,8})")
 _NUMBERED = re.compile(r"\d{1,9}(,\d{1,9})*")
-_MOST_DRAWN = 12
+_MOST_DENSITIES = 12
 _SERVER_CLIENTS = re.compile(r"clients:(\d+)")
 
 
@@ -144,7 +144,7 @@ class _Evaluation:
 
     thresholds: str = setting("0.84,0.86")
     diagnose_round: str = setting()
-    diagnose_parameters: str = setting(only={"diagnose_round": True}, filled=_DRAWN)
+    diagnose_parameters: str = setting(only={"diagnose_round": True}, filled=_DIAGNOSED)
 
 
 def define(flags: cli.FlagSet) -> None:
@@ -185,7 +185,7 @@ def resolve(settings: cli.Settings) -> cli.Settings:
     if settings.diagnose_round and settings.clients_per_round < 2:
         raise UsageError("--diagnose_round needs --clients_per_round=2 or more: a single model has no distribution.")
     _thresholds(settings.thresholds)
-    _parameters(settings.diagnose_parameters or _DRAWN)
+    _parameters(settings.diagnose_parameters or _DIAGNOSED)
     name = f"{settings.preset or f'posterior_{settings.task_type}'}_{algorithm}"
     settings = settings.filled({"experiment_name": name})
     if settings.server_data and not _server_clients(settings):
@@ -206,7 +206,7 @@ def options(settings: cli.Settings) -> PosteriorOptions:
         momentum=settings.client_momentum,
         thresholds=_thresholds(settings.thresholds),
         diagnose_rounds=_diagnose_rounds(settings),
-        diagnose_parameters=_parameters(settings.diagnose_parameters or _DRAWN),
+        diagnose_parameters=_parameters(settings.diagnose_parameters or _DIAGNOSED),
     )
 
 
@@ -256,8 +256,10 @@ def _parameters(text: str) -> Parameters:
         parameters = Parameters(int(match[2]), match[1] == "random")
     elif _NUMBERED.fullmatch(text):
         parameters = Parameters(numbers=tuple(map(int, text.split(","))))
-    if not 0 < (parameters.count or len(parameters.numbers)) <= _MOST_DRAWN:
-        raise UsageError(f"--diagnose_parameters={text} must be last:N, random:N or numbers, at most {_MOST_DRAWN}.")
+    if not 0 < (parameters.count or len(parameters.numbers)) <= _MOST_DENSITIES:
+        raise UsageError(
+            f"--diagnose_parameters={text} must be last:N, random:N or numbers, at most {_MOST_DENSITIES}."
+        )
     if len(set(parameters.numbers)) < len(parameters.numbers):
         raise UsageError(f"--diagnose_parameters={text} names a parameter twice.")
     return parameters

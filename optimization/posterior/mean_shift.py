@@ -67,8 +67,8 @@ def profile_cluster_mean(
         if steps:
             successors = successors[successors]
     modes = np.where(settled, following, means)[last]
-    after_one = means[first]
-    modes = np.where(np.abs(after_one - starts) <= tolerances[first], after_one, modes)
+    after_one_step = means[first]
+    modes = np.where(np.abs(after_one_step - starts) <= tolerances[first], after_one_step, modes)
     return ((modes.reshape(samples.shape) - places) * weights).sum(axis=1)
 
 
@@ -253,7 +253,7 @@ class MeanShift:
             raise ValueError(f"None of the {len(models)} models is finite.")
         weights, factors = (_positive(values, len(models))[clients] for values in (weights, factors))
         weights = weights / weights.sum()
-        result, moved = np.empty(models.shape[1], np.float32), np.empty(models.shape[1], bool)
+        result, is_shifted = np.empty(models.shape[1], np.float32), np.empty(models.shape[1], bool)
         has_windows = cluster and self.kernel is kernels.EPANECHNIKOV and self.bandwidth != kernels.NEAREST
 
         def work(chunk: slice) -> None:
@@ -268,14 +268,14 @@ class MeanShift:
                 starts = samples if cluster else means[:, np.newaxis]
                 modes = self._shift(samples, weights, factors, self.tolerance / units, starts)
                 modes = modes @ weights if cluster else modes[:, 0]
-            moved[chunk] = np.abs(modes - means) > np.maximum(self.tolerance / units[:, 0], ROUNDING)
+            is_shifted[chunk] = np.abs(modes - means) > np.maximum(self.tolerance / units[:, 0], ROUNDING)
             result[chunk] = modes * units[:, 0] + lows[:, 0]
 
         # The cells of a parameter in the largest array that it takes.
         pairs = (cluster and not has_windows) or self.bandwidth in kernels.PAIRWISE
         cells = clients.size**2 if pairs else 2 * clients.size
         cohort.each_chunk(work, models.shape[1], max(1, _CELLS // cells))
-        return Aggregate(result, float(moved.mean()))
+        return Aggregate(result, float(is_shifted.mean()))
 
     def _shift(self, samples, weights, factors, tolerances, starts) -> np.ndarray:
         """Modes that Algorithm 8 reaches from each of the starts [parameters, points]."""

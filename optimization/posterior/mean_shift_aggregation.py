@@ -130,19 +130,19 @@ def _aggregate(options: _MeanShift, updates, weights):
             modes = tf.linalg.matvec(_climb(shift, samples, samples, shares, factors, tolerances), shares)
         else:
             modes = _climb(shift, samples, means[:, tf.newaxis], shares, factors, tolerances)[:, 0]
-        moved = tf.abs(modes - means) > tf.maximum(tolerances[:, 0], mean_shift.ROUNDING)
+        is_shifted = tf.abs(modes - means) > tf.maximum(tolerances[:, 0], mean_shift.ROUNDING)
         modes = tf.cast(modes * units[:, 0] + lows[:, 0], tf.float32)
-        return modes, tf.reduce_sum(tf.cast(moved, tf.int32))
+        return modes, tf.reduce_sum(tf.cast(is_shifted, tf.int32))
 
     def shift_all():
-        def step(index, parts, num_moved):
-            modes, moved = shift_chunk(index * chunk)
-            return index + 1, parts.write(index, modes), num_moved + moved
+        def step(index, parts, num_shifted):
+            modes, num_shifted_here = shift_chunk(index * chunk)
+            return index + 1, parts.write(index, modes), num_shifted + num_shifted_here
 
         num_chunks = -(-num_parameters // chunk)
         parts = tf.TensorArray(tf.float32, num_chunks, infer_shape=False, element_shape=[None])
-        _, parts, num_moved = tf.while_loop(lambda index, *_: index < num_chunks, step, (0, parts, 0))
-        return parts.concat(), tf.cast(num_moved, tf.float32) / tf.cast(num_parameters, tf.float32)
+        _, parts, num_shifted = tf.while_loop(lambda index, *_: index < num_chunks, step, (0, parts, 0))
+        return parts.concat(), tf.cast(num_shifted, tf.float32) / tf.cast(num_parameters, tf.float32)
 
     def nothing():
         return tf.fill([num_parameters], tf.where(tf.reduce_all(weights > 0), np.nan, 0.0)), tf.constant(np.nan)
@@ -215,8 +215,8 @@ def _profile_cluster_mean(samples, weights, reach, pulls, tolerances, t_max: int
         if steps:
             successors = tf.gather(successors, successors, batch_dims=1)
     modes = tf.gather(tf.where(is_settled, following, means), last, batch_dims=1)
-    after_one = tf.gather(means, first, batch_dims=1)
-    modes = tf.where(tf.abs(after_one - samples) <= tolerances, after_one, modes)
+    after_one_step = tf.gather(means, first, batch_dims=1)
+    modes = tf.where(tf.abs(after_one_step - samples) <= tolerances, after_one_step, modes)
     return tf.reduce_sum(modes * weights, axis=1)
 
 
@@ -409,8 +409,8 @@ def _cross_validation(samples, kernel):
     best, best_likelihood = safe, tf.fill(tf.shape(safe), tf.constant(-np.inf, tf.float64))
     for factor in kernels.FACTORS:
         width = (factor * safe)[:, tf.newaxis, tf.newaxis]
-        found = tf.reduce_sum(_DENSITIES[kernel](distances / width) * trains, axis=2) / width[:, :, 0]
-        estimates = found / tf.reduce_sum(trains, axis=1)
+        sums = tf.reduce_sum(_DENSITIES[kernel](distances / width) * trains, axis=2) / width[:, :, 0]
+        estimates = sums / tf.reduce_sum(trains, axis=1)
         likelihood = tf.reduce_sum(tf.math.log(tf.maximum(estimates, np.finfo(np.float32).tiny)), axis=1)
         is_better = likelihood >= best_likelihood
         best = tf.where(is_better, factor * safe, best)

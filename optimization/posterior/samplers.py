@@ -49,21 +49,21 @@ def inverse_times_mean(samples: tf.Tensor, shrinkage: float) -> tf.Tensor:
 
         return tf.while_loop(lambda start, *_: start < size, step, (tf.constant(0), *given), parallel_iterations=1)[1:]
 
-    def products(start, centred, own, gram, alike):
+    def products(start, centred, mean_part, gram, projections):
         del start
         gram += tf.cast(tf.matmul(centred, centred, transpose_b=True), tf.float64)
-        return gram, alike + tf.cast(tf.linalg.matvec(centred, own), tf.float64)
+        return gram, projections + tf.cast(tf.linalg.matvec(centred, mean_part), tf.float64)
 
-    gram, alike = each_chunk(products, tf.zeros([count, count], tf.float64), tf.zeros([count], tf.float64))
+    gram, projections = each_chunk(products, tf.zeros([count, count], tf.float64), tf.zeros([count], tf.float64))
     # The decomposition raises an error for a matrix that is not finite.
     gram = tf.where(tf.math.is_finite(tf.reduce_sum(gram)), gram, 0.0)
     eigenvalues, eigenvectors = tf.linalg.eigh(gram)
     shares = shrinkage / (1 + shrinkage * tf.maximum(eigenvalues, 0.0))
-    along = shares * tf.linalg.matvec(eigenvectors, alike, transpose_a=True)
+    along = shares * tf.linalg.matvec(eigenvectors, projections, transpose_a=True)
     coefficients = tf.cast(tf.linalg.matvec(eigenvectors, along), tf.float32)
 
-    def solve(start, centred, own, parts):
-        return (parts.write(start // _CHUNK, own - tf.linalg.matvec(centred, coefficients, transpose_a=True)),)
+    def solve(start, centred, mean_part, parts):
+        return (parts.write(start // _CHUNK, mean_part - tf.linalg.matvec(centred, coefficients, transpose_a=True)),)
 
     parts = tf.TensorArray(tf.float32, -(-size // _CHUNK), infer_shape=False, element_shape=[None])
     (parts,) = each_chunk(solve, parts)

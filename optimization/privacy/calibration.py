@@ -74,17 +74,17 @@ def plan(
     if target_epsilon is not None:
         noise = round_up(calibrate(mechanism, rounds, target_epsilon))
         mechanism = dataclasses.replace(mechanism, noise_multiplier=noise)
-        assumed = ", if Poisson," if mechanism.analyses[0].assumed else ""
-        wanted = f" for epsilon {target_epsilon:g} by {mechanism.accountant.upper()}{assumed}"
+        assumed = ", if Poisson" if mechanism.analyses[0].assumed else ""
+        wanted = f" (epsilon {target_epsilon:g} by {mechanism.accountant.upper()}{assumed}, after {rounds:,} rounds)"
     noise = mechanism.prefix_noise(rounds)
     text = (
-        f"{mechanism.name}, noise multiplier {mechanism.noise_multiplier:g}{wanted} after "
-        f"{rounds:,} rounds. Noise on the prefix sums: {noise:.3g} clip norms"
+        f"{mechanism.name}, noise multiplier {mechanism.noise_multiplier:g}{wanted}. "
+        f"Noise on the prefix sums after {rounds:,} rounds: {noise:.3g} clip norms"
     )
     if choices:
         scale = noise / min(one.prefix_noise(rounds) for one in choices)
-        others = ", ".join(f"{one.bands}: {scale * one.prefix_noise(rounds):.3g}" for one in choices)
-        text = f"{text}, the least. By bands, {others}"
+        by_bands = [f"{scale * one.prefix_noise(rounds):.3g} with {one.bands}" for one in choices]
+        text = f"{text}. By the number of bands: {', '.join(by_bands)}"
     return Plan(mechanism, f"{text}.")
 
 
@@ -103,13 +103,13 @@ def alternatives(
     """
     names = ("population", "cohort", "delta", "apart_from", "accountant")
     same = {name: getattr(mechanism, name) for name in names}
-    found = []
+    plans = []
     for kind, sampling, num_buffers in ALTERNATIVES:
         restart = mechanism.population // mechanism.cohort if kind == "dpftrl" else 0
         one = mechanisms.Mechanism(kind, 1.0, sampling=sampling, restart_frequency=restart, **same)
         with contextlib.suppress(ValueError):
-            found.append(plan(one, rounds, target_epsilon, num_buffers=num_buffers, dimension=dimension))
-    return tuple(sorted(found, key=lambda one: one.mechanism.prefix_noise(rounds)))
+            plans.append(plan(one, rounds, target_epsilon, num_buffers=num_buffers, dimension=dimension))
+    return tuple(sorted(plans, key=lambda one: one.mechanism.prefix_noise(rounds)))
 
 
 def _banded(mechanism: mechanisms.Mechanism, bands: int, planned_rounds: int) -> mechanisms.Mechanism:

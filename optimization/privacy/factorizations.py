@@ -64,8 +64,8 @@ def optimal_banded_column(bands: int, rounds: int) -> np.ndarray:
         return math.log(total * square), gradient / total + 2 * tail / square
 
     start = closed_form[1:] / closed_form[0]
-    found = optimize.minimize(log_noise, start, jac=True, method="L-BFGS-B", bounds=[(0.0, 1.0)] * len(start))
-    column = np.append(1.0, found.x)
+    optimum = optimize.minimize(log_noise, start, jac=True, method="L-BFGS-B", bounds=[(0.0, 1.0)] * len(start))
+    column = np.append(1.0, optimum.x)
     if np.any(np.diff(column) > 0) or column[-1] <= 0:
         return closed_form
     return column / np.linalg.norm(column)
@@ -101,12 +101,12 @@ def squared_sensitivity(column: np.ndarray, rounds: int, min_separation: int) ->
     column = column[:rounds]
     # Once the bands are filled, every participation moves the same.
     filling = -(-(len(column) - 1) // min_separation) * min_separation
-    moved = np.zeros(min(rounds, filling + min_separation))
-    moved[: len(column)] = column
-    for start in range(min_separation, len(moved), min_separation):
-        length = min(len(column), len(moved) - start)
-        moved[start : start + length] += column[:length]
-    squares = moved**2
+    changes = np.zeros(min(rounds, filling + min_separation))
+    changes[: len(column)] = column
+    for start in range(min_separation, len(changes), min_separation):
+        length = min(len(column), len(changes) - start)
+        changes[start : start + length] += column[:length]
+    squares = changes**2
     turns, rest = divmod(max(rounds - filling, 0), min_separation)
     return float(squares[:filling].sum() + turns * squares[filling:].sum() + squares[filling : filling + rest].sum())
 
@@ -200,7 +200,7 @@ def optimal_buffers(num_buffers: int, rounds: int, min_separation: int) -> tuple
     scales = np.maximum(scales, 1e-3)
     scales *= min(1.0, 0.9 / scales.sum())
     start = np.concatenate([np.log(decays / (1 - decays)), np.log(scales / (1 - scales.sum()))])
-    found = optimize.minimize(
+    optimum = optimize.minimize(
         log_noise,
         start,
         method="L-BFGS-B",
@@ -208,4 +208,4 @@ def optimal_buffers(num_buffers: int, rounds: int, min_separation: int) -> tuple
         bounds=[(-12, 12)] * len(start),
         options={"ftol": 1e-10},
     )
-    return tuple((float(decay), float(scale)) for decay, scale in zip(*unpacked(found.x), strict=True))
+    return tuple((float(decay), float(scale)) for decay, scale in zip(*unpacked(optimum.x), strict=True))

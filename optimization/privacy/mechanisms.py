@@ -37,7 +37,7 @@ SAMPLINGS: Mapping[str, str] = {
 }
 
 ACCOUNTANTS: Mapping[str, str] = {
-    "rdp": "Renyi differential privacy, as the study has it",
+    "rdp": "Renyi differential privacy, as in the paper",
     "pld": "privacy loss distributions: tighter, slower",
 }
 
@@ -47,7 +47,7 @@ _COVERS = (
 )
 _MOST_DELTA = 1e-3
 _LEAST_POPULATION = 100
-_UNIT = "What it protects is the client, all of whose data counts as one, never the examples or people behind it."
+_UNIT = "epsilon protects a client with all its data as one, never single examples or people behind it."
 
 
 @dataclasses.dataclass(frozen=True)
@@ -160,7 +160,7 @@ class Mechanism:
     @property
     def name(self) -> str:
         """Kind, bands or buffers, and sampling, in words."""
-        memory = f"{len(self.buffers)} buffers" if self.buffers else f"{self.bands} bands"
+        memory = f"{len(self.buffers)} buffers" if self.buffers else f"{self.bands} band{'s' * (self.bands != 1)}"
         return ", ".join([self.kind, *[memory] * (self.kind == "mf_dpftrl"), f"{self.sampling} cohorts"])
 
     @property
@@ -251,25 +251,25 @@ class Mechanism:
         """Returns what weakens the guarantee after some rounds, or could easily strengthen it; empty without one."""
         if not self.analyses:
             return ()
-        told = []
+        warnings = []
         if self.delta > _MOST_DELTA:
-            told.append(
-                f"delta {self.delta:.3g} is above {_MOST_DELTA:g}: what may fail that often is no guarantee. {_UNIT}"
-            )
+            warnings.append(f"delta {self.delta:.3g} is above {_MOST_DELTA:g}, which is too large for a guarantee.")
         if self.population < _LEAST_POPULATION:
-            told.append(f"a population of {self.population} is too small to hide in: this is no guarantee. {_UNIT}")
+            warnings.append(f"a population of {self.population} is too small for a guarantee.")
+        if warnings:
+            warnings.append(_UNIT)
         if self.kind == "dpsgd" and self.analyses[0].assumed:
-            told.append("cohorts have a fixed size, and epsilon assumes others: give --cohort_sampling=poisson.")
+            warnings.append("cohorts have a fixed size, but epsilon assumes Poisson: give --cohort_sampling=poisson.")
         may_be_in_all = self.kind in ("dpftrl", "mf_dpftrl") or (self.kind == "dpsgd" and self.may_be_absent)
         if may_be_in_all and "cyclic" not in self.sampling:
             from optimization.privacy import analyses
 
-            moved = math.sqrt(analyses.of(self)[0].amount(rounds))
-            told.append(
-                f"a client may be in every cohort, and its absence then moves what {rounds:,} rounds release by "
-                f"{moved:.4g} clip norms: give --cohort_sampling=cyclic."
+            change = math.sqrt(analyses.of(self)[0].amount(rounds))
+            warnings.append(
+                f"a client may be in every cohort, so its absence can change what {rounds:,} rounds release by "
+                f"{change:.4g} clip norms: give --cohort_sampling=cyclic."
             )
-        return tuple(told)
+        return tuple(warnings)
 
     def report(self, rounds: int) -> dict[str, Any]:
         """Returns what a run's `privacy.json` says after some rounds; None stands for no guarantee."""
@@ -321,8 +321,8 @@ class Mechanism:
             text.append(f"Not proven: {self._figures(others[-1])}, {others[-1]['note']}.")
         if self.pretraining_rounds and self.pretraining_disjoint:
             text.append(
-                "No client is in both trainings: this is the larger of their epsilons, both at this delta, where a "
-                "client's absence moves no other client from one training to the other."
+                "No client is in both trainings, so this is the larger of their epsilons, both at this delta. It holds "
+                "if a client's absence moves no other client to the other training."
             )
         return " ".join(text) + "".join(f"\nWarning: {one}" for one in self.warnings(rounds))
 

@@ -200,12 +200,12 @@ def amplified_divergences(rate: float, divergences: Callable[[np.ndarray], np.nd
     def log_moment(order):
         if order == 1:
             return 0.0
-        drawn = np.arange(2, order + 1)
-        of_drawn = divergences(drawn)
-        terms = math.log(2) + (drawn - 1) * of_drawn
-        terms[0] = min(terms[0], math.log(4) + of_drawn[0] + np.log(-np.expm1(-of_drawn[0])))
-        log_choices = special.gammaln(order + 1) - special.gammaln(drawn + 1) - special.gammaln(order - drawn + 1)
-        return np.logaddexp(0.0, special.logsumexp(terms + log_choices + drawn * math.log(rate)))
+        counts = np.arange(2, order + 1)
+        divergences_of_counts = divergences(counts)
+        terms = math.log(2) + (counts - 1) * divergences_of_counts
+        terms[0] = min(terms[0], math.log(4) + divergences_of_counts[0] + np.log(-np.expm1(-divergences_of_counts[0])))
+        log_choices = special.gammaln(order + 1) - special.gammaln(counts + 1) - special.gammaln(order - counts + 1)
+        return np.logaddexp(0.0, special.logsumexp(terms + log_choices + counts * math.log(rate)))
 
     whole = np.unique([np.floor(ORDERS), np.ceil(ORDERS)])
     return np.interp(ORDERS, whole, [log_moment(int(order)) for order in whole]) / (ORDERS - 1)

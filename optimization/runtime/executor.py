@@ -164,7 +164,7 @@ class Executor:
         for index, (part, part_type) in enumerate(zip(last.value, last.type_spec, strict=True)):
             if part_type == type_spec:
                 pairs = itertools.zip_longest(*(serialization.leaves(one, type_spec.member) for one in (part, value)))
-                if all(found is given and _never_changes(found) for found, given in pairs):
+                if all(returned is given and _never_changes(returned) for returned, given in pairs):
                     return private.calls.CreateSelectionRequest(
                         executor=executor.name, source_ref=last.reference, index=index
                     )
@@ -175,7 +175,7 @@ class Executor:
         self._disposals.submit(self._stub.dispose, request)
 
 
-def tffs_own(stub: tff.framework.RemoteExecutorStub) -> tff.framework.SyncExecutionContext:
+def tff_executor(stub: tff.framework.RemoteExecutorStub) -> tff.framework.SyncExecutionContext:
     """TFF's own runtime in place of an `Executor`."""
 
     def create(cardinalities):
@@ -255,8 +255,8 @@ class RemoteWorker(Executor):
     def _watch(self) -> None:
         # A separate connection, so that no model in transit delays the answer.
         options = [*_OPTIONS, ("grpc.use_local_subchannel_pool", 1)]
-        with grpc.insecure_channel(self.address, options) as own:
-            ping = own.unary_unary("/worker/IsThere")
+        with grpc.insecure_channel(self.address, options) as watch_channel:
+            ping = watch_channel.unary_unary("/worker/IsThere")
             while self._lost is None:
                 try:
                     ping(b"", timeout=_PING_SECONDS, wait_for_ready=True)

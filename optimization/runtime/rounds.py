@@ -85,7 +85,7 @@ class CohortPartsContext(tff.framework.SyncContext):
         parts = min(wanted, clients)
         form = _compile_mergeable(comp) if parts > 1 else None
         if form is None:
-            return self._on_one(_compile(comp), arg)
+            return self._on_first_worker(_compile(comp), arg)
         cohorts = [_take(arg, parameter, slice(*pair)) for pair in _bounds(clients, parts)]
         sums: dict[int, Any] = {}
 
@@ -95,10 +95,10 @@ class CohortPartsContext(tff.framework.SyncContext):
         self._on_all(run_part, parts)
         merged = sums[0]
         for part in range(1, parts):
-            merged = self._on_one(form.merge, tff.structure.Struct.unnamed(merged, sums[part]))
+            merged = self._on_first_worker(form.merge, tff.structure.Struct.unnamed(merged, sums[part]))
         # The server's step needs no client.
         server = _take(arg, parameter, slice(0))
-        return self._on_one(form.after_merge, tff.structure.Struct.unnamed(server, merged))
+        return self._on_first_worker(form.after_merge, tff.structure.Struct.unnamed(server, merged))
 
     def each_client(
         self,
@@ -130,7 +130,7 @@ class CohortPartsContext(tff.framework.SyncContext):
 
         self._on_all(run_part, len(bounds))
 
-    def _on_one(self, computation, argument):
+    def _on_first_worker(self, computation, argument):
         while True:
             worker = self._workers[0]
             try:

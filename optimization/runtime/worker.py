@@ -79,7 +79,7 @@ def _local(max_concurrent_calls: int, isolate: str, runtime: str) -> _Workers:
         time.sleep(0.05)
     concurrent_calls = max_concurrent_calls or len(os.sched_getaffinity(0))
     computing = threading.Event()
-    executes = executor.tffs_own(stub) if runtime == "tff" else _LocalExecutor(stub, computing.set)
+    executes = executor.tff_executor(stub) if runtime == "tff" else _LocalExecutor(stub, computing.set)
     _known[key] = rounds.CohortPartsContext([executes], concurrent_calls, computing), local
     return _known[key]
 
@@ -87,9 +87,9 @@ def _local(max_concurrent_calls: int, isolate: str, runtime: str) -> _Workers:
 class _LocalStub:
     """Calls of the local worker: once it has died, they raise `Failure`, which is not retried."""
 
-    def __init__(self, own: worker_process.LocalWorker):
-        self._own = own
-        self._stub = tff.framework.RemoteExecutorGrpcStub(executor.channel(own.address))
+    def __init__(self, local_worker: worker_process.LocalWorker):
+        self._local_worker = local_worker
+        self._stub = tff.framework.RemoteExecutorGrpcStub(executor.channel(local_worker.address))
 
     @property
     def is_ready(self) -> bool:
@@ -110,7 +110,7 @@ class _LocalStub:
 
     def _check_alive(self, error: Exception) -> None:
         with contextlib.suppress(subprocess.TimeoutExpired):  # Its exit is known shortly after it stops answering.
-            status = self._own.process.wait(_RETRY_SECONDS)
+            status = self._local_worker.process.wait(_RETRY_SECONDS)
             raise Failure(
                 f"TFF's worker died (exit status {status}), perhaps for lack of memory. Checkpoints are kept: the same "
                 "command continues after the last."

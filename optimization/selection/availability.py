@@ -100,28 +100,28 @@ class Attendance:
         draw = keys.generator(self.seed, keys.Purpose.AVAILABILITY, round_num)
         return draw.random(len(self.zones)) < self.availability.probabilities(self.zones, round_num)
 
-    def start(self, drawn: np.ndarray, round_num: int, *, fill: bool) -> np.ndarray:
+    def start(self, sampled: np.ndarray, round_num: int, *, fill: bool) -> np.ndarray:
         """Available clients that start a round, int [clients]; some may drop out.
 
         Adding or removing a client changes the attendance of at most one other client.
 
         Args:
-          drawn: int [clients], a cohort of all clients, whether available or not.
+          sampled: int [clients], a cohort of all clients, whether available or not.
           round_num: The round.
           fill: Whether available clients replace unavailable ones, uniformly, as far as possible. Drop-outs are not
             replaced.
         """
         is_there = self.available(round_num)
-        attending = drawn[is_there[drawn]]
-        if fill and len(attending) < len(drawn):
+        attending = sampled[is_there[sampled]]
+        if fill and len(attending) < len(sampled):
             others = keys.generator(self.seed, keys.Purpose.RESERVE, round_num).permutation(len(self.zones))
-            others = others[is_there[others] & ~np.isin(others, drawn)]
-            attending = np.concatenate([attending, others[: len(drawn) - len(attending)]])
+            others = others[is_there[others] & ~np.isin(others, sampled)]
+            attending = np.concatenate([attending, others[: len(sampled) - len(attending)]])
         return attending
 
-    def come(self, drawn: np.ndarray, round_num: int, *, fill: bool) -> np.ndarray:
+    def come(self, sampled: np.ndarray, round_num: int, *, fill: bool) -> np.ndarray:
         """Clients of `start` whose reports arrive, int [clients]."""
-        attending = self.start(drawn, round_num, fill=fill)
+        attending = self.start(sampled, round_num, fill=fill)
         if self.availability.drop_out:
             stays = keys.generator(self.seed, keys.Purpose.DROP_OUT, round_num).random(len(self.zones))
             attending = attending[stays[attending] >= self.availability.drop_out]

@@ -162,8 +162,8 @@ class _FromCandidates(Selector):
 
     def _draw_candidates(self, draw: np.random.Generator) -> np.ndarray:
         count = min(self.num_candidates, len(self._with_data))
-        drawn = draw.choice(self.population, count, replace=False, p=self.shares)
-        return np.concatenate([drawn, draw.choice(self._empty, self.num_candidates - count, replace=False)])
+        candidates = draw.choice(self.population, count, replace=False, p=self.shares)
+        return np.concatenate([candidates, draw.choice(self._empty, self.num_candidates - count, replace=False)])
 
 
 class PolledLosses(NamedTuple):
@@ -190,10 +190,10 @@ class PowD(_FromCandidates):
     def observe_poll(self, state, ids, losses):
         check_losses(losses)
         # Candidates without an answer come last; other ids pad to the fixed shape.
-        others = np.setdiff1d(np.arange(self.num_candidates + len(ids)) % self.population, ids)
+        padding = np.setdiff1d(np.arange(self.num_candidates + len(ids)) % self.population, ids)
         missing = self.num_candidates - len(ids)
         return PolledLosses(
-            np.concatenate([ids, others[:missing]]).astype(np.int64),
+            np.concatenate([ids, padding[:missing]]).astype(np.int64),
             np.concatenate([np.asarray(losses, np.float64), np.full(missing, -np.inf)]),
         )
 

@@ -32,18 +32,18 @@ class Aggregation:
     """Aggregation and privacy.
 
     Attributes:
-      aggregator_type: How the cohort's updates become one.
+      aggregator_type: Aggregation of the cohort's updates.
       client_weighting: Weight of a client in the mean.
       adaptive_clipping: Let the clip norm follow a quantile of the updates' norms (default: yes for mean and
         secure_sum).
       unclip_quantile: That quantile, the part of updates left unclipped (default: 0.8).
-      clip_norm: L2 norm of clipped updates, at first if adaptive (default: 0.1 then, or with a target).
+      clip_norm: L2 clip norm of updates, the initial one if adaptive (default: 0.1 if adaptive or with a target).
       noise_multiplier: Standard deviation of the noise on the sum, in clip norms.
       target_delta: Delta of the reported epsilon (default: 1 / population^1.1).
       accountant: Whose epsilon is the reported one; privacy.json and the end of a run have both.
       cohort_sampling: How a round's clients are drawn; with --aggregator_type=dpsgd, epsilon assumes poisson, and with
         dpftrl and mf_dpftrl cyclic makes it small. Where a guarantee rests on them (dpsgd, ddp, cyclic_poisson; not
-        cyclic), they are secret: not drawn from --seed, and so not paired between runs of one seed.
+        cyclic), they are secret: not sampled from --seed, so runs of the same seed have different cohorts.
       dpftrl_restart_rounds: Rounds of one tree (default: population / cohort, so that by turns a client is in each tree
         once).
       mf_bands: Bands of the factor, rounds over which noise cancels: a number, or auto for the one with the
@@ -182,7 +182,7 @@ def options(settings: Mapping[str, Any]) -> options_lib.Aggregation:
     )
 
 
-def _own_parameters(
+def _parameters_of_kind(
     aggregation: options_lib.Aggregation, cohort: options_lib.Cohorts, return_time: int, dimension: int
 ) -> dict[str, Any]:
     """Returns what only mechanisms of this kind have."""
@@ -224,7 +224,7 @@ def plan(
     alone = dataclasses.replace(aggregation, bands=None, noise_seed=None, unclip_quantile=None)
     base = mechanism(alone, dataclasses.replace(cohort, size=size, groups=1), clients, dimension)
     try:
-        found = calibration.plan(
+        return calibration.plan(
             base,
             rounds,
             target,
@@ -236,9 +236,6 @@ def plan(
         flags = {"target_epsilon": target, "mf_buffers": aggregation.num_buffers, "mf_bands": aggregation.bands}
         flag = next((f"{name}={value:g}" for name, value in flags.items() if value), "mf_bands=auto")
         raise UsageError(f"--{flag} {error}.".replace("..", ".")) from error
-    run = dataclasses.replace(aggregation, plan=found.mechanism)
-    reason = simulated(run, population, cohort.size) or _seeded_noise(run)
-    return found._replace(reason=f"{found.reason} This run guarantees nothing, because {reason}.") if reason else found
 
 
 def planned(
@@ -329,7 +326,7 @@ def mechanism(
             else "",
             clip_norm=aggregation.clip_norm or 1.0,
             may_be_absent=cohort.availability.may_be_absent,
-            **_own_parameters(aggregation, cohort, population // cohort.size, dimension),
+            **_parameters_of_kind(aggregation, cohort, population // cohort.size, dimension),
         )
         mechanism.epsilon(1)  # Some combinations turn out to be impossible only here.
     except ValueError as error:

@@ -95,12 +95,14 @@ def styles(names: Sequence[str]) -> list[Style]:
     every = [
         Style(colour, [*_DASHES][(shift + place) % 4]) for shift in range(4) for place, colour in enumerate(colours)
     ]
-    found: list[Style] = []
+    chosen: list[Style] = []
     for key in known:
-        own = STYLES[key] if key else every[0]
-        alike = [Style(own.colour, dash) for dash in _DASHES] if key and len(set(known)) > 1 else []
-        found.append(next((one for one in ([own] if key else []) + alike + every if one not in found), own))
-    return found
+        preferred = STYLES[key] if key else every[0]
+        alike = [Style(preferred.colour, dash) for dash in _DASHES] if key and len(set(known)) > 1 else []
+        chosen.append(
+            next((one for one in ([preferred] if key else []) + alike + every if one not in chosen), preferred)
+        )
+    return chosen
 
 
 def smoothed(table: "pd.DataFrame", column: str, window: int, marks: str | None = None) -> "pd.Series":

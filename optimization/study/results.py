@@ -1,5 +1,6 @@
 """Reader of the run folders of any study."""
 
+import collections
 import dataclasses
 import importlib
 import io
@@ -139,11 +140,13 @@ class Runs(Sequence[Run]):
         return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=["run", "seed"])
 
     def _groups(self) -> dict[str, list[Run]]:
-        """Runs by name; the seeds of one run are together."""
-        groups: dict[pathlib.Path, list[Run]] = {}
+        """Runs by name; NAME/seed_0 and NAME/seed_1 are together, as are NAME and NAME_seed_1 if only seeds differ."""
+        groups: dict[tuple[pathlib.Path, str], list[Run]] = {}
         for run in self._runs:
-            groups.setdefault(run.folder.parent if _is_seed(run.folder) else run.folder, []).append(run)
-        return dict(zip(labels(groups), groups.values(), strict=True))
+            groups.setdefault(_configuration(run), []).append(run)
+        taken = collections.Counter(folder for folder, _ in groups)
+        folders = [key[0] if taken[key[0]] == 1 else runs[0].folder for key, runs in groups.items()]
+        return dict(zip(labels(folders), groups.values(), strict=True))
 
     def plot(self, *names: str, band: str = "ci") -> "panels.Figure":
         """Plots the mean over seeds of metrics with a band; by default those that the study marks for summaries.
@@ -165,9 +168,9 @@ class Runs(Sequence[Run]):
         declared: dict[str, Metric] = {
             metric: metric for run in self._runs for metric in run.columns if metric in present
         }
-        drawn = [metric for metric in declared.values() if metric.drawn]
-        drawn = drawn or [metric for metric in declared.values() if metric.in_summary]
-        shown = names or [metric for metric in drawn if self._has_finite(metric)] or list(present)[:1]
+        plotted = [metric for metric in declared.values() if metric.drawn]
+        plotted = plotted or [metric for metric in declared.values() if metric.in_summary]
+        shown = names or [metric for metric in plotted if self._has_finite(metric)] or list(present)[:1]
         titles = {name: declared[name].about if name in declared else name for name in shown}
         tables = {label: [run.metrics for run in group] for label, group in self._groups().items()}
         return panels.draw(tables, titles, kind=band)
@@ -211,6 +214,16 @@ def _find(folder: pathlib.Path, above: frozenset[tuple[int, int]]) -> dict[pathl
         return {}
     below = (folder / name for name in names if not _ASIDE.fullmatch(name))
     return {name: runs for path in below for name, runs in _find(path, above | {here}).items()}
+
+
+def _configuration(run: Run) -> tuple[pathlib.Path, str]:
+    """Folder without the seed, and the flags that seeds share where the folder alone does not determine them."""
+    if _is_seed(run.folder):
+        return run.folder.parent, ""
+    apart = {*run_folder.FREE_FLAGS, "seed"}
+    flags = {name: value for name, value in run.flags.items() if name not in apart}
+    name = run.folder.name.removesuffix(f"_seed_{run.flags.get('seed')}")
+    return run.folder.with_name(name), json.dumps(flags, sort_keys=True, default=str)
 
 
 def _is_seed(folder: pathlib.Path) -> bool:

@@ -42,7 +42,7 @@ _TARGET = "target_epsilon"
 _ASIDE = "before_restart_"
 INTERACTIONS = "interactions"
 DEPLOYED_MODELS = "models"
-EARNED_FILE = "private_client_rewards.json"
+CLIENT_REPORT_FILE = "private_client_rewards.json"
 ADAPTED_FILE = "private_adapted_rewards.json"
 CLIENT_MODELS = "private_client_models"
 _SUBFOLDERS = ("checkpoints", "model", INTERACTIONS, DEPLOYED_MODELS, CLIENT_MODELS)
@@ -104,9 +104,9 @@ def check_format(path: pathlib.Path, config: Mapping[str, Any], what: str = "run
     Raises:
       UsageError: If it is.
     """
-    if (found := config.get("format")) != FORMAT:
+    if (recorded_format := config.get("format")) != FORMAT:
         raise UsageError(
-            f"{path} holds a {what} of format {found}, and this version reads only format {FORMAT}: "
+            f"{path} holds a {what} of format {recorded_format}, and this version reads only format {FORMAT}: "
             + (_ELSEWHERE if what == "run" else "choose another --experiment_name.")
         )
 
@@ -290,14 +290,14 @@ class RunFolder:
             try:
                 with np.load(path, allow_pickle=False) as archive:
                     leaves = [archive[f"leaf_{index:04d}"] for index in range(int(archive["leaves"]))]
-                    is_other = [_kind(leaf) for leaf in leaves] != [_kind(leaf) for leaf in template]
-                    if is_other and archive.zip.testzip():
+                    differs = [_kind(leaf) for leaf in leaves] != [_kind(leaf) for leaf in template]
+                    if differs and archive.zip.testzip():
                         raise ValueError("wrong checksum")
             except Exception as error:  # NumPy and zipfile raise many types for a damaged archive.
                 is_damaged = True
                 print(f"Warning: checkpoint {path} is not readable ({error}); trying the one before.", file=sys.stderr)
                 continue
-            if is_other:
+            if differs:
                 raise Failure(
                     f"{path} holds the state of another version of the program. Continue the "
                     "run with that version, choose another --experiment_name, or give --restart, which starts over and "

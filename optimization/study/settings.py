@@ -327,12 +327,12 @@ def condition(setting: Setting, values: Sequence[str] | bool) -> str:
     """Heading that names the values of another setting that a setting applies to."""
     if isinstance(values, bool):
         return f"{'only' if values else 'not'} with --{setting.name}"
-    is_negative = _has_few_others(setting, values)
+    is_negative = _lacks_few(setting, values)
     listed = [word for word in setting.words if word not in values] if is_negative else values
     return f"{'not' if is_negative else 'only'} for --{setting.name}={', '.join(listed)}"
 
 
-def _has_few_others(setting: Setting, values: Sequence[str]) -> bool:
+def _lacks_few(setting: Setting, values: Sequence[str]) -> bool:
     """Whether a setting has fewer other values than these, which are many."""
     return len(values) > max(_MOST_VALUES, len(set(setting.words) - set(values)))
 
@@ -463,7 +463,7 @@ class Settings(Mapping[str, Any]):
             elif set(values).isdisjoint(texts.words(value)):
                 chosen = ", ".join(texts.words(value)) or "its default"
                 error = f"does not belong to --{flag}={chosen}"
-                if not _has_few_others(self._declared[flag], values):
+                if not _lacks_few(self._declared[flag], values):
                     error = f"belongs to --{flag}={' or '.join(values)}, not to {chosen}"
                 errors[flag] = f"--{name} {error}."
         return errors

@@ -43,7 +43,7 @@ LOSSES = {
 def test_losses_by_hand(name):
     loss, expected = LOSSES[name]
     np.testing.assert_allclose(loss(OUTPUTS, BATCH), expected, rtol=1e-5)
-    if not loss.full_feedback and loss.of_one_action:  # The chosen outputs say as much as all.
+    if not loss.full_feedback and loss.needs_only_chosen_output:  # The chosen outputs say as much as all.
         np.testing.assert_allclose(loss(tf.constant([0.2, 0.1]), BATCH), expected, rtol=1e-5)
     # An example that weighs 2 counts twice, and one that weighs 0 not.
     twice = {key: tf.repeat(values, [2, 0], axis=0) for key, values in BATCH.items()}
@@ -58,7 +58,7 @@ def test_half_sums_grow_with_the_mini_batch():
 
 
 def test_only_the_softmax_reads_all_outputs():
-    of_one = {name: loss.of_one_action for name, (loss, _) in LOSSES.items() if not loss.full_feedback}
+    of_one = {name: loss.needs_only_chosen_output for name, (loss, _) in LOSSES.items() if not loss.full_feedback}
     assert [name for name, value in of_one.items() if not value] == ["softmax"]
     found = losses.BanditLoss(cross_entropy=True, sigmoid=True).predicted_rewards(OUTPUTS)
     np.testing.assert_allclose(found, 1 / (1 + np.exp(-OUTPUTS.numpy())), rtol=1e-6)

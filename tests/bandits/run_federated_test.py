@@ -399,4 +399,4 @@ def test_a_table_of_rewards_has_no_accuracy_and_rewards_that_clipping_drowns_are
     assert last[metrics.HELD_OUT_REWARD] == pytest.approx(reward)
     printed = capsys.readouterr().out
     assert f"reward {reward:.4f}" in printed
-    assert (f"rewards of up to {reward:g} are large beside the clip norm" in printed) == is_drowned
+    assert (f"Rewards of up to {reward:g} are far above the clip norm" in printed) == is_drowned

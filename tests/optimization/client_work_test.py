@@ -120,7 +120,7 @@ def test_a_correction_sees_the_step():
 class OfOneAction:
     """Squared error of the chosen outputs, given all outputs or only these."""
 
-    of_one_action = True
+    needs_only_chosen_output = True
 
     def __call__(self, outputs, batch):
         if outputs.shape.rank == 2:

@@ -73,7 +73,7 @@ def test_runs_under_noise_have_seeds_of_their_own_and_it_is_said():
 def test_the_worst_tenth_of_clients_and_the_reward_against_epsilon_are_told(tmp_path):
     found = _found(0.4, 0.5)
     told = _markdown(found)
-    assert "| held-out accuracy of the model | its reward, worst tenth of clients |" in told
+    assert "| held-out accuracy of the model | held-out reward, worst tenth of clients |" in told
     assert "|  | 0.6 (-0.1 to 1.2) |" in told  # 0.05 by Student's t with one degree of freedom, 12.706.
     output.save(_advice(found), _tables(found), tmp_path)
     (page,) = tmp_path.glob("*.html")

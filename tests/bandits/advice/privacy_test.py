@@ -55,7 +55,7 @@ def test_without_a_population_the_guarantee_is_for_the_clients_of_the_data():
     found = privacy.noise(where, 150, 20, 10.0)
     assert (where.population, where.cohort, where.is_table) == (60, 20, True)
     assert found["run_noise_multiplier"] == found["noise_multiplier"]
-    assert "too small to hide in" in " ".join(found["guarantee"]["warnings"])
+    assert "too small for a guarantee" in " ".join(found["guarantee"]["warnings"])
     assert "the means of 3 columns" in " ".join(found["guarantee"]["epsilon_assumes"])
 
 

@@ -57,25 +57,25 @@ def _comparisons(told):
     return [re.split(r"\s{2,}", line.strip()) for line in told[start:end]]
 
 
-def test_a_grid_that_does_not_beat_the_uniform_policy_has_no_winner(tmp_path):
+def test_the_best_point_can_be_no_better_than_the_uniform_policy(tmp_path):
     points = [[0.11, 0.10, 0.12], [0.09, 0.10, 0.11], [0.10, 0.08, 0.11]]
     found = [one for rate, values in enumerate(points) for one in _outcomes(tmp_path, f"rate={rate}", values)]
     assert _text(tmp_path, found)[-1] == (
-        "No winner: rate=0 is first, but it is not significantly different from the uniform policy "
+        "Highest reward: rate=0, not significantly different from the uniform policy "
         "(uniform policy 0.1, best fixed action 0.3)."
     )
 
 
-def test_one_seed_announces_no_winner(tmp_path):
+def test_one_seed_is_not_judged(tmp_path):
     found = [*_outcomes(tmp_path, "rate=1", [0.9]), *_outcomes(tmp_path, "rate=2", [0.2])]
-    assert _text(tmp_path, found)[-1].startswith(
-        "No winner: rate=1 is first, but it has one seed: not judged (uniform policy 0.1"
-    )
+    assert _text(tmp_path, found)[-1].startswith("Highest reward: rate=1, one seed: not judged (uniform policy 0.1")
 
 
-def test_a_point_significantly_above_the_uniform_policy_is_the_winner(tmp_path):
+def test_the_best_point_can_be_significantly_above_the_uniform_policy(tmp_path):
     found = [*_outcomes(tmp_path, "rate=1", [0.5, 0.51, 0.52]), *_outcomes(tmp_path, "rate=2", [0.2, 0.3, 0.1])]
-    assert _text(tmp_path, found)[-1].startswith("Winner: rate=1, above the uniform policy (uniform policy 0.1, best")
+    assert _text(tmp_path, found)[-1].startswith(
+        "Highest reward: rate=1, above the uniform policy (uniform policy 0.1, best"
+    )
 
 
 def test_an_unknown_reward_of_the_uniform_policy_is_not_mentioned(tmp_path):
@@ -138,7 +138,7 @@ def test_fresh_seeds_are_compared(tmp_path):
     ((name, reference, seeds, difference, *_, word),) = _comparisons(told)
     assert (name, reference, seeds, word) == ("softmax", "greedy", "3", "better")
     assert difference.startswith("+0.313 (")
-    assert told[-1].startswith("Winner: softmax, above the uniform policy (")
+    assert told[-1].startswith("Highest reward: softmax, above the uniform policy (")
 
 
 def test_configurations_without_a_search_are_compared(tmp_path):
@@ -180,12 +180,12 @@ def _configurations(folder, rewards, **flags):
     ]
 
 
-def test_the_winner_has_a_normalized_score_where_the_full_feedback_baseline_was_swept(tmp_path):
+def test_the_best_point_has_a_normalized_score_where_the_full_feedback_baseline_was_swept(tmp_path):
     values = {"softmax": [0.49, 0.5, 0.51], "greedy": [0.2, 0.3, 0.25], "supervised_mse": [0.9, 0.89, 0.91]}
     told = _text(tmp_path, _configurations(tmp_path, {f"bandits_type={name}": one for name, one in values.items()}))
     assert told[-1] == (
-        "Winner: bandits_type=softmax, at a normalized score of 0.50 (uniform policy 0.1, best fixed action 0.3, "
-        "full-feedback baseline 0.9)."
+        "Highest reward: bandits_type=softmax, at a normalized score of 0.50 (uniform policy 0.1, "
+        "best fixed action 0.3, full-feedback baseline 0.9)."
     )
     assert [row[:2] for row in _comparisons(told)] == [["softmax", "greedy"]]
 
@@ -259,10 +259,10 @@ def test_rewards_of_other_tasks_are_not_compared(tmp_path, reference):
     ((name, *_),) = _comparisons(told)
     assert name == "softmax, digits"
     assert told[-4].endswith("Not compared, because data, rewards, rounds or cohorts differ: softmax, mnist.")
-    assert told[-3] == "Data, rewards or cohorts differ, so each combination has its own winner."
+    assert told[-3] == "Data, rewards or cohorts differ, so each combination has its own line."
     assert [line.partition(", above")[0] for line in told[-2:]] == [
-        "Winner: bandits_type=softmax,task_type=digits",
-        "Winner: bandits_type=softmax,task_type=mnist",
+        "Highest reward: bandits_type=softmax,task_type=digits",
+        "Highest reward: bandits_type=softmax,task_type=mnist",
     ]
     ranking = outcomes.text(outcomes.rank(found, smallest=False), ["bandits_type"], "reward", smallest=False, shown=9)
     assert [line.split()[:2] for line in ranking.splitlines() if line and line.split()[0] != "rank"] == [

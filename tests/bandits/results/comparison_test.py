@@ -151,7 +151,7 @@ def test_the_same_difference_in_every_seed_is_no_certainty(seeds, word):
 def test_unpaired_configurations_without_any_spread_are_not_tested():
     one = _one([0.3, 0.3], [0.2, 0.2], unpaired=["arm"])
     assert (one.significance, one.is_judged, math.isnan(one.p)) == ("not significantly different", False, True)
-    assert one.notes == ("no seed changes anything: no interval, and no test",)
+    assert one.notes == ("every seed gives the same value: no interval, no test",)
 
 
 def test_a_configuration_that_diverged_with_a_seed_is_not_judged():

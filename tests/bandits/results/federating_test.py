@@ -23,7 +23,7 @@ def _run(folder, rewards, *, examples=None, adapted=None, checksum="same", **fla
         "half_a": [value and value / 2 for value in rewards.values()],
         "half_b": list(rewards.values()),
     }
-    (folder / run_folder.EARNED_FILE).write_text(json.dumps(earned))
+    (folder / run_folder.CLIENT_REPORT_FILE).write_text(json.dumps(earned))
     if adapted:
         (folder / run_folder.ADAPTED_FILE).write_text(json.dumps(adapted))
     return folder

@@ -180,7 +180,9 @@ def test_fedbe_says_when_no_cycle_of_its_distillation_ends(tff_worker, tmp_path,
     [("last:3", [12, 13, 14]), ("2,0,14", [2, 0, 14]), ("random:4", None)],
 )
 def test_the_parameters_to_draw_are_chosen(tff_worker, tmp_path, chosen, expected):
-    drawn = [list(make_run(tmp_path, "--diagnose_round=1", f"--diagnose_parameters={chosen}")._drawn) for _ in range(2)]
+    drawn = [
+        list(make_run(tmp_path, "--diagnose_round=1", f"--diagnose_parameters={chosen}")._diagnosed) for _ in range(2)
+    ]
     assert drawn[0] == drawn[1] == (expected or drawn[0])
     assert len(set(drawn[0]) & set(range(15))) == len(drawn[0]) == (4 if expected is None else 3)
 

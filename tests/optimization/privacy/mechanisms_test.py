@@ -64,7 +64,7 @@ def test_where_clients_may_be_absent_each_counts_as_in_every_round(sampling):
     assert mechanism.report(30)["mechanism"]["may_be_absent"]
     (warning,) = mechanism.warnings(36)
     assert warning.startswith(
-        "a client may be in every cohort, and its absence then moves what 36 rounds release by 6 clip"
+        "a client may be in every cohort, so its absence can change what 36 rounds release by 6 clip"
     )
 
 
@@ -215,7 +215,7 @@ def test_disjoint_populations_cost_the_larger_epsilon_at_one_delta():
     assert both.epsilon(9000) == second.epsilon(9000) > first.epsilon(30)
     assert both.analyses[0].pld_epsilon(30, 1e-5) == first.analyses[0].pld_epsilon(30, 1e-5)
     assert both.analyses[0].relation is Relation.REPLACE_SPECIAL
-    assert "No client is in both trainings: this is the larger of their epsilons" in both.report(30)["summary"]
+    assert "No client is in both trainings, so this is the larger of their epsilons" in both.report(30)["summary"]
     assert _two_trainings().epsilon(30) > both.epsilon(30)
 
 
@@ -338,27 +338,30 @@ def test_too_little_noise_for_numbers_is_no_guarantee():
 
 
 @pytest.mark.parametrize(
-    ("values", "warning"),
+    ("given", "warning"),
     [
-        ({"delta": 0.299}, "delta 0.299 is above 0.001: what may fail that often is no guarantee. What it"),
-        ({"population": 20}, "a population of 20 is too small to hide in: this is no guarantee. What it protects is"),
-        ({"sampling": "fixed"}, "cohorts have a fixed size, and epsilon assumes others: give --cohort_sampling=pois"),
+        ({"delta": 0.299}, "delta 0.299 is above 0.001, which is too large for a guarantee."),
+        ({"population": 20}, "a population of 20 is too small for a guarantee."),
+        ({"sampling": "fixed"}, "cohorts have a fixed size, but epsilon assumes Poisson: give --cohort_sampling=pois"),
         (
             {"kind": "mf_dpftrl", "sampling": "fixed"},
-            "a client may be in every cohort, and its absence then moves what 16 rounds release by 4 clip norms: give",
+            "a client may be in every cohort, so its absence can change what 16 rounds release by 4 clip norms: give",
         ),
         (
             {"kind": "dpftrl", "sampling": "poisson"},
-            "then moves what 16 rounds release by 22.27 clip norms",
+            "can change what 16 rounds release by 22.27 clip norms",
         ),
     ],
 )
-def test_what_weakens_a_guarantee_is_warned_of(values, warning):
-    values = {"kind": "dpsgd", "noise_multiplier": 1.0, "population": 1000, "cohort": 10, "delta": 1e-5, **values}
-    mechanism = Mechanism(**{"sampling": "poisson", **values})
-    (found,) = mechanism.warnings(16)
-    assert warning in found
-    assert mechanism.report(16)["summary"].endswith(f"\nWarning: {found}")
+def test_what_weakens_a_guarantee_is_warned_of(given, warning):
+    usual = {"kind": "dpsgd", "noise_multiplier": 1.0, "population": 1000, "cohort": 10, "delta": 1e-5}
+    mechanism = Mechanism(**{"sampling": "poisson", **usual, **given})
+    first, *unit = warnings = mechanism.warnings(16)
+    assert warning in first
+    assert [one.startswith("epsilon protects a client") for one in unit] == [True] * bool(
+        {"delta", "population"} & set(given)
+    )
+    assert mechanism.report(16)["summary"].endswith("".join(f"\nWarning: {one}" for one in warnings))
     assert dataclasses.replace(mechanism, voided="its noise is known").warnings(16) == ()
 
 

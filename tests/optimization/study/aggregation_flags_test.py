@@ -90,11 +90,6 @@ def test_a_run_adds_and_accounts_for_the_noise_that_was_planned(arguments):
     assert aggregation_flags.mechanism(*planned, 1000, 7) == plan.mechanism
     if settings.target_epsilon:
         assert 2.99 < plan.mechanism.epsilon(40) <= 3
-    assert "guarantees nothing" not in plan.reason
-    seeded = aggregation_flags.plan(dataclasses.replace(aggregation, noise_seed=1), cohorts, 1000, 7, 40)
-    larger = aggregation_flags.plan(dataclasses.replace(aggregation, population=2000), cohorts, 1000, 7, 40)
-    assert "guarantees nothing" in seeded.reason
-    assert "guarantees nothing" in larger.reason
     assert ("if Poisson" in plan.reason) == (aggregation.kind == "dpsgd")  # Of a fixed size, cohorts are assumed.
 
 

@@ -322,9 +322,10 @@ def _assert_close(one: pd.DataFrame, other: pd.DataFrame) -> None:
     pd.testing.assert_frame_equal(one.drop(columns="seconds"), other.drop(columns="seconds"), rtol=1e-5)
 
 
-def test_a_policy_of_ones_own_explores_is_recorded_and_continued(rules, run, folder):
+def test_a_policy_of_ones_own_explores_is_recorded_and_continued(rules, run, folder, capfd):
     where = {"root_output_dir": folder, **SHORT}
     own = bandits.run(policy=rules.Tempered(0.05), **where)  # The default strategy, with its temperature.
+    assert "Tempered(temperature=0.05): 4 rounds, average reward" in capfd.readouterr().out
     _assert_close(own.metrics, run.metrics)
     assert own.folder.name == "digits_scratch_softmax_Tempered_seed_7"
     assert own.flags["python_policy"].startswith("users_policies:Tempered(temperature=0.05) ")
