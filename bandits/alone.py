@@ -1,9 +1,10 @@
 """Rounds in which each client trains its own model, and nothing leaves it.
 
 A client's round is that of a cohort of one, with the server's state at the client: model, optimizer and clip norm. So a
-population of one has the numbers of a federated run, bit for bit. States are on disk; memory holds one at a time.
+population of one has the numbers of a federated run, bit for bit. States are on disk; memory holds 64 at a time.
 """
 
+import functools
 import pathlib
 import re
 from collections.abc import Callable, Sequence
@@ -16,6 +17,9 @@ from bandits import logged_rounds
 from data import files
 from data.errors import Failure
 from optimization import fed_avg
+from optimization.runtime import rounds
+
+_MOST_MODELS = 64  # In memory.
 
 
 class ClientStates:
@@ -74,6 +78,13 @@ class ClientStates:
             rounds.remove(unneeded)
 
 
+def run_each(process: Any, pairs: Sequence[tuple[fed_avg.State, Any]]) -> list[tuple[fed_avg.State, Any]]:
+    """Runs a round of each client, all in one call of the worker: pairs (state, input) -> pairs (state, metrics)."""
+    results: dict[int, tuple[fed_avg.State, Any]] = {}
+    rounds.at_hand().each_client(rounds.each_alone(process.next), (), pairs, results.__setitem__)
+    return [results[place] for place in range(len(pairs))]
+
+
 class AloneRounds:
     """Rounds of clients that train alone.
 
@@ -83,9 +94,10 @@ class AloneRounds:
       states: The clients' states.
     """
 
-    def __init__(self, process: Any, deploy_every: int, states: ClientStates):
-        """Stores the definition of the rounds; see the attributes."""
+    def __init__(self, process: Any, deploy_every: int, states: ClientStates, run: Callable = run_each):
+        """Stores the definition of the rounds; see the attributes. `run` runs each client of a part of a cohort."""
         self.process, self.deploy_every, self.states = process, deploy_every, states
+        self._run = functools.partial(run, process)
         self._first: fed_avg.State = process.initialize()
 
     def next(
@@ -108,24 +120,25 @@ class AloneRounds:
         """
         server = server._replace(round_num=np.int32(round_num))
         if not cohort:
-            _, nothing = self.process.next(self._at(self._first, 0, round_num), [])
+            _, nothing = self.process.next(self._state(0, 0, round_num), [])
             return server, nothing, taken_part
         taken_part, each = taken_part.copy(), []
-        for inputs, client, _ in cohort:
-            first, last = map(int, taken_part[client])
-            state = self.states.load(client, last, self._first) if last else self._first
-            state, metrics = self.process.next(self._at(state, last, round_num), [inputs])
-            self.states.save(client, round_num, state)
-            taken_part[client] = first or round_num, round_num
-            each.append(metrics)
+        for start in range(0, len(cohort), _MOST_MODELS):
+            part = cohort[start : start + _MOST_MODELS]
+            pairs = [(self._state(client, int(taken_part[client, 1]), round_num), inputs) for inputs, client, _ in part]
+            for (_, client, _), (state, metrics) in zip(part, self._run(pairs), strict=True):
+                self.states.save(client, round_num, state)
+                taken_part[client] = taken_part[client, 0] or round_num, round_num
+                each.append(metrics)
         total = tf.nest.map_structure(lambda *parts: np.sum(parts, axis=0), *each)
         aggregator, norm = total.aggregator, total.update_norm / len(each)
         if "clipping_norm" in aggregator:
             aggregator = {**aggregator, "clipping_norm": aggregator["clipping_norm"] / len(each)}
         return server, total._replace(update_norm=norm, deployed=each[0].deployed, aggregator=aggregator), taken_part
 
-    def _at(self, state: fed_avg.State, last: int, round_num: int) -> fed_avg.State:
-        """A client's state at the start of a round, with the deployments since its last one."""
+    def _state(self, client: int, last: int, round_num: int) -> fed_avg.State:
+        """A client's state at the start of a round, with the deployments since its last one; 0 for none."""
+        state = self.states.load(client, last, self._first) if last else self._first
         missed = (round_num - 1) // self.deploy_every - last // self.deploy_every
         models = [tuple(state.weights)] * missed + list(state.deployed)
         deployed = type(state.deployed)(models[: len(state.deployed)])

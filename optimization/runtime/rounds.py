@@ -277,6 +277,34 @@ def fused(process: tff.templates.IterativeProcess) -> tff.templates.IterativePro
     return tff.templates.IterativeProcess(process.initialize, next_round)
 
 
+@_once
+def each_alone(next_round: tff.Computation) -> tff.Computation:
+    """Computation of a round for each client as the whole cohort: (state, input) at clients -> (state, metrics) there.
+
+    Args:
+      next_round: `next` of a `fused` process without secure sums.
+    """
+
+    def derive() -> list[tff.Computation]:
+        form = tff.backends.mapreduce.get_map_reduce_form_for_computation(next_round)
+        pair = tff.StructType([part.member for part in next_round.type_signature.parameter])
+
+        @tff.federated_computation(pair)
+        def one(pair):
+            state, client = pair
+            own, *secure = form.work((client, form.prepare(state)))
+            return form.update((state, (form.report(form.accumulate((form.zero(), own))), *secure)))
+
+        parameter = tff.StructType([tff.FederatedType(pair, tff.CLIENTS)])
+        each = tff.federated_computation(lambda pairs: tff.federated_map(one, pairs[0]), parameter)
+        # With the Python containers of structures, which the form loses.
+        result = tff.StructType([part.member for part in next_round.type_signature.result])
+        type_spec = tff.FunctionType(parameter, tff.FederatedType(result, tff.CLIENTS))
+        return [tff.framework.ConcreteComputation.with_type(each, type_spec)]
+
+    return kept_rounds.derived(next_round, "alone", derive)[0]
+
+
 def at_hand() -> CohortPartsContext:
     """Executor of rounds in this thread."""
     return tff.framework.get_context_stack().current

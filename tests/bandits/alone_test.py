@@ -40,7 +40,10 @@ class _Counting:
 
 
 def _rounds(folder, checkpoints=()):
-    return alone.AloneRounds(_Counting(), 2, alone.ClientStates(folder, lambda: checkpoints))
+    states = alone.ClientStates(folder, lambda: checkpoints)
+    return alone.AloneRounds(
+        _Counting(), 2, states, lambda process, pairs: [process.next(state, [client]) for state, client in pairs]
+    )
 
 
 def _cohort(*clients):
