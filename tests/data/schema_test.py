@@ -42,6 +42,15 @@ def test_a_column_has_one_use(flags, message):
         _roles(**flags)
 
 
+@pytest.mark.parametrize(
+    ("flags", "problem"),
+    [({"label_column": "y", "reward_columns": "left,right"}, "both are set"), ({}, "neither is set")],
+)
+def test_a_table_has_either_labels_or_rewards(flags, problem):
+    with pytest.raises(UsageError, match=f"Give either --label_column or --reward_columns: {problem}"):
+        schema.Schema("site", **flags).check()
+
+
 LOGS = {
     "propensity_score": ["propensity_score"],
     "Action Prob": ["Action Prob"],

@@ -109,6 +109,16 @@ def test_integers_too_large_for_a_float_differ(tmp_path):
     ]
 
 
+def test_differences_come_in_the_order_of_their_files(tmp_path):
+    for name, worth in (("old", 1), ("new", 2)):
+        for number in (4, 1, 6, 3, 0, 5, 2):
+            folder = tmp_path / name / f"seed_{number}"
+            folder.mkdir(parents=True)
+            (folder / "metrics.csv").write_text(f"worth\n{worth}\n")
+    found = [where for where, _ in compare_versions.differences(tmp_path / "old", tmp_path / "new")]
+    assert found == [f"seed_{number}/metrics.csv worth, by up to 1" for number in range(7)]
+
+
 def test_a_new_metric_is_no_difference_but_named(folders):
     path = folders[1] / "seed_3" / "metrics.csv"
     header, *rows = path.read_text().splitlines()

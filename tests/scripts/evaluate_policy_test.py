@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bandits import metrics, run_federated
+from bandits import interactions, metrics, run_federated
 from data import interaction_log
 from data.errors import UsageError
 from data.tasks import registry
@@ -264,12 +264,13 @@ def test_the_log_of_a_run_gives_its_own_policy_of_each_period_its_mean_reward(tm
 
 
 @pytest.mark.slow
-def test_a_greedy_runs_log_is_refused(tmp_path):
+def test_a_greedy_runs_log_is_refused_before_its_contexts_are_read(tmp_path, monkeypatch):
     flags = [
         "--task_type=digits", "--total_rounds=1", "--bandits_type=greedy", "--log_interactions",
         f"--root_output_dir={tmp_path}", "--experiment_name=run",
     ]  # fmt: skip
     frame.program(run_federated.STUDY, frame.flag_set(run_federated.STUDY).parse(["run_federated", *flags]))
+    monkeypatch.delattr(interactions.LoggedRun, "with_contexts")
     with pytest.raises(UsageError, match="are 1: its policy is deterministic, such as greedy"):
         _evaluated(tmp_path / "out", f"--log={tmp_path}/run", "--policy=uniform")
 

@@ -2,9 +2,11 @@
 
 import dataclasses
 import json
+import math
 import re
 
 import pytest
+from scipy import stats
 
 from data.errors import UsageError
 from optimization.privacy import mechanisms
@@ -34,7 +36,7 @@ def test_the_budget_of_a_noise_multiplier(tmp_path, capsys):
     assert re.search(r"rounds +cohort 5 +cohort 10 +cohort 20 +cohort 40 +cohort 80\n", printed)
     row = re.search(r"\n  50 +(.*)\n", printed).group(1).split()
     assert row[2] == f"{epsilon:.3g}"
-    assert re.search(r"\n  200 +10 +[\d.]+\n", printed)
+    assert re.search(r"same noise on the mean update\), 50 rounds:\n.+\n(.+\n)*  200 +10 +[\d.]+\n", printed)
     assert printed.endswith(f"\n{picture}\n")
     assert picture.read_bytes().startswith(b"\x89PNG")
 
@@ -46,6 +48,18 @@ def test_a_target_gives_noise_that_keeps_it(capsys):
         50
     )
     assert 0.999 * 2 <= epsilon <= 2
+
+
+@pytest.mark.slow
+def test_noise_by_pld_is_exact_and_announced(capsys):
+    """One round of all clients is the Gaussian mechanism, whose delta is known in closed form."""
+    flags = ("--population=100", "--clients_per_round=100", "--total_rounds=1", "--target_delta=1e-5")
+    _run(*flags, "--target_epsilon=1", "--accountant=pld")
+    printed = capsys.readouterr()
+    assert printed.err.startswith("Calibrating the noise by PLD takes some seconds.")
+    noise = float(re.search(r"with a cohort of 100: ([\d.]+)\n", printed.out).group(1))
+    delta = stats.norm.cdf(0.5 / noise - noise) - math.e * stats.norm.cdf(-0.5 / noise - noise)
+    assert delta == pytest.approx(1e-5, rel=0.01)
 
 
 @pytest.mark.slow
@@ -113,7 +127,7 @@ def test_noise_that_a_run_would_refuse_is_no_answer():
 def test_mechanisms_are_compared_at_one_epsilon_the_least_noise_first(tmp_path, capsys):
     flags = ("--population=2000", "--clients_per_round=20", "--total_rounds=60", "--target_delta=1e-5")
     _run(*flags, "--target_epsilon=2", f"--plot={tmp_path}/noise.svg")
-    assert (tmp_path / "noise.svg").stat().st_size
+    assert "epsilon at delta 1e-05 (RDP)" in (tmp_path / "noise.svg").read_text()
     rows = [re.split(r"  +", line.strip()) for line in capsys.readouterr().out.splitlines()]
     rows = rows[[row[0] for row in rows].index("mechanism") + 1 :][:5]
     assert sorted(row[0].split(",")[0] for row in rows) == ["dpftrl", "dpsgd", "mf_dpftrl", "mf_dpftrl", "mf_dpftrl"]

@@ -217,6 +217,16 @@ def test_the_uniform_policy_and_full_feedback_are_marked(tmp_path):
     assert [row[4] for row in table[1:]] == ["", "at a normalized score of 0.62", ""]
 
 
+def test_held_out_results_of_the_uniform_policy_are_explained(tmp_path):
+    for bandit in ("uniform", "softmax"):
+        _run(tmp_path / bandit, [0.5], bandits_type=bandit)
+        path = tmp_path / bandit / "metrics.csv"
+        pd.read_csv(path).assign(**{metrics.HELD_OUT_REWARD: 0.5}).to_csv(path, index=False)
+    explained = "Held-out results of the uniform policy are those of the model that it trained."
+    assert explained in _report(tmp_path, tmp_path)[1]
+    assert explained not in _report(tmp_path, tmp_path / "softmax")[1]
+
+
 def test_regret_to_full_feedback_is_shown_on_request(tmp_path, capsys):
     for bandit, rewards in (("softmax", (0.6, 0.8)), ("supervised_mse", (0.9, 1.0))):
         for seed, reward in enumerate(rewards):

@@ -61,6 +61,14 @@ def test_flags_have_defaults_that_print_the_page():
     assert (settings.quick, settings.seed, settings.page, settings.picture) == (False, 0, None, None)
 
 
+def test_a_curve_is_drawn_in_its_own_panel(tmp_path, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(command.files, "save_picture", lambda figure, path, dpi: drawn.append(figure))
+    command._draw([findings.Curve(panel, panel, [1, 2], [3, 4]) for panel in findings.PANELS], tmp_path / "x.png")
+    labels = [[line.get_label() for line in axes.get_lines()] for axes in drawn[0].axes]
+    assert labels == [[panel] for panel in findings.PANELS]
+
+
 @pytest.mark.slow
 def test_a_quick_look_is_the_whole_page_and_says_what_it_is(quick):
     text = (quick / "page.md").read_text()

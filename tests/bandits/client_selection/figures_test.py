@@ -55,9 +55,22 @@ def test_the_figures_are_drawn(runs, tmp_path):
         assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
 
 
-def test_loss_is_drawn_against_all_models_sent_so_far(runs, tmp_path, monkeypatch):
-    drawn = []
-    monkeypatch.setattr(figures.files, "save_picture", lambda figure, output, dpi: drawn.append(figure))
+@pytest.fixture
+def drawn(monkeypatch):
+    """Figures that would be saved."""
+    figures_drawn = []
+    monkeypatch.setattr(figures.files, "save_picture", lambda figure, output, dpi: figures_drawn.append(figure))
+    return figures_drawn
+
+
+def test_convergence_has_a_row_of_panels_for_each_measure(runs, drawn, tmp_path):
+    figures.draw_convergence(figures.read(runs)[0], tmp_path / "convergence.png", "title")
+    (figure,) = drawn
+    labels = [axes.get_ylabel().replace("\n", " ") for axes in figure.axes]
+    assert labels == [metrics.GLOBAL_LOSS.about, "", metrics.ACCURACY.about, ""]
+
+
+def test_loss_is_drawn_against_all_models_sent_so_far(runs, drawn, tmp_path):
     figures.draw_communication(figures.read(runs)[0], tmp_path / "communication.png", "title")
     (figure,) = drawn
     assert [axes.get_title() for axes in figure.axes] == ["1 client a round", "2 clients a round"]

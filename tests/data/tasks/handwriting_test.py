@@ -135,6 +135,13 @@ def test_split_files_are_training_and_held_out_clients(tmp_path):
     assert train.checksum == _emnist(tmp_path / "data")[0].checksum != held_out.checksum
 
 
+def test_files_are_read_in_the_order_of_their_names(tmp_path):
+    write(tmp_path / "test" / "all_data_0.json", f0=[9])
+    for number in (4, 1, 6, 3, 0, 5, 2):
+        write(tmp_path / "train" / f"all_data_{number}.json", **{f"f{number}": [number]})
+    assert list(_emnist(tmp_path)[0].client_ids) == [f"f{number}" for number in range(7)]
+
+
 @pytest.mark.parametrize("place", ["all_data/all_data_0.json", "all_data_0.json"])
 def test_files_that_are_not_split_hold_a_tenth_of_each_writer_out(tmp_path, place):
     write(tmp_path / place, one=list(range(20)), two=list(range(20, 25)))
