@@ -84,7 +84,7 @@ def plan(
     if choices:
         scale = noise / min(one.prefix_noise(rounds) for one in choices)
         by_bands = [f"{scale * one.prefix_noise(rounds):.3g} with {one.bands}" for one in choices]
-        text = f"{text}. By the number of bands: {', '.join(by_bands)}"
+        text = f"{text}, the least of all numbers of bands tried: {', '.join(by_bands)}"
     return Plan(mechanism, f"{text}.")
 
 
