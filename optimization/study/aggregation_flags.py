@@ -37,7 +37,7 @@ class Aggregation:
       adaptive_clipping: Let the clip norm follow a quantile of the updates' norms (default: yes for mean and
         secure_sum).
       unclip_quantile: That quantile, the part of updates left unclipped (default: 0.8).
-      clip_norm: L2 clip norm of updates, the initial one if adaptive (default: 0.1 if adaptive or with a target).
+      clip_norm: L2 clip norm of updates, at first if adaptive (default: 0.1 then, or with a target).
       noise_multiplier: Standard deviation of the noise on the sum, in clip norms.
       target_delta: Delta of the reported epsilon (default: 1 / population^1.1).
       accountant: Whose epsilon is the reported one; privacy.json and the end of a run have both.
