@@ -86,7 +86,7 @@ def full_plan(settings: cli.Settings, names: Sequence[str], points: int, epsilon
         has_full_feedback=planning.FULL_FEEDBACK in names,
         points=min(Plan.points, points),
         epsilons=epsilons,
-        alone_rounds=max(1, 2 * settings.clients_per_round // 3),  # As measured on digits.
+        alone_rounds=max(1, 2 * settings.clients_per_round // 5),  # As measured on digits.
     )
 
 
