@@ -203,7 +203,7 @@ def _power(comparison: Comparison | None, context: Context) -> list[str]:
         return [f"{words.seeds(comparison.pairs)} cannot detect even the largest possible difference."]
     parts = [f"Minimum detectable difference (80% power): {comparison.detectable:.2g}."]
     if needed := words.seeds_needed(comparison):
-        parts.append(f"Seeds required to detect the observed difference: {needed}.")
+        parts.append(f"Seeds required: {needed}.")
     return parts
 
 
