@@ -100,6 +100,14 @@ def _is_about_no_tracing(record: logging.LogRecord) -> bool:
     return "tf.function retracing" not in record.getMessage()
 
 
+def _drop_unwritten() -> None:
+    """Drops what standard output cannot take: Python would try again at the exit, and change the status."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        sys.stdout = None  # type: ignore[assignment]
+
+
 def main(flag_set: FlagSet, program: Callable[[Settings], int | None]) -> None:
     """Runs a program on this process's command line and exits with its status.
 
@@ -125,6 +133,7 @@ def main(flag_set: FlagSet, program: Callable[[Settings], int | None]) -> None:
         status = 128 + signal.SIGINT
     except BrokenPipeError:
         sys.stderr.close()
+        _drop_unwritten()
         status = 1
     except OSError as error:
         if error.errno not in _OUTSIDE:
@@ -132,6 +141,7 @@ def main(flag_set: FlagSet, program: Callable[[Settings], int | None]) -> None:
         else:
             problem = f"{error.filename} cannot be used" if error.filename else "A file cannot be written"
             print(f"{problem} ({error.strerror}). What was written before is kept.", file=sys.stderr)
+        _drop_unwritten()
         status = 1
     except Exception:
         traceback.print_exc()

@@ -137,10 +137,14 @@ def test_a_disk_that_is_full_or_read_only_is_one_line_and_status_1(run_main, cap
     assert capsys.readouterr().err == f"{line} What was written before is kept.\n"
 
 
-def test_a_full_standard_output_is_one_line_and_status_1():
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_full_standard_output_is_one_line_and_status_1(unbuffered):
     code = "from optimization.study import cli; cli.main(cli.FlagSet(''), lambda settings: print('result'))"
+    env = os.environ | {"PYTHONUNBUFFERED": unbuffered}
     with open("/dev/full", "w") as full:
-        done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True)
+        done = subprocess.run(
+            [sys.executable, "-c", code], cwd=ROOT, env=env, stdout=full, stderr=subprocess.PIPE, text=True
+        )
     assert done.returncode == 1
     assert done.stderr == "A file cannot be written (No space left on device). What was written before is kept.\n"
 
