@@ -439,7 +439,8 @@ class BanditRounds(runner.Rounds):
         scheduled = self._phase.scheduled_value(self._task.num_actions, period) or 0.0
         environment = float(self._environment(state))
         after, rewards = self._adapted.evaluate(state.server.weights, names, examples, scheduled, environment)
-        self.adapted_rewards = {"held_out": not is_nobodys, **rewards}
+        trained = {self._clients.client_ids[index] for index in self._phase.population}
+        self.adapted_rewards = {"held_out": not is_nobodys and trained.isdisjoint(names), **rewards}
         return {metrics.PERSONALIZED_REWARD: after}
 
     def best_fixed_reward(self, state: Progress) -> float:

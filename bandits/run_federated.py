@@ -256,7 +256,7 @@ def _report(
         print(_of_clients_alone(rounds.alone, outcome.state.taken_part, folder))
     if rounds.secrets:
         held = " and ".join(rounds.secrets)
-        print(f"Keep {folder.path}/checkpoints secret: it holds {held}, which protects the clients.")
+        print(f"Keep {folder.path}/checkpoints secret: they hold {held}.")
     if len(outcome.state.cohort_seed):
         print("The cohorts are not sampled from --seed: runs of the same seed have different cohorts.")
 

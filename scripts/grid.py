@@ -164,7 +164,7 @@ def program(settings: cli.Settings) -> int:
     with sweep.claim(folder, grid.binary, grid.blocks):
         points = len({run.point for run in runs})
         print(
-            f"{folder.name}: {len(runs)} runs of {points} points; folder {cli.shown_path(str(folder))}",
+            f"{folder.name}: {len(runs)} runs of {points} configurations; folder {cli.shown_path(str(folder))}",
             file=sys.stderr,
             flush=True,
         )

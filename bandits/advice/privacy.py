@@ -135,8 +135,8 @@ def no_guarantee(deployment: Deployment) -> str:
     if delta <= _MAX_DELTA:
         return ""
     return (
-        f"with {deployment.population:,} clients delta is {delta:.2g}, above {_MAX_DELTA:g}, so no epsilon is a "
-        "meaningful guarantee. If the data is a sample of more clients, give --population"
+        f"with {deployment.population:,} clients to protect, delta is {delta:.2g}, above {_MAX_DELTA:g}, so no epsilon "
+        "is a meaningful guarantee. If the data is a sample of more clients, give --population"
     )
 
 

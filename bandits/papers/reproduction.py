@@ -160,8 +160,9 @@ def execute(settings: cli.Settings, chosen: Figures | selection.Plan) -> int:
     Raises:
       UsageError: If something is missing that the runs need.
     """
+    prepare = chosen.prepare if isinstance(chosen, Figures) else lambda _: None
     if settings.report_only:
-        chosen.prepare(settings)
+        prepare(settings)
         return chosen.reproduce(None)
     cores = executors.cores_of_run(settings)
     with sweep.claim(chosen.folder, studies.STUDIES[chosen.binary]):
@@ -171,7 +172,7 @@ def execute(settings: cli.Settings, chosen: Figures | selection.Plan) -> int:
                 "finished runs"
             )
             return sweep.write_job_array(chosen.left(), chosen.folder, cores, then)
-        chosen.prepare(settings)
+        prepare(settings)
         executor = executors.build(settings, cores)
         with executors.running(executor, chosen.folder):
             if settings.estimate or settings.scale == PAPER:

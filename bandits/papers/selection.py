@@ -138,10 +138,10 @@ class Plan:
             return Runs(initial, logs, candidates)
 
     def check(self) -> None:
-        """Checks the flags of all runs.
+        """Checks the flags of all runs, and creates the records' folder.
 
         Raises:
-          UsageError: If they are invalid, or a study could have no result.
+          UsageError: If they are invalid, a study could have no result, or the folder cannot be written.
         """
         for study in self.studies:
             study.reward_model_settings(0)
@@ -155,13 +155,6 @@ class Plan:
                 problem = f"with --reward_drift={logging.reward_drift} a policy has no single true reward."
             if problem:
                 raise UsageError(f"--figure={NAME}, {study.name}: {problem}")
-
-    def prepare(self, settings: cli.Settings) -> None:
-        """Creates the records' folder, before anything runs.
-
-        Raises:
-          UsageError: If it cannot be written.
-        """
         if self.records:
             records.check_folder(self.records, _RECORDS)
 

@@ -153,7 +153,7 @@ def test_cohorts_of_seeded_noise_come_from_the_seed(tmp_path, capsys):
 
 def test_checkpoints_are_their_owners_alone_and_said_to_be_secret(tmp_path, capsys):
     folder = play(tmp_path, *noise("dpftrl")[:3]) / "checkpoints"
-    assert f"Keep {folder} secret: it holds the seed of the noise" in capsys.readouterr().out
+    assert f"Keep {folder} secret: they hold the seed of the noise" in capsys.readouterr().out
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert {stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()} == {0o600}
 

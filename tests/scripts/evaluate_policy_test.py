@@ -75,7 +75,7 @@ def test_a_table_by_weights_alone(tmp_path, capsys):
     assert clipped["bias"] == "unknown"  # Weights of 4 are clipped to 3.
     assert all(clipped[name] is None for name in ("low", "high", "difference", "difference_low", "bootstrap_high"))
     line = next(line for line in printed.splitlines() if line.startswith("clipped IPS "))
-    assert line.split()[2:] == ["clip=3", f"{values['clipped_ips']:.3g}", "(biased,", "bias", "unknown)"]
+    assert line.split()[2:] == ["clip=3", f"{values['clipped_ips']:.3g}", "(biased,", "no", "interval)"]
     assert [row["estimator"] for row in found["estimates"]] == list(
         pd.read_csv(tmp_path / "out" / "estimates.csv").estimator
     )

@@ -62,7 +62,7 @@ def test_without_a_population_the_guarantee_is_for_the_clients_of_the_data():
 @pytest.mark.parametrize(
     ("arguments", "clients", "reason"),
     [
-        ((), 19, "with 19 clients delta is 0.039, above 0.001, so no epsilon is a meaningful guarantee"),
+        ((), 19, "with 19 clients to protect, delta is 0.039, above 0.001, so no epsilon is a meaningful guarantee"),
         ((), 534, ""),
         (("--population=40000",), 19, ""),
         (("--target_delta=0.0001",), 19, ""),
