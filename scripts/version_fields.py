@@ -13,7 +13,8 @@ import sys
 from typing import Any
 from unittest import mock
 
-sys.path[0] = os.getcwd()  # The checkout's modules, not those beside this file.
+# The checkout's modules, not those beside this file, whose folder Python puts first unless PYTHONSAFEPATH is set.
+sys.path = [os.getcwd(), *(path for path in sys.path if path != os.path.dirname(__file__))]
 
 import tensorflow as tf  # noqa: E402
 from tensorflow.python.util import nest  # noqa: E402

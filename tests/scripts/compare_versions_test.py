@@ -15,7 +15,7 @@ import pytest
 from optimization.study import interruption
 from scripts import compare_versions, version_runs
 
-FIELDS = version_runs.__file__.replace("runs", "fields")
+FIELDS = str(pathlib.Path(version_runs.__file__).resolve().with_name("version_fields.py"))
 TABLE = "round_num,score,kind,eval/accuracy,seconds\n1,0.5,a,,3.5\n2,0.25,b,0.75,{seconds}\n"
 # Its rounds count up from what it finds; what a round is worth depends on its sources and on the older ones' rounds.
 PROGRAM = """#!{python}

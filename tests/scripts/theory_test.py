@@ -5,7 +5,7 @@ import string
 
 import pytest
 
-from bandits.theory import findings, rates
+from bandits.theory import findings, page, rates
 from scripts import theory as command
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -63,8 +63,8 @@ def test_flags_have_defaults_that_print_the_page():
 
 def test_a_curve_is_drawn_in_its_own_panel(tmp_path, monkeypatch):
     drawn = []
-    monkeypatch.setattr(command.files, "save_picture", lambda figure, path, dpi: drawn.append(figure))
-    command._draw([findings.Curve(panel, panel, [1, 2], [3, 4]) for panel in findings.PANELS], tmp_path / "x.png")
+    monkeypatch.setattr(page.files, "save_picture", lambda figure, path, dpi: drawn.append(figure))
+    page.draw([findings.Curve(panel, panel, [1, 2], [3, 4]) for panel in findings.PANELS], tmp_path / "x.png")
     labels = [[line.get_label() for line in axes.get_lines()] for axes in drawn[0].axes]
     assert labels == [[panel] for panel in findings.PANELS]
 
