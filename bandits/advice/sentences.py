@@ -503,7 +503,8 @@ def _left_out(context: Context) -> tuple[str, list[str]]:
     left = planning.left_out(context.full, context.plan, NAMES)
     if not left:
         return "Nothing was left out for lack of time.", []
-    end = f"To run all, repeat the command with --minutes={planning.minutes_of_all(context.full, context.pace)}."
+    minutes = max(planning.minutes_of_all(context.full, context.pace), int(context.minutes) + 1)
+    end = f"To run all, repeat the command with --minutes={minutes}."
     shown = len(left)
     while True:
         items = [*left[:shown], *[f"{len(left) - shown} more"] * (shown < len(left))]
