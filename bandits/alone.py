@@ -95,7 +95,7 @@ class AloneRounds:
     """
 
     def __init__(self, process: Any, deploy_every: int, states: ClientStates, run: Callable = run_each):
-        """Stores the definition of the rounds; see the attributes. `run` runs each client of a part of a cohort."""
+        """Stores the definition of the rounds; see the attributes. `run` executes a round of each of some clients."""
         self.process, self.deploy_every, self.states = process, deploy_every, states
         self._run = functools.partial(run, process)
         self._first: fed_avg.State = process.initialize()
@@ -137,7 +137,7 @@ class AloneRounds:
         return server, total._replace(update_norm=norm, deployed=each[0].deployed, aggregator=aggregator), taken_part
 
     def _state(self, client: int, last: int, round_num: int) -> fed_avg.State:
-        """A client's state at the start of a round, with the deployments since its last one; 0 for none."""
+        """A client's state at the start of a round, with the deployments since its `last` one, 0 before its first."""
         state = self.states.load(client, last, self._first) if last else self._first
         missed = (round_num - 1) // self.deploy_every - last // self.deploy_every
         models = [tuple(state.weights)] * missed + list(state.deployed)

@@ -52,7 +52,7 @@ class Study:
       name: Name of the task.
       initial: The run whose model all others start from.
       logs: The logging deployments.
-      models: The candidates' models: a search of rates, each point of which is a run.
+      models: The candidates' models: a search of rates, with a run for each point.
       temperatures: Softmax temperatures; each model with each temperature is a candidate.
       reward_model: Flags of `evaluate_policy` for the training of the estimators' model.
       largest_weight: W of private values.
