@@ -147,23 +147,23 @@ _LADDER: tuple[tuple[str, Any], ...] = (
 _LEFT_OUT: Mapping[str, tuple[str, str]] = {
     "rounds": ("rounds after the first {now:,} of {planned:,}", ""),
     "strategies": ("", ""),
-    "seeds": ("seeds beyond {now} of {planned} in the comparison", ""),
+    "seeds": ("{fewer} of {planned} seeds of the comparison", ""),
     "has_full_feedback": ("", "the full-feedback baseline"),
     "has_uniform": ("", "a model trained by the uniform policy"),
     "points": (
-        "hyperparameter settings beyond {now} of {planned} in each search",
+        "{fewer} of {planned} hyperparameter settings in each search",
         "the hyperparameter search (all settings are defaults)",
     ),
     "tuning_seeds": ("a second tuning seed", ""),
     "independent_seeds": (
-        "independent seeds beyond {now} of {planned}",
+        "{fewer} of {planned} independent seeds",
         "independent seeds to confirm the best strategy",
     ),
-    "frequent_seeds": ("seeds beyond {now} of {planned} for more frequent deployment", "more frequent deployment"),
+    "frequent_seeds": ("{fewer} of {planned} seeds of more frequent deployment", "more frequent deployment"),
     "frequent_all": ("", "more frequent deployment of the other strategies"),
     "epsilons": ("privacy: {fewer} of {planned} epsilons", "privacy: every run with noise"),
-    "noise_seeds": ("seeds beyond {now} of {planned} with noise", ""),
-    "federation_seeds": ("seeds beyond {now} of {planned} of clients that train alone", "clients that train alone"),
+    "noise_seeds": ("{fewer} of {planned} seeds with noise", ""),
+    "federation_seeds": ("{fewer} of {planned} seeds of clients that train alone", "clients that train alone"),
 }
 # Fields that each stage fixes, for itself and for later stages.
 DECIDES: Mapping[str, tuple[str, ...]] = {

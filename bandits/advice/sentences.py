@@ -152,7 +152,8 @@ def exploration(context: Context) -> str:
         parts = [f"Exploration costs reward: every strategy that explores{among} is significantly worse than greedy."]
         parts.append(difference)
     else:
-        parts = ["Inconclusive: no strategy that explores is significantly better than greedy.", difference]
+        corrected = "corrected for several comparisons, " if best.low > 0 else ""
+        parts = [f"Inconclusive: {corrected}no strategy that explores is significantly better than greedy.", difference]
         parts += _power(best, context)
     return " ".join(parts)
 

@@ -230,7 +230,7 @@ class Session:
         """Prints the remaining stages, and what is left out."""
         total, spent, budget = plan.seconds(self.pace, left), self.state.spent, 60 * self.state.minutes
         print_status(
-            f"Plan: {duration(total)} more, after {duration(spent)} of {duration(budget)}. A "
+            f"Plan: {duration(total)} more; {duration(spent)} of the {duration(budget)} are used. A "
             f"round takes {self.pace.round_seconds:.2g} s; {planning.at_a_time(self.pace.workers)}."
         )
         for line in planning.described(plan, self.pace, left):

@@ -13,6 +13,7 @@ from optimization.study import objects
 _CHOICES = ("_type", "_rule", "_selection", "algorithm", "scenario", "server_optimizer")
 _SHORTER = (("bandits_", ""), ("learning_rate", "lr"), ("_freq", ""), ("total_rounds", "rounds"), ("_", " "))
 _ROUNDS = "total_rounds"
+_POLICY = f"{objects.FLAG}policy"  # With such an object, bandits_type names the loss alone: softmax is the usual one.
 _LONGEST_NAME = 60
 _KEY_LENGTH = 12
 
@@ -101,6 +102,7 @@ def _named(flags: Sequence[Mapping[str, Any]], chosen: Sequence[str]) -> list[st
             for name in chosen
             if name in values and left_out.get(name) != json.dumps(values[name], default=str)
             if _is_object(name, values) or not name.startswith(objects.FLAG)
+            if not (name == "bandits_type" and values[name] == "softmax" and _is_object(_POLICY, values))
         ]
         return ", ".join(word(name, values[name]) for name in kept) or "default"
 
@@ -109,7 +111,7 @@ def _named(flags: Sequence[Mapping[str, Any]], chosen: Sequence[str]) -> list[st
 
 
 def _is_object(name: str, values: Mapping[str, Any]) -> bool:
-    return name.startswith(objects.FLAG) and values[name] is not None
+    return name.startswith(objects.FLAG) and values.get(name) is not None
 
 
 def word(name: str, value: Any) -> str:

@@ -47,7 +47,7 @@ _COVERS = (
 )
 _MOST_DELTA = 1e-3
 _LEAST_POPULATION = 100
-_UNIT = "epsilon protects a client with all its data as one, never single examples or people behind it."
+_UNIT = "epsilon protects one client with all its examples, not a person with examples in several clients."
 
 
 @dataclasses.dataclass(frozen=True)

@@ -117,10 +117,10 @@ def test_what_is_left_out_is_named():
     )
     told = planning.left_out(FULL, plan, NAMES)
     assert told == [
-        "seeds beyond 4 of 8 in the comparison",
+        "4 of 8 seeds of the comparison",
         "a model trained by the uniform policy",
         "the hyperparameter search (all settings are defaults)",
-        "independent seeds beyond 2 of 4",
+        "2 of 4 independent seeds",
         "more frequent deployment",
         "privacy: every run with noise",
     ]

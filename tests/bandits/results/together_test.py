@@ -53,9 +53,9 @@ def test_a_policy_of_ones_own_names_its_configuration(read):
     record = "my_rules:Tempered(temperature=0.5) 0123456789abcdef"
     own = [dataclasses.replace(run, flags={**run.flags, "python_policy": record}) for run in read["softmax"]]
     rows = bandits.compare([own, read["softmax"], read["greedy"]])
-    assert list(rows["configuration"]) == ["softmax, Tempered(temperature=0.5)", "softmax"]
+    assert list(rows["configuration"]) == ["Tempered(temperature=0.5)", "softmax"]
     rows = bandits.compare([own, read["greedy"]])
-    assert list(rows["configuration"]) == ["softmax, Tempered(temperature=0.5)"]
+    assert list(rows["configuration"]) == ["Tempered(temperature=0.5)"]
 
 
 def test_the_reference_can_be_chosen(read):
