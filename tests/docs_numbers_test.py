@@ -4,6 +4,7 @@
 
   FILE.csv :: MEASURE :: ARM :: NUMBERS                  mean over seeds, with or without its 95% interval
   FILE.csv :: MEASURE :: ARM :: REFERENCE :: NUMBERS     mean difference, paired by seed
+  ARM and REFERENCE may be differences: ARM minus ARM
   SOURCE :: QUOTE :: NUMBERS                             a part of a quote from a generated page
 
 FILE is below docs/evidence. SOURCE is such a file, `page` (all tables, generated from the records) or `selection`.
@@ -58,7 +59,12 @@ def mean_and_interval(file: str, measure: str, arm: str, reference: str | None =
     """Mean over seeds with its 95% interval by Student's t, of an arm or of its paired difference from another."""
     rows = pd.read_csv(EVIDENCE / file, dtype={"arm": str})
     table = rows.pivot(index="seed", columns="arm", values=measure)
-    values = table[arm] - table[reference] if reference else table[arm]
+
+    def of(name: str) -> pd.Series:
+        first, *second = name.split(" minus ")
+        return table[first] - table[second[0]] if second else table[first]
+
+    values = of(arm) - of(reference) if reference else of(arm)
     values = values.dropna().to_numpy()
     half = stats.t.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / np.sqrt(len(values))
     return values.mean(), values.mean() - half, values.mean() + half
