@@ -72,10 +72,11 @@ class ClientStates:
         files.save_arrays(self._path(client, round_num), arrays, mode=0o600)
         rounds = self._rounds.setdefault(client, set())
         rounds.add(round_num)
-        oldest = min(self._checkpoint_rounds(), default=round_num)
-        for unneeded in sorted(one for one in rounds if one <= oldest)[:-1]:
+        past = [[one for one in rounds if one <= checkpoint] for checkpoint in self._checkpoint_rounds()]
+        needed = {round_num, *(max(before) for before in past if before)}
+        for unneeded in rounds - needed:
             self._path(client, unneeded).unlink(missing_ok=True)
-            rounds.remove(unneeded)
+        rounds &= needed
 
 
 def run_each(process: Any, pairs: Sequence[tuple[fed_avg.State, Any]]) -> list[tuple[fed_avg.State, Any]]:
