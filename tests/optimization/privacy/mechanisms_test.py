@@ -342,7 +342,7 @@ def test_too_little_noise_for_numbers_is_no_guarantee():
     [
         ({"delta": 0.299}, "delta 0.299 is above 0.001, which is too large for a guarantee."),
         ({"population": 20}, "a population of 20 is too small for a guarantee."),
-        ({"sampling": "fixed"}, "cohorts have a fixed size, but epsilon assumes Poisson: give --cohort_sampling=pois"),
+        ({"sampling": "fixed"}, "cohorts have a fixed size, so the epsilon if Poisson is not proven: --cohort_sampling="),
         (
             {"kind": "mf_dpftrl", "sampling": "fixed"},
             "a client may be in every cohort, so its absence can change what 16 rounds release by 4 clip norms: give",
@@ -358,7 +358,7 @@ def test_what_weakens_a_guarantee_is_warned_of(given, warning):
     mechanism = Mechanism(**{"sampling": "poisson", **usual, **given})
     first, *unit = warnings = mechanism.warnings(16)
     assert warning in first
-    assert [one.startswith("epsilon protects a client") for one in unit] == [True] * bool(
+    assert [one.startswith("epsilon protects one client") for one in unit] == [True] * bool(
         {"delta", "population"} & set(given)
     )
     assert mechanism.report(16)["summary"].endswith("".join(f"\nWarning: {one}" for one in warnings))
