@@ -259,7 +259,9 @@ class Mechanism:
         if warnings:
             warnings.append(_UNIT)
         if self.kind == "dpsgd" and self.analyses[0].assumed:
-            warnings.append("cohorts have a fixed size, so the epsilon if Poisson is not proven: --cohort_sampling=poisson proves it.")
+            warnings.append(
+                "cohorts have a fixed size, so the epsilon if Poisson is not proven: give --cohort_sampling=poisson."
+            )
         may_be_in_all = self.kind in ("dpftrl", "mf_dpftrl") or (self.kind == "dpsgd" and self.may_be_absent)
         if may_be_in_all and "cyclic" not in self.sampling:
             from optimization.privacy import analyses
