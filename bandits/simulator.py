@@ -47,7 +47,7 @@ class Score:
 def _text(interval: intervals.Interval, sign: str = "") -> str:
     if math.isnan(interval.low):
         return "cannot be estimated" if math.isnan(interval.mean) else f"{interval.mean:{sign}.4f} (no interval)"
-    return f"{interval.mean:{sign}.4f} [{interval.low:{sign}.4f}, {interval.high:{sign}.4f}]"
+    return f"{interval.mean:{sign}.4f} ({interval.low:{sign}.4f} to {interval.high:{sign}.4f})"
 
 
 def score(held_out: logged_clients.LoggedClients) -> list[Score]:

@@ -291,4 +291,4 @@ def _mean(values: "pd.Series", digits: int) -> str:
     if values.empty:
         return ""
     mean, low, high, _ = intervals.of_mean(values.tolist())
-    return f"{mean:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"
+    return f"{mean:.{digits}f} ({low:.{digits}f} to {high:.{digits}f})"

@@ -90,12 +90,12 @@ def text(interval: intervals.Interval, digits: int = 3) -> str:
     shown = f".{digits - 1}e" if largest < _SMALL else f",.{max(0, digits - 1 - int(np.floor(np.log10(largest))))}f"
     if interval.low == interval.high and largest >= _SMALL:
         return f"{interval.mean:{shown}}"
-    return f"{interval.mean:{shown}} [{interval.low:{shown}}, {interval.high:{shown}}]"
+    return f"{interval.mean:{shown}} ({interval.low:{shown}} to {interval.high:{shown}})"
 
 
 def slope(interval: intervals.Interval) -> str:
     """Slope with its interval, to two decimals."""
-    return f"{interval.mean:.2f} [{interval.low:.2f}, {interval.high:.2f}]"
+    return f"{interval.mean:.2f} ({interval.low:.2f} to {interval.high:.2f})"
 
 
 def loglog(places: np.ndarray, values: np.ndarray) -> intervals.Interval:

@@ -151,7 +151,7 @@ def other_gaps(scale: Scale) -> Findings:
             "linear_to": f"{places[-1]:,.0f}",
             "hard": markdown(["n", "regret"], rows),
             "hard_half": f"{halves:.0f}",
-            "hard_rate": f"{1000 * rate.mean:.2f} [{1000 * rate.low:.2f}, {1000 * rate.high:.2f}]",
+            "hard_rate": f"{1000 * rate.mean:.2f} ({1000 * rate.low:.2f} to {1000 * rate.high:.2f})",
             "hard_straight": f"{straight:.3f}",
         },
         [

@@ -97,8 +97,8 @@ def test_the_error_of_a_sample_is_the_spread_over_samples(cohort, monkeypatch):
     bounds = [constant_actions._bounds(one, 0, 400) for one in found]
     for name in ("chance", "constant"):
         spread = np.std([getattr(one, name) for one in bounds], ddof=1)
-        told = np.mean([getattr(one, f"{name}_error") for one in bounds])
-        assert told == pytest.approx(spread, rel=0.2)
+        printed = np.mean([getattr(one, f"{name}_error") for one in bounds])
+        assert printed == pytest.approx(spread, rel=0.2)
 
 
 def _run(*arguments):
@@ -150,7 +150,7 @@ def test_a_kept_cache_earns_what_its_period_began_with(digits):
     assert anew["participating"].constant < kept["participating"].constant
 
 
-def test_where_a_selector_prefers_some_clients_the_held_out_ones_alone_are_told(digits):
+def test_where_a_selector_prefers_some_clients_the_held_out_ones_alone_are_reported(digits):
     assert list(constant_actions.of_run(_run("--client_selection=ucb_cs"), digits)) == ["held_out"]
 
 

@@ -97,7 +97,7 @@ def test_every_default_of_a_task_is_a_flags():
         (["--noadaptive_clipping", "--clip_norm=2"], 2.0, None),
     ],
 )
-def test_clipping_is_adaptive_from_a_tenth_unless_told_otherwise(arguments, clip_norm, quantile):
+def test_clipping_is_adaptive_from_a_tenth_unless_reported_otherwise(arguments, clip_norm, quantile):
     settings = _resolve(*arguments)
     assert (settings.clip_norm, settings.unclip_quantile) == (clip_norm, quantile)
 

@@ -41,7 +41,7 @@ def test_a_true_simulator_agrees_with_its_log():
         assert one.difference.mean == pytest.approx(one.simulated.mean - one.logged.mean)
 
 
-def test_a_biased_simulator_is_told_apart_and_the_log_still_right():
+def test_a_biased_simulator_is_reported_apart_and_the_log_still_right():
     logging, uniform = simulator.score(make(0.2))
     assert logging.is_off
     assert uniform.is_off

@@ -50,6 +50,6 @@ def test_of_many_columns_the_first_have_a_line_and_the_rest_are_counted():
 
 
 def test_synthetic_clients_and_texts_are_reported():
-    told = list(table_report.lines(REPORT | {"synthetic_clients": "rows partitioned at random", "words": 5000}))
-    assert "  clients are synthetic: rows partitioned at random" in told
-    assert "  texts become counts of 5,000 words" in told
+    printed = list(table_report.lines(REPORT | {"synthetic_clients": "rows partitioned at random", "words": 5000}))
+    assert "  clients are synthetic: rows partitioned at random" in printed
+    assert "  texts become counts of 5,000 words" in printed

@@ -255,10 +255,10 @@ def test_dynamic_regret_is_shown_if_rewards_change(tmp_path, capsys):
         supervised = drift | {"bandits_type": "supervised_mse", "drift_world": world}
         _run(tmp_path / f"world_{world}", [0.0, reward], **supervised)
     status, page = _report(tmp_path, tmp_path, "--regret")
-    told = capsys.readouterr()
-    assert (status, told.err) == (0, "")
-    assert "Dynamic regret to 2 full-feedback baselines" in told.out
-    assert "softmax        1 to 2  all           1      1      0.5" in told.out
+    printed = capsys.readouterr()
+    assert (status, printed.err) == (0, "")
+    assert "Dynamic regret to 2 full-feedback baselines" in printed.out
+    assert "softmax        1 to 2  all           1      1      0.5" in printed.out
     assert "<h3>Dynamic regret to 2 full-feedback baselines</h3>" in page
     _, page = _report(tmp_path, tmp_path)
     assert "ynamic regret" not in page + capsys.readouterr().out

@@ -40,9 +40,9 @@ def started():
     [(signal.SIGTERM, 143, "Terminated.\n"), (signal.SIGINT, 130, "Interrupted.\n"), (signal.SIGKILL, -9, "")],
 )
 def test_it_says_how_to_use_it_and_leaves_no_worker(started, signum, status, line):
-    process, port, told, workers = started
-    assert told.startswith(f"TFF worker on port {port}, 1 clients at a time.")
-    assert told.endswith(f"--tff_workers={socket.gethostname()}:{port}\n")
+    process, port, greeting, workers = started
+    assert greeting.startswith(f"TFF worker on port {port}, 1 clients at a time.")
+    assert greeting.endswith(f"--tff_workers={socket.gethostname()}:{port}\n")
     assert [worker.name() for worker in workers] == ["worker_binary"]
     socket.create_connection(("localhost", port), timeout=300).close()
     process.send_signal(signum)

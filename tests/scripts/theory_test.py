@@ -30,7 +30,7 @@ def test_the_delays_table_has_the_bounds_that_were_calculated_by_hand(quick):
 
 @pytest.mark.slow
 def test_where_gaps_shrink_regret_falls_with_the_root_of_the_samples(quick):
-    slope = float(re.search(r"\| n, samples of a period \|[^|]+\| (\S+) \[", (quick / "page.md").read_text()).group(1))
+    slope = float(re.search(r"\| n, samples of a period \|[^|]+\| (\S+) \(", (quick / "page.md").read_text()).group(1))
     assert slope == pytest.approx(-0.5, abs=0.05)
 
 
@@ -39,13 +39,13 @@ def test_equal_seeds_give_equal_words():
     assert rates.bounds_beside(scale) == rates.bounds_beside(scale)
 
 
-def test_numbers_are_told_with_their_intervals():
+def test_numbers_have_their_intervals():
     interval = findings.intervals.Interval
-    assert findings.text(interval(0.01234, 0.0119, 0.0128, 20)) == "0.0123 [0.0119, 0.0128]"
+    assert findings.text(interval(0.01234, 0.0119, 0.0128, 20)) == "0.0123 (0.0119 to 0.0128)"
     assert findings.text(interval(0.5, 0.5, 0.5, 20)) == "0.500"
     assert findings.text(interval(1e-18, -1e-17, 1e-17, 20)) == "0"
-    assert findings.text(interval(1234.5, 1200, 1269, 20)) == "1,234 [1,200, 1,269]"
-    assert findings.text(interval(3.21e-5, 3.1e-5, 3.3e-5, 20), 2) == "3.2e-05 [3.1e-05, 3.3e-05]"
+    assert findings.text(interval(1234.5, 1200, 1269, 20)) == "1,234 (1,200 to 1,269)"
+    assert findings.text(interval(3.21e-5, 3.1e-5, 3.3e-5, 20), 2) == "3.2e-05 (3.1e-05 to 3.3e-05)"
 
 
 def test_the_pages_template_has_no_number_of_a_measurement_in_its_tables():

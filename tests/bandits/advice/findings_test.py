@@ -133,7 +133,7 @@ def test_a_strategy_above_greedy_but_not_above_the_uniform_policy_is_not_recomme
     softmax = {0: 0.6, 1: 0.9, 2: 0.3}
     greedy = {seed: softmax.get(seed, 0.6) - 0.1 + 0.0001 * seed for seed in range(8)}
     found = {name: StrategyResults(name, _POINT, reward) for name, reward in (("greedy", greedy), ("softmax", softmax))}
-    told = findings.verdict(found, 0.1, None)
-    assert told.against_greedy["softmax"].wins
-    assert not told.against_baselines["softmax"].beats_uniform
-    assert (told.pays, told.recommended) == (False, "greedy")
+    printed = findings.verdict(found, 0.1, None)
+    assert printed.against_greedy["softmax"].wins
+    assert not printed.against_baselines["softmax"].beats_uniform
+    assert (printed.pays, printed.recommended) == (False, "greedy")

@@ -48,9 +48,9 @@ def test_a_simulator_that_dr_refutes_is_refused_with_what_the_log_supports(tmp_p
     assert uniform.simulated.mean > 0.5
     with pytest.raises(UsageError, match="The log contradicts its simulator") as caught:
         inputs.check_simulator(scores, flags)
-    told = str(caught.value)
-    assert "uniform policy: 0.56 simulated, 0.30 doubly robust, difference +0.26 (95% CI +0.18 to +0.34)" in told
-    offline = told.partition("offline training:")[2].partition("\n")[0]
+    printed = str(caught.value)
+    assert "uniform policy: 0.56 simulated, 0.30 doubly robust, difference +0.26 (95% CI +0.18 to +0.34)" in printed
+    offline = printed.partition("offline training:")[2].partition("\n")[0]
     resolved = studies.resolve(BINARY, offline.partition(f"{BINARY} ")[2].split())
     assert resolved.learn_from == "dr"
 
@@ -76,7 +76,7 @@ def test_a_log_without_reward_cannot_check_its_simulator():
     assert inputs.simulated(()) == ""
 
 
-def test_a_preset_with_noise_is_refused_and_what_is_right_is_told():
+def test_a_preset_with_noise_is_refused_and_what_is_right_is_reported():
     with pytest.raises(UsageError, match=r"--preset=so_dp_small_noise sets --noise_multiplier=.*=0, too"):
         inputs.base_flags(("--preset=so_dp_small_noise",))
 

@@ -59,22 +59,22 @@ def _markdown(found: Findings, **more) -> str:
 
 
 def test_the_page_says_over_which_seeds_its_numbers_are():
-    told = _markdown(_found())
-    assert "Means and 95% intervals over seeds 2000 to 2001. Seeds vary the cohorts, the initial weights and" in told
+    printed = _markdown(_found())
+    assert "Means and 95% intervals over seeds 2000 to 2001. Seeds vary the cohorts, the initial weights and" in printed
 
 
 def test_runs_under_noise_have_seeds_of_their_own_and_it_is_said():
-    told = _markdown(_found(0.4, 0.5, math.nan))
-    assert "over seeds 2000 to 2001, with noise seeds 3000 to 3002. " in told
-    assert "the clients' samples and the noise." in told
-    assert ", 1 diverged |" in told
+    printed = _markdown(_found(0.4, 0.5, math.nan))
+    assert "over seeds 2000 to 2001, with noise seeds 3000 to 3002. " in printed
+    assert "the clients' samples and the noise." in printed
+    assert ", 1 diverged |" in printed
 
 
-def test_the_worst_tenth_of_clients_and_the_reward_against_epsilon_are_told(tmp_path):
+def test_the_worst_tenth_of_clients_and_the_reward_against_epsilon_are_reported(tmp_path):
     found = _found(0.4, 0.5)
-    told = _markdown(found)
-    assert "| held-out accuracy of the model | held-out reward, worst tenth of clients |" in told
-    assert "|  | 0.6 (-0.1 to 1.2) |" in told  # 0.05 by Student's t with one degree of freedom, 12.706.
+    printed = _markdown(found)
+    assert "| held-out accuracy of the model | held-out reward, worst tenth of clients |" in printed
+    assert "|  | 0.6 (-0.1 to 1.2) |" in printed  # 0.05 by Student's t with one degree of freedom, 12.706.
     output.save(_advice(found), _tables(found), tmp_path)
     (page,) = tmp_path.glob("*.html")
     row = ["no noise, clipped", "", "0", "0", "0.5 (-0.2 to 1.1)", ""]

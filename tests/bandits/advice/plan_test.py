@@ -115,8 +115,8 @@ def test_what_is_left_out_is_named():
     plan = dataclasses.replace(
         FULL, points=1, seeds=4, epsilons=0, frequent_seeds=0, independent_seeds=2, has_uniform=False
     )
-    told = planning.left_out(FULL, plan, NAMES)
-    assert told == [
+    printed = planning.left_out(FULL, plan, NAMES)
+    assert printed == [
         "4 of 8 seeds of the comparison",
         "a model trained by the uniform policy",
         "the hyperparameter search (all settings are defaults)",

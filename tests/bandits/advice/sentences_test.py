@@ -252,10 +252,10 @@ def test_an_answer_claims_nothing_that_does_not_hold():
     ],
 )
 def test_a_strategy_is_recommended_or_none_with_the_reason(found, recommended, holds):
-    told = sentences.strategy(_context(found))
+    printed = sentences.strategy(_context(found))
     assert found.verdict.recommended == recommended
-    assert holds in told
-    assert ("RUN IT" in told) == bool(recommended)
+    assert holds in printed
+    assert ("RUN IT" in printed) == bool(recommended)
 
 
 def test_baselines_by_seed_are_each_seeds_own():
@@ -273,22 +273,22 @@ def test_what_diverged_is_never_the_best():
 def test_the_horizon_comes_first_with_the_times_that_rows_are_used():
     found = _findings(_better())
     found.compared[GREEDY].decisions = {2000: 811_000.0, 2001: 813_000.0}
-    told = sentences.scope(_context(found, rows=5_412))
-    assert told.startswith(
+    printed = sentences.scope(_context(found, rows=5_412))
+    assert printed.startswith(
         "One run has 150 rounds and 812,000 decisions (your 5,412 training rows, 150 times each). A new model"
     )
-    assert told.endswith("15 clients train, 5 a round.")
+    assert printed.endswith("15 clients train, 5 a round.")
     assert "rows, 1.5 times each)." in sentences.scope(_context(found, rows=541_333))
     nothing = Interval(math.nan, math.nan, math.nan, 8)
-    told = sentences.scope(_context(found, scores=(Score("logging policy", nothing, nothing, nothing),)))
-    assert told.startswith("Rewards are simulated")
+    printed = sentences.scope(_context(found, scores=(Score("logging policy", nothing, nothing, nothing),)))
+    assert printed.startswith("Rewards are simulated")
 
 
 @pytest.mark.parametrize(("rounds", "says_so"), [(10, True), (11, False)])
 def test_rounds_before_the_first_deployment_are_called_so(rounds, says_so):
-    told = sentences.scope(_context(_findings(_better()), dataclasses.replace(FULL, rounds=rounds)))
-    assert ("No round follows a deployment" in told) == says_so
-    assert told.startswith(f"One run has {rounds} of 150 planned rounds.")
+    printed = sentences.scope(_context(_findings(_better()), dataclasses.replace(FULL, rounds=rounds)))
+    assert ("No round follows a deployment" in printed) == says_so
+    assert printed.startswith(f"One run has {rounds} of 150 planned rounds.")
 
 
 @pytest.mark.parametrize(
@@ -333,9 +333,9 @@ def test_held_out_models_are_estimates_without_a_verdict_of_their_own():
     found = _findings(_better())
     found.compared[GREEDY].model = _values(0.40)
     found.compared[SOFTMAX].model, found.compared[UNIFORM].model = _near(0.45, 0.001), _near(0.52, 0.001)
-    told = sentences.details(_context(found))["exploration"].split("\n")
-    place = told.index("Held-out accuracy of the trained model, against greedy's 0.400 (95% CI 0.383 to 0.417):")
-    assert told[place + 1 : place + 3] == [
+    printed = sentences.details(_context(found))["exploration"].split("\n")
+    place = printed.index("Held-out accuracy of the trained model, against greedy's 0.400 (95% CI 0.383 to 0.417):")
+    assert printed[place + 1 : place + 3] == [
         "- trained by softmax: +0.0500 (95% CI +0.0491 to +0.0509, 8 seeds)",
         "- trained by uniform policy: +0.1200 (95% CI +0.1191 to +0.1209, 8 seeds)",
     ]
@@ -377,9 +377,9 @@ def test_what_deploying_more_often_changes():
     fresh, more = ({name: _of_seeds(mean) for name in (SOFTMAX, GREEDY)} for mean in (0.5, 0.7))
     found = _findings(_better(), often=often, confirmed=fresh, often_confirmed=more)
     found.compared[GREEDY].payload, found.parameters = {2000: 1.5e6, 2001: 1.5e6}, 1000
-    told = sentences.frequency(_context(found)).split("\n")
-    assert told[0] == "Average reward if deployed every round, minus that if deployed every 10 rounds:"
-    assert told[1:3] == ["- softmax: +0.05 (8 seeds)", "- greedy: +0.1000 (95% CI +0.0991 to +0.1009, 8 seeds)"]
+    printed = sentences.frequency(_context(found)).split("\n")
+    assert printed[0] == "Average reward if deployed every round, minus that if deployed every 10 rounds:"
+    assert printed[1:3] == ["- softmax: +0.05 (8 seeds)", "- greedy: +0.1000 (95% CI +0.0991 to +0.1009, 8 seeds)"]
     details = sentences.details(_context(found))["frequency"].split("\n")
     assert details[1] == "- softmax: +0.2 (4 seeds)"
     assert details[3].startswith("With more frequent deployment, softmax minus greedy is +0.050 (")
@@ -413,35 +413,35 @@ def test_each_epsilon_has_its_cost_and_what_it_rests_on_and_clipping_is_apart_fr
     answer = sentences.privacy(_context(found)).split("\n")
     assert answer[0].startswith("Epsilon protects 100,000 clients; your data has 15 of them. Average reward with noise")
     assert answer[2] == "- epsilon 10: -0.005 (-0.033 to +0.023)"
-    told = sentences.details(_context(found))["privacy"].split("\n")
-    assert told[0].startswith(f"The unit of privacy is one store. {GUARANTEE}")
-    assert "clipped to norm 0.25 without noise, earns 0.615 (95% CI 0.594 to 0.636)." in told[0]
-    assert "change it by -0.2015 (95% CI -0.2036 to -0.1994, 4 seeds)." in told[0]
-    assert told[2].startswith("- epsilon 1 (mf_dpftrl, ")
-    assert told[2].endswith("4 seeds), and no significant gain over the uniform policy is left")
-    assert told[3].endswith("): -0.005 (95% CI -0.033 to +0.023, 4 seeds)")
-    assert told[4].startswith("Guarantee: delta 1e-06 after 150 rounds, by RDP. Neighbours: one client")
+    printed = sentences.details(_context(found))["privacy"].split("\n")
+    assert printed[0].startswith(f"The unit of privacy is one store. {GUARANTEE}")
+    assert "clipped to norm 0.25 without noise, earns 0.615 (95% CI 0.594 to 0.636)." in printed[0]
+    assert "change it by -0.2015 (95% CI -0.2036 to -0.1994, 4 seeds)." in printed[0]
+    assert printed[2].startswith("- epsilon 1 (mf_dpftrl, ")
+    assert printed[2].endswith("4 seeds), and no significant gain over the uniform policy is left")
+    assert printed[3].endswith("): -0.005 (95% CI -0.033 to +0.023, 4 seeds)")
+    assert printed[4].startswith("Guarantee: delta 1e-06 after 150 rounds, by RDP. Neighbours: one client")
     found.noise[0]["results"].reward = {3000: 0.1, 3001: 0.101, 3002: 0.5, 3003: 0.1}
-    told = sentences.details(_context(found))["privacy"]
-    assert "That is not significantly more than the uniform policy, so the costs of noise mean little." in told
-    assert "is left" not in told
+    printed = sentences.details(_context(found))["privacy"]
+    assert "That is not significantly more than the uniform policy, so the costs of noise mean little." in printed
+    assert "is left" not in printed
 
 
 @pytest.mark.parametrize(
-    ("steps", "told"),
+    ("steps", "printed"),
     [
         ((0.02, 0.021, 0.02, 0.019), "): +0.0200 (95% CI +0.0187 to +0.0213, 4 seeds)"),
         ((-0.02, math.nan, -0.02, -0.019), "not tested: a run that is compared diverged"),
         ((math.nan,) * 4, "- epsilon 10: diverged"),
     ],
 )
-def test_costs_are_differences_with_their_interval(steps, told):
+def test_costs_are_differences_with_their_interval(steps, printed):
     found = _noisy()
     base = found.noise[0]["results"].reward
     found.noise[2]["results"].reward = {
         seed: value + step for (seed, value), step in zip(base.items(), steps, strict=True)
     }
-    assert told in sentences.details(_context(found))["privacy"]
+    assert printed in sentences.details(_context(found))["privacy"]
 
 
 def test_an_epsilon_without_runs_has_its_reason():
@@ -452,10 +452,10 @@ def test_an_epsilon_without_runs_has_its_reason():
     assert "- epsilon 1e+06: not run" in sentences.privacy(_context(found))
 
 
-@pytest.mark.parametrize(("why", "told"), [("", "--minutes=7 left no time for noise"), ("it is so.", "it is so")])
-def test_no_noise_has_its_reason(why, told):
+@pytest.mark.parametrize(("why", "printed"), [("", "--minutes=7 left no time for noise"), ("it is so.", "it is so")])
+def test_no_noise_has_its_reason(why, printed):
     found = _findings(_better(), no_noise=why)
-    assert sentences.privacy(_context(found)) == f"Not run: {told}."
+    assert sentences.privacy(_context(found)) == f"Not run: {printed}."
 
 
 LONGEST = dataclasses.replace(

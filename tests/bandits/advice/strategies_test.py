@@ -30,8 +30,8 @@ def test_a_space_that_is_exhausted_has_no_more_points():
     greedy = strategies.spaces(base, ["greedy"], num_actions=10)["greedy"]
     assert greedy.points(16) == [(("server_learning_rate", "0.02"), ("client_learning_rate", "0.3"))]
     assert strategies.spaces((*BASE, "--client_learning_rate=0.3"), ["greedy"], 10)["greedy"].size == 5
-    told = strategies.command(base, "greedy", greedy.first)  # Each flag once.
-    assert [told.count(f"--{rate}") for rate in strategies.RATES] == [1, 1]
+    printed = strategies.command(base, "greedy", greedy.first)  # Each flag once.
+    assert [printed.count(f"--{rate}") for rate in strategies.RATES] == [1, 1]
 
 
 def test_parameters_are_in_units_of_the_rewards_and_fit_the_actions():

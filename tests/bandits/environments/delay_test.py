@@ -50,7 +50,7 @@ def test_what_is_there_stays():
         (delay.NONE, 1, ""),
     ],
 )
-def test_a_delay_of_nothing_or_of_nearly_all_is_told(chosen, deploy_every, warning):
+def test_a_delay_of_nothing_or_of_nearly_all_is_reported(chosen, deploy_every, warning):
     found = chosen.warning(deploy_every)
     assert (found.startswith(warning), bool(found)) == (True, bool(warning))
 

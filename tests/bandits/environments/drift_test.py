@@ -75,12 +75,12 @@ def test_one_environment_alone_is_that_of_the_drift_in_every_round(kind):
         (drift.NONE, 30, ""),
     ],
 )
-def test_a_change_that_does_not_come_is_told(environment, rounds, warning):
+def test_a_change_that_does_not_come_is_reported(environment, rounds, warning):
     found = environment.warning(rounds)
     assert (found.startswith(warning), bool(found)) == (True, bool(warning))
 
 
-def test_a_change_within_the_only_period_of_a_kept_cache_is_told():
+def test_a_change_within_the_only_period_of_a_kept_cache_is_reported():
     changing, rounds = drift.Drift("abrupt", start=16, environments=2), np.arange(1, 31)
     assert "--cache=persistent" in changing.warning(30, np.ones(30, int))
     assert not changing.warning(30, rounds - (rounds - 1) % 20)  # Deployed in round 20: whoever acts in 21 meets it.

@@ -184,11 +184,11 @@ def test_the_model_is_measured_in_the_environment_of_the_moment(plain, tmp_path,
     action = np.argmax(model.forward([weights[name] for name in weights.files], features), axis=1)
     found = drift.Drift("abrupt", start=6, environments=2).matrices(np.eye(10, dtype=np.float32))[1]
     assert after[metrics.HELD_OUT_REWARD][5] == pytest.approx(found[examples.labels, action].mean())
-    told = f"reward {after[metrics.HELD_OUT_REWARD][5]:.4f} in the last round's environment"
-    assert told in capsys.readouterr().out
+    printed = f"reward {after[metrics.HELD_OUT_REWARD][5]:.4f} in the last round's environment"
+    assert printed in capsys.readouterr().out
 
 
-def test_an_initial_training_is_told_in_its_own_world(tmp_path, capsys):
+def test_an_initial_training_is_reported_in_its_own_world(tmp_path, capsys):
     play(tmp_path, "--scenario=init", "--init_rounds=1", "--reward_drift=abrupt", "--drift_start=2", "--total_rounds=2")
     of_phases = [line for line in capsys.readouterr().out.splitlines() if "its greedy policy on held-out data" in line]
     initial, drifting = (line.partition("held-out data: ")[2] for line in of_phases)

@@ -72,8 +72,8 @@ def test_rounds_are_reset_where_their_losses_or_rewards_say(tmp_path, capsys, wa
     assert rows[metrics.RESET].tolist() == expected
     assert 2 <= sum(expected) <= 6
     found = [str(round_num) for round_num in rows["round_num"][rows[metrics.RESET] == 1]]
-    told = capsys.readouterr().out.partition("Resets: ")[2].partition(".\n")[0]
-    assert told.startswith(f"{len(found)}, in rounds {found[0]}")
+    printed = capsys.readouterr().out.partition("Resets: ")[2].partition(".\n")[0]
+    assert printed.startswith(f"{len(found)}, in rounds {found[0]}")
 
 
 @pytest.mark.parametrize("arguments", [("--reset=model", *EAGER), ("--reset=optimizer", *WINDOW)])
@@ -108,8 +108,8 @@ def test_a_detector_voids_the_guarantee_and_a_window_does_not(tmp_path, capsys):
     assert math.isfinite(window["epsilon"])
     run = play(tmp_path / "adwin", *noise, "--reset=optimizer", "--reset_when=adwin")
     why = "because the training is reset by the clients' losses (--reset_when=adwin), which have no noise."
-    told = capsys.readouterr()
-    assert f"Warning: the noise guarantees nothing, {why}" in told.err
-    assert f"Privacy: no guarantee, {why}" in told.out
+    printed = capsys.readouterr()
+    assert f"Warning: the noise guarantees nothing, {why}" in printed.err
+    assert f"Privacy: no guarantee, {why}" in printed.out
     assert (spent(run)["epsilon"], spent(run)["guarantees"]) == (None, [])
     assert np.isinf(table(run)[metrics.EPSILON]).all()

@@ -1,4 +1,4 @@
-"""scripts.evaluate_policy with --private and --anytime, as programs: what is told, and what is not."""
+"""scripts.evaluate_policy with --private and --anytime, as programs: what is printed, and what is not."""
 
 import dataclasses
 import json
@@ -89,11 +89,11 @@ def test_a_look_at_a_folder_that_holds_an_evaluation_is_refused_before_it_is_pai
     assert (tmp_path / "log.csv.privacy.jsonl").read_text() == book
 
 
-def test_of_two_logs_with_the_same_noised_sum_the_same_is_told(tmp_path, capsys, monkeypatch):
+def test_of_two_logs_with_the_same_noised_sum_the_same_is_reported(tmp_path, capsys, monkeypatch):
     """So nothing else of a log leaves: not its rows, overlap, checks, clients, choices nor plots."""
     vectors = []
     monkeypatch.setattr(private, "release", lambda *given: vectors.append(given[0]) or np.full(given[1].size, 0.3))
-    told = []
+    printed = []
     flags = ("--noise_multiplier=1", "--ignore_columns=warm")
     _table(tmp_path / "log.csv")
     for seed, rows in ((0, 12), (1, 7)):
@@ -101,14 +101,14 @@ def test_of_two_logs_with_the_same_noised_sum_the_same_is_told(tmp_path, capsys,
         (tmp_path / "log.csv.privacy.jsonl").unlink(missing_ok=True)
         capsys.readouterr()
         _evaluate(tmp_path, *_PRIVATE, *flags)
-        told.append([capsys.readouterr(), *((tmp_path / "out" / name).read_bytes() for name in _FILES)])
+        printed.append([capsys.readouterr(), *((tmp_path / "out" / name).read_bytes() for name in _FILES)])
     assert vectors[0].shape == vectors[1].shape
     assert (vectors[0] != vectors[1]).any()
-    assert told[0] == told[1]
+    assert printed[0] == printed[1]
     assert {path.name for path in (tmp_path / "out").iterdir()} == set(_FILES)
 
 
-def test_what_is_told_has_noise_and_no_words_of_rows(tmp_path, capsys):
+def test_what_is_reported_has_noise_and_no_words_of_rows(tmp_path, capsys):
     table = _table(tmp_path / "log.csv")
     found = _evaluate(tmp_path, *_PRIVATE, "--noise_multiplier=1")
     weights = 0.5 / table.p
@@ -214,8 +214,8 @@ def test_a_private_runs_policy_is_evaluated_on_its_own_log(tmp_path):
     found = _of_run(tmp_path, *own, "--private", "--noise_multiplier=2")["privacy"]
     run = json.loads((tmp_path / "run" / "privacy.json").read_text())
     assert found["epsilon"] > run["epsilon"]
-    (told,) = found["models"]
-    assert told.endswith(" of run run")
+    (printed,) = found["models"]
+    assert printed.endswith(" of run run")
     alone = _of_run(
         tmp_path, "--policy=uniform", *own[1:], "--private", "--noise_multiplier=2", f"--privacy_ledger={tmp_path}/b"
     )["privacy"]
@@ -237,7 +237,7 @@ def test_a_run_without_a_guarantee_is_refused(tmp_path):
     assert _plan(tmp_path, "--policy_is_public").models == ()
 
 
-def test_the_sequence_of_a_table_is_told_drawn_and_written(tmp_path, capsys):
+def test_the_sequence_of_a_table_is_reported_drawn_and_written(tmp_path, capsys):
     table = _table(tmp_path / "log.csv")
     limits = ("--largest_weight=3", "--max_rows_per_client=1")
     found = _evaluate(tmp_path, "--anytime", *limits, "--nomodel", "--draws=0")["anytime"]

@@ -254,15 +254,15 @@ def test_a_page_has_own_figures_with_differences_and_what_they_mean(tmp_path, kn
     assert "### Not run yet\n\n- Figure 2: another" in made
 
 
-@pytest.mark.parametrize(("tried", "is_told"), [("0.1;0.2;0.5", True), ("0.01;0.1;0.5", False), ("0.1;0.2", False)])
-def test_a_pick_at_the_edge_of_three_or_more_is_reported(tmp_path, known, tried, is_told):
+@pytest.mark.parametrize(("tried", "is_reported"), [("0.1;0.2;0.5", True), ("0.01;0.1;0.5", False), ("0.1;0.2", False)])
+def test_a_pick_at_the_edge_of_three_or_more_is_reported(tmp_path, known, tried, is_reported):
     arms = (Configuration("near", ("near",), ()), Configuration("far", ("far",), (), sweeps=(f"rate={tried}",)))
     figure = _figure(configurations=arms)
     known(figure)
     records.write(_table(), records.path_of(figure, tmp_path / "evidence"))
-    told = "Best points on an edge of the grid: far (rate 0.1)."
-    assert (f"**{told.replace(':', ':**')}\n" in page.made(tmp_path / "evidence")) == is_told
-    assert (told in scoreboard.text(scoreboard.Judged.of(figure, _table()))) == is_told
+    printed = "Best points on an edge of the grid: far (rate 0.1)."
+    assert (f"**{printed.replace(':', ':**')}\n" in page.made(tmp_path / "evidence")) == is_reported
+    assert (printed in scoreboard.text(scoreboard.Judged.of(figure, _table()))) == is_reported
 
 
 def test_an_own_figure_has_scores_and_comparisons_along_the_reference_s_axis(tmp_path, known):

@@ -92,9 +92,9 @@ def test_finished_runs_are_not_rerun_and_give_the_same(played, capsys):
     for name in (selection.SCORES, selection.CANDIDATES):
         again, kept = (played / folder / "selection" / name for folder in ("again", "kept"))
         assert again.read_bytes() == kept.read_bytes()
-    told, (scores, candidates) = capsys.readouterr().out, _read(played / "kept")
-    assert selection.scores_table(scores) in told
-    assert selection.candidates_table(candidates) in told
+    printed, (scores, candidates) = capsys.readouterr().out, _read(played / "kept")
+    assert selection.scores_table(scores) in printed
+    assert selection.candidates_table(candidates) in printed
 
 
 def test_the_published_settings_make_twelve_candidates_and_no_log_shares_their_seed(tmp_path):
@@ -129,9 +129,9 @@ def test_tables_tell_means_over_logs_with_their_intervals():
     candidates = pd.DataFrame({"task": ["t", "t"], "candidate": ["c", "c"], "seed": [0, 1], "true": [0.5, 0.5]})
     lines = selection.scores_table(scores).splitlines()
     # Student's t of one degree: 12.706 times the standard error, 0.1.
-    assert lines[2] == "| none | IPS | 0.60 [-0.67, 1.87] | 0.250 [0.250, 0.250] |"
-    assert lines[3] == "| epsilon 3, 10 times the clients | SNIPS | 1.00 [1.00, 1.00] | 0.000 [0.000, 0.000] |"
-    assert selection.candidates_table(candidates).splitlines()[-1] == "| `t` | c | 0.500 [0.500, 0.500] |"
+    assert lines[2] == "| none | IPS | 0.60 (-0.67 to 1.87) | 0.250 (0.250 to 0.250) |"
+    assert lines[3] == "| epsilon 3, 10 times the clients | SNIPS | 1.00 (1.00 to 1.00) | 0.000 (0.000 to 0.000) |"
+    assert selection.candidates_table(candidates).splitlines()[-1] == "| `t` | c | 0.500 (0.500 to 0.500) |"
 
 
 def test_only_the_initial_model_can_be_run_first(tmp_path, capsys):

@@ -59,7 +59,7 @@ def test_as_many_processes_as_workers_play_at_once(tmp_path):
     assert len(set(map(_log, jobs))) == 2
 
 
-def test_a_process_that_dies_is_told_and_replaced(one, tmp_path):
+def test_a_process_that_dies_is_reported_and_replaced(one, tmp_path):
     dying, other = _job(tmp_path, "a", f"--dies_in={tmp_path}"), _job(tmp_path, "b")
     results = _play(one, dying, other)
     assert results[dying] == (1, f"Its process ended (signal 9); see {tmp_path}/a/log.txt.")
@@ -68,7 +68,7 @@ def test_a_process_that_dies_is_told_and_replaced(one, tmp_path):
     assert "Continuing after round 1" in _log(dying)
 
 
-def test_failures_and_bad_usage_are_told_apart(one, tmp_path):
+def test_failures_and_bad_usage_are_distinguished(one, tmp_path):
     failing = _job(tmp_path, "a", "--fails_at=0.1")
     refused = _job(tmp_path, "b", "--rate=0")
     results = _play(one, failing, refused)
@@ -124,7 +124,7 @@ def test_a_ray_task_is_repeated_when_its_process_dies_and_its_process_plays_on(t
     assert "Continuing after round 1" in _log(jobs[0])
 
 
-def test_an_address_without_a_cluster_is_told_at_once():
+def test_an_address_without_a_cluster_is_reported_at_once():
     with pytest.raises(Failure, match=r"--ray_address=127\.0\.0\.1:9: no Ray cluster answers there"):
         executors.Ray("127.0.0.1:9", workers=1, cores=1)
 

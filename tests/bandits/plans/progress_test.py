@@ -61,7 +61,7 @@ def test_the_page_is_written_when_there_is_something_new_and_at_the_end(tmp_path
     assert pages == [1, 1]
 
 
-def test_a_page_that_cannot_be_written_is_told_once_and_ends_nothing(tmp_path, capsys):
+def test_a_page_that_cannot_be_written_is_reported_once_and_ends_nothing(tmp_path, capsys):
     def fail():
         raise RuntimeError("no plots")
 

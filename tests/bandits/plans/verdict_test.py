@@ -48,13 +48,13 @@ def _text(folder, some, reported=None, reference=None):
     return verdict.text(points, best, ranked, reported or {}, reference).splitlines()
 
 
-def _comparisons(told):
+def _comparisons(printed):
     """Returns the rows of the table of comparisons: its first words, and its verdict with notes."""
-    if "Comparisons:" not in told:
+    if "Comparisons:" not in printed:
         return []
-    start = told.index("Comparisons:") + 2
-    end = next(place for place, line in enumerate(told) if line.startswith("Metric:"))
-    return [re.split(r"\s{2,}", line.strip()) for line in told[start:end]]
+    start = printed.index("Comparisons:") + 2
+    end = next(place for place, line in enumerate(printed) if line.startswith("Metric:"))
+    return [re.split(r"\s{2,}", line.strip()) for line in printed[start:end]]
 
 
 def test_the_best_point_can_be_no_better_than_the_uniform_policy(tmp_path):
@@ -112,10 +112,10 @@ def test_seeds_that_selected_points_are_not_compared(tmp_path):
         for place, value in enumerate(values)
         for one in _outcomes(tmp_path, f"{bandit}{place}", [value, value + 0.01], f"bandits_type={bandit}")
     ]
-    told = "\n".join(_text(tmp_path, found))
-    assert "Optimistically biased: the same seeds selected these points." in told
-    assert "greedy:" in told
-    assert "Comparisons" not in told
+    printed = "\n".join(_text(tmp_path, found))
+    assert "Optimistically biased: the same seeds selected these points." in printed
+    assert "greedy:" in printed
+    assert "Comparisons" not in printed
 
 
 def test_fresh_seeds_are_compared(tmp_path):
@@ -129,16 +129,16 @@ def test_fresh_seeds_are_compared(tmp_path):
         "bandits_type=softmax": _outcomes(tmp_path, "softmax1", [0.52, 0.55, 0.50], "bandits_type=softmax", first=1),
         "bandits_type=greedy": _outcomes(tmp_path, "greedy0", [0.21, 0.22, 0.20], "bandits_type=greedy", first=1),
     }
-    told = _text(tmp_path, found, fresh)
-    assert told[3:6] == [
+    printed = _text(tmp_path, found, fresh)
+    assert printed[3:6] == [
         "Best point of each configuration on fresh seeds, 1 to 3:",
         "  softmax: 0.52 (0.46 to 0.59); softmax1",
         "  greedy: 0.210 (0.185 to 0.235); greedy0",
     ]
-    ((name, reference, seeds, difference, *_, word),) = _comparisons(told)
+    ((name, reference, seeds, difference, *_, word),) = _comparisons(printed)
     assert (name, reference, seeds, word) == ("softmax", "greedy", "3", "better")
     assert difference.startswith("+0.313 (")
-    assert told[-1].startswith("Highest reward: softmax, above the uniform policy (")
+    assert printed[-1].startswith("Highest reward: softmax, above the uniform policy (")
 
 
 def test_configurations_without_a_search_are_compared(tmp_path):
@@ -147,10 +147,10 @@ def test_configurations_without_a_search_are_compared(tmp_path):
         *_outcomes(tmp_path, "greedy", [0.21, 0.22, 0.20], "bandits_type=greedy"),
         *_outcomes(tmp_path, "dp", [0.21, 0.25, 0.20], "bandits_type=falcon", noise_multiplier=1.0),
     ]
-    told = _text(tmp_path, found)
-    assert [row[0] for row in _comparisons(told)] == ["softmax", "falcon"]
-    assert _comparisons(told)[0][-1] == "better"
-    assert not any("Expected best" in line or "selected" in line for line in told)
+    printed = _text(tmp_path, found)
+    assert [row[0] for row in _comparisons(printed)] == ["softmax", "falcon"]
+    assert _comparisons(printed)[0][-1] == "better"
+    assert not any("Expected best" in line or "selected" in line for line in printed)
 
 
 def test_fresh_seeds_rank_no_point(tmp_path):
@@ -182,12 +182,12 @@ def _configurations(folder, rewards, **flags):
 
 def test_the_best_point_has_a_normalized_score_where_the_full_feedback_baseline_was_swept(tmp_path):
     values = {"softmax": [0.49, 0.5, 0.51], "greedy": [0.2, 0.3, 0.25], "supervised_mse": [0.9, 0.89, 0.91]}
-    told = _text(tmp_path, _configurations(tmp_path, {f"bandits_type={name}": one for name, one in values.items()}))
-    assert told[-1] == (
+    printed = _text(tmp_path, _configurations(tmp_path, {f"bandits_type={name}": one for name, one in values.items()}))
+    assert printed[-1] == (
         "Highest reward: bandits_type=softmax, at a normalized score of 0.50 (uniform policy 0.1, "
         "best fixed action 0.3, full-feedback baseline 0.9)."
     )
-    assert [row[:2] for row in _comparisons(told)] == [["softmax", "greedy"]]
+    assert [row[:2] for row in _comparisons(printed)] == [["softmax", "greedy"]]
 
 
 @pytest.mark.parametrize("scenario", ["scratch", "init_shift"])
@@ -229,8 +229,8 @@ def test_with_two_words_each_is_compared_with_greedy_of_the_same_other_word(tmp_
         ("greedy, deploy 1", "better"),
         ("greedy, deploy 5", "better"),
     ]
-    told = _text(tmp_path, found, reference="softmax, deploy 5")
-    assert [row[:2] for row in _comparisons(told)] == [
+    printed = _text(tmp_path, found, reference="softmax, deploy 5")
+    assert [row[:2] for row in _comparisons(printed)] == [
         [name, "softmax, deploy 5"] for name in ("softmax, deploy 1", "greedy, deploy 1", "greedy, deploy 5")
     ]
 
@@ -255,12 +255,12 @@ def test_rewards_of_other_tasks_are_not_compared(tmp_path, reference):
             "bandits_type=softmax task_type=mnist": [0.8, 0.83, 0.81],
         },
     )
-    told = _text(tmp_path, found, reference=reference)
-    ((name, *_),) = _comparisons(told)
+    printed = _text(tmp_path, found, reference=reference)
+    ((name, *_),) = _comparisons(printed)
     assert name == "softmax, digits"
-    assert told[-4].endswith("Not compared, because data, rewards, rounds or cohorts differ: softmax, mnist.")
-    assert told[-3] == "Data, rewards or cohorts differ, so each combination has its own line."
-    assert [line.partition(", above")[0] for line in told[-2:]] == [
+    assert printed[-4].endswith("Not compared, because data, rewards, rounds or cohorts differ: softmax, mnist.")
+    assert printed[-3] == "Data, rewards or cohorts differ, so each combination has its own line."
+    assert [line.partition(", above")[0] for line in printed[-2:]] == [
         "Highest reward: bandits_type=softmax,task_type=digits",
         "Highest reward: bandits_type=softmax,task_type=mnist",
     ]
@@ -276,8 +276,8 @@ def test_rewards_of_other_tasks_are_not_compared(tmp_path, reference):
 
 def test_what_seeds_vary_is_said_as_a_report_says_it(tmp_path):
     values = {"bandits_type=softmax": [0.5, 0.52], "bandits_type=greedy": [0.6, 0.63]}
-    told = _text(tmp_path, _configurations(tmp_path, values, resplit=True))
-    (line,) = [line for line in told if "Seeds vary" in line]
+    printed = _text(tmp_path, _configurations(tmp_path, values, resplit=True))
+    (line,) = [line for line in printed if "Seeds vary" in line]
     assert words.what_seeds_vary(partition=True) in line
     assert line.endswith(words.what_intervals_are_over())
     alone = _configurations(tmp_path / "one", {"bandits_type=softmax": [0.5], "bandits_type=greedy": [0.6]})

@@ -60,11 +60,11 @@ def test_the_interval_over_clients_is_that_of_their_mean():
     assert [found.low, found.high] == pytest.approx(expected, abs=1e-3)
 
 
-@pytest.mark.parametrize(("clients", "is_told"), [(19, False), (20, True)])
-def test_few_clients_have_no_interval(clients, is_told):
+@pytest.mark.parametrize(("clients", "is_reported"), [(19, False), (20, True)])
+def test_few_clients_have_no_interval(clients, is_reported):
     found = bootstrap.over_clients(np.arange(clients))
     assert (found.mean, found.size) == ((clients - 1) / 2, clients)
-    assert np.isfinite([found.low, found.high]).tolist() == [is_told, is_told]
+    assert np.isfinite([found.low, found.high]).tolist() == [is_reported, is_reported]
 
 
 def test_percentiles_of_the_fewest_clients_hold_the_mean_nearly_as_often_as_they_say():

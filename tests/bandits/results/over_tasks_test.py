@@ -39,9 +39,9 @@ def test_a_task_whose_baselines_overlap_is_named_and_left_out():
     third = Scale("task 2", {"arm": {0: 0.5, 1: 0.6}}, {0: 0.1, 1: 0.5}, {0: 0.4, 1: 0.9})
     found = over_tasks.over([*_scales(), third])
     assert found.scores == over_tasks.over(_scales()).scores
-    (told,) = found.left_out
-    assert told.startswith("task 2: 0.3 (-2.241 to 2.841) for the uniform policy and 0.65 (")
-    assert told.endswith("for the full-feedback baseline leave no scale between them")
+    (printed,) = found.left_out
+    assert printed.startswith("task 2: 0.3 (-2.241 to 2.841) for the uniform policy and 0.65 (")
+    assert printed.endswith("for the full-feedback baseline leave no scale between them")
 
 
 def test_a_task_of_which_a_configuration_exceeds_full_feedback_is_named_and_left_out():
@@ -57,16 +57,16 @@ def test_one_task_has_no_score_over_tasks():
 
 
 @pytest.mark.parametrize(
-    ("other", "told"),
+    ("other", "printed"),
     [
         (lambda task: {**FIVE, 1: math.nan if task else 0.5}, "task 1: other diverged with seed 1"),
         (lambda task: dict.fromkeys(range(4), 0.5) if task else FIVE, "fewer than 5 seeds: other"),
     ],
 )
-def test_a_configuration_that_cannot_be_judged_on_a_task_is_named_and_left_out(other, told):
+def test_a_configuration_that_cannot_be_judged_on_a_task_is_named_and_left_out(other, printed):
     found = over_tasks.over(_scales(lambda task: {"other": other(task)}))
     assert list(found.scores) == ["arm"]
-    assert found.left_out == (told, "other is not on task 1")
+    assert found.left_out == (printed, "other is not on task 1")
 
 
 def test_a_full_feedback_baseline_that_diverged_scales_nothing():

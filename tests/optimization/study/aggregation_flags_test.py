@@ -24,7 +24,7 @@ DPSGD = ("--aggregator_type=dpsgd", "--noise_multiplier=1", "--clip_norm=0.5")
 BANDED = ("--aggregator_type=mf_dpftrl", "--clip_norm=1")
 
 
-def test_the_mean_clips_adaptively_and_private_sums_do_not_unless_told():
+def test_the_mean_clips_adaptively_and_private_sums_do_not_unless_reported():
     mean, private, adaptive = resolve(), resolve(*DPSGD), resolve(*DPSGD[:2], "--adaptive_clipping")
     assert (mean.adaptive_clipping, mean.clip_norm, mean.unclip_quantile) == (True, 0.1, 0.8)
     assert (private.adaptive_clipping, private.clip_norm) == (False, 0.5)

@@ -9,7 +9,7 @@ from scripts.benchmark import measuring, posterior
 
 
 @pytest.mark.parametrize("name", measuring.ROUND_MODELS)
-def test_the_models_sizes_are_those_told_before_tensorflow_is_imported(name):
+def test_the_models_sizes_are_those_estimated_before_tensorflow_is_imported(name):
     model = models.cnn(10) if name == "cnn" else models.resnet18((32, 32, 3), 100)
     assert sum(math.prod(shape) for shape in model.shapes.values()) == measuring.ROUND_MODELS[name]
 
