@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 ALONE, FEDERATED = "alone", "federated"
 HALF_A, HALF_B = "half_a", "half_b"
 _SAME = ("task_type", "population_client_selection")
-_GROUPS = ("small", "medium", "large")
+_GROUPS = 3  # By size of log; fewer where clients of equal size fill more than one.
 _WORDS = {1: "helped", -1: "hurt", 0: "equal"}
 
 
@@ -197,13 +197,13 @@ def _compared(
                 f"  {client}: {sizes[client]:.0f} examples, {name} {own:.3f}, {reference} {other:.3f}, {gap:+.3f}"
             )
         return text
-    if sizes.nunique() >= len(_GROUPS):
-        ranks = pd.qcut(sizes.rank(method="first"), len(_GROUPS), labels=_GROUPS)
-        for group in _GROUPS:
-            inside = (ranks == group).to_numpy()
-            low, high = sizes[inside].min(), sizes[inside].max()
-            gap = bootstrapped(difference[:, inside], mean).text(signed=True)
-            text.append(f"  logs of {low:.0f} to {high:.0f} examples: {gap}, {inside.sum()} clients")
+    groups = pd.qcut(sizes, _GROUPS, labels=False, duplicates="drop").to_numpy()
+    kinds = np.unique(groups)
+    for group in kinds if len(kinds) > 1 else []:
+        inside = groups == group
+        low, high = sizes[inside].min(), sizes[inside].max()
+        gap = bootstrapped(difference[:, inside], mean).text(signed=True)
+        text.append(f"  logs of {low:.0f} to {high:.0f} examples: {gap}, {inside.sum()} clients")
     return text
 
 

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 
 import numpy as np
 import pytest
@@ -95,6 +96,23 @@ def test_a_report_has_groups_by_size_and_a_point_a_client(tmp_path):
     assert points.shape == (30, 2)
     np.testing.assert_allclose(points[25], [0.45, 0.55])
     assert federating.picture(table[table["configuration"] == "alone"]) is None
+
+
+@pytest.mark.parametrize(
+    ("sizes", "groups"),
+    [
+        ([1.0] * 20 + [2.0] * 5 + [8.0] * 5, ["1 to 1 examples: -0.04, 20", "2 to 8 examples: +0.08, 10"]),
+        ([100.0] * 30, []),
+    ],
+)
+def test_clients_with_logs_of_equal_size_stay_in_one_group(tmp_path, sizes, groups):
+    for kind, gain in (("alone", 0.0), ("federated", 0.2)):
+        rewards = {f"c{client:02}": 0.5 + gain * (1 if client >= 25 else -0.2) for client in range(30)}
+        _run(tmp_path / kind, rewards, examples=sizes, federation=kind)
+    lines = federating.lines(federating.read(sorted(tmp_path.iterdir())))
+    assert [re.sub(r" \(.*\)", "", line) for line in lines if "logs of" in line] == [
+        f"  logs of {group} clients" for group in groups
+    ]
 
 
 def test_clients_that_never_train_are_reported_apart(tmp_path):
