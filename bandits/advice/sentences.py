@@ -142,7 +142,7 @@ def exploration(context: Context) -> str:
         if baseline.fixed and baseline.fixed.loses:
             parts.append(f"But the best fixed action earns significantly more: {baseline.fixed.reference_mean:.3g}.")
         if not results.confirmed:
-            parts.append("No independent seeds confirm this: give more --minutes.")
+            parts.append("Not yet checked on independent seeds: give more --minutes.")
         elif any(not one.low > 0 for one in _on_independent_seeds(results)):
             parts.append("Independent seeds do not confirm the gain.")
     elif verdict.costs:

@@ -115,7 +115,7 @@ FALCON = {
             "Exploration pays: softmax (temperature 0.05)",
             [
                 "+0.100 (95% CI +0.091 to +0.109, 8 seeds; Holm-adjusted p < 0.0001)",
-                "No independent seeds confirm this: give more --minutes.",
+                "Not yet checked on independent seeds: give more --minutes.",
                 "Normalized score of softmax: 0.71 ",
                 "- uniform policy 0.100 (95% CI 0.083 to 0.117)\n- full-feedback baseline 0.800 (95% CI",
             ],
