@@ -344,7 +344,7 @@ def privacy(context: Context) -> str:
     """Whom epsilon protects, and the cost of each epsilon."""
     results, values = context.results, context.results.by_noise
     if results.no_noise or NO_NOISE not in values:
-        why = results.no_noise.rstrip(".") or f"--minutes={context.minutes:g} left no time for noise"
+        why = results.no_noise.rstrip(".") or f"--minutes={context.minutes:g} left too little time for noise"
         return f"Not run: {why}."
     protected = context.deployment.protected(context.data.clients)
     if not math.isfinite(values[NO_NOISE].mean().mean):
@@ -438,7 +438,7 @@ def frequency(context: Context) -> str:
     often, planned = (f"deployed {planning.every(period)}" for period in (plan.often, plan.deploy_every))
     items = _gains(results, results.compared, results.often)
     if not items:
-        why = "diverged" if results.often else f"were not made, as --minutes={context.minutes:g} left no time"
+        why = "diverged" if results.often else f"were not made, as --minutes={context.minutes:g} left too little time"
         return f"Not known: runs {often} instead of {planning.every(plan.deploy_every)} {why}."
     return "\n".join([f"Average reward if {often}, minus that if {planned}:", *items])
 
@@ -479,7 +479,7 @@ def federating(context: Context) -> str:
         return f"Not known: no client can train alone ({results.no_federation.partition(':')[0]})."
     compared = findings.compared(results.federation, reports.ALONE).get(reports.FEDERATED)
     if compared is None or not math.isfinite(compared.difference) or not results.by_client:
-        why = f"--minutes={context.minutes:g} left no time to train each client alone"
+        why = f"--minutes={context.minutes:g} left too little time to train each client alone"
         return f"Not known: {'a run diverged or failed' if results.federation else why}."
     own, noise = (results.by_client[name] for name in ("shares", "between_seeds"))
     text = f"Average reward, federated minus alone: {effect(compared)}. "

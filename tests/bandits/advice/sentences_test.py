@@ -452,7 +452,9 @@ def test_an_epsilon_without_runs_has_its_reason():
     assert "- epsilon 1e+06: not run" in sentences.privacy(_context(found))
 
 
-@pytest.mark.parametrize(("why", "printed"), [("", "--minutes=7 left no time for noise"), ("it is so.", "it is so")])
+@pytest.mark.parametrize(
+    ("why", "printed"), [("", "--minutes=7 left too little time for noise"), ("it is so.", "it is so")]
+)
 def test_no_noise_has_its_reason(why, printed):
     found = _findings(_better(), no_noise=why)
     assert sentences.privacy(_context(found)) == f"Not run: {printed}."

@@ -342,7 +342,10 @@ def test_too_little_noise_for_numbers_is_no_guarantee():
     [
         ({"delta": 0.299}, "delta 0.299 is above 0.001, which is too large for a guarantee."),
         ({"population": 20}, "a population of 20 is too small for a guarantee."),
-        ({"sampling": "fixed"}, "cohorts have a fixed size, so the epsilon if Poisson is not proven: give --cohort"),
+        (
+            {"sampling": "fixed"},
+            "cohorts have a fixed size, so the second epsilon, if Poisson, is not proven: give --cohort",
+        ),
         (
             {"kind": "mf_dpftrl", "sampling": "fixed"},
             "a client may be in every cohort, so its absence can change what 16 rounds release by 4 clip norms: give",
