@@ -29,7 +29,7 @@ TITLES: Mapping[str, str] = {
     "scope": "What does this answer hold for?",
     "exploration": "Does exploration pay?",
     "strategy": "Which strategy?",
-    "privacy": "What does each epsilon cost?",
+    "privacy": "What does privacy cost?",
     "frequency": "What does more frequent deployment change?",
     "federating": "Does federating pay?",
     "not_tried": "What was not tried?",
@@ -146,11 +146,8 @@ def exploration(context: Context) -> str:
         elif any(not one.low > 0 for one in _on_independent_seeds(results)):
             parts.append("Independent seeds do not confirm the gain.")
     elif verdict.costs:
-        tested = {GREEDY, *(other.configuration for other in _tested(results))}
-        left = ", ".join(NAMES[other] for other in context.full.strategies if other not in tested)
-        among = f" and was compared (not {left})" if left else ""
-        parts = [f"Exploration costs reward: every strategy that explores{among} is significantly worse than greedy."]
-        parts.append(difference)
+        explorers = f"every strategy that explores{_not_compared(context)}"
+        parts = [f"Exploration costs reward: {explorers} is significantly worse than greedy.", difference]
     else:
         corrected = "corrected for several comparisons, " if best.low > 0 else ""
         parts = [f"Inconclusive: {corrected}no strategy that explores is significantly better than greedy.", difference]
@@ -173,6 +170,13 @@ def _exploration_details(context: Context) -> str:
         for one in _on_independent_seeds(results)
     ]
     return " ".join([*parts, *_baselines(results), *_models(results), *_lost(context)])
+
+
+def _not_compared(context: Context) -> str:
+    """The planned strategies that were left out or failed, in parentheses."""
+    tested = {GREEDY, *(one.configuration for one in _tested(context.results))}
+    left = [NAMES[one] for one in context.full.strategies if one not in tested]
+    return f" (not compared: {', '.join(left)})" if left else ""
 
 
 def _tested(results: Findings) -> list[Comparison]:
@@ -291,7 +295,7 @@ def strategy(context: Context) -> str:
     name = results.verdict.recommended
     if name is None:
         return _no_strategy(results)
-    parts = [f"{capital(NAMES[name])}: {_why(results, name)}."]
+    parts = [f"{capital(NAMES[name])}: {_why(context, name)}."]
     against = results.verdict.against_baselines.get(name)
     if against and against.fixed and not against.fixed.wins:
         verdict = "earns significantly more" if against.fixed.loses else "does not differ significantly"
@@ -315,12 +319,13 @@ def _strategy_details(context: Context) -> str:
     return " ".join([*parts, *(f"{capital(note)}." for note in one.notes)])
 
 
-def _why(results: Findings, name: str) -> str:
+def _why(context: Context, name: str) -> str:
     """Why a strategy is recommended."""
+    results = context.results
     if not _is_complete(results, GREEDY):
         return "the best that explores; greedy diverged or failed, so there is no comparison"
     if results.verdict.pays:
-        return "the highest mean of the strategies that are significantly better than greedy"
+        return f"the highest mean of the strategies that are significantly better than greedy{_not_compared(context)}"
     if name == GREEDY:
         return "the simplest, and no strategy that explores is significantly better"
     is_above = findings.beats(results.verdict.against_baselines, GREEDY)
@@ -508,7 +513,7 @@ def _left_out(context: Context) -> tuple[str, list[str]]:
     end = f"To run all, repeat the command with --minutes={minutes}."
     shown = len(left)
     while True:
-        items = [*left[:shown], *[f"{len(left) - shown} more"] * (shown < len(left))]
+        items = [*left[:shown], *[f"{len(left) - shown} other parts"] * (shown < len(left))]
         text = f"Left out, to keep to --minutes={context.minutes:g}: {'; '.join(items)}. {end}"
         if len(text.split()) <= MAX_WORDS:
             return text, left[shown:]

@@ -147,7 +147,7 @@ FALCON = {
         (
             _findings({GREEDY: _values(0.50), SOFTMAX: WORSE, UNIFORM: _values(0.10)}),
             "Exploration costs reward",
-            ["(not epsilon-greedy, FALCON)", "Softmax (temperature 0.05) minus greedy: -0.1"],
+            ["(not compared: epsilon-greedy, FALCON)", "Softmax (temperature 0.05) minus greedy: -0.1"],
         ),
         (
             _findings({GREEDY: _values(0.50), SOFTMAX: ALIKE, "falcon": WORSE, UNIFORM: _values(0.10)}),
@@ -206,7 +206,7 @@ def _exploration(context: Context) -> tuple[str, str]:
 def test_an_answer_claims_nothing_that_does_not_hold():
     assert "Even full feedback" not in _exploration(_context(_findings(_better(), best_fixed=0.7)))[1]
     assert "--minutes" not in sentences.exploration(_context(_findings(_better(), confirmed=CONFIRMED)))
-    assert "(not " not in sentences.exploration(
+    assert "(not compared" not in sentences.exploration(
         dataclasses.replace(
             _context(_findings({GREEDY: _values(0.50), SOFTMAX: WORSE, UNIFORM: _values(0.10)})),
             full=dataclasses.replace(FULL, strategies=(GREEDY, SOFTMAX)),
@@ -220,7 +220,7 @@ def test_an_answer_claims_nothing_that_does_not_hold():
         (
             _findings(_better()),
             SOFTMAX,
-            "significantly better than greedy. Command: RUN IT",
+            "significantly better than greedy (not compared: epsilon-greedy, FALCON). Command: RUN IT",
         ),
         (_findings({GREEDY: _values(0.50), SOFTMAX: NOISY, UNIFORM: _values(0.10)}), GREEDY, "Greedy: the simplest"),
         (_findings({GREEDY: _values(0.50), SOFTMAX: WORSE, UNIFORM: _values(0.10)}), GREEDY, "Greedy: the simplest"),
