@@ -30,6 +30,7 @@ def _rules(folder: str) -> list[tuple[str, dict[str, Any]]]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("folder", _folders(*FOLDERS))
 def test_a_folders_library_names_the_folders_that_it_imports(folder):
     rules = _rules(folder)

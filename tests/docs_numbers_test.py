@@ -75,6 +75,7 @@ def _is_rounded(printed: str, value: float) -> bool:
     return abs(float(printed) - value) <= unit / 2 + 1e-9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
 def test_numbers_equal_their_records(path):
     text = _text(path)

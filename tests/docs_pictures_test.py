@@ -20,6 +20,7 @@ PAGES = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "docs/paper
 SPECS = docs_pictures.specs()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SPECS)
 def test_a_title_says_what_the_records_show(name):
     panels = [docs_pictures.values(panel, EVIDENCE) for panel in SPECS[name]["panels"]]
@@ -55,6 +56,7 @@ def _pixels(path: pathlib.Path) -> np.ndarray:
         return np.asarray(picture.convert("RGB"))
 
 
+@pytest.mark.slow
 def test_committed_pictures_are_small_shown_and_those_of_the_command(tmp_path):
     pictures = set(PICTURES.glob("*.png"))
     links = [(path.parent, link) for path in PAGES for link in re.findall(r"!\[[^]]*\]\(([^)]+)\)", path.read_text())]

@@ -55,11 +55,13 @@ def imported_folders(folder: str) -> set[str]:
     return folders - {folder}
 
 
+@pytest.mark.slow
 def test_no_two_folders_import_each_other():
     names = {path.parent.relative_to(ROOT).as_posix() for folder in FOLDERS for path in _modules(folder)}
     graphlib.TopologicalSorter({name: imported_folders(name) for name in names}).prepare()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_a_folder_imports_only_folders_before_it(folder):
     later = FOLDERS[FOLDERS.index(folder) + 1 :]
@@ -112,6 +114,7 @@ _FOR_OWNERS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("folder", FOLDERS[:3])
 def test_nothing_but_programs_ends_the_process_or_answers_signals(folder):
     for path in _modules(folder):

@@ -283,6 +283,7 @@ def test_the_readmes_commands_run_as_they_stand_from_top_to_bottom(checkout):
     assert [name for name in pictures if not (checkout / name).stat().st_size] == []
 
 
+@pytest.mark.slow
 def test_a_page_with_all_tables_is_made_from_the_records(tmp_path):
     (tmp_path / "evidence").symlink_to(ROOT / "docs" / "evidence")
     assert reproduce.write_page(tmp_path / "results.md") == 0

@@ -85,6 +85,7 @@ def test_of_many_clients_some_are_read(monkeypatch):
     np.testing.assert_array_equal(first.mean, again.mean)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cohort", [None, Cohorts(5)])
 def test_the_error_of_a_sample_is_the_spread_over_samples(cohort, monkeypatch):
     """Unequal clients, 60 of 400, drawn again and again by another order of theirs."""

@@ -129,6 +129,7 @@ POSTS = {"ids": tf.constant(DRAW.integers(0, 4, (LOG_SIZE, 3)), tf.int32), "valu
 TIMES = np.array([[0, 1, 2, 1, 0, 3], [1, 1, 1, 1, 1, 1], [2, 0, 0, 1, 4, 0]]).T
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "words"),
     [

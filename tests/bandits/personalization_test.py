@@ -115,6 +115,7 @@ def test_no_epoch_is_no_personalization(loss):
         np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.slow
 def test_several_heads_adapt_together():
     model = models.with_heads(models.mlp(process_test.NUM_FEATURES, (4,), 6), 2)
     bag = policies.Bag()

@@ -211,6 +211,7 @@ def test_bag_plays_as_vowpal_wabbit_does(first_only, heads, expected):
     np.testing.assert_allclose(found, [expected], atol=1e-6)
 
 
+@pytest.mark.slow
 @hypothesis.settings(derandomize=True, deadline=None, max_examples=150)
 @hypothesis.given(
     predicted=arrays(

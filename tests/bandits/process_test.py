@@ -289,6 +289,7 @@ def test_a_bag_acts_by_its_heads_votes_and_each_head_weighs_what_has_arrived_by_
     assert all(np.any(part) for part in output.delta)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("examples", [3, 0])
 def test_bags_of_words_are_acted_on_and_trained_on_as_padded_posts(examples):
     bags = text.Bags(np.int32([1, 4, 4, 2, 3]), np.float32([0.5, 0.5, 1, 0.2, 0.3]), np.array([0, 2, 5, 5]))

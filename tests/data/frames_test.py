@@ -62,6 +62,7 @@ def test_a_lent_frame_is_read_like_a_file_and_not_changed():
     pd.testing.assert_frame_equal(frame, before)
 
 
+@pytest.mark.slow
 def test_a_frame_is_let_go_after_the_loan():
     frame = _frame()
     with frames.lent(frame) as name:

@@ -39,6 +39,7 @@ def test_purposes_keep_their_numbers():
     assert " ".join(f"{purpose.name}={purpose.value}" for purpose in keys.Purpose) == numbers
 
 
+@pytest.mark.slow
 def test_all_keys_of_a_purpose_have_one_length_in_the_whole_program():
     found = [
         key for package in _PLACES for path in (_ROOT / package).rglob("*.py") for key in _keys_in(path.read_text())

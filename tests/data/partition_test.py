@@ -35,6 +35,7 @@ def test_a_client_of_n_examples_leaves_the_others_unassigned():
         partition.dirichlet_label_skew(np.arange(50), 4, 1.0, np.random.default_rng(0), examples_per_client=13)
 
 
+@pytest.mark.slow
 def test_label_histograms_have_the_dirichlet_distributions_moments():
     labels, size, concentration = np.repeat(np.arange(4), 20_000), 100, 0.5
     client_of_row = partition.dirichlet_label_skew(labels, 200, concentration, np.random.default_rng(1), size)

@@ -147,6 +147,7 @@ def test_a_missing_file_is_refused(tmp_path):
         list(posts.read_jsonl(tmp_path / "x.jsonl"))
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_dump(dump):
     answers = (_row(ANSWER, Id=str(number), Body="word " * 400) for number in range(2, 2000))
     _dump(dump, _row(QUESTION), *answers)

@@ -160,6 +160,7 @@ def test_batch_normalisation_is_by_the_batch_at_hand():
     assert np.abs(outputs[:2] - model.forward(weights, tf.constant(features[:2]))).max() > 1e-2
 
 
+@pytest.mark.slow
 def test_dropout_drops_in_training_only_and_keeps_the_mean():
     model = models.cnn_dropout(3)
     weights = [np.abs(weight) for weight in model.initial_weights(0)]  # Without ReLU's kinks outputs are linear.
@@ -224,6 +225,7 @@ def _widened(model: models.Model) -> dict[str, tuple[int, ...]]:
     return {name: (*shape[:-1], 2 * shape[-1]) for name, shape in list(model.shapes.items())[-2:]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*MODELS, *RESNETS, "posts"])
 def test_the_last_layer_makes_outputs_of_the_bodys_and_a_head_the_outputs_of_its_own(name):
     model, shape = (MODELS | RESNETS | {"posts": (models.bag_of_words(6, 10), ())})[name]

@@ -171,6 +171,7 @@ def test_checkpoints_are_compared_by_field(checkpoints, monkeypatch):
     assert list(compare_versions.differences(*checkpoints)) == []
 
 
+@pytest.mark.slow
 def test_fields_are_named_by_the_structure_of_the_state(tmp_path, monkeypatch):
     (tmp_path / "program.py").write_text(SAVES)
     words = [sys.executable, FIELDS, "program", str(tmp_path)]

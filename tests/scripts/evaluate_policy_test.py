@@ -141,6 +141,7 @@ def test_a_model_and_tff_give_all_estimators(tmp_path):
             assert by_tff == (number if number is None else pytest.approx(number, rel=1e-6)), (estimator, name)
 
 
+@pytest.mark.slow
 def test_policies_have_folders_of_their_own_and_no_evaluation_is_overwritten(tmp_path, monkeypatch):
     _table(tmp_path / "log.csv")
     monkeypatch.chdir(tmp_path)

@@ -41,6 +41,7 @@ def test_the_budget_of_a_noise_multiplier(tmp_path, capsys):
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_a_target_gives_noise_that_keeps_it(capsys):
     _run(*SMALL, "--target_epsilon=2")
     found = float(re.search(r"with a cohort of 20: ([\d.]+)\n", capsys.readouterr().out).group(1))
@@ -96,6 +97,7 @@ def test_the_budget_is_that_of_a_run_with_the_same_flags(arguments, expected):
     assert {name: getattr(found, name) for name in expected} == expected
 
 
+@pytest.mark.slow
 def test_the_budget_of_a_runs_folder(tmp_path, capsys):
     mechanism = mechanisms.Mechanism("dpsgd", 1.0, 1000, 20, "poisson", apart_from=("the vocabulary",))
     (tmp_path / "privacy.json").write_text(json.dumps(mechanism.report(50)))
@@ -106,6 +108,7 @@ def test_the_budget_of_a_runs_folder(tmp_path, capsys):
     assert capsys.readouterr().out.startswith(changed.report(80)["summary"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", [["--aggregator_type=mf_dpftrl"], ["--aggregator_type=dpftrl"], []])
 def test_the_ends_of_the_scale_are_answered(arguments, capsys):
     common = ["--population=1000", "--clients_per_round=30", *arguments]
@@ -124,6 +127,7 @@ def test_noise_that_a_run_would_refuse_is_no_answer():
         _run(*flags, "--target_epsilon=0.1")
 
 
+@pytest.mark.slow
 def test_mechanisms_are_compared_at_one_epsilon_the_least_noise_first(tmp_path, capsys):
     flags = ("--population=2000", "--clients_per_round=20", "--total_rounds=60", "--target_delta=1e-5")
     _run(*flags, "--target_epsilon=2", f"--plot={tmp_path}/noise.svg")
@@ -143,6 +147,7 @@ def test_mechanisms_are_compared_at_one_epsilon_the_least_noise_first(tmp_path, 
         assert 1.99 < dataclasses.replace(one, noise_multiplier=multiplier).epsilon(60) <= 2
 
 
+@pytest.mark.slow
 def test_a_small_population_limits_the_cohorts_that_are_compared(capsys):
     arguments = ("--population=300", "--clients_per_round=20", "--total_rounds=60", "--target_epsilon=5")
     _run(*arguments, "--aggregator_type=mf_dpftrl", "--cohort_sampling=cyclic_poisson", "--mf_bands=10")

@@ -144,6 +144,7 @@ def test_what_the_server_learned_beside_the_values(rule, expected):
     np.testing.assert_array_equal(process.learned(process.server_state(fresh, vector)), expected)
 
 
+@pytest.mark.slow
 def test_the_learned_epsilon_is_the_one_that_acts():
     rule = process.GradientEpsilon(epsilon=0.3)
     state = rule.update(rule.init(2), 0, 1)

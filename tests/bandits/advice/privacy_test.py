@@ -24,6 +24,7 @@ def _epsilon(z: float, share: float, rounds: int, delta: float) -> float:
     return rdp.RdpAccountant().compose(event, rounds).get_epsilon(delta)
 
 
+@pytest.mark.slow
 def test_a_run_adds_the_noise_on_the_mean_that_the_deployment_would_and_that_one_is_accounted():
     where = privacy.deployment(_settings("--population=342477", "--target_delta=1e-6"), 60, 20, ())
     assert (where.population, where.cohort) == (342477, 1000)
@@ -39,6 +40,7 @@ def test_a_run_adds_the_noise_on_the_mean_that_the_deployment_would_and_that_one
     assert not found["guarantee"]["guarantees"][0]["sampling_assumed"]
 
 
+@pytest.mark.slow
 def test_the_noise_of_a_run_is_correlated_as_in_the_deployment():
     found = privacy.noise(privacy.deployment(_settings("--population=342477"), 60, 20, ()), 150, 20, 3.0)
     flags = cli.FlagSet("x")
@@ -50,6 +52,7 @@ def test_the_noise_of_a_run_is_correlated_as_in_the_deployment():
     np.testing.assert_array_equal(plan.mechanism.column(150), deployed.column(150))
 
 
+@pytest.mark.slow
 def test_without_a_population_the_guarantee_is_for_the_clients_of_the_data():
     where = privacy.deployment(_settings(), 60, 20, ("the means of 3 columns",))
     found = privacy.noise(where, 150, 20, 10.0)

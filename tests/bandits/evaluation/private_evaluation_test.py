@@ -291,6 +291,7 @@ def _anytime(log, output=None):
     return json.loads((output / "evaluation.json").read_text())["anytime"]["looks"]
 
 
+@pytest.mark.slow
 def test_looks_are_as_the_run_that_wrote_the_log_draws_cohorts(tmp_path):
     _own_log(tmp_path / "a", {"cache": "per_round"})
     assert _anytime(tmp_path / "a") == list(range(1, 9))

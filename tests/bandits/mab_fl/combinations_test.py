@@ -89,6 +89,7 @@ def test_nothing_is_dropped_before_the_third_round_or_where_differences_never_va
     assert not worse(np.array([[0.9, 0.4], [0.7, 0.2], [0.6, 0.1]]), 0.5).any()
 
 
+@pytest.mark.slow
 def test_the_best_combination_is_dropped_no_more_often_than_the_level_of_a_run_says():
     """The first of three equal combinations, 15 rounds of normal rewards that share a part; 10% by Bonferroni."""
     draw, dropped = np.random.default_rng(0), 0

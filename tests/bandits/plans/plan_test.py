@@ -69,6 +69,7 @@ def test_a_preset_and_its_flags_given_by_hand_have_one_key():
     assert _points(_build("--preset=emnist_scratch_softmax")) == _points(_build(*reversed(by_hand)))
 
 
+@pytest.mark.slow
 def test_keys_are_the_same_in_another_process():
     code = (
         "from bandits.plans import plan; grid = plan.build(['--cache=persistent', '--seed=1'], "
@@ -182,6 +183,7 @@ def test_the_value_beyond_an_edge(values, best, beyond):
     assert plan.next_value(values, best) == beyond
 
 
+@pytest.mark.slow
 def test_a_grid_is_widened_by_whole_rows_of_the_configuration_whose_best_lies_on_an_edge():
     grid = _build(sweeps=[RATES, "client_learning_rate=0.05,0.1,0.2", "bandits_type=greedy,softmax"])
     (best,) = (

@@ -67,6 +67,7 @@ def test_few_clients_have_no_interval(clients, is_reported):
     assert np.isfinite([found.low, found.high]).tolist() == [is_reported, is_reported]
 
 
+@pytest.mark.slow
 def test_percentiles_of_the_fewest_clients_hold_the_mean_nearly_as_often_as_they_say():
     rewards = np.random.default_rng(0).normal(0.5, 0.1, (400, bootstrap.LEAST_CLIENTS))
     found = [bootstrap.over_clients(row, draws=400, seed=seed) for seed, row in enumerate(rewards)]

@@ -197,6 +197,7 @@ def test_a_number_is_compared_as_one_sample():
     assert (one.reference, one.reference_mean, one.notes) == ("chance", 0.5, ())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unpaired", [(), ("arm",)])
 def test_intervals_hold_a_known_difference_as_often_as_they_say(unpaired):
     """2000 studies: a difference of 0.1 between arms whose seeds share what they vary by, or share nothing."""
@@ -225,6 +226,7 @@ def test_the_sign_flip_test_equals_scipys_exact_permutations(seeds):
     assert comparison.sign_flip(differences) == pytest.approx(exact.pvalue, rel=1e-12)
 
 
+@pytest.mark.slow
 def test_holm_equals_statsmodels():
     p_values = np.random.default_rng(0).uniform(0, 0.2, 30)
     assert comparison.holm(p_values) == pytest.approx(multitest.multipletests(p_values, method="holm")[1], rel=1e-12)

@@ -214,6 +214,7 @@ def test_where_rewards_stay_there_is_none():
     assert dynamic_regret.sections(part) == []
 
 
+@pytest.mark.slow
 def test_missing_baselines_are_reported_once_with_commands_that_run():
     """Flags of exploration and resets are left out, in whatever order they were given."""
     set_flags = (

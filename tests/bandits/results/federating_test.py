@@ -82,6 +82,7 @@ def test_what_noise_gives_is_the_difference_of_two_seeds(tmp_path):
     np.testing.assert_allclose(found, [[0.3, 0]])
 
 
+@pytest.mark.slow
 def test_a_report_has_groups_by_size_and_a_point_a_client(tmp_path):
     folders = []
     for seed in range(2):
@@ -98,6 +99,7 @@ def test_a_report_has_groups_by_size_and_a_point_a_client(tmp_path):
     assert federating.picture(table[table["configuration"] == "alone"]) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("sizes", "groups"),
     [

@@ -2,6 +2,7 @@ import itertools
 
 import hypothesis
 import numpy as np
+import pytest
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -76,6 +77,7 @@ def _fits(draw):
     return environment, predicted, epsilon, logged
 
 
+@pytest.mark.slow
 @_PROPERTY
 @hypothesis.given(_fits())
 def test_regret_never_exceeds_the_bound_by_error(fit):
@@ -99,6 +101,7 @@ def test_regret_never_exceeds_the_bound_by_error(fit):
     assert middle <= bound * (1 + 1e-9)
 
 
+@pytest.mark.slow
 @_PROPERTY
 @hypothesis.given(_fits())
 def test_the_middle_term_with_noisy_rewards_is_the_mean_over_all_rewards_that_there_are(fit):

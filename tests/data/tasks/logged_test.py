@@ -84,6 +84,7 @@ def test_held_out_clients_are_predicted_by_a_regression_of_training_clients_alon
     np.testing.assert_array_equal(load(changed).held_out.predicted(0), task.held_out.predicted(0))
 
 
+@pytest.mark.slow
 def test_contexts_choose_the_model(load):
     assert load(model="mlp").model_arguments["hidden"] == (64,)
     images = load(_log(contexts=np.zeros((COUNT, 28, 28, 1), np.float32)))

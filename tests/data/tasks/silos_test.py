@@ -45,6 +45,7 @@ class TestGenerated:
         assert set(np.unique(features[:, -2:])) == {-2, -1, 0, 1, 2}
         assert len(np.unique(features[:, -3])) == len(features)
 
+    @pytest.mark.slow
     def test_only_the_third_participant_shares_the_targets_concept(self):
         participants = _load(
             "generator", num_workers=6, num_rows=30_000, train_fraction=0.6, validation_fraction=0.2, seed=1

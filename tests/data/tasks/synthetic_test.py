@@ -62,6 +62,7 @@ def test_features_have_the_published_variances():
     np.testing.assert_allclose(features.var(axis=0), expected, rtol=5 * np.sqrt(2 / len(features)))
 
 
+@pytest.mark.slow
 def test_beta_spreads_the_clients_feature_means():
     def spread(beta):
         means = [features.mean(axis=0) for features, _ in whole(200, 1.0, beta)]

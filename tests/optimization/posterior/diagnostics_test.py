@@ -32,6 +32,7 @@ def test_normal_samples_have_larger_p_values_than_skewed_ones():
     assert p_values[:10].mean() > 0.5 > 2 * p_values[10:].mean()
 
 
+@pytest.mark.slow
 def test_lilliefors_rejects_normal_samples_at_its_level():
     models = np.random.default_rng(1).normal(size=(20, 20_000)).astype(np.float32)
     # Standard error 0.15%; the Kolmogorov-Smirnov test with estimated moments hardly ever rejects.
@@ -39,6 +40,7 @@ def test_lilliefors_rejects_normal_samples_at_its_level():
     assert (diagnostics.normality(models).p_values < 0.05).mean() < 0.001
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [5, 40])
 def test_the_distance_of_normal_samples_is_the_mean_of_statsmodels(count):
     samples = np.random.default_rng(2).normal(size=(2000, count))
@@ -52,6 +54,7 @@ def test_the_distance_of_two_samples_is_always_the_same():
     assert diagnostics.normal_distance(2) == pytest.approx(scipy.stats.norm.cdf(np.sqrt(0.5)) - 0.5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [5, 100])
 def test_normal_models_have_no_excess_distance_whatever_their_number(count):
     models = np.random.default_rng(3).normal(size=(count, 4000)).astype(np.float32)
@@ -85,6 +88,7 @@ def test_one_model_is_too_few():
         diagnostics.normality(np.zeros((1, 3), np.float32))
 
 
+@pytest.mark.slow
 def test_pictures_are_drawn(tmp_path):
     models = _models()
     models[:, 3] = 0.1

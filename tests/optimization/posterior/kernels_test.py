@@ -104,6 +104,7 @@ def test_the_plug_in_bandwidth_has_the_kernels_constants():
     np.testing.assert_allclose(ratio, (15 * 2 * np.sqrt(np.pi)) ** 0.2, rtol=1e-12)  # Marron and Nolan's 2.214.
 
 
+@pytest.mark.slow
 def test_improved_sheather_jones_equals_kdepys():
     draw = np.random.default_rng(0)
     samples = np.concatenate([draw.normal(size=(3, 20)), draw.normal(size=(3, 20)) + 4 * draw.integers(0, 2, (3, 20))])

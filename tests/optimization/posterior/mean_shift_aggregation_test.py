@@ -27,6 +27,7 @@ def _expected(factory, updates: np.ndarray, sizes: np.ndarray) -> mean_shift.Agg
     return shifted(updates, sizes if factory.weighs else None, factors)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step_weights", mean_shift.WEIGHTS)
 @pytest.mark.parametrize("shifts_clients", CLUSTERS)
 @pytest.mark.parametrize("bandwidth", [*kernels.RULES, kernels.NEAREST])

@@ -49,6 +49,7 @@ def _update(examples=None, **settings) -> client_work.ClientUpdate:
     return run(MODEL.initial_weights(0), examples or _examples(), KEY)
 
 
+@pytest.mark.slow
 def test_the_last_step_leads_where_plain_sgd_does():
     weights = MODEL.initial_weights(0)
     plain = client_work.LocalSgd(0.1, 4, 3).build(MODEL, _squared_error)(weights, _examples(), KEY)
@@ -69,6 +70,7 @@ def test_steps_with_momentum_equal_keras():
     np.testing.assert_allclose(_chain(batch_size=11, momentum=0.9, steps_per_sample=1).samples[-1], expected, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_sample_averages_its_steps():
     every = _chain(steps_per_sample=1).samples.numpy()
     assert every.shape == (9, 3 * 4 + 4 + 4 * 2 + 2)
@@ -77,6 +79,7 @@ def test_a_sample_averages_its_steps():
     np.testing.assert_allclose(_chain().samples, expected, atol=1e-6)  # By default the three steps of an epoch.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("steps_per_sample", "ends"), [(4, [4, 9]), (20, [9])])
 def test_the_last_sample_takes_the_steps_left_over(steps_per_sample, ends):
     every = _chain(steps_per_sample=1).samples.numpy()
@@ -90,6 +93,7 @@ def test_fedpa_sends_the_samples_mean_times_their_inverse_covariance():
     np.testing.assert_allclose(found, samplers.inverse_times_mean(chain.samples, 0.1), atol=1e-7)
 
 
+@pytest.mark.slow
 def test_a_client_without_examples_sends_no_change():
     for shrinkage in (None, 0.1):
         update = _update(_examples(0), langevin=True, shrinkage=shrinkage)
@@ -115,6 +119,7 @@ def test_an_update_whose_norm_is_beyond_numbers_counts_as_diverged(monkeypatch, 
     assert not update.is_finite
 
 
+@pytest.mark.slow
 def test_one_langevin_step_adds_noise_of_twice_the_step_size():
     # One full batch of 20 examples: the step size for the log posterior is 0.1 / 20.
     examples = _numbers()
@@ -140,6 +145,7 @@ def test_the_langevin_chain_has_the_posteriors_mean_and_variance(momentum):
     assert np.abs(samples.mean(axis=0)).max() < 5 * np.sqrt(1 / 20 / 100)
 
 
+@pytest.mark.slow
 def test_sgld_sends_the_chains_average():
     found = models.flatten(_update(langevin=True).delta)
     every = _chain(langevin=True, steps_per_sample=1).samples.numpy()

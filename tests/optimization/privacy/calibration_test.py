@@ -63,6 +63,7 @@ def test_a_target_that_delta_alone_covers_is_said_to_be():
         calibration.calibrate(Mechanism("dpsgd", 0.0, 1000, 1, "poisson", delta=0.9, accountant="pld"), 10, 1.0)
 
 
+@pytest.mark.slow
 def test_the_study_s_extrapolation():
     # Noise 0.01 with a cohort of 64 becomes 1 with 6,400, at epsilon 4.13.
     tolerated = Mechanism("dpsgd", 0.01, population=340_000, cohort=64, delta=1e-6)

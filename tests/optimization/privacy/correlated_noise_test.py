@@ -146,6 +146,7 @@ def _hockey_stick(matrix: np.ndarray, rate: float, noise: float, epsilon: float)
     return tuple(float(np.maximum(one, 0).sum() * area) for one in differences)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", [0.8, 2.0])
 def test_the_numerical_privacy_loss_of_four_rounds_is_that_of_the_accountant(noise):
     # Signs of the grid's axes do not matter: columns of bands 2 that are two rounds apart are orthogonal.
@@ -185,6 +186,7 @@ def test_trees_leave_more_noise_on_prefix_sums():
     assert dataclasses.replace(tree, noise_multiplier=noise).prefix_noise(1600) == pytest.approx(34.1, abs=0.1)
 
 
+@pytest.mark.slow
 def test_compared_bands_reach_the_epsilon_and_the_best_lies_inside_the_grid():
     start = _amplified(1, **STUDY)
     choices = calibration.compare_bands(start, 1600, 3.0)
@@ -201,6 +203,7 @@ def test_bands_keep_within_the_memory_of_the_noise(dimension, most):
     assert choices[-1].bands == most
 
 
+@pytest.mark.slow
 def test_a_replaced_client_moves_a_sum_twice_as_far_whatever_dp_accounting_says():
     # dp-accounting takes a plain Gaussian event's noise for that of REPLACE_ONE, too (google/differential-privacy
     # #378); this project halves it. The day an upgrade mends that, this fails: then leave out the halving.

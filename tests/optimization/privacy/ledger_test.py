@@ -44,6 +44,7 @@ def test_one_release_is_itself():
     assert ledger.composed([Spent("look", _LOOK, 3)]) == (_LOOK, 3)
 
 
+@pytest.mark.slow
 def test_two_folds_of_clients_cost_the_larger_and_a_third_training_comes_on_top():
     folds = dataclasses.replace(
         _MODEL,
@@ -57,6 +58,7 @@ def test_two_folds_of_clients_cost_the_larger_and_a_third_training_comes_on_top(
     assert both.epsilon(rounds) >= _accounted((_OF_MODEL, 41), (_OF_LOOK, 1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("larger_is_last", [True, False])
 def test_pld_composes_a_look_with_the_larger_fold_alone(larger_is_last):
     larger, smaller = _MODEL, dataclasses.replace(_MODEL, noise_multiplier=1.5)

@@ -81,6 +81,7 @@ def test_distributed_noise_cannot_lose_clients():
         Mechanism("ddp", 1.0, population=500, cohort=20, may_be_absent=True)
 
 
+@pytest.mark.slow
 def test_a_fixed_cohort_is_labelled_and_accounted_without_the_assumption_too():
     assumed, exact = Mechanism("dpsgd", 1.0, population=500, cohort=20).analyses
     assert (assumed.relation, assumed.assumed) == (Relation.ADD_OR_REMOVE_ONE, True)

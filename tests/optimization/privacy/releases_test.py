@@ -67,6 +67,7 @@ def _two_rounds(one: tuple[np.ndarray, np.ndarray], other: tuple[np.ndarray, np.
     return float((np.multiply.outer(one[0], other[0]) * -np.expm1(np.minimum(epsilon - loss, 0.0))).sum())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("cohort", "noise"), [(20, 0.5), (50, 1.0)])
 def test_two_rounds_of_a_fixed_sample_are_the_direct_convolution(cohort, noise):
     pieced = _outcomes(cohort / 100, noise)["pieced"]
@@ -76,6 +77,7 @@ def test_two_rounds_of_a_fixed_sample_are_the_direct_convolution(cohort, noise):
         assert found.get_delta_for_epsilon(epsilon) == pytest.approx(expected, rel=1e-4, abs=1e-8)
 
 
+@pytest.mark.slow
 def test_no_two_rounds_cost_more_than_the_bound_of_a_fixed_sample():
     # The others' updates may resemble one neighbour's in the first round, and the other neighbour's in the second.
     outcomes = _outcomes(0.2, 0.5)

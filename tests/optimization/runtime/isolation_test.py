@@ -178,6 +178,7 @@ print(program.pid, fork, isolated.process.pid, isolated.pid, isolated.path, flus
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("way", "signum"), [("returns", None), ("raises", None), ("waits", signal.SIGTERM), ("waits", signal.SIGKILL)]
 )
@@ -277,6 +278,7 @@ CLONE_NEWNET, SIOCSIFFLAGS = 0x40000000, 0x8914
 REFUSED = {"unshare": (272, 0, BITS, CLONE_NEWNET), "loopback": (16, 1, EQUAL, SIOCSIFFLAGS)}  # On x86-64.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", REFUSED)
 def test_where_the_system_refuses_it_the_risk_is_named(allowed, step):
     def run(isolate: str) -> tuple[int, str, str]:

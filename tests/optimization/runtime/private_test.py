@@ -102,11 +102,13 @@ def is_private(name: str) -> bool:
     )
 
 
+@pytest.mark.slow
 def test_only_one_module_imports_what_is_private():
     found = {path for path, module in modules().items() if any(map(is_private, imports(module)))}
     assert found == {PRIVATE}
 
 
+@pytest.mark.slow
 def test_only_one_module_uses_private_attributes_of_others():
     nodes = [(path, node) for path, module in modules().items() for node in ast.walk(module)]
     attributes = [(path, node) for path, node in nodes if isinstance(node, ast.Attribute)]
@@ -120,6 +122,7 @@ def test_only_one_module_uses_private_attributes_of_others():
     assert used == {(PRIVATE, name) for name in {*".".join(SUMS).split("."), *PARAMETERS}}
 
 
+@pytest.mark.slow
 def test_all_that_is_private_is_tested():
     parsed = modules()
     private = {name for name in imports(parsed[PRIVATE]) if is_private(name)}

@@ -71,6 +71,7 @@ def test_bands_have_the_least_noise_on_the_prefix_sums_at_one_privacy_loss(sampl
         assert chosen.prefix_noise(40) < 1.002 * other.prefix_noise(40), bands
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -291,6 +291,7 @@ def test_a_damaged_newest_checkpoint_gives_way_to_the_one_before_with_a_warning(
     assert len(stderr.splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_no_single_wrong_byte_makes_a_checkpoint_stop_the_program(folder):
     _save(folder, 5, 10)
     sound = _path(folder, 10).read_bytes()
