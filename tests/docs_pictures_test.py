@@ -37,6 +37,7 @@ def test_a_title_says_what_the_records_show(name):
             assert holds[how], (group, strategy, interval)
 
 
+@pytest.mark.slow
 def test_values_are_those_of_the_records():
     advantage, privacy = (docs_pictures.values(panel, EVIDENCE) for panel in SPECS["advantage"]["panels"])
     expected = docs_numbers_test.mean_and_interval(

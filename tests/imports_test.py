@@ -80,6 +80,7 @@ def _is_at_the_edge(path: pathlib.Path) -> bool:
     return name.startswith(_AT_THE_EDGE) or path.stem.endswith("flags") or is_binary
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("folder", FOLDERS[:3])
 def test_below_the_flags_nothing_takes_settings(folder):
     wrong = set()

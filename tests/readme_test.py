@@ -145,6 +145,7 @@ def test_git_ignores_what_the_commands_write(commands):
     assert written - set(ignored.split()) == set()
 
 
+@pytest.mark.slow
 def test_no_command_meets_the_run_of_another(commands):
     planned: dict[str, cli.Settings] = {}
     met = []

@@ -131,6 +131,7 @@ def _at_once(count: int, call) -> list:
     return found
 
 
+@pytest.mark.slow
 def test_programs_that_want_a_file_at_once_download_it_once(server, tmp_path):
     server.pause = 0.3
     paths = _at_once(4, lambda: download.lzma_file(server.origin, NAME, str(tmp_path)))
@@ -141,6 +142,7 @@ def test_programs_that_want_a_file_at_once_download_it_once(server, tmp_path):
     assert _names(tmp_path) == ["toy.bin", NAME]
 
 
+@pytest.mark.slow
 def test_who_waited_for_a_download_that_failed_repeats_it(server, tmp_path):
     server.pause, server.hashes = 0.3, (_google_hash(b"other"),)
 

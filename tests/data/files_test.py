@@ -100,6 +100,7 @@ def test_arrays_are_written_as_numpy_reads_them(tmp_path):
             np.testing.assert_array_equal(archive[name], array)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", ["png", "pdf", "svg"])
 def test_a_picture_is_written_in_the_format_of_its_name(tmp_path, suffix):
     picture = matplotlib.figure.Figure(figsize=(1, 1))

@@ -237,6 +237,7 @@ def _started(tmp_path, name: str) -> list[str]:
     return (tmp_path / name / "started.txt").read_text().splitlines()
 
 
+@pytest.mark.slow
 def test_checkouts_that_do_the_same_are_played_once(compare, tmp_path, capsys):
     assert compare("0.5", "0.5") == 0
     assert capsys.readouterr().out == "short: same\nresumed: same\nloose: same\nnamed: same\n"

@@ -86,6 +86,7 @@ def test_a_table_by_weights_alone(tmp_path, capsys):
     assert "prefers-color-scheme: dark" in page
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("paid", "flags", "missing", "why"),
     [
@@ -112,6 +113,7 @@ def test_without_a_headline_the_reason_is_printed(tmp_path, capsys, paid, flags,
     assert line.endswith(f"{why}.")
 
 
+@pytest.mark.slow
 def test_one_column_of_probabilities_is_of_the_logged_action(tmp_path):
     table = _table(tmp_path / "log.csv")
     found = _evaluated(tmp_path / "out", f"--log={tmp_path}/log.csv", *_COLUMNS, "--policy=column:played", "--draws=0")
@@ -174,6 +176,7 @@ def test_without_rewards_or_weights_nothing_can_be_estimated(tmp_path, capsys, c
     assert printed.count("cannot be estimated") == len(missing) + 1  # In the table and the conclusion.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("draws", "words"), [(200, "intervals are the bootstrap's"), (0, "leave out --draws=0")])
 def test_few_effective_clients_have_the_bootstraps_intervals_and_a_warning(tmp_path, capsys, draws, words):
     table = _table(tmp_path / "log.csv", clients=60)

@@ -76,6 +76,7 @@ def test_a_seed_that_has_not_begun_is_left_out(tmp_path):
         _draw(f"--runs={tmp_path / 'other'}", f"--output={tmp_path / 'x.svg'}")
 
 
+@pytest.mark.slow
 def test_another_metric_is_drawn_as_png_and_pdf_with_embedded_fonts(tmp_path):
     _run(tmp_path / "one", [0.1, 0.2])
     png, pdf = tmp_path / "compare.png", tmp_path / "compare.pdf"

@@ -25,6 +25,7 @@ def _run(*arguments):
     privacy_budget.program(privacy_budget.define().parse(["privacy_budget", *arguments]))
 
 
+@pytest.mark.slow
 def test_the_budget_of_a_noise_multiplier(tmp_path, capsys):
     picture = tmp_path / "budget.png"
     _run(*SMALL, "--noise_multiplier=1", f"--plot={picture}")

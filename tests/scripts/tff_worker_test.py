@@ -35,6 +35,7 @@ def started():
     process.communicate()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("signum", "status", "line"),
     [(signal.SIGTERM, 143, "Terminated.\n"), (signal.SIGINT, 130, "Interrupted.\n"), (signal.SIGKILL, -9, "")],

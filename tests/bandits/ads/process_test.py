@@ -52,6 +52,7 @@ def by_hand():
     return [algorithm_1(MODEL, clicks, key) for clicks, key in zip(CLICKS, KEYS, strict=True)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("client", range(CLIENTS))
 def test_a_clients_values_are_the_pseudo_codes_after_every_pull(by_hand, client):
     history, actions, rewards, explored = by_hand[client]

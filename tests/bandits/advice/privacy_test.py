@@ -102,6 +102,7 @@ def test_a_population_and_its_rounds_hold_their_samples(arguments, flag):
         privacy.deployment(_settings(*arguments), 60, 20, ())
 
 
+@pytest.mark.slow
 def test_an_epsilon_out_of_reach_is_reported():
     where = privacy.Deployment(60, 20, True, delta=0.5)
     assert "reaches epsilon 1e+06" in privacy.noise(where, 1, 20, 1e6)["error"]

@@ -86,6 +86,7 @@ def _session(tmp_path, minutes=5.0) -> tuple[session.Session, dict[str, strategi
     return made, strategies.spaces(base, full.strategies, 10)
 
 
+@pytest.mark.slow
 def test_runs_of_a_killed_measurement_are_not_measured_again(tmp_path, monkeypatch):
     made, spaces = _session(tmp_path)
     measured = []

@@ -62,6 +62,7 @@ def test_runs_of_a_point_differ_in_their_seed_alone(spaces):
     assert runs[0].settings.total_rounds == 40
 
 
+@pytest.mark.slow
 def test_the_ceiling_goes_with_an_initial_training_but_has_no_log_of_a_bandit():
     assert FULL_FEEDBACK in strategies.check((*BASE, "--scenario=init_shift"))
     assert FULL_FEEDBACK not in strategies.check((*BASE, "--log_interactions"))

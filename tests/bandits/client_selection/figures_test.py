@@ -47,6 +47,7 @@ def test_the_table_has_final_values_over_seeds_and_communication_a_round(runs):
     assert "published_jain_index" not in figures.table(rounds, with_published=False)
 
 
+@pytest.mark.slow
 def test_the_figures_are_drawn(runs, tmp_path):
     rounds, clients = figures.read(runs)
     figures.draw_convergence(rounds, tmp_path / "convergence.png", "title")

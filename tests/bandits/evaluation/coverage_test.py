@@ -49,6 +49,7 @@ def shares():
     return {key: count / _LOGS for key, count in held.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("estimator", _ESTIMATORS)
 def test_clients_intervals_hold_the_value_as_often_as_they_say_and_those_of_rows_do_not(shares, estimator):
     assert 0.93 <= shares[estimator, "client"] <= 0.97

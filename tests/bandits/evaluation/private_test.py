@@ -74,6 +74,7 @@ def test_noise_has_the_deviation_that_is_accounted():
     assert guarantees[1]["epsilon_pld"] > 2 * exact
 
 
+@pytest.mark.slow
 def test_a_secret_sample_is_drawn_at_each_look_and_amplifies():
     own = dataclasses.replace(private.mechanism(1000, 1e-9, clients_per_look=200), delta=1e-5)
     query = dataclasses.replace(_QUERY, clip_norm=1.0)
@@ -91,6 +92,7 @@ def test_a_secret_sample_is_drawn_at_each_look_and_amplifies():
     assert set(assumed[1]) < set(assumed[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", [0.05, 1.0])
 def test_intervals_hold_the_value_at_least_as_often_as_they_say(noise):
     generator, clients = np.random.default_rng(3), 600

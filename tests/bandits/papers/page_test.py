@@ -314,6 +314,7 @@ def test_a_page_has_scores_over_own_figures_with_baselines(tmp_path, known):
     assert "| near | 5 | 0.6 (the same in every seed) |" in made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("often", "seldom"),
     [("--bandits_deploy_freq=5", "--bandits_deploy_freq=50"), ("--reward_drift=abrupt", "--bandits_type=greedy")],

@@ -134,6 +134,7 @@ def test_tables_tell_means_over_logs_with_their_intervals():
     assert selection.candidates_table(candidates).splitlines()[-1] == "| `t` | c | 0.500 (0.500 to 0.500) |"
 
 
+@pytest.mark.slow
 def test_only_the_initial_model_can_be_run_first(tmp_path, capsys):
     assert _program(tmp_path, "--executor=slurm_script") == 0
     assert "1 runs in " in capsys.readouterr().out

@@ -144,6 +144,7 @@ def test_a_row_a_run_has_its_flags_as_columns_the_swept_ones_first(tmp_path):
     assert list(found["client_learning_rate"]) == [0.1, 0.2, 0.3, 0.4, 0.4, 0.5]
 
 
+@pytest.mark.slow
 def test_a_search_over_private_runs_tells_what_it_costs(tmp_path):
     found = [_outcome(f"p{place}", 0.5) for place in range(3)]
     mechanism = mechanisms.Mechanism("dpsgd", 1.0, 1000, 10, "poisson")

@@ -22,6 +22,7 @@ def _points(grid):
     return [run.point for run in grid.runs()]
 
 
+@pytest.mark.slow
 def test_the_grid_is_the_cross_product_with_consecutive_seeds():
     grid = _build("--seed=7", sweeps=[RATES, "client_learning_rate=0.05,0.1", "bandits_type=greedy,softmax"], repeat=3)
     names = ("server_learning_rate", "client_learning_rate", "bandits_type", "seed")

@@ -69,6 +69,7 @@ def test_three_clients_are_too_few_for_lilliefors():
     assert np.isfinite(found.p_values).all()
 
 
+@pytest.mark.slow
 def test_clients_that_are_not_finite_are_left_out():
     models = _models()
     broken = np.insert(models, 4, np.nan, axis=0)

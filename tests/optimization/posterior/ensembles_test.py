@@ -38,6 +38,7 @@ def test_no_finite_model_is_an_error():
         ensembles.gaussian_posterior(np.full((2, 3), np.inf, np.float32))
 
 
+@pytest.mark.slow
 def test_the_posterior_of_many_parameters_is_fitted_without_another_copy_of_the_models():
     models_of_clients = np.random.default_rng(0).normal(size=(100, 200_001)).astype(np.float32)
     tracemalloc.start()
@@ -49,6 +50,7 @@ def test_the_posterior_of_many_parameters_is_fitted_without_another_copy_of_the_
     assert peak < models_of_clients.nbytes / 2
 
 
+@pytest.mark.slow
 def test_fedbe_holds_one_model_of_the_ensemble_at_a_time():
     wide = models.mlp(100_000, (), 2)
     clients = np.random.default_rng(0).normal(size=(50, 200_002)).astype(np.float32)
@@ -97,6 +99,7 @@ def test_distillation_shorter_than_a_cycle_gives_the_last_model():
     np.testing.assert_allclose(found, -0.3 * np.concatenate([slope, np.zeros(3), slope]), rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_fedbe_comes_close_to_the_ensembles_predictions():
     clients, features = _clients(), np.random.default_rng(2).normal(size=(200, 2)).astype(np.float32)
     clients[4] = np.nan

@@ -26,6 +26,7 @@ def _widths(models: np.ndarray) -> np.ndarray:
     return kernels.silverman(models.T.astype(np.float64), kernels.EPANECHNIKOV)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_modes_are_the_uphill_maxima_of_the_density_on_a_grid(kernel):
     models, kernel = _models()[:, 14:26], kernels.KERNELS[kernel]

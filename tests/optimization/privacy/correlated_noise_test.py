@@ -163,6 +163,7 @@ def test_the_numerical_privacy_loss_of_four_rounds_is_that_of_the_accountant(noi
     assert 1.0 <= ours * (1 + 2e-3) <= 1.01
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("epsilon", "poisson", "eight", "many", "amplified"),
     [(1.0, 23.6, 53.8, 15.0, 5.4), (3.0, 15.1, 19.5, 5.4, 3.3), (10.0, 9.9, 6.8, 1.9, 1.9)],

@@ -120,12 +120,14 @@ def test_seeded_adaptive_noise_repeats():
     assert not np.array_equal(first, other)
 
 
+@pytest.mark.slow
 def test_tree_noise_of_the_running_sum_counts_the_bits_of_the_round():
     results, _ = play(dp_queries.tree_sum(2.0, 0.5, SPECS, noise_seed=6, max_rounds=8), 8)
     for round_num, running in enumerate(np.cumsum(results, axis=0), 1):
         assert_variance(running, round_num.bit_count() * (2.0 * 0.5) ** 2)
 
 
+@pytest.mark.slow
 def test_a_restarted_tree_begins_anew():
     query = dp_queries.tfp.RestartQuery(
         dp_queries.tree_sum(1.0, 1.0, SPECS, noise_seed=6, max_rounds=3),
@@ -137,6 +139,7 @@ def test_a_restarted_tree_begins_anew():
     assert_variance(results.sum(axis=0), 4.0)
 
 
+@pytest.mark.slow
 def test_state_keeps_its_shapes():
     for query in sums(1.0)[2:]:
         state = query.initial_global_state()

@@ -136,6 +136,7 @@ def test_fixed_cohorts_have_a_proven_figure_by_pld():
     assert mechanism.report(800)["epsilon_proven"] == exact.pld_epsilon(800, 1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rounds", [100, 100_000])
 def test_what_the_grid_of_pld_costs(rounds):
     # A grid of a fixed part of epsilon would cost 3.3% at 100,000 rounds.
@@ -208,6 +209,7 @@ def _two_trainings(**values):
     return Mechanism("dpsgd", delta=1e-5, pretraining=earlier, pretraining_rounds=30, **values)
 
 
+@pytest.mark.slow
 def test_disjoint_populations_cost_the_larger_epsilon_at_one_delta():
     both = _two_trainings(pretraining_disjoint=True)
     first = dataclasses.replace(both.pretraining, delta=1e-5)
@@ -252,6 +254,7 @@ def test_what_a_guarantee_leaves_out_is_said():
     ]
 
 
+@pytest.mark.slow
 def test_the_accountant_chooses_the_headline():
     mechanism = Mechanism("dpsgd", 1.0, population=1000, cohort=10, sampling="poisson", accountant="pld")
     (only,) = mechanism.report(50)["guarantees"]

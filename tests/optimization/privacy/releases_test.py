@@ -24,6 +24,7 @@ def test_gaussian_divergences_are_those_of_the_definition():
     np.testing.assert_allclose(Gaussian(2.0).divergences, ORDERS / 8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("rate", "noise", "rounds", "grid"), [(0.02, 1.0, 800, 1e-3), (0.5, 2.0, 50, 1e-3)])
 def test_poisson_samples_are_those_of_dp_accounting(rate, noise, rounds, grid):
     release = PoissonGaussian(rate, noise)
@@ -42,6 +43,7 @@ def test_a_sample_of_all_is_a_plain_gaussian():
         assert release.losses(4, 1e-3).get_epsilon_for_delta(1e-6) == pytest.approx(expected, rel=1e-7)
 
 
+@pytest.mark.slow
 def test_fixed_samples_have_the_rdp_of_dp_accounting_where_it_helps():
     event = dp_accounting.SampledWithoutReplacementDpEvent(500, 20, dp_accounting.GaussianDpEvent(0.5))
     accountant = rdp.RdpAccountant(neighboring_relation=Relation.REPLACE_ONE).compose(event)

@@ -213,6 +213,7 @@ def test_the_end_of_the_command_is_reported_and_breaks_connections(start):
     assert_nothing_is_left(isolated.process.pid, isolated.pid, isolated.path)
 
 
+@pytest.mark.slow
 def test_the_end_of_the_helper_is_the_commands(start):
     isolated = start()
     with connected(isolated) as client:

@@ -77,6 +77,7 @@ def test_only_those_who_are_available_come(fill):
         assert set(drawn[there[drawn]]) <= set(came)
 
 
+@pytest.mark.slow
 def test_places_are_taken_uniformly():
     """Given who is available, each of them is in the cohort as often as any other."""
     attendance = Attendance(Availability("diurnal", day=8, low=0.5, high=0.5), np.zeros(12, int), 0)

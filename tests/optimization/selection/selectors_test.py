@@ -165,6 +165,7 @@ def test_rpow_d_takes_the_largest_last_losses_of_its_candidates():
     assert set(selector.select(state, np.random.default_rng(1))) == {4, 1}
 
 
+@pytest.mark.slow
 def test_active_fl_matches_the_softmax_of_valuations():
     """One place, none of it uniform, the lower half left out: probabilities proportional to exp(alpha_2 v)."""
     sizes, means = np.array([4, 9, 16, 25]), np.array([1.0, 1.0, 1.0, 0.1])
@@ -177,6 +178,7 @@ def test_active_fl_matches_the_softmax_of_valuations():
     assert scipy.stats.chisquare(counts[1:3], 4000 * weights / weights.sum()).pvalue > 0.01
 
 
+@pytest.mark.slow
 def test_active_fl_fills_its_uniform_places_with_others():
     sizes = np.array([4, 9, 16, 25])
     selector = selectors.ActiveFl(sizes, 2, 0.7, 50.0, 0.5)

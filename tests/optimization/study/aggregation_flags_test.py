@@ -114,6 +114,7 @@ def test_groups_are_as_many_as_bands_and_no_more_than_cohorts():
         plan("--noise_multiplier=1", "--cohort_sampling=cyclic_poisson", "--mf_bands=21")
 
 
+@pytest.mark.slow
 def test_the_accountant_is_that_of_the_flags():
     by_rdp, by_pld = (mechanism(*DPSGD, f"--accountant={name}") for name in ("rdp", "pld"))
     assert by_pld.epsilon(20) == by_pld.report(20)["guarantees"][0]["epsilon_pld"] < by_rdp.epsilon(20)
