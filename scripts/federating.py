@@ -27,7 +27,7 @@ class _Flags:
 
     Attributes:
       runs: More folders, separated by commas.
-      output: Picture to write, a point a client.
+      output: Scatter plot to write, one point per client.
     """
 
     runs: str = setting()

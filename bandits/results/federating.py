@@ -229,14 +229,14 @@ def adapted_lines(folders: Sequence[pathlib.Path]) -> list[str]:
 
 
 def picture(table: "pd.DataFrame") -> "matplotlib.figure.Figure | None":
-    """A point a client: its mean over seeds alone and federated; None without both."""
+    """One point per client: its mean over seeds alone and federated; None without both."""
     from optimization.study import curves, panels
 
     of_b = matrices(table, HALF_B)
     if not {ALONE, FEDERATED} <= of_b.keys():
         return None
     alone, federated = of_b[ALONE].align(of_b[FEDERATED], join="inner")
-    figure, grid = panels.grid(1, 1, (5, 5), "Expected reward on half B, a point a client")
+    figure, grid = panels.grid(1, 1, (5, 5), "Expected reward on half B, one point per client")
     grid[0, 0].scatter(alone.mean(), federated.mean(), s=12, alpha=0.6, color=curves.BLUE)
     grid[0, 0].axline((0, 0), slope=1, color=curves.GREY, linewidth=0.8)
     panels.label(grid[0, 0], xlabel="alone", ylabel="federated")
