@@ -206,10 +206,9 @@ def _power(comparison: Comparison | None, context: Context) -> list[str]:
         return []
     if comparison.detectable > context.data.reward_width:
         return [f"{words.seeds(comparison.pairs)} cannot detect even the largest possible difference."]
-    parts = [f"Minimum detectable difference (80% power): {comparison.detectable:.2g}."]
-    if needed := words.seeds_needed(comparison):
-        parts.append(f"Seeds required: {needed}.")
-    return parts
+    text = f"{capital(words.seeds(comparison.pairs))} can detect {comparison.detectable:.2g} (80% power)"
+    needed = words.seeds_needed(comparison)
+    return [f"{text}; {comparison.difference:+.2g} needs {needed}." if needed else f"{text}."]
 
 
 def _why_not(results: Findings) -> str:
@@ -327,7 +326,8 @@ def _why(context: Context, name: str) -> str:
     if results.verdict.pays:
         return f"the highest mean of the strategies that are significantly better than greedy{_not_compared(context)}"
     if name == GREEDY:
-        return "the simplest, and no strategy that explores is significantly better"
+        undecided = ", but that is inconclusive" if results.verdict.against_greedy and not results.verdict.costs else ""
+        return f"the simplest, and no strategy that explores is significantly better{undecided}"
     is_above = findings.beats(results.verdict.against_baselines, GREEDY)
     baseline = "best fixed action" if is_above else "uniform policy"
     return f"it significantly beats the {baseline} and greedy does not, though the two do not differ significantly"

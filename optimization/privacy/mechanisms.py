@@ -260,7 +260,7 @@ class Mechanism:
             warnings.append(_UNIT)
         if self.kind == "dpsgd" and self.analyses[0].assumed:
             warnings.append(
-                "cohorts have a fixed size, so the second epsilon, if Poisson, is not proven: "
+                'cohorts have a fixed size, so the epsilons after "If Poisson" are not proven: '
                 "give --cohort_sampling=poisson."
             )
         may_be_in_all = self.kind in ("dpftrl", "mf_dpftrl") or (self.kind == "dpsgd" and self.may_be_absent)

@@ -348,7 +348,7 @@ def test_too_little_noise_for_numbers_is_no_guarantee():
         ({"population": 20}, "a population of 20 is too small for a guarantee."),
         (
             {"sampling": "fixed"},
-            "cohorts have a fixed size, so the second epsilon, if Poisson, is not proven: give --cohort",
+            'cohorts have a fixed size, so the epsilons after "If Poisson" are not proven: give --cohort',
         ),
         (
             {"kind": "mf_dpftrl", "sampling": "fixed"},
