@@ -138,13 +138,14 @@ def exploration(context: Context) -> str:
     elif not best.is_judged:
         parts = [f"Inconclusive: {_not_judged(best)}.", difference]
     elif verdict.pays:
-        parts = [f"Exploration pays: {name} significantly beats greedy. Difference: {_effect_and_p(best)}."]
+        unconfirmed = [one for one in _on_independent_seeds(results) if not one.low > 0]
+        pays = "may pay" if unconfirmed else "pays"
+        parts = [f"Exploration {pays}: {NAMES[best.configuration]} significantly beats greedy: {_effect_and_p(best)}."]
         if baseline.fixed and baseline.fixed.loses:
-            parts.append(f"But the best fixed action earns significantly more: {baseline.fixed.reference_mean:.3g}.")
+            parts.append(f"The best fixed action earns significantly more: {baseline.fixed.reference_mean:.3g}.")
+        parts += [f"Not confirmed on independent seeds: {effect(one)}." for one in unconfirmed]
         if not results.confirmed:
             parts.append("Not yet checked on independent seeds: give more --minutes.")
-        elif any(not one.low > 0 for one in _on_independent_seeds(results)):
-            parts.append("Independent seeds do not confirm the gain.")
     elif verdict.costs:
         explorers = f"every strategy that explores{_not_compared(context)}"
         parts = [f"Exploration costs reward: {explorers} is significantly worse than greedy.", difference]
@@ -168,6 +169,7 @@ def _exploration_details(context: Context) -> str:
     parts += [
         f"Independent seeds, which did not select {NAMES[one.configuration]}, give {effect(one)}."
         for one in _on_independent_seeds(results)
+        if one.low > 0 or not verdict.pays
     ]
     return " ".join([*parts, *_baselines(results), *_models(results), *_lost(context)])
 

@@ -112,7 +112,7 @@ FALCON = {
     [
         (
             _findings(_better()),
-            "Exploration pays: softmax (temperature 0.05)",
+            "Exploration pays: softmax significantly beats greedy: ",
             [
                 "+0.100 (95% CI +0.091 to +0.109, 8 seeds; Holm-adjusted p < 0.0001)",
                 "Not yet checked on independent seeds: give more --minutes.",
@@ -129,15 +129,19 @@ FALCON = {
         (
             _against(_better(), best_fixed=0.9),
             "",
-            [" But the best fixed action earns significantly more: 0.9."],
+            [" The best fixed action earns significantly more: 0.9."],
         ),
         (_findings(_better() | {"falcon": FALCON}), "Exploration pays: softmax", ["FALCON failed on 4 of 8 seeds."]),
-        (_findings(_better(), confirmed=CONFIRMED), "", ["+0.09 (95% CI -0.05 to +0.24, 4 seeds)", "do not confirm"]),
-        (_findings(_better(), confirmed=SWAPPED), "", ["Independent seeds do not confirm the gain."]),
+        (_findings(_better(), confirmed=CONFIRMED), "", ["+0.09 (95% CI -0.05 to +0.24, 4 seeds)", "Not confirmed"]),
+        (
+            _findings(_better(), confirmed=SWAPPED),
+            "Exploration may pay",
+            ["Not confirmed on independent seeds: -0.09 ("],
+        ),
         (
             _findings(_better(), confirmed=WIDE),
-            "",
-            ["Independent seeds do not confirm the gain."],
+            "Exploration may pay",
+            ["Not confirmed on independent seeds: +0.1"],
         ),  # The interval includes 0.
         (
             _findings({GREEDY: _values(0.50), SOFTMAX: NOISY, UNIFORM: _values(0.10)}),
