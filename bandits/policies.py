@@ -234,8 +234,8 @@ class InverseGapWeighting(Policy):
     gamma that grows, see `bandits.schedules`; Agarwal et al. 2023 hold both constant.
 
     Attributes:
-      mu: Weight of uniform exploration, above 0; `actions - 1` is the smallest that never needs the scaling. None is
-        the number of actions.
+      mu: Inverse probability of an action that ties with the best, above 0; larger explores less. `actions - 1` is the
+        smallest that never needs the scaling. None is the number of actions.
       gamma: Inverse of the reward gap that is still explored, at least 0; larger is greedier.
       first_of_ties: Whether of tied actions the first is the best, not a random one.
 

@@ -76,7 +76,7 @@ class Chosen:
         return Chosen(self.target, kept, name, schedule)
 
 
-_MU = "weight of uniform exploration"
+_MU = "inverse probability of an action that ties with the best; larger explores less"
 _MU_OF_ACTIONS = Parameter(None, f"{_MU} (default: the number of actions)", above=True)
 _INVERSE_GAP = "bandits.policies:InverseGapWeighting"
 POLICIES = {

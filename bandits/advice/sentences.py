@@ -326,7 +326,9 @@ def _why(context: Context, name: str) -> str:
     if not _is_complete(results, GREEDY):
         return "the best that explores; greedy diverged or failed, so there is no comparison"
     if results.verdict.pays:
-        first = "the highest mean of the strategies that are" if len(_tested(results)) > 1 else "the only one compared, and"
+        first = (
+            "the highest mean of the strategies that are" if len(_tested(results)) > 1 else "the only one compared, and"
+        )
         return f"{first} significantly better than greedy{_not_compared(context)}"
     if name == GREEDY:
         undecided = ", but that is inconclusive" if results.verdict.against_greedy and not results.verdict.costs else ""
