@@ -130,7 +130,7 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
         if options.bandit.trains and options.deploy_every >= rounds:
             warnings.append(
                 f"--bandits_deploy_freq={options.deploy_every} deploys no trained model before the last of "
-                f"{rounds} rounds: clients act with the first model in all of them."
+                f"{rounds} round{'s' * (rounds != 1)}: clients act with the first model in all of them."
             )
         federation_flags.check_layers(options, task)
         warnings += federation_flags.warnings(options, len(phases(options, task)[-1].population))
@@ -315,11 +315,12 @@ def _summary(options: BanditOptions, task: tasks.Task, phase: Phase, folder: run
         held_out += f". Replay kept {kept:,.0f} of the {there:,} rows, {kept / there:.1%}"
     reset_rounds = list(table["round_num"][table[metrics.RESET] == 1])
     if phase.reset.what != "none":
-        rounds = ", in rounds " if len(reset_rounds) > 1 else ", in round " if len(reset_rounds) else ""
-        held_out += f". Resets: {len(reset_rounds)}{rounds}{loggers.spans(reset_rounds)}"
+        when = ", in rounds " if len(reset_rounds) > 1 else ", in round " if len(reset_rounds) else ""
+        held_out += f". Resets: {len(reset_rounds)}{when}{loggers.spans(reset_rounds)}"
+    rounds = int(last["round_num"])
     warning = _clipping_warning(table, max(map(abs, task.reward_range(phase.rewards))), phase.cohorts.size)
     return (
-        f"{phase.label}: {int(last['round_num'])} rounds, average reward {last[metrics.AVERAGE_REWARD]:.4f}, "
+        f"{phase.label}: {rounds:,} round{'s' * (rounds != 1)}, average reward {last[metrics.AVERAGE_REWARD]:.4f}, "
         f"last round {last[metrics.ROUND_REWARD]:.4f}; "
         f"its greedy policy on held-out data: {held_out}.\n"
         f"{warning}{spent}\n"

@@ -298,7 +298,8 @@ def announcement(study: Study, planned: Sequence[cli.Settings]) -> str:
     chosen = ", ".join(dict.fromkeys(str(run[study.chosen]) for run in planned))
     tasks = ", ".join(dict.fromkeys(run.task_type for run in planned if "task_type" in run))
     lengths = sorted({run.total_rounds for run in planned})
-    rounds = f"{' to '.join(f'{length:,}' for length in (lengths[0], lengths[-1])[: len(lengths)])} rounds"
+    shown = " to ".join(f"{length:,}" for length in (lengths[0], lengths[-1])[: len(lengths)])
+    rounds = f"{shown} round{'s' * (lengths != [1])}"
     folder = os.path.commonpath([f"{run.root_output_dir}/{run.experiment_name}" for run in planned])
     name = os.path.relpath(folder, planned[0].root_output_dir)
     many, each = (f"{len(planned)} runs of ", " each") if len(planned) > 1 else ("", "")
