@@ -112,7 +112,7 @@ def _print_tables(mechanism: mechanisms.Mechanism, rounds: int) -> None:
     limit = mechanism.population // mechanism.groups
     cohorts = sorted({min(max(1, round(mechanism.cohort * factor)), limit) for factor in _TABLE_FACTORS})
     columns = [dataclasses.replace(mechanism, cohort=cohort) for cohort in cohorts]
-    print("\nEpsilon by RDP, for other rounds and cohorts:")
+    print(f"\nEpsilon by RDP at noise multiplier {mechanism.noise_multiplier:.4g}, for other rounds and cohorts:")
     counts = sorted({max(1, round(rounds * factor)) for factor in _TABLE_FACTORS})
     rows = [(f"{count:,}", *(_by_rdp(column, count) for column in columns)) for count in counts]
     print(tables.text(("rounds", *(f"cohort {cohort:,}" for cohort in cohorts)), rows, "  "))
