@@ -139,7 +139,7 @@ def exploration(context: Context) -> str:
         parts = [f"Inconclusive: {_not_judged(best)}.", difference]
     elif verdict.pays:
         unconfirmed = [one for one in _on_independent_seeds(results) if not one.low > 0]
-        pays = "may pay" if unconfirmed else "pays"
+        pays = "pays" if results.confirmed and not unconfirmed else "may pay"
         parts = [f"Exploration {pays}: {NAMES[best.configuration]} significantly beats greedy: {_effect_and_p(best)}."]
         if baseline.fixed and baseline.fixed.loses:
             parts.append(f"The best fixed action earns significantly more: {baseline.fixed.reference_mean:.3g}.")
@@ -448,8 +448,10 @@ def frequency(context: Context) -> str:
     often, planned = (f"deployed {planning.every(period)}" for period in (plan.often, plan.deploy_every))
     items = _gains(results, results.compared, results.often)
     if not items:
-        why = "diverged" if results.often else f"were not made, as --minutes={context.minutes:g} left too little time"
-        return f"Not known: runs {often} instead of {planning.every(plan.deploy_every)} {why}."
+        if results.often:
+            return f"Not known: runs {often} instead of {planning.every(plan.deploy_every)} diverged."
+        less = f"runs that deploy {planning.every(plan.often)} instead of {planning.every(plan.deploy_every)}"
+        return f"Not known: --minutes={context.minutes:g} left too little time for {less}."
     return "\n".join([f"Average reward if {often}, minus that if {planned}:", *items])
 
 

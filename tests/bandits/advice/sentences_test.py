@@ -97,6 +97,7 @@ CONFIRMED = {
     GREEDY: _results(GREEDY, {3000: 0.5, 3001: 0.5, 3002: 0.52, 3003: 0.5}),
 }
 SWAPPED = {SOFTMAX: CONFIRMED[GREEDY], GREEDY: CONFIRMED[SOFTMAX]}
+AGAIN = {GREEDY: CONFIRMED[GREEDY], SOFTMAX: _results(SOFTMAX, {3000: 0.6, 3001: 0.61, 3002: 0.62, 3003: 0.6})}
 WIDE = {GREEDY: CONFIRMED[GREEDY], SOFTMAX: _results(SOFTMAX, {3000: 0.9, 3001: 0.2, 3002: 0.9, 3003: 0.6})}
 SAMPLE = comparison.Sampled(0.1, 0.001, 2000), comparison.Sampled(0.58, 0.02, 2000)
 OWN = _values(0.5, spread=5)  # Each seed's own data: its reward follows its best fixed action.
@@ -112,7 +113,7 @@ FALCON = {
     [
         (
             _findings(_better()),
-            "Exploration pays: softmax significantly beats greedy: ",
+            "Exploration may pay: softmax significantly beats greedy: ",
             [
                 "+0.100 (95% CI +0.091 to +0.109, 8 seeds; Holm-adjusted p < 0.0001)",
                 "Not yet checked on independent seeds: give more --minutes.",
@@ -131,7 +132,12 @@ FALCON = {
             "",
             [" The best fixed action earns significantly more: 0.9."],
         ),
-        (_findings(_better() | {"falcon": FALCON}), "Exploration pays: softmax", ["FALCON failed on 4 of 8 seeds."]),
+        (_findings(_better() | {"falcon": FALCON}), "Exploration may pay: softmax", ["FALCON failed on 4 of 8 seeds."]),
+        (
+            _findings(_better(), confirmed=AGAIN),
+            "Exploration pays: softmax significantly",
+            ["Independent seeds, which did not select softmax, give +0.10"],
+        ),
         (_findings(_better(), confirmed=CONFIRMED), "", ["+0.09 (95% CI -0.05 to +0.24, 4 seeds)", "Not confirmed"]),
         (
             _findings(_better(), confirmed=SWAPPED),
@@ -155,7 +161,7 @@ FALCON = {
         ),
         (
             _findings({GREEDY: _values(0.50), SOFTMAX: ALIKE, "falcon": WORSE, UNIFORM: _values(0.10)}),
-            "Exploration pays: softmax",
+            "Exploration may pay: softmax",
             ["+0.00010 (95% CI +0.00002 to", "Significantly worse than greedy: FALCON."],
         ),
         (_findings(UNSURE), "Inconclusive", ["2 seeds cannot detect even the largest possible difference."]),
