@@ -33,7 +33,8 @@ def program(settings: cli.Settings) -> None:
     print()
     heads = ("neighbours", "sampling", "RDP", "order", "PLD", "")
     print(tables.text(heads, [*map(_guarantee_row, report["guarantees"])], "  "))
-    print(f"\nNoise on the prefix sums (root mean square over rounds): {report['prefix_noise']:.3g} clip norms")
+    noise = f"{report['prefix_noise']:.3g} clip norms"
+    print(f"\nNoise on the sum of all updates so far (root mean square over rounds): {noise}")
     if settings.target_epsilon is not None:
         _print_alternatives(mechanism, rounds, settings)
     _print_tables(mechanism, rounds)

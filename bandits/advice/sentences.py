@@ -331,8 +331,9 @@ def _why(context: Context, name: str) -> str:
         )
         return f"{first} significantly better than greedy{_not_compared(context)}"
     if name == GREEDY:
-        undecided = ", but that is inconclusive" if results.verdict.against_greedy and not results.verdict.costs else ""
-        return f"the simplest, and no strategy that explores is significantly better{undecided}"
+        if results.verdict.against_greedy and not results.verdict.costs:
+            return "the simplest, until more seeds show that a strategy that explores is better"
+        return "the simplest, and no strategy that explores is significantly better"
     is_above = findings.beats(results.verdict.against_baselines, GREEDY)
     baseline = "best fixed action" if is_above else "uniform policy"
     return f"it significantly beats the {baseline} and greedy does not, though the two do not differ significantly"
