@@ -521,7 +521,7 @@ def _left_out(context: Context) -> tuple[str, list[str]]:
     end = f"To run all, repeat the command with --minutes={minutes}."
     shown = len(left)
     while True:
-        items = [*left[:shown], *[f"{len(left) - shown} other parts"] * (shown < len(left))]
+        items = [*left[:shown], *[count(len(left) - shown, "other part")] * (shown < len(left))]
         text = f"Left out, to keep to --minutes={context.minutes:g}: {'; '.join(items)}. {end}"
         if len(text.split()) <= MAX_WORDS:
             return text, left[shown:]
