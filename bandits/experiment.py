@@ -1,6 +1,6 @@
 """One phase of a bandit run as rounds: cohort -> inputs -> TFF round -> metrics.
 
-The way of a client's data: `ClientData.load` -> `Task.normalise` -> `process.ClientInput` -> inference, training and
+The way of a client's data: `ClientData.load` -> `Task.normalize` -> `process.ClientInput` -> inference, training and
 aggregation in `process` -> the metrics here.
 """
 
@@ -355,7 +355,7 @@ class BanditRounds(runner.Rounds):
             lag = keys.generator(seed, keys.Purpose.DELAY, period, client).integers(most + 1) if most else 0
             if len(offered := self._offered(len(rows), round_num)) < len(rows):
                 examples, rows = examples.take(np.array(offered, np.int64)), rows[np.array(offered, np.int64)]
-            features = self._task.normalise(examples.features)
+            features = self._task.normalize(examples.features)
             # Who lags behind has the policy of its model's deployment, too.
             scheduled = phase.scheduled_value(self._task.num_actions, max(0, period - int(lag)))
             environment = phase.drift.at(acted_in, client)
@@ -434,7 +434,7 @@ class BanditRounds(runner.Rounds):
             indices, population = self._phase.population, self._clients
         compared = clients.chosen(population, indices, _MOST_COMPARED, seed)
         names = [population.client_ids[index] for index, _ in compared]
-        examples = [part._replace(features=self._task.normalise(part.features)) for _, part in compared]
+        examples = [part._replace(features=self._task.normalize(part.features)) for _, part in compared]
         period = int(state.server.round_num) // self._phase.deploy_every
         scheduled = self._phase.scheduled_value(self._task.num_actions, period) or 0.0
         environment = float(self._environment(state))

@@ -273,5 +273,5 @@ def _contexts(log: interaction_log.InteractionLog, task: tasks.Task) -> clients.
     for client, name in enumerate(log.client_ids):
         rows = np.asarray(log.rows)[bounds[client] : bounds[client + 1]]
         taken = task.clients.load(place[name]).take(rows)
-        parts.append(taken._replace(features=task.normalise(taken.features)))
+        parts.append(taken._replace(features=task.normalize(taken.features)))
     return clients.joined(parts).features

@@ -1,7 +1,7 @@
 """Types of columns (`parse`), and encoding of columns as features (`learn`, `encode`).
 
 A column holds numbers, or dates, if at least 90% of its cells do; other cells are then refused, not guessed.
-Numbers are standardised, dates become days, hour and weekday, everything else is one-hot. All statistics (means,
+Numbers are standardized, dates become days, hour and weekday, everything else is one-hot. All statistics (means,
 deviations, categories, missing values) are learned from training rows, or come from a file.
 """
 
@@ -163,7 +163,7 @@ def encode(frame: "pd.DataFrame", learned: Learned, *, show: "Callable[[pd.Serie
             parsed, counts = _of_kind(frame[name], known, show), encoded.imputed
             days = parsed.days if isinstance(parsed, dates.Moments) else parsed
             is_missing = np.isnan(days)
-            blocks.append(_standardised(days, known.days if isinstance(known, statistics.Dates) else known))
+            blocks.append(_standardized(days, known.days if isinstance(known, statistics.Dates) else known))
             encoded.names.extend([name, f"{name} is missing"][: blocks[-1].shape[1]])
             if isinstance(known, statistics.Dates) and isinstance(parsed, dates.Moments):
                 blocks.append(_clock_and_week(parsed, known))
@@ -341,8 +341,8 @@ def _dates(moments: dates.Moments, is_train: np.ndarray) -> statistics.Dates | N
     return statistics.Dates(days.mean, days.deviation, days.has_missing, has_times)
 
 
-def _standardised(numbers: np.ndarray, known: statistics.Numbers) -> np.ndarray:
-    """Standardised numbers, float32 [rows, 1]; [rows, 2] with an indicator of missing values if there are any."""
+def _standardized(numbers: np.ndarray, known: statistics.Numbers) -> np.ndarray:
+    """Standardized numbers, float32 [rows, 1]; [rows, 2] with an indicator of missing values if there are any."""
     is_missing = np.isnan(numbers)
     standard = np.zeros(len(numbers))
     if known.deviation:

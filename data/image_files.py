@@ -96,7 +96,7 @@ def read_cifar_archive(file: IO[bytes]) -> list[tuple[np.ndarray, np.ndarray]]:
         raise ValueError(str(error)) from error
 
 
-def normalise(pixels: np.ndarray) -> np.ndarray:
+def normalize(pixels: np.ndarray) -> np.ndarray:
     """Images as float32 [examples, height, width, channels] in [0, 1]; the input may lack channels.
 
     Pixels of float32 are returned unchanged.

@@ -74,7 +74,7 @@ def entries(offsets: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarr
     return np.repeat(offsets[rows] - np.cumsum(lengths) + lengths, lengths) + np.arange(lengths.sum()), lengths
 
 
-def bags(ids: np.ndarray, lengths: np.ndarray, max_words: int, normalisation: str) -> Bags:
+def bags(ids: np.ndarray, lengths: np.ndarray, max_words: int, normalization: str) -> Bags:
     """Counts words.
 
     Values are `mean`: the word's count divided by the number of the post's words in the vocabulary, as in TFF's Stack
@@ -86,22 +86,22 @@ def bags(ids: np.ndarray, lengths: np.ndarray, max_words: int, normalisation: st
       ids: int [words], the words of all posts behind each other; negative for a word outside of the vocabulary.
       lengths: int [posts], words of each post, 0 or more.
       max_words: Maximum number of distinct words of a post: those of the highest values, then of the lowest ids.
-      normalisation: `mean` or `l2`.
+      normalization: `mean` or `l2`.
 
     Raises:
-      ValueError: If `max_words` is below 1 or `normalisation` another word.
+      ValueError: If `max_words` is below 1 or `normalization` another word.
     """
     if max_words < 1:
         raise ValueError(f"max_words={max_words} must be at least 1.")
-    if normalisation not in NORMALISATIONS:
-        raise ValueError(f"normalisation={normalisation!r} must be one of {', '.join(NORMALISATIONS)}.")
+    if normalization not in NORMALISATIONS:
+        raise ValueError(f"normalization={normalization!r} must be one of {', '.join(NORMALISATIONS)}.")
     num_posts = len(lengths)
     is_known = ids >= 0
     stride = int(ids.max(initial=0)) + 1
     post_of_word = np.repeat(np.arange(num_posts, dtype=np.int64), lengths)
     pairs, counts = np.unique(post_of_word[is_known] * stride + ids[is_known], return_counts=True)
     post, word = np.divmod(pairs, stride)
-    if normalisation == "mean":
+    if normalization == "mean":
         values = counts / np.bincount(post, counts, num_posts)[post]
     else:
         values = counts / np.sqrt(np.bincount(post, counts**2.0, num_posts))[post]
@@ -120,7 +120,7 @@ def _offsets(lengths: np.ndarray) -> np.ndarray:
 
 
 def encode(
-    documents: Sequence[Sequence[str]], vocabulary: Mapping[str, int], max_words: int, normalisation: str
+    documents: Sequence[Sequence[str]], vocabulary: Mapping[str, int], max_words: int, normalization: str
 ) -> Bags:
     """Bags of words of tokenised posts.
 
@@ -128,14 +128,14 @@ def encode(
       documents: The words of each post.
       vocabulary: Word -> id, 0 or more.
       max_words: Maximum number of distinct words of a post; see `bags`.
-      normalisation: `mean` or `l2`; see `bags`.
+      normalization: `mean` or `l2`; see `bags`.
 
     Raises:
       ValueError: As `bags` does.
     """
     lengths = np.array([len(document) for document in documents], np.int64)
     ids = map(vocabulary.get, itertools.chain.from_iterable(documents), itertools.repeat(-1))
-    return bags(np.fromiter(ids, np.int64, int(lengths.sum())), lengths, max_words, normalisation)
+    return bags(np.fromiter(ids, np.int64, int(lengths.sum())), lengths, max_words, normalization)
 
 
 class Words:
@@ -158,7 +158,7 @@ class Words:
         total = np.bincount(numbers, minlength=len(self._number)).tolist()
         return {word: count for word, count in zip(self._number, total, strict=True) if count}
 
-    def bags(self, vocabulary: Sequence[str], rows: np.ndarray, max_words: int, normalisation: str) -> Bags:
+    def bags(self, vocabulary: Sequence[str], rows: np.ndarray, max_words: int, normalization: str) -> Bags:
         """Bags of words of the posts at some positions, at least one; see `bags`."""
         word_id = {word: place for place, word in enumerate(vocabulary)}
         ids = np.array([word_id.get(word, -1) for word in self._number], np.int32)
@@ -166,7 +166,7 @@ class Words:
         parts = []
         for first in range(0, len(rows), _POSTS_AT_ONCE):
             places, lengths = entries(offsets, rows[first : first + _POSTS_AT_ONCE])
-            parts.append(bags(ids[numbers[places]], lengths, max_words, normalisation))
+            parts.append(bags(ids[numbers[places]], lengths, max_words, normalization))
         return joined(parts)
 
 

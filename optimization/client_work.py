@@ -1,7 +1,7 @@
 """A client's training: SGD over its examples (Agarwal et al. 2023, Algorithm 3, ClientUpdate).
 
 Plain TensorFlow on dense tensors. The weights live in variables that start at zero and are assigned, so no random
-initialiser runs, and a gradient step works in place.
+initializer runs, and a gradient step works in place.
 """
 
 import dataclasses

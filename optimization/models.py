@@ -254,9 +254,9 @@ _NORM_EPSILON = 1e-5
 def resnet18(image_shape: tuple[int, int, int], num_outputs: int, norm: str = "group") -> Model:
     """ResNet-18 (He et al. 2016, Table 1) without biases in its convolutions, for images of any size.
 
-    Statistics of a normalisation are no weights: no algorithm averages them, no noise is added to them, no server
-    optimizer moves them. Group normalisation has two groups (Reddi et al. 2021) and treats each example alone. Batch
-    normalisation takes mean and variance of the batch at hand, in training of the mini-batch, in evaluation of the
+    Statistics of a normalization are no weights: no algorithm averages them, no noise is added to them, no server
+    optimizer moves them. Group normalization has two groups (Reddi et al. 2021) and treats each example alone. Batch
+    normalization takes mean and variance of the batch at hand, in training of the mini-batch, in evaluation of the
     evaluation batch, which must be mixed as the data is; there are no running statistics, because those of clients
     with different labels fit neither the data of one nor the server's model.
 
@@ -310,7 +310,7 @@ def resnet18(image_shape: tuple[int, int, int], num_outputs: int, norm: str = "g
 
 
 def _convolve(values: tf.Tensor, weights: Iterator[tf.Tensor], stride: int, norm: str) -> tf.Tensor:
-    """Convolves and normalises with the next kernel, scale and offset; pads the image by half a kernel all around."""
+    """Convolves and normalizes with the next kernel, scale and offset; pads the image by half a kernel all around."""
     kernel, scale, offset = next(weights), next(weights), next(weights)
     pad = kernel.shape[0] // 2
     height, width = values.shape[1:3]

@@ -44,7 +44,7 @@ def test_values_are_those_of_the_records():
         "paper/digits.csv", "average_reward", "FALCON, every 50", "Greedy, every 50"
     )
     np.testing.assert_allclose(advantage["digits, 50 rounds"]["FALCON"][:3], expected)
-    assert advantage["wines, 10 rounds"]["softmax"][:3] == (0.001, -0.004, 0.007)
+    assert advantage["wine, 10 rounds"]["softmax"][:3] == (0.001, -0.004, 0.007)
     assert privacy["1"]["softmax"][:3] == (0.216, 0.204, 0.227)
     (scores,) = (docs_pictures.values(panel, EVIDENCE) for panel in SPECS["strategies"]["panels"])
     assert scores["FALCON"]["FALCON"].text() == "0.480 (0.435 to 0.530)"

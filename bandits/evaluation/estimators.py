@@ -81,7 +81,7 @@ class Ips(Estimator):
 
 @dataclasses.dataclass(frozen=True)
 class Snips(Ips):
-    """Self-normalised IPS: sum of w r over sum of w. Of little bias, and of rewards' own range."""
+    """Self-normalized IPS: sum of w r over sum of w. Of little bias, and of rewards' own range."""
 
     name = "snips"
     denominator = "weights"

@@ -68,7 +68,7 @@ def contexts(log: interaction_log.InteractionLog, task: tasks.Task, folder: str)
     parts = []
     for client, name in enumerate(log.client_ids):
         rows = log.rows[log.clients == client]
-        parts.append(task.normalise(task.clients.load(place[name]).take(rows).features))
+        parts.append(task.normalize(task.clients.load(place[name]).take(rows).features))
     bags = [part for part in parts if isinstance(part, text.Bags)]
     return text.joined(bags) if bags else np.concatenate(parts)
 

@@ -108,17 +108,17 @@ class MabFlRounds(runner.Rounds):
         """
         self._options, self._names, self.target = options, participants.names, target
 
-        def normalised(rows: clients.Examples) -> tuple[np.ndarray, np.ndarray]:
-            return participants.normalise(rows.features), rows.labels
+        def normalized(rows: clients.Examples) -> tuple[np.ndarray, np.ndarray]:
+            return participants.normalize(rows.features), rows.labels
 
-        self._training_rows = [normalised(silo.train) for silo in participants.silos]
+        self._training_rows = [normalized(silo.train) for silo in participants.silos]
         if options.corrupted_participant is not None:
             index = participants.names.index(options.corrupted_participant)
             features, labels = self._training_rows[index]
             is_flipped = keys.generator(options.seed, keys.Purpose.LABEL_NOISE).random(len(labels))
             self._training_rows[index] = features, np.where(is_flipped < options.label_flip_rate, 1 - labels, labels)
-        self._validation_rows = normalised(participants.silos[target].validation)
-        test_features, self._test_labels = normalised(participants.silos[target].test)
+        self._validation_rows = normalized(participants.silos[target].validation)
+        test_features, self._test_labels = normalized(participants.silos[target].test)
         self._test_features = tf.constant(test_features)
         self._classifier = model.BinaryClassifier(test_features.shape[1], hidden)
         self._rule = options.rule.build()

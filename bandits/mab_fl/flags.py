@@ -157,7 +157,7 @@ class _Study:
 
     Attributes:
       task_type: The participants and their data.
-      target: Participant to personalise for (default: worker_2 of the generator, else the first).
+      target: Participant to personalize for (default: worker_2 of the generator, else the first).
     """
 
     task_type: str = setting("generator", TASKS, basic=True)

@@ -1,6 +1,6 @@
-"""The network of MAB-FL: linear layers with batch normalisation and ReLU between (Lundahl 2021, section 8.5).
+"""The network of MAB-FL: linear layers with batch normalization and ReLU between (Lundahl 2021, section 8.5).
 
-Batch normalisation's statistics are part of a model: a participant measures them once, on its training rows with its
+Batch normalization's statistics are part of a model: a participant measures them once, on its training rows with its
 trained weights, and they are sent, averaged and adopted like every other weight. No moving average, which a few steps
 on a hundred rows would leave far behind, is needed.
 """
@@ -15,7 +15,7 @@ import tensorflow as tf
 from data import keys
 from optimization import models
 
-HIDDEN = (64, 32, 16)  # Four linear layers, three batch normalisations.
+HIDDEN = (64, 32, 16)  # Four linear layers, three batch normalizations.
 _NUM_CLASSES = 2
 _EPSILON = 1e-3
 _Layer = Sequence[tf.Tensor]
@@ -35,7 +35,7 @@ class BinaryClassifier:
 
     @property
     def trained(self) -> models.Model:
-        """The part that SGD changes; its `forward` normalises by the mini-batch."""
+        """The part that SGD changes; its `forward` normalizes by the mini-batch."""
         sizes = [self.num_features, *self.hidden, _NUM_CLASSES]
         shapes: dict[str, tuple[int, ...]] = {}
         for layer, (width_in, width_out) in enumerate(itertools.pairwise(sizes)):
@@ -57,7 +57,7 @@ class BinaryClassifier:
         return self.trained.shapes | statistics
 
     def initial_weights(self, seed: int) -> models.Weights:
-        """Draws normal kernels of variance 2 / inputs; the normalisations start as the identity."""
+        """Draws normal kernels of variance 2 / inputs; the normalizations start as the identity."""
         draw = keys.generator(seed, keys.Purpose.WEIGHTS)
         weights = []
         for name, shape in self.shapes.items():
@@ -68,7 +68,7 @@ class BinaryClassifier:
         return tuple(weights)
 
     def statistics(self, trained: Sequence[tf.Tensor], features: tf.Tensor) -> list[tf.Tensor]:
-        """Mean and variance before each normalisation, over these float32 [rows, features]."""
+        """Mean and variance before each normalization, over these float32 [rows, features]."""
         return self._run(trained, features)[1]
 
     def scores(self, weights: Sequence[tf.Tensor], features: tf.Tensor) -> tf.Tensor:

@@ -1,4 +1,4 @@
-"""Runs MAB-FL, personalised federated learning by combination; see `--help`."""
+"""Runs MAB-FL, personalized federated learning by combination; see `--help`."""
 
 if __name__ == "__main__":  # Before the imports, which take seconds.
     from optimization.study import interruption

@@ -11,7 +11,7 @@ import pathlib
 from data import convert
 
 _FILES = "mmlu_*.csv"
-_MODELS = ("mixtral", "gpt-4")  # Beginnings of the columns' names, behind an organisation's.
+_MODELS = ("mixtral", "gpt-4")  # Beginnings of the columns' names, behind an organization's.
 _COLUMNS = ("subject", "prompt", "mixtral_correct", "gpt4_correct")
 _ANSWERS = {"True": 1, "False": 0}
 

@@ -22,13 +22,13 @@ class Task:
       clients: The population.
       held_out: Examples for evaluation, of the same or of other clients.
       num_actions: Actions to choose from.
-      feature_spec: (shape, dtype name) of one example's features, after `normalise`; or `text.Bags`.
+      feature_spec: (shape, dtype name) of one example's features, after `normalize`; or `text.Bags`.
       model: Name of a function in `optimization.models`.
       model_arguments: Its arguments.
       initial_weights: Initialization of its kernels, one of `models.INITIAL_WEIGHTS`.
       rewards: float32 [labels, actions] by phase: `exact` without a shift, `init` in the initial training of a
         shift, `bandits` after it. A task without the latter two has no init_shift scenario.
-      normalise: Maps the data's features to the model's.
+      normalize: Maps the data's features to the model's.
       report: Report on the data, for `config.json`: counts of rows read, dropped, imputed.
       multi_label: Whether labels are float32 [examples, labels] instead of int32 [examples]; for a log they end in the
         logged values, which are not rewards (`tasks.logged`).
@@ -49,7 +49,7 @@ class Task:
     model_arguments: Mapping[str, Any]
     rewards: Mapping[str, np.ndarray]
     initial_weights: str = "glorot_uniform"
-    normalise: Callable[[Any], Features] = lambda raw: raw
+    normalize: Callable[[Any], Features] = lambda raw: raw
     report: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     multi_label: bool = False
     label_range: tuple[float, float] = (0.0, 1.0)
@@ -70,14 +70,14 @@ class Task:
         Args:
           examples: As the data has them.
           size: Maximum number of examples of a batch.
-          even: Make batches of one size, give or take an example, for models that normalise over a batch; else only the
+          even: Make batches of one size, give or take an example, for models that normalize over a batch; else only the
             last is smaller.
         """
         count = len(examples.labels)
         bounds = range(size, count, size)
         for rows in np.array_split(np.arange(count), len(bounds) + 1 if even else bounds):
             batch = examples.take(rows)
-            yield batch._replace(features=self.normalise(batch.features))
+            yield batch._replace(features=self.normalize(batch.features))
 
     def reward_range(self, phase: str) -> tuple[float, float]:
         """Smallest and largest reward of an action, by a key of `rewards`."""

@@ -56,7 +56,7 @@ def load(options: TaskOptions) -> tasks.Task:
         num_actions=num_classes,
         feature_spec=((*_SHAPE, 1), "float32"),
         rewards=phases,
-        normalise=image_files.normalise,
+        normalize=image_files.normalize,
         **tasks.image_model(options, model, (*_SHAPE, 1), num_classes),
     )
 

@@ -121,7 +121,7 @@ def load_partitioned(options: TaskOptions) -> tasks.Task:
         num_actions=source.num_actions,
         feature_spec=(source.shape, "float32"),
         rewards={"exact": rewards.exact(source.num_actions)},
-        normalise=image_files.normalise,
+        normalize=image_files.normalize,
         **tasks.image_model(options, source.model, source.shape, source.num_actions, source.hidden),
     )
 

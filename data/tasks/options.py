@@ -23,7 +23,7 @@ class TaskOptions:
 
       model: Digits, images, tables: name of the model; None for the task's.
       hidden: Digits, images, tables: widths of the hidden layers of the model `mlp`; None for the task's.
-      norm: Normalisation of a ResNet, `group` or `batch`.
+      norm: Normalization of a ResNet, `group` or `batch`.
       initial_weights: Images: initialization of kernels, one of `models.INITIAL_WEIGHTS`; None for the task's default.
 
       partition_clients: Synthetic clients: their number.

@@ -81,7 +81,7 @@ class Silos:
       checksum: Digest of the source.
       report: Counts of the read rows, in JSON's types.
       statistics: Empty: no statistics are learned before the rounds.
-      normalise: Stored features -> float32 [rows, features].
+      normalize: Stored features -> float32 [rows, features].
     """
 
     names: tuple[str, ...]
@@ -89,7 +89,7 @@ class Silos:
     checksum: str
     report: Mapping[str, Any]
     statistics: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    normalise: Callable[[Any], np.ndarray] = lambda features: features
+    normalize: Callable[[Any], np.ndarray] = lambda features: features
 
 
 def load(options: SiloOptions) -> Silos:
@@ -189,7 +189,7 @@ def _writers(options: SiloOptions) -> Silos:
         silos=tuple(silos),
         checksum=populations[0].checksum,
         report={"writers": count, "positive_labels": numbers},
-        normalise=lambda pixels: image_files.normalise(pixels).reshape(len(pixels), -1),
+        normalize=lambda pixels: image_files.normalize(pixels).reshape(len(pixels), -1),
     )
 
 

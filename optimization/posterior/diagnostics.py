@@ -37,8 +37,8 @@ class Normality(NamedTuple):
       excess_distances: The same distance minus its mean for normal samples of as many clients (`normal_distance`). Of
         normal models it is 0 on average with any number of clients. Of others it still grows with that number: of an
         exponential distribution from 0.03 with 5 clients to 0.11 with 100.
-      skewness: Third standardised moment.
-      kurtosis: Fourth standardised moment minus 3, biased downwards: -6 / (clients + 1) on average for normal models.
+      skewness: Third standardized moment.
+      kurtosis: Fourth standardized moment minus 3, biased downwards: -6 / (clients + 1) on average for normal models.
     """
 
     p_values: np.ndarray
@@ -67,7 +67,7 @@ def normality(models: np.ndarray) -> Normality:
     normal = normal_distance(count)
 
     def work(chunk: slice) -> None:
-        samples, distance = _standardised(models[clients, chunk].T.astype(np.float64))
+        samples, distance = _standardized(models[clients, chunk].T.astype(np.float64))
         result.excess_distances[chunk] = distance - normal
         result.p_values[chunk] = np.interp(distance, distances, p_values)
         if count >= _LILLIEFORS_CLIENTS:
@@ -95,10 +95,10 @@ def normal_distance(count: int) -> float:
       count: Size of a sample, at least 2.
     """
     generator, (batches, size) = np.random.default_rng(0), _SIMULATED
-    return float(np.mean([_standardised(generator.standard_normal((size, count)))[1] for _ in range(batches)]))
+    return float(np.mean([_standardized(generator.standard_normal((size, count)))[1] for _ in range(batches)]))
 
 
-def _standardised(samples: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _standardized(samples: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Sorted rows with mean 0 and standard deviation 1, and their distances to the normal distribution."""
     samples = np.sort(samples, axis=1)
     samples -= samples.mean(axis=1, keepdims=True)

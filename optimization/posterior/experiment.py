@@ -89,7 +89,7 @@ class PosteriorRounds(training.TrainingRounds):
         return self._kept(("rounds", work, self._algorithm.factory), build)
 
     def _mixed(self, examples: clients.Examples, round_num: int) -> clients.Examples:
-        """Shuffles the examples: where a model normalises over a batch, each batch should resemble the whole."""
+        """Shuffles the examples: where a model normalizes over a batch, each batch should resemble the whole."""
         draw = keys.generator(self._options.seed, keys.Purpose.EVALUATION, round_num, 1)
         return examples.take(draw.permutation(len(examples.labels)))
 

@@ -41,7 +41,7 @@ def _server_features(options: PosteriorOptions, task: tasks.Task) -> clients.Fea
       UsageError: If they cannot be read, or differ in shape from the task's.
     """
     if count := min(options.server_clients, len(task.clients)):
-        return task.normalise(clients.joined([task.clients.load(index) for index in range(count)]).features)
+        return task.normalize(clients.joined([task.clients.load(index) for index in range(count)]).features)
     if not options.server_file:
         return None
     flag, of_task = f"--server_data={options.server_file}", f"--task_type={options.task.task_type}"
@@ -59,7 +59,7 @@ def _server_features(options: PosteriorOptions, task: tasks.Task) -> clients.Fea
         kept = features.astype(held_out.dtype)
     if not np.allclose(kept, features, rtol=1e-6):
         raise UsageError(f"{flag} holds features that are no {held_out.dtype}, which {of_task} has.")
-    return task.normalise(kept)
+    return task.normalize(kept)
 
 
 class PosteriorStudy(frame.PlainStudy[PosteriorOptions, ServedTask]):

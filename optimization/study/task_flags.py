@@ -75,7 +75,7 @@ class _ModelsOfImagesAndTables:
     Attributes:
       model: Model (default: the task's); digits and tables take linear or mlp.
       hidden: Widths of the hidden layers of mlp, separated by commas, such as 256,128 (default: the task's).
-      norm: Normalisation.
+      norm: Normalization.
       initial_weights: Initialization of kernels; with --variant=reference_code, the default of cnn is glorot_normal, of
         linear_l2 zeros.
     """
@@ -95,8 +95,8 @@ class _ModelsOfImagesAndTables:
     norm: str = setting(
         "group",
         {
-            "group": "group normalisation, each example alone",
-            "batch": "batch normalisation by the batch at hand, in training and in evaluation",
+            "group": "group normalization, each example alone",
+            "batch": "batch normalization by the batch at hand, in training and in evaluation",
         },
         only={"model": ("resnet18",)},
     )

@@ -104,9 +104,9 @@ class TrainingRounds(runner.Rounds):
         self, ids: np.ndarray, cohort: Sequence[clients.Examples], round_num: int
     ) -> list[supervised.ClientInput]:
         """Inputs to a round from clients with these examples."""
-        normalised = [one._replace(features=self._task.normalise(one.features)) for one in cohort]
+        normalized = [one._replace(features=self._task.normalize(one.features)) for one in cohort]
         key_and_rate = self._training.seed, round_num, self.learning_rate(round_num)
-        return supervised.inputs(normalised, ids, *key_and_rate, weighs_examples=self.weighs_examples)
+        return supervised.inputs(normalized, ids, *key_and_rate, weighs_examples=self.weighs_examples)
 
     @functools.cached_property
     def sizes(self) -> np.ndarray:

@@ -102,7 +102,7 @@ def _fashion_mnist(rounds: int) -> dict[str, float]:
     flags = ("--task_type=fashion_mnist", "--random_data", "--partition_examples=600")
     task, run = _rounds(*flags, "--client_batch_size=64", "--client_steps_per_round=100")
     work = run.work
-    examples = [one._replace(features=task.normalise(one.features)) for one in map(task.clients.load, range(3))]
+    examples = [one._replace(features=task.normalize(one.features)) for one in map(task.clients.load, range(3))]
     inputs = supervised.inputs(examples, np.arange(3), 0, 1, 0.005, weighs_examples=False)
     definition, rounds_of_three = run.definition(work, 3), run.mean_rounds(work, 3)
     state = rounds_of_three.initialize()

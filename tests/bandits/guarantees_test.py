@@ -4,9 +4,12 @@ import dataclasses
 
 import pytest
 
-from bandits import guarantees
+from bandits import guarantees, run_federated
+from bandits.options import phases
 from data.tasks import registry
 from data.tasks.options import TaskOptions
+from optimization.privacy import mechanisms
+from optimization.study import frame
 
 
 @pytest.mark.parametrize(
@@ -28,3 +31,16 @@ def test_the_digest_sees_what_makes_the_clients_and_nothing_else():
         guarantees.population_checksum(dataclasses.replace(options, data_dir="elsewhere", num_tags=3), task) == digest
     )
     assert guarantees.population_checksum(dataclasses.replace(options, partition_seed=1), task) != digest
+
+
+def test_a_phase_that_releases_no_model_adds_what_it_shows_without_noise():
+    study = run_federated.STUDY
+    (settings,) = frame.plan(study, frame.flag_set(study).parse(["", "--federation=alone"]))
+    options = study.options(settings)
+    task = study.open(options)
+    trained = mechanisms.Mechanism("dpsgd", 1.0, 60, 20, "poisson", apart_from=("the vocabulary",))
+    before = guarantees.Trained(trained, 10)
+    (phase,) = phases(options, task)
+    after = guarantees.of_phase(options.task, task, phase, 1, before, ("each client's rewards",))
+    both = ("the vocabulary", "each client's rewards")
+    assert after == guarantees.Trained(dataclasses.replace(trained, apart_from=both), 10)

@@ -67,7 +67,7 @@ def test_contexts_labels_and_rewards_are_those_of_the_clients_examples(finished)
     labels = np.array([examples[client].labels[row] for client, row in zip(log.clients, log.rows, strict=True)])
     np.testing.assert_array_equal(log.rewards, log.actions == labels)
     features = [examples[client].features[row] for client, row in zip(log.clients, log.rows, strict=True)]
-    np.testing.assert_array_equal(log.contexts, task.normalise(np.stack(features)))
+    np.testing.assert_array_equal(log.contexts, task.normalize(np.stack(features)))
 
 
 def test_equal_runs_write_equal_files(finished, tmp_path):

@@ -50,7 +50,8 @@ def test_a_function_is_a_policy_and_may_ask_for_more():
         del key
         return tf.one_hot(tf.zeros(tf.shape(predicted_rewards)[0], tf.int32), 10)
 
-    _, _, options, _ = _opened({"policy": first})
+    _, settings, options, _ = _opened({"policy": first})
+    assert settings.experiment_name == "digits_scratch_softmax_first"
     policy = options.policy.build()
     assert policy.asks == ("key",)
     np.testing.assert_array_equal(policy(np.zeros((2, 10), np.float32), key=[0, 1]), np.eye(10)[[0, 0]])

@@ -73,7 +73,7 @@ def test_an_evaluation_compares_clients_by_the_reward_of_the_greedy_policy(finis
     expected = []
     for name in found["clients"]:
         examples = task.clients.load(task.clients.client_ids.index(name))
-        outputs = model.forward(weights, task.normalise(examples.features))
+        outputs = model.forward(weights, task.normalize(examples.features))
         expected.append(float(np.mean(np.argmax(outputs, axis=1) == examples.labels)))
     np.testing.assert_allclose(found["rewards"], expected, atol=1e-12)
     assert not found["held_out"]

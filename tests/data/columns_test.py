@@ -32,7 +32,7 @@ def test_a_number_that_never_varies_in_training_rows_is_0_everywhere(constant):
 
 
 @pytest.mark.parametrize("unit", [1e-300, 1.0, 1e300])
-def test_numbers_of_any_size_are_standardised(unit):
+def test_numbers_of_any_size_are_standardized(unit):
     np.testing.assert_allclose(_encode(np.array([1, 1, 3, 3, 2, 1]) * unit).values[:, 0], [-1, -1, 1, 1, 0, -1])
 
 
@@ -92,7 +92,7 @@ def _encode_known(values, known):
     return columns.encode(pd.DataFrame({"x": values}), {"x": known})
 
 
-def test_numbers_are_standardised_by_what_is_known_from_elsewhere():
+def test_numbers_are_standardized_by_what_is_known_from_elsewhere():
     encoded = _encode_known([1, None, 5], statistics.Numbers(3.0, 2.0, has_missing=False))
     assert encoded.values.tolist() == [[-1], [0], [1]]
     assert encoded.imputed == {"x": 1}

@@ -13,7 +13,7 @@ REWARDS = 0.5 * CONTEXTS[:, 0] * (ACTIONS == 0) - CONTEXTS[:, 1] * (ACTIONS == 1
 
 
 def _by_sklearn(penalty: float, tested: np.ndarray) -> np.ndarray:
-    """The two steps by another library's ridge regression, the constant among the penalised columns."""
+    """The two steps by another library's ridge regression, the constant among the penalized columns."""
     matrix, tested = (np.column_stack([part, np.ones(len(part))]).astype(float) for part in (CONTEXTS, tested))
 
     def ridge(rows, targets):

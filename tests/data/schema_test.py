@@ -63,7 +63,7 @@ LOGS = {
 
 
 @pytest.mark.parametrize("names", LOGS.values(), ids=LOGS)
-def test_a_log_is_recognised_by_its_names(names):
+def test_a_log_is_recognized_by_its_names(names):
     with pytest.raises(UsageError, match=f"table.csv looks like a log .*{names[-1]}.*--feature_columns.*--ignore_"):
         schema.check_no_log([*names, "age"], "table.csv")
 
@@ -118,7 +118,7 @@ def test_real_tables_are_no_logs(shared_data, name):
     schema.check_no_log(list(table_file.read(str(shared_data / name)).frame), "table.csv")
 
 
-def test_a_real_log_is_recognised(shared_data):
+def test_a_real_log_is_recognized(shared_data):
     frame = table_file.read(str(shared_data / "open_bandit" / "random_all.csv.gz")).frame
     with pytest.raises(UsageError, match=r"'item_id' as the chosen action, 'click' .*, 'propensity_score' as"):
         schema.check_no_log(list(frame), "table.csv")

@@ -60,11 +60,11 @@ def test_l2_has_norm_one_over_the_words_in_the_vocabulary():
     np.testing.assert_allclose(bags.values, [2 / math.sqrt(5), 1 / math.sqrt(5), 1], rtol=1e-7)
 
 
-@pytest.mark.parametrize(("normalisation", "norm"), [("mean", 5), ("l2", math.sqrt(7))])
-def test_the_words_of_highest_value_are_kept_and_ties_go_to_the_lowest_id(normalisation, norm):
+@pytest.mark.parametrize(("normalization", "norm"), [("mean", 5), ("l2", math.sqrt(7))])
+def test_the_words_of_highest_value_are_kept_and_ties_go_to_the_lowest_id(normalization, norm):
     # Counts 1, 1, 2, 1 of ids 3, 1, 2, 0 beside an unknown word: 2, then 0; left-out words count for the values' sums.
     post = ["sat", "cat", "dog", "the", "dog", "bird"]
-    bags = text.encode([post[:3], post], VOCABULARY, 2, normalisation)
+    bags = text.encode([post[:3], post], VOCABULARY, 2, normalization)
     assert (bags.ids.tolist(), bags.offsets.tolist()) == ([1, 2, 0, 2], [0, 2, 4])
     np.testing.assert_allclose(bags.values[2:], [1 / norm, 2 / norm], rtol=1e-6)
 
@@ -82,14 +82,14 @@ def test_bags_agree_with_counting_one_post_at_a_time():
     draw = np.random.default_rng(0)
     lengths = draw.integers(0, 40, 60)
     ids = draw.integers(-1, 30, lengths.sum())
-    for normalisation in text.NORMALISATIONS:
-        bags = text.bags(ids, lengths, 12, normalisation)
+    for normalization in text.NORMALISATIONS:
+        bags = text.bags(ids, lengths, 12, normalization)
         start = 0
         for length, (bag, values) in zip(lengths, posts(bags), strict=True):
             post = ids[start : start + length].tolist()
             start += length
             counts = collections.Counter(word for word in post if word >= 0)
-            norm = counts.total() if normalisation == "mean" else math.sqrt(sum(count**2 for count in counts.values()))
+            norm = counts.total() if normalization == "mean" else math.sqrt(sum(count**2 for count in counts.values()))
             assert bag == sorted(sorted(counts, key=lambda word: (-counts[word], word))[:12])
             np.testing.assert_allclose(values, [counts[word] / norm for word in bag], rtol=1e-6)
 
@@ -104,11 +104,11 @@ def test_taken_posts_come_in_their_order_and_join_again(rows):
 
 
 @pytest.mark.parametrize(
-    ("max_words", "normalisation", "message"), [(0, "mean", "max_words=0"), (3, "sum", "'sum' must be one of mean, l2")]
+    ("max_words", "normalization", "message"), [(0, "mean", "max_words=0"), (3, "sum", "'sum' must be one of mean, l2")]
 )
-def test_other_arguments_are_refused(max_words, normalisation, message):
+def test_other_arguments_are_refused(max_words, normalization, message):
     with pytest.raises(ValueError, match=message):
-        text.encode([["cat"]], VOCABULARY, max_words, normalisation)
+        text.encode([["cat"]], VOCABULARY, max_words, normalization)
 
 
 def test_tag_vectors_are_multi_hot():

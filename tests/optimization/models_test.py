@@ -150,12 +150,12 @@ def test_resnet18_and_its_gradient_equal_keras_layers_with_the_same_weights(norm
         assert tf.norm(one - other) <= 1e-3 * tf.norm(other) + 1e-5
 
 
-def test_batch_normalisation_is_by_the_batch_at_hand():
+def test_batch_normalization_is_by_the_batch_at_hand():
     model = models.resnet18((32, 32, 3), 5, "batch")
     weights = _random_weights(model)
     features = np.random.default_rng(2).normal(size=(4, 32, 32, 3)).astype(np.float32)
     outputs = model.forward(weights, tf.constant(features))
-    # Any change that keeps the images' order of brightness apart from scale is normalised away by the first layer.
+    # Any change that keeps the images' order of brightness apart from scale is normalized away by the first layer.
     np.testing.assert_allclose(outputs, model.forward(weights, tf.constant(100 * features)), rtol=1e-3, atol=1e-3)
     assert np.abs(outputs[:2] - model.forward(weights, tf.constant(features[:2]))).max() > 1e-2
 
@@ -307,10 +307,10 @@ def test_the_model_takes_what_the_specs_say():
     model, examples = models.of_task(task), task.held_out.load(0)
     assert models.feature_spec(task).is_compatible_with(tf.constant(examples.features))
     assert models.label_spec(task).is_compatible_with(tf.constant(examples.labels))
-    outputs = model.forward(model.initial_weights(0), task.normalise(examples.features))
+    outputs = model.forward(model.initial_weights(0), task.normalize(examples.features))
     assert outputs.shape == (len(examples.labels), task.num_actions)
     ensemble = models.of_task(task, heads=3)
-    outputs = ensemble.forward(ensemble.initial_weights(0), task.normalise(examples.features))
+    outputs = ensemble.forward(ensemble.initial_weights(0), task.normalize(examples.features))
     assert outputs.shape == (len(examples.labels), 3, task.num_actions)
     changed = dataclasses.replace(task, multi_label=True, initial_weights="zeros")
     assert models.label_spec(changed) == tf.TensorSpec((None, 10), tf.float32)
@@ -318,7 +318,7 @@ def test_the_model_takes_what_the_specs_say():
 
 
 def test_batches_hold_every_example_once_and_in_order():
-    task = dataclasses.replace(registry.load(TaskOptions("digits")), normalise=lambda pixels: pixels + 1)
+    task = dataclasses.replace(registry.load(TaskOptions("digits")), normalize=lambda pixels: pixels + 1)
     examples = task.held_out.load(0).take(np.arange(7))
     for even, sizes in ((False, [3, 3, 1]), (True, [3, 2, 2])):
         batches = list(task.batches(examples, 3, even=even))

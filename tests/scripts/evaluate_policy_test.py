@@ -206,7 +206,7 @@ def test_a_runs_model_is_evaluated_with_any_exploration(tmp_path):
     parts = [task.clients.load(client) for client in range(20)]
     labels = np.concatenate([part.labels for part in parts])
     actions = generator.integers(10, size=len(labels))
-    contexts = np.concatenate([task.normalise(part.features) for part in parts])
+    contexts = np.concatenate([task.normalize(part.features) for part in parts])
     log = interaction_log.ordered(
         list(task.clients.client_ids[:20]),
         np.repeat(range(20), [len(part.labels) for part in parts]),

@@ -180,7 +180,7 @@ def test_the_model_is_measured_in_the_environment_of_the_moment(plain, tmp_path,
     task = registry.load(TaskOptions("digits"))
     examples = task.held_out.load(0)
     weights = np.load(run / "model" / "weights.npz")
-    model, features = models.of_task(task), task.normalise(examples.features)
+    model, features = models.of_task(task), task.normalize(examples.features)
     action = np.argmax(model.forward([weights[name] for name in weights.files], features), axis=1)
     found = drift.Drift("abrupt", start=6, environments=2).matrices(np.eye(10, dtype=np.float32))[1]
     assert after[metrics.HELD_OUT_REWARD][5] == pytest.approx(found[examples.labels, action].mean())

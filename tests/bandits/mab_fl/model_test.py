@@ -32,14 +32,14 @@ def _by_hand(weights, statistics=None):
     return logits[:, 1] - logits[:, 0], used
 
 
-def test_scores_normalise_by_the_statistics_that_the_weights_carry():
+def test_scores_normalize_by_the_statistics_that_the_weights_carry():
     weights = _random_weights()
     carried = [value for name, value in weights.items() if "mean" in name or "variance" in name]
     expected, _ = _by_hand(weights, carried)
     np.testing.assert_allclose(NETWORK.scores(list(weights.values()), FEATURES), expected, rtol=1e-4, atol=1e-5)
 
 
-def test_training_normalises_by_the_mini_batch_and_statistics_are_what_it_used():
+def test_training_normalizes_by_the_mini_batch_and_statistics_are_what_it_used():
     weights = _random_weights()
     trained = [value for name, value in weights.items() if name in NETWORK.trained.shapes]
     expected, used = _by_hand(weights)
@@ -49,7 +49,7 @@ def test_training_normalises_by_the_mini_batch_and_statistics_are_what_it_used()
         np.testing.assert_allclose(found, value, rtol=1e-4, atol=1e-5)
 
 
-def test_the_default_network_starts_with_normal_kernels_and_normalisations_that_are_the_identity():
+def test_the_default_network_starts_with_normal_kernels_and_normalizations_that_are_the_identity():
     weights = dict(zip(model.BinaryClassifier(153).shapes, model.BinaryClassifier(153).initial_weights(0), strict=True))
     assert sum(name.endswith("kernel") for name in weights) == 4
     assert sum(name.endswith("variance") for name in weights) == 3

@@ -23,7 +23,7 @@ def _scales(more=lambda task: {}, bounds=BOUNDS):
     ]
 
 
-def test_the_score_and_its_interval_are_rliables_of_normalised_numbers():
+def test_the_score_and_its_interval_are_rliables_of_normalized_numbers():
     found = over_tasks.over(_scales())
     one = found.scores["arm"]
     assert one.mean == pytest.approx(metrics.aggregate_iqm(NORMAL), rel=1e-9)

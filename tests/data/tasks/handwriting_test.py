@@ -155,7 +155,7 @@ def test_leafs_files_are_read_as_tffs_emnist_is(tmp_path):
     write(tmp_path / "train" / "all_data_0.json", f0=[61, 0])
     write(tmp_path / "test" / "all_data_0.json", f0=[51])
     task = handwriting.load(TaskOptions("emnist_chars", data_dir=str(tmp_path)))
-    features = task.normalise(task.held_out.load(0).features)
+    features = task.normalize(task.held_out.load(0).features)
     assert (features.shape, features.dtype, task.num_actions, task.model) == ((1, 28, 28, 1), np.float32, 62, "cnn")
     np.testing.assert_allclose(features, 0.2, rtol=1e-6)
 

@@ -221,10 +221,10 @@ def test_a_hierarchy_gives_clients_of_one_superclass_several_classes(tmp_path):
 
 
 @pytest.mark.parametrize(("name", "num_actions"), [("fashion_mnist", 10), ("mnist", 10), ("cifar100", 100)])
-def test_the_model_takes_the_normalised_images(folder, name, num_actions):
+def test_the_model_takes_the_normalized_images(folder, name, num_actions):
     task = task_of(name, folder)
     examples = task.clients.load(0)
-    features = task.normalise(examples.features)
+    features = task.normalize(examples.features)
     assert (task.num_actions, features.shape[1:]) == (num_actions, task.feature_spec[0])
     np.testing.assert_array_equal(
         features.reshape(len(features), -1)[:, 0], np.float32(first_pixels(task.clients)[0]) / 255
@@ -243,7 +243,7 @@ def test_the_model_takes_the_normalised_images(folder, name, num_actions):
 def test_another_model_takes_the_images(folder, name, model):
     task = task_of(name, folder, model=model, partition_examples=2)
     built = models.of_task(task)
-    features = task.normalise(task.clients.load(0).features)
+    features = task.normalize(task.clients.load(0).features)
     assert built.forward(built.initial_weights(0), features).shape == (2, task.num_actions)
     assert (task.model == "mlp") == (model in ("linear", "mlp"))
 

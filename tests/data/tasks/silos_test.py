@@ -78,7 +78,7 @@ class TestTable:
         ages = np.concatenate([part.features[:, 0] for silo in _table(csv).silos for part in silo])
         assert len(np.unique(ages)) == 30
 
-    def test_numbers_are_standardised_by_training_rows(self, csv):
+    def test_numbers_are_standardized_by_training_rows(self, csv):
         ages = np.concatenate([silo.train.features[:, 0] for silo in _table(csv).silos])
         assert ages.mean() == pytest.approx(0, abs=1e-6)
         assert ages.std() == pytest.approx(1, abs=1e-6)
@@ -116,7 +116,7 @@ class TestWriters:
         for silo in participants.silos:
             assert sum(len(part.labels) for part in silo) == 40
             assert sum(int(part.labels.sum()) for part in silo) == 20
-        features = participants.normalise(participants.silos[0].train.features)
+        features = participants.normalize(participants.silos[0].train.features)
         assert (features.dtype, features.shape[1]) == (np.float32, 784)
         assert 0 <= features.min() < features.max() <= 1
 

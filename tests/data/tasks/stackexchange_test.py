@@ -105,7 +105,7 @@ def test_examples_are_the_posts_of_the_users_with_frequent_tags_by_hand(folder):
 def test_features_labels_and_model_fit_each_other(folder):
     task = _load(folder)
     bags, labels = task.clients.load(0)
-    assert [array.dtype.name for array in task.normalise(bags)] == ["int32", "float32", "int64"]
+    assert [array.dtype.name for array in task.normalize(bags)] == ["int32", "float32", "int64"]
     assert (labels.dtype.name, labels.shape, task.multi_label, task.num_actions) == ("float32", (2, 2), True, 2)
     assert (task.model, task.feature_spec) == ("bag_of_words", text.Bags)
     assert task.model_arguments == {"vocabulary_size": len(_vocabulary(task)), "num_outputs": 2}

@@ -4,6 +4,7 @@ With another version of TFF, TensorFlow Privacy, protobuf or statsmodels this is
 """
 
 import ast
+import functools
 import importlib
 import inspect
 import pathlib
@@ -80,15 +81,18 @@ def test_a_sum_of_adaptive_clipping_is_where_it_is_replaced(path):
         part = part if name in PARAMETERS else vars(part)[name]
 
 
-def modules() -> dict[str, ast.Module]:
-    """Parsed modules by their paths."""
+@functools.cache
+def nodes() -> dict[str, list[ast.AST]]:
+    """Imports, definitions, names and attributes of all modules, by their paths."""
     packages = [ROOT / package for package in ("bandits", "data", "optimization", "scripts", "tests")]
     files = [file for package in packages for file in sorted(package.rglob("*.py"))]
-    return {file.relative_to(ROOT).as_posix(): ast.parse(file.read_text()) for file in files}
+    kinds = (ast.Attribute, ast.ClassDef, ast.FunctionDef, ast.Import, ast.ImportFrom, ast.Name)
+    trees = {file.relative_to(ROOT).as_posix(): ast.parse(file.read_text()) for file in files}
+    return {path: [node for node in ast.walk(tree) if isinstance(node, kinds)] for path, tree in trees.items()}
 
 
-def imports(module: ast.Module) -> Iterator[str]:
-    for node in ast.walk(module):
+def imports(module: list[ast.AST]) -> Iterator[str]:
+    for node in module:
         if isinstance(node, ast.ImportFrom):
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
         elif isinstance(node, ast.Import):
@@ -104,19 +108,21 @@ def is_private(name: str) -> bool:
 
 @pytest.mark.slow
 def test_only_one_module_imports_what_is_private():
-    found = {path for path, module in modules().items() if any(map(is_private, imports(module)))}
+    found = {path for path, module in nodes().items() if any(map(is_private, imports(module)))}
     assert found == {PRIVATE}
+
+
+def is_of(node: ast.Attribute, name: str) -> bool:
+    return isinstance(node.value, ast.Name) and node.value.id == name
 
 
 @pytest.mark.slow
 def test_only_one_module_uses_private_attributes_of_others():
-    nodes = [(path, node) for path, module in modules().items() for node in ast.walk(module)]
-    attributes = [(path, node) for path, node in nodes if isinstance(node, ast.Attribute)]
-    own = {node.name for _, node in nodes if isinstance(node, ast.ClassDef | ast.FunctionDef)}
-    own |= {node.id for _, node in nodes if isinstance(node, ast.Name)}
-    own |= {
-        node.attr for _, node in attributes if ast.unparse(node.value) == "self" and isinstance(node.ctx, ast.Store)
-    }
+    pairs = [(path, node) for path, module in nodes().items() for node in module]
+    attributes = [(path, node) for path, node in pairs if isinstance(node, ast.Attribute)]
+    own = {node.name for _, node in pairs if isinstance(node, ast.ClassDef | ast.FunctionDef)}
+    own |= {node.id for _, node in pairs if isinstance(node, ast.Name)}
+    own |= {node.attr for _, node in attributes if is_of(node, "self") and isinstance(node.ctx, ast.Store)}
     others = {(path, node.attr) for path, node in attributes if node.attr not in own | DOCUMENTED}
     used = {(path, name) for path, name in others if name.startswith("_") and not name.endswith("__")}
     assert used == {(PRIVATE, name) for name in {*".".join(SUMS).split("."), *PARAMETERS}}
@@ -124,9 +130,12 @@ def test_only_one_module_uses_private_attributes_of_others():
 
 @pytest.mark.slow
 def test_all_that_is_private_is_tested():
-    parsed = modules()
-    private = {name for name in imports(parsed[PRIVATE]) if is_private(name)}
+    private = {name for name in imports(nodes()[PRIVATE]) if is_private(name)}
     assert private == {CALLS} | {path.rpartition(".")[0] for path in FUNCTIONS}
-    nodes = [node for module in parsed.values() for node in ast.walk(module) if isinstance(node, ast.Attribute)]
-    messages = {node.attr for node in nodes if ast.unparse(node.value) == "private.calls"}
+    attributes = [node for module in nodes().values() for node in module if isinstance(node, ast.Attribute)]
+    messages = {
+        node.attr
+        for node in attributes
+        if isinstance(node.value, ast.Attribute) and node.value.attr == "calls" and is_of(node.value, "private")
+    }
     assert messages == MESSAGES.keys()
