@@ -91,7 +91,7 @@ class BanditOptions:
       max_delay: Most deployments that a client lags behind.
       keeps_cache: Whether a client acts once a deployment (Algorithm 1) instead of in each round (Algorithm 4).
       max_examples_per_client: Cap on a client's examples; 0 for none.
-      redraws_examples: Whether those of a capped client are drawn anew whenever it acts.
+      redraws_examples: Whether those of a capped client are sampled again whenever it acts.
       logs_interactions: Whether what clients log is written, and each period's deployed model.
       client_batch_size: Examples of a mini-batch.
       client_epochs: Passes of a client over its log.

@@ -4,6 +4,7 @@ Grids, reports, plots, reproductions and tests find a study here; modules are na
 imported for a name.
 """
 
+import functools
 import importlib
 from collections.abc import Mapping, Sequence
 
@@ -31,6 +32,7 @@ def columns() -> list[Sequence[Metric]]:
     return [load(module).columns for module in STUDIES.values()]
 
 
+@functools.cache
 def flag_set(module: str) -> cli.FlagSet:
     """All flags of a binary."""
     return frame.flag_set(load(module))

@@ -97,9 +97,9 @@ def _guarantee_row(guarantee: Mapping[str, Any]) -> Sequence[str]:
     return (
         guarantee["neighbours"],
         _sampling(guarantee["sampling"], guarantee["sampling_assumed"]),
-        f"{guarantee['epsilon_rdp']:.3g}",
+        mechanisms.digits(guarantee["epsilon_rdp"]),
         f"{guarantee['rdp_order']:g}",
-        "-" if loss is None else f"{loss:.3g}",
+        "-" if loss is None else mechanisms.digits(loss),
         guarantee["note"],
     )
 
@@ -132,7 +132,7 @@ def _print_tables(mechanism: mechanisms.Mechanism, rounds: int) -> None:
 
 def _by_rdp(mechanism: mechanisms.Mechanism, rounds: int) -> str:
     try:
-        return f"{mechanism.analyses[0].epsilon(rounds, mechanism.delta)[0]:.3g}"
+        return mechanisms.digits(mechanism.analyses[0].epsilon(rounds, mechanism.delta)[0])
     except ValueError:  # ddp has too few bits for this cohort.
         return "-"
 

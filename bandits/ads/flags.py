@@ -41,7 +41,7 @@ _SAMPLINGS = {name: words for name, words in mechanisms.SAMPLINGS.items() if nam
 RULES: Mapping[str, PolicyEntry] = {
     name: entry for name, entry in registry.RULES.items() if name not in registry.EXTREME
 } | _RULES_OF_STUDY
-# What a client knows of its executions starts anew with each round, and these rules with it.
+# What a client knows of its executions starts again with each round, and these rules with it.
 _TRIES_ALL_FIRST = frozenset({"ucb", "discounted_ucb"})
 PRESETS = pathlib.Path(__file__).parent / "presets"
 

@@ -50,7 +50,7 @@ class IntervalState(NamedTuple):
 
 
 # The fields of a state that every client takes from the server and whose differentials are averaged; the others start
-# anew with each round, as N does in Algorithm 1.
+# again with each round, as N does in Algorithm 1.
 AVERAGED: Mapping[type, tuple[str, ...]] = {
     decision_rules.ValueState: ("values",),
     decision_rules.BetaState: ("successes", "failures"),

@@ -151,7 +151,7 @@ def exploration(context: Context) -> str:
         parts = [f"Exploration costs reward: {explorers} is significantly worse than greedy.", difference]
     else:
         corrected = "corrected for several comparisons, " if best.low > 0 else ""
-        parts = [f"Inconclusive: {corrected}no strategy that explores is significantly better than greedy.", difference]
+        parts = [f"Inconclusive: {corrected}no strategy that explores significantly beats greedy.", difference]
         parts += _power(best, context)
     return " ".join(parts)
 

@@ -104,7 +104,7 @@ class _Resplit:
     """Synthetic clients.
 
     Attributes:
-      resplit: Make the clients anew for each seed: --partition_seed is then --seed.
+      resplit: Make new clients for each seed: --partition_seed is then --seed.
     """
 
     resplit: bool = setting(False)
@@ -156,7 +156,7 @@ def resolve(settings: cli.Settings) -> cli.Settings:
     """Fills in the defaults of one run's selector and task; see `variants`.
 
     Raises:
-      UsageError: If `--learning_rate_drops` are no rounds, or the task has no clients to make anew.
+      UsageError: If `--learning_rate_drops` are no rounds, or the task has no clients to make again.
     """
     _numbers("learning_rate_drops", settings.learning_rate_drops)
     if settings.resplit:

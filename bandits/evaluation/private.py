@@ -144,7 +144,7 @@ def mechanism(
       clients: Of the log; their number is public.
       noise_multiplier: Standard deviation of the noise on each number of the sum, in clip norms.
       delta: As for training: None for 1 / clients^1.1.
-      clients_per_look: Expected number of clients in a secret Poisson sample, drawn anew at each look, which amplifies;
+      clients_per_look: Expected size of a secret Poisson sample of clients, another at each look, which amplifies;
         None for all of them, without amplification.
       accountant: One of `mechanisms.ACCOUNTANTS`.
 

@@ -263,7 +263,7 @@ class _Data:
       data_dir: Folder of the task's files (default: FEDBANDITS_DATA_DIR in the environment).
       train_fraction: Part of everyone's rows to train on.
       validation_fraction: Part to measure rewards on; the rest is for testing.
-      resplit: Make or split the data anew for each seed, not once for all.
+      resplit: Make or split the data again for each seed, not once for all.
       num_workers: Participants.
       num_rows: Rows of all participants together.
       corrupted_participant: Participant whose training labels are flipped.

@@ -205,11 +205,11 @@ def _summary(found: Found, parts: Sequence[Part]) -> str:
     if found.searches:
         counts.append(f"{words.count(len(found.searches), 'run')} of searches or timing left out (see --searches)")
     text = f'<p class="summary">{" · ".join([*counts, f"written {now}"])}</p>'
-    told = list(_diverged(parts))
+    warnings = list(_diverged(parts))
     for heading, lines in (
         ("Left out", found.problems),
-        ("Diverged runs, not comparable", [line for line, is_lost in told if is_lost]),
-        ("Some clients diverged", [line for line, is_lost in told if not is_lost]),
+        ("Diverged runs, not comparable", [line for line, is_lost in warnings if is_lost]),
+        ("Some clients diverged", [line for line, is_lost in warnings if not is_lost]),
     ):
         if lines:
             items = "".join(f"<li>{html.escape(line)}</li>" for line in lines[:_MOST_NAMED])
@@ -223,9 +223,9 @@ def _diverged(parts: Iterable[Part]) -> Iterator[tuple[str, bool]]:
     for part in parts:
         for configuration in part.configurations:
             for run in configuration.runs:
-                if told := divergence.warning(run.metrics, run.columns):
+                if text := divergence.warning(run.metrics, run.columns):
                     seed = f" (seed {run.flags.get('seed')})" if len(configuration.runs) > 1 else ""
-                    yield f"{configuration.name}{seed}: {told}", divergence.is_lost(run.metrics, run.columns, run.flags)
+                    yield f"{configuration.name}{seed}: {text}", divergence.is_lost(run.metrics, run.columns, run.flags)
 
 
 def _part(

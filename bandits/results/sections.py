@@ -13,6 +13,7 @@ from bandits.results.comparison import Comparison
 from bandits.results.configurations import ConfigurationResults, Part
 from bandits.results.plots import DASHES, capital
 from bandits.results.tables import Cell, Section
+from optimization.privacy.mechanisms import digits
 from optimization.study.intervals import Interval
 from optimization.study.metrics import SECONDS, Metric
 from optimization.study.results import Run
@@ -193,7 +194,7 @@ def _about(
 ) -> str:
     """Metric of the comparisons, tests, and what intervals are over."""
     some = [run for configuration, *_ in compared for run in configuration.runs]
-    told = [
+    notes = [
         f"Metric: {_lower(part.columns[0].about)}.",
         words.family(one for *_, one in compared),
         configurations.what_seeds_vary(some),
@@ -202,8 +203,8 @@ def _about(
     shown = {configuration.name for *both, _ in compared for configuration in both}
     if left := [one.name for one in part.configurations if not one.role and one.name not in shown]:
         names = ", ".join(left) if len(left) <= plots.SHOWN else f"{len(left)} configurations"
-        told.append(f"Not compared, because data, rewards, rounds or cohorts differ: {names}.")
-    return " ".join(told)
+        notes.append(f"Not compared, because data, rewards, rounds or cohorts differ: {names}.")
+    return " ".join(notes)
 
 
 def flags(part: Part) -> str:
@@ -300,11 +301,11 @@ def _privacy(configuration: ConfigurationResults) -> Cell:
         return Cell("none", "")
     spent = max(records, key=lambda one: one["epsilon"])
     notes = [f"delta {spent['delta']:.2g}"] if spent.get("delta") else []
-    shown, assumed = f"{spent['epsilon']:.3g}", list(spent.get("epsilon_assumes", ()))
+    shown, assumed = digits(spent["epsilon"]), list(spent.get("epsilon_assumes", ()))
     is_poisson = any(one["sampling_assumed"] for one in spent.get("guarantees", ())[:1])
     if is_poisson and (proven := spent.get("epsilon_proven")):
         notes.append(f"{shown} if {assumed.pop(0)}")
-        shown = f"{proven:.3g}"
+        shown = digits(proven)
     if assumed:
         notes.append(f"assumes {'; '.join(assumed)}")
     return Cell(shown, spent["epsilon"], notes, f"<b>{shown}</b>", "epsilon")

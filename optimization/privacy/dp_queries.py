@@ -77,7 +77,7 @@ class _SeededAdaptiveClipSum(tfp.QuantileAdaptiveClipSumQuery):
 
     def get_noised_result(self, sample_state, global_state):
         result, state, event = super().get_noised_result(sample_state, global_state)
-        # The parent makes the sum's state anew.
+        # The parent makes the sum's state again.
         sum_state = state.sum_state._replace(draws=global_state.sum_state.draws + 1)
         return result, state._replace(sum_state=sum_state), event
 

@@ -125,7 +125,7 @@ def opened(path: pathlib.Path) -> Iterator[Ledger]:
         except (ValueError, KeyError, TypeError) as error:
             raise UsageError(
                 f"--privacy_ledger={path} is no ledger that can be read, and what was spent is not known: find the "
-                "true one. To start anew is to forget what was released."
+                "true one. To start again is to forget what was released."
             ) from error
         yield Ledger(file, entries)
 
@@ -164,10 +164,10 @@ def describe(spent: Sequence[tuple[mechanisms.Mechanism, int]]) -> str:
 
     from optimization.privacy import releases
 
-    told = f"Privacy: choosing among runs on private data costs privacy. The {len(spent)} runs together"
+    prefix = f"Privacy: choosing among runs on private data costs privacy. The {len(spent)} runs together"
     reasons = [mechanism.reason for mechanism, _ in spent if mechanism.reason]
     if reasons:
-        return f"{told} guarantee nothing, because in {len(reasons)} of them {reasons[0]}."
+        return f"{prefix} guarantee nothing, because in {len(reasons)} of them {reasons[0]}."
     headlines = [mechanism.analyses[0] for mechanism, _ in spent]
     delta = min(mechanism.delta for mechanism, _ in spent)
     divergences = np.array([one.divergences(rounds) for one, (_, rounds) in zip(headlines, spent, strict=True)])
@@ -178,7 +178,8 @@ def describe(spent: Sequence[tuple[mechanisms.Mechanism, int]]) -> str:
     neighbours = "; ".join(dict.fromkeys(one.neighbours for one in headlines))
     assumed = ", if Poisson" if any(one.assumed for one in headlines) else ""
     return (
-        f"{told} spend epsilon {whole:.3g} by RDP, at delta {delta:.3g} ({neighbours}){assumed}. A Poisson-distributed "
-        f"number of runs of mean {len(spent)}, each at a point drawn uniformly, would spend {best:.3g} if nothing but "
-        "the best were looked at (Papernot and Steinke 2022, with the least private point's divergences)."
+        f"{prefix} spend epsilon {mechanisms.digits(whole)} by RDP, at delta {delta:.3g} ({neighbours}){assumed}. "
+        f"A Poisson-distributed number of runs of mean {len(spent)}, each at a point drawn uniformly, would spend "
+        f"{mechanisms.digits(best)} if nothing but the best were looked at (Papernot and Steinke 2022, with the least "
+        "private point's divergences)."
     )

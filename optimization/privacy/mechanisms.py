@@ -187,10 +187,7 @@ class Mechanism:
         """Root mean square, over rounds, of the noise on the sum of all updates so far, in clip norms."""
         if not rounds or not self.noise_multiplier:
             return 0.0
-        if self.kind == "dpftrl":
-            return self.noise_multiplier * factorizations.tree_prefix_noise(rounds, self.restart_frequency)
-        column = self.column(rounds) if self.kind == "mf_dpftrl" else np.ones(1)
-        return self.noise_multiplier * factorizations.prefix_noise(column, rounds)
+        return self.noise_multiplier * _unit_prefix_noise(dataclasses.replace(self, noise_multiplier=1.0), rounds)
 
     @property
     def phase(self) -> int:
@@ -331,11 +328,24 @@ class Mechanism:
 
     def _figures(self, guarantee: Mapping[str, Any]) -> str:
         """Returns the figures of both accountants, the chosen one first."""
-        by_rdp = f"{guarantee['epsilon_rdp']:.3g} by RDP (order {guarantee['rdp_order']:g})"
+        by_rdp = f"{digits(guarantee['epsilon_rdp'])} by RDP (order {guarantee['rdp_order']:g})"
         if guarantee["epsilon_pld"] is None:
             return by_rdp
-        figures = [by_rdp, f"{guarantee['epsilon_pld']:.3g} by PLD"]
+        figures = [by_rdp, f"{digits(guarantee['epsilon_pld'])} by PLD"]
         return ", ".join(reversed(figures) if self.accountant == "pld" else figures)
+
+
+@functools.lru_cache(256)
+def _unit_prefix_noise(mechanism: Mechanism, rounds: int) -> float:
+    if mechanism.kind == "dpftrl":
+        return factorizations.tree_prefix_noise(rounds, mechanism.restart_frequency)
+    column = mechanism.column(rounds) if mechanism.kind == "mf_dpftrl" else np.ones(1)
+    return factorizations.prefix_noise(column, rounds)
+
+
+def digits(epsilon: float) -> str:
+    """An epsilon with three significant digits; from 1,000 to a million without an exponent."""
+    return f"{float(f'{epsilon:.3g}'):,.0f}" if 999.5 <= epsilon < 1e6 else f"{epsilon:.3g}"
 
 
 def load(path: pathlib.Path) -> tuple[Mechanism, int]:

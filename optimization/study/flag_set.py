@@ -5,6 +5,7 @@ import itertools
 import pathlib
 import re
 import textwrap
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -51,6 +52,7 @@ class FlagSet:
         self._declared: dict[str, Setting] = {}
         self._file: tuple[str, Callable[[str], Mapping[str, Any]]] | None = None
         self._foreign: dict[str, str] = {}
+        self._lock = threading.Lock()
 
     def group(self, group: str | type, *settings: Setting | type, **only: Sequence[str] | bool) -> None:
         """Starts a group of `--help` with some settings; settings that are added next apply to the choices of `only`.
@@ -108,15 +110,18 @@ class FlagSet:
             if found := re.match(r"--?(flagfile|undefok)(?==|$)", word):  # absl's own, which this project has not.
                 raise self._unknown(found[1], word)
         try:
-            rest = self._flags([self._known(word) for word in argv], known_only=self._known_only)
+            with self._lock:  # absl's flags hold the values of one command line.
+                for name in self._declared:
+                    self._flags[name].unparse()
+                rest = self._flags([self._known(word) for word in argv], known_only=self._known_only)
+                set_by_user = frozenset(name for name in self._declared if self._flags[name].present)
+                values = {name: self._flags[name].value for name in self._declared}
         except flags.UnrecognizedFlagError as error:
             raise self._unknown(error.flagname, error.flagvalue) from error
         except (flags.Error, ValueError) as error:  # The latter for a switch that is given --noNAME=value.
             raise UsageError(_plain(str(error))) from error
         if len(rest) > 1 and self._positional is None:
             raise UsageError(f"Unexpected argument {rest[1]!r}: write settings as --flag=value.")
-        set_by_user = frozenset(name for name in self._declared if self._flags[name].present)
-        values = {name: self._flags[name].value for name in self._declared}
         for name, setting in self._declared.items():
             if name in set_by_user and (wrong := setting.wrong(values[name])):
                 raise UsageError(f"--{name}={values[name]}: {wrong}")

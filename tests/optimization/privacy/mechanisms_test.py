@@ -31,6 +31,13 @@ def test_published_epsilons(mechanism, rounds, by_rdp, by_pld):
     assert mechanism.analyses[0].pld_epsilon(rounds, mechanism.delta) == pytest.approx(by_pld, rel=0.02)
 
 
+@pytest.mark.parametrize(
+    ("epsilon", "text"), [(0.19163, "0.192"), (999.4, "999"), (999.6, "1,000"), (1363.2, "1,360"), (2.5e7, "2.5e+07")]
+)
+def test_an_epsilon_has_three_digits_and_no_exponent_below_a_million(epsilon, text):
+    assert mechanisms.digits(epsilon) == text
+
+
 def test_rounds_add_up_to_the_accountant_of_the_whole_event():
     mechanism = Mechanism("dpsgd", 0.8, population=500, cohort=20, sampling="poisson")
     for rounds in (1, 7, 300):

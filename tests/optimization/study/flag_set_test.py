@@ -82,6 +82,13 @@ def test_settings_have_their_defaults_or_the_values_of_their_types():
         _ = settings.colour
 
 
+def test_a_command_line_leaves_nothing_to_the_next():
+    flag_set = _flag_set()
+    first = flag_set.parse(["program", "--count=4", "--nofast", "--metal=gold"])
+    second = flag_set.parse(["program", "--share=1"])
+    assert (dict(first)["count"], dict(second), second.set_by_user) == (4, _DEFAULTS | {"share": 1.0}, {"share"})
+
+
 def test_other_spellings_of_flags_and_words_mean_the_same():
     for arguments in (["--how_many=4"], ["-how_many", "4"], ["--how_many", "4"]):
         settings = _parse(*arguments, "--metal=ferrum", "--name=how_many")
