@@ -53,7 +53,7 @@ class _Evaluated(NamedTuple):
 
     @classmethod
     def of(cls, population: clients.ClientData, indices: Sequence[int], most: int, seed: int) -> "_Evaluated":
-        """Examples of randomly chosen clients, at most `limit` of them; 0 for all."""
+        """Examples of randomly chosen clients: at most `most` examples in all, or every example if it is 0."""
         parts = clients.chosen(population, indices, most, seed)
         names = [population.client_ids[index] for index, part in parts if len(part.labels)]
         sizes = [len(part.labels) for _, part in parts if len(part.labels)]
@@ -402,7 +402,7 @@ class BanditRounds(runner.Rounds):
     def evaluate(self, state: Progress) -> dict[str, float]:
         """Metrics of the trained model's greedy policy on held-out examples, and its fairness over clients.
 
-        None where clients train alone, as no held-out client has a model; with a local head, of adapted models alone.
+        Empty if clients train alone, as no held-out client has a model; with a local head, of adapted models only.
         """
         if self.alone:
             return {}
@@ -453,7 +453,7 @@ class BanditRounds(runner.Rounds):
         return tf.constant(self._phase.drift.at(max(1, int(state.server.round_num)), None), tf.float32)
 
     def _greedy(self, state: Progress, examples: clients.Examples) -> tuple[int, float, np.ndarray]:
-        """Correct answers and rewards of the trained model's greedy policy, float32 [examples] each."""
+        """Number of correct actions, sum of rewards and rewards, [examples], of the trained model's greedy policy."""
         right, reward, each = 0, 0.0, []
         environment = self._environment(state)
         for batch in self._task.batches(examples, self._phase.eval_batch_size):

@@ -278,15 +278,15 @@ def _check_no_mixture(present: "pd.Series", non_numbers: "pd.Series", show: "Cal
         _check_none(read[1], len(present), "dates", show)
 
 
-def _check_none(non_numbers: "pd.Series", num_cells: int, what: str, show: "Callable[[pd.Series], str]") -> None:
+def _check_none(others: "pd.Series", num_cells: int, what: str, show: "Callable[[pd.Series], str]") -> None:
     """Refuses cells that differ from a column's type."""
-    if non_numbers.empty:
+    if others.empty:
         return
-    words = [word for word in non_numbers.drop_duplicates() if len(word) <= _LONGEST_WORD][:_MISSING_WORDS]
+    words = [word for word in others.drop_duplicates() if len(word) <= _LONGEST_WORD][:_MISSING_WORDS]
     missing = f"--missing_values={as_flag(words, quoted=True)} if such cells are missing, or " if words else ""
     raise ColumnError(
-        f"Column {non_numbers.name!r} has {what} in all but {len(non_numbers)} of {num_cells} cells: "
-        f"{show(non_numbers)}. Give {missing}--category_columns={as_flag([non_numbers.name])} if all are categories.",
+        f"Column {others.name!r} has {what} in all but {len(others)} of {num_cells} cells: "
+        f"{show(others)}. Give {missing}--category_columns={as_flag([others.name])} if all are categories.",
         words,
     )
 

@@ -297,8 +297,8 @@ def _of_common_seeds(
     if is_paired:
         in_both = set.intersection(*map(set, both.values()))
         for name, numbers in both.items():
-            if alone := sorted(set(numbers) - in_both):
-                notes.append(f"{_seeds(alone)} of {name} alone: left out")
+            if unmatched := sorted(set(numbers) - in_both):
+                notes.append(f"{_seeds(unmatched)} of {name} alone: left out")
         common = sorted(set(values) & set(others))
         values, others = ({seed: numbers[seed] for seed in common} for numbers in (values, others))
     return values, others, notes, is_sound
@@ -310,7 +310,8 @@ def _t_test(first: "np.ndarray", difference: float, other: tuple[float, int] = (
     Args:
       first: Numbers, or paired differences.
       difference: Their mean minus the reference's.
-      other: For Welch's test, the second mean's standard error and its number of observations.
+      other: For Welch's test, the second mean's standard error and its number of observations. Without an error,
+        Welch's test is Student's.
     """
     from scipy import stats
 

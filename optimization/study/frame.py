@@ -144,7 +144,7 @@ class Study(abc.ABC, Generic[OptionsT, DataT]):
         """Starts or continues a run; returns the signal that stopped it, if any."""
 
     def variants(self, settings: cli.Settings) -> Sequence[tuple[str, cli.Settings]]:
-        """Settings that a command compares, with the names of their folders; by default one."""
+        """(folder name, settings) of each run that a command compares; by default one run, in the main folder."""
         return [("", presets.applied(settings, self.presets))]
 
     def data_key(self, options: OptionsT) -> Any:
