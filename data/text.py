@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-NORMALISATIONS = ("mean", "l2")
+NORMALIZATIONS = ("mean", "l2")
 _POSTS_AT_ONCE = 1 << 16
 
 # `c++` and `c#` are words; in `c++11` and `issue#5` the signs separate two.
@@ -93,8 +93,8 @@ def bags(ids: np.ndarray, lengths: np.ndarray, max_words: int, normalization: st
     """
     if max_words < 1:
         raise ValueError(f"max_words={max_words} must be at least 1.")
-    if normalization not in NORMALISATIONS:
-        raise ValueError(f"normalization={normalization!r} must be one of {', '.join(NORMALISATIONS)}.")
+    if normalization not in NORMALIZATIONS:
+        raise ValueError(f"normalization={normalization!r} must be one of {', '.join(NORMALIZATIONS)}.")
     num_posts = len(lengths)
     is_known = ids >= 0
     stride = int(ids.max(initial=0)) + 1
@@ -122,7 +122,7 @@ def _offsets(lengths: np.ndarray) -> np.ndarray:
 def encode(
     documents: Sequence[Sequence[str]], vocabulary: Mapping[str, int], max_words: int, normalization: str
 ) -> Bags:
-    """Bags of words of tokenised posts.
+    """Bags of words of tokenized posts.
 
     Args:
       documents: The words of each post.

@@ -73,7 +73,7 @@ def _calibrated(mechanism: mechanisms.Mechanism, rounds: int, settings: cli.Sett
     if larger:
         print(
             f"With a cohort of {larger.cohort:,} and a noise multiplier of {larger.noise_multiplier:.4g}, epsilon is "
-            f"{larger.epsilon(rounds):.4g} and the noise on the mean update is that of "
+            f"{mechanisms.digits(larger.epsilon(rounds))} and the noise on the mean update is that of "
             f"{settings.tolerated_noise:g} with {mechanism.cohort:,}."
         )
     print()

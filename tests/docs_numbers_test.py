@@ -34,7 +34,8 @@ _RECIPES = sorted((ROOT / "docs/recipes").glob("*.md"))
 _ALL = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *_PAPERS, *_RECIPES]
 PAGES = [path for path in _ALL if (NUMBERS / f"{path.stem}.txt").exists()]
 # Pages in which every interval has a source.
-COMPLETE = [ROOT / "README.md", ROOT / "docs/findings.md", ROOT / "docs/which_strategy.md", *_PAPERS, *_RECIPES]
+_NAMES = ("findings", "which_strategy", "federating", "environments", "correlated_noise")
+COMPLETE = [ROOT / "README.md", *(ROOT / f"docs/{name}.md" for name in _NAMES), *_PAPERS, *_RECIPES]
 
 
 def _sources(path: pathlib.Path) -> Iterator[list[str]]:

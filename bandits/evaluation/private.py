@@ -107,8 +107,8 @@ class Paid(NamedTuple):
         report = self.whole.report(self.rounds)
         assumes = [*_ASSUMED, *[_SECRET] * (self.whole.sampling == "poisson")]
         epsilons = [
-            f"epsilon {each['epsilon_rdp']:.4g} by RDP"
-            + (f", {each['epsilon_pld']:.4g} by PLD," if each["epsilon_pld"] is not None else "")
+            f"epsilon {mechanisms.digits(each['epsilon_rdp'])} by RDP"
+            + (f", {mechanisms.digits(each['epsilon_pld'])} by PLD," if each["epsilon_pld"] is not None else "")
             + f" ({each['neighbours']})"
             for each in report["guarantees"]
         ]

@@ -33,6 +33,7 @@ from bandits.papers.plan import PAPER_DATA, STAND_IN, Accounted, Claim, Figure, 
 from bandits.papers.premises import Known, Premise
 from bandits.papers.results import Value, number
 from bandits.results import baselines, budget, comparison, words
+from optimization.privacy import mechanisms
 from optimization.study import intervals
 from optimization.study.intervals import Interval
 
@@ -266,7 +267,7 @@ def computed(one: Accounted) -> tuple[str, str]:
     mechanism, rounds = budget.build(budget.define().parse(["privacy_budget", *one.arguments]))
     epsilon = mechanism.epsilon(rounds)
     status = AGREES if abs(epsilon - one.value) <= max(NEAR * one.value, one.unit / 2) else DISAGREES
-    ours = f"{number(epsilon)}, computed by RDP, {mechanism.analyses[0].neighbours}"
+    ours = f"{mechanisms.digits(epsilon)}, computed by RDP, {mechanism.analyses[0].neighbours}"
     return status, f"{ours}: scripts.privacy_budget {' '.join(one.arguments)}"
 
 

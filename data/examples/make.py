@@ -1,6 +1,6 @@
 """Generates the tables in this folder: `python -m data.examples.make`.
 
-`sklearn_wine.csv` is scikit-learn's wine data (UCI: 178 Italian wines of three cultivars, chemically analysed). Two
+`sklearn_wine.csv` is scikit-learn's wine data (UCI: 178 Italian wines of three cultivars, chemically analyzed). Two
 columns are synthetic: the cellar of each wine, by a partition with Dirichlet label skew, and the colour, a class that
 replaces the measured intensity.
 

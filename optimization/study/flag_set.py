@@ -1,5 +1,6 @@
 """Flags of a program in groups, from the declarations of its settings, on absl's parser."""
 
+import copy
 import dataclasses
 import itertools
 import pathlib
@@ -115,7 +116,7 @@ class FlagSet:
                     self._flags[name].unparse()
                 rest = self._flags([self._known(word) for word in argv], known_only=self._known_only)
                 set_by_user = frozenset(name for name in self._declared if self._flags[name].present)
-                values = {name: self._flags[name].value for name in self._declared}
+                values = {name: copy.copy(self._flags[name].value) for name in self._declared}  # Lists.
         except flags.UnrecognizedFlagError as error:
             raise self._unknown(error.flagname, error.flagvalue) from error
         except (flags.Error, ValueError) as error:  # The latter for a switch that is given --noNAME=value.

@@ -65,7 +65,7 @@ class _TagPrediction:
     num_tags: int = setting(50, low=2, only={"public_statistics": False}, spelled="stackoverflow_tag_size")
     vocabulary_size: int = setting(10000, low=1, only={"public_statistics": False}, spelled="stackoverflow_vocab_size")
     max_words: int = setting(low=1)
-    text_normalisation: str = setting(words=["mean", "l2"])
+    text_normalisation: str = setting(words=["mean", "l2"], spelled="text_normalization")
     keep_untagged: bool = setting()
 
 

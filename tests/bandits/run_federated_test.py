@@ -44,7 +44,7 @@ def check(*arguments: str, **changes) -> None:
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     """A finished run of five rounds with a checkpoint each round."""
-    return play(tmp_path_factory.mktemp("finished"), "--rounds_per_checkpoint=1")
+    return play(tmp_path_factory.mktemp("finished"), "--rounds_per_checkpoint=1", draws=True)
 
 
 def test_a_run_leaves_a_complete_folder(finished):

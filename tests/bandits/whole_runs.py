@@ -18,12 +18,12 @@ def parse(*arguments: str) -> cli.Settings:
 
 
 def player(*small: str) -> Callable[..., pathlib.Path]:
-    """A function (folder, *arguments) that executes a run and returns its folder."""
+    """A function (folder, *arguments, draws=False) that executes a run and returns its folder."""
 
-    def play(folder: pathlib.Path, *arguments: str) -> pathlib.Path:
+    def play(folder: pathlib.Path, *arguments: str, draws: bool = False) -> pathlib.Path:
         where = (f"--root_output_dir={folder}", "--experiment_name=run")
-        # Drawing takes a sixth of a short run's time; the tests of README's commands draw.
-        with mock.patch.object(files, "save_picture", lambda picture, path, dpi: path.touch()):
+        draw = files.save_picture if draws else lambda picture, path, dpi: None  # A sixth of a short run's time.
+        with mock.patch.object(files, "save_picture", draw):
             assert frame.program(run_federated.STUDY, parse(*where, *small, *arguments)) == 0
         return folder / "run"
 

@@ -34,7 +34,7 @@ from optimization.study import cli
 from bandits.advice import command
 full = command.full_plan
 few = dict(points=2, tuning_seeds=1, seeds=2, independent_seeds=2, frequent_seeds=2, frequent_all=False, noise_seeds=1,
-    strategies=("greedy", "softmax"))
+    strategies=("greedy", "softmax", "falcon"))
 command.full_plan = lambda *arguments: dataclasses.replace(full(*arguments), **few)
 sys.argv[0] = "scripts/advise.py"
 cli.main(command.define(), command.program)

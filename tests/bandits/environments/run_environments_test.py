@@ -44,7 +44,7 @@ def plain(tmp_path_factory):
 def drifting(request, tmp_path_factory):
     """A run with its log, of each kind of drift, and of one with late rewards."""
     kinds = DRIFTS | {"kept": KEPT, "late": (*KEPT, *LATE, "--delay_never=0.2")}
-    return play(tmp_path_factory.mktemp(request.param), *kinds[request.param], *LOGGED)
+    return play(tmp_path_factory.mktemp(request.param), *kinds[request.param], *LOGGED, draws=request.param == "late")
 
 
 @pytest.mark.parametrize("kind", ["abrupt", "client"])

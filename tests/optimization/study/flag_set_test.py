@@ -55,6 +55,16 @@ class _Second:
     folder: str = setting(complaint=no_folder)
 
 
+class _Lists:
+    """Lists.
+
+    Attributes:
+      sweep: Values.
+    """
+
+    sweep: list = setting()
+
+
 _DEFAULTS = {"count": 3, "share": 0.5, "scale": 2.0, "fast": True, "kind": "round"}
 _DEFAULTS |= dict.fromkeys(["name", "config", "size", "decay", "metal", "table", "rust", "chips", "folder"])
 
@@ -85,8 +95,18 @@ def test_settings_have_their_defaults_or_the_values_of_their_types():
 def test_a_command_line_leaves_nothing_to_the_next():
     flag_set = _flag_set()
     first = flag_set.parse(["program", "--count=4", "--nofast", "--metal=gold"])
+    with pytest.raises(UsageError, match="--size"):
+        flag_set.parse(["program", "--how_many=5", "--size=x"])
     second = flag_set.parse(["program", "--share=1"])
     assert (dict(first)["count"], dict(second), second.set_by_user) == (4, _DEFAULTS | {"share": 1.0}, {"share"})
+
+
+def test_lists_and_positional_arguments_are_those_of_one_command_line():
+    flag_set = FlagSet("What it is for.", positional="files")
+    flag_set.group(_Lists)
+    flag_set.parse(["program", "--sweep=a", "--sweep=b", "c"])
+    flag_set.parse(["program"])["sweep"].append("d")
+    assert dict(flag_set.parse(["program", "e"])) == {"sweep": [], "files": ("e",)}
 
 
 def test_other_spellings_of_flags_and_words_mean_the_same():
