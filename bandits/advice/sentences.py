@@ -150,8 +150,8 @@ def exploration(context: Context) -> str:
         explorers = f"every strategy that explores{_not_compared(context)}"
         parts = [f"Exploration costs reward: {explorers} is significantly worse than greedy.", difference]
     else:
-        corrected = "corrected for several comparisons, " if best.low > 0 else ""
-        parts = [f"Inconclusive: {corrected}no strategy that explores significantly beats greedy.", difference]
+        corrected = "after correction for several comparisons, " if best.low > 0 else ""
+        parts = [f"Inconclusive: {corrected}no exploring strategy beats greedy significantly.", difference]
         parts += _power(best, context)
     return " ".join(parts)
 

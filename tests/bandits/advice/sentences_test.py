@@ -151,7 +151,7 @@ FALCON = {
         ),  # The interval includes 0.
         (
             _findings({GREEDY: _values(0.50), SOFTMAX: NOISY, UNIFORM: _values(0.10)}),
-            "Inconclusive: no strategy that explores significantly beats greedy",
+            "Inconclusive: no exploring strategy beats greedy significantly",
             [" seeds can detect 0.0", " (80% power); +0.0", " needs about "],
         ),
         (
