@@ -111,12 +111,12 @@ class FlagSet:
             if found := re.match(r"--?(flagfile|undefok)(?==|$)", word):  # absl's own, which this project has not.
                 raise self._unknown(found[1], word)
         try:
-            with self._lock:  # absl's flags hold the values of one command line.
+            with self._lock:  # absl's flags hold the values, and lists, of one command line.
                 for name in self._declared:
                     self._flags[name].unparse()
                 rest = self._flags([self._known(word) for word in argv], known_only=self._known_only)
                 set_by_user = frozenset(name for name in self._declared if self._flags[name].present)
-                values = {name: copy.copy(self._flags[name].value) for name in self._declared}  # Lists.
+                values = {name: copy.copy(self._flags[name].value) for name in self._declared}
         except flags.UnrecognizedFlagError as error:
             raise self._unknown(error.flagname, error.flagvalue) from error
         except (flags.Error, ValueError) as error:  # The latter for a switch that is given --noNAME=value.
