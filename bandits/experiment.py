@@ -200,7 +200,8 @@ class BanditRounds(runner.Rounds):
         self._adapted = None
         if isinstance(self._definition, personalization.PersonalizedProcess):
             self._adapted = client_rewards.AdaptedRewards(self._definition, phase.seed)
-        self.client_rewards: dict[str, Any] = {}  # What the last evaluation gave of each client.
+        self.client_rewards: dict[str, Any] = {}  # Each client's mean reward in the last evaluation.
+        self.is_evaluated = False
         self._watch = resets.Watch(phase.reset)
         self._attendance = None
         if phase.cohorts.availability.may_be_absent:
@@ -404,6 +405,7 @@ class BanditRounds(runner.Rounds):
 
         Empty if clients train alone, as no held-out client has a model; with a local head, of adapted models only.
         """
+        self.is_evaluated = True
         if self.alone:
             return {}
         if self._phase.has_local_head:  # The server's last layer is untrained.
@@ -413,7 +415,8 @@ class BanditRounds(runner.Rounds):
         count = len(held_out.examples.labels)
         if compared is not held_out:
             _, _, each = self._greedy(state, compared.examples)
-        self.client_rewards = {"held_out": compared is held_out, **compared.means(each)}
+        is_apart = compared is held_out and self._take_no_part(compared.names)
+        self.client_rewards = {"held_out": is_apart, **compared.means(each)}
         rewards = np.array(self.client_rewards["rewards"])
         # Only labels say which action is right: a reward above 0, in a table or a log, does not.
         has_right = not self._phase.task.reward_columns and self._phase.task.task_type != "logged"
@@ -439,9 +442,12 @@ class BanditRounds(runner.Rounds):
         scheduled = self._phase.scheduled_value(self._task.num_actions, period) or 0.0
         environment = float(self._environment(state))
         after, rewards = self._adapted.evaluate(state.server.weights, names, examples, scheduled, environment)
-        trained = {self._clients.client_ids[index] for index in self._phase.population}
-        self.adapted_rewards = {"held_out": not is_nobodys and trained.isdisjoint(names), **rewards}
+        self.adapted_rewards = {"held_out": not is_nobodys and self._take_no_part(names), **rewards}
         return {metrics.PERSONALIZED_REWARD: after}
+
+    def _take_no_part(self, names: Sequence[str]) -> bool:
+        """Whether none of these clients can train; in some tasks the clients who train have held-out examples, too."""
+        return set(names).isdisjoint(self._task.clients.client_ids)
 
     def best_fixed_reward(self, state: Progress) -> float:
         """Mean reward of the best fixed action in hindsight, on the held-out examples of `evaluate`."""

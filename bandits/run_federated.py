@@ -36,7 +36,7 @@ from data.errors import UsageError
 from data.tasks import registry as tasks_registry
 from data.tasks.options import TaskOptions
 from optimization.privacy import mechanisms
-from optimization.study import cli, frame, loggers, results, run_folder, selector_flags
+from optimization.study import cli, disclosure, frame, loggers, results, run_folder, selector_flags
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -227,7 +227,8 @@ def _report(
     from optimization.study import panels
 
     spent = trained.report(phase.accounted(outcome.round_num))
-    folder.write_json(run_folder.PRIVACY_FILE, spent)
+    folder.write_json(run_folder.PRIVACY_FILE, disclosure.with_files(spent))
+    is_private = trained.mechanism.kind != "none"
     if outcome.round_num:
         title = f"{options.task.task_type}: {phase.label}"
         table = results.read_metrics(folder.path)
@@ -236,14 +237,20 @@ def _report(
             {phase.label: [table]}, {metric: metric.about for metric in plotted}, title=title, marks=metrics.DEPLOYED
         )
         files.save_picture(picture, folder.path / "reward.png", dpi=120)
-    if outcome.signum is None and rounds.client_rewards:
-        folder.write_json(run_folder.CLIENT_REWARDS_FILE, rounds.client_rewards)
-    if outcome.signum is None and rounds.adapted_rewards:
-        folder.write_json(run_folder.ADAPTED_FILE, rounds.adapted_rewards)
     if outcome.signum is None:
+        if not rounds.is_evaluated:  # An earlier start evaluated the last round, and may have been killed before this.
+            rounds.evaluate(outcome.state)
+        is_asked_for = phase.reports_clients or rounds.acting is not None
+        for name, content in _client_files(rounds).items():
+            if content and (content["held_out"] or is_asked_for or not is_private):
+                folder.write_json(name, content)
+            else:  # An earlier version or a shorter run may have written it.
+                (folder.path / name).unlink(missing_ok=True)
         warned = guarantees.mechanism(phase).warnings(phase.total_rounds)  # At the start, by `check`.
         lines = [line for line in spent["summary"].split("\n") if line.removeprefix("Warning: ") not in warned]
         print(_summary(options, task, phase, folder, "\n".join(lines)))
+        if is_private:
+            print(disclosure.NOTICE)
     if rounds.acting:
         print(interactions.privacy_notice(folder.path))
     if phase.reports_clients:
@@ -259,6 +266,17 @@ def _report(
         print(f"Keep {folder.path}/checkpoints secret: they hold {held}.")
     if len(outcome.state.cohort_seed):
         print("The cohorts are not sampled from --seed: runs of the same seed have different cohorts.")
+
+
+def _client_files(rounds: "experiment.BanditRounds") -> dict[str, Mapping[str, Any]]:
+    """Content of the files that hold rewards of single clients, by name; empty for no file."""
+    evaluated = rounds.client_rewards
+    is_held_out = bool(evaluated.get("held_out"))
+    return {
+        run_folder.CLIENT_REWARDS_FILE: evaluated if is_held_out else {},
+        run_folder.EVALUATED_CLIENTS_FILE: {} if is_held_out else evaluated,
+        run_folder.ADAPTED_FILE: rounds.adapted_rewards,
+    }
 
 
 def _of_clients_alone(rounds: "alone.AloneRounds", taken_part: np.ndarray, folder: run_folder.RunFolder) -> str:

@@ -212,12 +212,13 @@ def whole(path: pathlib.Path, mode: int = 0o666) -> Iterator[BinaryIO]:
     """Yields a file that replaces another one atomically, after it is on disk.
 
     Args:
-      path: The file.
+      path: The file. Only its owner can read it if its name begins with `private_`.
       mode: Its permissions, subject to the process's mask.
 
     Raises:
       Failure: If it cannot be written; the other file is unchanged, and no part remains.
     """
+    mode = 0o600 if path.name.startswith("private_") else mode
     path = path.resolve()  # What a link names is replaced, not the link.
     if path.exists() and not path.is_file():  # Such as /dev/null.
         with write_errors(path), open(path, "wb") as file:

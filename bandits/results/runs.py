@@ -171,6 +171,12 @@ def evaluated_clients(seed_runs: Sequence[Run]) -> str:
     return "held-out" if all(run.client_rewards.get("held_out", True) for run in seed_runs) else "participating"
 
 
+def without_client_rewards(seed_runs: Sequence[Run]) -> list[Run]:
+    """Runs of a configuration that lack each client's reward, though others have it."""
+    missing = [run for run in seed_runs if not run.client_rewards]
+    return missing if len(missing) < len(seed_runs) else []
+
+
 def _client_rewards(run: Run) -> dict[str, float]:
     record = run.client_rewards
     return dict(zip(record.get("clients", ()), record.get("rewards", ()), strict=True))

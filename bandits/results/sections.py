@@ -200,7 +200,11 @@ def _about(
         configurations.what_seeds_vary(some),
         words.what_intervals_are_over(runs.evaluated_clients(some) if has_interval else ""),
     ]
-    shown = {configuration.name for *both, _ in compared for configuration in both}
+    both_sides = {id(one): one for *both, _ in compared for one in both}.values()
+    if missing := [run for one in both_sides for run in runs.without_client_rewards(one.runs)]:
+        folders = ", ".join(str(run.folder) for run in missing)
+        notes.append(f"Without rewards by client, and so not in that interval: {folders}. Their commands write them.")
+    shown = {one.name for one in both_sides}
     if left := [one.name for one in part.configurations if not one.role and one.name not in shown]:
         names = ", ".join(left) if len(left) <= plots.SHOWN else f"{len(left)} configurations"
         notes.append(f"Not compared, because data, rewards, rounds or cohorts differ: {names}.")

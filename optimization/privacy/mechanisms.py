@@ -42,9 +42,7 @@ ACCOUNTANTS: Mapping[str, str] = {
 }
 
 # Beyond these, epsilon says little.
-_COVERS = (
-    "the models; not metrics.csv and TensorBoard's events, whose exact sums over each cohort are as private as the data"
-)
+_COVERS = "the models alone; no other file about clients, such as metrics.csv and TensorBoard's events"
 _MOST_DELTA = 1e-3
 _LEAST_POPULATION = 100
 _UNIT = "epsilon protects one client with all its examples, not a person with examples in several clients."

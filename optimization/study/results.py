@@ -38,7 +38,8 @@ class Run:
       data_report: Report on the data; may be empty.
       columns: Its metrics.
       bounds: `bounds.json`: rewards of the uniform policy and the best fixed action, range of rewards; else empty.
-      client_rewards: `client_rewards.json`, each client's reward in the last evaluation; empty without one.
+      client_rewards: Each client's reward in the last evaluation (`client_rewards.json`, or
+        `private_client_evaluation.json` if these clients take part); empty without one.
       predictor: `module:function` of `predict`; empty in a study that predicts nothing.
     """
 
@@ -258,22 +259,23 @@ def read(folder: pathlib.Path, studies: Iterable[Sequence[Metric]], predictor: s
     for name, kind in (("seed", int), ("task_type", str), ("data_file", str)):
         if not isinstance(flags.get(name), kind | None):
             raise UsageError(f"{folder / 'config.json'} is damaged: see its flag {name}.")
-    beside = {
-        name: read_json(folder / name) if (folder / name).exists() else {}
-        for name in (run_folder.PRIVACY_FILE, run_folder.BOUNDS_FILE, run_folder.CLIENT_REWARDS_FILE)
-    }
-    bounds, rewards = beside[run_folder.BOUNDS_FILE], beside[run_folder.CLIENT_REWARDS_FILE]
+    names = run_folder.CLIENT_REWARDS_FILE, run_folder.EVALUATED_CLIENTS_FILE
+    rewards_file = next((name for name in names if (folder / name).exists()), names[0])
+    privacy, bounds, rewards = (
+        read_json(folder / name) if (folder / name).exists() else {}
+        for name in (run_folder.PRIVACY_FILE, run_folder.BOUNDS_FILE, rewards_file)
+    )
     if not all(isinstance(one, dict) and all(map(_is_number, one.values())) for one in bounds.values()):
         raise UsageError(f"{folder / run_folder.BOUNDS_FILE} is damaged: it must hold numbers by name.")
     lists = [rewards.get(name, []) for name in ("clients", "rewards")]
     if not all(isinstance(one, list) for one in lists) or len({len(one) for one in lists}) > 1:
-        raise UsageError(f"{folder / run_folder.CLIENT_REWARDS_FILE} is damaged: it must hold each client's reward.")
+        raise UsageError(f"{folder / rewards_file} is damaged: it must hold each client's reward.")
     return Run(
         folder=folder,
         metrics=read_metrics(folder),
         flags=flags,
         command=command,
-        privacy=beside[run_folder.PRIVACY_FILE],
+        privacy=privacy,
         data_report=config.get("data_report") or {},
         columns=[metric for columns in studies for metric in columns],
         bounds=bounds,

@@ -12,6 +12,7 @@ import pytest
 from bandits import flags, metrics
 from data.errors import UsageError
 from optimization.privacy import mechanisms
+from optimization.study import disclosure
 from tests.bandits import whole_runs
 from tests.bandits.whole_runs import assert_same_model, spent, table
 
@@ -287,3 +288,36 @@ def test_a_round_to_which_nobody_comes_has_noise(tmp_path):
     rows = table(run)
     assert (rows[metrics.EXAMPLES] == 0).any()
     assert (rows[metrics.UPDATE_NORM] > 0).all()
+
+
+def classified(run: pathlib.Path) -> dict[str, disclosure.Disclosure]:
+    """What each file of a run's folder discloses; an unclassified file fails, and so does a readable private one."""
+    kinds = {}
+    for path in filter(pathlib.Path.is_file, run.rglob("*")):
+        name = path.relative_to(run)
+        kinds[str(name)] = disclosure.of_file(name)
+        if kinds[str(name)] is disclosure.Disclosure.PRIVATE:
+            assert stat.S_IMODE(path.stat().st_mode) == 0o600, path
+    return kinds
+
+
+def test_every_file_of_a_private_run_is_classified_and_none_shows_a_single_client(tmp_path):
+    run = play(tmp_path, *POISSON, "--scenario=init", "--init_rounds=1", "--init_clients=20", "--rounds_per_eval=1")
+    kinds = classified(run)
+    private = {name for name, kind in kinds.items() if kind is disclosure.Disclosure.PRIVATE}
+    assert private
+    assert all(pathlib.PurePath(name).parent.name == "checkpoints" for name in private)
+    assert disclosure.Disclosure.HELD_OUT not in kinds.values()  # Nobody owns the held-out digits.
+    assert "metrics.csv" in spent(run)["files"][str(disclosure.Disclosure.AGGREGATE)]
+
+
+@pytest.mark.parametrize(
+    ("asks", "shown"),
+    [
+        ("--report_clients", {"private_client_evaluation.json", "private_client_rewards.json"}),
+        ("--log_interactions", {"private_client_evaluation.json", "interactions/rounds_00000001_00000003.parquet"}),
+    ],
+)
+def test_a_private_run_writes_rewards_of_participants_only_if_asked(tmp_path, asks, shown):
+    kinds = classified(play(tmp_path, *DPSGD, asks))
+    assert {kinds[name] for name in shown} == {disclosure.Disclosure.PRIVATE}

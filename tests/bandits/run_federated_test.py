@@ -96,6 +96,16 @@ def test_killed_in_a_checkpoint_then_resumed_equals_uninterrupted(kill_in_a_chec
     assert_same(play(tmp_path, "--rounds_per_checkpoint=1"), finished)
 
 
+def test_a_finished_run_writes_again_what_a_kill_after_the_last_checkpoint_lost(finished, tmp_path):
+    run = play(tmp_path)
+    lost = ("private_client_evaluation.json", "privacy.json", "bounds.json", "model/weights.npz")
+    for name in lost:
+        (run / name).unlink()
+    assert play(tmp_path) == run
+    for name in lost:
+        assert (run / name).read_bytes() == (finished / name).read_bytes()
+
+
 def _start(folder: pathlib.Path) -> tuple[subprocess.Popen, list[psutil.Process]]:
     """Starts a long run, and returns it with its worker and what isolates that, once it is past its first rounds."""
     command = [sys.executable, "-m", "bandits.run_federated", f"--root_output_dir={folder}", "--experiment_name=run"]

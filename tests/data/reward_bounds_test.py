@@ -20,7 +20,9 @@ def test_malformed_bounds_are_refused(text):
         reward_bounds.parse(text)
 
 
-@pytest.mark.parametrize("rewards, bounds", [([0, 1, 1], (0, 1)), ([-1, 1], (-1, 1)), ([0, 0], (0, 1)), ([0.5], None)])
+@pytest.mark.parametrize(
+    ("rewards", "bounds"), [([0, 1, 1], (0, 1)), ([-1, 1], (-1, 1)), ([0, 0], (0, 1)), ([0.5], None)]
+)
 def test_two_valued_rewards_are_recognized(rewards, bounds):
     recognized = reward_bounds.recognized(np.array(rewards, float))
     assert recognized == (bounds and reward_bounds.RewardBounds(*bounds))

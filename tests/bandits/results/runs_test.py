@@ -223,3 +223,9 @@ def test_the_difference_over_clients_is_that_of_those_that_both_evaluated():
     assert (found.mean, found.low, found.high, found.size) == (0.25, 0.25, 0.25, 21)
     assert runs.difference_over_clients(ours, [_run(seed=5, clients={"a": 0.5, "b": 0.5})]) is None
     assert runs.difference_over_clients(ours, [_run()]) is None
+
+
+def test_runs_that_lack_rewards_by_client_are_named_beside_others_that_have_them():
+    complete, incomplete = _run(seed=0, clients={"a": 0.5}), _run(seed=1)
+    assert runs.without_client_rewards([complete, incomplete]) == [incomplete]
+    assert runs.without_client_rewards([incomplete, incomplete]) == []
