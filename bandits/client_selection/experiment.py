@@ -120,7 +120,7 @@ class SelectionRounds(training.TrainingRounds):
         }
 
     def clients_csv(self, state: Progress) -> bytes:
-        """`clients.csv`: examples, selections and, where evaluated, the final model's loss of each client."""
+        """`private_clients.csv`: examples, selections and, where evaluated, the final model's loss of each client."""
         table = pd.DataFrame({"examples": self.sizes, "selections": state.selections})
         ids, losses = self.client_losses(state.server.weights)
         table.insert(0, "client", self._clients.client_ids)

@@ -1,4 +1,4 @@
-"""Figures and the table of client-selection runs, from their `metrics.csv` and `clients.csv`."""
+"""Figures and the table of client-selection runs, from their `metrics.csv` and `private_clients.csv`."""
 
 import pathlib
 from collections.abc import Iterator, Mapping
@@ -43,7 +43,7 @@ def read(runs: Mapping[pathlib.Path, Mapping[str, Any]]) -> tuple[pd.DataFrame, 
     rounds, clients = [], []
     for folder, names in runs.items():
         rounds.append(pd.read_csv(folder / "metrics.csv").assign(**names))
-        clients.append(pd.read_csv(folder / "clients.csv").assign(**names))
+        clients.append(pd.read_csv(folder / "private_clients.csv").assign(**names))
     return pd.concat(rounds, ignore_index=True), pd.concat(clients, ignore_index=True)
 
 

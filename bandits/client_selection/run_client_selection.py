@@ -62,7 +62,7 @@ class ClientSelectionStudy(frame.PlainStudy[SelectionOptions, tasks.Task]):
 
     def finish(self, run: frame.Run, rounds: Any, outcome: "runner.Outcome") -> None:
         if not outcome.signum:
-            files.replace(run.folder.path / "clients.csv", rounds.clients_csv(outcome.state))
+            files.replace(run.folder.path / "private_clients.csv", rounds.clients_csv(outcome.state))
 
     def report(self, runs: Sequence[frame.Run]) -> None:
         from bandits.client_selection import figures
@@ -82,7 +82,7 @@ class ClientSelectionStudy(frame.PlainStudy[SelectionOptions, tasks.Task]):
         figures.draw_client_losses(clients, folder / "client_losses.png", title)
         print(results.to_string(index=False, float_format="{:.3f}".format))
         pictures = "convergence.png, communication.png, client_losses.png"
-        print(f"Results in {folder}: results.csv, {pictures}; metrics.csv, clients.csv of each run")
+        print(f"Results in {folder}: results.csv, {pictures}; metrics.csv, private_clients.csv of each run")
 
     def is_of_table_1(self, options: SelectionOptions) -> bool:
         """Whether a run has the settings of Figure 1 and Table I; seed and evaluation may differ."""

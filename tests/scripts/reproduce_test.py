@@ -376,7 +376,7 @@ def test_the_study_s_own_picture_is_drawn_beside(tmp_path):
     folder = found["near"].folders[0]
     flags = {"client_selection": "rand", "clients_per_round": 3, "seed": 0}
     (folder / "config.json").write_text(json.dumps({"format": run_folder.FORMAT, "flags": flags, "command": "x"}))
-    pd.DataFrame({"client": [0, 1], "loss": [0.5, 1.5]}).to_csv(folder / "clients.csv", index=False)
+    pd.DataFrame({"client": [0, 1], "loss": [0.5, 1.5]}).to_csv(folder / "private_clients.csv", index=False)
     reproduction.report(_figure(own_figures="client_losses"), found, tmp_path / "out")
     assert (tmp_path / "out" / "f1_clients.png").read_bytes().startswith(b"\x89PNG")
 

@@ -23,7 +23,7 @@ def runs(tmp_path):
         rows |= {metrics.MODEL_TRANSFERS: [2, 2, 5], metrics.LOSS_POLLS: [0, 0, 3]}
         pd.DataFrame(rows).to_csv(folder / "metrics.csv", index=False)
         pd.DataFrame({"client": ["a", "b", "c"], "examples": 5, "selections": 1, "loss": [0.5, 1.5, None]}).to_csv(
-            folder / "clients.csv", index=False
+            folder / "private_clients.csv", index=False
         )
         written[folder] = {"selector": selector, "cohort": cohort, "seed": seed}
     return written

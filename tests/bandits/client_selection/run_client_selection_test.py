@@ -74,7 +74,7 @@ def test_selections_and_communication_are_counted(finished):
         # Power-of-choice sends the model to four candidates, two of which send an update.
         assert rows[metrics.MODEL_TRANSFERS].tolist() == [transfers] * 4
         assert rows[metrics.LOSS_POLLS].tolist() == [polls] * 4
-        assert pd.read_csv(finished / "run" / name / "clients.csv")["selections"].sum() == 4 * 2
+        assert pd.read_csv(finished / "run" / name / "private_clients.csv")["selections"].sum() == 4 * 2
 
 
 def test_metrics_of_all_clients_are_those_of_the_saved_model(finished):
@@ -92,7 +92,7 @@ def test_metrics_of_all_clients_are_those_of_the_saved_model(finished):
 
     parts = [task.clients.load(client) for client in range(6)]
     expected = np.array([losses(part)[0] for part in parts])
-    written = pd.read_csv(folder / "clients.csv")
+    written = pd.read_csv(folder / "private_clients.csv")
     np.testing.assert_allclose(written["loss"], expected, rtol=1e-4)
     sizes = [len(part.labels) for part in parts]
     assert written["examples"].tolist() == sizes
@@ -120,7 +120,7 @@ def test_seeds_and_cohort_sizes_get_folders_of_their_own(tmp_path):
     assert frame.program(STUDY, frame.flag_set(STUDY).parse([*argv, "--client_steps_per_round=2"])) == 0
     found = {str(path.parent.relative_to(tmp_path / "run")) for path in (tmp_path / "run").rglob("metrics.csv")}
     assert found == {f"m_{cohort}/seed_{seed}" for cohort in (1, 3) for seed in (0, 1)}
-    sizes = [pd.read_csv(tmp_path / f"run/m_1/seed_{seed}/clients.csv")["examples"].sum() for seed in (0, 1)]
+    sizes = [pd.read_csv(tmp_path / f"run/m_1/seed_{seed}/private_clients.csv")["examples"].sum() for seed in (0, 1)]
     assert sizes[0] != sizes[1]
 
 
@@ -209,4 +209,4 @@ def test_who_is_drawn_in_proportion_to_its_examples_is_not_weighted_by_them_agai
 
 def test_evaluation_of_some_clients_only(tmp_path):
     assert run_all(tmp_path, "--max_eval_clients=2", "--total_rounds=1") == 0
-    assert pd.read_csv(tmp_path / "run" / "clients.csv")["loss"].notna().sum() == 2
+    assert pd.read_csv(tmp_path / "run" / "private_clients.csv")["loss"].notna().sum() == 2
