@@ -11,11 +11,9 @@ if __name__ == "__main__":  # Before the imports, which take seconds.
 
     interruption.install()
 
-import ctypes
 import json
 import os
 import pathlib
-import signal
 import sys
 from typing import TextIO
 
@@ -23,20 +21,19 @@ from bandits import studies
 from bandits.plans import executors
 from bandits.plans.executors import Job
 from data.errors import UsageError
-from optimization.study import cli
-
-_PR_SET_PDEATHSIG = 1
+from optimization.study import cli, interruption
 
 
 def _serve(jobs: TextIO, results: TextIO) -> int:
-    """Executes a run per line of `jobs`; returns 0, or the status of a run that was stopped."""
+    """Executes a run per line of `jobs`; returns 0, or 128 + the signal that stopped it."""
     for line in jobs:
         module, arguments, folder, rounds = json.loads(line)
-        result = executors.run(Job(module, tuple(arguments), folder, rounds))
-        results.write(json.dumps(result) + "\n")
-        results.flush()
-        if result.status > 128:
-            return result.status
+        with interruption.held() as received:
+            result = executors.run(Job(module, tuple(arguments), folder, rounds))
+            results.write(json.dumps(result) + "\n")
+            results.flush()
+        if received or result.status > 128:
+            return 128 + received[0] if received else result.status
     return 0
 
 
@@ -52,10 +49,11 @@ def _execute_one(module: str, *arguments: str) -> int:
         print(f"Usage error: {error}", file=sys.stderr)
         return 2
     folder = pathlib.Path(settings.root_output_dir) / settings.experiment_name
-    result = executors.run(Job(module, arguments, str(folder), settings.total_rounds))
+    with interruption.held() as received:
+        result = executors.run(Job(module, arguments, str(folder), settings.total_rounds))
     if result.message:
         print(f"{folder}: {result.message}", file=sys.stderr)
-    return result.status
+    return 128 + received[0] if received else result.status
 
 
 def main() -> int:
@@ -66,8 +64,6 @@ def main() -> int:
         return 0
     if len(sys.argv) > 1:
         return _execute_one(*sys.argv[1:])
-    # The kernel kills this process, and so TFF's worker, when the grid's process dies.
-    ctypes.CDLL("libc.so.6").prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     with os.fdopen(os.dup(1), "w") as results, open(os.devnull, "r+") as nothing:
         os.dup2(nothing.fileno(), 1)
         return _serve(sys.stdin, results)

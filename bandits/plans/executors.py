@@ -5,6 +5,7 @@ Each of their processes executes several runs, so that it imports TensorFlow Fed
 
 import collections
 import contextlib
+import functools
 import gc
 import json
 import os
@@ -12,10 +13,12 @@ import pathlib
 import re
 import select
 import shlex
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import time
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -23,6 +26,7 @@ from typing import Any, NamedTuple
 from bandits import studies
 from data import files
 from data.errors import Failure, UsageError
+from optimization.runtime import worker_process
 from optimization.study import cli, interruption
 from optimization.study.settings import setting
 
@@ -33,6 +37,9 @@ _DATA_DIR = "FEDBANDITS_DATA_DIR"
 _WORKING_DIR = "BUILD_WORKING_DIRECTORY"  # Relative paths of a run's flags start where the user is.
 _RAY_RETRIES = 2
 _CONNECT_SECONDS = 10
+_ROUND_SECONDS, _RESULTS_SECONDS = 10.0, 60.0  # Most that an interruption waits for a round, and for results.
+_NODES_SECONDS = 5.0  # Between two looks at Ray's nodes.
+_TAIL = 1 << 14  # Bytes that hold the last row of a `metrics.csv`.
 _NO_CLUSTER = "--ray_address={}: no Ray cluster answers there."
 
 
@@ -69,12 +76,13 @@ def run(job: Job) -> Result:
     folder = pathlib.Path(job.folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with _redirected(folder / LOG_FILE):
-            result = _execute(job)
+        with interruption.held():
+            with _redirected(folder / LOG_FILE):
+                result = _execute(job)
+            if result.status == 0:
+                files.replace(folder / FINISHED_FILE, json.dumps({"total_rounds": job.rounds}).encode() + b"\n")
     except OSError as error:
         return Result(1, f"{folder} cannot be written ({error.strerror}).")
-    if result.status == 0:
-        files.replace(folder / FINISHED_FILE, json.dumps({"total_rounds": job.rounds}).encode() + b"\n")
     gc.collect()  # The next run needs the memory, and another process may want to open the folder.
     return result
 
@@ -115,6 +123,17 @@ def _redirected(path: pathlib.Path) -> Iterator[None]:
             os.close(kept)
 
 
+def last_round(folder: pathlib.Path) -> int:
+    """Last round in a run's `metrics.csv`; 0 if there is none."""
+    try:
+        with open(folder / "metrics.csv", "rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL))
+            *lines, _ = file.read().split(b"\n")
+        return int(lines[-1].partition(b",")[0])
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
 class Executor:
     """Executes jobs, for one thread. The base class executes nothing."""
 
@@ -126,7 +145,22 @@ class Executor:
         return None
 
     def stop(self) -> None:
-        """Waits until the rounds in progress are finished and saved."""
+        """Has the rounds in progress finished and saved, if they take no longer than 10 seconds.
+
+        A run whose last round is finished gets another minute for its results.
+        """
+        running = self._interrupt()
+        for seconds in (_ROUND_SECONDS, _RESULTS_SECONDS):
+            running = self._still_running(running, seconds)
+            running = [job for job in running if last_round(pathlib.Path(job.folder)) >= job.rounds]
+
+    def _interrupt(self) -> list[Job]:
+        """Interrupts the runs in progress, drops those that wait, and returns the former."""
+        return []
+
+    def _still_running(self, jobs: Sequence[Job], seconds: float) -> list[Job]:
+        """Waits for interrupted jobs; returns those that have not ended within `seconds`."""
+        return []
 
     def close(self) -> None:
         """Kills all processes."""
@@ -147,11 +181,13 @@ class Executors:
       executor: What executes the runs.
       ray_address: The cluster's address (default: a local Ray, started and stopped). Either way, who reaches the ports
         that Ray opens can run code: use a trusted network, or a firewall.
+      ray_wait: Seconds to wait for a node with enough CPUs for a run, if all such nodes are lost.
       workers: Runs at the same time.
     """
 
     executor: str = setting("local", _KINDS)
     ray_address: str = setting(only={"executor": ("ray",)})
+    ray_wait: float = setting(60.0, only={"executor": ("ray",)})
     workers: int = setting(2, low=1, only={"executor": RUNNING, "ray_address": False})
 
 
@@ -173,29 +209,33 @@ def build(settings: cli.Settings, cores: int) -> Executor:
       Failure: If there is no Ray cluster at the address, or none of its nodes has `cores` cores.
     """
     if settings.executor == "ray":
-        return Ray(settings.ray_address, settings.workers, cores)
+        return Ray(settings.ray_address, settings.workers, cores, settings.ray_wait)
     return Local(settings.workers)
 
 
 @contextlib.contextmanager
 def running(executor: Executor, folder: pathlib.Path) -> Iterator[None]:
-    """Closes the executor at the end. On an interruption, rounds in progress are finished and saved.
+    """Closes the executor at the end. On an interruption, rounds in progress are saved; see `Executor.stop`.
 
     Args:
       executor: Executes the runs.
       folder: Folder that the same command continues.
     """
+    received: list[int] = []
 
     def leave(signum: int) -> None:
-        raise KeyboardInterrupt() if signum == signal.SIGINT else SystemExit(128 + signum)
+        received.append(signum)
+        raise KeyboardInterrupt
 
     try:
         with interruption.answered(leave):
             yield
-    except (KeyboardInterrupt, SystemExit):
-        print("\nStopping after the rounds in progress; once more to stop at once.", file=sys.stderr)
+    except KeyboardInterrupt:
+        interruption.print_line("\nStopping after the rounds in progress; once more to stop at once.")
         executor.stop()
-        print(f"Stopped; what was done is saved. The same command continues {folder}.", file=sys.stderr)
+        interruption.print_line(f"Stopped; what was done is saved. The same command continues {folder}.")
+        if received:
+            raise SystemExit(128 + received[0]) from None
         raise
     finally:
         executor.close()
@@ -213,6 +253,7 @@ class _Process:
             env=os.environ | _environment() | {"PYTHONPATH": paths},
             text=True,
             start_new_session=True,  # Ctrl-C is the grid's to answer.
+            preexec_fn=functools.partial(worker_process.end_with, os.getpid()),
         )
         self.job: Job | None = None
 
@@ -234,6 +275,9 @@ class _Process:
         if line.endswith("\n"):
             result = Result(*json.loads(line))
             return job, result, result.status <= 128
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(_ROUND_SECONDS)
+        self.process.kill()
         status = self.process.wait()
         log = pathlib.Path(job.folder) / LOG_FILE
         what = f"signal {-status}" if status < 0 else f"exit status {status}"
@@ -286,13 +330,21 @@ class Local(Executor):
         self._assign()
         return job, result
 
-    def stop(self) -> None:
+    def _interrupt(self) -> list[Job]:
         self._queue.clear()
-        busy = [worker for worker in self._processes if worker.job is not None]
+        busy = {worker: worker.job for worker in self._processes if worker.job is not None}
         for worker in busy:
             worker.process.send_signal(signal.SIGTERM)
-        for worker in busy:
-            worker.process.wait()
+            with contextlib.suppress(BrokenPipeError):
+                worker.process.stdin.close()  # It gets no other run.
+        return list(busy.values())
+
+    def _still_running(self, jobs: Sequence[Job], seconds: float) -> list[Job]:
+        deadline = time.monotonic() + seconds
+        for worker in (running := [worker for worker in self._processes if worker.job in jobs]):
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                worker.process.wait(max(0.0, deadline - time.monotonic()))
+        return [job for worker in running if (job := worker.job) and worker.process.poll() is None]
 
     def close(self) -> None:
         for worker in self._processes:
@@ -303,13 +355,14 @@ class Local(Executor):
 class Ray(Executor):
     """A Ray cluster, with a task per run. Ray repeats a task whose process or machine was lost."""
 
-    def __init__(self, address: str | None, workers: int, cores: int):
+    def __init__(self, address: str | None, workers: int, cores: int, patience: float = 60.0):
         """Connects, or starts a local Ray.
 
         Args:
           address: The cluster's; None starts one on this machine, which ends with this object.
           workers: Runs that a local Ray executes at the same time.
           cores: Cores of each run.
+          patience: Seconds to wait for a node with so many cores, if all are lost.
 
         Raises:
           Failure: If there is no cluster at the address, or none of its nodes has so many cores.
@@ -321,12 +374,13 @@ class Ray(Executor):
         on_sigterm = signal.getsignal(signal.SIGTERM)
         import ray
 
-        self._ray = ray
+        self._ray, self._session = ray, ""
         # Its processes look for the project where this one found it.
         paths = os.pathsep.join(filter(None, sys.path))
         quiet = {"log_to_driver": False, "logging_level": "ERROR", "runtime_env": {"env_vars": {"PYTHONPATH": paths}}}
         if address is None:
-            ray.init("local", num_cpus=workers * cores, include_dashboard=False, **quiet)
+            local = ray.init("local", num_cpus=workers * cores, include_dashboard=False, **quiet)
+            self._session = local.address_info["session_dir"]
         else:
             try:
                 ray.init(address, **quiet)
@@ -340,17 +394,18 @@ class Ray(Executor):
             raise
         self._task = ray.remote(num_cpus=cores, max_retries=_RAY_RETRIES)(_ray_task)
         self._jobs: dict[Any, Job] = {}
+        self._cores, self._patience = cores, patience
+        self._checked = self._fitted = time.monotonic()
 
     def submit(self, job: Job) -> None:
         self._jobs[self._task.remote(job, _environment())] = job
 
     def wait(self, seconds: float | None = None) -> tuple[Job, Result] | None:
-        try:
-            ended, _ = self._ray.wait(list(self._jobs), timeout=seconds)
-        except SystemExit:  # Ray replaces the status.
-            raise SystemExit(128 + signal.SIGTERM) from None
-        if not ended:
-            return None
+        timeout = _NODES_SECONDS if seconds is None else seconds
+        while not (ended := self._ray.wait(list(self._jobs), timeout=timeout)[0]):
+            self._check_nodes(time.monotonic())
+            if seconds is not None:
+                return None
         (ready,) = ended
         job = self._jobs.pop(ready)
         try:
@@ -358,14 +413,38 @@ class Ray(Executor):
         except self._ray.exceptions.RayError as error:
             return job, Result(1, f"Ray: {str(error).strip().splitlines()[-1]}")
 
-    def stop(self) -> None:
-        tasks = list(self._jobs)
-        for task in tasks:
+    def _check_nodes(self, now: float) -> None:
+        """Looks at the nodes again, every few seconds.
+
+        Raises:
+          Failure: If for too long no living node has had enough cores for a run.
+        """
+        if now - self._checked < _NODES_SECONDS:
+            return
+        self._checked = now
+        try:
+            check_nodes(self._ray.nodes(), self._cores)
+            self._fitted = now
+        except Failure as error:
+            if now - self._fitted >= self._patience:
+                raise Failure(
+                    f"{error} --ray_wait={self._patience:g} seconds have passed. {len(self._jobs)} runs are not "
+                    "finished; the same command continues them, and keeps those that are."
+                ) from error
+
+    def _interrupt(self) -> list[Job]:
+        for task in self._jobs:
             self._ray.cancel(task)  # As Ctrl-C, where it is running.
-        self._ray.wait(tasks, num_returns=len(tasks))
+        return list(self._jobs.values())
+
+    def _still_running(self, jobs: Sequence[Job], seconds: float) -> list[Job]:
+        tasks = [task for task, job in self._jobs.items() if job in jobs]
+        running = self._ray.wait(tasks, num_returns=len(tasks), timeout=seconds)[1] if tasks else []
+        return [self._jobs[task] for task in running]
 
     def close(self) -> None:
         self._ray.shutdown()
+        shutil.rmtree(self._session, ignore_errors=True)  # A local Ray's logs.
 
 
 def check_nodes(nodes: Sequence[Mapping[str, Any]], cores: int) -> None:
@@ -381,7 +460,7 @@ def check_nodes(nodes: Sequence[Mapping[str, Any]], cores: int) -> None:
     available = [(node["NodeManagerAddress"], node["Resources"].get("CPU", 0)) for node in nodes if node["Alive"]]
     if any(cpus >= cores for _, cpus in available):
         return
-    nodes_text = ", ".join(f"{address} has {cpus:g}" for address, cpus in sorted(available))
+    nodes_text = ", ".join(f"{address} has {cpus:g}" for address, cpus in sorted(available)) or "it has no nodes"
     raise Failure(
         f"--executor=ray: each run needs {cores} CPUs, but no node of the cluster has that many: {nodes_text}. Start "
         "nodes with more CPUs, or allow this command fewer (taskset, or --max_concurrent_threads of a grid)."

@@ -1,7 +1,6 @@
 """Progress of runs: a bar with finished rounds and the best point so far, and a page kept up to date."""
 
 import math
-import os
 import pathlib
 import sys
 import time
@@ -10,12 +9,11 @@ from typing import NamedTuple
 
 import tqdm
 
-from bandits.plans import outcomes
+from bandits.plans import executors, outcomes
 from bandits.plans.outcomes import Outcome
 
 _SHARE = 20  # Writing pages takes at most one of this many seconds.
 _KEY, _MAX_LETTERS = 13, 60
-_TAIL = 1 << 14  # Bytes that hold the last row of a `metrics.csv`.
 
 
 class State(NamedTuple):
@@ -44,24 +42,13 @@ def state(runs: Collection[Outcome], folder: pathlib.Path, *, smallest: bool) ->
     """
     unfinished = [each for each in runs if each.status != outcomes.FAILED and each.rounds < each.run.rounds]
     total = sum(each.run.rounds for each in runs)
-    left = sum(max(0, each.run.rounds - last_round(folder / each.run.name)) for each in unfinished)
+    left = sum(max(0, each.run.rounds - executors.last_round(folder / each.run.name)) for each in unfinished)
     ranked = outcomes.rank(list(runs), smallest=smallest, apart=False).get("", [])
     best = ""
     if ranked and not math.isnan(ranked[0].mean):
         name = ranked[0].outcomes[0].run.point[:-_KEY]
         best = f"best {ranked[0].mean:.4f}: {name[:_MAX_LETTERS]}"
     return State(total - left, total, f"{len(runs) - len(unfinished)}/{len(runs)} runs", best)
-
-
-def last_round(folder: pathlib.Path) -> int:
-    """Last round in a run's `metrics.csv`; 0 if there is none."""
-    try:
-        with open(folder / "metrics.csv", "rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL))
-            *lines, _ = file.read().split(b"\n")
-        return int(lines[-1].partition(b",")[0])
-    except (OSError, ValueError, IndexError):
-        return 0
 
 
 class Progress:

@@ -25,7 +25,7 @@ from optimization.study import cli, frame, run_folder
 from optimization.study.metrics import Metric
 
 _ATTEMPTS = 3
-_TICK_SECONDS = 1.0  # Between two updates of the progress bar.
+_TICK_SECONDS = 1.0  # Between two updates of the progress bar; and a signal just before a wait is answered after it.
 
 Item = tuple[int, int]  # (point, rung)
 
@@ -199,7 +199,7 @@ class Sweep:
     def finish(self, planned: Sequence[Run]) -> None:
         """Waits until these runs are finished or have failed."""
         while not {run.name for run in planned}.isdisjoint(run.name for run in self._submitted.values()):
-            ended = self._executor.wait(_TICK_SECONDS if self._progress.wants_ticks else None)
+            ended = self._executor.wait(_TICK_SECONDS)
             if ended is None:
                 self._progress.show(self.outcomes.values())
                 continue

@@ -130,13 +130,20 @@ def launch(port: int, max_concurrent_calls: int = 0) -> subprocess.Popen:
             stderr=subprocess.DEVNULL,
             env=environment,
             start_new_session=True,
-            preexec_fn=lambda: _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL),
+            preexec_fn=functools.partial(end_with, os.getpid()),
         )
 
     # The death signal follows the thread that started the process, and the caller's may end long before the program.
     started: concurrent.futures.Future[subprocess.Popen] = concurrent.futures.Future()
     _lasting_thread(os.getpid()).put((start, started))
     return started.result()
+
+
+def end_with(parent: int) -> None:
+    """Has the kernel kill this process, a new child, when the thread of its parent that started it ends."""
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 @functools.cache

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from data import table_report
 from data.errors import UsageError
 from optimization.options import Length, named
-from optimization.study import cli, divergence, presets, run_folder, worker_flags
+from optimization.study import cli, divergence, interruption, presets, run_folder, worker_flags
 from optimization.study.metrics import Metric
 from optimization.study.objects import Recorded
 from optimization.study.settings import declared, no_folder, setting
@@ -385,7 +385,7 @@ def open_folder(folder: run_folder.RunFolder, recorded: cli.Settings, data: Data
 
 
 def program(study: Study, settings: cli.Settings) -> int:
-    """Executes all runs of a command line; returns 0, or 128 + the signal that stopped it."""
+    """Executes all runs of a command line; returns 0 if all are finished, or 128 + the signal that stopped them."""
     if settings.list_presets:
         print(study.presets_text())
         return 0
@@ -423,10 +423,14 @@ def run_all(study: Study, settings: cli.Settings, runs: Sequence[Run]) -> tuple[
       Failure: If it cannot be done; what was done before is saved.
     """
     study.start_worker(settings)
-    for run in runs:
-        if signum := study.execute(run):
-            return run, signum
-    study.report(runs)
+    with interruption.held() as received:
+        for run in runs:
+            if received:  # In the last round of the run before.
+                return run, received[0]
+            interruption.release()
+            if signum := study.execute(run):
+                return run, signum
+        study.report(runs)
     return None
 
 
@@ -458,4 +462,12 @@ def run_rounds(
 
 def main(study: Study) -> None:
     """Runs a study on this process's command line and exits with its status."""
-    cli.main(flag_set(study), lambda settings: program(study, settings))
+
+    def run(settings: cli.Settings) -> int:
+        with interruption.held() as received:
+            status = program(study, settings)
+            if received and not status:
+                print("Stopped after the last round: all results are written.", file=sys.stderr)
+            return 128 + received[0] if received else status
+
+    cli.main(flag_set(study), run)

@@ -1,4 +1,4 @@
-"""Handling of Ctrl-C and SIGTERM. It imports nothing slow: programs install it before anything else."""
+"""Handling of Ctrl-C, SIGTERM and SIGHUP. It imports nothing slow: programs install it before anything else."""
 
 import contextlib
 import os
@@ -8,29 +8,45 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator
 
-_WORDS = {signal.SIGINT: "Interrupted.", signal.SIGTERM: "Terminated."}
+_WORDS = {signal.SIGHUP: "Hung up.", signal.SIGINT: "Interrupted.", signal.SIGTERM: "Terminated."}
 _answers: list[tuple[threading.Thread, Callable[[int], None]]] = []
 _stopped: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
+_held: dict[threading.Thread, tuple[contextlib.ExitStack, list[int]]] = {}
 
 
 def install() -> None:
-    """Has SIGINT and SIGTERM end this process at once, with one line and the status 128 + signal, unless `answered`.
+    """Has SIGINT, SIGTERM and SIGHUP end this process with one line and the status 128 + signal, unless `answered`.
+
+    They end it at once. A SIGHUP that is ignored, as under `nohup`, stays ignored.
 
     They raise nothing, because an import, a callback or an event loop in between would swallow an exception, or make a
     traceback of it. It is for programs, which call it themselves: neither importing a module nor executing a run may
     change a process's signal handlers.
     """
     for signum in _WORDS:
-        signal.signal(signum, _received)
+        if signum != signal.SIGHUP or signal.getsignal(signum) != signal.SIG_IGN:
+            signal.signal(signum, _received)
 
 
 def _received(signum, frame) -> None:
+    if signum == signal.SIGHUP:
+        signal.signal(signum, signal.SIG_IGN)  # The shell and the kernel may both send it.
+        _leave_terminal()
     if answer(signum):
         return
     with contextlib.suppress(Exception):  # The stream may be in use by the interrupted code.
         sys.stdout.flush()
     print_line(_WORDS[signum])
     os._exit(128 + signum)
+
+
+def _leave_terminal() -> None:
+    """Discards what is written to a terminal that is gone, which would raise errors."""
+    for stream in (1, 2):
+        try:
+            os.write(stream, b"")
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
 
 
 def print_line(words: str) -> None:
@@ -44,7 +60,7 @@ def print_line(words: str) -> None:
 
 @contextlib.contextmanager
 def answered(how: Callable[[int], None]) -> Iterator[None]:
-    """Calls `how` on the first SIGINT or SIGTERM of a program; a second signal goes to the previous handler.
+    """Calls `how` on the first signal of a program; a second signal goes to the previous handler.
 
     Without `install`, it handles no signals; `answer` passes them on.
 
@@ -60,6 +76,47 @@ def answered(how: Callable[[int], None]) -> Iterator[None]:
     finally:
         with contextlib.suppress(ValueError):  # Answered.
             _answers.remove(entry)
+
+
+@contextlib.contextmanager
+def held() -> Iterator[list[int]]:
+    """Yields the list of the signals that `hold` keeps until the end of the block.
+
+    A block within another block of the same thread shares the other's list and end.
+    """
+    thread = threading.current_thread()
+    if thread in _held:
+        yield _held[thread][1]
+        return
+    stack, received = _held[thread] = contextlib.ExitStack(), []
+    try:
+        with stack:
+            yield received
+    finally:
+        del _held[thread]
+
+
+def hold(words: str) -> list[int]:
+    """Keeps the first signal from now to the end of the enclosing `held`; returns the list of that block.
+
+    Args:
+      words: Printed when the signal comes.
+    """
+    stack, received = _held[threading.current_thread()]
+
+    def keep(signum: int) -> None:
+        received.append(signum)
+        print_line(words)
+
+    release()
+    if not received:
+        stack.enter_context(answered(keep))
+    return received
+
+
+def release() -> None:
+    """Ends `hold`, which may be called again in the same `held`."""
+    _held[threading.current_thread()][0].close()
 
 
 def answer(signum: int) -> bool:

@@ -237,8 +237,9 @@ def _execute(
         for run in runs:
             ended.callback(run.folder.close)
         _pids.add(os.getpid())
-        if frame.run_all(study, settings, runs):
-            raise KeyboardInterrupt
+        with interruption.held() as received:
+            if frame.run_all(study, settings, runs) or received:
+                raise KeyboardInterrupt
     return [run.folder.path for run in runs]
 
 

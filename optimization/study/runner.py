@@ -98,8 +98,8 @@ def run(
       loggers: Further loggers beside `metrics.csv` and TensorBoard.
 
     Returns:
-      The outcome. After Ctrl-C or SIGTERM, see `interruption.answered`, the round in progress is finished and saved; a
-      second signal is the caller's.
+      The outcome. After a signal, see `interruption.hold`, the round in progress is finished and saved; a second signal
+      is the caller's. From the first round on, signals are kept to the end of the caller's `interruption.held`.
 
     Raises:
       Failure: If the run's files cannot be written, or those of an earlier start are damaged; or if a round raises it,
@@ -114,16 +114,11 @@ def run(
     elif rounds.secrets:
         folder.save_checkpoint(0, leaves)
     round_num = saved = first
-    received: list[int] = []
-
-    def stop(signum: int) -> None:
-        received.append(signum)
-        interruption.print_line("\nStopping after this round; once more to stop at once.")
 
     def goes_on() -> bool:
         return round_num < length.total_rounds and not rounds.is_finished(state, round_num)
 
-    with contextlib.ExitStack() as stack:
+    with interruption.held(), contextlib.ExitStack() as stack:
         logs = [
             stack.enter_context(contextlib.closing(make(folder, columns, first)))
             for make in (metrics_file, EventsFile, *loggers)
@@ -134,7 +129,7 @@ def run(
                 print(f"Continuing after round {first} of {length.total_rounds}.", file=sys.stderr)
         progress = stack.enter_context(_progress(length.total_rounds, first, label))
         times: list[float] = []  # Of the first rounds.
-        stack.enter_context(interruption.answered(stop))
+        received = interruption.hold("\nStopping as soon as this round is saved; once more to stop at once.")
 
         def save() -> None:
             for log in logs:
