@@ -21,19 +21,18 @@ from bandits import studies
 from bandits.plans import executors
 from bandits.plans.executors import Job
 from data.errors import UsageError
-from optimization.study import cli, interruption
+from optimization.study import cli
 
 
 def _serve(jobs: TextIO, results: TextIO) -> int:
-    """Executes a run per line of `jobs`; returns 0, or 128 + the signal that stopped it."""
+    """Executes a run per line of `jobs`; returns 0, or the status of a run that was stopped."""
     for line in jobs:
         module, arguments, folder, rounds = json.loads(line)
-        with interruption.held() as received:
-            result = executors.run(Job(module, tuple(arguments), folder, rounds))
-            results.write(json.dumps(result) + "\n")
-            results.flush()
-        if received or result.status > 128:
-            return 128 + received[0] if received else result.status
+        result = executors.run(Job(module, tuple(arguments), folder, rounds))
+        results.write(json.dumps(result) + "\n")
+        results.flush()
+        if result.status > 128:
+            return result.status
     return 0
 
 
@@ -49,11 +48,10 @@ def _execute_one(module: str, *arguments: str) -> int:
         print(f"Usage error: {error}", file=sys.stderr)
         return 2
     folder = pathlib.Path(settings.root_output_dir) / settings.experiment_name
-    with interruption.held() as received:
-        result = executors.run(Job(module, arguments, str(folder), settings.total_rounds))
+    result = executors.run(Job(module, arguments, str(folder), settings.total_rounds))
     if result.message:
         print(f"{folder}: {result.message}", file=sys.stderr)
-    return 128 + received[0] if received else result.status
+    return result.status
 
 
 def main() -> int:

@@ -5,7 +5,6 @@ Each of their processes executes several runs, so that it imports TensorFlow Fed
 
 import collections
 import contextlib
-import functools
 import gc
 import json
 import os
@@ -38,7 +37,6 @@ _WORKING_DIR = "BUILD_WORKING_DIRECTORY"  # Relative paths of a run's flags star
 _RAY_RETRIES = 2
 _CONNECT_SECONDS = 10
 _ROUND_SECONDS, _RESULTS_SECONDS = 10.0, 60.0  # Most that an interruption waits for a round, and for results.
-_NODES_SECONDS = 5.0  # Between two looks at Ray's nodes.
 _TAIL = 1 << 14  # Bytes that hold the last row of a `metrics.csv`.
 _NO_CLUSTER = "--ray_address={}: no Ray cluster answers there."
 
@@ -72,15 +70,19 @@ class Result(NamedTuple):
 
 
 def run(job: Job) -> Result:
-    """Executes or continues a run, and marks its folder when it is finished. Its output goes to a log there."""
+    """Executes or continues a run, and marks its folder when it is finished. Its output goes to a log there.
+
+    After a signal in the last round, the run is finished, and the status is 128 + the signal.
+    """
     folder = pathlib.Path(job.folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with interruption.held():
+        with interruption.held() as received:
             with _redirected(folder / LOG_FILE):
                 result = _execute(job)
             if result.status == 0:
                 files.replace(folder / FINISHED_FILE, json.dumps({"total_rounds": job.rounds}).encode() + b"\n")
+                result = Result(128 + received[0] if received else 0)
     except OSError as error:
         return Result(1, f"{folder} cannot be written ({error.strerror}).")
     gc.collect()  # The next run needs the memory, and another process may want to open the folder.
@@ -123,10 +125,10 @@ def _redirected(path: pathlib.Path) -> Iterator[None]:
             os.close(kept)
 
 
-def last_round(folder: pathlib.Path) -> int:
+def last_round(folder: str | os.PathLike) -> int:
     """Last round in a run's `metrics.csv`; 0 if there is none."""
     try:
-        with open(folder / "metrics.csv", "rb") as file:
+        with open(os.path.join(folder, "metrics.csv"), "rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL))
             *lines, _ = file.read().split(b"\n")
         return int(lines[-1].partition(b",")[0])
@@ -151,8 +153,7 @@ class Executor:
         """
         running = self._interrupt()
         for seconds in (_ROUND_SECONDS, _RESULTS_SECONDS):
-            running = self._still_running(running, seconds)
-            running = [job for job in running if last_round(pathlib.Path(job.folder)) >= job.rounds]
+            running = [job for job in self._still_running(running, seconds) if last_round(job.folder) >= job.rounds]
 
     def _interrupt(self) -> list[Job]:
         """Interrupts the runs in progress, drops those that wait, and returns the former."""
@@ -230,13 +231,11 @@ def running(executor: Executor, folder: pathlib.Path) -> Iterator[None]:
     try:
         with interruption.answered(leave):
             yield
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
         interruption.print_line("\nStopping after the rounds in progress; once more to stop at once.")
         executor.stop()
         interruption.print_line(f"Stopped; what was done is saved. The same command continues {folder}.")
-        if received:
-            raise SystemExit(128 + received[0]) from None
-        raise
+        raise SystemExit(128 + received[0]) if received else error
     finally:
         executor.close()
 
@@ -253,7 +252,7 @@ class _Process:
             env=os.environ | _environment() | {"PYTHONPATH": paths},
             text=True,
             start_new_session=True,  # Ctrl-C is the grid's to answer.
-            preexec_fn=functools.partial(worker_process.end_with, os.getpid()),
+            preexec_fn=worker_process.end_with_parent,
         )
         self.job: Job | None = None
 
@@ -394,15 +393,13 @@ class Ray(Executor):
             raise
         self._task = ray.remote(num_cpus=cores, max_retries=_RAY_RETRIES)(_ray_task)
         self._jobs: dict[Any, Job] = {}
-        self._cores, self._patience = cores, patience
-        self._checked = self._fitted = time.monotonic()
+        self._cores, self._patience, self._fitted = cores, patience, time.monotonic()
 
     def submit(self, job: Job) -> None:
         self._jobs[self._task.remote(job, _environment())] = job
 
     def wait(self, seconds: float | None = None) -> tuple[Job, Result] | None:
-        timeout = _NODES_SECONDS if seconds is None else seconds
-        while not (ended := self._ray.wait(list(self._jobs), timeout=timeout)[0]):
+        while not (ended := self._ray.wait(list(self._jobs), timeout=1.0 if seconds is None else seconds)[0]):
             self._check_nodes(time.monotonic())
             if seconds is not None:
                 return None
@@ -414,14 +411,11 @@ class Ray(Executor):
             return job, Result(1, f"Ray: {str(error).strip().splitlines()[-1]}")
 
     def _check_nodes(self, now: float) -> None:
-        """Looks at the nodes again, every few seconds.
+        """Looks at the nodes again.
 
         Raises:
           Failure: If for too long no living node has had enough cores for a run.
         """
-        if now - self._checked < _NODES_SECONDS:
-            return
-        self._checked = now
         try:
             check_nodes(self._ray.nodes(), self._cores)
             self._fitted = now

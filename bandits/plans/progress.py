@@ -78,18 +78,13 @@ class Progress:
         self._next_page = 0.0
         self._has_failed = False
 
-    @property
-    def wants_ticks(self) -> bool:
-        """Whether there is anything to show while runs are executed."""
-        return not self._bar.disable or self._write_page is not None
-
     def write(self, line: str) -> None:
         """Writes a line on stderr, above the bar."""
         self._bar.write(line, file=sys.stderr)
 
     def show(self, runs: Collection[Outcome], *, last: bool = False) -> None:
         """Updates the bar and, after its minimum time, the page; `last` is for the end of all runs."""
-        if not self.wants_ticks:
+        if self._bar.disable and self._write_page is None:
             return
         now = state(runs, self._folder, smallest=self._smallest)
         if not self._begun:  # Rounds of earlier commands do not count for this one's speed.

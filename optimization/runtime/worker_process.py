@@ -130,7 +130,7 @@ def launch(port: int, max_concurrent_calls: int = 0) -> subprocess.Popen:
             stderr=subprocess.DEVNULL,
             env=environment,
             start_new_session=True,
-            preexec_fn=functools.partial(end_with, os.getpid()),
+            preexec_fn=end_with_parent,
         )
 
     # The death signal follows the thread that started the process, and the caller's may end long before the program.
@@ -139,11 +139,9 @@ def launch(port: int, max_concurrent_calls: int = 0) -> subprocess.Popen:
     return started.result()
 
 
-def end_with(parent: int) -> None:
-    """Has the kernel kill this process, a new child, when the thread of its parent that started it ends."""
+def end_with_parent() -> None:
+    """Has the kernel kill this new process when the thread that started it ends; a `preexec_fn` of `subprocess`."""
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        os.kill(os.getpid(), signal.SIGKILL)
 
 
 @functools.cache

@@ -425,10 +425,9 @@ def run_all(study: Study, settings: cli.Settings, runs: Sequence[Run]) -> tuple[
     study.start_worker(settings)
     with interruption.held() as received:
         for run in runs:
-            if received:  # In the last round of the run before.
-                return run, received[0]
             interruption.release()
-            if signum := study.execute(run):
+            # A signal in the last round of a run is that of the next.
+            if signum := received[0] if received else study.execute(run):
                 return run, signum
         study.report(runs)
     return None
@@ -466,8 +465,6 @@ def main(study: Study) -> None:
     def run(settings: cli.Settings) -> int:
         with interruption.held() as received:
             status = program(study, settings)
-            if received and not status:
-                print("Stopped after the last round: all results are written.", file=sys.stderr)
-            return 128 + received[0] if received else status
+        return 128 + received[0] if received else status  # Also if the last round was finished.
 
     cli.main(flag_set(study), run)

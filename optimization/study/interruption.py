@@ -15,9 +15,9 @@ _held: dict[threading.Thread, tuple[contextlib.ExitStack, list[int]]] = {}
 
 
 def install() -> None:
-    """Has SIGINT, SIGTERM and SIGHUP end this process with one line and the status 128 + signal, unless `answered`.
+    """Has signals end this process at once, with one line and the status 128 + signal, unless `answered`.
 
-    They end it at once. A SIGHUP that is ignored, as under `nohup`, stays ignored.
+    The signals are SIGINT, SIGTERM and SIGHUP. An ignored SIGHUP, as under `nohup`, stays ignored.
 
     They raise nothing, because an import, a callback or an event loop in between would swallow an exception, or make a
     traceback of it. It is for programs, which call it themselves: neither importing a module nor executing a run may
@@ -31,22 +31,17 @@ def install() -> None:
 def _received(signum, frame) -> None:
     if signum == signal.SIGHUP:
         signal.signal(signum, signal.SIG_IGN)  # The shell and the kernel may both send it.
-        _leave_terminal()
+        for stream in (1, 2):
+            with contextlib.suppress(OSError):
+                os.write(stream, b"")
+                continue
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream)  # A terminal that is gone.
     if answer(signum):
         return
     with contextlib.suppress(Exception):  # The stream may be in use by the interrupted code.
         sys.stdout.flush()
     print_line(_WORDS[signum])
     os._exit(128 + signum)
-
-
-def _leave_terminal() -> None:
-    """Discards what is written to a terminal that is gone, which would raise errors."""
-    for stream in (1, 2):
-        try:
-            os.write(stream, b"")
-        except OSError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
 
 
 def print_line(words: str) -> None:
@@ -89,11 +84,9 @@ def held() -> Iterator[list[int]]:
         yield _held[thread][1]
         return
     stack, received = _held[thread] = contextlib.ExitStack(), []
-    try:
-        with stack:
-            yield received
-    finally:
-        del _held[thread]
+    with contextlib.ExitStack() as end, stack:
+        end.callback(_held.pop, thread)
+        yield received
 
 
 def hold(words: str) -> list[int]:

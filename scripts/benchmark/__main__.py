@@ -7,12 +7,13 @@ if __name__ == "__main__":  # Before the imports, which take seconds.
 
 import importlib
 import pathlib
+import sys
 from collections.abc import Mapping
 from typing import Any
 
 from data import files
 from data.errors import UsageError
-from optimization.study import cli
+from optimization.study import cli, interruption
 from optimization.study.settings import Numbers, setting
 from scripts.benchmark import measuring
 
@@ -161,7 +162,8 @@ def program(settings: cli.Settings) -> None:
     settings = settings.replace(**{name: value for name, value in defaults.items() if settings[name] is None})
     files.check_output("output", pathlib.Path(settings.output))
     measure = importlib.import_module(f"scripts.benchmark.{settings.what}").measure
-    measuring.report(measure(settings), settings.output)
+    with interruption.answered(lambda signum: sys.exit(128 + signum)):  # Temporary folders are deleted.
+        measuring.report(measure(settings), settings.output)
 
 
 if __name__ == "__main__":
