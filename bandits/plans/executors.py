@@ -235,7 +235,7 @@ def running(executor: Executor, folder: pathlib.Path) -> Iterator[None]:
         interruption.print_line("\nStopping after the rounds in progress; once more to stop at once.")
         executor.stop()
         interruption.print_line(f"Stopped; what was done is saved. The same command continues {folder}.")
-        raise SystemExit(128 + received[0]) if received else error
+        raise (SystemExit(128 + received[0]) if received else error) from None
     finally:
         executor.close()
 

@@ -162,7 +162,8 @@ def _main(path: str, listener: str, port: str, *command: str) -> None:
     except OSError as error:
         print(error.strerror)
         sys.exit(1)
-    print(process.pid, flush=True)
+    with contextlib.suppress(BrokenPipeError):  # The parent is gone, and the socket is removed below.
+        print(process.pid, flush=True)
     end = threading.Thread(target=_end_like, args=(process, path))
     end.start()
     relayed = (socket.socket(fileno=int(listener)), int(port), process)

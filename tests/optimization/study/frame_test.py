@@ -13,7 +13,7 @@ import pytest
 
 from bandits import studies
 from data.errors import Failure, UsageError
-from optimization.study import cli, frame, metrics, runner
+from optimization.study import cli, frame, interruption, metrics, runner
 from optimization.study.metrics import Metric
 
 WEIGHT = Metric("toy/weight", "the weight", better="up")
@@ -47,7 +47,7 @@ class Rounds(runner.Rounds):
         return np.float64(self._options.seed)
 
     def run_round(self, state, round_num):
-        if self._options.rate == 0.5 and round_num == 2:
+        if {0.5: 2, 0.75: self._options.total_rounds}.get(self._options.rate) == round_num:
             signal.raise_signal(signal.SIGTERM)
         weight = state + self._options.rate
         return weight, {WEIGHT: weight}
@@ -283,6 +283,31 @@ def test_a_run_that_is_stopped_says_how_to_go_on_and_does(study, execute, as_pro
     assert study.reported == []
     assert execute("--rate=0.5") == 0
     assert pd.read_csv(where / "metrics.csv")["round_num"].tolist() == [1, 2, 3, 4]
+
+
+def test_a_signal_in_the_last_round_finishes_that_run_and_starts_no_other(study, execute, as_program, tmp_path):
+    folders = [tmp_path / "runs" / "toy_0.75" / f"seed_{seed}" for seed in (0, 1)]
+    assert execute("--rate=0.75", "--repeat=2") == 128 + signal.SIGTERM
+    assert [(folder / "model" / "weights.npz").exists() for folder in folders] == [True, False]
+    assert not (folders[1] / "metrics.csv").exists()
+    assert study.reported == []
+    with interruption.held() as received:
+        assert execute("--rate=0.75", "--repeat=2") == 0  # Finished, though a signal came in the last round of all.
+    assert received == [signal.SIGTERM]
+    assert len(study.reported) == 1
+
+
+def test_a_program_tells_of_a_signal_though_all_is_finished(study, as_program, monkeypatch):
+    def program(study, settings):
+        interruption.hold("")
+        signal.raise_signal(signal.SIGTERM)
+        return 0
+
+    monkeypatch.setattr(frame, "program", program)
+    monkeypatch.setattr("sys.argv", ["toy"])
+    with pytest.raises(SystemExit) as ended:
+        frame.main(study)
+    assert ended.value.code == 143
 
 
 def test_other_settings_do_not_continue_a_folder(execute):

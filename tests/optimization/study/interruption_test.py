@@ -1,11 +1,13 @@
 """Tests of optimization.study.interruption, most from processes of their own, and that every program begins with it."""
 
 import ast
+import fcntl
 import os
 import pathlib
 import signal
 import subprocess
 import sys
+import termios
 
 import pytest
 
@@ -15,8 +17,8 @@ pytestmark = pytest.mark.slow
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 PACKAGES = ("bandits", "optimization", "scripts")  # Programs of `data`, which knows no `interruption`, import little.
-STATUS = {signal.SIGINT: 130, signal.SIGTERM: 143}
-WORDS = {signal.SIGINT: "Interrupted.\n", signal.SIGTERM: "Terminated.\n"}
+STATUS = {signal.SIGHUP: 129, signal.SIGINT: 130, signal.SIGTERM: 143}
+WORDS = {signal.SIGHUP: "Hung up.\n", signal.SIGINT: "Interrupted.\n", signal.SIGTERM: "Terminated.\n"}
 # A module that takes long to import, and swallows every exception meanwhile. Its naps are short: a signal that comes
 # just before a sleep begins is answered when it ends.
 SLOW = """
@@ -88,7 +90,7 @@ def test_a_program_answers_signals_before_it_imports_anything(module):
     assert ast.unparse(first.body) == "from optimization.study import interruption\ninterruption.install()"
 
 
-@pytest.mark.parametrize("signum", STATUS)
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("module", PROGRAMS)
 def test_a_signal_during_the_first_imports_ends_a_program_with_one_line(tmp_path, module, signum):
     (tmp_path / "absl.py").write_text(SLOW)
@@ -137,11 +139,49 @@ def test_what_was_printed_before_a_signal_is_not_lost():
     assert (done.returncode, done.stdout, done.stderr) == (130, "kept\n", "Interrupted.\n")
 
 
+def test_a_hang_up_that_is_ignored_at_the_start_stays_ignored():
+    code = (
+        "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN); from optimization.study import interruption; "
+        "interruption.install(); signal.raise_signal(signal.SIGHUP); print('went on')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "went on\n", "")
+
+
+def test_a_run_whose_terminal_is_closed_is_saved_and_ends_with_the_status_of_a_hang_up(tmp_path):
+    """The shell and the kernel both send SIGHUP, and what is printed later has nowhere to go."""
+    code = (
+        "import pathlib, signal, sys, time; from optimization.study import interruption; interruption.install()\n"
+        "with interruption.held() as received:\n"
+        "    interruption.hold('stopping'); print('ready', flush=True)\n"
+        "    while not received: time.sleep(0.01)\n"
+        "    signal.raise_signal(signal.SIGHUP); print('saving', flush=True); print('saving', file=sys.stderr)\n"
+        f"    pathlib.Path({str(tmp_path / 'saved')!r}).touch()\n"
+        "sys.exit(128 + received[0])"
+    )
+    terminal, end = os.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        stdin=end,
+        stdout=end,
+        stderr=end,
+        start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+    )
+    os.close(end)
+    assert os.read(terminal, 5) == b"ready"
+    os.close(terminal)
+    assert process.wait(300) == 129
+    assert (tmp_path / "saved").exists()
+
+
 def test_importing_a_program_leaves_the_handlers_alone():
     code = (
         "import signal; from bandits import run_federated; from scripts import grid, grid_worker; "
         "assert signal.getsignal(signal.SIGINT) is signal.default_int_handler; "
-        "assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL"
+        "assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL; "
+        "assert signal.getsignal(signal.SIGHUP) is signal.SIG_DFL"
     )
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
 
@@ -155,6 +195,34 @@ def test_the_first_signal_is_answered_and_the_second_is_who_was_in_charge_before
         with interruption.answered(answered.append):
             signal.raise_signal(signal.SIGTERM)
     assert (answered, before) == ([signal.SIGINT, signal.SIGTERM], [signal.SIGTERM])
+
+
+@pytest.mark.parametrize("second", [signal.SIGINT, signal.SIGTERM])
+def test_a_held_signal_is_kept_to_the_end_of_the_outer_block_and_a_second_is_not(as_program, second):
+    at_once: list[int] = []
+    with interruption.answered(at_once.append), interruption.held() as received:
+        with interruption.held():
+            interruption.hold("first part")
+            interruption.hold("second part")
+        signal.raise_signal(signal.SIGTERM)
+        assert (received, at_once) == ([signal.SIGTERM], [])
+        assert interruption.hold("third part") == [signal.SIGTERM]
+        signal.raise_signal(second)
+    assert (received, at_once) == ([signal.SIGTERM], [second])
+
+
+@pytest.mark.parametrize("ends", ["release", "end of the block"])
+def test_a_signal_is_no_longer_held_after(as_program, ends):
+    at_once: list[int] = []
+    with interruption.answered(at_once.append):
+        with interruption.held() as received:
+            interruption.hold("held")
+            if ends == "release":
+                interruption.release()
+                signal.raise_signal(signal.SIGTERM)
+        if ends != "release":
+            signal.raise_signal(signal.SIGTERM)
+    assert (received, at_once) == ([], [signal.SIGTERM])
 
 
 def test_outside_of_programs_signals_are_not_answered_but_may_be():
