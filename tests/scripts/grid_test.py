@@ -247,6 +247,28 @@ def test_a_signal_stops_the_runs_and_leaves_no_process(command, tmp_path, execut
     assert not list(tmp_path.glob("g/runs/rate=1-*"))
 
 
+@pytest.mark.parametrize(("signum", "status"), [(signal.SIGINT, 130), (signal.SIGHUP, 129)])
+def test_a_signal_in_the_last_round_finishes_that_run_and_the_same_command_continues(command, tmp_path, signum, status):
+    arguments = ("--sweep=rate=0.01,0.1", "--workers=1", "--total_rounds=3", "--finishes", f"--waits_for={tmp_path}/go")
+    process = command(*arguments)
+    _wait_for(lambda: len(list(tmp_path.glob("g/runs/*/*/checkpoints/round_*2.npz"))) == 1)
+    workers = psutil.Process(process.pid).children(recursive=True)
+    process.send_signal(signum)
+    log = next(tmp_path.glob("g/runs/*/*/log.txt"))
+    _wait_for(lambda: "stopping\n" in log.read_text())
+    (tmp_path / "go").touch()
+    err = process.communicate(timeout=300)[1]
+    assert process.returncode == status, err
+    assert psutil.wait_procs(workers, timeout=300)[1] == []
+    assert [path.parent for path in tmp_path.glob("g/runs/*/*/finished.json")] == [log.parent]
+    assert len(list(tmp_path.glob("g/runs/*/*"))) == 1
+
+    before = log.read_text()
+    assert command(*arguments).wait(300) == 0
+    assert [row[2] for row in _results(tmp_path)] == ["finished", "finished"]
+    assert log.read_text() == before
+
+
 def test_slurm_gets_what_is_not_finished(play, tmp_path, capfd):
     play("--sweep=rate=0.1")
     arguments = ("--sweep=rate=0.1,1", "--repeat=2", "--executor=slurm_script")

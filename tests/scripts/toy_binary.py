@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from data.errors import UsageError
-from optimization.study import cli, frame, loggers
+from optimization.study import cli, frame, interruption, loggers
 from optimization.study.metrics import Metric
 
 SCORE = Metric("score", "Score", better="up")
@@ -62,6 +62,7 @@ class ToyStudy(frame.Study[ToyOptions, ToyData]):
             cli.Setting("total_rounds", int, "rounds", 4, low=1),
             cli.Setting("burn_in_rounds", int, "half of the rounds, unless given"),
             cli.Setting("waits_for", str, "file without which no round after the second is played"),
+            cli.Setting("finishes", bool, "a signal lets the round in progress finish, as in the loop", False),
             cli.Setting("fails_at", float, "rate that fails"),
             cli.Setting("diverges_at", float, "rate whose score is not a number"),
             cli.Setting("dies_in", str, "folder of marks: the process kills itself in round 2, once a run"),
@@ -92,7 +93,10 @@ class ToyStudy(frame.Study[ToyOptions, ToyData]):
             first, (total,) = checkpoint
             print(f"Continuing after round {first}")
         log = loggers.metrics_file(folder, self.columns, first)
+        received = interruption.hold("stopping") if settings.finishes else []
         for round_num in range(first + 1, options.total_rounds + 1):
+            if received:
+                return received[0]
             while settings.waits_for and round_num > 2 and not os.path.exists(settings.waits_for):
                 time.sleep(0.02)
             total = np.float64(total + options.step)

@@ -91,6 +91,73 @@ def test_stopping_ends_the_runs_in_progress_and_those_that_wait(tmp_path):
     assert not (tmp_path / "b").exists()
 
 
+@pytest.mark.parametrize("text", ["", "round_num,score\n", "round_num,score", "x,y\nz,1\n"])
+def test_a_file_without_a_row_is_at_round_0(tmp_path, text):
+    (tmp_path / "metrics.csv").write_text(text)
+    assert executors.last_round(tmp_path) == 0
+
+
+@pytest.fixture
+def stubborn(monkeypatch, tmp_path):
+    """Executor of a run with 4 rounds, whose process executes a shell command on SIGTERM and does not end otherwise."""
+
+    class Process(executors._Process):
+        def __init__(self):
+            self.process = subprocess.Popen(
+                ["sh", "-c", f"trap '{on_sigterm[0]}' TERM; echo ready; while :; do sleep 0.01; done"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            self.job = None
+            assert self.process.stdout.readline() == "ready\n"
+
+    on_sigterm = [""]
+    monkeypatch.setattr(executors, "_Process", Process)
+    monkeypatch.setattr(executors, "_ROUND_SECONDS", 0.01)
+    (tmp_path / "a").mkdir()
+    executor = executors.Local(1)
+
+    def submit(rounds: int, action: str) -> executors.Local:
+        rows = "".join(f"{number},0.5\n" for number in range(1, rounds + 1))
+        (tmp_path / "a" / "metrics.csv").write_text(f"round_num,reward\n{rows}")
+        on_sigterm[0] = action
+        executor.submit(_job(tmp_path, "a"))
+        return executor
+
+    yield submit
+    executor.close()
+
+
+def test_a_round_that_does_not_end_is_not_waited_for(stubborn):
+    executor = stubborn(3, ":")
+    process = executor._processes[0].process
+    executor.stop()
+    assert process.poll() is None
+    executor.close()
+    assert process.returncode == -9
+
+
+def test_the_results_of_a_finished_last_round_are_waited_for(stubborn, tmp_path):
+    stubborn(4, f"sleep 0.1; touch {tmp_path}/results; exit").stop()
+    assert (tmp_path / "results").exists()
+
+
+def test_results_that_are_never_written_are_not_waited_for(stubborn, monkeypatch):
+    monkeypatch.setattr(executors, "_RESULTS_SECONDS", 0.01)
+    stubborn(4, ":").stop()
+
+
+def test_a_process_that_waits_for_a_run_ends_when_its_input_is_closed(one, tmp_path):
+    job = _job(tmp_path, "a")
+    _play(one, job)
+    process = one._processes[0]
+    process.job = job  # As if the signal came just before the result was read.
+    process.process.send_signal = lambda signum: None
+    one.stop()
+    assert process.process.returncode == 0
+
+
 # In a process of its own: Ray ends the process that uses it, if on a busy machine its own ones are late.
 _RAY = """
 import json, sys
@@ -151,6 +218,49 @@ def test_a_cluster_on_which_no_run_would_start_is_refused_with_what_its_nodes_ha
 
 def test_one_node_with_as_many_cpus_as_a_run_asks_for_is_enough():
     executors.check_nodes([_node("10.0.0.1", 1.0), _node("10.0.0.2", 2.0)], cores=2)
+
+
+class _Ray:
+    """A cluster on which no task ever ends."""
+
+    def __init__(self):
+        self.cpus = [2.0, 1.0]
+
+    def wait(self, tasks, **_):
+        return [], tasks
+
+    def nodes(self):
+        return [_node(f"10.0.0.{number}", cpus) for number, cpus in enumerate(self.cpus, 1)]
+
+
+def test_a_cluster_that_has_lost_all_nodes_for_a_run_is_waited_for_as_long_as_the_user_says(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    executor = executors.Ray.__new__(executors.Ray)
+    executor._ray, executor._cores, executor._patience, executor._fitted = _Ray(), 2, 60.0, 0.0
+    executor._jobs = {"task": "job", "other task": "other job"}
+
+    def wait(until):
+        now[0] = until
+        assert executor.wait(1.0) is None
+
+    wait(100.0)
+    executor._ray.cpus = [1.0]
+    wait(159.0)
+    executor._ray.cpus = [1.0, 4.0]  # A node has come back.
+    wait(170.0)
+    executor._ray.cpus = [1.0]
+    wait(229.0)
+    with pytest.raises(Failure) as lost:
+        wait(230.0)
+    assert str(lost.value) == (
+        "--executor=ray: each run needs 2 CPUs, but no node of the cluster has that many: 10.0.0.1 has 1. Start nodes "
+        "with more CPUs, or allow this command fewer (taskset, or --max_concurrent_threads of a grid). --ray_wait=60 "
+        "seconds have passed. 2 runs are not finished; the same command continues them, and keeps those that are."
+    )
+    executor._ray.cpus = []
+    with pytest.raises(Failure, match="has that many: it has no nodes"):
+        wait(240.0)
 
 
 def test_the_job_array_plays_each_run_and_continues_one_that_was_interrupted(tmp_path, monkeypatch):

@@ -2,8 +2,6 @@
 
 import math
 
-import pytest
-
 from bandits.plans import outcomes, plan, progress
 from optimization.study import cli
 
@@ -36,12 +34,6 @@ def test_the_rounds_of_runs_that_are_played_count_and_the_best_has_all_its_seeds
     assert progress.state(some, tmp_path, smallest=False) == (44, 60, "4/6 runs", "best 0.5000: rate=5")
     assert progress.state(some, tmp_path, smallest=True).best == "best 0.2500: rate=2"
     assert progress.state([waiting], tmp_path, smallest=False) == (0, 10, "0/1 runs", "")
-
-
-@pytest.mark.parametrize("text", ["", "round_num,score\n", "round_num,score", "x,y\nz,1\n"])
-def test_a_file_without_a_row_is_at_round_0(tmp_path, text):
-    (tmp_path / "metrics.csv").write_text(text)
-    assert progress.last_round(tmp_path) == 0
 
 
 def test_the_page_is_written_when_there_is_something_new_and_at_the_end(tmp_path):
