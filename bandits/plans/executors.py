@@ -188,7 +188,7 @@ class Executors:
 
     executor: str = setting("local", _KINDS)
     ray_address: str = setting(only={"executor": ("ray",)})
-    ray_wait: float = setting(60.0, only={"executor": ("ray",)})
+    ray_wait: float = setting(60.0, low=0, only={"executor": ("ray",)})
     workers: int = setting(2, low=1, only={"executor": RUNNING, "ray_address": False})
 
 

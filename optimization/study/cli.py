@@ -1,7 +1,7 @@
 """Flags, their checks and exit statuses, shared by all experiment binaries.
 
 Nothing here imports TensorFlow, so that `--help` and a mistyped flag get an immediate answer. Exit status 0 is success,
-1 a failure, 2 bad usage, 130 and 143 an interruption by Ctrl-C and SIGTERM.
+1 a failure, 2 bad usage, 129, 130 and 143 an interruption by SIGHUP, Ctrl-C and SIGTERM.
 """
 
 import errno

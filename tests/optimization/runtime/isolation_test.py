@@ -204,6 +204,24 @@ def test_it_ends_with_the_program_though_its_children_live_on(allowed, way, sign
             os.kill(int(child), signal.SIGKILL)
 
 
+def test_a_program_that_ends_before_its_helper_is_ready_leaves_no_socket(allowed, tmp_path):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(folder / "worker"))
+        listener.listen()
+        helper = subprocess.Popen(
+            [sys.executable, "-I", "-S", isolation._HELPER, folder / "worker", str(listener.fileno()), "1", *COMMAND],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            pass_fds=[listener.fileno()],
+        )
+        helper.stdin.close()
+        helper.stdout.close()
+        assert helper.wait(300) == -signal.SIGKILL
+    assert not folder.exists()
+
+
 def test_the_end_of_the_command_is_reported_and_breaks_connections(start):
     isolated = start()
     with connected(isolated) as client:
