@@ -370,6 +370,8 @@ class Ray(Executor):
             _check_address(address)
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # Or it warns of a change to come.
+        # They end with their parents, and remove their sockets, unless Ray kills them first.
+        os.environ.setdefault("RAY_kill_child_processes_on_worker_exit", "0")
         on_sigterm = signal.getsignal(signal.SIGTERM)
         import ray
 
@@ -433,8 +435,7 @@ class Ray(Executor):
 
     def _still_running(self, jobs: Sequence[Job], seconds: float) -> list[Job]:
         tasks = [task for task, job in self._jobs.items() if job in jobs]
-        running = self._ray.wait(tasks, num_returns=len(tasks), timeout=seconds)[1] if tasks else []
-        return [self._jobs[task] for task in running]
+        return [self._jobs[task] for task in self._ray.wait(tasks, num_returns=len(tasks), timeout=seconds)[1]]
 
     def close(self) -> None:
         self._ray.shutdown()

@@ -121,7 +121,9 @@ def main(flag_set: FlagSet, program: Callable[[Settings], int | None]) -> None:
         if asked := HELP & set(sys.argv[1:]):
             print(flag_set.help(full=not asked.isdisjoint(_FULL)))
             sys.exit(0)
-        status = program(flag_set.parse(sys.argv))
+        with interruption.held() as received:
+            status = program(flag_set.parse(sys.argv))
+        status = 128 + received[0] if received else status  # Even if all is finished.
         sys.stdout.flush()  # Here, where a failure can still be reported.
     except UsageError as error:
         print(f"Usage error: {error}", file=sys.stderr)

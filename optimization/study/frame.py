@@ -461,10 +461,4 @@ def run_rounds(
 
 def main(study: Study) -> None:
     """Runs a study on this process's command line and exits with its status."""
-
-    def run(settings: cli.Settings) -> int:
-        with interruption.held() as received:
-            status = program(study, settings)
-        return 128 + received[0] if received else status  # Also if the last round was finished.
-
-    cli.main(flag_set(study), run)
+    cli.main(flag_set(study), lambda settings: program(study, settings))
