@@ -6,6 +6,7 @@ It is in parts up to each checkpoint; beside it lies the deployed model of each 
 import contextlib
 import dataclasses
 import functools
+import itertools
 import json
 import os
 import pathlib
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 IN_WORDS = "the log of interactions, which shows each client's rounds, actions and rewards"
 _PART = re.compile(r"rounds_(\d+)_(\d+)\.parquet")
 _PERIOD = re.compile(r"period_(\d+)\.npz")
+_IN_A_RUN = ("rounds", "periods", "models", "rows")  # Fields that each run's log has.
 _MOST_ROWS = 1 << 20  # Rows kept in memory; more are written before the checkpoint.
 
 
@@ -186,7 +188,7 @@ class LoggedRun:
         Raises:
           UsageError: If the data is another or not there any more.
         """
-        log = dataclasses.replace(self.log, contexts=_contexts(self.log, self.task))
+        log = dataclasses.replace(self.log, contexts=_contexts(self.log, self.task, self.folder))
         return dataclasses.replace(self, log=log)
 
 
@@ -224,7 +226,12 @@ def read_run(folder: str | os.PathLike, *, with_contexts: bool = True, each_once
     parts = _numbered(path / run_folder.INTERACTIONS, _PART)
     if not parts:
         raise UsageError(f"{path} holds no log of interactions: give --log_interactions to its run.")
+    for (_, (_, before)), (part, (first, _)) in itertools.pairwise([(path, (0, 0)), *parts]):
+        if first != before + 1:
+            raise UsageError(f"{part.parent} lacks the part of the log that follows round {before}: restore a copy.")
     log = interaction_log.read([part for part, _ in parts])
+    if missing := [name for name in _IN_A_RUN if getattr(log, name) is None]:
+        raise UsageError(f"The log in {parts[0][0].parent} is not that of a run: it has no {missing[0]}.")
     options = _options(path)
     if each_once:
         log = _each_once(log, keeps_cache=options.keeps_cache)
@@ -246,7 +253,7 @@ def _options(folder: pathlib.Path) -> BanditOptions:
     damaged = UsageError(f"{folder / 'config.json'} is not readable as that of a run of run_federated.")
     try:
         config = json.loads((folder / "config.json").read_text())
-        recorded = cli.Settings(config["flags"], frozenset())
+        recorded = cli.Settings(dict(config["flags"]), frozenset())
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise damaged from error
     run_folder.check_format(folder, config)
@@ -258,20 +265,31 @@ def _options(folder: pathlib.Path) -> BanditOptions:
 
 def _task(folder: pathlib.Path, options: BanditOptions) -> tasks.Task:
     task = registry.load(options.task)
+    recorded = None
     with contextlib.suppress(OSError, ValueError, KeyError):
         recorded = json.loads((folder / "config.json").read_text())["data_checksum"]
-        if recorded != task.checksum:
-            raise UsageError(f"The data of {folder} has changed, so the contexts of its log are lost.")
+    if recorded not in (None, task.checksum):
+        raise UsageError(f"The data of {folder} has changed, so the contexts of its log are lost.")
     return task
 
 
-def _contexts(log: interaction_log.InteractionLog, task: tasks.Task) -> clients.Features:
-    """Contexts of a log's rows, in their order."""
+def _contexts(log: interaction_log.InteractionLog, task: tasks.Task, folder: pathlib.Path) -> clients.Features:
+    """Contexts of a log's rows, in their order.
+
+    Raises:
+      UsageError: If the log does not belong to the task.
+    """
+    other = UsageError(f"The log of {folder} is not one of its data: clients, examples or actions differ.")
+    if list(log.action_names) != action_names(task) or not set(log.client_ids) <= set(task.clients.client_ids):
+        raise other
     place = {name: index for index, name in enumerate(task.clients.client_ids)}
     bounds = np.searchsorted(log.clients, np.arange(len(log.client_ids) + 1))
     parts = []
     for client, name in enumerate(log.client_ids):
         rows = np.asarray(log.rows)[bounds[client] : bounds[client + 1]]
-        taken = task.clients.load(place[name]).take(rows)
+        examples = task.clients.load(place[name])
+        if rows.max() >= len(examples.labels):
+            raise other
+        taken = examples.take(rows)
         parts.append(taken._replace(features=task.normalize(taken.features)))
     return clients.joined(parts).features

@@ -6,23 +6,20 @@ TensorFlow.
 """
 
 import dataclasses
-import json
 import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
-from data import text
+from data import log_file, text
 from data.errors import UsageError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-FORMAT = 1
 # Contexts reveal these statistics of all clients if a report has `learned_statistics`.
 LEARNED = "means, deviations and categories of the log's columns"
-_METADATA = b"interaction_log"
 # Numeric columns of the Parquet format, with their fields and dtypes on disk.
 _NUMBERS = {
     "round": ("rounds", np.int32),
@@ -169,14 +166,13 @@ def table(log: InteractionLog) -> "pa.Table":
     if log.probabilities is not None:
         columns["probabilities"] = _fixed_lists(log.probabilities.reshape(len(log), -1), np.float64)
     described = {
-        "format": FORMAT,
         "action_names": log.action_names,
         "feature_names": log.feature_names,
         "context_shape": shape,
         "probabilities_axes": None if log.probabilities is None else log.probabilities.ndim,
         "report": dict(log.report),
     }
-    return pa.table(columns).replace_schema_metadata({_METADATA: json.dumps(described).encode()})
+    return log_file.with_metadata(pa.table(columns), described)
 
 
 def _dictionary(codes: np.ndarray, names: Sequence[str]) -> "pa.DictionaryArray":
@@ -196,40 +192,29 @@ def write(log: InteractionLog, path: str | os.PathLike | BinaryIO) -> None:
     """Writes a log in this project's format, to a path or an open file; `read` returns an equal one."""
     import pyarrow.parquet as pq
 
-    pq.write_table(table(log), path, compression="zstd")
+    pq.write_table(table(log), path, compression="zstd", write_page_checksum=True)
 
 
-def is_log_file(path: str | os.PathLike) -> bool:
-    """Whether a file is a log in this project's format."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+def read(path: str | os.PathLike | Sequence[str | os.PathLike], flag: str = "--log") -> InteractionLog:
+    """Reads a log in this project's format from one file, or from several that are its parts; see `log_file.read`.
 
-    try:
-        return _METADATA in (pq.read_schema(path).metadata or {})
-    except (OSError, pa.ArrowException):
-        return False
-
-
-def read(path: str | os.PathLike | Sequence[str | os.PathLike]) -> InteractionLog:
-    """Reads a log in this project's format from one file, or from several that are its parts.
+    Args:
+      path: The file, or the parts.
+      flag: The flag that names it, for messages.
 
     Raises:
-      UsageError: If a file is no such log, or of another format.
+      UsageError: If a file is not such a log, or an invalid one, or if the files are not parts of one log.
     """
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     paths = [path] if isinstance(path, str | os.PathLike) else list(path)
-    parts = []
-    for one in paths:
-        if not is_log_file(one):
-            raise UsageError(f"{one} is not a log in this program's format: name its columns to read another one.")
-        parts.append(pq.read_table(one))
-    every = [json.loads(part.schema.metadata[_METADATA]) for part in parts]
+    dtypes = {name: dtype for name, (_, dtype) in _NUMBERS.items()}
+    parts, every = zip(*(log_file.read(one, flag, dtypes) for one in paths), strict=True)
     described = every[0]
-    if described["format"] != FORMAT:
-        raise UsageError(f"{paths[0]} is a log of format {described['format']}, and this version reads only {FORMAT}.")
-    merged = pa.concat_tables([part.replace_schema_metadata(None) for part in parts]).unify_dictionaries()
+    for one, part, others in zip(paths, parts, every, strict=True):
+        if part.schema != parts[0].schema or {**others, "report": None} != {**described, "report": None}:
+            raise UsageError(f"{one} and {paths[0]} are not parts of one log: their columns or metadata differ.")
+    merged = pa.concat_tables(parts).unify_dictionaries()
     columns = {name: merged[name].combine_chunks() for name in merged.column_names}
     contexts: np.ndarray | text.Bags | None = None
     if "words" in columns:

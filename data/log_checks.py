@@ -4,15 +4,31 @@ Errors that make every estimate meaningless raise a `UsageError` with the row an
 `Finding`, a sentence to print.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from data import table_file
 from data.errors import UsageError
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from data.interaction_log import InteractionLog
+
+_COUNT = (0, np.iinfo(np.int32).max)
+# Sums over clients of products of squared weights, and of squared rewards, stay finite far beyond these.
+_WITHIN = {
+    "reward": (-1e18, 1e18),
+    "propensity": (1e-18, 1),
+    "probability": (0, 1),
+    "round": _COUNT,
+    "period": _COUNT,
+    "model": _COUNT,
+    "row": _COUNT,
+}
+_SUM_ROUNDING = 1e-3
 
 _STANDARD_ERRORS = 4.0
 _ROUNDING = 0.005  # A propensity may be written with few digits.
@@ -34,6 +50,43 @@ class Finding(NamedTuple):
     name: str
     is_warning: bool
     text: str
+
+
+def numbers(table: table_file.Table, column: "pd.Series", flag: str, role: str) -> np.ndarray:
+    """Numbers of a column of a log, float64 [rows].
+
+    Args:
+      table: The log, as `Table.numbers` takes it.
+      column: The column.
+      flag: The flag that names the column or the log, for messages.
+      role: `reward`, `propensity`, `probability`, `round`, `period`, `model` or `row`.
+
+    Raises:
+      UsageError: If a number is missing, or is not one of its role; it names the place.
+    """
+    values = table.numbers(column, flag, role, within=_WITHIN[role])
+    if _WITHIN[role] == _COUNT and (is_part := values % 1 != 0).any():
+        row = column.index[is_part][0]
+        place = f"{column[row]} in column {column.name!r} ({table.place(row)} of {table.path})"
+        raise UsageError(f"{flag}: {place} is not a {role}, which must be a whole number.")
+    return values
+
+
+def check_sums(probabilities: np.ndarray, flag: str, place: Callable[[int], str]) -> None:
+    """Refuses probabilities of all actions, float64 [rows, actions], that do not sum to 1.
+
+    Args:
+      probabilities: The probabilities.
+      flag: The flag that names them, for the message.
+      place: Returns the place of a row, counted from 0, in its file.
+
+    Raises:
+      UsageError: If a row sums to something else.
+    """
+    is_off = np.abs(probabilities.sum(axis=1) - 1) > _SUM_ROUNDING
+    if is_off.any():
+        row = int(is_off.argmax())
+        raise UsageError(f"{flag}: the probabilities in {place(row)} sum to {probabilities[row].sum():g}, not to 1.")
 
 
 def check_random(propensities: np.ndarray, path: str) -> None:

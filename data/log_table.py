@@ -6,14 +6,7 @@ from data import interaction_log, log_checks, statistics, tables
 from data.errors import UsageError
 from data.schema import POLICY, Schema, listed
 
-# Sums over clients of products of squared weights, and of squared rewards, stay finite far beyond these.
-_WITHIN = {
-    "reward": (-1e18, 1e18),
-    "propensity": (1e-18, 1),
-    "round": (0, np.iinfo(np.int32).max),
-    "period": (0, np.iinfo(np.int32).max),
-}
-_SUM_ROUNDING = 1e-3
+_ROLES = ("reward", "propensity", "round", "period")
 
 
 def read(
@@ -36,12 +29,9 @@ def read(
     """
     rows = tables.read(path, wanted, known=known)
     numbers = {}
-    for role, within in _WITHIN.items():
-        flag, name = f"--{role}_column", getattr(wanted, f"{role}_column")
-        if name:
-            numbers[role] = rows.numbers(name, flag, role, within=within)
-            if role in ("round", "period") and (numbers[role] % 1 != 0).any():
-                raise UsageError(f"{flag}={name} must hold whole numbers from 0.")
+    for role in _ROLES:
+        if name := getattr(wanted, f"{role}_column"):
+            numbers[role] = log_checks.numbers(rows.table, rows.frame[name], f"--{role}_column", role)
     log_checks.check_random(numbers["propensity"], path)
     features = rows.features(known=known, has_any=with_contexts)
     contexts = features.values if features.names else None
@@ -76,15 +66,13 @@ def _probabilities(rows: tables.Rows) -> np.ndarray | None:
         raise UsageError(
             f"{POLICY} names {len(names)} columns: give one, or one of each of the {len(rows.label_names)} actions."
         )
-    probabilities = np.stack([rows.numbers(name, POLICY, "probability", within=(0, 1)) for name in names], axis=1)
-    if len(names) == 1:
-        return probabilities[:, 0]
-    is_off = np.abs(probabilities.sum(axis=1) - 1) > _SUM_ROUNDING
-    if is_off.any():
-        row = int(is_off.argmax())
-        place = f"{rows.table.place(rows.frame.index[row])} of {rows.table.path}"
-        raise UsageError(f"{POLICY}: the probabilities in {place} sum to {probabilities[row].sum():g}, not to 1.")
-    return probabilities
+    columns = [log_checks.numbers(rows.table, rows.frame[name], POLICY, "probability") for name in names]
+    if len(columns) > 1:
+        table, index = rows.table, rows.frame.index
+        log_checks.check_sums(
+            np.stack(columns, axis=1), POLICY, lambda row: f"{table.place(index[row])} of {table.path}"
+        )
+    return columns[0] if len(columns) == 1 else np.stack(columns, axis=1)
 
 
 def _duplicated(frame) -> int | None:

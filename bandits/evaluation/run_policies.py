@@ -81,7 +81,7 @@ def of_periods(run: interactions.LoggedRun) -> np.ndarray:
       float64 [rows, actions]; at the logged actions, the logged propensities but for rounding.
 
     Raises:
-      UsageError: If a period's model is not there.
+      UsageError: If a period's model is not there, or damaged.
       ValueError: If the log has no contexts.
     """
     log = run.log
@@ -96,6 +96,10 @@ def of_periods(run: interactions.LoggedRun) -> np.ndarray:
         if period not in run.models:
             raise UsageError(f"{run.folder} has no model of period {period} any more.")
         kept = files.read_arrays(run.models[period])
+        if {name: np.shape(kept.get(name)) for name in model.shapes} != dict(model.shapes) or not all(
+            np.isfinite(kept[name]).all() for name in model.shapes
+        ):
+            raise UsageError(f"{run.models[period]} is not a model of this run with finite weights: restore a copy.")
         weights = tuple(kept[name] for name in model.shapes)
         policy = of_period(phase, run.task.num_actions, int(period))
         rows = np.flatnonzero(acted == period)

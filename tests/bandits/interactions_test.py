@@ -1,5 +1,6 @@
 """Whole runs that log interactions: what is written is what the rounds were."""
 
+import dataclasses
 import json
 import pathlib
 import shutil
@@ -182,3 +183,50 @@ def test_a_greedy_log_is_written_and_refused_for_estimation(tmp_path):
     assert (log.propensities == 1).all()
     with pytest.raises(UsageError, match="its policy is deterministic"):
         log_checks.check_random(log.propensities, str(run))
+
+
+def _with_config(run: pathlib.Path, **changed) -> None:
+    path = run / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changed))
+
+
+def _with_model(run: pathlib.Path, **changed) -> None:
+    path = run / "models" / "period_000001.npz"
+    np.savez(path, **dict(np.load(path)) | changed)
+
+
+def _with_log(run: pathlib.Path, **changed) -> None:
+    path = run / "interactions" / "rounds_00000002_00000002.parquet"
+    interaction_log.write(dataclasses.replace(interaction_log.read(path), **changed), path)
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda run: next(run.glob("interactions/*_00000002.parquet")).unlink(), "lacks the part .* follows round 1:"),
+        (lambda run: _with_log(run, rows=None), "are not parts of one log"),
+        (lambda run: _with_log(run, rows=np.full(len(_parts_log(run)), 10**6)), "is not one of its data"),
+        (lambda run: _with_config(run, flags=[1]), "is not readable as that of a run"),
+        (lambda run: _with_config(run, data_checksum="other"), "The data of .* has changed"),
+        (lambda run: (run / "models" / "period_000001.npz").write_bytes(b"PK"), "is not readable as a model"),
+        (
+            lambda run: _with_model(run, **{_weight(run): np.zeros((3, 3))}),
+            "is not a model of this run with finite weights",
+        ),
+        (lambda run: _with_model(run, **{_weight(run): np.full((64, 10), np.nan)}), "with finite weights"),
+    ],
+    ids=["part", "column", "row", "flags", "data", "archive", "shape", "nan"],
+)
+def test_damage_to_a_runs_log_and_to_what_goes_with_it_is_named(finished, tmp_path, damage, message):
+    run = shutil.copytree(finished, tmp_path / "run")
+    damage(run)
+    with pytest.raises(UsageError, match=message):
+        run_policies.of_periods(interactions.read_run(run))
+
+
+def _parts_log(run: pathlib.Path) -> interaction_log.InteractionLog:
+    return interaction_log.read(run / "interactions" / "rounds_00000002_00000002.parquet")
+
+
+def _weight(run: pathlib.Path) -> str:
+    return next(name for name, array in np.load(run / "models" / "period_000001.npz").items() if array.ndim == 2)
