@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from data import files
 from data.errors import Failure, UsageError
-from optimization.study import cli
+from optimization.study import cli, run_folder
 from optimization.study.settings import setting
 from scripts import version_runs
 
@@ -179,7 +179,8 @@ def _values(folder: pathlib.Path, renamed: Mapping[str, str]) -> "dict[tuple[str
             of_leaves = [renamed.get(name, name) for name in json.loads(fields.read_text())]
             names = {f"leaf_{index:04d}": name for index, name in enumerate(of_leaves)} | {"leaves": None}
         with np.load(path, allow_pickle=False) as archive:
-            for name in archive.files:
+            # Checksums repeat what the tables show.
+            for name in (name for name in archive.files if not name.startswith(run_folder.CHECKSUM)):
                 if (known := names.get(name, name)) is not None:
                     values[str(path.relative_to(folder)), known] = archive[name]
     return values

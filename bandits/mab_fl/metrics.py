@@ -60,7 +60,7 @@ class EstimatesFile(loggers.CsvFile):
         """Opens the file for the rounds after `first_round`."""
         self._rounds = rounds
         columns = ["round_num", *rounds.choices]
-        super().__init__(folder.path / ESTIMATES_FILE, columns, first_round)
+        super().__init__(folder.path / ESTIMATES_FILE, columns, first_round, folder)
 
     def write(self, row: Mapping[str, Any]) -> None:
         """Appends the estimates after the round of this row."""

@@ -3,6 +3,7 @@
 import abc
 import contextlib
 import csv
+import hashlib
 import io
 import itertools
 import os
@@ -13,6 +14,8 @@ from typing import Any
 from data import files
 from data.errors import Failure
 from optimization.study import run_folder
+
+_SECONDS = "seconds"
 
 
 class Logger(abc.ABC):
@@ -36,35 +39,56 @@ MakeLogger = Callable[[run_folder.RunFolder, Sequence[str], int], Logger]
 
 
 class CsvFile(Logger):
-    """A CSV file with one row per round, flushed at once and readable at any time."""
+    """A CSV file with one row per round, flushed at once and readable at any time.
 
-    def __init__(self, path: pathlib.Path, columns: Sequence[str], last_round: int):
+    Checkpoints hold a checksum of its rows without seconds, which differ between equal runs.
+    """
+
+    def __init__(
+        self, path: pathlib.Path, columns: Sequence[str], last_round: int, folder: run_folder.RunFolder | None = None
+    ):
         """Opens the file for the rounds after `last_round`, dropping rows of later rounds.
 
         Args:
           path: The file.
           columns: Column names, `round_num` first.
           last_round: The round that the run continues from; 0 for a new one.
+          folder: The run's folder, whose checkpoints hold the checksum; None for a file without one.
 
         Raises:
-          Failure: If a row is missing, or the file cannot be written.
+          Failure: If a row is missing or was changed, or the file cannot be written.
         """
         self._path = path
         self._columns = list(columns)
+        self._hash = hashlib.sha256()
+        self._checksums = {0: self._hash.hexdigest()}
         rows = _read(path, self._columns, last_round)
         if missing := [number for number in range(1, last_round + 1) if number not in rows]:
             raise Failure(
                 f"{path} lacks the rows of rounds {spans(missing)}: restore a copy, or give --restart, which starts "
                 "over and moves the old files aside."
             )
-        text = io.StringIO()
-        self._writer(text).writeheader()
-        self._writer(text).writerows(rows[number] for number in sorted(rows))
-        files.replace(path, text.getvalue().encode())
+        text = ",".join(self._columns) + "\n" + "".join(self._text(rows[number]) for number in sorted(rows))
+        if folder:
+            folder.checksums[path.name] = lambda round_num: self._checksums.get(round_num, "")
+            expected = folder.expected_checksums.get(path.name)
+            if expected and expected != self._checksums[last_round]:
+                raise Failure(
+                    f"{path} was changed: its rows up to round {last_round} do not match their checksum in the "
+                    "checkpoint. Restore a copy, or give --restart, which starts over and moves the old files aside."
+                )
+        files.replace(path, text.encode())
         self._file = open(path, "a", newline="")  # noqa: SIM115
 
-    def _writer(self, file) -> csv.DictWriter:
-        return csv.DictWriter(file, self._columns, restval="", lineterminator="\n")
+    def _text(self, row: Mapping[str, Any]) -> str:
+        """Line of the next round's row, which enters the checksum."""
+        line, round_num = io.StringIO(), int(row["round_num"])
+        csv.DictWriter(line, self._columns, restval="", lineterminator="\n").writerow(row)
+        text = line.getvalue()
+        self._hash.update((text.rpartition(",")[0] if self._columns[-1] == _SECONDS else text).encode() + b"\n")
+        self._checksums = {at: of for at, of in self._checksums.items() if at == round_num - 1}
+        self._checksums[round_num] = self._hash.hexdigest()
+        return text
 
     def write(self, row: Mapping[str, Any]) -> None:
         """Appends one row; columns without a value stay empty.
@@ -73,7 +97,7 @@ class CsvFile(Logger):
           Failure: If it cannot be written.
         """
         with files.write_errors(self._path):
-            self._writer(self._file).writerow(row)
+            self._file.write(self._text(row))
             self._file.flush()
 
     def flush(self) -> None:
@@ -94,7 +118,7 @@ class CsvFile(Logger):
 
 def metrics_file(folder: run_folder.RunFolder, columns: Sequence[str], first_round: int) -> CsvFile:
     """Logger of a run's `metrics.csv`; see `MakeLogger`."""
-    return CsvFile(folder.metrics_path, ["round_num", *columns, "seconds"], first_round)
+    return CsvFile(folder.metrics_path, ["round_num", *columns, _SECONDS], first_round, folder)
 
 
 def _read(path: pathlib.Path, columns: Sequence[str], last_round: int) -> dict[int, dict[str, str]]:

@@ -37,6 +37,7 @@ EVALUATED_CLIENTS_FILE = "private_client_evaluation.json"  # Clients that take p
 MODEL_FILE = pathlib.Path("model", "weights.npz")
 _CONFIG = "config.json"
 _KEPT_CHECKPOINTS = 3
+CHECKSUM = "checksum_"  # Prefix of an entry of a checkpoint, before the name of a table.
 _RESTART = "restart"
 _ROUNDS = "total_rounds"
 _TARGET = "target_epsilon"
@@ -113,7 +114,12 @@ def check_format(path: pathlib.Path, config: Mapping[str, Any], what: str = "run
 
 
 class RunFolder:
-    """One run's files."""
+    """One run's files.
+
+    Attributes:
+      checksums: By name of a table, the checksum of its rows up to a round, for the checkpoint of that round.
+      expected_checksums: Those that the newest checkpoint holds.
+    """
 
     def __init__(self, path: str | os.PathLike, command: str | None = None):
         """Sets the path; `command` is recorded as this start's command, by default this process's."""
@@ -124,6 +130,8 @@ class RunFolder:
         self._checkpoints = self.path / "checkpoints"
         self._config: dict[str, Any] = {}
         self._start: dict[str, Any] | None = None
+        self.checksums: dict[str, Callable[[int], str]] = {}
+        self.expected_checksums: dict[str, str] = {}
 
     def open(
         self,
@@ -253,9 +261,14 @@ class RunFolder:
     def save_checkpoint(self, round_num: int, leaves: Sequence[np.ndarray]) -> None:
         """Writes a checkpoint whole, then removes the oldest beyond the last three."""
         arrays = {"leaves": len(leaves)} | {f"leaf_{index:04d}": leaf for index, leaf in enumerate(leaves)}
-        files.save_arrays(self._checkpoints / f"round_{round_num:08d}.npz", arrays, mode=0o600)
+        arrays |= {CHECKSUM + name: checksum(round_num) for name, checksum in self.checksums.items()}
+        path = self._checkpoints / f"round_{round_num:08d}.npz"
+        if path.is_dir():  # It was skipped as not readable.
+            with files.write_errors(path):
+                path.rename(f"{path}.folder")
+        files.save_arrays(path, arrays, mode=0o600)
         # Newer ones were unreadable, else this run would have continued from them: do not count them.
-        readable = [file for file, number in self._checkpoint_files() if number <= round_num]
+        readable = [file for file, number in self._checkpoint_files() if number <= round_num and file.is_file()]
         for old in readable[_KEPT_CHECKPOINTS:]:
             old.unlink(missing_ok=True)
         if not self._config.get(_HAS_CHECKPOINTS):
@@ -294,6 +307,7 @@ class RunFolder:
                     differs = [_kind(leaf) for leaf in leaves] != [_kind(leaf) for leaf in template]
                     if differs and archive.zip.testzip():
                         raise ValueError("wrong checksum")
+                    checksums = {name: str(archive[name]) for name in archive.files if name.startswith(CHECKSUM)}
             except Exception as error:  # NumPy and zipfile raise many types for a damaged archive.
                 is_damaged = True
                 print(f"Warning: checkpoint {path} is not readable ({error}); trying the one before.", file=sys.stderr)
@@ -304,6 +318,7 @@ class RunFolder:
                     "run with that version, choose another --experiment_name, or give --restart, which starts over and "
                     "moves the old files aside."
                 )
+            self.expected_checksums = {name.removeprefix(CHECKSUM): value for name, value in checksums.items()}
             return round_num, leaves
         if is_damaged or self._config.get(_HAS_CHECKPOINTS):
             raise Failure(

@@ -114,7 +114,7 @@ def test_a_truncated_or_damaged_copy_says_so(tmp_path):
         content[:page] + b"lift" + content[page + 4 :],
     ):
         path.write_bytes(damaged)
-        with pytest.raises(UsageError, match="is not readable .*: it is truncated or damaged: copy it again"):
+        with pytest.raises(UsageError, match=r"is not readable .*: it is truncated or damaged: copy it again"):
             interaction_log.read(path)
 
 

@@ -7,6 +7,7 @@ import contextlib
 import csv
 import json
 import os
+import pathlib
 import re
 import signal
 import sys
@@ -316,6 +317,69 @@ def test_a_checkpoint_of_another_state_ends_in_an_error_and_overwrites_nothing(f
     with pytest.raises(Failure, match="holds the state of another version of the program"):
         _run(Toy(), _reopened(folder))
     assert folder.metrics_path.read_bytes() == before
+
+
+def _change(path: pathlib.Path, line: int, column: str, value: str) -> None:
+    """Changes a cell of a table, as an editor would."""
+    rows = [row.split(",") for row in path.read_text().splitlines()]
+    rows[line][rows[0].index(column)] = value
+    path.write_text("".join(",".join(row) + "\n" for row in rows))
+
+
+def test_a_changed_digit_in_an_old_row_is_refused(folder):
+    _run(Toy(), folder, total=4)
+    _change(folder.metrics_path, 2, "toy/second", "4.25")
+    changed = folder.metrics_path.read_bytes()
+    with pytest.raises(Failure, match=r"metrics.csv was changed: its rows up to round 4 do not match their checksum"):
+        _run(Toy(), _reopened(folder))
+    assert folder.metrics_path.read_bytes() == changed
+
+
+def test_changes_after_the_checkpoint_and_of_the_time_do_not_matter(folder):
+    with pytest.raises(BreakdownError):
+        _run(Toy(_break_in(6)), folder)
+    _change(folder.metrics_path, 5, "toy/first", "7")
+    _change(folder.metrics_path, 1, "seconds", "9")
+    _run(Toy(), _reopened(folder))
+    assert len(_metrics(folder)) == TOTAL
+
+
+def test_a_run_whose_checkpoints_have_no_checksum_continues(folder, monkeypatch):
+    def plain_file(folder, columns, first):
+        return loggers.CsvFile(folder.metrics_path, ["round_num", *columns, "seconds"], first)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(runner, "metrics_file", plain_file)
+        _run(Toy(), folder, total=4)
+    _change(folder.metrics_path, 2, "toy/second", "4.25")
+    again = _reopened(folder)
+    _run(Toy(), again)
+    assert _metrics(again)[1]["toy/second"] == "4.25"
+
+
+def test_checkpoints_of_equal_runs_are_equal(tmp_path):
+    contents = []
+    for name in "ab":
+        folder = run_folder.RunFolder(tmp_path / name)
+        folder.open({}, "")
+        _run(Toy(), folder)
+        contents.append((folder.path / "checkpoints" / f"round_{TOTAL:08d}.npz").read_bytes())
+    assert contents[0] == contents[1]
+
+
+def test_a_folder_in_a_checkpoints_place_is_skipped_with_a_warning(folder, capfd):
+    with pytest.raises(BreakdownError):
+        _run(Toy(_break_in(6)), folder)
+    checkpoint = folder.path / "checkpoints" / "round_00000004.npz"
+    checkpoint.unlink()
+    checkpoint.mkdir()
+    (checkpoint / "note").write_text("mine")
+    toy = Toy()
+    _run(toy, _reopened(folder))
+    assert toy.rounds_run == [3, 4, 5, 6, 7]
+    assert f"Warning: checkpoint {checkpoint} is not readable" in capfd.readouterr().err
+    assert checkpoint.is_file()
+    assert (checkpoint.parent / "round_00000004.npz.folder" / "note").read_text() == "mine"
 
 
 # Signals.
