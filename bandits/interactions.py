@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 IN_WORDS = "the log of interactions, which shows each client's rounds, actions and rewards"
 _PART = re.compile(r"rounds_(\d+)_(\d+)\.parquet")
 _PERIOD = re.compile(r"period_(\d+)\.npz")
-_IN_A_RUN = ("rounds", "periods", "models", "rows")  # Fields that each run's log has.
 _MOST_ROWS = 1 << 20  # Rows kept in memory; more are written before the checkpoint.
 
 
@@ -230,8 +229,6 @@ def read_run(folder: str | os.PathLike, *, with_contexts: bool = True, each_once
         if first != before + 1:
             raise UsageError(f"{part.parent} lacks the part of the log that follows round {before}: restore a copy.")
     log = interaction_log.read([part for part, _ in parts])
-    if missing := [name for name in _IN_A_RUN if getattr(log, name) is None]:
-        raise UsageError(f"The log in {parts[0][0].parent} is not that of a run: it has no {missing[0]}.")
     options = _options(path)
     if each_once:
         log = _each_once(log, keeps_cache=options.keeps_cache)

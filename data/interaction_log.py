@@ -18,6 +18,7 @@ from data.errors import UsageError
 if TYPE_CHECKING:
     import pyarrow as pa
 
+is_log_file = log_file.is_log_file
 # Contexts reveal these statistics of all clients if a report has `learned_statistics`.
 LEARNED = "means, deviations and categories of the log's columns"
 # Numeric columns of the Parquet format, with their fields and dtypes on disk.

@@ -10,7 +10,7 @@ import json
 import math
 import os
 import pathlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,29 +26,6 @@ _METADATA = b"interaction_log"
 _CHECKSUM = b"interaction_log_checksum"
 _MAGIC = b"PAR1"  # Parquet files begin with it.
 _MOST_WORDS = 1 << 24  # Size of a vocabulary that a log does not name.
-# Whether an entry of the metadata is valid, by name.
-_VALID: Mapping[str, Callable[[Any], bool]] = {
-    "action_names": lambda names: _are_texts(names) and len(set(names)) == len(names),
-    "feature_names": lambda names: _are_texts(names),
-    "context_shape": lambda shape: shape is None or _are_counts(shape),
-    "probabilities_axes": lambda axes: axes is None or (isinstance(axes, int) and axes in (1, 2)),
-    "columns": lambda names: _are_texts(names),
-    "report": lambda report: (
-        isinstance(report, dict)
-        and isinstance(report.get("cohorts", {}), dict)
-        and isinstance(report.get("duplicated_rows"), int | None)
-        and isinstance(report.get("dropped_rows", {}), dict)
-        and _are_counts([*report.get("dropped_rows", {}).values()])
-    ),
-}
-
-
-def _are_texts(values: Any) -> bool:
-    return isinstance(values, list) and all(isinstance(value, str) for value in values)
-
-
-def _are_counts(values: Any) -> bool:
-    return isinstance(values, list) and all(isinstance(value, int) and value >= 0 for value in values)
 
 
 def with_metadata(table: "pa.Table", described: Mapping[str, Any]) -> "pa.Table":
@@ -82,6 +59,8 @@ def _reading(path: str | os.PathLike) -> Iterator[None]:
     """Converts errors of reading a file to a UsageError that names it."""
     try:
         yield
+    except UsageError:
+        raise
     except Exception as error:  # pyarrow raises many types for a damaged file.
         reason = " ".join(str(error).split()) or type(error).__name__
         remedy = "" if getattr(error, "errno", None) else ": it is truncated or damaged: copy it again"
@@ -115,81 +94,71 @@ def read(path: str | os.PathLike, flag: str, dtypes: Mapping[str, Any]) -> "tupl
         if table.schema.metadata.get(_CHECKSUM, _digest(metadata)) != _digest(metadata):
             raise ValueError("its metadata does not match its checksum")
         described = json.loads(metadata)
-    kinds = _kinds(described, table.column_names, path)
-    columns = {}
-    for name in filter(table.column_names.__contains__, dtypes):
-        cells = table[name].to_pandas().rename(name)
-        numbers = log_checks.numbers(table_file.Table(str(path), cells.to_frame()), cells, flag, name)
-        columns[name] = pa.array(numbers.astype(dtypes[name]))
-    for name, kind in kinds.items():
-        try:
-            columns[name] = pa.concat_arrays(table[name].cast(kind).unify_dictionaries().chunks or [pa.array([], kind)])
-        except pa.ArrowException as error:
-            raise UsageError(
-                f"{path} is not a valid log: column {name!r} is {table[name].type}, not {kind}."
-            ) from error
-        if name in ("client", "action"):
-            names = described["action_names"] if name == "action" else None
-            _check_names(columns[name], names, name, flag, path)
-        else:
-            _check_cells(columns[name], described, name, flag, path)
-    if "words" in columns and not columns["words"].value_lengths().equals(columns["word_values"].value_lengths()):
-        raise UsageError(f"{path} is not a valid log: a row has more or fewer word_values than words.")
+        if described["format"] != FORMAT:
+            raise UsageError(f"{path} is a log of format {described['format']}, and this version reads only {FORMAT}.")
+        _check_metadata(described)
+        names = table.select(described.pop("columns", table.column_names)).column_names
+        columns = {
+            name: pa.concat_arrays(table[name].cast(kind).unify_dictionaries().chunks or [pa.array([], kind)])
+            for name, kind in _kinds(described, names).items()
+        }
+        numbers = [table[name].to_pandas().rename(name) for name in dtypes if name in {"reward", "propensity", *names}]
+    _check_cells(columns, described, flag, path)
+    if "words" in columns and columns["words"].value_lengths() != columns["word_values"].value_lengths():
+        raise UsageError(f"{path} is not a valid log: rows have more or fewer word_values than words.")
+    for cells in numbers:
+        values = log_checks.numbers(table_file.Table(str(path), cells.to_frame()), cells, flag, cells.name)
+        columns[cells.name] = pa.array(values.astype(dtypes[cells.name]))
     return pa.table(columns), described
 
 
-def _kinds(described: Any, names: Sequence[str], path: str | os.PathLike) -> "dict[str, pa.DataType]":
-    """Types of the columns that are not numbers, by name; checks the metadata and that no column is missing."""
+def _check_metadata(described: Mapping[str, Any]) -> None:
+    """Raises an error of any type if an entry is missing or of another type."""
+    actions, report = described["action_names"], described["report"]
+    counts = [*report.get("dropped_rows", {}).values(), report.get("duplicated_rows") or 0]
+    are_texts = all(isinstance(name, str) for name in [*actions, *described["feature_names"]])
+    are_counts = all(isinstance(count, int) and count >= 0 for count in [*counts, *(described["context_shape"] or ())])
+    if (
+        not are_texts
+        or not are_counts
+        or len(set(actions)) < len(actions)
+        or not hasattr(report.get("cohorts", {}), "get")
+    ):
+        raise ValueError("its metadata is not that of a log")
+
+
+def _kinds(described: Mapping[str, Any], names: Sequence[str]) -> "dict[str, pa.DataType]":
+    """Types of the columns that are not numbers, by name."""
     import pyarrow as pa
 
-    described = described if isinstance(described, dict) else {}
-    if described.get("format") != FORMAT:
-        raise UsageError(f"{path} is a log of format {described.get('format')}, and this version reads only {FORMAT}.")
-    described.setdefault("columns", [])  # The first logs did not list them.
-    for name, is_valid in _VALID.items():
-        if not is_valid(described.get(name, ...)):
-            raise UsageError(f"{path} is not a valid log: entry {name!r} of its metadata is missing or invalid.")
     kinds: dict[str, Any] = dict.fromkeys(("client", "action"), pa.dictionary(pa.int32(), pa.string()))
-    if (shape := described["context_shape"]) is not None:
+    if (shape := described["context_shape"]) is not None or "context" in names:
         kinds["context"] = pa.list_(pa.float32(), math.prod(shape))
     if "words" in names:
         kinds |= {"words": pa.large_list(pa.int32()), "word_values": pa.large_list(pa.float32())}
-    if axes := described["probabilities_axes"]:
-        kinds["probabilities"] = pa.list_(pa.float64(), 1 if axes == 1 else len(described["action_names"]))
-    if missing := {"reward", "propensity", *kinds, *described.pop("columns")}.difference(names):
-        raise UsageError(f"{path} is not a valid log: it lacks the column {min(missing)!r}.")
-    if unknown := {"context", "probabilities"}.intersection(names).difference(kinds):
-        raise UsageError(f"{path} is not a valid log: its metadata does not describe the column {min(unknown)!r}.")
+    if (axes := described["probabilities_axes"]) is not None or "probabilities" in names:
+        kinds["probabilities"] = pa.list_(pa.float64(), {1: 1, 2: len(described["action_names"])}[axes])
     return kinds
 
 
-def _check_names(
-    column: "pa.DictionaryArray", names: Sequence[str] | None, what: str, flag: str, path: str | os.PathLike
-) -> None:
-    """Refuses a row without a client or an action, or with an action that is not among all actions."""
-    is_known = [name is not None and (names is None or name in names) for name in column.dictionary.to_pylist()]
-    codes = column.indices.fill_null(len(is_known)).to_numpy(zero_copy_only=False)
-    is_wrong = ~np.array([*is_known, False])[codes]
-    if is_wrong.any():
-        row = int(is_wrong.argmax())
-        why = "is missing" if (name := column[row].as_py()) is None else f"{name!r} is not among its metadata's"
-        raise UsageError(f"{flag}: the {what} of row {row + 1} of {path} {why}.")
-
-
 def _check_cells(
-    column: "pa.Array", described: Mapping[str, Any], name: str, flag: str, path: str | os.PathLike
+    columns: "Mapping[str, pa.Array]", described: Mapping[str, Any], flag: str, path: str | os.PathLike
 ) -> None:
-    """Refuses contexts, words and probabilities that are missing, not finite or out of their range."""
-    values, rows = column.flatten().to_numpy(zero_copy_only=False), column.value_parent_indices().to_numpy()
+    """Refuses rows without a client, of an unknown action, or with contexts or probabilities that are not possible."""
     words, most = len(described["feature_names"]) or _MOST_WORDS, float(np.finfo(np.float32).max)
-    low, high = {"words": (0, words - 1), "probabilities": (0, 1)}.get(name, (-most, most))
-    is_wrong = column.is_null().to_numpy(zero_copy_only=False)
-    is_wrong[rows[~((values >= low) & (values <= high))]] = True
-    if is_wrong.any():
-        row = int(is_wrong.argmax())
-        raise UsageError(
-            f"{flag}: column {name!r} of row {row + 1} of {path} must hold numbers from {low:g} to {high:g}, not "
-            f"{column[row].as_py()}."
-        )
-    if name == "probabilities" and column.type.list_size > 1:
-        log_checks.check_sums(values.reshape(len(column), -1), flag, lambda row: f"row {row + 1} of {path}")
+    limits = {"words": (0, words - 1), "probabilities": (0, 1)}
+    for name, column in columns.items():
+        low, high = limits.get(name, (-most, most))
+        if name in ("client", "action"):
+            cells, must = column.to_pandas(), "one of the names in its metadata"
+            is_wrong = np.asarray(cells.isna() if name == "client" else ~cells.isin(described["action_names"]))
+        else:
+            values, rows = column.flatten().to_numpy(zero_copy_only=False), column.value_parent_indices().to_numpy()
+            is_wrong, must = column.is_null().to_numpy(zero_copy_only=False), f"numbers from {low:g} to {high:g}"
+            is_wrong[rows[~((values >= low) & (values <= high))]] = True
+        if is_wrong.any():
+            row = int(is_wrong.argmax())
+            value = f"{column[row].as_py()!r} in column {name!r} (row {row + 1} of {path})"
+            raise UsageError(f"{flag}: {value} must be {must}.")
+        if name == "probabilities" and column.type.list_size > 1:
+            log_checks.check_sums(values.reshape(len(column), -1), flag, lambda row: f"row {row + 1} of {path}")

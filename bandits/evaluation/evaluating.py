@@ -18,7 +18,7 @@ from bandits.evaluation import (
     totals,
 )
 from bandits.evaluation.target_policies import Target, probabilities
-from data import files, interaction_log, log_checks, log_file, log_table
+from data import files, interaction_log, log_checks, log_table
 from data.errors import UsageError
 from data.schema import Schema
 from optimization.study import cli
@@ -41,7 +41,7 @@ def evaluate(settings: cli.Settings, target: Target, private: private_evaluation
     """
     has_model = private.needs_model if private else _needs_model(settings, target)
     of_run = run_policy.options(target.name) if target.kind == "run" else None
-    is_runs = interactions.is_logged(settings.log) or log_file.is_log_file(settings.log)
+    is_runs = interactions.is_logged(settings.log) or interaction_log.is_log_file(settings.log)
     anytime.check(settings, target, is_runs=is_runs)
     by_models = target.kind == "logged" and private is None  # Propensities alone say the same, of no other client.
     with_contexts = has_model or of_run is not None or by_models or settings.save_log is not None

@@ -6,18 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from data import (
-    clients,
-    interaction_log,
-    log_checks,
-    log_file,
-    log_table,
-    logged_clients,
-    partition,
-    schema,
-    tasks,
-    text,
-)
+from data import clients, interaction_log, log_checks, log_table, logged_clients, partition, schema, tasks, text
 from data.errors import UsageError
 from data.tasks import rewards
 from data.tasks.options import TaskOptions
@@ -135,7 +124,7 @@ def _read(options: TaskOptions) -> tuple[interaction_log.InteractionLog, str]:
         )
     if not pathlib.Path(path).is_file():
         raise UsageError(f"There is no file {path}: --data_file must name a log.")
-    if not log_file.is_log_file(path):
+    if not interaction_log.is_log_file(path):
         raise UsageError(f"{path} is not a run's log: name the columns of your own log by {', '.join(_COLUMNS)}.")
     return interaction_log.read(path, "--data_file"), clients.file_checksum(path)
 
