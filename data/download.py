@@ -37,6 +37,8 @@ def cache_folder(cache_dir: str | None) -> pathlib.Path:
 def lzma_file(origin: str, file_name: str, cache_dir: str | None) -> pathlib.Path:
     """Path of a file that is published compressed; downloads it on first use.
 
+    The SHA-256 of the first download is recorded beside the file, and later downloads must have the same one.
+
     Args:
       origin: Address of the `.lzma` file.
       file_name: Name of the decompressed file in the cache folder.
@@ -50,11 +52,19 @@ def lzma_file(origin: str, file_name: str, cache_dir: str | None) -> pathlib.Pat
 
     def make() -> None:
         _fetch_or_explain(origin, archive, file_name, "in a folder and name that with --data_dir")
+        digest, record = _digest(archive, "sha256"), path.with_name(f"{file_name}.sha256")
+        if record.is_file() and record.read_text().strip() != digest:
+            archive.unlink()
+            raise UsageError(
+                f"The download of {origin} is not the file that was downloaded first: start again to repeat it, or "
+                f"delete {record}, which has the first one's SHA-256, if another version was published."
+            )
         try:
             _decompress(archive, path, f"The download of {origin} is damaged ({{}}); start again to repeat it.")
         except UsageError:
             archive.unlink()
             raise
+        record.write_text(f"{digest}\n")
         archive.unlink()
 
     once(path, archive, make)
@@ -95,7 +105,7 @@ def _decompress(archive: pathlib.Path, path: pathlib.Path, damaged: str) -> None
 
 
 def plain_file(
-    origin: str, file_name: str, cache_dir: str | None, sha256: str | None = None, destination: str = "there"
+    origin: str, file_name: str, cache_dir: str | None, digest: str | None = None, destination: str = "there"
 ) -> pathlib.Path:
     """Path of a published file; downloads it on first use.
 
@@ -103,8 +113,8 @@ def plain_file(
       origin: Its address.
       file_name: Its name in the cache folder.
       cache_dir: Cache folder, or None for the default.
-      sha256: Hexadecimal digest of its contents, checked at every request; None trusts the server's
-        checksum and the cache folder.
+      digest: Its SHA-256, or MD5 where only that is published, in hexadecimal, checked at every request; None trusts
+        the server's checksum and the cache folder.
       destination: Where users without a network put the file, for the message.
 
     Raises:
@@ -112,20 +122,24 @@ def plain_file(
     """
     path = cache_folder(cache_dir) / file_name
     if path.is_file():
-        if sha256 and _digest(path, "sha256") != sha256:
+        if digest and _digest(path, _algorithm(digest)) != digest:
             raise UsageError(f"{path} is not the expected file: delete it, and it is downloaded from {origin}.")
         return path
     part = path.with_name(f"{file_name}.part")
 
     def make() -> None:
         _fetch_or_explain(origin, part, file_name, destination)
-        if sha256 and _digest(part, "sha256") != sha256:
+        if digest and _digest(part, _algorithm(digest)) != digest:
             part.unlink()
             raise UsageError(f"The download of {origin} is not the expected file; start again to repeat it.")
         os.replace(part, path)
 
     once(path, part, make)
     return path
+
+
+def _algorithm(digest: str) -> str:
+    return "md5" if len(digest) == 32 else "sha256"
 
 
 def once(path: pathlib.Path, part: pathlib.Path, make: Callable[[], None]) -> None:

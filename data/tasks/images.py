@@ -19,7 +19,13 @@ from data.tasks import rewards
 from data.tasks.options import TaskOptions
 
 _KERAS = "https://storage.googleapis.com/tensorflow/tf-keras-datasets/"
-_FASHION_PARTS = ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1")
+# The MD5 of each file in github.com/zalandoresearch/fashion-mnist, whose files have the sizes of this mirror's.
+_FASHION_PARTS = {
+    "train-images-idx3": "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
+    "train-labels-idx1": "25c81989df183df01b3e8a0aad5dffbe",
+    "t10k-images-idx3": "bef4ecab320f06d8554ea6380940ec79",
+    "t10k-labels-idx1": "bb300cfdad3c16e7a12a480ee83cd310",
+}
 _MNIST_SHA256 = "731c5ac602752760c8e48fbffcf8c3b850d9dc2a2aedcf2cc48468fc17b673d1"
 _CIFAR_ORIGIN = "https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz"
 _CIFAR_SHA256 = "85cd44d02ba6437773c5bbd22e183051d648de2e7d6b014e1ef29b855ba677a7"
@@ -157,9 +163,9 @@ def _read_split(path: pathlib.Path) -> Split:
 
 def _fetch_fashion_mnist(cache_dir: str | None) -> Split:
     parts = []
-    for part in _FASHION_PARTS:
+    for part, digest in _FASHION_PARTS.items():
         name = f"{part}-ubyte.gz"
-        path = download.plain_file(f"{_KERAS}{name}", f"fashion-mnist-{name}", cache_dir)
+        path = download.plain_file(f"{_KERAS}{name}", f"fashion-mnist-{name}", cache_dir, digest)
         try:
             parts.append(image_files.read_idx(path, "uint8", 3 if "images" in name else 1))
         except ValueError as error:

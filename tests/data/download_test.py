@@ -111,12 +111,25 @@ def test_a_transfer_of_unknown_length_that_breaks_off_is_noticed(server, tmp_pat
     assert download.lzma_file(server.origin, NAME, str(tmp_path)).read_bytes() == CONTENT
 
 
-@pytest.mark.parametrize("sha256", [hashlib.sha256(ARCHIVE).hexdigest(), None])
-def test_a_plain_file_is_kept_as_it_is(server, tmp_path, sha256):
-    path = download.plain_file(server.origin, "toy.bin", str(tmp_path), sha256)
+def test_a_download_that_differs_from_the_first_one_is_refused(server, tmp_path):
+    path = download.lzma_file(server.origin, NAME, str(tmp_path))
+    record = tmp_path / f"{NAME}.sha256"
+    assert record.read_text() == hashlib.sha256(ARCHIVE).hexdigest() + "\n"
+    path.unlink()
+    assert download.lzma_file(server.origin, NAME, str(tmp_path)).read_bytes() == CONTENT
+    path.unlink()
+    record.write_text("00" * 32 + "\n")
+    with pytest.raises(UsageError, match=f"is not the file that was downloaded first: .* delete {record}"):
+        download.lzma_file(server.origin, NAME, str(tmp_path))
+    assert _names(tmp_path) == [record.name]
+
+
+@pytest.mark.parametrize("digest", [hashlib.sha256(ARCHIVE).hexdigest(), hashlib.md5(ARCHIVE).hexdigest(), None])
+def test_a_plain_file_is_kept_as_it_is(server, tmp_path, digest):
+    path = download.plain_file(server.origin, "toy.bin", str(tmp_path), digest)
     assert path.read_bytes() == ARCHIVE
     assert _names(tmp_path) == ["toy.bin"]
-    assert download.plain_file(server.origin, "toy.bin", str(tmp_path), sha256) == path
+    assert download.plain_file(server.origin, "toy.bin", str(tmp_path), digest) == path
     assert len(server.requested) == 1
 
 
@@ -171,7 +184,7 @@ def test_a_download_is_decompressed_into_the_cache_folder_continuing_what_is_the
         (folder / f"{NAME}.lzma.part").write_bytes(there)
     for _ in range(2):  # A file that is there is not asked for.
         assert download.lzma_file(server.origin, NAME, str(folder)).read_bytes() == CONTENT
-    assert (server.requested, _names(folder)) == ([requested], [NAME])
+    assert (server.requested, _names(folder)) == ([requested], [NAME, f"{NAME}.sha256"])
 
 
 def test_a_server_without_ranges_sends_all_again(server, tmp_path):
