@@ -6,7 +6,7 @@ import os
 import pathlib
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,7 @@ from data.errors import Failure, UsageError
 
 if TYPE_CHECKING:
     import matplotlib.figure
+    import pandas as pd
 
 PICTURES = (".png", ".pdf", ".svg")
 EXAMPLES = pathlib.Path(__file__).parent / "examples"
@@ -245,6 +246,25 @@ def replace(path: pathlib.Path, content: bytes) -> None:
     """
     with whole(path) as file:
         file.write(content)
+
+
+def as_csv(table: "pd.DataFrame", **how: Any) -> bytes:
+    """CSV file of a table; a text that a spreadsheet would take for a formula gets an apostrophe before it.
+
+    Args:
+      table: Any table; its index is left out.
+      **how: Further arguments of `DataFrame.to_csv`.
+    """
+    return table.rename(columns=_no_formula).map(_no_formula).to_csv(index=False, **how).encode()
+
+
+def _no_formula(cell: Any) -> Any:
+    if not isinstance(cell, str) or not cell.startswith(("=", "+", "-", "@", "\t", "\r")):
+        return cell
+    with contextlib.suppress(ValueError):
+        float(cell)
+        return cell
+    return f"'{cell}"
 
 
 def save_arrays(path: pathlib.Path, arrays: Mapping[str, npt.ArrayLike], mode: int = 0o666) -> None:

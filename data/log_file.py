@@ -151,7 +151,7 @@ def _check_cells(
         low, high = limits.get(name, (-most, most))
         if name in ("client", "action"):
             cells, must = column.to_pandas(), "one of the names in its metadata"
-            is_wrong = np.asarray(cells.isna() if name == "client" else ~cells.isin(described["action_names"]))
+            is_wrong = np.asarray(cells.isna() if name == "client" else ~cells.isin([*described["action_names"]]))
         else:
             values, rows = column.flatten().to_numpy(zero_copy_only=False), column.value_parent_indices().to_numpy()
             is_wrong, must = column.is_null().to_numpy(zero_copy_only=False), f"numbers from {low:g} to {high:g}"

@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from bandits import metrics as fairness
 from bandits.client_selection import flags, metrics
-from data import clients, keys, tasks
+from data import clients, files, keys, tasks
 from optimization import client_work, fed_avg, models, supervised
 from optimization.study import payloads, training
 from optimization.study.metrics import mean
@@ -125,7 +125,7 @@ class SelectionRounds(training.TrainingRounds):
         ids, losses = self.client_losses(state.server.weights)
         table.insert(0, "client", self._clients.client_ids)
         table["loss"] = pd.Series(losses, ids)
-        return table.to_csv(index=False, float_format="%.6g").encode()
+        return files.as_csv(table, float_format="%.6g")
 
 
 def _losses_and_hits(logits: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:

@@ -15,7 +15,7 @@ import tensorflow_federated as tff
 
 from bandits import decision_rules
 from bandits.mab_fl import combinations, flags, metrics, model, process, rewards
-from data import clients, keys
+from data import clients, files, keys
 from data.tasks import silos
 from optimization import client_work, models
 from optimization.study import compiled, payloads, runner
@@ -386,7 +386,7 @@ class MabFlRounds(runner.Rounds):
             "mean_reward": pd.Series(progress.reward_sums) / np.where(progress.plays, progress.plays, np.nan),
             "estimate": np.asarray(self._rule.estimates(progress.rule)),
         }
-        return pd.DataFrame(table).to_csv(index=False, float_format="%.6g").encode()
+        return files.as_csv(pd.DataFrame(table), float_format="%.6g")
 
 
 def _only_largest(values: np.ndarray) -> int:

@@ -183,7 +183,7 @@ class MabFlStudy(frame.PlainStudy[MabFlOptions, silos.Silos]):
                 {"setting": self.label(run.options), "seed": run.options.seed} | figures.result(run.folder.path)
                 for run in runs
             )
-            files.replace(top / "results.csv", results.to_csv(index=False, float_format="%.6g").encode())
+            files.replace(top / "results.csv", files.as_csv(results, float_format="%.6g"))
             summary = results.groupby("setting", sort=False)["test_auc"].agg(["mean", "std", "count"])
             print(summary.to_string(float_format="{:.4f}".format))
         if study := studies.whole(runs[0].settings.preset, {run.options.setting for run in runs}):

@@ -266,7 +266,7 @@ def report(
     """
     all_outcomes, ranked = list(sweep.outcomes.values()), sweep.ranked()
     table = outcomes.table(all_outcomes, swept, sweep.metric, folder / "runs")
-    files.replace(folder / "results.csv", table.to_csv(index=False).encode())
+    files.replace(folder / "results.csv", files.as_csv(table))
     fresh = {name: seeds for name, seeds in reported.items() if seeds}
     read_points = functools.partial(of, folder=folder / "runs", metric=sweep.metric, smallest=sweep.smallest)
     points = read_points({point.name: point.outcomes for several in ranked.values() for point in several})

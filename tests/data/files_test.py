@@ -1,5 +1,6 @@
 """Tests of data.files."""
 
+import io
 import os
 import pathlib
 import subprocess
@@ -7,6 +8,7 @@ import sys
 
 import matplotlib.figure
 import numpy as np
+import pandas as pd
 import pytest
 
 from data import files
@@ -117,6 +119,7 @@ def test_no_space_leaves_the_file_before_and_is_reported_once(tmp_path, action):
     code = f"""
 import pathlib, resource, sys
 import numpy as np
+import pandas as pd
 from data.errors import Failure
 from data import files
 path = pathlib.Path(sys.argv[1])
@@ -173,3 +176,20 @@ def test_an_output_that_has_no_place_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "access", lambda path, mode: (path, mode) != (tmp_path, os.W_OK))
     with pytest.raises(UsageError, match=f"--output: the folder {tmp_path} cannot be written."):
         files.check_output("output", tmp_path / "a.png")
+
+
+def test_texts_of_a_csv_file_are_no_formulas_and_numbers_stay_numbers():
+    table = pd.DataFrame(
+        {
+            "client": ["=cmd|' /C calc'!A0", "+1+1", "@SUM(1)", "-x", "\tname", "-0.5", "ann", None],
+            "=loss": [-0.5, 1.25, np.nan, 0, 0, 0, 0, 0],
+            "count": range(8),
+        }
+    )
+    content = files.as_csv(table, float_format="%.6g")
+    assert content.decode().splitlines()[0] == "client,'=loss,count"
+    again = pd.read_csv(io.BytesIO(content), dtype={"client": str})
+    assert again["client"].tolist()[:7] == ["'=cmd|' /C calc'!A0", "'+1+1", "'@SUM(1)", "'-x", "'\tname", "-0.5", "ann"]
+    pd.testing.assert_series_equal(again["'=loss"], table["=loss"], check_names=False)
+    plain = table.iloc[5:7].rename(columns={"=loss": "loss"})
+    assert files.as_csv(plain) == plain.to_csv(index=False).encode()
