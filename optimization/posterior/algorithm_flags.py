@@ -68,6 +68,7 @@ ALGORITHMS = {
 CHAINS = ("fedpa", "client_sgld", "fedkppa")  # Clients send results of a chain of samples.
 BURNING_IN = (*CHAINS, "sgld")
 KERNELS = ("fedkp", "fedkp_cluster_mean", "fedkppa")  # The server needs each client's model.
+KEEP_MODELS = (*KERNELS, "fedag", "fedbe")
 
 
 class Kernels:

@@ -20,7 +20,7 @@ from data import clients, keys, partition
 from data.errors import UsageError
 from optimization import client_work, cohorts, fed_avg, models, supervised
 from optimization.options import Cohorts
-from optimization.posterior import algorithms, diagnostics, ensembles, flags, kernels, metrics, process
+from optimization.posterior import algorithm_flags, algorithms, diagnostics, ensembles, flags, kernels, metrics, process
 from optimization.posterior.run_posterior import ServedTask
 from optimization.study import payloads, training
 from optimization.study.metrics import mean
@@ -66,7 +66,9 @@ class PosteriorRounds(training.TrainingRounds):
         self._algorithm = algorithms.build(
             options.posterior, sgd, models.of_task(task), options.cohort_size, task.server_features
         )
-        super().__init__(options, task, self._algorithm.client_work, first_client=options.server_clients)
+        keeps_models = options.posterior.name in algorithm_flags.KEEP_MODELS
+        work = self._algorithm.client_work
+        super().__init__(options, task, work, first_client=options.server_clients, keeps_models=keeps_models)
         self.weighs_examples = options.selection.weighting("num_examples") == "num_examples"
         self._diagnosed = self._chosen_parameters() if options.diagnose_rounds else ()
         self._warn_of_cycles(task.server_features)
