@@ -26,10 +26,11 @@ from bandits.environments import resets
 from bandits.options import Phase
 from data import clients, keys, tasks
 from optimization import aggregators, client_work, cohorts, fed_avg, models, options
+from optimization.posterior import algorithm_flags
 from optimization.privacy import mechanisms
 from optimization.runtime import rounds as runtime_rounds
 from optimization.selection import availability, selected
-from optimization.study import compiled, frame, payloads, run_folder, runner
+from optimization.study import compiled, frame, memory, payloads, run_folder, runner
 from optimization.study.metrics import mean
 
 _MOST_COMPARED = 2000  # Examples of participating clients that an evaluation reads to compare these.
@@ -174,10 +175,17 @@ class BanditRounds(runner.Rounds):
           mechanism: What is accounted as the privacy that its rounds spend.
           initial_weights: Model to start from; None draws one.
           folder: The run's opened folder, where clients that train alone have their states; None without such.
+
+        Raises:
+          UsageError: If memory is too small for the model.
         """
         self._task, self._phase, self._mechanism = task, phase, mechanism
         self._clients = clients.CappedClients(task.clients, phase.max_examples_per_client, phase.seed)
         self._definition = build_process(task, phase, mechanism)
+        if phase.bandit.trains:
+            keeps_models = phase.posterior is not None and phase.posterior.name in algorithm_flags.KEEP_MODELS
+            size = payloads.of_model(list(self._definition.model.shapes.values()))
+            memory.check(size, phase.cohorts.size, keeps_models=keeps_models)
         if initial_weights is None:
             initial_weights = self._definition.model.initial_weights(phase.seed)
         self._poll_key = phase_process.key(task, phase, self._definition)

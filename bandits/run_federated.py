@@ -35,19 +35,8 @@ from data import files, tasks
 from data.errors import UsageError
 from data.tasks import registry as tasks_registry
 from data.tasks.options import TaskOptions
-from optimization.posterior import algorithm_flags
 from optimization.privacy import mechanisms
-from optimization.study import (
-    cli,
-    disclosure,
-    frame,
-    loggers,
-    memory,
-    payloads,
-    results,
-    run_folder,
-    selector_flags,
-)
+from optimization.study import cli, disclosure, frame, loggers, results, run_folder, selector_flags
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -163,9 +152,6 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
             run.folder.write_json(run_folder.SIMULATOR_FILE, simulator.as_json(simulator.once(task.held_out)[0]))
         shapes = models.of_task(task, options.heads).shapes
         dimension = sum(math.prod(shape) for shape in shapes.values())
-        if options.bandit.trains:
-            keeps_models = bool(options.posterior) and options.posterior.name in algorithm_flags.KEEP_MODELS
-            memory.check(payloads.of_model(list(shapes.values())), options.cohorts.size, keeps_models=keeps_models)
         weights = None
         if path := options.initial_model_path:
             one_head = models.of_task(task).shapes
