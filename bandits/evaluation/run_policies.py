@@ -96,9 +96,8 @@ def of_periods(run: interactions.LoggedRun) -> np.ndarray:
         if period not in run.models:
             raise UsageError(f"{run.folder} has no model of period {period} any more.")
         kept = files.read_arrays(run.models[period])
-        if {name: np.shape(kept.get(name)) for name in model.shapes} != dict(model.shapes) or not all(
-            np.isfinite(kept[name]).all() for name in model.shapes
-        ):
+        shapes = {name: array.shape for name, array in kept.items() if np.isfinite(array).all()}
+        if not model.shapes.items() <= shapes.items():
             raise UsageError(f"{run.models[period]} is not a model of this run with finite weights: restore a copy.")
         weights = tuple(kept[name] for name in model.shapes)
         policy = of_period(phase, run.task.num_actions, int(period))

@@ -261,7 +261,7 @@ class RunFolder:
     def save_checkpoint(self, round_num: int, leaves: Sequence[np.ndarray]) -> None:
         """Writes a checkpoint whole, then removes the oldest beyond the last three."""
         arrays = {"leaves": len(leaves)} | {f"leaf_{index:04d}": leaf for index, leaf in enumerate(leaves)}
-        arrays |= {CHECKSUM + name: checksum(round_num) for name, checksum in self.checksums.items()}
+        arrays |= {CHECKSUM + name: np.array(checksum(round_num)) for name, checksum in self.checksums.items()}
         path = self._checkpoints / f"round_{round_num:08d}.npz"
         if path.is_dir():  # It was skipped as not readable.
             with files.write_errors(path):
