@@ -2,13 +2,6 @@
 
 import pathlib
 
-# By controllers of a line of /proc/self/cgroup: the folder, and the files with the limit and the use, and the entry of
-# memory.stat with what the system can take back. Version 2 has no controllers there.
-_GROUPS = {
-    "": (".", "memory.max", "memory.current", "file"),
-    "memory": ("memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_cache"),
-}
-
 
 def available_bytes() -> int:
     """Returns the bytes that this process can take without swapping: the machine's, or a container's if fewer."""
@@ -18,7 +11,7 @@ def available_bytes() -> int:
 
 
 def _left_in_groups(root: pathlib.Path) -> list[int]:
-    """Bytes left below the limit of each control group that holds this process.
+    """Bytes left below the limit of each control group (version 2) that holds this process.
 
     Args:
       root: The folder that has `proc` and `sys`.
@@ -27,18 +20,15 @@ def _left_in_groups(root: pathlib.Path) -> list[int]:
         lines = (root / "proc/self/cgroup").read_text().splitlines()
     except OSError:
         return []
+    base = root / "sys/fs/cgroup"
+    path = next((line.removeprefix("0::/") for line in lines if line.startswith("0::")), "")
     left = []
-    for _, controllers, path in (line.split(":", 2) for line in lines):
-        if controllers not in _GROUPS:
+    # A container may see its own group as the base, though the path is that of the host.
+    for group in {base, *(base / parent for parent in pathlib.PurePath(path, "x").parents)}:
+        try:
+            stat = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+            most, used = (int((group / name).read_text()) for name in ("memory.max", "memory.current"))
+        except (OSError, ValueError):  # No such group, or no limit, which is written "max".
             continue
-        folder, limit, used, reclaimable = _GROUPS[controllers]
-        base = root / "sys/fs/cgroup" / folder
-        # A container may see its own group as the base, though the path is that of the host.
-        for group in {base, *(base / parent for parent in pathlib.PurePath(path.lstrip("/"), "x").parents)}:
-            try:
-                stat = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
-                most, taken = int((group / limit).read_text()), int((group / used).read_text())
-            except (OSError, ValueError):  # No such group, or no limit: version 2 writes "max".
-                continue
-            left.append(max(most - taken + int(stat.get(reclaimable, 0)), 0))
+        left.append(max(most - used + int(stat.get("file", 0)), 0))  # Cached files can be dropped.
     return left

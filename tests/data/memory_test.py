@@ -21,7 +21,7 @@ def root(tmp_path) -> pathlib.Path:
     return tmp_path
 
 
-def test_left_in_group_of_version_2_counts_page_cache_as_free(root):
+def test_page_cache_counts_as_free(root):
     (root / "proc/self/cgroup").write_text("0::/slice/job\n")
     names = ("memory.max", "memory.current")
     _group(root / "sys/fs/cgroup/slice/job", names, "max", 900, "anon 800\nfile 100\n")
@@ -32,19 +32,12 @@ def test_left_in_group_of_version_2_counts_page_cache_as_free(root):
     assert memory._left_in_groups(root) == [200]
 
 
-def test_left_in_container_of_version_1_whose_path_is_the_hosts(root):
-    (root / "proc/self/cgroup").write_text("5:cpu,cpuacct:/\n4:memory:/docker/abc\n0::/\n")
-    names = ("memory.limit_in_bytes", "memory.usage_in_bytes")
-    _group(root / "sys/fs/cgroup/memory", names, "5000", 4500, "cache 1\ntotal_cache 300\n")
-    assert memory._left_in_groups(root) == [800]
-
-
-def test_group_beyond_its_limit_has_nothing_left(root):
+def test_a_group_beyond_its_limit_has_nothing_left(root):
     (root / "proc/self/cgroup").write_text("0::/\n")
     _group(root / "sys/fs/cgroup", ("memory.max", "memory.current"), "10", 12, "file 0\n")
     assert memory._left_in_groups(root) == [0]
 
 
-def test_machine_without_groups_has_its_own_memory(root):
+def test_a_machine_without_groups_has_its_own_memory(root):
     assert memory._left_in_groups(root) == []
     assert 0 < memory.available_bytes() <= psutil.virtual_memory().total
