@@ -12,7 +12,7 @@ import pathlib
 import sys
 from typing import Any
 
-from bandits.papers import docs_pictures, page, records, reproduction, scoreboard, selection, texts
+from bandits.papers import docs_pictures, page, records, reproduction, scoreboard, texts
 from bandits.papers.plan import FIRST_TUNING_SEED
 from bandits.plans import executors
 from data import files
@@ -36,8 +36,7 @@ class _Figures:
     """Figures.
 
     Attributes:
-      figure: Names, separated by commas; 1 means 1a to 1d; all: those of the papers; flagship: those of this project;
-        or select_before_deploying.
+      figure: Names, separated by commas; 1 means 1a to 1d; all: those of the papers; flagship: those of this project.
       text: All figures and tables of one paper, instead of --figure.
       list: Print the names of all figures and tables, and end.
       arms: Labels of configurations, separated by semicolons: only these run; records keep the rows of the others.
@@ -100,7 +99,7 @@ def program(settings: cli.Settings) -> int:
     """Reproduces the chosen figures; returns 0, 1 if a run failed, or 128 + the signal that stopped it."""
     if settings.list:
         _alone(settings, "list", "--list only prints names")
-        print(f"{texts.listing()}\n{selection.NAME:<24}{selection.ABOUT}")
+        print(texts.listing())
         return 0
     settings = settings.settled()
     if settings.page:
@@ -118,13 +117,8 @@ def program(settings: cli.Settings) -> int:
         "folder": pathlib.Path(settings.root_output_dir) / (settings.experiment_name or f"reproduce_{settings.scale}"),
         "records": pathlib.Path(settings.records) if settings.records else None,
     }
-    chosen: reproduction.Figures | selection.Plan
     with files.data_folder(settings.data_dir):
-        if settings.figure == selection.NAME:
-            chosen = _selection(settings, labels, runs)
-        else:
-            chosen = _figures(settings, labels, runs)
-        return reproduction.execute(settings, chosen)
+        return reproduction.execute(settings, _figures(settings, labels, runs))
 
 
 def _figures(settings: cli.Settings, labels: list[str] | None, runs: dict[str, Any]) -> reproduction.Figures:
@@ -152,19 +146,6 @@ def _figures(settings: cli.Settings, labels: list[str] | None, runs: dict[str, A
         figure.check(early_stop=bool(settings.early_stop))
     halving = settings.workers if settings.early_stop else 0
     return reproduction.Figures(whole, parts, settings.repeat, **runs, halving=halving)
-
-
-def _selection(settings: cli.Settings, labels: list[str] | None, runs: dict[str, Any]) -> selection.Plan:
-    """The figure of selection by logs."""
-    if settings.scale != texts.PAPER or settings.early_stop:
-        flag = "early_stop" if settings.early_stop else "scale"
-        raise UsageError(f"--figure={selection.NAME} has one scale, and no search: leave --{flag} out.")
-    repeat = settings.repeat or selection.REPEAT
-    if not 2 <= repeat <= selection.CANDIDATE_SEED:
-        raise UsageError(f"--repeat={repeat}: {selection.NAME} takes 2 to {selection.CANDIDATE_SEED} logs of a task.")
-    plan = selection.Plan(selection.choose(labels), repeat, **runs)
-    plan.check()
-    return plan
 
 
 def _alone(settings: cli.Settings, flag: str, why: str) -> None:

@@ -7,7 +7,7 @@
   ARM and REFERENCE may be differences: ARM minus ARM
   SOURCE :: QUOTE :: NUMBERS                             a part of a quote from a generated page
 
-FILE is below docs/evidence. SOURCE is such a file, `page` (all tables, generated from the records) or `selection`.
+FILE is below docs/evidence. SOURCE is such a file, or `page` (all tables, generated from the records).
 
 Not for Bazel, which hides the docs.
 """
@@ -22,7 +22,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from bandits.papers import page, selection
+from bandits.papers import page
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 EVIDENCE = ROOT / "docs" / "evidence"
@@ -51,8 +51,6 @@ def _text(path: pathlib.Path) -> str:
 def _generated(source: str) -> str:
     if source == "page":
         return page.made(EVIDENCE)
-    if source == "selection":
-        return selection.scores_table(pd.read_csv(EVIDENCE / "selection" / selection.SCORES))
     return (EVIDENCE / source).read_text()
 
 

@@ -17,11 +17,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from bandits import studies
-from bandits.papers import selection, texts
+from bandits.papers import texts
 from bandits.plans import estimate
 from optimization.study import cli
 from scripts import reproduce
@@ -308,13 +307,6 @@ def test_the_table_of_costs_has_the_runs_and_rounds_of_each_figure(count):
         search = sum(len(group) for arm, group in some.items() if arm.is_searched)
         expected[figure.name] = (f"{len(some)}", f"{rounds:,}", f"{search}" if search else "")
     assert {name: row for name, row in named.items() if name in expected} == expected
-
-
-def test_the_table_of_selection_is_what_the_records_give():
-    """After a change of records: copy what `reproduce --figure=select_before_deploying` prints."""
-    folder = ROOT / "docs" / "evidence" / "selection"
-    table = selection.scores_table(pd.read_csv(folder / selection.SCORES))
-    assert table in (folder / "table.md").read_text(encoding="utf-8")
 
 
 def test_the_page_of_theory_is_its_template_with_numbers():

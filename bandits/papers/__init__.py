@@ -5,5 +5,4 @@
 - `judging` tests claims (one function a kind of claim, in `KINDS`) where their `premises` hold.
 - `figure_baselines` compares numbers with the uniform policy, the best fixed action and full feedback.
 - `scoreboard` holds the verdicts of a figure, for `pictures` and for the `page` of all results.
-- `selection` is the figure whose runs write logs, from which `selection_scores` chooses candidates.
 """

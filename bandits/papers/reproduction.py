@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from bandits import studies
-from bandits.papers import pictures, records, results, running, scoreboard, selection
+from bandits.papers import pictures, records, results, running, scoreboard
 from bandits.papers.plan import PAPER, Figure
 from bandits.papers.results import ConfigurationRuns
 from bandits.plans import estimate, executors, sweep
@@ -150,7 +150,7 @@ def report(
     return judged.lines
 
 
-def execute(settings: cli.Settings, chosen: Figures | selection.Plan) -> int:
+def execute(settings: cli.Settings, chosen: Figures) -> int:
     """Executes or estimates runs, and reports; returns the exit status.
 
     Args:
@@ -160,9 +160,8 @@ def execute(settings: cli.Settings, chosen: Figures | selection.Plan) -> int:
     Raises:
       UsageError: If something is missing that the runs need.
     """
-    prepare = chosen.prepare if isinstance(chosen, Figures) else lambda _: None
     if settings.report_only:
-        prepare(settings)
+        chosen.prepare(settings)
         return chosen.reproduce(None)
     cores = executors.cores_of_run(settings)
     with sweep.claim(chosen.folder, studies.STUDIES[chosen.binary]):
@@ -172,7 +171,7 @@ def execute(settings: cli.Settings, chosen: Figures | selection.Plan) -> int:
                 "finished runs"
             )
             return sweep.write_job_array(chosen.left(), chosen.folder, cores, then)
-        prepare(settings)
+        chosen.prepare(settings)
         executor = executors.build(settings, cores)
         with executors.running(executor, chosen.folder):
             if settings.estimate or settings.scale == PAPER:

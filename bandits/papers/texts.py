@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from bandits import studies
-from bandits.papers import judging, selection
+from bandits.papers import judging
 from bandits.papers.plan import (
     DATA_KINDS,
     FIRST_TUNING_SEED,
@@ -56,9 +56,7 @@ def names() -> list[str]:
 
 def _read_files(text: str = "*") -> Iterable[tuple[pathlib.Path, dict[str, Any], dict[str, Any]]]:
     """Each paper's file, the settings that its figures share, and the figures' tables by name."""
-    for path, shared, tables in presets.tables(_FOLDER, _TEXT, f"{text}.toml"):
-        if path.stem != selection.NAME:  # Its figure is of no paper, and has no claims.
-            yield path, shared, tables
+    return presets.tables(_FOLDER, _TEXT, f"{text}.toml")
 
 
 def load(scale: str, text: str = "*") -> dict[str, Figure]:
