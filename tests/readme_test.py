@@ -307,9 +307,3 @@ def test_the_table_of_costs_has_the_runs_and_rounds_of_each_figure(count):
         search = sum(len(group) for arm, group in some.items() if arm.is_searched)
         expected[figure.name] = (f"{len(some)}", f"{rounds:,}", f"{search}" if search else "")
     assert {name: row for name, row in named.items() if name in expected} == expected
-
-
-def test_the_page_of_theory_is_its_template_with_numbers():
-    template = (ROOT / "bandits" / "theory" / "page.md").read_text()
-    pattern = ".+?".join(map(re.escape, re.split(r"\$\w+", template)))
-    assert re.fullmatch(pattern, (ROOT / "docs" / "evidence" / "theory.md").read_text(), re.DOTALL)

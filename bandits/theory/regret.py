@@ -40,13 +40,8 @@ def error(environment: environments.FiniteEnvironment, predicted: np.ndarray, lo
       logged: float64 [runs, contexts, actions] or [contexts, actions], probabilities with which the log's actions
         were chosen; of several deployments, their mean.
     """
-    return np.einsum(
-        "x,rxa,rxa->r", environment.contexts, np.broadcast_to(logged, predicted.shape), _squares(environment, predicted)
-    )
-
-
-def _squares(environment: environments.FiniteEnvironment, predicted: np.ndarray) -> np.ndarray:
-    return (predicted - environment.rewards) ** 2
+    squares = (predicted - environment.rewards) ** 2
+    return np.einsum("x,rxa,rxa->r", environment.contexts, np.broadcast_to(logged, predicted.shape), squares)
 
 
 def bound_by_error(
@@ -64,21 +59,3 @@ def bound_by_error(
       epsilon: Of the log's epsilon-greedy policies.
     """
     return np.sqrt(2 * environment.num_actions / epsilon * error(environment, predicted, logged))
-
-
-def squared_difference(environment: environments.FiniteEnvironment, predicted: np.ndarray, noisy: bool) -> np.ndarray:
-    """Root of eq. 8's middle term, sqrt(E[(r(pi*) - r(pi_f))^2]), float64 [runs].
-
-    Args:
-      environment: The environment; the best and the greedy action are the first of tied ones.
-      predicted: f.
-      noisy: Whether r is the reward itself, 0 or 1, drawn for each action on its own, as in the paper; else f*.
-    """
-    best = np.broadcast_to(environment.rewards.argmax(axis=1), predicted.shape[:2])
-    chosen = predicted.argmax(axis=2)
-    contexts = np.arange(predicted.shape[1])
-    high, low = environment.rewards[contexts, best], environment.rewards[contexts, chosen]
-    squares = (high - low) ** 2
-    if noisy:
-        squares = np.where(best == chosen, 0.0, high * (1 - low) + low * (1 - high))
-    return np.sqrt(squares @ environment.contexts)
