@@ -1,0 +1,224 @@
+"""Measures whole rounds, and the evaluation of a log, on this machine; see `--help`."""
+
+if __name__ == "__main__":  # Before the imports, which take seconds.
+    from optimization.study import interruption
+
+    interruption.install()
+
+import json
+import os
+import pathlib
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from data import files
+from data.errors import UsageError
+from optimization.study import cli, frame, interruption, run_folder
+from optimization.study.settings import setting
+
+if TYPE_CHECKING:
+    import psutil
+
+    from optimization.study import runner
+
+_USAGE = """
+Measures whole rounds, or the evaluation of a log: seconds, and the peak memory of the program and TFF's worker.
+
+  benchmark                                         # rounds of EMNIST's CNN, 64 clients
+  benchmark --what=stackoverflow --aggregator_type=dpsgd --noise_multiplier=1 --clip_norm=0.1
+  benchmark --what=fedkp --clients_per_round=20     # FedKP with EMNIST-62's model
+  benchmark --what=evaluation --rows=1000000        # IPS, SNIPS and DR with intervals
+
+Random data in the data sets' shapes replace downloads. Other flags are those of the measured runs (run_federated, or
+run_posterior for fedkp).
+"""
+_COMMON = ("--random_data", "--max_validation_samples=100", "--total_rounds=100000", "--seed=0")
+# Module and flags of the measured runs.
+_RUNS = {
+    "emnist": (
+        "bandits.run_federated",
+        ("--task_type=emnist_chars", "--client_learning_rate=0.1", "--server_learning_rate=0.002"),
+    ),
+    "stackoverflow": (
+        "bandits.run_federated",
+        (
+            "--task_type=stackoverflow_tag",
+            "--vocabulary_size=10000",
+            "--num_tags=50",
+            "--max_words=256",
+            "--max_examples_per_client=256",
+            "--client_learning_rate=1",
+            "--server_learning_rate=0.002",
+        ),
+    ),
+    "fedkp": (
+        "optimization.posterior.run_posterior",
+        ("--preset=emnist62_alpha_1", "--algorithm=fedkp_cluster_mean"),
+    ),
+}
+_EVALUATION = "evaluation"
+_ACTIONS = 50
+
+
+class _Flags:
+    """Flags.
+
+    Attributes:
+      what: Measurement.
+      rounds: Measured rounds; the first, which compiles, is reported apart.
+      rows: Rows of the log.
+      clients: Clients of the log.
+      output: JSON file to write (default: WHAT_benchmark.json).
+    """
+
+    what: str = setting("emnist", [*_RUNS, _EVALUATION])
+    rounds: int = setting(10, low=1, only={"what": (*_RUNS,)})
+    rows: int = setting(1_000_000, low=1, only={"what": (_EVALUATION,)})
+    clients: int = setting(10_000, low=2, only={"what": (_EVALUATION,)})
+    output: pathlib.Path = setting()
+
+
+def define() -> cli.FlagSet:
+    """Flags of `benchmark`; those that it does not know are passed on to the measured runs."""
+    flags = cli.FlagSet(_USAGE, "run_flags", known_only=True)
+    flags.group(_Flags)
+    return flags
+
+
+def program(settings: cli.Settings) -> None:
+    """Measures, prints a number per line, and writes JSON.
+
+    Raises:
+      UsageError: If flags conflict.
+    """
+    settings = settings.settled()
+    output = pathlib.Path(settings.output or f"{settings.what}_benchmark.json")
+    files.check_output("output", output)
+    if settings.what == _EVALUATION:
+        if settings.run_flags:
+            raise UsageError(f"{settings.run_flags[0]} has no effect on --what={_EVALUATION}: leave it out.")
+        if settings.clients > settings.rows:
+            raise UsageError(f"--clients={settings.clients} must be at most --rows={settings.rows}.")
+        measured = _evaluation(settings.rows, settings.clients)
+    else:
+        with interruption.answered(lambda signum: sys.exit(128 + signum)):  # The temporary folder is deleted.
+            measured = _rounds(*_RUNS[settings.what], settings.run_flags, settings.rounds)
+    results = {"what": settings.what, **_machine(), **measured}
+    files.replace(output, json.dumps(results, indent=2).encode() + b"\n")
+    for name, value in results.items():
+        print(f"{name.replace('_', ' '):<40}{value}")
+    print(f"\nWritten to {output}.")
+
+
+def _rounds(module: str, flags: Iterable[str], run_flags: Iterable[str], rounds: int) -> dict[str, Any]:
+    """Seconds, processor time and memory of the rounds of a run."""
+    from bandits import studies
+
+    study = studies.load(module)
+    (planned,) = frame.plan(study, frame.flag_set(study).parse([module, *_COMMON, *flags, *run_flags]))
+    ((planned, options, data),) = frame.checked(study, [planned], warns=False)
+    study.start_worker(planned)
+
+    import psutil
+    import tensorflow as tf
+
+    with tempfile.TemporaryDirectory(prefix="benchmark_") as folder:
+        run = frame.Run(planned, options, data, run_folder.RunFolder(folder))
+        measured_rounds = _of_study(study, run)
+        processes = [psutil.Process(), *psutil.Process().children(recursive=True)]
+        state, seconds, processor = measured_rounds.initial_state(), [], []
+        parameters = sum(weights.size for weights in measured_rounds.model(state).values())
+        for round_num in range(1, rounds + 2):
+            start, cpu = time.perf_counter(), _cpu_seconds(processes)
+            state, _ = measured_rounds.run_round(state, round_num)
+            seconds.append(time.perf_counter() - start)
+            processor.append(_cpu_seconds(processes) - cpu)
+        state_mb = sum(leaf.nbytes for leaf in tf.nest.flatten(state) if hasattr(leaf, "nbytes")) / 1e6
+    return {
+        "parameters": parameters,
+        "first_round_seconds": round(seconds[0], 2),
+        "seconds_per_round": round(statistics.median(seconds[1:]), 4),
+        "cpu_seconds_per_round": round(statistics.median(processor[1:]), 4),
+        "peak_memory_mb": round(_peak_mb(processes)),
+        "state_mb": round(state_mb, 1),
+    }
+
+
+def _of_study(study: frame.Study, run: frame.Run) -> "runner.Rounds":
+    if isinstance(study, frame.PlainStudy):
+        return study.rounds(run)
+    from bandits import experiment, guarantees
+    from bandits.options import phases
+
+    (phase,) = phases(run.options, run.data)
+    return experiment.BanditRounds(run.data, phase, guarantees.mechanism(phase), None, run.folder)
+
+
+def _evaluation(rows: int, clients: int) -> dict[str, Any]:
+    """Seconds from Parquet to estimates with intervals, and the peak memory; generating the log is not measured."""
+    import numpy as np
+    import psutil
+
+    from bandits.evaluation import bootstrap, estimators, terms, totals
+    from data import interaction_log
+
+    generator = np.random.default_rng(0)
+    client_of_row = np.concatenate([np.arange(clients), generator.integers(clients, size=rows - clients)])
+    target = generator.dirichlet(np.ones(_ACTIONS), size=rows)
+    log = interaction_log.ordered(
+        [f"client {number}" for number in range(clients)],
+        client_of_row,
+        generator.random((rows, _ACTIONS), np.float32),  # They serve as predicted rewards, so no model is trained.
+        [str(number) for number in range(_ACTIONS)],
+        {
+            "actions": generator.integers(_ACTIONS, size=rows),
+            "rewards": generator.integers(2, size=rows),
+            "propensities": np.full(rows, 1 / _ACTIONS),
+            "probabilities": target,
+        },
+    )
+    layout = totals.Layout((estimators.Logged(), estimators.Ips(), estimators.Snips(), estimators.DoublyRobust()))
+    with tempfile.TemporaryDirectory(prefix="benchmark_") as folder:
+        path = pathlib.Path(folder) / "log.parquet"
+        interaction_log.write(log, path)
+        start = time.perf_counter()
+        log = interaction_log.read(path)
+    fields = (log.actions, log.rewards, log.propensities, np.asarray(log.probabilities), np.asarray(log.contexts))
+    terms_of_rows = terms.of_rows(log.clients, *fields)
+    by_client = totals.of_clients(terms_of_rows.clients, layout.columns(terms_of_rows))
+    sums = totals.summed(by_client, layout.ratios)
+    for estimator in layout.estimators:
+        totals.interval(sums, layout.ratio(estimator))
+    estimated = time.perf_counter()
+    bootstrap.drawn_totals(by_client, totals.present(log.clients, log.client_ids), 0, 1000)
+    return {
+        "rows": rows,
+        "clients": clients,
+        "estimates_seconds": round(estimated - start, 2),
+        "bootstrap_seconds": round(time.perf_counter() - estimated, 2),
+        "peak_memory_mb": round(_peak_mb([psutil.Process()])),
+    }
+
+
+def _cpu_seconds(processes: "Iterable[psutil.Process]") -> float:
+    return sum(sum(process.cpu_times()[:2]) for process in processes)
+
+
+def _peak_mb(processes: "Iterable[psutil.Process]") -> float:
+    """Sum of the processes' peak resident memory (VmHWM)."""
+    texts = [pathlib.Path(f"/proc/{process.pid}/status").read_text() for process in processes]
+    return sum(int(text.partition("VmHWM:")[2].split()[0]) for text in texts) / 2**10
+
+
+def _machine() -> dict[str, Any]:
+    from bandits.results import runs
+
+    return {"processor": runs.processor(), "cores": len(os.sched_getaffinity(0)), "load_average": os.getloadavg()[0]}
+
+
+if __name__ == "__main__":
+    cli.main(define(), program)
