@@ -18,7 +18,7 @@ from bandits.results import words
 from bandits.results.comparison import Comparison
 from optimization.study.intervals import Interval
 
-CERTAIN_PAIRS = 6  # From this many seeds on, equal differences have p < 5% by the sign-flip test.
+CERTAIN_PAIRS = 6  # From this many seeds on, equal differences have p < 5% by the sign test.
 _GREEDY = "Greedy"  # The label of the strategy that does not explore.
 
 Known = Mapping[tuple[str, str], Value]  # By arm and measure.

@@ -1,8 +1,8 @@
 """Comparisons of configurations with one reference over seeds.
 
 Runs of equal seeds share cohorts, initial weights and samples, so their differences are paired: Student's t interval
-and test of the mean difference, and an exact sign-flip test. Runs with secret cohorts or noise are unpaired: Welch's
-test. Holm's step-down makes one family of all configurations against the reference.
+and test of the mean difference. Runs with secret cohorts or noise are unpaired: Welch's test. Holm's step-down makes
+one family of all configurations against the reference.
 """
 
 import dataclasses
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     import numpy as np
 
 Better = Literal["up", "down"]
-SIGN_FLIP_SEEDS = range(6, 25)  # Fewer cannot reach 5%; more would be more than 8,388,608 sums.
 EXACT = 1e-12  # Relative rounding error of numbers that count as equal.
 
 
@@ -78,9 +77,6 @@ class Comparison:
       high: Upper end.
       p: Of the two-sided t test: paired, or Welch's.
       adjusted_p: Holm-adjusted, over all configurations that are tested against the reference; NaN for others.
-      sign_flip_p: Of the exact two-sided sign-flip test: paired, for `SIGN_FLIP_SEEDS` only.
-      sign_flip_adjusted_p: Holm-adjusted likewise.
-      sign_flip_least_p: The smallest adjusted p-value that this number of seeds and configurations allows.
       superiority: Probability that the configuration is better than the reference, ties one half: the share of paired
         seeds, or of all pairs of a seed of each.
       seeds: Seeds of the configuration, and of the reference, that count.
@@ -105,9 +101,6 @@ class Comparison:
     high: float = math.nan
     p: float = math.nan
     adjusted_p: float = math.nan
-    sign_flip_p: float = math.nan
-    sign_flip_adjusted_p: float = math.nan
-    sign_flip_least_p: float = math.nan
     superiority: float
     seeds: tuple[int, int]
     deviation: float = math.nan
@@ -215,27 +208,12 @@ def family(pairs: Iterable[Pair], better: Better = "up") -> list[Comparison]:
     """Compares pairs, as one family of Holm's step-down."""
     singles = [_compared(pair, better) for pair in pairs]
     # Only tests count for Holm's correction.
-    p_values, flips, least = (
-        holm([getattr(comparison, name) if comparison.is_judged else math.nan for comparison in singles])
-        for name in ("p", "sign_flip_p", "sign_flip_least_p")
-    )
-    tested, flipped = (max(1, sum(map(math.isfinite, some))) for some in (p_values, least))
-    adjusted = []
-    for comparison, p, flip, least_p in zip(singles, p_values, flips, least, strict=True):
-        notes = comparison.notes
-        if least_p >= LEVEL:
-            notes += (f"the sign-flip test cannot reach 5% with {comparison.pairs} seeds and {flipped} configurations",)
-        adjusted.append(
-            dataclasses.replace(
-                comparison,
-                adjusted_p=p,
-                sign_flip_adjusted_p=flip,
-                sign_flip_least_p=least_p,
-                level=LEVEL / tested,
-                notes=notes,
-            )
-        )
-    return adjusted
+    p_values = holm([comparison.p if comparison.is_judged else math.nan for comparison in singles])
+    level = LEVEL / max(1, sum(map(math.isfinite, p_values)))
+    return [
+        dataclasses.replace(comparison, adjusted_p=p, level=level)
+        for comparison, p in zip(singles, p_values, strict=True)
+    ]
 
 
 def _compared(pair: Pair, better: Better) -> Comparison:
@@ -326,17 +304,13 @@ def _test_paired(first: "np.ndarray", second: "np.ndarray", difference: float, n
     """Test results of a paired `Comparison`; adds to the notes."""
     paired_differences, count = differences(first, second), len(first)
     test = {"difference": float(paired_differences.mean()) if difference else 0.0, "deviation": 0.0}
-    if count in SIGN_FLIP_SEEDS:
-        test |= {"sign_flip_p": sign_flip(paired_differences), "sign_flip_least_p": 2.0 ** (1 - count)}
-    elif count > (most := SIGN_FLIP_SEEDS[-1]):
-        notes.append(f"no sign-flip test: it counts all signs of at most {most} seeds")
     if paired_differences.std(ddof=1) > tolerance(first, second):
         return test | _t_test(paired_differences, test["difference"])
     if not test["difference"]:
         notes.append("equal in every seed")
         return test | {"p": 1.0}
     # With a deviation of 0 a t test has p = 0, however few seeds there are.
-    notes.append("the same difference in every seed: no interval, and p is that of the sign-flip test")
+    notes.append("the same difference in every seed: no interval, and p is that of the sign test")
     return test | {"p": 2.0 ** (1 - count)}
 
 
@@ -356,11 +330,14 @@ def _seeds(seeds: Sequence[int]) -> str:
 
 def holm(p_values: Sequence[float]) -> list[float]:
     """P values adjusted by Holm's step-down; NaN is no test, and stays NaN."""
-    tested = sorted((p, place) for place, p in enumerate(p_values) if math.isfinite(p))
-    adjusted, last = [math.nan] * len(p_values), 0.0
-    for below, (p, place) in enumerate(tested):
-        adjusted[place] = last = max(last, min(1.0, (len(tested) - below) * p))
-    return adjusted
+    import numpy as np
+    from statsmodels.stats import multitest
+
+    adjusted = np.array(p_values, float)
+    tested = np.isfinite(adjusted)
+    if tested.any():
+        adjusted[tested] = multitest.multipletests(adjusted[tested], method="holm")[1]
+    return adjusted.tolist()
 
 
 def tolerance(first: "Sequence[float] | np.ndarray", second: "Sequence[float] | np.ndarray") -> float:
@@ -378,30 +355,6 @@ def differences(
 
     result = np.subtract(first, second) if is_paired else np.subtract.outer(first, second)
     return np.where(np.abs(result) <= tolerance(first, second), 0.0, result)
-
-
-def sign_flip(differences: Iterable[float]) -> float:
-    """Exact two-sided p of the sign-flip test that the mean is 0, over all 2^n assignments of signs.
-
-    Fisher, "The Design of Experiments", 1935, section 21. It assumes only that differences of equal configurations are
-    symmetric about 0. The smallest possible p is 2^(1-n).
-
-    Raises:
-      ValueError: If there are no differences, or more than the last of `SIGN_FLIP_SEEDS`.
-    """
-    import numpy as np
-
-    differences = np.asarray(list(differences), float)
-    if not 0 < len(differences) <= SIGN_FLIP_SEEDS[-1]:
-        raise ValueError(
-            f"{len(differences)} differences must be 1 to {SIGN_FLIP_SEEDS[-1]}: all 2^n sums are counted."
-        )
-    # Half of all sums; the other half are their negatives.
-    sums = functools.reduce(
-        lambda sums, one: np.concatenate([sums + one, sums - one]), differences[1:], differences[:1]
-    )
-    seen = abs(differences.sum()) - EXACT * np.abs(differences).sum()
-    return float(np.mean(np.abs(sums) >= seen))
 
 
 def superiority(

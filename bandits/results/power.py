@@ -1,19 +1,9 @@
-"""Power of the t tests that compare configurations: minimum detectable differences and seeds required.
-
-The power of a one-sample test is that of the noncentral t distribution. Welch's test has no such formula: its power is
-integrated over both estimated variances, which are chi-squared.
-"""
+"""Power of the t tests that compare configurations: minimum detectable differences and seeds required."""
 
 import math
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    import numpy as np
 
 POWER = 0.8
 MOST_SEEDS = 10_000
-_NODES = 64  # Of the quadrature, for each variance.
-_TAIL = 1e-9  # Probability that the quadrature leaves out at each end.
 
 
 def detectable(deviation: float, seeds: int, alpha: float, *, other: tuple[float, int] | None = None) -> float:
@@ -94,52 +84,27 @@ def welch(deviation: float, seeds: int, other: tuple[float, int]) -> tuple[float
 class _Test:
     """A two-sided t test of one mean, or Welch's of two.
 
+    Its power is that of the noncentral t distribution, for Welch's test with the degrees of freedom of the true
+    variances.
+
     Attributes:
       error: The true standard error of the difference.
     """
 
     def __init__(self, deviation: float, seeds: int, alpha: float, other: tuple[float, int] | None):
-        import numpy as np
         from scipy import stats
 
-        self.error = deviation / math.sqrt(seeds)
-        self._freedom, self._is_welch = seeds - 1, other is not None
-        if other is None:
-            self._critical = stats.t.isf(alpha / 2, self._freedom)
-            return
-        first, first_weights = _variances(self.error, seeds)
-        second, second_weights = _variances(*other)
-        first, second = first[:, None], second[None]
-        freedom = (first + second) ** 2 / (first**2 / (seeds - 1) + second**2 / (other[1] - 1))
-        self.error = math.hypot(self.error, other[0])
-        self._weights = np.outer(first_weights, second_weights)
-        self._critical = stats.t.isf(alpha / 2, freedom) * np.sqrt(first + second) / self.error
+        self.error, self._freedom = welch(deviation, seeds, other or (0.0, 2))
+        self._critical = stats.t.isf(alpha / 2, self._freedom)
 
     def power(self, difference: float) -> float:
         """Probability that the test is significant at a true difference."""
-        from scipy import special, stats
+        from scipy import stats
 
         shift = abs(difference) / self.error
-        if self._is_welch:
-            rejections = special.ndtr(shift - self._critical) + special.ndtr(-shift - self._critical)
-            return float((self._weights * rejections).sum())
         # Some versions of SciPy return NaN if the probability of the wrong side is below 1e-16.
         wrong = stats.nct.cdf(-self._critical, self._freedom, shift)
         return float(stats.nct.sf(self._critical, self._freedom, shift) + (0.0 if math.isnan(wrong) else wrong))
-
-
-def _variances(error: float, observations: int) -> "tuple[np.ndarray, np.ndarray]":
-    """Quadrature nodes of an estimated squared standard error (chi-squared), and their weights."""
-    import numpy as np
-    from scipy import stats
-
-    freedom = observations - 1
-    chi = stats.chi(freedom)
-    low, high = math.log(chi.ppf(_TAIL)), math.log(chi.isf(_TAIL))  # Small estimates decide.
-    places, weights = np.polynomial.legendre.leggauss(_NODES)
-    roots = np.exp(low + (high - low) * (places + 1) / 2)
-    weights = weights * roots * chi.pdf(roots)
-    return error**2 * roots**2 / freedom, weights / weights.sum()
 
 
 def _is_tested(deviation: float, seeds: int, other: tuple[float, int] | None) -> bool:

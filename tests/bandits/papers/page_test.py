@@ -243,8 +243,8 @@ def test_a_page_has_own_figures_with_differences_and_what_they_mean(tmp_path, kn
         "| near | 4.00 (3.75 to 4.25) | +2.00 (+1.75 to +2.25) |  |\n| far | 2 (the same in every seed) |  | 0.1 |"
         in made
     )
-    # Student's t of 2 / (0.1 / sqrt(3)) with 2 degrees of freedom; three seeds have no test by signs.
-    assert "| near | far | 0.00083 | – | 100% | " in made
+    # Student's t of 2 / (0.1 / sqrt(3)) with 2 degrees of freedom.
+    assert "| near | far | 0.00083 | 100% | " in made
     assert (
         "| near is better (section 2) | **agrees (paper's data)** | near 4, far 2: +2.00 (+1.75 to +2.25) | Go near. |"
         in made

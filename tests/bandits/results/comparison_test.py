@@ -38,7 +38,6 @@ def test_a_reference_of_a_sample_is_compared_by_welchs_test_as_scipy_has_it():
     assert one.low > 0
     exact = comparison.against({"arm": _seeds(SOFTMAX)}, "chance", 0.5)["arm"]
     assert one.p > exact.p
-    assert math.isnan(one.sign_flip_p)
     assert "chance is of 50 clients, a sample" in one.notes
 
 
@@ -79,32 +78,6 @@ def test_a_configuration_that_seeds_do_not_determine_is_compared_by_welch():
     assert {one.kind for one in comparison.compare(VALUES, "greedy", unpaired=["greedy"]).values()} == {"unpaired"}
     assert one.p == pytest.approx(welch.pvalue, rel=1e-10)
     assert [one.low, one.high] == pytest.approx([one.difference - half, one.difference + half], rel=1e-10)
-    assert math.isnan(one.sign_flip_p)
-
-
-def test_a_sign_flip_test_that_cannot_reach_5_percent_is_noted():
-    # 2^(1-6) = 0.03125: enough for one arm, not for two.
-    greedy, softmax = GREEDY[:6], SOFTMAX[:6]
-    alone = _one(softmax, greedy)
-    assert (alone.sign_flip_p, alone.sign_flip_least_p, alone.notes) == (0.03125, 0.03125, ())
-    values = {"greedy": _seeds(greedy), "softmax": _seeds(softmax), "falcon": _seeds(FALCON[:6])}
-    one = comparison.compare(values, "greedy")["softmax"]
-    assert (one.sign_flip_adjusted_p, one.sign_flip_least_p) == (0.0625, 0.0625)
-    assert one.notes == ("the sign-flip test cannot reach 5% with 6 seeds and 2 configurations",)
-
-
-def test_configurations_without_a_sign_flip_test_make_its_family_no_larger():
-    values = {"greedy": _seeds(GREEDY[:6]), "softmax": _seeds(SOFTMAX[:6]), "falcon": _seeds(FALCON[:6])}
-    found = comparison.compare(values | {"noisy": _seeds(FALCON)}, "greedy", unpaired=["noisy"])
-    assert found["softmax"].level == pytest.approx(0.05 / 3)
-    assert found["softmax"].notes == ("the sign-flip test cannot reach 5% with 6 seeds and 2 configurations",)
-
-
-@pytest.mark.parametrize(("seeds", "has_test"), [(5, False), (6, True), (24, True), (25, False)])
-def test_six_to_twenty_four_seeds_have_a_sign_flip_test(seeds, has_test):
-    one = _one(np.linspace(0.5, 0.6, seeds), np.linspace(0.4, 0.6, seeds))
-    assert math.isfinite(one.sign_flip_p) == has_test
-    assert bool(one.notes) == (seeds > 24)
 
 
 def test_superiority_counts_ties_as_one_half():
@@ -136,7 +109,6 @@ def test_configurations_that_differ_by_floating_point_alone_are_equal(seeds, unp
     assert (one.difference, one.superiority, one.is_better) == (0.0, 0.5, None)
     if seeds > 1:
         assert (one.p, one.notes) == (1.0, ("equal in every seed",))
-        assert one.sign_flip_p == 1.0 or unpaired
 
 
 @pytest.mark.parametrize(("seeds", "word"), [(4, "not significantly different"), (7, "significantly different")])
@@ -145,7 +117,7 @@ def test_the_same_difference_in_every_seed_is_no_certainty(seeds, word):
     one = _one([0.3] * (seeds - 1) + [0.4], [0.2] * (seeds - 1) + [0.30000000000000004])
     assert (one.p, one.significance) == (2.0 ** (1 - seeds), word)
     assert math.isnan(one.low)
-    assert one.notes[0] == "the same difference in every seed: no interval, and p is that of the sign-flip test"
+    assert one.notes[0] == "the same difference in every seed: no interval, and p is that of the sign test"
 
 
 def test_unpaired_configurations_without_any_spread_are_not_tested():
@@ -219,29 +191,10 @@ def test_holm_by_hand():
     assert comparison.holm([math.nan]) == pytest.approx([math.nan], nan_ok=True)
 
 
-@pytest.mark.parametrize("seeds", [6, 8, 12])
-def test_the_sign_flip_test_equals_scipys_exact_permutations(seeds):
-    differences = np.random.default_rng(seeds).normal(0.5, 1.0, seeds)
-    exact = stats.permutation_test((differences,), np.mean, permutation_type="samples", n_resamples=np.inf)
-    assert comparison.sign_flip(differences) == pytest.approx(exact.pvalue, rel=1e-12)
-
-
 @pytest.mark.slow
 def test_holm_equals_statsmodels():
     p_values = np.random.default_rng(0).uniform(0, 0.2, 30)
     assert comparison.holm(p_values) == pytest.approx(multitest.multipletests(p_values, method="holm")[1], rel=1e-12)
-
-
-def test_the_sign_flip_test_by_hand():
-    # Of the eight sums of +-1 +-2 +-3, 6 and -6 are as large as 6; 4, 2, 0, 0, -2 and -4 are not.
-    assert comparison.sign_flip([1.0, 2.0, 3.0]) == 0.25
-    assert comparison.sign_flip([1.0, -1.0]) == 1.0
-
-
-@pytest.mark.parametrize("count", [0, 25])
-def test_the_sign_flip_test_of_too_few_or_many_is_refused(count):
-    with pytest.raises(ValueError, match=f"{count} differences must be 1 to 24"):
-        comparison.sign_flip([1.0] * count)
 
 
 def test_superiority_over_all_pairs_is_mann_and_whitneys():
