@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from data import clients, files, keys, table_file
+from data import clients, columns, files, keys, table_file
 from data.errors import UsageError
 
 TABLE = "Ads_CTR_Optimisation.csv"
@@ -78,7 +78,7 @@ def from_table(path: str, num_clients: int, seed: int) -> Impressions:
 
     table = table_file.read(path)
     frame = table.frame
-    numbers = frame.apply(pd.to_numeric, errors="coerce")
+    numbers = pd.DataFrame({name: columns.numbers(frame[name]) for name in frame.columns})
     is_sound = numbers.isin((0, 1)).all(axis=1).to_numpy()
     if not is_sound.all():
         row = int(np.flatnonzero(~is_sound)[0])

@@ -6,11 +6,11 @@ deviations, categories, missing values) are learned from training rows, or come 
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from data import dates, statistics, table_file
+from data import dates, frames, numerals, statistics, table_file, table_size
 from data.errors import ColumnError, UsageError
 from data.schema import as_flag
 from data.table_file import as_text
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     Parsed: TypeAlias = np.ndarray | dates.Moments | pd.Series  # Numbers, dates, or text.
 
-_MOSTLY = 0.9
 _MISSING_AMONG_NUMBERS = ("?", "None")  # The former in UCI's files.
 MISSING_CATEGORY = "<missing>"
 # Of 200 equally frequent names of a true category, 50 rows have 48 distinct ones in one table of 20.
@@ -28,13 +27,16 @@ _FEW_ROWS = 50
 _NEARLY_ALL = 0.95
 _LONGEST_WORD = 80
 MANY_CATEGORIES = 50  # More cause a warning, unless the user names the column.
+MAX_FEATURES = 100_000
+_COPIES = 3  # Of encoded features: while rows are split, and of each part.
+_LARGEST = 5  # Columns in a message.
 _MISSING_WORDS = 10  # Proposed in a message.
 _FEWEST_MEASURED = 20  # With so many distinct numbers, one other word makes no category.
 _CODE = r"0\d+"  # As 007: a number would lose its zeros.
 # Numbers with commas, or with signs around them, such as 1,5 and $1,200.
 _OTHERWISE = (
-    rf"{table_file.SIGNS}?\s*[+-]?(?:\d+\.?\d*|\.\d+|[\d.]*,\d+|\d{{1,3}}(?:,\d{{3}})+(?:\.\d+)?)"
-    rf"(?:[eE][+-]?\d+)?\s*{table_file.SIGNS}?"
+    rf"{numerals.SIGNS}?\s*[+-]?(?:\d+\.?\d*|\.\d+|[\d.]*,\d+|\d{{1,3}}(?:,\d{{3}})+(?:\.\d+)?)"
+    rf"(?:[eE][+-]?\d+)?\s*{numerals.SIGNS}?"
 )
 Learned = Mapping[str, statistics.OfColumn | None]
 
@@ -143,8 +145,9 @@ def encode(frame: "pd.DataFrame", learned: Learned, *, show: "Callable[[pd.Serie
       show: Returns cells and their places, for messages.
 
     Raises:
-      UsageError: If a column of numbers, or of dates, holds something else.
+      UsageError: If a column of numbers, or of dates, holds something else; or if there are too many features.
     """
+    _check_size(len(frame), learned)
     encoded = Encoded(np.zeros((len(frame), 0), np.float32), [], {}, {}, [], {})
     blocks = [encoded.values]
     for name in frame.columns:
@@ -174,15 +177,37 @@ def encode(frame: "pd.DataFrame", learned: Learned, *, show: "Callable[[pd.Serie
     return encoded._replace(values=np.concatenate(blocks, axis=1))
 
 
+def _check_size(rows: int, learned: Learned) -> None:
+    """Refuses more features than a model or the memory can hold; the features are not sparse."""
+    widths = {name: len(one.categories) for name, one in learned.items() if isinstance(one, statistics.Categories)}
+    width = sum(widths.values()) + len(learned) - len(widths)  # At least.
+    largest = sorted(widths, key=lambda name: -widths[name])[:_LARGEST]
+    counts = ", ".join(f"{name!r} ({widths[name]:,} categories)" for name in largest)
+    remedy = f"leave out columns with many categories, such as {counts}, with --ignore_columns, or merge categories"
+    remedy = remedy if largest else "leave out columns with --ignore_columns"
+    if width > MAX_FEATURES:
+        raise UsageError(f"The columns give {width:,} features, more than {MAX_FEATURES:,}: {remedy}.")
+    size = f"The table with {width:,} features in each of {rows:,} rows"
+    table_size.check_memory(_COPIES * 4 * rows * width, size, f"{remedy}, or take a sample of the clients")
+
+
 def named(column: "pd.Series") -> "pd.Series":
-    """Converts a column of names to categories in the order of `ordered`; missing where all others are numbers."""
+    """Converts a column of names, such as clients or actions, to categories in the order of `ordered`.
+
+    Only empty cells are missing: `NA` may be Namibia.
+
+    Raises:
+      ColumnError: If names may have been merged, as they are rounded numbers; or if cells hold several values.
+    """
     import pandas as pd
 
+    if frames.holds_lists(column):
+        raise ColumnError(
+            f"Column {column.name!r} holds lists, which are no names: give each part a column of its own."
+        )
     codes_of_row, distinct = pd.factorize(column)
-    written = as_text(pd.Series(distinct, name=column.name))
-    numbers, non_numbers = _split_numbers(written)
-    if non_numbers.empty and not np.isnan(numbers).all():
-        written = written.where(~np.isnan(numbers))
+    _check_exact(column.name, distinct)
+    written = as_text(pd.Series(distinct, name=column.name), missing=("",))
     names = ordered(written)
     coded = np.append(codes(written, names), -1).astype(np.int32)  # The last code is for a missing cell.
     return pd.Series(pd.Categorical.from_codes(coded[codes_of_row], names), index=column.index, name=column.name)
@@ -190,11 +215,23 @@ def named(column: "pd.Series") -> "pd.Series":
 
 def ordered(written: "pd.Series") -> list[str]:
     """Distinct texts, in numeric order if all are numbers."""
-    distinct = written.dropna().unique().tolist()
-    try:
-        return sorted(distinct, key=lambda name: (float(name), name))
-    except ValueError:
-        return sorted(distinct)
+    distinct = written.dropna().drop_duplicates()
+    numbers = numerals.numbers(distinct)
+    return [name for _, name in sorted(zip([0] * len(distinct) if np.isnan(numbers).any() else numbers, distinct))]
+
+
+def _check_exact(name: Any, distinct: Any) -> None:
+    """Refuses whole numbers that are so large that their type has rounded them, which merges clients."""
+    numbers = [one for one in distinct if isinstance(one, float | np.floating) and one % 1 == 0]
+    for number in numbers:
+        exact_up_to = 2 ** (np.finfo(type(number)).nmant + 1)
+        if abs(number) >= exact_up_to:
+            raise ColumnError(
+                f"Column {name!r} holds floating-point numbers such as {number:.0f}, which are rounded beyond "
+                f"{exact_up_to:,}, so that different names have become equal. Read them as text or as whole numbers, "
+                'for example with pandas.read_parquet(path, dtype_backend="numpy_nullable") or '
+                "pandas.read_csv(path, dtype=str)."
+            )
 
 
 def codes(written: "pd.Series", categories: Sequence[str]) -> np.ndarray:
@@ -229,8 +266,7 @@ def parse(column: "pd.Series", show: "Callable[[pd.Series], str]" = _by_row) -> 
     kind = column.dtype
     if pd.api.types.is_bool_dtype(kind) or isinstance(kind, pd.CategoricalDtype):
         return as_text(column)
-    # Arrow's dates, unlike its times, are best read as text.
-    if pd.api.types.is_datetime64_any_dtype(kind) and not str(kind).startswith("date32"):
+    if pd.api.types.is_datetime64_any_dtype(kind):
         return dates.of_datetimes(column)
     if pd.api.types.is_timedelta64_dtype(kind):
         column = column.dt.total_seconds() / 86400
@@ -242,10 +278,10 @@ def parse(column: "pd.Series", show: "Callable[[pd.Series], str]" = _by_row) -> 
     if present.str.fullmatch(_CODE).any() and written.dropna().str.isdecimal().all():
         return written
     _check_plain(present, non_numbers, show)
-    if len(present) and len(present) - len(non_numbers) >= _MOSTLY * len(present):
+    if len(present) and len(present) - len(non_numbers) >= numerals.MOSTLY * len(present):
         _check_none(non_numbers, len(present), "numbers", show)
         return numbers
-    if read := dates.of_texts(written.mask(written.isin(_MISSING_AMONG_NUMBERS)), _MOSTLY):
+    if read := dates.of_texts(written.mask(written.isin(_MISSING_AMONG_NUMBERS)), numerals.MOSTLY):
         _check_none(read[1], len(present), "dates", show)
         return read[0]
     _check_no_mixture(present, non_numbers, show)
@@ -255,15 +291,17 @@ def parse(column: "pd.Series", show: "Callable[[pd.Series], str]" = _by_row) -> 
 def _check_plain(present: "pd.Series", non_numbers: "pd.Series", show: "Callable[[pd.Series], str]") -> None:
     """Refuses numbers with commas, or with several signs, which are ambiguous."""
     otherwise = non_numbers[non_numbers.str.fullmatch(_OTHERWISE)]
+    has_comma = otherwise.str.contains(numerals.COMMA, regex=False).any()
     share = (len(present) - len(non_numbers) + len(otherwise)) / max(len(present), 1)
     is_many = len(non_numbers) >= 0.5 * len(present) and share > 0.5 and present.nunique() > MANY_CATEGORIES
-    if otherwise.empty or not (share >= _MOSTLY or is_many):
+    if otherwise.empty or not (share >= numerals.MOSTLY or is_many):
         return
     column = as_flag([present.name])
+    remedy = "Give --decimal=, (a comma) if commas are decimal points, or save" if has_comma else "Save"
     raise ColumnError(
         f"Column {present.name!r} has numbers with commas or signs in them: {show(otherwise)}. A comma may be a "
-        "decimal point or group thousands, and signs may be of several units. Save plain numbers with decimal points, "
-        f"give --category_columns={column} if all are categories, or leave it out with --ignore_columns={column}."
+        "decimal point or group thousands, and signs may be of several units, or missing where others are percents. "
+        f"{remedy} plain numbers with decimal points, give --category_columns={column} if all are categories, or leave it out with --ignore_columns={column}."
     )
 
 
@@ -307,11 +345,16 @@ def _of_kind(column: "pd.Series", known: statistics.OfColumn, show: "Callable[[p
 
 def _split_numbers(written: "pd.Series") -> "tuple[np.ndarray, pd.Series]":
     """Float64 [rows], NaN for anything but a finite number, and the cells that are neither a number nor empty."""
+    numbers = numerals.numbers(written)
+    non_numbers = written[np.isnan(numbers) & written.notna()]
+    return np.where(np.isfinite(numbers), numbers, np.nan), non_numbers[~non_numbers.isin(_MISSING_AMONG_NUMBERS)]
+
+
+def numbers(column: "pd.Series") -> np.ndarray:
+    """Finite numbers of a column of any type, float64 [rows]; NaN for anything else."""
     import pandas as pd
 
-    numbers = pd.to_numeric(written, errors="coerce")
-    non_numbers = written[numbers.isna() & written.notna()]
-    return _finite(numbers), non_numbers[~non_numbers.isin(_MISSING_AMONG_NUMBERS)]
+    return _finite(column) if pd.api.types.is_numeric_dtype(column.dtype) else _split_numbers(as_text(column))[0]
 
 
 def _finite(column: "pd.Series") -> np.ndarray:

@@ -3,18 +3,23 @@
 A name includes a digest of the content, so that a run's folder, which records it, is refused for another table.
 """
 
+import collections
 import contextlib
 import hashlib
 import pathlib
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
-from data.errors import UsageError
+import numpy as np
+
+from data.errors import ColumnError, UsageError
+from data.schema import as_flag
 
 if TYPE_CHECKING:
     import pandas as pd
 
 PREFIX = "dataframe:"
+_SEVERAL = (list, tuple, set, frozenset, dict, np.ndarray)
 _lent: "dict[str, pd.DataFrame]" = {}
 
 
@@ -44,6 +49,82 @@ def save(frame: "pd.DataFrame", folder: pathlib.Path) -> str:
             f"The DataFrame cannot be saved as {path} ({error}): save it yourself as data_file."
         ) from error
     return str(path)
+
+
+def with_plain_types(frame: "pd.DataFrame") -> "pd.DataFrame":
+    """Frame in NumPy's types, with missing numbers as NaN, except whole numbers and truth values with gaps."""
+    columns = {name: frame[name] for name in frame.columns}
+    plain = {name: _plain(column) for name, column in columns.items()}
+    return frame.assign(**{name: column for name, column in plain.items() if column is not columns[name]})
+
+
+def _plain(column: "pd.Series") -> "pd.Series":
+    import pandas as pd
+
+    kind, types = column.dtype, pd.api.types
+    if isinstance(kind, pd.ArrowDtype) and (types.is_integer_dtype(kind) or types.is_bool_dtype(kind)):
+        name = kind.numpy_dtype.name
+        return column.astype("boolean" if name == "bool" else name.replace("int", "Int").replace("u", "U"))
+    if isinstance(kind, pd.ArrowDtype):
+        import pyarrow as pa
+
+        return pd.Series(pa.array(column).to_pandas().array, column.index, name=column.name)
+    if isinstance(kind, pd.StringDtype) or kind.kind == "c":
+        return column.astype(object)
+    if types.is_extension_array_dtype(kind) and types.is_float_dtype(kind):
+        return pd.Series(column.to_numpy(kind.type, na_value=np.nan), column.index, name=column.name)
+    return column
+
+
+def holds_lists(column: "pd.Series") -> bool:
+    """Whether some cells hold several values: lists, arrays, sets or dictionaries."""
+    import pandas as pd
+
+    if column.dtype != object or not pd.api.types.infer_dtype(column, skipna=True).startswith("mixed"):
+        return False
+    return any(isinstance(cell, _SEVERAL) for cell in column)
+
+
+def spread(column: "pd.Series", place: Callable[[int], str]) -> "pd.DataFrame":
+    """Columns of numbers from a column of lists: `x[0]`, `x[1]` and so on; NaN where a list is missing.
+
+    Args:
+      column: Lists, tuples or arrays.
+      place: Returns a row's place, for messages.
+
+    Raises:
+      ColumnError: If a list is of another length than most, or holds something else than numbers.
+    """
+    import pandas as pd
+
+    lists = column.dropna()
+    arrays = [_numbers(cell) for cell in lists]
+    sizes = [-1 if array is None else len(array) for array in arrays]
+    usual = max(collections.Counter(sizes), key=lambda size: (size > 0, sizes.count(size)))
+    wrong = [row for row, size in zip(lists.index, sizes, strict=True) if size != usual or size < 1]
+    if wrong:
+        size = sizes[lists.index.get_loc(wrong[0])]
+        what = f"{size} numbers, not {usual}" if size >= 0 and usual > 0 else "something else than a list of numbers"
+        name = as_flag([column.name])
+        raise ColumnError(
+            f"Column {column.name!r} holds lists, and {place(wrong[0])} has {what} (as do {len(wrong) - 1} more): lists "
+            "of equally many numbers become a feature for each of them. Make them so, put other values into a column "
+            f"of their own each, or leave the column out with --ignore_columns={name}."
+        )
+    names = [f"{column.name}[{position}]" for position in range(usual)]
+    return pd.DataFrame(np.stack(arrays), lists.index, names).reindex(column.index)
+
+
+def _numbers(cell: Any) -> np.ndarray | None:
+    """Numbers of a list, float64 [numbers]; None of anything else."""
+    if not isinstance(cell, list | tuple | np.ndarray):
+        return None
+    try:
+        array = np.asarray(cell)
+        is_text = array.dtype.kind not in "biufO" or any(isinstance(one, str | bytes) for one in cell)
+        return None if is_text or array.ndim != 1 else array.astype(np.float64)
+    except (TypeError, ValueError):  # The lists in it are of several lengths, or it holds something else.
+        return None
 
 
 def find(name: str) -> "pd.DataFrame | None":
@@ -83,5 +164,12 @@ def checksum(frame: "pd.DataFrame") -> str:
         if column.dtype.kind in "biuf" and not hasattr(column.dtype, "na_value"):
             digest.update(column.to_numpy().tobytes())
         else:
-            digest.update(repr(column.astype(object).tolist()).encode())
+            digest.update(repr([_described(cell) for cell in column.astype(object)]).encode())
     return digest.hexdigest()[:16]
+
+
+def _described(cell: Any) -> Any:
+    """A cell whose `repr` shows all of it, unlike that of a large array."""
+    if not isinstance(cell, np.ndarray):
+        return cell
+    return cell.tolist() if cell.dtype == object else (cell.dtype.str, hashlib.sha256(cell.tobytes()).hexdigest())

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from data import table_file
+from data import table_file, table_report
 from data.errors import UsageError
 
 if TYPE_CHECKING:
@@ -140,11 +140,19 @@ def mean_inverse_propensity(log: "InteractionLog") -> Finding:
     return Finding("propensities", is_off, text)
 
 
-def dropped(log: "InteractionLog") -> list[Finding]:
-    """Counts rows that were left out because they lack a client or an action; empty without any."""
+def reading(log: "InteractionLog") -> list[Finding]:
+    """Reports how a table was read: rows that lack a client or an action, signs of numbers, and odd names."""
     counts = log.report.get("dropped_rows") or {}
     reasons = [f"{count:,} without {what.removeprefix('without_')}" for what, count in counts.items() if count]
-    return [Finding("dropped rows", True, f"Rows were left out: {' and '.join(reasons)}.")] if reasons else []
+    findings = [Finding("dropped rows", True, f"Rows were left out: {' and '.join(reasons)}.")] if reasons else []
+    findings += [Finding("names", True, warning) for warning in log.report.get("warnings", ())]
+    return findings + signs(log)
+
+
+def signs(log: "InteractionLog") -> list[Finding]:
+    """Reports columns whose numbers have a currency sign or %."""
+    columns = log.report.get("signs") or {}
+    return [Finding("signs", False, f"In {table_report.of_sign(*column)}.") for column in columns.items()]
 
 
 def duplicates(log: "InteractionLog") -> Finding:

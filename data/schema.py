@@ -8,6 +8,7 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from data import numerals, table_size
 from data.errors import UsageError
 
 POLICY = "--policy=column"  # Names the columns of a target policy.
@@ -68,6 +69,8 @@ class Schema:
       ignore_columns: Columns to leave out.
       category_columns: Features to treat as categories.
       missing_values: Texts that are missing values besides the usual ones.
+      decimal: Decimal sign of numbers that are written as text, `.` or `,`.
+      max_table_rows: Maximum number of rows.
       file_flag: The flag that names the file, for messages.
     """
 
@@ -88,6 +91,8 @@ class Schema:
     ignore_columns: str | None = None
     category_columns: str | None = None
     missing_values: str | None = None
+    decimal: str = numerals.POINT
+    max_table_rows: int = table_size.MAX_ROWS
     file_flag: str = "--data_file"
 
     @property
@@ -238,7 +243,8 @@ def _check_known(flag: str, name: str, names: Sequence[str], path: str) -> None:
         if len(names) > _LISTED:
             shown = difflib.get_close_matches(name, names, _NEAREST) or names[:_NEAREST]
             which = f"of its {len(names)} columns the nearest are"
-        raise UsageError(f"{flag}: there is no column {name!r} in {path}; {which} {', '.join(shown)}.")
+        comment = " If the first line, which begins with #, is a comment, remove it." * names[0].startswith("#")
+        raise UsageError(f"{flag}: there is no column {name!r} in {path}; {which} {', '.join(shown)}.{comment}")
 
 
 def check_no_log(names: Sequence[str], path: str, label: str | None = None) -> None:

@@ -6,19 +6,18 @@
 import codecs
 import csv
 import dataclasses
-import gzip
 import hashlib
 import io
 import itertools
 import pathlib
 import re
 import reprlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from data import clients, frames, schema
+from data import clients, frames, numerals, schema, table_size
 from data.errors import UsageError
 
 if TYPE_CHECKING:
@@ -32,12 +31,8 @@ SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab"}
 _SAMPLED = 200  # Records that choose a separator, if the header allows several.
 _NAMED = 3  # Number of lines in a message.
 _TRUTH = {"True": "1", "TRUE": "1", "true": "1", "False": "0", "FALSE": "0", "false": "0"}
-SIGNS = "[$€£¥₹₩₽₺₪฿₫₱₦%]"
-_MOSTLY_AMOUNTS = 0.9
-_GROUPED_WITH_POINT = r"[+-]?\d{1,3}(?:,\d{3})+\.\d+"
-_CENTS = r"[+-]?[\d.]*,(?!\d{3}(?:\D|$))\d+"  # A comma that does not group thousands.
-_MAY_GROUP = r"[+-]?[1-9]\d{0,2}(?:\.\d{3})+"
-_DECIMAL = r"[+-]?\d*\.\d+(?:[eE][+-]?\d+)?"
+_LONGEST_NUMBER = 20  # In messages.
+_ULPS = 4  # Rounding errors of a probability, in units of its type's precision.
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = 80
 
@@ -52,7 +47,8 @@ class Table:
       nameless: The unnamed columns.
       form: `encoding` and `separator` of a CSV file.
       missing: Number of cells with each text of `--missing_values`.
-      signs: The currency sign or % that was removed from cells, by column.
+      signs: The currency sign that was removed from cells, or the % of cells that were read as hundredths, by column.
+      lists: The columns that have replaced a column of lists, by that column.
       lines: int [rows], the line where each row begins; None without lines.
       first_row: The first row's number in messages, without lines.
       checksum: Digest of the source and of its missing values.
@@ -64,6 +60,7 @@ class Table:
     form: Mapping[str, str] = dataclasses.field(default_factory=dict)
     missing: Mapping[str, int] = dataclasses.field(default_factory=dict)
     signs: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    lists: Mapping[str, list[str]] = dataclasses.field(default_factory=dict)
     lines: np.ndarray | None = None
     checksum: str = ""
     first_row: int = 1
@@ -102,22 +99,26 @@ class Table:
         """
         import pandas as pd
 
-        values = column
-        if not pd.api.types.is_numeric_dtype(column.dtype):
+        if pd.api.types.is_numeric_dtype(column.dtype):
+            exact = column.to_numpy(np.float64, na_value=np.nan)
+        else:
             written = as_text(column)
-            values = pd.to_numeric(written.map(lambda value: _TRUTH.get(value, value)), errors="coerce")
-            if (is_word := values.isna() & written.notna()).any():
-                self._refuse(
-                    column, flag, is_word, repr(written[is_word].iloc[0]), f"is not a number, as a {what} must be"
-                )
-        exact = values.to_numpy(np.float64, na_value=np.nan)
-        with np.errstate(over="ignore"):
-            numbers = exact.astype(dtype)
+            exact = numerals.numbers(written.map(lambda value: _TRUTH.get(value, value)))
+            if (is_word := np.isnan(exact) & written.notna()).any():
+                words = written[is_word]
+                why = f"is not a number, as a {what} must be{_hint(words)}"
+                self._refuse(column, flag, is_word, _SHORT.repr(words.iloc[0]), why)
         is_missing = np.isnan(exact)
         self._refuse(column, flag, is_missing, "a missing value", f"is not allowed: every row must have a {what}")
+        if within[1] == 1:
+            exact = _within_rounding(exact, has_zero=within[0] == 0)
+        with np.errstate(over="ignore"):
+            numbers = exact.astype(dtype)
         is_wrong = ~np.isfinite(numbers) | (exact < within[0]) | (exact > within[1])
         span = f"from {within[0]:g} to {within[1]:g}" if np.isfinite(within).all() else "finite"
-        self._refuse(column, flag, is_wrong, f"{exact[is_wrong.argmax()]:g}", f"is not a {what}, which must be {span}")
+        value = np.format_float_positional(exact[is_wrong.argmax()], trim="-") if within[1] == 1 else ""
+        value = value if 0 < len(value) <= _LONGEST_NUMBER else f"{exact[is_wrong.argmax()]:g}"
+        self._refuse(column, flag, is_wrong, value, f"is not a {what}, which must be {span}")
         return numbers
 
     def _refuse(self, column: "pd.Series", flag: str, is_wrong: Any, value: str, why: str) -> None:
@@ -129,19 +130,55 @@ class Table:
             )
 
 
-def as_text(column: "pd.Series") -> "pd.Series":
-    """Stripped text, NaN where missing; whole numbers that gaps have made float are written as whole numbers."""
+def _hint(words: "pd.Series") -> str:
+    """Explanation of cells that are no numbers, if they look like some."""
+    if numerals.has_decimal_commas(words):
+        return "; if commas are decimal points, give --decimal=, (a comma)"
+    if words.str.contains(numerals.PERCENT, regex=False).any():
+        return "; a column has percents in every cell, or in none"
+    return ""
+
+
+def _within_rounding(numbers: np.ndarray, *, has_zero: bool) -> np.ndarray:
+    """Probabilities that exceed 1, or fall below 0, by rounding errors alone are 1, or 0.
+
+    A column is of single precision if each of its numbers is, or is written like one.
+    """
+    is_off = (numbers > 1) | (numbers < 0) & has_zero
+    if not is_off.any():
+        return numbers
+    with np.errstate(over="ignore"):
+        singles = np.unique(numbers).astype(np.float32)
+    is_single = all(number in (single, float(str(single))) for number, single in zip(np.unique(numbers), singles))
+    tolerance = _ULPS * np.finfo(np.float32 if is_single else np.float64).eps
+    bounded = np.clip(numbers, 0, 1)
+    return np.where(is_off & (np.abs(numbers - bounded) <= tolerance), bounded, numbers)
+
+
+def as_text(column: "pd.Series", missing: Collection[str] = MISSING) -> "pd.Series":
+    """Stripped text, NaN where missing; whole numbers that gaps have made float are written as whole numbers.
+
+    Args:
+      column: Cells of any type.
+      missing: Texts that are missing values; names, such as those of clients and actions, are missing if empty alone.
+    """
     import pandas as pd
 
     filled = column.dropna()
     if pd.api.types.is_float_dtype(column.dtype) and (filled % 1 == 0).all():
         filled = filled.map("{:.0f}".format)
     filled = filled.astype(object).map(str).map(str.strip)
-    return filled[~filled.isin(MISSING)].astype(object).reindex(column.index)
+    return filled[~filled.isin(missing)].astype(object).reindex(column.index)
 
 
 def read(
-    path: str, text_columns: Sequence[str] = (), missing_values: str | None = None, flag: str = "--data_file"
+    path: str,
+    text_columns: Sequence[str] = (),
+    missing_values: str | None = None,
+    flag: str = "--data_file",
+    *,
+    decimal: str = numerals.POINT,
+    max_rows: int = table_size.MAX_ROWS,
 ) -> Table:
     """Reads a table.
 
@@ -151,16 +188,19 @@ def read(
       text_columns: Columns of names, where -9.0 is not -9.
       missing_values: Texts, separated by commas, that are missing values besides `MISSING`.
       flag: The flag that names the file, for messages.
+      decimal: The decimal sign of numbers that are written as text, `.` or `,`.
+      max_rows: Maximum number of rows.
 
     Raises:
-      UsageError: If the file is missing, empty, or not readable.
+      UsageError: If the file is missing, empty, too large, or not readable.
     """
     import pandas as pd
 
     name, missing = path.lower(), schema.listed(missing_values)
     if (lent := frames.find(path)) is not None:
-        table = of_frame(lent, "the DataFrame", missing, text_columns, flag)
-        return dataclasses.replace(table, checksum=_checksum(path, missing), first_row=0)
+        table_size.check_rows(len(lent), max_rows, "The DataFrame")
+        table = of_frame(lent, "the DataFrame", missing, text_columns, flag, decimal)
+        return dataclasses.replace(table, checksum=_checksum(path, missing, decimal), first_row=0)
     if path.startswith(frames.PREFIX):
         raise UsageError(f"{flag}={path} was a DataFrame in Python: pass it there as table.")
     if name.endswith(_SPREADSHEETS):
@@ -178,12 +218,14 @@ def read(
     lines: np.ndarray | None = None
     try:
         if name.endswith(".parquet"):
-            frame = pd.read_parquet(path, engine="pyarrow")
+            table_size.check_parquet(path, max_rows)
+            # Otherwise a missing value would turn whole numbers, such as identifiers, into rounded ones.
+            frame = pd.read_parquet(path, engine="pyarrow", dtype_backend="numpy_nullable")
         else:
-            frame, lines, form = _read_csv(path, flag)
-            if form["separator"] == "semicolon":
+            frame, lines, form = _read_csv(path, flag, max_rows)
+            if form["separator"] == "semicolon" and decimal == numerals.POINT:
                 _check_points(path, frame.drop(columns=list(text_columns), errors="ignore"))
-        table = of_frame(frame, path, missing, text_columns, flag)
+        table = of_frame(frame, path, missing, text_columns, flag, decimal)
     except UsageError:
         raise
     except ImportError as error:
@@ -194,13 +236,14 @@ def read(
     except Exception as error:  # pandas, pyarrow and gzip raise many types for a damaged file.
         reason = " ".join(str(error).split()) or type(error).__name__
         raise UsageError(f"{path} is not readable ({reason}): {flag} must be an undamaged table.") from error
-    return dataclasses.replace(table, form=form, lines=lines, checksum=_checksum(path, missing))
+    return dataclasses.replace(table, form=form, lines=lines, checksum=_checksum(path, missing, decimal))
 
 
-def _checksum(path: str, missing: Sequence[str]) -> str:
+def _checksum(path: str, missing: Sequence[str], decimal: str) -> str:
     is_lent = path.startswith(frames.PREFIX)
     digest = path.removeprefix(frames.PREFIX) if is_lent else clients.file_checksum(path)
-    return f"{digest}-{hashlib.sha256(repr(sorted(missing)).encode()).hexdigest()[:8]}" if missing else digest
+    how = [*sorted(missing), *([decimal] if decimal != numerals.POINT else [])]
+    return f"{digest}-{hashlib.sha256(repr(how).encode()).hexdigest()[:8]}" if how else digest
 
 
 def of_frame(
@@ -209,6 +252,7 @@ def of_frame(
     missing: Sequence[str] = (),
     text_columns: Sequence[str] = (),
     flag: str = "--data_file",
+    decimal: str = numerals.POINT,
 ) -> Table:
     """Makes a table of a frame.
 
@@ -218,9 +262,10 @@ def of_frame(
       missing: Texts that are missing values, besides `MISSING`; such as `-9`, which is so as a number too.
       text_columns: Columns of names, where -9.0 is not -9.
       flag: The flag that names the file, for messages.
+      decimal: The decimal sign of numbers that are written as text, `.` or `,`.
 
     Raises:
-      UsageError: If it is empty, or two columns share a name.
+      UsageError: If it is empty, if two columns share a name, or if numbers have other decimal signs.
     """
     # The client column may have been saved as the index.
     frame = frames.with_index(frame, path)
@@ -229,9 +274,9 @@ def of_frame(
     frame.columns = [str(name).strip() for name in frame.columns]
     _check_different(path, list(frame.columns), flag)
     nameless = tuple(name for name in frame.columns if re.fullmatch(r"Unnamed: \d+|", name))
-    frame = frame.loc[:, [name not in nameless for name in frame.columns]]
+    frame = frames.with_plain_types(frame.loc[:, [name not in nameless for name in frame.columns]])
     frame, counts = _masked(frame, missing, text_columns)
-    frame, signs = _without_signs(frame, text_columns)
+    frame, signs = _with_plain_numbers(frame, text_columns, decimal)
     return Table(path, frame, nameless, missing=counts, signs=signs)
 
 
@@ -258,59 +303,53 @@ def _holds(column: "pd.Series", word: str, *, is_text: bool) -> np.ndarray:
     """Whether each cell holds a text, or the number that it spells, bool [rows]."""
     import pandas as pd
 
-    number = pd.to_numeric(word, errors="coerce")
     if pd.api.types.is_numeric_dtype(column.dtype) and not pd.api.types.is_bool_dtype(column.dtype):
+        # As a float, a whole number beyond 2^53 would equal its neighbours.
+        number = int(word) if re.fullmatch(r"[+-]?[0-9]{1,18}", word) else numerals.numbers(pd.Series([word]))[0]
         return np.asarray((column == number).fillna(False), bool)
     written = column.astype(object).map(str).str.strip()
-    holds = written == word
-    if not is_text and not pd.isna(number):
-        holds |= pd.to_numeric(written, errors="coerce") == number
-    return np.asarray(holds, bool)
+    holds = np.asarray(written == word, bool)
+    return holds if is_text else holds | (numerals.numbers(written) == numerals.numbers(pd.Series([word])))
 
 
-def _without_signs(frame: "pd.DataFrame", text_columns: Sequence[str]) -> "tuple[pd.DataFrame, dict[str, str]]":
-    """Table whose amounts have no currency or percent sign, and the sign of each such column.
-
-    A column is of amounts if at least 90% of its cells are numbers, and some have a currency sign or % before or after
-    them, all the same one. Of `$1,234.50` the commas go, too, as a point follows them.
-    """
-    import pandas as pd
-
+def _with_plain_numbers(
+    frame: "pd.DataFrame", text_columns: Sequence[str], decimal: str
+) -> "tuple[pd.DataFrame, dict[str, str]]":
+    """Table whose amounts are plain numbers, see `numerals.plain`, and the sign of each column that has one."""
     signs, bare_columns = {}, {}
     for name in frame.columns.difference(list(text_columns), sort=False):
-        if frame[name].dtype != object:
+        if frame[name].dtype != object or frames.holds_lists(frame[name]):
             continue
-        cells = frame[name].dropna().map(str).str.strip()
-        if not cells.str.contains(SIGNS).any():
-            continue
-        marks = set(cells.str.findall(SIGNS).explode().dropna())
-        bare = cells.str.replace(rf"\s*{SIGNS}\s*", "", n=1, regex=True)
-        if bare.str.fullmatch(_GROUPED_WITH_POINT).any() and not bare.str.fullmatch(_CENTS).any():
-            bare = bare.str.replace(",", "", regex=False)
-        is_number = pd.to_numeric(bare, errors="coerce").notna()
-        if len(marks) == 1 and is_number.mean() >= _MOSTLY_AMOUNTS:
-            (signs[name],) = marks
-            bare_columns[name] = bare.where(is_number, cells).reindex(frame.index)
+        cells = as_text(frame[name]).dropna()
+        if decimal == numerals.COMMA and len(cells) and len(doubtful := numerals.with_decimal_points(cells)):
+            column = schema.as_flag([name])
+            raise UsageError(
+                f"--decimal=,: column {name!r} has {doubtful.iloc[0]!r}, whose point groups no thousands: correct it, "
+                f"or add --category_columns={column} or --ignore_columns={column}."
+            )
+        if len(cells) and (amounts := numerals.plain(cells, decimal)):
+            bare_columns[name] = amounts[0].reindex(frame.index)
+            signs |= {name: amounts[1]} if amounts[1] else {}
     return frame.assign(**bare_columns), signs
 
 
-def _read_csv(path: str, flag: str) -> "tuple[pd.DataFrame, np.ndarray, dict[str, str]]":
+def _read_csv(path: str, flag: str, max_rows: int) -> "tuple[pd.DataFrame, np.ndarray, dict[str, str]]":
     """Rows of a CSV file as text, the line where each begins, and the file's format."""
     import pandas as pd
 
     text, encoding = _decoded(path, flag)
-    separator = _separator(path, text)
-    header, rows, lines = _records(path, text, separator)
+    text, named_separator = _without_preamble(text)
+    separator = named_separator or _separator(path, text)
+    header, rows, lines = _records(path, text, separator, max_rows)
     _check_different(path, header, flag)
     names = [name or f"Unnamed: {position}" for position, name in enumerate(header)]
-    form = {"encoding": encoding, "separator": SEPARATORS[separator]}
+    form = {"encoding": encoding, "separator": SEPARATORS.get(separator, separator)}
     return pd.DataFrame(rows, columns=names, dtype=object), np.array(lines, np.int64), form
 
 
 def _decoded(path: str, flag: str) -> tuple[str, str]:
     """Text of a file and the name of its encoding."""
-    content = pathlib.Path(path).read_bytes()
-    content = gzip.decompress(content) if content.startswith(b"\x1f\x8b") else content
+    content = table_size.content(path)
     if content.startswith(b"PK\x03\x04"):
         raise UsageError(f"{path} is a spreadsheet or an archive, despite its name: save the table as CSV.")
     is_utf_16 = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
@@ -323,6 +362,21 @@ def _decoded(path: str, flag: str) -> tuple[str, str]:
             raise UsageError(f"{path} holds a NUL byte, which no text does: {flag} must be a text file.")
         return text, encoding.removesuffix("-sig")
     raise UsageError(f"{path} is neither UTF-8 nor Latin-1 or Windows-1252: {flag} must be saved as UTF-8.")
+
+
+def _without_preamble(text: str) -> tuple[str, str]:
+    """Text with empty lines for Excel's `sep=;` and for comments before the header, and the separator that is named.
+
+    The last line that begins with # is the header if it has as many separators as the next line.
+    """
+    lines = re.match(r"(?i)(?:\s*\"?sep=(.)\"?[^\S\n]*(?:\n|$))?((?:[^\S\n]*\n|#.*(?:\n|$))*)", text)
+    separator, comments = lines[1] or "", lines[2]
+    kept = lines.end()
+    if names := re.search(r"#.*\n$", comments):
+        following = text[kept:].partition("\n")[0]
+        counts = [[line.count(mark) for mark in (separator or SEPARATORS)] for line in (names[0], following)]
+        kept -= len(names[0]) * (counts[0] == counts[1] and any(counts[0]))
+    return "\n" * text.count("\n", 0, kept) + text[kept:], separator
 
 
 def _separator(path: str, text: str) -> str:
@@ -344,12 +398,14 @@ def _separator(path: str, text: str) -> str:
     return [*fitting, *splits, *candidates, ","][0]
 
 
-def _records(path: str, text: str, separator: str) -> tuple[list[str], list[list[str | None]], list[int]]:
+def _records(
+    path: str, text: str, separator: str, max_rows: int
+) -> tuple[list[str], list[list[str | None]], list[int]]:
     """Names of the columns, the rows (stripped values, None for a missing one), and the line of each row."""
     records = csv.reader(io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=True)
     header: list[str] = []
     rows, lines, wrong, begins = [], [], [], 1
-    cells: dict[str, str | None] = dict.fromkeys(MISSING)  # Equal cells are one object in memory.
+    cells: dict[str, str | None] = {"": None}  # Equal cells are one object in memory.
     try:
         for record in records:
             values = [value.strip() for value in record]
@@ -360,18 +416,21 @@ def _records(path: str, text: str, separator: str) -> tuple[list[str], list[list
                 rows.append([cells.setdefault(value, value) for value in values])
                 lines.append(begins)
                 if len(values) != len(header):
-                    wrong.append(f"line {begins} has {len(values)}")
+                    is_comment = values[0].startswith("#")
+                    wrong.append(f"line {begins} has {len(values)}{' and begins with #' * is_comment}")
+                table_size.check_rows(len(rows), max_rows, path)
             begins = records.line_num + 1
     except csv.Error as error:
         raise UsageError(
             f"The value that begins in line {begins} of {path} is not readable ({error}): is a quote never closed?"
         ) from error
     if wrong:
+        called = SEPARATORS.get(separator, separator)
         more = f", and so on in {len(wrong) - _NAMED} more" if len(wrong) > _NAMED else ""
         raise UsageError(
-            f"The header of {path} has {len(header)} names, separated by {SEPARATORS[separator]}, but rows have more "
-            f"or fewer values: {', '.join(wrong[:_NAMED])}{more}. Quotes must be around a value that holds a "
-            f"{SEPARATORS[separator]}, and each must be closed."
+            f"The header of {path} has {len(header)} names, separated by {called}, but rows have more or fewer values: "
+            f"{', '.join(wrong[:_NAMED])}{more}. Quotes must be around a value that holds a {called}, and each must be "
+            "closed. Comments are allowed before the header only."
         )
     return header, rows, lines
 
@@ -383,8 +442,8 @@ def _check_points(path: str, written: "pd.DataFrame") -> None:
     """
     doubtful = {}
     for name in written.columns:
-        may_group = written[name].str.fullmatch(_MAY_GROUP, na=False)
-        if (written[name].str.fullmatch(_DECIMAL, na=False) & ~may_group).any():
+        may_group = written[name].str.fullmatch(numerals.MAY_GROUP, na=False)
+        if (written[name].str.fullmatch(numerals.DECIMAL, na=False) & ~may_group).any():
             return
         if may_group.any():
             doubtful[name] = written[name][may_group].iloc[0]
@@ -392,6 +451,6 @@ def _check_points(path: str, written: "pd.DataFrame") -> None:
         column = schema.as_flag([name])
         raise UsageError(
             f"Column {name!r} of {path} holds numbers with points, such as {value!r}, which may be decimals or group "
-            "thousands: save numbers without groups, and decimals in a file with commas or tabs between its columns, "
-            f"or add --category_columns={column} or --ignore_columns={column}."
+            "thousands: give --decimal=, (a comma) if they group thousands, save the file with commas or tabs between its "
+            f"columns if they are decimals, or add --category_columns={column} or --ignore_columns={column}."
         )

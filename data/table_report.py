@@ -1,10 +1,13 @@
 """Report on a table's columns and rows, for `config.json` and to print."""
 
 import collections
+import unicodedata
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from data import columns, statistics
+import numpy as np
+
+from data import columns, numerals, statistics, table_file
 from data.schema import as_flag
 
 if TYPE_CHECKING:
@@ -69,30 +72,62 @@ def category_warnings(learned: columns.Learned, named: Collection[str]) -> list[
 
 
 def label_warnings(rows: "Rows") -> list[str]:
-    """Oddities of labels: one number written in several ways, a word among numbers, a single row."""
+    """Oddities of labels, or of a log's actions: see `name_warnings`; and labels of a single row."""
     if not rows.roles.label:
         return []
-    oddities, flag = [], f"--label_column={as_flag([rows.roles.label])}"
-    written: dict[float, list[str]] = collections.defaultdict(list)
-    words = []
-    for name in rows.label_names:
-        try:
-            written[float(name)].append(name)
-        except ValueError:
-            words.append(name)
-    same = [ways for ways in written.values() if len(ways) > 1]
-    if same:
-        ways = "; ".join(" and ".join(map(repr, one)) for one in same[:_NAMED])
-        oddities.append(f"{flag} has classes that are one number in several ways: {ways}.")
-    if len(words) == 1 and len(rows.label_names) > 2:
-        oddities.append(
-            f"{flag} has numbers and the class {words[0]!r}: --missing_values={as_flag(words, quoted=True)} drops its "
-            "rows."
-        )
+    flag = f"--{'action' if rows.schema.is_log else 'label'}_column={as_flag([rows.roles.label])}"
+    oddities = name_warnings(rows.label_names, flag, "action" if rows.schema.is_log else "class")
+    if rows.schema.is_log:
+        return oddities
     counts = rows.frame[rows.roles.label].value_counts()
     if single := [name for name in rows.label_names if counts.get(name) == 1]:
         more = f" and {len(single) - _NAMED} more" if len(single) > _NAMED else ""
         oddities.append(f"{flag} has classes of a single row: {', '.join(map(repr, single[:_NAMED]))}{more}.")
+    return oddities
+
+
+def client_warnings(rows: "Rows") -> list[str]:
+    """Oddities of clients' names, see `name_warnings`."""
+    names = [] if rows.synthetic else rows.client_ids
+    return name_warnings(names, f"--client_column={as_flag(rows.roles.clients)}", "client")
+
+
+def name_warnings(names: Sequence[str], flag: str, what: str) -> list[str]:
+    """Oddities of names: one number or word that is written in several ways, and words that may mean a missing value.
+
+    Args:
+      names: Distinct names.
+      flag: The flag of their column.
+      what: Description of one, such as `class`.
+    """
+    import pandas as pd
+
+    oddities, plural = [], f"{what}{'e' * what.endswith('s')}s"
+    numbers = numerals.numbers(pd.Series(list(names), dtype=object)).tolist()
+    words = [name for name, number in zip(names, numbers, strict=True) if np.isnan(number)]
+    ways: dict[str, dict[Any, list[str]]] = {how: collections.defaultdict(list) for how in ("number", "word")}
+    for name, number in zip(names, numbers, strict=True):
+        word = unicodedata.normalize("NFKC", name).casefold()
+        # Floats would merge whole numbers beyond 2^53.
+        key = word if np.isnan(number) else int(name) if name.lstrip("+-").isdecimal() else number
+        ways["word" if np.isnan(number) else "number"][key].append(name)
+    for how, names_of in ways.items():
+        if same := [" and ".join(map(repr, one)) for one in names_of.values() if len(one) > 1]:
+            more = f" and {len(same) - _NAMED} more" if len(same) > _NAMED else ""
+            oddities.append(
+                f"{flag} has {plural} that are one {how} in several ways: {'; '.join(same[:_NAMED])}{more}."
+            )
+    missing = [name for name in names if name in table_file.MISSING]
+    if len(words) == 1 and len(names) > 2 and words != missing:
+        oddities.append(
+            f"{flag} has numbers and the {what} {words[0]!r}: --missing_values={as_flag(words, quoted=True)} drops its "
+            "rows."
+        )
+    if missing:
+        oddities.append(
+            f"{flag} has the {what} {missing[0]!r}, which is a name here: if it means a missing value, "
+            f"--missing_values={as_flag(missing, quoted=True)} drops its rows."
+        )
     return oddities
 
 
@@ -122,9 +157,15 @@ def lines(report: Mapping[str, Any]) -> Iterator[str]:
         missed = f"Warning: no cell holds {word!r}, which --missing_values names."
         yield f"  {count} cells hold {word!r}: missing" if count else missed
     for name, sign in report.get("signs", {}).items():
-        yield f"  column {name!r}: numbers with {sign!r}, read without it"
+        yield f"  in {of_sign(name, sign)}"
     for warning in report.get("warnings", ()):
         yield f"Warning: {warning}"
+
+
+def of_sign(name: str, sign: str) -> str:
+    """Description of a column whose numbers have a sign."""
+    how = "they are read as hundredths (0.4% is 0.004)" if sign == numerals.PERCENT else "it is left out"
+    return f"column {name!r}, numbers have the sign {sign!r}: {how}"
 
 
 def _kind(column: Mapping[str, Any]) -> str:

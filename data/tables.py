@@ -1,12 +1,12 @@
 """Reader of tables and logs: rows, their clients and labels by a schema, and columns as features."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from data import columns, dates, keys, partition, statistics, table_file, table_report, text
+from data import columns, dates, frames, keys, numerals, partition, statistics, table_file, table_report, text
 from data.errors import UsageError
 from data.schema import Roles, Schema, as_flag, check_no_log, listed, resolve
 
@@ -87,7 +87,8 @@ class Rows:
                 columns.learn(frame, is_train, categories=self.schema.categories, named=self.roles.named, show=cells)
             )
         encoded = columns.encode(frame, learned, show=cells)
-        warnings = [] if known or self.schema.is_log else table_report.label_warnings(self)
+        warnings = [] if known and not self.schema.is_log else table_report.label_warnings(self)
+        warnings += table_report.client_warnings(self)
         report = {
             "rows": len(self.frame),
             "dropped_rows": dict(self.dropped),
@@ -96,6 +97,7 @@ class Rows:
             "columns_left_out": [*self.table.nameless, *encoded.left_out],
             "form": dict(self.table.form),
             "missing_values": dict(self.table.missing),
+            "signs": dict(self.table.signs),
             "warnings": [*warnings, *table_report.category_warnings(learned, self.roles.named)],
         }
         if self.synthetic:
@@ -103,7 +105,6 @@ class Rows:
         if not self.schema.is_log:
             report |= {
                 "clients": len(self.client_ids),
-                "signs": dict(self.table.signs),
                 "columns": table_report.of_columns(self, learned, encoded),
             }
         return Features(encoded.values, list(encoded.names), learned, report)
@@ -141,8 +142,17 @@ def read(
         log is read as a table.
     """
     schema.check()
-    table = table_file.read(path, schema.read_as_text, schema.missing_values, schema.file_flag)
+    table = table_file.read(
+        path,
+        schema.read_as_text,
+        schema.missing_values,
+        schema.file_flag,
+        decimal=schema.decimal,
+        max_rows=schema.max_table_rows,
+    )
     roles = resolve(schema, list(table.frame.columns), path)
+    table = with_lists_as_columns(table, [*roles.features, *roles.texts])
+    roles = _of_parts(roles, schema, table.lists)
     if not schema.is_log:
         check_no_log(roles.suspected, path, roles.label)
     if known and not schema.is_log:
@@ -164,6 +174,33 @@ def read(
     else:
         client_ids, clients = _owners(frame, roles.clients, schema)
     return Rows(table, schema, roles, frame, client_ids, clients, label_names, labels, dropped, synthetic)
+
+
+def with_lists_as_columns(table: table_file.Table, names: Iterable[str]) -> table_file.Table:
+    """Table in which each of these columns that holds lists, such as embeddings, becomes a column for each number.
+
+    Raises:
+      ColumnError: See `frames.spread`.
+    """
+    import pandas as pd
+
+    parts = {
+        name: frames.spread(table.frame[name], table.place) for name in names if frames.holds_lists(table.frame[name])
+    }
+    if not parts:
+        return table
+    frame = pd.concat([table.frame.drop(columns=list(parts)), *parts.values()], axis=1)
+    return dataclasses.replace(table, frame=frame, lists={name: list(part.columns) for name, part in parts.items()})
+
+
+def _of_parts(roles: Roles, schema: Schema, parts: Mapping[str, list[str]]) -> Roles:
+    """Roles of a table whose lists have become columns."""
+    if wrong := {*roles.texts, *schema.categories}.intersection(parts):
+        raise UsageError(f"Column {min(wrong)!r} holds lists, which are neither categories nor text: leave it out.")
+    features, named = (
+        [part for name in names for part in parts.get(name, [name])] for names in (roles.features, roles.named)
+    )
+    return dataclasses.replace(roles, features=features, named=named)
 
 
 def _check_known(known: statistics.OfTable, schema: Schema, roles: Roles, path: str) -> None:
@@ -253,10 +290,11 @@ def _check_classes(names: list[str], num_rows: int, flag: str) -> None:
     """Refuses labels that are mostly decimals, dates, or distinct in nearly every row."""
     import pandas as pd
 
-    numbers = pd.to_numeric(pd.Series(names), errors="coerce")
-    is_measured = (numbers.dropna() % 1 != 0).sum() > len(names) / 2
-    is_measured |= numbers.notna().mean() > 0.9 and len(names) > num_rows / 2
-    if is_measured or dates.of_texts(pd.Series(names, name="label"), 0.9):
+    numbers = numerals.numbers(pd.Series(names))
+    present = numbers[np.isfinite(numbers)]
+    is_measured = (present % 1 != 0).sum() > len(names) / 2
+    is_measured |= len(present) > numerals.MOSTLY * len(names) and len(names) > num_rows / 2
+    if is_measured or dates.of_texts(pd.Series(names, name="label"), numerals.MOSTLY):
         what = "numbers" if is_measured else "dates"
         raise UsageError(
             f"{flag} has {len(names)} distinct values in {num_rows} rows, which are {what}, not classes: name a "

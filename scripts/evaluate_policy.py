@@ -20,7 +20,7 @@ from bandits.evaluation import (
 )
 from data import files
 from data.errors import UsageError
-from optimization.study import cli
+from optimization.study import cli, task_flags
 from optimization.study.settings import declared, parameters, setting, title
 
 _USAGE = """
@@ -60,10 +60,7 @@ class _Columns:
         it.
       position_column: A categorical feature, such as the position on a page.
       feature_columns: Features, separated by commas (default: all other columns).
-      category_columns: Features that are categories though their values are numbers.
-      ignore_columns: Columns to leave out.
       action_names: Further possible actions, which no row has.
-      missing_values: Texts, separated by commas, that mean a missing value, in addition to NA, nan, null ....
     """
 
     client_column: str = setting(basic=True)
@@ -74,10 +71,7 @@ class _Columns:
     period_column: str = setting()
     position_column: str = setting()
     feature_columns: str = setting()
-    category_columns: str = setting()
-    ignore_columns: str = setting()
     action_names: str = setting()
-    missing_values: str = setting()
 
 
 class _Policy:
@@ -138,7 +132,7 @@ class _Output:
 def define() -> cli.FlagSet:
     """Flags of `evaluate_policy`."""
     flags = cli.FlagSet(_USAGE)
-    flags.group(_Log, _Columns)
+    flags.group(_Log, _Columns, task_flags.Columns)
     # A final model has one policy, so scheduled parameters are constants here.
     constant = {name: dict(one.parameters) for name, one in registry.POLICIES.items() if not one.schedule}
     kinds = "; ".join(f"{name}: {text}" for name, text in target_policies.KINDS.items())

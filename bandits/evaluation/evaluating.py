@@ -2,6 +2,7 @@
 
 import dataclasses
 import pathlib
+import sys
 
 import numpy as np
 
@@ -60,6 +61,8 @@ def evaluate(settings: cli.Settings, target: Target, private: private_evaluation
         chosen = probabilities(target, log)
     policy = str(target) + (f" with {settings.bandits_type}" if settings.bandits_type else "")
     if private:
+        for finding in log_checks.signs(log):  # Other findings would reveal clients.
+            print(finding.text, file=sys.stderr)
         private_evaluation.evaluate(settings, private, policy, log, chosen)
         return
     predictions = reward_model.predictions(settings, log) if has_model else None
@@ -74,7 +77,7 @@ def evaluate(settings: cli.Settings, target: Target, private: private_evaluation
     by_client = np.bincount(log.clients, rows.weights, minlength=len(log.client_ids))
     few, by_bootstrap = estimates.few_clients(sizes, by_client, settings.draws)
     largest_weight = float(rows.weights.max())
-    findings = [*log_checks.dropped(log), log_checks.mean_inverse_propensity(log), log_checks.duplicates(log)]
+    findings = [*log_checks.reading(log), log_checks.mean_inverse_propensity(log), log_checks.duplicates(log)]
     findings += [log_checks.Finding("policy", True, _LEARNED)] if anytime.is_own_model(settings.log, target) else []
     findings += [log_checks.support(log, chosen)] if chosen.ndim == 2 else []
     findings += [*log_checks.overlap(log, rows.weights), *filter(None, [few])]

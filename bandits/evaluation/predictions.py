@@ -61,8 +61,11 @@ def _encoded(
 ) -> tuple[clients.Features, int]:
     """The features of a run's model, and their number; the constant 1 without features."""
     roles = schema.of_options(options)
-    table = table_file.of_frame(frame, "the DataFrame", schema.listed(roles.missing_values), roles.read_as_text)
+    missing_values = schema.listed(roles.missing_values)
+    table = table_file.of_frame(frame, "the DataFrame", missing_values, roles.read_as_text, decimal=roles.decimal)
     names, texts = list(known.columns) if known else [], schema.listed(roles.text_columns)
+    lists = [name for name in table.frame if f"{name}[0]" in names and name not in names]
+    table = tables.with_lists_as_columns(table, lists)
     if missing := [name for name in (*names, *texts) if name not in table.frame]:
         raise UsageError(f"The DataFrame lacks columns that the run's model takes: {', '.join(missing)}.")
     if not known or not (names or texts):

@@ -91,9 +91,9 @@ def load(options: TaskOptions) -> tasks.Task:
         f"Log: {len(log):,} rows of {len(log.client_ids):,} clients, {num_actions} actions; held out: {split.how}.",
         file=sys.stderr,
     )
-    for finding in (*log_checks.dropped(log), log_checks.duplicates(log)):
-        if finding.is_warning:
-            print(f"Warning: {finding.text}", file=sys.stderr)
+    for finding in (*log_checks.reading(log), log_checks.duplicates(log)):
+        if finding.is_warning or finding.name == "signs":
+            print(f"{'Warning: ' * finding.is_warning}{finding.text}", file=sys.stderr)
     matrix = rewards.exact(num_actions)
     if keeps_log:
         matrix = np.concatenate([matrix, np.zeros((logged_clients.LOG_COLUMNS, num_actions), np.float32)])

@@ -2,6 +2,8 @@
 
 import dataclasses
 
+from data import numerals, table_size
+
 
 @dataclasses.dataclass(frozen=True)
 class TaskOptions:
@@ -46,6 +48,8 @@ class TaskOptions:
       ignore_columns: Table: columns that are left out, separated by commas.
       category_columns: Table: features to treat as categories.
       missing_values: Table: texts that are missing values besides the usual ones.
+      decimal: Table: decimal sign of numbers that are written as text, `.` or `,`.
+      max_table_rows: Table: maximum number of rows.
       init_labels: Table, posts: labels or tags that the initial training of a shift rewards; None for half of the
         labels, and for the study's number of tags.
 
@@ -93,6 +97,8 @@ class TaskOptions:
     ignore_columns: str | None = None
     category_columns: str | None = None
     missing_values: str | None = None
+    decimal: str = numerals.POINT
+    max_table_rows: int = table_size.MAX_ROWS
     init_labels: int | None = None
 
     action_column: str | None = None

@@ -46,6 +46,7 @@ _TEXT = _WORDS | {"num_tags", "keep_untagged", "init_labels", "public_statistics
 _L2_TEXT = {"text_normalisation": "l2"}
 _COLUMNS = frozenset(
     {"data_file", "client_column", "feature_columns", "ignore_columns", "category_columns", "missing_values"}
+    | {"decimal", "max_table_rows"}
 )
 _WRITERS, _PARTITIONED = "handwriting:load", "images:load_partitioned"
 

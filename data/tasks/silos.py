@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from data import clients, files, image_files, keys, schema, tables
+from data import clients, files, image_files, keys, numerals, schema, table_size, tables
 from data.errors import UsageError
 from data.tasks import handwriting
 
@@ -43,6 +43,8 @@ class SiloOptions:
       ignore_columns: Table: columns that are left out, separated by commas.
       category_columns: Table: features to treat as categories.
       missing_values: Table: texts that are missing values besides the usual ones.
+      decimal: Table: decimal sign of numbers that are written as text, `.` or `,`.
+      max_table_rows: Table: maximum number of rows.
       positive_labels: Table, writers: labels that count as 1, separated by commas; None for the usual ones.
     """
 
@@ -60,6 +62,8 @@ class SiloOptions:
     ignore_columns: str | None = None
     category_columns: str | None = None
     missing_values: str | None = None
+    decimal: str = numerals.POINT
+    max_table_rows: int = table_size.MAX_ROWS
     positive_labels: str | None = None
 
 

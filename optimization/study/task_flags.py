@@ -6,7 +6,7 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from data import files
+from data import files, numerals, table_size
 from data.errors import UsageError
 from data.tasks import registry
 from data.tasks.options import TaskOptions
@@ -199,12 +199,20 @@ class Columns:
     Attributes:
       ignore_columns: Columns to leave out, such as identifiers, separated by commas.
       category_columns: Numeric or date features to treat as categories.
-      missing_values: Texts that mean a missing value, separated by commas, besides NA, nan, null ...
+      missing_values: Texts that mean a missing value, separated by commas, besides NA, nan, null ... in features. In
+        columns of clients, labels and actions, only empty cells are missing otherwise.
+      decimal: Decimal sign of numbers that are written as text.
+      max_table_rows: Maximum number of rows; a larger table is refused before it is read.
     """
 
     ignore_columns: str = setting()
     category_columns: str = setting()
     missing_values: str = setting()
+    decimal: str = setting(
+        numerals.POINT,
+        {numerals.POINT: "as in 1234.56", numerals.COMMA: "as in 1234,56 and 1.234,56; points group thousands"},
+    )
+    max_table_rows: int = setting(table_size.MAX_ROWS, low=1)
 
 
 # Each under the title of its first class.

@@ -7,7 +7,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from data import columns, dates, statistics, table_file
+from data import columns, dates, frames, statistics, table_file
 from data.errors import UsageError
 
 TRAIN = np.array([True, True, True, True, False, False])
@@ -77,10 +77,15 @@ def test_columns_without_a_value_in_training_rows_are_left_out(values):
     assert (encoded.names, encoded.values.shape) == ([], (6, 0))
 
 
-def test_names_keep_their_text_and_lose_a_question_mark_among_numbers():
-    assert columns.named(pd.Series(["007", "?", "8", "007"])).tolist()[::2] == ["007", "8"]
-    assert columns.named(pd.Series(["007", "?", None])).isna().tolist() == [False, True, True]
-    assert columns.named(pd.Series(["a", "?", "8"])).tolist() == ["a", "?", "8"]
+@pytest.mark.parametrize("word", ["?", "NA", "N/A", "NULL", "nan", "null", "None", "inf", "-", "1e400"])
+def test_only_an_empty_cell_is_a_missing_name(word):
+    for others in (["007", "8"], ["a", "b"]):
+        names = columns.named(pd.Series([others[0], word, f" {others[1]} ", None, "", " "]))
+        assert names.tolist()[:3] == [others[0], word, others[1]]
+        assert names.isna().tolist() == [False] * 3 + [True] * 3
+
+
+def test_names_are_in_numeric_order_if_all_are_numbers():
     assert columns.named(pd.Series(["10", "9", "9"])).cat.categories.tolist() == ["9", "10"]
     assert columns.ordered(pd.Series(["10", "9", "9", None, "1.5"])) == ["1.5", "9", "10"]
     assert columns.ordered(pd.Series(["10", "9", "x"])) == ["10", "9", "x"]
@@ -235,11 +240,18 @@ JANUARY_1_AND_3 = pd.Series(pd.to_datetime(["2023-01-01", "2023-01-03", None]))
         JANUARY_1_AND_3.astype("datetime64[s]"),
         JANUARY_1_AND_3.dt.tz_localize("UTC"),
         JANUARY_1_AND_3.astype(pd.ArrowDtype(pa.date32())),
+        JANUARY_1_AND_3.astype(pd.ArrowDtype(pa.timestamp("us", "UTC"))),
+        *(pd.array([1, 3, None], dtype=pd.ArrowDtype(kind)) for kind in (pa.uint8(), pa.int64(), pa.float32())),
+        pd.array(["1", "3", None], dtype=pd.ArrowDtype(pa.string())),
+        pd.array([decimal.Decimal(1), decimal.Decimal(3), None], dtype=pd.ArrowDtype(pa.decimal128(9, 2))),
+        pd.arrays.SparseArray([1.0, 3.0, np.nan]),
+        pd.array([1, 3, 0], dtype="Float64") / pd.array([1, 1, 0], dtype="Float64"),  # NaN, not NA.
     ],
-    ids=range(9),
+    ids=range(17),
 )
 def test_types_of_numbers_times_and_spans_are_heeded(values):
-    encoded = _encode(values, np.full(3, True))
+    frame = frames.with_plain_types(pd.DataFrame({"x": values}))
+    encoded = _encode(frame["x"], np.full(3, True))
     assert encoded.names[:2] == ["x", "x is missing"]
     assert encoded.values[:, :2].tolist() == [[-1, 0], [1, 0], [0, 1]]
 

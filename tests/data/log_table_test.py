@@ -104,10 +104,10 @@ def test_rows_without_a_client_or_an_action_are_dropped_and_counted(tmp_path):
     assert log.client_ids == ("10", "b")
     assert log.report["dropped_rows"] == {"without_client": 1, "without_action": 1}
     assert log.action_names == ("x", "z")
-    [finding] = log_checks.dropped(log)
+    [finding] = log_checks.reading(log)
     assert finding.is_warning
     assert finding.text == "Rows were left out: 1 without client and 1 without action."
-    assert not log_checks.dropped(_read(tmp_path, _frame()))
+    assert not log_checks.reading(_read(tmp_path, _frame()))
 
 
 def test_equal_rows_are_counted(tmp_path):

@@ -1,6 +1,7 @@
 """Tests of data.table_file: how files are written, and what is broken in them."""
 
 import gzip
+import sys
 
 import numpy as np
 import pandas as pd
@@ -58,7 +59,7 @@ def test_the_separator_that_fits_header_and_rows_counts(read, text, columns, sep
 
 
 def test_columns_without_a_name_are_left_out_also_where_the_header_has_blanks(read):
-    table = read(" ,a , lab,\n0,007,None,\n1,NA,01,\n")
+    table = read(" ,a , lab,\n0,007,None,\n1,,01,\n")
     assert table.frame.to_dict("list") == {"a": ["007", None], "lab": ["None", "01"]}
     assert table.nameless == ("Unnamed: 0", "Unnamed: 3")
 
@@ -107,10 +108,7 @@ def test_a_place_is_the_line_in_which_a_row_begins(read, suffix):
 
 
 def test_parquet_without_pyarrow_says_what_to_do(read, monkeypatch):
-    def no_pyarrow(*arguments, **options):
-        raise ImportError("Missing optional dependency 'pyarrow'.")
-
-    monkeypatch.setattr(pd, "read_parquet", no_pyarrow)
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
     with pytest.raises(UsageError, match=r"--data_file=.* needs pyarrow"):
         read("", name="table.parquet")
 
@@ -169,13 +167,14 @@ def test_a_frame_without_rows_or_columns_is_no_table(frame):
     [
         (["$1.50", "-$2", "3"], "$", ["1.50", "-2", "3"]),
         (["1.5 €", "€2", " 3€"], "€", ["1.5", "2", "3"]),
-        (["5%", "12.5 %"], "%", ["5", "12.5"]),
+        (["5%", "12.5 %", "0"], "%", ["5e-2", "12.5e-2", "0e-2"]),
+        (["5%", "12.5"], "", ["5%", "12.5"]),
         (['"$1,234.50"', "$999.00"], "$", ["1234.50", "999.00"]),
         (["$1", "€2"], "", ["$1", "€2"]),
         (["$1", "red", "blue"], "", ["$1", "red", "blue"]),
         (["1", "2"], "", ["1", "2"]),
     ],
-    ids=range(7),
+    ids=range(8),
 )
 def test_amounts_of_one_sign_are_read_without_it(read, cells, sign, numbers):
     text = "who,x\n" + "".join(f"a,{cell}\n" for cell in cells)
