@@ -203,7 +203,7 @@ def named(column: "pd.Series") -> "pd.Series":
 
     if frames.holds_lists(column):
         raise ColumnError(
-            f"Column {column.name!r} holds lists, which are no names: give each part a column of its own."
+            f"Column {column.name!r} holds lists, not names: give each part a column of its own."
         )
     codes_of_row, distinct = pd.factorize(column)
     _check_exact(column.name, distinct)
@@ -217,7 +217,8 @@ def ordered(written: "pd.Series") -> list[str]:
     """Distinct texts, in numeric order if all are numbers."""
     distinct = written.dropna().drop_duplicates()
     numbers = numerals.numbers(distinct)
-    return [name for _, name in sorted(zip([0] * len(distinct) if np.isnan(numbers).any() else numbers, distinct))]
+    numbers = np.where(np.isnan(numbers).any(), 0, numbers)
+    return [name for _, name in sorted(zip(numbers, distinct, strict=True))]
 
 
 def _check_exact(name: Any, distinct: Any) -> None:
@@ -301,7 +302,8 @@ def _check_plain(present: "pd.Series", non_numbers: "pd.Series", show: "Callable
     raise ColumnError(
         f"Column {present.name!r} has numbers with commas or signs in them: {show(otherwise)}. A comma may be a "
         "decimal point or group thousands, and signs may be of several units, or missing where others are percents. "
-        f"{remedy} plain numbers with decimal points, give --category_columns={column} if all are categories, or leave it out with --ignore_columns={column}."
+        f"{remedy} plain numbers with decimal points, give --category_columns={column} if all are "
+        f"categories, or leave it out with --ignore_columns={column}."
     )
 
 

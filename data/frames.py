@@ -107,9 +107,9 @@ def spread(column: "pd.Series", place: Callable[[int], str]) -> "pd.DataFrame":
         what = f"{size} numbers, not {usual}" if size >= 0 and usual > 0 else "something else than a list of numbers"
         name = as_flag([column.name])
         raise ColumnError(
-            f"Column {column.name!r} holds lists, and {place(wrong[0])} has {what} (as do {len(wrong) - 1} more): lists "
-            "of equally many numbers become a feature for each of them. Make them so, put other values into a column "
-            f"of their own each, or leave the column out with --ignore_columns={name}."
+            f"Column {column.name!r} holds lists, and {place(wrong[0])} has {what} (as do {len(wrong) - 1} more). Give "
+            "all lists equally many numbers, each of which becomes a feature, put other values into a column of their "
+            f"own each, or leave the column out with --ignore_columns={name}."
         )
     names = [f"{column.name}[{position}]" for position in range(usual)]
     return pd.DataFrame(np.stack(arrays), lists.index, names).reindex(column.index)

@@ -147,9 +147,8 @@ def _within_rounding(numbers: np.ndarray, *, has_zero: bool) -> np.ndarray:
     is_off = (numbers > 1) | (numbers < 0) & has_zero
     if not is_off.any():
         return numbers
-    with np.errstate(over="ignore"):
-        singles = np.unique(numbers).astype(np.float32)
-    is_single = all(number in (single, float(str(single))) for number, single in zip(np.unique(numbers), singles))
+    distinct = np.unique(np.clip(numbers, -1, 2))
+    is_single = all(number in (np.float32(number), float(str(np.float32(number)))) for number in distinct)
     tolerance = _ULPS * np.finfo(np.float32 if is_single else np.float64).eps
     bounded = np.clip(numbers, 0, 1)
     return np.where(is_off & (np.abs(numbers - bounded) <= tolerance), bounded, numbers)
@@ -451,6 +450,6 @@ def _check_points(path: str, written: "pd.DataFrame") -> None:
         column = schema.as_flag([name])
         raise UsageError(
             f"Column {name!r} of {path} holds numbers with points, such as {value!r}, which may be decimals or group "
-            "thousands: give --decimal=, (a comma) if they group thousands, save the file with commas or tabs between its "
-            f"columns if they are decimals, or add --category_columns={column} or --ignore_columns={column}."
+            "thousands: give --decimal=, (a comma) if they group thousands, save the file with commas or tabs between "
+            f"its columns if they are decimals, or add --category_columns={column} or --ignore_columns={column}."
         )

@@ -1,6 +1,7 @@
 """Report on a table's columns and rows, for `config.json` and to print."""
 
 import collections
+import decimal
 import unicodedata
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -107,10 +108,10 @@ def name_warnings(names: Sequence[str], flag: str, what: str) -> list[str]:
     words = [name for name, number in zip(names, numbers, strict=True) if np.isnan(number)]
     ways: dict[str, dict[Any, list[str]]] = {how: collections.defaultdict(list) for how in ("number", "word")}
     for name, number in zip(names, numbers, strict=True):
-        word = unicodedata.normalize("NFKC", name).casefold()
-        # Floats would merge whole numbers beyond 2^53.
-        key = word if np.isnan(number) else int(name) if name.lstrip("+-").isdecimal() else number
-        ways["word" if np.isnan(number) else "number"][key].append(name)
+        if np.isnan(number):
+            ways["word"][unicodedata.normalize("NFKC", name).casefold()].append(name)
+        else:
+            ways["number"][decimal.Decimal(name)].append(name)  # As floats, whole numbers beyond 2^53 would be equal.
     for how, names_of in ways.items():
         if same := [" and ".join(map(repr, one)) for one in names_of.values() if len(one) > 1]:
             more = f" and {len(same) - _NAMED} more" if len(same) > _NAMED else ""

@@ -22,8 +22,8 @@ def check_rows(rows: int, most: int, path: str) -> None:
     """
     if rows > most:
         raise UsageError(
-            f"{path} has more than {most:,} rows, the limit of --max_table_rows: take a sample of its clients, or raise "
-            "the limit."
+            f"{path} has more than {most:,} rows, the limit of --max_table_rows: take a sample of its clients, or "
+            "raise the limit."
         )
 
 
@@ -41,7 +41,8 @@ def check_memory(needed: float, what: str, remedy: str = _REMEDY) -> None:
     available = psutil.virtual_memory().available
     if needed > available:
         raise UsageError(
-            f"{what} needs about {needed / 1e9:,.1f} GB of memory, and {available / 1e9:,.1f} GB are available: {remedy}."
+            f"{what} needs about {needed / 1e9:,.1f} GB of memory, and {available / 1e9:,.1f} GB are available: "
+            f"{remedy}."
         )
 
 
