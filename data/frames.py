@@ -99,15 +99,15 @@ def spread(column: "pd.Series", place: Callable[[int], str]) -> "pd.DataFrame":
 
     lists = column.dropna()
     arrays = [_numbers(cell) for cell in lists]
-    sizes = [-1 if array is None else len(array) for array in arrays]
+    sizes = [array.size if array.ndim == 1 else -1 for array in arrays]
     usual = max(collections.Counter(sizes), key=lambda size: (size > 0, sizes.count(size)))
-    wrong = [row for row, size in zip(lists.index, sizes, strict=True) if size != usual or size < 1]
+    wrong = [(row, size) for row, size in zip(lists.index, sizes, strict=True) if size != usual or size < 1]
     if wrong:
-        size = sizes[lists.index.get_loc(wrong[0])]
+        row, size = wrong[0]
         what = f"{size} numbers, not {usual}" if size >= 0 and usual > 0 else "something else than a list of numbers"
         name = as_flag([column.name])
         raise ColumnError(
-            f"Column {column.name!r} holds lists, and {place(wrong[0])} has {what} (as do {len(wrong) - 1} more). Give "
+            f"Column {column.name!r} holds lists, and {place(row)} has {what} (as do {len(wrong) - 1} more). Give "
             "all lists equally many numbers, each of which becomes a feature, put other values into a column of their "
             f"own each, or leave the column out with --ignore_columns={name}."
         )
@@ -115,16 +115,14 @@ def spread(column: "pd.Series", place: Callable[[int], str]) -> "pd.DataFrame":
     return pd.DataFrame(np.stack(arrays), lists.index, names).reindex(column.index)
 
 
-def _numbers(cell: Any) -> np.ndarray | None:
-    """Numbers of a list, float64 [numbers]; None of anything else."""
-    if not isinstance(cell, list | tuple | np.ndarray):
-        return None
+def _numbers(cell: Any) -> np.ndarray:
+    """Numbers of a list, float64 [numbers]; an array of no axis for anything else."""
     try:
-        array = np.asarray(cell)
-        is_text = array.dtype.kind not in "biufO" or any(isinstance(one, str | bytes) for one in cell)
-        return None if is_text or array.ndim != 1 else array.astype(np.float64)
+        array = np.asarray(cell if isinstance(cell, list | tuple | np.ndarray) else None)
+        is_text = array.dtype.kind not in "biufO" or any(isinstance(one, str | bytes) for one in array)
+        return np.zeros(()) if is_text else array.astype(np.float64)
     except (TypeError, ValueError):  # The lists in it are of several lengths, or it holds something else.
-        return None
+        return np.zeros(())
 
 
 def find(name: str) -> "pd.DataFrame | None":

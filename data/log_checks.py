@@ -155,6 +155,12 @@ def signs(log: "InteractionLog") -> list[Finding]:
     return [Finding("signs", False, f"In {table_report.of_sign(*column)}.") for column in columns.items()]
 
 
+def public(log: "InteractionLog") -> list[Finding]:
+    """Findings that reveal no client: signs of numbers, and odd names of actions."""
+    warnings = table_report.name_warnings(log.action_names, "--action_column", "action")
+    return [Finding("names", True, warning) for warning in warnings] + signs(log)
+
+
 def duplicates(log: "InteractionLog") -> Finding:
     """Counts duplicated rows."""
     count = log.report.get("duplicated_rows")

@@ -149,7 +149,7 @@ def _within_rounding(numbers: np.ndarray, *, has_zero: bool) -> np.ndarray:
         return numbers
     distinct = np.unique(np.clip(numbers, -1, 2))
     is_single = all(number in (np.float32(number), float(str(np.float32(number)))) for number in distinct)
-    tolerance = _ULPS * np.finfo(np.float32 if is_single else np.float64).eps
+    tolerance = _ULPS * 2.0 ** (-23 if is_single else -52)
     bounded = np.clip(numbers, 0, 1)
     return np.where(is_off & (np.abs(numbers - bounded) <= tolerance), bounded, numbers)
 
@@ -315,7 +315,8 @@ def _with_plain_numbers(
     frame: "pd.DataFrame", text_columns: Sequence[str], decimal: str
 ) -> "tuple[pd.DataFrame, dict[str, str]]":
     """Table whose amounts are plain numbers, see `numerals.plain`, and the sign of each column that has one."""
-    signs, bare_columns = {}, {}
+    signs: dict[str, str] = {}
+    bare_columns = {}
     for name in frame.columns.difference(list(text_columns), sort=False):
         if frame[name].dtype != object or frames.holds_lists(frame[name]):
             continue
@@ -369,8 +370,9 @@ def _without_preamble(text: str) -> tuple[str, str]:
     The last line that begins with # is the header if it has as many separators as the next line.
     """
     lines = re.match(r"(?i)(?:\s*\"?sep=(.)\"?[^\S\n]*(?:\n|$))?((?:[^\S\n]*\n|#.*(?:\n|$))*)", text)
-    separator, comments = lines[1] or "", lines[2]
-    kept = lines.end()
+    if not lines:
+        return text, ""
+    separator, comments, kept = lines[1] or "", lines[2], lines.end()
     if names := re.search(r"#.*\n$", comments):
         following = text[kept:].partition("\n")[0]
         counts = [[line.count(mark) for mark in (separator or SEPARATORS)] for line in (names[0], following)]

@@ -61,8 +61,8 @@ def evaluate(settings: cli.Settings, target: Target, private: private_evaluation
         chosen = probabilities(target, log)
     policy = str(target) + (f" with {settings.bandits_type}" if settings.bandits_type else "")
     if private:
-        for finding in log_checks.signs(log):  # Other findings would reveal clients.
-            print(finding.text, file=sys.stderr)
+        for finding in log_checks.public(log):
+            print(f"{'Warning: ' * finding.is_warning}{finding.text}", file=sys.stderr)
         private_evaluation.evaluate(settings, private, policy, log, chosen)
         return
     predictions = reward_model.predictions(settings, log) if has_model else None
