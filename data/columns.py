@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     Parsed: TypeAlias = np.ndarray | dates.Moments | pd.Series  # Numbers, dates, or text.
 
-_MISSING_AMONG_NUMBERS = ("?", "None")  # The former in UCI's files.
 MISSING_CATEGORY = "<missing>"
 # Of 200 equally frequent names of a true category, 50 rows have 48 distinct ones in one table of 20.
 _FEW_ROWS = 50
@@ -36,7 +35,7 @@ _CODE = r"0\d+"  # As 007: a number would lose its zeros.
 # Numbers with commas, or with signs around them, such as 1,5 and $1,200.
 _OTHERWISE = (
     rf"{numerals.SIGNS}?\s*[+-]?(?:\d+\.?\d*|\.\d+|[\d.]*,\d+|\d{{1,3}}(?:,\d{{3}})+(?:\.\d+)?)"
-    rf"(?:[eE][+-]?\d+)?\s*{numerals.SIGNS}?"
+    rf"(?:[eE][+-]?\d{{1,4}})?\s*{numerals.SIGNS}?"
 )
 Learned = Mapping[str, statistics.OfColumn | None]
 
@@ -182,9 +181,8 @@ def _check_size(rows: int, learned: Learned) -> None:
     widths = {name: len(one.categories) for name, one in learned.items() if isinstance(one, statistics.Categories)}
     width = sum(widths.values()) + len(learned) - len(widths)  # At least.
     largest = sorted(widths, key=lambda name: -widths[name])[:_LARGEST]
-    counts = ", ".join(f"{name!r} ({widths[name]:,} categories)" for name in largest)
-    remedy = f"leave out columns with many categories, such as {counts}, with --ignore_columns, or merge categories"
-    remedy = remedy if largest else "leave out columns with --ignore_columns"
+    counts = ", such as " + ", ".join(f"{name!r} ({widths[name]:,} categories)" for name in largest) if largest else ""
+    remedy = f"merge categories, or leave out columns{counts}, with --ignore_columns"
     if width > MAX_FEATURES:
         raise UsageError(f"The columns give {width:,} features, more than {MAX_FEATURES:,}: {remedy}.")
     size = f"The table with {width:,} features in each of {rows:,} rows"
@@ -202,11 +200,9 @@ def named(column: "pd.Series") -> "pd.Series":
     import pandas as pd
 
     if frames.holds_lists(column):
-        raise ColumnError(
-            f"Column {column.name!r} holds lists, not names: give each part a column of its own."
-        )
+        raise ColumnError(f"Column {column.name!r} holds lists, not names: give each part a column of its own.")
     codes_of_row, distinct = pd.factorize(column)
-    _check_exact(column.name, distinct)
+    _check_exact(column, distinct)
     written = as_text(pd.Series(distinct, name=column.name), missing=("",))
     names = ordered(written)
     coded = np.append(codes(written, names), -1).astype(np.int32)  # The last code is for a missing cell.
@@ -221,14 +217,13 @@ def ordered(written: "pd.Series") -> list[str]:
     return [name for _, name in sorted(zip(numbers, distinct, strict=True))]
 
 
-def _check_exact(name: Any, distinct: Any) -> None:
+def _check_exact(column: "pd.Series", distinct: Any) -> None:
     """Refuses whole numbers that are so large that their type has rounded them, which merges clients."""
-    numbers = [one for one in distinct if isinstance(one, float | np.floating) and one % 1 == 0]
-    for number in numbers:
-        exact_up_to = 2 ** (np.finfo(type(number)).nmant + 1)
-        if abs(number) >= exact_up_to:
+    exact_up_to = 2**24 if column.dtype == np.float32 else 2**53
+    for number in distinct:
+        if isinstance(number, float | np.floating) and abs(number) >= exact_up_to and number % 1 == 0:
             raise ColumnError(
-                f"Column {name!r} holds floating-point numbers such as {number:.0f}, which are rounded beyond "
+                f"Column {column.name!r} holds floating-point numbers such as {number:.0f}, which are rounded beyond "
                 f"{exact_up_to:,}, so that different names have become equal. Read them as text or as whole numbers, "
                 'for example with pandas.read_parquet(path, dtype_backend="numpy_nullable") or '
                 "pandas.read_csv(path, dtype=str)."
@@ -275,14 +270,14 @@ def parse(column: "pd.Series", show: "Callable[[pd.Series], str]" = _by_row) -> 
         return _finite(column)
     written = as_text(column)
     numbers, non_numbers = _split_numbers(written)
-    present = written[written.notna() & ~written.isin(_MISSING_AMONG_NUMBERS)]
+    present = written[written.notna() & ~written.isin(numerals.MISSING_AMONG_NUMBERS)]
     if present.str.fullmatch(_CODE).any() and written.dropna().str.isdecimal().all():
         return written
     _check_plain(present, non_numbers, show)
     if len(present) and len(present) - len(non_numbers) >= numerals.MOSTLY * len(present):
         _check_none(non_numbers, len(present), "numbers", show)
         return numbers
-    if read := dates.of_texts(written.mask(written.isin(_MISSING_AMONG_NUMBERS)), numerals.MOSTLY):
+    if read := dates.of_texts(written.mask(written.isin(numerals.MISSING_AMONG_NUMBERS)), numerals.MOSTLY):
         _check_none(read[1], len(present), "dates", show)
         return read[0]
     _check_no_mixture(present, non_numbers, show)
@@ -349,7 +344,9 @@ def _split_numbers(written: "pd.Series") -> "tuple[np.ndarray, pd.Series]":
     """Float64 [rows], NaN for anything but a finite number, and the cells that are neither a number nor empty."""
     numbers = numerals.numbers(written)
     non_numbers = written[np.isnan(numbers) & written.notna()]
-    return np.where(np.isfinite(numbers), numbers, np.nan), non_numbers[~non_numbers.isin(_MISSING_AMONG_NUMBERS)]
+    return np.where(np.isfinite(numbers), numbers, np.nan), non_numbers[
+        ~non_numbers.isin(numerals.MISSING_AMONG_NUMBERS)
+    ]
 
 
 def numbers(column: "pd.Series") -> np.ndarray:

@@ -90,9 +90,10 @@ def of_texts(written: "pd.Series", share: float) -> "tuple[Moments, pd.Series] |
         return quickly, written[:0]
     codes, distinct = pd.factorize(written)
     texts = pd.Series(distinct, dtype=object, name=written.name)
-    if texts.empty:
+    parts = texts.str.extract(_DATE, flags=re.VERBOSE | re.IGNORECASE)
+    if parts.isna().all(axis=None):
         return None
-    parts = texts.str.extract(_DATE, flags=re.VERBOSE | re.IGNORECASE).fillna("")
+    parts = parts.fillna("")
     seconds, zones = _seconds(parts), _zones(parts["zone"])
     in_orders = np.where(np.isnan(seconds), np.nan, _in_orders(parts))
     is_date = ~np.isnan(in_orders).all(axis=0)

@@ -162,12 +162,6 @@ def checksum(frame: "pd.DataFrame") -> str:
         if column.dtype.kind in "biuf" and not hasattr(column.dtype, "na_value"):
             digest.update(column.to_numpy().tobytes())
         else:
-            digest.update(repr([_described(cell) for cell in column.astype(object)]).encode())
+            cells = (cell.tolist() if isinstance(cell, np.ndarray) else cell for cell in column.astype(object))
+            digest.update(repr(list(cells)).encode())  # The `repr` of a large array does not show all of it.
     return digest.hexdigest()[:16]
-
-
-def _described(cell: Any) -> Any:
-    """A cell whose `repr` shows all of it, unlike that of a large array."""
-    if not isinstance(cell, np.ndarray):
-        return cell
-    return cell.tolist() if cell.dtype == object else (cell.dtype.str, hashlib.sha256(cell.tobytes()).hexdigest())

@@ -11,12 +11,13 @@ if TYPE_CHECKING:
 POINT, COMMA, PERCENT = ".", ",", "%"
 SIGNS = "[$€£¥₹₩₽₺₪฿₫₱₦%]"
 MOSTLY = 0.9
+MISSING_AMONG_NUMBERS = ("?", "None")  # Besides the words that are missing everywhere; the former in UCI's files.
 # The exponent is bounded: pandas' own parser crashes on 05179e2916004192, which is an identifier.
 _NUMBER = re.compile(r"[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]{1,4})?|inf(?:inity)?)", re.IGNORECASE)
 _GROUPED_WITH_POINT = r"[+-]?\d{1,3}(?:,\d{3})+\.\d+"
 _CENTS = r"[+-]?[\d.]*,(?!\d{3}(?:\D|$))\d+"  # A comma that does not group thousands.
 _WITH_COMMA = r"[+-]?(?:\d{1,3}(?:[.\s'’]\d{3})+|\d*)(?:,\d+)?(?:[eE][+-]?\d{1,4})?"
-DECIMAL = r"[+-]?\d*\.\d+(?:[eE][+-]?\d+)?"
+DECIMAL = r"[+-]?\d*\.\d+(?:[eE][+-]?\d{1,4})?"
 MAY_GROUP = r"[+-]?[1-9]\d{0,2}(?:\.\d{3})+"
 
 
@@ -44,7 +45,7 @@ def with_decimal_points(written: "pd.Series") -> "pd.Series":
     bare = _without_sign(written)
     is_decimal = bare.str.fullmatch(DECIMAL) & ~bare.str.fullmatch(MAY_GROUP)
     is_number = is_decimal | bare.str.fullmatch(_WITH_COMMA)
-    return written[is_decimal] if is_number.mean() >= MOSTLY else written[:0]
+    return written[is_decimal] if is_number.sum() >= MOSTLY * len(written) else written[:0]
 
 
 def plain(written: "pd.Series", decimal: str) -> "tuple[pd.Series, str] | None":

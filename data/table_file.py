@@ -31,8 +31,8 @@ SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab"}
 _SAMPLED = 200  # Records that choose a separator, if the header allows several.
 _NAMED = 3  # Number of lines in a message.
 _TRUTH = {"True": "1", "TRUE": "1", "true": "1", "False": "0", "FALSE": "0", "false": "0"}
-_LONGEST_NUMBER = 20  # In messages.
 _ULPS = 4  # Rounding errors of a probability, in units of its type's precision.
+_NO_ROLES = schema.Schema("")
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = 80
 
@@ -116,8 +116,7 @@ class Table:
             numbers = exact.astype(dtype)
         is_wrong = ~np.isfinite(numbers) | (exact < within[0]) | (exact > within[1])
         span = f"from {within[0]:g} to {within[1]:g}" if np.isfinite(within).all() else "finite"
-        value = np.format_float_positional(exact[is_wrong.argmax()], trim="-") if within[1] == 1 else ""
-        value = value if 0 < len(value) <= _LONGEST_NUMBER else f"{exact[is_wrong.argmax()]:g}"
+        value = f"{exact[is_wrong.argmax()]:.10g}"
         self._refuse(column, flag, is_wrong, value, f"is not a {what}, which must be {span}")
         return numbers
 
@@ -170,36 +169,23 @@ def as_text(column: "pd.Series", missing: Collection[str] = MISSING) -> "pd.Seri
     return filled[~filled.isin(missing)].astype(object).reindex(column.index)
 
 
-def read(
-    path: str,
-    text_columns: Sequence[str] = (),
-    missing_values: str | None = None,
-    flag: str = "--data_file",
-    *,
-    decimal: str = numerals.POINT,
-    max_rows: int = table_size.MAX_ROWS,
-) -> Table:
+def read(path: str, wanted: schema.Schema = _NO_ROLES) -> Table:
     """Reads a table.
 
     Args:
       path: A .csv file (a header line; commas, semicolons or tabs; also gzipped) or a .parquet file; or the name of a
         frame that is lent, see `frames`.
-      text_columns: Columns of names, where -9.0 is not -9.
-      missing_values: Texts, separated by commas, that are missing values besides `MISSING`.
-      flag: The flag that names the file, for messages.
-      decimal: The decimal sign of numbers that are written as text, `.` or `,`.
-      max_rows: Maximum number of rows.
+      wanted: The flags: how numbers and missing values are written, which columns are names, and limits.
 
     Raises:
       UsageError: If the file is missing, empty, too large, or not readable.
     """
     import pandas as pd
 
-    name, missing = path.lower(), schema.listed(missing_values)
+    name, flag = path.lower(), wanted.file_flag
     if (lent := frames.find(path)) is not None:
-        table_size.check_rows(len(lent), max_rows, "The DataFrame")
-        table = of_frame(lent, "the DataFrame", missing, text_columns, flag, decimal)
-        return dataclasses.replace(table, checksum=_checksum(path, missing, decimal), first_row=0)
+        table = of_frame(lent, "the DataFrame", wanted)
+        return dataclasses.replace(table, checksum=_checksum(path, wanted), first_row=0)
     if path.startswith(frames.PREFIX):
         raise UsageError(f"{flag}={path} was a DataFrame in Python: pass it there as table.")
     if name.endswith(_SPREADSHEETS):
@@ -217,14 +203,14 @@ def read(
     lines: np.ndarray | None = None
     try:
         if name.endswith(".parquet"):
-            table_size.check_parquet(path, max_rows)
+            table_size.check_parquet(path, wanted.max_table_rows)
             # Otherwise a missing value would turn whole numbers, such as identifiers, into rounded ones.
             frame = pd.read_parquet(path, engine="pyarrow", dtype_backend="numpy_nullable")
         else:
-            frame, lines, form = _read_csv(path, flag, max_rows)
-            if form["separator"] == "semicolon" and decimal == numerals.POINT:
-                _check_points(path, frame.drop(columns=list(text_columns), errors="ignore"))
-        table = of_frame(frame, path, missing, text_columns, flag, decimal)
+            frame, lines, form = _read_csv(path, flag, wanted.max_table_rows)
+            if form["separator"] == "semicolon" and wanted.decimal == numerals.POINT:
+                _check_points(path, frame.drop(columns=wanted.read_as_text, errors="ignore"))
+        table = of_frame(frame, path, wanted)
     except UsageError:
         raise
     except ImportError as error:
@@ -235,47 +221,38 @@ def read(
     except Exception as error:  # pandas, pyarrow and gzip raise many types for a damaged file.
         reason = " ".join(str(error).split()) or type(error).__name__
         raise UsageError(f"{path} is not readable ({reason}): {flag} must be an undamaged table.") from error
-    return dataclasses.replace(table, form=form, lines=lines, checksum=_checksum(path, missing, decimal))
+    return dataclasses.replace(table, form=form, lines=lines, checksum=_checksum(path, wanted))
 
 
-def _checksum(path: str, missing: Sequence[str], decimal: str) -> str:
+def _checksum(path: str, wanted: schema.Schema) -> str:
     is_lent = path.startswith(frames.PREFIX)
     digest = path.removeprefix(frames.PREFIX) if is_lent else clients.file_checksum(path)
-    how = [*sorted(missing), *([decimal] if decimal != numerals.POINT else [])]
+    how = sorted(schema.listed(wanted.missing_values)) + [wanted.decimal] * (wanted.decimal != numerals.POINT)
     return f"{digest}-{hashlib.sha256(repr(how).encode()).hexdigest()[:8]}" if how else digest
 
 
-def of_frame(
-    frame: "pd.DataFrame",
-    path: str,
-    missing: Sequence[str] = (),
-    text_columns: Sequence[str] = (),
-    flag: str = "--data_file",
-    decimal: str = numerals.POINT,
-) -> Table:
+def of_frame(frame: "pd.DataFrame", path: str, wanted: schema.Schema = _NO_ROLES) -> Table:
     """Makes a table of a frame.
 
     Args:
       frame: Any frame; it is not changed.
       path: Its name in messages.
-      missing: Texts that are missing values, besides `MISSING`; such as `-9`, which is so as a number too.
-      text_columns: Columns of names, where -9.0 is not -9.
-      flag: The flag that names the file, for messages.
-      decimal: The decimal sign of numbers that are written as text, `.` or `,`.
+      wanted: The flags. A missing value such as `-9` is one as a number, too, except in columns of names.
 
     Raises:
-      UsageError: If it is empty, if two columns share a name, or if numbers have other decimal signs.
+      UsageError: If it is empty or too long, if two columns share a name, or if numbers have other decimal signs.
     """
     # The client column may have been saved as the index.
     frame = frames.with_index(frame, path)
     if frame.empty:
-        raise UsageError(f"{path} is empty: {flag} must have named columns and at least one row.")
+        raise UsageError(f"{path} is empty: {wanted.file_flag} must have named columns and at least one row.")
     frame.columns = [str(name).strip() for name in frame.columns]
-    _check_different(path, list(frame.columns), flag)
+    table_size.check_rows(len(frame), wanted.max_table_rows, path)
+    _check_different(path, list(frame.columns), wanted.file_flag)
     nameless = tuple(name for name in frame.columns if re.fullmatch(r"Unnamed: \d+|", name))
     frame = frames.with_plain_types(frame.loc[:, [name not in nameless for name in frame.columns]])
-    frame, counts = _masked(frame, missing, text_columns)
-    frame, signs = _with_plain_numbers(frame, text_columns, decimal)
+    frame, counts = _masked(frame, schema.listed(wanted.missing_values), wanted.read_as_text)
+    frame, signs = _with_plain_numbers(frame, wanted)
     return Table(path, frame, nameless, missing=counts, signs=signs)
 
 
@@ -304,30 +281,28 @@ def _holds(column: "pd.Series", word: str, *, is_text: bool) -> np.ndarray:
 
     if pd.api.types.is_numeric_dtype(column.dtype) and not pd.api.types.is_bool_dtype(column.dtype):
         # As a float, a whole number beyond 2^53 would equal its neighbours.
-        number = int(word) if re.fullmatch(r"[+-]?[0-9]{1,18}", word) else numerals.numbers(pd.Series([word]))[0]
+        number = int(word) if re.fullmatch(r"[+-]?[0-9]{1,19}", word) else numerals.numbers(pd.Series([word]))[0]
         return np.asarray((column == number).fillna(False), bool)
     written = column.astype(object).map(str).str.strip()
     holds = np.asarray(written == word, bool)
     return holds if is_text else holds | (numerals.numbers(written) == numerals.numbers(pd.Series([word])))
 
 
-def _with_plain_numbers(
-    frame: "pd.DataFrame", text_columns: Sequence[str], decimal: str
-) -> "tuple[pd.DataFrame, dict[str, str]]":
+def _with_plain_numbers(frame: "pd.DataFrame", wanted: schema.Schema) -> "tuple[pd.DataFrame, dict[str, str]]":
     """Table whose amounts are plain numbers, see `numerals.plain`, and the sign of each column that has one."""
     signs: dict[str, str] = {}
     bare_columns = {}
-    for name in frame.columns.difference(list(text_columns), sort=False):
+    for name in frame.columns.difference(wanted.read_as_text, sort=False):
         if frame[name].dtype != object or frames.holds_lists(frame[name]):
             continue
-        cells = as_text(frame[name]).dropna()
-        if decimal == numerals.COMMA and len(cells) and len(doubtful := numerals.with_decimal_points(cells)):
+        cells = as_text(frame[name], {*MISSING, *numerals.MISSING_AMONG_NUMBERS}).dropna()
+        if wanted.decimal == numerals.COMMA and len(doubtful := numerals.with_decimal_points(cells)):
             column = schema.as_flag([name])
             raise UsageError(
                 f"--decimal=,: column {name!r} has {doubtful.iloc[0]!r}, whose point groups no thousands: correct it, "
                 f"or add --category_columns={column} or --ignore_columns={column}."
             )
-        if len(cells) and (amounts := numerals.plain(cells, decimal)):
+        if len(cells) and (amounts := numerals.plain(cells, wanted.decimal)):
             bare_columns[name] = amounts[0].reindex(frame.index)
             signs |= {name: amounts[1]} if amounts[1] else {}
     return frame.assign(**bare_columns), signs

@@ -3,7 +3,7 @@
 import collections
 import decimal
 import unicodedata
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -103,6 +103,10 @@ def name_warnings(names: Sequence[str], flag: str, what: str) -> list[str]:
     """
     import pandas as pd
 
+    def spelling(same: Sequence[str]) -> Callable[[str], str]:
+        looks_equal = len({unicodedata.normalize("NFC", name) for name in same}) < len(same)
+        return ascii if looks_equal else repr
+
     oddities, plural = [], f"{what}{'e' * what.endswith('s')}s"
     numbers = numerals.numbers(pd.Series(list(names), dtype=object)).tolist()
     words = [name for name, number in zip(names, numbers, strict=True) if np.isnan(number)]
@@ -113,7 +117,7 @@ def name_warnings(names: Sequence[str], flag: str, what: str) -> list[str]:
         else:
             ways["number"][decimal.Decimal(name)].append(name)  # As floats, whole numbers beyond 2^53 would be equal.
     for how, names_of in ways.items():
-        if same := [" and ".join(map(repr, one)) for one in names_of.values() if len(one) > 1]:
+        if same := [" and ".join(map(spelling(one), one)) for one in names_of.values() if len(one) > 1]:
             more = f" and {len(same) - _NAMED} more" if len(same) > _NAMED else ""
             oddities.append(
                 f"{flag} has {plural} that are one {how} in several ways: {'; '.join(same[:_NAMED])}{more}."

@@ -46,25 +46,22 @@ def check_memory(needed: float, what: str, remedy: str = _REMEDY) -> None:
         )
 
 
-def content(path: str) -> bytes:
+def content(path: str) -> bytearray:
     """Content of a text file, decompressed if it is gzipped.
 
     Raises:
       UsageError: If the text would not fit into memory; decompression stops there.
     """
-    file = pathlib.Path(path)
+    text, file = bytearray(), pathlib.Path(path)
     check_memory(_OF_TEXT * file.stat().st_size, path)
     with file.open("rb") as plain:
         is_compressed = plain.read(2) == b"\x1f\x8b"
-    if not is_compressed:
-        return file.read_bytes()
-    chunks, size = [], 0
-    with gzip.open(path) as stream:
+    with gzip.open(path) if is_compressed else file.open("rb") as stream:
         while chunk := stream.read(_CHUNK):
-            chunks.append(chunk)
-            size += len(chunk)
-            check_memory(_OF_TEXT * size - size, f"{path}, decompressed to {size / 1e9:,.1f} GB so far,")
-    return b"".join(chunks)
+            text += chunk
+            size = len(text)
+            check_memory((_OF_TEXT - 1) * size, f"{path}, decompressed to {size / 1e9:,.1f} GB so far,")
+    return text
 
 
 def check_parquet(path: str, most: int) -> None:

@@ -142,14 +142,7 @@ def read(
         log is read as a table.
     """
     schema.check()
-    table = table_file.read(
-        path,
-        schema.read_as_text,
-        schema.missing_values,
-        schema.file_flag,
-        decimal=schema.decimal,
-        max_rows=schema.max_table_rows,
-    )
+    table = table_file.read(path, schema)
     roles = resolve(schema, list(table.frame.columns), path)
     table = with_lists_as_columns(table, [*roles.features, *roles.texts])
     roles = _of_parts(roles, schema, table.lists)

@@ -60,12 +60,9 @@ def _encoded(
     frame: "pd.DataFrame", options: TaskOptions, known: statistics.OfTable | None
 ) -> tuple[clients.Features, int]:
     """The features of a run's model, and their number; the constant 1 without features."""
-    roles = schema.of_options(options)
-    missing_values = schema.listed(roles.missing_values)
-    table = table_file.of_frame(frame, "the DataFrame", missing_values, roles.read_as_text, decimal=roles.decimal)
-    names, texts = list(known.columns) if known else [], schema.listed(roles.text_columns)
-    lists = [name for name in table.frame if f"{name}[0]" in names and name not in names]
-    table = tables.with_lists_as_columns(table, lists)
+    table = table_file.of_frame(frame, "the DataFrame", schema.of_options(options))
+    names, texts = list(known.columns) if known else [], schema.listed(options.text_columns)
+    table = tables.with_lists_as_columns(table, [name for name in table.frame if f"{name}[0]" in names])
     if missing := [name for name in (*names, *texts) if name not in table.frame]:
         raise UsageError(f"The DataFrame lacks columns that the run's model takes: {', '.join(missing)}.")
     if not known or not (names or texts):

@@ -7,7 +7,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from data import columns, dates, frames, statistics, table_file
+from data import columns, dates, frames, statistics, table_file, table_size
 from data.errors import UsageError
 
 TRAIN = np.array([True, True, True, True, False, False])
@@ -298,3 +298,40 @@ def test_numbers_and_dates_among_which_are_others_or_that_may_mean_two_things_ar
         _encode(values, everyone)
     if len(set(values)) < 1000:
         assert columns.learn(pd.DataFrame({"x": values}), everyone, categories=["x"])["x"].categories
+
+
+@pytest.mark.parametrize("values", [[2.0**53, 1.0, None], np.float32([2**24, 1]), [float(2**60), None, "a"]])
+def test_rounded_names_are_refused(values):
+    with pytest.raises(UsageError, match=r"floating-point numbers such as .* which are rounded beyond .*dtype_backend"):
+        columns.named(pd.Series(values, name="who"))
+    exact = columns.named(pd.Series([2.0**53 - 1, 1.0, None], name="who"))
+    assert exact.tolist()[:2] == ["9007199254740991", "1"]
+
+
+def test_lists_are_no_names():
+    with pytest.raises(UsageError, match="'who' holds lists, not names"):
+        columns.named(pd.Series([[1], [2]], name="who"))
+
+
+def test_more_features_than_a_model_can_hold_are_refused_with_their_columns(monkeypatch):
+    learned = {
+        "many": statistics.Categories(tuple("abcdefgh")),
+        "few": statistics.Categories(("a", "b")),
+        "x": statistics.Numbers(0.0, 1.0, False),
+    }
+    monkeypatch.setattr(columns, "MAX_FEATURES", 10)
+    with pytest.raises(UsageError, match=r"give 11 features, more than 10: .* 'many' \(8 categories\), 'few' \(2 "):
+        columns.encode(pd.DataFrame({"many": ["a"], "few": ["a"], "x": [1.0]}), learned)
+    monkeypatch.setattr(columns, "MAX_FEATURES", 11)
+    monkeypatch.setattr(table_size.psutil, "virtual_memory", lambda: type("Memory", (), {"available": 131}))
+    with pytest.raises(UsageError, match=r"The table with 11 features in each of 1 rows needs about"):
+        columns.encode(pd.DataFrame({"many": ["a"], "few": ["a"], "x": [1.0]}), learned)
+
+
+def test_a_refusal_of_decimal_commas_names_the_flag():
+    with pytest.raises(UsageError, match=r"numbers with commas .*Give --decimal=, \(a comma\) if commas are decimal"):
+        columns.parse(pd.Series([f"{number},5" for number in range(60)], name="x"))
+
+
+def test_a_column_of_huge_exponents_is_text():
+    assert columns.parse(pd.Series(["05179e2916004192", "1e99999"], name="x")).tolist()[1] == "1e99999"

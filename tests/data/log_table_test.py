@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from data import log_checks, log_table, schema, statistics
+from data import frames, log_checks, log_table, schema, statistics
 from data.errors import UsageError
 
 
@@ -182,3 +182,80 @@ def test_the_small_sample_of_open_bandit_has_its_published_overlap():
     assert weights.max() == pytest.approx(277.778, abs=5e-4)
     assert (weights * log.rewards).mean() == pytest.approx(0.00235964, abs=5e-9)
     assert not log_checks.mean_inverse_propensity(log).is_warning
+
+
+def test_missing_value_words_are_names_of_actions_and_clients_with_a_warning(tmp_path):
+    frame = _frame(action=["NA", "EU", "NA", "inf"], user=["NULL", "a", "b", ""])
+    frame.to_csv(tmp_path / "log.csv", index=False)
+    log = log_table.read(str(tmp_path / "log.csv"), WANTED)
+    assert (log.client_ids, log.action_names) == (("NULL", "a", "b"), ("EU", "NA"))
+    texts = [finding.text for finding in log_checks.reading(log)]
+    assert texts[0] == "Rows were left out: 1 without client."
+    assert "--action_column=action has the action 'NA', which is a name here: if it means a missing value" in texts[1]
+    assert "--client_column=user has the client 'NULL'" in texts[2]
+    assert [finding.text for finding in log_checks.public(log)] == [texts[1].replace("=action", "", 1)]
+    dropped = log_table.read(str(tmp_path / "log.csv"), _schema(missing_values="NULL")).report["dropped_rows"]
+    assert dropped == {"without_client": 2, "without_action": 0}
+
+
+@pytest.mark.parametrize(
+    ("actions", "ways"),
+    [
+        (["Email", "email", "sms", "sms"], "one word in several ways: 'Email' and 'email'."),
+        (["caf\u00e9", "cafe\u0301", "tea", "tea"], r"one word in several ways: 'cafe\u0301' and 'caf\xe9'."),
+        (["1", "1.0", "2", "01"], "one number in several ways: '01' and '1' and '1.0'."),
+        (["12345678901234567", "12345678901234568", "1", "2"], ""),
+    ],
+)
+def test_actions_that_may_be_one_are_warned_of(tmp_path, actions, ways):
+    warnings = _read(tmp_path, _frame(action=actions)).report["warnings"]
+    assert warnings == ([f"--action_column=action has actions that are {ways}"] if ways else [])
+
+
+def test_percents_are_hundredths_and_reported(tmp_path):
+    log = _read(tmp_path, _frame(propensity=["0.4%", "50%", "25 %", "100%"], reward=["1%", "0", "0", "2%"]))
+    assert sorted(log.propensities) == [0.004, 0.25, 0.5, 1]
+    assert sorted(log.rewards) == [0, 0, 0.01, 0.02]
+    sentence = "In column '{}', numbers have the sign '%': they are read as hundredths (0.4% is 0.004)."
+    assert [finding.text for finding in log_checks.signs(log)] == [
+        sentence.format("reward"),
+        sentence.format("propensity"),
+    ]
+    with pytest.raises(UsageError, match="a column has percents in every cell, or in none"):
+        _read(tmp_path, _frame(propensity=["0.4%", "0.5", "0.5", "1"]))
+
+
+def _case(shared_data, name, form, **columns):
+    """Log of a case file, as the file or as DataFrames."""
+    wanted = schema.Schema(
+        "user", action_column="item", reward_column="click", propensity_column="p", file_flag="--log", **columns
+    )
+    path = shared_data / "cases" / name
+    if form == "file":
+        return log_table.read(str(path), wanted)
+    if name.endswith(".parquet"):
+        frame = pd.read_parquet(path, dtype_backend=form)
+    else:
+        frame = pd.read_csv(path, dtype=str, keep_default_na=False)
+    with frames.lent(frame) as lent:
+        return log_table.read(lent, wanted)
+
+
+@pytest.mark.parametrize("form", ["file", "numpy_nullable", "pyarrow"])
+def test_clients_with_64_bit_ids_stay_apart(shared_data, form):
+    assert len(_case(shared_data, "large_ids_log.parquet", form).client_ids) == 120
+
+
+@pytest.mark.parametrize("form", ["file", "numpy_nullable", "pyarrow"])
+def test_single_precision_propensities_are_accepted(shared_data, form):
+    assert _case(shared_data, "float32_propensity.parquet", form).propensities.max() == 1
+
+
+@pytest.mark.parametrize("form", ["file", "text"])
+def test_percents_and_missing_words_of_the_cases_are_read(shared_data, form):
+    log = _case(shared_data, "percent_propensity.csv.gz", form)
+    assert set(log.propensities) == {0.004}
+    assert (log.rewards / 250 / log.propensities).mean() == pytest.approx(0.105, abs=5e-4)
+    log = _case(shared_data, "na_action.csv.gz", form)
+    assert log.action_names == ("APAC", "EU", "NA")
+    assert np.bincount(log.actions).tolist() == [974, 996, 1030]

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from data import table_file
+from data import numerals, schema, table_file, table_size
 from data.errors import UsageError
 
 TEXT = "site, age\n007, 1\nä,\n"
@@ -15,10 +15,11 @@ TEXT = "site, age\n007, 1\nä,\n"
 
 @pytest.fixture
 def read(tmp_path):
-    def of_content(content: str | bytes, *arguments, name: str = "table.csv") -> table_file.Table:
+    def of_content(content: str | bytes, text_columns=(), name: str = "table.csv", **flags) -> table_file.Table:
         path = tmp_path / name
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
-        return table_file.read(str(path), *arguments)
+        wanted = schema.Schema("", ignore_columns=schema.as_flag(text_columns).strip("'"), **flags)
+        return table_file.read(str(path), wanted)
 
     return of_content
 
@@ -97,7 +98,7 @@ def test_a_missing_file_is_named_with_the_flag(tmp_path):
     (tmp_path / "folder.csv").mkdir()
     for name in ("missing.csv", "missing.parquet", "folder.csv"):
         with pytest.raises(UsageError, match=f"There is no file .*{name}: --log must name one"):
-            table_file.read(str(tmp_path / name), flag="--log")
+            table_file.read(str(tmp_path / name), schema.Schema("", file_flag="--log"))
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".csv.gz"])
@@ -127,7 +128,7 @@ def test_parquet_is_read_with_its_types_and_a_named_index_as_a_column(tmp_path):
 
 def test_missing_values_are_missing_in_every_column_and_counted(read):
     text = 'who,age,kind,note\nn/k,1,<5,"a,b"\nu,n/k,<5,x\nv,-9,low, n/k\nw,-9.0,high,y\n-9.0,2,low,y\n'
-    table = read(text, ["who"], 'n/k,<5,-9,"a,b",nowhere')
+    table = read(text, ["who"], missing_values='n/k,<5,-9,"a,b",nowhere')
     assert table.missing == {"n/k": 3, "<5": 2, "-9": 2, "a,b": 1, "nowhere": 0}
     missing = [[1, 0, 1, 1], [0, 1, 1, 0], [0, 1, 0, 1], [0, 1, 0, 0], [0, 0, 0, 0]]
     assert table.frame.isna().to_numpy().tolist() == missing
@@ -148,7 +149,7 @@ def test_a_frame_is_a_table_whatever_its_types():
         },
         index=pd.Index(["r", "s"], name="site"),
     )
-    table = table_file.of_frame(frame, "the frame", ["-9"])
+    table = table_file.of_frame(frame, "the frame", schema.Schema("", missing_values="-9"))
     names = ["site", "whole", "nullable", "decimal", "truth", "kind", "mixed", "when", "7"]
     assert table.frame.columns.tolist() == names
     assert table.missing == {"-9": 5}
@@ -221,3 +222,121 @@ def test_what_is_no_number_is_named(values, others, message):
     with pytest.raises(UsageError, match=message):
         _finite(values, **others)
     assert _finite([1e39]).tolist() == [1e39]
+
+
+def _numbers_of(table, column="p", within=(1e-18, 1)):
+    return table.numbers(table.frame[column], "--p", "propensity", within=within).tolist()
+
+
+def test_percents_are_hundredths_and_a_mixture_with_plain_numbers_is_refused(read):
+    table = read("who,p\na,0.4%\nb,50 %\n")
+    assert _numbers_of(table) == [0.004, 0.5]
+    assert table.signs == {"p": "%"}
+    with pytest.raises(UsageError, match=r"'0.4%' .* \(line 2 .* has percents in every cell, or in none"):
+        _numbers_of(read("who,p\na,0.4%\nb,0.5\n"))
+
+
+def test_decimal_commas_are_read_with_a_flag_that_a_refusal_names(read):
+    text = "who;p;day\na;0,25;31.01.2023\nb;1;01.02.2023\n"
+    table = read(text, decimal=",")
+    assert _numbers_of(table) == [0.25, 1]
+    assert table.frame["day"].tolist() == ["31.01.2023", "01.02.2023"]
+    assert table.checksum != read(text).checksum
+    with pytest.raises(UsageError, match=r"'0,25' .* if commas are decimal points, give --decimal=,"):
+        _numbers_of(read(text))
+    with pytest.raises(UsageError, match=r"--decimal=,: column 'p' has '1.5', whose point groups no thousands"):
+        read("who;p\na;1,5\nb;1.5\n", decimal=",")
+    assert read("who;p;q\na;1.500;?\nb;2;1,5\n", decimal=",").frame["p"].tolist() == ["1500", "2"]
+
+
+@pytest.mark.parametrize("first", ["sep=;\n", '"sep=;"\r\n', "SEP=;\n", "sep=|\n"])
+def test_excels_line_names_the_separator(read, first):
+    mark = first.strip().strip('"')[-1]
+    table = read(first + f"a{mark}b,c\n1{mark}2,5\n")
+    assert table.frame.to_dict("list") == {"a": ["1"], "b,c": ["2,5"]}
+    assert table.place(0) == "line 3"
+
+
+def test_comments_before_the_header_are_skipped_and_others_named(read):
+    table = read("# made by a tool\n#, on a day\n\na,b,c\n1,2,3\n")
+    assert (table.frame.columns.tolist(), table.place(0)) == (["a", "b", "c"], "line 5")
+    assert read("#a,b\n1,2\n").frame.columns.tolist() == ["#a", "b"]
+    with pytest.raises(
+        UsageError, match=r"line 3 has 1 and begins with #.*Comments are allowed before the header only"
+    ):
+        read("a,b\n1,2\n# the end\n")
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        np.float32([0.25, 1.0000001]),
+        [0.25, float(np.float32(1.0000001))],
+        ["0.25", "1.0000001"],
+        [0.1, np.nextafter(1, 2)],
+        pd.array([0.25, 1.0000001], "Float32"),
+    ],
+    ids=["single", "stored_as_double", "text", "double", "nullable"],
+)
+def test_probabilities_may_exceed_1_by_the_rounding_of_their_column(values):
+    table = table_file.of_frame(pd.DataFrame({"p": values}), "t.parquet")
+    assert _numbers_of(table)[1] == 1
+
+
+@pytest.mark.parametrize(
+    "values", [[1 / 3, 1.0000001], ["0.1234567891", "1.0000001"], ["0.1", "1.001"], np.float32([0.1, 1.000002])]
+)
+def test_probabilities_beyond_rounding_are_refused_with_all_their_digits(values):
+    table = table_file.of_frame(pd.DataFrame({"p": values}), "t.parquet")
+    with pytest.raises(UsageError, match=r"--p: 1\.0+[12]\d* .*from 1e-18 to 1"):
+        _numbers_of(table)
+
+
+def test_a_tiny_negative_probability_is_0_only_where_0_is_allowed():
+    table = table_file.of_frame(pd.DataFrame({"p": np.float32([0.5, -1e-7])}), "t.parquet")
+    assert _numbers_of(table, within=(0, 1)) == [0.5, 0]
+    with pytest.raises(UsageError, match="is not a propensity"):
+        _numbers_of(table)
+
+
+def test_whole_numbers_in_parquet_stay_exact_despite_a_missing_value(tmp_path):
+    names = [1234567890123456789, 1234567890123456790, None]
+    path = str(tmp_path / "table.parquet")
+    pd.DataFrame({"who": pd.array(names, "Int64"), "x": 1}).to_parquet(path)
+    assert table_file.as_text(table_file.read(path).frame["who"]).tolist()[:2] == [str(name) for name in names[:2]]
+    for word in ("1234567890123456789", "1234567890123456788"):
+        missing = table_file.read(path, schema.Schema("", missing_values=word)).missing
+        assert missing == {word: int(word.endswith("9"))}
+
+
+def test_too_many_rows_are_refused_before_they_are_read(read, tmp_path):
+    path, frame = str(tmp_path / "table.parquet"), pd.DataFrame({"a": [1, 2, 3], "b": 1})
+    frame.to_parquet(path)
+    few = schema.Schema("", max_table_rows=2)
+    with pytest.raises(UsageError, match=r"table.parquet has more than 2 rows, the limit of --max_table_rows"):
+        table_file.read(path, few)
+    with pytest.raises(UsageError, match="the DataFrame has more than 2 rows"):
+        table_file.of_frame(frame, "the DataFrame", few)
+    with pytest.raises(UsageError, match="more than 2 rows"):
+        read("a,b\n1,2\n1,2\n1,2\n", max_table_rows=2)
+    assert len(read("a,b\n1,2\n1,2\n", max_table_rows=2).frame) == 2
+
+
+def test_a_file_beyond_the_memory_is_refused_while_it_is_decompressed(read, monkeypatch, tmp_path):
+    memory = type("Memory", (), {"available": 1000})
+    monkeypatch.setattr(table_size.psutil, "virtual_memory", lambda: memory)
+    monkeypatch.setattr(table_size, "_CHUNK", 50)
+    content = gzip.compress(b"a,b\n" + b"1,2\n" * 1000)
+    assert len(content) < 100
+    with pytest.raises(UsageError, match=r"decompressed to .* GB so far, needs about .* GB are available: read it on"):
+        read(content, name="table.csv.gz")
+    with pytest.raises(UsageError, match=r"table.csv needs about"):
+        read("a,b\n" + "1,2\n" * 1000)
+    path = str(tmp_path / "table.parquet")
+    pd.DataFrame({"a": [1] * 1000, "b": 1}).to_parquet(path)
+    with pytest.raises(UsageError, match=r"table.parquet needs about"):
+        table_file.read(path)
+
+
+def test_currency_signs_and_percents_follow_one_rule():
+    assert numerals.plain(pd.Series(["$1,234.50", "2"]), ".")[0].tolist() == ["1234.50", "2"]

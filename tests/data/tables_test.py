@@ -56,12 +56,49 @@ def test_codes_words_and_a_few_numbers_are_classes(values):
         (["0", "1", "0", "1"], []),
         (["a", "b", "c"] * 2, []),
         (["0", "0.0", "1.0", "1"] * 2, ["classes that are one number in several ways: '0' and '0.0'; '1' and '1.0'."]),
+        (
+            ["0", "1", "NA"] * 2,
+            [
+                "the class 'NA', which is a name here: if it means a missing value, "
+                "--missing_values='NA' drops its rows."
+            ],
+        ),
         (["0", "1", "n/k"] * 2, ["numbers and the class 'n/k': --missing_values='n/k' drops its rows."]),
         (["a", "b", "b"], ["classes of a single row: 'a'."]),
         (list("abcdeff"), ["classes of a single row: 'a', 'b', 'c' and 2 more."]),
     ],
-    ids=range(6),
+    ids=range(7),
 )
 def test_odd_classes_are_warned_of(values, message):
     found = _rows(values).features().report["warnings"]
     assert found == [f"--label_column=y has {one}" for one in message]
+
+
+def _read(frame, **roles):
+    with frames.lent(pd.DataFrame(frame)) as name:
+        return tables.read(name, schema.Schema("rows:2", **roles))
+
+
+def test_a_feature_of_lists_becomes_a_feature_of_each_number():
+    frame = {"e": [[0.0, 1.0], [2.0, 1.0], None, [1.0, 4.0]], "y": [0, 1, 0, 1], "unused": [[1], [], "a", None]}
+    features = _read(frame, label_column="y", feature_columns="e").features()
+    assert features.names == ["e[0]", "e[0] is missing", "e[1]", "e[1] is missing"]
+    root = 1.5**0.5
+    assert features.values[:, 0].tolist() == pytest.approx([-root, root, 0, 0], abs=1e-6)
+    assert features.values[:, 1].tolist() == [0, 0, 1, 0]
+    assert list(features.learned) == ["e[0]", "e[1]"]
+
+
+@pytest.mark.parametrize("flags", [{"category_columns": "e"}, {"text_columns": "e"}])
+def test_lists_are_neither_categories_nor_text(flags):
+    with pytest.raises(UsageError, match="'e' holds lists, which are neither categories nor text"):
+        _read({"e": [[1], [2]], "x": [1, 2], "y": [0, 1]}, label_column="y", **flags)
+
+
+def test_a_first_line_with_a_number_sign_is_named_where_a_column_is_missing(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text("# exported, today\nwho,y\na,1\nb,0\n")
+    with pytest.raises(
+        UsageError, match=r"no column 'who' .*If the first line, which begins with #, is a comment, remove"
+    ):
+        tables.read(str(path), schema.Schema("who", "y"))

@@ -491,3 +491,42 @@ def test_statistics_without_a_vocabulary_are_refused(write):
     path = _known(write, {"length": None}, {})
     with pytest.raises(UsageError, match=r"has no vocabulary, but .* is read with a --text_columns"):
         _routed(write(QUESTIONS), public_statistics=path)
+
+
+def _case(shared_data, name, *roles, form=None, **flags):
+    path = shared_data / "cases" / name
+    if form is None:
+        return _load(str(path), *roles, **flags)
+    frame = pd.read_parquet(path, dtype_backend=form) if name.endswith(".parquet") else pd.read_csv(path, sep=form)
+    with frames.lent(frame) as lent:
+        return _load(lent, *roles, **flags)
+
+
+@pytest.mark.parametrize("form", [None, "numpy_nullable", "pyarrow"])
+def test_64_bit_ids_and_lists_of_the_cases_are_read(shared_data, form):
+    task = _case(shared_data, "large_ids_table.parquet", "user", "y", form=form)
+    assert len(task.clients) + len(task.held_out) == 24
+    task = _case(shared_data, "list_column.parquet", "user", "y", form=form)
+    assert (len(task.feature_names), task.feature_names[-1]) == (1200, "embedding[1199]")
+
+
+def test_hashed_ids_of_the_case_are_read(shared_data):
+    for form in (None, ","):
+        task = _case(shared_data, "segfault.csv.gz", "device_id", "best", form=form)
+        assert len(task.clients) + len(task.held_out) == 43
+
+
+@pytest.mark.parametrize("form", [None, ";"])
+def test_decimal_commas_of_the_case_are_read_with_one_flag(shared_data, form):
+    flags = {"reward_columns": "Gewinn Plakat,Gewinn Eis,Gewinn Rabatt", "form": form}
+    task = _case(shared_data, "german_decimal_comma.csv.gz", "Filiale", decimal=",", **flags)
+    assert task.statistics["columns"]["Umsatz"]["mean"] == pytest.approx(1000, abs=300)
+    expected = pd.read_csv(
+        shared_data / "cases" / "german_decimal_comma.csv.gz", sep=";", decimal=",", thousands=".", dtype={"Datum": str}
+    )
+    parts = [part.load(index).labels for part in (task.clients, task.held_out) for index in range(len(part))]
+    rewards = expected[list(task.action_names)].to_numpy(np.float32)
+    np.testing.assert_array_equal(np.sort(np.concatenate(parts), axis=0), np.sort(rewards, axis=0))
+    assert {"name": "Datum", "use": "feature", "kind": "date", "hours": False} in task.report["columns"]
+    with pytest.raises(UsageError, match="--decimal=,"):
+        _case(shared_data, "german_decimal_comma.csv.gz", "Filiale", **flags)
