@@ -221,12 +221,11 @@ def _check_exact(column: "pd.Series", distinct: Any) -> None:
     """Refuses whole numbers that are so large that their type has rounded them, which merges clients."""
     exact_up_to = 2**24 if column.dtype == np.float32 else 2**53
     for number in distinct:
-        if isinstance(number, float | np.floating) and abs(number) >= exact_up_to and number % 1 == 0:
+        if isinstance(number, float | np.floating) and abs(float(number)) >= exact_up_to and number % 1 == 0:
             raise ColumnError(
                 f"Column {column.name!r} holds floating-point numbers such as {number:.0f}, which are rounded beyond "
-                f"{exact_up_to:,}, so that different names have become equal. Read them as text or as whole numbers, "
-                'for example with pandas.read_parquet(path, dtype_backend="numpy_nullable") or '
-                "pandas.read_csv(path, dtype=str)."
+                f"{exact_up_to:,}, so that different names have become equal. Read them as text, as by "
+                'dtype=str, or as whole numbers, as by dtype_backend="numpy_nullable".'
             )
 
 

@@ -62,9 +62,8 @@ def _plain(column: "pd.Series") -> "pd.Series":
     import pandas as pd
 
     kind, types = column.dtype, pd.api.types
-    if isinstance(kind, pd.ArrowDtype) and (types.is_integer_dtype(kind) or types.is_bool_dtype(kind)):
-        name = kind.numpy_dtype.name
-        return column.astype("boolean" if name == "bool" else name.replace("int", "Int").replace("u", "U"))
+    if isinstance(kind, pd.ArrowDtype) and types.is_integer_dtype(kind):
+        return column.astype(kind.numpy_dtype.name.replace("int", "Int").replace("u", "U"))
     if isinstance(kind, pd.ArrowDtype):
         import pyarrow as pa
 
@@ -105,11 +104,10 @@ def spread(column: "pd.Series", place: Callable[[int], str]) -> "pd.DataFrame":
     if wrong:
         row, size = wrong[0]
         what = f"{size} numbers, not {usual}" if size >= 0 and usual > 0 else "something else than a list of numbers"
-        name = as_flag([column.name])
         raise ColumnError(
             f"Column {column.name!r} holds lists, and {place(row)} has {what} (as do {len(wrong) - 1} more). Give "
             "all lists equally many numbers, each of which becomes a feature, put other values into a column of their "
-            f"own each, or leave the column out with --ignore_columns={name}."
+            f"own each, or leave the column out with --ignore_columns={as_flag([column.name])}."
         )
     names = [f"{column.name}[{position}]" for position in range(usual)]
     return pd.DataFrame(np.stack(arrays), lists.index, names).reindex(column.index)

@@ -145,20 +145,14 @@ def reading(log: "InteractionLog") -> list[Finding]:
     counts = log.report.get("dropped_rows") or {}
     reasons = [f"{count:,} without {what.removeprefix('without_')}" for what, count in counts.items() if count]
     findings = [Finding("dropped rows", True, f"Rows were left out: {' and '.join(reasons)}.")] if reasons else []
-    findings += [Finding("names", True, warning) for warning in log.report.get("warnings", ())]
-    return findings + signs(log)
-
-
-def signs(log: "InteractionLog") -> list[Finding]:
-    """Reports columns whose numbers have a currency sign or %."""
-    columns = log.report.get("signs") or {}
-    return [Finding("signs", False, f"In {table_report.of_sign(*column)}.") for column in columns.items()]
+    return findings + [Finding("names", True, text) for text in log.report.get("warnings", ())] + public(log)
 
 
 def public(log: "InteractionLog") -> list[Finding]:
-    """Findings that reveal no client: signs of numbers, and odd names of actions."""
+    """Findings that reveal no client: odd names of actions, and signs of numbers."""
     warnings = table_report.name_warnings(log.action_names, "--action_column", "action")
-    return [Finding("names", True, warning) for warning in warnings] + signs(log)
+    signs = [f"In {table_report.of_sign(*column)}." for column in (log.report.get("signs") or {}).items()]
+    return [Finding("names", True, text) for text in warnings] + [Finding("signs", False, text) for text in signs]
 
 
 def duplicates(log: "InteractionLog") -> Finding:

@@ -105,8 +105,11 @@ class Table:
             written = as_text(column)
             exact = numerals.numbers(written.map(lambda value: _TRUTH.get(value, value)))
             if (is_word := np.isnan(exact) & written.notna()).any():
-                words = written[is_word]
-                why = f"is not a number, as a {what} must be{_hint(words)}"
+                words, why = written[is_word], f"is not a number, as a {what} must be"
+                if numerals.has_decimal_commas(words):
+                    why += "; if commas are decimal points, give --decimal=, (a comma)"
+                elif words.str.contains(numerals.PERCENT, regex=False).any():
+                    why += "; a column has percents in every cell, or in none"
                 self._refuse(column, flag, is_word, _SHORT.repr(words.iloc[0]), why)
         is_missing = np.isnan(exact)
         self._refuse(column, flag, is_missing, "a missing value", f"is not allowed: every row must have a {what}")
@@ -127,15 +130,6 @@ class Table:
             raise UsageError(
                 f"{flag}: {value} in column {column.name!r} ({self.place(rows[0])} of {self.path}) {why}{more}."
             )
-
-
-def _hint(words: "pd.Series") -> str:
-    """Explanation of cells that are no numbers, if they look like some."""
-    if numerals.has_decimal_commas(words):
-        return "; if commas are decimal points, give --decimal=, (a comma)"
-    if words.str.contains(numerals.PERCENT, regex=False).any():
-        return "; a column has percents in every cell, or in none"
-    return ""
 
 
 def _within_rounding(numbers: np.ndarray, *, has_zero: bool) -> np.ndarray:
@@ -344,9 +338,8 @@ def _without_preamble(text: str) -> tuple[str, str]:
 
     The last line that begins with # is the header if it has as many separators as the next line.
     """
-    lines = re.match(r"(?i)(?:\s*\"?sep=(.)\"?[^\S\n]*(?:\n|$))?((?:[^\S\n]*\n|#.*(?:\n|$))*)", text)
-    if not lines:
-        return text, ""
+    # Each part may be empty, so that there is always a match.
+    lines = next(re.finditer(r"(?i)(?:\s*\"?sep=(.)\"?[^\S\n]*(?:\n|$))?((?:[^\S\n]*\n|#.*(?:\n|$))*)", text))
     separator, comments, kept = lines[1] or "", lines[2], lines.end()
     if names := re.search(r"#.*\n$", comments):
         following = text[kept:].partition("\n")[0]

@@ -3,7 +3,7 @@
 import collections
 import decimal
 import unicodedata
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -73,13 +73,11 @@ def category_warnings(learned: columns.Learned, named: Collection[str]) -> list[
 
 
 def label_warnings(rows: "Rows") -> list[str]:
-    """Oddities of labels, or of a log's actions: see `name_warnings`; and labels of a single row."""
+    """Oddities of labels: see `name_warnings`; and labels of a single row."""
     if not rows.roles.label:
         return []
-    flag = f"--{'action' if rows.schema.is_log else 'label'}_column={as_flag([rows.roles.label])}"
-    oddities = name_warnings(rows.label_names, flag, "action" if rows.schema.is_log else "class")
-    if rows.schema.is_log:
-        return oddities
+    flag = f"--label_column={as_flag([rows.roles.label])}"
+    oddities = name_warnings(rows.label_names, flag, "class")
     counts = rows.frame[rows.roles.label].value_counts()
     if single := [name for name in rows.label_names if counts.get(name) == 1]:
         more = f" and {len(single) - _NAMED} more" if len(single) > _NAMED else ""
@@ -103,10 +101,6 @@ def name_warnings(names: Sequence[str], flag: str, what: str) -> list[str]:
     """
     import pandas as pd
 
-    def spelling(same: Sequence[str]) -> Callable[[str], str]:
-        looks_equal = len({unicodedata.normalize("NFC", name) for name in same}) < len(same)
-        return ascii if looks_equal else repr
-
     oddities, plural = [], f"{what}{'e' * what.endswith('s')}s"
     numbers = numerals.numbers(pd.Series(list(names), dtype=object)).tolist()
     words = [name for name, number in zip(names, numbers, strict=True) if np.isnan(number)]
@@ -117,11 +111,17 @@ def name_warnings(names: Sequence[str], flag: str, what: str) -> list[str]:
         else:
             ways["number"][decimal.Decimal(name)].append(name)  # As floats, whole numbers beyond 2^53 would be equal.
     for how, names_of in ways.items():
-        if same := [" and ".join(map(spelling(one), one)) for one in names_of.values() if len(one) > 1]:
-            more = f" and {len(same) - _NAMED} more" if len(same) > _NAMED else ""
-            oddities.append(
-                f"{flag} has {plural} that are one {how} in several ways: {'; '.join(same[:_NAMED])}{more}."
+        # As the composed and the decomposed form of an accent look alike, escapes show the difference.
+        same = [
+            " and ".join(
+                map(repr if len({unicodedata.normalize("NFC", name) for name in one}) == len(one) else ascii, one)
             )
+            for one in names_of.values()
+            if len(one) > 1
+        ]
+        if same:
+            shown = "; ".join(same[:_NAMED]) + (f" and {len(same) - _NAMED} more" if len(same) > _NAMED else "")
+            oddities.append(f"{flag} has {plural} that are one {how} in several ways: {shown}.")
     missing = [name for name in names if name in table_file.MISSING]
     if len(words) == 1 and len(names) > 2 and words != missing:
         oddities.append(

@@ -74,6 +74,5 @@ def check_parquet(path: str, most: int) -> None:
 
     metadata = pq.read_metadata(path)
     check_rows(metadata.num_rows, most, path)
-    groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
-    numbers = 8 * metadata.num_rows * metadata.num_columns
-    check_memory(_OF_CELLS * max(numbers, sum(group.total_byte_size for group in groups)), path)
+    content = sum(metadata.row_group(group).total_byte_size for group in range(metadata.num_row_groups))
+    check_memory(_OF_CELLS * max(content, 8 * metadata.num_rows * metadata.num_columns), path)

@@ -87,7 +87,7 @@ class Rows:
                 columns.learn(frame, is_train, categories=self.schema.categories, named=self.roles.named, show=cells)
             )
         encoded = columns.encode(frame, learned, show=cells)
-        warnings = [] if known and not self.schema.is_log else table_report.label_warnings(self)
+        warnings = [] if known or self.schema.is_log else table_report.label_warnings(self)
         warnings += table_report.client_warnings(self)
         report = {
             "rows": len(self.frame),
