@@ -105,7 +105,7 @@ def spread(column: "pd.Series", place: Callable[[int], str]) -> "pd.DataFrame":
         row, size = wrong[0]
         what = f"{size} numbers, not {usual}" if size >= 0 and usual > 0 else "something else than a list of numbers"
         raise ColumnError(
-            f"Column {column.name!r} holds lists, and {place(row)} has {what} (as do {len(wrong) - 1} more). Give "
+            f"Column {column.name!r} holds lists, and {place(row)} has {what} ({len(wrong):,} such rows). Give "
             "all lists equally many numbers, each of which becomes a feature, put other values into a column of their "
             f"own each, or leave the column out with --ignore_columns={as_flag([column.name])}."
         )
