@@ -123,6 +123,8 @@ def _check_metadata(described: Mapping[str, Any]) -> None:
         or not are_counts
         or len(set(actions)) < len(actions)
         or not hasattr(report.get("cohorts", {}), "get")
+        or not hasattr(report.get("signs", {}), "items")
+        or not isinstance(report.get("warnings", []), list)
     ):
         raise ValueError("its metadata is not that of a log")
 

@@ -3,8 +3,7 @@
 import gzip
 import pathlib
 
-import psutil
-
+from data import memory
 from data.errors import UsageError
 
 MAX_ROWS = 20_000_000
@@ -38,7 +37,7 @@ def check_memory(needed: float, what: str, remedy: str = _REMEDY) -> None:
     Raises:
       UsageError: If more bytes are needed than available.
     """
-    available = psutil.virtual_memory().available
+    available = memory.available_bytes()
     if needed > available:
         raise UsageError(
             f"{what} needs about {needed / 1e9:,.1f} GB of memory, and {available / 1e9:,.1f} GB are available: "

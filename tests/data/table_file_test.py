@@ -323,8 +323,7 @@ def test_too_many_rows_are_refused_before_they_are_read(read, tmp_path):
 
 
 def test_a_file_beyond_the_memory_is_refused_while_it_is_decompressed(read, monkeypatch, tmp_path):
-    memory = type("Memory", (), {"available": 1000})
-    monkeypatch.setattr(table_size.psutil, "virtual_memory", lambda: memory)
+    monkeypatch.setattr(table_size.memory, "available_bytes", lambda: 1000)
     monkeypatch.setattr(table_size, "_CHUNK", 50)
     content = gzip.compress(b"a,b\n" + b"1,2\n" * 1000)
     assert len(content) < 100
