@@ -185,8 +185,8 @@ def _check_size(rows: int, learned: Learned) -> None:
     remedy = f"merge categories, or leave out columns{counts}, with --ignore_columns"
     if width > MAX_FEATURES:
         raise UsageError(f"The columns give {width:,} features, more than {MAX_FEATURES:,}: {remedy}.")
-    size = f"The table with {width:,} features in each of {rows:,} rows"
-    table_size.check_memory(_COPIES * 4 * rows * width, size, f"{remedy}, or take a sample of the clients")
+    what = f"The table with {width:,} features in each of {rows:,} rows"
+    table_size.check_memory(_COPIES * 4 * rows * width, what, f"{remedy}, or take a sample of the clients")
 
 
 def named(column: "pd.Series") -> "pd.Series":

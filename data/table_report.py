@@ -122,12 +122,7 @@ def name_warnings(names: Sequence[str], flag: str, what: str) -> list[str]:
         if same:
             shown = "; ".join(same[:_NAMED]) + (f" and {len(same) - _NAMED} more" if len(same) > _NAMED else "")
             oddities.append(f"{flag} has {plural} that are one {how} in several ways: {shown}.")
-    missing = [name for name in names if name in table_file.MISSING]
-    if len(words) == 1 and len(names) > 2 and words != missing:
-        oddities.append(
-            f"{flag} has numbers and the {what} {words[0]!r}: --missing_values={as_flag(words, quoted=True)} drops its "
-            "rows."
-        )
+    missing = [name for name in names if name in table_file.MISSING or (words == [name] and len(names) > 2)]
     if missing:
         oddities.append(
             f"{flag} has the {what} {missing[0]!r}, which is a name here: if it means a missing value, "

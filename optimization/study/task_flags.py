@@ -201,17 +201,14 @@ class Columns:
       category_columns: Numeric or date features to treat as categories.
       missing_values: Texts that mean a missing value, separated by commas, besides NA, nan, null ... in features. In
         columns of clients, labels and actions, only empty cells are missing otherwise.
-      decimal: Decimal sign of numbers that are written as text.
+      decimal: Decimal sign of numbers that are written as text; with a comma, points group thousands, as in 1.234,56.
       max_table_rows: Maximum number of rows; a larger table is refused before it is read.
     """
 
     ignore_columns: str = setting()
     category_columns: str = setting()
     missing_values: str = setting()
-    decimal: str = setting(
-        numerals.POINT,
-        {numerals.POINT: "as in 1234.56", numerals.COMMA: "as in 1234,56 and 1.234,56; points group thousands"},
-    )
+    decimal: str = setting(numerals.POINT, [numerals.POINT, numerals.COMMA])
     max_table_rows: int = setting(table_size.MAX_ROWS, low=1)
 
 

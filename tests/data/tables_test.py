@@ -63,7 +63,13 @@ def test_codes_words_and_a_few_numbers_are_classes(values):
                 "--missing_values='NA' drops its rows."
             ],
         ),
-        (["0", "1", "n/k"] * 2, ["numbers and the class 'n/k': --missing_values='n/k' drops its rows."]),
+        (
+            ["0", "1", "n/k"] * 2,
+            [
+                "the class 'n/k', which is a name here: if it means a missing value, --missing_values='n/k' "
+                "drops its rows."
+            ],
+        ),
         (["a", "b", "b"], ["classes of a single row: 'a'."]),
         (list("abcdeff"), ["classes of a single row: 'a', 'b', 'c' and 2 more."]),
     ],
