@@ -152,7 +152,7 @@ def test_programs_that_want_a_file_at_once_download_it_once(server, tmp_path):
     plain = _at_once(4, lambda: download.plain_file(server.origin, "toy.bin", str(tmp_path)))
     assert [path.read_bytes() == ARCHIVE for path in plain] == [True] * 4
     assert server.requested == [None, None]
-    assert _names(tmp_path) == ["toy.bin", NAME]
+    assert _names(tmp_path) == ["toy.bin", NAME, f"{NAME}.sha256"]
 
 
 @pytest.mark.slow
