@@ -152,6 +152,8 @@ def build_process(task: tasks.Task, phase: Phase, mechanism: mechanisms.Mechanis
         compression=phase.aggregation.compression,
         noise=noise,
         halves=halves,
+        reward_bounds=task.reward_bounds,
+        clips_rewards=phase.task.learn_from != "dr",
         **personal,
     )
 
@@ -288,7 +290,8 @@ class BanditRounds(runner.Rounds):
         # By PLD it takes as long as a short round.
         if self._mechanism.accountant == "rdp" or self.length.ends_in_evaluation(round_num):
             row[metrics.EPSILON] = self._mechanism.epsilon(phase.accounted(round_num))
-        loss = phase.reset.loss_of(row[metrics.LOSS], row[metrics.ROUND_REWARD])
+        reward, bounds = row[metrics.ROUND_REWARD], self._task.reward_bounds
+        loss = phase.reset.loss_of(row[metrics.LOSS], float(bounds.to_unit(reward)) if bounds else reward)
         noted = self._watch.noted(state.losses, loss)
         after = server_state, np.float64(total), np.int64(rounds), learned, state.cohort_seed, noted, taken_part, earned
         return Progress(*after), row

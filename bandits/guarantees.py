@@ -22,7 +22,8 @@ from optimization.study import aggregation_flags, run_folder, selector_flags
 
 # Options of tasks that do not say who the clients are: places of files, whose contents are in the checksum, and models.
 _NOT_OF_CLIENTS = {"data_file", "missing_values", "public_statistics", "model", "hidden", "norm", "init_labels"}
-_NOT_OF_CLIENTS |= {"ignore_columns", "category_columns", "text_columns", "action_prices", "decimal", "max_table_rows"}
+_NOT_OF_CLIENTS |= {"ignore_columns", "category_columns", "text_columns", "action_prices", "reward_bounds"}
+_NOT_OF_CLIENTS |= {"decimal", "max_table_rows"}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,6 +11,7 @@ from bandits import registry
 from bandits.options import BanditOptions
 from data import tasks
 from data.errors import UsageError
+from data.reward_bounds import RewardBounds
 from optimization.study import cli
 from optimization.study.objects import FLAG, Recorded, rebuilt, recorded, short
 
@@ -117,6 +118,9 @@ class Objects:
             if options.task.task_type == "logged" or options.task.reward_columns:
                 raise UsageError("rewards has no effect here: this data has rewards, and no labels.")
             task = dataclasses.replace(task, rewards={"exact": _matrix(self._objects["rewards"], task)})
+            low, high = task.reward_range("exact")
+            if low < min(high, 0) or high > max(low, 1):
+                task = dataclasses.replace(task, reward_bounds=RewardBounds(low, high))
         if "model" in self._objects:
             if not isinstance(task.feature_spec, tuple):
                 raise UsageError(f"--task_type={options.task.task_type} has bags of words, which no Keras model takes.")

@@ -15,6 +15,7 @@ import tensorflow_federated as tff
 
 from bandits import losses, policies
 from data import clients
+from data.reward_bounds import RewardBounds
 from optimization import fed_avg, models
 
 _POLICY = -3  # Folded into a client's key of its actions, for what a policy draws.
@@ -70,6 +71,8 @@ class BanditProcess(fed_avg.Process):
         (`logged`); or of the policy's actions where that one has the same (`replay`).
       scheduled: The policy's scheduled parameter, whose value comes with a client; empty if all are constant.
       is_delayed: Whether a client's log has only rewards that it has `observed`.
+      reward_bounds: Bounds of rewards that the loss takes mapped to [0, 1]; None for rewards as they are.
+      clips_rewards: Whether mapped rewards are clipped; doubly robust ones, which exceed any bounds, are not.
       halves: Places of the sums over halves: 1 for those of the cohort, its size for those of each client; 0 for none.
     """
 
@@ -80,6 +83,8 @@ class BanditProcess(fed_avg.Process):
     scheduled: str = ""
     is_delayed: bool = False
     halves: int = 0
+    reward_bounds: RewardBounds | None = None
+    clips_rewards: bool = True
 
     @property
     def client_type(self) -> tff.Type:
@@ -124,7 +129,7 @@ class BanditProcess(fed_avg.Process):
             cache, features = self.weighted(logged(client.labels), client.keys.cache), models.dense(client.features)
             if self.is_delayed:
                 cache, features = kept((cache, features), client.observed)
-            return cache, {"features": features, **cache}
+            return cache, {"features": features, **self.mapped(cache)}
         rewards = reward_vectors(client.labels, mixture(self.reward_matrix, client.environment))
         weights = deployed[0]
         if self.max_delay:
@@ -174,7 +179,15 @@ class BanditProcess(fed_avg.Process):
             log = {name: cache[name] for name in ("action", "reward", "propensity")}
         if self.model.heads > 1:
             log[losses.BOOTSTRAP] = cache[losses.BOOTSTRAP]
-        return log
+        return self.mapped(log)
+
+    def mapped(self, log: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        """A log with its rewards in [0, 1], as the loss takes them."""
+        if (bounds := self.reward_bounds) is None:
+            return dict(log)
+        name = losses.FULL_FEEDBACK if losses.FULL_FEEDBACK in log else "reward"
+        rewards = (log[name] - bounds.low) / (bounds.high - bounds.low)
+        return {**log, name: tf.clip_by_value(rewards, 0.0, 1.0) if self.clips_rewards else rewards}
 
     def weighted(self, cache: dict[str, tf.Tensor], key: tf.Tensor) -> dict[str, tf.Tensor]:
         """The log with a weight per example and head."""

@@ -86,7 +86,8 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
         return self._objects.options(super().options(settings))
 
     def recorded(self, options: BanditOptions, data: tasks.Task) -> Mapping[str, Any]:
-        return self._objects.flags()
+        bounds = data.reward_bounds
+        return self._objects.flags() | ({"reward_bounds": f"{bounds.low!r},{bounds.high!r}"} if bounds else {})
 
     def data_key(self, options: BanditOptions) -> TaskOptions:
         return options.task
@@ -104,6 +105,12 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
                 phase = guarantees.planned(phase, plan.mechanism)
             mechanism = guarantees.mechanism(phase)
             warnings += mechanism.warnings(phase.total_rounds) if phase.bandit.trains else ()
+            if task.has_learned_bounds and phase.releases and mechanism.noise_multiplier:
+                raise UsageError(
+                    "Training with noise needs --reward_bounds=LOW,HIGH: bounds learned from the clients' rewards have "
+                    "no noise, so a single outlier would show in every output. Give the smallest and the largest "
+                    "possible reward, known without this data."
+                )
             if mechanism.voided and phase.reset.voids:
                 warnings.append(f"the noise guarantees nothing, because {phase.reset.voids}.")
             selector_flags.check_population(phase.selection, len(phase.population), phase.cohorts.size)
@@ -112,6 +119,10 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
                 f"--task_type={options.task.task_type} has no reward shift to study: its rewards are one matrix."
             )
         _check_rewards(options, task)
+        if task.reward_bounds and not options.task.reward_bounds:
+            how = "learned from observed rewards: 1st and 99th percentile" if task.has_learned_bounds else "recognized"
+            shown = f"{task.reward_bounds.low:g} to {task.reward_bounds.high:g} ({how})"
+            print(f"Training maps rewards of {shown} to [0, 1]; --reward_bounds=LOW,HIGH declares them.", file=sys.stderr)
         if logged_flags.is_simulated(options.task):
             scores, is_new = simulator.once(task.held_out)
             if is_new:
@@ -203,7 +214,7 @@ def _planned(phase: Phase, folder: run_folder.RunFolder, dimension: int) -> Phas
 def _check_rewards(options: BanditOptions, task: tasks.Task) -> None:
     """Refuses rewards that are no probabilities where the loss is a cross entropy."""
     bandit = options.bandit
-    low, high = task.reward_range(options.rewards)
+    low, high = (0.0, 1.0) if task.reward_bounds else task.reward_range(options.rewards)
     if bandit.cross_entropy and not 0 <= low <= high <= 1:
         squared = dataclasses.replace(bandit, cross_entropy=False, help="")
         other = next(name for name, entry in registry.BANDITS.items() if dataclasses.replace(entry, help="") == squared)
@@ -336,7 +347,10 @@ def _summary(options: BanditOptions, task: tasks.Task, phase: Phase, folder: run
         when = ", in rounds " if len(reset_rounds) > 1 else ", in round " if len(reset_rounds) else ""
         held_out += f". Resets: {len(reset_rounds)}{when}{loggers.spans(reset_rounds)}"
     rounds = int(last["round_num"])
-    warning = _clipping_warning(table, max(map(abs, task.reward_range(phase.rewards))), phase.cohorts.size)
+    largest = 1.0 if task.reward_bounds else max(map(abs, task.reward_range(phase.rewards)))
+    warning = _clipping_warning(table, largest, phase.cohorts.size)
+    if task.clipping and not guarantees.mechanism(phase).noise_multiplier:
+        warning = f"{task.clipping}\n{warning}"
     return (
         f"{phase.label}: {rounds:,} round{'s' * (rounds != 1)}, average reward {last[metrics.AVERAGE_REWARD]:.4f}, "
         f"last round {last[metrics.ROUND_REWARD]:.4f}; "

@@ -57,6 +57,7 @@ class Purpose(enum.IntEnum):
     DROP_OUT = 65, 1
     TIME_ZONE = 66, 0
     HALVES = 70, 1
+    REWARD_SCALE = 71, 0
 
 
 def _sequence(seed: int, purpose: Purpose, *place: int) -> np.random.SeedSequence:

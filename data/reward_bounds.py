@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from typing import Any
 
 import numpy as np
 
@@ -61,3 +62,34 @@ def recognized(rewards: np.ndarray) -> RewardBounds | None:
         if values <= {low, 1.0}:
             return RewardBounds(low, 1.0)
     return None
+
+
+def robust(rewards: np.ndarray) -> RewardBounds:
+    """The 1st and 99th percentile of rewards, or their range if the percentiles are equal, as those of rare clicks."""
+    low, high = np.percentile(np.asarray(rewards, np.float64), (1, 99))
+    if low == high:
+        low, high = float(np.min(rewards)), float(np.max(rewards))
+    return RewardBounds(float(low), float(high) if high > low else float(low) + 1)
+
+
+def scale(declared: str | None, observed: np.ndarray, rewards: np.ndarray) -> dict[str, Any]:
+    """Fields `reward_bounds`, `has_learned_bounds` and `clipping` of a task.
+
+    Args:
+      declared: `--reward_bounds`; None to recognize bounds, or to learn them from `observed`.
+      observed: Rewards of training clients that are observed without a trained model.
+      rewards: All rewards of training clients that training may read.
+
+    Raises:
+      UsageError: If `declared` is no pair of bounds.
+    """
+    bounds = parse(declared) if declared else recognized(observed)
+    if not declared and bounds == RewardBounds(0, 1):
+        return {}
+    learned = bounds or robust(observed)
+    clipping, outside = "", learned.outside(rewards)
+    if outside:
+        means = np.mean(rewards, dtype=float), learned.to_user(learned.to_unit(rewards)).mean()
+        clipping = f"{outside:,} of {rewards.size:,} training rewards lie outside the bounds {learned.low:g} to "
+        clipping += f"{learned.high:g}. Training clips them: their mean is {means[1]:.4g} instead of {means[0]:.4g}."
+    return {"reward_bounds": learned, "has_learned_bounds": bounds is None, "clipping": clipping}

@@ -194,8 +194,10 @@ def recommend(settings: cli.Settings, command: str | None = None) -> Recommendat
         evaluations = () if "rounds_per_eval" in set_flags else ("--rounds_per_eval=0",)
         cores = max(1, len(os.sched_getaffinity(0)) // settings.workers)
         threads = () if resolved.max_concurrent_threads else (f"--max_concurrent_threads={cores}",)
-        spaces = strategies.spaces(base, names, data.num_actions, data.reward_width)
+        spaces = strategies.spaces(base, names, data.num_actions, data.trained_width)
         no_noise = stages.refused_noise(base) or privacy.no_guarantee(deployment)
+        if not no_noise and data.has_learned_bounds:
+            no_noise = "noise needs declared bounds of the rewards: give --reward_bounds=LOW,HIGH"
         if no_noise:
             print(f"Runs with noise are left out: {no_noise.rstrip('.')}.", file=sys.stderr)
         full = full_plan(resolved, names, max(one.size for one in spaces.values()), 0 if no_noise else len(epsilons))

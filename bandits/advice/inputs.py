@@ -83,6 +83,8 @@ class Data:
       held_out: Held-out data, in words.
       unit: Unit of privacy, in words.
       scores: Scores of a log's simulator; empty for other data.
+      trained_width: Largest minus smallest reward that training takes.
+      has_learned_bounds: Whether the bounds of the rewards were learned from clients, without noise.
     """
 
     checksum: str
@@ -96,6 +98,8 @@ class Data:
     held_out: str
     unit: str
     scores: tuple[simulator.Score, ...] = ()
+    trained_width: float = 1.0
+    has_learned_bounds: bool = False
 
     @property
     def rows(self) -> int:
@@ -135,6 +139,8 @@ def open_data(settings: cli.Settings) -> Data:
         held_out=held_out or "held out: one pooled test set",
         unit=_unit(settings.client_column, clients, of_rows),
         scores=scores,
+        trained_width=1.0 if task.reward_bounds else (high - low) or 1.0,
+        has_learned_bounds=task.has_learned_bounds,
     )
 
 

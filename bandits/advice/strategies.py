@@ -95,10 +95,6 @@ def spaces(
         fixed = studies.parse(BINARY, base).set_by_user
         values = {}
         defaults = {rate: settings[rate] for rate in RATES}
-        is_default = RATES[0] not in fixed and not settings.preset
-        if settings.reward_columns and is_default and settings.server_optimizer != "sgd":
-            # Step lengths of these optimizers do not follow the scale of the rewards.
-            defaults[RATES[0]] *= reward_width
         for rate, default in defaults.items():
             rates = [plan.as_text(default)] if rate in fixed else [_text(default * factor) for factor in _FACTORS]
             values[rate] = tuple(dict.fromkeys(rates))

@@ -6,7 +6,7 @@ import numpy as np
 
 from bandits.evaluation import run_policy
 from bandits.options import Phase
-from data import clients, columns, schema, statistics, table_file, tables, text
+from data import clients, columns, reward_bounds, schema, statistics, table_file, tables, text
 from data.errors import UsageError
 from data.tasks import tabular
 from data.tasks.options import TaskOptions
@@ -45,15 +45,17 @@ def predict(run: results.Run, frame: "pd.DataFrame") -> "pd.DataFrame":
     loss = experiment.build_loss(phase, num_actions)
     policy = run_policies.of_period(phase, num_actions, phase.periods)
     outputs = tf.constant(run_policies.outputs(model, weights, values, len(frame)))
-    predicted = {
-        "predicted_reward": process.predicted_rewards(model, loss, outputs).numpy(),
+    bounds = chosen.task.reward_bounds and reward_bounds.parse(chosen.task.reward_bounds)
+    predicted = process.predicted_rewards(model, loss, outputs).numpy()
+    columns_of = {
+        "predicted_reward": bounds.to_user(predicted) if bounds else predicted,
         "probability": run_policies.probabilities(model, weights, loss, policy, values, len(frame)),
     }
     names: list[Any] = list(known.labels) if known else []
     rewards = run.flags.get("reward_columns")
     names = names or ([*range(num_actions)] if rewards == "all" else [*schema.listed(rewards)])
-    parts = [pd.DataFrame(part, frame.index, names, dtype=float) for part in predicted.values()]
-    return pd.concat(parts, axis=1, keys=list(predicted))
+    parts = [pd.DataFrame(part, frame.index, names, dtype=float) for part in columns_of.values()]
+    return pd.concat(parts, axis=1, keys=list(columns_of))
 
 
 def _encoded(

@@ -10,6 +10,7 @@ import numpy as np
 from data import statistics, text
 from data.clients import ClientData, Examples, Features, file_checksum
 from data.errors import UsageError
+from data.reward_bounds import RewardBounds
 from data.tasks import rewards
 from data.tasks.options import TaskOptions
 
@@ -33,6 +34,9 @@ class Task:
       multi_label: Whether labels are float32 [examples, labels] instead of int32 [examples]; for a log they end in the
         logged values, which are not rewards (`tasks.logged`).
       label_range: Smallest and largest entry of such labels.
+      reward_bounds: Bounds that training maps to [0, 1]; None for rewards that it takes as they are.
+      has_learned_bounds: Whether these bounds were learned from training clients.
+      clipping: How many training rewards lie outside these bounds, in words; empty for none.
       statistics: Statistics learned from training clients before any round, for `statistics.json`; empty without any,
         or if they come from a file.
       private_statistics: The same in words: no noise protects them.
@@ -53,6 +57,9 @@ class Task:
     report: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     multi_label: bool = False
     label_range: tuple[float, float] = (0.0, 1.0)
+    reward_bounds: RewardBounds | None = None
+    has_learned_bounds: bool = False
+    clipping: str = ""
     statistics: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     private_statistics: tuple[str, ...] = ()
     public_statistics: str = ""

@@ -6,7 +6,18 @@ from typing import Any
 
 import numpy as np
 
-from data import clients, interaction_log, log_checks, log_table, logged_clients, partition, schema, tasks, text
+from data import (
+    clients,
+    interaction_log,
+    log_checks,
+    log_table,
+    logged_clients,
+    partition,
+    reward_bounds,
+    schema,
+    tasks,
+    text,
+)
 from data.errors import UsageError
 from data.tasks import rewards
 from data.tasks.options import TaskOptions
@@ -106,6 +117,7 @@ def load(options: TaskOptions) -> tasks.Task:
         private_statistics=learned,
         multi_label=True,
         label_range=_range(known, train, feedback),
+        **reward_bounds.scale(options.reward_bounds, train.rewards, train.rewards),
         **_model(options, log.contexts, width, num_actions),
     )
 

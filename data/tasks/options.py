@@ -42,6 +42,7 @@ class TaskOptions:
       label_column: Table: column of the correct action.
       reward_columns: Table: instead, the columns of all actions' rewards, separated by commas, or `all`.
       action_prices: Table: price of each action, separated by commas, which its rewards are less by; None for none.
+      reward_bounds: Table with rewards, log: smallest and largest reward, `LOW,HIGH`; None to recognize or learn them.
       feature_columns: Table: columns of the context, separated by commas; None for the others.
       text_columns: Table: features whose words count, separated by commas.
       partition_column: Table: column by whose values rows are partitioned over synthetic clients.
@@ -91,6 +92,7 @@ class TaskOptions:
     label_column: str | None = None
     reward_columns: str | None = None
     action_prices: str | None = None
+    reward_bounds: str | None = None
     feature_columns: str | None = None
     text_columns: str | None = None
     partition_column: str | None = None

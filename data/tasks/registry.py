@@ -121,12 +121,12 @@ TASKS = {
         _COLUMNS
         | _WORDS
         | {"label_column", "reward_columns", "action_prices", "text_columns", "partition_column", "partition_alpha"}
-        | {"model", "hidden", "init_labels", "public_statistics"},
+        | {"model", "hidden", "init_labels", "public_statistics", "reward_bounds"},
     ),
     "logged": TaskEntry(
         "logged:load",
         "a run's log, or your own log of a bandit: --data_file, and for your own the four --..._column",
-        _COLUMNS | _MODEL | {"action_column", "reward_column", "propensity_column", "partition_seed"},
+        _COLUMNS | _MODEL | {"action_column", "reward_column", "propensity_column", "partition_seed", "reward_bounds"},
     ),
 }
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from data import clients, partition, schema, statistics, tables, tasks, text
+from data import clients, keys, partition, reward_bounds, schema, statistics, tables, tasks, text
 from data.errors import UsageError
 from data.tasks import rewards
 from data.tasks.options import TaskOptions
@@ -29,6 +29,8 @@ def load(options: TaskOptions) -> tasks.Task:
             raise UsageError(f"--task_type=tabular needs --{flag}: {what}.")
     if options.reward_columns and options.init_labels is not None:
         raise UsageError("--init_labels has no effect with --reward_columns: a table of rewards has no labels.")
+    if options.reward_bounds and not options.reward_columns:
+        raise UsageError("--reward_bounds has no effect with --label_column: rewards are 0 and 1. Leave it out.")
     known = statistics.read_table(options.public_statistics)
     rows = tables.read(
         options.data_file, schema.of_options(options), known=known, concentration=options.partition_alpha
@@ -63,11 +65,15 @@ def load(options: TaskOptions) -> tasks.Task:
         counts = np.bincount(labels[~split.is_held_out], minlength=count).tolist() if is_labelled else []
         known = statistics.OfTable(features.learned, dict(zip(rows.label_names, counts, strict=False)), vocabulary)
     num_actions, label_range = len(rows.label_names), (0.0, 1.0)
+    scale: dict[str, Any] = {}
     phases = {"exact": rewards.exact(num_actions)}
     if known.labels:
         phases |= rewards.label_rewards(tuple(known.labels.values()), options.init_labels)
     else:
-        label_range = float(labels[~split.is_held_out].min()), float(labels[~split.is_held_out].max())
+        trained = labels[~split.is_held_out]
+        label_range = float(trained.min()), float(trained.max())
+        actions = keys.generator(0, keys.Purpose.REWARD_SCALE).integers(num_actions, size=len(trained))
+        scale = reward_bounds.scale(options.reward_bounds, trained[np.arange(len(trained)), actions], trained)
 
     def part(chosen: np.ndarray, members: list[int]) -> clients.ClientData:
         examples = clients.Examples(values, labels).take(np.flatnonzero(chosen))
@@ -92,6 +98,7 @@ def load(options: TaskOptions) -> tasks.Task:
         **tasks.learned(options, known),
         multi_label=not known.labels,
         label_range=label_range,
+        **scale,
         action_names=tuple(rows.label_names),
         feature_names=tuple(names),
         **model(options, len(names), num_actions),

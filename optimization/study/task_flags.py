@@ -152,6 +152,8 @@ class _UserTable:
       reward_columns: Instead, a column of rewards for each action, separated by commas, or all.
       action_prices: Price of each action, in the order of --reward_columns, separated by commas: its rewards are less
         by this (default: none).
+      reward_bounds: LOW,HIGH: smallest and largest reward, after prices, of a table with rewards or a log; training maps
+        them to 0 and 1, and clips rewards outside (default: recognized or learned from observed rewards).
       feature_columns: Columns of the context, separated by commas (default: the others).
       text_columns: Columns of text, separated by commas, which become counts of words (default: none).
       partition_column: With rows:N, column by whose values rows are partitioned: each client has a mix from a Dirichlet
@@ -163,6 +165,7 @@ class _UserTable:
     label_column: str = setting(basic=True)
     reward_columns: str = setting()
     action_prices: str = setting(only={"reward_columns": True})
+    reward_bounds: str = setting()
     feature_columns: str = setting()
     text_columns: str = setting()
     partition_column: str = setting()

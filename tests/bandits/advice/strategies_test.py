@@ -74,18 +74,3 @@ def test_a_name_tells_a_strategy_with_its_parameter(spaces):
     assert strategies.label("softmax", spaces["softmax"].first) == "softmax (temperature 0.05)"
     assert strategies.label("falcon", spaces["falcon"].first) == "FALCON (mu 100, gamma 1000)"
     assert strategies.label("greedy", spaces["greedy"].first) == "greedy"
-
-
-def test_the_servers_rate_is_in_units_of_reward_columns():
-    table = ("--task_type=tabular", "--data_file=a.csv", "--client_column=who", "--reward_columns=left,right")
-    rates = strategies.spaces(table, ["greedy"], 2, reward_width=50.0)["greedy"]
-    assert dict(rates.first) == {"server_learning_rate": "0.5", "client_learning_rate": "0.1"}
-    assert rates.values["server_learning_rate"] == ("0.1", "0.25", "0.5", "1", "2.5")
-    given = strategies.spaces((*table, "--server_learning_rate=0.02"), ["greedy"], 2, reward_width=50.0)["greedy"]
-    assert dict(given.first)["server_learning_rate"] == "0.02"
-    plain = strategies.spaces((*table, "--server_optimizer=sgd"), ["greedy"], 2, reward_width=50.0)["greedy"]
-    assert dict(plain.first)["server_learning_rate"] == "0.01"
-    assert (
-        dict(strategies.spaces(BASE, ["greedy"], 2, reward_width=50.0)["greedy"].first)["server_learning_rate"]
-        == "0.01"
-    )
