@@ -122,7 +122,9 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
         if task.reward_bounds and not options.task.reward_bounds:
             how = "learned from observed rewards: 1st and 99th percentile" if task.has_learned_bounds else "recognized"
             shown = f"{task.reward_bounds.low:g} to {task.reward_bounds.high:g} ({how})"
-            print(f"Training maps rewards of {shown} to [0, 1]; --reward_bounds=LOW,HIGH declares them.", file=sys.stderr)
+            print(
+                f"Training maps rewards of {shown} to [0, 1]; --reward_bounds=LOW,HIGH declares them.", file=sys.stderr
+            )
         if logged_flags.is_simulated(options.task):
             scores, is_new = simulator.once(task.held_out)
             if is_new:
@@ -392,7 +394,7 @@ def _clipping_warning(table: "pd.DataFrame", largest_reward: float, cohort_size:
     return (
         f"Warning: clipping may keep the model from learning. Rewards of up to {largest_reward:g} are far above the "
         f"clip norm, {norm:.3g}, and the training loss does not fall (first tenth of the rounds {first:.4g}, last "
-        f"{last:.4g}). Divide the rewards by a number known without the data, or raise --clip_norm.\n"
+        f"{last:.4g}). Raise --clip_norm.\n"
     )
 
 

@@ -91,5 +91,5 @@ def scale(declared: str | None, observed: np.ndarray, rewards: np.ndarray) -> di
     if outside:
         means = np.mean(rewards, dtype=float), learned.to_user(learned.to_unit(rewards)).mean()
         clipping = f"{outside:,} of {rewards.size:,} training rewards lie outside the bounds {learned.low:g} to "
-        clipping += f"{learned.high:g}. Training clips them: their mean is {means[1]:.4g} instead of {means[0]:.4g}."
+        clipping += f"{learned.high:g}. Training clips them: their mean is {means[1]:.6g} instead of {means[0]:.6g}."
     return {"reward_bounds": learned, "has_learned_bounds": bounds is None, "clipping": clipping}

@@ -9,6 +9,7 @@ import tensorflow_federated as tff
 
 from bandits import losses, policies, process
 from data import text
+from data.reward_bounds import RewardBounds
 from optimization import aggregators, client_work, models, options
 from optimization.study import aggregation_flags, cli
 
@@ -315,3 +316,15 @@ def test_the_poll_gives_the_loss_on_the_log_that_would_be_trained_on(tff_worker)
     found = make().build_loss_poll(1)((INITIAL,), current, [client])
     predicted = (client.features @ current[0] + current[1])[np.arange(10), action]
     np.testing.assert_allclose(found, [np.square(predicted - reward).mean()], rtol=1e-5)
+
+
+@pytest.mark.parametrize(("clips", "expected"), [(True, [0, 0.5, 1]), (False, [-0.5, 0.5, 2])])
+def test_training_takes_rewards_mapped_to_the_unit_interval(clips, expected):
+    mapping = dataclasses.replace(make(), reward_bounds=RewardBounds(-10, 10), clips_rewards=clips)
+    log = {"reward": tf.constant([-20.0, 0, 30]), "propensity": tf.constant([0.5, 0.5, 1])}
+    mapped = mapping.mapped(log)
+    np.testing.assert_allclose(mapped["reward"], expected)
+    np.testing.assert_array_equal(mapped["propensity"], log["propensity"])
+    every = {losses.FULL_FEEDBACK: tf.constant([[-20.0, 0, 30]])}
+    np.testing.assert_allclose(mapping.mapped(every)[losses.FULL_FEEDBACK], [expected])
+    assert make().mapped(log)["reward"] is log["reward"]

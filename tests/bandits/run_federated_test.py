@@ -3,6 +3,7 @@
 import dataclasses
 import gc
 import itertools
+import json
 import os
 import pathlib
 import signal
@@ -12,12 +13,13 @@ import time
 import weakref
 
 import numpy as np
+import pandas as pd
 import psutil
 import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from bandits import losses, metrics, phase_process, policies, run_federated
+from bandits import interactions, losses, metrics, phase_process, policies, run_federated
 from bandits import options as bandit_options
 from data.errors import UsageError
 from data.tasks import registry
@@ -395,18 +397,66 @@ def test_rounds_without_a_client_change_nothing(tmp_path):
     assert list(norms[1:] == norms[:-1]) == list(empty[:-1])
 
 
-@pytest.mark.parametrize(("reward", "is_drowned"), [(700, True), (0.7, False)])
+@pytest.mark.parametrize(("clip_norm", "is_drowned"), [(0.01, True), (10, False)])
 def test_a_table_of_rewards_has_no_accuracy_and_rewards_that_clipping_drowns_are_warned_of(
-    tmp_path, capsys, reward, is_drowned
+    tmp_path, capsys, clip_norm, is_drowned
 ):
     path = tmp_path / "rewards.csv"
-    rows = [f"site {row % 6},{row % 3},{reward},{reward}" for row in range(120)]
+    rows = [f"site {row % 6},{row % 3},1,1" for row in range(120)]
     path.write_text("\n".join(["site,age,left,right", *rows]) + "\n")
     task = ("--task_type=tabular", f"--data_file={path}", "--client_column=site", "--reward_columns=left,right")
-    run = play(tmp_path, *task, "--noadaptive_clipping", "--clip_norm=0.1", "--total_rounds=12")
+    clipped = ("--noadaptive_clipping", f"--clip_norm={clip_norm}", "--server_optimizer=sgd", "--total_rounds=12")
+    run = play(tmp_path, *task, *clipped)
     last = table(run).iloc[-1]
     assert np.isnan(last[metrics.ACCURACY])
-    assert last[metrics.HELD_OUT_REWARD] == pytest.approx(reward)
+    assert last[metrics.HELD_OUT_REWARD] == pytest.approx(1)
     printed = capsys.readouterr().out
-    assert f"reward {reward:.4f}" in printed
-    assert (f"Rewards of up to {reward:g} are far above the clip norm" in printed) == is_drowned
+    assert "reward 1.0000" in printed
+    assert ("Rewards of up to 1 are far above the clip norm" in printed) == is_drowned
+
+
+def _rewards_table(folder, low: float, width: float) -> tuple[str, ...]:
+    """Flags of a table whose rewards, about 0.5 with some outside [0, 1], are scaled by the width and shifted by low."""
+    draw = np.random.default_rng(0)
+    contexts = draw.normal(size=(240, 2))
+    rewards = 0.5 + 0.4 * contexts[:, :1] * [1, -1] + 0.1 * draw.normal(size=(240, 2))
+    rows = pd.DataFrame(np.column_stack([contexts, low + width * rewards]), columns=["x", "y", "left", "right"])
+    path = folder / f"rewards_{low:g}.csv"
+    rows.assign(site=np.arange(240) % 8).to_csv(path, index=False)
+    return "--task_type=tabular", f"--data_file={path}", "--client_column=site", "--reward_columns=left,right"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("more", [(), ("--bandits_type=epsilon_greedy", "--importance_weighting")])
+def test_actions_do_not_depend_on_the_unit_of_rewards_and_their_bounds(tmp_path, more):
+    runs = []
+    for low, width in ((0, 1), (1000, 250)):
+        flags = (*_rewards_table(tmp_path, low, width), f"--reward_bounds={low},{low + width}", "--log_interactions")
+        runs.append(play(tmp_path / f"{low}", *flags, *more, "--bandits_deploy_freq=1"))
+    logs = [interactions.read(run) for run in runs]
+    np.testing.assert_array_equal(logs[0].actions, logs[1].actions)
+    np.testing.assert_allclose(logs[0].propensities, logs[1].propensities, rtol=1e-4)
+    np.testing.assert_allclose(1000 + 250 * logs[0].rewards, logs[1].rewards, rtol=1e-6)
+    for metric in (metrics.AVERAGE_REWARD, metrics.HELD_OUT_REWARD):  # In the user's unit.
+        first, second = (table(run)[metric].iloc[-1] for run in runs)
+        assert 1000 + 250 * first == pytest.approx(second, rel=1e-5)
+
+
+def test_learned_bounds_are_the_same_in_all_starts_and_are_recorded(tmp_path, capsys):
+    flags = _rewards_table(tmp_path, 1000, 250)
+    run = play(tmp_path, *flags, "--total_rounds=2")
+    (announced,) = [line for line in capsys.readouterr().err.splitlines() if "1st and 99th percentile" in line]
+    low, high = map(float, json.loads((run / "config.json").read_text())["flags"]["reward_bounds"].split(","))
+    assert f"rewards of {low:g} to {high:g} (learned" in announced
+    assert 1000 - 250 < low < 1000 < 1250 < high < 1250 + 250
+    assert play(tmp_path, *flags, "--total_rounds=4") == run  # Other bounds would be refused.
+    whole = play(tmp_path / "whole", *flags, "--total_rounds=4")
+    whole_runs.assert_same(run, whole)
+
+
+def test_noise_needs_declared_bounds_of_rewards(tmp_path):
+    private = ("--aggregator_type=dpsgd", "--clip_norm=1", "--noise_multiplier=1", "--target_delta=1e-5")
+    flags = (*_rewards_table(tmp_path, 1000, 250), *private, "--clients_per_round=2")
+    with pytest.raises(UsageError, match="--reward_bounds=LOW,HIGH: bounds learned .* a single outlier"):
+        check(*flags)
+    check(*flags, "--reward_bounds=1000,1250")

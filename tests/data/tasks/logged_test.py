@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from data import interaction_log, logged_clients, text
+from data import interaction_log, logged_clients, reward_bounds, text
 from data.errors import UsageError
 from data.tasks import logged
 from data.tasks.options import TaskOptions
@@ -49,6 +49,16 @@ def test_labels_of_a_simulator_are_a_reward_of_each_action(load):
     assert task.rewards["exact"].shape == (4, 4)
     assert task.reward_range("exact") == (0, 1)
     assert task.private_statistics == ("the regression of the log, from which rewards are sampled",)
+
+
+def test_rewards_are_mapped_by_the_range_of_what_training_clients_logged(load):
+    assert load().reward_bounds is None
+    draw = np.random.default_rng(3)
+    earned = load(_log(rewards=draw.normal(2000, 100, COUNT)), learn_from="ips")
+    assert earned.has_learned_bounds
+    assert earned.reward_bounds.low == pytest.approx(2000 - 233, abs=60)
+    assert earned.reward_bounds.high == pytest.approx(2000 + 233, abs=60)
+    assert load(_log(rewards=draw.choice([-1.0, 1.0], COUNT))).reward_bounds == reward_bounds.RewardBounds(-1, 1)
 
 
 def test_what_contexts_reveal_and_which_rows_are_missing_is_reported(load, capsys):

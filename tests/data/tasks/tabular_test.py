@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from data import frames, tasks
+from data import frames, reward_bounds, tasks
 from data.errors import UsageError
 from data.tasks import tabular
 from data.tasks.options import TaskOptions
@@ -244,6 +244,21 @@ def test_rewards_are_the_labels(write):
         "e": [[0, 3]],
     }
     assert table.clients.load(0).labels.dtype == np.float32
+
+
+def test_reward_bounds_are_learned_from_one_random_action_of_each_training_row(write):
+    def table_of(rewards, **options):
+        rows = [f"{row % 10},{row % 7},{rewards[0]},{rewards[row % 3]}\n" for row in range(200)]
+        text = "".join(["site,age,left,right\n", *rows])
+        return _load(write(text), "site", reward_columns="left,right", **options)
+
+    table = table_of([5, 0, 2])
+    assert (table.reward_bounds, table.has_learned_bounds) == (reward_bounds.RewardBounds(0, 5), True)
+    declared = table_of([5, 0, 2], reward_bounds="1,5")
+    assert (declared.reward_bounds, declared.has_learned_bounds) == (reward_bounds.RewardBounds(1, 5), False)
+    assert "training rewards lie outside the bounds 1 to 5" in declared.clipping
+    assert table_of([1, 0, 0]).reward_bounds is None
+    assert table_of([1, -1, 1]).reward_bounds == reward_bounds.RewardBounds(-1, 1)
 
 
 def test_all_rewards_are_all_columns_but_the_clients_and_the_features(write):
