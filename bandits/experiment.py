@@ -21,6 +21,7 @@ from bandits import (
     phase_process,
     pooled,
     process,
+    references,
 )
 from bandits.environments import resets
 from bandits.options import Phase
@@ -60,10 +61,13 @@ class _Evaluated(NamedTuple):
         sizes = [len(part.labels) for _, part in parts if len(part.labels)]
         return cls(clients.joined([part for _, part in parts]), names, sizes)
 
+    def sums(self, rewards: np.ndarray) -> np.ndarray:
+        """Sum of each client's rewards, float64 [clients], of float [examples]."""
+        return np.add.reduceat(rewards.astype(float), np.cumsum([0, *self.sizes[:-1]]))
+
     def means(self, rewards: np.ndarray) -> dict[str, list]:
         """Mean reward of each client, of float [examples]."""
-        totals = np.add.reduceat(rewards.astype(float), np.cumsum([0, *self.sizes[:-1]]))
-        return {"clients": self.names, "examples": self.sizes, "rewards": (totals / self.sizes).tolist()}
+        return {"clients": self.names, "examples": self.sizes, "rewards": (self.sums(rewards) / self.sizes).tolist()}
 
 
 class Progress(NamedTuple):
@@ -212,6 +216,7 @@ class BanditRounds(runner.Rounds):
             self._adapted = client_rewards.AdaptedRewards(self._definition, phase.seed)
         self.client_rewards: dict[str, Any] = {}  # Each client's mean reward in the last evaluation.
         self.is_evaluated = False
+        self._earned = np.zeros(0)  # Rewards of the held-out examples in the last evaluation.
         self._watch = resets.Watch(phase.reset)
         self._attendance = None
         if phase.cohorts.availability.may_be_absent:
@@ -423,6 +428,7 @@ class BanditRounds(runner.Rounds):
             return self._evaluate_adapted(state)
         held_out, compared = self._held_out, self._compared
         right, reward, each = self._greedy(state, held_out.examples)
+        self._earned = each
         count = len(held_out.examples.labels)
         if compared is not held_out:
             _, _, each = self._greedy(state, compared.examples)
@@ -465,6 +471,22 @@ class BanditRounds(runner.Rounds):
         matrix = process.mixture(self._definition.reward_matrix, self._environment(state))
         rewards = process.reward_vectors(self._held_out.examples.labels, matrix)
         return float(np.asarray(rewards).mean(axis=0, dtype=float).max())
+
+    def compared_with_references(self, state: Progress, action: int, name: str, further: str) -> str:
+        """The greedy policy's reward on held-out clients beside those of `references`, in words.
+
+        Args:
+          state: The last state.
+          action: The best fixed action.
+          name: Its name.
+          further: Line on a further reference.
+        """
+        held_out = self._held_out
+        matrix = process.mixture(self._definition.reward_matrix, self._environment(state))
+        rewards = np.asarray(process.reward_vectors(held_out.examples.labels, matrix))
+        sums = [held_out.sums(each) for each in (self._earned, rewards.mean(axis=1, dtype=float), rewards[:, action])]
+        of_references = dict(zip((references.UNIFORM, references.FIXED), sums[1:], strict=True))
+        return references.in_words(sums[0], of_references, np.array(held_out.sizes), name, further)
 
     def _environment(self, state: Progress) -> tf.Tensor:
         return tf.constant(self._phase.drift.at(max(1, int(state.server.round_num)), None), tf.float32)

@@ -26,6 +26,7 @@ from bandits import (
     logged_flags,
     metrics,
     object_flags,
+    references,
     registry,
     schedule_flags,
     simulator,
@@ -261,7 +262,13 @@ def _report(
                 (folder.path / name).unlink(missing_ok=True)
         warned = guarantees.mechanism(phase).warnings(phase.total_rounds)  # At the start, by `check`.
         lines = [line for line in spent["summary"].split("\n") if line.removeprefix("Warning: ") not in warned]
-        print(_summary(options, task, phase, folder, "\n".join(lines)))
+        compared = ""
+        if phase.label == phases(options, task)[-1].label and not (phase.is_alone or phase.has_local_head):
+            action = constant_actions.of_run(options, task)["held_out"].action
+            name = interactions.action_names(task)[action]
+            further = "" if phase.bandit.supervised else references.full_feedback(folder.path)
+            compared = rounds.compared_with_references(outcome.state, action, name, further) + "\n"
+        print(_summary(options, task, phase, folder, compared + "\n".join(lines)))
         if is_private:
             print(disclosure.NOTICE)
     if rounds.acting:

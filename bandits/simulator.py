@@ -64,12 +64,12 @@ def score(held_out: logged_clients.LoggedClients) -> list[Score]:
     counts, (sampled_logged, of_log, sampled_uniform, of_uniform) = np.array(rows), np.transpose(sums)
     compared = {"logging policy": (sampled_logged, of_log), "uniformly random actions": (sampled_uniform, of_uniform)}
     return [
-        Score(policy, _mean(sampled, counts), _mean(logged, counts), _mean(sampled, counts, minus=logged))
+        Score(policy, row_mean(sampled, counts), row_mean(logged, counts), row_mean(sampled, counts, minus=logged))
         for policy, (sampled, logged) in compared.items()
     ]
 
 
-def _mean(sums: np.ndarray, rows: np.ndarray, minus: np.ndarray | None = None) -> intervals.Interval:
+def row_mean(sums: np.ndarray, rows: np.ndarray, minus: np.ndarray | None = None) -> intervals.Interval:
     """Mean over all rows, or the difference of two, with a 95% interval over clients.
 
     The interval is the delta method's for a ratio (Cochran, Sampling Techniques, 1977, chapter 6). A mean in which all

@@ -152,8 +152,8 @@ class _UserTable:
       reward_columns: Instead, a column of rewards for each action, separated by commas, or all.
       action_prices: Price of each action, in the order of --reward_columns, separated by commas: its rewards are less
         by this (default: none).
-      reward_bounds: LOW,HIGH: smallest and largest reward, after prices, of a table with rewards or a log; training maps
-        them to 0 and 1, and clips rewards outside (default: recognized or learned from observed rewards).
+      reward_bounds: LOW,HIGH: smallest and largest reward, after prices, of a table with rewards or a log. Training
+        maps them to 0 and 1, and clips rewards outside (default: recognized, or learned from observed rewards).
       feature_columns: Columns of the context, separated by commas (default: the others).
       text_columns: Columns of text, separated by commas, which become counts of words (default: none).
       partition_column: With rows:N, column by whose values rows are partitioned: each client has a mix from a Dirichlet

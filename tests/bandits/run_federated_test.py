@@ -416,7 +416,7 @@ def test_a_table_of_rewards_has_no_accuracy_and_rewards_that_clipping_drowns_are
 
 
 def _rewards_table(folder, low: float, width: float) -> tuple[str, ...]:
-    """Flags of a table whose rewards, about 0.5 with some outside [0, 1], are scaled by the width and shifted by low."""
+    """Flags of a table whose rewards are low + width * r, where r is about 0.5 and sometimes outside [0, 1]."""
     draw = np.random.default_rng(0)
     contexts = draw.normal(size=(240, 2))
     rewards = 0.5 + 0.4 * contexts[:, :1] * [1, -1] + 0.1 * draw.normal(size=(240, 2))
@@ -457,6 +457,6 @@ def test_learned_bounds_are_the_same_in_all_starts_and_are_recorded(tmp_path, ca
 def test_noise_needs_declared_bounds_of_rewards(tmp_path):
     private = ("--aggregator_type=dpsgd", "--clip_norm=1", "--noise_multiplier=1", "--target_delta=1e-5")
     flags = (*_rewards_table(tmp_path, 1000, 250), *private, "--clients_per_round=2")
-    with pytest.raises(UsageError, match="--reward_bounds=LOW,HIGH: bounds learned .* a single outlier"):
+    with pytest.raises(UsageError, match=r"--reward_bounds=LOW,HIGH: bounds learned .* a single outlier"):
         check(*flags)
     check(*flags, "--reward_bounds=1000,1250")

@@ -1,0 +1,68 @@
+"""Simple references of a run's reward on held-out data, for its closing lines.
+
+They are the uniform policy, the best fixed action of the training clients, and a full-feedback run beside this one.
+"""
+
+import contextlib
+import dataclasses
+import pathlib
+from collections.abc import Mapping
+
+import numpy as np
+
+from bandits import metrics, simulator
+from data.errors import UsageError
+from data.tasks.options import TaskOptions
+from optimization.study import results
+
+UNIFORM, FIXED = "the uniform policy", "the best fixed action"
+# Flags of a full-feedback run that must equal this run's.
+_SHARED = {field.name for field in dataclasses.fields(TaskOptions)} - {"model", "hidden"}
+_SHARED |= {"scenario", "seed", "total_rounds", "reward_drift", "max_validation_samples"}
+
+
+def in_words(
+    earned: np.ndarray, references: Mapping[str, np.ndarray], counts: np.ndarray, action: str, further: str = ""
+) -> str:
+    """Lines that compare a run's greedy policy with references, by 95% intervals over held-out clients.
+
+    Args:
+      earned: float64 [clients], sums of the run's rewards over each held-out client's rows.
+      references: The same of the references, by `UNIFORM` and `FIXED`.
+      counts: int [clients], numbers of rows.
+      action: Name of the best fixed action.
+      further: Line on a further reference.
+    """
+    lines, not_above = [], []
+    for name, sums in references.items():
+        difference = simulator.row_mean(earned, counts, minus=sums)
+        has_interval = difference.high > difference.low
+        text = difference.text(signed=True, label="95% CI ") if has_interval else f"{difference.mean:+.3g}"
+        reward = f"{sums.sum() / counts.sum():.4f}{f', action {action}' if name == FIXED else ''}"
+        lines.append(f"  minus {name} ({reward}): {text}")
+        if not (difference.low if has_interval else difference.mean) > 0:
+            not_above.append(name)
+    over = (
+        f"95% intervals over {len(counts):,} held-out clients, weighted by rows" if len(counts) > 1 else "no interval"
+    )
+    lines.insert(0, f"Held-out reward of the greedy policy, {earned.sum() / counts.sum():.4f} ({over}),")
+    lines += [further] * bool(further)
+    if not_above:
+        word = "significantly " if len(counts) > 1 else ""
+        lines.append(f"On held-out data this run is not {word}above {' and '.join(not_above)}.")
+    return "\n".join(lines)
+
+
+def full_feedback(folder: pathlib.Path) -> str:
+    """Held-out reward of a full-feedback run on the same data, in a folder beside this run's; empty without one."""
+    own = results.read_json(folder / "config.json")
+    seed = folder.name if folder.name.startswith("seed_") else "."
+    for path in sorted(folder.parents[seed != "."].glob(f"*/{seed}/config.json")):
+        with contextlib.suppress(UsageError, KeyError):
+            other = results.read_json(path)
+            is_same = all(other["flags"].get(name) == own["flags"].get(name) for name in _SHARED)
+            is_same &= other["data_checksum"] == own["data_checksum"] and path.parent != folder
+            if is_same and other["flags"]["bandits_type"].startswith("supervised"):
+                reward = results.read_metrics(path.parent)[metrics.HELD_OUT_REWARD].iloc[-1]
+                return f"  full-feedback baseline: {reward:.4f} ({path.parent})"
+    return ""
