@@ -1,4 +1,4 @@
-"""Federated bandits from Python: `bandits.run` runs them, `compare`, `report`, `plot` and `advise` use runs.
+"""Federated bandits from Python: `run` runs them; `compare`, `report`, `plot`, `advise` and `evaluate` use runs.
 
 `bandits.ads.run` and its like run the other studies, and `load` reads the runs of any. Importing `bandits` is fast:
 slow packages are imported when a name is used.
@@ -20,10 +20,11 @@ _STUDIES = ("ads", "client_selection", "mab_fl")
 _PLACES = {
     "advise": "bandits.advice.command",
     "compare": "bandits.results.together",
+    "evaluate": "scripts.evaluate_policy",
     "plot": "bandits.results.together",
     "report": "bandits.results.together",
 }
-__all__ = ("advise", "compare", "load", "plot", "report", "run", *_STUDIES)
+__all__ = ("advise", "compare", "evaluate", "load", "plot", "report", "run", *_STUDIES)
 
 
 def load(folder: str | os.PathLike) -> "results.Run | results.Runs":

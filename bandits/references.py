@@ -1,6 +1,7 @@
-"""Simple references of a run's reward on held-out data, for its closing lines.
+"""Simple references of a run's reward on held-out data, for its closing lines and for recommendations.
 
-They are the uniform policy, the best fixed action of the training clients, and a full-feedback run beside this one.
+They are the uniform policy, the best fixed action of the training clients, a full-feedback run beside this one, and a
+linear model that is fitted centrally.
 """
 
 import contextlib
@@ -11,9 +12,10 @@ from collections.abc import Mapping
 import numpy as np
 
 from bandits import metrics, simulator
+from data import clients, log_regression, logged_clients, tasks
 from data.errors import UsageError
 from data.tasks.options import TaskOptions
-from optimization.study import results
+from optimization.study import intervals, results
 
 UNIFORM, FIXED = "the uniform policy", "the best fixed action"
 # Flags of a full-feedback run that must equal this run's.
@@ -66,3 +68,44 @@ def full_feedback(folder: pathlib.Path) -> str:
                 reward = results.read_metrics(path.parent)[metrics.HELD_OUT_REWARD].iloc[-1]
                 return f"  full-feedback baseline: {reward:.4f} ({path.parent})"
     return ""
+
+
+def simple_policies(task: tasks.Task, matrix: np.ndarray) -> dict[str, intervals.Interval]:
+    """Held-out rewards of the best fixed action and of a linear model, both chosen on all data of training clients.
+
+    On a table, the model is a ridge regression of every action's reward. On a log, it is the ridge regression of the
+    logged rewards, and both values are doubly robust estimates.
+
+    Args:
+      task: A table or a log.
+      matrix: float [labels, actions], the reward of an action given one label.
+    """
+    train, held_out = ([_rewards(part, index, matrix) for index in range(len(part))] for part in _parts(task))
+    counts, everyone = np.array([len(rewards) for rewards in held_out]), np.concatenate(train)
+    if isinstance(task.held_out, logged_clients.LoggedClients):
+        predicted = np.concatenate([task.held_out.predicted(index) for index in range(len(counts))])
+    else:
+        from sklearn import linear_model
+
+        width = task.model_arguments.get("vocabulary_size") or task.model_arguments["num_features"]
+        parts = [clients.joined([part.load(index) for index in range(len(part))]).features for part in _parts(task)]
+        contexts, of_held_out = (log_regression.design(part, width) for part in parts)
+        predicted = linear_model.Ridge().fit(contexts, everyone).predict(of_held_out)
+    fixed = np.full(len(predicted), everyone.mean(axis=0).argmax())
+    chosen = {FIXED: fixed, "a linear model fitted centrally": predicted.argmax(axis=1)}
+    rewards, starts = np.concatenate(held_out), np.cumsum([0, *counts[:-1]])
+    earned = {name: rewards[np.arange(len(rewards)), actions] for name, actions in chosen.items()}
+    return {name: simulator.row_mean(np.add.reduceat(each, starts), counts) for name, each in earned.items()}
+
+
+def _parts(task: tasks.Task) -> tuple[clients.ClientData, clients.ClientData]:
+    return task.clients, task.held_out
+
+
+def _rewards(part: clients.ClientData, index: int, matrix: np.ndarray) -> np.ndarray:
+    """Rewards of a client's rows, float64 [rows, actions]; doubly robust ones of a log."""
+    if isinstance(part, logged_clients.LoggedClients):
+        log = part.rows(index)
+        return logged_clients.doubly_robust(part.predicted(index), log.actions, log.rewards, log.propensities)
+    labels = part.load(index).labels
+    return (labels @ matrix if labels.ndim > 1 else matrix[labels]).astype(float)

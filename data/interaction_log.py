@@ -53,6 +53,7 @@ class InteractionLog:
       rows: int64 [rows], position of the context among the client's examples, from 0.
       feature_names: Names of the contexts' features, if any.
       report: Counts of read and dropped rows, and oddities, in JSON's types.
+      statistics: Statistics that encode a table's columns as contexts, as in `statistics.json`; not written to files.
 
     Raises:
       ValueError: If arrays have other lengths, or rows are not in the order of clients.
@@ -72,6 +73,7 @@ class InteractionLog:
     rows: np.ndarray | None = None
     feature_names: tuple[str, ...] = ()
     report: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    statistics: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self):
         count = len(self.clients)
@@ -123,7 +125,7 @@ def ordered(
       contexts: As in `InteractionLog`.
       action_names: Likewise.
       columns: The other fields with a value per row, by name, converted to their dtypes.
-      **others: `feature_names` and `report`.
+      **others: `feature_names`, `report` and `statistics`.
     """
     order = np.argsort(clients, kind="stable")
     is_sorted = np.array_equal(order, np.arange(len(order)))

@@ -35,6 +35,8 @@ def read(
     log_checks.check_random(numbers["propensity"], path)
     features = rows.features(known=known, has_any=with_contexts)
     contexts = features.values if features.names else None
+    counts = np.bincount(rows.labels, minlength=len(rows.label_names)).tolist()
+    learned = statistics.OfTable(features.learned, dict(zip(rows.label_names, counts, strict=True)))
     return interaction_log.ordered(
         rows.client_ids,
         rows.clients,
@@ -49,6 +51,7 @@ def read(
             "probabilities": _probabilities(rows),
         },
         feature_names=tuple(features.names),
+        statistics={} if contexts is None else learned.as_json(),
         report={
             **features.report,
             "learned_statistics": contexts is not None and known is None,

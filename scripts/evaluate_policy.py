@@ -5,8 +5,12 @@ if __name__ == "__main__":  # Before the imports, which take seconds.
 
     interruption.install()
 
+import os
 import pathlib
 import re
+import sys
+import tempfile
+from typing import TYPE_CHECKING, Any
 
 from bandits import interactions, registry
 from bandits.evaluation import (
@@ -18,10 +22,13 @@ from bandits.evaluation import (
     reward_model,
     target_policies,
 )
-from data import files
+from data import files, frames
 from data.errors import UsageError
-from optimization.study import cli, task_flags
+from optimization.study import cli, python, results, task_flags
 from optimization.study.settings import declared, parameters, setting, title
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _USAGE = """
 Estimates the reward of a policy from the log of another policy, with intervals over clients.
@@ -150,6 +157,43 @@ def program(settings: cli.Settings) -> None:
     """Evaluates the policy that the flags name."""
     target, settings = _checked(settings)
     evaluating.evaluate(settings, target, private_evaluation.plan(settings, target))
+
+
+def evaluate(
+    *, log: "pd.DataFrame | str | os.PathLike", policy: "results.Run | str", **settings: Any
+) -> "pd.DataFrame":
+    """Estimates the reward of a policy from a log, as `scripts.evaluate_policy` does.
+
+    Example:
+      >>> run = bandits.run(task_type="logged", table=past, learn_from="dr", **columns)
+      >>> bandits.evaluate(log=recent, policy=run, **columns)
+
+    Args:
+      log: A DataFrame with one interaction per row; or what --log names.
+      policy: A run of run_federated, which chooses as `Run.predict` says; or what --policy names.
+      **settings: The flags of `scripts.evaluate_policy`, such as `client_column`. Nothing is kept without `output_dir`.
+
+    Returns:
+      The estimates, as in `estimates.csv`.
+
+    Raises:
+      UsageError: For what the program refuses, too.
+    """
+    import pandas as pd
+
+    cli.hush_imports()
+    with tempfile.TemporaryDirectory() as folder:
+        flags: dict[str, Any] = {"output_dir": f"{folder}/evaluation", **settings}
+        if isinstance(policy, results.Run) and isinstance(log, pd.DataFrame):
+            if policy.flags.get("data_file") == frames.PREFIX + frames.checksum(log):
+                print(f"Warning: {evaluating.LEARNED}", file=sys.stderr)
+            chosen = policy.predict(log)["probability"]
+            flags["action_names"], chosen = list(chosen), chosen.add_prefix("policy: ")
+            log, policy = log.join(chosen), f"column:{cli.joined(chosen)}"
+        flags["policy"] = f"run:{policy.folder}" if isinstance(policy, results.Run) else policy
+        flags["log"] = frames.save(log, pathlib.Path(folder)) if isinstance(log, pd.DataFrame) else log
+        program(define().parse(["", *python.words(flags)]))
+        return pd.read_csv(pathlib.Path(cli.user_path(os.fspath(flags["output_dir"])), "estimates.csv"))
 
 
 def _checked(settings: cli.Settings) -> tuple[target_policies.Target, cli.Settings]:

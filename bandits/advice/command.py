@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from bandits import studies
-from bandits.advice import inputs, output, privacy, session, stages, strategies
+from bandits.advice import inputs, output, privacy, sentences, session, stages, strategies
 from bandits.advice import plan as planning
 from bandits.advice.plan import Plan
 from bandits.plans import executors
@@ -172,7 +172,7 @@ def recommend(settings: cli.Settings, command: str | None = None) -> Recommendat
     data = inputs.open_data(resolved)
     for line in table_report.lines(data.report):
         print(line, file=sys.stderr)
-    inputs.check_simulator(data.scores, base)
+    inputs.check_simulator(data.scores, base, sentences.of_references(data))
     deployment = privacy.deployment(settings, data.clients, data.cohort, data.statistics)
     set_flags = studies.parse(strategies.BINARY, base).set_by_user
     identity = _identity(resolved) | {"the data's checksum": data.checksum, "--workers": settings.workers}

@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bandits import logged_flags, registry, schedule_flags, simulator, studies
+from bandits import logged_flags, references, registry, schedule_flags, simulator, studies
 from bandits.advice.strategies import BINARY
 from bandits.plans.plan import as_text
 from bandits.results import words
@@ -85,6 +85,7 @@ class Data:
       scores: Scores of a log's simulator; empty for other data.
       trained_width: Largest minus smallest reward that training takes.
       has_learned_bounds: Whether the bounds of the rewards were learned from clients, without noise.
+      references: Held-out rewards of simple policies of a table or log, by name; empty for other data.
     """
 
     checksum: str
@@ -100,6 +101,7 @@ class Data:
     scores: tuple[simulator.Score, ...] = ()
     trained_width: float = 1.0
     has_learned_bounds: bool = False
+    references: Mapping[str, intervals.Interval] = dataclasses.field(default_factory=dict)
 
     @property
     def rows(self) -> int:
@@ -141,6 +143,7 @@ def open_data(settings: cli.Settings) -> Data:
         scores=scores,
         trained_width=1.0 if task.reward_bounds else (high - low) or 1.0,
         has_learned_bounds=task.has_learned_bounds,
+        references=references.simple_policies(task, task.rewards[options.rewards]) if of_rows else {},
     )
 
 
@@ -163,12 +166,13 @@ def folder_name(settings: cli.Settings) -> str:
     return "_".join(filter(None, ("advice", settings.preset or table or settings.task_type, scenario)))
 
 
-def check_simulator(scores: Sequence[simulator.Score], base: Sequence[str]) -> None:
+def check_simulator(scores: Sequence[simulator.Score], base: Sequence[str], references: str = "") -> None:
     """Refuses a simulator that held-out clients of the log contradict.
 
     Args:
       scores: Scores of the logging and the uniform policy, by the simulator and by the log.
       base: Flags of all runs.
+      references: Rewards of simple policies, in words.
 
     Raises:
       UsageError: If the 95% interval of a difference excludes 0.
@@ -184,6 +188,7 @@ def check_simulator(scores: Sequence[simulator.Score], base: Sequence[str]) -> N
         f"  value of a policy: scripts.evaluate_policy --log={shlex.quote(file)} --policy=uniform, with the log's "
         "columns\n"
         f"  offline training:  {cli.command_line(BINARY, [*base, '--learn_from=dr'])}\n"
+        f"{references}\n"
         "Neither says whether exploration pays: for that, log more actions, or columns that explain rewards better."
     )
 

@@ -88,6 +88,7 @@ def content(context: Context, session: Session) -> dict[str, Any]:
             "clients_per_round": data.cohort,
             "actions": data.num_actions,
             "data_report": data.report,
+            "references": {name: value._asdict() for name, value in data.references.items()},
             "minutes": context.minutes,
             "seconds": round(session.state.earlier + context.seconds, 1),
             "pace": context.pace,

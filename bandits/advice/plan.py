@@ -19,6 +19,8 @@ STAGES = (SEARCH, COMPARE, CONFIRM, NOISE, FREQUENT, FEDERATE)
 FACTOR = 2
 MEASURED = 2  # Strategies with which the pace is measured.
 _MIN_DEPLOYMENTS = 2
+# Budget of a verdict that no strategy is good; less, where the full plan has more, is a search cut short.
+_LEAST = {"points": 8, "seeds": 6, "rounds": math.inf}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,6 +67,10 @@ class Plan:
     def configurations(self) -> tuple[str, ...]:
         """Strategies and baselines, which are all searched and compared."""
         return (*self.strategies, *[UNIFORM] * self.has_uniform, *[FULL_FEEDBACK] * self.has_full_feedback)
+
+    def is_cut_short(self, full: "Plan") -> bool:
+        """Whether strategies have too small a budget for a verdict against all: few points, seeds or rounds."""
+        return any(getattr(self, name) < min(getattr(full, name), least) for name, least in _LEAST.items())
 
     @property
     def rungs(self) -> list[int]:

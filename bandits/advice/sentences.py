@@ -29,6 +29,7 @@ TITLES: Mapping[str, str] = {
     "scope": "What does this answer hold for?",
     "exploration": "Does exploration pay?",
     "strategy": "Which strategy?",
+    "references": "What do simple references earn?",
     "privacy": "What does privacy cost?",
     "frequency": "What does more frequent deployment change?",
     "federating": "Does federating pay?",
@@ -72,8 +73,8 @@ class Context:
 
 def write(context: Context) -> dict[str, str]:
     """Answers by the keys of `TITLES`, each of at most `MAX_WORDS` words."""
-    sections = (scope, exploration, strategy, privacy, frequency, federating, not_tried)
-    return {section.__name__: section(context) for section in sections}
+    sections = (scope, exploration, strategy, references, privacy, frequency, federating, not_tried)
+    return {section.__name__: text for section in sections if (text := section(context))}
 
 
 def details(context: Context) -> dict[str, str]:
@@ -295,7 +296,7 @@ def strategy(context: Context) -> str:
     results = context.results
     name = results.verdict.recommended
     if name is None:
-        return _no_strategy(results)
+        return _no_strategy(context)
     parts = [f"{capital(NAMES[name])}: {_why(context, name)}."]
     against = results.verdict.against_baselines.get(name)
     if against and against.fixed and not against.fixed.wins:
@@ -339,11 +340,29 @@ def _why(context: Context, name: str) -> str:
     return f"it significantly beats the {baseline} and greedy does not, though the two do not differ significantly"
 
 
-def _no_strategy(results: Findings) -> str:
+def references(context: Context) -> str:
+    """Held-out rewards of the best fixed action and a linear model; empty for data without them."""
+    return of_references(context.data)
+
+
+def of_references(data: Data) -> str:
+    """`references` of some data."""
+    values = [f"{name} {estimate(value)}" for name, value in data.references.items()]
+    by = ", estimated from the log (doubly robust)" if data.scores else ""
+    return f"On held-out clients{by}: {words.listed(values)}." if values else ""
+
+
+def _no_strategy(context: Context) -> str:
     """Why no strategy is recommended, and whether one fixed action earns more."""
+    results = context.results
     if results.verdict.all_diverged:
         return "None: every strategy diverged, or failed. Give lower learning rates as flags."
     text = "None: no strategy earns significantly more than the uniform policy, so their order may be luck."
+    if context.plan.is_cut_short(context.full):
+        text = (
+            f"Undecided, as --minutes={context.minutes:g} cut the search short: no strategy earns significantly more "
+        )
+        text += "than the uniform policy yet."
     fixed = [against.fixed for against in results.verdict.against_baselines.values() if against.fixed]
     if below := [NAMES[one.configuration] for one in fixed if one.loses]:
         reward = f"{max(one.reference_mean for one in fixed):.3g}"

@@ -26,7 +26,7 @@ from optimization.study import cli
 
 MODEL_ESTIMATORS = frozenset(("dm", "dr", "switch_dr", "dros"))  # Estimators with a reward model.
 _REQUIRED_COLUMNS = ("client_column", "action_column", "reward_column", "propensity_column")
-_LEARNED = "The policy is a model that was trained on this log, so its estimates are optimistically biased."
+LEARNED = "The policy is a model that was trained on this log, so its estimates are optimistically biased."
 
 
 def evaluate(settings: cli.Settings, target: Target, private: private_evaluation.Plan | None) -> None:
@@ -78,7 +78,7 @@ def evaluate(settings: cli.Settings, target: Target, private: private_evaluation
     few, by_bootstrap = estimates.few_clients(sizes, by_client, settings.draws)
     largest_weight = float(rows.weights.max())
     findings = [*log_checks.reading(log), log_checks.mean_inverse_propensity(log), log_checks.duplicates(log)]
-    findings += [log_checks.Finding("policy", True, _LEARNED)] if anytime.is_own_model(settings.log, target) else []
+    findings += [log_checks.Finding("policy", True, LEARNED)] if anytime.is_own_model(settings.log, target) else []
     findings += [log_checks.support(log, chosen)] if chosen.ndim == 2 else []
     findings += [*log_checks.overlap(log, rows.weights), *filter(None, [few])]
     evaluation = output.Evaluation(

@@ -22,8 +22,11 @@ def predict(run: results.Run, frame: "pd.DataFrame") -> "pd.DataFrame":
     Raises:
       UsageError: Likewise.
     """
-    if run.flags.get("task_type") != "tabular" or "bandits_type" not in run.flags:
-        raise UsageError(f"{run.folder} predicts nothing: only runs of run_federated on a table do.")
+    is_log = run.flags.get("task_type") == "logged" and (run.folder / run_folder.STATISTICS_FILE).exists()
+    if not (is_log or run.flags.get("task_type") == "tabular") or "bandits_type" not in run.flags:
+        raise UsageError(
+            f"{run.folder} predicts nothing: only runs of run_federated on a table do, or on a log of yours."
+        )
     if run.weights is None:
         raise UsageError(f"{run.folder} has no model yet: the same call continues the run.")
     import pandas as pd

@@ -8,6 +8,7 @@ import numpy as np
 
 from data import (
     clients,
+    frames,
     interaction_log,
     log_checks,
     log_table,
@@ -97,7 +98,7 @@ def load(options: TaskOptions) -> tasks.Task:
         "dr": ("the regression of the log, a part of the targets",),
     }.get(options.learn_from, ())
     if log.report.get("learned_statistics"):
-        learned = (interaction_log.LEARNED, *learned)
+        learned = (interaction_log.LEARNED, *["the counts of the log's actions"] * bool(log.statistics), *learned)
     print(
         f"Log: {len(log):,} rows of {len(log.client_ids):,} clients, {num_actions} actions; held out: {split.how}.",
         file=sys.stderr,
@@ -114,6 +115,7 @@ def load(options: TaskOptions) -> tasks.Task:
         num_actions=num_actions,
         rewards={"exact": matrix},
         report=report,
+        statistics=log.statistics,
         private_statistics=learned,
         multi_label=True,
         label_range=_range(known, train, feedback),
@@ -124,11 +126,14 @@ def load(options: TaskOptions) -> tasks.Task:
 
 def _read(options: TaskOptions) -> tuple[interaction_log.InteractionLog, str]:
     """Log of the file, read by its columns if it is the user's table, and a digest of it."""
-    path = options.data_file
+    path, is_frame = options.data_file, options.data_file.startswith(frames.PREFIX)
     if not path:
         raise UsageError("--task_type=logged needs --data_file: the log, .parquet or .csv.")
     if options.action_column:
-        return log_table.read(path, schema.of_options(options)), clients.file_checksum(path)
+        log = log_table.read(path, schema.of_options(options))
+        return log, path.removeprefix(frames.PREFIX) if is_frame else clients.file_checksum(path)
+    if is_frame:
+        raise UsageError(f"A DataFrame as a log needs the names of its columns: give {', '.join(_COLUMNS)}.")
     if pathlib.Path(path).is_dir():
         raise UsageError(
             f"--data_file: {path} is a folder, not a file. If it is a run's, {_SAVE.format(path)} writes its log, with "

@@ -324,8 +324,8 @@ def _with_table(flag_values: dict[str, Any], table: Any, known: Iterable[str]) -
         raise UsageError("table and --data_file are two tables: leave one out.")
     if "task_type" not in known:
         return flag_values
-    if flag_values.get("task_type", "tabular") != "tabular":
-        raise UsageError(f"table is for --task_type=tabular, not {flag_values['task_type']}.")
+    if flag_values.get("task_type", "tabular") not in ("tabular", "logged"):
+        raise UsageError(f"table is for --task_type=tabular or logged, not {flag_values['task_type']}.")
     return {"task_type": "tabular", **flag_values}
 
 
