@@ -35,7 +35,7 @@ def read(
     log_checks.check_random(numbers["propensity"], path)
     features = rows.features(known=known, has_any=with_contexts)
     contexts = features.values if features.names else None
-    counts = np.bincount(rows.labels, minlength=len(rows.label_names)).tolist()
+    counts = np.bincount(np.asarray(rows.labels), minlength=len(rows.label_names)).tolist()
     learned = statistics.OfTable(features.learned, dict(zip(rows.label_names, counts, strict=True)))
     return interaction_log.ordered(
         rows.client_ids,
