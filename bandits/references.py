@@ -80,7 +80,8 @@ def simple_policies(task: tasks.Task, matrix: np.ndarray) -> dict[str, intervals
       task: A table or a log.
       matrix: float [labels, actions], the reward of an action given one label.
     """
-    train, held_out = ([_rewards(part, index, matrix) for index in range(len(part))] for part in _parts(task))
+    parts = task.clients, task.held_out
+    train, held_out = ([_rewards(part, index, matrix) for index in range(len(part))] for part in parts)
     counts, everyone = np.array([len(rewards) for rewards in held_out]), np.concatenate(train)
     if isinstance(task.held_out, logged_clients.LoggedClients):
         predicted = np.concatenate([task.held_out.predicted(index) for index in range(len(counts))])
@@ -88,18 +89,14 @@ def simple_policies(task: tasks.Task, matrix: np.ndarray) -> dict[str, intervals
         from sklearn import linear_model
 
         width = task.model_arguments.get("vocabulary_size") or task.model_arguments["num_features"]
-        parts = [clients.joined([part.load(index) for index in range(len(part))]).features for part in _parts(task)]
-        contexts, of_held_out = (log_regression.design(part, width) for part in parts)
+        loaded = [clients.joined([part.load(index) for index in range(len(part))]) for part in parts]
+        contexts, of_held_out = (log_regression.design(examples.features, width) for examples in loaded)
         predicted = linear_model.Ridge().fit(contexts, everyone).predict(of_held_out)
     fixed = np.full(len(predicted), everyone.mean(axis=0).argmax())
     chosen = {FIXED: fixed, "a linear model fitted centrally": predicted.argmax(axis=1)}
     rewards, starts = np.concatenate(held_out), np.cumsum([0, *counts[:-1]])
     earned = {name: rewards[np.arange(len(rewards)), actions] for name, actions in chosen.items()}
     return {name: simulator.row_mean(np.add.reduceat(each, starts), counts) for name, each in earned.items()}
-
-
-def _parts(task: tasks.Task) -> tuple[clients.ClientData, clients.ClientData]:
-    return task.clients, task.held_out
 
 
 def _rewards(part: clients.ClientData, index: int, matrix: np.ndarray) -> np.ndarray:

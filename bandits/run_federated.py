@@ -150,6 +150,14 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
         warnings += federation_flags.warnings(options, len(phases(options, task)[-1].population))
         if options.initial_model_path:
             run_folder.read_model(options.initial_model_path)
+            config = run_folder.find_model(options.initial_model_path).parents[1] / "config.json"
+            recorded = results.read_json(config).get("flags", {}) if config.is_file() else {}
+            before, now = (flags.get("reward_bounds") for flags in (recorded, self.recorded(options, task)))
+            if before != now:
+                warnings.append(
+                    f"the initial model learned rewards with --reward_bounds={before}, and this run has {now}: its "
+                    "predictions are on another scale. Give both runs the same --reward_bounds."
+                )
         for warning in dict.fromkeys(warnings):
             print(f"Warning: {warning}", file=sys.stderr)
 
@@ -356,52 +364,15 @@ def _summary(options: BanditOptions, task: tasks.Task, phase: Phase, folder: run
         when = ", in rounds " if len(reset_rounds) > 1 else ", in round " if len(reset_rounds) else ""
         held_out += f". Resets: {len(reset_rounds)}{when}{loggers.spans(reset_rounds)}"
     rounds = int(last["round_num"])
-    largest = 1.0 if task.reward_bounds else max(map(abs, task.reward_range(phase.rewards)))
-    warning = _clipping_warning(table, largest, phase.cohorts.size)
-    if task.clipping and not guarantees.mechanism(phase).noise_multiplier:
-        warning = f"{task.clipping}\n{warning}"
+    is_private = bool(guarantees.mechanism(phase).noise_multiplier)
+    clipping = f"{task.clipping}\n" if task.clipping and not is_private else ""
     return (
         f"{phase.label}: {rounds:,} round{'s' * (rounds != 1)}, average reward {last[metrics.AVERAGE_REWARD]:.4f}, "
         f"last round {last[metrics.ROUND_REWARD]:.4f}; "
         f"its greedy policy on held-out data: {held_out}.\n"
-        f"{warning}{spent}\n"
+        f"{clipping}{spent}\n"
         f"Results in {folder.path}: metrics.csv, reward.png, config.json, privacy.json"
         f"{'' if phase.is_alone else ', model/weights.npz'}"
-    )
-
-
-# Rewards this many times the clip norm are large beside it; a loss that keeps this share of itself does not fall; and
-# this share of updates is nearly all of them. Fewer rounds say little.
-_LARGE_REWARDS, _KEPT_LOSS, _NEARLY_ALL = 10.0, 0.95, 0.9
-_ENOUGH_ROUNDS = 10
-
-
-def _clipping_warning(table: "pd.DataFrame", largest_reward: float, cohort_size: int) -> str:
-    """Warning (with newline) if clipping seems to keep the model from the rewards; else empty.
-
-    All of it must hold: rewards are far above the clip norm, nearly all updates are clipped (where privacy allows to
-    count them), and the last tenth of the rounds has about the loss of the first.
-
-    Args:
-      table: The run's metrics.
-      largest_reward: The largest absolute reward.
-      cohort_size: Clients of a round.
-    """
-    if metrics.CLIP_NORM not in table:
-        return ""
-    norm, losses = table[metrics.CLIP_NORM].iloc[-1], table[metrics.LOSS].dropna()
-    if not largest_reward > _LARGE_REWARDS * norm:  # Nor where nothing clips, and the norm is not a number.
-        return ""
-    if table[metrics.CLIPPED_CLIENTS].mean() < _NEARLY_ALL * cohort_size:
-        return ""
-    tenth = max(1, len(losses) // 10)
-    first, last = losses.iloc[:tenth].mean(), losses.iloc[-tenth:].mean()
-    if len(losses) < _ENOUGH_ROUNDS or not last > _KEPT_LOSS * first:
-        return ""
-    return (
-        f"Warning: clipping may keep the model from learning. Rewards of up to {largest_reward:g} are far above the "
-        f"clip norm, {norm:.3g}, and the training loss does not fall (first tenth of the rounds {first:.4g}, last "
-        f"{last:.4g}). Raise --clip_norm.\n"
     )
 
 

@@ -3,9 +3,12 @@
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from bandits import metrics, references
+from data.tasks import registry
+from data.tasks.options import TaskOptions
 
 COUNTS = np.array([10, 20, 10, 20])
 
@@ -63,3 +66,34 @@ def test_a_full_feedback_run_counts_if_its_data_and_rounds_are_the_same(tmp_path
     seed = run("seeds/seed_0", 0.5, bandits_type="softmax")
     other = run("baselines/seed_0", 0.8)
     assert references.full_feedback(seed) == f"  full-feedback baseline: 0.8000 ({other})"
+
+
+def _context_of_two_actions(tmp_path, count=2000):
+    """A table whose right action is b where x > 0, and otherwise a; a is right in two thirds of the rows."""
+    draw = np.random.default_rng(0)
+    x = draw.uniform(-2, 1, count).round(3)
+    frame = pd.DataFrame({"who": np.arange(count) % 40, "x": x})
+    return draw, frame, tmp_path / "data.csv"
+
+
+def test_simple_policies_of_a_table_are_chosen_on_training_clients(tmp_path):
+    _, frame, path = _context_of_two_actions(tmp_path)
+    frame.assign(a=100.0 * (frame.x <= 0), b=100.0 * (frame.x > 0)).to_csv(path, index=False)
+    task = registry.load(TaskOptions("tabular", data_file=str(path), client_column="who", reward_columns="a,b"))
+    found = references.simple_policies(task, task.rewards["exact"])
+    rows = np.concatenate([task.held_out.load(index).labels for index in range(len(task.held_out))])
+    assert found[references.FIXED].mean == pytest.approx(rows[:, 0].mean())
+    assert found[references.FIXED].low < 66.7 < found[references.FIXED].high
+    assert found["a linear model fitted centrally"].mean > 95
+
+
+def test_simple_policies_of_a_log_are_evaluated_by_its_logged_rewards(tmp_path):
+    draw, frame, path = _context_of_two_actions(tmp_path, 8000)
+    is_b = draw.random(len(frame)) < 0.5
+    paid = 1000.0 * (is_b == (frame.x > 0)) + draw.normal(0, 10, len(frame))
+    frame.assign(action=np.where(is_b, "b", "a"), paid=paid, p=0.5).to_csv(path, index=False)
+    columns = {"action_column": "action", "reward_column": "paid", "propensity_column": "p"}
+    task = registry.load(TaskOptions("logged", data_file=str(path), client_column="who", **columns))
+    found = references.simple_policies(task, task.rewards["exact"])
+    assert found[references.FIXED].low < 667 < found[references.FIXED].high
+    assert found["a linear model fitted centrally"].low > 900

@@ -6,12 +6,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import bandits
 from bandits import interactions, metrics, run_federated
-from data import interaction_log
+from data import frames, interaction_log
 from data.errors import UsageError
 from data.tasks import registry
 from data.tasks.options import TaskOptions
-from optimization.study import frame
+from optimization.study import frame, results
 from scripts import evaluate_policy as command
 
 _COLUMNS = ("--client_column=who", "--action_column=shown", "--reward_column=paid", "--propensity_column=p")
@@ -307,3 +308,31 @@ def test_left_out_rows_are_reported(tmp_path, capsys):
     assert found["rows"] == len(table) - 3
     assert found["findings"][0]["name"] == "dropped rows"
     assert "Warning: Rows were left out: 3 without action." in capsys.readouterr().out
+
+
+def test_from_python_a_frame_is_evaluated_like_its_file(tmp_path):
+    frame = _table(tmp_path / "log.csv")
+    flags = ("--ignore_columns=played", "--nomodel", "--draws=0", "--policy=constant:blue")
+    of_file = _evaluated(tmp_path / "out", f"--log={tmp_path}/log.csv", *_COLUMNS, *flags)
+    columns = dict(flag.removeprefix("--").split("=") for flag in _COLUMNS)
+    more = {"ignore_columns": "played", "model": False, "draws": 0, **columns}
+    estimates = bandits.evaluate(log=frame, policy="constant:blue", **more)
+    assert dict(zip(estimates.estimator, estimates.value, strict=True)) == pytest.approx(_values(of_file))
+
+
+def test_from_python_a_run_chooses_by_its_own_predictions(tmp_path, capsys):
+    class Predicting(results.Run):
+        def predict(self, frame):
+            blue = np.where(frame.warm == 1, 0.75, 0.25)
+            parts = {("probability", "blue"): blue, ("probability", "red"): 1 - blue}
+            return pd.DataFrame(parts, index=frame.index)
+
+    frame = _table(tmp_path / "log.csv").sample(frac=1, random_state=0)  # Rows are matched by their index.
+    run = Predicting(tmp_path, frame, {"data_file": frames.PREFIX + frames.checksum(frame)}, "", {})
+    columns = dict(flag.removeprefix("--").split("=") for flag in _COLUMNS)
+    more = {"ignore_columns": "played", "model": False, "draws": 0, **columns}
+    estimates = bandits.evaluate(log=frame, policy=run, **more).set_index("estimator").value
+    blue = np.where(frame.warm == 1, 0.75, 0.25)
+    chosen = np.where(frame.shown == "blue", blue, 1 - blue)
+    assert estimates["ips"] == pytest.approx((chosen / frame.p * frame.paid).mean())
+    assert "Warning: The policy is a model that was trained on this log" in capsys.readouterr().err

@@ -53,6 +53,8 @@ def test_a_simulator_that_dr_refutes_is_refused_with_what_the_log_supports(tmp_p
     offline = printed.partition("offline training:")[2].partition("\n")[0]
     resolved = studies.resolve(BINARY, offline.partition(f"{BINARY} ")[2].split())
     assert resolved.learn_from == "dr"
+    with pytest.raises(UsageError, match="a linear model fitted centrally 0\\.5"):
+        inputs.check_simulator(scores, flags, "a linear model fitted centrally 0.5")
 
 
 def test_a_simulator_that_its_log_supports_is_named_first(tmp_path):

@@ -138,3 +138,12 @@ def test_the_plan_is_described_by_stage_in_words_of_one_and_of_many():
     assert "4 configurations deployed every 5 rounds, 8 seeds" in many[4]
     assert many[3].endswith("3 epsilons, 4 seeds")
     assert [planning.at_a_time(workers) for workers in (1, 2)] == ["1 run at a time", "2 runs at a time"]
+
+
+def test_a_search_is_cut_short_if_a_strategy_has_few_points_seeds_or_rounds():
+    assert not FULL.is_cut_short(FULL)
+    assert not dataclasses.replace(FULL, points=8, seeds=6, epsilons=0).is_cut_short(FULL)
+    for less in ({"points": 4}, {"seeds": 4}, {"rounds": 99}):
+        assert dataclasses.replace(FULL, **less).is_cut_short(FULL)
+    fixed = dataclasses.replace(FULL, points=1)  # Nothing to search.
+    assert not fixed.is_cut_short(fixed)

@@ -511,3 +511,24 @@ def test_each_answer_has_at_most_40_words_and_one_family_of_tests(found, plan):
 
 def test_paragraphs_have_their_items():
     assert sentences.paragraphs("a b\n- c\n- d\n\ne") == [("a b", ["c", "d"]), ("e", [])]
+
+
+def test_no_strategy_is_undecided_after_a_search_that_time_cut_short():
+    context = _context(_findings(AS_UNIFORM), plan=dataclasses.replace(FULL, points=1))
+    answer = sentences.write(context)["strategy"]
+    assert answer.startswith("Undecided, as --minutes=7 cut the search short: no strategy earns significantly more")
+
+
+def test_simple_references_have_their_intervals():
+    context = _context(_findings(_better()))
+    assert "references" not in sentences.write(context)
+    values = {
+        "the best fixed action": Interval(0.5, 0.4, 0.6, 9),
+        "a linear model": Interval(0.7, 0.6, 0.8, 9),
+    }
+    data = dataclasses.replace(context.data, references=values)
+    text = sentences.write(dataclasses.replace(context, data=data))["references"]
+    assert text == (
+        "On held-out clients: the best fixed action 0.50 (95% CI 0.40 to 0.60) and "
+        "a linear model 0.70 (95% CI 0.60 to 0.80)."
+    )

@@ -96,6 +96,25 @@ def test_without_features_all_rows_are_alike(tmp_path):
     assert (found["probability"] == 0.5).all(axis=None)
 
 
+def test_predicted_rewards_are_in_the_users_unit(tmp_path):
+    plain = _left(tmp_path / "plain", bandits_temperature=0.5).predict(FRAME)
+    known = STATISTICS | {"labels": {}}
+    chosen = {"label_column": None, "reward_columns": "no,yes", "reward_bounds": "100,300", "bandits_temperature": 0.5}
+    mapped = _left(tmp_path / "mapped", known=known, **chosen).predict(FRAME)
+    np.testing.assert_allclose(mapped["predicted_reward"], 100 + 200 * plain["predicted_reward"], rtol=1e-6)
+    np.testing.assert_array_equal(mapped["probability"], plain["probability"])
+
+
+def test_a_run_on_a_log_predicts_with_the_statistics_of_its_log(tmp_path):
+    columns = {"action_column": "act", "reward_column": "r", "propensity_column": "p"}
+    chosen = {"task_type": "logged", "label_column": None, "bandits_temperature": 0.5, **columns}
+    found = _left(tmp_path / "log", **chosen).predict(FRAME)
+    np.testing.assert_allclose(found["predicted_reward"], ENCODED @ KERNEL + BIAS, rtol=1e-6)
+    assert list(found["probability"].columns) == ["no", "yes"]
+    with pytest.raises(UsageError, match="on a log of yours"):
+        _left(tmp_path / "encoded", known=None, **chosen).predict(FRAME)
+
+
 def test_what_cannot_be_predicted_is_refused(tmp_path):
     with pytest.raises(UsageError, match=r"lacks columns .*city"):
         _left(tmp_path / "a").predict(FRAME.drop(columns="city"))

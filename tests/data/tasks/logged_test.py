@@ -3,9 +3,10 @@
 import dataclasses
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from data import interaction_log, logged_clients, reward_bounds, text
+from data import frames, interaction_log, logged_clients, reward_bounds, text
 from data.errors import UsageError
 from data.tasks import logged
 from data.tasks.options import TaskOptions
@@ -59,6 +60,21 @@ def test_rewards_are_mapped_by_the_range_of_what_training_clients_logged(load):
     assert earned.reward_bounds.low == pytest.approx(2000 - 233, abs=60)
     assert earned.reward_bounds.high == pytest.approx(2000 + 233, abs=60)
     assert load(_log(rewards=draw.choice([-1.0, 1.0], COUNT))).reward_bounds == reward_bounds.RewardBounds(-1, 1)
+
+
+def test_a_data_frame_is_a_log_whose_statistics_are_recorded():
+    draw = np.random.default_rng(0)
+    frame = pd.DataFrame({"who": np.arange(60) % 6, "x": draw.normal(size=60), "act": np.arange(60) % 3})
+    frame = frame.assign(paid=draw.random(60), p=1 / 3)
+    columns = {"action_column": "act", "reward_column": "paid", "propensity_column": "p"}
+    with frames.lent(frame) as name:
+        task = logged.load(TaskOptions("logged", data_file=name, client_column="who", **columns))
+        with pytest.raises(UsageError, match="--client_column, --action_column"):
+            logged.load(TaskOptions("logged", data_file=name))
+    assert task.clients.checksum == name.removeprefix(frames.PREFIX)
+    assert task.statistics["labels"] == {"0": 20, "1": 20, "2": 20}
+    assert task.statistics["columns"]["x"]["mean"] == pytest.approx(frame.x.mean())
+    assert task.private_statistics[1] == "the counts of the log's actions"
 
 
 def test_what_contexts_reveal_and_which_rows_are_missing_is_reported(load, capsys):
@@ -130,7 +146,8 @@ def test_a_log_of_ones_own_is_read_by_its_columns(tmp_path):
     )
     task = logged.load(own)
     assert (task.num_actions, task.feature_spec) == (2, ((3,), "float32"))
-    assert task.private_statistics == ("means, deviations and categories of the log's columns",)
+    learned = ("means, deviations and categories of the log's columns", "the counts of the log's actions")
+    assert task.private_statistics == learned
     with pytest.raises(UsageError, match="is not a run's log: name the columns of your own log by --client_column"):
         logged.load(dataclasses.replace(own, action_column=None))
     with pytest.raises(UsageError, match="no column 'armm'"):

@@ -57,7 +57,7 @@ def test_importing_bandits_loads_nothing_slow():
         ({"list_presets": True}, "--list_presets is for the command line"),
         ({"table": [1]}, "table must be a pandas DataFrame, not a list"),
         ({"table": pd.DataFrame(), "data_file": "x.csv"}, "table and --data_file are two tables"),
-        ({"table": pd.DataFrame(), "task_type": "digits"}, "table is for --task_type=tabular, not digits"),
+        ({"table": pd.DataFrame(), "task_type": "digits"}, "table is for --task_type=tabular or logged, not digits"),
         ({"table": pd.DataFrame(), "client_column": "a", "label_column": "b"}, "the DataFrame is empty"),
     ],
 )
