@@ -40,8 +40,6 @@ from optimization.privacy import mechanisms
 from optimization.study import cli, disclosure, frame, loggers, results, run_folder, selector_flags
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from bandits import alone, experiment
     from optimization.study import runner
 

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from bandits import object_flags, policies, run_federated
 from data.errors import UsageError
+from data.reward_bounds import RewardBounds
 from optimization.study import frame
 
 
@@ -61,6 +62,9 @@ def test_rewards_are_a_matrix_of_labels_and_actions():
     *_, task = _opened({"rewards": Near()})
     np.testing.assert_array_equal(task.rewards["exact"], np.where(np.eye(10), 1, 0.25))
     assert list(task.rewards) == ["exact"]
+    assert task.reward_bounds is None
+    *_, task = _opened({"rewards": lambda label, action: 50 * (label == action) - 10})
+    assert (task.reward_bounds, task.has_learned_bounds) == (RewardBounds(-10, 40), False)
 
 
 def test_rewards_of_a_table_have_its_names():

@@ -454,3 +454,11 @@ def test_noise_needs_declared_bounds_of_rewards(tmp_path):
     with pytest.raises(UsageError, match=r"--reward_bounds=LOW,HIGH: bounds learned .* a single outlier"):
         check(*flags)
     check(*flags, "--reward_bounds=1000,1250")
+
+
+def test_an_initial_model_that_learned_other_bounds_is_warned_of(tmp_path, finished, capsys):
+    table_flags = _rewards_table(tmp_path, 1000, 250)
+    check(*table_flags, "--reward_bounds=1000,1250", f"--initial_model_path={finished}")
+    assert "learned rewards with --reward_bounds=None, and this run has 1000.0,1250.0" in capsys.readouterr().err
+    check(f"--initial_model_path={finished}")
+    assert "--reward_bounds" not in capsys.readouterr().err
