@@ -14,7 +14,7 @@ _ACTING = ("bandits_type", "importance_weighting", "importance_weights", "bandit
 
 SIMULATED = (
     "Rewards are drawn from a regression of the log: values here are the direct method's, with its bias. On held-out "
-    "clients, with 95% intervals over clients:"
+    "data, with 95% intervals over clients:"
 )
 
 

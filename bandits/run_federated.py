@@ -357,6 +357,8 @@ def _summary(options: BanditOptions, task: tasks.Task, phase: Phase, folder: run
     if options.task.learn_from == "replay":
         kept, there = table[metrics.EXAMPLES].sum(), task.report["training_rows"]
         held_out += f". Replay kept {kept:,.0f} of the {there:,} rows, {kept / there:.1%}"
+    if options.task.hold_out == "time":
+        held_out += f" ({task.report['held_out']})"
     reset_rounds = list(table["round_num"][table[metrics.RESET] == 1])
     if phase.reset.what != "none":
         when = ", in rounds " if len(reset_rounds) > 1 else ", in round " if len(reset_rounds) else ""

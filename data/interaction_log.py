@@ -29,8 +29,9 @@ _NUMBERS = {
     "row": ("rows", np.int64),
     "reward": ("rewards", np.float64),
     "propensity": ("propensities", np.float64),
+    "time": ("times", np.float64),
 }
-ROW_FIELDS = ("actions", "rewards", "propensities", "rounds", "periods", "probabilities", "models", "rows")
+ROW_FIELDS = ("actions", "rewards", "propensities", "rounds", "periods", "probabilities", "models", "rows", "times")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,6 +51,7 @@ class InteractionLog:
       probabilities: float64 [rows] or [rows, actions], a target policy's probability of the logged action, or of each
         action; None if the log has no such columns.
       models: int32 [rows], the period whose deployed model acted: an earlier one for stale clients.
+      times: float64 [rows], see `log_time.Times`; None if the log has none.
       rows: int64 [rows], position of the context among the client's examples, from 0.
       feature_names: Names of the contexts' features, if any.
       report: Counts of read and dropped rows, and oddities, in JSON's types.
@@ -71,6 +73,7 @@ class InteractionLog:
     probabilities: np.ndarray | None = None
     models: np.ndarray | None = None
     rows: np.ndarray | None = None
+    times: np.ndarray | None = None
     feature_names: tuple[str, ...] = ()
     report: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     statistics: Mapping[str, Any] = dataclasses.field(default_factory=dict)

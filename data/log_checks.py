@@ -27,6 +27,7 @@ _WITHIN = {
     "period": _COUNT,
     "model": _COUNT,
     "row": _COUNT,
+    "time": (-9e18, 9e18),  # Within int64, as dates are.
 }
 _SUM_ROUNDING = 1e-3
 
@@ -36,6 +37,7 @@ _FEW_EFFECTIVE = 0.01  # Of the rows; below that, or below 100, an estimate rest
 _FEWEST_EFFECTIVE = 100
 _LARGE_SHARE = 0.1  # Of all weight, on a single client.
 _NAMED = 5
+SELECTED = "selected rows"
 
 
 class Finding(NamedTuple):
@@ -59,7 +61,7 @@ def numbers(table: table_file.Table, column: "pd.Series", flag: str, role: str) 
       table: The log, as `Table.numbers` takes it.
       column: The column.
       flag: The flag that names the column or the log, for messages.
-      role: `reward`, `propensity`, `probability`, `round`, `period`, `model` or `row`.
+      role: `reward`, `propensity`, `probability`, `round`, `period`, `model`, `row` or `time`.
 
     Raises:
       UsageError: If a number is missing, or is not one of its role; it names the place.
@@ -141,10 +143,11 @@ def mean_inverse_propensity(log: "InteractionLog") -> Finding:
 
 
 def reading(log: "InteractionLog") -> list[Finding]:
-    """Reports how a table was read: rows that lack a client or an action, signs of numbers, and odd names."""
+    """Reports how a table was read: rows that were left out, signs of numbers, and odd names."""
     counts = log.report.get("dropped_rows") or {}
     reasons = [f"{count:,} without {what.removeprefix('without_')}" for what, count in counts.items() if count]
     findings = [Finding("dropped rows", True, f"Rows were left out: {' and '.join(reasons)}.")] if reasons else []
+    findings += [Finding(SELECTED, False, note) for note in log.report.get("notes", ())]
     return findings + [Finding("names", True, text) for text in log.report.get("warnings", ())] + public(log)
 
 

@@ -33,7 +33,7 @@ def read(
         if name := getattr(wanted, f"{role}_column"):
             numbers[role] = log_checks.numbers(rows.table, rows.frame[name], f"--{role}_column", role)
     log_checks.check_random(numbers["propensity"], path)
-    features = rows.features(known=known, has_any=with_contexts)
+    features = rows.features(rows.split.is_train if wanted.hold_out == "time" else None, known, has_any=with_contexts)
     contexts = features.values if features.names else None
     counts = np.bincount(np.asarray(rows.labels), minlength=len(rows.label_names)).tolist()
     learned = statistics.OfTable(features.learned, dict(zip(rows.label_names, counts, strict=True)))
@@ -49,13 +49,15 @@ def read(
             "rounds": numbers.get("round"),
             "periods": numbers.get("period"),
             "probabilities": _probabilities(rows),
+            "times": rows.times and rows.times.values,
         },
         feature_names=tuple(features.names),
         statistics={} if contexts is None else learned.as_json(),
         report={
             **features.report,
             "learned_statistics": contexts is not None and known is None,
-            "duplicated_rows": _duplicated(rows.table.frame),
+            "duplicated_rows": _duplicated(rows.table.frame.loc[rows.frame.index]),
+            **({"time_zone": rows.times.zone, "reward_window": rows.times.window} if rows.times else {}),
         },
     )
 

@@ -19,12 +19,14 @@ class Split(NamedTuple):
 
     Attributes:
       is_held_out: bool [rows].
+      is_train: bool [rows].
       train: Clients of training rows, ascending.
       held_out: Clients of held-out rows, ascending: other clients, or the same.
       how: Description of the held-out part.
     """
 
     is_held_out: np.ndarray
+    is_train: np.ndarray
     train: list[int]
     held_out: list[int]
     how: str
@@ -47,14 +49,15 @@ def hold_out(client_of_row: np.ndarray, num_clients: int, seed: int, fraction: f
         count = min(max(1, round(fraction * num_clients)), num_clients - 1)
         order = keys.generator(seed, keys.Purpose.HELD_OUT, 0).permutation(num_clients)
         train, held_out = sorted(order[count:].tolist()), sorted(order[:count].tolist())
-        return Split(np.isin(client_of_row, held_out), train, held_out, f"{count} of {num_clients} clients")
+        is_held_out = np.isin(client_of_row, held_out)
+        return Split(is_held_out, ~is_held_out, train, held_out, f"{count} of {num_clients} clients")
     is_held_out = rows_of_each(
         client_of_row, num_clients, seed, lambda count: min(max(1, round(fraction * count)), count - 1)
     )
     if not is_held_out.any():
         raise UsageError("--client_column gives each client one row, and so few clients that none can be held out.")
     how = f"{fraction:.0%} of each client's rows, because there are fewer than {_MIN_CLIENTS} clients"
-    return Split(is_held_out, everyone, everyone, how)
+    return Split(is_held_out, ~is_held_out, everyone, everyone, how)
 
 
 def rows_of_each(client_of_row: np.ndarray, num_clients: int, seed: int, count_of: Callable[[int], int]) -> np.ndarray:

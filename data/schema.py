@@ -14,6 +14,7 @@ from data.errors import UsageError
 POLICY = "--policy=column"  # Names the columns of a target policy.
 _LISTED = 20  # Of more columns, a message names the nearest.
 _NEAREST = 5
+_ALSO_TIME = ("--feature_columns", "--round_column", "--period_column")
 _SINGLE = ("label", "action", "reward", "propensity", "round", "period", "position")  # Roles of one column.
 
 # Column names of logs, in lower case, words joined by underscores.
@@ -64,6 +65,14 @@ class Schema:
       probability_columns: Log: a target policy's probability of the chosen action, or, of as many columns as there are
         actions in the order of `InteractionLog.action_names`, of each action; None for none.
       action_names: Log: further possible actions, without a row.
+      time_column: The time of a row, see `log_time`; None for none.
+      from_time: Time from which on rows are read.
+      until_time: Time before which rows are read.
+      reward_window: Log: time after the action within which a reward counts. Table: delay of its rewards.
+      reward_time_column: Log: the time at which the reward was observed.
+      log_until: Log: time until which rewards were observed; None for the latest time.
+      unobserved_rewards: Log: what an empty reward is, a key of `log_time.UNOBSERVED`.
+      hold_out: What is held out for evaluation, a key of `log_time.HOLD_OUT`.
       feature_columns: The features; None for all columns that have no other role.
       text_columns: Table: features whose words count, all together.
       ignore_columns: Columns to leave out.
@@ -93,6 +102,14 @@ class Schema:
     missing_values: str | None = None
     decimal: str = numerals.POINT
     max_table_rows: int = table_size.MAX_ROWS
+    time_column: str | None = None
+    from_time: str | None = None
+    until_time: str | None = None
+    reward_window: str | None = None
+    reward_time_column: str | None = None
+    log_until: str | None = None
+    unobserved_rewards: str = "refuse"
+    hold_out: str = "clients"
     file_flag: str = "--data_file"
 
     @property
@@ -143,6 +160,8 @@ class Schema:
             raise UsageError(
                 f"--partition_column={self.partition_column} makes clients: it needs --client_column=rows:N."
             )
+        if self.unobserved_rewards == "drop" and self.reward_window and self.reward_time_column:
+            raise UsageError("--unobserved_rewards=drop does not go with --reward_window, where a late reward is 0.")
         _ = self.num_synthetic_clients
 
 
@@ -199,7 +218,7 @@ def resolve(schema: Schema, names: Sequence[str], path: str) -> Roles:
     categories, position = listed(schema.category_columns), list(filter(None, [schema.position_column]))
     label, takes_all = schema.label_column or schema.action_column, schema.reward_columns == "all"
     texts = listed(schema.text_columns)
-    used = {*clients, label, *features, *ignored, *categories, *texts, schema.partition_column}
+    used = {*clients, label, *features, *ignored, *categories, *texts, schema.partition_column, schema.time_column}
     rewards = [name for name in names if name not in used] if takes_all else listed(schema.reward_columns)
     uses: dict[str, str] = {}
     chosen: dict[str, list[str]] = {
@@ -211,10 +230,14 @@ def resolve(schema: Schema, names: Sequence[str], path: str) -> Roles:
         "--text_columns": texts,
         "--partition_column": list(filter(None, [schema.partition_column])),
         "--ignore_columns": ignored,
+        "--reward_time_column": list(filter(None, [schema.reward_time_column])),
+        "--time_column": list(filter(None, [schema.time_column])),
     }
     for flag, named in chosen.items():
         for name in named:
             _check_known(flag, name, names, path)
+            if flag == "--time_column" and uses.get(name) in _ALSO_TIME:
+                continue
             if name in uses:
                 other = "twice" if uses[name] == flag else f"that {uses[name]} names already"
                 raise UsageError(f"{flag} names column {name!r} {other}: a column has one use.")

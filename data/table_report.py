@@ -38,6 +38,7 @@ def of_columns(rows: "Rows", learned: columns.Learned, encoded: columns.Encoded)
     used |= {name: {"use": "feature", "kind": "text"} for name in roles.texts}
     why = dict.fromkeys(roles.ignored, "--ignore_columns") | dict.fromkeys(rows.table.nameless, "it has no name")
     why |= dict.fromkeys([rows.schema.partition_column or ""], "--partition_column")
+    why |= dict.fromkeys([rows.schema.time_column or ""], "--time_column")
     return [
         {"name": name} | used.get(name, {"use": "none"} | _dropped(why.get(name, "not in --feature_columns")))
         for name in (*rows.table.frame.columns, *rows.table.nameless)
@@ -150,6 +151,7 @@ def lines(report: Mapping[str, Any]) -> Iterator[str]:
         yield f"  clients are synthetic: {report['synthetic_clients']}"
     if "words" in report:
         yield f"  texts become counts of {report['words']:,} words"
+    yield from (f"  {note}" for note in report.get("notes", ()))
     for why, count in report["dropped_rows"].items():
         if count:
             yield f"  {count:,} row{'s' * (count != 1)} dropped: {why.replace('_', ' ')}"

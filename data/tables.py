@@ -1,12 +1,12 @@
 """Reader of tables and logs: rows, their clients and labels by a schema, and columns as features."""
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from data import columns, dates, frames, keys, numerals, partition, statistics, table_file, table_report, text
+from data import columns, dates, frames, keys, log_time, numerals, partition, statistics, table_file, table_report, text
 from data.errors import UsageError
 from data.schema import Roles, Schema, as_flag, check_no_log, listed, resolve
 
@@ -48,6 +48,8 @@ class Rows:
       labels: int32 [rows], positions in `label_names`; None for a table of rewards.
       dropped: Number of dropped rows by reason.
       synthetic: How rows were partitioned over synthetic clients; empty for clients of the table.
+      times: Times of the rows, in ascending order; None without a time column.
+      notes: Sentences on rows and rewards that `log_time.select` left out or changed.
     """
 
     table: table_file.Table
@@ -60,6 +62,13 @@ class Rows:
     labels: np.ndarray | None
     dropped: Mapping[str, int]
     synthetic: str = ""
+    times: log_time.Times | None = None
+    notes: Sequence[str] = ()
+
+    @property
+    def split(self) -> partition.Split:
+        """Training and held-out rows of `Schema.hold_out`."""
+        return log_time.hold_out(self.schema.hold_out, self.times, self.clients, len(self.client_ids))
 
     def numbers(self, name: str, flag: str, what: str, **how: Any) -> np.ndarray:
         """Numbers of a column, see `table_file.Table.numbers`."""
@@ -100,6 +109,8 @@ class Rows:
             "signs": dict(self.table.signs),
             "warnings": [*warnings, *table_report.category_warnings(learned, self.roles.named)],
         }
+        if self.notes:
+            report["notes"] = list(self.notes)
         if self.synthetic:
             report["synthetic_clients"] = self.synthetic
         if not self.schema.is_log:
@@ -152,6 +163,7 @@ def read(
         _check_known(known, schema, roles, path)
     known_labels = list(known.labels) if known and schema.label_column else None
     frame, dropped = _complete(table.frame, schema, roles, path, known_labels)
+    frame, times, notes = log_time.select(frame, table, schema)
     label_names, labels = roles.rewards, None
     if roles.label:
         label_names = _label_names(frame[roles.label], schema, known_labels)
@@ -166,7 +178,7 @@ def read(
             synthetic = f"each has a mix of {schema.partition_column}, sampled from Dirichlet({concentration:g})"
     else:
         client_ids, clients = _owners(frame, roles.clients, schema)
-    return Rows(table, schema, roles, frame, client_ids, clients, label_names, labels, dropped, synthetic)
+    return Rows(table, schema, roles, frame, client_ids, clients, label_names, labels, dropped, synthetic, times, notes)
 
 
 def with_lists_as_columns(table: table_file.Table, names: Iterable[str]) -> table_file.Table:

@@ -140,6 +140,8 @@ def define() -> cli.FlagSet:
     """Flags of `evaluate_policy`."""
     flags = cli.FlagSet(_USAGE)
     flags.group(_Log, _Columns, task_flags.Columns)
+    flags.group(task_flags.Time)
+    flags.group(task_flags.RewardTime)
     # A final model has one policy, so scheduled parameters are constants here.
     constant = {name: dict(one.parameters) for name, one in registry.POLICIES.items() if not one.schedule}
     kinds = "; ".join(f"{name}: {text}" for name, text in target_policies.KINDS.items())

@@ -132,6 +132,9 @@ TEXTS = {
     "tables/measured.csv": "who,x,y\n" + "".join(f"c{row % 6},{row % 7},{row}.5\n" for row in range(60)),
     "tables/percent.csv": "who,x,y\n"
     + "".join(f"c{row % 6},{row % 57}{'%$'[row % 2]},{row % 2}\n" for row in range(120)),
+    "tables/timed.csv": "who,day,seen,shown,paid,p,label\n"
+    + "".join(f"c{row % 6},2023-01-{row + 1:02d},,{row % 3},,0.5,{row % 2}\n" for row in range(12)),
+    "tables/undated.csv": "who,day,label\n" + "a,2023-01-01,0\nb,soon,1\n" * 5,
     "tables/text.parquet": "no table",
     "tables/data.xlsx": "PK",
     "tables/ads.csv": "Ad 1,Ad 2\n1,0\n0,1\n",

@@ -192,7 +192,8 @@ def _all_flags() -> set[str]:
             if "cli.main(" in path.read_text():
                 module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
                 sets.append(importlib.import_module(module).define())
-    return {name for flags in sets for name in re.findall(r"^  --(\w+):", flags.help(), re.MULTILINE)}
+    spellings = {setting.spelled for flags in sets for setting in flags.declared.values() if setting.spelled}
+    return spellings | {name for flags in sets for name in re.findall(r"^  --(\w+):", flags.help(), re.MULTILINE)}
 
 
 @pytest.mark.parametrize("path", PAGES, ids=_id)

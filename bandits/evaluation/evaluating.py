@@ -10,6 +10,7 @@ from bandits import interactions
 from bandits.evaluation import (
     anytime,
     bootstrap,
+    change,
     estimates,
     output,
     private_evaluation,
@@ -19,7 +20,7 @@ from bandits.evaluation import (
     totals,
 )
 from bandits.evaluation.target_policies import Target, probabilities
-from data import files, interaction_log, log_checks, log_table
+from data import files, interaction_log, log_checks, log_table, log_time
 from data.errors import UsageError
 from data.schema import Schema
 from optimization.study import cli
@@ -81,15 +82,16 @@ def evaluate(settings: cli.Settings, target: Target, private: private_evaluation
     findings += [log_checks.Finding("policy", True, LEARNED)] if anytime.is_own_model(settings.log, target) else []
     findings += [log_checks.support(log, chosen)] if chosen.ndim == 2 else []
     findings += [*log_checks.overlap(log, rows.weights), *filter(None, [few])]
+    found = estimates.estimates(sums, layout, paths, drawn, largest_weight=largest_weight, by_bootstrap=by_bootstrap)
+    if headline := estimates.headline(found):
+        findings += change.findings(rows, log_time.of_log(log), paths[headline[0].name][0], policy)
     evaluation = output.Evaluation(
         log=cli.shown_path(settings.log),
         policy=policy,
         rows=len(log),
         clients=sums.clients,
         actions=len(log.action_names),
-        estimates=estimates.estimates(
-            sums, layout, paths, drawn, largest_weight=largest_weight, by_bootstrap=by_bootstrap
-        ),
+        estimates=found,
         **totals.overlap(sums)._asdict(),
         largest_weight=largest_weight,
         findings=findings,
@@ -118,6 +120,8 @@ def _read(
     Raises:
       UsageError: If the log is invalid.
     """
+    if is_runs:
+        log_time.check_has_columns(settings, cli.shown_path(settings.log))
     if interactions.is_logged(settings.log):
         run = interactions.read_run(settings.log, with_contexts=False)
         log_checks.check_random(run.log.propensities, settings.log)  # Before its task is read.

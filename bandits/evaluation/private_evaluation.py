@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bandits.evaluation import bound_flags, estimates, estimators, output, private, reward_model, target_policies, terms
-from data import interaction_log
+from data import interaction_log, log_time
 from data.errors import UsageError
 from optimization.privacy import ledger, mechanisms
 from optimization.study import cli, run_folder
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import matplotlib.figure
 
 _DEFAULT = ("ips", "snips")
+_NOT_TESTED = "Changes over time were not tested, and rows that were left out are not counted: both would be releases."
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,6 +50,8 @@ def plan(settings: cli.Settings, target: target_policies.Target) -> Plan | None:
     bound_flags.check(settings)
     if not settings.private:
         return None
+    if settings.reward_window and not settings.log_until:
+        raise UsageError("--private: --reward_window needs --log_until: the latest time in the log is one client's.")
     names = estimates.names(settings.estimators)
     if names is None:
         names = (*_DEFAULT, *["dr"] * (settings.model_noise_multiplier is not None))
@@ -127,6 +130,8 @@ def evaluate(
     )
     head = f"{target} on {cli.shown_path(settings.log)}, under differential privacy"
     said = bound_flags.private_sentences(values, report, bound_flags.bounds(settings))
+    said += [log_time.ASSUMPTION] * (settings.unobserved_rewards == "drop")
+    said += [_NOT_TESTED] * bool(settings.time_column)
     print("\n".join([head, "", *said]))
     folder = pathlib.Path(settings.output_dir)
     _write(folder, head, said, values, report)

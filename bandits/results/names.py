@@ -47,9 +47,10 @@ def of(
 
 
 def task(flags: Mapping[str, Any]) -> str | None:
-    """A run's task; for a log with `--learn_from`, because the kind of rewards depends on it."""
+    """A run's task; with what is held out, and for a log with `--learn_from`: the measured rewards depend on both."""
     name = flags.get("task_type")
-    return f"{name} from {flags['learn_from']}" if name == "logged" and "learn_from" in flags else name
+    source = f" from {flags['learn_from']}" if name == "logged" and "learn_from" in flags else ""
+    return name and f"{name}{source}{' held out by time' * (flags.get('hold_out') == 'time')}"
 
 
 def _descriptive(owner: pathlib.Path) -> pathlib.Path:

@@ -86,6 +86,8 @@ def what_intervals_are_over(clients: str = "") -> str:
     return (
         f"{about} The interval over {clients} clients is about other clients with these seeds' models: it compares "
         "greedy policies at the last evaluation."
+        + " These clients were seen in training, so others may earn less."
+        * (clients == "participating")
     )
 
 

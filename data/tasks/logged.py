@@ -12,8 +12,8 @@ from data import (
     interaction_log,
     log_checks,
     log_table,
+    log_time,
     logged_clients,
-    partition,
     reward_bounds,
     schema,
     tasks,
@@ -42,9 +42,10 @@ _IMAGE_AXES = 3
 def load(options: TaskOptions) -> tasks.Task:
     """Task of a log; `TaskOptions.learn_from` selects its labels.
 
-    A fifth of the clients is held out, independent of the seed. With `simulator` labels are sampled rewards; otherwise
-    doubly robust ones, whose mean on held-out clients is an unbiased value of any policy that was not trained on them;
-    except with `dr`, the logged action, reward and propensity follow them.
+    A fifth of the clients is held out, independent of the seed; or the latest fifth of the rows, whose clients were
+    mostly seen in training. With `simulator` labels are sampled rewards; otherwise doubly robust ones, whose mean on
+    held-out rows is an unbiased value of any policy that was not trained on them; except with `dr`, the logged action,
+    reward and propensity follow them.
 
     Raises:
       UsageError: If an option is missing, or the log is not fit for what is learned from it.
@@ -62,12 +63,14 @@ def load(options: TaskOptions) -> tasks.Task:
         )
     if options.learn_from == REPLAY:
         logged_clients.check_uniform(log)
-    split = partition.hold_out(log.clients, len(log.client_ids), seed=0)
-    train, held_out = log.take(np.flatnonzero(~split.is_held_out)), log.take(np.flatnonzero(split.is_held_out))
+    split = log_time.hold_out(options.hold_out, log_time.of_log(log), log.clients, len(log.client_ids))
+    train, held_out = log.take(np.flatnonzero(split.is_train)), log.take(np.flatnonzero(split.is_held_out))
     num_actions, width = len(log.action_names), logged_clients.num_features(log.contexts, log.feature_names)
     known = logged_clients.learn(train, width)
     keeps_log = options.learn_from in (REPLAY, "regression", "ips")
     feedback = logged_clients.SIMULATOR if options.learn_from == SIMULATOR else logged_clients.DOUBLY_ROBUST
+    # Clients with rows in both parts have other random numbers in each.
+    first = 0 if set(split.train).isdisjoint(split.held_out) else len(log.client_ids)
     position = {name: place for place, name in enumerate(log.client_ids)}
 
     def part(rows: interaction_log.InteractionLog, regression_of: np.ndarray) -> logged_clients.LoggedClients:
@@ -78,7 +81,7 @@ def load(options: TaskOptions) -> tasks.Task:
             feedback=feedback,
             keeps_log=keeps_log,
             seed=options.partition_seed,
-            numbers=[position[name] for name in rows.client_ids],
+            numbers=[position[name] + first * (rows is held_out) for name in rows.client_ids],
             digest=checksum,
         )
 
@@ -99,12 +102,13 @@ def load(options: TaskOptions) -> tasks.Task:
     }.get(options.learn_from, ())
     if log.report.get("learned_statistics"):
         learned = (interaction_log.LEARNED, *["the counts of the log's actions"] * bool(log.statistics), *learned)
+    learned = (*learned, *log_time.learned(options))
     print(
         f"Log: {len(log):,} rows of {len(log.client_ids):,} clients, {num_actions} actions; held out: {split.how}.",
         file=sys.stderr,
     )
     for finding in (*log_checks.reading(log), log_checks.duplicates(log)):
-        if finding.is_warning or finding.name == "signs":
+        if finding.is_warning or finding.name in ("signs", log_checks.SELECTED):
             print(f"{'Warning: ' * finding.is_warning}{finding.text}", file=sys.stderr)
     matrix = rewards.exact(num_actions)
     if keeps_log:
@@ -134,6 +138,7 @@ def _read(options: TaskOptions) -> tuple[interaction_log.InteractionLog, str]:
         return log, path.removeprefix(frames.PREFIX) if is_frame else clients.file_checksum(path)
     if is_frame:
         raise UsageError(f"A DataFrame as a log needs the names of its columns: give {', '.join(_COLUMNS)}.")
+    log_time.check_has_columns(options, path)
     if pathlib.Path(path).is_dir():
         raise UsageError(
             f"--data_file: {path} is a folder, not a file. If it is a run's, {_SAVE.format(path)} writes its log, with "

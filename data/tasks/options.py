@@ -51,12 +51,20 @@ class TaskOptions:
       missing_values: Table: texts that are missing values besides the usual ones.
       decimal: Table: decimal sign of numbers that are written as text, `.` or `,`.
       max_table_rows: Table: maximum number of rows.
+      time_column: Table, log: column of a row's time.
+      from_time: Table, log: time from which on rows are read.
+      until_time: Table, log: time before which rows are read.
+      reward_window: Log: time after the action within which a reward counts. Table: delay of its rewards.
+      hold_out: Table, log: what is held out, a key of `log_time.HOLD_OUT`.
       init_labels: Table, posts: labels or tags that the initial training of a shift rewards; None for half of the
         labels, and for the study's number of tags.
 
       action_column: Log: column of the logged action.
       reward_column: Log: column of its reward.
       propensity_column: Log: column of the logged action's probability.
+      reward_time_column: Log: column of the time at which the reward was observed.
+      log_until: Log: time until which rewards were observed; None for the latest time.
+      unobserved_rewards: Log: what an empty reward is, a key of `log_time.UNOBSERVED`.
       learn_from: Log: source of the labels, a key of `logged.LEARN_FROM`.
     """
 
@@ -101,11 +109,19 @@ class TaskOptions:
     missing_values: str | None = None
     decimal: str = numerals.POINT
     max_table_rows: int = table_size.MAX_ROWS
+    time_column: str | None = None
+    from_time: str | None = None
+    until_time: str | None = None
+    reward_window: str | None = None
+    hold_out: str = "clients"
     init_labels: int | None = None
 
     action_column: str | None = None
     reward_column: str | None = None
     propensity_column: str | None = None
+    reward_time_column: str | None = None
+    log_until: str | None = None
+    unobserved_rewards: str = "refuse"
     learn_from: str = "simulator"
 
     @property

@@ -46,7 +46,7 @@ _TEXT = _WORDS | {"num_tags", "keep_untagged", "init_labels", "public_statistics
 _L2_TEXT = {"text_normalisation": "l2"}
 _COLUMNS = frozenset(
     {"data_file", "client_column", "feature_columns", "ignore_columns", "category_columns", "missing_values"}
-    | {"decimal", "max_table_rows"}
+    | {"decimal", "max_table_rows", "time_column", "from_time", "until_time", "reward_window", "hold_out"}
 )
 _WRITERS, _PARTITIONED = "handwriting:load", "images:load_partitioned"
 
@@ -126,7 +126,10 @@ TASKS = {
     "logged": TaskEntry(
         "logged:load",
         "a run's log, or your own log of a bandit: --data_file, and for your own the four --..._column",
-        _COLUMNS | _MODEL | {"action_column", "reward_column", "propensity_column", "partition_seed", "reward_bounds"},
+        _COLUMNS
+        | _MODEL
+        | {"action_column", "reward_column", "propensity_column", "partition_seed", "reward_bounds"}
+        | {"reward_time_column", "log_until", "unobserved_rewards"},
     ),
 }
 

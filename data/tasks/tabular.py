@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from data import clients, keys, partition, reward_bounds, schema, statistics, tables, tasks, text
+from data import clients, keys, reward_bounds, schema, statistics, tables, tasks, text
 from data.errors import UsageError
 from data.tasks import rewards
 from data.tasks.options import TaskOptions
@@ -31,6 +31,8 @@ def load(options: TaskOptions) -> tasks.Task:
         raise UsageError("--init_labels has no effect with --reward_columns: a table of rewards has no labels.")
     if options.reward_bounds and not options.reward_columns:
         raise UsageError("--reward_bounds has no effect with --label_column: rewards are 0 and 1. Leave it out.")
+    if options.reward_window and options.hold_out != "time":
+        raise UsageError("--reward_window has no effect on a table without --hold_out=time: its rewards are all known.")
     known = statistics.read_table(options.public_statistics)
     rows = tables.read(
         options.data_file, schema.of_options(options), known=known, concentration=options.partition_alpha
@@ -39,14 +41,14 @@ def load(options: TaskOptions) -> tasks.Task:
     if labels is None:
         each = [rows.numbers(name, "--reward_columns", "reward", dtype=np.float32) for name in rows.roles.rewards]
         labels = np.stack(each, axis=1) - _prices(options.action_prices, rows.label_names)
-    split = partition.hold_out(rows.clients, len(rows.client_ids), seed=0)
-    features = rows.features(~split.is_held_out, known)
+    split = rows.split
+    features = rows.features(split.is_train, known)
     values: clients.Features = features.values
     names = features.names
     vocabulary: tuple[str, ...] = ()
     if rows.roles.texts:
         words = tables.words(rows.frame[rows.roles.texts])
-        vocabulary = known.vocabulary if known else _most_frequent(words, ~split.is_held_out, options)
+        vocabulary = known.vocabulary if known else _most_frequent(words, split.is_train, options)
         bags = words.bags(vocabulary, np.arange(len(labels)), options.max_words, options.text_normalisation)
         values, names = text.with_numbers(bags, features.values, len(vocabulary)), [*vocabulary, *names]
         features.report["words"] = len(vocabulary)
@@ -62,7 +64,7 @@ def load(options: TaskOptions) -> tasks.Task:
         )
     if known is None:
         is_labelled, count = rows.roles.label is not None, len(rows.label_names)
-        counts = np.bincount(labels[~split.is_held_out], minlength=count).tolist() if is_labelled else []
+        counts = np.bincount(labels[split.is_train], minlength=count).tolist() if is_labelled else []
         known = statistics.OfTable(features.learned, dict(zip(rows.label_names, counts, strict=False)), vocabulary)
     num_actions, label_range = len(rows.label_names), (0.0, 1.0)
     scale: dict[str, Any] = {}
@@ -70,7 +72,7 @@ def load(options: TaskOptions) -> tasks.Task:
     if known.labels:
         phases |= rewards.label_rewards(tuple(known.labels.values()), options.init_labels)
     else:
-        trained = labels[~split.is_held_out]
+        trained = labels[split.is_train]
         label_range = float(trained.min()), float(trained.max())
         actions = keys.generator(0, keys.Purpose.REWARD_SCALE).integers(num_actions, size=len(trained))
         scale = reward_bounds.scale(options.reward_bounds, trained[np.arange(len(trained)), actions], trained)
@@ -83,14 +85,14 @@ def load(options: TaskOptions) -> tasks.Task:
         )
 
     return tasks.Task(
-        clients=part(~split.is_held_out, split.train),
+        clients=part(split.is_train, split.train),
         held_out=part(split.is_held_out, split.held_out),
         num_actions=num_actions,
         rewards=phases,
         report={
             # Of what is learned from, however the table was read: the checksum is of its file or frame.
             "content": clients.array_checksum(values, labels, rows.clients),
-            "training_rows": int((~split.is_held_out).sum()),
+            "training_rows": int(split.is_train.sum()),
             "held_out_rows": int(split.is_held_out.sum()),
             "held_out": split.how,
             **features.report,

@@ -6,7 +6,7 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from data import files, numerals, table_size
+from data import files, log_time, numerals, table_size
 from data.errors import UsageError
 from data.tasks import registry
 from data.tasks.options import TaskOptions
@@ -185,6 +185,48 @@ class _UserLog:
     propensity_column: str = setting()
 
 
+class Time:
+    """Time of a table or log.
+
+    Attributes:
+      time_column: Column of each row's time, dates or numbers. Rows are read in this order. It is a feature only if
+        --feature_columns names it.
+      from_time: First time of the rows that are read, such as 2023-01-31; also --from (default: all).
+      until_time: Time before which rows are read; also --until (default: all).
+      reward_window: Time after an action in which its reward counts, such as 7d, or a number if times are numbers.
+        Later rewards count as 0, and rows that are too recent are left out. --hold_out=time leaves as long a gap.
+    """
+
+    time_column: str = setting()
+    from_time: str = setting(only={"time_column": True}, spelled="from")
+    until_time: str = setting(only={"time_column": True}, spelled="until")
+    reward_window: str = setting(only={"time_column": True})
+
+
+class RewardTime:
+    """Late and missing rewards of a log.
+
+    Attributes:
+      reward_time_column: Column of the time at which the reward was observed; empty where it was not.
+      log_until: Time until which rewards were observed (default: the latest time in the log).
+      unobserved_rewards: Meaning of an empty reward.
+    """
+
+    reward_time_column: str = setting(only={"time_column": True})
+    log_until: str = setting(only={"reward_window": True})
+    unobserved_rewards: str = setting("refuse", log_time.UNOBSERVED)
+
+
+class _HoldOut:
+    """Held-out part of a table or log.
+
+    Attributes:
+      hold_out: Part that is held out for evaluation; time needs --time_column.
+    """
+
+    hold_out: str = setting("clients", log_time.HOLD_OUT)
+
+
 class _RewardShift:
     """Reward shift.
 
@@ -223,6 +265,8 @@ _GROUPS: Sequence[Sequence[type]] = (
     (_SyntheticClients,),
     (_UserTable, Columns),
     (_UserLog,),
+    (Time, _HoldOut),
+    (RewardTime,),
     (_RewardShift,),
 )
 

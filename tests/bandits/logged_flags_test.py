@@ -8,7 +8,7 @@ import pytest
 
 from bandits import logged_flags, metrics, run_federated
 from data import interaction_log
-from optimization.study import frame
+from optimization.study import frame, run_folder
 
 FLAGS = ("--task_type=logged", "--data_file=log.parquet")
 CLIENTS, ROWS = 40, 60
@@ -92,9 +92,7 @@ def test_offline_training_takes_noise_and_its_guarantee_is_composed(logs, tmp_pa
 @pytest.mark.slow
 def test_the_simulator_is_scored_first_and_plays_any_strategy_to_the_same_bits(logs, tmp_path, capfd):
     one = _play(logs, tmp_path, "--bandits_type=falcon", "--total_rounds=3", name="one")
-    assert (
-        "On held-out clients, with 95% intervals over clients:\n  logging policy: simulator" in capfd.readouterr().err
-    )
+    assert "On held-out data, with 95% intervals over clients:\n  logging policy: simulator" in capfd.readouterr().err
     found = json.loads((tmp_path / "one" / "simulator.json").read_text())["uniformly random actions"]
     assert found["logged"]["mean"] == pytest.approx(0.5, abs=0.08)
     again = _play(logs, tmp_path, "--bandits_type=falcon", "--total_rounds=3", name="again")
@@ -119,3 +117,26 @@ def test_a_row_is_offered_once(logs, tmp_path):
     rows = _play(logs, tmp_path, *argv, log="uniform")
     assert (rows[metrics.EXAMPLES][:2] > 0).all()
     assert rows[metrics.EXAMPLES][2:].tolist() == [0, 0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("learn_from", ["simulator", "ips"])
+def test_later_rows_are_those_of_clients_seen_in_training_and_the_run_says_so(tmp_path, capfd, learn_from):
+    draw, count = np.random.default_rng(0), 20 * 30
+    table = pd.DataFrame(
+        {"who": np.repeat(np.arange(20), 30), "age": draw.normal(size=count), "day": draw.random(count)}
+    )
+    table["shown"], table["paid"], table["p"] = draw.integers(2, size=count), draw.integers(2, size=count), 0.5
+    table.to_csv(tmp_path / "log.csv", index=False)
+    columns = ("--client_column=who", "--action_column=shown", "--reward_column=paid", "--propensity_column=p")
+    time = ("--time_column=day", "--reward_window=0.05", "--hold_out=time")
+    noise = ("--aggregator_type=dpsgd", "--noise_multiplier=1", "--clip_norm=0.1", "--total_rounds=2")
+    argv = [f"--data_file={tmp_path}/log.csv", *columns, *time, *noise, f"--learn_from={learn_from}"]
+    _play(tmp_path, tmp_path, *argv)
+    printed = capfd.readouterr().out
+    assert "of 20 clients, of whom 20 were seen in training" in printed
+    folder = tmp_path / "run"
+    assert not (folder / run_folder.CLIENT_REWARDS_FILE).exists()
+    revealed = " ".join(json.loads((folder / "privacy.json").read_text())["epsilon_assumes"])
+    assert "the time that separates training from evaluation" in revealed
+    assert "the latest time in the log" in revealed

@@ -87,6 +87,74 @@ def test_a_table_by_weights_alone(tmp_path, capsys):
     assert "prefers-color-scheme: dark" in page
 
 
+def _timed(path, clients=60, rows=10):
+    """A log of two equally likely actions whose better one changes halfway, on days 1 to 10 of each client."""
+    generator = np.random.default_rng(0)
+    day = np.tile(np.arange(1, rows + 1), clients)
+    is_blue = generator.integers(2, size=clients * rows) == 1
+    frame = pd.DataFrame(
+        {
+            "who": np.repeat([f"user {number}" for number in range(clients)], rows),
+            "shown": np.where(is_blue, "blue", "red"),
+            "paid": (generator.random(clients * rows) < np.where(is_blue == (day > rows / 2), 0.8, 0.2)).astype(int),
+            "p": 0.5,
+            "day": [f"2023-01-{each:02d}" for each in day],
+        }
+    )
+    frame.to_csv(path, index=False)
+    return frame
+
+
+@pytest.mark.slow
+def test_a_best_action_that_changes_halfway_is_warned_of_and_both_parts_can_be_evaluated(tmp_path, capsys):
+    table = _timed(tmp_path / "log.csv")
+    flags = (f"--log={tmp_path}/log.csv", *_COLUMNS, "--policy=constant:blue", "--nomodel", "--draws=0")
+    found = _evaluated(tmp_path / "all", *flags, "--time_column=day")
+    printed = capsys.readouterr().out
+    assert printed.startswith("No significant difference between constant:blue and the log's policy")
+    warning, other = [finding for finding in found["findings"] if finding["name"] == "change"]
+    assert warning["is_warning"]
+    assert not other["is_warning"]
+    assert "Warning: Significant change of the difference of constant:blue from the log" in printed
+    assert "with --until=2023-01-07 and --from=2023-01-07" in printed
+    late = _evaluated(tmp_path / "late", *flags, "--time_column=day", "--from=2023-01-08")
+    part = table[table.day >= "2023-01-08"]
+    assert late["rows"] == len(part)
+    assert _values(late)["snips"] == pytest.approx(part.paid[part.shown == "blue"].mean())
+    assert not any(finding["is_warning"] for finding in late["findings"] if finding["name"] == "change")
+
+
+@pytest.mark.slow
+def test_a_saved_log_is_compared_over_time_too_and_takes_no_columns(tmp_path):
+    _timed(tmp_path / "log.csv")
+    flags = (*_COLUMNS, "--policy=constant:blue", "--nomodel", "--draws=0", "--time_column=day")
+    saved = f"{tmp_path}/saved.parquet"
+    first = _evaluated(tmp_path / "first", f"--log={tmp_path}/log.csv", f"--save_log={saved}", *flags)
+    again = _evaluated(tmp_path / "again", f"--log={saved}", *flags[4:-1])
+    assert again["findings"][0] == first["findings"][0]
+    assert [one for one in again["findings"] if one["name"] == "change"] == [
+        one for one in first["findings"] if one["name"] == "change"
+    ]
+    with pytest.raises(UsageError, match="--time_column is for a table"):
+        _evaluated(tmp_path / "refused", f"--log={saved}", *flags[4:])
+
+
+def test_private_values_of_a_selection_are_those_of_the_selected_rows(tmp_path, capsys):
+    table = _timed(tmp_path / "log.csv")
+    table["paid"] = table.paid.astype(object).where(table.day != "2023-01-09", None)
+    table.to_csv(tmp_path / "log.csv", index=False)
+    bounds = ("--largest_weight=2", "--max_rows_per_client=10", "--noise_multiplier=1e-6", "--policy=constant:blue")
+    selection = ("--time_column=day", "--from=2023-01-08", "--unobserved_rewards=drop")
+    found = _evaluated(tmp_path / "out", f"--log={tmp_path}/log.csv", *_COLUMNS, "--private", *bounds, *selection)
+    part = table[(table.day >= "2023-01-08") & table.paid.notna()]
+    expected = (2 * (part.shown == "blue") * part.paid).mean()
+    assert _values(found)["ips"] == pytest.approx(expected, abs=0.01)
+    printed = capsys.readouterr().out
+    assert "missing independently of the reward" in printed
+    assert "Changes over time were not tested" in printed
+    assert f"{len(part):,} rows" not in printed
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("paid", "flags", "missing", "why"),

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from bandits import metrics, studies
-from bandits.results import configurations, runs
+from bandits.results import configurations, names, runs
 
 
 def _run(name, rewards=(0.5,), seed=0, **flags):
@@ -260,6 +260,15 @@ def test_a_table_is_one_task_whether_it_was_a_file_or_a_frame():
 def test_resplit_clients_are_no_difference():
     found = [_run(f"x/seed_{seed}", seed=seed, resplit=True, partition_seed=seed) for seed in (0, 1)]
     assert _names(*found) == ["x"]
+
+
+def test_what_is_held_out_and_learned_from_are_part_of_the_task():
+    flags = {"task_type": "logged", "learn_from": "ips"}
+    assert names.task(flags) == "logged from ips"
+    assert names.task(flags | {"hold_out": "clients"}) == "logged from ips"
+    assert names.task(flags | {"hold_out": "time"}) == "logged from ips held out by time"
+    assert names.task({"task_type": "tabular", "hold_out": "time"}) == "tabular held out by time"
+    assert names.task({}) is None
 
 
 def test_studies_and_tasks_are_parts_of_their_own():

@@ -1,0 +1,225 @@
+"""Time in tables and logs: selection and order of rows, late and missing rewards, and a split at a point in time.
+
+All rules but two depend on a row alone: the latest time of a log ends it unless `--log_until` does, and the time that
+separates training from evaluation is a quantile of all times.
+"""
+
+import contextlib
+import math
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from data import dates, numerals, partition, table_file
+from data.errors import UsageError
+from data.schema import Schema
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from data.interaction_log import InteractionLog
+
+UNOBSERVED = {
+    "refuse": "refused",
+    "drop": "left out, which assumes that rewards are missing independently of the reward, given context and action",
+    "zero": "counted as 0",
+}
+ASSUMPTION = f"Rows without a reward are {UNOBSERVED['drop']}."
+HOLD_OUT = {"clients": "a fifth of the clients", "time": "the latest fifth of the rows, mostly of clients seen before"}
+_LATEST = "the latest time in the log, at which --reward_window ends"
+_CUT = "the time that separates training from evaluation"
+_COLUMNS, _POINTS = ("time_column", "reward_time_column"), ("from_time", "until_time", "log_until")
+_ZONE = re.compile(r":\d.*(?:Z|UTC|GMT|[+-]\d\d(?::?\d\d)?)$", re.IGNORECASE)
+
+
+class Times(NamedTuple):
+    """Times of rows.
+
+    Attributes:
+      values: float64 [rows]: microseconds since 1970 if they are dates, else the column's numbers.
+      zone: `Z` for dates with time zones, which are in UTC here; empty for dates without; None for numbers.
+      window: The window of rewards, in the same unit; 0 for none.
+    """
+
+    values: np.ndarray
+    zone: str | None
+    window: float = 0.0
+
+    def shown(self, value: float) -> str:
+        """A time as text, which `--from` and `--until` also take."""
+        if self.zone is None:
+            return f"{value:.15g}"
+        text = str(np.datetime64(round(value), "us")).removesuffix(".000000")
+        return f"{text}Z" if self.zone else text.removesuffix("T00:00:00")
+
+    def cut(self, share: float) -> float:
+        """Earliest time of the last rows, a share of all."""
+        return float(np.sort(self.values)[-max(1, round(share * len(self.values)))])
+
+
+def of_log(log: "InteractionLog") -> Times | None:
+    """Times of a log's rows, in their order; None if it has none."""
+    zone, window = log.report.get("time_zone"), log.report.get("reward_window", 0.0)
+    return None if log.times is None else Times(log.times, zone, window)
+
+
+class Selection(NamedTuple):
+    """Rows that count.
+
+    Attributes:
+      frame: The rows, in the order of time, with the rewards that count.
+      times: Their times; None without a time column.
+      notes: Sentences on what was left out, or counts as 0.
+    """
+
+    frame: "pd.DataFrame"
+    times: Times | None
+    notes: list[str]
+
+
+def select(frame: "pd.DataFrame", table: table_file.Table, schema: Schema) -> Selection:
+    """Selects the rows from `--from` to before `--until`, in the order of time, and settles a log's rewards.
+
+    Args:
+      frame: Rows of a table, with its index.
+      table: The table.
+      schema: The roles of its columns.
+
+    Raises:
+      UsageError: If a time cannot be read, flags do not fit the times, a reward is missing or is observed before its
+        action, or no row is left.
+    """
+    is_kept, is_late = np.ones(len(frame), bool), np.zeros(len(frame), bool)
+    times, notes = Times(np.zeros(len(frame)), None), []
+    read: dict[str, np.ndarray] = {}
+    if schema.time_column:
+        read, zone = _read(frame, table, schema)
+        times = Times(read["time_column"], zone, _window(schema.reward_window, zone))
+        start, end = read.get("from_time", [-math.inf])[0], read.get("until_time", [math.inf])[0]
+        if start >= end:
+            raise UsageError(f"--from={schema.from_time} must be before --until={schema.until_time}.")
+        is_kept = (times.values >= start) & (times.values < end)
+        outside = f"; {np.sum(~is_kept):,} rows outside of --from and --until are left out" * (not is_kept.all())
+        span = f"{times.shown(times.values.min())} to {times.shown(times.values.max())}"
+        notes.append(f"Rows are in the order of column {schema.time_column!r}, {span}{outside}.")
+    if schema.is_log:
+        reward = frame[schema.reward_column]
+        is_missing = table_file.as_text(reward).isna().to_numpy()
+        if schema.time_column and schema.reward_time_column:
+            delay, is_paid = read["reward_time_column"] - times.values, ~is_missing
+            is_paid[is_paid] = table.numbers(reward[is_paid], "--reward_column", "reward") != 0
+            if (is_wrong := (delay < 0) | (np.isnan(delay) & is_paid)).any():
+                where = f"{table.cells(frame[schema.reward_time_column][is_wrong])} of {table.path}"
+                raise UsageError(f"--reward_time_column: {where} must be a time at or after the row's --time_column.")
+            is_late = ~(delay <= times.window) & (is_paid | is_missing) & (schema.reward_window is not None)
+        if schema.time_column and schema.reward_window:
+            latest = np.nanmax(np.append(times.values, read.get("reward_time_column", ())))
+            end = float(read.get("log_until", [latest])[0])
+            is_recent = is_kept & (times.values + times.window > end)
+            is_kept = is_kept & ~is_recent
+            recent = f"{is_recent.sum():,} rows after {times.shown(end - times.window)}"
+            notes.append(f"{recent} are left out: too recent in a log that ends at {times.shown(end)} (--log_until).")
+            late = int(np.sum(is_kept & is_late))
+            notes += [f"{late:,} rows without a reward within {schema.reward_window} count as 0."] * (late > 0)
+        is_unobserved = is_kept & is_missing & ~is_late
+        many, meaning = f"{is_unobserved.sum():,} rows without a reward", UNOBSERVED[schema.unobserved_rewards]
+        if is_unobserved.any() and schema.unobserved_rewards == "refuse":
+            raise UsageError(
+                f"--reward_column={reward.name} has {many}, first {table.place(frame.index[is_unobserved][0])} of "
+                f"{table.path}. If rewards were not observed: with --unobserved_rewards=drop such rows are "
+                f"{UNOBSERVED['drop']}; with --unobserved_rewards=zero they are {UNOBSERVED['zero']}."
+            )
+        notes += [f"{many} are {meaning}."] * (schema.unobserved_rewards != "refuse")
+        is_kept = is_kept & ~(is_unobserved & (schema.unobserved_rewards == "drop"))
+        if (is_zero := is_kept & (is_unobserved | is_late)).any():
+            frame = frame.assign(**{schema.reward_column: reward.astype(object).mask(is_zero, 0)})
+    if not is_kept.any():
+        raise UsageError(f"No row of {table.path} is left by --from, --until and --reward_window. {' '.join(notes)}")
+    order = np.argsort(times.values, kind="stable")
+    order = order[is_kept[order]]
+    times = times._replace(values=times.values[order])
+    return Selection(frame.iloc[order], times if schema.time_column else None, notes)
+
+
+def _read(frame: "pd.DataFrame", table: table_file.Table, schema: Schema) -> tuple[dict[str, np.ndarray], str | None]:
+    """Times of columns, [rows], and of flags, [1], by setting, all read in one way; and their zone, see `Times`."""
+    import pandas as pd
+
+    named = {name: getattr(schema, name) for name in (*_COLUMNS, *_POINTS) if getattr(schema, name)}
+    cells = [frame[value] if name in _COLUMNS else pd.Series([value]) for name, value in named.items()]
+    parts = list(map(table_file.as_text, cells))
+    written = pd.concat(parts).rename(schema.time_column)
+    try:
+        found = dates.of_texts(written, 0.5)
+    except UsageError as error:
+        raise UsageError(f"--time_column: {str(error).partition(', or leave')[0]}.") from error
+    values = np.rint(found[0].days * 86400e6) if found else numerals.numbers(written)
+    read = dict(zip(named, np.split(values, np.cumsum(list(map(len, parts)))[:-1]), strict=True))
+    for name, cell, part in zip(named, cells, parts, strict=True):
+        if (is_wrong := ~np.isfinite(read[name]) & (part.notna() | (name != "reward_time_column"))).any():
+            where = f"{table.cells(cell[is_wrong])} of {table.path}" if name in _COLUMNS else named[name]
+            needed = "all times must be numbers, or all dates such as 2023-01-31 12:00"
+            raise UsageError(f"--{name.removesuffix('_time')}: {where} cannot be read as a time: {needed}.")
+    return read, "Z" * bool(_ZONE.search(written.iloc[0])) if found else None
+
+
+def _window(text: str | None, zone: str | None) -> float:
+    """Number of `--reward_window`, in the unit of times; 0 without one."""
+    import pandas as pd
+
+    value = 0.0 if text is None else math.nan
+    with contextlib.suppress(ValueError):
+        number = numerals.numbers(pd.Series([text]))[0]
+        if text and np.isfinite(number) == (zone is None):
+            value = number if zone is None else pd.Timedelta(text) / pd.Timedelta("1us")
+    if not 0 <= value < math.inf:
+        wanted = "a number, as times are" if zone is None else "a duration with its unit, such as 7d"
+        raise UsageError(f"--reward_window={text} must be {wanted}.")
+    return value
+
+
+def check_has_columns(options: Any, path: str) -> None:
+    """Refuses settings of a table's columns for a log in this project's format.
+
+    Raises:
+      UsageError: If one is set.
+    """
+    for name, default in (("time_column", None), ("unobserved_rewards", "refuse"), ("hold_out", "clients")):
+        if getattr(options, name, default) != default:
+            raise UsageError(f"--{name} is for a table, and {path} is a log in this program's format: leave it out.")
+
+
+def learned(options: Any) -> tuple[str, ...]:
+    """What a task's options have computed of all clients' times, in words."""
+    is_latest = bool(options.reward_window and options.action_column and not options.log_until)
+    return (*[_LATEST] * is_latest, *[_CUT] * (options.hold_out == "time"))
+
+
+def hold_out(part: str, times: Times | None, clients: np.ndarray, num_clients: int) -> partition.Split:
+    """Splits rows into training and held-out ones.
+
+    Args:
+      part: What is held out, a key of `HOLD_OUT`. Before the latest rows, those within the window of rewards are in
+        neither part.
+      times: Times of the rows, for `time`.
+      clients: int [rows], client of each row.
+      num_clients: Number of clients.
+
+    Raises:
+      UsageError: If none can be held out: there are no times, or too few rows before the latest.
+    """
+    if part == "clients":
+        return partition.hold_out(clients, num_clients, seed=0)
+    if times is None:
+        raise UsageError("--hold_out=time needs --time_column: the column of each row's time.")
+    cut = times.cut(0.2)
+    is_held_out = times.values >= cut
+    is_train = ~is_held_out & (times.values + times.window <= cut)
+    train, held_out = (np.unique(clients[rows]).tolist() for rows in (is_train, is_held_out))
+    if len(train) < 2:
+        raise UsageError(f"--hold_out=time: {len(train)} client(s) have rows to train on before {times.shown(cut)}.")
+    gap, seen = np.sum(~is_train & ~is_held_out), len(set(train) & set(held_out))
+    how = f"the rows from {times.shown(cut)} on, the latest fifth, of {len(held_out):,} clients, of whom {seen:,} were "
+    how += "seen in training" + f"; {gap:,} rows within --reward_window before are left out" * bool(gap)
+    return partition.Split(is_held_out, is_train, train, held_out, how)

@@ -1,0 +1,125 @@
+"""Tests of bandits.evaluation.change: whether values differ between the last third of a log and the rows before."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from bandits.evaluation import change, estimators, terms
+from data import log_time
+
+_LOGS = 400
+
+
+def _log(draw, clients=60, rows=9, *, paid=(0.5, 0.5), later=None, uneven=0.0, spread=0.1):
+    """Terms of a log of two equally likely actions, for the policy that always chooses the first, and times.
+
+    Args:
+      draw: Random generator.
+      clients: Number of clients.
+      rows: Mean number of rows of a client.
+      paid: Probability of a reward of each action.
+      later: The same in the second half of the time; None for no change.
+      uneven: Deviation of the logarithm of clients' sizes.
+      spread: Deviation of clients' probabilities, by which a client's rows depend on each other.
+    """
+    sizes = np.maximum(1, draw.poisson(rows * np.exp(uneven * draw.normal(size=clients) - uneven**2 / 2)))
+    owners = np.repeat(np.arange(clients), sizes)
+    times, actions = draw.random(len(owners)), draw.integers(2, size=len(owners))
+    chance = np.where((times > 0.5)[:, np.newaxis], later or paid, paid)[np.arange(len(owners)), actions]
+    chance = np.clip(chance + spread * draw.normal(size=clients)[owners], 0, 1)
+    rewards = (draw.random(len(owners)) < chance) * 1.0
+    target = np.tile([1.0, 0.0], (len(owners), 1))
+    return terms.of_rows(owners, actions, rewards, np.full(len(owners), 0.5), target), times
+
+
+def _p_values(estimator=None, **log):
+    draw = np.random.default_rng(0)
+    found = []
+    for _ in range(_LOGS):
+        rows, times = _log(draw, **log)
+        is_last = times >= log_time.Times(times, None).cut(change.LAST)
+        found.append(change.tested(rows, is_last, estimator or estimators.Snips())[2])
+    return np.array(found)
+
+
+def _some(p_values):
+    return (np.nan_to_num(p_values, nan=1.0) < 0.05).any(axis=1).mean()
+
+
+def test_changes_of_a_small_log_by_hand():
+    # Clients 0 and 1 have two early and two late rows; weights of the policy are 2 or 0.
+    owners = np.repeat([0, 1, 2], 4)
+    rewards = np.array([1, 0, 0, 1, 1, 1, 0, 0, 0, 1, 1, 0], float)
+    actions = np.array([0, 1, 0, 1] * 3)
+    target = np.tile([1.0, 0.0], (12, 1))
+    rows = terms.of_rows(owners, actions, rewards, np.full(12, 0.5), target)
+    is_last = np.tile([False, False, True, True], 3)
+    values, changes, p_values = change.tested(rows, is_last, estimators.Ips())
+    np.testing.assert_allclose(values, [[4 / 6 - 4 / 6, 2 / 6 - 2 / 6], [4 / 6, 2 / 6]])
+    # Of the log: residuals of a client are its sums, less those expected, in both parts together.
+    early, late = np.array([1, 2, 1]), np.array([1, 0, 1])
+    residuals = (late - 2 * 2 / 6) / 6 - (early - 2 * 4 / 6) / 6
+    error = np.sqrt((residuals**2).sum() * 3 / 2)
+    freedom = (residuals**2).sum() ** 2 / (residuals**4).sum() - 1
+    p_value = 2 * stats.t.sf(abs(-2 / 6) / error, freedom)
+    half = error * stats.t.ppf(0.975, freedom)
+    np.testing.assert_allclose(changes[1], [-1 / 3, -1 / 3 - half, -1 / 3 + half])
+    assert p_values[1] == pytest.approx(min(1, 2 * p_value))
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        {},
+        {"clients": 20, "rows": 12},
+        {"clients": 150, "rows": 4, "paid": (0.1, 0.3)},
+        {"uneven": 1.0},
+        {"clients": 100, "rows": 5, "paid": (0.02, 0.02), "spread": 0.0},
+        {"estimator": estimators.Ips(), "paid": (0.2, 0.6)},
+    ],
+)
+def test_without_a_change_at_most_5_percent_of_logs_get_a_warning(log):
+    assert _some(_p_values(**log)) < 0.05 + 2 * np.sqrt(0.05 * 0.95 / _LOGS)
+
+
+def test_a_best_action_that_changes_halfway_is_warned_of():
+    p_values = _p_values(paid=(0.6, 0.4), later=(0.4, 0.6), clients=100)
+    assert (p_values[:, 0] < 0.05).mean() > 0.9
+    assert (np.nan_to_num(p_values[:, 1], nan=1.0) < 0.05).mean() < 0.06
+
+
+def test_a_change_of_all_rewards_is_one_of_the_log():
+    p_values = _p_values(paid=(0.4, 0.4), later=(0.6, 0.6), clients=100)
+    assert (p_values[:, 1] < 0.05).mean() > 0.9
+    assert (p_values[:, 0] < 0.05).mean() < 0.06
+
+
+def _findings(values, **log):
+    rows, _ = _log(np.random.default_rng(0), **log)
+    times = log_time.Times(np.asarray(values(len(rows.clients)), float), None)
+    return change.findings(rows, times, estimators.Snips(), "constant:x")
+
+
+def test_findings_name_the_cut_and_how_to_evaluate_both_parts():
+    draw = np.random.default_rng(0)
+    rows, times = _log(draw, paid=(0.7, 0.3), later=(0.3, 0.7), clients=200)
+    since = f"{log_time.Times(times, None).cut(1 / 3):.15g}"
+    first, second = change.findings(rows, log_time.Times(times, None), estimators.Snips(), "constant:x")
+    assert first.is_warning
+    assert not second.is_warning
+    assert first.text.startswith("Significant change of the difference of constant:x from the log: 0.")
+    assert f"--until={since} and --from={since}." in first.text
+    assert second.text.startswith("No significant change of the log's mean reward: 0.")
+
+
+def test_there_are_no_findings_without_times_or_before_and_after():
+    rows, _ = _log(np.random.default_rng(0))
+    assert change.findings(rows, None, estimators.Snips(), "uniform") == []
+    assert _findings(np.zeros) == []
+
+
+def test_a_quantity_without_spread_is_not_tested():
+    rows, times = _log(np.random.default_rng(0))
+    logged = rows._replace(weights=np.ones(len(times)))
+    (finding,) = change.findings(logged, log_time.Times(times, None), estimators.Snips(), "logged")
+    assert "the log's mean reward" in finding.text
