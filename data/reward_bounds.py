@@ -28,18 +28,26 @@ class RewardBounds:
         if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
             raise ValueError(f"{self.low:g} is not below {self.high:g}.")
 
+    @property
+    def span(self) -> float:
+        """Distance between the bounds."""
+        return self.high - self.low
+
     def to_unit(self, rewards: np.ndarray) -> np.ndarray:
         """Maps rewards to [0, 1], float64 of the same shape; rewards outside the bounds are clipped."""
-        return np.clip((np.asarray(rewards, np.float64) - self.low) / (self.high - self.low), 0.0, 1.0)
+        return np.clip((np.asarray(rewards, np.float64) - self.low) / self.span, 0.0, 1.0)
 
     def to_user(self, rewards: np.ndarray) -> np.ndarray:
         """Maps rewards from [0, 1] to the user's unit, float64 of the same shape."""
-        return self.low + np.asarray(rewards, np.float64) * (self.high - self.low)
+        return self.low + np.asarray(rewards, np.float64) * self.span
 
     def outside(self, rewards: np.ndarray) -> int:
         """Number of rewards that lie outside the bounds."""
         rewards = np.asarray(rewards)
         return int(((rewards < self.low) | (rewards > self.high)).sum())
+
+
+UNIT = RewardBounds(0.0, 1.0)
 
 
 def parse(text: str, flag: str = "--reward_bounds") -> RewardBounds:

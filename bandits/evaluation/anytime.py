@@ -9,6 +9,7 @@ from bandits.evaluation import bound_flags, confidence_sequence, target_policies
 from bandits.evaluation.terms import Terms
 from data import interaction_log
 from data.errors import UsageError
+from data.reward_bounds import RewardBounds
 from optimization.study import cli
 
 COHORTS = "cohorts"  # How a run drew them, in the report of a log that is saved apart from it.
@@ -67,7 +68,7 @@ def check(settings: cli.Settings, target: target_policies.Target, *, is_runs: bo
 
 
 def sequence(
-    settings: cli.Settings, log: interaction_log.InteractionLog, rows: Terms, *, is_runs: bool
+    settings: cli.Settings, log: interaction_log.InteractionLog, rows: Terms, bounds: RewardBounds, *, is_runs: bool
 ) -> tuple[confidence_sequence.ConfidenceSequence, list[str]]:
     """Confidence sequence of a log, and its notes.
 
@@ -75,6 +76,7 @@ def sequence(
       settings: The flags.
       log: The log.
       rows: Its terms.
+      bounds: Bounds of the rewards in the user's unit, which the sequence has.
       is_runs: Whether a run wrote it.
 
     Raises:
@@ -87,4 +89,5 @@ def sequence(
     when = log.periods if unit == "periods" else log.rounds
     looks, observed = confidence_sequence.observations(rows, when, limits, log.client_ids, settings.seed)
     result = confidence_sequence.sequence(looks, observed)
-    return result, bound_flags.anytime_sentences(result, limits)
+    ends = {name: bounds.to_user(getattr(result, name)) for name in ("estimates", "lows", "highs")}
+    return result._replace(**ends), bound_flags.anytime_sentences(result, limits, bounds)

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from bandits.evaluation import totals
+from bandits.evaluation.totals import Ratio, Sums
 from data import keys
 from optimization.study import intervals
 
@@ -63,7 +64,7 @@ def _parts(count: int, size: int) -> Iterator[slice]:
 
 
 def interval(
-    sums: totals.Sums, drawn: np.ndarray, ratio: totals.Ratio, minus: totals.Ratio | None = None
+    sums: Sums, drawn: np.ndarray, ratio: Ratio, minus: Ratio | None = None, confidence: float = intervals.CONFIDENCE
 ) -> intervals.Interval:
     """A value, or the difference of two, with a percentile interval over resampled clients.
 
@@ -72,11 +73,12 @@ def interval(
       drawn: float64 [draws, k], of `drawn_totals` or of `federated`.
       ratio: The value.
       minus: What is taken from it.
+      confidence: Confidence level.
     """
     values = totals.value(drawn, ratio) - (totals.value(drawn, minus) if minus else 0)
     values = values[np.isfinite(values)]
     mean = float(totals.value(sums.totals, ratio) - (totals.value(sums.totals, minus) if minus else 0))
     if not len(values):
         return intervals.Interval(mean, math.nan, math.nan, sums.clients)
-    low, high = np.percentile(values, [50 * (1 - intervals.CONFIDENCE), 50 * (1 + intervals.CONFIDENCE)])
+    low, high = np.percentile(values, [50 * (1 - confidence), 50 * (1 + confidence)])
     return intervals.Interval(mean, float(low), float(high), sums.clients)

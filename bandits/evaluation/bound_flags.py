@@ -1,5 +1,6 @@
 """Flags of clients' bounds, private values and anytime-valid intervals."""
 
+import dataclasses
 import pathlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -10,7 +11,10 @@ from bandits.evaluation import bounds as bounds_lib
 from bandits.evaluation import confidence_sequence, estimates, private, private_sums
 from bandits.evaluation.estimators import Estimator
 from bandits.evaluation.terms import Terms
+from data import reward_bounds as reward_bounds_lib
 from data.errors import UsageError
+from data.interaction_log import InteractionLog
+from data.reward_bounds import RewardBounds
 from optimization.privacy import ledger, mechanisms
 from optimization.study import cli
 from optimization.study.settings import setting
@@ -25,12 +29,15 @@ class _ClientBounds:
     Attributes:
       largest_weight: Importance weights above it count as this.
       max_rows_per_client: Rows of a client that count at most; in a round, with --anytime.
-      clip_rewards: Move rewards outside [0, 1] to its ends instead of refusing them.
+      clip_rewards: Move rewards outside their bounds to the nearer one instead of refusing them.
+      reward_bounds: Smallest and largest possible reward, LOW,HIGH, for finite-sample intervals, --anytime and
+        --private (default: 0,1; without --private also -1,1, if all rewards are -1 or 1).
     """
 
     largest_weight: float = setting(low=1.0)
     max_rows_per_client: int = setting(low=1)
     clip_rewards: bool = setting(False)
+    reward_bounds: str = setting(basic=True)
 
 
 class _Anytime:
@@ -95,6 +102,7 @@ def check(settings: cli.Settings) -> None:
     Raises:
       UsageError: If one is missing, or has no effect.
     """
+    reward_bounds(settings)
     reader = next((name for name in ("private", "anytime") if settings[name]), None)
     for name in (*_BOUNDS, "clip_rewards"):
         if not reader and name in settings.set_by_user:
@@ -107,6 +115,35 @@ def check(settings: cli.Settings) -> None:
         raise UsageError("--anytime shows sums of each round, which --private does not release: leave one out.")
     if settings.private and (settings.noise_multiplier is None) == (settings.target_epsilon is None):
         raise UsageError("--private needs one of --noise_multiplier and --target_epsilon.")
+
+
+def reward_bounds(settings: cli.Settings) -> RewardBounds | None:
+    """Bounds that `--reward_bounds` declares; None without it.
+
+    Raises:
+      UsageError: If they are no bounds.
+    """
+    return reward_bounds_lib.parse(settings.reward_bounds) if settings.reward_bounds else None
+
+
+def mapped_rewards(settings: cli.Settings, log: InteractionLog) -> tuple[InteractionLog, RewardBounds | None]:
+    """Log with rewards in [0, 1], and their bounds, if these are declared or recognized; otherwise the log as it is.
+
+    Raises:
+      UsageError: If a reward is outside the declared bounds, and --clip_rewards is not set.
+    """
+    declared = reward_bounds(settings)
+    if declared and not settings.clip_rewards and (outside := declared.outside(log.rewards)):
+        row = int(np.argmax((log.rewards < declared.low) | (log.rewards > declared.high)))
+        number = row - int(np.searchsorted(log.clients, log.clients[row])) + 1
+        raise UsageError(
+            f"--reward_bounds={settings.reward_bounds}: the reward {log.rewards[row]:g} in row {number:,} of client "
+            f"{log.client_ids[log.clients[row]]!r} is outside ({outside:,} in all): correct the bounds or the log."
+        )
+    # A single reward shows no bounds. With --private nothing may depend on the rewards.
+    is_recognized = not (declared or settings.private or settings.clip_rewards) and np.ptp(log.rewards) > 0
+    bounds = reward_bounds_lib.recognized(log.rewards) if is_recognized else declared
+    return (dataclasses.replace(log, rewards=bounds.to_unit(log.rewards)) if bounds else log), bounds
 
 
 def ledger_path(settings: cli.Settings) -> pathlib.Path:
@@ -200,12 +237,14 @@ def private_sentences(
     return sentences + [f"Warning: {warning}" for warning in report["warnings"]]
 
 
-def anytime_sentences(sequence: confidence_sequence.ConfidenceSequence, chosen: bounds_lib.Bounds) -> list[str]:
-    """Text of a sequence: its last interval, and its assumptions."""
+def anytime_sentences(
+    sequence: confidence_sequence.ConfidenceSequence, chosen: bounds_lib.Bounds, rewards: RewardBounds
+) -> list[str]:
+    """Text of a sequence of rewards in [0, 1]: its last interval, in the user's unit, and its assumptions."""
     if sequence.is_vacuous:
         return [
-            f"Anytime: after {sequence.last.size:,} rounds the interval covers nearly all of [0, 1]. More rounds, more "
-            "clients per round or a smaller --largest_weight narrow it."
+            f"Anytime: after {sequence.last.size:,} rounds the interval covers nearly all of the possible values. "
+            "More rounds, more clients per round or a smaller --largest_weight narrow it."
         ]
     last = sequence.last
     if last.low > last.high:
@@ -214,8 +253,9 @@ def anytime_sentences(sequence: confidence_sequence.ConfidenceSequence, chosen: 
             "samples, or a target that was fitted on this log."
         ]
     weight, rows = chosen.largest_weight, chosen.max_rows
+    low, high = rewards.to_user(np.array([last.low, last.high]))
     return [
-        f"Anytime: {last.low:.4g} to {last.high:.4g} after {last.size:,} rounds. With probability 95% the intervals of "
+        f"Anytime: {low:.4g} to {high:.4g} after {last.size:,} rounds. With probability 95% the intervals of "
         "all rounds contain the value for the population that cohorts are sampled from, with at most "
         f"{rows:,} rows per client and round. Clipping weights at {weight:g} widens the interval without bias.",
         "It assumes uniform cohorts, correct propensities, and a target and bounds that were fixed without this log. "

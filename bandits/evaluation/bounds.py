@@ -69,7 +69,7 @@ def apply(
     if outside.any() and not bounds.clips_rewards:
         raise UsageError(
             f"{int(outside.sum()):,} of {len(outside):,} rewards are not in [0, 1], which bounds what a client can "
-            "change: scale them by bounds known beforehand, or clip them with --clip_rewards."
+            "change: declare bounds that are known beforehand with --reward_bounds, or clip them with --clip_rewards."
         )
     kept = chosen(terms.clients, bounds.max_rows, client_ids, seed, rounds)
     return Terms(

@@ -6,10 +6,12 @@ from bandits.evaluation import estimators, totals
 from bandits.evaluation.terms import Terms
 from data import log_time
 from data.log_checks import Finding
+from data.reward_bounds import UNIT, RewardBounds
 from optimization.study.intervals import Interval
 
 LAST = 1 / 3  # Fixed, not chosen by a look at the log.
 _LEVEL = 0.05
+_OF_LOG = "the log's mean reward"
 # Columns are pairs of numerator and denominator: of the policy and of the log, before the cut; then after it.
 _RATIOS = tuple(totals.Ratio(2 * number, 2 * number + 1) for number in range(4))
 _DIFFERENCES = np.array([[1, -1, 0, 0], [0, 1, 0, 0]]), np.array([[0, 0, 1, -1], [0, 0, 0, 1]])  # In the two parts.
@@ -54,16 +56,27 @@ def tested(
     return np.stack([before, after], axis=1), np.stack([gap, gap - half, gap + half], axis=1), p_values
 
 
-def findings(rows: Terms, times: log_time.Times | None, estimator: estimators.Estimator, policy: str) -> list[Finding]:
-    """Sentences on changes, as warnings if they are significant; none without times, or if all are equal."""
+def findings(
+    rows: Terms, times: log_time.Times | None, estimator: estimators.Estimator, policy: str, unit: RewardBounds = UNIT
+) -> list[Finding]:
+    """Sentences on changes, as warnings if they are significant; none without times, or if all are equal.
+
+    Args:
+      rows: Terms of the log's rows.
+      times: Times of the rows.
+      estimator: Estimator of the policy's value.
+      policy: The policy, in words.
+      unit: The user's unit of rewards; those of `rows` are mapped to [0, 1] from it.
+    """
     if times is None or (cut := times.cut(LAST)) == times.values.min():
         return []
     found, since = [], times.shown(cut)
     results = zip(*tested(rows, times.values >= cut, estimator), strict=True)
     for what, (values, change, p_value) in zip(
-        (f"the difference of {policy} from the log", "the log's mean reward"), results, strict=True
+        (f"the difference of {policy} from the log", _OF_LOG), results, strict=True
     ):
         is_warning = bool(p_value < _LEVEL)
+        values, change = values * unit.span + unit.low * (what == _OF_LOG), change * unit.span
         shown = Interval(change[0], change[1], change[2], len(rows.clients)).text(signed=True, label="95% CI ")
         text = f"{'Significant' if is_warning else 'No significant'} change of {what}: {values[0]:.3g} before {since}, "
         text += f"{values[1]:.3g} from then on (last third of the rows), {shown}, Holm-adjusted p = {p_value:.2g}."

@@ -7,10 +7,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bandits.evaluation import bootstrap, estimators, totals
+from bandits.evaluation import bootstrap, estimators, finite_sample, totals
 from data import log_checks
 from data.errors import UsageError
-from optimization.study.intervals import Interval
+from data.reward_bounds import RewardBounds
+from optimization.study.intervals import CONFIDENCE, Interval
 
 LABELS: Mapping[str, str] = {
     "logged": "mean reward of the log",
@@ -27,6 +28,8 @@ FIXED: Mapping[str, str] = {flag: name for name, flag in _PARAMETERS.items()}  #
 
 
 BIASED = "biased, no interval"  # Printed in place of an interval, as the size of the bias is unknown.
+# Kinds of intervals, as files name them.
+DELTA, BOOTSTRAP, BETTING = "delta method", "bootstrap", "betting"
 # Effective number of clients, and its share of all. Below both, bootstrap intervals cover the value more often than the
 # delta method's, otherwise less often (docs/logs.md).
 FEW_CLIENTS, FEW_OF_CLIENTS = 30, 0.5
@@ -57,6 +60,8 @@ class Estimate(NamedTuple):
       difference: The value less the log's mean reward; None for the log's mean, and where the estimator is biased.
       bootstrap: The value with the bootstrap's interval; None without draws, or without an interval.
       is_biased: Whether it has a bias of unknown size: DM, what SLOPE chose, and a fixed parameter that binds.
+      value_by: Kind of the value's interval: `DELTA`, `BOOTSTRAP`, `BETTING`, or empty without one.
+      difference_by: Kind of the difference's interval.
     """
 
     name: str
@@ -65,6 +70,8 @@ class Estimate(NamedTuple):
     difference: Interval | None
     bootstrap: Interval | None
     is_biased: bool = False
+    value_by: str = ""
+    difference_by: str = ""
 
     def row(self) -> dict[str, Any]:
         """The estimate as a row of a table."""
@@ -82,7 +89,20 @@ class Estimate(NamedTuple):
             "bootstrap_low": drawn.low,
             "bootstrap_high": drawn.high,
             "bias": "unknown" if self.is_biased else "",
+            "interval": self.value_by,
+            "difference_interval": self.difference_by,
         }
+
+    def in_unit_of(self, bounds: RewardBounds) -> "Estimate":
+        """The estimate of rewards that were mapped to [0, 1], in the user's unit."""
+        return self._replace(
+            value=self.value.scaled(bounds.span, bounds.low),
+            difference=self.difference and self.difference.scaled(bounds.span),  # Both values have the offset.
+            bootstrap=self.bootstrap and self.bootstrap.scaled(bounds.span, bounds.low),
+        )
+
+
+_Found = tuple[Interval, Interval | None, str]  # An interval, the bootstrap's, and the kind of the first.
 
 
 def headline(results: Sequence[Estimate]) -> tuple[Estimate, str] | None:
@@ -171,6 +191,7 @@ def estimates(
     *,
     largest_weight: float = math.inf,
     by_bootstrap: bool = False,
+    few: finite_sample.FewOutcomes | None = None,
 ) -> list[Estimate]:
     """Estimates, beginning with the mean logged reward.
 
@@ -181,20 +202,40 @@ def estimates(
       drawn: float64 [draws, k], totals of the bootstrap's draws; None for none.
       largest_weight: Of the log's rows.
       by_bootstrap: Whether values and differences have the bootstrap's intervals, if there are draws.
+      few: Outcomes whose finite-sample interval replaces these, the same for all estimators, but widened to contain
+        their values; None if there is none.
     """
     logged = columns.ratio(estimators.Logged())
     has_weight = totals.overlap(sums).mean_weight > 0
 
-    def interval(ratio: totals.Ratio, minus: totals.Ratio | None = None) -> tuple[Interval, Interval | None]:
-        by_delta = totals.interval(sums, ratio, minus)
+    def large_sample(ratio: totals.Ratio, confidence: float, minus: totals.Ratio | None = None) -> _Found:
+        by_delta = totals.interval(sums, ratio, minus, confidence)
         if drawn is None or math.isnan(by_delta.low):
-            return by_delta, None
-        resampled = bootstrap.interval(sums, drawn, ratio, minus)
-        return (resampled if by_bootstrap else by_delta), resampled
+            return (by_delta, None, "" if math.isnan(by_delta.low) else DELTA)
+        resampled = bootstrap.interval(sums, drawn, ratio, minus, confidence)
+        return (resampled, resampled, BOOTSTRAP) if by_bootstrap else (by_delta, resampled, DELTA)
 
-    value, resampled = interval(logged)
+    def of_value(ratio: totals.Ratio, confidence: float = CONFIDENCE) -> _Found:
+        outcomes = few and (few.log if ratio == logged else few.policy)
+        if not (outcomes and outcomes.are_few):
+            return large_sample(ratio, confidence)
+        low, high = outcomes.limits(confidence)
+        if math.isnan(low):
+            return (totals.interval(sums, ratio)._replace(low=low, high=high), None, "")
+        mean = float(totals.value(sums.totals, ratio))
+        return (Interval(mean, min(low, mean), max(high, mean), sums.clients), None, BETTING)
+
+    def of_difference(ratio: totals.Ratio) -> _Found:
+        if not few or few.is_same:
+            return large_sample(ratio, CONFIDENCE, logged)
+        first, second = (of_value(one, (1 + CONFIDENCE) / 2)[0] for one in (ratio, logged))  # They hold jointly.
+        low, high = first.low - second.high, first.high - second.low
+        mean = math.nan if math.isnan(low) else first.mean - second.mean
+        return Interval(mean, low, high, sums.clients), None, "" if math.isnan(low) else BETTING
+
+    value, resampled, kind = of_value(logged)
     has_reward = not math.isnan(value.mean)
-    found = [Estimate("logged", "", value, None, resampled)]
+    found = [Estimate("logged", "", value, None, resampled, value_by=kind)]
     for name, path in candidates.items():
         chosen = path[0] if len(path) == 1 else choose_by_slope(sums, columns, path)
         ratio = columns.ratio(chosen)
@@ -203,7 +244,7 @@ def estimates(
             how = ", by SLOPE" if len(path) > 1 else ""
             parameter = f"{_PARAMETERS[name]}={getattr(chosen, _PARAMETERS[name]):g}{how}"
         is_biased = len(path) > 1 or chosen.is_biased(largest_weight)
-        value, resampled = interval(ratio)
+        value, resampled, kind = of_value(ratio)
         # Without a reward nothing is known; of a policy that chooses no logged action a model's guess is left.
         if not has_reward or (name != "dm" and not has_weight):
             value = value._replace(mean=math.nan, low=math.nan, high=math.nan)
@@ -211,7 +252,8 @@ def estimates(
             value = value._replace(low=math.nan, high=math.nan)
             found.append(Estimate(name, parameter, value, None, None, is_biased))
         else:
-            found.append(Estimate(name, parameter, value, interval(ratio, logged)[0], resampled))
+            difference, _, by = of_difference(ratio)
+            found.append(Estimate(name, parameter, value, difference, resampled, False, kind, by))
     return found
 
 

@@ -10,8 +10,10 @@ from bandits import interactions
 from bandits.evaluation import (
     anytime,
     bootstrap,
+    bound_flags,
     change,
     estimates,
+    finite_sample,
     output,
     private_evaluation,
     reward_model,
@@ -22,6 +24,7 @@ from bandits.evaluation import (
 from bandits.evaluation.target_policies import Target, probabilities
 from data import files, interaction_log, log_checks, log_table, log_time
 from data.errors import UsageError
+from data.reward_bounds import UNIT
 from data.schema import Schema
 from optimization.study import cli
 
@@ -60,6 +63,7 @@ def evaluate(settings: cli.Settings, target: Target, private: private_evaluation
         chosen = run_policy.probabilities(log, target.name, of_run, run_policy.exploration(settings, of_run))
     else:
         chosen = probabilities(target, log)
+    log, reward_bounds = bound_flags.mapped_rewards(settings, log)
     policy = str(target) + (f" with {settings.bandits_type}" if settings.bandits_type else "")
     if private:
         for finding in log_checks.public(log):
@@ -68,7 +72,8 @@ def evaluate(settings: cli.Settings, target: Target, private: private_evaluation
         return
     predictions = reward_model.predictions(settings, log) if has_model else None
     rows = terms.of_log(log, chosen, predictions)
-    sequence, of_sequence = anytime.sequence(settings, log, rows, is_runs=is_runs) if settings.anytime else (None, ())
+    unit = reward_bounds or UNIT
+    sequence, said = anytime.sequence(settings, log, rows, unit, is_runs=is_runs) if settings.anytime else (None, [])
     paths = estimates.paths(has_model, {name: settings[flag] for flag, name in estimates.FIXED.items()})
     asked = estimates.names(settings.estimators)  # Without names, only estimators without a choice by SLOPE.
     paths = {name: path for name, path in paths.items() if (len(path) == 1 if asked is None else name in asked)}
@@ -76,29 +81,34 @@ def evaluate(settings: cli.Settings, target: Target, private: private_evaluation
     sums, drawn = _sums(settings, log, rows, layout)
     sizes = np.bincount(log.clients, minlength=len(log.client_ids)).astype(float)
     by_client = np.bincount(log.clients, rows.weights, minlength=len(log.client_ids))
-    few, by_bootstrap = estimates.few_clients(sizes, by_client, settings.draws)
+    few_clients, by_bootstrap = estimates.few_clients(sizes, by_client, settings.draws)
+    few = finite_sample.find(rows, reward_bounds)
     largest_weight = float(rows.weights.max())
     findings = [*log_checks.reading(log), log_checks.mean_inverse_propensity(log), log_checks.duplicates(log)]
     findings += [log_checks.Finding("policy", True, LEARNED)] if anytime.is_own_model(settings.log, target) else []
     findings += [log_checks.support(log, chosen)] if chosen.ndim == 2 else []
-    findings += [*log_checks.overlap(log, rows.weights), *filter(None, [few])]
-    found = estimates.estimates(sums, layout, paths, drawn, largest_weight=largest_weight, by_bootstrap=by_bootstrap)
-    if headline := estimates.headline(found):
-        findings += change.findings(rows, log_time.of_log(log), paths[headline[0].name][0], policy)
+    findings += [*log_checks.overlap(log, rows.weights), *filter(None, [few_clients])]
+    findings += [finite_sample.finding(few, reward_bounds)] if few else []
+    results = estimates.estimates(
+        sums, layout, paths, drawn, largest_weight=largest_weight, by_bootstrap=by_bootstrap, few=few
+    )
+    if headline := estimates.headline(results):
+        findings += change.findings(rows, log_time.of_log(log), paths[headline[0].name][0], policy, unit)
     evaluation = output.Evaluation(
         log=cli.shown_path(settings.log),
         policy=policy,
         rows=len(log),
         clients=sums.clients,
         actions=len(log.action_names),
-        estimates=found,
+        estimates=[one.in_unit_of(unit) for one in results],
         **totals.overlap(sums)._asdict(),
         largest_weight=largest_weight,
         findings=findings,
         has_model=has_model,
         draws=settings.draws,
         anytime=sequence,
-        of_anytime=of_sequence,
+        of_anytime=said,
+        reward_bounds=reward_bounds,
     )
     print(output.text(evaluation))
     folder = pathlib.Path(settings.output_dir)

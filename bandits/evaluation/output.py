@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bandits.evaluation import estimates
+from bandits.evaluation import estimates, finite_sample
 from bandits.evaluation.confidence_sequence import ConfidenceSequence
 from bandits.evaluation.estimates import LABELS, Estimate
 from bandits.results import tables
@@ -20,6 +20,7 @@ from bandits.results.plots import capital
 from data import files
 from data.errors import UsageError
 from data.log_checks import Finding
+from data.reward_bounds import UNIT, RewardBounds
 from optimization.study import cli
 from optimization.study.intervals import Interval
 
@@ -57,6 +58,7 @@ class Evaluation:
       draws: Of the bootstrap.
       anytime: The interval after each observation; None without `--anytime`.
       of_anytime: Its sentences.
+      reward_bounds: Declared or recognized bounds of the rewards; None if they are unknown.
     """
 
     log: str
@@ -73,6 +75,7 @@ class Evaluation:
     draws: int
     anytime: ConfidenceSequence | None = None
     of_anytime: Sequence[str] = ()
+    reward_bounds: RewardBounds | None = None
 
 
 def _shown(interval: Interval | None, *, signed: bool = False, without: str = "no interval", label: str = "") -> str:
@@ -104,6 +107,9 @@ def _conclusion(evaluation: Evaluation) -> list[str]:
     difference = estimate.difference
     if difference is None:
         return [f"{evaluation.policy} cannot be compared with the log's policy.", *lines]
+    if math.isnan(difference.mean):
+        (why,) = [finding.text for finding in evaluation.findings if finding.name == finite_sample.NAME]
+        return [f"The difference between {evaluation.policy} and the log's policy cannot be estimated. {why}", *lines]
     shown = f"{_shown(difference, signed=True, label=_CONFIDENCE)} per interaction"
     if difference.low > 0:
         return [f"{evaluation.policy} earns more than the log's policy: {shown}.", *lines]
@@ -215,6 +221,7 @@ def _as_json(evaluation: Evaluation) -> dict[str, Any]:
     headline = estimates.headline(evaluation.estimates)
     described = {name: getattr(evaluation, name) for name in _FACTS} | {
         "headline": {"estimator": headline[0].name, "reason": headline[1]} if headline else None,
+        "reward_bounds": evaluation.reward_bounds and dataclasses.astuple(evaluation.reward_bounds),
         "overlap": {name: getattr(evaluation, name) for name in _OVERLAP},
     }
     if evaluation.anytime:
@@ -251,14 +258,15 @@ def picture(evaluation: Evaluation, weights: np.ndarray, by_client: np.ndarray) 
     return plot
 
 
-def sequence_picture(sequence: ConfidenceSequence) -> "matplotlib.figure.Figure":
-    """Draws a sequence: the estimate and the interval after each observation."""
+def sequence_picture(sequence: ConfidenceSequence, bounds: RewardBounds) -> "matplotlib.figure.Figure":
+    """Draws a sequence: the estimate and the interval after each observation, within the bounds."""
     from optimization.study import panels
 
     plot, ((axes,),) = panels.grid(1, 1, (6.5, 3.5))
     axes.fill_between(sequence.looks, sequence.lows, sequence.highs, alpha=0.3, step="mid")
     axes.plot(sequence.looks, sequence.estimates)
-    panels.label(axes, ylim=(0, 1), xlabel="round or deployment period", ylabel="mean reward, 95% confidence sequence")
+    ends = dataclasses.astuple(bounds)
+    panels.label(axes, ylim=ends, xlabel="round or deployment period", ylabel="mean reward, 95% confidence sequence")
     return plot
 
 
@@ -286,7 +294,8 @@ def page(evaluation: Evaluation, plot: "matplotlib.figure.Figure") -> str:
     )
     anytime = "".join(f"<p>{html.escape(sentence)}</p>" for sentence in evaluation.of_anytime)
     if evaluation.anytime:
-        anytime += image(sequence_picture(evaluation.anytime), "The interval after each observation")
+        plot_of_sequence = sequence_picture(evaluation.anytime, evaluation.reward_bounds or UNIT)
+        anytime += image(plot_of_sequence, "The interval after each observation")
     shown, resampled = _tables(evaluation)
     if resampled:
         title = f"Bootstrap intervals ({evaluation.draws:,} resamples of the clients)"

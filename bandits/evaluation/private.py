@@ -23,6 +23,7 @@ from bandits.evaluation import private_sums
 from bandits.evaluation.estimators import Estimator
 from bandits.evaluation.private_sums import Query
 from data.errors import UsageError
+from data.reward_bounds import UNIT, RewardBounds
 from optimization.privacy import calibration, ledger, mechanisms
 from optimization.study import intervals
 
@@ -54,6 +55,7 @@ class Value(NamedTuple):
       interval: The estimate, which may lie outside [0, 1], and a 95% interval within it, over clients and noise.
       noise: Standard deviation of the estimate's noise.
       lost: Estimated share of the target's probability that clipped weights leave out: 1 less the mean weight.
+      bounds: Bounds of the rewards, in the unit of all numbers but `lost`.
     """
 
     candidate: str
@@ -61,11 +63,12 @@ class Value(NamedTuple):
     interval: intervals.Interval
     noise: float
     lost: float
+    bounds: RewardBounds = UNIT
 
     @property
     def is_vacuous(self) -> bool:
-        """Whether the interval is all of [0, 1]."""
-        return self.interval.low <= 0 and self.interval.high >= 1
+        """Whether the interval is all that is possible."""
+        return self.interval.low <= self.bounds.low and self.interval.high >= self.bounds.high
 
     @property
     def is_biased(self) -> bool:
@@ -81,10 +84,16 @@ class Value(NamedTuple):
         number.
         """
         lost = min(max(self.lost, 0.0), 1.0)
-        value = min(max(self.interval.mean, 0.0), 1.0)
+        value = float(self.bounds.to_unit(np.array(self.interval.mean)))
         known = {"logged": (0.0, 0.0), "ips": (0.0, lost), "dr": (-lost, lost)}
         known["snips"] = -lost * value, lost * (1 - value)
-        return known.get(self.estimator.name, (math.nan, math.nan))
+        low, high = known.get(self.estimator.name, (math.nan, math.nan))
+        return low * self.bounds.span, high * self.bounds.span
+
+    def in_unit_of(self, bounds: RewardBounds) -> "Value":
+        """The value of rewards that were mapped to [0, 1], in the user's unit."""
+        interval = self.interval.scaled(bounds.span, bounds.low)
+        return self._replace(interval=interval, noise=self.noise * bounds.span, bounds=bounds)
 
 
 class Paid(NamedTuple):

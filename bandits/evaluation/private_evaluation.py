@@ -13,6 +13,7 @@ import numpy as np
 from bandits.evaluation import bound_flags, estimates, estimators, output, private, reward_model, target_policies, terms
 from data import interaction_log, log_time
 from data.errors import UsageError
+from data.reward_bounds import UNIT
 from optimization.privacy import ledger, mechanisms
 from optimization.study import cli, run_folder
 
@@ -105,7 +106,7 @@ def evaluate(
       settings: The flags.
       chosen: What was fixed beforehand.
       target: The policy, in words.
-      log: The log.
+      log: The log, with rewards in [0, 1].
       probabilities: float64 [rows, actions], or [rows] of the logged actions: the target's probabilities.
 
     Raises:
@@ -128,6 +129,7 @@ def evaluate(
         [reward_model.spent(settings, log)] if chosen.needs_model else (),
         fit if chosen.needs_model else None,
     )
+    values = [value.in_unit_of(bound_flags.reward_bounds(settings) or UNIT) for value in values]
     head = f"{target} on {cli.shown_path(settings.log)}, under differential privacy"
     said = bound_flags.private_sentences(values, report, bound_flags.bounds(settings))
     said += [log_time.ASSUMPTION] * (settings.unobserved_rewards == "drop")

@@ -102,8 +102,9 @@ def cross_fitted(
 ) -> np.ndarray:
     """Predictions of the other fold's model for all actions, float64 [rows, actions].
 
-    Each model's rewards are scaled to [0, 1] for its training, and its predictions kept in the range that these have.
-    With privacy rewards must lie in [0, 1], and nothing follows their range; what `mechanism` says is spent then.
+    Each model's rewards are centered and divided by their range for its training, so that neither their unit nor their
+    direction matters, and its predictions are kept in their range. With privacy rewards must lie in [0, 1], and neither
+    center nor range follows from them; what `mechanism` says is spent then.
 
     Args:
       client_ids: Names of the clients.
@@ -130,19 +131,18 @@ def cross_fitted(
     for fold in (0, 1):
         others = np.flatnonzero(half != fold)
         seen = rewards[half[owners] != fold]
-        low, high = (
-            (0.0, 1.0) if regression.noise_multiplier or not len(seen) else (float(seen.min()), float(seen.max()))
-        )
+        low, high, center = 0.0, 1.0, 0.0
+        if len(seen) and not regression.noise_multiplier:
+            low, high, center = seen.min(), seen.max(), seen.mean()
         scale = (high - low) or 1.0
-        labels = np.stack([actions, (rewards - low) / scale], axis=1).astype(np.float32)
+        labels = np.stack([actions, (rewards - center) / scale], axis=1).astype(np.float32)
         rows = clients.ArrayClients(clients.Examples(contexts, labels), owners, client_ids, checksum="log")
         tell = functools.partial(_tell, on_round, fold * regression.rounds)
         weights = _trained(model, spec, rows, others, regression, tell)
         held = np.flatnonzero(half[owners] == fold)
         own = contexts.take(held) if isinstance(contexts, text.Bags) else contexts[held]
-        predictions[held] = low + scale * np.clip(
-            run_policies.outputs(model, weights, own, len(held)).astype(float), 0, 1
-        )
+        outputs = run_policies.outputs(model, weights, own, len(held)).astype(float)
+        predictions[held] = np.clip(center + scale * outputs, low, high)
     return predictions
 
 
@@ -171,7 +171,7 @@ def _trained(
     on_round: Callable[[int], None],
 ) -> models.Weights:
     """Model trained on the clients of a fold; untrained if the fold has no clients."""
-    # Zeros: without a hidden layer they learn as well as any, and what was never seen is predicted as 0.
+    # Zeros: without a hidden layer they learn as well as any. The unseen is predicted as the mean, or privately 0.
     start = tuple(np.zeros(shape, np.float32) for shape in model.shapes.values())
     if not len(fold):
         return start

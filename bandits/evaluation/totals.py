@@ -162,8 +162,10 @@ def gradients(totals: np.ndarray, ratios: Sequence[Ratio]) -> np.ndarray:
 _ROUNDING = 1e-13
 
 
-def interval(sums: Sums, ratio: Ratio, minus: Ratio | None = None) -> intervals.Interval:
-    """A value, or the difference of two, with a 95% interval over clients.
+def interval(
+    sums: Sums, ratio: Ratio, minus: Ratio | None = None, confidence: float = intervals.CONFIDENCE
+) -> intervals.Interval:
+    """A value, or the difference of two, with an interval over clients.
 
     The delta method, with Student's t of clients - 1 degrees. There is no interval of fewer than two clients, of a
     value in which all clients agree, or of a difference that is 0 for all of them. There is no value of 0 without any
@@ -173,6 +175,7 @@ def interval(sums: Sums, ratio: Ratio, minus: Ratio | None = None) -> intervals.
       sums: Of a log's clients.
       ratio: The value; one of the sums' ratios.
       minus: What is taken from it, likewise; the interval takes into account that both are of the same clients.
+      confidence: Confidence level.
     """
     first, second = float(value(sums.totals, ratio)), float(value(sums.totals, minus)) if minus else 0.0
     mean = first - second
@@ -190,5 +193,5 @@ def interval(sums: Sums, ratio: Ratio, minus: Ratio | None = None) -> intervals.
         if abs(mean) <= rounding:
             return intervals.Interval(0.0, math.nan, math.nan, sums.clients)
     deviation = math.sqrt(variance * sums.clients)  # Of one client's part in a mean over clients.
-    half = float(intervals.half_width(deviation, sums.clients))
+    half = float(intervals.half_width(deviation, sums.clients, confidence))
     return intervals.Interval(mean, mean - half, mean + half, sums.clients)

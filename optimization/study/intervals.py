@@ -35,6 +35,11 @@ class Interval(NamedTuple):
             return self
         return self._replace(low=max(self.low, low), high=min(self.high, high))
 
+    def scaled(self, factor: float, offset: float = 0.0) -> "Interval":
+        """The interval times a positive factor, plus an offset."""
+        mean, low, high = (offset + factor * end for end in self[:3])
+        return Interval(mean, low, high, self.size)
+
     def text(self, *, signed: bool = False, label: str = "") -> str:
         """Mean and interval as text, such as `0.359 (0.341 to 0.378)`.
 

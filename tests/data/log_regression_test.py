@@ -52,6 +52,14 @@ def test_more_features_than_rows_are_fitted_by_the_smaller_matrix():
     np.testing.assert_allclose(found.weights[3:403], 0, atol=1e-12)
 
 
+@pytest.mark.parametrize(("factor", "offset"), [(1000.0, 7.0), (-2.0, 100.0)])
+def test_neither_the_unit_nor_the_direction_of_rewards_changes_the_fit(factor, offset):
+    is_tuned = np.arange(300) % 4 == 3
+    found = log_regression.fit(CONTEXTS, 3, ACTIONS, offset + factor * REWARDS, 3, is_tuned)
+    expected = offset + factor * _fit(is_tuned=is_tuned).predict(CONTEXTS)
+    np.testing.assert_allclose(found.predict(CONTEXTS), expected, rtol=1e-9)
+
+
 @pytest.mark.parametrize(("noise", "expected"), [(0.0, 0.1), (50.0, 1000.0)])
 def test_the_penalty_is_chosen_on_rows_that_were_not_fitted(noise, expected):
     rewards = CONTEXTS[:, 0] + noise * np.random.default_rng(0).normal(size=300)

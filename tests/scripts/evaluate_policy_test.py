@@ -160,7 +160,7 @@ def test_private_values_of_a_selection_are_those_of_the_selected_rows(tmp_path, 
     ("paid", "flags", "missing", "why"),
     [
         ({"red": 0, "blue": 0}, (), 3, "no logged reward differs from 0"),
-        ({"red": 1, "blue": 0}, (), 2, "no logged action that the policy chooses earned a reward"),
+        ({"red": 2, "blue": 0}, (), 2, "no logged action that the policy chooses earned a reward"),
         ({"red": 1, "blue": 1}, ("--estimators=clipped_ips",), 0, "--estimators names none of ips, snips and dr"),
         (
             {"red": 1, "blue": 1},
@@ -243,6 +243,74 @@ def test_without_rewards_or_weights_nothing_can_be_estimated(tmp_path, capsys, c
     assert found["headline"] is None
     printed = capsys.readouterr().out
     assert printed.count("cannot be estimated") == len(missing) + 1  # In the table and the conclusion.
+
+
+_INTERVALS = ("value", "low", "high", "difference", "difference_low", "difference_high")
+
+
+@pytest.fixture(scope="module", params=[0.004, 0.3])
+def unit_log(request, tmp_path_factory):
+    """A log with rewards 0 and 1 that are rare or not, and its evaluation by all estimators."""
+    folder, generator = tmp_path_factory.mktemp("unit"), np.random.default_rng(int(1000 * request.param))
+    table = _table(folder / "log.csv", clients=60, rows=20)
+    table["paid"] = (generator.random(len(table)) < request.param * (1 + table.warm)).astype(float)
+    table.to_csv(folder / "log.csv", index=False)
+    return table, _evaluated(folder / "out", f"--log={folder}/log.csv", *_COLUMNS, *_ALL)
+
+
+_ALL = (
+    "--policy=constant:blue", "--ignore_columns=played", "--model_rounds=5", "--draws=50", "--tau=2", "--clip=2",
+    "--estimators=ips,snips,clipped_ips,dm,dr,switch_dr,dros",
+)  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("factor", "offset"), [(2, -1), (50, 1000), (-1, 1), (-300, 40)])
+def test_rewards_and_bounds_that_are_transformed_together_change_no_conclusion(
+    tmp_path, unit_log, factor, offset, capsys
+):
+    table, plain = unit_log
+    table.assign(paid=offset + factor * table.paid).to_csv(tmp_path / "log.csv", index=False)
+    low, high = sorted((offset, offset + factor))
+    bounds = [f"--reward_bounds={low},{high}"] if factor not in (2, -1) else []  # Others are recognized.
+    found = _evaluated(tmp_path / "out", f"--log={tmp_path}/log.csv", *_COLUMNS, *_ALL, *bounds)
+    assert found["reward_bounds"] == [low, high]
+    assert found["headline"] == plain["headline"]
+    for before, after in zip(plain["estimates"], found["estimates"], strict=True):
+        if factor < 0 and before["estimator"] in ("ips", "clipped_ips"):
+            continue  # They count from the lower bound.
+        names = _INTERVALS if factor > 0 else [_INTERVALS[place] for place in (0, 2, 1, 3, 5, 4)]
+        for name, mirrored in zip(_INTERVALS, names, strict=True):
+            expected = before[mirrored]
+            if expected is not None:
+                expected = expected * factor + (0 if "difference" in name else offset)
+                expected = pytest.approx(expected, abs=1e-4 * abs(factor))
+            assert after[name] == expected, (before["estimator"], name)
+        kinds = ("estimator", "parameter", "bias", "interval", "difference_interval")
+        assert [after[kind] for kind in kinds] == [before[kind] for kind in kinds]
+    weights = np.where(table.shown == "blue", 4, 0)
+    ips = low + (high - low) * (weights * (table.paid if factor > 0 else 1 - table.paid)).mean()
+    assert _values(found)["ips"] == pytest.approx(ips)
+
+
+def test_an_action_without_a_success_is_not_significantly_worse(tmp_path, capsys):
+    table = _table(tmp_path / "log.csv", clients=100)
+    table["paid"] = np.where((table.shown == "red") & (np.arange(len(table)) % 100 == 0), 1, -1)
+    table.to_csv(tmp_path / "log.csv", index=False)
+    flags = (f"--log={tmp_path}/log.csv", *_COLUMNS, "--policy=constant:blue", "--nomodel", "--draws=20")
+    found = _evaluated(tmp_path / "out", *flags)
+    printed = capsys.readouterr().out
+    assert printed.startswith("No significant difference between constant:blue and the log's policy: -0.0")
+    assert "Finite-sample intervals (betting, rewards from -1 to 1): " in printed
+    snips = _estimate(found, "snips")
+    assert (snips["interval"], snips["difference_interval"]) == ("betting", "betting")
+    assert snips["value"] == snips["low"] == -1 < snips["high"] < -0.7
+    table.assign(paid=3.0 * table.paid).to_csv(tmp_path / "log.csv", index=False)
+    found = _evaluated(tmp_path / "unknown", *flags)
+    printed = capsys.readouterr().out
+    assert printed.startswith("The difference between constant:blue and the log's policy cannot be estimated. No inter")
+    assert "--reward_bounds=LOW,HIGH" in printed.splitlines()[0]
+    assert _estimate(found, "snips")["difference_low"] is None
 
 
 @pytest.mark.slow

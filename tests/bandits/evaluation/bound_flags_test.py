@@ -8,6 +8,7 @@ import pytest
 
 from bandits.evaluation import bound_flags, bounds, confidence_sequence, estimators, terms
 from data.errors import UsageError
+from data.reward_bounds import UNIT
 from scripts import evaluate_policy
 
 _PRIVATE = ("--private", "--largest_weight=4", "--max_rows_per_client=5", "--noise_multiplier=0.5")
@@ -70,4 +71,4 @@ def _sequence(low, high):
     ],
 )
 def test_a_sequence_is_reported(low, high, words):
-    assert words in " ".join(bound_flags.anytime_sentences(_sequence(low, high), bounds.Bounds(4.0, 5)))
+    assert words in " ".join(bound_flags.anytime_sentences(_sequence(low, high), bounds.Bounds(4.0, 5), UNIT))

@@ -6,6 +6,7 @@ from scipy import stats
 
 from bandits.evaluation import change, estimators, terms
 from data import log_time
+from data.reward_bounds import RewardBounds
 
 _LOGS = 400
 
@@ -123,3 +124,11 @@ def test_a_quantity_without_spread_is_not_tested():
     logged = rows._replace(weights=np.ones(len(times)))
     (finding,) = change.findings(logged, log_time.Times(times, None), estimators.Snips(), "logged")
     assert "the log's mean reward" in finding.text
+
+
+def test_findings_on_mapped_rewards_are_in_the_users_unit():
+    rows, times = _log(np.random.default_rng(0), paid=(0.7, 0.3), later=(0.3, 0.7))
+    bounds, spread = RewardBounds(-50.0, 150.0), log_time.Times(times, None)
+    in_user_unit = rows._replace(rewards=bounds.to_user(rows.rewards))
+    mapped = change.findings(rows, spread, estimators.Snips(), "constant:x", bounds)
+    assert mapped == change.findings(in_user_unit, spread, estimators.Snips(), "constant:x")

@@ -79,6 +79,26 @@ def test_with_hardly_any_noise_values_are_exact(tmp_path, capsys):
     assert found["privacy"]["summary"] in capsys.readouterr().out
 
 
+def test_values_are_in_the_unit_of_the_declared_bounds(tmp_path, capsys):
+    table = _table(tmp_path / "log.csv")
+    flags = (*_PRIVATE, "--noise_multiplier=1e-8", "--clip_norm=1000", "--estimators=snips", "--largest_weight=1.5")
+    plain = _evaluate(tmp_path, *flags)
+    table.assign(paid=30 - 20 * table.paid).to_csv(tmp_path / "log.csv", index=False)
+    with pytest.raises(UsageError, match="--reward_bounds"):
+        _evaluate(tmp_path, *flags)
+    row = int(table.paid.to_numpy().argmin()) + 1
+    with pytest.raises(UsageError, match=f"--reward_bounds=10,29: the reward 30 in row {row} of client 'user 0'"):
+        _evaluate(tmp_path, *flags, "--reward_bounds=10,29")
+    capsys.readouterr()
+    found = _evaluate(tmp_path, *flags, "--reward_bounds=10,30")
+    ((before,), (after,)) = plain["estimates"], found["estimates"]
+    expected = [30 - 20 * before[name] for name in ("value", "high", "low")]
+    assert [after[name] for name in ("value", "low", "high")] == pytest.approx(expected, abs=1e-4)
+    expected = [-20 * before[name] for name in ("bias_high", "bias_low")]
+    assert [after[name] for name in ("bias_low", "bias_high")] == pytest.approx(expected, abs=1e-4)
+    assert f"snips: {after['value']:.4g} ({after['low']:.4g} to {after['high']:.4g}" in capsys.readouterr().out
+
+
 def test_a_look_at_a_folder_that_holds_an_evaluation_is_refused_before_it_is_paid_for(tmp_path):
     _table(tmp_path / "log.csv")
     _evaluate(tmp_path, *_PRIVATE, "--noise_multiplier=1")
@@ -253,6 +273,19 @@ def test_the_sequence_of_a_table_is_reported_drawn_and_written(tmp_path, capsys)
     assert found["looks"] == list(range(1, 13))
     assert found["sentences"][0] in capsys.readouterr().out
     assert (tmp_path / "out" / "evaluation.html").read_text().count("<img") == 2
+
+
+@pytest.mark.parametrize("flags", [(), ("--reward_bounds=-1,1",)])
+def test_a_sequence_is_in_the_unit_of_declared_or_recognized_bounds(tmp_path, capsys, flags):
+    table = _table(tmp_path / "log.csv")
+    given = ("--anytime", "--largest_weight=3", "--max_rows_per_client=1", "--nomodel", "--draws=0")
+    plain = _evaluate(tmp_path, *given)["anytime"]
+    table.assign(paid=2 * table.paid - 1).to_csv(tmp_path / "log.csv", index=False)
+    capsys.readouterr()
+    found = _evaluate(tmp_path, *given, *flags)["anytime"]
+    for name in ("estimates", "lows", "highs"):
+        np.testing.assert_allclose(found[name], 2 * np.array(plain[name]) - 1, atol=1e-9)
+    assert f"Anytime: {found['lows'][-1]:.4g} to {found['highs'][-1]:.4g} after" in capsys.readouterr().out
 
 
 def test_a_tables_looks_can_be_periods(tmp_path):

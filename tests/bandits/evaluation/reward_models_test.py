@@ -74,6 +74,12 @@ def test_a_client_is_predicted_by_a_model_that_has_not_seen_its_fold(log, after_
     assert (before[~first] != after[~first]).any()
 
 
+@pytest.mark.parametrize(("factor", "offset"), [(1000.0, 50.0), (-2.0, 1.0)])
+def test_neither_the_unit_nor_the_direction_of_rewards_changes_predictions(log, after_5_rounds, factor, offset):
+    found = _fitted(log, offset + factor * log[3], rounds=5)
+    np.testing.assert_allclose((found - offset) / factor, after_5_rounds, atol=1e-4)
+
+
 _PRIVATE = reward_models.Regression(
     seed=1, rounds=40, clients_per_round=10, server_optimizer=_FAST, learning_rate=0.3,
     noise_multiplier=0.2, clip_norm=2.0,
