@@ -38,6 +38,7 @@ _FEWEST_EFFECTIVE = 100
 _LARGE_SHARE = 0.1  # Of all weight, on a single client.
 _NAMED = 5
 SELECTED = "selected rows"
+_SUMS = "Wrong ones often do not sum to 1 over the actions of a row, which --propensity_columns checks."
 
 
 class Finding(NamedTuple):
@@ -133,12 +134,14 @@ def mean_inverse_propensity(log: "InteractionLog") -> Finding:
     error = float(np.sqrt((residuals**2).sum() * num_clients / max(num_clients - 1, 1)) / len(log))
     is_off = abs(mean - count) > _STANDARD_ERRORS * error + _ROUNDING * count
     text = f"The mean of 1 / propensity is {mean:.3g} (standard error over clients {error:.2g}). "
-    text += f"Under full support it equals the number of actions, {count}."
+    text += f"If every action was possible in every row, its expectation is the number of actions, {count}."
     if is_off and mean < count:
         text += " Possible causes: an action that was impossible or very rare in some contexts, an action without a row"
-        text += " in the log, or propensities of other actions than the chosen ones."
+        text += " in the log, or wrong propensities: too large, or those of other actions than the chosen ones. "
+        text += _SUMS
     elif is_off:
-        text += " Possible causes: propensities that are too small, or those of other actions than the chosen ones."
+        text += " Possible causes: propensities that are too small, or those of other actions than the chosen ones. "
+        text += _SUMS
     return Finding("propensities", is_off, text)
 
 

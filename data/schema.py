@@ -37,6 +37,21 @@ def listed(flag: str | None) -> list[str]:
     return [name.strip() for name in next(csv.reader([flag], skipinitialspace=True))] if flag else []
 
 
+def action_entries(text: str | None, names: Sequence[str]) -> list[tuple[str, str]]:
+    """Entries of a flag as (action, column); the action is empty unless the entry is written `ACTION=COLUMN`.
+
+    Args:
+      text: The flag's value.
+      names: All columns of the file; a column whose name holds `=` is recognized.
+    """
+    found = []
+    for entry in listed(text):
+        splits = [(entry[: sign.start()].strip(), entry[sign.end() :].strip()) for sign in re.finditer("=", entry)]
+        known = [pair for pair in splits if pair[1] in names]
+        found.append(("", entry) if entry in names or not splits else (known or splits)[0])
+    return found
+
+
 def as_flag(words: Iterable[str], *, quoted: bool = False) -> str:
     """Joins words to a flag's value, as `listed` and a shell read it; quoted if necessary, or always."""
     value = ",".join(f'"{word}"' if "," in word else word for word in words)
@@ -59,11 +74,12 @@ class Schema:
       action_column: Log: the chosen action.
       reward_column: Log: its reward.
       propensity_column: Log: the probability of the chosen action.
+      propensity_columns: Log: a column for each action with its probability; None for none.
       round_column: Log: the round, a whole number; None for none.
       period_column: Log: the deployment period, likewise.
       position_column: Log: a feature that is a category, such as the place on a page; None for none.
-      probability_columns: Log: a target policy's probability of the chosen action, or, of as many columns as there are
-        actions in the order of `InteractionLog.action_names`, of each action; None for none.
+      probability_columns: Log: column of a target policy's probability of the chosen action, or a column for each
+        action, see `action_columns.matched`; None for none.
       action_names: Log: further possible actions, without a row.
       time_column: The time of a row, see `log_time`; None for none.
       from_time: Time from which on rows are read.
@@ -89,6 +105,7 @@ class Schema:
     action_column: str | None = None
     reward_column: str | None = None
     propensity_column: str | None = None
+    propensity_columns: str | None = None
     round_column: str | None = None
     period_column: str | None = None
     position_column: str | None = None
@@ -151,7 +168,7 @@ class Schema:
           UsageError: If a table has both label and rewards, or neither; a log no reward or no propensity; or if clients
             cannot be partitioned so.
         """
-        if self.is_log and not (self.reward_column and self.propensity_column):
+        if self.is_log and not (self.reward_column and (self.propensity_column or self.propensity_columns)):
             raise UsageError("A log needs --reward_column and --propensity_column beside --action_column.")
         if not self.is_log and bool(self.label_column) == bool(self.reward_columns):
             flags = "both are set" if self.label_column else "neither is set"
@@ -180,6 +197,7 @@ class Roles:
       clients: The clients' columns; empty for synthetic clients.
       label: The label's, or the chosen action's; None for a table of rewards.
       rewards: Those of the actions' rewards, if there is no label.
+      uses: Flag that names each column.
       features: Those of features.
       texts: Those of features whose words count.
       ignored: Those that are left out.
@@ -190,6 +208,7 @@ class Roles:
     clients: list[str]
     label: str | None
     rewards: list[str]
+    uses: dict[str, str]
     features: list[str]
     texts: list[str]
     ignored: list[str]
@@ -225,7 +244,8 @@ def resolve(schema: Schema, names: Sequence[str], path: str) -> Roles:
         "--client_column": clients,
         "--reward_columns": rewards,
         **{f"--{one}_column": list(filter(None, [getattr(schema, f"{one}_column")])) for one in _SINGLE},
-        POLICY: listed(schema.probability_columns),
+        "--propensity_columns": [column for _, column in action_entries(schema.propensity_columns, names)],
+        POLICY: [column for _, column in action_entries(schema.probability_columns, names)],
         "--feature_columns": [name for name in features if name not in position],
         "--text_columns": texts,
         "--partition_column": list(filter(None, [schema.partition_column])),
@@ -257,7 +277,7 @@ def resolve(schema: Schema, names: Sequence[str], path: str) -> Roles:
     suspected = rewards if takes_all else []
     if not features and (left or label or takes_all):
         suspected = [*([label] if label else []), *rewards, *left]
-    return Roles(clients, label, rewards, context, texts, ignored, [*features, *schema.categories], suspected)
+    return Roles(clients, label, rewards, uses, context, texts, ignored, [*features, *schema.categories], suspected)
 
 
 def _check_known(flag: str, name: str, names: Sequence[str], path: str) -> None:

@@ -2,19 +2,21 @@
 
 import collections
 import decimal
+import re
 import unicodedata
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from data import columns, numerals, statistics, table_file
+from data import action_columns, columns, numerals, statistics, table_file
 from data.schema import as_flag
 
 if TYPE_CHECKING:
     from data.tables import Rows
 
-_ORDER = ("client", "label", "reward", "feature", "none")
+_ORDER = {"client": 0, "label": 1, "action": 1, "reward": 2, "feature": 4, "none": 5}  # All other uses come between.
+_NO_NUMBERS = ("--feature_columns", "--position_column", "--ignore_columns", "--partition_column")
 _PRINTED = 20  # Maximum number of columns with a line.
 _NAMED = 3  # Classes that a warning names.
 
@@ -29,16 +31,21 @@ def of_columns(rows: "Rows", learned: columns.Learned, encoded: columns.Encoded)
     """
     roles = rows.roles
     used: dict[str, dict[str, Any]] = {
-        name: {"use": "client", "kind": "category", "categories": len(rows.client_ids)} for name in roles.clients
+        name: {"use": re.split("[_=]", flag.strip("-"))[0], "kind": "number"}
+        for name, flag in roles.uses.items()
+        if flag not in _NO_NUMBERS
     }
+    of_client = {"use": "client", "kind": "category", "categories": len(rows.client_ids)}
+    used |= dict.fromkeys(roles.clients, of_client)
     if roles.label:
-        used[roles.label] = {"use": "label", "kind": "category", "categories": len(rows.label_names)}
-    used |= {name: {"use": "reward", "kind": "number"} for name in roles.rewards}
-    used |= {name: {"use": "feature"} | _of_feature(learned[name], encoded, name) for name in roles.features}
+        use = "action" if rows.schema.is_log else "label"
+        used[roles.label] = {"use": use, "kind": "category", "categories": len(rows.label_names)}
+    used |= {name: {"use": "feature"} | _of_feature(learned[name], encoded, name) for name in learned}
     used |= {name: {"use": "feature", "kind": "text"} for name in roles.texts}
     why = dict.fromkeys(roles.ignored, "--ignore_columns") | dict.fromkeys(rows.table.nameless, "it has no name")
     why |= dict.fromkeys([rows.schema.partition_column or ""], "--partition_column")
     why |= dict.fromkeys([rows.schema.time_column or ""], "--time_column")
+    why |= dict.fromkeys(roles.features, "no estimator reads features")
     return [
         {"name": name} | used.get(name, {"use": "none"} | _dropped(why.get(name, "not in --feature_columns")))
         for name in (*rows.table.frame.columns, *rows.table.nameless)
@@ -133,10 +140,12 @@ def name_warnings(names: Sequence[str], flag: str, what: str) -> list[str]:
 
 
 def lines(report: Mapping[str, Any]) -> Iterator[str]:
-    """Yields the printed lines of a table's report, one per column; none for other data."""
+    """Yields the printed lines of a table's or log's report, one per column; none for other data."""
+    if log := report.get("log"):  # `log_checks.reading` reports the rest of it.
+        report = {**log, "dropped_rows": {}, "signs": {}, "warnings": ()}
     if "columns" not in report:
         return
-    described: Sequence[Mapping[str, Any]] = sorted(report["columns"], key=lambda column: _ORDER.index(column["use"]))
+    described: Sequence[Mapping[str, Any]] = sorted(report["columns"], key=lambda column: _ORDER.get(column["use"], 3))
     form = ", ".join(f"{what} {value}" for what, value in report.get("form", {}).items())
     yield f"{report['rows']} rows of {report['clients']} clients{f' ({form})' if form else ''}. Use of each column:"
     called = [" ".join(column["name"].split()) for column in described[:_PRINTED]]
@@ -149,6 +158,8 @@ def lines(report: Mapping[str, Any]) -> Iterator[str]:
         yield f"  and {len(rest)} more ({counts}), all in config.json"
     if "synthetic_clients" in report:
         yield f"  clients are synthetic: {report['synthetic_clients']}"
+    if "prices" in report:
+        yield f"  price of each action: {action_columns.described(report['prices'])}"
     if "words" in report:
         yield f"  texts become counts of {report['words']:,} words"
     yield from (f"  {note}" for note in report.get("notes", ()))

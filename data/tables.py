@@ -113,11 +113,7 @@ class Rows:
             report["notes"] = list(self.notes)
         if self.synthetic:
             report["synthetic_clients"] = self.synthetic
-        if not self.schema.is_log:
-            report |= {
-                "clients": len(self.client_ids),
-                "columns": table_report.of_columns(self, learned, encoded),
-            }
+        report |= {"clients": len(self.client_ids), "columns": table_report.of_columns(self, learned, encoded)}
         return Features(encoded.values, list(encoded.names), learned, report)
 
 

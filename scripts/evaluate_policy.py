@@ -62,6 +62,8 @@ class _Columns:
       action_column: The chosen action.
       reward_column: The action's reward.
       propensity_column: The probability of the action under the logging policy, in (0, 1].
+      propensity_columns: Instead or in addition, a column for each action with its probability, matched as with
+        --policy: sums that differ from 1 are reported.
       round_column: The round, a whole number, after which --anytime updates its interval.
       period_column: The deployment period, likewise; --anytime then updates after each period, if a client acts once in
         it.
@@ -74,6 +76,7 @@ class _Columns:
     action_column: str = setting(basic=True)
     reward_column: str = setting(basic=True)
     propensity_column: str = setting(basic=True)
+    propensity_columns: str = setting()
     round_column: str = setting()
     period_column: str = setting()
     position_column: str = setting()

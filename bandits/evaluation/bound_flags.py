@@ -1,6 +1,7 @@
 """Flags of clients' bounds, private values and anytime-valid intervals."""
 
 import dataclasses
+import math
 import pathlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -20,14 +21,14 @@ from optimization.study import cli
 from optimization.study.settings import setting
 
 _LEDGER_SUFFIX = ".privacy.jsonl"
-_BOUNDS = ("largest_weight", "max_rows_per_client")
 
 
 class _ClientBounds:
     """Bounds of a client's contribution, fixed before the log is read.
 
     Attributes:
-      largest_weight: Importance weights above it count as this.
+      largest_weight: Importance weights above it count as this (default with --anytime: no limit, as clipping can only
+        widen these intervals).
       max_rows_per_client: Rows of a client that count at most; in a round, with --anytime.
       clip_rewards: Move rewards outside their bounds to the nearer one instead of refusing them.
       reward_bounds: Smallest and largest possible reward, LOW,HIGH, for finite-sample intervals, --anytime and
@@ -104,10 +105,11 @@ def check(settings: cli.Settings) -> None:
     """
     reward_bounds(settings)
     reader = next((name for name in ("private", "anytime") if settings[name]), None)
-    for name in (*_BOUNDS, "clip_rewards"):
+    for name in ("largest_weight", "max_rows_per_client", "clip_rewards"):
         if not reader and name in settings.set_by_user:
             raise UsageError(f"--{name} has an effect only with --private or --anytime.")
-        if reader and name in _BOUNDS and settings[name] is None:
+        is_needed = name == "max_rows_per_client" or (name == "largest_weight" and reader == "private")
+        if reader and is_needed and settings[name] is None:
             raise UsageError(
                 f"--{reader} needs --{name}: a bound that is fixed before the log is read, not taken from it."
             )
@@ -153,7 +155,9 @@ def ledger_path(settings: cli.Settings) -> pathlib.Path:
 
 def bounds(settings: Mapping[str, Any]) -> bounds_lib.Bounds:
     """Checked bounds, from flags."""
-    return bounds_lib.Bounds(settings["largest_weight"], settings["max_rows_per_client"], settings["clip_rewards"])
+    return bounds_lib.Bounds(
+        settings["largest_weight"] or math.inf, settings["max_rows_per_client"], settings["clip_rewards"]
+    )
 
 
 def private_values(
@@ -217,8 +221,8 @@ def private_sentences(
 ) -> list[str]:
     """Text of private values: each with its interval and bias, then the guarantee."""
     sentences = [
-        f"Values with weights above {limits.largest_weight:g} clipped and at most {limits.max_rows:,} rows a client; "
-        "95% intervals over clients and noise, rather too wide than too narrow:"
+        f"Estimates with weights above {limits.largest_weight:g} clipped, at most {limits.max_rows:,} rows per client. "
+        "The 95% intervals are for the values without clipping, over clients and noise; they are conservative."
     ]
     for value in values:
         low, high = value.bias
@@ -227,7 +231,7 @@ def private_sentences(
         name = f"{value.candidate}, {value.estimator.name}"
         line = f"{name}: {value.interval.mean:.4g} ({interval}; noise {value.noise:.2g})"
         if high - low > 0:
-            line += f"; without clipping {low:+.2g} to {high:+.2g}, estimated"
+            line += f"; clipping leaves out an estimated {low:+.2g} to {high:+.2g}"
         sentences.append(line + ".")
     sentences += [
         report["summary"],
@@ -243,8 +247,8 @@ def anytime_sentences(
     """Text of a sequence of rewards in [0, 1]: its last interval, in the user's unit, and its assumptions."""
     if sequence.is_vacuous:
         return [
-            f"Anytime: after {sequence.last.size:,} rounds the interval covers nearly all of the possible values. "
-            "More rounds, more clients per round or a smaller --largest_weight narrow it."
+            f"Anytime: after {sequence.last.size:,} rounds the interval covers nearly all of the possible values. More "
+            "rounds or clients per round narrow it; so does a larger --largest_weight, if weights exceed it."
         ]
     last = sequence.last
     if last.low > last.high:
@@ -257,7 +261,8 @@ def anytime_sentences(
     return [
         f"Anytime: {low:.4g} to {high:.4g} after {last.size:,} rounds. With probability 95% the intervals of "
         "all rounds contain the value for the population that cohorts are sampled from, with at most "
-        f"{rows:,} rows per client and round. Clipping weights at {weight:g} widens the interval without bias.",
+        f"{rows:,} rows per client and round."
+        + (f" Clipping weights at {weight:g} widens the intervals without bias." if math.isfinite(weight) else ""),
         "It assumes uniform cohorts, correct propensities, and a target and bounds that were fixed without this log. "
         "The policies that acted may have learned from it.",
     ]

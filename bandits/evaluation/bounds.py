@@ -4,7 +4,6 @@ All of it is fixed before the log is read: a bound that follows from the log wou
 """
 
 import dataclasses
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -19,7 +18,7 @@ class Bounds:
     """Bounds of a client's part.
 
     Attributes:
-      largest_weight: Importance weights above it count as this; at least 1, which is their mean.
+      largest_weight: Importance weights above it count as this; at least 1, which is their mean; infinite for no limit.
       max_rows: Rows of a client that count at most, in all or in a round; others are left out by a keyed choice. A
         client then weighs in the value as if it had no more rows than that.
       clips_rewards: Whether rewards outside [0, 1] are moved to its ends instead of refused.
@@ -33,8 +32,8 @@ class Bounds:
     clips_rewards: bool = False
 
     def __post_init__(self):
-        if not (math.isfinite(self.largest_weight) and self.largest_weight >= 1):
-            raise ValueError(f"largest_weight is {self.largest_weight}, not a finite number of at least 1.")
+        if not self.largest_weight >= 1:
+            raise ValueError(f"largest_weight is {self.largest_weight}, not a number of at least 1.")
         if self.max_rows < 1:
             raise ValueError(f"max_rows is {self.max_rows}, not at least 1.")
 

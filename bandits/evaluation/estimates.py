@@ -37,8 +37,10 @@ _ONE_CLIENT = 2  # Below this effective number neither covers it.
 # The headline is the first estimator with a result; then the reason that is printed.
 HEADLINES = {
     "dr": "is unbiased if the propensities or the reward model are right, and usually has less variance than IPS",
+    "switch_dr": "is doubly robust, as no weight exceeds --tau",
     "snips": "has little bias if the propensities are right, and is less sensitive to large weights than IPS",
     "ips": "is unbiased if the propensities are right",
+    "clipped_ips": "is IPS, as no weight exceeds --clip: unbiased if the propensities are right",
 }
 # Weights have a mean near 1, so that the same values serve all logs, and none is chosen by a look at one.
 _GRID = (math.inf, 1000.0, 500.0, 200.0, 100.0, 50.0, 20.0, 10.0, 5.0, 2.0, 1.0)
@@ -107,7 +109,7 @@ _Found = tuple[Interval, Interval | None, str]  # An interval, the bootstrap's, 
 
 def headline(results: Sequence[Estimate]) -> tuple[Estimate, str] | None:
     """Reported estimate and the reason for the choice; None if no unbiased estimator has a value."""
-    by_name = {one.name: one for one in results if math.isfinite(one.value.mean)}
+    by_name = {one.name: one for one in results if math.isfinite(one.value.mean) and not one.is_biased}
     for name, reason in HEADLINES.items():
         if name in by_name:
             return by_name[name], reason

@@ -22,7 +22,7 @@ from bandits.evaluation import (
     totals,
 )
 from bandits.evaluation.target_policies import Target, probabilities
-from data import files, interaction_log, log_checks, log_table, log_time
+from data import files, interaction_log, log_checks, log_table, log_time, log_validity, table_report
 from data.errors import UsageError
 from data.reward_bounds import UNIT
 from data.schema import Schema
@@ -70,13 +70,20 @@ def evaluate(settings: cli.Settings, target: Target, private: private_evaluation
             print(f"{'Warning: ' * finding.is_warning}{finding.text}", file=sys.stderr)
         private_evaluation.evaluate(settings, private, policy, log, chosen)
         return
+    weights = terms.of_log(log, chosen).weights
+    validity = log_validity.check(log, weights if weights.any() and target.kind != "logged" else None)
+    refusal = validity if _is_refused(validity, target, chosen) else None
+    has_model = has_model and refusal is None
     predictions = reward_model.predictions(settings, log) if has_model else None
     rows = terms.of_log(log, chosen, predictions)
     unit = reward_bounds or UNIT
-    sequence, said = anytime.sequence(settings, log, rows, unit, is_runs=is_runs) if settings.anytime else (None, [])
+    has_sequence = settings.anytime and (not refusal or refusal.name == log_validity.COLUMNS)
+    sequence, said = anytime.sequence(settings, log, rows, unit, is_runs=is_runs) if has_sequence else (None, [])
     paths = estimates.paths(has_model, {name: settings[flag] for flag, name in estimates.FIXED.items()})
     asked = estimates.names(settings.estimators)  # Without names, only estimators without a choice by SLOPE.
+    asked = None if refusal and asked and MODEL_ESTIMATORS.issuperset(asked) else asked
     paths = {name: path for name, path in paths.items() if (len(path) == 1 if asked is None else name in asked)}
+    paths = {} if refusal and refusal.name == log_validity.ACTION_SETS else paths
     layout = estimates.layout(paths)
     sums, drawn = _sums(settings, log, rows, layout)
     sizes = np.bincount(log.clients, minlength=len(log.client_ids)).astype(float)
@@ -84,7 +91,8 @@ def evaluate(settings: cli.Settings, target: Target, private: private_evaluation
     few_clients, by_bootstrap = estimates.few_clients(sizes, by_client, settings.draws)
     few = finite_sample.find(rows, reward_bounds)
     largest_weight = float(rows.weights.max())
-    findings = [*log_checks.reading(log), log_checks.mean_inverse_propensity(log), log_checks.duplicates(log)]
+    findings = [*log_checks.reading(log), validity, log_checks.mean_inverse_propensity(log), log_checks.duplicates(log)]
+    findings += [log_checks.Finding(*checked)] if (checked := log.report.get("propensity_columns")) else []
     findings += [log_checks.Finding("policy", True, LEARNED)] if anytime.is_own_model(settings.log, target) else []
     findings += [log_checks.support(log, chosen)] if chosen.ndim == 2 else []
     findings += [*log_checks.overlap(log, rows.weights), *filter(None, [few_clients])]
@@ -97,6 +105,7 @@ def evaluate(settings: cli.Settings, target: Target, private: private_evaluation
     evaluation = output.Evaluation(
         log=cli.shown_path(settings.log),
         policy=policy,
+        policy_columns=log.report.get("policy_columns", {}),
         rows=len(log),
         clients=sums.clients,
         actions=len(log.action_names),
@@ -104,6 +113,8 @@ def evaluate(settings: cli.Settings, target: Target, private: private_evaluation
         **totals.overlap(sums)._asdict(),
         largest_weight=largest_weight,
         findings=findings,
+        refusal=refusal,
+        columns=list(table_report.lines({"log": log.report})),
         has_model=has_model,
         draws=settings.draws,
         anytime=sequence,
@@ -114,6 +125,12 @@ def evaluate(settings: cli.Settings, target: Target, private: private_evaluation
     folder = pathlib.Path(settings.output_dir)
     output.write(evaluation, folder, rows.weights, by_client)
     print(f"\nWritten to {cli.shown_path(str(folder))}: {', '.join(output.FILES)}")
+
+
+def _is_refused(validity: log_checks.Finding, target: Target, probabilities: np.ndarray) -> bool:
+    """Whether a failed check rules out a conclusion; sets of actions do so for policies over all actions."""
+    is_over_all = validity.name != log_validity.ACTION_SETS or probabilities.ndim == 2
+    return validity.is_warning and target.kind != "logged" and is_over_all
 
 
 def _needs_model(settings: cli.Settings, target: Target) -> bool:
@@ -141,7 +158,8 @@ def _read(
         log = interaction_log.read(settings.log)
         log_checks.check_random(log.propensities, settings.log)
         return log, None
-    if missing := [f"--{name}" for name in _REQUIRED_COLUMNS if not settings[name]]:
+    instead = {"propensity_column": settings.propensity_columns}
+    if missing := [f"--{name}" for name in _REQUIRED_COLUMNS if not (settings[name] or instead.get(name))]:
         raise UsageError(f"{' and '.join(missing)}: name these columns of --log, which run_federated did not write.")
     columns = Schema(
         **{field.name: settings[field.name] for field in dataclasses.fields(Schema) if field.name in settings},

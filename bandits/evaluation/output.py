@@ -17,7 +17,8 @@ from bandits.evaluation.confidence_sequence import ConfidenceSequence
 from bandits.evaluation.estimates import LABELS, Estimate
 from bandits.results import tables
 from bandits.results.plots import capital
-from data import files
+from data import files, log_validity
+from data.action_columns import described
 from data.errors import UsageError
 from data.log_checks import Finding
 from data.reward_bounds import UNIT, RewardBounds
@@ -28,11 +29,11 @@ if TYPE_CHECKING:
     import matplotlib.figure
 
 FILES = ("estimates.csv", "evaluation.json", "evaluation.html")
-_FACTS = ("log", "policy", "rows", "clients", "actions", "has_model", "draws")
+_FACTS = ("log", "policy", "policy_columns", "rows", "clients", "actions", "has_model", "draws")
 _OVERLAP = ("effective_sample_size", "mean_weight", "largest_weight")
 _NOTE = (
     "Intervals are 95% over clients, because a client's rows are dependent. They cover neither the randomness of the "
-    "reward model's training nor changes after the log. An estimate of unknown bias has no interval."
+    "reward model's training nor changes after the log. Biased estimates have no interval, as their bias is unknown."
 )
 _CONFIDENCE = "95% CI "
 _ESTIMATOR, _VALUE, _DIFFERENCE = "estimator", "mean reward", "difference from the log"
@@ -46,6 +47,7 @@ class Evaluation:
     Attributes:
       log: The log's file.
       policy: The policy.
+      policy_columns: Column of the policy's probability of each action; empty for other policies.
       rows: Rows of the log.
       clients: Clients of the log.
       actions: Its actions.
@@ -54,6 +56,8 @@ class Evaluation:
       mean_weight: Near 1 where propensities are right and the log supports the policy.
       largest_weight: Of any row.
       findings: Of the log's checks.
+      refusal: The check that rules out a conclusion; None without one.
+      columns: Lines on the use of each column; empty for the log of a run.
       has_model: Whether a reward model was trained.
       draws: Of the bootstrap.
       anytime: The interval after each observation; None without `--anytime`.
@@ -63,6 +67,7 @@ class Evaluation:
 
     log: str
     policy: str
+    policy_columns: Mapping[str, str]
     rows: int
     clients: int
     actions: int
@@ -71,6 +76,8 @@ class Evaluation:
     mean_weight: float
     largest_weight: float
     findings: Sequence[Finding]
+    refusal: Finding | None
+    columns: Sequence[str]
     has_model: bool
     draws: int
     anytime: ConfidenceSequence | None = None
@@ -95,6 +102,13 @@ def _value(estimate: Estimate) -> str:
 
 def _conclusion(evaluation: Evaluation) -> list[str]:
     """What the evaluation concludes: first whether the policy differs from the log's, then its value."""
+    if evaluation.refusal:
+        values = {one.name: one.value for one in evaluation.estimates}
+        lines = [f"No conclusion about {evaluation.policy}.", evaluation.refusal.text]
+        if evaluation.refusal.name == log_validity.COLUMNS and "snips" in values:
+            shown = _shown(values["snips"], label=_CONFIDENCE)
+            lines.append(f"Without any features, by propensities alone, SNIPS gives {shown}.")
+        return lines
     headline = estimates.headline(evaluation.estimates)
     if headline is None:
         return [f"The value of {evaluation.policy} cannot be estimated: {_why_none(evaluation)}."]
@@ -122,8 +136,8 @@ def _why_none(evaluation: Evaluation) -> str:
     """Reason why no unbiased estimator has a value."""
     if math.isnan(evaluation.estimates[0].value.mean):
         return "no logged reward differs from 0"
-    if not any(estimate.name in estimates.HEADLINES for estimate in evaluation.estimates):
-        return "--estimators names none of ips, snips and dr"
+    if all(estimate.is_biased for estimate in evaluation.estimates[1:]):
+        return "--estimators names none of ips, snips and dr, and the others are biased"
     if not evaluation.mean_weight:
         return "the policy chooses none of the logged actions"
     return "no logged action that the policy chooses earned a reward"
@@ -131,7 +145,13 @@ def _why_none(evaluation: Evaluation) -> str:
 
 def _log(evaluation: Evaluation) -> str:
     rows, clients = f"{evaluation.rows:,} rows", f"{evaluation.clients:,} clients"
-    return f"Log: {evaluation.log}, {rows}, {clients}, {evaluation.actions} actions."
+    log = f"Log: {evaluation.log}, {rows}, {clients}, {evaluation.actions} actions."
+    return " ".join([log, *policy_columns(evaluation.policy_columns)])
+
+
+def policy_columns(by_action: Mapping[str, str]) -> list[str]:
+    """Sentence on the column of a policy's probability of each action; none for other policies."""
+    return [f"Column of the policy's probability of each action: {described(by_action)}."] if by_action else []
 
 
 def _cell(interval: Interval | None, *, signed: bool = False, without: str = "no interval") -> tables.Cell:
@@ -175,8 +195,9 @@ def text(evaluation: Evaluation) -> str:
     ]
     lines = [*_conclusion(evaluation), "", _log(evaluation), ""]
     lines += [tables.text([_ESTIMATOR, "parameter", _VALUE, _DIFFERENCE], rows), ""]
-    lines += [f"{'Warning: ' if finding.is_warning else ''}{finding.text}" for finding in evaluation.findings]
-    return "\n".join([*lines, *evaluation.of_anytime, "", _NOTE])
+    shown = [finding for finding in evaluation.findings if finding is not evaluation.refusal]
+    lines += [f"{'Warning: ' if finding.is_warning else ''}{finding.text}" for finding in shown]
+    return "\n".join([*lines, *evaluation.of_anytime, "", *evaluation.columns, "", _NOTE])
 
 
 def write(evaluation: Evaluation, folder: pathlib.Path, weights: np.ndarray, by_client: np.ndarray) -> None:
@@ -218,10 +239,12 @@ def write_files(
 
 
 def _as_json(evaluation: Evaluation) -> dict[str, Any]:
-    headline = estimates.headline(evaluation.estimates)
+    headline = None if evaluation.refusal else estimates.headline(evaluation.estimates)
     described = {name: getattr(evaluation, name) for name in _FACTS} | {
         "headline": {"estimator": headline[0].name, "reason": headline[1]} if headline else None,
         "reward_bounds": evaluation.reward_bounds and dataclasses.astuple(evaluation.reward_bounds),
+        "refusal": evaluation.refusal and evaluation.refusal._asdict(),
+        "columns": list(evaluation.columns),
         "overlap": {name: getattr(evaluation, name) for name in _OVERLAP},
     }
     if evaluation.anytime:

@@ -5,8 +5,9 @@ released once with Gaussian noise. What is fitted on the same clients, such as t
 is a release too and is composed; parameters of estimators and all bounds are fixed beforehand. Nothing else of the log
 may be shown: neither its overlap, nor its checks, nor a bootstrap.
 
-The value is then the one of weights clipped to W and of clients with at most m rows, and clients whose vector is longer
-than the norm weigh less in it. Nothing here imports TensorFlow.
+The estimate is then the one of weights clipped to W and of clients with at most m rows, and clients whose vector is
+longer than the norm weigh less in it. Intervals are extended by what clipped weights may leave out. Nothing here
+imports TensorFlow.
 """
 
 import dataclasses
@@ -19,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import stats
 
-from bandits.evaluation import private_sums
+from bandits.evaluation import private_sums, totals
 from bandits.evaluation.estimators import Estimator
 from bandits.evaluation.private_sums import Query
 from data.errors import UsageError
@@ -42,7 +43,7 @@ _ASSUMED = (
     "unless they are counted above",
     "the generator's numbers are taken for random, and floating-point numbers for real ones",
 )
-_KNOWN_BIAS = ("logged", "ips", "snips", "dr")
+_CLIPPED = ("ips", "snips", "dr")  # What clipped weights leave out has known bounds.
 _SECRET = "nobody learns which clients a query has sampled"
 
 
@@ -52,7 +53,8 @@ class Value(NamedTuple):
     Attributes:
       candidate: The policy.
       estimator: The estimator.
-      interval: The estimate, which may lie outside [0, 1], and a 95% interval within it, over clients and noise.
+      interval: The estimate with clipped weights, which may lie outside [0, 1], and a 95% interval within [0, 1] for
+        the value without clipping, over clients and noise.
       noise: Standard deviation of the estimate's noise.
       lost: Estimated share of the target's probability that clipped weights leave out: 1 less the mean weight.
       bounds: Bounds of the rewards, in the unit of all numbers but `lost`.
@@ -73,7 +75,7 @@ class Value(NamedTuple):
     @property
     def is_biased(self) -> bool:
         """Whether its bias is unknown: then its interval is not one of the policy's value."""
-        return self.estimator.name not in _KNOWN_BIAS
+        return self.estimator.name not in ("logged", *_CLIPPED)
 
     @property
     def bias(self) -> tuple[float, float]:
@@ -83,11 +85,8 @@ class Value(NamedTuple):
         which is IPS over 1 - s, by -s v to s (1 - v). Of others, whose own parameters bias them, it is not known: not a
         number.
         """
-        lost = min(max(self.lost, 0.0), 1.0)
         value = float(self.bounds.to_unit(np.array(self.interval.mean)))
-        known = {"logged": (0.0, 0.0), "ips": (0.0, lost), "dr": (-lost, lost)}
-        known["snips"] = -lost * value, lost * (1 - value)
-        low, high = known.get(self.estimator.name, (math.nan, math.nan))
+        low, high = _bias(self.estimator.name, min(max(self.lost, 0.0), 1.0), value)
         return low * self.bounds.span, high * self.bounds.span
 
     def in_unit_of(self, bounds: RewardBounds) -> "Value":
@@ -301,8 +300,11 @@ def values(noised: np.ndarray, query: Query, mechanism: mechanisms.Mechanism) ->
 
     The variance of a ratio A / B at v is that of A - v B: over clients the sum of (A_c - v B_c)^2, of noised products,
     and that of the noise on the totals. As the products' noise may make it too small, it is raised to an upper limit
-    that fails one time in a hundred; the rest of the 5% is left to the interval, which solves
+    that fails in a fifth of the cases that an interval may miss. The rest is left to the interval, which solves
     (A - v B)^2 <= t^2 variance for v (Fieller), so that a noised denominator counts too.
+
+    The interval of a value with clipped weights misses half of the 5%. The other half is for the lower limit of the
+    mean clipped weight, by which the interval is extended: see `Value.bias`.
 
     Args:
       noised: float64 [size].
@@ -311,32 +313,54 @@ def values(noised: np.ndarray, query: Query, mechanism: mechanisms.Mechanism) ->
     """
     sums = noised * query.scales
     deviations = mechanism.noise_multiplier * query.norm * query.scales
-    return [
-        _value(sums, deviations, query, candidate, estimator, mechanism.cohort)
-        for candidate in range(len(query.candidates))
-        for estimator in query.estimators
-    ]
+    found, miss = [], 1 - intervals.CONFIDENCE
+    for candidate, name in enumerate(query.candidates):
+        weights = totals.Ratio(query.weights(candidate), 0)
+        mean_weight, _ = _ratio(sums, deviations, query, weights, mechanism.cohort, miss)  # Misses below by half of it.
+        least = max(0.0, mean_weight.low)
+        for estimator in query.estimators:
+            is_clipped = estimator.name in _CLIPPED
+            share = miss / 2 if is_clipped else miss
+            interval, noise = _ratio(
+                sums, deviations, query, query.ratio(candidate, estimator), mechanism.cohort, share
+            )
+            if is_clipped:
+                (down, _), (_, up) = (_bias(estimator.name, 1 - least, end) for end in (interval.low, interval.high))
+                interval = interval._replace(low=interval.low + down, high=interval.high + up)
+            interval = interval._replace(low=max(interval.low, 0.0), high=min(interval.high, 1.0))
+            found.append(Value(name, estimator, interval, noise, 1 - mean_weight.mean))
+    return found
 
 
-def _value(
-    sums: np.ndarray, deviations: np.ndarray, query: Query, candidate: int, estimator: Estimator, clients: int
-) -> Value:
-    top, bottom = query.ratio(candidate, estimator)
+def _bias(name: str, lost: float, value: float) -> tuple[float, float]:
+    """By how much a value can exceed its estimate with clipped weights: from, to; see `Value.bias`."""
+    value = min(max(value, 0.0), 1.0)
+    known = {
+        "logged": (0.0, 0.0),
+        "ips": (0.0, lost),
+        "dr": (-lost, lost),
+        "snips": (-lost * value, lost * (1 - value)),
+    }
+    return known.get(name, (math.nan, math.nan))
+
+
+def _ratio(
+    sums: np.ndarray, deviations: np.ndarray, query: Query, ratio: totals.Ratio, clients: int, miss: float
+) -> tuple[intervals.Interval, float]:
+    """A ratio's interval, which misses with a given probability, and the deviation of its noise."""
+    top, bottom = ratio
     squares = [query.product(top, top), query.product(top, bottom), query.product(bottom, bottom)]
-    name = query.candidates[candidate]
     if not (sums[bottom] > 0 and sums[0] > 0):  # Noise has drowned the rows.
-        return Value(name, estimator, intervals.Interval(math.nan, 0.0, 1.0, clients), math.inf, math.nan)
-    mean, lost = sums[top] / sums[bottom], 1 - sums[query.weights(candidate)] / sums[0]
+        return intervals.Interval(math.nan, 0.0, 1.0, clients), math.inf
+    mean = sums[top] / sums[bottom]
     factors = np.array([1.0, -2 * mean, mean**2])
-    miss = 1 - intervals.CONFIDENCE
     share = _VARIANCE_SHARE if deviations.any() else 0.0
     above = stats.norm.ppf(1 - miss * share) * np.linalg.norm(factors * deviations[squares]) if share else 0.0
     variance = max(0.0, factors @ sums[squares] + above) * clients / max(1, clients - 1)
     quantile = stats.t.ppf(1 - miss * (1 - share) / 2, max(1, clients - 1)) ** 2
     low, high = _fieller(sums[top], sums[bottom], variance + deviations[top] ** 2, deviations[bottom] ** 2, quantile)
     noise = math.hypot(deviations[top], mean * deviations[bottom]) / sums[bottom]
-    interval = intervals.Interval(float(mean), max(low, 0.0), min(high, 1.0), clients)
-    return Value(name, estimator, interval, float(noise), float(lost))
+    return intervals.Interval(float(mean), low, high, clients), float(noise)
 
 
 def _fieller(top: float, bottom: float, of_top: float, of_bottom: float, quantile: float) -> tuple[float, float]:

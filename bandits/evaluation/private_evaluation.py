@@ -131,7 +131,8 @@ def evaluate(
     )
     values = [value.in_unit_of(bound_flags.reward_bounds(settings) or UNIT) for value in values]
     head = f"{target} on {cli.shown_path(settings.log)}, under differential privacy"
-    said = bound_flags.private_sentences(values, report, bound_flags.bounds(settings))
+    said = output.policy_columns(log.report.get("policy_columns", {}))
+    said += bound_flags.private_sentences(values, report, bound_flags.bounds(settings))
     said += [log_time.ASSUMPTION] * (settings.unobserved_rewards == "drop")
     said += [_NOT_TESTED] * bool(settings.time_column)
     print("\n".join([head, "", *said]))

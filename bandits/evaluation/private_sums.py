@@ -74,11 +74,11 @@ class Query:
 
     @functools.cached_property
     def _pairs(self) -> list[tuple[int, int]]:
-        """The products that the ratios' variances need."""
+        """The products that the variances of the ratios and of the mean weights need."""
         pairs: dict[tuple[int, int], None] = {}
         for candidate in range(len(self.candidates)):
-            for estimator in self.estimators:
-                first, second = sorted(self.ratio(candidate, estimator))
+            ratios = [self.ratio(candidate, estimator) for estimator in self.estimators]
+            for first, second in map(sorted, [*ratios, totals.Ratio(self.weights(candidate), 0)]):
                 pairs.update(dict.fromkeys([(first, first), (first, second), (second, second)]))
         return list(pairs)
 

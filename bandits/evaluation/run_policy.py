@@ -9,7 +9,7 @@ import numpy as np
 from bandits import flags, object_flags, registry, run_federated
 from bandits.options import BanditOptions, phases
 from bandits.results import runs
-from data import clients, interaction_log, statistics, tasks, text
+from data import action_columns, clients, interaction_log, statistics, tasks, text
 from data.errors import UsageError
 from data.tasks import registry as tasks_registry
 from optimization.study import cli, frame, run_folder
@@ -89,7 +89,17 @@ def probabilities(
             f"--policy=run:{folder} chooses among {task.num_actions} actions, and the log has {len(log.action_names)}: "
             "--action_names adds actions that were never chosen."
         )
-    return of_contexts(task, contexts(log, task, folder), len(log), folder, chosen, policy)
+    by_position = of_contexts(task, contexts(log, task, folder), len(log), folder, chosen, policy)
+    numbers = tuple(map(str, range(task.num_actions)))
+    if not task.action_names or log.action_names == numbers:
+        return by_position
+    by_action = action_columns.by_name(task.action_names, log.action_names)
+    if by_action is None:
+        raise UsageError(
+            f"--policy=run:{folder} names its actions {', '.join(task.action_names)}, and the log names them "
+            f"{', '.join(log.action_names)}: rename the log's actions, so that it is clear which are the same."
+        )
+    return by_position[:, [task.action_names.index(name) for name in by_action.values()]]
 
 
 def of_contexts(

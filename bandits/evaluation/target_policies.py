@@ -12,7 +12,8 @@ KINDS = {
     "logged": "the logging policy itself, of a run by its model of each period; a check with weights of 1",
     "uniform": "every action equally often",
     "constant:ACTION": "always that action",
-    "column:NAME,...": "the probability of the logged action in a column of the log, or of each action in one each",
+    "column:NAME,...": "the probability of the logged action in a column of the log; or a column for each action, "
+    "matched by name (column low or pi_low for action low) or by pairs: column:low=pi_1,high=pi_2",
     "run:FOLDER": "a run's model, with the run's exploration or that of --bandits_type",
 }
 _WITHOUT_NAME = ("logged", "uniform")

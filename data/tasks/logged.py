@@ -13,6 +13,7 @@ from data import (
     log_checks,
     log_table,
     log_time,
+    log_validity,
     logged_clients,
     reward_bounds,
     schema,
@@ -107,7 +108,7 @@ def load(options: TaskOptions) -> tasks.Task:
         f"Log: {len(log):,} rows of {len(log.client_ids):,} clients, {num_actions} actions; held out: {split.how}.",
         file=sys.stderr,
     )
-    for finding in (*log_checks.reading(log), log_checks.duplicates(log)):
+    for finding in (log_validity.check(log), *log_checks.reading(log), log_checks.duplicates(log)):
         if finding.is_warning or finding.name in ("signs", log_checks.SELECTED):
             print(f"{'Warning: ' * finding.is_warning}{finding.text}", file=sys.stderr)
     matrix = rewards.exact(num_actions)
@@ -117,6 +118,7 @@ def load(options: TaskOptions) -> tasks.Task:
         clients=part(train, 1 - logged_clients.halves(len(train.client_ids))),
         held_out=part(held_out, np.full(len(held_out.client_ids), 2)),
         num_actions=num_actions,
+        action_names=tuple(log.action_names),
         rewards={"exact": matrix},
         report=report,
         statistics=log.statistics,

@@ -41,7 +41,8 @@ class TaskOptions:
       client_column: Table: column of a row's client, or `rows:N`.
       label_column: Table: column of the correct action.
       reward_columns: Table: instead, the columns of all actions' rewards, separated by commas, or `all`.
-      action_prices: Table: price of each action, separated by commas, which its rewards are less by; None for none.
+      action_prices: Table: price of each action, which its rewards are less by, as ACTION=PRICE pairs or in the order
+        of `reward_columns`, separated by commas; None for none.
       reward_bounds: Table with rewards, log: smallest and largest reward, `LOW,HIGH`; None to recognize or learn them.
       feature_columns: Table: columns of the context, separated by commas; None for the others.
       text_columns: Table: features whose words count, separated by commas.

@@ -37,12 +37,15 @@ def load(options: TaskOptions) -> tasks.Task:
     rows = tables.read(
         options.data_file, schema.of_options(options), known=known, concentration=options.partition_alpha
     )
-    labels = rows.labels
+    labels, prices = rows.labels, {}
     if labels is None:
         each = [rows.numbers(name, "--reward_columns", "reward", dtype=np.float32) for name in rows.roles.rewards]
-        labels = np.stack(each, axis=1) - _prices(options.action_prices, rows.label_names)
+        prices = _prices(options, rows.label_names)
+        labels = np.stack(each, axis=1) - np.array(list(prices.values()), np.float32)
     split = rows.split
     features = rows.features(split.is_train, known)
+    if options.action_prices:
+        features.report["prices"] = prices
     values: clients.Features = features.values
     names = features.names
     vocabulary: tuple[str, ...] = ()
@@ -107,18 +110,24 @@ def load(options: TaskOptions) -> tasks.Task:
     )
 
 
-def _prices(listed: str | None, actions: Sequence[str]) -> np.ndarray:
-    """Price of each action, float32 [actions]; zeros if none are listed."""
-    prices = schema.listed(listed) or ["0"] * len(actions)
+def _prices(options: TaskOptions, actions: Sequence[str]) -> dict[str, float]:
+    """Price of each action: 0 if none are listed, by `ACTION=PRICE` pairs, or in the order of `--reward_columns`."""
+    entries = [entry.rpartition("=") for entry in schema.listed(options.action_prices) or ["0"] * len(actions)]
+    names = [name.strip() for name, sign, _ in entries if sign]
+    has_order = options.reward_columns != "all" or not options.action_prices
+    by_action = dict(zip(names or (actions if has_order else ()), (price for *_, price in entries), strict=False))
     try:
-        numbers = np.array(prices, np.float32)
-    except ValueError:
-        numbers = np.array([np.nan], np.float32)
-    if len(numbers) != len(actions) or not np.isfinite(numbers).all():
+        prices = {action: float(np.float32(by_action[action])) for action in actions}
+    except (KeyError, ValueError):
+        prices = {"": np.nan}
+    if len(entries) != len(actions) or not np.isfinite(list(prices.values())).all():
+        example = schema.as_flag([f"{actions[0]}=0", f"{actions[1]}=0.1", *["..."] * (len(actions) > 2)])
         raise UsageError(
-            f"--action_prices={listed} must be {len(actions)} numbers, separated by commas: of {', '.join(actions)}."
+            f"--action_prices={options.action_prices} must be {len(actions)} numbers, separated by commas: of "
+            f"{', '.join(actions)}. Write each with its action (--reward_columns=all needs that): "
+            f"--action_prices={example}."
         )
-    return numbers
+    return prices
 
 
 def _most_frequent(words: text.Words, is_train: np.ndarray, options: TaskOptions) -> tuple[str, ...]:

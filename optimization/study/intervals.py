@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 CONFIDENCE = 0.95
+_ROUNDING = 1e-9  # Smaller differences are errors of rounding.
 
 
 class Interval(NamedTuple):
@@ -49,6 +50,8 @@ class Interval(NamedTuple):
           signed: Whether positive numbers have a sign, as differences do.
           label: What precedes the ends, such as `95% CI `.
         """
+        if signed and max(abs(self.low), abs(self.high)) < _ROUNDING:
+            return "0 (no difference)"
         sign = "+" if signed else ""
         digits = decimals(self)
         if digits is None:

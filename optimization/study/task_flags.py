@@ -150,8 +150,8 @@ class _UserTable:
       client_column: Column that names the client of a row; rows:N partitions the rows over N clients.
       label_column: Column of the correct action, whose reward is 1.
       reward_columns: Instead, a column of rewards for each action, separated by commas, or all.
-      action_prices: Price of each action, in the order of --reward_columns, separated by commas: its rewards are less
-        by this (default: none).
+      action_prices: Price of each action, which its rewards are less by, such as small=0,large=0.1; without names, in
+        the order of --reward_columns (default: none).
       reward_bounds: LOW,HIGH: smallest and largest reward, after prices, of a table with rewards or a log. Training
         maps them to 0 and 1, and clips rewards outside (default: recognized, or learned from observed rewards).
       feature_columns: Columns of the context, separated by commas (default: the others).

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from data import frames, log_checks, log_table, schema, statistics
+from data import frames, log_checks, log_table, log_validity, schema, statistics
 from data.errors import UsageError
 
 
@@ -88,8 +88,11 @@ def test_rounds_periods_and_a_policys_probabilities_are_read(tmp_path):
     np.testing.assert_array_equal(log.periods, [0, 0, 1, 1])
     np.testing.assert_array_equal(log.probabilities, [0.4, 0.2, 0.1, 0.3])
     each = frame.assign(p2=0.5, p9=0.25, p10=0.25)
-    wanted = _schema(probability_columns="p2,p9,p10")
-    assert _read(tmp_path, each, wanted).probabilities.tolist() == [[0.5, 0.25, 0.25]] * 4
+    for flag in ("p2,p9,p10", "p10,p2,p9", "10=p10,2=p2,9=p9"):
+        log = _read(tmp_path, each, _schema(probability_columns=flag))
+        assert log.probabilities.tolist() == [[0.5, 0.25, 0.25]] * 4
+        assert log.report["policy_columns"] == {"2": "p2", "9": "p9", "10": "p10"}
+    assert "p2" not in log.feature_names
 
 
 def test_actions_that_were_never_logged_can_be_named(tmp_path):
@@ -153,7 +156,10 @@ def test_bad_logs_are_named(tmp_path, changed, message):
         (_schema(round_column="half"), r"--round_column: 0.5 in column 'half' \(row 1 of .* whole number"),
         (_schema(category_columns="reward"), "names column 'reward', which is not a feature"),
         (_schema(probability_columns="age"), r"--policy=column: 40 in column 'age' \(row 2 of"),
-        (_schema(probability_columns="age,place"), "names 2 columns: give one, or one of each of the 3 actions"),
+        (
+            _schema(probability_columns="age,place"),
+            "the 3 actions are '2', '9', '10', and the 2 columns are 'age', 'place'",
+        ),
     ],
 )
 def test_flags_that_do_not_fit_are_named(tmp_path, wanted, message):
@@ -259,3 +265,62 @@ def test_percents_and_missing_words_of_the_cases_are_read(shared_data, form):
     log = _case(shared_data, "na_action.csv.gz", form)
     assert log.action_names == ("APAC", "EU", "NA")
     assert np.bincount(log.actions).tolist() == [974, 996, 1030]
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet", "frame"])
+def test_features_from_after_the_action_are_found_in_files_and_frames(tmp_path, form):
+    draw = np.random.default_rng(0)
+    action = draw.integers(2, size=2000)
+    reward = draw.random(2000) < 0.02 + 0.1 * action
+    when = pd.Series(pd.Timestamp("2025-01-02 06:07:35"), range(2000)).where(reward)
+    frame = pd.DataFrame(
+        {
+            "user": np.arange(2000) // 4,
+            "action": action,
+            "reward": reward * 1,
+            "propensity": 0.5,
+            "age": 3,
+            "paid": when,
+        }
+    )
+    with frames.lent(frame) as name:
+        path = name if form == "frame" else str(tmp_path / f"log.{form}")
+        if form != "frame":
+            getattr(frame, f"to_{form}")(path, index=False)
+        log = log_table.read(path, WANTED)
+    finding = log_validity.check(log)
+    assert (finding.name, "'paid'" in finding.text) == (log_validity.COLUMNS, True)
+    uses = {column["name"]: column["use"] for column in log.report["columns"]}
+    assert uses == {
+        "user": "client", "action": "action", "reward": "reward", "propensity": "propensity", "age": "feature",
+        "paid": "feature",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("each", "logged", "is_off", "words"),
+    [
+        ((0.25, 0.5, 0.25), None, False, "sum to 1 to 1 in a row; all rows sum to 1, but for rounding"),
+        ((0.33, 0.33, 0.33), None, False, "sum to 0.99 to 0.99 in a row; all rows sum to 1, but for rounding"),
+        ((0.25, 0.5, 0.35), None, True, "sum to 1.1 to 1.1 in a row; 4 of 4 rows do not sum to 1"),
+        ((0.25, 0.5, 0.25), [0.25, 0.5, 0.25, 0.25], False, "In 0 rows the propensity is not"),
+        ((0.25, 0.5, 0.25), [0.25, 0.5, 0.25, 0.5], True, "In 1 rows the propensity is not"),
+    ],
+)
+def test_probabilities_of_all_actions_are_checked(tmp_path, each, logged, is_off, words):
+    frame = _frame(**dict(zip(("p_2", "p_9", "p_10"), each, strict=True))).drop(columns="propensity")
+    if logged:
+        frame["propensity"] = logged
+    wanted = _schema(propensity_column="propensity" if logged else None, propensity_columns="p_10,p_2,p_9")
+    log = _read(tmp_path, frame, wanted)
+    np.testing.assert_allclose(log.propensities[1:], [each[1], each[2], each[2]])
+    checked = log_checks.Finding(*log.report["propensity_columns"])
+    assert checked.is_warning == is_off
+    assert words in checked.text
+    assert log_validity.check(log).is_warning == is_off
+
+
+def test_a_chosen_action_of_probability_0_is_refused(tmp_path):
+    frame = _frame(p_2=0.5, p_9=[0.5, 0.0, 0.5, 0.5], p_10=0.5)
+    with pytest.raises(UsageError, match=r"--propensity_columns: the action that was chosen in row 2 has .* 0\."):
+        _read(tmp_path, frame, _schema(propensity_column=None, propensity_columns="p_2,p_9,p_10"))

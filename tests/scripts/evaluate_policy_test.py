@@ -161,7 +161,12 @@ def test_private_values_of_a_selection_are_those_of_the_selected_rows(tmp_path, 
     [
         ({"red": 0, "blue": 0}, (), 3, "no logged reward differs from 0"),
         ({"red": 2, "blue": 0}, (), 2, "no logged action that the policy chooses earned a reward"),
-        ({"red": 1, "blue": 1}, ("--estimators=clipped_ips",), 0, "--estimators names none of ips, snips and dr"),
+        (
+            {"red": 1, "blue": 1},
+            ("--estimators=clipped_ips",),
+            0,
+            "of ips, snips and dr, and the others are biased",
+        ),
         (
             {"red": 1, "blue": 1},
             ("--action_names=green", "--policy=constant:green"),
@@ -472,3 +477,68 @@ def test_from_python_a_run_chooses_by_its_own_predictions(tmp_path, capsys):
     chosen = np.where(frame.shown == "blue", blue, 1 - blue)
     assert estimates["ips"] == pytest.approx((chosen / frame.p * frame.paid).mean())
     assert "Warning: The policy is a model that was trained on this log" in capsys.readouterr().err
+
+
+def _printed_and_written(folder, capsys, *flags):
+    capsys.readouterr()
+    found = _evaluated(folder, *flags)
+    return capsys.readouterr().out, found
+
+
+@pytest.mark.slow
+def test_a_column_from_after_the_action_leaves_no_conclusion(tmp_path, capsys):
+    table = _table(tmp_path / "log.csv", clients=300)
+    times = table.paid.map({1: "2025-01-02 06:07:35", 0: None})
+    table.assign(converted_at=times).to_csv(tmp_path / "log.csv", index=False)
+    flags = (f"--log={tmp_path}/log.csv", *_COLUMNS, "--ignore_columns=played", "--policy=constant:blue", "--draws=0")
+    printed, found = _printed_and_written(tmp_path / "out", capsys, *flags, "--estimators=dr")
+    conclusion, reason, by_weights = printed.splitlines()[:3]
+    assert conclusion == "No conclusion about constant:blue."
+    assert "The features of 'converted_at' depend on the chosen action" in reason
+    assert "SNIPS gives 0.5" in by_weights
+    assert (found["headline"], found["has_model"]) == (None, False)
+    assert "converted_at" in found["refusal"]["text"]
+    assert [row["estimator"] for row in found["estimates"]] == ["logged", "ips", "snips"]
+    assert "  converted_at  feature  date with times" in printed
+    printed, found = _printed_and_written(tmp_path / "one", capsys, *flags, "--nomodel")
+    assert printed.startswith("constant:blue earns more")  # No estimator reads the column.
+    assert found["refusal"] is None
+
+
+@pytest.mark.slow
+def test_sets_of_actions_leave_no_conclusion_about_policies_over_all_actions(tmp_path, capsys):
+    table = _table(tmp_path / "log.csv")
+    table["available"] = table.shown + np.where(table.warm, "|green", "|blue|red")
+    table.to_csv(tmp_path / "log.csv", index=False)
+    flags = (f"--log={tmp_path}/log.csv", *_COLUMNS, "--draws=0")
+    printed, found = _printed_and_written(tmp_path / "out", capsys, *flags, "--policy=uniform")
+    assert printed.startswith("No conclusion about uniform.")
+    assert "in column 'available'" in found["refusal"]["text"]
+    assert [row["estimator"] for row in found["estimates"]] == ["logged"]
+    _, found = _printed_and_written(tmp_path / "column", capsys, *flags, "--policy=column:played")
+    assert found["refusal"] is None  # The probability of the logged action is enough.
+
+
+@pytest.mark.slow
+def test_an_unavailable_action_leaves_no_conclusion_about_the_uniform_policy(tmp_path, capsys):
+    table = _table(tmp_path / "log.csv", clients=100)
+    table = table.assign(p=np.where(table.warm, table.p, 1.0))[table.warm | (table.shown == "red")]
+    table.to_csv(tmp_path / "log.csv", index=False)
+    flags = (f"--log={tmp_path}/log.csv", *_COLUMNS, "--ignore_columns=played", "--nomodel", "--draws=0")
+    printed, found = _printed_and_written(tmp_path / "out", capsys, *flags, "--policy=uniform")
+    assert printed.startswith("No conclusion about uniform.")
+    assert "rows where an action of the policy was not available" in found["refusal"]["text"]
+    _, found = _printed_and_written(tmp_path / "red", capsys, *flags, "--policy=logged")
+    assert found["refusal"] is None
+
+
+@pytest.mark.slow
+def test_limits_above_all_weights_give_a_conclusion(tmp_path, capsys):
+    _table(tmp_path / "log.csv")
+    flags = (f"--log={tmp_path}/log.csv", *_COLUMNS, "--nomodel", "--draws=0", "--policy=constant:blue")
+    printed, found = _printed_and_written(tmp_path / "out", capsys, *flags, "--estimators=clipped_ips", "--clip=1000")
+    assert found["headline"]["estimator"] == "clipped_ips"
+    assert "Clipped IPS is IPS, as no weight exceeds --clip" in printed
+    plain = _evaluated(tmp_path / "plain", *flags)
+    for name in ("value", "low", "high", "difference_low"):
+        assert _estimate(found, "clipped_ips")[name] == _estimate(plain, "ips")[name]

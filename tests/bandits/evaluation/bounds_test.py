@@ -41,7 +41,7 @@ def test_numbers_out_of_their_bounds_are_refused(name, values, words):
         bounds.apply(rows, bounds.Bounds(4.0, 2), ("a", "b"), 0)
 
 
-@pytest.mark.parametrize(("weight", "most"), [(0.5, 1), (np.inf, 1), (np.nan, 1), (2.0, 0)])
+@pytest.mark.parametrize(("weight", "most"), [(0.5, 1), (np.nan, 1), (2.0, 0)])
 def test_bounds_out_of_range_are_refused(weight, most):
     with pytest.raises(ValueError, match="at least 1"):
         bounds.Bounds(weight, most)

@@ -3,10 +3,12 @@
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from bandits.evaluation import bounds, confidence_sequence, terms
 from data.errors import UsageError
+from tests.bandits.evaluation import anytime_widths
 
 _LEVEL = math.log(2 / 0.05)
 _FRACTIONS = [2.0**-power for power in range(1, 17)]
@@ -169,3 +171,14 @@ def test_all_intervals_of_2000_looks_hold_the_value_in_at_least_95_percent_of_lo
         found = confidence_sequence.sequence(np.arange(_LOOKS), type(observed)(*(each[log] for each in observed)))
         assert misses[log] == ((found.lows > value) | (found.highs < value)).any()
         assert found.highs[-1] - found.lows[-1] < 0.1
+
+
+@pytest.mark.slow
+def test_the_record_of_widths_is_repeated_and_clipping_only_widens():
+    record = pd.read_csv(anytime_widths.RECORD)
+    for setting in anytime_widths.SETTINGS[1:2]:
+        anytime, once = anytime_widths.widths(setting, 0)
+        row = record[(record.arm == anytime_widths.name(*setting)) & (record.seed == 0)].iloc[0]
+        assert (row.width, row.times_as_wide) == pytest.approx((anytime, anytime / once), rel=1e-4)
+    widths = [anytime_widths.widths((10, 100, 1, 0.5, largest), 1)[0] for largest in (1.0, 1.2, 1.5, 1.8, math.inf)]
+    assert widths == sorted(widths, reverse=True)

@@ -28,6 +28,7 @@ def test_a_vector_by_hand():
         rest * rest, rest * top, top * top,
         weights * weights, weights * top,
         rest * robust, robust * robust,
+        rest * weights,
     ]  # fmt: skip
     found = private_sums.of_clients([rows], query)
     assert found.shape == (2, query.size)
@@ -86,7 +87,7 @@ def test_the_typical_norm_is_that_of_a_client_of_weights_one():
     query = private_sums.Query(("a", "b"), (estimators.Ips(),), _BOUNDS)
     rows = _rows([0, 0], [1, 1], [1, 1], [0, 0], [0, 0])
     assert query.norm == pytest.approx(np.linalg.norm(private_sums.of_clients([rows, rows], query)[0]), rel=1e-12)
-    assert query.norm == pytest.approx(np.sqrt(2 + 2 * (3 / 16 + 1 / 256)), rel=1e-12)
+    assert query.norm == pytest.approx(np.sqrt(2 + 2 * (4 / 16 + 2 / 256)), rel=1e-12)
 
 
 @pytest.mark.parametrize(

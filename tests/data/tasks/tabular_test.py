@@ -457,6 +457,14 @@ def test_an_action_s_price_is_taken_off_its_rewards(write):
     task = _routed(write(QUESTIONS))
     assert _labels(task.clients) == {"a": [[1, 0.75]], "b": [[0, 0.75]], "d": [[0, -0.25]], "e": [[1, 0.75]]}
     assert task.reward_range("exact") == (-0.25, 1)
+    assert task.report["prices"] == {"small": 0, "large": 0.25}
+    named = _routed(write(QUESTIONS), action_prices="large=0.25,small=0")
+    assert _labels(named.clients) == _labels(task.clients)
+    of_all = {"reward_columns": "all", "feature_columns": "length", "text_columns": "question"}
+    every = _routed(write(QUESTIONS), **of_all, action_prices="large=0.25,small=0")
+    assert _labels(every.clients) == _labels(task.clients)
+    with pytest.raises(UsageError, match=r"--reward_columns=all needs that\): --action_prices=small=0,large=0\.1\."):
+        _routed(write(QUESTIONS), **of_all)
 
 
 def test_a_public_vocabulary_gives_the_same_table_again(write):
@@ -491,6 +499,8 @@ def test_synthetic_clients_have_mixes_of_a_column_s_values(write):
         ({"action_prices": "0"}, "--action_prices=0 must be 2 numbers"),
         ({"action_prices": "0,x"}, "--action_prices=0,x must be 2 numbers"),
         ({"action_prices": "0,inf"}, "--action_prices=0,inf must be 2 numbers"),
+        ({"action_prices": "small=0,huge=1"}, "--action_prices=small=0,huge=1 must be 2 numbers"),
+        ({"action_prices": "small=0,1"}, "--action_prices=small=0,1 must be 2 numbers"),
         ({"model": "mlp"}, "--model=mlp takes no words"),
         ({"text_columns": "small"}, "--text_columns names column 'small' that --reward_columns names already"),
         ({"text_columns": "other"}, "--text_columns: there is no column 'other'"),

@@ -1,0 +1,73 @@
+"""Measures how much wider anytime-valid intervals are than those for one query, for docs/logs.md.
+
+`python -m tests.bandits.evaluation.anytime_widths` writes docs/evidence/anytime/widths.csv, in about a minute.
+"""
+
+import math
+import pathlib
+
+import numpy as np
+import pandas as pd
+
+from bandits.evaluation import bounds, confidence_sequence, estimators, terms, totals
+
+RECORD = pathlib.Path(__file__).parents[3] / "docs/evidence/anytime/widths.csv"
+SEEDS, POPULATION = 20, 2000
+# Clients per round, rounds, rows per client and round, mean reward, largest weight.
+SETTINGS = (
+    (1, 1000, 1, 0.5, math.inf),
+    (10, 100, 1, 0.5, math.inf),
+    (100, 100, 1, 0.5, math.inf),
+    (10, 1000, 1, 0.5, math.inf),
+    (10, 100, 10, 0.5, math.inf),
+    (10, 100, 1, 0.05, math.inf),
+    (100, 100, 10, 0.05, math.inf),
+    (10, 100, 1, 0.5, 1.5),
+    (10, 100, 1, 0.5, 1.2),
+)
+
+
+def name(clients: int, rounds: int, rows: int, reward: float, largest: float) -> str:
+    """Name of a setting in the record."""
+    return f"{clients} clients, {rounds} rounds, {rows} rows, reward {reward:g}, weight {largest:g}"
+
+
+def widths(setting: tuple[int, int, int, float, float], seed: int) -> tuple[float, float]:
+    """Widths of the last anytime-valid interval and of IPS's interval over clients, on one log.
+
+    A uniform policy logs three actions, and the target takes them with 0.6, 0.3 and 0.1. Actions and clients differ in
+    their rewards.
+    """
+    cohort, rounds, rows, reward, largest = setting
+    draw = np.random.default_rng(seed)
+    leaning = draw.uniform(0.5, 1.5, POPULATION)
+    clients = np.concatenate([draw.choice(POPULATION, cohort, replace=False) for _ in range(rounds)]).repeat(rows)
+    looks = np.arange(rounds).repeat(cohort * rows)
+    actions = draw.integers(3, size=len(clients))
+    rewards = (draw.random(len(clients)) < reward * leaning[clients] * np.array([0.9, 1.1, 1.3])[actions]).astype(float)
+    order = np.argsort(clients, kind="stable")
+    zeros = np.zeros(len(clients))
+    log = terms.Terms(clients[order], 3 * np.array([0.6, 0.3, 0.1])[actions][order], rewards[order], zeros, zeros)
+    limits = bounds.Bounds(largest, rows)
+    found = confidence_sequence.sequence(
+        *confidence_sequence.observations(log, looks[order], limits, [str(client) for client in range(POPULATION)], 0)
+    ).last
+    layout = totals.Layout((estimators.Ips(),))
+    once = totals.interval(totals.sums(log, layout), layout.ratio(estimators.Ips()))
+    return found.high - found.low, once.high - once.low
+
+
+def main() -> None:
+    """Writes the record."""
+    rows = []
+    for setting in SETTINGS:
+        for seed in range(SEEDS):
+            anytime, once = widths(setting, seed)
+            measured = {"width": anytime, "one_query": once, "times_as_wide": anytime / once}
+            rows.append({"arm": name(*setting), "seed": seed} | measured)
+    RECORD.parent.mkdir(parents=True, exist_ok=True)
+    pd.DataFrame(rows).to_csv(RECORD, index=False, float_format="%.6g")
+
+
+if __name__ == "__main__":
+    main()
