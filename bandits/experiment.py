@@ -36,7 +36,7 @@ from optimization.study.metrics import mean
 
 _MOST_COMPARED = 2000  # Examples of participating clients that an evaluation reads to compare these.
 
-# By `TaskOptions.learn_from`; of doubly robust rewards there is one for each action.
+# Depends on `TaskOptions.learn_from`. Doubly robust rewards have one value for each action.
 _FEEDBACK = {"replay": "replay", "regression": "logged", "ips": "logged"}
 
 
@@ -330,7 +330,7 @@ class BanditRounds(runner.Rounds):
         if self._attendance is None:
             return sampled
         attending = self._attendance.start if with_drop_outs else self._attendance.come
-        # Who misses a turn, or a coin's, waits for the next: nobody else takes its place.
+        # A client that is skipped waits for its next turn. It is not replaced.
         return attending(sampled, round_num, fill=self._phase.cohorts.sampling == "fixed")
 
     def _started(self, round_num: int, cohort_seed: int | None, inputs: Sequence) -> int:
@@ -373,7 +373,7 @@ class BanditRounds(runner.Rounds):
             if len(offered := self._offered(len(rows), round_num)) < len(rows):
                 examples, rows = examples.take(np.array(offered, np.int64)), rows[np.array(offered, np.int64)]
             features = self._task.normalize(examples.features)
-            # Who lags behind has the policy of its model's deployment, too.
+            # A client with a stale model also uses the policy that was deployed with that model.
             scheduled = phase.scheduled_value(self._task.num_actions, max(0, period - int(lag)))
             environment = phase.drift.at(acted_in, client)
             scalars = np.int32(lag), np.int32(place), np.float32(scheduled or 0), np.float32(environment)

@@ -109,6 +109,7 @@ _GOES_WITH: Mapping[tuple[str, Any], Mapping[str, tuple[tuple, str]]] = {
     ("federation", ALONE): {
         "aggregator_type": (("mean", "none"), "nothing leaves a client, so no update is protected or summed"),
         "reset": ((None,), "a reset restarts the shared model"),
+        "export": ((None, False), "there is no shared model"),
         "log_interactions": _NO_LOG,
         **_UNCOMPRESSED,
         **_SHARED,
@@ -122,7 +123,11 @@ _GOES_WITH: Mapping[tuple[str, Any], Mapping[str, tuple[tuple, str]]] = {
         **_SHARED,
     },
     ("personalization", FINE_TUNE): _PERSONALIZED,
-    ("personalization", LOCAL_HEAD): {**_PERSONALIZED, **_SHARED},
+    ("personalization", LOCAL_HEAD): {
+        "export": ((None, False), "each client has its own last layer"),
+        **_PERSONALIZED,
+        **_SHARED,
+    },
     ("report_clients", True): {"log_interactions": _NO_LOG},
 }
 

@@ -200,6 +200,16 @@ class _Evaluation:
     rounds_per_eval: int = setting()
 
 
+class _Export:
+    """Export.
+
+    Attributes:
+      export: Write the final model with its preprocessing to `export` in the run's folder; see docs/deploy.md.
+    """
+
+    export: bool = setting(only={"task_type": ("tabular", "logged")})
+
+
 def define(flags: cli.FlagSet) -> None:
     """Defines the study's own flags."""
     by_bandit = {name: registry.POLICIES[entry.policy].settings for name, entry in registry.BANDITS.items()}
@@ -225,6 +235,7 @@ def define(flags: cli.FlagSet) -> None:
     flags.group(logged_flags.Logs)
     environment_flags.define(flags)
     flags.group(_Evaluation, *training_flags.EVALUATIONS)
+    flags.group(_Export)
 
 
 def resolve(settings: cli.Settings) -> cli.Settings:

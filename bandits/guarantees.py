@@ -1,7 +1,7 @@
 """What the phases of a bandit run are accounted as, and whose data their models know.
 
-A run's `privacy.json` records, beside its mechanism, a digest of its clients and which of them trained its model, so
-that a run which starts from that model knows whether it has the same clients.
+A run's `privacy.json` records its mechanism, a digest of its clients, and which of them trained its model. For a run
+that starts from that model, these show whether both have the same clients.
 """
 
 import dataclasses
@@ -32,7 +32,7 @@ class Trained:
 
     Attributes:
       mechanism: What is accounted.
-      rounds: Its rounds.
+      rounds: Number of rounds.
       checksum: Digest of the population; empty if unknown.
       clients: Ranges [start, end) of its clients in that population.
       simulated: The planned mechanism whose noise a simulation has.

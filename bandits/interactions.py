@@ -40,9 +40,9 @@ class LoggedRound(NamedTuple):
       round_num: The round, from 1.
       period: Its deployment period, from 0.
       deployed: The model that is deployed in it, by name.
-      columns: Arrays with a row an interaction, named as those of `interaction_log.InteractionLog`. `clients` int32 are
-        positions in the task's clients; `models` int32 the period whose deployed model acted; `rows` int64 which of all
-        the client's examples was the context; `actions` int32, `rewards` and `propensities` float32.
+      columns: Arrays with one row per interaction, named as those of `interaction_log.InteractionLog`. `clients` int32
+        are positions in the task's clients; `models` int32 the period whose deployed model acted; `rows` int64 which of
+        all the client's examples was the context; `actions` int32, `rewards` and `propensities` float32.
     """
 
     round_num: int

@@ -1,6 +1,7 @@
 """Objects of the user's Python in place of settings of `bandits.run`: a policy, a reward function, a Keras model."""
 
 import dataclasses
+import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -93,11 +94,22 @@ class Objects:
                 raise UsageError(f"--{replaced[0]} has no effect with a model of your own: leave it out.")
             if registry.POLICIES[bandit.policy].heads:
                 raise UsageError(f"--bandits_type={resolved.bandits_type} needs several heads; a Keras model has one.")
+        if resolved.export:
+            self._check_export()
         if settings.experiment_name is None and self.records:
             classes = (re.split("[:.]", one.text.partition("(")[0])[-1] for one in self.records.values())
             names = [resolved.experiment_name, *("".join(filter(str.isalnum, name)) for name in classes)]
             return resolved.replace(experiment_name="_".join(names))
         return resolved
+
+    def _check_export(self) -> None:
+        policy: Any = self._objects.get("policy")
+        if "model" in self._objects or (policy is not None and self.records["policy"].problem):
+            one = "model" if "model" in self._objects else "policy"
+            raise UsageError(f"--export does not go with this {one}, which the run's folder cannot hold.")
+        function = getattr(policy, "probabilities", policy)
+        if policy is not None and "key" in inspect.signature(function).parameters:
+            raise UsageError("--export does not go with this policy, which draws random numbers from its key.")
 
     def options(self, options: BanditOptions) -> BanditOptions:
         """Options with the policy."""

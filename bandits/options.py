@@ -65,7 +65,7 @@ class BanditOptions:
     """What all flags mean.
 
     Attributes:
-      seed: Of every draw.
+      seed: Random seed.
       task: Which task is opened.
       name: What `--bandits_type` calls policy and loss.
       bandit: Policy and loss.

@@ -69,7 +69,7 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
     headline = ranked_by = metrics.AVERAGE_REWARD
     rounds_per_checkpoint = None
     name_help = "task_scenario_bandit"
-    predictor = "bandits.evaluation.predictions:predict"
+    predictor = "bandits.evaluation"
     objects = object_flags.OBJECTS
 
     def __init__(self, chosen_objects: object_flags.Objects = object_flags.NONE):
@@ -203,6 +203,8 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
             if is_last == (options.name == "init"):
                 _warn_of_weak_initial_model(options, folder, rounds, outcome)
             weights = outcome.state.server.weights
+        if run.settings.export:
+            results.read(run.folder.path, [self.columns], self.predictor).export(run.folder.path / run_folder.EXPORT)
         return None
 
 

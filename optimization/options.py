@@ -146,7 +146,7 @@ class Training:
       selection: Options of their selection.
       max_examples_per_client: Cap on a client's examples; 0 for none.
       batch_size: Examples of a client's mini-batch.
-      learning_rate: Of its steps.
+      learning_rate: Client learning rate.
       corrections: Of its gradients.
       server_optimizer: The server's.
       eval_batch_size: Examples of an evaluation batch.

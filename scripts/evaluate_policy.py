@@ -232,9 +232,7 @@ def _checked(settings: cli.Settings) -> tuple[target_policies.Target, cli.Settin
                 "one column: name a column per action."
             )
     folder = pathlib.Path(settings.output_dir or cli.user_path(f"{_FOLDER}/{_name(target, settings)}"))
-    there = folder if folder.exists() else folder.parent
-    if not settings.output_dir and not there.exists():
-        there = there.parent  # Without the flag, both are made.
+    there = next(one for one in (folder, *folder.parents) if one.exists())  # The others are created.
     files.check_output("output_dir", there / "a.json")
     for name in output.FILES:
         if _is_same(folder / name, settings.log):

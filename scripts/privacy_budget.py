@@ -5,6 +5,7 @@ if __name__ == "__main__":  # Before the imports, which take seconds.
 
     interruption.install()
 
+import contextlib
 import dataclasses
 import sys
 from collections.abc import Mapping, Sequence
@@ -65,11 +66,17 @@ def _calibrated(mechanism: mechanisms.Mechanism, rounds: int, settings: cli.Sett
         except ValueError as error:
             raise UsageError(f"--target_epsilon={target:g}: {error}") from error
     rounded = dataclasses.replace(mechanism, noise_multiplier=calibration.round_up(noise_multiplier))
-    assumed = ", if Poisson" if rounded.analyses[0].assumed else ""
-    print(
-        f"Smallest noise multiplier for epsilon {target:g}{assumed}, with a cohort of {mechanism.cohort:,}: "
-        f"{rounded.noise_multiplier:g}"
-    )
+    smallest = f"Smallest noise multiplier for epsilon {target:g}, with a cohort of {mechanism.cohort:,}"
+    if rounded.analyses[0].assumed:
+        proven = "none"
+        with contextlib.suppress(ValueError):
+            proven = f"{calibration.round_up(calibration.calibrate(mechanism, rounds, target, proven=True)):g}"
+        print(f"{smallest}, proven for cohorts of a fixed size: {proven}")
+        print(f"If Poisson: {rounded.noise_multiplier:g}, as below. It is proven with --cohort_sampling=poisson.")
+    else:
+        print(f"{smallest}: {rounded.noise_multiplier:g}")
+    if hint := calibration.limit_of_orders(rounded, rounds, target):
+        print(hint)
     if larger:
         print(
             f"With a cohort of {larger.cohort:,} and a noise multiplier of {larger.noise_multiplier:.4g}, epsilon is "

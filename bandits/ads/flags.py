@@ -51,7 +51,7 @@ class AdsOptions:
     """What the flags mean.
 
     Attributes:
-      seed: Of every draw.
+      seed: Random seed.
       decision_rule: Name of the decision rule.
       rule: The decision rule of every client, and of the centralised bandit.
       tries_all_first: Whether it executes every ad once in a round before it chooses.

@@ -251,7 +251,7 @@ def _top(advice: Mapping[str, Any], shown: Sequence[Table]) -> str:
         "The p values are Holm-adjusted for all strategies that are compared with greedy. All other differences are "
         f"estimates without a test. All numbers are in {ADVICE_FILE}."
     )
-    tables_html = "".join(tables.html(heads, rows, left=heads) for heads, rows in shown)
+    tables_html = "".join(tables.html(heads, rows, "wrapped", heads) for heads, rows in shown)
     return f'<dl>{"".join(parts)}</dl>{tables_html}<p class="note">{html.escape(note)}</p>'
 
 

@@ -98,7 +98,7 @@ class Plan:
             ),
             NOISE: (self.epsilons + 1, self.noise_seeds if self.epsilons else 0),  # One run is clipped, without noise.
         }[stage]
-        # The search compiled the compared points, and the measurement of the pace the defaults of two strategies.
+        # The search has already compiled the points to be compared, and the timing run has compiled the defaults.
         compiled = points if stage == CONFIRM or self.points > 1 else min(points, MEASURED)
         new = points if stage in (FREQUENT, NOISE) else points - compiled
         runs = points * seeds

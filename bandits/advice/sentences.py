@@ -42,6 +42,7 @@ _BY_DESIGN = (
     "learning rates outside the searched ranges, and tuning under noise or at another deployment period",
     "real users, who may react to what they are shown",
 )
+_UNCHECKED = "Not yet checked on independent seeds: give more --minutes."
 
 
 @dataclasses.dataclass(frozen=True)
@@ -146,10 +147,19 @@ def exploration(context: Context) -> str:
             parts.append(f"The best fixed action earns significantly more: {baseline.fixed.reference_mean:.3g}.")
         parts += [f"Not confirmed on independent seeds: {effect(one)}." for one in unconfirmed]
         if not results.confirmed:
-            parts.append("Not yet checked on independent seeds: give more --minutes.")
+            parts.append(_UNCHECKED)
     elif verdict.costs:
-        explorers = f"every strategy that explores{_not_compared(context)}"
-        parts = [f"Exploration costs reward: {explorers} is significantly worse than greedy.", difference]
+        worse = "is significantly worse than greedy"
+        independent = _on_independent_seeds(results)
+        unconfirmed = [one for one in independent if not one.high < 0]
+        if unconfirmed:
+            shown = f"every strategy that explores {worse}, but not on independent seeds: {effect(unconfirmed[0])}"
+            parts = [f"Inconclusive: {shown}.", difference]
+        elif independent:
+            left_out = _not_compared(context)
+            parts = [f"Exploration costs reward: every strategy that explores{left_out} {worse}.", difference]
+        else:
+            parts = [f"Exploration may cost reward: every strategy that explores {worse}.", difference, _UNCHECKED]
     else:
         corrected = "after correction for several comparisons, " if best.low > 0 else ""
         parts = [f"Inconclusive: {corrected}no exploring strategy beats greedy significantly.", difference]

@@ -47,7 +47,7 @@ _GRID = (math.inf, 1000.0, 500.0, 200.0, 100.0, 50.0, 20.0, 10.0, 5.0, 2.0, 1.0)
 PATHS: dict[str, tuple[estimators.Estimator, ...]] = {
     estimators.ClippedIps.name: tuple(map(estimators.ClippedIps, _GRID)),
     estimators.SwitchDr.name: tuple(map(estimators.SwitchDr, (*_GRID, 0.0))),
-    # A weight of w is half of what it was where lambda is w^2.
+    # At lambda = w^2, shrinkage halves a weight w.
     estimators.ShrunkDr.name: tuple(map(estimators.ShrunkDr, (*(weight**2 for weight in _GRID), 0.0))),
 }
 

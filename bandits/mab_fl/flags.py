@@ -81,7 +81,7 @@ class MabFlOptions:
     """What the flags mean.
 
     Attributes:
-      seed: Of every draw but the data's.
+      seed: Random seed, except for the data.
       setting: Name of the study's setting, or empty.
       silos: Who the participants are.
       target: Name of the target; None for the data's own.

@@ -246,7 +246,7 @@ def data(part: Part) -> str:
     together: dict[str, tuple[Mapping[str, Any], list[str]]] = {}
     for configuration in part.configurations:
         if report := configuration.runs[0].data_report:
-            # Of one content, a file's report has its form, and a frame's has none.
+            # Reports on files describe the file format; reports on data frames do not.
             key = str(report.get(configurations.CONTENT) or json.dumps(report))
             together.setdefault(key, (report, []))[1].append(configuration.name)
     heads = [f"<h4>{html.escape(', '.join(names))}</h4>" * (len(together) > 1) for _, names in together.values()]

@@ -3,10 +3,11 @@
 import contextlib
 import dataclasses
 import functools
+import itertools
 import math
 from typing import NamedTuple
 
-from optimization.privacy import factorizations, mechanisms
+from optimization.privacy import factorizations, mechanisms, releases
 
 _NOISE_RANGE = (1e-2, 1e6)
 # Numbers that the memory of correlated noise may hold: 0.5 GiB, as much in a checkpoint, and 0.1 s of a round.
@@ -70,12 +71,13 @@ def plan(
             choices = compare_bands(mechanism, rounds, target_epsilon, dimension)
             bands = min(choices, key=lambda one: one.prefix_noise(rounds)).bands
         mechanism = _banded(mechanism, bands, rounds)
-    wanted = ""
+    wanted = hint = ""
     if target_epsilon is not None:
         noise = round_up(calibrate(mechanism, rounds, target_epsilon))
         mechanism = dataclasses.replace(mechanism, noise_multiplier=noise)
         assumed = ", if Poisson" if mechanism.analyses[0].assumed else ""
         wanted = f" (epsilon {target_epsilon:g} by {mechanism.accountant.upper()}{assumed}, after {rounds:,} rounds)"
+        hint = limit_of_orders(mechanism, rounds, target_epsilon)
     noise = mechanism.prefix_noise(rounds)
     text = (
         f"{mechanism.name}, noise multiplier {mechanism.noise_multiplier:g}{wanted}. "
@@ -85,7 +87,7 @@ def plan(
         scale = noise / min(one.prefix_noise(rounds) for one in choices)
         by_bands = [f"{scale * one.prefix_noise(rounds):.3g} with {one.bands}" for one in choices]
         text = f"{text}, the least of all numbers of bands tried: {', '.join(by_bands)}"
-    return Plan(mechanism, f"{text}.")
+    return Plan(mechanism, f"{text}.{hint and ' '}{hint}")
 
 
 def alternatives(
@@ -145,7 +147,9 @@ def noise_of_sample(noise_multiplier: float, cohort: int, planned_cohort: int) -
 def compare_bands(
     mechanism: mechanisms.Mechanism, rounds: int, target_epsilon: float | None, dimension: int = 1
 ) -> tuple[mechanisms.Mechanism, ...]:
-    """Compares numbers of bands at one epsilon, by RDP, on a geometric grid within the memory of the noise.
+    """Compares numbers of bands at one epsilon, by RDP, within the memory of the noise.
+
+    They are on a geometric grid, and then twice halfway between the best number and its neighbours.
 
     Args:
       mechanism: A `mf_dpftrl` mechanism; its own bands, groups and noise are not used.
@@ -161,39 +165,66 @@ def compare_bands(
     if mechanism.sampling == "cyclic_poisson":
         most = min(most, mechanism.population // mechanism.cohort)
     alone = dataclasses.replace(mechanism, noise_multiplier=1.0, accountant="rdp")
-    choices: list[mechanisms.Mechanism] = []
-    for bands in sorted({*factorizations.band_grid(most), min(mechanism.min_separation, most)}):
+    choices: dict[int, mechanisms.Mechanism] = {}
+    noises: dict[int, float] = {}
+
+    def compare(bands: int) -> None:
         one = _banded(alone, bands, rounds)
         if target_epsilon is None:
             column = one.column(rounds)
             noise = math.sqrt(factorizations.squared_sensitivity(column, rounds, one.min_separation))
         else:
             noise = calibrate(one, rounds, target_epsilon)
-        choices.append(dataclasses.replace(one, noise_multiplier=noise))
-        if choices[-1].prefix_noise(rounds) > _HOPELESS * min(choice.prefix_noise(rounds) for choice in choices):
+        choices[bands] = dataclasses.replace(one, noise_multiplier=noise)
+        noises[bands] = choices[bands].prefix_noise(rounds)
+
+    for bands in sorted({*factorizations.band_grid(most), min(mechanism.min_separation, most)}):
+        compare(bands)
+        if noises[bands] > _HOPELESS * min(noises.values()):
             break
-    return tuple(choices)
+    for _ in range(2):
+        tried = sorted(noises)
+        best = tried.index(min(noises, key=noises.__getitem__))
+        near = tried[max(best - 1, 0) : best + 2]
+        for bands in {(low + high) // 2 for low, high in itertools.pairwise(near)} - noises.keys():
+            compare(bands)
+    return tuple(choices[bands] for bands in sorted(choices))
 
 
-def calibrate(mechanism: mechanisms.Mechanism, rounds: int, target_epsilon: float) -> float:
+def calibrate(mechanism: mechanisms.Mechanism, rounds: int, target_epsilon: float, *, proven: bool = False) -> float:
     """Returns the smallest noise multiplier with which some rounds cost at most an epsilon, to 0.1% of epsilon.
 
     Args:
       mechanism: The mechanism; its own noise multiplier is not used.
       rounds: Rounds.
       target_epsilon: Epsilon of the headline, by the mechanism's accountant.
+      proven: Whether it is that of the first proven analysis instead.
 
     Raises:
       ValueError: If no noise multiplier in a wide range does that.
     """
-    return _calibrated(dataclasses.replace(mechanism, noise_multiplier=1.0), rounds, target_epsilon)
+    return _calibrated(dataclasses.replace(mechanism, noise_multiplier=1.0), rounds, target_epsilon, proven)
+
+
+def limit_of_orders(mechanism: mechanisms.Mechanism, rounds: int, target_epsilon: float) -> str:
+    """Hint that the largest order of RDP, rather than the privacy loss, determines a calibrated noise; else empty."""
+    if mechanism.accountant != "rdp" or not mechanism.analyses:
+        return ""
+    less = dataclasses.replace(mechanism, noise_multiplier=0.99 * mechanism.noise_multiplier)
+    if less.analyses[0].epsilon(rounds, mechanism.delta)[1] < releases.ORDERS[-1]:
+        return ""
+    noise = calibrate(dataclasses.replace(mechanism, accountant="pld"), rounds, target_epsilon)
+    return (
+        f"RDP is at its largest order, {releases.ORDERS[-1]:,.0f}, and therefore asks for too much noise: with "
+        f"--accountant=pld, a noise multiplier of {round_up(noise):g} is enough."
+    )
 
 
 @functools.lru_cache(64)
-def _calibrated(mechanism: mechanisms.Mechanism, rounds: int, target_epsilon: float) -> float:
+def _calibrated(mechanism: mechanisms.Mechanism, rounds: int, target_epsilon: float, proven: bool) -> float:
     @functools.cache
     def spent(log_noise):
-        return dataclasses.replace(mechanism, noise_multiplier=math.exp(log_noise)).epsilon(rounds)
+        return dataclasses.replace(mechanism, noise_multiplier=math.exp(log_noise)).epsilon(rounds, proven=proven)
 
     def excess(log_noise):  # Aims at the middle of the 0.1%.
         return math.log(max(spent(log_noise), 1e-300) / target_epsilon) + 5e-4

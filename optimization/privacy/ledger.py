@@ -27,7 +27,7 @@ class Spent:
     Attributes:
       what: What was released; for what is made once and used often, such as a model, a name of its own.
       mechanism: What is accounted.
-      rounds: Its rounds.
+      rounds: Number of rounds.
     """
 
     what: str

@@ -71,7 +71,7 @@ class Mechanism:
       bits: For `ddp`, bits of a coordinate of the sum.
       clip_norm: For `ddp`, the clip norm.
       pretraining: Mechanism of an earlier training on private clients, whose model this run starts from.
-      pretraining_rounds: Its rounds.
+      pretraining_rounds: Number of rounds of that training.
       pretraining_disjoint: Whether no client is in both trainings. Then a client's epsilon is the larger of the two,
         both at this mechanism's delta; otherwise they are composed, as if each client could have been in both.
       voided: Why nothing is guaranteed whatever the noise, as the words after "because"; empty if nothing voids it.
@@ -233,14 +233,18 @@ class Mechanism:
         earlier = self.pretraining.left_out if self.pretraining and self.pretraining_rounds else ()
         return tuple(dict.fromkeys((*self.apart_from, *earlier)))
 
-    def epsilon(self, rounds: int) -> float:
-        """Returns the headline's epsilon; infinity if there is no guarantee. By RDP, quick enough for every round."""
+    def epsilon(self, rounds: int, *, proven: bool = False) -> float:
+        """Returns the headline's epsilon, or the first one that is proven; infinity if there is no guarantee.
+
+        By RDP, it is quick enough for every round.
+        """
         if not rounds and not self.pretraining_rounds:
             return 0.0  # Nothing was released.
-        if not self.analyses:
+        first = next((one for one in self.analyses if not (proven and one.assumed)), None)
+        if first is None:
             return math.inf
-        by_pld = self.analyses[0].pld_epsilon(rounds, self.delta) if self.accountant == "pld" else None
-        return self.analyses[0].epsilon(rounds, self.delta)[0] if by_pld is None else by_pld
+        by_pld = first.pld_epsilon(rounds, self.delta) if self.accountant == "pld" else None
+        return first.epsilon(rounds, self.delta)[0] if by_pld is None else by_pld
 
     def warnings(self, rounds: int) -> tuple[str, ...]:
         """Returns what weakens the guarantee after some rounds, or could easily strengthen it; empty without one."""

@@ -1,5 +1,6 @@
 """How much one client can change what a mechanism releases over its rounds. Nothing here imports TensorFlow."""
 
+import functools
 import math
 
 import numpy as np
@@ -10,6 +11,7 @@ _WRAP_PROBABILITY = 1e-4
 _MAX_SCALE = 1e6
 # Noise on the count of clipped clients, as a share of the cohort: Andrew et al. 2021 recommend it.
 COUNT_NOISE_SHARE = 0.05
+_MOST_PATTERNS = 20_000  # Of participation in trees: to try them takes about ten milliseconds.
 
 
 def participations(rounds: int, min_separation: int) -> int:
@@ -17,12 +19,13 @@ def participations(rounds: int, min_separation: int) -> int:
     return -(-rounds // min_separation)
 
 
+@functools.lru_cache(1024)
 def tree_sensitivity(rounds: int, restart_frequency: int, min_separation: int) -> int:
-    """Returns a bound of the squared sensitivity of all tree nodes to one client, in squared clip norms.
+    """Returns the squared sensitivity of all tree nodes to one client, in squared clip norms; in large plans a bound.
 
     Kairouz, McMahan et al. 2021, appendix D: a client that takes part k times below a node moves it by k clip norms.
-    Per level, the sum of k^2 over nodes is at most the largest k times the sum of k. The bound is the exact value if a
-    client is at most once in a tree, and if it is in every round of trees of a power of two.
+    Per level, the sum of k^2 over nodes is at most the largest k times the sum of k: this is the bound. The exact value
+    comes from a search over all patterns of participation.
 
     Args:
       rounds: Rounds so far.
@@ -33,6 +36,8 @@ def tree_sensitivity(rounds: int, restart_frequency: int, min_separation: int) -
     if not rounds:
         return 0
     whole_trees, rest = divmod(rounds, size)
+    if (whole_trees + 1) * _num_patterns(size, min_separation) <= _MOST_PATTERNS:
+        return _exact_tree_sensitivity(rounds, size, min_separation)
     total = 0
     for level in range(size.bit_length()):
         width = 2**level
@@ -40,6 +45,36 @@ def tree_sensitivity(rounds: int, restart_frequency: int, min_separation: int) -
         in_trees += participations(rest - rest % width, min_separation)
         total += min(in_trees, participations(rounds, min_separation)) * participations(width, min_separation)
     return total
+
+
+def _num_patterns(size: int, min_separation: int) -> int:
+    """Number of patterns of participation in a tree, each as often as possible after its first round."""
+    counts = [1] * (size + 2 * min_separation)
+    for start in reversed(range(size)):
+        counts[start] = 1 + sum(counts[start + min_separation : start + 2 * min_separation])
+    return sum(counts[:size])
+
+
+def _exact_tree_sensitivity(rounds: int, size: int, min_separation: int) -> int:
+    """`tree_sensitivity` by a search with memory. Nodes over two rounds count twice for a client that is in both."""
+
+    @functools.cache
+    def most(begin: int, earliest: int, members: tuple[int, ...]) -> int:
+        """The most that rounds from `earliest` on add, after participations in `members` of the tree from `begin`."""
+        if begin >= rounds:
+            return 0
+        length = min(size, rounds - begin)
+        best = most(begin + size, earliest, ())
+        for place in range(max(earliest - begin, 0), min(max(earliest - begin, 0) + min_separation, length)):
+            added = sum(
+                1 + 2 * sum(member >> level == place >> level for member in members)
+                for level in range(length.bit_length())
+                if ((place >> level) + 1) << level <= length  # Unfinished nodes are not released.
+            )
+            best = max(best, added + most(begin, begin + place + min_separation, (*members, place)))
+        return best
+
+    return most(0, 0, ())
 
 
 def distributed_noise_multiplier(

@@ -295,7 +295,7 @@ def mechanism(
       population: Clients that they are drawn from.
       dimension: Parameters of the model.
       pretraining: Mechanism of an earlier training on private clients.
-      pretraining_rounds: Its rounds.
+      pretraining_rounds: Number of rounds of that training.
       disjoint: Whether none of its clients is among these.
       apart_from: Statistics of private clients that the guarantee leaves out, in words.
       voided: Why nothing is guaranteed whatever these flags say, as the words after "because".

@@ -83,7 +83,7 @@ class Study(abc.ABC, Generic[OptionsT, DataT]):
       ranked_by: Default metric of a grid's ranking.
       rounds_per_checkpoint: Default of that flag; None for one that `resolve` fills in.
       name_help: Default of `--experiment_name`, in words.
-      predictor: `module:function` of `results.Run.predict`; empty without predictions.
+      predictor: Package of predictions and exports, see `results.Run`; empty without predictions.
       objects: Keywords of Python that take objects of the user, with their help.
       records: How the objects of this study are recorded, by keyword; see `with_objects`.
     """

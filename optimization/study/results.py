@@ -40,7 +40,7 @@ class Run:
       bounds: `bounds.json`: rewards of the uniform policy and the best fixed action, range of rewards; else empty.
       client_rewards: Each client's reward in the last evaluation (`client_rewards.json`, or
         `private_client_evaluation.json` if these clients take part); empty without one.
-      predictor: `module:function` of `predict`; empty in a study that predicts nothing.
+      predictor: Package with the modules `predictions` and `exports`; empty in a study that predicts nothing.
     """
 
     folder: pathlib.Path
@@ -88,10 +88,33 @@ class Run:
         Raises:
           UsageError: If the run is not of run_federated on a table, has no model yet, or the frame lacks a column.
         """
-        module, _, name = self.predictor.partition(":")
-        if not module:
+        return self._module("predictions").predict(self, frame)
+
+    def export(self, path: str | os.PathLike) -> pathlib.Path:
+        """Writes the final model, with its preprocessing and policy, for use without this project.
+
+        The folder gets `saved_model` (TensorFlow), `model.tflite` (TensorFlow Lite, for numbers and categories alone)
+        and `signature.json`, which describes the inputs and names the actions; see docs/deploy.md.
+
+        Example:
+          >>> bandits.load("runs/shop").export("shop_model")
+
+        Args:
+          path: The folder; an earlier export in it is replaced.
+
+        Returns:
+          The folder.
+
+        Raises:
+          UsageError: If `predict` refuses the run, the run has no feature column, or its policy draws random numbers;
+            or if the folder holds anything other than an export.
+        """
+        return self._module("exports").export(self, pathlib.Path(path))
+
+    def _module(self, name: str) -> Any:
+        if not self.predictor:
             raise UsageError(f"{self.folder} predicts nothing: only runs of run_federated on a table do.")
-        return getattr(importlib.import_module(module), name)(self, frame)
+        return importlib.import_module(f"{self.predictor}.{name}")
 
     def plot(self, *names: str) -> "panels.Figure":
         """Plots metrics over rounds; by default those that the study marks for summaries.

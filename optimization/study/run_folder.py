@@ -47,7 +47,8 @@ DEPLOYED_MODELS = "models"
 CLIENT_REPORT_FILE = "private_client_rewards.json"
 ADAPTED_FILE = "private_adapted_rewards.json"
 CLIENT_MODELS = "private_client_models"
-_SUBFOLDERS = ("checkpoints", "model", INTERACTIONS, DEPLOYED_MODELS, CLIENT_MODELS)
+EXPORT = "export"
+_SUBFOLDERS = ("checkpoints", "model", INTERACTIONS, DEPLOYED_MODELS, CLIENT_MODELS, EXPORT)
 _HAS_CHECKPOINTS = "has_checkpoints"
 _ELSEWHERE = "choose another --experiment_name, or give --restart, which moves the old files aside."
 _PACKAGES = ("tensorflow", "tensorflow-federated", "tensorflow-privacy", "dp-accounting", "numpy")
@@ -57,6 +58,7 @@ FREE_FLAGS = {
     "config",
     "data_dir",
     "experiment_name",
+    "export",
     "isolation",
     "max_concurrent_threads",
     "preset",

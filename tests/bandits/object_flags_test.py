@@ -95,3 +95,21 @@ def test_rewards_of_a_table_have_its_names():
 def test_what_does_not_fit_is_refused(given, flags, message):
     with pytest.raises(UsageError, match=message):
         _opened(given, **flags)
+
+
+@dataclasses.dataclass(frozen=True)
+class Keyed(policies.Policy):
+    def probabilities(self, predicted_rewards, key):
+        del key
+        return tf.ones_like(predicted_rewards) / 3
+
+
+@pytest.mark.parametrize(
+    ("policy", "message"),
+    [(Keyed(), "draws random numbers from its key"), (lambda predicted_rewards: predicted_rewards, "cannot hold")],
+)
+def test_a_policy_that_cannot_be_exported_is_refused(policy, message):
+    study = run_federated.STUDY.with_objects({"policy": policy})
+    words = ["--export", "--task_type=tabular", "--data_file=x.csv", "--client_column=a", "--label_column=b"]
+    with pytest.raises(UsageError, match=message):
+        frame.plan(study, frame.flag_set(study).parse(["", *words]))

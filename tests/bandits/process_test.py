@@ -117,7 +117,7 @@ def test_client_delta_equals_the_calculation_by_hand(loss_name, epochs):
 
 @pytest.mark.parametrize("loss_name", LOSSES)
 def test_a_client_trains_on_the_rewards_that_have_arrived_alone(loss_name):
-    """What it played is the same, whatever has observed."""
+    """The chosen actions do not depend on which rewards were observed."""
     client, observed = make_client(11, 1), np.arange(11) % 3 > 0
     late = dataclasses.replace(make(LOSSES[loss_name], epochs=2), is_delayed=True).client_round()
     output = late((INITIAL,), INITIAL, client._replace(observed=observed))

@@ -1,51 +1,18 @@
 """Tests of bandits.evaluation.predictions, as `run.predict`."""
 
-import json
-import pathlib
-
 import numpy as np
 import pandas as pd
 import pytest
 
-import bandits
-from bandits import run_federated
 from data.errors import UsageError
-from optimization.study import frame, run_folder
+from tests.bandits.evaluation.finished_runs import BIAS, KERNEL, STATISTICS, finished_run
 
 FRAME = pd.DataFrame({"city": ["b", "a", None], "age": [30.0, None, 50.0], "extra": [1, 2, 3]}, index=[7, 8, 9])
-STATISTICS = {
-    "kind": "table",
-    "columns": {
-        "age": {"mean": 40.0, "deviation": 10.0, "has_missing": False},
-        "city": {"categories": ["a", "b"]},
-    },
-    "labels": {"no": 5, "yes": 4},
-}
-KERNEL = np.array([[0.5, -0.5], [0.25, 0.0], [0.0, 0.75]], np.float32)  # Of age, city=a, city=b.
-BIAS = np.array([0.0, 0.125], np.float32)
 ENCODED = np.array([[-1, 0, 1], [0, 1, 0], [1, 0, 0]])
 
 
-def _left(folder: pathlib.Path, weights=(KERNEL, BIAS), known=STATISTICS, **chosen) -> bandits.load:
-    chosen = {"label_column": "bought"} | chosen
-    flags = {"task_type": "tabular", "client_column": "store", "data_file": "x.csv", **chosen}
-    study = run_federated.STUDY
-    words = [f"--{name}={value}" for name, value in flags.items() if value is not None]
-    recorded = dict(study.resolve(frame.flag_set(study).parse(["", *words])))
-    folder.mkdir(exist_ok=True)
-    config = {"format": run_folder.FORMAT, "flags": recorded, "command": "run"}
-    (folder / "config.json").write_text(json.dumps(config, default=str))
-    (folder / "metrics.csv").write_text("round_num\n1\n")
-    if known:
-        (folder / "statistics.json").write_text(json.dumps(known))
-    if weights:
-        names = [f"dense_{layer}/{kind}" for layer in range(len(weights) // 2) for kind in ("kernel", "bias")]
-        run_folder.RunFolder(folder, "run").save_model(names, weights)
-    return bandits.load(folder)
-
-
 def test_predictions_are_of_the_runs_own_encoding_model_and_policy(tmp_path):
-    found = _left(tmp_path, bandits_temperature=0.5).predict(FRAME)
+    found = finished_run(tmp_path, bandits_temperature=0.5).predict(FRAME)
     rewards = ENCODED @ KERNEL + BIAS
     exponentials = np.exp(rewards / 0.5)
     assert list(found.index) == [7, 8, 9]
@@ -62,7 +29,7 @@ def test_texts_are_words_of_the_runs_own_vocabulary(tmp_path):
         "vocabulary": ["it", "how"],
     }
     words = {"label_column": None, "reward_columns": "small,large", "text_columns": "question"}
-    run = _left(tmp_path, known=known, **words)
+    run = finished_run(tmp_path, known=known, **words)
     found = run.predict(FRAME.assign(question=["How is it?", None, "it IT"]))
     encoded = np.array([[0.5**0.5, 0.5**0.5, -1], [0, 0, 0], [1, 0, 1]])
     assert list(found["predicted_reward"].columns) == ["small", "large"]
@@ -72,7 +39,7 @@ def test_texts_are_words_of_the_runs_own_vocabulary(tmp_path):
 
 
 def test_a_row_is_predicted_alone_as_among_others(tmp_path):
-    run = _left(tmp_path)
+    run = finished_run(tmp_path)
     together = run.predict(FRAME)
     for row in range(3):
         np.testing.assert_allclose(run.predict(FRAME.iloc[[row]]), together.iloc[[row]], rtol=1e-6)
@@ -80,7 +47,7 @@ def test_a_row_is_predicted_alone_as_among_others(tmp_path):
 
 def test_hidden_layers_are_those_of_the_run(tmp_path):
     hidden = [np.eye(3, 2, dtype=np.float32), np.zeros(2, np.float32), np.eye(2, dtype=np.float32), BIAS]
-    run = _left(tmp_path, hidden, model="mlp", hidden="2", bandits_type="greedy")
+    run = finished_run(tmp_path, hidden, model="mlp", hidden="2", bandits_type="greedy")
     rewards = np.maximum(ENCODED[:, :2], 0) + BIAS
     found = run.predict(FRAME)
     np.testing.assert_allclose(found["predicted_reward"], rewards, rtol=1e-6)
@@ -89,7 +56,7 @@ def test_hidden_layers_are_those_of_the_run(tmp_path):
 
 def test_without_features_all_rows_are_alike(tmp_path):
     weights = np.array([[0.5, 0.25]], np.float32), BIAS
-    run = _left(tmp_path, weights, None, label_column=None, reward_columns="one,other", bandits_type="uniform")
+    run = finished_run(tmp_path, weights, None, label_column=None, reward_columns="one,other", bandits_type="uniform")
     found = run.predict(FRAME)
     np.testing.assert_allclose(found["predicted_reward"], [[0.5, 0.375]] * 3, rtol=1e-6)
     assert list(found["probability"].columns) == ["one", "other"]
@@ -97,10 +64,10 @@ def test_without_features_all_rows_are_alike(tmp_path):
 
 
 def test_predicted_rewards_are_in_the_users_unit(tmp_path):
-    plain = _left(tmp_path / "plain", bandits_temperature=0.5).predict(FRAME)
+    plain = finished_run(tmp_path / "plain", bandits_temperature=0.5).predict(FRAME)
     known = STATISTICS | {"labels": {}}
     chosen = {"label_column": None, "reward_columns": "no,yes", "reward_bounds": "100,300", "bandits_temperature": 0.5}
-    mapped = _left(tmp_path / "mapped", known=known, **chosen).predict(FRAME)
+    mapped = finished_run(tmp_path / "mapped", known=known, **chosen).predict(FRAME)
     np.testing.assert_allclose(mapped["predicted_reward"], 100 + 200 * plain["predicted_reward"], rtol=1e-6)
     np.testing.assert_array_equal(mapped["probability"], plain["probability"])
 
@@ -108,19 +75,19 @@ def test_predicted_rewards_are_in_the_users_unit(tmp_path):
 def test_a_run_on_a_log_predicts_with_the_statistics_of_its_log(tmp_path):
     columns = {"action_column": "act", "reward_column": "r", "propensity_column": "p"}
     chosen = {"task_type": "logged", "label_column": None, "bandits_temperature": 0.5, **columns}
-    found = _left(tmp_path / "log", **chosen).predict(FRAME)
+    found = finished_run(tmp_path / "log", **chosen).predict(FRAME)
     np.testing.assert_allclose(found["predicted_reward"], ENCODED @ KERNEL + BIAS, rtol=1e-6)
     assert list(found["probability"].columns) == ["no", "yes"]
     with pytest.raises(UsageError, match="on a log of yours"):
-        _left(tmp_path / "encoded", known=None, **chosen).predict(FRAME)
+        finished_run(tmp_path / "encoded", known=None, **chosen).predict(FRAME)
 
 
 def test_what_cannot_be_predicted_is_refused(tmp_path):
     with pytest.raises(UsageError, match=r"lacks columns .*city"):
-        _left(tmp_path / "a").predict(FRAME.drop(columns="city"))
+        finished_run(tmp_path / "a").predict(FRAME.drop(columns="city"))
     with pytest.raises(UsageError, match="no model yet"):
-        _left(tmp_path / "b", ()).predict(FRAME)
-    run = _left(tmp_path / "c")
+        finished_run(tmp_path / "b", ()).predict(FRAME)
+    run = finished_run(tmp_path / "c")
     run.flags["task_type"] = "digits"
     with pytest.raises(UsageError, match="on a table"):
         run.predict(FRAME)
@@ -129,7 +96,7 @@ def test_what_cannot_be_predicted_is_refused(tmp_path):
 def test_lists_are_features_by_position_and_decimal_commas_are_read_as_in_the_run(tmp_path):
     number = {"mean": 0.0, "deviation": 2.0, "has_missing": False}
     known = STATISTICS | {"columns": {"e[0]": number, "e[1]": number, "age": number}}
-    run = _left(tmp_path, known=known, decimal=",")
+    run = finished_run(tmp_path, known=known, decimal=",")
     frame = pd.DataFrame({"e": [[2.0, 4.0], (0, -2)], "age": ["1,5", "1.000"]})
     expected = np.array([[1, 2, 0.75], [0, -1, 500]]) @ KERNEL + BIAS
     np.testing.assert_allclose(run.predict(frame)["predicted_reward"], expected, rtol=1e-6)

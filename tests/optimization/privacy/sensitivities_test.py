@@ -32,9 +32,14 @@ def _largest_tree_sum(rounds, restart_frequency, min_separation):
 
 @pytest.mark.parametrize(("rounds", "restart_frequency"), [(8, 8), (8, 4), (7, 7), (11, 4), (12, 8)])
 @pytest.mark.parametrize("min_separation", [1, 2, 3, 5])
-def test_tree_sensitivity_bounds_every_pattern(rounds, restart_frequency, min_separation):
+def test_tree_sensitivity_is_that_of_the_worst_pattern(rounds, restart_frequency, min_separation, monkeypatch):
     largest = _largest_tree_sum(rounds, restart_frequency, min_separation)
+    sensitivities.tree_sensitivity.cache_clear()
+    assert sensitivities.tree_sensitivity(rounds, restart_frequency, min_separation) == largest
+    sensitivities.tree_sensitivity.cache_clear()
+    monkeypatch.setattr(sensitivities, "_MOST_PATTERNS", 0)
     bound = sensitivities.tree_sensitivity(rounds, restart_frequency, min_separation)
+    sensitivities.tree_sensitivity.cache_clear()
     assert largest <= bound <= 1.6 * largest
     once_a_tree = rounds % restart_frequency == 0 and min_separation >= restart_frequency
     if once_a_tree or (min_separation == 1 and rounds == restart_frequency == 8):

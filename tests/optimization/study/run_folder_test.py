@@ -119,6 +119,7 @@ def test_a_run_may_not_shrink(folder):
         "cache_dir",
         "data_dir",
         "experiment_name",
+        "export",
         "isolation",
         "max_concurrent_threads",
         "root_output_dir",

@@ -1,0 +1,171 @@
+"""Tests of bandits.evaluation.exports: the files predict without this project what `Run.predict` predicts."""
+
+import itertools
+import json
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import bandits
+from data.errors import UsageError
+from tests.bandits.evaluation.finished_runs import STATISTICS, finished_run
+
+pytestmark = pytest.mark.slow  # TensorFlow starts again.
+
+# Runs in a process of its own, in whose path this project is not.
+PROGRAM = """
+import importlib.util, json, pathlib, sys
+import numpy as np, tensorflow as tf
+
+assert importlib.util.find_spec("bandits") is None
+folder, rows = pathlib.Path(sys.argv[1]), json.load(open(sys.argv[2]))
+kinds = json.loads((folder / "signature.json").read_text())["inputs"]
+
+def inputs(number):
+    return {name: np.array(rows[name], number if kind["type"] == "number" else object) for name, kind in kinds.items()}
+
+loaded = tf.saved_model.load(str(folder / "saved_model"))
+found = {}
+for name, signature in loaded.signatures.items():
+    outputs = signature(**{column: tf.constant(cells) for column, cells in inputs(np.float64).items()})
+    found |= {f"saved {output}": values.numpy().tolist() for output, values in outputs.items()}
+if (folder / "model.tflite").exists():
+    interpreter = tf.lite.Interpreter(str(folder / "model.tflite"))
+    for name in interpreter.get_signature_list():
+        for output, values in interpreter.get_signature_runner(name)(**inputs(np.float32)).items():
+            found[f"lite {output}"] = values.tolist()
+json.dump(found, open(sys.argv[3], "w"))
+"""
+ROWS = pd.DataFrame(
+    {
+        "od280/od315 (mean)": [30.0, None, 50.0, 41.5, np.inf, -3.25],
+        "city or town": ["b", "a", "", "größe", "unknown", "NA"],
+        "is_member": ["True", "False", "True", "", "False", "True"],
+        "year": [2015, 2016, 2012, 2013, 2020, 2015],
+        "extra": [1, 2, 3, 4, 5, 6],
+        "price in cents": [1999, 0, 5000, 200000, -9, 123],
+    }
+)
+KNOWN = STATISTICS | {
+    "columns": {
+        "od280/od315 (mean)": {"mean": 40.0, "deviation": 10.0, "has_missing": True},
+        "city or town": {"categories": ["a", "b", "größe", "<missing>"]},
+        "is_member": {"categories": ["False", "True"]},
+        "year": {"mean": 2015.3, "deviation": 2.5, "has_missing": False},
+        "price in cents": {"mean": 2500.0, "deviation": 1700.0, "has_missing": True},
+        "empty": None,
+        "constant": {"mean": 7.0, "deviation": 0.0, "has_missing": False},
+    }
+}
+FEATURES = 2 + 4 + 2 + 1 + 2 + 1
+MIXED = ROWS.assign(
+    when=["2023-01-31 06:30", "2023-02-01T00:00:00", "", "1999-12-31", "2024-02-29 23:59:59", "2023-05-05"],
+    question=["How is it?", "", "it IT c++", "c++11", "n/a", "How how"],
+)
+OF_MIXED = KNOWN | {
+    "columns": KNOWN["columns"]
+    | {"when": {"mean_days": 19400.0, "deviation_days": 90.0, "has_missing": True, "has_times": True}},
+    "vocabulary": ["it", "how", "c++"],
+}
+
+
+def _weights(*sizes: int) -> list[np.ndarray]:
+    draw = np.random.default_rng(3)
+    shapes = [shape for width, after in itertools.pairwise(sizes) for shape in ((width, after), (after,))]
+    return [draw.normal(scale=0.5, size=shape).astype(np.float32) for shape in shapes]
+
+
+def _in_a_fresh_process(folder: pathlib.Path, rows: pd.DataFrame) -> dict[str, np.ndarray]:
+    cells = {name: column.astype(object).tolist() for name, column in rows.items()}
+    here = folder.parent
+    (here / "rows.json").write_text(json.dumps(cells))
+    command = [sys.executable, "-I", "-c", PROGRAM, str(folder), str(here / "rows.json"), str(here / "found.json")]
+    with open(here / "log.txt", "w") as log:
+        subprocess.run(command, cwd=here, stdout=log, stderr=log, check=True)
+    return {name: np.array(values) for name, values in json.loads((here / "found.json").read_text()).items()}
+
+
+@pytest.mark.parametrize(
+    ("weights", "flags"),
+    [
+        (_weights(FEATURES, 2), {"bandits_temperature": 0.5}),
+        (_weights(FEATURES, 2), {"bandits_type": "greedy", "missing_values": "-9"}),
+        (_weights(FEATURES, 5, 2), {"model": "mlp", "hidden": "5", "bandits_type": "falcon"}),
+        (_weights(FEATURES, 6), {"bandits_type": "bag", "bandits_heads": 3}),
+        (_weights(FEATURES, 2), {"bandits_type": "epsilon_greedy", "bandits_epsilon": 0.25, "ties": "first"}),
+        (_weights(FEATURES, 2), {"bandits_type": "softmax_ce"}),
+        (_weights(FEATURES, 2), {"reward_bounds": "-2,5", "label_column": None, "reward_columns": "no,yes"}),
+    ],
+)
+def test_both_files_predict_as_the_run_does(tmp_path, weights, flags):
+    run = finished_run(tmp_path / "run", weights, KNOWN, **flags)
+    rows = ROWS.assign(constant=7.0, empty=None)
+    expected = run.predict(rows)
+    found = _in_a_fresh_process(run.export(tmp_path / "folder" / "model"), rows)
+    assert len(found) == 4
+    for name, values in found.items():
+        file, output = name.split(" ")
+        atol = 1e-5 if file == "saved" else 1e-4
+        np.testing.assert_allclose(values, expected[output], rtol=0, atol=atol, err_msg=name)
+
+
+def test_dates_and_texts_are_in_the_saved_model_alone(tmp_path, capfd):
+    weights = _weights(3 + FEATURES + 2 + 2 + 7, 2)
+    run = finished_run(tmp_path / "run", weights, OF_MIXED, text_columns="question")
+    rows = MIXED.assign(constant=7.0, empty=None)
+    expected = run.predict(rows)
+    found = _in_a_fresh_process(run.export(tmp_path / "model"), rows)
+    assert "There is no model.tflite: column 'when' is a date" in capfd.readouterr().err
+    assert set(found) == {"saved predicted_reward", "saved probability"}
+    for name, values in found.items():
+        np.testing.assert_allclose(values, expected[name.split(" ")[1]], rtol=0, atol=1e-5)
+
+
+def test_the_signature_names_inputs_and_actions(tmp_path):
+    folder = finished_run(tmp_path / "run").export(tmp_path / "model")
+    assert json.loads((folder / "signature.json").read_text()) == {
+        "inputs": {"age": {"type": "number"}, "city": {"type": "category", "categories": ["a", "b"]}},
+        "actions": ["no", "yes"],
+    }
+
+
+def test_an_earlier_export_is_replaced_but_no_other_folder(tmp_path):
+    run = finished_run(tmp_path / "run")
+    folder = run.export(tmp_path / "model")
+    (folder / "saved_model" / "stale").touch()
+    (folder / "notes.txt").touch()
+    run.export(folder)
+    names = ["model.tflite", "notes.txt", "saved_model", "signature.json"]
+    assert sorted(path.name for path in folder.iterdir()) == names
+    assert not (folder / "saved_model" / "stale").exists()
+    with pytest.raises(UsageError, match="holds other files"):
+        run.export(tmp_path / "run")
+
+
+def test_a_run_without_features_is_not_exported(tmp_path):
+    weights = [np.array([[0.5, 0.25]], np.float32), np.zeros(2, np.float32)]
+    run = finished_run(tmp_path, weights, None, label_column=None, reward_columns="one,other")
+    with pytest.raises(UsageError, match="no feature column to export"):
+        run.export(tmp_path / "model")
+
+
+def test_numbers_too_close_for_float32_have_no_lite_file(tmp_path, capfd):
+    known = STATISTICS | {"columns": {"time": {"mean": 1.7e9, "deviation": 1e5, "has_missing": False}}}
+    run = finished_run(tmp_path / "run", _weights(1, 2), known)
+    rows = pd.DataFrame({"time": [1.7e9 + 12345, 1.7e9 - 54321]})
+    found = _in_a_fresh_process(run.export(tmp_path / "model"), rows)
+    assert "column 'time' differ too little" in capfd.readouterr().err
+    np.testing.assert_allclose(found["saved probability"], run.predict(rows)["probability"], rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("is_private", [True, False])
+def test_a_private_run_warns_of_what_epsilon_does_not_cover(tmp_path, capfd, is_private):
+    finished_run(tmp_path / "run")
+    report = {"mechanism": {"kind": "dpsgd" if is_private else "none"}}
+    (tmp_path / "run" / "privacy.json").write_text(json.dumps(report))
+    bandits.load(tmp_path / "run").export(tmp_path / "model")
+    assert ("not the means, categories and words" in capfd.readouterr().err) == is_private
