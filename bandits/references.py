@@ -35,23 +35,28 @@ def in_words(
       action: Name of the best fixed action.
       further: Line on a further reference.
     """
-    lines, not_above = [], []
+    lines: list[str] = []
+    verdicts: dict[str, list[str]] = {}
     for name, sums in references.items():
         difference = simulator.row_mean(earned, counts, minus=sums)
         has_interval = difference.high > difference.low
         text = difference.text(signed=True, label="95% CI ") if has_interval else f"{difference.mean:+.3g}"
         reward = f"{sums.sum() / counts.sum():.4f}{f', action {action}' if name == FIXED else ''}"
         lines.append(f"  minus {name} ({reward}): {text}")
-        if not (difference.low if has_interval else difference.mean) > 0:
-            not_above.append(name)
+        low, high = (difference.low, difference.high) if has_interval else (difference.mean, difference.mean)
+        word = "significantly " if len(counts) > 1 else ""
+        if high < 0:
+            verdicts.setdefault(f"{word}below", []).append(name)
+        elif not low > 0:
+            verdicts.setdefault(f"not {word}above", []).append(name)
     over = (
         f"95% intervals over {len(counts):,} held-out clients, weighted by rows" if len(counts) > 1 else "no interval"
     )
     lines.insert(0, f"Held-out reward of the greedy policy, {earned.sum() / counts.sum():.4f} ({over}),")
     lines += [further] * bool(further)
-    if not_above:
-        word = "significantly " if len(counts) > 1 else ""
-        lines.append(f"On held-out data this run is not {word}above {' and '.join(not_above)}.")
+    if verdicts:
+        parts = [f"{word} {(' or ' if 'not' in word else ' and ').join(names)}" for word, names in verdicts.items()]
+        lines.append(f"On held-out data this run is {', and '.join(parts)}.")
     return "\n".join(lines)
 
 

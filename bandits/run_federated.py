@@ -119,10 +119,12 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
             )
         _check_rewards(options, task)
         if task.reward_bounds and not options.task.reward_bounds:
-            how = "learned from observed rewards: 1st and 99th percentile" if task.has_learned_bounds else "recognized"
+            how = "learned from observed rewards" if task.has_learned_bounds else "recognized"
             shown = f"{task.reward_bounds.low:g} to {task.reward_bounds.high:g} ({how})"
             print(
-                f"Training maps rewards of {shown} to [0, 1]; --reward_bounds=LOW,HIGH declares them.", file=sys.stderr
+                f"Training maps rewards of {shown} to [0, 1]; --reward_bounds=LOW,HIGH declares them.",
+                *[task.clipping] * task.has_learned_bounds,
+                file=sys.stderr,
             )
         if logged_flags.is_simulated(options.task):
             scores, is_new = simulator.once(task.held_out)

@@ -73,11 +73,20 @@ def recognized(rewards: np.ndarray) -> RewardBounds | None:
 
 
 def robust(rewards: np.ndarray) -> RewardBounds:
-    """The 1st and 99th percentile of rewards, or their range if the percentiles are equal, as those of rare clicks."""
+    """The 1st and 99th percentile of rewards, or their range if the percentiles are equal, as those of rare payments.
+
+    Raises:
+      UsageError: If all rewards are equal.
+    """
     low, high = np.percentile(np.asarray(rewards, np.float64), (1, 99))
     if low == high:
         low, high = float(np.min(rewards)), float(np.max(rewards))
-    return RewardBounds(float(low), float(high) if high > low else float(low) + 1)
+    if low == high:
+        raise UsageError(
+            f"All observed rewards are {low:g}, which shows no bounds: give --reward_bounds=LOW,HIGH if others are "
+            "possible."
+        )
+    return RewardBounds(float(low), float(high))
 
 
 def scale(declared: str | None, observed: np.ndarray, rewards: np.ndarray) -> dict[str, Any]:
@@ -89,7 +98,7 @@ def scale(declared: str | None, observed: np.ndarray, rewards: np.ndarray) -> di
       rewards: All rewards of training clients that training may read.
 
     Raises:
-      UsageError: If `declared` is no pair of bounds.
+      UsageError: If `declared` is not a pair of bounds, or all observed rewards are equal.
     """
     bounds = parse(declared) if declared else recognized(observed)
     if not declared and bounds == RewardBounds(0, 1):
@@ -99,5 +108,6 @@ def scale(declared: str | None, observed: np.ndarray, rewards: np.ndarray) -> di
     if outside:
         means = np.mean(rewards, dtype=float), learned.to_user(learned.to_unit(rewards)).mean()
         clipping = f"{outside:,} of {rewards.size:,} training rewards lie outside the bounds {learned.low:g} to "
-        clipping += f"{learned.high:g}. Training clips them: their mean is {means[1]:.6g} instead of {means[0]:.6g}."
+        clipping += f"{learned.high:g}. Training clips them: their mean is {means[1]:.6g} instead of {means[0]:.6g}. "
+        clipping += f"The rewards range from {np.min(rewards):g} to {np.max(rewards):g}."
     return {"reward_bounds": learned, "has_learned_bounds": bounds is None, "clipping": clipping}

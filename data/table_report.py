@@ -159,7 +159,8 @@ def lines(report: Mapping[str, Any]) -> Iterator[str]:
     if "synthetic_clients" in report:
         yield f"  clients are synthetic: {report['synthetic_clients']}"
     if "prices" in report:
-        yield f"  price of each action: {action_columns.described(report['prices'])}"
+        prices = {action: f"{price:g}" for action, price in report["prices"].items()}
+        yield f"  price of each action: {action_columns.described(prices)}"
     if "words" in report:
         yield f"  texts become counts of {report['words']:,} words"
     yield from (f"  {note}" for note in report.get("notes", ()))

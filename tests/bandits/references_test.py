@@ -31,12 +31,18 @@ def test_a_run_that_is_not_above_the_best_fixed_action_says_so():
     assert verdict == "On held-out data this run is not significantly above the best fixed action."
 
 
+def test_a_run_that_is_worse_than_one_reference_and_no_better_than_another_says_both():
+    *_, verdict = _words([0.15, 0.05, 0.12, 0.09])
+    expected = "not significantly above the uniform policy, and significantly below the best fixed action"
+    assert verdict == f"On held-out data this run is {expected}."
+
+
 def test_a_run_above_its_references_has_no_complaint():
     assert len(_words([0.9, 0.8, 0.9, 0.85])) == 3
 
 
 @pytest.mark.parametrize(
-    ("fixed", "below"), [(0.5, []), (0.9, ["On held-out data this run is not above the best fixed action."])]
+    ("fixed", "below"), [(0.5, []), (0.9, ["On held-out data this run is below the best fixed action."])]
 )
 def test_one_test_set_has_no_interval(fixed, below):
     counts = np.array([8])

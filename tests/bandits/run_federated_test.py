@@ -439,7 +439,7 @@ def test_actions_do_not_depend_on_the_unit_of_rewards_and_their_bounds(tmp_path,
 def test_learned_bounds_are_the_same_in_all_starts_and_are_recorded(tmp_path, capsys):
     flags = _rewards_table(tmp_path, 1000, 250)
     run = play(tmp_path, *flags, "--total_rounds=2")
-    (announced,) = [line for line in capsys.readouterr().err.splitlines() if "1st and 99th percentile" in line]
+    (announced,) = [line for line in capsys.readouterr().err.splitlines() if "learned from observed rewards" in line]
     low, high = map(float, json.loads((run / "config.json").read_text())["flags"]["reward_bounds"].split(","))
     assert f"rewards of {low:g} to {high:g} (learned" in announced
     assert 1000 - 250 < low < 1000 < 1250 < high < 1250 + 250

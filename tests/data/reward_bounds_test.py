@@ -31,7 +31,8 @@ def test_two_valued_rewards_are_recognized(rewards, bounds):
 def test_robust_bounds_are_percentiles_or_the_range_of_rare_rewards():
     assert reward_bounds.robust(np.arange(101.0)) == reward_bounds.RewardBounds(1, 99)
     assert reward_bounds.robust(np.array([0.0] * 999 + [50.0])) == reward_bounds.RewardBounds(0, 50)
-    assert reward_bounds.robust(np.full(3, 7.0)) == reward_bounds.RewardBounds(7, 8)
+    with pytest.raises(UsageError, match="All observed rewards are 7, which shows no bounds: give --reward_bounds"):
+        reward_bounds.robust(np.full(3, 7.0))
 
 
 def test_a_scale_is_declared_recognized_or_learned():
@@ -43,4 +44,4 @@ def test_a_scale_is_declared_recognized_or_learned():
     declared = reward_bounds.scale("0,2", profits, profits)
     assert declared["reward_bounds"] == reward_bounds.RewardBounds(0, 2)
     assert declared["clipping"].startswith("1 of 3 training rewards lie outside the bounds 0 to 2.")
-    assert declared["clipping"].endswith("their mean is 1.33333 instead of 2.")
+    assert declared["clipping"].endswith("their mean is 1.33333 instead of 2. The rewards range from 0 to 4.")
