@@ -34,6 +34,7 @@ from optimization.selection import availability, selected
 from optimization.study import compiled, frame, memory, payloads, run_folder, runner
 from optimization.study.metrics import mean
 
+_FEW_CLIENTS = 10  # A tenth of them is one client.
 _MOST_COMPARED = 2000  # Examples of participating clients that an evaluation reads to compare these.
 
 # Depends on `TaskOptions.learn_from`. Doubly robust rewards have one value for each action.
@@ -435,12 +436,14 @@ class BanditRounds(runner.Rounds):
         is_apart = compared is held_out and self._take_no_part(compared.names)
         self.client_rewards = {"held_out": is_apart, **compared.means(each)}
         rewards = np.array(self.client_rewards["rewards"])
+        # The worst tenth of few clients is one client, whose reward a private run must not show.
+        is_hidden = not is_apart and self._mechanism.kind != "none" and len(rewards) <= _FEW_CLIENTS
         # Only labels say which action is right: a reward above 0, in a table or a log, does not.
         has_right = not self._phase.task.reward_columns and self._phase.task.task_type != "logged"
         return {
             metrics.ACCURACY: right / count if has_right else np.nan,
             metrics.HELD_OUT_REWARD: reward / count,
-            metrics.WORST_TENTH: metrics.worst_tenth(rewards),
+            metrics.WORST_TENTH: np.nan if is_hidden else metrics.worst_tenth(rewards),
             metrics.JAIN_INDEX: metrics.jain_index(rewards),
         } | self._evaluate_adapted(state)
 

@@ -50,7 +50,9 @@ def in_words(
         elif not low > 0:
             verdicts.setdefault(f"not {word}above", []).append(name)
     over = (
-        f"95% intervals over {len(counts):,} held-out clients, weighted by rows" if len(counts) > 1 else "no interval"
+        f"95% intervals over {len(counts):,} clients with held-out rows, weighted by rows"
+        if len(counts) > 1
+        else "no interval"
     )
     lines.insert(0, f"Held-out reward of the greedy policy, {earned.sum() / counts.sum():.4f} ({over}),")
     lines += [further] * bool(further)

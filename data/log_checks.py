@@ -204,7 +204,7 @@ def overlap(log: "InteractionLog", weights: np.ndarray) -> list[Finding]:
         return [Finding("overlap", True, "The policy chooses none of the logged actions: nothing can be estimated.")]
     size, largest = effective_sample_size(weights), float(weights.max())
     by_client = np.bincount(log.clients, weights, len(log.client_ids))
-    client, share = int(by_client.argmax()), float(by_client.max() / total)
+    share = float(by_client.max() / total)
     is_few = size < max(_FEWEST_EFFECTIVE, _FEW_EFFECTIVE * len(log))
     is_uneven = share > _LARGE_SHARE and len(log.client_ids) > 1 / _LARGE_SHARE
     rest = ": few rows determine the estimate." if is_few else "."
@@ -212,8 +212,8 @@ def overlap(log: "InteractionLog", weights: np.ndarray) -> list[Finding]:
     mean_text = f"The mean weight is {weights.mean():.3g}. Its expectation is 1 if the log supports the policy."
     largest_text = f"The largest weight is {largest:.3g}, {largest / total:.1%} of all."
     client_text = (
-        f"Client {log.client_ids[client]!r} has the largest share of all weight, {share:.1%}. The effective number of "
-        f"clients is {_shown(effective_sample_size(by_client))} of {len(log.client_ids):,}."
+        f"The largest share of all weight on one client is {share:.1%}. The effective number of clients is "
+        f"{_shown(effective_sample_size(by_client))} of {len(log.client_ids):,}."
     )
     return [
         Finding("overlap", is_few, size_text),

@@ -99,6 +99,8 @@ class Table:
         """
         import pandas as pd
 
+        if column.empty:
+            return np.zeros(0, dtype)
         if pd.api.types.is_numeric_dtype(column.dtype):
             exact = column.to_numpy(np.float64, na_value=np.nan)
         else:
@@ -307,6 +309,8 @@ def _read_csv(path: str, flag: str, max_rows: int) -> "tuple[pd.DataFrame, np.nd
     import pandas as pd
 
     text, encoding = _decoded(path, flag)
+    if '"' not in text:  # Each line is a row, so no memory needs to be taken to count them.
+        table_size.check_rows(text.count("\n") - 1, max_rows, path)
     text, named_separator = _without_preamble(text)
     separator = named_separator or _separator(path, text)
     header, rows, lines = _records(path, text, separator, max_rows)

@@ -10,7 +10,7 @@ class Disclosure(enum.StrEnum):
     """What a file discloses; only files of the first kind may be published under epsilon."""
 
     RELEASED = "released under the guarantee, or independent of the clients' data"
-    AGGREGATE = "counts, digests and aggregates over participating clients, without noise"
+    AGGREGATE = "counts, digests, aggregates and categories of participating clients, without noise"
     HELD_OUT = "rewards of held-out clients, whom epsilon does not protect either"
     PRIVATE = "as private as the data"
 

@@ -20,10 +20,8 @@ def _words(per_row, fixed=0.5, **more):
 
 def test_a_run_that_is_not_above_the_best_fixed_action_says_so():
     head, uniform, fixed, further, verdict = _words([0.5, 0.4, 0.6, 0.55], further="  full feedback: 0.9")
-    assert (
-        head
-        == "Held-out reward of the greedy policy, 0.5000 (95% intervals over 4 held-out clients, weighted by rows),"
-    )
+    over = "95% intervals over 4 clients with held-out rows, weighted by rows"
+    assert head == f"Held-out reward of the greedy policy, 0.5000 ({over}),"
     # Four times the clients' influences, (0, -2, 1, 1) / 60, have deviation 0.0943: half a width is 3.182 * 0.0943 / 2.
     assert uniform == "  minus the uniform policy (0.1000): +0.40 (95% CI +0.25 to +0.55)"
     assert fixed == "  minus the best fixed action (0.5000, action ice): +0.00 (95% CI -0.15 to +0.15)"

@@ -321,3 +321,9 @@ def test_every_file_of_a_private_run_is_classified_and_none_shows_a_single_clien
 def test_a_private_run_writes_rewards_of_participants_only_if_asked(tmp_path, asks, shown):
     kinds = classified(play(tmp_path, *DPSGD, asks))
     assert {kinds[name] for name in shown} == {disclosure.Disclosure.PRIVATE}
+
+
+def test_a_private_run_hides_the_worst_tenth_of_so_few_clients_that_it_is_one(tmp_path):
+    few = ("--population_client_selection=0-8", "--clients_per_round=2", "--rounds_per_eval=1")
+    assert table(play(tmp_path / "private", *DPSGD, *few))[metrics.WORST_TENTH].isna().all()
+    assert table(play(tmp_path / "plain", *few))[metrics.WORST_TENTH].notna().all()

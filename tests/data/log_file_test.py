@@ -151,3 +151,9 @@ def test_a_file_that_may_not_be_read_is_not_called_damaged(tmp_path, monkeypatch
     monkeypatch.setattr("builtins.open", refuse)
     with pytest.raises(UsageError, match=r"is not readable \(.*Permission denied\)\.$"):
         log_file.is_log_file(path)
+
+
+def test_a_log_without_rows_is_read_as_empty(tmp_path):
+    path = _write(tmp_path / "log.parquet")
+    pq.write_table(pq.read_table(path).slice(0, 0), path)
+    assert len(interaction_log.read(path)) == 0
