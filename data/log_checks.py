@@ -29,7 +29,7 @@ _WITHIN = {
     "row": _COUNT,
     "time": (-9e18, 9e18),  # Within int64, as dates are.
 }
-_SUM_ROUNDING = 1e-3
+SUM_ROUNDING = 1e-3
 
 _STANDARD_ERRORS = 4.0
 _ROUNDING = 0.005  # A propensity may be written with few digits.
@@ -86,7 +86,7 @@ def check_sums(probabilities: np.ndarray, flag: str, place: Callable[[int], str]
     Raises:
       UsageError: If a row sums to something else.
     """
-    is_off = np.abs(probabilities.sum(axis=1) - 1) > _SUM_ROUNDING
+    is_off = np.abs(probabilities.sum(axis=1) - 1) > SUM_ROUNDING
     if is_off.any():
         row = int(is_off.argmax())
         raise UsageError(f"{flag}: the probabilities in {place(row)} sum to {probabilities[row].sum():g}, not to 1.")

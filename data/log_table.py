@@ -111,7 +111,7 @@ def _propensities(rows: tables.Rows, logged: np.ndarray | None) -> tuple[Any, lo
         place = rows.table.place(rows.frame.index[int(chosen.argmin())])
         raise UsageError(f"{flag}: the action that was chosen in {place} has the probability {chosen.min():g}.")
     unit = log_validity.rounding_unit(every)
-    off = int((np.abs(sums - 1) > _ROUNDING + len(by_action) * unit / 2).sum())
+    off = int((np.abs(sums - 1) > log_checks.SUM_ROUNDING + len(by_action) * unit / 2).sum())
     others = 0 if logged is None else int((np.abs(chosen - logged) > _ROUNDING + unit).sum())
     text = f"The probabilities of all actions ({action_columns.described(by_action)}) sum to {sums.min():.4g} to "
     text += f"{sums.max():.4g} in a row; "

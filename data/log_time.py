@@ -30,6 +30,7 @@ HOLD_OUT = {"clients": "a fifth of the clients", "time": "the latest fifth of th
 _LATEST = "the latest time in the log, at which --reward_window ends"
 _CUT = "the time that separates training from evaluation"
 _COLUMNS, _POINTS = ("time_column", "reward_time_column"), ("from_time", "until_time", "log_until")
+_ISO = re.compile(r"\d{4}-\d{2}")
 _ZONE = re.compile(r":\d.*(?:Z|UTC|GMT|[+-]\d\d(?::?\d\d)?)$", re.IGNORECASE)
 
 
@@ -143,10 +144,14 @@ def select(frame: "pd.DataFrame", table: table_file.Table, schema: Schema) -> Se
 
 
 def _read(frame: "pd.DataFrame", table: table_file.Table, schema: Schema) -> tuple[dict[str, np.ndarray], str | None]:
-    """Times of columns, [rows], and of flags, [1], by setting, all read in one way; and their zone, see `Times`."""
+    """Times of columns, [rows], and of flags, [1], by setting; and their zone, see `Times`.
+
+    Flags are read like the columns, or as ISO dates, in UTC if the columns have time zones.
+    """
     import pandas as pd
 
     named = {name: getattr(schema, name) for name in (*_COLUMNS, *_POINTS) if getattr(schema, name)}
+    iso = {name: named.pop(name) for name in _POINTS if _ISO.match(named.get(name, ""))}
     cells = [frame[value] if name in _COLUMNS else pd.Series([value]) for name, value in named.items()]
     parts = list(map(table_file.as_text, cells))
     written = pd.concat(parts).rename(schema.time_column)
@@ -161,7 +166,24 @@ def _read(frame: "pd.DataFrame", table: table_file.Table, schema: Schema) -> tup
             where = f"{table.cells(cell[is_wrong])} of {table.path}" if name in _COLUMNS else named[name]
             needed = "all times must be numbers, or all dates such as 2023-01-31 12:00"
             raise UsageError(f"--{name.removesuffix('_time')}: {where} cannot be read as a time: {needed}.")
-    return read, "Z" * bool(_ZONE.search(written.iloc[0])) if found else None
+    zone = "Z" * bool(_ZONE.search(written.iloc[0])) if found else None
+    return read | {name: np.array([_point(name, text, zone)]) for name, text in iso.items()}, zone
+
+
+def _point(name: str, text: str, zone: str | None) -> float:
+    """Microseconds since 1970 of a flag's ISO date."""
+    import pandas as pd
+
+    flag = f"--{name.removesuffix('_time')}={text}"
+    if zone is None:
+        raise UsageError(f"{flag} is a date, but the times of --time_column are numbers.")
+    try:
+        point = pd.Timestamp(text)
+    except ValueError as error:
+        raise UsageError(f"{flag} is not a date such as 2023-01-31 or 2023-01-31T12:00.") from error
+    if point.tzinfo and not zone:
+        raise UsageError(f"{flag} has a time zone, but the times of --time_column have none: leave it out.")
+    return float(np.rint((point.tz_convert("UTC").tz_localize(None) if point.tzinfo else point).timestamp() * 1e6))
 
 
 def _window(text: str | None, zone: str | None) -> float:

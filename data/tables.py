@@ -6,7 +6,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from data import columns, dates, frames, keys, log_time, numerals, partition, statistics, table_file, table_report, text
+from data import (
+    columns,
+    dates,
+    frames,
+    keys,
+    log_time,
+    log_validity,
+    numerals,
+    partition,
+    statistics,
+    table_file,
+    table_report,
+    text,
+)
 from data.errors import UsageError
 from data.schema import Roles, Schema, as_flag, check_no_log, listed, resolve
 
@@ -151,6 +164,8 @@ def read(
     schema.check()
     table = table_file.read(path, schema)
     roles = resolve(schema, list(table.frame.columns), path)
+    if schema.is_log:
+        table = _with_sets_as_text(table, schema.action_column or "", roles.features)
     table = with_lists_as_columns(table, [*roles.features, *roles.texts])
     roles = _of_parts(roles, schema, table.lists)
     if not schema.is_log:
@@ -175,6 +190,16 @@ def read(
     else:
         client_ids, clients = _owners(frame, roles.clients, schema)
     return Rows(table, schema, roles, frame, client_ids, clients, label_names, labels, dropped, synthetic, times, notes)
+
+
+def _with_sets_as_text(table: table_file.Table, action: str, names: Iterable[str]) -> table_file.Table:
+    """Table in which lists of available actions are texts such as `a|b|c`; see `log_validity.action_sets`."""
+    lists = [name for name in names if frames.holds_lists(table.frame[name])]
+    name = log_validity.action_sets(table.frame[[action, *lists]], action)
+    if name is None:
+        return table
+    written = table.frame[name].map(lambda cell: "|".join(map(str, cell)), na_action="ignore")
+    return dataclasses.replace(table, frame=table.frame.assign(**{name: written}))
 
 
 def with_lists_as_columns(table: table_file.Table, names: Iterable[str]) -> table_file.Table:

@@ -324,3 +324,9 @@ def test_a_chosen_action_of_probability_0_is_refused(tmp_path):
     frame = _frame(p_2=0.5, p_9=[0.5, 0.0, 0.5, 0.5], p_10=0.5)
     with pytest.raises(UsageError, match=r"--propensity_columns: the action that was chosen in row 2 has .* 0\."):
         _read(tmp_path, frame, _schema(propensity_column=None, propensity_columns="p_2,p_9,p_10"))
+
+
+def test_a_list_column_of_available_actions_is_recognized_and_no_feature(tmp_path):
+    log = _read(tmp_path, _frame(offered=[["10", "9"], ["9", "2"], ["10"], ["2", "9", "10"]]))
+    assert log.report["action_sets"] == "offered"
+    assert log.feature_names == ("age", "place")

@@ -146,7 +146,12 @@ BAD_TIMES = [
     ({"day": ["1.5", "x"] * 3}, {}, r"--time_column: 'x' \(line 3\)"),
     ({"day": [*DAYS[:5], "2023-01-06T00:00Z"]}, {}, "with a time zone, such as '2023-01-06T00:00Z', and without"),
     ({"day": [f"0{day}/02/2023" for day in range(1, 7)]}, {}, "--time_column: .*can be read with"),
-    ({}, {"from_time": "2023-01-05T00:00Z"}, "with a time zone, such as '2023-01-05T00:00Z', and without"),
+    (
+        {},
+        {"from_time": "2023-01-05T00:00Z"},
+        "--from=2023-01-05T00:00Z has a time zone, but the times of --time_column",
+    ),
+    ({}, {"from_time": "2023-01-99"}, "--from=2023-01-99 is not a date such as 2023-01-31"),
     ({}, {"from_time": "5"}, "--from: 5 cannot be read as a time"),
     ({}, {"until_time": "nan"}, "--until: nan cannot be read as a time"),
     ({}, {"from_time": "2023-01-05", "until_time": "2023-01-05"}, "--from=2023-01-05 must be before"),

@@ -97,6 +97,7 @@ def test_rounded_propensities_and_few_rows_are_not_refused():
         (["x|y", "z", "z|y"], False),  # Without the second row's action.
         (["x|y|z"] * 3, False),  # The same in all rows.
         (["x", "y", "z"], False),
+        (["home|x", "y|home|a", "see, z"], False),  # Most elements are not actions.
         ([1.0, None, 2.0], False),
     ],
 )
