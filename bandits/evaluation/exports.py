@@ -31,7 +31,7 @@ def export(run: results.Run, folder: pathlib.Path) -> pathlib.Path:
     """Writes a run's final model to a folder, which it returns; see `results.Run.export`.
 
     Raises:
-      UsageError: Likewise.
+      UsageError: If the run has no final model, or its policy or columns cannot be exported.
     """
     predictor = predictions.of_run(run)
     kinds = column_graph.kinds(predictor.known, predictor.options.task)

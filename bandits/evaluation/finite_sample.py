@@ -28,8 +28,8 @@ from data.reward_bounds import UNIT, RewardBounds
 FEW, FEW_OF_CLIENTS = 10, 0.25
 # Large stakes for the limit on the side of the rare rewards, small ones for the other.
 _STAKES = np.array([1, 0.75, 0.5, 0.25, *4.0 ** -np.arange(2, 9)])
-_LOG_SHARES = np.log(np.repeat([1 / 8, 1 / 14], [4, 7]))  # Of the capital.
-NAME = "few distinct outcomes"  # Of the finding.
+_LOG_SHARES = np.log(np.repeat([1 / 8, 1 / 14], [4, 7]))  # Logarithms of the shares of the capital.
+NAME = "few distinct outcomes"  # Name of the finding.
 _STEPS = 40  # Halvings of [0, 1].
 
 

@@ -30,7 +30,7 @@ class Predictor:
       known: Statistics that encode its columns; empty without features.
       actions: Names of the actions.
       model: The model.
-      weights: Its final weights.
+      weights: Final weights of the model.
       loss: The loss that it was trained with.
     """
 
@@ -96,7 +96,7 @@ def predict(run: results.Run, frame: "pd.DataFrame") -> "pd.DataFrame":
     """Predicted rewards and action probabilities, float64 [rows, (what, action)]; see `Run.predict`.
 
     Raises:
-      UsageError: Likewise.
+      UsageError: If the run cannot predict, or the frame lacks a column.
     """
     found = of_run(run)
     import pandas as pd

@@ -11,7 +11,7 @@ _WRAP_PROBABILITY = 1e-4
 _MAX_SCALE = 1e6
 # Noise on the count of clipped clients, as a share of the cohort: Andrew et al. 2021 recommend it.
 COUNT_NOISE_SHARE = 0.05
-_MOST_PATTERNS = 20_000  # Of participation in trees: to try them takes about ten milliseconds.
+_MOST_PATTERNS = 20_000  # Trying so many patterns of participation takes about ten milliseconds.
 
 
 def participations(rounds: int, min_separation: int) -> int:

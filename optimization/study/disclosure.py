@@ -52,7 +52,7 @@ def of_file(path: pathlib.PurePath) -> Disclosure:
     """What a file of a run's folder discloses.
 
     Args:
-      path: Its path, relative to the folder.
+      path: Path of the file, relative to the folder.
 
     Raises:
       KeyError: If the file is not classified.

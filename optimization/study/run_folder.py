@@ -119,7 +119,7 @@ class RunFolder:
     """One run's files.
 
     Attributes:
-      checksums: By name of a table, the checksum of its rows up to a round, for the checkpoint of that round.
+      checksums: For each table, a function that returns the checksum of its rows up to a round, for checkpoints.
       expected_checksums: Those that the newest checkpoint holds.
     """
 
