@@ -61,9 +61,6 @@ class Resets:
       reset_window: Rounds from one reset to the next.
       reset_warmup: Rounds after a start or a reset before a detector may trigger.
       page_hinkley_threshold: Rise of the series, summed over rounds, that triggers a reset; see docs/environments.md.
-      page_hinkley_delta: Rise per round that is tolerated.
-      adwin_delta: Probability of a false detection, for values in [0, 1]; smaller values detect later.
-      adwin_scale: Factor that scales the series to [0, 1]: 1 / its spread from round to round.
     """
 
     reset: str = setting(words={"none": "nothing", **resets.WHAT})
@@ -72,9 +69,6 @@ class Resets:
     reset_window: int = setting(low=1, only={"reset_when": (resets.WINDOW,)})
     reset_warmup: int = setting(low=1, only={"reset_when": resets.DETECTORS}, filled=10)
     page_hinkley_threshold: float = setting(above=True, only={"reset_when": (resets.PAGE_HINKLEY,)}, filled=0.5)
-    page_hinkley_delta: float = setting(only={"reset_when": (resets.PAGE_HINKLEY,)}, filled=0.005)
-    adwin_delta: float = setting(high=1, above=True, below=True, only={"reset_when": (resets.ADWIN,)}, filled=0.2)
-    adwin_scale: float = setting(above=True, only={"reset_when": (resets.ADWIN,)}, filled=100.0)
 
 
 # Flags of the environment, and flags of resets.
@@ -227,6 +221,4 @@ def reset_of(settings: cli.Settings) -> resets.Reset:
         what=settings.reset,
         watched=settings.reset_watch or resets.LOSS,
         threshold=settings.page_hinkley_threshold or 0.0,
-        scale=settings.adwin_scale or 1.0,
-        delta=settings.page_hinkley_delta or settings.adwin_delta or 0.0,
     )

@@ -24,7 +24,7 @@ from bandits import (
     references,
 )
 from bandits.environments import resets
-from bandits.options import Phase
+from bandits.options import REPLAY_ROWS, Phase
 from data import clients, keys, tasks
 from optimization import aggregators, client_work, cohorts, fed_avg, models, options
 from optimization.posterior import algorithm_flags
@@ -396,8 +396,7 @@ class BanditRounds(runner.Rounds):
         """
         if self._phase.task.learn_from != "replay":
             return range(count)
-        most = self._phase.replay_rows
-        return range(count)[(round_num - 1) * most : round_num * most]
+        return range(count)[(round_num - 1) * REPLAY_ROWS : round_num * REPLAY_ROWS]
 
     def _written_inputs(
         self, round_num: int, cohort_seed: int | None

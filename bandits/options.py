@@ -19,6 +19,8 @@ from optimization.corrections import Correction
 from optimization.posterior import algorithm_flags
 from optimization.selection import selected
 
+REPLAY_ROWS = 10  # Most rows of a client that a round of a replay offers, each row in one round alone.
+
 
 @dataclasses.dataclass(frozen=True)
 class InitialTraining:
@@ -104,7 +106,6 @@ class BanditOptions:
       max_validation_samples: Most held-out examples; 0 for all.
       rounds_per_eval: Rounds between evaluations; 0 for only the last.
       rounds_per_checkpoint: Rounds between checkpoints; 0 for only the last.
-      replay_rows: In a replay of a log, most rows of a client that a round offers.
       federation: Who trains on which data, a value of `--federation`.
       alone_budget: Of clients that train alone: which of them take part.
       pooled_steps: Of a server that trains on logs: how many steps it takes in a round.
@@ -151,7 +152,6 @@ class BanditOptions:
     max_validation_samples: int
     rounds_per_eval: int
     rounds_per_checkpoint: int
-    replay_rows: int
     federation: str
     alone_budget: str | None
     pooled_steps: str | None
@@ -185,7 +185,7 @@ class Phase(BanditOptions):
 
     def planned(self, num_actions: int) -> schedules.Planned:
         """The plan of its deployments, which schedules read."""
-        cap = self.replay_rows if self.task.learn_from == "replay" else self.max_examples_per_client
+        cap = REPLAY_ROWS if self.task.learn_from == "replay" else self.max_examples_per_client
         return schedules.Planned(num_actions, self.deploy_every * self.cohorts.size * cap)
 
     @property

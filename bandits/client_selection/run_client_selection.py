@@ -94,7 +94,7 @@ class ClientSelectionStudy(frame.PlainStudy[SelectionOptions, tasks.Task]):
         ]
         (settings,) = frame.plan(self, flag_set.parse(["", "--preset=figure_1", "--repeat=1", *arguments]))
         published = self.options(settings)
-        free = ("rounds_per_eval", "max_eval_clients", "eval_batch_size", "max_validation_samples")
+        free = ("rounds_per_eval", "eval_batch_size", "max_validation_samples")
         kept = {name: getattr(options, name) for name in (*free, "rounds_per_checkpoint")}
         places = {name: getattr(options.task, name) for name in ("partition_seed", "data_dir", "cache_dir")}
         task = dataclasses.replace(published.task, **places)

@@ -26,7 +26,7 @@ def _read(folder: pathlib.Path) -> pd.DataFrame:
     reward of each combination after the round, where the run has `estimates.csv`.
     """
     rounds = pd.read_csv(folder / "metrics.csv")
-    rounds["combination"] = rounds[metrics.ACTION].map(_learned(folder)["combination"]).fillna("tuning")
+    rounds["combination"] = rounds[metrics.ACTION].map(_learned(folder)["combination"])
     if (path := folder / metrics.ESTIMATES_FILE).exists():
         rounds = rounds.join(pd.read_csv(path).set_index("round_num").add_prefix(_ESTIMATE), on="round_num")
     return rounds

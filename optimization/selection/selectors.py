@@ -315,7 +315,14 @@ class ActiveFl(Selector):
     counts as the best, which the paper leaves open.
     """
 
-    def __init__(self, sizes: npt.ArrayLike, cohort_size: int, alpha_1: float, alpha_2: float, alpha_3: float):
+    def __init__(
+        self,
+        sizes: npt.ArrayLike,
+        cohort_size: int,
+        alpha_1: float = 0.75,
+        alpha_2: float = 0.01,
+        alpha_3: float = 0.1,
+    ):
         super().__init__(sizes, cohort_size)
         if not (0 <= alpha_1 < 1 and alpha_2 >= 0 and 0 <= alpha_3 <= 1):
             raise ValueError(

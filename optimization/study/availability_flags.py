@@ -1,6 +1,5 @@
 """Flags of client availability, and their options; needs no TensorFlow."""
 
-from data.errors import UsageError
 from optimization.options import named
 from optimization.selection.availability import ALWAYS, KINDS, Availability
 from optimization.study import cli
@@ -16,8 +15,6 @@ class Availabilities:
     Attributes:
       availability: Availability of clients to a round's cohort (default: always).
       availability_day: Rounds of a day.
-      availability_low: Probability of being available at night.
-      availability_high: Probability of being available at noon.
       time_zones: Number of time zones, evenly spaced over the day.
       time_zones_by_label: Time zones by clients' most frequent labels (default: no).
       drop_out: Probability that a client of a cohort never reports (default: 0).
@@ -25,28 +22,16 @@ class Availabilities:
 
     availability: str = setting(words={"always": "all are", **KINDS})
     availability_day: int = setting(low=2, only={"availability": _KINDS}, filled=24)
-    availability_low: float = setting(high=1.0, only={"availability": _KINDS}, filled=0.1)
-    availability_high: float = setting(high=1.0, only={"availability": _KINDS}, filled=0.9)
     time_zones: int = setting(low=1, only={"availability": _KINDS}, filled=4)
     time_zones_by_label: bool = setting(only={"availability": _KINDS}, filled=False)
     drop_out: float = setting(high=1.0, below=True)
 
 
 def resolve(settings: cli.Settings) -> cli.Settings:
-    """Resolves the settings: None where all clients are available; needs `--world_seed`.
-
-    Raises:
-      UsageError: If the probability at night is above that at noon, or no client is ever available.
-    """
+    """Resolves the settings: None where all clients are available; needs `--world_seed`."""
     kind = None if settings.availability == "always" else settings.availability
     settings = settings.replace(availability=kind, drop_out=settings.drop_out or None)
-    if not kind:
-        return settings
-    settings = settings.filled({"world_seed": 0})
-    settings.check_order("availability_low", "availability_high")
-    if not settings.availability_high:
-        raise UsageError("--availability_high=0: no client would ever be available; give a probability above 0.")
-    return settings
+    return settings.filled({"world_seed": 0}) if kind else settings
 
 
 def options(settings: cli.Settings) -> Availability:

@@ -11,6 +11,7 @@ import numpy as np
 
 from data import clients
 from optimization import options
+from optimization.privacy.mechanisms import Mechanism
 from optimization.study import metrics
 
 _NUMBER = 4  # Bytes of a float32 or int32.
@@ -25,13 +26,13 @@ def of_model(shapes: Sequence[Sequence[int]]) -> int:
 def of_update(shapes: Sequence[Sequence[int]], aggregation: options.Aggregation) -> int:
     """Bytes of a client's update of a model with these shapes.
 
-    With `ddp`, coordinates are padded to a power of two for the rotation and have `Aggregation.bits` each.
+    With `ddp`, coordinates are padded to a power of two for the rotation and have `Mechanism.bits` each.
     """
     size = sum(map(math.prod, shapes))
     if aggregation.kind != "ddp":
         return aggregation.compression.num_bytes(size)
     padded = 1 << (size - 1).bit_length()
-    return math.ceil(padded * aggregation.bits / 8)
+    return math.ceil(padded * Mechanism.bits / 8)
 
 
 def of_log(contexts: clients.Features) -> int:

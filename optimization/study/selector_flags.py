@@ -1,28 +1,24 @@
 """Client selectors by name, with their flags, for every binary that selects clients; needs no TensorFlow."""
 
-import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from data.errors import UsageError
 from optimization.selection import selected, selectors
 from optimization.study import cli
-from optimization.study.settings import Parameter, Setting, parameters, setting
+from optimization.study.settings import Setting, setting
 
 
-@dataclasses.dataclass(frozen=True)
-class SelectorEntry:
+class SelectorEntry(NamedTuple):
     """A value of `--client_selection`.
 
     Attributes:
       target: The selector's class.
       help: One line.
-      parameters: Its arguments that are numbers; their flags begin with `selection_`.
     """
 
     target: type[selectors.Selector]
     help: str
-    parameters: Mapping[str, Parameter] = dataclasses.field(default_factory=dict)
 
 
 SELECTORS: Mapping[str, SelectorEntry] = {
@@ -32,20 +28,8 @@ SELECTORS: Mapping[str, SelectorEntry] = {
     ),
     "pow_d": SelectorEntry(selectors.PowD, "power of choice: the largest losses of candidates that are polled"),
     "rpow_d": SelectorEntry(selectors.RpowD, "power of choice by the losses that candidates reported last"),
-    "ucb_cs": SelectorEntry(
-        selectors.UcbCs,
-        "upper confidence bounds of discounted losses",
-        {"gamma": Parameter(0.7, "discount of a round's losses in the next round", high=1.0)},
-    ),
-    "active_fl": SelectorEntry(
-        selectors.ActiveFl,
-        "active federated learning: random, in favour of high losses",
-        {
-            "alpha_1": Parameter(0.75, "part of the clients left out, those of lowest valuation", high=1.0, below=True),
-            "alpha_2": Parameter(0.01, "weight of a valuation in the exponent"),
-            "alpha_3": Parameter(0.1, "part of the cohort that is sampled uniformly", high=1.0),
-        },
-    ),
+    "ucb_cs": SelectorEntry(selectors.UcbCs, "upper confidence bounds of discounted losses"),
+    "active_fl": SelectorEntry(selectors.ActiveFl, "active federated learning: random, in favour of high losses"),
 }
 _TAKE_CANDIDATES = ("pow_d", "rpow_d")
 
@@ -54,10 +38,12 @@ class Selection:
     """Client selection.
 
     Attributes:
+      selection_gamma: Discount of a round's losses in the next round.
       selection_candidates: Candidates, d (default: twice the cohort).
       ucb_variant: Update rule of the upper confidence bounds.
     """
 
+    selection_gamma: float = setting(0.7, high=1.0, only={"client_selection": ("ucb_cs",)})
     selection_candidates: int = setting(low=1, only={"client_selection": _TAKE_CANDIDATES})
     ucb_variant: str = setting(
         "equations",
@@ -69,7 +55,6 @@ class Selection:
     )
 
 
-PARAMETERS = parameters("selection_", "client_selection", {name: one.parameters for name, one in SELECTORS.items()})
 SELECTION = Setting(
     "client_selection",
     {name: one.help for name, one in SELECTORS.items()},
@@ -80,7 +65,7 @@ SELECTION = Setting(
 
 def define(flags: cli.FlagSet) -> None:
     """Defines the selectors' parameters in the current group."""
-    flags.add(Selection, *PARAMETERS)
+    flags.add(Selection)
 
 
 def check_privacy(settings: cli.Settings, name: str, is_private: bool) -> None:
@@ -116,9 +101,10 @@ def voids(selection: selected.Selection) -> str:
 def options(settings: Mapping[str, Any]) -> selected.Selection:
     """Selection of flags with one `--client_selection`."""
     name = settings["client_selection"]
-    values = {argument: settings[f"selection_{argument}"] for argument in SELECTORS[name].parameters}
+    values = {}
     if name == "ucb_cs":
-        values["algorithm_listing"] = settings["ucb_variant"] == "algorithm_listing"
+        is_listing = settings["ucb_variant"] == "algorithm_listing"
+        values = {"gamma": settings["selection_gamma"], "algorithm_listing": is_listing}
     if name in _TAKE_CANDIDATES:
         values["num_candidates"] = settings["selection_candidates"]
     return selected.Selection(name, SELECTORS[name].target, tuple(values.items()))

@@ -95,10 +95,10 @@ def test_what_flags_of_delay_mean(arguments, expected):
     [
         (("--drop_out=0.1",), Availability(drop_out=0.1)),
         (("--drop_out=0",), ALWAYS),
-        (("--availability=diurnal",), Availability("diurnal", day=24, low=0.1, high=0.9, time_zones=4)),
+        (("--availability=diurnal",), Availability("diurnal", day=24, time_zones=4)),
         (
             ("--availability=diurnal", "--time_zones_by_label", "--time_zones=2", "--world_seed=3", "--drop_out=0.9"),
-            Availability("diurnal", 24, 0.1, 0.9, 2, by_labels=True, drop_out=0.9, world_seed=3),
+            Availability("diurnal", 24, 2, by_labels=True, drop_out=0.9, world_seed=3),
         ),
     ],
 )
@@ -130,13 +130,13 @@ def test_without_resets_nothing_is_recorded():
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (("--reset=model",), resets.Reset("model", "page_hinkley", warmup=10, threshold=0.5, delta=0.005)),
+        (("--reset=model",), resets.Reset("model", "page_hinkley", warmup=10, threshold=0.5)),
         (
-            ("--reset=optimizer", "--reset_when=adwin", "--adwin_scale=3", "--reset_warmup=4"),
-            resets.Reset("optimizer", "adwin", warmup=4, delta=0.2, scale=3.0),
+            ("--reset=optimizer", "--reset_when=adwin", "--reset_warmup=4"),
+            resets.Reset("optimizer", "adwin", warmup=4),
         ),
         (
-            ("--reset=model", "--page_hinkley_threshold=2", "--page_hinkley_delta=0"),
+            ("--reset=model", "--page_hinkley_threshold=2"),
             resets.Reset("model", "page_hinkley", warmup=10, threshold=2.0),
         ),
         (("--reset=model", "--reset_when=window", "--reset_window=30"), resets.Reset("model", "window", window=30)),

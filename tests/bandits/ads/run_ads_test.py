@@ -120,12 +120,9 @@ def test_only_the_clients_of_a_round_show_their_impressions(tmp_path, monkeypatc
 
 
 def test_a_round_without_clients_changes_nothing(tmp_path, capfd):
-    # At night nobody is available.
-    night = ("--availability=diurnal", "--availability_day=4", "--availability_low=0", "--time_zones=1")
-    more = ("--availability_high=1", "--decision_rule=federated_ucb", "--total_rounds=3")
-    assert run(tmp_path, *night, *more) == 0
+    assert run(tmp_path, "--drop_out=0.9", "--seed=7", "--decision_rule=federated_ucb", "--total_rounds=3") == 0
     rows = table(tmp_path)
-    assert rows[metrics.CLIENTS].tolist()[::2] == [8, 0]
+    assert (rows[metrics.CLIENTS] > 0).tolist() == [True, True, False]
     for learner in metrics.LEARNERS:
         assert np.isnan(rows.loc[2, metrics.column(learner, metrics.AVERAGE_CLICKS)])
         kept = [metrics.column(learner, name) for name in (metrics.TOTAL_REWARD, metrics.UPPER_INTERVAL)]

@@ -78,8 +78,6 @@ def test_the_flags_reach_the_selectors():
     ucb = selection("ucb_cs", "--selection_gamma=0.4", "--ucb_variant=algorithm_listing").build([1, 2], 1)
     assert isinstance(ucb, selectors.UcbCs)
     assert (ucb.gamma, ucb.algorithm_listing) == (0.4, True)
-    active = selection("active_fl", "--selection_alpha_3=0.6").build([1, 2], 1)
-    assert (active.alpha_1, active.alpha_2, active.alpha_3) == (0.75, 0.01, 0.6)
 
 
 @pytest.mark.parametrize(

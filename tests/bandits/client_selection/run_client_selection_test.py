@@ -207,6 +207,7 @@ def test_who_is_drawn_in_proportion_to_its_examples_is_not_weighted_by_them_agai
     assert mean.next(mean.initialize(), [0.0, 1.0], [9.0, 1.0]).result == pytest.approx(expected)
 
 
-def test_evaluation_of_some_clients_only(tmp_path):
-    assert run_all(tmp_path, "--max_eval_clients=2", "--total_rounds=1") == 0
+def test_evaluation_of_some_clients_only(tmp_path, monkeypatch):
+    monkeypatch.setattr(experiment, "MOST_EVAL_CLIENTS", 2)
+    assert run_all(tmp_path, "--total_rounds=1") == 0
     assert pd.read_csv(tmp_path / "run" / "private_clients.csv")["loss"].notna().sum() == 2

@@ -9,8 +9,8 @@ from river import drift
 
 from bandits.environments import resets
 
-PAGE_HINKLEY = resets.Reset("model", resets.PAGE_HINKLEY, warmup=5, threshold=0.5, delta=0.01)
-ADWIN = resets.Reset("optimizer", resets.ADWIN, warmup=10, delta=0.2, scale=100.0)
+PAGE_HINKLEY = resets.Reset("model", resets.PAGE_HINKLEY, warmup=5, threshold=0.5)
+ADWIN = resets.Reset("optimizer", resets.ADWIN, warmup=10)
 WINDOW = resets.Reset("model", resets.WINDOW, window=3)
 OF_REWARDS = dataclasses.replace(PAGE_HINKLEY, watched=resets.REWARD)
 BOTH = pytest.mark.parametrize("reset", [PAGE_HINKLEY, ADWIN], ids=["page_hinkley", "adwin"])
@@ -47,7 +47,7 @@ def fed_directly(reset: resets.Reset, stream) -> list[int]:
             detector.update(100.0 * loss)
             rises = detector.drift_detected and detector.estimation > before
         else:
-            detector = detector or drift.PageHinkley(min_instances=5, delta=0.01, threshold=0.5, mode="up")
+            detector = detector or drift.PageHinkley(min_instances=5, delta=0.005, threshold=0.5, mode="up")
             detector.update(loss)
             rises = detector.drift_detected
         if rises:
@@ -68,13 +68,13 @@ def test_resets_are_where_river_finds_a_rise(reset, kind):
 
 
 def test_page_hinkleys_sum_by_hand():
-    """Of 0.1, 0.1, 0.5, 0.5: deviations from the running mean 0, 0, 0.2667, 0.2, each less 0.01.
+    """Of 0.1, 0.1, 0.5, 0.5: deviations from the running mean 0, 0, 0.2667, 0.2, each less 0.005.
 
-    Their sum, whose least is -0.02, is above that by 0.2567 after three rounds, and by 0.4467 after four (old sums
+    Their sum, whose least is -0.01, is above that by 0.2617 after three rounds, and by 0.4567 after four (old sums
     shrink by 1e-4 a round).
     """
-    for threshold, expected in ((0.25, [4]), (0.4, [5]), (0.45, [])):
-        reset = resets.Reset("model", resets.PAGE_HINKLEY, warmup=1, threshold=threshold, delta=0.01)
+    for threshold, expected in ((0.25, [4]), (0.4, [5]), (0.46, [])):
+        reset = resets.Reset("model", resets.PAGE_HINKLEY, warmup=1, threshold=threshold)
         assert follow(reset, [0.1, 0.1, 0.5, 0.5])[:1] == expected
 
 

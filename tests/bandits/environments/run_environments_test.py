@@ -135,10 +135,6 @@ def test_a_reward_counts_from_the_round_of_its_arrival_on(tmp_path):
     assert table(run)[metrics.EXAMPLES].tolist() == sizes
 
 
-def test_everyone_who_is_available_is_everyone(plain, tmp_path):
-    assert_same(play(tmp_path, "--availability=diurnal", "--availability_low=1", "--availability_high=1"), plain)
-
-
 def test_a_continued_run_meets_the_same_clients(tmp_path):
     """By day and by label, some dropping out, in a non-stationary environment, rewards late: all at once."""
     who = ("--availability=diurnal", "--availability_day=4", "--time_zones_by_label", "--drop_out=0.3")
@@ -149,7 +145,7 @@ def test_a_continued_run_meets_the_same_clients(tmp_path):
     assert_same(continued, whole)
     log = interactions.read(whole, with_contexts=False, each_once=False)
     task = registry.load(TaskOptions("digits"))
-    found = availability.Availability("diurnal", 4, 0.1, 0.9, 4, by_labels=True, drop_out=0.3)
+    found = availability.Availability("diurnal", 4, 4, by_labels=True, drop_out=0.3)
     attendance = availability.Attendance(found, found.zones(task.clients, 10), 0)
     place = np.array([task.clients.client_ids.index(name) for name in log.client_ids])
     for round_num in range(1, 7):

@@ -26,9 +26,9 @@ def test_a_model_s_bytes_are_those_of_its_serialized_weights(model):
     assert payloads.of_update(shapes, Aggregation()) == payloads.of_model(shapes)
 
 
-@pytest.mark.parametrize(("shapes", "bits", "expected"), [([(9,), (8,)], 20, 80), ([(16,)], 5, 10), ([(1,)], 5, 1)])
-def test_distributed_noise_sends_padded_coordinates_of_some_bits(shapes, bits, expected):
-    assert payloads.of_update(shapes, Aggregation("ddp", bits=bits)) == expected
+@pytest.mark.parametrize(("shapes", "expected"), [([(9,), (8,)], 80), ([(16,)], 40), ([(1,)], 3)])
+def test_distributed_noise_sends_padded_coordinates_of_20_bits(shapes, expected):
+    assert payloads.of_update(shapes, Aggregation("ddp")) == expected
 
 
 def test_a_log_has_contexts_and_three_numbers_a_row():
