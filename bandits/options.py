@@ -6,10 +6,7 @@ import math
 import re
 from typing import Any
 
-from bandits import schedules
-from bandits.environments import delay as delays
-from bandits.environments import drift as drifts
-from bandits.environments import resets
+from bandits import environments, resets, schedules
 from bandits.registry import POLICIES, BanditEntry, Chosen
 from data import tasks
 from data.errors import UsageError
@@ -17,7 +14,7 @@ from data.tasks.options import TaskOptions
 from optimization import options
 from optimization.corrections import Correction
 from optimization.posterior import algorithm_flags
-from optimization.selection import selected
+from optimization.selection import selectors
 
 REPLAY_ROWS = 10  # Most rows of a client that a round of a replay offers, each row in one round alone.
 
@@ -129,12 +126,12 @@ class BanditOptions:
     population_client_selection: str | None
     rewards: str
     has_shift: bool
-    drift: drifts.Drift
-    delay: delays.Delay
+    drift: environments.Drift
+    delay: environments.Delay
     reset: resets.Reset
     total_rounds: int
     cohorts: options.Cohorts
-    selection: selected.Selection
+    selection: selectors.Selection
     deploy_every: int
     max_delay: int
     keeps_cache: bool
@@ -263,10 +260,10 @@ def _phases(chosen: BanditOptions, num_clients: int) -> tuple[Phase, ...]:
         policy=chosen.policy if initial.bandit == chosen.bandit else Chosen(POLICIES["greedy"].target),
         cohorts=dataclasses.replace(chosen.cohorts, size=min(chosen.cohorts.size, len(first))),
         deploy_every=1,
-        selection=selected.UNIFORM,
+        selection=selectors.UNIFORM,
         posterior=None,
-        drift=drifts.NONE,
-        delay=delays.NONE,
+        drift=environments.NO_DRIFT,
+        delay=environments.NO_DELAY,
         reset=resets.NONE,
         federation="federated",
         pooled_steps=None,

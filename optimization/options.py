@@ -12,7 +12,7 @@ from data.tasks.options import TaskOptions
 from optimization.corrections import Correction
 from optimization.privacy.mechanisms import Mechanism
 from optimization.selection.availability import ALWAYS, Availability
-from optimization.selection.selected import Selection
+from optimization.selection.selectors import Selection
 
 _Options = TypeVar("_Options")
 

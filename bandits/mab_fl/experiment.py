@@ -14,7 +14,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from bandits import decision_rules
-from bandits.mab_fl import combinations, flags, metrics, model, process, rewards
+from bandits.mab_fl import combinations, flags, metrics, process, rewards
 from data import clients, files, keys
 from data.tasks import silos
 from optimization import client_work, models
@@ -73,7 +73,7 @@ def _built(definition: process.MabFlProcess) -> tff.templates.IterativeProcess:
     return compiled.kept(("mab_fl rounds", definition), definition.build)
 
 
-def _scorer(classifier: model.BinaryClassifier) -> Callable[..., tf.Tensor]:
+def _scorer(classifier: process.BinaryClassifier) -> Callable[..., tf.Tensor]:
     return compiled.kept(("mab_fl scores", classifier), lambda: tf.function(classifier.scores, reduce_retracing=True))
 
 
@@ -92,7 +92,7 @@ class MabFlRounds(runner.Rounds):
         participants: silos.Silos,
         target: int,
         choices: Sequence[str],
-        hidden: tuple[int, ...] = model.HIDDEN,
+        hidden: tuple[int, ...] = process.HIDDEN,
     ):
         """Takes what all rounds need.
 
@@ -117,7 +117,7 @@ class MabFlRounds(runner.Rounds):
         self._validation_rows = normalized(participants.silos[target].validation)
         test_features, self._test_labels = normalized(participants.silos[target].test)
         self._test_features = tf.constant(test_features)
-        self._classifier = model.BinaryClassifier(test_features.shape[1], hidden)
+        self._classifier = process.BinaryClassifier(test_features.shape[1], hidden)
         self._rule = options.rule.build()
         self.estimates = np.zeros(0)
         self.choices = list(choices)

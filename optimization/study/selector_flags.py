@@ -1,10 +1,12 @@
-"""Client selectors by name, with their flags, for every binary that selects clients; needs no TensorFlow."""
+"""Flags of client selectors and of availability, for every binary that selects clients; needs no TensorFlow."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from data.errors import UsageError
-from optimization.selection import selected, selectors
+from optimization.options import named
+from optimization.selection import selectors
+from optimization.selection.availability import ALWAYS, KINDS, Availability
 from optimization.study import cli
 from optimization.study.settings import Setting, setting
 
@@ -32,6 +34,7 @@ SELECTORS: Mapping[str, SelectorEntry] = {
     "active_fl": SelectorEntry(selectors.ActiveFl, "active federated learning: random, in favour of high losses"),
 }
 _TAKE_CANDIDATES = ("pow_d", "rpow_d")
+_KINDS = tuple(KINDS)
 
 
 class Selection:
@@ -91,14 +94,14 @@ def check_privacy(settings: cli.Settings, name: str, is_private: bool) -> None:
         )
 
 
-def voids(selection: selected.Selection) -> str:
+def voids(selection: selectors.Selection) -> str:
     """Reason why noise gives no guarantee under a selection, as the words after "because"; empty if it does."""
     if not selection.selector.uses_losses:
         return ""
     return "clients are chosen by their losses (--non_private_selection), and the privacy that this spends is not known"
 
 
-def options(settings: Mapping[str, Any]) -> selected.Selection:
+def options(settings: Mapping[str, Any]) -> selectors.Selection:
     """Selection of flags with one `--client_selection`."""
     name = settings["client_selection"]
     values = {}
@@ -107,10 +110,10 @@ def options(settings: Mapping[str, Any]) -> selected.Selection:
         values = {"gamma": settings["selection_gamma"], "algorithm_listing": is_listing}
     if name in _TAKE_CANDIDATES:
         values["num_candidates"] = settings["selection_candidates"]
-    return selected.Selection(name, SELECTORS[name].target, tuple(values.items()))
+    return selectors.Selection(name, SELECTORS[name].target, tuple(values.items()))
 
 
-def check_population(selection: selected.Selection, population: int, cohort_size: int) -> None:
+def check_population(selection: selectors.Selection, population: int, cohort_size: int) -> None:
     """Refuses a selection that does not fit the clients.
 
     Raises:
@@ -124,3 +127,38 @@ def check_population(selection: selected.Selection, population: int, cohort_size
             f"--selection_candidates={candidates} must be from {cohort_size}, the cohort, to all {population} clients."
         )
     selection.build([1] * population, cohort_size)
+
+
+class Availabilities:
+    """Availability of clients.
+
+    Attributes:
+      availability: Availability of clients to a round's cohort (default: always).
+      availability_day: Rounds of a day.
+      time_zones: Number of time zones, evenly spaced over the day.
+      time_zones_by_label: Time zones by clients' most frequent labels (default: no).
+      drop_out: Probability that a client of a cohort never reports (default: 0).
+    """
+
+    availability: str = setting(words={"always": "all are", **KINDS})
+    availability_day: int = setting(low=2, only={"availability": _KINDS}, filled=24)
+    time_zones: int = setting(low=1, only={"availability": _KINDS}, filled=4)
+    time_zones_by_label: bool = setting(only={"availability": _KINDS}, filled=False)
+    drop_out: float = setting(high=1.0, below=True)
+
+
+def resolve_availability(settings: cli.Settings) -> cli.Settings:
+    """Resolves the settings: None where all clients are available; needs `--world_seed`."""
+    kind = None if settings.availability == "always" else settings.availability
+    settings = settings.replace(availability=kind, drop_out=settings.drop_out or None)
+    return settings.filled({"world_seed": 0}) if kind else settings
+
+
+def availability(settings: cli.Settings) -> Availability:
+    """Availability of clients by round."""
+    drop_out = settings.drop_out or 0.0
+    if not settings.availability:
+        return Availability(drop_out=drop_out) if drop_out else ALWAYS
+    by_labels = settings.get("time_zones_by_label") or False
+    zones = {"time_zones": settings.time_zones, "by_labels": by_labels, "world_seed": settings.world_seed}
+    return named(Availability, settings, "availability_", kind=settings.availability, drop_out=drop_out, **zones)

@@ -4,8 +4,8 @@ import dataclasses
 
 import pytest
 
-from bandits import environment_flags, flags
-from bandits.environments import delay, drift, resets
+from bandits import environment_flags, flags, resets
+from bandits.environments import NO_DELAY, NO_DRIFT, Delay, Drift
 from bandits.options import phases
 from bandits.run_federated import STUDY
 from data.errors import UsageError
@@ -31,15 +31,19 @@ def test_without_them_nothing_changes_and_nothing_is_recorded():
     for resolved in (settings, _resolve("--reward_drift=none", "--reward_delay=none", "--availability=always")):
         assert {resolved[name] for name in names} == {None}
         chosen = flags.options(resolved)
-        assert (chosen.drift, chosen.delay, chosen.cohorts.availability) == (drift.NONE, delay.NONE, ALWAYS)
+        assert (chosen.drift, chosen.delay, chosen.cohorts.availability) == (
+            NO_DRIFT,
+            NO_DELAY,
+            ALWAYS,
+        )
 
 
 def test_the_scenario_is_a_change_in_the_middle():
     settings = _resolve("--scenario=drift", "--total_rounds=30")
-    assert flags.options(settings).drift == drift.Drift("abrupt", start=16, environments=2)
+    assert flags.options(settings).drift == Drift("abrupt", start=16, environments=2)
     assert flags.options(settings).initial is None
     assert settings.experiment_name == "digits_drift_softmax"
-    assert _drift("--scenario=drift", "--reward_drift=linear", "--total_rounds=40") == drift.Drift(
+    assert _drift("--scenario=drift", "--reward_drift=linear", "--total_rounds=40") == Drift(
         "linear", start=21, rounds=10, environments=2
     )
 
@@ -47,25 +51,25 @@ def test_the_scenario_is_a_change_in_the_middle():
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (("--reward_drift=abrupt", "--drift_start=3"), drift.Drift("abrupt", start=3, environments=2)),
+        (("--reward_drift=abrupt", "--drift_start=3"), Drift("abrupt", start=3, environments=2)),
         # Changes in rounds 11, 13, 15, 17, 19.
-        (("--reward_drift=abrupt", "--drift_every=2"), drift.Drift("abrupt", start=11, every=2, environments=6)),
+        (("--reward_drift=abrupt", "--drift_every=2"), Drift("abrupt", start=11, every=2, environments=6)),
         # The last in round 20.
         (
             ("--reward_drift=abrupt", "--drift_start=14", "--drift_every=3"),
-            drift.Drift("abrupt", 14, 3, environments=4),
+            Drift("abrupt", 14, 3, environments=4),
         ),
         (
             ("--reward_drift=abrupt", "--drift_start=50", "--drift_every=3"),
-            drift.Drift("abrupt", 50, 3, environments=2),
+            Drift("abrupt", 50, 3, environments=2),
         ),
         (
             ("--reward_drift=client", "--drift_rounds=7", "--world_seed=5"),
-            drift.Drift("client", 11, 0, 7, environments=2, seed=5),
+            Drift("client", 11, 0, 7, environments=2, seed=5),
         ),
         (
             ("--reward_drift=seasonal", "--drift_overlap=0.5"),
-            drift.Drift("seasonal", period=10, overlap=0.5, environments=2),
+            Drift("seasonal", period=10, overlap=0.5, environments=2),
         ),
     ],
 )
@@ -81,9 +85,12 @@ def test_an_initial_training_is_not_the_bandits_world():
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (("--reward_delay=uniform", "--bandits_deploy_freq=9"), delay.Delay("uniform", 4)),
-        (("--reward_delay=geometric", "--delay_rounds=1.5", "--delay_never=0.1"), delay.Delay("geometric", 1.5, 0.1)),
-        (("--reward_delay=none",), delay.NONE),
+        (("--reward_delay=uniform", "--bandits_deploy_freq=9"), Delay("uniform", 4)),
+        (
+            ("--reward_delay=geometric", "--delay_rounds=1.5", "--delay_never=0.1"),
+            Delay("geometric", 1.5, 0.1),
+        ),
+        (("--reward_delay=none",), NO_DELAY),
     ],
 )
 def test_what_flags_of_delay_mean(arguments, expected):

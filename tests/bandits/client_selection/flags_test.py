@@ -6,7 +6,7 @@ import pytest
 
 from bandits.client_selection import flags
 from bandits.client_selection.run_client_selection import STUDY
-from optimization.selection import selected, selectors
+from optimization.selection import selectors
 from optimization.study import cli, frame, presets, selector_flags
 
 
@@ -65,7 +65,7 @@ def selector_settings(*arguments: str) -> cli.Settings:
     return own.parse(["test", *arguments])
 
 
-def selection(name: str, *arguments: str) -> selected.Selection:
+def selection(name: str, *arguments: str) -> selectors.Selection:
     return selector_flags.options(selector_settings(f"--client_selection={name}", *arguments).settled())
 
 

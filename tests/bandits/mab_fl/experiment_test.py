@@ -7,7 +7,7 @@ import pytest
 import sklearn.metrics
 import tensorflow as tf
 
-from bandits.mab_fl import combinations, experiment, flags, metrics, model, run_mab_fl
+from bandits.mab_fl import combinations, experiment, flags, metrics, process, run_mab_fl
 from data import keys
 from data.errors import UsageError
 from data.tasks import silos
@@ -19,7 +19,7 @@ def plan(*arguments: str) -> flags.MabFlOptions:
     return flags.options(settings)
 
 
-def make(*arguments: str, participants: silos.Silos | None = None, hidden=model.HIDDEN, **replaced):
+def make(*arguments: str, participants: silos.Silos | None = None, hidden=process.HIDDEN, **replaced):
     options = dataclasses.replace(plan(*arguments), **replaced)
     participants = participants or silos.load(options.silos)
     target = run_mab_fl.find_target(options, participants)
@@ -75,7 +75,7 @@ def test_three_rounds_equal_algorithm_7_in_numpy(tff_worker, reward, compare_wit
     )
     progress, rows = run(rounds, 3)
 
-    kernel, bias = (weight.astype(float) for weight in model.BinaryClassifier(153, ()).initial_weights(0))
+    kernel, bias = (weight.astype(float) for weight in process.BinaryClassifier(153, ()).initial_weights(0))
     previous, sums, counts = 0.5, np.zeros(2), np.zeros(2)
     target = participants.silos[1]
     for round_num, row in enumerate(rows, start=1):

@@ -117,10 +117,10 @@ decision_rule = "ucb"
 rule_c = [0.01, 0.1]
 
 [[figures]]
-kind = "curves"
+kind = "grid"
 file = "curves.png"
 value = "eval/global_auc"
-panels = "rule_c"
+across = "rule_c"
 """
 
 

@@ -9,8 +9,7 @@ import pandas as pd
 import pytest
 from dp_accounting import rdp
 
-from bandits import interactions, metrics, run_federated
-from bandits.environments import delay, drift
+from bandits import environments, interactions, metrics, run_federated
 from data.tasks import registry
 from data.tasks.options import TaskOptions
 from optimization import models
@@ -66,7 +65,7 @@ def test_another_environment_alone_is_the_run_of_rewards_that_are_permuted_by_ha
     class Permuted(run_federated.BanditStudy):
         def open(self, options):
             task = super().open(options)
-            own = drift.Drift("abrupt", environments=3).matrices(np.eye(10, dtype=np.float32))[2]
+            own = environments.Drift("abrupt", environments=3).matrices(np.eye(10, dtype=np.float32))[2]
             return dataclasses.replace(task, rewards={**task.rewards, "exact": own})
 
     monkeypatch.setattr(run_federated, "STUDY", Permuted())
@@ -127,7 +126,7 @@ def test_a_reward_counts_from_the_round_of_its_arrival_on(tmp_path):
         for client in range(4):
             here = (every.rounds == round_num) & (every.clients == client)
             there = (log.rounds == round_num) & (log.clients == client)
-            observed = delay.Delay("uniform", 2).observed(0, period, client, here.sum(), waited)
+            observed = environments.Delay("uniform", 2).observed(0, period, client, here.sum(), waited)
             for name in ("rows", "actions", "rewards", "propensities"):
                 np.testing.assert_array_equal(getattr(log, name)[there], getattr(every, name)[here][observed])
     sizes = pd.Series(log.rounds).value_counts().sort_index().tolist()
@@ -178,7 +177,7 @@ def test_the_model_is_measured_in_the_environment_of_the_moment(plain, tmp_path,
     weights = np.load(run / "model" / "weights.npz")
     model, features = models.of_task(task), task.normalize(examples.features)
     action = np.argmax(model.forward([weights[name] for name in weights.files], features), axis=1)
-    found = drift.Drift("abrupt", start=6, environments=2).matrices(np.eye(10, dtype=np.float32))[1]
+    found = environments.Drift("abrupt", start=6, environments=2).matrices(np.eye(10, dtype=np.float32))[1]
     assert after[metrics.HELD_OUT_REWARD][5] == pytest.approx(found[examples.labels, action].mean())
     printed = f"reward {after[metrics.HELD_OUT_REWARD][5]:.4f} in the last round's environment"
     assert printed in capsys.readouterr().out

@@ -7,8 +7,7 @@ import pandas as pd
 import pytest
 import tensorflow as tf
 
-from bandits import experiment, metrics
-from bandits.environments import resets
+from bandits import experiment, metrics, resets
 from tests.bandits import whole_runs
 from tests.bandits.whole_runs import assert_same, spent, table
 

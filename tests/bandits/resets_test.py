@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from river import drift
 
-from bandits.environments import resets
+from bandits import resets
 
 PAGE_HINKLEY = resets.Reset("model", resets.PAGE_HINKLEY, warmup=5, threshold=0.5)
 ADWIN = resets.Reset("optimizer", resets.ADWIN, warmup=10)
