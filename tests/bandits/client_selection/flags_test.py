@@ -78,22 +78,3 @@ def test_the_flags_reach_the_selectors():
     ucb = selection("ucb_cs", "--selection_gamma=0.4", "--ucb_variant=algorithm_listing").build([1, 2], 1)
     assert isinstance(ucb, selectors.UcbCs)
     assert (ucb.gamma, ucb.algorithm_listing) == (0.4, True)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        ([], True),
-        (["--seed=7", "--rounds_per_eval=10", "--noresplit"], True),
-        (["--total_rounds=100"], False),
-        (["--client_learning_rate=0.1"], False),
-        (["--synthetic_alpha=0"], False),
-        (["--selection_candidates=5"], False),
-        (["--learning_rate_drops=300"], False),
-        (["--client_weighting=num_examples"], False),
-    ],
-)
-def test_table_1_is_compared_with_runs_of_figure_1s_settings_alone(arguments, expected):
-    choice = ["--preset=figure_1", "--client_selection=pow_d", "--clients_per_round=1", "--repeat=1"]
-    (run,) = resolve(*choice, *arguments)
-    assert STUDY.is_of_table_1(STUDY.options(run)) == expected
