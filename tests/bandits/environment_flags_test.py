@@ -6,11 +6,8 @@ import pytest
 
 from bandits import environment_flags, flags, resets
 from bandits.environments import NO_DELAY, NO_DRIFT, Delay, Drift
-from bandits.options import phases
 from bandits.run_federated import STUDY
 from data.errors import UsageError
-from data.tasks import registry
-from data.tasks.options import TaskOptions
 from optimization.selection.availability import ALWAYS, Availability
 from optimization.study import frame
 
@@ -77,11 +74,6 @@ def test_what_flags_mean(arguments, expected):
     assert _drift("--total_rounds=20", *arguments) == expected
 
 
-def test_an_initial_training_is_not_the_bandits_world():
-    chosen = flags.options(_resolve("--scenario=init_shift", "--reward_drift=abrupt"))
-    assert (chosen.rewards, chosen.drift.kind) == ("bandits", "abrupt")
-
-
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
@@ -128,12 +120,6 @@ def test_environments_are_at_most_ten():
         _drift("--reward_drift=abrupt", "--total_rounds=20", "--drift_start=3", "--drift_every=1")
 
 
-def test_without_resets_nothing_is_recorded():
-    for settings in (_resolve(), _resolve("--reset=none")):
-        assert {settings[name] for name in environment_flags.RESET_NAMES} == {None}
-        assert flags.options(settings).reset == resets.NONE
-
-
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
@@ -151,9 +137,3 @@ def test_without_resets_nothing_is_recorded():
 )
 def test_what_flags_of_resets_mean(arguments, expected):
     assert flags.options(_resolve(*arguments)).reset == expected
-
-
-def test_an_initial_training_is_not_reset():
-    chosen = flags.options(_resolve("--scenario=init_shift", "--reset=model"))
-    first, second = phases(chosen, registry.load(TaskOptions("digits")))
-    assert (first.reset, second.reset) == (resets.NONE, chosen.reset)

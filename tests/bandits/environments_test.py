@@ -1,12 +1,11 @@
 """Environments, where clients stand among them, and delays, by hand."""
 
-import dataclasses
 import itertools
 
 import numpy as np
 import pytest
 
-from bandits.environments import DRIFTS, NO_DELAY, NO_DRIFT, Delay, Drift
+from bandits.environments import NO_DELAY, NO_DRIFT, Delay, Drift
 
 MATRIX = np.array([[1, 0, 0], [0, 1, 0.5], [0, 0, 1]], np.float32)
 
@@ -27,25 +26,10 @@ def test_no_action_keeps_its_rewards_and_none_is_lost():
     assert len({environment.tobytes() for environment in others}) == 3
 
 
-def test_two_actions_swap_at_each_change():
-    matrices = Drift("abrupt", environments=4).matrices(np.eye(2, dtype=np.float32))
-    np.testing.assert_array_equal(matrices, [[[1, 0], [0, 1]], [[0, 1], [1, 0]]] * 2)
-
-
 def test_more_environments_are_the_same_ones_first():
     few, more = (Drift("abrupt", environments=count, seed=3).matrices(MATRIX) for count in (2, 5))
     np.testing.assert_array_equal(more[:2], few)
     assert (Drift("abrupt", environments=5, seed=4).matrices(MATRIX)[2:] != more[2:]).any()
-
-
-@pytest.mark.parametrize("kind", DRIFTS)
-def test_one_environment_alone_is_that_of_the_drift_in_every_round(kind):
-    changing = Drift(kind, start=3, every=1, rounds=4, period=4, overlap=0.5, environments=4, seed=2)
-    stays = dataclasses.replace(changing, only=2)
-    np.testing.assert_array_equal(stays.matrices(MATRIX), changing.matrices(MATRIX)[2])
-    np.testing.assert_array_equal(stays.at(range(1, 9), 5), [2] * 8)
-    np.testing.assert_array_equal(stays.shares(range(1, 9), None), [0, 0, 1, 0])
-    np.testing.assert_array_equal(stays.mean_matrix(MATRIX, [1, 7], None), changing.matrices(MATRIX)[2])
 
 
 @pytest.mark.parametrize(
@@ -82,18 +66,6 @@ def test_one_environment_alone_is_that_of_the_drift_in_every_round(kind):
 def test_a_change_that_does_not_come_is_reported(environment, rounds, warning):
     found = environment.warning(rounds)
     assert (found.startswith(warning), bool(found)) == (True, bool(warning))
-
-
-def test_a_change_within_the_only_period_of_a_kept_cache_is_reported():
-    changing, rounds = Drift("abrupt", start=16, environments=2), np.arange(1, 31)
-    assert "--cache=persistent" in changing.warning(30, np.ones(30, int))
-    assert not changing.warning(30, rounds - (rounds - 1) % 20)  # Deployed in round 20: whoever acts in 21 meets it.
-
-
-def test_without_drift_there_is_one_world():
-    assert NO_DRIFT.matrices(MATRIX) is MATRIX
-    assert NO_DRIFT.mean_matrix(MATRIX, [1, 2], 0) is MATRIX
-    assert NO_DRIFT.at(5, 0) == 0
 
 
 @pytest.mark.parametrize(
@@ -160,16 +132,6 @@ def _arrived(chosen, waited, count=20_000, **where):
 def test_as_many_are_there_as_the_distribution_says(chosen, shares):
     # The standard error of a share of 20,000 is at most 0.0036.
     np.testing.assert_allclose([_arrived(chosen, waited).mean() for waited in range(5)], shares, atol=0.015)
-
-
-def test_what_is_there_stays():
-    chosen = Delay("geometric", 4, never=0.1)
-    before = _arrived(chosen, 0)
-    for waited in range(1, 8):
-        now = _arrived(chosen, waited)
-        assert (now >= before).all()
-        assert now.sum() > before.sum()
-        before = now
 
 
 @pytest.mark.parametrize(

@@ -86,50 +86,6 @@ def test_rounds_without_a_loss_are_passed_over(reset):
     assert follow(reset, gaps)[0] == first + 2
 
 
-@BOTH
-def test_a_detector_that_is_made_again_in_each_round_says_the_same(reset):
-    class Forgetful(resets.Watch):
-        def __init__(self):
-            super().__init__(reset)
-
-        def is_due(self, round_num, losses):
-            return resets.Watch(reset).is_due(round_num, losses)
-
-    stream = LEVELS["steps up and down"] + NOISE
-    assert follow(reset, stream, Forgetful()) == follow(reset, stream)
-
-
-@BOTH
-def test_one_watch_serves_several_states(reset):
-    """As where a run's earlier state is played on."""
-    watch, stream = resets.Watch(reset), LEVELS["step up"] + NOISE
-    assert follow(reset, NOISE, watch) == []
-    assert follow(reset, stream, watch) == follow(reset, stream)
-
-
-@BOTH
-def test_no_reset_comes_before_the_warmup(reset):
-    rise = [0.1, 0.9, 0.9, 0.9, 0.9, 0.9]
-    assert all(round_num > reset.warmup for round_num in follow(reset, rise))
-    assert follow(PAGE_HINKLEY, rise) == [6]
-
-
-@pytest.mark.parametrize(("reset", "rounds"), [(WINDOW, [4, 7]), (resets.NONE, [])])
-def test_a_window_and_no_reset_read_and_keep_no_loss(reset, rounds):
-    assert follow(reset, [math.nan] * 7) == rounds
-    assert reset.no_losses() == resets.Watch(reset).noted((), 0.5) == ()
-
-
-def test_a_state_has_one_shape():
-    """Checkpoints of a run that is made longer fit."""
-    losses = PAGE_HINKLEY.no_losses()
-    after = resets.Watch(PAGE_HINKLEY).noted(losses, 0.25)
-    assert (after.shape, after.dtype) == (losses.shape, losses.dtype) == ((resets.MOST_LOSSES,), np.float64)
-    assert after[0] == 0.25
-    assert np.isnan(after[1:]).all()
-    assert np.isnan(losses).all()
-
-
 def test_a_fall_of_the_reward_is_a_rise():
     assert PAGE_HINKLEY.loss_of(0.25, 0.75) == 0.25
     assert OF_REWARDS.loss_of(0.25, 0.75) == -0.75

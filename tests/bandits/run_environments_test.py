@@ -75,15 +75,6 @@ def test_another_environment_alone_is_the_run_of_rewards_that_are_permuted_by_ha
     assert (table(alone)[metrics.ROUND_REWARD] != table(elsewhere)[metrics.ROUND_REWARD]).any()
 
 
-@pytest.mark.parametrize(
-    ("flag", "more"),
-    [("--reward_drift=abrupt", ("--drift_start=7",)), ("--reward_delay=uniform", (LATE[0], "--bandits_deploy_freq=1"))],
-)
-def test_a_change_or_a_delay_that_does_not_come_is_warned_of(tmp_path, capsys, flag, more):
-    play(tmp_path, flag, *more, "--total_rounds=1")
-    assert f"Warning: {flag}" in capsys.readouterr().err
-
-
 def test_clients_earn_by_hand_what_the_environment_pays(drifting):
     found = interactions.read_run(drifting, each_once=False)
     log, task = found.log, registry.load(TaskOptions("digits"))
@@ -100,13 +91,6 @@ def test_clients_earn_by_hand_what_the_environment_pays(drifting):
     np.testing.assert_allclose(log.rewards, expected, atol=1e-6)
     by_round = pd.Series(expected).groupby(np.asarray(log.rounds)).mean()
     np.testing.assert_allclose(table(drifting)[metrics.ROUND_REWARD], by_round, atol=1e-6)
-
-
-def test_a_continued_run_meets_the_same_world(tmp_path):
-    changes = (*DRIFTS["client"], *LATE)
-    whole = play(tmp_path / "whole", *changes)
-    play(tmp_path, *changes, "--total_rounds=4")
-    assert_same(play(tmp_path, *changes), whole)
 
 
 def test_rewards_that_are_not_late_are_those_of_a_kept_cache(tmp_path):

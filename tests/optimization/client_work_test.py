@@ -151,15 +151,6 @@ def test_training_by_terms_equals_training_by_gradients_with_each_call(counts, l
             np.testing.assert_allclose(found, part, rtol=1e-5, atol=1e-6)
 
 
-def test_training_by_terms_changes_no_other_entry():
-    """Only words of posts with action 1 change column 1; of action 0, column 0."""
-    log = tf.nest.map_structure(tf.constant, {"features": POSTS, **LOG})
-    work = client_work.LocalSgd(0.1, 4, epochs=1)
-    kernel, bias = work.build(models.bag_of_words(5, 2), OfOneAction())(KERNEL, log, KEY).delta
-    np.testing.assert_array_equal(np.abs(kernel) > 0, [[0, 1], [1, 1], [0, 1], [0, 1], [1, 1]])
-    assert np.all(np.abs(bias) > 0)
-
-
 def test_training_by_terms_that_diverges_is_reported_as_such():
     log = tf.nest.map_structure(tf.constant, {"features": POSTS, **LOG})
     update = client_work.LocalSgd(1e30, 4, epochs=9).build(models.bag_of_words(5, 2), OfOneAction())(KERNEL, log, KEY)
@@ -174,19 +165,6 @@ def test_an_empty_client_stays_where_it_is(case):
     assert all(not np.any(part) for part in update.delta)
     assert (update.loss_sum, update.loss_deviation, work.examples_trained(tf.constant(0))) == (0, 0, 0)
     assert update.is_finite
-
-
-def test_a_client_smaller_than_a_batch_takes_full_batches():
-    work = client_work.LocalSgd(0.1, BATCH, steps=3)
-    assert work.examples_trained(tf.constant(1)) == 12
-    expected = np.square(FEATURES[:1] @ WEIGHTS[0] + WEIGHTS[1] - TARGETS[:1]).mean()
-    assert train(work, count=1).loss_sum < 12 * expected
-
-
-@pytest.mark.parametrize("counts", [{}, {"epochs": 1, "steps": 1}])
-def test_not_exactly_one_of_epochs_and_steps_is_refused(counts):
-    with pytest.raises(ValueError, match="epochs"):
-        client_work.LocalSgd(0.1, BATCH, **counts)
 
 
 def test_a_correction_of_strength_0_is_none_and_a_negative_one_refused():
@@ -212,16 +190,6 @@ def test_rounding_has_no_bias_and_the_variance_of_a_coin(bits):
     assert (found.var(axis=0) <= 1.05 * step**2 / 4).all()
 
 
-def test_equal_keys_round_equally_and_zeros_stay_zeros():
-    found = [
-        client_work.quantized(tf.constant(ROUNDED_VALUES), 2, key).numpy()
-        for key in (ROUNDING_KEY, ROUNDING_KEY, ROUNDING_KEY + 1)
-    ]
-    np.testing.assert_array_equal(found[0], found[1])
-    assert (found[0] != found[2]).any()
-    np.testing.assert_array_equal(client_work.quantized(tf.zeros(5), 4, ROUNDING_KEY), np.zeros(5))
-
-
 def test_the_largest_entries_of_the_whole_update_are_kept():
     delta = (tf.constant([[1.0, -5.0], [0.5, 2.0]]), tf.constant([-3.0, 0.0]))
     found = client_work.decoded(options.Compression(top_k=0.5), delta, ROUNDING_KEY)
@@ -230,11 +198,6 @@ def test_the_largest_entries_of_the_whole_update_are_kept():
     both = client_work.decoded(options.Compression(bits=1, top_k=0.5), delta, ROUNDING_KEY)
     np.testing.assert_array_equal(both[0][0], [0, -5])  # The ends of the range are exact.
     assert both[1][0] in (-5, 2)
-
-
-def test_without_compression_the_update_itself_goes_on():
-    delta = (tf.constant([1.0]),)
-    assert client_work.decoded(options.NO_COMPRESSION, delta, ROUNDING_KEY) is delta
 
 
 @pytest.mark.parametrize(

@@ -109,16 +109,6 @@ def test_integers_too_large_for_a_float_differ(tmp_path):
     ]
 
 
-def test_differences_come_in_the_order_of_their_files(tmp_path):
-    for name, worth in (("old", 1), ("new", 2)):
-        for number in (4, 1, 6, 3, 0, 5, 2):
-            folder = tmp_path / name / f"seed_{number}"
-            folder.mkdir(parents=True)
-            (folder / "metrics.csv").write_text(f"worth\n{worth}\n")
-    found = [where for where, _ in compare_versions.differences(tmp_path / "old", tmp_path / "new")]
-    assert found == [f"seed_{number}/metrics.csv worth, by up to 1" for number in range(7)]
-
-
 def test_a_new_metric_is_no_difference_but_named(folders):
     path = folders[1] / "seed_3" / "metrics.csv"
     header, *rows = path.read_text().splitlines()
@@ -126,14 +116,6 @@ def test_a_new_metric_is_no_difference_but_named(folders):
     assert list(compare_versions.differences(*folders)) == [("new column eval/worst", 0)]
     path.with_name("other.csv").write_text("round_num\n1\n")
     assert ("seed_3/other.csv round_num is new", math.inf) in compare_versions.differences(*folders)
-
-
-def test_what_only_a_resumed_run_has_is_not_compared(folders):
-    path = folders[1] / "seed_3" / "metrics.csv"
-    path.write_text(path.read_text().replace("a,,", "a,0.5,"))
-    np.savez(path.with_name("round_1.npz"), w=np.zeros(2))
-    assert list(compare_versions.differences(*folders, is_resumed=True)) == []
-    assert len(list(compare_versions.differences(*folders))) == 2
 
 
 def test_a_missing_run_is_reported(folders, tmp_path):

@@ -62,13 +62,6 @@ def drawn(monkeypatch):
     return figures_drawn
 
 
-def test_convergence_has_a_row_of_panels_for_each_measure(runs, drawn, tmp_path):
-    figures.draw_convergence(figures.read(runs)[0], tmp_path / "convergence.png", "title")
-    (figure,) = drawn
-    labels = [axes.get_ylabel().replace("\n", " ") for axes in figure.axes]
-    assert labels == [metrics.GLOBAL_LOSS.about, "", metrics.ACCURACY.about, ""]
-
-
 def test_loss_is_drawn_against_all_models_sent_so_far(runs, drawn, tmp_path):
     figures.draw_communication(figures.read(runs)[0], tmp_path / "communication.png", "title")
     (figure,) = drawn

@@ -14,25 +14,12 @@ def resolve(*arguments: str) -> list[cli.Settings]:
     return frame.plan(STUDY, frame.flag_set(STUDY).parse(["run_client_selection", *arguments]))
 
 
-def test_the_default_is_the_study_on_synthetic_data():
-    (run,) = resolve()
-    assert (run.task_type, run.client_selection, run.clients_per_round) == ("synthetic", "ucb_cs", 3)
-    assert (run.partition_clients, run.experiment_name) == (30, "client_selection_synthetic_ucb_cs")
-
-
 def test_selectors_cohorts_and_seeds_are_crossed():
     runs = resolve("--client_selection=rand,pow_d", "--clients_per_round=1,2", "--repeat=2", "--experiment_name=x")
     found = [(run.clients_per_round, run.client_selection, run.seed, run.experiment_name) for run in runs]
     crossed = itertools.product((1, 2), ("rand", "pow_d"), (0, 1))
     assert found == [(cohort, name, seed, f"x/m_{cohort}/{name}/seed_{seed}") for cohort, name, seed in crossed]
     assert [run.partition_seed for run in resolve("--repeat=3", "--seed=4", "--resplit")] == [4, 5, 6]
-
-
-def test_the_tasks_own_partition_is_the_default_and_its_hyperparameters_are_not():
-    (run,) = resolve("--task_type=fashion_mnist")
-    assert (run.partition_clients, run.partition_alpha) == (100, 0.3)
-    (run,) = resolve("--task_type=stackoverflow_tag")
-    assert (run.max_examples_per_client, run.client_learning_rate, run.total_rounds) == (256, 0.05, 800)
 
 
 @pytest.mark.parametrize("name", presets.load(flags.PRESETS))
@@ -67,11 +54,6 @@ def selector_settings(*arguments: str) -> cli.Settings:
 
 def selection(name: str, *arguments: str) -> selectors.Selection:
     return selector_flags.options(selector_settings(f"--client_selection={name}", *arguments).settled())
-
-
-def test_candidates_are_twice_the_cohort_where_the_population_has_them():
-    assert selection("pow_d").build([1] * 30, 3).num_candidates == 6
-    assert selection("rpow_d").build([1] * 5, 3).num_candidates == 5
 
 
 def test_the_flags_reach_the_selectors():

@@ -9,13 +9,6 @@ import scipy.stats
 from bandits.mab_fl import combinations
 
 
-def test_codes_of_combinations():
-    assert combinations.pairs(1, 4) == ["1100", "0110", "0101"]
-    assert combinations.all_with(1, 3) == ["010", "011", "110", "111"]
-    assert combinations.code([1, 2], 4) == "0110"
-    assert combinations.members("0110") == [1, 2]
-
-
 @pytest.mark.parametrize(("combination", "expected"), [("0110", [0, 0.25, 0.75, 0]), ("0100", [0, 1, 0, 0])])
 def test_shares_are_proportional_to_training_rows(combination, expected):
     shares = combinations.shares(combination, [10, 30, 90, 50])

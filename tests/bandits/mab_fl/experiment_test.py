@@ -198,19 +198,6 @@ def test_the_known_pair_is_adopted_most(tff_worker, generated, rule):
     assert best >= 4
 
 
-def test_the_best_model_so_far_is_kept(tff_worker, generated):
-    rounds = make("--decision_rule=fixed", "--fixed_combination=0101", participants=generated)
-    progress, aucs, weights = rounds.initial_state(), [], []
-    for round_num in range(1, 7):
-        progress, row = rounds.run_round(progress, round_num)
-        aucs.append(row[metrics.GLOBAL_AUC])
-        weights.append(rounds.global_weights(progress))
-    best = int(np.argmax(aucs))
-    assert (progress.best_round, progress.best_auc) == (best + 1, max(aucs))
-    for weight, kept in zip(weights[best], progress.best_weights, strict=True):
-        np.testing.assert_array_equal(weight, kept)
-
-
 FALLING = np.append(np.full(22, np.nan), 1.5 - 0.05 * np.arange(10))  # Below it is no AUC of the next rounds.
 
 

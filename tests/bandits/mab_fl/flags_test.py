@@ -42,11 +42,6 @@ def test_a_threshold_is_a_number_or_a_quantile():
         parsed.converted({"threshold": True})
 
 
-def test_flags_mean_options():
-    assert not flags.options(only("--decision_rule=extreme_explore")).delays_rewards
-    assert flags.options(only("--decision_rule=bayesian_extreme_explore", "--evaluation=delayed")).delays_rewards
-
-
 class TestPresets:
     def test_table_3_has_all_its_settings(self):
         settings = studies.load()["table3"].settings
@@ -81,13 +76,6 @@ class TestPresets:
         assert {run.total_rounds for run in plan("--preset=epochs", "--total_rounds=3")} == {3}
         with pytest.raises(UsageError, match="table3"):
             plan("--preset=tabel3")
-
-    def test_figures_are_drawn_of_whole_studies(self):
-        study = studies.load()["hospitals"]
-        names = {one.name for one in study.settings}
-        assert studies.whole("hospitals/fedavg", names) == study
-        assert studies.whole("hospitals/fedavg", names - {study.settings[0].name}) is None
-        assert studies.whole(None, {""}) is None
 
 
 def test_a_folder_records_the_target_that_the_data_fills_in(tmp_path):

@@ -8,7 +8,6 @@ import pandas as pd
 import pytest
 
 from bandits.mab_fl import flags, metrics, rewards, run_mab_fl, studies
-from data.errors import Failure
 from data.tasks import silos
 from optimization.study import frame
 
@@ -69,13 +68,6 @@ def test_killed_in_a_checkpoint_then_resumed_equals_uninterrupted(kill_in_a_chec
     with np.load(tmp_path / "run/model/weights.npz") as one, np.load(finished / "run/model/weights.npz") as other:
         for name in other.files:
             np.testing.assert_array_equal(one[name], other[name])
-
-
-def test_a_run_that_has_lost_its_estimates_is_refused(tmp_path):
-    run(tmp_path, *RULE, "--total_rounds=3")
-    (tmp_path / "run" / "estimates.csv").unlink()
-    with pytest.raises(Failure, match="--restart"):
-        run(tmp_path, *RULE)
 
 
 def test_another_seed_gives_another_run_and_the_same_data(finished, tmp_path):

@@ -123,11 +123,6 @@ def test_ties_are_broken_uniformly():
     assert scipy.stats.chisquare(counts).pvalue > 0.01
 
 
-def test_uniform_is_the_draw_of_the_other_experiments():
-    found = selectors.Uniform([1] * 20, 7).select((), np.random.default_rng(3))
-    np.testing.assert_array_equal(found, np.random.default_rng(3).choice(20, 7, replace=False))
-
-
 @pytest.mark.parametrize("cohort_size", [1, 3])
 def test_rand_matches_the_shares_of_data(cohort_size):
     selector = selectors.Rand(SIZES, cohort_size)
@@ -252,11 +247,6 @@ class TestEverySelector:
             assert name == "uniform" or set(chosen) <= {1, 3}
             state = selector.observe(state, np.unique(chosen), losses([1.0] * len(set(chosen))))
 
-    def test_a_population_with_one_client_left_over_still_fills_the_cohort(self, name):
-        selector = ALL[name]([0, 3, 0, 8], 3)
-        if not selector.repeats:
-            assert len(set(choose(selector, selector.initial_state(), np.random.default_rng(2)))) == 3
-
     def test_a_client_may_vanish_in_mid_run(self, name):
         selector = ALL[name](SIZES, 2)
         state = selector.initial_state()
@@ -305,11 +295,6 @@ def test_the_largest_answers_to_a_poll_are_chosen_and_silence_is_none():
     assert sorted(state.losses[np.isfinite(state.losses)]) == [0.5, 2, 3]
 
 
-def test_nobody_is_polled_who_needs_no_poll():
-    cohorts = selectors.SelectedCohorts(selectors.UcbCs([1] * 5, 2, 0.7), seed=3)
-    assert not len(cohorts.choose(cohorts.selector.initial_state(), 1, pytest.fail).polled)
-
-
 def test_cohorts_are_drawn_from_the_seed_and_the_round():
     drawn = [
         selectors.SelectedCohorts(selectors.Uniform([1] * 99, 5), seed).choose((), round_num, pytest.fail).cohort
@@ -317,14 +302,6 @@ def test_cohorts_are_drawn_from_the_seed_and_the_round():
     ]
     np.testing.assert_array_equal(drawn[0], drawn[1])
     assert len({tuple(cohort) for cohort in drawn}) == 3
-
-
-def test_equal_selections_are_equal_and_others_are_not():
-    def ucb(gamma):
-        return selectors.Selection("ucb_cs", selectors.UcbCs, (("gamma", gamma),))
-
-    assert hash(ucb(0.7)) == hash(ucb(0.7))
-    assert ucb(0.7) == ucb(0.7) != ucb(0.6)
 
 
 def test_a_selection_that_does_not_fit_the_clients_is_refused():

@@ -73,9 +73,3 @@ def test_a_run_is_refused_with_the_figure_and_the_remedy(monkeypatch):
     # Beyond a message the program collects the models: 0.5 GB, 25 models of 40 MB, and 300 of them.
     with pytest.raises(UsageError, match=r"cohort of 300, whose models .* 13\.5 GB"):
         payloads.check_memory(40_000_000, 300, keeps_models=True)
-
-
-def test_with_remote_workers_the_program_alone_needs_memory(monkeypatch):
-    monkeypatch.setattr(machine, "available_bytes", lambda: 6_000_000_000)
-    monkeypatch.setattr(psutil.Process, "children", lambda *_, **__: [])
-    payloads.check_memory(400_000_000, 10, keeps_models=False)
