@@ -22,16 +22,16 @@ from bandits import (
     pooled,
     process,
     references,
+    resets,
 )
-from bandits.environments import resets
-from bandits.options import Phase
+from bandits.options import REPLAY_ROWS, Phase
 from data import clients, keys, tasks
 from optimization import aggregators, client_work, cohorts, fed_avg, models, options
 from optimization.posterior import algorithm_flags
 from optimization.privacy import mechanisms
 from optimization.runtime import rounds as runtime_rounds
-from optimization.selection import availability, selected
-from optimization.study import compiled, frame, memory, payloads, run_folder, runner
+from optimization.selection import availability, selectors
+from optimization.study import compiled, frame, payloads, run_folder, runner
 from optimization.study.metrics import mean
 
 _FEW_CLIENTS = 10  # A tenth of them is one client.
@@ -192,7 +192,7 @@ class BanditRounds(runner.Rounds):
         if phase.bandit.trains:
             keeps_models = phase.posterior is not None and phase.posterior.name in algorithm_flags.KEEP_MODELS
             size = payloads.of_model(list(self._definition.model.shapes.values()))
-            memory.check(size, phase.cohorts.size, keeps_models=keeps_models)
+            payloads.check_memory(size, phase.cohorts.size, keeps_models=keeps_models)
         if initial_weights is None:
             initial_weights = self._definition.model.initial_weights(phase.seed)
         self._poll_key = phase_process.key(task, phase, self._definition)
@@ -227,7 +227,7 @@ class BanditRounds(runner.Rounds):
         self._selected = None
         if not phase.selection.is_uniform:
             selector = phase.selection.build(clients.sizes(self._clients, phase.population), phase.cohorts.size)
-            self._selected = selected.SelectedCohorts(selector, phase.seed)
+            self._selected = selectors.SelectedCohorts(selector, phase.seed)
         computing = runtime_rounds.at_hand().computing
         self._prepare = cohorts.PreparedAhead(self._written_inputs, phase.total_rounds, computing)
         self._has_secret_cohorts = phase.bandit.trains and mechanism.rests_on_cohorts and not self._selected
@@ -396,8 +396,7 @@ class BanditRounds(runner.Rounds):
         """
         if self._phase.task.learn_from != "replay":
             return range(count)
-        most = self._phase.replay_rows
-        return range(count)[(round_num - 1) * most : round_num * most]
+        return range(count)[(round_num - 1) * REPLAY_ROWS : round_num * REPLAY_ROWS]
 
     def _written_inputs(
         self, round_num: int, cohort_seed: int | None

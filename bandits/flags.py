@@ -20,7 +20,7 @@ from data.tasks import registry as tasks
 from optimization import corrections
 from optimization.options import Cohorts, named
 from optimization.posterior import algorithm_flags
-from optimization.study import aggregation_flags, availability_flags, cli, selector_flags, task_flags, training_flags
+from optimization.study import aggregation_flags, cli, selector_flags, task_flags, training_flags
 from optimization.study.settings import declared, parameters, setting
 
 USAGE = """
@@ -369,7 +369,7 @@ def options(settings: cli.Settings) -> BanditOptions:
         drift=environment_flags.drift_of(settings),
         delay=environment_flags.delay_of(settings),
         reset=environment_flags.reset_of(settings),
-        cohorts=Cohorts(settings.clients_per_round, settings.cohort_sampling, availability_flags.options(settings)),
+        cohorts=Cohorts(settings.clients_per_round, settings.cohort_sampling, selector_flags.availability(settings)),
         selection=selector_flags.options(settings),
         deploy_every=settings.bandits_deploy_freq,
         max_delay=settings.bandits_deploy_delay,

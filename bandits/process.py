@@ -197,7 +197,7 @@ class BanditProcess(fed_avg.Process):
 
 
 def mixture(matrices: np.ndarray, environment: tf.Tensor) -> np.ndarray | tf.Tensor:
-    """Reward matrix of a mixture of environments (`environments.drift`).
+    """Reward matrix of a mixture of environments (`bandits.environments`).
 
     Args:
       matrices: float32 [environments, labels, actions]; or [labels, actions] of one environment, returned unchanged.

@@ -33,9 +33,9 @@ def define() -> cli.FlagSet:
 
 def program(settings: cli.Settings) -> None:
     """Prints the table of rates."""
-    from bandits.theory import rates
+    from bandits import theory
 
-    print(rates.table(settings.seed))
+    print(theory.table(settings.seed))
 
 
 if __name__ == "__main__":

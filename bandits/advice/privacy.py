@@ -143,8 +143,6 @@ def no_guarantee(deployment: Deployment) -> str:
 def noise(deployment: Deployment, rounds: int, cohort: int, epsilon: float, dimension: int = 1) -> dict[str, Any]:
     """The mechanism with the least noise for an epsilon in deployment, its noise in a run, and its guarantee.
 
-    Buffered noise is left out: its buffers depend on the deployment's population, and a run would choose others.
-
     Args:
       deployment: Where the model would be trained.
       rounds: Rounds.
@@ -159,7 +157,7 @@ def noise(deployment: Deployment, rounds: int, cohort: int, epsilon: float, dime
     """
     plans = calibration.alternatives(deployment.mechanism(1.0), rounds, epsilon, dimension)
     # No tree: bands with the same cohorts have less noise.
-    mechanisms = [one.mechanism for one in plans if one.mechanism.kind != "dpftrl" and not one.mechanism.buffers]
+    mechanisms = [one.mechanism for one in plans if one.mechanism.kind != "dpftrl"]
     if not mechanisms:
         return {"target_epsilon": epsilon, "error": f"no noise multiplier from 0.01 to 1e6 reaches epsilon {epsilon:g}"}
     chosen = mechanisms[0]

@@ -60,7 +60,7 @@ def _is_stationary(figure: Figure, configuration: Configuration) -> bool:
 def _has_one_environment(figure: Figure, configuration: Configuration) -> bool:
     """Whether all rounds of the first measure belong to one environment.
 
-    Environments permute the same actions (`bandits.environments.drift`), so all have the same best fixed reward.
+    Environments permute the same actions (`bandits.environments`), so all have the same best fixed reward.
     """
     flags, rounds = _settings(figure.binary, configuration.arguments), figure.measures[0].last_rounds
     if _is_stationary(figure, configuration):

@@ -86,8 +86,6 @@ class Run:
         for name in settings:
             if settings[name] != self.settings[name] and name not in {_ROUNDS, *run_folder.FREE_FLAGS}:
                 raise UsageError(f"--early_stop needs --{name}: its default depends on --{_ROUNDS}.")
-        if settings.get("tuning_rounds"):
-            raise UsageError("--early_stop does not go with --tuning_rounds, which follow the last round.")
         return dataclasses.replace(self, arguments=arguments, settings=settings)
 
 

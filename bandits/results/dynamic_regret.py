@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bandits import environment_flags, options, studies
-from bandits.environments.drift import Drift
+from bandits.environments import Drift
 from bandits.results import baselines, comparison, runs, tables
 from bandits.results.comparison import Better
 from bandits.results.configurations import ROLES, ConfigurationResults, Part, deployed_otherwise, environment_key

@@ -246,7 +246,10 @@ class RunFolder:
         is_longer = old.get(_TARGET) is None and (old.get(_ROUNDS) or 0) < (new.get(_ROUNDS) or 0)
         names = sorted({*old, *new} - FREE_FLAGS - ({_ROUNDS} if is_longer else set()))
         names = [name for name in names if old.get(name) != new.get(name)]
-        changed = [f"--{name} was {old.get(name)}, is {new.get(name)}" for name in names]
+        changed = [
+            f"--{name} was {old.get(name)}, " + (f"is {new[name]}" if name in new else "which this version lacks")
+            for name in names
+        ]
         instead = "Choose"
         if is_longer and is_same_data and names and all(None not in (old.get(name), new.get(name)) for name in names):
             # A default may depend on the number of rounds.

@@ -77,14 +77,6 @@ def test_several_labels_of_an_example_add_up():
     assert values.tolist() == [0.5, 0.5, 1.0]
 
 
-def test_of_many_clients_some_are_read(monkeypatch):
-    monkeypatch.setattr(constant_actions, "MOST_CLIENTS", 2)
-    population = _clients([[0], [1], [0], [1]])
-    first, again = (_values(population=population) for _ in range(2))
-    assert first.clients == 2
-    np.testing.assert_array_equal(first.mean, again.mean)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("cohort", [None, Cohorts(5)])
 def test_the_error_of_a_sample_is_the_spread_over_samples(cohort, monkeypatch):
@@ -143,20 +135,5 @@ def test_where_rewards_drift_a_constant_action_earns_the_mean_over_rounds(digits
     assert found["held_out"].constant == pytest.approx(held_out[:, best].mean())
 
 
-def test_a_kept_cache_earns_what_its_period_began_with(digits):
-    drift = ("--scenario=drift", "--total_rounds=10", "--drift_start=7")
-    kept = constant_actions.of_run(_run(*drift, "--cache=persistent", "--bandits_deploy_freq=5"), digits)
-    assert kept["participating"] == constant_actions.of_run(_run(), digits)["participating"]
-    anew = constant_actions.of_run(_run(*drift), digits)
-    assert anew["participating"].constant < kept["participating"].constant
-
-
 def test_where_a_selector_prefers_some_clients_the_held_out_ones_alone_are_reported(digits):
     assert list(constant_actions.of_run(_run("--client_selection=ucb_cs"), digits)) == ["held_out"]
-
-
-def test_seeds_of_one_task_share_them(digits):
-    first = constant_actions.of_run(_run("--seed=0"), digits)
-    assert constant_actions.of_run(_run("--seed=1"), digits) is first
-    assert constant_actions.of_run(_run("--max_examples_per_client=2"), digits) is not first
-    assert constant_actions.of_run(_run("--clients_per_round=2"), digits) is not first

@@ -11,7 +11,7 @@ import pytest
 
 from bandits import interactions, metrics
 from bandits.evaluation import run_policies
-from data import interaction_log, log_checks
+from data import interaction_log
 from data.errors import UsageError
 from data.tasks import registry
 from data.tasks.options import TaskOptions
@@ -69,10 +69,6 @@ def test_contexts_labels_and_rewards_are_those_of_the_clients_examples(finished)
     np.testing.assert_array_equal(log.rewards, log.actions == labels)
     features = [examples[client].features[row] for client, row in zip(log.clients, log.rows, strict=True)]
     np.testing.assert_array_equal(log.contexts, task.normalize(np.stack(features)))
-
-
-def test_equal_runs_write_equal_files(finished, tmp_path):
-    assert _parts(play(tmp_path)) == _parts(finished)
 
 
 def test_a_run_that_was_killed_writes_no_row_twice(finished, tmp_path):
@@ -159,12 +155,6 @@ def test_a_kept_cache_is_an_interaction_once_a_period(tmp_path):
     assert once.report["repeated_rows"] == len(every) - len(once)
 
 
-def test_lagging_clients_act_with_earlier_models(tmp_path):
-    log = interactions.read(play(tmp_path, "--bandits_deploy_delay=1", "--bandits_deploy_freq=1"))
-    assert set((log.periods - log.models).tolist()) == {0, 1}
-    assert (log.models[log.periods == 0] == 0).all()
-
-
 def test_a_private_run_says_that_its_log_is_not_protected(tmp_path, capfd):
     run = play(tmp_path, "--aggregator_type=dpsgd", "--noise_multiplier=1", "--clip_norm=1")
     privacy = json.loads((run / "privacy.json").read_text())
@@ -175,14 +165,6 @@ def test_a_private_run_says_that_its_log_is_not_protected(tmp_path, capfd):
     assert "Keep them secret" in output
     assert (run / "interactions").stat().st_mode & 0o077 == 0
     assert all(path.stat().st_mode & 0o077 == 0 for path in (run / "interactions").iterdir())
-
-
-def test_a_greedy_log_is_written_and_refused_for_estimation(tmp_path):
-    run = play(tmp_path, "--bandits_type=greedy", "--ties=first")
-    log = check_agrees(run)
-    assert (log.propensities == 1).all()
-    with pytest.raises(UsageError, match="its policy is deterministic"):
-        log_checks.check_random(log.propensities, str(run))
 
 
 def _with_config(run: pathlib.Path, **changed) -> None:

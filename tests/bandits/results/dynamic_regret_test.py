@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from bandits import metrics, run_federated, studies
-from bandits.environments.drift import Drift
+from bandits.environments import Drift
 from bandits.results import configurations, dynamic_regret, runs
 from bandits.results.dynamic_regret import EnvironmentSchedule, Segment
 from optimization.study import frame

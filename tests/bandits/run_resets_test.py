@@ -7,8 +7,7 @@ import pandas as pd
 import pytest
 import tensorflow as tf
 
-from bandits import experiment, metrics
-from bandits.environments import resets
+from bandits import experiment, metrics, resets
 from tests.bandits import whole_runs
 from tests.bandits.whole_runs import assert_same, spent, table
 
@@ -17,7 +16,7 @@ pytestmark = pytest.mark.slow
 SMALL = ("--total_rounds=6", "--clients_per_round=4", "--bandits_deploy_freq=2", "--rounds_per_eval=1")
 WINDOW = ("--reset_when=window", "--reset_window=2")
 # The first model is the best for none of the clients, and the deployed one acts otherwise: the loss rises soon.
-EAGER = ("--page_hinkley_threshold=0.01", "--page_hinkley_delta=0", "--reset_warmup=2")
+EAGER = ("--page_hinkley_threshold=0.0001", "--reset_warmup=2")
 NOISE = ("--clip_norm=0.5", "--noise_multiplier=2")
 
 
@@ -64,7 +63,7 @@ def test_the_round_of_a_reset_starts_from_the_first_state_and_keeps_the_rest(tff
 def test_rounds_are_reset_where_their_losses_or_rewards_say(tmp_path, capsys, watched, column, sign, more):
     run = play(tmp_path, "--reset=model", f"--reset_watch={watched}", *EAGER, "--total_rounds=12", *more)
     rows = table(run)
-    reset = resets.Reset("model", resets.PAGE_HINKLEY, warmup=2, threshold=0.01)
+    reset = resets.Reset("model", resets.PAGE_HINKLEY, warmup=2, threshold=0.0001)
     watch, losses, expected = resets.Watch(reset), reset.no_losses(), []
     for loss in sign * rows[column]:
         expected.append(int(watch.is_due(len(expected) + 1, losses)))

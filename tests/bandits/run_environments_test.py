@@ -9,8 +9,7 @@ import pandas as pd
 import pytest
 from dp_accounting import rdp
 
-from bandits import interactions, metrics, run_federated
-from bandits.environments import delay, drift
+from bandits import environments, interactions, metrics, run_federated
 from data.tasks import registry
 from data.tasks.options import TaskOptions
 from optimization import models
@@ -66,7 +65,7 @@ def test_another_environment_alone_is_the_run_of_rewards_that_are_permuted_by_ha
     class Permuted(run_federated.BanditStudy):
         def open(self, options):
             task = super().open(options)
-            own = drift.Drift("abrupt", environments=3).matrices(np.eye(10, dtype=np.float32))[2]
+            own = environments.Drift("abrupt", environments=3).matrices(np.eye(10, dtype=np.float32))[2]
             return dataclasses.replace(task, rewards={**task.rewards, "exact": own})
 
     monkeypatch.setattr(run_federated, "STUDY", Permuted())
@@ -74,15 +73,6 @@ def test_another_environment_alone_is_the_run_of_rewards_that_are_permuted_by_ha
     assert_same(alone, by_hand)
     assert (alone / "bounds.json").read_bytes() == (by_hand / "bounds.json").read_bytes()
     assert (table(alone)[metrics.ROUND_REWARD] != table(elsewhere)[metrics.ROUND_REWARD]).any()
-
-
-@pytest.mark.parametrize(
-    ("flag", "more"),
-    [("--reward_drift=abrupt", ("--drift_start=7",)), ("--reward_delay=uniform", (LATE[0], "--bandits_deploy_freq=1"))],
-)
-def test_a_change_or_a_delay_that_does_not_come_is_warned_of(tmp_path, capsys, flag, more):
-    play(tmp_path, flag, *more, "--total_rounds=1")
-    assert f"Warning: {flag}" in capsys.readouterr().err
 
 
 def test_clients_earn_by_hand_what_the_environment_pays(drifting):
@@ -103,13 +93,6 @@ def test_clients_earn_by_hand_what_the_environment_pays(drifting):
     np.testing.assert_allclose(table(drifting)[metrics.ROUND_REWARD], by_round, atol=1e-6)
 
 
-def test_a_continued_run_meets_the_same_world(tmp_path):
-    changes = (*DRIFTS["client"], *LATE)
-    whole = play(tmp_path / "whole", *changes)
-    play(tmp_path, *changes, "--total_rounds=4")
-    assert_same(play(tmp_path, *changes), whole)
-
-
 def test_rewards_that_are_not_late_are_those_of_a_kept_cache(tmp_path):
     kept = play(tmp_path / "kept", "--cache=persistent")
     assert_same(play(tmp_path, *LATE, "--delay_rounds=0"), kept)
@@ -127,16 +110,12 @@ def test_a_reward_counts_from_the_round_of_its_arrival_on(tmp_path):
         for client in range(4):
             here = (every.rounds == round_num) & (every.clients == client)
             there = (log.rounds == round_num) & (log.clients == client)
-            observed = delay.Delay("uniform", 2).observed(0, period, client, here.sum(), waited)
+            observed = environments.Delay("uniform", 2).observed(0, period, client, here.sum(), waited)
             for name in ("rows", "actions", "rewards", "propensities"):
                 np.testing.assert_array_equal(getattr(log, name)[there], getattr(every, name)[here][observed])
     sizes = pd.Series(log.rounds).value_counts().sort_index().tolist()
     assert sizes[0] < sizes[1] < sizes[2] == len(every.rows) / 6 > sizes[3]
     assert table(run)[metrics.EXAMPLES].tolist() == sizes
-
-
-def test_everyone_who_is_available_is_everyone(plain, tmp_path):
-    assert_same(play(tmp_path, "--availability=diurnal", "--availability_low=1", "--availability_high=1"), plain)
 
 
 def test_a_continued_run_meets_the_same_clients(tmp_path):
@@ -149,7 +128,7 @@ def test_a_continued_run_meets_the_same_clients(tmp_path):
     assert_same(continued, whole)
     log = interactions.read(whole, with_contexts=False, each_once=False)
     task = registry.load(TaskOptions("digits"))
-    found = availability.Availability("diurnal", 4, 0.1, 0.9, 4, by_labels=True, drop_out=0.3)
+    found = availability.Availability("diurnal", 4, 4, by_labels=True, drop_out=0.3)
     attendance = availability.Attendance(found, found.zones(task.clients, 10), 0)
     place = np.array([task.clients.client_ids.index(name) for name in log.client_ids])
     for round_num in range(1, 7):
@@ -182,7 +161,7 @@ def test_the_model_is_measured_in_the_environment_of_the_moment(plain, tmp_path,
     weights = np.load(run / "model" / "weights.npz")
     model, features = models.of_task(task), task.normalize(examples.features)
     action = np.argmax(model.forward([weights[name] for name in weights.files], features), axis=1)
-    found = drift.Drift("abrupt", start=6, environments=2).matrices(np.eye(10, dtype=np.float32))[1]
+    found = environments.Drift("abrupt", start=6, environments=2).matrices(np.eye(10, dtype=np.float32))[1]
     assert after[metrics.HELD_OUT_REWARD][5] == pytest.approx(found[examples.labels, action].mean())
     printed = f"reward {after[metrics.HELD_OUT_REWARD][5]:.4f} in the last round's environment"
     assert printed in capsys.readouterr().out

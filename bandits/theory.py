@@ -1,17 +1,22 @@
-"""How fast the greedy part of epsilon-greedy learns, beside the bounds of Agarwal et al. 2023, equations (7) and (8).
+"""Regret in environments with known rewards, beside the bounds of Agarwal et al. 2023, equations (7) and (8).
 
-Algorithm 1 is simulated with an exact regression oracle in the place of its rounds. The gap between the best action
-and the others is always at the edge of what the samples can detect.
+The true rewards f* are in the fitted class F (Assumption 1). Algorithm 1 is simulated with an exact regression oracle
+in the place of its rounds, to measure how fast the greedy part of epsilon-greedy learns. The gap between the best
+action and the others is always at the edge of what the samples can detect.
+
+Predictions are float [runs, contexts, actions]. Rewards are f*, not the noisy r, unless it says so.
 """
 
+import dataclasses
 import math
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
 
 from bandits import policies, schedules
 from bandits.results.tables import markdown
-from bandits.theory import environments, regret
 from data import keys
 from optimization.study import intervals
 
@@ -28,8 +33,76 @@ GRIDS = {
 }
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
+class FiniteEnvironment:
+    """Finitely many contexts, actions and functions; rewards are 0 or 1, with mean f*(context, action).
+
+    F is a product: a function takes one of a context's candidate rows at each context. So the best fit is found
+    context by context.
+
+    Attributes:
+      rewards: float64 [contexts, actions] in [0, 1], f*.
+      candidates: float64 [contexts, candidates, actions] in [0, 1], each context's rows, f*'s among them; rows
+        may be repeated.
+      contexts: float64 [contexts], the frequency of each context.
+    """
+
+    rewards: np.ndarray
+    candidates: np.ndarray
+    contexts: np.ndarray
+
+    @property
+    def num_actions(self) -> int:
+        """K."""
+        return self.rewards.shape[1]
+
+    @property
+    def log_class_size(self) -> float:
+        """The logarithm of the number of functions, ln |F|."""
+        return float(sum(np.log(len(np.unique(rows, axis=0))) for rows in self.candidates))
+
+
+def hidden_best(num_actions: int, gap: float) -> FiniteEnvironment:
+    """One context whose last action earns `gap` more than the others, 0.5; F contains every such action."""
+    rows = 0.5 + gap * np.eye(num_actions)
+    return FiniteEnvironment(rows[-1:], rows[None], np.ones(1))
+
+
+def probabilities(policy: policies.Policy, predicted: np.ndarray) -> np.ndarray:
+    """Action probabilities of a policy of `bandits.policies`, float64 [runs, contexts, actions]."""
+    rows = predicted.reshape(-1, predicted.shape[-1]).astype(np.float32)
+    found = policy(tf.constant(rows)).numpy().astype(np.float64).reshape(predicted.shape)
+    return found / found.sum(axis=-1, keepdims=True)  # 32 bits sum to 1 but roughly.
+
+
+def of_policy(environment: FiniteEnvironment, acting: np.ndarray) -> np.ndarray:
+    """Regret per sample, float64 [runs], of action probabilities float64 [runs, contexts, actions]."""
+    lost = environment.rewards.max(axis=1, keepdims=True) - environment.rewards
+    return np.einsum("x,rxa,xa->r", environment.contexts, acting, lost)
+
+
+def of_greedy(environment: FiniteEnvironment, predicted: np.ndarray) -> np.ndarray:
+    """E[f*(pi*) - f*(pi_f)], float64 [runs]: regret per sample of the greedy policy, averaged over ties."""
+    return of_policy(environment, probabilities(policies.Greedy(), predicted))
+
+
+def error(environment: FiniteEnvironment, predicted: np.ndarray, logged: np.ndarray) -> np.ndarray:
+    """E[(f - r)^2 - (f* - r)^2] = E[(f - f*)^2] under a log, float64 [runs]: what eq. 7 bounds.
+
+    The two are equal because E[r | context, action] = f* (Assumption 1).
+
+    Args:
+      environment: The environment.
+      predicted: f.
+      logged: float64 [runs, contexts, actions] or [contexts, actions], probabilities with which the log's actions
+        were chosen; of several deployments, their mean.
+    """
+    squares = (predicted - environment.rewards) ** 2
+    return np.einsum("x,rxa,rxa->r", environment.contexts, np.broadcast_to(logged, predicted.shape), squares)
+
+
 def simulate(
-    environment: environments.FiniteEnvironment,
+    environment: FiniteEnvironment,
     policy: policies.Policy,
     samples: int,
     periods: int,
@@ -54,7 +127,7 @@ def simulate(
     counts = successes = np.zeros(1, np.int64)
     logged = np.zeros(predicted.shape)
     for period in range(1, periods + 1):
-        acting = regret.probabilities(policy, predicted)
+        acting = probabilities(policy, predicted)
         contexts = generator.multinomial(samples, environment.contexts, size=runs)
         new = generator.multinomial(contexts, acting)
         counts, successes = counts + new, successes + generator.binomial(new, environment.rewards)
@@ -63,7 +136,7 @@ def simulate(
         losses = np.einsum("rxa,xma->rxm", counts, environment.candidates**2)
         losses -= 2 * np.einsum("rxa,xma->rxm", successes, environment.candidates)
         predicted = environment.candidates[np.arange(len(environment.rewards)), losses.argmin(axis=2)]
-    return regret.of_greedy(environment, predicted), regret.error(environment, predicted, logged)
+    return of_greedy(environment, predicted), error(environment, predicted, logged)
 
 
 def error_bound(log_term: float, samples: float, constant: float = 1.0) -> float:
@@ -76,9 +149,13 @@ def measured_constant(errors: np.ndarray, log_term: float, samples: float) -> fl
     return float(np.quantile(errors, 1 - DELTA, method="higher") * samples / log_term)
 
 
-def greedy_bound(num_actions: int, epsilon: float, error: float) -> float:
-    """Bound of equation (8) on the greedy part's regret per sample, sqrt((2 K / epsilon) error)."""
-    return math.sqrt(2 * num_actions / epsilon * error)
+def greedy_bound(num_actions: int, epsilon: float, error: npt.ArrayLike) -> np.ndarray:
+    """Bound of equation (8) on the greedy part's regret per sample, sqrt((2 K / epsilon) error).
+
+    Where the greedy action is not the best, f is wrong by half the gap or more at one of the two, and any
+    epsilon-greedy log has each of them with probability epsilon / K or more.
+    """
+    return np.sqrt(2 * num_actions / epsilon * np.asarray(error))
 
 
 def slope(places: Sequence[float], values: np.ndarray) -> intervals.Interval:
@@ -103,7 +180,7 @@ def table(seed: int) -> str:
         actions, epsilon, samples, periods = point
         total = samples * periods
         gap = _EDGE * math.sqrt(actions * math.log(actions) / (epsilon * total))
-        environment, policy = environments.hidden_best(actions, gap), policies.EpsilonGreedy(epsilon)
+        environment, policy = hidden_best(actions, gap), policies.EpsilonGreedy(epsilon)
         greedy, errors = simulate(environment, policy, samples, periods, SEEDS * RUNS_OF_A_SEED, generator)
         terms[point] = schedules.complexity(environment.log_class_size, DELTA, periods)
         constant = max(constant, measured_constant(errors, terms[point], total))

@@ -1,10 +1,16 @@
-"""Drifting rewards: environments are the task's reward matrix and versions with permuted actions.
+"""Non-stationary environments: drifting rewards, and delays of rewards.
 
-One number is a client's position among the environments in a round: 0 is the first, 1 the second, and 0.25 is a mixture
-of three quarters of the first and a quarter of the second.
+Environments are the task's reward matrix and versions with permuted actions. One number is a client's position among
+the environments in a round: 0 is the first, 1 the second, and 0.25 is a mixture of three quarters of the first and a
+quarter of the second.
+
+A delay is the number of rounds between an action and the observation of its reward. Nothing is stored: a client's
+delays are sampled again in every round of a deployment period, with a key of the period, and rewards that are not
+observed yet are masked.
 """
 
 import dataclasses
+import math
 from collections.abc import Mapping
 
 import numpy as np
@@ -12,13 +18,19 @@ import numpy.typing as npt
 
 from data import keys
 
-KINDS: Mapping[str, str] = {
+DRIFTS: Mapping[str, str] = {
     "abrupt": "they change for all clients at --drift_start, and repeatedly with --drift_every",
     "linear": "from --drift_start, over --drift_rounds, they blend from old to new",
     "seasonal": "two environments alternate within each --drift_period, with an overlap",
     "client": "each client changes at its own time, within --drift_rounds from --drift_start",
 }
 MOST_ENVIRONMENTS = 10
+DELAYS: Mapping[str, str] = {
+    "uniform": "each after 0 to --delay_rounds rounds, uniformly",
+    "geometric": "each after --delay_rounds rounds on average, with the same probability in each round",
+}
+
+_LEAST_IN_TIME = 0.01  # Fraction of the rewards below which almost nothing is learned.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,7 +38,7 @@ class Drift:
     """How rewards change over rounds.
 
     Attributes:
-      kind: One of `KINDS`, or `none`.
+      kind: One of `DRIFTS`, or `none`.
       start: First round of the change; not for `seasonal`.
       every: For `abrupt`, rounds between changes; 0 for one change alone.
       rounds: For `linear`, rounds from the old environment to the new one; for `client`, rounds within which clients
@@ -130,4 +142,60 @@ class Drift:
         return np.tensordot(self.shares(rounds, client), self.matrices(matrix).astype(float), 1)
 
 
-NONE = Drift()
+NO_DRIFT = Drift()
+
+
+@dataclasses.dataclass(frozen=True)
+class Delay:
+    """Distribution of the delay of rewards.
+
+    Attributes:
+      kind: One of `DELAYS`, or `none`.
+      rounds: For `uniform`, the maximum; for `geometric`, the mean.
+      never: Fraction of the rewards that are never observed.
+    """
+
+    kind: str = "none"
+    rounds: float = 0.0
+    never: float = 0.0
+
+    def observed(self, seed: int, period: int, client: int, count: int, waited: int) -> np.ndarray:
+        """Whether each of a client's rewards was observed, bool [count]; observed rewards stay observed.
+
+        Args:
+          seed: Of the run.
+          period: The deployment period, from 0.
+          client: Position among the task's clients.
+          count: Its interactions.
+          waited: Rounds since it acted, from 0.
+        """
+        draw = keys.generator(seed, keys.Purpose.ARRIVAL, period, client)
+        if self.kind == "uniform":
+            after = draw.integers(int(self.rounds) + 1, size=count)
+        else:
+            after = draw.geometric(1 / (1 + self.rounds), size=count) - 1
+        return (after <= waited) & (draw.random(count) >= self.never)
+
+    def warning(self, deploy_every: int) -> str:
+        """Warning if no reward is delayed, or almost none is observed within a period; else empty."""
+        if self.kind == "none":
+            return ""
+        flags = f"--delay_rounds={self.rounds:g} and --delay_never={self.never:g}"
+        if not self.rounds and not self.never:
+            return f"--reward_delay={self.kind} delays nothing: see {flags}."
+        in_time = (1 - self.never) * self._share(deploy_every - 1)
+        if in_time >= _LEAST_IN_TIME:
+            return ""
+        return (
+            f"--reward_delay={self.kind} lets {in_time:.2g} of the rewards arrive before the next deployment, and what "
+            f"has not is lost: see {flags}, and --bandits_deploy_freq={deploy_every}."
+        )
+
+    def _share(self, waited: int) -> float:
+        """Fraction of the rewards ever observed that are observed after this many rounds."""
+        if self.kind == "uniform":
+            return min(1.0, (waited + 1) / (int(self.rounds) + 1))
+        return -math.expm1((waited + 1) * math.log1p(-1 / (1 + self.rounds))) if self.rounds else 1.0
+
+
+NO_DELAY = Delay()

@@ -27,6 +27,9 @@ WATCHED: Mapping[str, str] = {
     REWARD: "falls of bandits/round_rewards, for rare rewards: low predictions that become wrong cost little loss",
 }
 MOST_LOSSES = 10_000  # Fixed size of the record in the state.
+TOLERATED_RISE = 0.005  # Of the series per round, for Page-Hinkley's test.
+FALSE_DETECTION = 0.2  # Probability for ADWIN, with values in [0, 1]; a smaller one detects later.
+ADWIN_SCALE = 100.0  # Scales the series to [0, 1]: 1 / its spread from round to round.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,9 +43,6 @@ class Reset:
       window: For `window`, rounds from one reset to the next.
       warmup: For detectors, losses after a reset before the next reset.
       threshold: For `page_hinkley`, summed rise that triggers a reset, in units of the series.
-      delta: For `page_hinkley`, the tolerated rise per round, in such units; for `adwin`, the probability
-        of a false detection.
-      scale: For `adwin`, factor that scales losses to [0, 1].
     """
 
     what: str = "none"
@@ -51,8 +51,6 @@ class Reset:
     window: int = 0
     warmup: int = 0
     threshold: float = 0.0
-    delta: float = 0.0
-    scale: float = 1.0
 
     @property
     def reads_losses(self) -> bool:
@@ -136,11 +134,14 @@ class Watch:
         if self._seen != losses[:known]:  # After a reset or a resumption, a new detector reads all of them.
             self._detector, self._seen, self._has_risen, known = self._new_detector(), [], False, 0
         for loss in losses[known:]:
-            before = self._detector.estimation if self._reset.when == ADWIN else -math.inf
-            self._detector.update(self._reset.scale * loss)
+            if self._reset.when == PAGE_HINKLEY:
+                self._detector.update(loss)
+                self._has_risen = self._detector.drift_detected
+                continue
+            before = self._detector.estimation
+            self._detector.update(ADWIN_SCALE * loss)
             # ADWIN finds falls as well, which are what learning looks like.
-            rises = self._reset.when == PAGE_HINKLEY or self._detector.estimation > before
-            self._has_risen = self._detector.drift_detected and rises
+            self._has_risen = self._detector.drift_detected and self._detector.estimation > before
         self._seen = losses
         return self._has_risen
 
@@ -149,7 +150,7 @@ class Watch:
             return None
         from river import drift  # Here: it takes seconds, and flags are checked before anything slow.
 
-        warmup, delta = self._reset.warmup, self._reset.delta
+        warmup, threshold = self._reset.warmup, self._reset.threshold
         if self._reset.when == PAGE_HINKLEY:
-            return drift.PageHinkley(min_instances=warmup, delta=delta, threshold=self._reset.threshold, mode="up")
-        return drift.ADWIN(delta=delta, clock=1, grace_period=warmup)
+            return drift.PageHinkley(min_instances=warmup, delta=TOLERATED_RISE, threshold=threshold, mode="up")
+        return drift.ADWIN(delta=FALSE_DETECTION, clock=1, grace_period=warmup)
