@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from data import dates, frames, numerals, statistics, table_file, table_size
+from data import dates, frames, memory, numerals, statistics, table_file
 from data.errors import ColumnError, UsageError
 from data.schema import as_flag
 from data.table_file import as_text
@@ -186,7 +186,7 @@ def _check_size(rows: int, learned: Learned) -> None:
     if width > MAX_FEATURES:
         raise UsageError(f"The columns give {width:,} features, more than {MAX_FEATURES:,}: {remedy}.")
     what = f"The table with {width:,} features in each of {rows:,} rows"
-    table_size.check_memory(_COPIES * 4 * rows * width, what, f"{remedy}, or take a sample of the clients")
+    memory.check_memory(_COPIES * 4 * rows * width, what, f"{remedy}, or take a sample of the clients")
 
 
 def named(column: "pd.Series") -> "pd.Series":

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from data import log_regression, logged_clients
+from data import logged_clients
 from data.log_checks import Finding
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def _features(log: "InteractionLog") -> tuple[np.ndarray, list[str], int]:
     from scipy import sparse
 
     width = logged_clients.num_features(log.contexts, log.feature_names)
-    matrix = sparse.csc_matrix(log_regression.design(log.contexts, width))
+    matrix = sparse.csc_matrix(logged_clients.design(log.contexts, width))
     means = matrix.mean(axis=0).A1
     variances = (matrix.power(2).mean(axis=0).A1 - means**2)[:width]
     most = max(1, min(_MOST_TESTS // len(log.action_names), _MOST_NUMBERS // len(log)))

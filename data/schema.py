@@ -5,15 +5,15 @@ import dataclasses
 import difflib
 import re
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from data import numerals, table_size
+from data import memory, numerals
 from data.errors import UsageError
 
 POLICY = "--policy=column"  # Names the columns of a target policy.
 _LISTED = 20  # Of more columns, a message names the nearest.
 _NEAREST = 5
+_SHOWN_ACTIONS = 20
 _ALSO_TIME = ("--feature_columns", "--round_column", "--period_column")
 _SINGLE = ("label", "action", "reward", "propensity", "round", "period", "position")  # Roles of one column.
 
@@ -58,13 +58,15 @@ def as_flag(words: Iterable[str], *, quoted: bool = False) -> str:
     return f"'{value}'" if quoted and "'" not in value else shlex.quote(value)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Schema:
     """The roles that flags give to columns; several columns are separated by commas, one that holds a comma is quoted.
 
     A table has a label or the reward of each action. A log has the chosen action, its reward and its propensity.
 
     Attributes:
+      data_file: The file.
+      file_flag: The flag that names it, for messages.
       client_column: Client of the row; with several columns, each combination of values is a client. For a table
         also `rows:N`, which partitions the rows over N clients at random.
       partition_column: Table with `rows:N`: column over whose values each client has a mix from a Dirichlet
@@ -79,7 +81,7 @@ class Schema:
       period_column: Log: the deployment period, likewise.
       position_column: Log: a feature that is a category, such as the place on a page; None for none.
       probability_columns: Log: column of a target policy's probability of the chosen action, or a column for each
-        action, see `action_columns.matched`; None for none.
+        action, see `matched`; None for none.
       action_names: Log: further possible actions, without a row.
       time_column: The time of a row, see `log_time`; None for none.
       from_time: Time from which on rows are read.
@@ -96,10 +98,12 @@ class Schema:
       missing_values: Texts that are missing values besides the usual ones.
       decimal: Decimal sign of numbers that are written as text, `.` or `,`.
       max_table_rows: Maximum number of rows.
-      file_flag: The flag that names the file, for messages.
     """
 
-    client_column: str
+    data_file: str = ""
+    file_flag: str = "--data_file"
+    client_column: str = ""
+    partition_column: str | None = None
     label_column: str | None = None
     reward_columns: str | None = None
     action_column: str | None = None
@@ -111,14 +115,6 @@ class Schema:
     position_column: str | None = None
     probability_columns: str | None = None
     action_names: str | None = None
-    feature_columns: str | None = None
-    text_columns: str | None = None
-    partition_column: str | None = None
-    ignore_columns: str | None = None
-    category_columns: str | None = None
-    missing_values: str | None = None
-    decimal: str = numerals.POINT
-    max_table_rows: int = table_size.MAX_ROWS
     time_column: str | None = None
     from_time: str | None = None
     until_time: str | None = None
@@ -127,7 +123,13 @@ class Schema:
     log_until: str | None = None
     unobserved_rewards: str = "refuse"
     hold_out: str = "clients"
-    file_flag: str = "--data_file"
+    feature_columns: str | None = None
+    text_columns: str | None = None
+    ignore_columns: str | None = None
+    category_columns: str | None = None
+    missing_values: str | None = None
+    decimal: str = numerals.POINT
+    max_table_rows: int = memory.MAX_ROWS
 
     @property
     def is_log(self) -> bool:
@@ -180,13 +182,6 @@ class Schema:
         if self.unobserved_rewards == "drop" and self.reward_window and self.reward_time_column:
             raise UsageError("--unobserved_rewards=drop does not go with --reward_window, where a late reward is 0.")
         _ = self.num_synthetic_clients
-
-
-def of_options(options: Any) -> Schema:
-    """Schema of a task's options, a dataclass with fields of the same names."""
-    names = {field.name for field in dataclasses.fields(options)}
-    roles = [field.name for field in dataclasses.fields(Schema) if field.name in names]
-    return Schema(**{name: getattr(options, name) for name in roles})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -343,3 +338,57 @@ def _words(name: str) -> str:
 
 def _first(called: Mapping[str, str], *known: set[str]) -> str | None:
     return next((name for words in known for name, own in called.items() if own in words), None)
+
+
+def matched(text: str, names: Sequence[str], actions: Sequence[str], flag: str) -> dict[str, str]:
+    """The column of each action, in the order of the actions.
+
+    Without `ACTION=COLUMN` pairs, each column must be its action's name, but for a prefix and a suffix that all columns
+    share, such as `pi_`. Letters may differ in case if that leaves one way to match them.
+
+    Args:
+      text: The flag's value.
+      names: All columns of the file.
+      actions: Names of the actions.
+      flag: The flag, for messages.
+
+    Raises:
+      UsageError: If the columns do not match the actions.
+    """
+    pairs = action_entries(text, names)
+    columns = [column for _, column in pairs]
+    if len(set(columns)) == len(columns) == len(actions):
+        if not any(action for action, _ in pairs):
+            ways = [by_name(columns, actions), by_name(columns, actions, str.casefold)]
+            pairs = [pair for way in ways if way for pair in way.items()][: len(actions)]
+        if sorted(action for action, _ in pairs) == sorted(actions):
+            return {action: dict(pairs)[action] for action in actions}
+    example = as_flag(
+        [f"{action}=COLUMN" for action in actions[:_SHOWN_ACTIONS]] + ["..."] * (len(actions) > _SHOWN_ACTIONS)
+    )
+    raise UsageError(
+        f"{flag} must name one column for each action, and it is not clear which: the {len(actions)} actions are "
+        f"{_shown(actions)}, and the {len(columns)} columns are {_shown(columns)}. Write pairs: {flag}:{example}."
+    )
+
+
+def described(by_action: Mapping[str, object]) -> str:
+    """Text of a mapping from actions, such as `low: pi_low, high: pi_high`."""
+    shown = ", ".join(f"{action}: {value}" for action, value in list(by_action.items())[:_SHOWN_ACTIONS])
+    return shown + (f" and {len(by_action) - _SHOWN_ACTIONS} more" if len(by_action) > _SHOWN_ACTIONS else "")
+
+
+def _shown(names: Sequence[str]) -> str:
+    return ", ".join(map(repr, names[:_SHOWN_ACTIONS])) + (" ..." if len(names) > _SHOWN_ACTIONS else "")
+
+
+def by_name(columns: Sequence[str], actions: Sequence[str], fold: Callable[[str], str] = str) -> dict[str, str] | None:
+    """The only way to match columns to actions by a common prefix and suffix; None if there is none, or several."""
+    written, first = {fold(column): column for column in columns}, fold(actions[0])
+    ways = set()
+    for column in written:
+        for place in re.finditer(f"(?={re.escape(first)})", column):
+            before, after = column[: place.start()], column[place.start() + len(first) :]
+            ways.add(tuple(written.get(before + fold(action) + after, "") for action in actions))
+    ways = {way for way in ways if len(set(way) - {""}) == len(actions)}
+    return dict(zip(actions, ways.pop(), strict=True)) if len(ways) == 1 else None

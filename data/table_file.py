@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from data import clients, frames, numerals, schema, table_size
+from data import clients, frames, memory, numerals, schema
 from data.errors import UsageError
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ _SAMPLED = 200  # Records that choose a separator, if the header allows several.
 _NAMED = 3  # Number of lines in a message.
 _TRUTH = {"True": "1", "TRUE": "1", "true": "1", "False": "0", "FALSE": "0", "false": "0"}
 _ULPS = 4  # Rounding errors of a probability, in units of its type's precision.
-_NO_ROLES = schema.Schema("")
+_NO_ROLES = schema.Schema()
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = 80
 
@@ -199,7 +199,7 @@ def read(path: str, wanted: schema.Schema = _NO_ROLES) -> Table:
     lines: np.ndarray | None = None
     try:
         if name.endswith(".parquet"):
-            table_size.check_parquet(path, wanted.max_table_rows)
+            memory.check_parquet(path, wanted.max_table_rows)
             # Otherwise a missing value would turn whole numbers, such as identifiers, into rounded ones.
             frame = pd.read_parquet(path, engine="pyarrow", dtype_backend="numpy_nullable")
         else:
@@ -243,7 +243,7 @@ def of_frame(frame: "pd.DataFrame", path: str, wanted: schema.Schema = _NO_ROLES
     if frame.empty:
         raise UsageError(f"{path} is empty: {wanted.file_flag} must have named columns and at least one row.")
     frame.columns = [str(name).strip() for name in frame.columns]
-    table_size.check_rows(len(frame), wanted.max_table_rows, path)
+    memory.check_rows(len(frame), wanted.max_table_rows, path)
     _check_different(path, list(frame.columns), wanted.file_flag)
     nameless = tuple(name for name in frame.columns if re.fullmatch(r"Unnamed: \d+|", name))
     frame = frames.with_plain_types(frame.loc[:, [name not in nameless for name in frame.columns]])
@@ -310,7 +310,7 @@ def _read_csv(path: str, flag: str, max_rows: int) -> "tuple[pd.DataFrame, np.nd
 
     text, encoding = _decoded(path, flag)
     if '"' not in text:  # Each line is a row, so no memory needs to be taken to count them.
-        table_size.check_rows(text.count("\n") - 1, max_rows, path)
+        memory.check_rows(text.count("\n") - 1, max_rows, path)
     text, named_separator = _without_preamble(text)
     separator = named_separator or _separator(path, text)
     header, rows, lines = _records(path, text, separator, max_rows)
@@ -322,7 +322,7 @@ def _read_csv(path: str, flag: str, max_rows: int) -> "tuple[pd.DataFrame, np.nd
 
 def _decoded(path: str, flag: str) -> tuple[str, str]:
     """Text of a file and the name of its encoding."""
-    content = table_size.content(path)
+    content = memory.content(path)
     if content.startswith(b"PK\x03\x04"):
         raise UsageError(f"{path} is a spreadsheet or an archive, despite its name: save the table as CSV.")
     is_utf_16 = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
@@ -391,7 +391,7 @@ def _records(
                 if len(values) != len(header):
                     is_comment = values[0].startswith("#")
                     wrong.append(f"line {begins} has {len(values)}{' and begins with #' * is_comment}")
-                table_size.check_rows(len(rows), max_rows, path)
+                memory.check_rows(len(rows), max_rows, path)
             begins = records.line_num + 1
     except csv.Error as error:
         raise UsageError(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from data import action_columns, columns, numerals, statistics, table_file
+from data import columns, numerals, schema, statistics, table_file
 from data.schema import as_flag
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ def lines(report: Mapping[str, Any]) -> Iterator[str]:
         yield f"  clients are synthetic: {report['synthetic_clients']}"
     if "prices" in report:
         prices = {action: f"{price:g}" for action, price in report["prices"].items()}
-        yield f"  price of each action: {action_columns.described(prices)}"
+        yield f"  price of each action: {schema.described(prices)}"
     if "words" in report:
         yield f"  texts become counts of {report['words']:,} words"
     yield from (f"  {note}" for note in report.get("notes", ()))

@@ -104,13 +104,13 @@ TASKS = {
         {"partition_clients": 30},
     ),
     "stackoverflow_tag": TaskEntry(
-        "stackoverflow:load",
+        "tags:load_stackoverflow",
         "TFF's Stack Overflow, 342,477 users, the 50 top tags as actions, linear",
         _TEXT | _DOWNLOADED,
         _L2_TEXT | {"max_words": 256, "max_examples_per_client": 256},
     ),
     "stackexchange_tag": TaskEntry(
-        "stackexchange:load",
+        "tags:load_stackexchange",
         "posts of Stack Exchange sites by user, the 50 top tags, linear; needs --data_dir",
         _TEXT,
         _L2_TEXT,

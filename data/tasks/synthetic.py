@@ -15,7 +15,6 @@ import numpy as np
 
 from data import clients, keys, tasks
 from data.errors import UsageError
-from data.tasks import rewards
 from data.tasks.options import TaskOptions
 
 NUM_FEATURES = 60
@@ -42,7 +41,7 @@ def load(options: TaskOptions) -> tasks.Task:
             "hidden": (),
             "num_outputs": NUM_CLASSES,
         },
-        rewards={"exact": rewards.exact(NUM_CLASSES)},
+        rewards={"exact": tasks.exact(NUM_CLASSES)},
     )
 
 

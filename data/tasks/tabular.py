@@ -7,7 +7,6 @@ import numpy as np
 
 from data import clients, keys, reward_bounds, schema, statistics, tables, tasks, text
 from data.errors import UsageError
-from data.tasks import rewards
 from data.tasks.options import TaskOptions
 
 
@@ -34,9 +33,7 @@ def load(options: TaskOptions) -> tasks.Task:
     if options.reward_window and options.hold_out != "time":
         raise UsageError("--reward_window has no effect on a table without --hold_out=time: its rewards are all known.")
     known = statistics.read_table(options.public_statistics)
-    rows = tables.read(
-        options.data_file, schema.of_options(options), known=known, concentration=options.partition_alpha
-    )
+    rows = tables.read(options.data_file, options, known=known, concentration=options.partition_alpha)
     labels, prices = rows.labels, {}
     if labels is None:
         each = [rows.numbers(name, "--reward_columns", "reward", dtype=np.float32) for name in rows.roles.rewards]
@@ -71,9 +68,9 @@ def load(options: TaskOptions) -> tasks.Task:
         known = statistics.OfTable(features.learned, dict(zip(rows.label_names, counts, strict=False)), vocabulary)
     num_actions, label_range = len(rows.label_names), (0.0, 1.0)
     scale: dict[str, Any] = {}
-    phases = {"exact": rewards.exact(num_actions)}
+    phases = {"exact": tasks.exact(num_actions)}
     if known.labels:
-        phases |= rewards.label_rewards(tuple(known.labels.values()), options.init_labels)
+        phases |= tasks.label_rewards(tuple(known.labels.values()), options.init_labels)
     else:
         trained = labels[split.is_train]
         label_range = float(trained.min()), float(trained.max())

@@ -6,7 +6,7 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from data import files, log_time, numerals, table_size
+from data import files, log_time, memory, numerals
 from data.errors import UsageError
 from data.tasks import registry
 from data.tasks.options import TaskOptions
@@ -254,7 +254,7 @@ class Columns:
     category_columns: str = setting()
     missing_values: str = setting()
     decimal: str = setting(numerals.POINT, [numerals.POINT, numerals.COMMA])
-    max_table_rows: int = setting(table_size.MAX_ROWS, low=1)
+    max_table_rows: int = setting(memory.MAX_ROWS, low=1)
 
 
 # Each under the title of its first class.

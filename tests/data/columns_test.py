@@ -7,7 +7,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from data import columns, dates, frames, statistics, table_file, table_size
+from data import columns, dates, frames, memory, statistics, table_file
 from data.errors import UsageError
 
 TRAIN = np.array([True, True, True, True, False, False])
@@ -323,7 +323,7 @@ def test_more_features_than_a_model_can_hold_are_refused_with_their_columns(monk
     with pytest.raises(UsageError, match=r"give 11 features, more than 10: .* 'many' \(8 categories\), 'few' \(2 "):
         columns.encode(pd.DataFrame({"many": ["a"], "few": ["a"], "x": [1.0]}), learned)
     monkeypatch.setattr(columns, "MAX_FEATURES", 11)
-    monkeypatch.setattr(table_size.memory, "available_bytes", lambda: 131)
+    monkeypatch.setattr(memory, "available_bytes", lambda: 131)
     with pytest.raises(UsageError, match=r"The table with 11 features in each of 1 rows needs about"):
         columns.encode(pd.DataFrame({"many": ["a"], "few": ["a"], "x": [1.0]}), learned)
 
