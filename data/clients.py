@@ -62,13 +62,7 @@ class ClientData(abc.ABC):
 class ArrayClients(ClientData):
     """Clients whose examples are rows of arrays in memory."""
 
-    def __init__(
-        self,
-        examples: Examples,
-        client_of_row: np.ndarray,
-        client_ids: Sequence[str],
-        checksum: str = "",
-    ):
+    def __init__(self, examples: Examples, client_of_row: np.ndarray, client_ids: Sequence[str], checksum: str = ""):
         """Groups rows by client.
 
         Args:

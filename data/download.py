@@ -212,11 +212,7 @@ def _fetch(origin: str, archive: pathlib.Path) -> None:
             have = 0  # The server sends all of it again.
         total = int(response.headers.get("Content-Length", 0)) + have
         progress = tqdm.tqdm(
-            total=total or None,
-            initial=have,
-            unit="B",
-            unit_scale=True,
-            desc=f"Downloading {archive.stem}",
+            total=total or None, initial=have, unit="B", unit_scale=True, desc=f"Downloading {archive.stem}"
         )
         with open(archive, "ab" if have else "wb") as file, progress:
             while chunk := response.read(_CHUNK):

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from data import interaction_log, log_checks, log_validity, schema, statistics, tables
+from data import interaction_log, log_checks, log_validity, schema, statistics, table_report, tables
 from data.errors import UsageError
 from data.schema import POLICY, Schema, action_entries
 
@@ -39,7 +39,7 @@ def read(
     numbers["propensity"], checked = _propensities(rows, numbers.get("propensity"))
     log_checks.check_random(numbers["propensity"], path)
     policy, policy_columns = _policy(rows)
-    sets = log_validity.action_sets(rows.frame, wanted.action_column or "")
+    sets = tables.action_sets(rows.frame, wanted.action_column or "")
     if sets in rows.roles.features and known is None:
         left = [name for name in rows.roles.features if name != sets]
         rows = dataclasses.replace(rows, roles=dataclasses.replace(rows.roles, features=left))
@@ -64,7 +64,7 @@ def read(
         feature_names=tuple(features.names),
         statistics={} if contexts is None else learned.as_json(),
         report={
-            **features.report,
+            **table_report.of(rows, features),
             "learned_statistics": contexts is not None and known is None,
             "duplicated_rows": _duplicated(rows.table.frame.loc[rows.frame.index]),
             **({"time_zone": rows.times.zone, "reward_window": rows.times.window} if rows.times else {}),

@@ -175,13 +175,12 @@ class Schema:
         if not self.is_log and bool(self.label_column) == bool(self.reward_columns):
             flags = "both are set" if self.label_column else "neither is set"
             raise UsageError(f"Give either --label_column or --reward_columns: {flags}.")
-        if self.partition_column and not self.num_synthetic_clients:
+        if not self.num_synthetic_clients and self.partition_column:
             raise UsageError(
                 f"--partition_column={self.partition_column} makes clients: it needs --client_column=rows:N."
             )
         if self.unobserved_rewards == "drop" and self.reward_window and self.reward_time_column:
             raise UsageError("--unobserved_rewards=drop does not go with --reward_window, where a late reward is 0.")
-        _ = self.num_synthetic_clients
 
 
 @dataclasses.dataclass(frozen=True)
@@ -228,28 +227,30 @@ def resolve(schema: Schema, names: Sequence[str], path: str) -> Roles:
         )
     clients = [schema.client_column] if schema.client_column in names else listed(schema.client_column)
     clients = [] if schema.num_synthetic_clients else clients
-    features, ignored = listed(schema.feature_columns), listed(schema.ignore_columns)
-    categories, position = listed(schema.category_columns), list(filter(None, [schema.position_column]))
+    features, ignored, categories, texts = (
+        listed(flag)
+        for flag in (schema.feature_columns, schema.ignore_columns, schema.category_columns, schema.text_columns)
+    )
     label, takes_all = schema.label_column or schema.action_column, schema.reward_columns == "all"
-    texts = listed(schema.text_columns)
+    position = schema.position_column
     used = {*clients, label, *features, *ignored, *categories, *texts, schema.partition_column, schema.time_column}
     rewards = [name for name in names if name not in used] if takes_all else listed(schema.reward_columns)
-    uses: dict[str, str] = {}
-    chosen: dict[str, list[str]] = {
+    chosen: dict[str, Sequence[str | None]] = {
         "--client_column": clients,
         "--reward_columns": rewards,
-        **{f"--{one}_column": list(filter(None, [getattr(schema, f"{one}_column")])) for one in _SINGLE},
+        **{f"--{role}_column": [getattr(schema, f"{role}_column")] for role in _SINGLE},
         "--propensity_columns": [column for _, column in action_entries(schema.propensity_columns, names)],
         POLICY: [column for _, column in action_entries(schema.probability_columns, names)],
-        "--feature_columns": [name for name in features if name not in position],
+        "--feature_columns": [name for name in features if name != position],
         "--text_columns": texts,
-        "--partition_column": list(filter(None, [schema.partition_column])),
+        "--partition_column": [schema.partition_column],
         "--ignore_columns": ignored,
-        "--reward_time_column": list(filter(None, [schema.reward_time_column])),
-        "--time_column": list(filter(None, [schema.time_column])),
+        "--reward_time_column": [schema.reward_time_column],
+        "--time_column": [schema.time_column],
     }
+    uses: dict[str, str] = {}
     for flag, named in chosen.items():
-        for name in named:
+        for name in filter(None, named):
             _check_known(flag, name, names, path)
             if flag == "--time_column" and uses.get(name) in _ALSO_TIME:
                 continue
@@ -264,14 +265,14 @@ def resolve(schema: Schema, names: Sequence[str], path: str) -> Roles:
     left = [name for name in names if name not in uses]
     context = features or left
     if schema.is_log:
-        context = [name for name in names if name in [*position, *context]]
+        context = [name for name in names if name in {position, *context}]
     for name in categories:
         _check_known("--category_columns", name, names, path)
         if name not in context:
             raise UsageError(f"--category_columns names column {name!r}, which is not a feature.")
     suspected = rewards if takes_all else []
     if not features and (left or label or takes_all):
-        suspected = [*([label] if label else []), *rewards, *left]
+        suspected = [*filter(None, [label]), *rewards, *left]
     return Roles(clients, label, rewards, uses, context, texts, ignored, [*features, *schema.categories], suspected)
 
 
@@ -300,35 +301,33 @@ def check_no_log(names: Sequence[str], path: str, label: str | None = None) -> N
     Raises:
       UsageError: If it is; it names the columns.
     """
-    called = {name: _words(name) for name in names}
-    others = {name: words for name, words in called.items() if name != label}
-    action = _first(called, _ACTIONS, _PERHAPS_ACTIONS)
-    reward = _first(others, _REWARDS, _LIKELY_REWARDS, _PERHAPS_REWARDS)
-    propensity = next((name for name, words in called.items() if _CERTAIN.fullmatch(words)), None)
-    if propensity:
-        reward = reward or _first(called, _REWARDS, _LIKELY_REWARDS, _PERHAPS_REWARDS)
+    every = {name: _words(name) for name in names}
+    others = {name: words for name, words in every.items() if name != label}
+    labels = {name: words for name, words in every.items() if name == label}
+    rewards = _REWARDS, _LIKELY_REWARDS, _PERHAPS_REWARDS
+    action, reward = _first(every, _ACTIONS, _PERHAPS_ACTIONS), _first(others, *rewards)
+    if propensity := next((name for name, words in every.items() if _CERTAIN.fullmatch(words)), None):
+        reward = reward or _first(every, *rewards)
         reward = None if reward == action else reward
     elif action and reward:
         propensity = _first(others, _PROBABILITIES)
     if propensity is None:
-        label_words = {name: words for name, words in called.items() if name == label}
         pairs = (
-            (_first(called, _ACTIONS), _first(called, _REWARDS)),
+            (_first(every, _ACTIONS), _first(every, _REWARDS)),
             (_first(others, _ACTIONS), _first(others, _LIKELY_REWARDS)),
-            (_first(label_words, _PERHAPS_ACTIONS), _first(others, _REWARDS)),
+            (_first(labels, _PERHAPS_ACTIONS), _first(others, _REWARDS)),
             (_first(others, {"item_id", "ad_id"}), _first(others, {"click", "is_click"})),
         )
         action, reward = next((pair for pair in pairs if all(pair)), (None, None))
-    if not (propensity or action):
-        return
-    roles = {"as the chosen action": action, "as its reward": reward, "as its propensity": propensity}
-    shown = ", ".join(f"{name!r} {role}" for role, name in roles.items() if name)
-    raise UsageError(
-        f"{path} looks like a log of a bandit, with {shown}. A log has only the chosen action's reward, and this "
-        "task needs the correct action of each row, or every action's reward. If it is no log, name the features with "
-        "--feature_columns, or leave such columns out with --ignore_columns. To evaluate policies on a log: "
-        "scripts.evaluate_policy; to learn and simulate from one: --task_type=logged (docs/logs.md)."
-    )
+    if propensity or action:
+        roles = {"as the chosen action": action, "as its reward": reward, "as its propensity": propensity}
+        shown = ", ".join(f"{name!r} {role}" for role, name in roles.items() if name)
+        raise UsageError(
+            f"{path} looks like a log of a bandit, with {shown}. A log has only the chosen action's reward, and this "
+            "task needs the correct action of each row, or every action's reward. If it is no log, name the features "
+            "with --feature_columns, or leave such columns out with --ignore_columns. To evaluate policies on a log: "
+            "scripts.evaluate_policy; to learn and simulate from one: --task_type=logged (docs/logs.md)."
+        )
 
 
 def _words(name: str) -> str:

@@ -52,8 +52,7 @@ class SqliteClients(clients.ClientData):
             if pages * page_bytes > self._path.stat().st_size:  # SQLite would notice only in some round.
                 raise sqlite3.DatabaseError("it is cut off")
             rows = self._connection.execute(
-                "SELECT DISTINCT client_id FROM client_metadata WHERE split_name = ? ORDER BY client_id",
-                (split,),
+                "SELECT DISTINCT client_id FROM client_metadata WHERE split_name = ? ORDER BY client_id", (split,)
             )
             self.client_ids = [row[0] for row in rows]
             plan = self._connection.execute(f"EXPLAIN QUERY PLAN {_QUERY}", (split, "", 0, 0)).fetchall()

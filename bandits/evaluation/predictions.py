@@ -126,7 +126,7 @@ def _encoded(frame: "pd.DataFrame", options: TaskOptions, known: statistics.OfTa
         raise UsageError(f"The DataFrame has longer lists than the run's model takes, up to {more[-1]}.")
     if not (names or texts):
         return np.ones((len(frame), 1), np.float32)
-    values = columns.encode(table.frame[names], dict(known.columns), show=table.cells).values
+    values = columns.encode(table.frame[names], known=known.columns, show=table.cells).values
     if not texts:
         return values
     every = np.arange(len(frame))

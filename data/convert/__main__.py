@@ -29,11 +29,7 @@ KINDS = {
         "posts",
         "TFF's older download of Stack Overflow, stackoverflow_train.h5 and stackoverflow_held_out.h5",
     ),
-    "stackexchange": (
-        "stackexchange_posts.jsonl.gz",
-        "posts",
-        "dumps of Stack Exchange, SITE/Posts.xml for each site",
-    ),
+    "stackexchange": ("stackexchange_posts.jsonl.gz", "posts", "dumps of Stack Exchange, SITE/Posts.xml for each site"),
 }
 
 

@@ -115,10 +115,7 @@ def _parse(serialized: list[bytes]) -> clients.Examples:
 
     parsed = tf.io.parse_example(
         np.array(serialized, object),
-        {
-            "pixels": tf.io.FixedLenFeature((28, 28, 1), tf.float32),
-            "label": tf.io.FixedLenFeature((), tf.int64),
-        },
+        {"pixels": tf.io.FixedLenFeature((28, 28, 1), tf.float32), "label": tf.io.FixedLenFeature((), tf.int64)},
     )
     return clients.Examples(parsed["pixels"].numpy(), parsed["label"].numpy().astype(np.int32))
 

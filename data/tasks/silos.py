@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from data import clients, files, image_files, keys, schema, tables
+from data import clients, files, image_files, keys, schema, table_report, tables
 from data.errors import UsageError
 from data.tasks import handwriting
 
@@ -151,7 +151,7 @@ def _table(path: str, options: SiloOptions) -> Silos:
         names=tuple(rows.client_ids),
         silos=tuple(Silo(*(examples.take(member_rows) for member_rows in triple)) for triple in parts),
         checksum=rows.table.checksum,
-        report={**features.report, "positive_labels": positive},
+        report={**table_report.of(rows, features), "positive_labels": positive},
     )
 
 

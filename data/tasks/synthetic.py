@@ -25,10 +25,7 @@ _HELD_OUT_FRACTION = 0.1
 def load(options: TaskOptions) -> tasks.Task:
     """Synthetic task: 60 features, 10 actions, multinomial logistic regression."""
     population, held_out = generate(
-        options.partition_clients,
-        options.synthetic_alpha,
-        options.synthetic_beta,
-        options.partition_seed,
+        options.partition_clients, options.synthetic_alpha, options.synthetic_beta, options.partition_seed
     )
     return tasks.Task(
         clients=population,
@@ -36,11 +33,7 @@ def load(options: TaskOptions) -> tasks.Task:
         num_actions=NUM_CLASSES,
         feature_spec=((NUM_FEATURES,), "float32"),
         model="mlp",
-        model_arguments={
-            "num_features": NUM_FEATURES,
-            "hidden": (),
-            "num_outputs": NUM_CLASSES,
-        },
+        model_arguments={"num_features": NUM_FEATURES, "hidden": (), "num_outputs": NUM_CLASSES},
         rewards={"exact": tasks.exact(NUM_CLASSES)},
     )
 

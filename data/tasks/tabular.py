@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from data import clients, keys, reward_bounds, schema, statistics, tables, tasks, text
+from data import clients, keys, reward_bounds, schema, statistics, table_report, tables, tasks, text
 from data.errors import UsageError
 from data.tasks.options import TaskOptions
 
@@ -41,8 +41,9 @@ def load(options: TaskOptions) -> tasks.Task:
         labels = np.stack(each, axis=1) - np.array(list(prices.values()), np.float32)
     split = rows.split
     features = rows.features(split.is_train, known)
+    report = table_report.of(rows, features, knows_labels=bool(known))
     if options.action_prices:
-        features.report["prices"] = prices
+        report["prices"] = prices
     values: clients.Features = features.values
     names = features.names
     vocabulary: tuple[str, ...] = ()
@@ -51,7 +52,7 @@ def load(options: TaskOptions) -> tasks.Task:
         vocabulary = known.vocabulary if known else _most_frequent(words, split.is_train, options)
         bags = words.bags(vocabulary, np.arange(len(labels)), options.max_words, options.text_normalisation)
         values, names = text.with_numbers(bags, features.values, len(vocabulary)), [*vocabulary, *names]
-        features.report["words"] = len(vocabulary)
+        report["words"] = len(vocabulary)
     if not names and rows.roles.label:
         raise UsageError(
             f"{options.data_file} has no feature: it needs a column with values beside the client's and the "
@@ -59,7 +60,7 @@ def load(options: TaskOptions) -> tasks.Task:
         )
     if not names:
         values, names = np.ones((len(labels), 1), np.float32), ["constant"]
-        features.report["warnings"].append(
+        report["warnings"].append(
             "no feature is left: all rows look alike, and the best is one action for all of them."
         )
     if known is None:
@@ -95,7 +96,7 @@ def load(options: TaskOptions) -> tasks.Task:
             "training_rows": int(split.is_train.sum()),
             "held_out_rows": int(split.is_held_out.sum()),
             "held_out": split.how,
-            **features.report,
+            **report,
         },
         **tasks.learned(options, known),
         multi_label=not known.labels,

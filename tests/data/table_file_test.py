@@ -1,7 +1,6 @@
 """Tests of data.table_file: how files are written, and what is broken in them."""
 
 import gzip
-import sys
 
 import numpy as np
 import pandas as pd
@@ -106,12 +105,6 @@ def test_a_place_is_the_line_in_which_a_row_begins(read, suffix):
     text = '\ufeffa,b\r\n1,2\n\n   \n"two\r\nlines",3\n \t\n4,5\n'
     table = read(gzip.compress(text.encode()) if suffix == ".csv.gz" else text, name="table" + suffix)
     assert [table.place(row) for row in range(len(table.frame))] == ["line 2", "line 5", "line 8"]
-
-
-def test_parquet_without_pyarrow_says_what_to_do(read, monkeypatch):
-    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
-    with pytest.raises(UsageError, match=r"--data_file=.* needs pyarrow"):
-        read("", name="table.parquet")
 
 
 def test_parquet_is_read_with_its_types_and_a_named_index_as_a_column(tmp_path):

@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from data import frames, schema, tables
+from data import frames, schema, table_report, tables
 from data.errors import UsageError
 
 
@@ -76,7 +76,8 @@ def test_codes_words_and_a_few_numbers_are_classes(values):
     ids=range(7),
 )
 def test_odd_classes_are_warned_of(values, message):
-    found = _rows(values).features().report["warnings"]
+    rows = _rows(values)
+    found = table_report.of(rows, rows.features())["warnings"]
     assert found == [f"--label_column=y has {one}" for one in message]
 
 
