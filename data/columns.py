@@ -6,19 +6,17 @@ deviations, categories, missing values) are learned from training rows, or come 
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+import pandas as pd
 
 from data import dates, frames, memory, numerals, statistics, table_file
 from data.errors import ColumnError, UsageError
 from data.schema import as_flag
 from data.table_file import as_text
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-    Parsed: TypeAlias = np.ndarray | dates.Moments | pd.Series  # Numbers, dates, or text.
+Parsed: TypeAlias = np.ndarray | dates.Moments | pd.Series  # Numbers, dates, or text.
 
 MISSING_CATEGORY = "<missing>"
 # Of 200 equally frequent names of a true category, 50 rows have 48 distinct ones in one table of 20.
@@ -60,7 +58,7 @@ class Encoded(NamedTuple):
     unknown: dict[str, int]
 
 
-def _by_row(cells: "pd.Series") -> str:
+def _by_row(cells: pd.Series) -> str:
     return table_file.Table("", cells.to_frame()).cells(cells)
 
 
@@ -91,13 +89,13 @@ def check_accepted(refused: Mapping[str, ColumnError]) -> None:
 
 
 def encode(
-    frame: "pd.DataFrame",
+    frame: pd.DataFrame,
     is_train: np.ndarray | None = None,
     known: Learned | None = None,
     *,
     categories: Collection[str] = (),
     named: Collection[str] = (),
-    show: "Callable[[pd.Series], str]" = _by_row,
+    show: Callable[[pd.Series], str] = _by_row,
 ) -> Encoded:
     """Encodes the columns as features.
 
@@ -121,8 +119,8 @@ def encode(
         than 1000 categories. It names all such columns, with their remedies.
     """
     is_train = np.ones(len(frame), bool) if is_train is None else is_train
-    parsed: dict[str, Parsed] = {}
-    learned: dict[str, statistics.OfColumn | None] = {}
+    parsed: dict[str, Any] = {}
+    learned: dict[str, Any] = {}
     refused: dict[str, ColumnError] = {}
     for name in frame.columns:
         try:
@@ -177,7 +175,7 @@ def _check_size(rows: int, learned: Learned) -> None:
     memory.check_memory(_COPIES * 4 * rows * width, what, f"{remedy}, or take a sample of the clients")
 
 
-def named(column: "pd.Series") -> "pd.Series":
+def named(column: pd.Series) -> pd.Series:
     """Converts a column of names, such as clients or actions, to categories in the order of `ordered`.
 
     Only empty cells are missing: `NA` may be Namibia.
@@ -185,8 +183,6 @@ def named(column: "pd.Series") -> "pd.Series":
     Raises:
       ColumnError: If names may have been merged, as they are rounded numbers; or if cells hold several values.
     """
-    import pandas as pd
-
     if frames.holds_lists(column):
         raise ColumnError(f"Column {column.name!r} holds lists, not names: give each part a column of its own.")
     codes_of_row, distinct = pd.factorize(column)
@@ -197,7 +193,7 @@ def named(column: "pd.Series") -> "pd.Series":
     return pd.Series(pd.Categorical.from_codes(coded[codes_of_row], names), index=column.index, name=column.name)
 
 
-def ordered(written: "pd.Series") -> list[str]:
+def ordered(written: pd.Series) -> list[str]:
     """Distinct texts, in numeric order if all are numbers."""
     distinct = written.dropna().drop_duplicates()
     numbers = numerals.numbers(distinct)
@@ -205,7 +201,7 @@ def ordered(written: "pd.Series") -> list[str]:
     return [name for _, name in sorted(zip(numbers, distinct, strict=True))]
 
 
-def _check_exact(column: "pd.Series", distinct: Any) -> None:
+def _check_exact(column: pd.Series, distinct: Any) -> None:
     """Refuses whole numbers that are so large that their type has rounded them, which merges clients."""
     exact_up_to = 2**24 if column.dtype == np.float32 else 2**53
     for number in distinct:
@@ -217,14 +213,12 @@ def _check_exact(column: "pd.Series", distinct: Any) -> None:
             )
 
 
-def codes(written: "pd.Series", categories: Sequence[str]) -> np.ndarray:
+def codes(written: pd.Series, categories: Sequence[str]) -> np.ndarray:
     """Indices into the categories, int32; -1 for any other text."""
-    import pandas as pd
-
     return pd.Categorical(written, categories=list(categories)).codes.astype(np.int32)
 
 
-def parse(column: "pd.Series", show: "Callable[[pd.Series], str]" = _by_row) -> "Parsed":
+def parse(column: pd.Series, show: Callable[[pd.Series], str] = _by_row) -> Parsed:
     """Determines the type of a column: numbers, dates or categories.
 
     A column's dtype decides (a truth value, a category, a time, a number). For text, the first of these rules counts:
@@ -244,8 +238,6 @@ def parse(column: "pd.Series", show: "Callable[[pd.Series], str]" = _by_row) -> 
     Raises:
       ColumnError: If some cells of a column of numbers, or of dates, are neither, or numbers are ambiguous.
     """
-    import pandas as pd
-
     kind = column.dtype
     if pd.api.types.is_datetime64_any_dtype(kind):
         return dates.of_datetimes(column)
@@ -284,7 +276,7 @@ def _finite(numbers: np.ndarray) -> np.ndarray:
 
 
 def _check_plain(
-    ambiguous: "pd.Series", num_numbers: int, num_cells: int, *, is_many: bool, show: "Callable[[pd.Series], str]"
+    ambiguous: pd.Series, num_numbers: int, num_cells: int, *, is_many: bool, show: Callable[[pd.Series], str]
 ) -> None:
     """Refuses numbers with commas, or with several signs, which are ambiguous, if nearly all, or many, are numbers."""
     share = (num_numbers + len(ambiguous)) / max(num_cells, 1)
@@ -302,7 +294,7 @@ def _check_plain(
     )
 
 
-def _check_none(others: "pd.Series", num_cells: int, what: str, show: "Callable[[pd.Series], str]") -> None:
+def _check_none(others: pd.Series, num_cells: int, what: str, show: Callable[[pd.Series], str]) -> None:
     """Refuses cells that differ from a column's type."""
     if others.empty:
         return
@@ -315,7 +307,7 @@ def _check_none(others: "pd.Series", num_cells: int, what: str, show: "Callable[
     )
 
 
-def _of_kind(column: "pd.Series", known: statistics.OfColumn | None, show: "Callable[[pd.Series], str]") -> "Parsed":
+def _of_kind(column: pd.Series, known: statistics.OfColumn | None, show: Callable[[pd.Series], str]) -> Parsed:
     """Cells of a column of which statistics are known."""
     if known is None or isinstance(known, statistics.Categories):
         return as_text(column)
@@ -332,7 +324,7 @@ def _of_kind(column: "pd.Series", known: statistics.OfColumn | None, show: "Call
     return missing if kind is np.ndarray else dates.Moments(missing, missing, np.full(len(column), -1))
 
 
-def _learned(parsed: "Parsed", is_train: np.ndarray, *, is_wanted: bool) -> statistics.OfColumn | None:
+def _learned(parsed: Parsed, is_train: np.ndarray, *, is_wanted: bool) -> statistics.OfColumn | None:
     """Statistics of a column over the training rows; None without a value there."""
     if isinstance(parsed, np.ndarray):
         return _of_numbers(parsed[is_train])
@@ -366,8 +358,8 @@ def _of_numbers(seen: np.ndarray) -> statistics.Numbers | None:
     if present.min() == present.max():  # The deviation of equal numbers need not come out as 0.
         return statistics.Numbers(float(present[0]), 0.0, has_missing)
     scale = np.abs(present).max()  # Squares of large numbers overflow.
-    mean, deviation = (float(measure(present / scale) * scale) for measure in (np.mean, np.std))
-    return statistics.Numbers(mean, deviation, has_missing)
+    mean, deviation = np.mean(present / scale) * scale, np.std(present / scale) * scale
+    return statistics.Numbers(float(mean), float(deviation), has_missing)
 
 
 def _standardized(numbers: np.ndarray, known: statistics.Numbers) -> np.ndarray:

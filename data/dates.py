@@ -8,14 +8,12 @@ ambiguous: a column is read in the only order in which all its cells are dates, 
 import datetime
 import math
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from data.errors import UsageError
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
@@ -57,7 +55,7 @@ class Moments(NamedTuple):
     weekdays: np.ndarray
 
 
-def of_datetimes(column: "pd.Series", utc: "pd.Series | None" = None) -> Moments:
+def of_datetimes(column: pd.Series, utc: pd.Series | None = None) -> Moments:
     """Converts a column of type datetime64, with or without a time zone; `utc` has the times without zones in UTC."""
     if column.dt.tz is not None:
         column, utc = column.dt.tz_localize(None), column.dt.tz_convert("UTC").dt.tz_localize(None)
@@ -65,7 +63,7 @@ def of_datetimes(column: "pd.Series", utc: "pd.Series | None" = None) -> Moments
     return Moments(days, local % 1 * 24, _weekdays(np.floor(local)))
 
 
-def _days(column: "pd.Series") -> np.ndarray:
+def _days(column: pd.Series) -> np.ndarray:
     times = column.to_numpy("datetime64[us]")
     return np.where(np.isnat(times), np.nan, times.astype(np.int64) / (24 * 3600 * 1e6))
 
@@ -74,7 +72,7 @@ def _weekdays(days: np.ndarray) -> np.ndarray:
     return np.where(np.isnan(days), -1, (np.nan_to_num(days) + 3) % 7).astype(np.int64)  # 1970 began on a Thursday.
 
 
-def of_texts(written: "pd.Series", share: float) -> "tuple[Moments, pd.Series] | None":
+def of_texts(written: pd.Series, share: float) -> tuple[Moments, pd.Series] | None:
     """Dates of a column, and its cells that are no dates; None if fewer than a share of cells are dates.
 
     Args:
@@ -84,8 +82,6 @@ def of_texts(written: "pd.Series", share: float) -> "tuple[Moments, pd.Series] |
     Raises:
       UsageError: If the order of day, month and year is ambiguous, or only some times have a time zone.
     """
-    import pandas as pd
-
     if quickly := _of_iso(written):
         return quickly, written[:0]
     codes, distinct = pd.factorize(written)
@@ -107,10 +103,8 @@ def of_texts(written: "pd.Series", share: float) -> "tuple[Moments, pd.Series] |
     return Moments(days, of_rows(seconds / 3600), _weekdays(of_rows(local))), written[np.isnan(days) & written.notna()]
 
 
-def _of_iso(written: "pd.Series") -> Moments | None:
+def _of_iso(written: pd.Series) -> Moments | None:
     """Equals `of_texts`, many times as fast, if all dates are ISO 8601 from 1678 to 2261."""
-    import pandas as pd
-
     parts = written.astype(object).str.extract(_ISO)
     if written.isna().all() or parts[0].isna().sum() > written.isna().sum():
         return None
@@ -161,7 +155,7 @@ def _day(year: str, month: str, day: str) -> float:
         return math.nan
 
 
-def _order(texts: "pd.Series", in_orders: np.ndarray) -> int:
+def _order(texts: pd.Series, in_orders: np.ndarray) -> int:
     """Order in which all texts are dates; if there is none, that in which most are."""
     right = (~np.isnan(in_orders)).sum(axis=1)
     possible = np.flatnonzero(right == len(texts))
@@ -179,7 +173,7 @@ def _order(texts: "pd.Series", in_orders: np.ndarray) -> int:
     return int(possible[0])
 
 
-def _check_zones(with_zone: "pd.Series", without: "pd.Series") -> None:
+def _check_zones(with_zone: pd.Series, without: pd.Series) -> None:
     if len(with_zone) and len(without):
         raise UsageError(
             f"Column {with_zone.name!r} has times with a time zone, such as {with_zone.iloc[0]!r}, and without, such "

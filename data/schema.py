@@ -7,9 +7,16 @@ import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from data import memory, numerals
+from data import memory
 from data.errors import UsageError
 
+POINT, COMMA = ".", ","  # Decimal signs.
+UNOBSERVED = {
+    "refuse": "refused",
+    "drop": "left out, which assumes that rewards are missing independently of the reward, given context and action",
+    "zero": "counted as 0",
+}
+HOLD_OUT = {"clients": "a fifth of the clients", "time": "the latest fifth of the rows, mostly of clients seen before"}
 POLICY = "--policy=column"  # Names the columns of a target policy.
 _LISTED = 20  # Of more columns, a message names the nearest.
 _NEAREST = 5
@@ -89,8 +96,8 @@ class Schema:
       reward_window: Log: time after the action within which a reward counts. Table: delay of its rewards.
       reward_time_column: Log: the time at which the reward was observed.
       log_until: Log: time until which rewards were observed; None for the latest time.
-      unobserved_rewards: Log: what an empty reward is, a key of `log_time.UNOBSERVED`.
-      hold_out: What is held out for evaluation, a key of `log_time.HOLD_OUT`.
+      unobserved_rewards: Log: what an empty reward is, a key of `UNOBSERVED`.
+      hold_out: What is held out for evaluation, a key of `HOLD_OUT`.
       feature_columns: The features; None for all columns that have no other role.
       text_columns: Table: features whose words count, all together.
       ignore_columns: Columns to leave out.
@@ -128,7 +135,7 @@ class Schema:
     ignore_columns: str | None = None
     category_columns: str | None = None
     missing_values: str | None = None
-    decimal: str = numerals.POINT
+    decimal: str = POINT
     max_table_rows: int = memory.MAX_ROWS
 
     @property

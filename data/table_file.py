@@ -14,15 +14,12 @@ import re
 import reprlib
 import sys
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 
 from data import clients, frames, memory, numerals, schema
 from data.errors import UsageError
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
 _SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".xlsb", ".ods", ".numbers")
@@ -57,7 +54,7 @@ class Table:
     """
 
     path: str
-    frame: "pd.DataFrame"
+    frame: pd.DataFrame
     nameless: tuple[str, ...] = ()
     form: Mapping[str, str] = dataclasses.field(default_factory=dict)
     missing: Mapping[str, int] = dataclasses.field(default_factory=dict)
@@ -71,14 +68,14 @@ class Table:
         """Place of a row in its file, for messages."""
         return f"row {row + self.first_row}" if self.lines is None else f"line {self.lines[row]}"
 
-    def cells(self, column: "pd.Series", most: int = 3) -> str:
+    def cells(self, column: pd.Series, most: int = 3) -> str:
         """Content and place of cells, for messages; only the first ones of many."""
         shown = ", ".join(f"{_SHORT.repr(value)} ({self.place(row)})" for row, value in column.iloc[:most].items())
         return f"{shown} and {len(column) - most} more" if len(column) > most else shown
 
     def numbers(
         self,
-        column: "pd.Series",
+        column: pd.Series,
         flag: str,
         what: str,
         dtype: type = np.float64,
@@ -102,8 +99,6 @@ class Table:
         Raises:
           UsageError: If a cell is missing, not finite, not a number or outside the range; it names the place.
         """
-        import pandas as pd
-
         if column.empty:
             return np.zeros(0, dtype)
         is_word = np.zeros(len(column), bool)
@@ -157,15 +152,13 @@ def _within_rounding(numbers: np.ndarray, *, has_zero: bool) -> np.ndarray:
     return np.where(is_off & (np.abs(numbers - bounded) <= tolerance), bounded, numbers)
 
 
-def as_text(column: "pd.Series", missing: Collection[str] = MISSING) -> "pd.Series":
+def as_text(column: pd.Series, missing: Collection[str] = MISSING) -> pd.Series:
     """Stripped text, NaN where missing; whole numbers that gaps have made float are written as whole numbers.
 
     Args:
       column: Cells of any type.
       missing: Texts that are missing values; names, such as those of clients and actions, are missing if empty alone.
     """
-    import pandas as pd
-
     filled = column.dropna()
     if pd.api.types.is_float_dtype(column.dtype) and (filled % 1 == 0).all():
         filled = filled.map("{:.0f}".format)
@@ -184,8 +177,6 @@ def read(path: str, wanted: schema.Schema = _NO_ROLES) -> Table:
     Raises:
       UsageError: If the file is missing, empty, too large, or not readable.
     """
-    import pandas as pd
-
     name, flag = path.lower(), wanted.file_flag
     if (lent := frames.find(path)) is not None:
         table = of_frame(lent, "the DataFrame", wanted)
@@ -230,7 +221,7 @@ def _checksum(path: str, wanted: schema.Schema) -> str:
     return f"{digest}-{hashlib.sha256(repr(how).encode()).hexdigest()[:8]}" if how else digest
 
 
-def of_frame(frame: "pd.DataFrame", path: str, wanted: schema.Schema = _NO_ROLES) -> Table:
+def of_frame(frame: pd.DataFrame, path: str, wanted: schema.Schema = _NO_ROLES) -> Table:
     """Makes a table of a frame.
 
     Args:
@@ -262,11 +253,9 @@ def _check_different(path: str, names: Sequence[str], flag: str) -> None:
 
 
 def _masked(
-    frame: "pd.DataFrame", missing: Sequence[str], text_columns: Sequence[str]
-) -> "tuple[pd.DataFrame, dict[str, int]]":
+    frame: pd.DataFrame, missing: Sequence[str], text_columns: Sequence[str]
+) -> tuple[pd.DataFrame, dict[str, int]]:
     """Frame without the cells that hold one of several texts, or the number that it spells; and their counts."""
-    import pandas as pd
-
     counts = dict.fromkeys(missing, 0)
     for name in frame.columns if missing else ():
         codes, distinct = pd.factorize(frame[name].map(str) if frames.holds_lists(frame[name]) else frame[name])
@@ -282,7 +271,7 @@ def _masked(
     return frame, counts
 
 
-def _with_plain_numbers(frame: "pd.DataFrame", wanted: schema.Schema) -> "tuple[pd.DataFrame, dict[str, str]]":
+def _with_plain_numbers(frame: pd.DataFrame, wanted: schema.Schema) -> tuple[pd.DataFrame, dict[str, str]]:
     """Table whose amounts are plain numbers, see `numerals.plain`, and the sign of each column that has one."""
     signs: dict[str, str] = {}
     bare_columns = {}
@@ -302,10 +291,8 @@ def _with_plain_numbers(frame: "pd.DataFrame", wanted: schema.Schema) -> "tuple[
     return frame.assign(**bare_columns), signs
 
 
-def _read_csv(path: str, flag: str, max_rows: int) -> "tuple[pd.DataFrame, np.ndarray, dict[str, str]]":
+def _read_csv(path: str, flag: str, max_rows: int) -> tuple[pd.DataFrame, np.ndarray, dict[str, str]]:
     """Rows of a CSV file as text, the line where each begins, and the file's format."""
-    import pandas as pd
-
     text, encoding = _decoded(path, flag)
     if '"' not in text:  # Each line is a row, so no memory needs to be taken to count them.
         memory.check_rows(text.count("\n") - 1, max_rows, path)
@@ -396,7 +383,7 @@ def _separator(path: str, text: str) -> str:
     return [*fitting, *splits, *candidates, ","][0]
 
 
-def _check_points(path: str, written: "pd.DataFrame") -> None:
+def _check_points(path: str, written: pd.DataFrame) -> None:
     """Refuses numbers such as 1.500 in a file with semicolons, if no other number clarifies the point.
 
     In such files a point often groups thousands.

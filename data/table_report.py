@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from data import columns, numerals, schema, statistics, table_file, tables
 from data.schema import as_flag
@@ -121,8 +122,6 @@ def name_warnings(names: Sequence[str], flag: str, what: str) -> list[str]:
       flag: The flag of their column.
       what: Description of one, such as `class`.
     """
-    import pandas as pd
-
     oddities, plural = [], f"{what}{'e' * what.endswith('s')}s"
     numbers = numerals.numbers(pd.Series(list(names), dtype=object)).tolist()
     words = [name for name, number in zip(names, numbers, strict=True) if np.isnan(number)]

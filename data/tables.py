@@ -2,16 +2,14 @@
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from data import columns, dates, frames, keys, log_time, numerals, partition, statistics, table_file, text
 from data.errors import UsageError
 from data.schema import Roles, Schema, as_flag, check_no_log, listed, resolve
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _JOINT = " | "  # Between the values of several client columns.
 _MANY = 50
@@ -40,7 +38,7 @@ class Rows:
     table: table_file.Table
     schema: Schema
     roles: Roles
-    frame: "pd.DataFrame"
+    frame: pd.DataFrame
     client_ids: list[str]
     clients: np.ndarray
     label_names: list[str]
@@ -75,14 +73,14 @@ class Rows:
         return columns.encode(
             self.frame[self.roles.features if has_any else []],
             is_train,
-            known and known.columns,
+            known.columns if known else None,
             categories=self.schema.categories,
             named=self.roles.named,
             show=self.table.cells,
         )
 
 
-def words(texts: "pd.DataFrame") -> text.Words:
+def words(texts: pd.DataFrame) -> text.Words:
     """Words of each row of some text columns."""
     counted, cells = text.Words(), [columns.as_text(texts[name]).fillna("") for name in texts.columns]
     for row in zip(*cells, strict=True):
@@ -118,11 +116,10 @@ def read(
     table = with_lists_as_columns(table, [*roles.features, *roles.texts])
     if wrong := {*roles.texts, *schema.categories}.intersection(table.lists):
         raise UsageError(f"Column {min(wrong)!r} holds lists, which are neither categories nor text: leave it out.")
-    parts = {
-        role: [part for name in getattr(roles, role) for part in table.lists.get(name, [name])]
-        for role in ("features", "named")
-    }
-    roles = dataclasses.replace(roles, **parts)
+    features, named = (
+        [part for name in names for part in table.lists.get(name, [name])] for names in (roles.features, roles.named)
+    )
+    roles = dataclasses.replace(roles, features=features, named=named)
     if known and not schema.is_log:
         _check_known(known, schema, roles, path)
     known_labels = list(known.labels) if known and schema.label_column else None
@@ -155,7 +152,7 @@ def _with_sets_as_text(table: table_file.Table, action: str, names: Iterable[str
     return dataclasses.replace(table, frame=table.frame.assign(**{name: written}))
 
 
-def action_sets(frame: "pd.DataFrame", action: str) -> str | None:
+def action_sets(frame: pd.DataFrame, action: str) -> str | None:
     """Name of a column of lists, such as `a|b|c`, that vary and contain each row's action; None without one.
 
     Most elements must be actions of the log, and few cells may be empty.
@@ -191,8 +188,6 @@ def with_lists_as_columns(table: table_file.Table, names: Iterable[str]) -> tabl
     Raises:
       ColumnError: See `frames.spread`.
     """
-    import pandas as pd
-
     lists = [name for name in names if frames.holds_lists(table.frame[name])]
     if not lists:
         return table
@@ -225,14 +220,17 @@ def _check_known(known: statistics.OfTable, schema: Schema, roles: Roles, path: 
 
 
 def _complete(
-    frame: "pd.DataFrame", schema: Schema, roles: Roles, path: str, known_labels: list[str] | None
-) -> "tuple[pd.DataFrame, dict[str, int]]":
+    frame: pd.DataFrame, schema: Schema, roles: Roles, path: str, known_labels: list[str] | None
+) -> tuple[pd.DataFrame, dict[str, int]]:
     """Rows with a client and a (known) label, both as categories of text, and the numbers of rows that lack either."""
     dropped = {}
     label, flag = ("action", "--action_column") if schema.is_log else ("label", "--label_column")
     partition_column = schema.partition_column
-    named = {"client": roles.clients, label: [roles.label], f"value of {partition_column}": [partition_column]}
-    for what, names in named.items():
+    for what, names in (
+        ("client", roles.clients),
+        (label, [roles.label]),
+        (f"value of {partition_column}", [partition_column]),
+    ):
         if present := [name for name in names if name]:
             frame = frame.assign(**{name: columns.named(frame[name]) for name in present})
             is_complete = frame[present].notna().all(axis=1)
@@ -248,7 +246,7 @@ def _complete(
     return frame, dropped
 
 
-def _owners(frame: "pd.DataFrame", names: list[str], schema: Schema) -> tuple[list[str], np.ndarray]:
+def _owners(frame: pd.DataFrame, names: list[str], schema: Schema) -> tuple[list[str], np.ndarray]:
     """Names of the clients, and the client of each row."""
     grouped = frame.groupby(names, observed=True, sort=True)
     clients = grouped.ngroup().to_numpy(np.int32)
@@ -264,13 +262,11 @@ def _owners(frame: "pd.DataFrame", names: list[str], schema: Schema) -> tuple[li
     return client_ids, clients
 
 
-def _label_names(labels: "pd.Series", schema: Schema, known: list[str] | None) -> list[str]:
+def _label_names(labels: pd.Series, schema: Schema, known: list[str] | None) -> list[str]:
     """Names of all labels, or actions, including those that a flag adds.
 
     Refuses labels that are too few or too many, mostly decimals, dates, or distinct in nearly every row.
     """
-    import pandas as pd
-
     flag = f"{'--action_column' if schema.is_log else '--label_column'}={as_flag([labels.name])}"
     present = list(labels.cat.remove_unused_categories().cat.categories)
     names = known or columns.ordered(pd.Series([*present, *listed(schema.action_names)], dtype=object))

@@ -123,7 +123,7 @@ def test_an_empty_reward_is_dropped_or_0_if_the_user_says_so(tmp_path, meaning, 
     frame = pd.DataFrame(LOG).assign(reward=[empty, 2, 0, 4, 5, 6])
     log = _log(frame, unobserved_rewards=meaning)
     assert {name: sorted(values) for name, values in _rewards(log).items()} == expected
-    assert log.report["notes"] == [f"1 rows without a reward are {log_time.UNOBSERVED[meaning]}."]
+    assert log.report["notes"] == [f"1 rows without a reward are {schema.UNOBSERVED[meaning]}."]
     with pytest.raises(UsageError, match=r"--unobserved_rewards=drop .*independently of the reward"):
         _log(frame)
 
