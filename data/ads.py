@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from data import clients, columns, files, keys, table_file
+from data import clients, files, keys, table_file
 from data.errors import UsageError
 
 TABLE = "Ads_CTR_Optimisation.csv"
@@ -74,24 +74,17 @@ def from_table(path: str, num_clients: int, seed: int) -> Impressions:
     Raises:
       UsageError: If the file is not such a table, or has fewer rows than clients.
     """
-    import pandas as pd
-
     table = table_file.read(path)
     frame = table.frame
-    numbers = pd.DataFrame({name: columns.numbers(frame[name]) for name in frame.columns})
-    is_sound = numbers.isin((0, 1)).all(axis=1).to_numpy()
-    if not is_sound.all():
-        row = int(np.flatnonzero(~is_sound)[0])
-        value = frame.iloc[row][~numbers.iloc[row].isin((0, 1))].iloc[0]
-        raise UsageError(
-            f"{table.place(row)} of {path} holds {value!r}: every value must be 0 or 1, one column per ad, one row per "
-            "impression, without totals."
-        )
+    # One column per ad, and one row per impression, without totals.
+    columns = [
+        table.numbers(frame[name], "--data_file", "click", within=(0, 1), is_whole=True) for name in frame.columns
+    ]
     if len(frame.columns) < 2:
         raise UsageError(f"--data_file={path} has a single ad: there is nothing to choose.")
     if len(frame) < num_clients:
         raise UsageError(f"--clients={num_clients} is more than the {len(frame)} impressions of {path}.")
-    clicks = numbers.to_numpy(np.uint8)
+    clicks = np.stack(columns, axis=1).astype(np.uint8)
     share = len(clicks) // num_clients
     order = keys.generator(seed, keys.Purpose.PARTITION).permutation(len(clicks))[: num_clients * share]
     return Impressions(

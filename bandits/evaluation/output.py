@@ -18,10 +18,10 @@ from bandits.evaluation.estimates import LABELS, Estimate
 from bandits.results import tables
 from bandits.results.plots import capital
 from data import files, log_validity
-from data.action_columns import described
 from data.errors import UsageError
 from data.log_checks import Finding
 from data.reward_bounds import UNIT, RewardBounds
+from data.schema import described
 from optimization.study import cli
 from optimization.study.intervals import Interval
 

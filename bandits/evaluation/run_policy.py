@@ -9,7 +9,7 @@ import numpy as np
 from bandits import flags, object_flags, registry, run_federated
 from bandits.options import BanditOptions, phases
 from bandits.results import runs
-from data import action_columns, clients, interaction_log, statistics, tasks, text
+from data import clients, interaction_log, schema, statistics, tasks, text
 from data.errors import UsageError
 from data.tasks import registry as tasks_registry
 from optimization.study import cli, frame, run_folder
@@ -93,7 +93,7 @@ def probabilities(
     numbers = tuple(map(str, range(task.num_actions)))
     if not task.action_names or log.action_names == numbers:
         return by_position
-    by_action = action_columns.by_name(task.action_names, log.action_names)
+    by_action = schema.by_name(task.action_names, log.action_names)
     if by_action is None:
         raise UsageError(
             f"--policy=run:{folder} names its actions {', '.join(task.action_names)}, and the log names them "

@@ -13,9 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from data import clients, download, files, image_files, keys, partition, random_data, tasks
+from data import clients, download, files, image_files, keys, partition, tasks
 from data.errors import UsageError
-from data.tasks import rewards
 from data.tasks.options import TaskOptions
 
 _KERAS = "https://storage.googleapis.com/tensorflow/tf-keras-datasets/"
@@ -88,7 +87,7 @@ def load_digits(options: TaskOptions) -> tasks.Task:
         clients=clients.ArrayClients(train, client_of_row, [f"client_{n:02d}" for n in range(_NUM_DIGIT_CLIENTS)]),
         held_out=_one_client(held_out),
         num_actions=10,
-        rewards={"exact": rewards.exact(10), **rewards.label_rewards(equally_frequent, options.init_labels)},
+        rewards={"exact": tasks.exact(10), **tasks.label_rewards(equally_frequent, options.init_labels)},
         **tasks.vector_model(options, 64, 10, default="mlp"),
     )
 
@@ -126,7 +125,7 @@ def load_partitioned(options: TaskOptions) -> tasks.Task:
         held_out=_one_client(held_out),
         num_actions=source.num_actions,
         feature_spec=(source.shape, "float32"),
-        rewards={"exact": rewards.exact(source.num_actions)},
+        rewards={"exact": tasks.exact(source.num_actions)},
         normalize=image_files.normalize,
         **tasks.image_model(options, source.model, source.shape, source.num_actions, source.hidden),
     )
@@ -145,10 +144,21 @@ def _hold_out(examples: clients.Examples, count: int, *, in_order: bool = False)
 def _open(options: TaskOptions, source: Partitioned) -> Split:
     path = files.instead_of_download(options.data_dir, [source.archive], source.origin)
     if options.random_data and not path:
-        random_data.warn(options.task_type)
+        clients.warn_of_random_data(options.task_type)
         shape = source.shape if source.shape[-1] > 1 else source.shape[:2]
-        return random_data.images(shape, source.num_actions, source.sizes)
+        return random_images(shape, source.num_actions, source.sizes)
     return source.read(path) if path else source.fetch(options.cache_dir)
+
+
+def random_images(shape: tuple[int, ...], num_classes: int, sizes: tuple[int, ...]) -> Split:
+    """Random uint8 images of a shape, with labels of equal frequency, for each of several sizes."""
+    draw = np.random.default_rng(0)
+    return [
+        clients.Examples(
+            draw.integers(0, 256, (size, *shape), dtype=np.uint8), np.arange(size, dtype=np.int32) % num_classes
+        )
+        for size in sizes
+    ]
 
 
 def _read_pool(path: pathlib.Path, held_out_fraction: float, shape: tuple[int, ...], num_classes: int) -> Split:

@@ -2,12 +2,14 @@
 
 import dataclasses
 
-from data import numerals, table_size
+from data.schema import Schema
 
 
 @dataclasses.dataclass(frozen=True)
-class TaskOptions:
+class TaskOptions(Schema):
     """Everything that decides what a task is: tasks of equal options are one. Each task reads some of it.
+
+    Those of tables and logs are the roles of their columns, see `Schema`.
 
     Attributes:
       task_type: A key of `registry.TASKS`.
@@ -37,35 +39,11 @@ class TaskOptions:
       synthetic_alpha: Variance of the means of clients' models.
       synthetic_beta: Variance of the means of clients' features.
 
-      data_file: Table: its file.
-      client_column: Table: column of a row's client, or `rows:N`.
-      label_column: Table: column of the correct action.
-      reward_columns: Table: instead, the columns of all actions' rewards, separated by commas, or `all`.
       action_prices: Table: price of each action, which its rewards are less by, as ACTION=PRICE pairs or in the order
         of `reward_columns`, separated by commas; None for none.
       reward_bounds: Table with rewards, log: smallest and largest reward, `LOW,HIGH`; None to recognize or learn them.
-      feature_columns: Table: columns of the context, separated by commas; None for the others.
-      text_columns: Table: features whose words count, separated by commas.
-      partition_column: Table: column by whose values rows are partitioned over synthetic clients.
-      ignore_columns: Table: columns that are left out, separated by commas.
-      category_columns: Table: features to treat as categories.
-      missing_values: Table: texts that are missing values besides the usual ones.
-      decimal: Table: decimal sign of numbers that are written as text, `.` or `,`.
-      max_table_rows: Table: maximum number of rows.
-      time_column: Table, log: column of a row's time.
-      from_time: Table, log: time from which on rows are read.
-      until_time: Table, log: time before which rows are read.
-      reward_window: Log: time after the action within which a reward counts. Table: delay of its rewards.
-      hold_out: Table, log: what is held out, a key of `log_time.HOLD_OUT`.
       init_labels: Table, posts: labels or tags that the initial training of a shift rewards; None for half of the
         labels, and for the study's number of tags.
-
-      action_column: Log: column of the logged action.
-      reward_column: Log: column of its reward.
-      propensity_column: Log: column of the logged action's probability.
-      reward_time_column: Log: column of the time at which the reward was observed.
-      log_until: Log: time until which rewards were observed; None for the latest time.
-      unobserved_rewards: Log: what an empty reward is, a key of `log_time.UNOBSERVED`.
       learn_from: Log: source of the labels, a key of `logged.LEARN_FROM`.
     """
 
@@ -96,33 +74,9 @@ class TaskOptions:
     synthetic_alpha: float = 1.0
     synthetic_beta: float = 1.0
 
-    data_file: str = ""
-    client_column: str = ""
-    label_column: str | None = None
-    reward_columns: str | None = None
     action_prices: str | None = None
     reward_bounds: str | None = None
-    feature_columns: str | None = None
-    text_columns: str | None = None
-    partition_column: str | None = None
-    ignore_columns: str | None = None
-    category_columns: str | None = None
-    missing_values: str | None = None
-    decimal: str = numerals.POINT
-    max_table_rows: int = table_size.MAX_ROWS
-    time_column: str | None = None
-    from_time: str | None = None
-    until_time: str | None = None
-    reward_window: str | None = None
-    hold_out: str = "clients"
     init_labels: int | None = None
-
-    action_column: str | None = None
-    reward_column: str | None = None
-    propensity_column: str | None = None
-    reward_time_column: str | None = None
-    log_until: str | None = None
-    unobserved_rewards: str = "refuse"
     learn_from: str = "simulator"
 
     @property

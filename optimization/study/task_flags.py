@@ -6,7 +6,7 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from data import files, log_time, numerals, table_size
+from data import files, memory, schema
 from data.errors import UsageError
 from data.tasks import registry
 from data.tasks.options import TaskOptions
@@ -214,7 +214,7 @@ class RewardTime:
 
     reward_time_column: str = setting(only={"time_column": True})
     log_until: str = setting(only={"reward_window": True})
-    unobserved_rewards: str = setting("refuse", log_time.UNOBSERVED)
+    unobserved_rewards: str = setting("refuse", schema.UNOBSERVED)
 
 
 class _HoldOut:
@@ -224,7 +224,7 @@ class _HoldOut:
       hold_out: Part that is held out for evaluation; time needs --time_column.
     """
 
-    hold_out: str = setting("clients", log_time.HOLD_OUT)
+    hold_out: str = setting("clients", schema.HOLD_OUT)
 
 
 class _RewardShift:
@@ -253,8 +253,8 @@ class Columns:
     ignore_columns: str = setting()
     category_columns: str = setting()
     missing_values: str = setting()
-    decimal: str = setting(numerals.POINT, [numerals.POINT, numerals.COMMA])
-    max_table_rows: int = setting(table_size.MAX_ROWS, low=1)
+    decimal: str = setting(schema.POINT, [schema.POINT, schema.COMMA])
+    max_table_rows: int = setting(memory.MAX_ROWS, low=1)
 
 
 # Each under the title of its first class.

@@ -1,8 +1,8 @@
-"""Tests of data.action_columns: columns of actions by name or by pairs."""
+"""Tests of data.schema: columns of actions by name or by pairs."""
 
 import pytest
 
-from data import action_columns
+from data import schema
 from data.errors import UsageError
 
 _ACTIONS = ("high", "low", "medium")
@@ -21,7 +21,7 @@ _ACTIONS = ("high", "low", "medium")
 )
 def test_columns_are_matched_by_name_or_by_pairs(text, columns):
     names = ["a=b", "x1", "x2", "x3"]
-    found = action_columns.matched(text, names, _ACTIONS, "--policy=column")
+    found = schema.matched(text, names, _ACTIONS, "--policy=column")
     assert found == dict(zip(_ACTIONS, columns, strict=True))
     assert list(found) == list(_ACTIONS)
 
@@ -42,13 +42,13 @@ def test_columns_are_matched_by_name_or_by_pairs(text, columns):
 def test_unclear_columns_are_refused_with_an_example_of_pairs(text, actions):
     names = text.replace("=", ",").split(",")
     with pytest.raises(UsageError, match=rf"the {len(actions)} actions are .*--policy=column:{actions[0]}=COLUMN,"):
-        action_columns.matched(text, names, actions, "--policy=column")
+        schema.matched(text, names, actions, "--policy=column")
 
 
 def test_actions_that_are_parts_of_others_are_matched():
-    assert action_columns.by_name(["aa", "aaa"], ["a", "aa"]) == {"a": "aa", "aa": "aaa"}
-    assert action_columns.by_name(["xaxa", "xbxa"], ["xa", "xb"]) == {"xa": "xaxa", "xb": "xbxa"}
+    assert schema.by_name(["aa", "aaa"], ["a", "aa"]) == {"a": "aa", "aa": "aaa"}
+    assert schema.by_name(["xaxa", "xbxa"], ["xa", "xb"]) == {"xa": "xaxa", "xb": "xbxa"}
 
 
 def test_many_actions_are_shortened():
-    assert action_columns.described({f"a{number}": number for number in range(22)}).endswith("a19: 19 and 2 more")
+    assert schema.described({f"a{number}": number for number in range(22)}).endswith("a19: 19 and 2 more")

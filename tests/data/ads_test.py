@@ -53,11 +53,11 @@ def test_the_seed_deals(table):
 
 
 @pytest.mark.parametrize(
-    ("line", "value"), [("0,2,0", "'2'"), ("0,x,1", "'x'"), ("0,,1", "None"), ("0,0.5,1", "'0.5'"), ("4,1,3", "'4'")]
+    ("line", "value"), [("0,2,0", "2"), ("0,x,1", "'x'"), ("0,,1", "a missing value"), ("0,0.5,1", "0.5")]
 )
 def test_other_values_than_0_and_1_are_refused_with_their_place(table, line, value):
     path = table(HEADER, "1,0,0", line, "0,0,1")
-    assert refusal(path).startswith(f"line 3 of {path} holds {value}: every value must be 0 or 1")
+    assert refusal(path).startswith(f"--data_file: {value} in column 'Ad 2' (line 3 of {path}) is not ")
 
 
 def test_a_folder_without_the_table_is_refused(monkeypatch, tmp_path):

@@ -53,7 +53,7 @@ def test_a_lent_frame_is_read_like_a_file_and_not_changed():
     frame = _frame().rename(columns={"number": " number "})
     before = frame.copy(deep=True)
     with frames.lent(frame) as name:
-        table = table_file.read(name, schema.Schema("", missing_values="a"))
+        table = table_file.read(name, schema.Schema(missing_values="a"))
         plain = table_file.read(name)
     assert list(table.frame.columns) == ["number", "whole", "text", "kind", "day", "nullable"]
     assert table.frame["text"].isna().tolist() == [True, True, False]

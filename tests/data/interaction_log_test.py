@@ -7,7 +7,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
-from data import clients, interaction_log, text
+from data import clients, columns, interaction_log, text
 from data.errors import UsageError
 
 
@@ -77,7 +77,7 @@ def test_what_is_written_is_read_back(tmp_path, changed):
     log = _log(**changed)
     interaction_log.write(log, tmp_path / "log.parquet")
     # Clients are read in the order of their names; no field is lost.
-    names = interaction_log.sorted_names(log.client_ids)
+    names = columns.ordered(pd.Series(log.client_ids, dtype=object))
     place = np.array([names.index(name) for name in log.client_ids])
     order = np.argsort(place[log.clients], kind="stable")
     expected = dataclasses.replace(

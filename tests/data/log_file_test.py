@@ -1,4 +1,4 @@
-"""Tests of `data.log_file`: damaged and invalid logs in the project's format are refused."""
+"""Tests of `data.interaction_log`: damaged and invalid logs in the project's format are refused."""
 
 import json
 import pathlib
@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from data import interaction_log, log_file, text
+from data import interaction_log, text
 from data.errors import UsageError
 
 METADATA = b"interaction_log"
@@ -150,7 +150,7 @@ def test_a_file_that_may_not_be_read_is_not_called_damaged(tmp_path, monkeypatch
 
     monkeypatch.setattr("builtins.open", refuse)
     with pytest.raises(UsageError, match=r"is not readable \(.*Permission denied\)\.$"):
-        log_file.is_log_file(path)
+        interaction_log.is_log_file(path)
 
 
 def test_a_log_without_rows_is_read_as_empty(tmp_path):

@@ -1,10 +1,10 @@
-"""Tests of data.log_regression."""
+"""Tests of data.logged_clients."""
 
 import numpy as np
 import pytest
 from sklearn import linear_model
 
-from data import log_regression, text
+from data import logged_clients, text
 
 RNG = np.random.default_rng(3)
 CONTEXTS = RNG.normal(size=(300, 3)).astype(np.float32)
@@ -31,7 +31,7 @@ def _by_sklearn(penalty: float, tested: np.ndarray) -> np.ndarray:
 
 
 def _fit(contexts=CONTEXTS, is_tuned=None, num_features=3):
-    return log_regression.fit(contexts, num_features, ACTIONS, REWARDS, 3, is_tuned)
+    return logged_clients.fit(contexts, num_features, ACTIONS, REWARDS, 3, is_tuned)
 
 
 def test_predictions_are_those_of_two_ridge_regressions():
@@ -55,7 +55,7 @@ def test_more_features_than_rows_are_fitted_by_the_smaller_matrix():
 @pytest.mark.parametrize(("factor", "offset"), [(1000.0, 7.0), (-2.0, 100.0)])
 def test_neither_the_unit_nor_the_direction_of_rewards_changes_the_fit(factor, offset):
     is_tuned = np.arange(300) % 4 == 3
-    found = log_regression.fit(CONTEXTS, 3, ACTIONS, offset + factor * REWARDS, 3, is_tuned)
+    found = logged_clients.fit(CONTEXTS, 3, ACTIONS, offset + factor * REWARDS, 3, is_tuned)
     expected = offset + factor * _fit(is_tuned=is_tuned).predict(CONTEXTS)
     np.testing.assert_allclose(found.predict(CONTEXTS), expected, rtol=1e-9)
 
@@ -64,7 +64,7 @@ def test_neither_the_unit_nor_the_direction_of_rewards_changes_the_fit(factor, o
 def test_the_penalty_is_chosen_on_rows_that_were_not_fitted(noise, expected):
     rewards = CONTEXTS[:, 0] + noise * np.random.default_rng(0).normal(size=300)
     is_tuned = np.arange(300) % 4 == 3
-    assert log_regression.fit(CONTEXTS, 3, ACTIONS, rewards, 2, is_tuned).penalty == expected
+    assert logged_clients.fit(CONTEXTS, 3, ACTIONS, rewards, 2, is_tuned).penalty == expected
 
 
 def test_predictions_stay_within_the_range_of_the_rewards():

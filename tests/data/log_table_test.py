@@ -13,7 +13,7 @@ from data.errors import UsageError
 
 def _schema(client="user", **columns):
     names = {"action_column": "action", "reward_column": "reward", "propensity_column": "propensity"}
-    return schema.Schema(client, **names | columns, file_flag="--log")
+    return schema.Schema(client_column=client, **names | columns, file_flag="--log")
 
 
 WANTED = _schema()
@@ -234,7 +234,12 @@ def test_percents_are_hundredths_and_reported(tmp_path):
 def _case(shared_data, name, form, **columns):
     """Log of a case file, as the file or as DataFrames."""
     wanted = schema.Schema(
-        "user", action_column="item", reward_column="click", propensity_column="p", file_flag="--log", **columns
+        client_column="user",
+        action_column="item",
+        reward_column="click",
+        propensity_column="p",
+        file_flag="--log",
+        **columns,
     )
     path = shared_data / "cases" / name
     if form == "file":

@@ -29,7 +29,7 @@ ROLES = {"action_column": "action", "reward_column": "reward", "propensity_colum
 def _log(frame=None, **roles) -> interaction_log.InteractionLog:
     frame = pd.DataFrame(LOG) if frame is None else frame
     ignored = ",".join({"day", "paid"}.intersection(frame) - set(roles.values()))
-    wanted = schema.Schema("user", **ROLES, ignore_columns=ignored or None, **roles, file_flag="--log")
+    wanted = schema.Schema(client_column="user", **ROLES, ignore_columns=ignored or None, **roles, file_flag="--log")
     with frames.lent(frame) as name:
         return log_table.read(name, wanted)
 
@@ -123,7 +123,7 @@ def test_an_empty_reward_is_dropped_or_0_if_the_user_says_so(tmp_path, meaning, 
     frame = pd.DataFrame(LOG).assign(reward=[empty, 2, 0, 4, 5, 6])
     log = _log(frame, unobserved_rewards=meaning)
     assert {name: sorted(values) for name, values in _rewards(log).items()} == expected
-    assert log.report["notes"] == [f"1 rows without a reward are {log_time.UNOBSERVED[meaning]}."]
+    assert log.report["notes"] == [f"1 rows without a reward are {schema.UNOBSERVED[meaning]}."]
     with pytest.raises(UsageError, match=r"--unobserved_rewards=drop .*independently of the reward"):
         _log(frame)
 
@@ -182,7 +182,7 @@ BAD_TIMES = [
 def test_times_that_cannot_be_used_are_refused(tmp_path, changed, roles, message):
     pd.DataFrame(LOG).assign(**changed).to_csv(tmp_path / "log.csv", index=False)
     ignored = None if "paid" in roles.values() else "paid"
-    wanted = schema.Schema("user", **ROLES, time_column="day", ignore_columns=ignored, **roles)
+    wanted = schema.Schema(client_column="user", **ROLES, time_column="day", ignore_columns=ignored, **roles)
     with pytest.raises(UsageError, match=message):
         log_table.read(str(tmp_path / "log.csv"), wanted)
 
@@ -295,7 +295,7 @@ def test_a_logs_statistics_and_regressions_are_those_of_the_past(timed_table, le
 
 def test_a_table_is_read_between_two_times(timed_table):
     between = {"time_column": "day", "from_time": "2023-01-03", "until_time": "2023-01-05"}
-    wanted = schema.Schema("user", label_column="label", ignore_columns="action,reward,p", **between)
+    wanted = schema.Schema(client_column="user", label_column="label", ignore_columns="action,reward,p", **between)
     rows = tables.read(timed_table, wanted)
     assert sorted(set(rows.frame.day)) == ["2023-01-03", "2023-01-04"]
     assert rows.frame.day.is_monotonic_increasing

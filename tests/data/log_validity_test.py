@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from data import interaction_log, log_validity
+from data import interaction_log, log_validity, tables
 
 _ACTIONS = ("a", "b", "c")
 _LOGGING = np.array([[0.5, 0.3, 0.2], [0.1, 0.3, 0.6]])  # By kind of client.
@@ -105,4 +105,4 @@ def test_rounded_propensities_and_few_rows_are_not_refused():
 )
 def test_a_column_of_available_actions_is_recognized(cells, is_set):
     frame = pd.DataFrame({"item": ["x", "y", "z"], "age": [1, 2, 3], "available": cells})
-    assert log_validity.action_sets(frame, "item") == ("available" if is_set else None)
+    assert tables.action_sets(frame, "item") == ("available" if is_set else None)

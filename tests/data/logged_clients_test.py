@@ -35,7 +35,7 @@ def clients_of(log, feedback="simulator", *, keeps_log=False, seed=0):
         keeps_log=keeps_log,
         seed=seed,
         numbers=range(len(others)),
-        digest="digest",
+        checksum="digest",
     )
 
 

@@ -9,20 +9,20 @@ NAMES = ["site", "age", "id", "left", "right", "y"]
 
 
 def _roles(label_column="y", **flags):
-    return schema.resolve(schema.Schema("site", label_column, **flags), NAMES, "table.csv")
+    return schema.resolve(schema.Schema(client_column="site", label_column=label_column, **flags), NAMES, "table.csv")
 
 
 def test_of_many_columns_the_nearest_are_named():
     names = [f"x{row}" for row in range(20)] + ["site"]
     with pytest.raises(UsageError, match=r"no column 'sites' in t.csv; of its 21 columns the nearest are site\.$"):
-        schema.resolve(schema.Schema("sites", "x0"), names, "t.csv")
+        schema.resolve(schema.Schema(client_column="sites", label_column="x0"), names, "t.csv")
     with pytest.raises(UsageError, match=r"the nearest are x0, x1, x2, x3, x4\.$"):
-        schema.resolve(schema.Schema("QQ", "x0"), names, "t.csv")
+        schema.resolve(schema.Schema(client_column="QQ", label_column="x0"), names, "t.csv")
 
 
 def test_one_column_is_no_table():
     with pytest.raises(UsageError, match=r"has only one column, 'site\|y': columns must be separated by commas, semi"):
-        schema.resolve(schema.Schema("site", "y"), ["site|y"], "table.csv")
+        schema.resolve(schema.Schema(client_column="site", label_column="y"), ["site|y"], "table.csv")
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_a_column_has_one_use(flags, message):
 )
 def test_a_table_has_either_labels_or_rewards(flags, problem):
     with pytest.raises(UsageError, match=f"Give either --label_column or --reward_columns: {problem}"):
-        schema.Schema("site", **flags).check()
+        schema.Schema(client_column="site", **flags).check()
 
 
 LOGS = {

@@ -1,13 +1,12 @@
 """Tests of data.table_file: how files are written, and what is broken in them."""
 
 import gzip
-import sys
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from data import numerals, schema, table_file, table_size
+from data import memory, numerals, schema, table_file
 from data.errors import UsageError
 
 TEXT = "site, age\n007, 1\nä,\n"
@@ -18,7 +17,7 @@ def read(tmp_path):
     def of_content(content: str | bytes, text_columns=(), name: str = "table.csv", **flags) -> table_file.Table:
         path = tmp_path / name
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
-        wanted = schema.Schema("", ignore_columns=schema.as_flag(text_columns).strip("'"), **flags)
+        wanted = schema.Schema(ignore_columns=schema.as_flag(text_columns).strip("'"), **flags)
         return table_file.read(str(path), wanted)
 
     return of_content
@@ -98,7 +97,7 @@ def test_a_missing_file_is_named_with_the_flag(tmp_path):
     (tmp_path / "folder.csv").mkdir()
     for name in ("missing.csv", "missing.parquet", "folder.csv"):
         with pytest.raises(UsageError, match=f"There is no file .*{name}: --log must name one"):
-            table_file.read(str(tmp_path / name), schema.Schema("", file_flag="--log"))
+            table_file.read(str(tmp_path / name), schema.Schema(file_flag="--log"))
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".csv.gz"])
@@ -106,12 +105,6 @@ def test_a_place_is_the_line_in_which_a_row_begins(read, suffix):
     text = '\ufeffa,b\r\n1,2\n\n   \n"two\r\nlines",3\n \t\n4,5\n'
     table = read(gzip.compress(text.encode()) if suffix == ".csv.gz" else text, name="table" + suffix)
     assert [table.place(row) for row in range(len(table.frame))] == ["line 2", "line 5", "line 8"]
-
-
-def test_parquet_without_pyarrow_says_what_to_do(read, monkeypatch):
-    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
-    with pytest.raises(UsageError, match=r"--data_file=.* needs pyarrow"):
-        read("", name="table.parquet")
 
 
 def test_parquet_is_read_with_its_types_and_a_named_index_as_a_column(tmp_path):
@@ -149,7 +142,7 @@ def test_a_frame_is_a_table_whatever_its_types():
         },
         index=pd.Index(["r", "s"], name="site"),
     )
-    table = table_file.of_frame(frame, "the frame", schema.Schema("", missing_values="-9"))
+    table = table_file.of_frame(frame, "the frame", schema.Schema(missing_values="-9"))
     names = ["site", "whole", "nullable", "decimal", "truth", "kind", "mixed", "when", "7"]
     assert table.frame.columns.tolist() == names
     assert table.missing == {"-9": 5}
@@ -305,14 +298,14 @@ def test_whole_numbers_in_parquet_stay_exact_despite_a_missing_value(tmp_path):
     pd.DataFrame({"who": pd.array(names, "Int64"), "x": 1}).to_parquet(path)
     assert table_file.as_text(table_file.read(path).frame["who"]).tolist()[:2] == [str(name) for name in names[:2]]
     for word in ("1234567890123456789", "1234567890123456788"):
-        missing = table_file.read(path, schema.Schema("", missing_values=word)).missing
+        missing = table_file.read(path, schema.Schema(missing_values=word)).missing
         assert missing == {word: int(word.endswith("9"))}
 
 
 def test_too_many_rows_are_refused_before_they_are_read(read, tmp_path):
     path, frame = str(tmp_path / "table.parquet"), pd.DataFrame({"a": [1, 2, 3], "b": 1})
     frame.to_parquet(path)
-    few = schema.Schema("", max_table_rows=2)
+    few = schema.Schema(max_table_rows=2)
     with pytest.raises(UsageError, match=r"table.parquet has more than 2 rows, the limit of --max_table_rows"):
         table_file.read(path, few)
     with pytest.raises(UsageError, match="the DataFrame has more than 2 rows"):
@@ -323,8 +316,8 @@ def test_too_many_rows_are_refused_before_they_are_read(read, tmp_path):
 
 
 def test_a_file_beyond_the_memory_is_refused_while_it_is_decompressed(read, monkeypatch, tmp_path):
-    monkeypatch.setattr(table_size.memory, "available_bytes", lambda: 1000)
-    monkeypatch.setattr(table_size, "_CHUNK", 50)
+    monkeypatch.setattr(memory, "available_bytes", lambda: 1000)
+    monkeypatch.setattr(memory, "_CHUNK", 50)
     content = gzip.compress(b"a,b\n" + b"1,2\n" * 1000)
     assert len(content) < 100
     with pytest.raises(UsageError, match=r"decompressed to .* GB so far, needs about .* GB are available: read it on"):

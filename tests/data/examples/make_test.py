@@ -45,7 +45,7 @@ def test_the_log_is_what_the_script_makes():
 
 def test_the_log_has_120_clients_four_offers_and_honest_propensities():
     wanted = schema.Schema(
-        "customer",
+        client_column="customer",
         action_column="offer",
         reward_column="bought",
         propensity_column="propensity",

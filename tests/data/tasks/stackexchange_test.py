@@ -9,7 +9,7 @@ import pytest
 
 from data import clients, posts, text
 from data.errors import UsageError
-from data.tasks import stackexchange
+from data.tasks import tags
 from data.tasks.options import TaskOptions
 
 
@@ -58,7 +58,7 @@ def folder(tmp_path):
 
 def _load(folder, **options):
     options = {"num_tags": 2, "max_words": 8} | options
-    return stackexchange.load(TaskOptions("stackexchange_tag", data_dir=folder and str(folder), **options))
+    return tags.load_stackexchange(TaskOptions("stackexchange_tag", data_dir=folder and str(folder), **options))
 
 
 def _vocabulary(task):
@@ -155,10 +155,10 @@ def test_untagged_posts_are_kept_on_demand_and_counted(folder, capsys):
     }
     assert "posts: 41, examples: 41" in capsys.readouterr().err
     assert _load(folder).report == {
-        stackexchange.POSTS: 41,
-        stackexchange.EXAMPLES: 26,
-        stackexchange.UNTAGGED: 15,
-        stackexchange.USERS_DROPPED: 2,
+        tags.POSTS: 41,
+        tags.EXAMPLES: 26,
+        tags.UNTAGGED: 15,
+        tags.USERS_DROPPED: 2,
     }
 
 
@@ -189,8 +189,8 @@ def test_folders_of_sites_are_read_together_or_one_by_its_folder_or_file(tmp_pat
     _xml(tmp_path / "ai" / "Posts.xml", 5, -1, 6)
     task = _load(tmp_path)
     assert sorted(_users(task)) == ["ai/5", "ai/6", "wine/5", "wine/7"]
-    counts = {stackexchange.EXAMPLES: 4, stackexchange.UNTAGGED: 0, stackexchange.USERS_DROPPED: 0}
-    assert task.report == {stackexchange.POSTS: 4, posts.UNKNOWN_USER: 1} | counts
+    counts = {tags.EXAMPLES: 4, tags.UNTAGGED: 0, tags.USERS_DROPPED: 0}
+    assert task.report == {tags.POSTS: 4, posts.UNKNOWN_USER: 1} | counts
     for named in ("ai", "ai/Posts.xml"):
         assert sorted(_users(_load(tmp_path / named))) == ["ai/5", "ai/6"]
 
@@ -251,14 +251,14 @@ def test_the_real_posts(shared_data):
     assert not set(task.clients.client_ids) & set(task.held_out.client_ids)
     assert len(task.action_names) == 50
     assert len(_vocabulary(task)) == len(set(_vocabulary(task))) == 10_000
-    assert task.report[stackexchange.POSTS] == 8263
-    assert task.report[stackexchange.EXAMPLES] + task.report[stackexchange.UNTAGGED] == 8263
+    assert task.report[tags.POSTS] == 8263
+    assert task.report[tags.EXAMPLES] + task.report[tags.UNTAGGED] == 8263
     examples = [task.clients.load(index) for index in range(len(task.clients))]
     labels = np.concatenate([client.labels for client in examples])
     assert labels.any(axis=1).all()
-    tags = list(task.statistics["tags"].values())
-    np.testing.assert_array_equal(labels.sum(axis=0), tags)
-    assert (np.diff(tags) <= 0).all()
+    counts = list(task.statistics["tags"].values())
+    np.testing.assert_array_equal(labels.sum(axis=0), counts)
+    assert (np.diff(counts) <= 0).all()
     bags = text.joined([client.features for client in examples])
     assert np.diff(bags.offsets).max() == 256
     assert 0.5 < bags.values.sum() / len(labels) <= 1

@@ -9,13 +9,13 @@ import pytest
 import tensorflow as tf
 
 from data.errors import UsageError
-from data.tasks import stackoverflow
+from data.tasks import tags
 from data.tasks.options import TaskOptions
 
 
 def _load(folder, **options):
     options = {"vocabulary_size": 3, "num_tags": 2, "max_words": 4, "init_labels": 1} | options
-    return stackoverflow.load(TaskOptions("stackoverflow_tag", data_dir=folder and str(folder), **options))
+    return tags.load_stackoverflow(TaskOptions("stackoverflow_tag", data_dir=folder and str(folder), **options))
 
 
 def _post(tokens: str, title: str, tags: str) -> bytes:
@@ -69,11 +69,11 @@ def test_a_missing_file_is_named(folder, name):
 
 def test_files_are_read_as_they_are_published(folder):
     expected = _load(folder).statistics
-    for name in (stackoverflow.WORD_COUNTS, stackoverflow.TAG_COUNTS):
+    for name in (tags.WORD_COUNTS, tags.TAG_COUNTS):
         with tarfile.open(folder / f"{name}.tar.bz2", "w:bz2") as tar:
             tar.add(folder / name, name)
         (folder / name).unlink()
-    database = folder / stackoverflow.FILE_NAME
+    database = folder / tags.FILE_NAME
     (folder / f"{database.name}.lzma").write_bytes(lzma.compress(database.read_bytes(), lzma.FORMAT_ALONE))
     database.unlink()
     found = _load(folder)
@@ -89,7 +89,7 @@ def test_a_damaged_file_of_counts_is_named(folder, name, content):
 
 
 def test_words_and_tags_from_elsewhere_need_no_counts(folder):
-    for name in (stackoverflow.WORD_COUNTS, stackoverflow.TAG_COUNTS):
+    for name in (tags.WORD_COUNTS, tags.TAG_COUNTS):
         (folder / name).unlink()
     known = {"kind": "posts", "vocabulary": ["the", "dog", "cat"], "tags": {"java": 7, "c++": 3}}
     (folder / "statistics.json").write_text(json.dumps(known))

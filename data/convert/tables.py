@@ -1,4 +1,4 @@
-"""RouteLLM's answers of two language models to MMLU's questions as one table.
+"""Published tables as those that tasks read: UCI Heart Disease, and RouteLLM's answers to MMLU's questions.
 
 Ong et al. 2024, "RouteLLM: Learning to Route LLMs with Preference Data"; questions of Hendrycks et al. 2021.
 """
@@ -10,10 +10,36 @@ import pathlib
 
 from data import convert
 
-_FILES = "mmlu_*.csv"
+_SITES = ("cleveland", "hungarian", "switzerland", "va")
+_COLUMNS = "age,sex,cp,trestbps,chol,fbs,restecg,thalach,exang,oldpeak,slope,ca,thal,target"
 _MODELS = ("mixtral", "gpt-4")  # Beginnings of the columns' names, behind an organization's.
-_COLUMNS = ("subject", "prompt", "mixtral_correct", "gpt4_correct")
+_ANSWERED = ("subject", "prompt", "mixtral_correct", "gpt4_correct")
 _ANSWERS = {"True": 1, "False": 0}
+
+
+def heart_disease(source: pathlib.Path) -> bytes:
+    """Table with the hospital of each patient, missing values empty.
+
+    Args:
+      source: Folder of `processed.cleveland.data`, and so for `hungarian`, `switzerland` and `va`.
+
+    Raises:
+      UsageError: If a file is missing, or has a line of other than 14 numbers.
+    """
+    rows = [f"site,{_COLUMNS}"]
+    for site in _SITES:
+        path = convert.find(source, f"processed.{site}.data")
+        for number, line in enumerate(path.read_text(encoding="latin-1").splitlines(), 1):
+            if not line.strip():
+                continue
+            try:
+                *measured, target = ("" if cell.strip() == "?" else str(float(cell)) for cell in line.split(","))
+                if len(measured) != 13:
+                    raise ValueError(f"{len(measured) + 1} values instead of 14")
+                rows.append(",".join([site, *measured, str(int(float(target)))]))
+            except ValueError as error:
+                raise convert.damaged(path, f"line {number}: {error}") from error
+    return ("\n".join(rows) + "\n").encode()
 
 
 def routellm(source: pathlib.Path) -> bytes:
@@ -28,8 +54,8 @@ def routellm(source: pathlib.Path) -> bytes:
     convert.find(source, "mmlu_abstract_algebra.csv")
     table = io.StringIO(newline="")
     writer = csv.writer(table)
-    writer.writerow(_COLUMNS)
-    for path in sorted(source.glob(_FILES)):
+    writer.writerow(_ANSWERED)
+    for path in sorted(source.glob("mmlu_*.csv")):
         with path.open(encoding="utf-8", newline="") as file:
             rows = csv.DictReader(file)
             names = {name.rpartition("/")[2].lower(): name for name in rows.fieldnames or ()}

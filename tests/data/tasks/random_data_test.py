@@ -1,20 +1,20 @@
-"""Tests of data.random_data."""
+"""Tests of the random examples that replace downloads."""
 
 import numpy as np
 import pytest
 
-from data import random_data
+from data.tasks import handwriting, images, tags
 
 
 def test_there_are_as_many_clients_as_the_data_set_has():
-    assert [len(part) for part in random_data.emnist("chars")] == [3400, 3400]
-    assert [len(part) for part in random_data.emnist("digits")] == [3383, 3383]
-    assert [len(part) for part in random_data.stackoverflow(10, 2, 4)] == [342_477, 38_758]
+    assert [len(part) for part in handwriting.random_writers(62)] == [3400, 3400]
+    assert [len(part) for part in handwriting.random_writers(10)] == [3383, 3383]
+    assert [len(part) for part in tags.random_posts(10, 2, 4)] == [342_477, 38_758]
 
 
-@pytest.mark.parametrize(("kind", "mean", "classes"), [("chars", 671_585 / 3_400, 62), ("digits", 341_873 / 3_383, 10)])
-def test_a_writer_s_examples_number_the_data_set_s_mean(kind, mean, classes):
-    train, _ = random_data.emnist(kind, 300)
+@pytest.mark.parametrize(("mean", "classes"), [(671_585 / 3_400, 62), (341_873 / 3_383, 10)])
+def test_a_writer_s_examples_number_the_data_set_s_mean(mean, classes):
+    train, _ = handwriting.random_writers(classes, 300)
     some = [train.load(index) for index in range(300)]
     assert np.mean([len(one.labels) for one in some]) == pytest.approx(mean, rel=0.09)  # Four standard errors.
     assert (some[0].features.shape[1:], some[0].features.dtype) == ((28, 28, 1), np.float32)
@@ -22,7 +22,7 @@ def test_a_writer_s_examples_number_the_data_set_s_mean(kind, mean, classes):
 
 
 def test_a_user_s_posts_number_the_data_set_s_mean_and_have_tags():
-    train, _ = random_data.stackoverflow(50, 5, 8, users=400)
+    train, _ = tags.random_posts(50, 5, 8, num_users=400)
     some = [train.load(index) for index in range(400)]
     sizes = [len(one.labels) for one in some]
     assert min(sizes) >= 100
@@ -36,6 +36,6 @@ def test_a_user_s_posts_number_the_data_set_s_mean_and_have_tags():
 
 
 def test_images_have_labels_of_equal_frequency():
-    train, held_out = random_data.images((32, 32, 3), 100, (500, 200))
+    train, held_out = images.random_images((32, 32, 3), 100, (500, 200))
     assert (train.features.shape, train.features.dtype, held_out.features.shape[0]) == ((500, 32, 32, 3), np.uint8, 200)
     assert np.bincount(train.labels).tolist() == [5] * 100
