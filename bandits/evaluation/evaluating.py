@@ -3,6 +3,7 @@
 import dataclasses
 import pathlib
 import sys
+from typing import Any
 
 import numpy as np
 
@@ -33,13 +34,16 @@ _REQUIRED_COLUMNS = ("client_column", "action_column", "reward_column", "propens
 LEARNED = "The policy is a model that was trained on this log, so its estimates are optimistically biased."
 
 
-def evaluate(settings: cli.Settings, target: Target, private: private_evaluation.Plan | None) -> None:
-    """Evaluates a policy, and prints and writes the results.
+def evaluate(settings: cli.Settings, target: Target, private: private_evaluation.Plan | None) -> list[dict[str, Any]]:
+    """Evaluates a policy, and prints, writes and returns the results.
 
     Args:
-      settings: The flags of `evaluate_policy`.
+      settings: The flags of `evaluate_policy`. Nothing is written without `output_dir`.
       target: The policy.
       private: Settings of a private evaluation; None without `--private`.
+
+    Returns:
+      The rows of `estimates.csv`.
 
     Raises:
       UsageError: If flags conflict with the log or the policy, or the log is invalid.
@@ -68,8 +72,7 @@ def evaluate(settings: cli.Settings, target: Target, private: private_evaluation
     if private:
         for finding in log_checks.public(log):
             print(f"{'Warning: ' * finding.is_warning}{finding.text}", file=sys.stderr)
-        private_evaluation.evaluate(settings, private, policy, log, chosen)
-        return
+        return private_evaluation.evaluate(settings, private, policy, log, chosen)
     weights = terms.of_log(log, chosen).weights
     validity = log_validity.check(log, weights if weights.any() and target.kind != "logged" else None)
     refusal = validity if _is_refused(validity, target, chosen) else None
@@ -103,7 +106,7 @@ def evaluate(settings: cli.Settings, target: Target, private: private_evaluation
     if headline := estimates.headline(results):
         findings += change.findings(rows, log_time.of_log(log), paths[headline[0].name][0], policy, unit)
     evaluation = output.Evaluation(
-        log=cli.shown_path(settings.log),
+        log=output.shown_log(settings.log),
         policy=policy,
         policy_columns=log.report.get("policy_columns", {}),
         rows=len(log),
@@ -122,9 +125,9 @@ def evaluate(settings: cli.Settings, target: Target, private: private_evaluation
         reward_bounds=reward_bounds,
     )
     print(output.text(evaluation))
-    folder = pathlib.Path(settings.output_dir)
-    output.write(evaluation, folder, rows.weights, by_client)
-    print(f"\nWritten to {cli.shown_path(str(folder))}: {', '.join(output.FILES)}")
+    if settings.output_dir:
+        output.write(evaluation, settings.output_dir, rows.weights, by_client)
+    return [estimate.row() for estimate in evaluation.estimates]
 
 
 def _is_refused(validity: log_checks.Finding, target: Target, probabilities: np.ndarray) -> bool:
@@ -167,7 +170,11 @@ def _read(
         file_flag="--log",
     )
     known = run_policy.known_statistics(target.name) if target.kind == "run" else None
-    return log_table.read(settings.log, columns, known=known, with_contexts=with_contexts), None
+    log = log_table.read(settings.log, columns, known=known, with_contexts=with_contexts)
+    if target.run:  # The user knows nothing of the columns that hold its predictions.
+        columns_of_user = [column for column in log.report["columns"] if column["use"] != "policy"]
+        log = dataclasses.replace(log, report={**log.report, "columns": columns_of_user, "policy_columns": {}})
+    return log, None
 
 
 def _sums(

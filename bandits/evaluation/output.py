@@ -17,7 +17,7 @@ from bandits.evaluation.confidence_sequence import ConfidenceSequence
 from bandits.evaluation.estimates import LABELS, Estimate
 from bandits.results import tables
 from bandits.results.plots import capital
-from data import files, log_validity
+from data import files, frames, log_validity
 from data.action_columns import described
 from data.errors import UsageError
 from data.log_checks import Finding
@@ -174,6 +174,11 @@ def _tables(evaluation: Evaluation) -> tuple[str, str]:
     return shown, tables.html([_ESTIMATOR, _VALUE], resampled, "main") if resampled else ""
 
 
+def shown_log(path: str) -> str:
+    """The log's path as the user would write it."""
+    return "the DataFrame" if path.startswith(frames.PREFIX) else cli.shown_path(path)
+
+
 def check_new(folder: pathlib.Path) -> None:
     """Refuses a folder that holds an evaluation, before anything is read.
 
@@ -200,7 +205,7 @@ def text(evaluation: Evaluation) -> str:
     return "\n".join([*lines, *evaluation.of_anytime, "", *evaluation.columns, "", _NOTE])
 
 
-def write(evaluation: Evaluation, folder: pathlib.Path, weights: np.ndarray, by_client: np.ndarray) -> None:
+def write(evaluation: Evaluation, folder: str, weights: np.ndarray, by_client: np.ndarray) -> None:
     """Writes `estimates.csv`, `evaluation.json` and `evaluation.html`, each whole.
 
     Args:
@@ -217,15 +222,16 @@ def write(evaluation: Evaluation, folder: pathlib.Path, weights: np.ndarray, by_
 
 
 def write_files(
-    folder: pathlib.Path, rows: Sequence[Mapping[str, Any]], described: Mapping[str, Any], document: str
+    output_dir: str, rows: Sequence[Mapping[str, Any]], described: Mapping[str, Any], document: str
 ) -> None:
-    """Writes `FILES`: rows, a description, in whose numbers null stands for what is not finite, and a page.
+    """Writes `FILES`, and says so: rows, a description with null for numbers that are not finite, and a page.
 
     Raises:
       Failure: If one cannot be written.
     """
     import pandas as pd
 
+    folder = pathlib.Path(output_dir)
     with files.write_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
     finite = [
@@ -236,6 +242,7 @@ def write_files(
     table = pd.DataFrame(rows).to_csv(index=False, na_rep="nan")
     for name, content in zip(FILES, (table, json.dumps(described, indent=2) + "\n", document), strict=True):
         files.replace(folder / name, content.encode())
+    print(f"\nWritten to {cli.shown_path(output_dir)}: {', '.join(FILES)}")
 
 
 def _as_json(evaluation: Evaluation) -> dict[str, Any]:

@@ -71,11 +71,12 @@ def plan(settings: cli.Settings, target: target_policies.Target) -> Plan | None:
         if settings[flag] is not None and name not in names:
             raise UsageError(f"--{flag} has no effect: with --private, {name} must be named by --estimators.")
     models: tuple[ledger.Spent, ...] = ()
-    if target.kind != "run":
+    run = target.name if target.kind == "run" else target.run
+    if not run:
         if "policy_is_public" in settings.set_by_user:
             raise UsageError("--policy_is_public has an effect only with --policy=run:FOLDER.")
     elif not settings.policy_is_public:
-        models = (of_run(target.name),)
+        models = (of_run(run),)
         private.check_models((), models)
     return Plan(asked, models)
 
@@ -99,8 +100,8 @@ def of_run(folder: str) -> ledger.Spent:
 
 def evaluate(
     settings: cli.Settings, chosen: Plan, target: str, log: interaction_log.InteractionLog, probabilities: np.ndarray
-) -> None:
-    """Makes the release, prints it and writes it; nothing else of the log is released.
+) -> list[dict[str, Any]]:
+    """Makes the release, prints it, writes it and returns its rows; nothing else of the log is released.
 
     Args:
       settings: The flags.
@@ -130,15 +131,16 @@ def evaluate(
         fit if chosen.needs_model else None,
     )
     values = [value.in_unit_of(bound_flags.reward_bounds(settings) or UNIT) for value in values]
-    head = f"{target} on {cli.shown_path(settings.log)}, under differential privacy"
+    head = f"{target} on {output.shown_log(settings.log)}, under differential privacy"
     said = output.policy_columns(log.report.get("policy_columns", {}))
     said += bound_flags.private_sentences(values, report, bound_flags.bounds(settings))
     said += [log_time.ASSUMPTION] * (settings.unobserved_rewards == "drop")
     said += [_NOT_TESTED] * bool(settings.time_column)
     print("\n".join([head, "", *said]))
-    folder = pathlib.Path(settings.output_dir)
-    _write(folder, head, said, values, report)
-    print(f"\nWritten to {cli.shown_path(str(folder))}: {', '.join(output.FILES)}")
+    rows_of_values = [_row(value) for value in values]
+    if settings.output_dir:
+        _write(settings.output_dir, head, said, values, report)
+    return rows_of_values
 
 
 def _row(value: private.Value) -> dict[str, Any]:
@@ -156,7 +158,7 @@ def _row(value: private.Value) -> dict[str, Any]:
 
 
 def _write(
-    folder: pathlib.Path, head: str, said: Sequence[str], values: Sequence[private.Value], report: dict[str, Any]
+    folder: str, head: str, said: Sequence[str], values: Sequence[private.Value], report: dict[str, Any]
 ) -> None:
     """Writes the files that any evaluation writes, each whole: an earlier one's leave nothing behind."""
     rows = [_row(value) for value in values]
