@@ -257,9 +257,9 @@ def anytime_sentences(
             "samples, or a target that was fitted on this log."
         ]
     weight, rows = chosen.largest_weight, chosen.max_rows
-    low, high = rewards.to_user(np.array([last.low, last.high]))
+    shown = last.scaled(rewards.span, rewards.low).text(label="95% confidence sequence ")
     return [
-        f"Anytime: {low:.4g} to {high:.4g} after {last.size:,} rounds. With probability 95% the intervals of "
+        f"Anytime: {shown} after {last.size:,} rounds. With probability 95% the intervals of "
         "all rounds contain the value for the population that cohorts are sampled from, with at most "
         f"{rows:,} rows per client and round."
         + (f" Clipping weights at {weight:g} widens the intervals without bias." if math.isfinite(weight) else ""),

@@ -77,9 +77,11 @@ def findings(
     ):
         is_warning = bool(p_value < _LEVEL)
         values, change = values * unit.span + unit.low * (what == _OF_LOG), change * unit.span
-        shown = Interval(change[0], change[1], change[2], len(rows.clients)).text(signed=True, label="95% CI ")
-        text = f"{'Significant' if is_warning else 'No significant'} change of {what}: {values[0]:.3g} before {since}, "
-        text += f"{values[1]:.3g} from then on (last third of the rows), {shown}, Holm-adjusted p = {p_value:.2g}."
+        interval = Interval(change[0], change[1], change[2], len(rows.clients))
+        before, after = map(interval.number, values)
+        text = f"{'Significant' if is_warning else 'No significant'} change of {what}: {before} before {since}, "
+        text += f"{after} from then on (last third of the rows), {interval.text(signed=True, label='95% CI ')}, "
+        text += f"Holm-adjusted p = {p_value:.2g}."
         if is_warning:
             text += f" Estimates average over both: evaluate them alone, with --until={since} and --from={since}."
         found += [Finding("change", is_warning, text)] * bool(np.isfinite(p_value))

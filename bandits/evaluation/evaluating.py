@@ -31,6 +31,7 @@ from optimization.study import cli
 
 MODEL_ESTIMATORS = frozenset(("dm", "dr", "switch_dr", "dros"))  # Estimators with a reward model.
 _REQUIRED_COLUMNS = ("client_column", "action_column", "reward_column", "propensity_column")
+_SETS = "Each row has its own set of available actions, in column {!r}: 1 / propensity has no expectation to check."
 LEARNED = "The policy is a model that was trained on this log, so its estimates are optimistically biased."
 
 
@@ -74,8 +75,11 @@ def evaluate(settings: cli.Settings, target: Target, private: private_evaluation
             print(f"{'Warning: ' * finding.is_warning}{finding.text}", file=sys.stderr)
         return private_evaluation.evaluate(settings, private, policy, log, chosen)
     weights = terms.of_log(log, chosen).weights
+    sets = log.report.get("action_sets") if chosen.ndim == 1 else None
+    if sets:  # The probability of the logged action is all that is needed.
+        log = dataclasses.replace(log, report={**log.report, "action_sets": None})
     validity = log_validity.check(log, weights if weights.any() and target.kind != "logged" else None)
-    refusal = validity if _is_refused(validity, target, chosen) else None
+    refusal = validity if validity.is_warning and target.kind != "logged" else None
     has_model = has_model and refusal is None
     predictions = reward_model.predictions(settings, log) if has_model else None
     rows = terms.of_log(log, chosen, predictions)
@@ -94,7 +98,9 @@ def evaluate(settings: cli.Settings, target: Target, private: private_evaluation
     few_clients, by_bootstrap = estimates.few_clients(sizes, by_client, settings.draws)
     few = finite_sample.find(rows, reward_bounds)
     largest_weight = float(rows.weights.max())
-    findings = [*log_checks.reading(log), validity, log_checks.mean_inverse_propensity(log), log_checks.duplicates(log)]
+    balance = log_checks.Finding("sets of actions", False, _SETS.format(sets)) if sets else None
+    findings = [*log_checks.reading(log), validity, balance or log_checks.mean_inverse_propensity(log)]
+    findings += [log_checks.duplicates(log)]
     findings += [log_checks.Finding(*checked)] if (checked := log.report.get("propensity_columns")) else []
     findings += [log_checks.Finding("policy", True, LEARNED)] if anytime.is_own_model(settings.log, target) else []
     findings += [log_checks.support(log, chosen)] if chosen.ndim == 2 else []
@@ -128,12 +134,6 @@ def evaluate(settings: cli.Settings, target: Target, private: private_evaluation
     if settings.output_dir:
         output.write(evaluation, settings.output_dir, rows.weights, by_client)
     return [estimate.row() for estimate in evaluation.estimates]
-
-
-def _is_refused(validity: log_checks.Finding, target: Target, probabilities: np.ndarray) -> bool:
-    """Whether a failed check rules out a conclusion; sets of actions do so for policies over all actions."""
-    is_over_all = validity.name != log_validity.ACTION_SETS or probabilities.ndim == 2
-    return validity.is_warning and target.kind != "logged" and is_over_all
 
 
 def _needs_model(settings: cli.Settings, target: Target) -> bool:

@@ -285,7 +285,8 @@ def test_a_sequence_is_in_the_unit_of_declared_or_recognized_bounds(tmp_path, ca
     found = _evaluate(tmp_path, *given, *flags)["anytime"]
     for name in ("estimates", "lows", "highs"):
         np.testing.assert_allclose(found[name], 2 * np.array(plain[name]) - 1, atol=1e-9)
-    assert f"Anytime: {found['lows'][-1]:.4g} to {found['highs'][-1]:.4g} after" in capsys.readouterr().out
+    ends = f"95% confidence sequence {found['lows'][-1]:.1f} to {found['highs'][-1]:.1f}) after"
+    assert ends in capsys.readouterr().out
 
 
 def test_a_tables_looks_can_be_periods(tmp_path):
