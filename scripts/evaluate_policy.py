@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 from bandits import interactions, registry
 from bandits.evaluation import (
-    bound_flags,
     estimates,
     evaluating,
+    evaluation_flags,
     output,
-    private_evaluation,
+    private,
     reward_model,
     target_policies,
 )
@@ -153,7 +153,7 @@ def define() -> cli.FlagSet:
     model = declared(reward_model.RewardModel, model_noise_multiplier={"only": {"private": True}})
     flags.group(title(reward_model.RewardModel), *model)
     flags.group(_Estimation)
-    bound_flags.define(flags)
+    evaluation_flags.define(flags)
     flags.group(_Output)
     return flags
 
@@ -161,7 +161,7 @@ def define() -> cli.FlagSet:
 def program(settings: cli.Settings) -> None:
     """Evaluates the policy that the flags name."""
     target, settings = _checked(settings)
-    evaluating.evaluate(settings, target, private_evaluation.plan(settings, target))
+    evaluating.evaluate(settings, target, private.plan(settings, target))
 
 
 def evaluate(
@@ -205,7 +205,7 @@ def evaluate(
         target, checked = _checked(parsed, is_written="output_dir" in settings)
         if run and target.kind == "column":
             target = target._replace(run=str(run.folder))
-        rows = pd.DataFrame(evaluating.evaluate(checked, target, private_evaluation.plan(checked, target)))
+        rows = pd.DataFrame(evaluating.evaluate(checked, target, private.plan(checked, target)))
     return rows.where(rows != "")
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from bandits.evaluation import estimators, totals
-from bandits.evaluation.terms import Terms
+from bandits.evaluation.estimators import Terms
 from data import log_time
 from data.log_checks import Finding
 from data.reward_bounds import UNIT, RewardBounds
@@ -38,7 +38,7 @@ def tested(
     """
     from scipy import stats
 
-    pairs = [*estimator.parts(rows), *estimators.Logged().parts(rows)]
+    pairs = [*estimator.parts(rows), *estimators.LOGGED.parts(rows)]
     by_client = totals.of_clients(rows.clients, [one * part for part in (~is_last, is_last) for one in pairs])
     together, count = by_client.sum(axis=0), len(by_client)
     values = np.array([totals.value(together, ratio) for ratio in _RATIOS])

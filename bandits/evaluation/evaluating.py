@@ -10,18 +10,17 @@ import numpy as np
 from bandits import interactions
 from bandits.evaluation import (
     anytime,
-    bootstrap,
-    bound_flags,
     change,
     estimates,
+    evaluation_flags,
     finite_sample,
     output,
-    private_evaluation,
     reward_model,
     run_policy,
-    terms,
     totals,
 )
+from bandits.evaluation import private as private_lib
+from bandits.evaluation.estimators import KINDS, Terms, terms_of_log
 from bandits.evaluation.target_policies import Target, probabilities
 from data import files, interaction_log, log_checks, log_table, log_time, log_validity, table_report
 from data.errors import UsageError
@@ -29,13 +28,13 @@ from data.reward_bounds import UNIT
 from data.schema import Schema
 from optimization.study import cli
 
-MODEL_ESTIMATORS = frozenset(("dm", "dr", "switch_dr", "dros"))  # Estimators with a reward model.
+MODEL_ESTIMATORS = frozenset(name for name, kind in KINDS.items() if kind.needs_model)
 _REQUIRED_COLUMNS = ("client_column", "action_column", "reward_column", "propensity_column")
 _SETS = "Each row has its own set of available actions, in column {!r}: 1 / propensity has no expectation to check."
 LEARNED = "The policy is a model that was trained on this log, so its estimates are optimistically biased."
 
 
-def evaluate(settings: cli.Settings, target: Target, private: private_evaluation.Plan | None) -> list[dict[str, Any]]:
+def evaluate(settings: cli.Settings, target: Target, private: private_lib.Plan | None) -> list[dict[str, Any]]:
     """Evaluates a policy, and prints, writes and returns the results.
 
     Args:
@@ -68,13 +67,13 @@ def evaluate(settings: cli.Settings, target: Target, private: private_evaluation
         chosen = run_policy.probabilities(log, target.name, of_run, run_policy.exploration(settings, of_run))
     else:
         chosen = probabilities(target, log)
-    log, reward_bounds = bound_flags.mapped_rewards(settings, log)
+    log, reward_bounds = evaluation_flags.mapped_rewards(settings, log)
     policy = str(target) + (f" with {settings.bandits_type}" if settings.bandits_type else "")
     if private:
         for finding in log_checks.public(log):
             print(f"{'Warning: ' * finding.is_warning}{finding.text}", file=sys.stderr)
-        return private_evaluation.evaluate(settings, private, policy, log, chosen)
-    weights = terms.of_log(log, chosen).weights
+        return private_lib.evaluate(settings, private, policy, log, chosen)
+    weights = terms_of_log(log, chosen).weights
     sets = log.report.get("action_sets") if chosen.ndim == 1 else None
     if sets:  # The probability of the logged action is all that is needed.
         log = dataclasses.replace(log, report={**log.report, "action_sets": None})
@@ -82,7 +81,7 @@ def evaluate(settings: cli.Settings, target: Target, private: private_evaluation
     refusal = validity if validity.is_warning and target.kind != "logged" else None
     has_model = has_model and refusal is None
     predictions = reward_model.predictions(settings, log) if has_model else None
-    rows = terms.of_log(log, chosen, predictions)
+    rows = terms_of_log(log, chosen, predictions)
     unit = reward_bounds or UNIT
     has_sequence = settings.anytime and (not refusal or refusal.name == log_validity.COLUMNS)
     sequence, said = anytime.sequence(settings, log, rows, unit, is_runs=is_runs) if has_sequence else (None, [])
@@ -178,7 +177,7 @@ def _read(
 
 
 def _sums(
-    settings: cli.Settings, log: interaction_log.InteractionLog, rows: terms.Terms, layout: totals.Layout
+    settings: cli.Settings, log: interaction_log.InteractionLog, rows: Terms, layout: totals.Layout
 ) -> tuple[totals.Sums, np.ndarray | None]:
     """Sums over clients, and the totals of the bootstrap samples, if there are any."""
     if settings.sums == "tff":
@@ -194,5 +193,5 @@ def _sums(
         return sums, by_tff if settings.draws else None
     by_client = totals.of_clients(rows.clients, layout.columns(rows))
     names = totals.present(rows.clients, log.client_ids)
-    drawn = bootstrap.drawn_totals(by_client, names, settings.seed, settings.draws) if settings.draws else None
+    drawn = totals.drawn_totals(by_client, names, settings.seed, settings.draws) if settings.draws else None
     return totals.summed(by_client, layout.ratios), drawn

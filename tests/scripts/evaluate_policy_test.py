@@ -151,7 +151,7 @@ def test_private_values_of_a_selection_are_those_of_the_selected_rows(tmp_path, 
     assert _values(found)["ips"] == pytest.approx(expected, abs=0.01)
     printed = capsys.readouterr().out
     assert "missing independently of the reward" in printed
-    assert "Changes over time were not tested" in printed
+    assert "changes over time. Whoever holds the data can" in printed
     assert f"{len(part):,} rows" not in printed
 
 
