@@ -148,7 +148,8 @@ def _evaluation() -> dict[str, Any]:
     import numpy as np
     import psutil
 
-    from bandits.evaluation import bootstrap, estimators, terms, totals
+    from bandits.evaluation import totals
+    from bandits.evaluation.estimators import Estimator, terms_of_rows
     from data import interaction_log
 
     generator = np.random.default_rng(0)
@@ -166,20 +167,20 @@ def _evaluation() -> dict[str, Any]:
             "probabilities": target,
         },
     )
-    layout = totals.Layout((estimators.Logged(), estimators.Ips(), estimators.Snips(), estimators.DoublyRobust()))
+    layout = totals.Layout(tuple(map(Estimator, ("logged", "ips", "snips", "dr"))))
     with tempfile.TemporaryDirectory(prefix="benchmark_") as folder:
         path = pathlib.Path(folder) / "log.parquet"
         interaction_log.write(log, path)
         start = time.perf_counter()
         log = interaction_log.read(path)
     fields = (log.actions, log.rewards, log.propensities, np.asarray(log.probabilities), np.asarray(log.contexts))
-    terms_of_rows = terms.of_rows(log.clients, *fields)
-    by_client = totals.of_clients(terms_of_rows.clients, layout.columns(terms_of_rows))
+    terms = terms_of_rows(log.clients, *fields)
+    by_client = totals.of_clients(terms.clients, layout.columns(terms))
     sums = totals.summed(by_client, layout.ratios)
     for estimator in layout.estimators:
         totals.interval(sums, layout.ratio(estimator))
     estimated = time.perf_counter()
-    bootstrap.drawn_totals(by_client, totals.present(log.clients, log.client_ids), 0, 1000)
+    totals.drawn_totals(by_client, totals.present(log.clients, log.client_ids), 0, 1000)
     return {
         "rows": _ROWS,
         "clients": _CLIENTS,

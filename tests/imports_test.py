@@ -18,7 +18,7 @@ _AT_THE_EDGE = (
     "bandits/plans/",
     "bandits/evaluation/anytime.py",
     "bandits/evaluation/evaluating.py",
-    "bandits/evaluation/private_evaluation.py",
+    "bandits/evaluation/private.py",
     "bandits/evaluation/reward_model.py",
     "bandits/evaluation/run_policy.py",
     "bandits/registry.py",

@@ -5,8 +5,8 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
-from bandits.evaluation import bound_flags, confidence_sequence, target_policies
-from bandits.evaluation.terms import Terms
+from bandits.evaluation import confidence_sequence, evaluation_flags, target_policies
+from bandits.evaluation.estimators import Terms
 from data import interaction_log
 from data.errors import UsageError
 from data.reward_bounds import RewardBounds
@@ -82,7 +82,7 @@ def sequence(
     Raises:
       UsageError: If the log has no rounds, does not keep its bounds, or has cohorts that no interval goes with.
     """
-    limits = bound_flags.bounds(settings)
+    limits = evaluation_flags.bounds(settings)
     of_table = "periods" if settings.period_column else "rounds"
     flags = log.report.get(COHORTS) or flags_of_log(settings.log)
     unit = confidence_sequence.unit(flags) if is_runs else of_table
@@ -90,4 +90,4 @@ def sequence(
     looks, observed = confidence_sequence.observations(rows, when, limits, log.client_ids, settings.seed)
     result = confidence_sequence.sequence(looks, observed)
     ends = {name: bounds.to_user(getattr(result, name)) for name in ("estimates", "lows", "highs")}
-    return result._replace(**ends), bound_flags.anytime_sentences(result, limits, bounds)
+    return result._replace(**ends), evaluation_flags.anytime_sentences(result, limits, bounds)

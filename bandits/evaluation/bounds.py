@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bandits.evaluation.terms import Terms
+from bandits.evaluation.estimators import Terms
 from data import keys
 from data.errors import UsageError
 

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bandits.evaluation import bounds as bounds_lib
-from bandits.evaluation.terms import Terms
+from bandits.evaluation.estimators import Terms
 from data.errors import UsageError
 from optimization.study import intervals
 

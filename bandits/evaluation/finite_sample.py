@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bandits.evaluation.terms import Terms
+from bandits.evaluation.estimators import Terms
 from data import log_checks
 from data.reward_bounds import UNIT, RewardBounds
 

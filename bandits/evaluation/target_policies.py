@@ -26,12 +26,17 @@ class Target(NamedTuple):
     Attributes:
       kind: `logged`, `uniform`, `constant`, `column` or `run`.
       name: The action, the columns, or the folder; empty for the first two.
+      run: The folder of the run whose predictions are in these columns; empty for other policies.
     """
 
     kind: str
     name: str = ""
+    run: str = ""
 
     def __str__(self) -> str:
+        if self.run:
+            folder = pathlib.Path(self.run)
+            return f"run:{'/'.join(folder.parts[-2:]) if folder.name.startswith('seed_') else folder.name}"
         return f"{self.kind}:{self.name}" if self.name else self.kind
 
     @property

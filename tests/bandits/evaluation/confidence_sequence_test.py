@@ -6,7 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bandits.evaluation import bounds, confidence_sequence, terms
+from bandits.evaluation import bounds, confidence_sequence
+from bandits.evaluation.estimators import Terms
 from data.errors import UsageError
 from tests.bandits.evaluation import anytime_widths
 
@@ -84,7 +85,7 @@ def test_observations_out_of_bounds_are_refused():
             confidence_sequence.sequence(np.arange(3), wrong)
 
 
-_ROWS = terms.Terms(
+_ROWS = Terms(
     np.array([0, 0, 0, 1, 1], np.int32), np.array([2.0, 9.0, 1.0, 4.0, 0.0]), np.array([0.5, 1.0, 0.0, 1.0, 1.0]),
     np.zeros(5), np.zeros(5),
 )  # fmt: skip

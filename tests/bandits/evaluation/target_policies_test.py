@@ -39,7 +39,7 @@ def test_other_words_are_refused(policy):
 
 
 def test_a_folder_and_an_action_must_be_there(tmp_path):
-    assert target_policies.parse(f"run:{tmp_path}") == ("run", str(tmp_path))
+    assert target_policies.parse(f"run:{tmp_path}") == ("run", str(tmp_path), "")
     with pytest.raises(UsageError, match="'up'"):
         target_policies.probabilities(target_policies.parse("constant:up"), _LOG)
 

@@ -3,22 +3,20 @@
 import dataclasses
 import math
 import pathlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from bandits.evaluation import bounds as bounds_lib
-from bandits.evaluation import confidence_sequence, estimates, private, private_sums
-from bandits.evaluation.estimators import Estimator
-from bandits.evaluation.terms import Terms
+from bandits.evaluation import confidence_sequence
 from data import reward_bounds as reward_bounds_lib
 from data.errors import UsageError
 from data.interaction_log import InteractionLog
 from data.reward_bounds import RewardBounds
-from optimization.privacy import ledger, mechanisms
+from optimization.privacy import mechanisms
 from optimization.study import cli
-from optimization.study.settings import setting
+from optimization.study.settings import names, setting
 
 _LEDGER_SUFFIX = ".privacy.jsonl"
 
@@ -87,6 +85,12 @@ class _DifferentialPrivacy:
     clients_per_look: int = setting(low=1)
     privacy_ledger: pathlib.Path = setting()
     policy_is_public: bool = setting(False)
+
+
+# Flags that have an effect only with --private, or with --private and --anytime.
+PRIVATE = frozenset(
+    {*names(_ClientBounds, _Private, _DifferentialPrivacy), "model_noise_multiplier", "model_clip_norm"}
+) - {"reward_bounds"}
 
 
 def define(flags: cli.FlagSet) -> None:
@@ -160,87 +164,6 @@ def bounds(settings: Mapping[str, Any]) -> bounds_lib.Bounds:
     )
 
 
-def private_values(
-    settings: cli.Settings,
-    candidates: Mapping[str, Terms],
-    estimators: Sequence[Estimator],
-    client_ids: Sequence[str],
-    models: Sequence[ledger.Spent] = (),
-    trained: Sequence[ledger.Spent] = (),
-    fit: Callable[[Mapping[str, Terms], np.ndarray], Mapping[str, Terms]] | None = None,
-) -> tuple[list[private.Value], dict[str, Any]]:
-    """Records the privacy spent, makes the release by NumPy, and returns the values and the guarantee.
-
-    Nothing else of the log may be released with them.
-
-    Args:
-      settings: The flags, with `--log`, beside which the ledger lies, and `--seed`, of the choice among more rows than
-        a client may have.
-      candidates: The log's terms of each candidate policy, all rows, not yet within their bounds.
-      estimators: Fixed beforehand, with their parameters.
-      client_ids: The client's name for each number in `Terms.clients`.
-      models: What was fitted on these clients once, for all queries.
-      trained: What is fitted for this query alone; see `private.fitted`.
-      fit: Fits it, once that is paid for: takes the terms of the rows that count, within their bounds, and which of
-        all rows these are, bool [rows]; returns the terms with what was fitted.
-
-    Raises:
-      UsageError: If the log does not keep its bounds, a model has no guarantee, or the budget is spent.
-    """
-    private.check_models(estimators, [*models, *trained])
-    limits = bounds(settings)
-    query = private_sums.Query(tuple(candidates), tuple(estimators), limits, settings.clip_norm)
-    applied = {
-        name: bounds_lib.apply(terms, limits, client_ids, settings.seed) for name, terms in candidates.items()
-    }  # Which rows count follows from their clients alone: they are the same of all candidates.
-    bounded: Mapping[str, Terms] = {name: terms for name, (terms, _) in applied.items()}
-    try:
-        mechanism = private.mechanism(
-            len(client_ids),
-            settings.noise_multiplier or 1.0,
-            delta=settings.target_delta,
-            clients_per_look=settings.clients_per_look,
-            accountant=settings.accountant,
-        )
-    except ValueError as error:
-        raise UsageError(f"--clients_per_look={settings.clients_per_look}: {error}") from error
-    if settings.target_epsilon is not None:
-        of_looks = [*models, *list(trained) * settings.looks]
-        mechanism = private.calibrated(mechanism, settings.looks, settings.target_epsilon, of_looks)
-    spent = [*models, *trained]
-    paid = private.pay(ledger_path(settings), mechanism, spent, target_epsilon=settings.target_epsilon)
-    if fit is not None:
-        bounded = fit(bounded, next(kept for _, kept in applied.values()))
-    vectors = private_sums.of_clients(list(bounded.values()), query)
-    values = private.values(private.release(vectors, query, mechanism), query, mechanism)
-    return values, paid.report() | {"noise_multiplier": mechanism.noise_multiplier, "clip_norm": query.norm}
-
-
-def private_sentences(
-    values: Sequence[private.Value], report: Mapping[str, Any], limits: bounds_lib.Bounds
-) -> list[str]:
-    """Text of private values: each with its interval and bias, then the guarantee."""
-    sentences = [
-        f"Estimates with weights above {limits.largest_weight:g} clipped, at most {limits.max_rows:,} rows per client. "
-        "The 95% intervals are for the values without clipping, over clients and noise; they are conservative."
-    ]
-    for value in values:
-        low, high = value.bias
-        interval = "uninformative" if value.is_vacuous else f"{value.interval.low:.4g} to {value.interval.high:.4g}"
-        interval = estimates.BIASED if value.is_biased else interval
-        name = f"{value.candidate}, {value.estimator.name}"
-        line = f"{name}: {value.interval.mean:.4g} ({interval}; noise {value.noise:.2g})"
-        if high - low > 0:
-            line += f"; clipping leaves out an estimated {low:+.2g} to {high:+.2g}"
-        sentences.append(line + ".")
-    sentences += [
-        report["summary"],
-        f"It covers {report['covers']}.",
-        f"It assumes that {'; that '.join(report['assumes'])}.",
-    ]
-    return sentences + [f"Warning: {warning}" for warning in report["warnings"]]
-
-
 def anytime_sentences(
     sequence: confidence_sequence.ConfidenceSequence, chosen: bounds_lib.Bounds, rewards: RewardBounds
 ) -> list[str]:
@@ -257,9 +180,9 @@ def anytime_sentences(
             "samples, or a target that was fitted on this log."
         ]
     weight, rows = chosen.largest_weight, chosen.max_rows
-    low, high = rewards.to_user(np.array([last.low, last.high]))
+    shown = last.scaled(rewards.span, rewards.low).text(label="95% confidence sequence ")
     return [
-        f"Anytime: {low:.4g} to {high:.4g} after {last.size:,} rounds. With probability 95% the intervals of "
+        f"Anytime: {shown} after {last.size:,} rounds. With probability 95% the intervals of "
         "all rounds contain the value for the population that cohorts are sampled from, with at most "
         f"{rows:,} rows per client and round."
         + (f" Clipping weights at {weight:g} widens the intervals without bias." if math.isfinite(weight) else ""),
