@@ -202,7 +202,7 @@ def _values(operand: str, figure: Figure, known: Known) -> list[Value]:
 def _difference(one: Value, other: Value) -> Interval:
     """Interval of one value minus another, paired over common seeds; infinite if there is none."""
     alone = ["one"] if one.is_unpaired or other.is_unpaired else ()
-    found = comparison.compare({"one": one.finite, "other": other.finite}, "other", unpaired=alone)["one"]
+    found = comparison.compare_values({"one": one.finite, "other": other.finite}, "other", unpaired=alone)["one"]
     never = [seed for seed, value in one.by_seed.items() if math.isinf(value) and value == other.by_seed.get(seed)]
     low, high = -math.inf, math.inf
     if found.is_judged and not (one.diverged or other.diverged or never):
