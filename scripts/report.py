@@ -65,10 +65,10 @@ def program(settings: cli.Settings) -> int:
         searches = ["All runs here are of searches or timing: give --searches."] * bool(results.searches)
         raise UsageError(" ".join([*results.problems, *results.waiting, *searches]))
     files.replace(output, page.page(results, settings.title, settings.reference, has_regret=settings.regret).encode())
-    parts = configurations.parts(results.runs)
+    parts = configurations.comparable(results.runs)
     if settings.regret:
         dynamic = [(part.title, one) for part in parts for one in dynamic_regret.sections(part)]
-        if not dynamic and not any(sections.regret(part, arm) for part in parts for arm in part.configurations):
+        if not dynamic and not any(sections.regret(part, one) for part in parts for one in part.configurations):
             print(
                 "No configuration has a full-feedback baseline: run the same with --bandits_type=supervised_mse.",
                 file=sys.stderr,

@@ -18,7 +18,8 @@ from bandits.advice.privacy import Deployment
 from bandits.advice.sentences import Context
 from bandits.advice.session import ADVICE_FILE, Session
 from bandits.advice.strategies import NAMES
-from bandits.results import federating, runs, tables, words
+from bandits.results import federating, runs, tables
+from bandits.results import phrases as words
 from data import files
 from optimization.study import cli, run_folder
 

@@ -8,10 +8,9 @@ made together are one family of Holm's step-down.
 import dataclasses
 import functools
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Literal
 
-from bandits.results import power
 from bandits.results.configuration import Configuration, ReferenceValue
 from optimization.study import intervals
 
@@ -22,44 +21,12 @@ Better = Literal["up", "down"]
 EXACT = 1e-12  # Relative rounding error of numbers that count as equal.
 
 
-@dataclasses.dataclass(frozen=True)
-class Sampled:
-    """A mean over a sample of clients.
-
-    Attributes:
-      mean: The estimate.
-      error: Its standard error.
-      clients: Clients in the sample.
-    """
-
-    mean: float
-    error: float
-    clients: int
-
-
-Values = Mapping[str, Mapping[int, float]]  # By configuration and seed; NaN where a run diverged.
-Landmark = float | Sampled | Mapping[int, float]  # Exact, of a sample of clients, or by seed.
+Reference = Configuration | ReferenceValue
 LEVEL = round(1 - intervals.CONFIDENCE, 12)
+POWER = 0.8
+MOST_SEEDS = 10_000
 PAIRED, UNPAIRED = "paired", "unpaired"
 SIGNIFICANT, NOT_SIGNIFICANT = "significantly different", "not significantly different"
-
-
-class Pair(NamedTuple):
-    """A configuration and its reference.
-
-    Attributes:
-      configuration: The configuration's name.
-      values: Its values by seed.
-      reference: Name of the reference.
-      landmark: The reference's values by seed, or one number, exact or of a sample.
-      is_paired: Whether seeds pair them.
-    """
-
-    configuration: str
-    values: Mapping[int, float]
-    reference: str
-    landmark: Landmark
-    is_paired: bool = True
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -114,18 +81,18 @@ class Comparison:
 
     @functools.cached_property
     def detectable(self) -> float:
-        """The minimum detectable difference at this number of seeds; see `power.detectable`."""
+        """The minimum detectable difference at this number of seeds; see `minimum_detectable`."""
         own, others = self.seeds
         deviation = self.deviation if self.is_judged else math.nan
         unpaired = None if self.kind == PAIRED else (self.reference_deviation / math.sqrt(others or 1), others)
-        return power.detectable(deviation, own, self.level, other=self._sample or unpaired)
+        return minimum_detectable(deviation, own, self.level, other=self._sample or unpaired)
 
     @functools.cached_property
     def seeds_needed(self) -> float:
-        """The seeds required of each to find the observed difference, if it is true; see `power.seeds_needed`."""
+        """The seeds required of each to find the observed difference, if it is true; see `seeds_required`."""
         deviation = self.deviation if self.is_judged else math.nan
         others = None if self.kind == PAIRED else self.reference_deviation
-        return power.seeds_needed(self.difference, deviation, self.level, others=others, sample=self._sample)
+        return seeds_required(self.difference, deviation, self.level, others=others, sample=self._sample)
 
     @property
     def _sample(self) -> tuple[float, int] | None:
@@ -163,7 +130,7 @@ class Comparison:
 
 
 def compare(
-    pairs: Iterable[tuple[Configuration, Configuration | ReferenceValue]], metric: str, better: Better | None = None
+    pairs: Iterable[tuple[Configuration, Reference]], metric: str, better: Better | None = None
 ) -> list[Comparison]:
     """Compares each configuration with its reference, as one family of Holm's step-down.
 
@@ -176,12 +143,12 @@ def compare(
         number with a standard error has Welch's test. If a run diverged or has no value, its seed is left out, and the
         comparison is not judged.
       metric: The metric.
-      better: Whether more or less is better (default: as the metric declares, else more).
+      better: Whether more or less is better (default: `direction`).
 
     Returns:
       The comparisons, in the order of the pairs.
     """
-    better = better or getattr(metric, "better", None) or "up"
+    better = direction(metric, better)
     singles = [_compared(configuration, reference, metric, better) for configuration, reference in pairs]
     # Only tests count for Holm's correction.
     p_values = holm([comparison.p if comparison.is_judged else math.nan for comparison in singles])
@@ -192,9 +159,12 @@ def compare(
     ]
 
 
-def _compared(
-    configuration: Configuration, reference: Configuration | ReferenceValue, metric: str, better: Better
-) -> Comparison:
+def direction(metric: str, better: Better | None = None) -> Better:
+    """Whether more or less of a metric is better: as asked, else as it declares, else more."""
+    return better or getattr(metric, "better", None) or "up"
+
+
+def _compared(configuration: Configuration, reference: Reference, metric: str, better: Better) -> Comparison:
     """A comparison without Holm's correction."""
     import numpy as np
 
@@ -237,7 +207,7 @@ def _compared(
 
 
 def _of_common_seeds(
-    configuration: Configuration, reference: Configuration | ReferenceValue, metric: str, *, is_paired: bool
+    configuration: Configuration, reference: Reference, metric: str, *, is_paired: bool
 ) -> tuple[dict[int, float], dict[int, float], list[str], bool]:
     """Finite numbers of both, of common seeds if paired; notes on what was left out; and whether no value is lost."""
     notes, is_sound = [], True
@@ -276,7 +246,7 @@ def _t_test(first: "np.ndarray", difference: float, other: tuple[float, int] = (
     from scipy import stats
 
     deviation = float(first.std(ddof=1))
-    error, freedom = power.welch(deviation, len(first), other)
+    error, freedom = _welch(deviation, len(first), other)
     low, high = map(float, stats.t.interval(1 - LEVEL, freedom, difference, error))
     p = float(2 * stats.t.sf(abs(difference) / error, freedom))
     return {"difference": difference, "low": low, "high": high, "p": p, "deviation": deviation}
@@ -390,61 +360,110 @@ def expected_best(values: Sequence[float], budget: int, *, better: Better = "up"
     return sign * sum(value * (math.comb(below, budget - 1) / subsets) for below, value in enumerate(ordered))
 
 
-# The former interface, for callers that hold plain dictionaries.
-
-
-def compare_values(
-    values: Values, reference: str, *, unpaired: Collection[str] = (), better: Better = "up"
-) -> dict[str, Comparison]:
-    """Compares every other configuration with the reference, in their order.
+def minimum_detectable(deviation: float, seeds: int, alpha: float, *, other: tuple[float, int] | None = None) -> float:
+    """Minimum detectable difference: the smallest true difference that a two-sided test detects with power `POWER`.
 
     Args:
-      values: A number for each configuration and seed; not finite where a run diverged.
-      reference: The configuration that the others are compared with.
-      unpaired: Configurations whose runs no seed determines.
-      better: Whether more or less is better.
+      deviation: Standard deviation of the paired differences; for unpaired configurations, of the first.
+      seeds: Number of pairs; for unpaired configurations, seeds of the first.
+      alpha: Level of the test.
+      other: For Welch's test, the standard error of the reference's mean, and its number of observations.
 
-    Raises:
-      ValueError: If `reference` or `unpaired` names a configuration without values.
+    Returns:
+      The difference, in the units of the deviation; NaN without a test.
     """
-    if missing := [configuration for configuration in (reference, *unpaired) if configuration not in values]:
-        raise ValueError(f"There is no configuration {missing[0]}: there are {', '.join(values)}.")
-    others = {configuration: seeds for configuration, seeds in values.items() if configuration != reference}
-    alone = others if reference in unpaired else [name for name in unpaired if name != reference]
-    return against(others, reference, values[reference], unpaired=alone, better=better)
+    if not _is_tested(deviation, seeds, other):
+        return math.nan
+    from scipy import optimize
+
+    test = _Test(deviation, seeds, alpha, other)
+    most = 2 * test.error
+    while test.power(most) < POWER:
+        most *= 2
+    return float(optimize.brentq(lambda difference: test.power(difference) - POWER, 0, most, rtol=1e-10))
 
 
-def against(
-    values: Values, name: str, landmark: Landmark, *, unpaired: Collection[str] = (), better: Better = "up"
-) -> dict[str, Comparison]:
-    """Compares every configuration with a reference reward."""
-    pairs = [
-        Pair(configuration, own, name, landmark, configuration not in unpaired) for configuration, own in values.items()
-    ]
-    return {one.configuration: one for one in family(pairs, better)}
+def seeds_required(
+    difference: float,
+    deviation: float,
+    alpha: float,
+    *,
+    others: float | None = None,
+    sample: tuple[float, int] | None = None,
+) -> float:
+    """Seeds required of each configuration to detect a true difference with power `POWER`.
+
+    Args:
+      difference: The difference.
+      deviation: As in `minimum_detectable`.
+      alpha: Level of the test.
+      others: For unpaired configurations, the standard deviation of the other one.
+      sample: For a reference that is a mean over a sample of clients, its standard error and number of clients; more
+        seeds do not reduce that error.
+
+    Returns:
+      A whole number from 2 on; infinite above `MOST_SEEDS`; NaN if the deviation is zero or unknown.
+    """
+    if not math.isfinite(difference) or not _is_tested(deviation, 2, (others, 2) if others is not None else sample):
+        return math.nan
+
+    def detects(seeds: int) -> bool:
+        other = sample if others is None else (others / math.sqrt(seeds), seeds)
+        return _Test(deviation, seeds, alpha, other).power(difference) >= POWER
+
+    low, high = 1, 2  # Too few seeds, and a candidate.
+    while not detects(high):
+        if high >= MOST_SEEDS:
+            return math.inf
+        low, high = high, min(2 * high, MOST_SEEDS)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if detects(middle) else (middle, high)
+    return high
 
 
-def family(pairs: Iterable[Pair], better: Better = "up") -> list[Comparison]:
-    """Compares pairs, as one family of Holm's step-down."""
-    return compare([_converted(pair) for pair in pairs], _VALUE, better)
+def _welch(deviation: float, seeds: int, other: tuple[float, int]) -> tuple[float, float]:
+    """Standard error and degrees of freedom, by Welch, of a mean over seeds minus another mean.
+
+    Args:
+      deviation: Standard deviation over seeds.
+      seeds: Number of seeds, at least 2.
+      other: Standard error of the other mean, and its number of observations.
+    """
+    of_seeds, (error, observations) = deviation**2 / seeds, other
+    variance = of_seeds + error**2
+    return math.sqrt(variance), variance**2 / (of_seeds**2 / (seeds - 1) + error**4 / (observations - 1))
 
 
-_VALUE = "value"
+class _Test:
+    """A two-sided t test of one mean, or Welch's of two.
+
+    Its power is that of the noncentral t distribution, for Welch's test with the degrees of freedom of the true
+    variances.
+
+    Attributes:
+      error: The true standard error of the difference.
+    """
+
+    def __init__(self, deviation: float, seeds: int, alpha: float, other: tuple[float, int] | None):
+        from scipy import stats
+
+        self.error, self._freedom = _welch(deviation, seeds, other or (0.0, 2))
+        self._critical = stats.t.isf(alpha / 2, self._freedom)
+
+    def power(self, difference: float) -> float:
+        """Probability that the test is significant at a true difference."""
+        from scipy import stats
+
+        shift = abs(difference) / self.error
+        # Some versions of SciPy return NaN if the probability of the wrong side is below 1e-16.
+        wrong = stats.nct.cdf(-self._critical, self._freedom, shift)
+        return float(stats.nct.sf(self._critical, self._freedom, shift) + (0.0 if math.isnan(wrong) else wrong))
 
 
-def _converted(pair: Pair) -> tuple[Configuration, Configuration | ReferenceValue]:
-    configuration = _configuration(pair.configuration, pair.values, is_unpaired=not pair.is_paired)
-    if isinstance(pair.landmark, Mapping):
-        return configuration, _configuration(pair.reference, pair.landmark)
-    if isinstance(pair.landmark, Sampled):
-        sample = pair.landmark
-        return configuration, ReferenceValue(pair.reference, sample.mean, sample.error, sample.clients)
-    return configuration, ReferenceValue(pair.reference, pair.landmark)
-
-
-def _configuration(name: str, values: Mapping[int, float], *, is_unpaired: bool = False) -> Configuration:
-    import pandas as pd
-
-    lost = frozenset(seed for seed, value in values.items() if not math.isfinite(value))
-    table = pd.DataFrame({_VALUE: pd.Series(values, dtype=float)})
-    return Configuration(name, table, diverged=lost, unpaired=is_unpaired)
+def _is_tested(deviation: float, seeds: int, other: tuple[float, int] | None) -> bool:
+    if seeds < 2 or not deviation >= 0:
+        return False
+    if other is None:
+        return deviation > 0
+    return other[1] > 1 and deviation + other[0] > 0

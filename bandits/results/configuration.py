@@ -126,6 +126,13 @@ def of_runs(
     )
 
 
+def of_values(name: str, metric: str, values: Mapping[int, float]) -> Configuration:
+    """Configuration with the values of one metric, by seed."""
+    import pandas as pd
+
+    return Configuration(name, pd.DataFrame({str(metric): pd.Series(values, dtype=float)}))
+
+
 def range_of(seed_runs: Sequence[Run], metric: str) -> tuple[float, float]:
     """Smallest and largest possible value of a metric; infinite if the runs did not record their range of rewards."""
     if getattr(metric, "share", False):

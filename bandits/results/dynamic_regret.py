@@ -8,20 +8,18 @@ baseline that was trained in that round's environment alone. It is trained, too:
 import dataclasses
 import itertools
 import math
-import re
-import shlex
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
-from bandits import environment_flags, options, studies
+from bandits import environment_flags, options
 from bandits.environments.drift import Drift
 from bandits.results import baselines, comparison, runs, tables
 from bandits.results.comparison import Better
-from bandits.results.configurations import ROLES, ConfigurationResults, Part, deployed_otherwise, environment_key
+from bandits.results.configuration import Configuration, of_values
+from bandits.results.configurations import ComparableRuns, deployed_otherwise, environment_key
 from bandits.results.tables import Section
-from data.errors import UsageError
 from optimization.study import cli, divergence
 from optimization.study.intervals import Interval
 from optimization.study.results import Run
@@ -38,6 +36,7 @@ _MIXED = (
     "most as much, so there the regret is an upper bound."
 )
 _ENVIRONMENT_FLAG = "drift_world"
+_REWARD = "reward"
 _HEADS = ("Configuration", "Rounds", "Environments", "Seeds", "Total", "Per round", "Per round, last tenth")
 FullFeedback = Mapping[int, Mapping[int, float]]  # Final reward by environment and seed.
 
@@ -190,18 +189,15 @@ def _mean(
         compared_rounds = every if is_unpaired or not len(paid.get(seed, ())) else paid[seed]
         shares = enumerate(schedule.shares(compared_rounds))
         best[seed] = float(sum(share * full_feedback[environment][seed] for environment, share in shares if share))
-    configuration = "configuration"
-    against = comparison.against(
-        {configuration: mean_rewards},
-        baselines.FULL_FEEDBACK,
-        best,
-        unpaired=[configuration] if is_unpaired else (),
-        better=better,
-    )[configuration]
+    own, reference = (
+        dataclasses.replace(of_values(name, _REWARD, values), unpaired=is_unpaired)
+        for name, values in (("configuration", mean_rewards), (baselines.FULL_FEEDBACK, best))
+    )
+    (against,) = comparison.compare([(own, reference)], _REWARD, better)
     return baselines.regret(against, better)
 
 
-def environments_of(configuration: ConfigurationResults) -> EnvironmentSchedule | None:
+def environments_of(configuration: Configuration) -> EnvironmentSchedule | None:
     """Schedule of a configuration's environments; None in a stationary environment."""
     flags = configuration.runs[0].flags
     if not flags.get("reward_drift"):
@@ -213,7 +209,7 @@ def environments_of(configuration: ConfigurationResults) -> EnvironmentSchedule 
     return EnvironmentSchedule(drift, lambda rounds: options.acted_in(rounds, every))
 
 
-def of_part(part: Part) -> list[tuple[ConfigurationResults, EnvironmentSchedule, Regret]]:
+def of_part(part: ComparableRuns) -> list[tuple[Configuration, EnvironmentSchedule, Regret]]:
     """Dynamic regret of all configurations that have a full-feedback baseline for each environment."""
     return [
         (configuration, schedule, regret)
@@ -222,33 +218,29 @@ def of_part(part: Part) -> list[tuple[ConfigurationResults, EnvironmentSchedule,
     ]
 
 
-def missing(part: Part) -> list[str]:
+def missing(part: ComparableRuns) -> list[str]:
     """Sentences about missing full-feedback baselines, once for all configurations that lack the same ones."""
-    lines: dict[tuple, list[str]] = {}
-    for configuration, schedule, needed in _changing(part):
-        lacking = sorted(needed - set(part.full_feedback_by_environment(configuration)))
-        key = (*map(str, environment_key(configuration.flags)), *lacking)
-        if not lacking and not _regret(part, configuration, schedule, needed):
-            lines[(*key, configuration.name)] = [
-                f"{configuration.name} has no dynamic regret: it shares no seed with the full-feedback baseline of "
-                "each environment."
-            ]
-        if not lacking or key in lines:
-            continue
-        commands = [line for environment in lacking if (line := command(configuration, environment))]
-        needs = f"needs the full-feedback baseline of {' and '.join(f'environment {number}' for number in lacking)}"
-        lines[key] = [f"The dynamic regret of {configuration.name} {needs}{_how(lacking, commands)}", *commands]
-    return [line for group in lines.values() for line in group]
+    lines: dict[tuple, str] = {}
+    for one, schedule, needed in _changing(part):
+        lacking = sorted(needed - set(part.full_feedback_by_environment(one)))
+        key = (*map(str, environment_key(one.flags)), *lacking)
+        if lacking:
+            flags = " and ".join(f"--{_ENVIRONMENT_FLAG}={environment}" for environment in lacking)
+            text = (
+                f"The dynamic regret of {one.name} needs the full-feedback baseline of "
+                f"{' and '.join(f'environment {number}' for number in lacking)}: run the same with "
+                f"--bandits_type={FULL_FEEDBACK}, and {flags}."
+            )
+            lines.setdefault(key, text)
+        elif not _regret(part, one, schedule, needed):
+            lines[(*key, one.name)] = (
+                f"{one.name} has no dynamic regret: it shares no seed with the full-feedback baseline of each "
+                "environment."
+            )
+    return list(lines.values())
 
 
-def _how(lacking: Sequence[int], commands: Sequence[str]) -> str:
-    if commands:
-        return ": run these:"
-    flags = " and ".join(f"--drift_world={environment}" for environment in lacking)
-    return f": run the same with --bandits_type={FULL_FEEDBACK}, and {flags}."
-
-
-def sections(part: Part) -> list[Section]:
+def sections(part: ComparableRuns) -> list[Section]:
     """Section "Dynamic regret"; empty in stationary environments."""
     lacking = missing(part)
     shown = sorted(of_part(part), key=lambda entry: entry[2].a_round.mean)
@@ -256,7 +248,7 @@ def sections(part: Part) -> list[Section]:
         return [Section("Dynamic regret", notes=lacking)] if lacking else []
     rows: list[tables.Row] = []
     for configuration, _, regret in shown:
-        name = f"{configuration.name} ({ROLES[configuration.role]})" if configuration.role else configuration.name
+        name = f"{configuration.name} ({configuration.role.value})" if configuration.role else configuration.name
         overall = tables.estimate(regret.total), tables.estimate(regret.a_round), None
         rows.append([name, f"1 to {regret.rounds}", "all", regret.a_round.size, *overall])
         for segment, *both in regret.segments[:_MOST_SEGMENTS]:
@@ -276,7 +268,7 @@ def sections(part: Part) -> list[Section]:
     return [Section(title, _HEADS, rows, [*notes, *_otherwise(part, shown), *lacking])]
 
 
-def _changing(part: Part) -> Iterator[tuple[ConfigurationResults, EnvironmentSchedule, set[int]]]:
+def _changing(part: ComparableRuns) -> Iterator[tuple[Configuration, EnvironmentSchedule, set[int]]]:
     """Configurations in non-stationary environments, with the numbers of their environments."""
     for configuration in part.configurations if part.columns else ():
         if schedule := environments_of(configuration):
@@ -284,7 +276,7 @@ def _changing(part: Part) -> Iterator[tuple[ConfigurationResults, EnvironmentSch
 
 
 def _regret(
-    part: Part, configuration: ConfigurationResults, schedule: EnvironmentSchedule, needed: Collection[int]
+    part: ComparableRuns, configuration: Configuration, schedule: EnvironmentSchedule, needed: Collection[int]
 ) -> Regret | None:
     """Dynamic regret; None if a baseline is missing, or shares no seed with the configuration."""
     full_feedback = part.full_feedback_by_environment(configuration)
@@ -294,13 +286,13 @@ def _regret(
         configuration.runs,
         part.columns[0],
         schedule,
-        {environment: full_feedback[environment].values(part.columns[0]) for environment in needed},
-        is_unpaired=configuration.is_unpaired or any(full_feedback[environment].is_unpaired for environment in needed),
+        {environment: full_feedback[environment].by_seed(part.columns[0]) for environment in needed},
+        is_unpaired=configuration.unpaired or any(full_feedback[environment].unpaired for environment in needed),
         better=part.columns[0].better or "up",
     )
 
 
-def _otherwise(part: Part, shown: Sequence[tuple[ConfigurationResults, EnvironmentSchedule, Regret]]) -> list[str]:
+def _otherwise(part: ComparableRuns, shown: Sequence[tuple[Configuration, EnvironmentSchedule, Regret]]) -> list[str]:
     """A sentence about baselines with another deployment period than their configuration; empty without such."""
     differences: dict[str, list[str]] = {}
     for configuration, schedule, regret in shown:
@@ -313,61 +305,3 @@ def _otherwise(part: Part, shown: Sequence[tuple[ConfigurationResults, Environme
         for configuration, environments in differences.items()
     )
     return [f"Baselines with another deployment period than the configuration: {words}."] if words else []
-
-
-def command(configuration: ConfigurationResults, environment: int) -> str | None:
-    """Command that runs the full-feedback baseline of an environment with a configuration's seeds; None if impossible.
-
-    It keeps the flags of the configuration's command that apply to a supervised learner.
-
-    Args:
-      configuration: The configuration.
-      environment: Number of the environment.
-    """
-    parts = shlex.split(configuration.runs[0].command)
-    if "-m" not in parts[:-1]:
-        return None
-    start = parts.index("-m") + 2
-    module, flags = parts[start - 1], configuration.runs[0].flags
-    seeds = sorted(int(run.flags.get("seed") or 0) for run in configuration.runs)
-    name = str(flags.get("experiment_name") or "run").removesuffix(f"/seed_{flags.get('seed')}")
-    set_flags = [
-        f"--bandits_type={FULL_FEEDBACK}",
-        f"--{_ENVIRONMENT_FLAG}={environment}",
-        f"--experiment_name={name}_world_{environment}",
-    ]
-    set_flags += [f"--seed={seeds[0]}"] + [f"--repeat={seeds[-1] - seeds[0] + 1}"] * (len(seeds) > 1)
-    replaced = {*map(_name, set_flags), _ENVIRONMENT_FLAG, "repeat", "restart"}
-    replaced |= {*environment_flags.RESET_NAMES}  # One environment has no change to reset for.
-    kept = [word for word in _joined(parts[start:]) if _name(word) not in replaced]
-    while True:
-        try:
-            settings = studies.resolve(module, [*kept, *set_flags[:3]])
-            break
-        except UsageError as error:  # The message names the conflicting flag first.
-            mentioned = re.findall(r"--(\w+)", str(error))
-            conflicting = [word for name in mentioned for word in kept if _name(word) == name]
-            if not conflicting:
-                return None
-            kept.remove(conflicting[0])
-    # A reset that --config sets together with its settings cannot be undone by flags.
-    if settings.get("reset") or any(
-        settings.get(name) != flags.get(name) for name in environment_flags.NAMES if name != _ENVIRONMENT_FLAG
-    ):
-        return None
-    return shlex.join([*parts[:start], *kept, *set_flags])
-
-
-def _name(word: str) -> str:
-    return word.partition("=")[0].lstrip("-")
-
-
-def _joined(words: Sequence[str]) -> list[str]:
-    """Flags with `--flag value` written as `--flag=value`."""
-    joined: list[str] = []
-    for word in words:
-        if word.startswith("-"):
-            joined.append(word)
-        elif joined:
-            joined[-1] += f"={word}"
-    return joined

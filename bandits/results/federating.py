@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from bandits import metrics
-from bandits.results import bootstrap, comparison, runs
+from bandits.results import comparison, runs
 from data.errors import UsageError
 from optimization.study import intervals, run_folder
 
@@ -81,17 +81,17 @@ def bootstrapped(values: "np.ndarray", statistic: "Callable[[np.ndarray], float]
       statistic: Of such an array.
 
     Returns:
-      `size` is the number of clients; the ends are NaN with fewer than `bootstrap.LEAST_CLIENTS`.
+      `size` is the number of clients; the ends are NaN with fewer than `runs.LEAST_CLIENTS`.
     """
     import numpy as np
 
     seeds, clients = values.shape
-    if clients < bootstrap.LEAST_CLIENTS:
+    if clients < runs.LEAST_CLIENTS:
         return intervals.Interval(statistic(values), math.nan, math.nan, clients)
     generator = np.random.default_rng(0)
     drawn = [
         statistic(values[generator.integers(seeds, size=seeds)][:, generator.integers(clients, size=clients)])
-        for _ in range(bootstrap.DRAWS)
+        for _ in range(runs.DRAWS)
     ]
     low, high = np.nanpercentile(drawn, [50 * (1 - intervals.CONFIDENCE), 50 * (1 + intervals.CONFIDENCE)])
     return intervals.Interval(statistic(values), float(low), float(high), clients)
@@ -190,7 +190,7 @@ def _compared(
     difference = differences(values, others)
     text = [f"{name} - {reference}: {bootstrapped(difference, mean).text(signed=True)}", _shares(difference)]
     sizes = table.groupby("client")["examples"].mean()[first.columns]
-    if len(first.columns) < bootstrap.LEAST_CLIENTS:
+    if len(first.columns) < runs.LEAST_CLIENTS:
         for place, client in enumerate(first.columns):
             own, other, gap = (np.nanmean(part[:, place]) for part in (first.to_numpy(), second.to_numpy(), difference))
             text.append(

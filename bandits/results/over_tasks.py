@@ -4,38 +4,30 @@ import dataclasses
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING
 
-from bandits.results import baselines, bootstrap, tables
-from bandits.results.comparison import Better, Landmark, Values
-from bandits.results.configurations import Part
+from bandits.results import baselines, comparison, runs, tables
+from bandits.results.baselines import Baselines
+from bandits.results.comparison import Better
+from bandits.results.configuration import Baseline, Configuration
+from bandits.results.configurations import ComparableRuns
 from bandits.results.tables import Section
 from optimization.study import intervals
-from optimization.study.intervals import Interval
+from optimization.study.intervals import CONFIDENCE, Interval
 from optimization.study.metrics import Metric
 
+if TYPE_CHECKING:
+    import numpy as np
+
 LEAST_SEEDS = 5  # The interval of nominally 95% holds the true value in 91% of trials with five seeds, 81% with three.
+_SAMPLES = 2000
 _WHAT_IT_IS = (
     "Normalized scores are 0 at the uniform policy's mean reward on a task and 1 at that of the full-feedback "
     "baseline. Shown is the interquartile mean over all tasks and seeds, with a 95% interval by a bootstrap of "
     "the seeds within each task: it is about other seeds, not other tasks."
 )
 
-
-class Scale(NamedTuple):
-    """Configurations that share their uniform policy and full-feedback baseline.
-
-    Attributes:
-      task: Name of the task; it may have several scales, for configurations of its own each.
-      values: A number for each configuration and seed; not a number where a run diverged.
-      uniform: Reward of the uniform policy.
-      full_feedback: Reward of the full-feedback baseline.
-    """
-
-    task: str
-    values: Values
-    uniform: Landmark
-    full_feedback: Landmark
+Result = tuple[str, Configuration, Baselines]  # Name of the task, configuration, and its known baselines.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,109 +47,132 @@ class OverTasks:
     left_out: tuple[str, ...]
 
 
-def over(scales: Sequence[Scale], better: Better = "up") -> OverTasks | None:
-    """Scores of configurations over several tasks; None if no configuration has numbers on two of them.
+def over(results: Sequence[Result], metric: str, better: Better | None = None) -> OverTasks | None:
+    """Scores of configurations over several tasks; None if no configuration is on two of them.
 
     If tasks have different numbers of seeds, the first ones count. Diverged configurations and those with fewer than
-    `LEAST_SEEDS` seeds are left out. So are tasks whose baselines overlap, or whose full-feedback baseline lies below a
-    configuration's whole interval.
+    `LEAST_SEEDS` seeds are left out. So are those whose baselines overlap, or whose full-feedback baseline lies below
+    the whole interval of a configuration with the same baselines.
 
     Args:
-      scales: The configurations with their baselines.
-      better: Whether more or less is better.
+      results: The configurations of all tasks, with their uniform policy and full-feedback baseline.
+      metric: The metric.
+      better: Whether more or less is better (default: `comparison.direction`).
     """
-    of_tasks = Counter(
-        configuration
-        for configuration, _ in {(configuration, scale.task) for scale in scales for configuration in scale.values}
-    )
-    if not of_tasks or max(of_tasks.values()) < 2:
+    tasks_of = runs.grouped({(one.name, task) for task, one, _ in results}, lambda pair: pair[0])
+    if max(map(len, tasks_of.values()), default=0) < 2:
         return None
-    normal: dict[str, dict[str, dict[int, float]]] = {}
+    better = comparison.direction(metric, better)
+    scores: dict[str, dict[str, dict[int, float]]] = {}  # By task, configuration and seed.
     left_out: list[str] = []
     few: dict[str, None] = {}  # Configurations with too few seeds on a task.
-    for scale in scales:
-        why = _diverged((baselines.UNIFORM, scale.uniform), (baselines.FULL_FEEDBACK, scale.full_feedback))
+    families = runs.grouped(results, lambda result: (result[0], baselines.family_key(result[2], metric)))
+    for (task, _), family in families.items():
         try:
-            if why:
-                raise ValueError(why)
-            found = baselines.normalized(scale.values, scale.uniform, scale.full_feedback, better)
-            if above := [
-                configuration
-                for configuration, values in found.items()
-                if intervals.of_mean(list(values.values())).low > 1
-            ]:
-                raise ValueError(f"{above[0]} is beyond {baselines.FULL_FEEDBACK}, which may be deployed less often")
+            normalized = _normalized(family, metric, better)
         except ValueError as error:
-            left_out.append(f"{scale.task}: {str(error).rstrip('.')}")
+            left_out.append(f"{task}: {str(error).rstrip('.')}")
             continue
-        own = normal.setdefault(scale.task, {})
-        for configuration, values in found.items():
-            if len(values) < LEAST_SEEDS:
-                few[configuration] = None
-            elif why := _diverged((configuration, values)):
-                left_out.append(f"{scale.task}: {why}")
+        of_task = scores.setdefault(task, {})
+        for name, by_seed in normalized.items():
+            if len(by_seed) < LEAST_SEEDS:
+                few[name] = None
+            elif why := _diverged(name, by_seed):
+                left_out.append(f"{task}: {why}")
             else:
-                own[configuration] = values
+                of_task[name] = by_seed
     if few:
         left_out.append(f"fewer than {LEAST_SEEDS} seeds: {' / '.join(few)}")
-    everything = dict.fromkeys(configuration for some in normal.values() for configuration in some)
-    if len(normal) < 2:
+    if len(scores) < 2:
         return OverTasks((), {}, {}, (*dict.fromkeys(left_out), "fewer than two tasks are left"))
-    common = [configuration for configuration in everything if all(configuration in some for some in normal.values())]
-    lacking = [configuration for configuration in everything if configuration not in common]
-    for configuration in lacking:
-        left_out.append(
-            f"{configuration} is not on {', '.join(task for task, some in normal.items() if configuration not in some)}"
-        )
-    seeds = {configuration: min(len(some[configuration]) for some in normal.values()) for configuration in common}
-    first = {
-        task: {
-            configuration: {
-                seed: some[configuration][seed] for seed in sorted(some[configuration])[: seeds[configuration]]
-            }
-            for configuration in common
-        }
-        for task, some in normal.items()
-    }
-    scores = bootstrap.over_tasks(first)
-    ordered = dict(sorted(scores.items(), key=lambda one: -one[1].mean))
-    return OverTasks(tuple(normal), ordered, seeds, tuple(dict.fromkeys(left_out)))
+    seeds: dict[str, int] = {}
+    first: dict[str, list[list[float]]] = {}
+    for name in dict.fromkeys(name for of_task in scores.values() for name in of_task):
+        if lacking := [task for task, of_task in scores.items() if name not in of_task]:
+            left_out.append(f"{name} is not on {', '.join(lacking)}")
+            continue
+        columns = [of_task[name] for of_task in scores.values()]
+        seeds[name] = min(map(len, columns))
+        first[name] = [[by_seed[seed] for seed in sorted(by_seed)[: seeds[name]]] for by_seed in columns]
+    estimates = interquartile_means(first)
+    ranked = sorted(estimates, key=lambda name: -estimates[name].mean)
+    return OverTasks(tuple(scores), {name: estimates[name] for name in ranked}, seeds, tuple(dict.fromkeys(left_out)))
 
 
-def sections(parts: Sequence[Part]) -> list[Section]:
+def _normalized(family: Sequence[Result], metric: str, better: Better) -> dict[str, dict[int, float]]:
+    """Normalized scores, by name and seed, of configurations with the same baselines.
+
+    Raises:
+      ValueError: If the baselines give no scale.
+    """
+    known = family[0][2]
+    for baseline in (Baseline.uniform_policy, Baseline.full_feedback):
+        reference = known[baseline]
+        if isinstance(reference, Configuration) and (why := _diverged(str(baseline), reference.by_seed(metric))):
+            raise ValueError(why)
+    normalized = {one.name: baselines.normalized(one, known, metric, better) for _, one, _ in family}
+    for name, scores in normalized.items():
+        if intervals.of_mean(list(scores.values())).low > 1:
+            raise ValueError(f"{name} is beyond {Baseline.full_feedback}, which may be deployed less often")
+    return normalized
+
+
+def interquartile_means(scores: "Mapping[str, Sequence[Sequence[float]] | np.ndarray]") -> dict[str, Interval]:
+    """Interquartile mean of each configuration's scores, with a 95% interval by the stratified bootstrap.
+
+    Agarwal et al., "Deep Reinforcement Learning at the Edge of the Statistical Precipice", 2021, section 4: seeds are
+    resampled with replacement within each task; the ends are percentiles. It is about other seeds, not other tasks.
+
+    Args:
+      scores: By configuration: scores [tasks, seeds].
+    """
+    import numpy as np
+    from rliable import library, metrics
+
+    estimates = {}
+    state = np.random.get_state()
+    try:
+        for name, columns in scores.items():
+            matrix = np.array(columns, float).T
+            np.random.seed(0)  # rliable samples from the global generator.
+            means, ends = library.get_interval_estimates(
+                {name: matrix},
+                lambda sample: np.array([metrics.aggregate_iqm(sample)]),
+                reps=_SAMPLES,
+                confidence_interval_size=CONFIDENCE,
+            )
+            low, high = ends[name].ravel()
+            estimates[name] = Interval(float(means[name][0]), float(low), float(high), matrix.size)
+    finally:
+        np.random.set_state(state)
+    return estimates
+
+
+def sections(groups: Sequence[ComparableRuns]) -> list[Section]:
     """Scores over tasks of a report's configurations, by the metric that ranks them."""
-    titles = Counter(part.title for part in parts)
-    together: dict[Metric, list[Scale]] = {}
-    for number, part in enumerate(parts, 1):
+    titles = Counter(group.title for group in groups)
+    results: dict[Metric, list[Result]] = {}
+    for number, group in enumerate(groups, 1):
         # Tables of different content can share a name.
-        task = part.title if titles[part.title] == 1 else f"{part.title}, {number}"
-        for configuration in part.configurations if part.columns else ():
-            column, known = part.columns[0], part.baselines(configuration)
-            if known.uniform is not None and known.full_feedback is not None and not configuration.role:
-                scale = Scale(
-                    task, {configuration.name: configuration.values(column)}, known.uniform, known.full_feedback
-                )
-                together.setdefault(column, []).append(scale)
-    every = ((column, over(scales, column.better or "up")) for column, scales in together.items())
-    return [section(column.about, one) for column, one in every if one]
+        task = group.title if titles[group.title] == 1 else f"{group.title}, {number}"
+        for one in group.configurations if group.columns else ():
+            known = group.baselines(one)
+            if {Baseline.uniform_policy, Baseline.full_feedback} <= known.keys() and not one.role:
+                results.setdefault(group.columns[0], []).append((task, one, known))
+    found = ((metric, over(some, metric)) for metric, some in results.items())
+    return [section(metric.about, one) for metric, one in found if one]
 
 
 def section(metric: str, found: OverTasks) -> Section:
     """Section about scores over tasks; without a row if there are none."""
-    rows = [
-        [configuration, found.seeds[configuration], tables.estimate(score)]
-        for configuration, score in found.scores.items()
-    ]
+    rows = [[name, found.seeds[name], tables.estimate(score)] for name, score in found.scores.items()]
     notes = [f"Metric: {metric}. {_WHAT_IT_IS}"] if rows else []
     notes += [f"Left out: {'; '.join(found.left_out)}."] if found.left_out else []
     title = f"Over {len(found.tasks)} tasks ({'; '.join(found.tasks)})" if rows else "No interquartile mean over tasks"
     return Section(title, ("Configuration", "Seeds of each task", "Normalized score"), rows, notes)
 
 
-def _diverged(*known: tuple[str, Landmark]) -> str:
+def _diverged(name: str, by_seed: Mapping[int, float]) -> str:
     """Seeds whose numbers are not finite, in words; empty if all are."""
-    for name, values in known:
-        numbers = values.items() if isinstance(values, Mapping) else ()
-        if lost := [str(seed) for seed, value in numbers if not math.isfinite(value)]:
-            return f"{name} diverged with seed{'s' * (len(lost) > 1)} {', '.join(lost)}"
-    return ""
+    lost = [str(seed) for seed, value in by_seed.items() if not math.isfinite(value)]
+    return f"{name} diverged with seed{'s' * (len(lost) > 1)} {', '.join(lost)}" if lost else ""

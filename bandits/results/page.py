@@ -4,15 +4,13 @@ import csv
 import dataclasses
 import datetime
 import functools
-import html
-import json
 import pathlib
-import string
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from bandits.results import configurations, dynamic_regret, over_tasks, plots, runs, sections, words
-from bandits.results.configurations import Part
+from bandits.results import configurations, dynamic_regret, over_tasks, phrases, plots, runs, sections, tables
+from bandits.results.configuration import Baseline
+from bandits.results.configurations import ComparableRuns
 from data import files
 from data.errors import UsageError
 from optimization.study import divergence
@@ -46,7 +44,7 @@ def write(
       folders: Runs, or folders that hold runs at any depth. Runs without a finished round are counted alone.
       output: Page to write.
       title: Its title.
-      reference: What configurations are compared with; see `Part.compared`.
+      reference: What configurations are compared with; see `ComparableRuns.compared`.
 
     Returns:
       A sentence for each run that could not be read; the page has them, too.
@@ -118,7 +116,7 @@ def page(
     Args:
       found: The runs.
       title: Its title.
-      reference: What configurations are compared with; see `Part.compared`.
+      reference: What configurations are compared with; see `ComparableRuns.compared`.
       top: HTML that precedes all else.
       has_regret: Whether results have the regret to the full-feedback baseline.
       is_judged: Whether the page has verdicts of its own; not where `top` has them.
@@ -129,61 +127,92 @@ def page(
     """
     from plotly import offline
 
-    parts = [_renamed(part, named, is_judged) for part in configurations.parts(found.runs)]
+    parts = configurations.comparable(found.runs, is_judged=is_judged, named=named)
     if reference and not any(part.named(reference) for part in parts):
         known = "; ".join(configuration.name for part in parts for configuration in part.configurations)
         raise UsageError(f"--reference={reference} is no configuration of these runs: {known}.")
-    lines, tasks = plots.lines(parts), over_tasks.sections(parts)
-    looks = [plots.styles(part) for part in parts]
-    drawn, notes = zip(*(plots.groups(part, lines) for part in parts), strict=True) if parts else ((), ())
-    data = [{"configurations": look, "groups": groups} for look, groups in zip(looks, drawn, strict=True)]
+    lines = plots.lines(parts)
+    shown = [_part(part, lines, reference, has_regret=has_regret) for part in parts]
     return document(
         title,
+        top,
         plotly=offline.get_plotlyjs(),
-        summary=top + "".join(one.html("h2") for one in tasks if one.rows),
-        parts="\n".join(
-            _part(part, look, groups, note, index, reference, is_titled=len(parts) > 1, has_regret=has_regret)
-            for index, (part, look, groups, note) in enumerate(zip(parts, looks, drawn, notes, strict=True))
-        ),
-        details="".join(one.html() for one in tasks if not one.rows)
-        + _summary(found, parts)
-        + "\n".join(
-            _folded(name, parts, section)
-            for name, section in (
-                ("Flags that differ", sections.flags),
-                ("Single runs", sections.single),
-                ("Data", sections.data),
-                ("Commands", sections.commands),
-            )
-        ),
-        # Within a script element, "<" could end it.
-        data=json.dumps(data).replace("<", "\\u003c"),
+        over_tasks=over_tasks.sections(parts),
+        parts=shown,
+        counts=_counts(found, parts),
+        problems=_problems(found, parts),
+        data=[{"configurations": part["styles"], "groups": part["groups"]} for part in shown],
     )
 
 
-def document(title: str, summary: str, plotly: str = "", parts: str = "", details: str = "", data: str = "[]") -> str:
+def document(title: str, top: str, **content: Any) -> str:
     """HTML page that needs no network.
 
     Args:
       title: Its title.
-      summary: HTML below it.
-      plotly: Plotly's program; empty where there are no curves.
-      parts: HTML of the parts, whose curves are in `data`.
-      details: HTML of the folded sections.
-      data: The curves, as JSON.
+      top: HTML below it.
+      **content: What the template `page.html.jinja` inserts on pages about runs.
     """
-    template = string.Template((pathlib.Path(__file__).parent / "template.html").read_text(encoding="utf-8"))
-    return template.substitute(
-        title=html.escape(title), summary=summary, plotly=plotly, parts=parts, details=details, data=data
+    nothing = {"plotly": "", "over_tasks": (), "parts": (), "counts": (), "problems": (), "data": []}
+    limits = {"most_shown": plots.SHOWN, "most_named": _MOST_NAMED, "most_rows": sections.ROWS}
+    return (
+        tables.templates()
+        .get_template("page.html.jinja")
+        .render({**nothing, **limits, **content, "title": title, "top": top})
     )
 
 
-def _renamed(part: Part, named: Callable[[runs.Run], str], is_judged: bool) -> Part:
-    some = (
-        dataclasses.replace(configuration, name=named(configuration.runs[0]) or configuration.name)
-        for configuration in part.configurations
-    )
-    return dataclasses.replace(part, configurations=tuple(some), is_judged=is_judged)
+def _part(part: ComparableRuns, lines: int, reference: str | None, *, has_regret: bool) -> dict[str, Any]:
+    """What the page shows of a part, for the template."""
+    styles = plots.styles(part)
+    groups, notes = plots.groups(part, lines)
+    compared = part.compared(reference) if part.is_judged else []
+    content: dict[str, Any] = {"finding": "", "forest": None, "main": None}
+    if part.is_judged and part.columns:
+        forest, main = sections.summary(part, styles, compared)
+        content = {"finding": sections.finding(part, compared), "forest": forest, "main": main}
+    elif part.is_judged:
+        content["finding"] = "No metric of these runs is known."
+    comparisons = sections.comparisons(part, compared)
+    return content | {
+        "title": part.title,
+        "styles": styles,
+        "groups": groups,
+        "notes": notes,
+        "results": sections.results(part, styles, has_regret=has_regret),
+        "explained": _explained(part, has_regret=has_regret),
+        "sections": [*(dynamic_regret.sections(part) if has_regret else ()), *[comparisons] * bool(comparisons)],
+        "flags": sections.flags(part),
+        "single": sections.single(part),
+        "number_of_runs": sum(len(one.runs) for one in part.configurations),
+        "data": sections.data(part),
+        "commands": sections.commands(part),
+    }
+
+
+def _explained(part: ComparableRuns, *, has_regret: bool) -> list[str]:
+    """Sentences that explain the table of all results."""
+    sizes = [len(one.runs) for one in part.configurations]
+    sentences = ["Sorted by the first result."] * bool(part.columns and len(sizes) > 1)
+    sentences += [f"{metric.about} equals {other.about}." for metric, other in part.equal.items()]
+    if max(sizes) > 1:
+        sentences.append("Each cell: mean over seeds and 95% interval (Student’s t, cut at the bounds of rewards).")
+    if min(sizes) == 1:
+        sentences.append("One seed has no interval.")
+    if part.has_exact_bounds:
+        sentences.append(
+            "The uniform policy’s reward and the best fixed action’s are computed from labels and rewards. The latter "
+            "is optimistically biased: the same examples select the action and value it."
+        )
+    has_uniform = any(one.role is Baseline.uniform_policy for one in part.configurations)
+    if has_uniform and any(column.evaluated for column in part.columns):
+        sentences.append("Held-out results of the uniform policy are those of the model that it trained.")
+    if has_regret:
+        sentences.append(
+            "Regret is the full-feedback baseline’s first result minus the configuration’s, over common seeds. The "
+            "baseline is trained, too, so regret can be negative."
+        )
+    return sentences
 
 
 def _waits(folder: pathlib.Path) -> bool:
@@ -196,108 +225,26 @@ def _waits(folder: pathlib.Path) -> bool:
     return not path.exists() or (path.is_file() and path.read_bytes().count(b"\n") == 1)
 
 
-def _summary(found: Found, parts: Sequence[Part]) -> str:
+def _counts(found: Found, parts: Sequence[ComparableRuns]) -> list[str]:
+    """Numbers of runs and configurations, and the time."""
     count = sum(len(part.configurations) for part in parts)
-    now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
-    counts = [f"{words.count(len(found.runs), 'run')} in {words.count(count, 'configuration')}"]
+    counts = [f"{phrases.count(len(found.runs), 'run')} in {phrases.count(count, 'configuration')}"]
     if found.waiting:
-        counts.append(f"{words.count(len(found.waiting), 'run')} without a finished round")
+        counts.append(f"{phrases.count(len(found.waiting), 'run')} without a finished round")
     if found.searches:
-        counts.append(f"{words.count(len(found.searches), 'run')} of searches or timing left out (see --searches)")
-    text = f'<p class="summary">{" · ".join([*counts, f"written {now}"])}</p>'
-    warnings = list(_diverged(parts))
-    for heading, lines in (
-        ("Left out", found.problems),
-        ("Diverged runs, not comparable", [line for line, is_lost in warnings if is_lost]),
-        ("Some clients diverged", [line for line, is_lost in warnings if not is_lost]),
-    ):
-        if lines:
-            items = "".join(f"<li>{html.escape(line)}</li>" for line in lines[:_MOST_NAMED])
-            rest = f"and {len(lines) - _MOST_NAMED:,} more runs" if len(lines) > _MOST_NAMED else ""
-            text += f'<div class="problems">{heading}:<ul>{items}</ul>{rest}</div>'
-    return text
+        counts.append(f"{phrases.count(len(found.searches), 'run')} of searches or timing left out (see --searches)")
+    return [*counts, datetime.datetime.now(datetime.UTC).strftime("written %Y-%m-%d %H:%M UTC")]
 
 
-def _diverged(parts: Iterable[Part]) -> Iterator[tuple[str, bool]]:
-    """A line for each run in which clients diverged, and whether the whole run is lost."""
-    for part in parts:
-        for configuration in part.configurations:
-            for run in configuration.runs:
-                if text := divergence.warning(run.metrics, run.columns):
-                    seed = f" (seed {run.flags.get('seed')})" if len(configuration.runs) > 1 else ""
-                    yield f"{configuration.name}{seed}: {text}", divergence.is_lost(run.metrics, run.columns, run.flags)
-
-
-def _part(
-    part: Part,
-    looks: Sequence[dict],
-    groups: Sequence[dict[str, Any]],
-    notes: Sequence[str],
-    index: int,
-    reference: str | None,
-    is_titled: bool,
-    has_regret: bool,
-) -> str:
-    """HTML of a part: its finding, the other statistics in a fold, and curves."""
-    explained = []
-    if part.columns and len(part.configurations) > 1:
-        explained.append("Sorted by the first result.")
-    explained += [f"{metric.about} equals {other.about}." for metric, other in part.equal.items()]
-    if any(len(configuration.runs) > 1 for configuration in part.configurations):
-        explained.append("Each cell: mean over seeds and 95% interval (Student’s t, cut at the bounds of rewards).")
-    if any(len(configuration.runs) == 1 for configuration in part.configurations):
-        explained.append("One seed has no interval.")
-    if part.has_exact_bounds:
-        explained.append(
-            "The uniform policy’s reward and the best fixed action’s are computed from labels and rewards. The latter "
-            "is optimistically biased: the same examples select the action and value it."
-        )
-    if any(configuration.role == configurations.UNIFORM for configuration in part.configurations) and any(
-        column.evaluated for column in part.columns
-    ):
-        explained.append("Held-out results of the uniform policy are those of the model that it trained.")
-    if has_regret:
-        explained.append(
-            "Regret is the full-feedback baseline’s first result minus the configuration’s, over common seeds. The "
-            "baseline is trained, too, so regret can be negative."
-        )
-    compared = sections.comparisons(part, reference) if part.is_judged else None
-    hidden = sum(not look["shown"] for look in looks)
-    rest = (
-        f'<p class="hidden">The {plots.SHOWN} best and the references are drawn; press others to add them.</p>'
-        if hidden
-        else ""
-    )
-    folded = [
-        f'<div class="panels" data-group="{place}"></div>'
-        if group["title"] == "Results"
-        else f'<details class="curves"><summary>{html.escape(group["title"])} <span>{len(group["panels"])}</span>'
-        f'</summary><div class="panels" data-group="{place}"></div></details>'
-        for place, group in enumerate(groups)
-    ]
-    below = "".join(f"<p>{html.escape(note)}</p>" for note in notes)
-    legend_hidden = " hidden" * (len(part.configurations) == 1)
-    return f"""<section class="part" data-part="{index}">
-{f"<h2>{html.escape(part.title)}</h2>" if is_titled else f'<p class="summary">{html.escape(part.title)}</p>'}
-{sections.summary(part, looks, reference) if part.is_judged else ""}
-<details data-print><summary>Other statistics</summary>
-{sections.results(part, looks, has_regret=has_regret)}
-<p class="note">{" ".join(explained)}</p>
-{"".join(one.html() for one in dynamic_regret.sections(part)) if has_regret else ""}
-{compared.html() if compared else ""}
-</details>
-<h3>Curves</h3>
-<div class="legend" role="group" aria-label="Configurations: hide or show"{legend_hidden}></div>
-{rest}
-{"".join(folded)}
-<div class="note">{below}</div>
-</section>"""
-
-
-def _folded(name: str, parts: Sequence[Part], section: Callable[[Part], str]) -> str:
-    """Folded section with a heading per part; empty without content."""
-    found = [(part.title, text) for part in parts if (text := section(part))]
-    if not found:
-        return ""
-    texts = [f"<h3>{html.escape(title)}</h3>{text}" if len(parts) > 1 else text for title, text in found]
-    return f"<details><summary>{name}</summary>{''.join(texts)}</details>"
+def _problems(found: Found, parts: Sequence[ComparableRuns]) -> list[tuple[str, list[str]]]:
+    """Lines about runs that could not be read or diverged, by heading."""
+    lost: list[str] = []
+    others: list[str] = []
+    for configuration in (one for part in parts for one in part.configurations):
+        for run in configuration.runs:
+            if text := divergence.warning(run.metrics, run.columns):
+                seed = f" (seed {run.flags.get('seed')})" if len(configuration.runs) > 1 else ""
+                is_lost = divergence.is_lost(run.metrics, run.columns, run.flags)
+                (lost if is_lost else others).append(f"{configuration.name}{seed}: {text}")
+    headings = ("Left out", "Diverged runs, not comparable", "Some clients diverged")
+    return list(zip(headings, (found.problems, lost, others), strict=True))

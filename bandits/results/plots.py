@@ -6,8 +6,9 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from bandits.results import runs
-from bandits.results.configurations import Part, range_of
+from bandits.results import phrases, runs
+from bandits.results.configuration import Baseline, range_of
+from bandits.results.configurations import ComparableRuns
 from optimization.study import curves
 from optimization.study.intervals import Interval
 from optimization.study.metrics import SECONDS, Metric
@@ -35,14 +36,16 @@ _GROUPS = {
     SECONDS: "Seconds",
 }
 _OTHERS = "Other columns"
+# Words by which styles of baselines are known.
+_STYLES: Mapping[Any, str] = {Baseline.uniform_policy: "uniform", Baseline.full_feedback: "full_feedback"}
 
 
-def styles(part: Part) -> list[dict[str, Any]]:
+def styles(part: ComparableRuns) -> list[dict[str, Any]]:
     """Style of each configuration's curves; `name` is escaped, because Plotly reads markup in it."""
     # Styles depend on results only if there are more configurations than are drawn at first.
     order = part.configurations if len(part.configurations) <= SHOWN else part.ranked()
     ranks = {id(configuration): rank for rank, configuration in enumerate(part.ranked())}
-    looks = curves.styles([configuration.role or configuration.name for configuration in order])
+    looks = curves.styles([_STYLES.get(one.role, one.name) for one in order])
     found, referring = {}, 0
     for place, (configuration, look) in enumerate(zip(order, looks, strict=True)):
         referring += bool(configuration.role)
@@ -54,12 +57,13 @@ def styles(part: Part) -> list[dict[str, Any]]:
             "dash": dash,
             "line": DASHES[dash],
             "rank": ranks[id(configuration)],
+            "badge": configuration.role.value if configuration.role else "",
             "shown": place < SHOWN or (bool(configuration.role) and referring <= SHOWN),
         }
     return [found[id(configuration)] for configuration in part.configurations]
 
 
-def groups(part: Part, lines: int) -> tuple[list[dict[str, Any]], list[str]]:
+def groups(part: ComparableRuns, lines: int) -> tuple[list[dict[str, Any]], list[str]]:
     """Groups of panels for all metrics that vary, and notes about them.
 
     Args:
@@ -97,7 +101,7 @@ def groups(part: Part, lines: int) -> tuple[list[dict[str, Any]], list[str]]:
     return [{"title": title, "panels": panels} for title, panels in found.items() if panels], notes
 
 
-def _bands(part: Part, column: str) -> "dict[int, pd.DataFrame]":
+def _bands(part: ComparableRuns, column: str) -> "dict[int, pd.DataFrame]":
     """Curves of a column, by position of the configuration; without those that have no finite value."""
     bands = {
         index: _within(runs.band(tables, column), *range_of(configuration.runs, column))
@@ -107,12 +111,12 @@ def _bands(part: Part, column: str) -> "dict[int, pd.DataFrame]":
     return {index: band for index, band in bands.items() if not band.empty}
 
 
-def _panel(part: Part, column: str, bands: "Mapping[int, pd.DataFrame]", limit: int) -> dict[str, Any]:
+def _panel(part: ComparableRuns, column: str, bands: "Mapping[int, pd.DataFrame]", limit: int) -> dict[str, Any]:
     """Panel of a column, each curve with at most `limit` points."""
     seeds = {index: sum(column in run.metrics for run in part.configurations[index].runs) for index in bands}
     return {
         "column": column,
-        "title": capital(column.about) if isinstance(column, Metric) else column,
+        "title": phrases.capital(column.about) if isinstance(column, Metric) else column,
         "caption": _caption(seeds.values()),
         "xlabel": "round",
         "curves": [
@@ -122,7 +126,7 @@ def _panel(part: Part, column: str, bands: "Mapping[int, pd.DataFrame]", limit: 
     }
 
 
-def _megabytes(part: Part, indices: Iterable[int]) -> "dict[int, pd.Series]":
+def _megabytes(part: ComparableRuns, indices: Iterable[int]) -> "dict[int, pd.Series]":
     """Megabytes sent by round, by position of the configuration; empty if all send the same in a round."""
     tables = {index: [run.metrics for run in part.configurations[index].runs] for index in indices}
     sent = {index: place for index, some in tables.items() if (place := runs.megabytes(some)) is not None}
@@ -130,8 +134,8 @@ def _megabytes(part: Part, indices: Iterable[int]) -> "dict[int, pd.Series]":
     return sent if means and min(means) < (1 - _SAME_PAYLOAD) * max(means) else {}
 
 
-def forest(title: str, rows: Sequence[tuple[str, Interval, str]]) -> str:
-    """Differences as dots with their intervals above one axis, as SVG that fits any width.
+def forest(title: str, rows: Sequence[tuple[str, Interval, str]]) -> dict[str, Any]:
+    """Picture of differences as dots with their intervals above one axis, whose places are percentages of the width.
 
     Args:
       title: What is drawn, with its unit.
@@ -146,19 +150,27 @@ def forest(title: str, rows: Sequence[tuple[str, Interval, str]]) -> str:
     def place(value: float) -> str:
         return f"{6 + 88 * (value - low) / (high - low):.2f}%"
 
-    bottom, body = _ROW * len(rows) + 8, ""
-    for tick in ticks:
-        x, kind = place(tick), "axis" if abs(tick) > 1e-12 else "zero"
-        body += f'<line class="{kind}" x1="{x}" x2="{x}" y2="{bottom}"/>'
-        body += f'<text class="tick" x="{x}" y="{bottom + 16}">{f"{tick:+.4g}" if kind == "axis" else "0"}</text>'
-    for number, (name, one, colour) in enumerate(rows):
-        y = _ROW * number + 28
-        x1, x2 = (place(end if math.isfinite(end) else one.mean) for end in (one.low, one.high))
-        body += f'<text x="0" y="{y - 12}">{html.escape(name)}</text>'
-        body += f'<line stroke="{colour}" stroke-width="3" x1="{x1}" x2="{x2}" y1="{y}" y2="{y}"/>'
-        body += f'<circle fill="{colour}" cx="{place(one.mean)}" cy="{y}" r="5"/>'
-    picture = f'<svg class="forest" role="img" width="100%" height="{bottom + 22}">{body}</svg>'
-    return f"<figure><figcaption>{html.escape(title)}</figcaption>{picture}</figure>"
+    return {
+        "title": title,
+        "bottom": _ROW * len(rows) + 8,
+        "ticks": [
+            {"x": place(tick), "kind": "zero", "text": "0"}
+            if abs(tick) <= 1e-12
+            else {"x": place(tick), "kind": "axis", "text": f"{tick:+.4g}"}
+            for tick in ticks
+        ],
+        "rows": [
+            {
+                "name": name,
+                "colour": colour,
+                "y": _ROW * number + 28,
+                "mean": place(one.mean),
+                "low": place(one.low if math.isfinite(one.low) else one.mean),
+                "high": place(one.high if math.isfinite(one.high) else one.mean),
+            }
+            for number, (name, one, colour) in enumerate(rows)
+        ],
+    }
 
 
 def _within(band: "pd.DataFrame", least: float, largest: float) -> "pd.DataFrame":
@@ -168,7 +180,7 @@ def _within(band: "pd.DataFrame", least: float, largest: float) -> "pd.DataFrame
     return band.assign(low=band["low"].clip(lower=least), high=band["high"].clip(upper=largest))
 
 
-def lines(parts: Iterable[Part]) -> int:
+def lines(parts: Iterable[ComparableRuns]) -> int:
     """Number of lines of a page's curves; a configuration with a band has three."""
     return sum(
         len(_present(part)) * sum(3 if len(configuration.runs) > 1 else 1 for configuration in part.configurations)
@@ -176,12 +188,7 @@ def lines(parts: Iterable[Part]) -> int:
     )
 
 
-def capital(words: str) -> str:
-    """Words with a capital first letter."""
-    return words[:1].upper() + words[1:]
-
-
-def _present(part: Part) -> list[str]:
+def _present(part: ComparableRuns) -> list[str]:
     """All columns but the round's and those that mark rounds; first those that are declared as drawn."""
     columns = dict.fromkeys(
         column for configuration in part.configurations for run in configuration.runs for column in run.metrics

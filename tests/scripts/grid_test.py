@@ -157,10 +157,10 @@ def test_edges_expand_for_each_word_by_itself_and_no_further_than_allowed(play, 
 
 
 def test_halving_gives_the_best_all_rounds_and_repeats_itself(play, tmp_path):
-    arguments = ("--sweep=rate=10,1,0.1,0.01", "--total_rounds=8", "--early_stop=asha")
+    arguments = ("--sweep=rate=10,1,0.1,0.01", "--total_rounds=8", "--early_stop=halving")
     assert play(*arguments) == 0
     rows = _results(tmp_path, ("rate", "status", "rounds", "total_rounds"))
-    # One worker, by hand: 1 is the better of the first two; 0.1 the best of the last three and of the second rung.
+    # By hand: 1 and 0.1 are the better half of the first rung, and 0.1 of the second.
     assert rows == [
         (10, "stopped early", 2, 2),
         (1, "stopped early", 4, 4),

@@ -1,6 +1,5 @@
 """Tests of bandits.results.dynamic_regret: sums by hand."""
 
-import dataclasses
 import math
 import pathlib
 import shlex
@@ -9,9 +8,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bandits import metrics, run_federated, studies
+from bandits import metrics, run_federated
 from bandits.environments.drift import Drift
 from bandits.results import configurations, dynamic_regret, runs
+from bandits.results.configuration import Baseline
 from bandits.results.dynamic_regret import EnvironmentSchedule, Segment
 from optimization.study import frame
 from optimization.study.results import Run
@@ -137,8 +137,8 @@ def _baseline(reward, environment, *arguments, **how):
     return _finished(rewards, "--bandits_type=supervised_mse", f"--drift_world={environment}", *arguments, **how)
 
 
-def _part(*finished) -> configurations.Part:
-    (part,) = configurations.parts([run for group in finished for run in group])
+def _part(*finished) -> configurations.ComparableRuns:
+    (part,) = configurations.comparable([run for group in finished for run in group])
     return part
 
 
@@ -163,17 +163,15 @@ def test_the_section_compares_each_round_with_its_baseline():
 def test_the_supervised_learner_that_meets_the_changes_has_regret_too():
     supervised = _finished((0.5, 1.0, 0.0, 0.5), "--bandits_type=supervised_mse")
     ((configuration, _, regret),) = dynamic_regret.of_part(_part(supervised, _baseline(1.0, 0), _baseline(1.0, 1)))
-    assert (configuration.role, regret.total.mean) == (configurations.FULL_FEEDBACK, 2.0)
+    assert (configuration.role, regret.total.mean) == (Baseline.full_feedback, 2.0)
 
 
 @pytest.mark.parametrize("other", ["--world_seed=1", "--drift_start=2", "--clients_per_round=3", "--drift_every=2"])
 def test_a_baseline_of_another_environment_or_cohort_does_not_count(other):
     part = _part(_finished(SOFTMAX), _baseline(1.0, 0), _baseline(1.0, 1, other))
     assert dynamic_regret.of_part(part) == []
-    message, *commands = dynamic_regret.missing(part)
-    assert message.endswith(" needs the full-feedback baseline of environment 1: run these:")
-    assert [word for word in shlex.split(commands[0]) if word.startswith("--drift_world")] == ["--drift_world=1"]
-    assert len(commands) == 1
+    (message,) = dynamic_regret.missing(part)
+    assert " needs the full-feedback baseline of environment 1: run the same with" in message
 
 
 def test_a_mixture_is_said_to_be_one():
@@ -190,7 +188,7 @@ def test_an_unfinished_baseline_does_not_count():
     begun = _finished([0.0, 1.0], "--bandits_type=supervised_mse", "--drift_world=1")
     part = _part(_finished(SOFTMAX), _baseline(1.0, 0), begun)
     assert dynamic_regret.of_part(part) == []
-    assert dynamic_regret.missing(part)[0].endswith("needs the full-feedback baseline of environment 1: run these:")
+    assert "needs the full-feedback baseline of environment 1" in dynamic_regret.missing(part)[0]
 
 
 def test_ten_segments_are_reported_each():
@@ -214,54 +212,13 @@ def test_where_rewards_stay_there_is_none():
     assert dynamic_regret.sections(part) == []
 
 
-@pytest.mark.slow
-def test_missing_baselines_are_reported_once_with_commands_that_run():
-    """Flags of exploration and resets are left out, in whatever order they were given."""
-    set_flags = (
-        "--drift_start=3",
-        "--bandits_type=falcon",
-        "--bandits_gamma=50",
-        "--clients_per_round=7",
-        "--world_seed=4",
+def test_missing_baselines_are_reported_once():
+    part = _part(_finished(SOFTMAX, seeds=3), _finished(SOFTMAX, "--bandits_type=greedy"))
+    (message,) = dynamic_regret.missing(part)
+    assert message == (
+        f"The dynamic regret of {part.configurations[0].name} needs the full-feedback baseline of environment 0 and "
+        "environment 1: run the same with --bandits_type=supervised_mse, and --drift_world=0 and --drift_world=1."
     )
-    reset = ("--reset_window=2", "--reset=model", "--reset_when=window")
-    part = _part(
-        _finished(SOFTMAX, *set_flags, *reset, seeds=3),
-        _finished(SOFTMAX, *set_flags[:1], *set_flags[3:], "--bandits_type=greedy"),
-    )
-    message, *commands = dynamic_regret.missing(part)
-    needs = "needs the full-feedback baseline of environment 0 and environment 1: run these:"
-    assert message == f"The dynamic regret of {part.configurations[0].name} {needs}"
-    assert commands == [
-        "./scripts/python -m bandits.run_federated --scenario=drift --total_rounds=4 --drift_start=3 "
-        "--clients_per_round=7 --world_seed=4 --bandits_type=supervised_mse "
-        f"--drift_world={environment} --experiment_name=digits_drift_falcon_world_{environment} --seed=0 --repeat=3"
-        for environment in (0, 1)
-    ]
-    for environment, line in enumerate(commands):
-        words = [word for word in shlex.split(line)[3:] if not word.startswith("--repeat")]
-        settings = studies.resolve(MODULE, words)
-        assert (settings.drift_world, settings.world_seed, settings.bandits_type) == (environment, 4, "supervised_mse")
-    assert commands[0] in dynamic_regret.sections(part)[0].notes
-
-
-def test_a_reset_of_a_config_file_leaves_no_command(tmp_path):
-    config = tmp_path / "reset.toml"
-    config.write_text('reset = "model"\nreset_when = "window"\nreset_window = 2\n')
-    (message,) = dynamic_regret.missing(_part(_finished(SOFTMAX, f"--config={config}")))
-    assert message.endswith("and --drift_world=0 and --drift_world=1.")
-
-
-def test_a_run_without_a_command_is_reported_with_flags():
-    (run,) = _finished(SOFTMAX)
-    (message,) = dynamic_regret.missing(_part([dataclasses.replace(run, command="")]))
-    assert message.endswith("run the same with --bandits_type=supervised_mse, and --drift_world=0 and --drift_world=1.")
-
-
-def test_flags_that_need_each_other_stay_together_in_a_baselines_command():
-    noise = ("--aggregator_type=dpsgd", "--clip_norm=1", "--noise_multiplier=2")
-    _, command, _ = dynamic_regret.missing(_part(_finished(SOFTMAX, *noise)))
-    assert set(noise) < set(shlex.split(command))
 
 
 def test_baselines_of_other_seeds_do_not_count():
