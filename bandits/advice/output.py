@@ -221,7 +221,7 @@ def save(advice: Mapping[str, Any], shown: Sequence[Table], folder: pathlib.Path
     from bandits.results import page
 
     files.replace(folder / _MARKDOWN, markdown(advice, shown).encode())
-    read = page.read([path for path in (folder / "compare", folder / "noise") if path.is_dir()])
+    read = runs.read_all([path for path in (folder / "compare", folder / "noise") if path.is_dir()])
     names = {
         round(one["run_noise_multiplier"], 9): findings.noise_name(one)
         for one in advice["privacy"]["noise"]

@@ -12,7 +12,7 @@ from bandits.papers import figure_baselines, judging, records, results, scoreboa
 from bandits.papers.plan import Figure
 from bandits.papers.scoreboard import Judged
 from bandits.plans.plan import Configuration
-from bandits.results import baselines, former, over_tasks, runs, sections, tables
+from bandits.results import baselines, former, runs, sections, tables
 from bandits.results import phrases as words
 
 _PAPERS_DATA = "The paper's data."
@@ -37,7 +37,7 @@ def made(folder: pathlib.Path) -> str:
     parts += [_own_figure(one, folder) for one in own if one.table is not None]
     if found := scoreboard.expected_errors([line for one in own for line in one.lines]):
         parts.append(f"{found}\n")
-    parts += [over_tasks.section(_spaced(name), found).markdown() for name, found in _scores(own).items()]
+    parts += [sections.over_tasks_section(_spaced(name), found).markdown() for name, found in _scores(own).items()]
     if missing := [f"- {one.figure.about}" for one in own if one.table is None]:
         parts.append("### Not run yet\n\n" + "\n".join(missing) + "\n")
     parts += ["## The five papers\n", _summary(of_texts)]
@@ -90,7 +90,7 @@ def _own_figure(one: Judged, folder: pathlib.Path) -> str:
     return "\n".join(parts)
 
 
-def scores_over_tasks(folder: pathlib.Path) -> Mapping[str, over_tasks.OverTasks]:
+def scores_over_tasks(folder: pathlib.Path) -> Mapping[str, baselines.OverTasks]:
     """Scores of strategies over this project's figures, by measure.
 
     Args:
@@ -100,7 +100,7 @@ def scores_over_tasks(folder: pathlib.Path) -> Mapping[str, over_tasks.OverTasks
     return _scores([_read(one, folder) for one in paper if one.own])
 
 
-def _scores(own: Sequence[Judged]) -> dict[str, over_tasks.OverTasks]:
+def _scores(own: Sequence[Judged]) -> dict[str, baselines.OverTasks]:
     """By measure, scores over the figures that have both baselines; none with a single task."""
     scores = {}
     by_measure = runs.grouped(own, lambda one: (one.figure.measures[0].name, one.figure.measures[0].smallest))

@@ -5,7 +5,7 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from bandits.results import baselines, comparison, configuration, over_tasks
+from bandits.results import baselines, comparison, configuration
 from bandits.results.baselines import BaselineComparison
 from bandits.results.comparison import Better, Comparison, Reference
 from bandits.results.configuration import Baseline, Configuration, ReferenceValue
@@ -97,14 +97,14 @@ def compare_with_baselines(
     return compare_with_own(values, dict.fromkeys(values, Baselines(uniform, fixed, full_feedback)), unpaired=unpaired)
 
 
-def over(scales: Sequence[Scale], better: Better = "up") -> over_tasks.OverTasks | None:
+def over(scales: Sequence[Scale], better: Better = "up") -> baselines.OverTasks | None:
     """Scores of configurations over several tasks."""
     results = [
         (one.task, _configuration(name, own), _baselines(Baselines(one.uniform, None, one.full_feedback)))
         for one in scales
         for name, own in one.values.items()
     ]
-    return over_tasks.over(results, _VALUE, better)
+    return baselines.over_tasks(results, _VALUE, better)
 
 
 def interval(landmark: Landmark) -> Interval:

@@ -1,5 +1,7 @@
 """Finished runs of any study: their folders, and the value of a metric by seed."""
 
+import csv
+import dataclasses
 import functools
 import math
 import os
@@ -7,7 +9,7 @@ import pathlib
 import platform
 import statistics
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from bandits import metrics, studies
 from data.errors import UsageError
@@ -26,6 +28,7 @@ PAYLOAD = (metrics.BYTES_DOWN, metrics.BYTES_UP)  # Columns of the bytes of a ro
 MEGABYTES = "megabytes down and up so far"
 DRAWS = 2000
 LEAST_CLIENTS = 20  # Coverage of the percentile interval: 93% with 20 clients, 83% with 5, 50% with 2.
+_SEARCHES = frozenset(("search", "estimate"))  # Folders of recommendations and reproductions.
 Item = TypeVar("Item")
 Key = TypeVar("Key", bound=Hashable)
 
@@ -277,3 +280,73 @@ def posterior_tables(
         usual = tables.PUBLISHED.get(task, ((last,), (0.84, 0.86)))
         texts.append(f"{task}\n{tables.build(cells, rounds or usual[0], thresholds or usual[1]).to_string()}\n")
     return "\n".join(texts)
+
+
+class Found(NamedTuple):
+    """Runs below some folders.
+
+    Attributes:
+      runs: Runs that were read.
+      waiting: A sentence for each run without a finished round.
+      problems: A sentence for each run that could not be read.
+      searches: Runs of searches and of time measurements, which were left out.
+    """
+
+    runs: list[Run]
+    waiting: list[str]
+    problems: list[str]
+    searches: list[pathlib.Path]
+
+
+def read_all(folders: Iterable[pathlib.Path], *, has_searches: bool = False) -> Found:
+    """Reads all runs below some folders, at any depth; each once.
+
+    Args:
+      folders: Runs, or folders that hold runs.
+      has_searches: Whether runs of searches and of time measurements count, even where a folder above is named.
+    """
+    paths: dict[pathlib.Path, pathlib.Path] = {}  # Resolved path -> path as named.
+    found = Found([], [], [], [])
+    tuning = functools.cache(_tuning)
+    for folder in folders:
+        try:
+            for path in (path for together in find(folder).values() for path in together):
+                if has_searches or not _is_search(path, folder, tuning):
+                    paths[path.resolve()] = path
+                else:
+                    found.searches.append(path)
+        except UsageError as error:
+            found.problems.append(str(error))
+    for resolved, path in paths.items():
+        try:
+            found.runs.append(dataclasses.replace(read(path), folder=resolved))
+        except UsageError as error:
+            (found.waiting if _waits(path) else found.problems).append(str(error))
+    return found
+
+
+def _is_search(path: pathlib.Path, folder: pathlib.Path, tuning: Callable[[pathlib.Path], set[str]]) -> bool:
+    """Whether a run below a folder is one of a search or of a time measurement."""
+    if not _SEARCHES.isdisjoint(path.relative_to(folder).parts[:-1]):
+        return True
+    grids = (one for one in path.parents if one.name == "runs" and one.is_relative_to(folder))
+    return any(path.relative_to(one).as_posix() in tuning(one.parent) for one in grids)
+
+
+def _tuning(grid: pathlib.Path) -> set[str]:
+    """Runs of a grid that selected its best points, where fresh seeds report them."""
+    try:
+        with open(grid / "results.csv", encoding="utf-8", newline="") as file:
+            return {row["run"] for row in csv.DictReader(file) if row.get("used_for") == "tuning"}
+    except (OSError, KeyError):
+        return set()
+
+
+def _waits(folder: pathlib.Path) -> bool:
+    """Whether a folder belongs to a valid run that has no row of metrics yet."""
+    path = folder / "metrics.csv"
+    try:
+        read_json(folder / "config.json")
+    except UsageError:
+        return False
+    return not path.exists() or (path.is_file() and path.read_bytes().count(b"\n") == 1)

@@ -3,12 +3,13 @@
 import json
 import math
 import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bandits.results import configurations, phrases, plots, runs, tables
+from bandits.results import baselines, configurations, phrases, runs, tables
 from bandits.results.comparison import Comparison
-from bandits.results.configuration import Configuration
+from bandits.results.configuration import Baseline, Configuration
 from bandits.results.configurations import ComparableRuns
 from bandits.results.tables import Cell, Section
 from optimization.privacy.mechanisms import digits
@@ -16,6 +17,8 @@ from optimization.study.intervals import Interval
 from optimization.study.metrics import SECONDS, Metric
 from optimization.study.results import Run
 
+SHOWN = 12  # Configurations that are drawn at first; more would hide each other.
+_PIXELS = 38  # Height of a row of differences.
 ROWS = 1000  # Of single runs and of commands, so that the page stays small.
 COMPARED = (
     "Configuration",
@@ -29,12 +32,17 @@ COMPARED = (
 )
 _IN_TERMINAL = (*COMPARED[:4], "Verdict")  # Columns of comparisons that fit.
 _CLIENTS, VERDICT, _BASELINES = "Greedy policy, over clients", "Verdict", "Against the baselines"
+_WHAT_IT_IS = (
+    "Normalized scores are 0 at the uniform policy's mean reward on a task and 1 at that of the full-feedback "
+    "baseline. Shown is the interquartile mean over all tasks and seeds, with a 95% interval by a bootstrap of "
+    "the seeds within each task: it is about other seeds, not other tasks."
+)
 Compared = Sequence[tuple[Configuration, Configuration, Comparison]]
 Styles = Sequence[Mapping[str, Any]]
 
 
 def summary(part: ComparableRuns, styles: Styles, compared: Compared) -> tuple[dict[str, Any] | None, Section]:
-    """The differences to the reference as a picture (`plots.forest`), if there are any, and the main table.
+    """The differences to the reference as a picture (`_forest`), if there are any, and the main table.
 
     Args:
       part: The configurations; they have a known metric.
@@ -60,7 +68,7 @@ def summary(part: ComparableRuns, styles: Styles, compared: Compared) -> tuple[d
         rows.append(row)
     heads = ["Configuration", _title(part, column), *([difference, VERDICT] if compared else [])]
     title = f"{difference}: {phrases.lower(column.about)}, 95% CI"
-    picture = plots.forest(title, drawn[: plots.SHOWN]) if drawn else None
+    picture = _forest(title, drawn[:SHOWN]) if drawn else None
     return picture, Section("", heads, rows, left=[VERDICT], kind="main")
 
 
@@ -187,7 +195,7 @@ def _about(part: ComparableRuns, compared: Compared, has_interval: bool) -> str:
         notes.append(f"Without rewards by client, and so not in that interval: {folders}. Their commands write them.")
     shown = {one.name for one in both_sides}
     if left := [one.name for one in part.configurations if not one.role and one.name not in shown]:
-        names = ", ".join(left) if len(left) <= plots.SHOWN else f"{len(left)} configurations"
+        names = ", ".join(left) if len(left) <= SHOWN else f"{len(left)} configurations"
         notes.append(f"Not compared, because data, rewards, rounds or cohorts differ: {names}.")
     return " ".join(notes)
 
@@ -277,3 +285,66 @@ def _rounds(configuration: Configuration) -> Cell:
     shown = f"{counts[0]:,}" if len(counts) == 1 else f"{counts[0]:,} to {counts[-1]:,}"
     is_short = isinstance(planned, int) and counts[0] < planned
     return Cell(shown, counts[-1], [f"of {planned:,}"] if is_short else [])
+
+
+def over_tasks(groups: Sequence[ComparableRuns]) -> list[Section]:
+    """Scores over tasks of a report's configurations, by the metric that ranks them."""
+    titles = Counter(group.title for group in groups)
+    results: dict[Metric, list[baselines.Result]] = {}
+    for number, group in enumerate(groups, 1):
+        # Tables of different content can share a name.
+        task = group.title if titles[group.title] == 1 else f"{group.title}, {number}"
+        for one in group.configurations if group.columns else ():
+            known = group.baselines(one)
+            if {Baseline.uniform_policy, Baseline.full_feedback} <= known.keys() and not one.role:
+                results.setdefault(group.columns[0], []).append((task, one, known))
+    found = ((metric, baselines.over_tasks(some, metric)) for metric, some in results.items())
+    return [over_tasks_section(metric.about, one) for metric, one in found if one]
+
+
+def over_tasks_section(metric: str, found: baselines.OverTasks) -> Section:
+    """Section about scores over tasks; without a row if there are none."""
+    rows = [[name, found.seeds[name], tables.estimate(score)] for name, score in found.scores.items()]
+    notes = [f"Metric: {metric}. {_WHAT_IT_IS}"] if rows else []
+    notes += [f"Left out: {'; '.join(found.left_out)}."] if found.left_out else []
+    title = f"Over {len(found.tasks)} tasks ({'; '.join(found.tasks)})" if rows else "No interquartile mean over tasks"
+    return Section(title, ("Configuration", "Seeds of each task", "Normalized score"), rows, notes)
+
+
+def _forest(title: str, rows: Sequence[tuple[str, Interval, str]]) -> dict[str, Any]:
+    """Picture of differences as dots with their intervals above one axis, whose places are percentages of the width.
+
+    Args:
+      title: What is drawn, with its unit.
+      rows: (name, difference, colour) of each configuration.
+    """
+    from matplotlib import ticker
+
+    ends = [0.0, *(end for _, one, _ in rows for end in one[:3] if math.isfinite(end))]
+    ticks = ticker.MaxNLocator(4, steps=[1, 2, 5, 10]).tick_values(min(ends), max(ends))
+    low, high = ticks[0], ticks[-1]
+
+    def place(value: float) -> str:
+        return f"{6 + 88 * (value - low) / (high - low):.2f}%"
+
+    return {
+        "title": title,
+        "bottom": _PIXELS * len(rows) + 8,
+        "ticks": [
+            {"x": place(tick), "kind": "zero", "text": "0"}
+            if abs(tick) <= 1e-12
+            else {"x": place(tick), "kind": "axis", "text": f"{tick:+.4g}"}
+            for tick in ticks
+        ],
+        "rows": [
+            {
+                "name": name,
+                "colour": colour,
+                "y": _PIXELS * number + 28,
+                "mean": place(one.mean),
+                "low": place(one.low if math.isfinite(one.low) else one.mean),
+                "high": place(one.high if math.isfinite(one.high) else one.mean),
+            }
+            for number, (name, one, colour) in enumerate(rows)
+        ],
+    }

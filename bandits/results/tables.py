@@ -24,7 +24,7 @@ class Cell(NamedTuple):
       notes: Smaller lines below; only on a page, or in parentheses.
       kind: CSS class; only on a page.
       is_strong: Whether the text is bold; only on a page.
-      look: Style of the line that a configuration's name has beside it (`plots.styles`); only on a page.
+      look: Style of the line that a configuration's name has beside it (`page.page`); only on a page.
     """
 
     text: str

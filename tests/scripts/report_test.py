@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from bandits import metrics, studies
-from bandits.results import page
+from bandits.results import page, runs
 from data.errors import UsageError
 from optimization.privacy import mechanisms
 from optimization.study import run_folder
@@ -500,7 +500,7 @@ def test_diverged_runs_are_named_and_those_that_ended_sound_apart(two_runs, clie
 def test_a_run_that_is_named_twice_counts_once(two_runs, monkeypatch):
     monkeypatch.chdir(two_runs)
     (two_runs / "link").symlink_to(two_runs / "many")
-    found = page.read([pathlib.Path("one"), two_runs / "one", pathlib.Path("link"), two_runs])
+    found = runs.read_all([pathlib.Path("one"), two_runs / "one", pathlib.Path("link"), two_runs])
     assert [run.folder for run in found.runs] == [two_runs / "one", *(two_runs / "many" / f"seed_{n}" for n in (0, 1))]
 
 

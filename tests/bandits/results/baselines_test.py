@@ -83,7 +83,7 @@ def test_the_best_of_many_uniform_policies_is_not_significantly_better():
 
 
 def test_scores_are_0_at_the_uniform_policy_and_1_at_full_feedback():
-    found = baselines.normalized(configuration("arm", [0.1, 0.5]), _known(CHANCE, None, CEILING), REWARD)
+    found = baselines.normalized_scores(configuration("arm", [0.1, 0.5]), _known(CHANCE, None, CEILING), REWARD)
     assert found == pytest.approx({0: 0.0, 1: 0.5}, abs=1e-12)
 
 
@@ -95,7 +95,7 @@ def test_overlapping_baselines_are_refused(chance, ceiling, better):
     with pytest.raises(
         ValueError, match=r"for the uniform policy and .* for the full-feedback baseline leave no scale"
     ):
-        baselines.normalized(configuration("arm", [0.3]), _known(chance, None, ceiling), REWARD, better)
+        baselines.normalized_scores(configuration("arm", [0.3]), _known(chance, None, ceiling), REWARD, better)
 
 
 def test_regret_to_full_feedback_can_be_negative():

@@ -1,4 +1,4 @@
-"""Tests of bandits.results.over_tasks."""
+"""Tests of scores over several tasks in bandits.results.baselines."""
 
 import math
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from rliable import library, metrics
 
-from bandits.results import over_tasks
+from bandits.results import baselines
 from bandits.results.configuration import Baseline, ReferenceValue
 from tests.bandits.results.tables import REWARD, configuration
 
@@ -35,7 +35,7 @@ def _two(more=lambda task: {}, bounds=BOUNDS):
 
 
 def _over(results, better="up"):
-    return over_tasks.over(results, REWARD, better)
+    return baselines.over_tasks(results, REWARD, better)
 
 
 def test_the_score_and_its_interval_are_rliables_of_normalized_numbers():
@@ -116,7 +116,7 @@ def test_the_interquartile_mean_by_hand():
     # Of eight numbers the middle four.
     scores = {"arm": [[9.0, 1, 2, 3], [4, 5, 6, -9]]}
     state = np.random.get_state()[1].copy()
-    estimates = over_tasks.interquartile_means(scores)
+    estimates = baselines.interquartile_means(scores)
     assert (estimates["arm"].mean, estimates["arm"].size) == (3.5, 8)
-    assert estimates == over_tasks.interquartile_means(scores)
+    assert estimates == baselines.interquartile_means(scores)
     assert (np.random.get_state()[1] == state).all()
