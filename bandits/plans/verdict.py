@@ -10,6 +10,8 @@ import sys
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from bandits import studies
 from bandits.plans import plan, sweep
 from bandits.plans.plan import Run
@@ -423,7 +425,6 @@ def heat_map(
       smallest: Whether smaller is better.
       marked: Names of points that are not significantly above the uniform policy: their cells have an asterisk.
     """
-    import numpy as np
     from matplotlib import figure
 
     best = cells(points, axes)

@@ -11,7 +11,9 @@ import math
 import pathlib
 import statistics
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
 
 from bandits.results import comparison, configuration, runs
 from bandits.results.comparison import Better, Comparison, Reference
@@ -20,9 +22,6 @@ from bandits.results.runs import Run
 from optimization.study import intervals, run_folder
 from optimization.study.intervals import CONFIDENCE, Interval
 from optimization.study.metrics import Metric
-
-if TYPE_CHECKING:
-    import numpy as np
 
 UNIFORM, FIXED, FULL_FEEDBACK = map(str, Baseline)
 RECORDED = {Baseline.uniform_policy: "chance", Baseline.best_fixed_action: "constant"}  # Keys of `bounds.json`.
@@ -336,7 +335,7 @@ def _normalized(family: Sequence[Result], metric: str, better: Better) -> dict[s
     return normalized
 
 
-def interquartile_means(scores: "Mapping[str, Sequence[Sequence[float]] | np.ndarray]") -> dict[str, Interval]:
+def interquartile_means(scores: Mapping[str, Sequence[Sequence[float]] | np.ndarray]) -> dict[str, Interval]:
     """Interquartile mean of each configuration's scores, with a 95% interval by the stratified bootstrap.
 
     Agarwal et al., "Deep Reinforcement Learning at the Edge of the Statistical Precipice", 2021, section 4: seeds are
@@ -345,7 +344,6 @@ def interquartile_means(scores: "Mapping[str, Sequence[Sequence[float]] | np.nda
     Args:
       scores: By configuration: scores [tasks, seeds].
     """
-    import numpy as np
     from rliable import library, metrics
 
     estimates = {}

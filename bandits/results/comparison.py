@@ -5,17 +5,17 @@ and test of the mean difference. Runs with secret cohorts or noise are unpaired:
 made together are one family of Holm's step-down.
 """
 
+import bisect
 import dataclasses
 import functools
 import math
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
+
+import numpy as np
 
 from bandits.results.configuration import Configuration, ReferenceValue
 from optimization.study import intervals
-
-if TYPE_CHECKING:
-    import numpy as np
 
 Better = Literal["up", "down"]
 EXACT = 1e-12  # Relative rounding error of numbers that count as equal.
@@ -82,17 +82,19 @@ class Comparison:
     @functools.cached_property
     def detectable(self) -> float:
         """The minimum detectable difference at this number of seeds; see `minimum_detectable`."""
-        own, others = self.seeds
-        deviation = self.deviation if self.is_judged else math.nan
-        unpaired = None if self.kind == PAIRED else (self.reference_deviation / math.sqrt(others or 1), others)
-        return minimum_detectable(deviation, own, self.level, other=self._sample or unpaired)
+        seeds, others = self.seeds
+        other = None if self.kind == PAIRED else (self.reference_deviation / math.sqrt(others or 1), others)
+        return minimum_detectable(self._tested_deviation, seeds, self.level, other=self._sample or other)
 
     @functools.cached_property
     def seeds_needed(self) -> float:
         """The seeds required of each to find the observed difference, if it is true; see `seeds_required`."""
-        deviation = self.deviation if self.is_judged else math.nan
         others = None if self.kind == PAIRED else self.reference_deviation
-        return seeds_required(self.difference, deviation, self.level, others=others, sample=self._sample)
+        return seeds_required(self.difference, self._tested_deviation, self.level, others=others, sample=self._sample)
+
+    @property
+    def _tested_deviation(self) -> float:
+        return self.deviation if self.is_judged else math.nan
 
     @property
     def _sample(self) -> tuple[float, int] | None:
@@ -166,8 +168,6 @@ def direction(metric: str, better: Better | None = None) -> Better:
 
 def _compared(configuration: Configuration, reference: Reference, metric: str, better: Better) -> Comparison:
     """A comparison without Holm's correction."""
-    import numpy as np
-
     sample = reference if isinstance(reference, ReferenceValue) and reference.clients else None
     is_paired = isinstance(reference, ReferenceValue) or not (configuration.unpaired or reference.unpaired)
     values, others, notes, is_sound = _of_common_seeds(configuration, reference, metric, is_paired=is_paired)
@@ -234,7 +234,7 @@ def _of_common_seeds(
     return finite[0], finite[1], notes, is_sound
 
 
-def _t_test(first: "np.ndarray", difference: float, other: tuple[float, int] = (0.0, 2)) -> dict[str, float]:
+def _t_test(first: np.ndarray, difference: float, other: tuple[float, int] = (0.0, 2)) -> dict[str, float]:
     """Interval and p of Student's test, or of Welch's.
 
     Args:
@@ -252,7 +252,7 @@ def _t_test(first: "np.ndarray", difference: float, other: tuple[float, int] = (
     return {"difference": difference, "low": low, "high": high, "p": p, "deviation": deviation}
 
 
-def _test_paired(first: "np.ndarray", second: "np.ndarray", difference: float, notes: list[str]) -> dict[str, float]:
+def _test_paired(first: np.ndarray, second: np.ndarray, difference: float, notes: list[str]) -> dict[str, float]:
     """Test results of a paired `Comparison`; adds to the notes."""
     paired_differences, count = differences(first, second), len(first)
     test = {"difference": float(paired_differences.mean()) if difference else 0.0, "deviation": 0.0}
@@ -266,7 +266,7 @@ def _test_paired(first: "np.ndarray", second: "np.ndarray", difference: float, n
     return test | {"p": 2.0 ** (1 - count)}
 
 
-def _test_unpaired(first: "np.ndarray", second: "np.ndarray", difference: float, notes: list[str]) -> dict[str, float]:
+def _test_unpaired(first: np.ndarray, second: np.ndarray, difference: float, notes: list[str]) -> dict[str, float]:
     """Test results of an unpaired `Comparison`; adds to the notes."""
     own, other = (float(one.std(ddof=1)) for one in (first, second))
     if max(own, other) > tolerance(first, second):
@@ -282,8 +282,6 @@ def _seeds(seeds: Sequence[int]) -> str:
 
 def holm(p_values: Sequence[float]) -> list[float]:
     """P values adjusted by Holm's step-down; NaN is no test, and stays NaN."""
-    import numpy as np
-
     # statsmodels' multipletests collects garbage at each call, which takes seconds beside TensorFlow.
     adjusted = np.array(p_values, float)
     order = np.argsort(adjusted)[: int(np.isfinite(adjusted).sum())]
@@ -291,26 +289,22 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return adjusted.tolist()
 
 
-def tolerance(first: "Sequence[float] | np.ndarray", second: "Sequence[float] | np.ndarray") -> float:
+def tolerance(first: Sequence[float] | np.ndarray, second: Sequence[float] | np.ndarray) -> float:
     """Largest difference of two configurations' numbers that rounding explains."""
-    import numpy as np
-
     return EXACT * float(max(np.abs(first).max(), np.abs(second).max()))
 
 
 def differences(
-    first: "Sequence[float] | np.ndarray", second: "Sequence[float] | np.ndarray", *, is_paired: bool = True
-) -> "np.ndarray":
+    first: Sequence[float] | np.ndarray, second: Sequence[float] | np.ndarray, *, is_paired: bool = True
+) -> np.ndarray:
     """The first minus the second, 0 within rounding: [n], or [n, m] for all pairs."""
-    import numpy as np
-
     result = np.subtract(first, second) if is_paired else np.subtract.outer(first, second)
     return np.where(np.abs(result) <= tolerance(first, second), 0.0, result)
 
 
 def superiority(
-    first: "Sequence[float] | np.ndarray",
-    second: "Sequence[float] | np.ndarray",
+    first: Sequence[float] | np.ndarray,
+    second: Sequence[float] | np.ndarray,
     *,
     is_paired: bool = True,
     better: Better = "up",
@@ -323,8 +317,6 @@ def superiority(
       is_paired: Whether numbers are paired; else all pairs count, as in Mann and Whitney's U / (n m).
       better: Whether more or less is better.
     """
-    import numpy as np
-
     if not len(first) or not len(second):
         return math.nan
     signs = np.sign(differences(first, second, is_paired=is_paired)) * (1 if better == "up" else -1)
@@ -345,13 +337,8 @@ def expected_best(values: Sequence[float], budget: int, *, better: Better = "up"
 
     Returns:
       The expectation; NaN if no value is finite.
-
-    Raises:
-      ValueError: If the budget is not from 1 to n.
     """
     count, sign = len(values), 1 if better == "up" else -1
-    if not 1 <= budget <= count:
-        raise ValueError(f"A budget of {budget} must be 1 to the {count} points that there are.")
     finite = [sign * value for value in values if math.isfinite(value)]
     if not finite:
         return math.nan
@@ -372,15 +359,13 @@ def minimum_detectable(deviation: float, seeds: int, alpha: float, *, other: tup
     Returns:
       The difference, in the units of the deviation; NaN without a test.
     """
+    from scipy import optimize, stats
+
     if not _is_tested(deviation, seeds, other):
         return math.nan
-    from scipy import optimize
-
-    test = _Test(deviation, seeds, alpha, other)
-    most = 2 * test.error
-    while test.power(most) < POWER:
-        most *= 2
-    return float(optimize.brentq(lambda difference: test.power(difference) - POWER, 0, most, rtol=1e-10))
+    error, freedom = _welch(deviation, seeds, other or (0.0, 2))
+    most = 10 + 2 * stats.t.isf(alpha / 2, freedom)
+    return error * float(optimize.brentq(lambda shift: _power(shift, freedom, alpha) - POWER, 0, most, rtol=1e-10))
 
 
 def seeds_required(
@@ -409,17 +394,11 @@ def seeds_required(
 
     def detects(seeds: int) -> bool:
         other = sample if others is None else (others / math.sqrt(seeds), seeds)
-        return _Test(deviation, seeds, alpha, other).power(difference) >= POWER
+        error, freedom = _welch(deviation, seeds, other or (0.0, 2))
+        return _power(abs(difference) / error, freedom, alpha) >= POWER
 
-    low, high = 1, 2  # Too few seeds, and a candidate.
-    while not detects(high):
-        if high >= MOST_SEEDS:
-            return math.inf
-        low, high = high, min(2 * high, MOST_SEEDS)
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if detects(middle) else (middle, high)
-    return high
+    seeds = 2 + bisect.bisect_left(range(2, MOST_SEEDS + 1), True, key=detects)
+    return seeds if seeds <= MOST_SEEDS else math.inf
 
 
 def _welch(deviation: float, seeds: int, other: tuple[float, int]) -> tuple[float, float]:
@@ -435,35 +414,24 @@ def _welch(deviation: float, seeds: int, other: tuple[float, int]) -> tuple[floa
     return math.sqrt(variance), variance**2 / (of_seeds**2 / (seeds - 1) + error**4 / (observations - 1))
 
 
-class _Test:
-    """A two-sided t test of one mean, or Welch's of two.
+def _power(shift: float, freedom: float, alpha: float) -> float:
+    """Power of a two-sided t test by the noncentral t distribution; for Welch's test an approximation.
 
-    Its power is that of the noncentral t distribution, for Welch's test with the degrees of freedom of the true
-    variances.
-
-    Attributes:
-      error: The true standard error of the difference.
+    Args:
+      shift: True difference in standard errors, at least 0.
+      freedom: Degrees of freedom; for Welch's test, those of the true variances.
+      alpha: Level of the test.
     """
+    from scipy import stats
 
-    def __init__(self, deviation: float, seeds: int, alpha: float, other: tuple[float, int] | None):
-        from scipy import stats
-
-        self.error, self._freedom = _welch(deviation, seeds, other or (0.0, 2))
-        self._critical = stats.t.isf(alpha / 2, self._freedom)
-
-    def power(self, difference: float) -> float:
-        """Probability that the test is significant at a true difference."""
-        from scipy import stats
-
-        shift = abs(difference) / self.error
-        # Some versions of SciPy return NaN if the probability of the wrong side is below 1e-16.
-        wrong = stats.nct.cdf(-self._critical, self._freedom, shift)
-        return float(stats.nct.sf(self._critical, self._freedom, shift) + (0.0 if math.isnan(wrong) else wrong))
+    critical = stats.t.isf(alpha / 2, freedom)
+    # Some versions of SciPy return NaN if the probability of the wrong side is below 1e-16.
+    wrong = stats.nct.cdf(-critical, freedom, shift)
+    return float(stats.nct.sf(critical, freedom, shift) + (0.0 if math.isnan(wrong) else wrong))
 
 
 def _is_tested(deviation: float, seeds: int, other: tuple[float, int] | None) -> bool:
+    """Whether there is a test: at least two seeds, and a deviation or an error that is not 0."""
     if seeds < 2 or not deviation >= 0:
         return False
-    if other is None:
-        return deviation > 0
-    return other[1] > 1 and deviation + other[0] > 0
+    return deviation > 0 if other is None else other[1] > 1 and deviation + other[0] > 0

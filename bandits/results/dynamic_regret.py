@@ -9,6 +9,7 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -35,10 +36,9 @@ _MIXED = (
     "Between two environments the mixture of both baselines is the reference. The best policy of the mixture earns at "
     "most as much, so there the regret is an upper bound."
 )
-_ENVIRONMENT_FLAG = "drift_world"
 _REWARD = "reward"
 _HEADS = ("Configuration", "Rounds", "Environments", "Seeds", "Total", "Per round", "Per round, last tenth")
-FullFeedback = Mapping[int, Mapping[int, float]]  # Final reward by environment and seed.
+FullFeedback = Mapping[int, Configuration]  # Full-feedback baselines by environment.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,38 +111,40 @@ class EnvironmentSchedule:
         return np.flatnonzero(self.shares(np.arange(1, rounds + 1))).tolist()
 
 
-def rounds_of(seed_runs: Sequence[Run]) -> int:
+def rounds_of(one: Configuration) -> int:
     """Number of rounds that all runs of a configuration have finished."""
-    return min(int(run.metrics["round_num"].iloc[-1]) for run in seed_runs)
+    return min(int(run.metrics["round_num"].iloc[-1]) for run in one.runs)
 
 
 def of_configuration(
-    seed_runs: Sequence[Run],
-    column: str,
+    one: Configuration,
+    metric: str,
     schedule: EnvironmentSchedule,
     full_feedback: FullFeedback,
-    *,
-    is_unpaired: bool = False,
-    better: Better = "up",
+    better: Better | None = None,
 ) -> Regret | None:
-    """Dynamic regret of one configuration; None if no seed is common, or all runs diverged.
+    """Dynamic regret of one configuration; None if a baseline or a common seed is missing, or all runs diverged.
 
     In a mixture of two environments the reference is the mixture of both baselines: the best policy of the mixture
     earns no more.
 
     Args:
-      seed_runs: The configuration's runs.
-      column: The reward per round.
+      one: The configuration.
+      metric: The reward per round.
       schedule: The environment of each round.
-      full_feedback: Final rewards of the full-feedback baselines of all environments in these rounds.
-      is_unpaired: Whether the configuration shares no seed with the baselines.
-      better: Whether more or less is better.
+      full_feedback: Full-feedback baselines of all environments in these rounds.
+      better: Whether more or less is better (default: `comparison.direction`).
     """
-    last = rounds_of(seed_runs)
-    earned = {seed: rewards[:last] for seed, rewards in _by_seed(seed_runs, column).items()}
+    last, better = rounds_of(one), comparison.direction(metric, better)
+    needed = schedule.needed(last)
+    if not set(needed) <= set(full_feedback):
+        return None
+    earned = {seed: rewards[:last] for seed, rewards in _by_seed(one.runs, metric).items()}
+    best = {environment: full_feedback[environment].by_seed(metric) for environment in needed}
+    is_unpaired = one.unpaired or any(full_feedback[environment].unpaired for environment in needed)
 
     def mean(rounds: Collection[int]) -> Interval | None:
-        return _mean(earned, np.array(rounds), schedule, full_feedback, is_unpaired, better)
+        return _mean(earned, np.array(rounds), schedule, best, is_unpaired, better)
 
     if (overall := mean(range(1, last + 1))) is None:
         return None
@@ -169,7 +171,7 @@ def _mean(
     earned: Mapping[int, np.ndarray],
     rounds: npt.NDArray[np.int_],
     schedule: EnvironmentSchedule,
-    full_feedback: FullFeedback,
+    full_feedback: Mapping[int, Mapping[int, float]],
     is_unpaired: bool,
     better: Better,
 ) -> Interval | None:
@@ -181,8 +183,7 @@ def _mean(
     every = np.concatenate(list(paid.values()))
     if not len(every):
         return None
-    needed = schedule.needed(max(map(len, earned.values())))
-    common = set.intersection(*(set(full_feedback[environment]) for environment in needed))
+    common = set.intersection(*map(set, full_feedback.values()))
     best = {}
     for seed in sorted(common):
         # A paired seed is compared over its own rounds, an unpaired one over those of all seeds.
@@ -197,9 +198,9 @@ def _mean(
     return baselines.regret(against, better)
 
 
-def environments_of(configuration: Configuration) -> EnvironmentSchedule | None:
+def environments_of(one: Configuration) -> EnvironmentSchedule | None:
     """Schedule of a configuration's environments; None in a stationary environment."""
-    flags = configuration.runs[0].flags
+    flags = one.runs[0].flags
     if not flags.get("reward_drift"):
         return None
     drift = environment_flags.drift_of(cli.Settings(flags, frozenset()))
@@ -209,30 +210,77 @@ def environments_of(configuration: Configuration) -> EnvironmentSchedule | None:
     return EnvironmentSchedule(drift, lambda rounds: options.acted_in(rounds, every))
 
 
-def of_part(part: ComparableRuns) -> list[tuple[Configuration, EnvironmentSchedule, Regret]]:
-    """Dynamic regret of all configurations that have a full-feedback baseline for each environment."""
-    return [
-        (configuration, schedule, regret)
-        for configuration, schedule, needed in _changing(part)
-        if (regret := _regret(part, configuration, schedule, needed))
-    ]
+class Result(NamedTuple):
+    """A configuration in a non-stationary environment.
+
+    Attributes:
+      configuration: The configuration.
+      needed: Numbers of its environments.
+      full_feedback: The full-feedback baselines that exist, by environment.
+      regret: Its dynamic regret; None if a baseline is missing, or shares no seed with the configuration.
+    """
+
+    configuration: Configuration
+    needed: list[int]
+    full_feedback: FullFeedback
+    regret: Regret | None
 
 
-def missing(part: ComparableRuns) -> list[str]:
+def results(part: ComparableRuns) -> list[Result]:
+    """Configurations in non-stationary environments, with their dynamic regret."""
+    some = []
+    for one in part.configurations if part.columns else ():
+        if schedule := environments_of(one):
+            full_feedback = part.full_feedback_by_environment(one)
+            regret = of_configuration(one, part.columns[0], schedule, full_feedback)
+            some.append(Result(one, schedule.needed(rounds_of(one)), full_feedback, regret))
+    return some
+
+
+def sections(part: ComparableRuns) -> list[Section]:
+    """Section "Dynamic regret"; empty in stationary environments."""
+    all_results = results(part)
+    lacking = _missing(all_results)
+    shown = sorted(((one, one.regret) for one in all_results if one.regret), key=lambda pair: pair[1].a_round.mean)
+    if not shown:
+        return [Section("Dynamic regret", notes=lacking)] if lacking else []
+    rows: list[tables.Row] = []
+    for (one, *_), regret in shown:
+        name = f"{one.name} ({one.role.value})" if one.role else one.name
+        overall = tables.estimate(regret.total), tables.estimate(regret.a_round), None
+        rows.append([name, f"1 to {regret.rounds}", "all", regret.a_round.size, *overall])
+        for segment, *both in regret.segments[:_MOST_SEGMENTS]:
+            environments = " and ".join(map(str, segment.environments))
+            means = map(tables.estimate, both)
+            rows.append([name, f"{segment.first} to {segment.last}", environments, None, None, *means])
+    counts = sorted({len(one.needed) for one, _ in shown})
+    number = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    notes = [_WHAT_IT_IS]
+    if any(len(segment.environments) > 1 for _, regret in shown for segment, *_ in regret.segments):
+        notes.append(_MIXED)
+    if any(len(regret.segments) > _MOST_SEGMENTS for _, regret in shown):
+        notes.append(
+            f"After the first {_MOST_SEGMENTS} segments of a configuration, only its total includes the others."
+        )
+    title = f"Dynamic regret to {number} full-feedback baseline{'s' * (counts[-1] > 1)}"
+    return [Section(title, _HEADS, rows, [*notes, *_otherwise([one for one, _ in shown]), *lacking])]
+
+
+def _missing(all_results: Sequence[Result]) -> list[str]:
     """Sentences about missing full-feedback baselines, once for all configurations that lack the same ones."""
     lines: dict[tuple, str] = {}
-    for one, schedule, needed in _changing(part):
-        lacking = sorted(needed - set(part.full_feedback_by_environment(one)))
+    for one, needed, full_feedback, regret in all_results:
+        lacking = [environment for environment in needed if environment not in full_feedback]
         key = (*map(str, environment_key(one.flags)), *lacking)
         if lacking:
-            flags = " and ".join(f"--{_ENVIRONMENT_FLAG}={environment}" for environment in lacking)
+            numbers = " and ".join(f"environment {environment}" for environment in lacking)
+            flags = " and ".join(f"--drift_world={environment}" for environment in lacking)
             text = (
-                f"The dynamic regret of {one.name} needs the full-feedback baseline of "
-                f"{' and '.join(f'environment {number}' for number in lacking)}: run the same with "
+                f"The dynamic regret of {one.name} needs the full-feedback baseline of {numbers}: run the same with "
                 f"--bandits_type={FULL_FEEDBACK}, and {flags}."
             )
             lines.setdefault(key, text)
-        elif not _regret(part, one, schedule, needed):
+        elif not regret:
             lines[(*key, one.name)] = (
                 f"{one.name} has no dynamic regret: it shares no seed with the full-feedback baseline of each "
                 "environment."
@@ -240,68 +288,11 @@ def missing(part: ComparableRuns) -> list[str]:
     return list(lines.values())
 
 
-def sections(part: ComparableRuns) -> list[Section]:
-    """Section "Dynamic regret"; empty in stationary environments."""
-    lacking = missing(part)
-    shown = sorted(of_part(part), key=lambda entry: entry[2].a_round.mean)
-    if not shown:
-        return [Section("Dynamic regret", notes=lacking)] if lacking else []
-    rows: list[tables.Row] = []
-    for configuration, _, regret in shown:
-        name = f"{configuration.name} ({configuration.role.value})" if configuration.role else configuration.name
-        overall = tables.estimate(regret.total), tables.estimate(regret.a_round), None
-        rows.append([name, f"1 to {regret.rounds}", "all", regret.a_round.size, *overall])
-        for segment, *both in regret.segments[:_MOST_SEGMENTS]:
-            environments = " and ".join(map(str, segment.environments))
-            means = map(tables.estimate, both)
-            rows.append([name, f"{segment.first} to {segment.last}", environments, None, None, *means])
-    counts = sorted({len(schedule.needed(regret.rounds)) for _, schedule, regret in shown})
-    number = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-    notes = [_WHAT_IT_IS]
-    if any(len(segment.environments) > 1 for *_, regret in shown for segment, *_ in regret.segments):
-        notes.append(_MIXED)
-    if any(len(regret.segments) > _MOST_SEGMENTS for *_, regret in shown):
-        notes.append(
-            f"After the first {_MOST_SEGMENTS} segments of a configuration, only its total includes the others."
-        )
-    title = f"Dynamic regret to {number} full-feedback baseline{'s' * (counts[-1] > 1)}"
-    return [Section(title, _HEADS, rows, [*notes, *_otherwise(part, shown), *lacking])]
-
-
-def _changing(part: ComparableRuns) -> Iterator[tuple[Configuration, EnvironmentSchedule, set[int]]]:
-    """Configurations in non-stationary environments, with the numbers of their environments."""
-    for configuration in part.configurations if part.columns else ():
-        if schedule := environments_of(configuration):
-            yield configuration, schedule, set(schedule.needed(rounds_of(configuration.runs)))
-
-
-def _regret(
-    part: ComparableRuns, configuration: Configuration, schedule: EnvironmentSchedule, needed: Collection[int]
-) -> Regret | None:
-    """Dynamic regret; None if a baseline is missing, or shares no seed with the configuration."""
-    full_feedback = part.full_feedback_by_environment(configuration)
-    if not set(needed) <= set(full_feedback):
-        return None
-    return of_configuration(
-        configuration.runs,
-        part.columns[0],
-        schedule,
-        {environment: full_feedback[environment].by_seed(part.columns[0]) for environment in needed},
-        is_unpaired=configuration.unpaired or any(full_feedback[environment].unpaired for environment in needed),
-        better=part.columns[0].better or "up",
-    )
-
-
-def _otherwise(part: ComparableRuns, shown: Sequence[tuple[Configuration, EnvironmentSchedule, Regret]]) -> list[str]:
+def _otherwise(shown: Sequence[Result]) -> list[str]:
     """A sentence about baselines with another deployment period than their configuration; empty without such."""
-    differences: dict[str, list[str]] = {}
-    for configuration, schedule, regret in shown:
-        full_feedback = part.full_feedback_by_environment(configuration)
-        for environment in schedule.needed(regret.rounds):
-            if differ := deployed_otherwise(full_feedback[environment], configuration):
-                differences.setdefault(configuration.name, []).append(f"environment {environment} ({differ})")
-    words = "; ".join(
-        f"for {configuration} those of {' and '.join(environments)}"
-        for configuration, environments in differences.items()
-    )
-    return [f"Baselines with another deployment period than the configuration: {words}."] if words else []
+    texts = []
+    for one, needed, full_feedback, _ in shown:
+        differ = {environment: deployed_otherwise(full_feedback[environment], one) for environment in needed}
+        if named := [f"environment {environment} ({words})" for environment, words in differ.items() if words]:
+            texts.append(f"for {one.name} those of {' and '.join(named)}")
+    return [f"Baselines with another deployment period than the configuration: {'; '.join(texts)}."] if texts else []

@@ -10,6 +10,8 @@ import pathlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from bandits.results import configurations, dynamic_regret, phrases, runs, sections, tables
 from bandits.results.configuration import Baseline, range_of
 from bandits.results.configurations import ComparableRuns
@@ -19,7 +21,6 @@ from optimization.study import curves, divergence
 from optimization.study.metrics import SECONDS, Metric
 
 if TYPE_CHECKING:
-    import numpy as np
     import pandas as pd
 
 _MOST_NAMED = 20  # Runs that diverged, or were left out.
@@ -335,8 +336,6 @@ def _caption(seeds: set[int]) -> str:
 
 def _curve(band: "pd.DataFrame", limit: int, is_band: bool) -> dict[str, Any]:
     """Points for Plotly: every k-th row with the last one, at most `limit` rows."""
-    import numpy as np
-
     step = -(-len(band) // limit)
     band = band.iloc[(len(band) - 1) % step :: step]
     rounds = band.index.to_numpy()
@@ -348,7 +347,7 @@ def _curve(band: "pd.DataFrame", limit: int, is_band: bool) -> dict[str, Any]:
     return {"points": len(band), **place, **{edge: _packed(band[edge].to_numpy(), "f4") for edge in edges}}
 
 
-def _packed(values: "np.ndarray", dtype: str) -> dict[str, str]:
+def _packed(values: np.ndarray, dtype: str) -> dict[str, str]:
     """Numbers as Plotly's typed arrays."""
     content = base64.b64encode(values.astype(f"<{dtype}").tobytes())
     return {"dtype": dtype, "bdata": content.decode("ascii")}

@@ -11,6 +11,8 @@ import statistics
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+import numpy as np
+
 from bandits import metrics, studies
 from data.errors import UsageError
 from optimization.study import cli, divergence, intervals, results
@@ -19,7 +21,6 @@ from optimization.study.metrics import SECONDS, Metric
 from optimization.study.results import Run, find, labels, newest_command, read_json, read_metrics
 
 if TYPE_CHECKING:
-    import numpy as np
     import pandas as pd
 
 __all__ = ("Run", "band", "find", "labels", "newest_command", "read_json", "read_metrics")
@@ -111,8 +112,6 @@ def megabytes(tables: "Sequence[pd.DataFrame]") -> "pd.Series | None":
 
 def final_value(run: Run, column: str) -> float | None:
     """A run's last finite value of a metric; for a recent metric, the mean over the trailing window."""
-    import numpy as np
-
     if column not in run.metrics:
         return None
     values = run.metrics[column].to_numpy(float)
@@ -188,7 +187,7 @@ def _client_rewards(run: Run) -> dict[str, float]:
 
 
 def bootstrap_over_clients(
-    rewards: "Sequence[float] | np.ndarray", *, draws: int = DRAWS, seed: int = 0
+    rewards: Sequence[float] | np.ndarray, *, draws: int = DRAWS, seed: int = 0
 ) -> intervals.Interval:
     """Mean over clients, with a 95% bootstrap interval over clients from `LEAST_CLIENTS` on.
 
@@ -203,8 +202,6 @@ def bootstrap_over_clients(
     Raises:
       ValueError: If there are no clients.
     """
-    import numpy as np
-
     if not len(rewards):
         raise ValueError("There are no clients.")
     values, count = np.asarray(rewards, float), len(rewards)

@@ -212,12 +212,6 @@ def test_points_that_diverged_count_as_the_worst():
     assert math.isnan(comparison.expected_best([math.nan, math.inf], 1))
 
 
-@pytest.mark.parametrize("budget", [0, 6])
-def test_budgets_beyond_the_points_are_refused(budget):
-    with pytest.raises(ValueError, match=f"A budget of {budget} must be 1 to the 5 points"):
-        comparison.expected_best(POINTS, budget)
-
-
 def _power(size, seeds, alpha):
     """Of a two-sided paired t test, by the noncentral t distribution."""
     least = stats.t.ppf(1 - alpha / 2, seeds - 1)

@@ -1,5 +1,6 @@
 """Tests of bandits.results.dynamic_regret: sums by hand."""
 
+import dataclasses
 import math
 import pathlib
 import shlex
@@ -10,7 +11,7 @@ import pytest
 
 from bandits import metrics, run_federated
 from bandits.environments.drift import Drift
-from bandits.results import configurations, dynamic_regret, runs
+from bandits.results import configuration, configurations, dynamic_regret, runs
 from bandits.results.configuration import Baseline
 from bandits.results.dynamic_regret import EnvironmentSchedule, Segment
 from optimization.study import frame
@@ -28,8 +29,10 @@ def _runs(*rewards):
     ]
 
 
-def _regret(rewards, full_feedback, schedule=ABRUPT, **how):
-    return dynamic_regret.of_configuration(_runs(*rewards), REWARD, schedule, full_feedback, **how)
+def _regret(rewards, full_feedback, schedule=ABRUPT, better=None, **unpaired):
+    one = dataclasses.replace(configuration.of_runs("a", _runs(*rewards), [REWARD]), **unpaired)
+    best = {environment: configuration.of_values("", REWARD, values) for environment, values in full_feedback.items()}
+    return dynamic_regret.of_configuration(one, REWARD, schedule, best, better)
 
 
 def test_each_round_is_compared_with_the_baseline_of_its_environment():
@@ -53,7 +56,7 @@ def test_without_pairs_it_is_welchs():
     from scipy import stats
 
     rewards, best = [[0.5, 0.25, 0.5], [0.25, 0.5, 0.0], [0.75, 0.5, 0.25]], {4: 0.75, 5: 1.0}
-    regret = _regret(rewards, {0: best, 1: best}, is_unpaired=True)
+    regret = _regret(rewards, {0: best, 1: best}, unpaired=True)
     means = np.mean(rewards, axis=1)
     first, second = np.var([0.75, 1.0], ddof=1) / 2, np.var(means, ddof=1) / 3
     freedom = (first + second) ** 2 / (first**2 / 1 + second**2 / 2)
@@ -142,15 +145,21 @@ def _part(*finished) -> configurations.ComparableRuns:
     return part
 
 
+def _notes(part):
+    """Notes of a section without a regret."""
+    (section,) = dynamic_regret.sections(part)
+    assert section.rows == ()
+    return section.notes
+
+
 SOFTMAX = (0.5, 0.75, 0.125, 0.25)  # The rewards change in round 3.
 
 
 def test_the_section_compares_each_round_with_its_baseline():
     part = _part(_finished(SOFTMAX), _baseline(0.875, 0), _baseline(0.625, 1))
-    ((configuration, _, regret),) = dynamic_regret.of_part(part)
-    assert configuration.flags["bandits_type"] == "softmax"
+    ((one, *_, regret),) = dynamic_regret.results(part)
+    assert one.flags["bandits_type"] == "softmax"
     assert regret.total.mean == (0.875 - 0.5) + (0.875 - 0.75) + (0.625 - 0.125) + (0.625 - 0.25)
-    assert dynamic_regret.missing(part) == []
     (section,) = dynamic_regret.sections(part)
     assert section.title == "Dynamic regret to 2 full-feedback baselines"
     assert [[getattr(cell, "value", cell) for cell in row[1:]] for row in section.rows] == [
@@ -162,15 +171,14 @@ def test_the_section_compares_each_round_with_its_baseline():
 
 def test_the_supervised_learner_that_meets_the_changes_has_regret_too():
     supervised = _finished((0.5, 1.0, 0.0, 0.5), "--bandits_type=supervised_mse")
-    ((configuration, _, regret),) = dynamic_regret.of_part(_part(supervised, _baseline(1.0, 0), _baseline(1.0, 1)))
-    assert (configuration.role, regret.total.mean) == (Baseline.full_feedback, 2.0)
+    ((one, *_, regret),) = dynamic_regret.results(_part(supervised, _baseline(1.0, 0), _baseline(1.0, 1)))
+    assert (one.role, regret.total.mean) == (Baseline.full_feedback, 2.0)
 
 
 @pytest.mark.parametrize("other", ["--world_seed=1", "--drift_start=2", "--clients_per_round=3", "--drift_every=2"])
 def test_a_baseline_of_another_environment_or_cohort_does_not_count(other):
     part = _part(_finished(SOFTMAX), _baseline(1.0, 0), _baseline(1.0, 1, other))
-    assert dynamic_regret.of_part(part) == []
-    (message,) = dynamic_regret.missing(part)
+    (message,) = _notes(part)
     assert " needs the full-feedback baseline of environment 1: run the same with" in message
 
 
@@ -187,8 +195,7 @@ def test_a_mixture_is_said_to_be_one():
 def test_an_unfinished_baseline_does_not_count():
     begun = _finished([0.0, 1.0], "--bandits_type=supervised_mse", "--drift_world=1")
     part = _part(_finished(SOFTMAX), _baseline(1.0, 0), begun)
-    assert dynamic_regret.of_part(part) == []
-    assert "needs the full-feedback baseline of environment 1" in dynamic_regret.missing(part)[0]
+    assert "needs the full-feedback baseline of environment 1" in _notes(part)[0]
 
 
 def test_ten_segments_are_reported_each():
@@ -208,13 +215,12 @@ def test_where_rewards_stay_there_is_none():
     part = _part(
         _finished(SOFTMAX, *still), _finished(SOFTMAX, *still, "--bandits_type=supervised_mse"), _baseline(1.0, 0)
     )
-    assert (dynamic_regret.of_part(part), dynamic_regret.missing(part)) == ([], [])
     assert dynamic_regret.sections(part) == []
 
 
 def test_missing_baselines_are_reported_once():
     part = _part(_finished(SOFTMAX, seeds=3), _finished(SOFTMAX, "--bandits_type=greedy"))
-    (message,) = dynamic_regret.missing(part)
+    (message,) = _notes(part)
     assert message == (
         f"The dynamic regret of {part.configurations[0].name} needs the full-feedback baseline of environment 0 and "
         "environment 1: run the same with --bandits_type=supervised_mse, and --drift_world=0 and --drift_world=1."
@@ -223,10 +229,8 @@ def test_missing_baselines_are_reported_once():
 
 def test_baselines_of_other_seeds_do_not_count():
     part = _part(_finished(SOFTMAX), _baseline(1.0, 0, seeds=2), _baseline(1.0, 1, seeds=2)[1:])
-    assert dynamic_regret.of_part(part) == []
     message = "softmax has no dynamic regret: it shares no seed with the full-feedback baseline of each environment."
-    assert dynamic_regret.missing(part) == [message]
-    assert message in dynamic_regret.sections(part)[0].notes
+    assert _notes(part) == [message]
 
 
 def test_a_full_feedback_baseline_that_is_deployed_otherwise_is_named():
@@ -234,7 +238,7 @@ def test_a_full_feedback_baseline_that_is_deployed_otherwise_is_named():
         _finished(SOFTMAX, "--bandits_deploy_freq=1"),
         *(_baseline(1.0, environment, f"--bandits_deploy_freq={environment + 1}") for environment in (0, 1)),
     )
-    name = dynamic_regret.of_part(part)[0][0].name
+    name = dynamic_regret.results(part)[0].configuration.name
     start = "Baselines with another deployment period than the configuration"
     message = f"{start}: for {name} those of environment 1 (deploy 2, not 1)."
     assert message in dynamic_regret.sections(part)[0].notes
