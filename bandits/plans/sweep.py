@@ -293,9 +293,10 @@ class Sweep:
         outcome = self.outcomes[run.name]
         outcome.status, outcome.value, outcome.rounds, outcome.error = FAILED, math.nan, 0, error
 
-    def finish(self, planned: Sequence[Run]) -> None:
-        """Waits until these runs are finished or have failed."""
-        while not {run.name for run in planned}.isdisjoint(run.name for run in self._submitted.values()):
+    def run(self, planned: Iterable[Run]) -> None:
+        """Executes runs until they are finished or have failed."""
+        self.submit(planned)
+        while self._submitted:
             ended = self._executor.wait(_TICK_SECONDS)
             if ended is None:
                 self._show()
@@ -315,11 +316,6 @@ class Sweep:
             self._after_run()
             self._show()
 
-    def run(self, planned: Sequence[Run]) -> None:
-        """Executes runs until they are finished or have failed."""
-        self.submit(planned)
-        self.finish(planned)
-
     def run_halving(self, planned: Sequence[Run], factor: int, least: int = 1) -> None:
         """Executes runs by synchronous successive halving; ties keep the order of the points.
 
@@ -331,9 +327,10 @@ class Sweep:
         points = list(runs.grouped(planned, lambda run: run.point).values())
         *shorter, last = rungs(planned[0].rounds, len(points), factor, least)
         for rounds in shorter:
-            shortened = [[run.at_rounds(rounds) for run in seeds] for seeds in points]
-            self.run([run for seeds in shortened for run in seeds])
-            best = sorted(range(len(points)), key=lambda place: -self.score(shortened[place]))[: len(points) // factor]
+            self.run([run.at_rounds(rounds) for seeds in points for run in seeds])
+            values = [[self.outcomes[run.name].value for run in seeds] for seeds in points]
+            scores = [goodness(some, smallest=self.smallest) for some in values]
+            best = sorted(range(len(points)), key=lambda place: -scores[place])[: len(points) // factor]
             points = [points[place] for place in sorted(best)]
         self.run([run for seeds in points for run in seeds])
         for outcome in self.outcomes.values():
@@ -367,10 +364,6 @@ class Sweep:
             self.outcomes.setdefault(run.name, Outcome(run)).is_reporting = True
         self.run(all_runs)
         return {name: [self.outcomes[run.name] for run in some] for name, some in fresh.items()}
-
-    def score(self, seeds: Sequence[Run]) -> float:
-        """Mean metric of a point's runs, one per seed; larger is better."""
-        return goodness([self.outcomes[run.name].value for run in seeds], smallest=self.smallest)
 
     def ranked(self) -> dict[str, list[Point]]:
         """Points of each configuration, the best first."""

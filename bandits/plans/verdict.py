@@ -438,18 +438,10 @@ def heat_map(
     plot = picture.subplots()
     # Cividis looks the same with and without colour blindness; light is good.
     image = plot.imshow(values, cmap="cividis_r" if smallest else "cividis", aspect="auto", origin="lower")
-    middle = np.nanmean([np.nanmin(values), np.nanmax(values)]) if np.isfinite(values).any() else 0.0
     for (row, column), value in np.ndenumerate(values):
-        is_light = (value < middle) if smallest else (value > middle)
-        plot.text(
-            column,
-            row,
-            "-" if np.isnan(value) else texts[row, column],
-            ha="center",
-            va="center",
-            color="black" if is_light or np.isnan(value) else "white",
-            fontsize=9,
-        )
+        is_light = np.isnan(value) or (image.norm(value) < 0.5) == smallest
+        shown, colour = "-" if np.isnan(value) else texts[row, column], "black" if is_light else "white"
+        plot.text(column, row, shown, ha="center", va="center", color=colour, fontsize=9)
     plot.set_xticks(range(len(table.columns)), table.columns.map("{:g}".format))
     plot.set_yticks(range(len(table)), table.index.map("{:g}".format))
     if is_marked.any():

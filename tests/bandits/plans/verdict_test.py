@@ -10,7 +10,6 @@ import pytest
 
 from bandits import metrics
 from bandits.plans import plan, sweep, verdict
-from bandits.results import phrases
 from data.errors import UsageError
 from optimization.privacy import ledger, mechanisms
 from optimization.study import cli, run_folder
@@ -64,23 +63,6 @@ def test_the_best_point_can_be_no_better_than_the_uniform_policy(tmp_path):
         "Highest reward: rate=0, not significantly different from the uniform policy "
         "(uniform policy 0.1, best fixed action 0.3)."
     )
-
-
-def test_one_seed_is_not_judged(tmp_path):
-    found = [*_outcomes(tmp_path, "rate=1", [0.9]), *_outcomes(tmp_path, "rate=2", [0.2])]
-    assert _text(tmp_path, found)[-1].startswith("Highest reward: rate=1, one seed: not judged (uniform policy 0.1")
-
-
-def test_the_best_point_can_be_significantly_above_the_uniform_policy(tmp_path):
-    found = [*_outcomes(tmp_path, "rate=1", [0.5, 0.51, 0.52]), *_outcomes(tmp_path, "rate=2", [0.2, 0.3, 0.1])]
-    assert _text(tmp_path, found)[-1].startswith(
-        "Highest reward: rate=1, above the uniform policy (uniform policy 0.1, best"
-    )
-
-
-def test_an_unknown_reward_of_the_uniform_policy_is_not_mentioned(tmp_path):
-    found = [one for rate in (1, 2) for one in _outcomes(tmp_path, f"rate={rate}", [0.5, 0.6], bounds=None)]
-    assert not any("uniform policy" in line for line in _text(tmp_path, found))
 
 
 def test_the_expected_best_of_as_many_points_of_each_configuration(tmp_path):
@@ -273,16 +255,6 @@ def test_rewards_of_other_tasks_are_not_compared(tmp_path, reference):
     ]
 
 
-def test_what_seeds_vary_is_said_as_a_report_says_it(tmp_path):
-    values = {"bandits_type=softmax": [0.5, 0.52], "bandits_type=greedy": [0.6, 0.63]}
-    printed = _text(tmp_path, _configurations(tmp_path, values, resplit=True))
-    (line,) = [line for line in printed if "Seeds vary" in line]
-    assert phrases.what_seeds_vary(partition=True) in line
-    assert line.endswith(phrases.what_intervals_are_over())
-    alone = _configurations(tmp_path / "one", {"bandits_type=softmax": [0.5], "bandits_type=greedy": [0.6]})
-    assert not any("Seeds" in line for line in _text(tmp_path / "one", alone))
-
-
 def _runs(*configurations):
     settings = [dict(word.split("=") for word in one.split()) for one in configurations]
     return [
@@ -306,12 +278,6 @@ def _runs(*configurations):
 def test_a_reference_that_compares_nothing_is_refused(wanted, configurations, message):
     with pytest.raises(UsageError, match=message):
         verdict.check_reference(wanted, _runs(*configurations), has_fresh_seeds=False)
-
-
-def test_a_reference_is_a_configuration_s_words_or_a_strategy():
-    some = _runs("bandits_type=softmax task_type=digits", "bandits_type=greedy task_type=digits")
-    for wanted in ("greedy", "softmax, digits"):
-        verdict.check_reference(wanted, some, has_fresh_seeds=False)
 
 
 @pytest.mark.parametrize("configuration", ["", "bandits_type=softmax"])
@@ -395,14 +361,6 @@ def test_a_search_over_private_runs_tells_what_it_costs(tmp_path):
     assert f"The 2 runs together spend epsilon {mechanism.epsilon(10):.3g} by RDP" in summary
 
 
-def test_the_two_learning_rates_are_the_servers_and_the_clients():
-    assert verdict.learning_rates(["client_learning_rate", "mu", "server_learning_rate"]) == (
-        "server_learning_rate",
-        "client_learning_rate",
-    )
-    assert verdict.learning_rates(["client_learning_rate"]) is None
-
-
 def test_the_heat_map_shows_the_best_over_other_flags(tmp_path):
     grid = [
         _point(f"{s}{c}{mu}", s * 10 + c + mu, server_learning_rate=s, client_learning_rate=c, mu=mu)
@@ -435,15 +393,3 @@ def test_cells_not_above_the_uniform_policy_are_marked(tmp_path, monkeypatch):
         words = {first or second for first, second in texts}
         assert expected <= words
         assert (note in words) == bool(marked)
-
-
-def test_the_table_has_a_verdict_for_each_point(tmp_path):
-    ranked = sweep.rank(OUTCOMES[2:], smallest=False)
-    arguments = (ranked, ["client_learning_rate"], "score")
-    lines = verdict.ranking(
-        *arguments, smallest=False, shown=9, verdicts={"mixed": "not significantly different from the uniform policy"}
-    ).splitlines()
-    assert lines[0].endswith("against the baselines")
-    assert lines[1].endswith(" not significantly different from the uniform policy")
-    assert lines[2].split()[-1] == "-"
-    assert "baselines" not in verdict.ranking(*arguments, smallest=False, shown=9)

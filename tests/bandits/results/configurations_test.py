@@ -129,28 +129,6 @@ def test_of_several_references_that_are_asked_for_one_of_the_same_data_counts_fi
     assert (one.flags["partition_alpha"], other.flags["partition_alpha"]) == (1.0, 1.0)
 
 
-def test_longer_runs_are_compared_only_on_request():
-    found = [
-        _run(f"{name}/seed_{seed}", [0.5 + seed / 10], seed, bandits_type=bandit, total_rounds=rounds)
-        for name, bandit, rounds in (("a", "greedy", 5), ("b", "softmax", 50))
-        for seed in (0, 1)
-    ]
-    (part,) = configurations.comparable(found)
-    assert part.compared() == []
-    assert len(part.compared("greedy")) == 1
-
-
-def test_noise_that_no_seed_determines_pairs_nothing():
-    found = [
-        _run(f"{bandit}/seed_{seed}", [0.5 + seed / 10], seed, bandits_type=bandit, noise_multiplier=noise)
-        for bandit, noise in (("greedy", 0.0), ("softmax", 1.0))
-        for seed in (0, 1)
-    ]
-    (part,) = configurations.comparable(found)
-    ((_, _, one),) = part.compared()
-    assert one.kind == "unpaired"
-
-
 def test_the_baseline_of_a_configuration_has_the_most_equal_flags():
     found = [
         _run(f"{bandit}{freq}", bandits_type=bandit, bandits_deploy_freq=freq)
@@ -254,11 +232,6 @@ def test_a_table_is_one_task_whether_it_was_a_file_or_a_frame():
         ["softmax", "falcon"],
     )
     assert other.title == "run_federated: tabular DataFrame"
-
-
-def test_resplit_clients_are_no_difference():
-    found = [_run(f"x/seed_{seed}", seed=seed, resplit=True, partition_seed=seed) for seed in (0, 1)]
-    assert _names(*found) == ["x"]
 
 
 def test_what_is_held_out_and_learned_from_are_part_of_the_task():

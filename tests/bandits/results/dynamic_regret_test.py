@@ -12,7 +12,6 @@ import pytest
 from bandits import metrics, run_federated
 from bandits.environments.drift import Drift
 from bandits.results import configuration, configurations, dynamic_regret, runs
-from bandits.results.configuration import Baseline
 from bandits.results.dynamic_regret import EnvironmentSchedule, Segment
 from optimization.study import frame
 from optimization.study.results import Run
@@ -107,11 +106,6 @@ def test_only_rounds_that_all_seeds_have_finished_count():
     assert (regret.rounds, regret.total.mean) == (2, 1.0)
 
 
-def test_it_can_be_negative_and_less_can_be_better():
-    assert _regret([[0.75, 0.75]], {0: {0: 0.5}}).total.mean == -0.5
-    assert _regret([[0.75, 0.75]], {0: {0: 0.5}}, better="down").total.mean == 0.5
-
-
 def test_without_a_common_finished_seed_there_is_no_regret():
     assert _regret([[0.5, 0.5]], {0: {3: 1.0}}) is None
     assert _regret([[math.nan, math.nan]], {0: {0: 1.0}}) is None
@@ -169,12 +163,6 @@ def test_the_section_compares_each_round_with_its_baseline():
     ]
 
 
-def test_the_supervised_learner_that_meets_the_changes_has_regret_too():
-    supervised = _finished((0.5, 1.0, 0.0, 0.5), "--bandits_type=supervised_mse")
-    ((one, *_, regret),) = dynamic_regret.results(_part(supervised, _baseline(1.0, 0), _baseline(1.0, 1)))
-    assert (one.role, regret.total.mean) == (Baseline.full_feedback, 2.0)
-
-
 @pytest.mark.parametrize("other", ["--world_seed=1", "--drift_start=2", "--clients_per_round=3", "--drift_every=2"])
 def test_a_baseline_of_another_environment_or_cohort_does_not_count(other):
     part = _part(_finished(SOFTMAX), _baseline(1.0, 0), _baseline(1.0, 1, other))
@@ -190,24 +178,6 @@ def test_a_mixture_is_said_to_be_one():
     assert [cell.value for cell in section.rows[0][4:6]] == [0.75, 0.1875]
     assert section.rows[2][1:3] == ["2 to 2", "0 and 1"]
     assert [cell.value for cell in section.rows[2][5:]] == [0.25, 0.25]
-
-
-def test_an_unfinished_baseline_does_not_count():
-    begun = _finished([0.0, 1.0], "--bandits_type=supervised_mse", "--drift_world=1")
-    part = _part(_finished(SOFTMAX), _baseline(1.0, 0), begun)
-    assert "needs the full-feedback baseline of environment 1" in _notes(part)[0]
-
-
-def test_ten_segments_are_reported_each():
-    seasons = ("--scenario=scratch", "--reward_drift=seasonal", "--drift_period=2", "--total_rounds=12")
-    full_feedback = [
-        _finished([1.0] * 12, *seasons, "--bandits_type=supervised_mse", f"--drift_world={environment}")
-        for environment in (0, 1)
-    ]
-    part = _part(_finished([0.5] * 12, *seasons), *full_feedback)
-    (section,) = dynamic_regret.sections(part)
-    assert (len(section.rows), section.rows[0][4].value) == (11, 6.0)
-    assert any("After the first 10 segments" in note for note in section.notes)
 
 
 def test_where_rewards_stay_there_is_none():

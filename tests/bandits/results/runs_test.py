@@ -98,15 +98,6 @@ def test_equal_names_are_distinguished_by_their_paths():
     assert runs.labels(map(pathlib.Path, ["/x/1/a", "/x/2/a"])) == ["1/a", "2/a"]
 
 
-def test_a_band_is_of_finite_values():
-    first = pd.DataFrame({"round_num": [1, 2, 3], "reward": [1.0, 2.0, float("inf")]})
-    second = pd.DataFrame({"round_num": [1, 2], "reward": [3.0, 6.0]})
-    band = runs.band([first, second], "reward", kind="minmax")
-    assert band.to_dict("list") == {"mean": [2.0, 4.0], "low": [1.0, 2.0], "high": [3.0, 6.0]}
-    assert list(band.index) == [1, 2]
-    assert list(runs.band([first[:2], second], "reward", window=2)["mean"]) == [2.0, 3.0]
-
-
 def test_megabytes_are_summed_over_rounds_and_averaged_over_seeds():
     seeds = [
         pd.DataFrame({"round_num": [1, 2], metrics.BYTES_DOWN: down, metrics.BYTES_UP: up})
@@ -198,26 +189,6 @@ def test_a_bound_of_a_sample_has_an_error_and_is_unknown_without_one():
     assert baselines.recorded(exact, metrics.ROUND_REWARD)[UNIFORM] == ReferenceValue(str(UNIFORM), 0.1)
 
 
-def test_configurations_are_compared_with_recorded_baselines():
-    arms = {
-        "softmax": [_run([reward], seed) for seed, reward in enumerate([0.5, 0.6, 0.55])],
-        "greedy": [_run([reward], seed) for seed, reward in enumerate([0.1, 0.12, 0.09])],
-        "old": [_run([reward], seed, bounds={}) for seed, reward in enumerate([0.1, 0.12, 0.09])],
-        "single": [_run([0.9])],
-    }
-    some = [configuration.of_runs(name, seeds, [metrics.ROUND_REWARD]) for name, seeds in arms.items()]
-    known = [(one, baselines.recorded(one.runs, metrics.ROUND_REWARD)) for one in some]
-    found = baselines.compare(known, metrics.ROUND_REWARD)
-    assert {name: stand.summary for name, stand in found.items()} == {
-        "softmax": "above the uniform policy",
-        "greedy": "not significantly different from the uniform policy",
-        "old": "",
-        "single": "one seed: not judged",
-    }
-    notes = [baselines.note(stand) for stand in found.values()]
-    assert notes == ["", " (not significantly different from the uniform policy)", "", ""]
-
-
 def test_the_difference_over_clients_is_that_of_those_that_both_evaluated():
     common = [str(client) for client in range(20)]
     ours = [_run(seed=seed, clients=dict.fromkeys(common, 0.5) | {"b": 0.75, "c": 1.0}) for seed in (0, 1)]
@@ -254,8 +225,3 @@ def test_percentiles_of_the_fewest_clients_hold_the_mean_nearly_as_often_as_they
     rewards = np.random.default_rng(0).normal(0.5, 0.1, (400, runs.LEAST_CLIENTS))
     found = [runs.bootstrap_over_clients(row, draws=400, seed=seed) for seed, row in enumerate(rewards)]
     assert np.mean([one.low <= 0.5 <= one.high for one in found]) == pytest.approx(0.93, abs=0.03)
-
-
-def test_no_clients_are_refused():
-    with pytest.raises(ValueError, match="There are no clients"):
-        runs.bootstrap_over_clients([])
