@@ -17,7 +17,7 @@ from bandits.evaluation.confidence_sequence import ConfidenceSequence
 from bandits.evaluation.estimates import Estimate
 from bandits.evaluation.estimators import KINDS
 from bandits.results import tables
-from bandits.results.plots import capital
+from bandits.results.phrases import capital
 from data import files, frames, log_validity
 from data.errors import UsageError
 from data.log_checks import Finding

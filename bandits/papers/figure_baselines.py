@@ -8,9 +8,9 @@ from bandits import environment_flags, studies
 from bandits.papers.plan import Figure
 from bandits.papers.results import Value, number
 from bandits.plans.plan import Configuration
-from bandits.results import baselines, configurations, runs
-from bandits.results.baselines import BaselineComparison, Baselines
-from bandits.results.comparison import Landmark, Values
+from bandits.results import configurations, former, runs
+from bandits.results.baselines import BaselineComparison
+from bandits.results.former import Baselines, Landmark, Values
 from optimization.study.metrics import Metric
 from optimization.study.settings import Settings
 
@@ -140,7 +140,7 @@ def compare(
                 fixed_reward,
                 full_feedback.get(baseline_key(figure, configuration)) if full_feedback else None,
             )
-    found = baselines.compare_with_own(
+    found = former.compare_with_own(
         {label: values[label] for label in bounds},
         bounds,
         unpaired=[label for label in bounds if first_measure[label].is_unpaired],

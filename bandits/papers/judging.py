@@ -32,7 +32,8 @@ from bandits.papers import premises
 from bandits.papers.plan import PAPER_DATA, STAND_IN, Accounted, Claim, Figure, Measure, parse_operand
 from bandits.papers.premises import Known, Premise
 from bandits.papers.results import Value, number
-from bandits.results import baselines, budget, comparison, words
+from bandits.results import baselines, budget, former
+from bandits.results import phrases as words
 from optimization.privacy import mechanisms
 from optimization.study import intervals
 from optimization.study.intervals import Interval
@@ -202,7 +203,7 @@ def _values(operand: str, figure: Figure, known: Known) -> list[Value]:
 def _difference(one: Value, other: Value) -> Interval:
     """Interval of one value minus another, paired over common seeds; infinite if there is none."""
     alone = ["one"] if one.is_unpaired or other.is_unpaired else ()
-    found = comparison.compare({"one": one.finite, "other": other.finite}, "other", unpaired=alone)["one"]
+    found = former.compare({"one": one.finite, "other": other.finite}, "other", unpaired=alone)["one"]
     never = [seed for seed, value in one.by_seed.items() if math.isinf(value) and value == other.by_seed.get(seed)]
     low, high = -math.inf, math.inf
     if found.is_judged and not (one.diverged or other.diverged or never):

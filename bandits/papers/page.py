@@ -12,7 +12,8 @@ from bandits.papers import figure_baselines, judging, records, results, scoreboa
 from bandits.papers.plan import Figure
 from bandits.papers.scoreboard import Judged
 from bandits.plans.plan import Configuration
-from bandits.results import baselines, comparison, over_tasks, runs, sections, tables, words
+from bandits.results import baselines, former, runs, sections, tables
+from bandits.results import phrases as words
 
 _PAPERS_DATA = "The paper's data."
 _TESTS = (*sections.COMPARED[:2], *sections.COMPARED[4:], sections.VERDICT)  # Differences are in the other table.
@@ -36,7 +37,7 @@ def made(folder: pathlib.Path) -> str:
     parts += [_own_figure(one, folder) for one in own if one.table is not None]
     if found := scoreboard.expected_errors([line for one in own for line in one.lines]):
         parts.append(f"{found}\n")
-    parts += [over_tasks.section(_spaced(name), found).markdown() for name, found in _scores(own).items()]
+    parts += [sections.over_tasks_section(_spaced(name), found).markdown() for name, found in _scores(own).items()]
     if missing := [f"- {one.figure.about}" for one in own if one.table is None]:
         parts.append("### Not run yet\n\n" + "\n".join(missing) + "\n")
     parts += ["## The five papers\n", _summary(of_texts)]
@@ -89,7 +90,7 @@ def _own_figure(one: Judged, folder: pathlib.Path) -> str:
     return "\n".join(parts)
 
 
-def scores_over_tasks(folder: pathlib.Path) -> Mapping[str, over_tasks.OverTasks]:
+def scores_over_tasks(folder: pathlib.Path) -> Mapping[str, baselines.OverTasks]:
     """Scores of strategies over this project's figures, by measure.
 
     Args:
@@ -99,7 +100,7 @@ def scores_over_tasks(folder: pathlib.Path) -> Mapping[str, over_tasks.OverTasks
     return _scores([_read(one, folder) for one in paper if one.own])
 
 
-def _scores(own: Sequence[Judged]) -> dict[str, over_tasks.OverTasks]:
+def _scores(own: Sequence[Judged]) -> dict[str, baselines.OverTasks]:
     """By measure, scores over the figures that have both baselines; none with a single task."""
     scores = {}
     by_measure = runs.grouped(own, lambda one: (one.figure.measures[0].name, one.figure.measures[0].smallest))
@@ -112,13 +113,13 @@ def _scores(own: Sequence[Judged]) -> dict[str, over_tasks.OverTasks]:
         most = max(sorted(counts), key=counts.__getitem__, default="")
         without = [task for task, labels in labels_of_task.items() if most not in labels]
         lacking += [f"{task}: it has no configuration {most}" for task in without]
-        found = over_tasks.over([scale for scale in scales if scale.task not in without], "down" if smallest else "up")
+        found = former.over([scale for scale in scales if scale.task not in without], "down" if smallest else "up")
         if found and found.scores:
             scores[name] = dataclasses.replace(found, left_out=(*lacking, *found.left_out))
     return scores
 
 
-def _scales(one: Judged) -> tuple[list[over_tasks.Scale], list[str]]:
+def _scales(one: Judged) -> tuple[list[former.Scale], list[str]]:
     """A figure's configurations with their baselines, and which configurations have none, in words.
 
     A label's words after the first, where all of a kind share them, name the task: strategies are what is compared.
@@ -149,7 +150,7 @@ def _scales(one: Judged) -> tuple[list[over_tasks.Scale], list[str]]:
             again += [configuration.label for configuration in group]
             continue
         counted |= set(by_name)
-        scales.append(over_tasks.Scale(name, by_name, values[figure_baselines.UNIFORM], full_feedback[kind]))
+        scales.append(former.Scale(name, by_name, values[figure_baselines.UNIFORM], full_feedback[kind]))
     left_out = [
         f"{task}: {', '.join(lacking)}: no full-feedback baseline with their deployment period and environment was run"
     ] * bool(lacking)
@@ -237,8 +238,8 @@ def _tests(one: Judged) -> list[str]:
         mine, other = known.get(configuration.label), known.get(_reference(figure, configuration))
         if mine and other:
             is_paired = not (mine.is_unpaired or other.is_unpaired)
-            pairs.append(comparison.Pair(configuration.label, mine.sound, other.configuration, other.sound, is_paired))
-    found = comparison.family(pairs, "down" if first.smallest else "up")
+            pairs.append(former.Pair(configuration.label, mine.sound, other.configuration, other.sound, is_paired))
+    found = former.family(pairs, "down" if first.smallest else "up")
     if not any(tested.is_judged for tested in found):
         return []
     return [sections.comparison_table(f"{_spaced(first.name)}: tests", found).narrow(_TESTS).markdown("####")]

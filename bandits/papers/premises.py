@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from bandits.papers.plan import Figure, Measure
 from bandits.papers.results import Value, number
 from bandits.plans.plan import Configuration
-from bandits.results import words
+from bandits.results import phrases as words
 from bandits.results.comparison import Comparison
 from optimization.study.intervals import Interval
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from bandits.papers import figure_baselines, results
 from bandits.papers.plan import Figure
 from bandits.papers.results import ConfigurationRuns, Value
-from bandits.results import baselines, runs
-from bandits.results.comparison import Landmark, Sampled
+from bandits.results import baselines, former, runs
+from bandits.results.former import Landmark, Sampled
 from data import files
 from data.errors import UsageError
 from optimization.study.metrics import Metric
@@ -70,8 +70,8 @@ def of(figure: Figure, found: Mapping[str, ConfigurationRuns]) -> "pd.DataFrame"
 def _of_run(run: Run, column: Metric) -> dict[str, float]:
     """Recorded rewards of the uniform policy and the best fixed action, with errors if from a sample."""
     row: dict[str, float] = {_UNPAIRED: 1} if runs.is_unpaired([run]) else {}
-    for name in baselines.RECORDED:
-        found = baselines.recorded([run], column, name)
+    for name in baselines.RECORDED.values():
+        found = former.recorded([run], column, name)
         if isinstance(found, Sampled):
             row |= {name: found.mean, f"{name}{_ERROR}": found.error, _SAMPLE: found.clients}
         elif isinstance(found, float):
@@ -259,7 +259,7 @@ def _recorded(table: "pd.DataFrame") -> dict[str, tuple[Landmark | None, Landmar
     """Recorded rewards of the uniform policy and the best fixed action, by configuration."""
     found: dict[str, tuple[Landmark | None, Landmark | None]] = {}
     for configuration, own in table.groupby("arm"):
-        chance, constant = (_landmark(own, name) for name in baselines.RECORDED)
+        chance, constant = (_landmark(own, name) for name in baselines.RECORDED.values())
         found[str(configuration)] = chance, constant
     return found
 
@@ -270,7 +270,7 @@ def _landmark(own: "pd.DataFrame", name: str) -> Landmark | None:
     error = f"{name}{_ERROR}"
     if error in own and own[error].notna().any():
         return Sampled(float(own[name].mean()), float(own[error].max()), int(own[_SAMPLE].max()))
-    return baselines.of_seeds(_by_seed(own, name))
+    return former.of_seeds(_by_seed(own, name))
 
 
 def _by_seed(own: "pd.DataFrame", name: str) -> dict[int, float]:

@@ -36,7 +36,7 @@ class Figures:
     base: tuple[str, ...]
     folder: pathlib.Path
     records: pathlib.Path | None = None
-    halving: int = 0
+    halving: bool = False
 
     @property
     def binary(self) -> str:
@@ -72,7 +72,7 @@ class Figures:
         return [run for each in self.parts for run in self._run(each, None).left]
 
     def _run(self, figure: Figure, executor: executors.Executor | None) -> running.FigureRuns:
-        repeat, halving = self.repeat or figure.repeat, self.halving if executor else 0
+        repeat, halving = self.repeat or figure.repeat, self.halving and executor is not None
         return running.run_figure(figure, repeat, self.base, self.folder / "runs", executor, halving)
 
     def reproduce(self, executor: executors.Executor | None) -> int:

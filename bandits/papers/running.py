@@ -10,7 +10,7 @@ from bandits import studies
 from bandits.papers import results
 from bandits.papers.plan import Figure
 from bandits.papers.results import ConfigurationRuns
-from bandits.plans import outcomes
+from bandits.plans import sweep as outcomes
 from bandits.plans.executors import Executor
 from bandits.plans.plan import Run
 from bandits.plans.sweep import Sweep, refused
@@ -69,7 +69,7 @@ def run_figure(
     base: Sequence[str],
     folder: pathlib.Path,
     executor: Executor | None,
-    halving: int = 0,
+    halving: bool = False,
 ) -> FigureRuns:
     """Executes the missing runs of a figure.
 
@@ -79,7 +79,7 @@ def run_figure(
       base: Flags that all runs share.
       folder: Folder of all runs.
       executor: Executes runs; None to use only finished ones.
-      halving: Number of parallel runs, if searches stop points early (`Sweep.run_halving`); 0 to finish all points.
+      halving: Whether searches stop points early (`Sweep.run_halving`).
     """
     metric = studies.load(studies.STUDIES[figure.binary]).ranked_by
     # Configurations that differ only on the first axis are compared, so they run close together.
@@ -97,7 +97,7 @@ def run_figure(
         for label in halved:
             # Before the second deployment, rewards hardly depend on training.
             least = 2 * (first[label][0].settings.get("bandits_deploy_freq") or 0)
-            sweep.run_halving(first[label], _REDUCTION, halving, max(1, least))
+            sweep.run_halving(first[label], _REDUCTION, max(1, least))
         for configuration in ordered:
             reported[configuration.label] = first[configuration.label]
             if configuration.is_searched:

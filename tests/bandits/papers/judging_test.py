@@ -10,7 +10,7 @@ from bandits.papers.judging import AGREES, DISAGREES, INCONCLUSIVE, NOT_COMPARAB
 from bandits.papers.plan import PAPER, PAPER_DATA, REDUCED, SMALL, STAND_IN, Claim, Figure, Measure, Published
 from bandits.papers.results import Value
 from bandits.plans.plan import Configuration
-from bandits.results import baselines
+from bandits.results import former
 
 T_2 = 4.302652729749464  # Student's t at 97.5% with 2 degrees of freedom.
 SCORE, LOSS = Measure("score", "score"), Measure("loss", "loss", smallest=True)
@@ -172,7 +172,7 @@ def test_a_stand_in_has_a_direction_and_neither_agrees_nor_disagrees(kind, highe
 def _stood(arm: str, *seeds: float, constant: float | None = 1.0) -> Value:
     """Returns a value of an arm with the best fixed action of its runs."""
     values = dict(enumerate(seeds))
-    stand = baselines.compare({arm: values}, uniform=0.1, fixed=constant)[arm]
+    stand = former.compare_with_baselines({arm: values}, uniform=0.1, fixed=constant)[arm]
     return Value(arm, "score", values, 9, baselines=stand)
 
 
@@ -283,9 +283,9 @@ def test_a_value_that_some_seeds_never_reach_is_counted():
 def test_a_configuration_that_does_not_beat_the_best_fixed_action_is_noted():
     ours = {0: 0.5, 1: 0.51, 2: 0.52}
     for constant, note in ((0.9, " (below the best fixed action)"), (0.2, "")):
-        stand = baselines.compare({"a": ours}, uniform=0.1, fixed=constant)["a"]
+        stand = former.compare_with_baselines({"a": ours}, uniform=0.1, fixed=constant)["a"]
         assert judging.baseline_note(Value("a", "score", ours, baselines=stand)) == note
-    stand = baselines.compare({"a": ours}, uniform=0.9, fixed=0.95)["a"]
+    stand = former.compare_with_baselines({"a": ours}, uniform=0.9, fixed=0.95)["a"]
     assert judging.baseline_note(Value("a", "score", ours, baselines=stand)).startswith(" (below the uniform policy")
 
 
@@ -419,7 +419,7 @@ def test_what_a_search_picked_has_no_interval():
 )
 def test_a_configuration_is_compared_with_the_best_fixed_action_that_its_runs_recorded(ours, status):
     row = _value("a", *ours)
-    row = dataclasses.replace(row, baselines=baselines.compare({"a": row.finite}, fixed=3.0)["a"])
+    row = dataclasses.replace(row, baselines=former.compare_with_baselines({"a": row.finite}, fixed=3.0)["a"])
     verdict = _judge(Claim("", "", "beats_best_fixed", (("a",),)), row)
     assert verdict.status == status
     assert verdict.why.startswith(f"a {row.mean:.3g}, best fixed action 3: ")
