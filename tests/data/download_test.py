@@ -237,7 +237,7 @@ def test_where_a_download_fails_the_error_says_what_else_to_do(server, tmp_path,
 
 
 def test_a_plain_file_of_another_digest_is_refused_and_not_kept_unless_it_was_there(server, tmp_path):
-    with pytest.raises(UsageError, match="is not the expected file of .*: start again to repeat"):
+    with pytest.raises(UsageError, match=r"is not the expected file of .*: start again to repeat"):
         download.plain_file(server.origin, "toy.bin", str(tmp_path), "00" * 32)
     assert _names(tmp_path) == []
     (tmp_path / "toy.bin").write_bytes(b"planted")
