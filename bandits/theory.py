@@ -13,10 +13,10 @@ from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 import tensorflow as tf
 
 from bandits import policies, schedules
-from bandits.results.tables import markdown
 from data import keys
 from optimization.study import intervals
 
@@ -169,8 +169,8 @@ def slope(places: Sequence[float], values: np.ndarray) -> intervals.Interval:
     return intervals.of_mean((np.log(values) @ centred / (centred @ centred)).tolist())
 
 
-def table(seed: int) -> str:
-    """Markdown table of measured slopes beside those of equation (8), for each quantity that it depends on.
+def rates(seed: int) -> pd.DataFrame:
+    """Measured slopes beside those of equation (8), one row for each quantity that it depends on.
 
     Equation (7)'s constant is the smallest with which it holds at all points.
     """
@@ -195,4 +195,5 @@ def table(seed: int) -> str:
         share = (measured.mean(axis=0) / limits).max()
         span = f"{places[0]:g} to {places[-1]:g}"
         rows.append([name, span, slope(places, measured).text(), f"{of_bound:.2f}", f"{share:.2f}"])
-    return markdown(["against", "from, to", "measured slope", "slope of (8)", "largest regret / bound"], rows)
+    heads = ["against", "from, to", "measured slope", "slope of (8)", "largest regret / bound"]
+    return pd.DataFrame(rows, columns=heads)

@@ -34,8 +34,10 @@ def define() -> cli.FlagSet:
 def program(settings: cli.Settings) -> None:
     """Prints the table of rates."""
     from bandits import theory
+    from bandits.results import tables
 
-    print(theory.table(settings.seed))
+    rates = theory.rates(settings.seed)
+    print(tables.markdown(list(rates), rates.to_numpy().tolist()))
 
 
 if __name__ == "__main__":
