@@ -438,8 +438,9 @@ def heat_map(
     plot = picture.subplots()
     # Cividis looks the same with and without colour blindness; light is good.
     image = plot.imshow(values, cmap="cividis_r" if smallest else "cividis", aspect="auto", origin="lower")
+    norms = np.asarray(image.norm(values))
     for (row, column), value in np.ndenumerate(values):
-        is_light = np.isnan(value) or (image.norm(value) < 0.5) == smallest
+        is_light = np.isnan(value) or (norms[row, column] < 0.5) == smallest
         shown, colour = "-" if np.isnan(value) else texts[row, column], "black" if is_light else "white"
         plot.text(column, row, shown, ha="center", va="center", color=colour, fontsize=9)
     plot.set_xticks(range(len(table.columns)), table.columns.map("{:g}".format))
