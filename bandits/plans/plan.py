@@ -292,17 +292,14 @@ class Published:
 
 def published() -> dict[str, Published]:
     """Published grids by name."""
-    grids = {}
-    for _, _, tables in presets.tables(_PUBLISHED):
-        for name, table in tables.items():
-            blocks = [
-                {flag: value if isinstance(value, list) else [value] for flag, value in configuration.items()}
-                | table["sweep"]
-                for configuration in table["configurations"]
-            ]
-            fixed, by_scenario = table["flags"], table.get("by_scenario", {})
-            grids[name] = Published(table["about"], table["binary"], fixed, blocks, table["expand"], by_scenario)
-    return grids
+    tables = {name: table for _, _, some in presets.tables(_PUBLISHED) for name, table in some.items()}
+    for table in tables.values():
+        sweep, configurations = table.pop("sweep"), table.pop("configurations")
+        table["blocks"] = [
+            {flag: value if isinstance(value, list) else [value] for flag, value in one.items()} | sweep
+            for one in configurations
+        ]
+    return {name: Published(**table) for name, table in tables.items()}
 
 
 def build(

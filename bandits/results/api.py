@@ -49,20 +49,11 @@ def compare(runs: Several, reference: str | None = None) -> "pd.DataFrame":
     if reference and not any(part.named(reference) for part in parts):
         raise UsageError(f"reference={reference!r} is no configuration of these runs: {', '.join(names)}.")
     rows = [
-        {
-            "task": part.title,
-            "metric": part.columns[0],
-            "configuration": one.configuration,
-            "mean": one.mean,
-            "reference": one.reference,
-            "reference_mean": one.reference_mean,
-            "difference": one.difference,
-            "low": one.low,
-            "high": one.high,
-            "p": one.adjusted_p,
-            "seeds": one.pairs,
-            "verdict": one.significance if one.is_judged else "; ".join(one.notes),
-        }
+        (
+            *(part.title, part.columns[0], one.configuration, one.mean, one.reference, one.reference_mean),
+            *(one.difference, one.low, one.high, one.adjusted_p, one.pairs),
+            one.significance if one.is_judged else "; ".join(one.notes),
+        )
         for part in parts
         for *_, one in part.compared(reference)
     ]

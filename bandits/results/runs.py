@@ -198,19 +198,13 @@ def bootstrap_over_clients(
 
     Returns:
       `size` is the number of clients; the ends are NaN if there are too few clients.
-
-    Raises:
-      ValueError: If there are no clients.
     """
-    if not len(rewards):
-        raise ValueError("There are no clients.")
-    values, count = np.asarray(rewards, float), len(rewards)
-    if count < LEAST_CLIENTS:
-        return intervals.Interval(float(values.mean()), math.nan, math.nan, count)
-    generator = np.random.default_rng(seed)
-    # One by one, so that memory never holds all samples together.
-    means = [values[generator.integers(count, size=count)].mean() for _ in range(draws)]
-    low, high = np.percentile(means, [50 * (1 - intervals.CONFIDENCE), 50 * (1 + intervals.CONFIDENCE)])
+    values, count, low, high = np.asarray(rewards, float), len(rewards), math.nan, math.nan
+    if count >= LEAST_CLIENTS:
+        generator = np.random.default_rng(seed)
+        # One by one, so that memory never holds all samples together.
+        means = [values[generator.integers(count, size=count)].mean() for _ in range(draws)]
+        low, high = np.percentile(means, [50 * (1 - intervals.CONFIDENCE), 50 * (1 + intervals.CONFIDENCE)])
     return intervals.Interval(float(values.mean()), float(low), float(high), count)
 
 

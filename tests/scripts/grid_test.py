@@ -180,18 +180,6 @@ def test_a_damaged_folder_is_named_and_the_others_are_played(play, tmp_path, cap
     assert [row[1] for row in _results(tmp_path, ("rate", "status"))] == ["failed", "failed", "finished", "finished"]
 
 
-@pytest.mark.parametrize("content", ['{"format": 2}', "{}"])
-def test_a_grid_of_another_format_is_refused_and_left_as_it_is(play, tmp_path, content):
-    play("--sweep=rate=0.1")
-    grid_json = tmp_path / "g" / "grid.json"
-    grid_json.write_text(content)
-    files = [path for path in tmp_path.rglob("*") if path.is_file()]
-    before = [(path.stat().st_mtime_ns, path.read_bytes()) for path in files]
-    with pytest.raises(UsageError, match=r"g holds a grid of format (\d|None), and this version reads only format 3"):
-        play("--sweep=rate=0.1")
-    assert [(path.stat().st_mtime_ns, path.read_bytes()) for path in files] == before
-
-
 def test_a_second_grid_in_one_folder_is_refused_and_a_killed_one_leaves_nothing_and_is_continued(command, tmp_path):
     arguments = ("--sweep=rate=0.01,0.1", f"--waits_for={tmp_path}/go", "--total_rounds=8")
     first = command(*arguments)
@@ -252,17 +240,6 @@ def test_a_signal_in_the_last_round_finishes_that_run_and_the_same_command_conti
     assert log.read_text() == before
 
 
-def test_slurm_gets_what_is_not_finished(play, tmp_path, capfd):
-    play("--sweep=rate=0.1")
-    arguments = ("--sweep=rate=0.1,1", "--repeat=2", "--executor=slurm_script")
-    settings = ["--binary=toy", f"--root_output_dir={tmp_path}", "--experiment_name=g", *arguments]
-    assert grid.program(grid.define().parse(["grid", *settings])) == 0
-    lines = (tmp_path / "g" / "commands.txt").read_text().splitlines()
-    assert len(lines) == 3
-    assert "max_concurrent_threads" not in lines[0]
-    assert f"3 runs in {tmp_path}/g/slurm.sh" in capfd.readouterr().out
-
-
 def _refuse(monkeypatch, is_bad):
     def check(study, options, data):
         if is_bad(options):
@@ -276,12 +253,6 @@ def test_what_all_runs_share_is_refused_once_before_any_is_run(play, tmp_path, m
     with pytest.raises(UsageError, match="--clients_per_round=900 is more than"):
         play("--sweep=rate=0.1,1")
     assert not list(tmp_path.glob("g/runs/*"))
-
-
-def test_what_one_run_alone_is_refused_for_stops_no_other(play, tmp_path, monkeypatch):
-    _refuse(monkeypatch, lambda options: options.seed == 0)
-    assert play("--sweep=seed=0,1") == 0  # The runs' own processes check as they always do.
-    assert sorted(row[1] for row in _results(tmp_path)) == [0, 1]
 
 
 @pytest.mark.parametrize(

@@ -81,20 +81,6 @@ def _png(path):
     return struct.unpack(">II", content[16:24])
 
 
-def test_a_picture_has_the_size_and_the_axis_the_ends_that_are_asked_for(tmp_path):
-    _run(tmp_path / "one", [0.1, 0.2])
-    _draw(
-        f"--runs={tmp_path / 'one'}",
-        f"--output={tmp_path / 'x.png'},{tmp_path / 'x.svg'}",
-        "--size=4x2.5",
-        "--ylim=-2,10",
-    )
-    assert _png(tmp_path / "x.png") == (1200, 750)
-    marks = set(re.findall(r">(−?\d+)</text>", (tmp_path / "x.svg").read_text()))
-    assert {"−2", "10"} <= marks
-    assert marks.isdisjoint({"−4", "12"})
-
-
 def test_rewards_are_drawn_over_the_mean_megabytes_of_the_seeds(tmp_path):
     for seed, (down, up) in enumerate([([3e6, 1e6], [1e6, 1e6]), ([1e6, 1e6], [1e6, 3e6])]):
         folder = tmp_path / "run" / f"seed_{seed}"

@@ -152,24 +152,6 @@ def _add_bytes(folder, down, up):
     table.assign(**{metrics.BYTES_DOWN: down, metrics.BYTES_UP: up}).to_csv(folder / "metrics.csv", index=False)
 
 
-def test_rewards_are_drawn_by_payload_if_it_differs(two_runs):
-    arguments = two_runs, two_runs / "one", two_runs / "many"
-    _add_bytes(two_runs / "one", 2e6, 1e6)
-    for seed, down in enumerate((0.0, 1e6)):
-        _add_bytes(two_runs / "many" / f"seed_{seed}", [down, 2e6], 0.5e6)
-    _, page = _report(*arguments)
-    _, by_payload, _ = _data(page)[0]["groups"][0]["panels"]
-    assert (by_payload["title"], by_payload["xlabel"]) == ("Round reward by payload", "megabytes down and up so far")
-    one, many = by_payload["curves"]
-    assert (_numbers(one["x"]), _numbers(one["mean"])) == ([3.0, 6.0], [0.5, 0.75])
-    assert (_numbers(many["x"]), _numbers(many["mean"])) == ([1.0, 3.5], [0.5, 0.625])
-    _add_bytes(two_runs / "one", 0, 0)
-    assert "band: 95% interval over 2 seeds; without a band: one seed; without payload: at 0" in _report(*arguments)[1]
-    for folder in ("one", "many/seed_0", "many/seed_1"):
-        _add_bytes(two_runs / folder, 2e6, [1e6, 1.1e6])
-    assert "by payload" not in _report(*arguments)[1]
-
-
 def test_regret_to_full_feedback_is_shown_on_request(tmp_path, capsys):
     for bandit, rewards in (("softmax", (0.6, 0.8)), ("supervised_mse", (0.9, 1.0))):
         for seed, reward in enumerate(rewards):
@@ -247,11 +229,6 @@ def test_the_reference_can_be_named_and_over_few_clients_there_is_no_interval(tm
     assert [greedy[:2], softmax[:2]] == [["greedy", "falcon"], ["softmax", "falcon"]]
     assert softmax[-2] == "+0.1  3 clients: too few for an interval"
     assert "is about other clients with" not in page
-
-
-def test_a_reference_that_is_not_there_is_refused(two_runs):
-    with pytest.raises(UsageError, match=r"--reference=ucb is no configuration of these runs: lr 0\.05; lr 0\.1"):
-        _report(two_runs, two_runs / "many", two_runs / "one", "--reference=ucb")
 
 
 def test_single_seeds_are_not_compared_and_it_is_said(two_runs):

@@ -140,38 +140,3 @@ def test_the_best_half_of_each_rung_goes_on(monkeypatch):
     assert halving.executed == [[(rate, rounds) for rate in some for _ in (0, 1)] for rounds, some in rungs]
     statuses = [outcome.status for outcome in halving.outcomes.values()]
     assert statuses == [sweep.STOPPED_EARLY] * 2 + [sweep.FINISHED] * 2 + [sweep.STOPPED_EARLY] * 4
-
-
-class _Bar:
-    disable, total = False, 0
-
-    def set_description_str(self, text, refresh):
-        self.words = text
-
-    def set_postfix_str(self, text, refresh):
-        self.best = text
-
-    def refresh(self):
-        pass
-
-
-def test_the_bar_counts_rounds_and_shows_the_best_point_with_all_seeds(tmp_path):
-    running = sweep.Outcome(_outcome("rate=1-0123456789ab", 0.0, seed=1).run)
-    path = tmp_path / running.run.name / "metrics.csv"
-    path.parent.mkdir(parents=True)
-    path.write_text("round_num,score\n1,0.5\n2,0.5\n3,0.5\n4,0.5\n99")
-    failed = _outcome("rate=4-0123456789ab", math.nan, rounds=0)
-    failed.status = sweep.FAILED
-    some = [
-        _outcome("rate=1-0123456789ab", 0.9),
-        running,
-        sweep.Outcome(_outcome("rate=3-0123456789ab", 0.0).run),
-        _outcome("rate=2-0123456789ab", 0.25),
-        failed,
-        _outcome("rate=5-0123456789ab", 0.5),
-    ]
-    shown = sweep.Sweep(tmp_path, executors.Executor(), "score", smallest=False)
-    shown._bar = bar = _Bar()
-    shown.outcomes = {outcome.run.name: outcome for outcome in some}
-    shown._show()
-    assert (bar.n, bar.total, bar.words, bar.best) == (44, 60, "4/6 runs", "best 0.5000: rate=5")

@@ -196,26 +196,6 @@ def test_points_have_verdicts_if_they_have_several_seeds(tmp_path):
     assert verdict.verdicts_by_point(single) == {}
 
 
-def test_with_two_words_each_is_compared_with_greedy_of_the_same_other_word(tmp_path):
-    rewards = {("softmax", 1): 0.5, ("greedy", 1): 0.2, ("softmax", 5): 0.4, ("greedy", 5): 0.1}
-    found = _configurations(
-        tmp_path,
-        {
-            f"bandits_type={bandit} bandits_deploy_freq={freq}": [reward, reward + 0.01, reward + place / 1000]
-            for place, ((bandit, freq), reward) in enumerate(rewards.items())
-        },
-    )
-    rows = _comparisons(_text(tmp_path, found))
-    assert [(row[1], row[-1].partition(" (")[0]) for row in rows] == [
-        ("greedy, deploy 1", "better"),
-        ("greedy, deploy 5", "better"),
-    ]
-    printed = _text(tmp_path, found, reference="softmax, deploy 5")
-    assert [row[:2] for row in _comparisons(printed)] == [
-        [name, "softmax, deploy 5"] for name in ("softmax, deploy 1", "greedy, deploy 1", "greedy, deploy 5")
-    ]
-
-
 def test_without_greedy_it_is_said_that_the_first_is_the_reference(tmp_path):
     found = _configurations(tmp_path, {"bandits_type=softmax": [0.5, 0.52], "bandits_type=falcon": [0.6, 0.63]})
     assert (
@@ -377,19 +357,3 @@ def test_the_heat_map_shows_the_best_over_other_flags(tmp_path):
     verdict.heat_map(points, axes, path, metric="score", title="", smallest=False)
     shape = matplotlib.image.imread(path).shape
     assert min(shape[:2]) > 300
-
-
-def test_cells_not_above_the_uniform_policy_are_marked(tmp_path, monkeypatch):
-    monkeypatch.setitem(matplotlib.rcParams, "svg.fonttype", "none")
-    rates = [("low", 1.0, 0.125), ("high", 2.0, 0.5)]
-    found = [_point(name, value, server_learning_rate=1.0, client_learning_rate=rate) for name, rate, value in rates]
-    (points,) = sweep.rank(found, smallest=False).values()
-    note = "* not significantly above the uniform policy"
-    for marked, expected in (((), {"0.125", "0.5"}), (("low",), {"0.125*", "0.5", note})):
-        axes = ("server_learning_rate", "client_learning_rate")
-        path = tmp_path / "heat_map.svg"
-        verdict.heat_map(points, axes, path, metric="score", title="a", smallest=False, marked=marked)
-        texts = set(re.findall(r"<text[^>]*>([^<]*)</text>|<tspan[^>]*>([^<]*)</tspan>", path.read_text()))
-        words = {first or second for first, second in texts}
-        assert expected <= words
-        assert (note in words) == bool(marked)

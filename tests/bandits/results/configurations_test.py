@@ -144,20 +144,17 @@ def test_the_baseline_of_a_configuration_has_the_most_equal_flags():
     ]
 
 
-def test_configurations_with_other_rewards_or_data_are_no_baseline():
-    chance = _run("chance", bandits_type="uniform", scenario="scratch")
-    shifted = _run("a", bandits_type="softmax", scenario="init_shift")
-    others = _run("b", bandits_type="softmax", scenario="scratch", partition_alpha=0.1)
-    pretrained = _run("c", bandits_type="softmax", scenario="init", init_labels=3)
-    (part,) = configurations.comparable([chance, shifted, others, pretrained])
-    bounds = [part.reference(configuration, Baseline.uniform_policy) for configuration in part.configurations[1:]]
-    assert bounds == [None, None, None]
-
-
 @pytest.mark.parametrize(
-    ("name", "value"), [("total_rounds", 150), ("clients_per_round", 5), ("cohort_sampling", "poisson")]
+    ("name", "value"),
+    [
+        ("total_rounds", 150),
+        ("clients_per_round", 5),
+        ("cohort_sampling", "poisson"),
+        ("partition_alpha", 0.1),
+        ("scenario", "init_shift"),
+    ],
 )
-def test_configurations_with_other_rounds_or_cohorts_are_no_baseline(name, value):
+def test_configurations_with_other_data_rewards_rounds_or_cohorts_are_no_baseline(name, value):
     alike = {"total_rounds": 20, "clients_per_round": 10, "cohort_sampling": "fixed"}
     found = [_run(bandit, bandits_type=bandit, **alike) for bandit in ("uniform", "softmax")]
     (part,) = configurations.comparable([*found, _run("other", bandits_type="softmax", **(alike | {name: value}))])

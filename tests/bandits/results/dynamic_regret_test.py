@@ -76,17 +76,6 @@ def test_between_environments_the_mixture_of_their_baselines_counts():
     assert regret.segments[1][1].mean == pytest.approx(0.25)
 
 
-def test_an_environment_that_returns_is_a_new_segment():
-    seasons = EnvironmentSchedule(Drift("seasonal", period=4, environments=2), lambda rounds: rounds)
-    assert list(seasons.segments(7)) == [
-        Segment(1, 2, (0,)),
-        Segment(3, 4, (1,)),
-        Segment(5, 6, (0,)),
-        Segment(7, 7, (1,)),
-    ]
-    assert (seasons.needed(2), seasons.needed(7)) == ([0], [0, 1])
-
-
 def test_rewards_of_a_persistent_cache_belong_to_the_environment_of_the_action():
     kept = EnvironmentSchedule(Drift("abrupt", start=3, environments=2), lambda rounds: rounds - (rounds - 1) % 4)
     regret = _regret([[0.0] * 6], {0: {0: 1.0}, 1: {0: 0.5}}, kept)
@@ -168,16 +157,6 @@ def test_a_baseline_of_another_environment_or_cohort_does_not_count(other):
     part = _part(_finished(SOFTMAX), _baseline(1.0, 0), _baseline(1.0, 1, other))
     (message,) = _notes(part)
     assert " needs the full-feedback baseline of environment 1: run the same with" in message
-
-
-def test_a_mixture_is_said_to_be_one():
-    linear = ("--reward_drift=linear", "--drift_start=2", "--drift_rounds=2")
-    part = _part(_finished([0.5] * 4, *linear), _baseline(1.0, 0, *linear), _baseline(0.5, 1, *linear))
-    (section,) = dynamic_regret.sections(part)
-    assert any("there the regret is an upper bound" in note for note in section.notes)
-    assert [cell.value for cell in section.rows[0][4:6]] == [0.75, 0.1875]
-    assert section.rows[2][1:3] == ["2 to 2", "0 and 1"]
-    assert [cell.value for cell in section.rows[2][5:]] == [0.25, 0.25]
 
 
 def test_where_rewards_stay_there_is_none():
