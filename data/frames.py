@@ -45,9 +45,7 @@ def save(frame: "pd.DataFrame", folder: pathlib.Path) -> str:
         folder.mkdir(parents=True, exist_ok=True)
         with_index(frame).to_parquet(path)
     except (OSError, ValueError, TypeError) as error:  # The latter two are pyarrow's, for a column of several types.
-        raise UsageError(
-            f"The DataFrame cannot be saved as {path} ({error}): save it yourself as data_file."
-        ) from error
+        raise UsageError(f"The DataFrame cannot be saved as {path} ({error}): save it yourself.") from error
     return str(path)
 
 

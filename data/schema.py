@@ -165,9 +165,7 @@ class Schema:
             return 0
         number = self.client_column.removeprefix("rows:")
         if not number.isdecimal() or int(number) < 2:
-            raise UsageError(
-                f"--client_column={self.client_column} must be rows:N with N at least 2, or name a column."
-            )
+            raise UsageError(f"--client_column={self.client_column} must be rows:N, N at least 2, or a column.")
         return int(number)
 
     def check(self) -> None:
@@ -183,9 +181,7 @@ class Schema:
             flags = "both are set" if self.label_column else "neither is set"
             raise UsageError(f"Give either --label_column or --reward_columns: {flags}.")
         if not self.num_synthetic_clients and self.partition_column:
-            raise UsageError(
-                f"--partition_column={self.partition_column} makes clients: it needs --client_column=rows:N."
-            )
+            raise UsageError(f"--partition_column={self.partition_column} needs --client_column=rows:N.")
         if self.unobserved_rewards == "drop" and self.reward_window and self.reward_time_column:
             raise UsageError("--unobserved_rewards=drop does not go with --reward_window, where a late reward is 0.")
 
@@ -229,9 +225,7 @@ def resolve(schema: Schema, names: Sequence[str], path: str) -> Roles:
       UsageError: If a column is missing, or has two roles; or if rewards are fewer than two.
     """
     if len(names) == 1:
-        raise UsageError(
-            f"{path} has only one column, {names[0]!r}: columns must be separated by commas, semicolons or tabs."
-        )
+        raise UsageError(f"{path} has only one column, {names[0]!r}: separate columns by commas, semicolons or tabs.")
     clients = [schema.client_column] if schema.client_column in names else listed(schema.client_column)
     clients = [] if schema.num_synthetic_clients else clients
     features, ignored, categories, texts = (
@@ -266,9 +260,7 @@ def resolve(schema: Schema, names: Sequence[str], path: str) -> Roles:
                 raise UsageError(f"{flag} names column {name!r} {other}: a column has one use.")
             uses[name] = flag
     if schema.reward_columns and len(rewards) < 2:
-        raise UsageError(
-            f"--reward_columns={schema.reward_columns}: a bandit needs at least two actions, one column each."
-        )
+        raise UsageError(f"--reward_columns={schema.reward_columns}: a bandit needs two actions, a column each.")
     left = [name for name in names if name not in uses]
     context = features or left
     if schema.is_log:

@@ -62,7 +62,7 @@ def test_other_values_than_0_and_1_are_refused_with_their_place(table, line, val
 
 def test_a_folder_without_the_table_is_refused(monkeypatch, tmp_path):
     monkeypatch.setenv("FEDBANDITS_DATA_DIR", str(tmp_path))
-    with pytest.raises(UsageError, match=f"holds no {ads.TABLE}"):
+    with pytest.raises(UsageError, match=f"No {ads.TABLE} in"):
         ads.find_table(None)
 
 

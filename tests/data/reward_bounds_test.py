@@ -31,7 +31,7 @@ def test_two_valued_rewards_are_recognized(rewards, bounds):
 def test_robust_bounds_are_percentiles_or_the_range_of_rare_rewards():
     assert reward_bounds.robust(np.arange(101.0)) == reward_bounds.RewardBounds(1, 99)
     assert reward_bounds.robust(np.array([0.0] * 999 + [50.0])) == reward_bounds.RewardBounds(0, 50)
-    with pytest.raises(UsageError, match="All observed rewards are 7, which shows no bounds: give --reward_bounds"):
+    with pytest.raises(UsageError, match="All observed rewards are 7: give --reward_bounds"):
         reward_bounds.robust(np.full(3, 7.0))
 
 

@@ -21,7 +21,7 @@ def test_of_many_columns_the_nearest_are_named():
 
 
 def test_one_column_is_no_table():
-    with pytest.raises(UsageError, match=r"has only one column, 'site\|y': columns must be separated by commas, semi"):
+    with pytest.raises(UsageError, match=r"has only one column, 'site\|y': separate columns by commas, semi"):
         schema.resolve(schema.Schema(client_column="site", label_column="y"), ["site|y"], "table.csv")
 
 

@@ -59,7 +59,7 @@ def test_labels_of_other_digits_are_refused(digits):
     wrong = TRAIN.copy()
     wrong[1, 0] = 3
     write(digits / "qmnist-train-labels-idx2-int.gz", wrong.astype(">i4"))
-    with pytest.raises(UsageError, match=r"calls digit 1 a 3, and MNIST's labels a 0"):
+    with pytest.raises(UsageError, match=r"and MNIST differ in the label of digit 1"):
         convert.mnist_writers(digits)
 
 

@@ -187,7 +187,7 @@ def test_the_model_and_its_start_follow_the_variant(monkeypatch, task_type, chan
 @pytest.mark.parametrize("model", [None, "mlp", "resnet18"])
 def test_zeros_are_refused_where_nothing_would_be_learned(monkeypatch, model):
     monkeypatch.setattr(handwriting, "_emnist", lambda *_: (None, None))
-    with pytest.raises(UsageError, match="--initial_weights=zeros has no slope in the hidden layers of --model="):
+    with pytest.raises(UsageError, match="--initial_weights=zeros goes with linear or linear_l2: --model="):
         handwriting.load(TaskOptions("emnist_chars", model=model, initial_weights="zeros"))
 
 

@@ -504,7 +504,7 @@ def test_synthetic_clients_have_mixes_of_a_column_s_values(write):
         ({"model": "mlp"}, "--model=mlp takes no words"),
         ({"text_columns": "small"}, "--text_columns names column 'small' that --reward_columns names already"),
         ({"text_columns": "other"}, "--text_columns: there is no column 'other'"),
-        ({"partition_column": "topic"}, "--partition_column=topic makes clients"),
+        ({"partition_column": "topic"}, "--partition_column=topic needs --client_column=rows:N"),
     ],
 )
 def test_texts_prices_and_partitions_that_do_not_fit_are_refused(write, flags, message):
