@@ -104,13 +104,6 @@ def _names(folder: pathlib.Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_a_transfer_of_unknown_length_that_breaks_off_is_noticed(server, tmp_path):
-    server.announce, server.cut = False, 20_000
-    with pytest.raises(UsageError, match=r"damaged.*start again"):
-        download.lzma_file(server.origin, NAME, str(tmp_path))
-    assert download.lzma_file(server.origin, NAME, str(tmp_path)).read_bytes() == CONTENT
-
-
 def test_a_download_that_differs_from_the_first_one_is_refused(server, tmp_path):
     path = download.lzma_file(server.origin, NAME, str(tmp_path))
     record = tmp_path / f"{NAME}.sha256"
@@ -153,19 +146,6 @@ def test_programs_that_want_a_file_at_once_download_it_once(server, tmp_path):
     assert [path.read_bytes() == ARCHIVE for path in plain] == [True] * 4
     assert server.requested == [None, None]
     assert _names(tmp_path) == ["toy.bin", NAME, f"{NAME}.sha256"]
-
-
-@pytest.mark.slow
-def test_who_waited_for_a_download_that_failed_repeats_it(server, tmp_path):
-    server.pause, server.hashes = 0.3, (_google_hash(b"other"),)
-
-    def call():
-        with pytest.raises(UsageError, match="checksum differs"):
-            download.plain_file(server.origin, "toy.bin", str(tmp_path))
-
-    assert len(_at_once(3, call)) == 3
-    assert server.requested == [None] * 3
-    assert _names(tmp_path) == []
 
 
 @pytest.mark.parametrize(
@@ -244,21 +224,3 @@ def test_a_plain_file_of_another_digest_is_refused_and_not_kept_unless_it_was_th
     with pytest.raises(UsageError, match=f"{tmp_path}/toy.bin is not the expected file of .*: delete it"):
         download.plain_file(server.origin, "toy.bin", str(tmp_path), hashlib.sha256(ARCHIVE).hexdigest())
     assert _names(tmp_path) == ["toy.bin"]
-
-
-def test_the_cache_folder_is_the_given_one_or_in_the_users_cache_if_there_is_a_home(monkeypatch, tmp_path):
-    assert download.cache_folder("some/where") == pathlib.Path("some/where")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    assert download.cache_folder(None) == tmp_path / "cache" / "federated_bandits"
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    monkeypatch.setenv("HOME", str(tmp_path))
-    assert download.cache_folder(None) == tmp_path / ".cache" / "federated_bandits"
-
-    def expanduser(path):
-        raise RuntimeError("Could not determine home directory.")
-
-    monkeypatch.setattr(pathlib.Path, "expanduser", expanduser)
-    assert download.cache_folder(None) == pathlib.Path("/nonexistent")
-    (tmp_path / "file").write_bytes(b"")
-    with pytest.raises(UsageError, match=f"{tmp_path / 'file'}.*--data_dir"):
-        download.plain_file("http://nowhere", "toy.bin", str(tmp_path / "file"))

@@ -134,11 +134,3 @@ def test_what_is_no_log_of_ours_is_refused(tmp_path):
     interaction_log.write(_log(), other)
     assert interaction_log.is_log_file(other)
     assert len(pq.read_table(other)) == 5
-
-
-def test_rows_out_of_order_are_refused():
-    log = _log()
-    with pytest.raises(ValueError, match="order of their clients"):
-        dataclasses.replace(log, clients=log.clients[::-1])
-    with pytest.raises(ValueError, match="rewards has 1 rows, but clients has 5"):
-        dataclasses.replace(log, rewards=log.rewards[:1])

@@ -73,14 +73,3 @@ def test_unknown_actions_are_refused():
     assert log_checks.check_action("b", ("a", "b"), "--policy") == 1
     with pytest.raises(UsageError, match="--policy names the action 'x', which the log lacks: its 2 actions are 'a'"):
         log_checks.check_action("x", ("a", "b"), "--policy")
-
-
-def test_a_log_without_a_row_is_refused():
-    with pytest.raises(UsageError, match="runs/none holds a log without a row: no client has acted, or no reward was"):
-        log_checks.check_random(np.zeros(0), "runs/none")
-
-
-def test_what_was_not_counted_is_not_said_to_be_sound():
-    assert "were not checked" in log_checks.duplicates(_log([0.5])).text
-    assert not log_checks.duplicates(_log([0.5], report={"duplicated_rows": 0})).is_warning
-    assert "1 row(s) equal" in log_checks.duplicates(_log([0.5], report={"duplicated_rows": 1})).text

@@ -142,17 +142,6 @@ def test_parts_of_different_logs_are_refused(tmp_path):
         interaction_log.read([one, other])
 
 
-def test_a_file_that_may_not_be_read_is_not_called_damaged(tmp_path, monkeypatch):
-    path = _write(tmp_path / "log.parquet")
-
-    def refuse(*_, **__):
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr("builtins.open", refuse)
-    with pytest.raises(UsageError, match=r"is not readable \(.*Permission denied\)\.$"):
-        interaction_log.is_log_file(path)
-
-
 def test_a_log_without_rows_is_read_as_empty(tmp_path):
     path = _write(tmp_path / "log.parquet")
     pq.write_table(pq.read_table(path).slice(0, 0), path)

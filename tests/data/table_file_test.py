@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from data import memory, numerals, schema, table_file
+from data import memory, schema, table_file
 from data.errors import UsageError
 
 TEXT = "site, age\n007, 1\nä,\n"
@@ -328,7 +328,3 @@ def test_a_file_beyond_the_memory_is_refused_while_it_is_decompressed(read, monk
     pd.DataFrame({"a": [1] * 1000, "b": 1}).to_parquet(path)
     with pytest.raises(UsageError, match=r"table.parquet needs about"):
         table_file.read(path)
-
-
-def test_currency_signs_and_percents_follow_one_rule():
-    assert numerals.plain(pd.Series(["$1,234.50", "2"]), ".")[0].tolist() == ["1234.50", "2"]

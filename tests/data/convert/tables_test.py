@@ -89,11 +89,6 @@ def test_a_damaged_file_is_named(answers, content, message):
         tables.routellm(answers)
 
 
-def test_a_folder_of_something_else_is_an_error(tmp_path):
-    with pytest.raises(UsageError, match="There is no mmlu_abstract_algebra"):
-        tables.routellm(tmp_path)
-
-
 def test_rewards_of_the_published_answers(shared_data):
     """At a price of .1 for the dearer model: best action, best action by subject, best by question."""
     table = pd.read_csv(shared_data / "routellm_mmlu.csv.gz")

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from data.convert import unipen
-from data.errors import UsageError
 from data.tasks import handwriting
 
 PENS = """.COMMENT a line
@@ -139,13 +138,6 @@ def test_segments_without_strokes_are_left_out_and_a_dot_counts_once(source, cap
     assert "3 repeated, 2 without strokes, or in a file that is missing" in capsys.readouterr().err
 
 
-def test_folders_without_characters_are_refused(tmp_path):
-    for category in ("1a", "1b", "1c"):
-        (tmp_path / "data" / category).mkdir(parents=True)
-    with pytest.raises(UsageError, match=r"has no isolated digit or letter: SOURCE_DIR must be UNIPEN's"):
-        unipen.unipen62(tmp_path)
-
-
 def test_a_stroke_is_two_pixels_wide_and_twenty_long():
     image = unipen.image([np.array([[3.0, 100.0], [3.0, 500.0]])])
     assert (image.shape, image.dtype) == ((28, 28), np.uint8)
@@ -155,11 +147,6 @@ def test_a_stroke_is_two_pixels_wide_and_twenty_long():
     # The middle is the image's.
     columns = ink.sum(axis=0)
     assert abs((columns * (np.arange(28) + 0.5)).sum() / columns.sum() - 14) < 0.2
-
-
-def test_a_dot_is_in_the_middle():
-    ink = unipen.image([np.array([[5.0, 7.0]])]) < 255
-    assert set(np.flatnonzero(ink.any(axis=0))) == set(np.flatnonzero(ink.any(axis=1))) <= {12, 13, 14, 15}
 
 
 def test_what_is_up_on_paper_is_up_in_the_image():

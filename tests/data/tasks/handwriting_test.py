@@ -73,22 +73,6 @@ def test_tffs_writers_have_their_training_and_held_out_examples_in_the_order_of_
     np.testing.assert_allclose(values, np.tile(examples.labels[:, np.newaxis] / 100, 784), rtol=1e-6)
 
 
-@pytest.mark.parametrize("way", ["folder", "file", "cache", "environment", "cache_beside_environment"])
-def test_the_database_is_looked_for_in_the_folder_of_the_flag_then_the_environments_then_the_cache(
-    database, tmp_path, monkeypatch, way
-):
-    if way.endswith("environment"):
-        monkeypatch.setenv("FEDBANDITS_DATA_DIR", str(database if way == "environment" else tmp_path))
-    data_dir = {"folder": database, "file": database / handwriting.FILE_NAME}.get(way)
-    assert len(_emnist(data_dir, database if way.startswith("cache") else tmp_path)[0]) == 2
-
-
-def test_without_the_database_in_either_it_is_downloaded(tmp_path, monkeypatch):
-    monkeypatch.setenv("FEDBANDITS_DATA_DIR", str(tmp_path))
-    with pytest.raises(AssertionError, match="nothing may be fetched"):
-        _emnist(None, tmp_path / "cache")
-
-
 def test_random_writers_replace_a_download_alone(database, tmp_path, capsys):
     train, held_out = _emnist(None, tmp_path, random_data=True)
     assert (len(train), len(held_out), train.checksum) == (3400, 3400, "random")
@@ -133,13 +117,6 @@ def test_split_files_are_training_and_held_out_clients(tmp_path):
     assert list(train.client_ids) == ["f0000_14", "f0001_41", "f0002_10"]
     assert (levels(train), levels(held_out)) == ([[1, 2, 3], [4, 5], [6]], [[7]])
     assert train.checksum == _emnist(tmp_path / "data")[0].checksum != held_out.checksum
-
-
-def test_files_are_read_in_the_order_of_their_names(tmp_path):
-    write(tmp_path / "test" / "all_data_0.json", f0=[9])
-    for number in (4, 1, 6, 3, 0, 5, 2):
-        write(tmp_path / "train" / f"all_data_{number}.json", **{f"f{number}": [number]})
-    assert list(_emnist(tmp_path)[0].client_ids) == [f"f{number}" for number in range(7)]
 
 
 @pytest.mark.parametrize("place", ["all_data/all_data_0.json", "all_data_0.json"])
@@ -193,7 +170,6 @@ def test_zeros_are_refused_where_nothing_would_be_learned(monkeypatch, model):
 
 UNIPEN = "unipen62_writers.npz"
 MNIST = "mnist_with_writers.npz"
-LOADERS = {UNIPEN: handwriting.unipen62, MNIST: handwriting.mnist_writers}
 # Writers b, a and c of 20, 5 and 1 characters; each character's first pixel is its row number.
 UNIPEN_SIZES = {"b": 20, "a": 5, "c": 1}
 # The training digits' and the test digits' writers.
@@ -262,20 +238,6 @@ def test_mnist_pixels_are_inverted_and_stay_with_their_labels(folder):
     assert _rows(train) == [[255 - 2], [255 - 1, 255 - 3], [255 - 4]]
     assert [train.load(index).labels.tolist() for index in range(3)] == [[1], [0, 2], [3]]
     assert _rows(test) == [[255 - 3], [255 - 1, 255 - 2]]
-
-
-@pytest.mark.parametrize("name", LOADERS)
-def test_both_are_uint8_with_int32_labels_read_from_a_sound_file_in_the_folder(folder, tmp_path, monkeypatch, name):
-    monkeypatch.setenv("FEDBANDITS_DATA_DIR", str(folder))
-    train, held_out = LOADERS[name](None)
-    for part in (train, held_out):
-        examples = part.load(0)
-        assert (examples.features.dtype, examples.features.shape[1:]) == (np.uint8, (28, 28))
-        assert examples.labels.dtype == np.int32
-    path = folder / name
-    with open(path, "ab") as file:
-        file.write(b"\0")
-    assert LOADERS[name](None)[0].checksum != train.checksum
 
 
 def test_the_real_unipen_has_211_writers_of_62_characters(shared_data):

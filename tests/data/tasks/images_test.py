@@ -77,15 +77,6 @@ def test_mnist_keeps_its_official_split(folder):
     assert first_pixels(rest) == [list(range(20))]
 
 
-def test_the_seed_changes_the_partition_and_not_what_is_held_out(folder):
-    (one, rest), (again, _), (other, other_rest) = (
-        load("fashion_mnist", folder, partition_seed=seed) for seed in (1, 1, 2)
-    )
-    assert first_pixels(one) == first_pixels(again) != first_pixels(other)
-    assert one.checksum == again.checksum != other.checksum
-    assert first_pixels(rest) == first_pixels(other_rest)
-
-
 def test_a_small_concentration_gives_clients_of_few_labels(folder):
     def labels(concentration):
         population = load("fashion_mnist", folder, partition_alpha=concentration)[0]
@@ -248,14 +239,6 @@ def test_another_model_takes_the_images(folder, name, model):
     assert (task.model == "mlp") == (model in ("linear", "mlp"))
 
 
-def test_options_reach_the_model(folder):
-    assert task_of("fashion_mnist", folder).model_arguments["hidden"] == (64, 30)
-    task = task_of("cifar100", folder, model="resnet18", norm="batch")
-    assert task.model_arguments == {"num_outputs": 100, "image_shape": (32, 32, 3), "norm": "batch"}
-    with pytest.raises(UsageError, match="--model=cnn takes images of 28 x 28 x 1, not of 32 x 32 x 3"):
-        task_of("cifar100", folder, model="cnn")
-
-
 @pytest.mark.parametrize(
     ("chosen", "hidden", "weights"),
     [
@@ -269,13 +252,6 @@ def test_digits_have_a_model_of_the_chosen_size(chosen, hidden, weights):
     task = images.load_digits(TaskOptions("digits", **chosen))
     assert task.model_arguments == {"num_features": 64, "hidden": hidden, "num_outputs": 10}
     assert sum(weight.size for weight in models.of_task(task).initial_weights(0)) == weights
-
-
-def test_images_have_hidden_layers_of_the_chosen_widths(folder):
-    assert task_of("cifar100", folder, hidden=(8, 4)).model_arguments["hidden"] == (8, 4)
-    for model in ("linear", "linear_l2", "cnn"):
-        with pytest.raises(UsageError, match=f"--hidden .* --model={model}"):
-            task_of("mnist", folder, model=model, hidden=(8,))
 
 
 def digits(concentration: float = 1.0) -> tasks.Task:
@@ -298,20 +274,3 @@ def test_digits_are_partitioned_over_60_clients_but_for_a_fifth():
     assert np.mean([np.bincount(one.labels).max() / 24 for one in parts[0]]) > 0.25
     again = digits()
     assert (again.clients.checksum, again.held_out.checksum) == (task.clients.checksum, task.held_out.checksum)
-
-
-def test_a_smaller_concentration_gives_clients_of_fewer_digits():
-    def labels_of_a_client(concentration):
-        population = digits(concentration).clients
-        return np.mean([len(np.unique(population.load(index).labels)) for index in range(len(population))])
-
-    assert labels_of_a_client(0.01) < 2 < 5 < labels_of_a_client(1.0) < labels_of_a_client(10.0)
-
-
-@pytest.mark.parametrize("name", [*POOLS, "mnist"])
-def test_an_archive_is_read_from_the_environments_folder(folder, monkeypatch, name):
-    monkeypatch.setenv("FEDBANDITS_DATA_DIR", str(folder))
-    for part in load(name, None):
-        examples = part.load(0)
-        assert (examples.features.dtype, examples.labels.dtype) == (np.uint8, np.int32)
-        np.testing.assert_array_equal(examples.labels, examples.features.reshape(len(examples.labels), -1)[:, 0] % 5)

@@ -152,8 +152,3 @@ def test_a_log_of_ones_own_is_read_by_its_columns(tmp_path):
         logged.load(dataclasses.replace(own, action_column=None))
     with pytest.raises(UsageError, match="no column 'armm'"):
         logged.load(dataclasses.replace(own, action_column="armm"))
-
-
-def test_a_log_of_one_client_is_refused(load):
-    with pytest.raises(UsageError, match=r"has 4 .* and 1 client"):
-        load(_log().take(np.arange(40)))

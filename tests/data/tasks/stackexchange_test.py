@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from data import clients, posts, text
+from data import posts, text
 from data.errors import UsageError
 from data.tasks import tags
 from data.tasks.options import TaskOptions
@@ -102,19 +102,6 @@ def test_examples_are_the_posts_of_the_users_with_frequent_tags_by_hand(folder):
             assert bag == pytest.approx(expected_bag)
 
 
-def test_features_labels_and_model_fit_each_other(folder):
-    task = _load(folder)
-    bags, labels = task.clients.load(0)
-    assert [array.dtype.name for array in task.normalize(bags)] == ["int32", "float32", "int64"]
-    assert (labels.dtype.name, labels.shape, task.multi_label, task.num_actions) == ("float32", (2, 2), True, 2)
-    assert (task.model, task.feature_spec) == ("bag_of_words", text.Bags)
-    assert task.model_arguments == {"vocabulary_size": len(_vocabulary(task)), "num_outputs": 2}
-    longest = [np.diff(_load(folder, max_words=most).clients.load(0).features.offsets).max() for most in (16, 2)]
-    assert longest == [3, 2]
-    values = _load(folder, text_normalisation="l2").clients.load(0).features.values
-    np.testing.assert_allclose((values**2).sum(), 2, rtol=1e-6)
-
-
 def test_words_and_tags_are_counted_on_training_users_only_whatever_the_tags(folder):
     task = _load(folder)
     own_words = {word[-1] for word in _vocabulary(task) if word.startswith("word")}
@@ -193,19 +180,6 @@ def test_folders_of_sites_are_read_together_or_one_by_its_folder_or_file(tmp_pat
     assert task.report == {tags.POSTS: 4, posts.UNKNOWN_USER: 1} | counts
     for named in ("ai", "ai/Posts.xml"):
         assert sorted(_users(_load(tmp_path / named))) == ["ai/5", "ai/6"]
-
-
-def test_the_checksum_is_the_files(tmp_path):
-    for name in ("ai", "wine"):
-        _xml(tmp_path / name / "Posts.xml", 5, 6)
-    before = _load(tmp_path)
-    assert before.clients.checksum == before.held_out.checksum == _load(tmp_path).clients.checksum
-    one = _load(tmp_path / "ai").clients.checksum
-    assert one == clients.file_checksum(str(tmp_path / "ai" / "Posts.xml")) != before.clients.checksum
-    _xml(tmp_path / "wine" / "Posts.xml", 5, 7)
-    after = _load(tmp_path).clients.checksum
-    (tmp_path / "wine").rename(tmp_path / "tea")
-    assert len({before.clients.checksum, after, _load(tmp_path).clients.checksum}) == 3
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data.errors import UsageError
 from data.tasks import tags
 from data.tasks.options import TaskOptions
 
@@ -60,13 +59,6 @@ def test_posts_without_a_frequent_tag_are_dropped_or_kept(folder):
     np.testing.assert_array_equal(kept.labels, [[0, 0]])
 
 
-@pytest.mark.parametrize("name", ["stackoverflow.sqlite", "stackoverflow.word_count", "stackoverflow.tag_count"])
-def test_a_missing_file_is_named(folder, name):
-    (folder / name).unlink()
-    with pytest.raises(UsageError, match=f"There is no {name} .*--data_dir"):
-        _load(folder)
-
-
 def test_files_are_read_as_they_are_published(folder):
     expected = _load(folder).statistics
     for name in (tags.WORD_COUNTS, tags.TAG_COUNTS):
@@ -79,13 +71,6 @@ def test_files_are_read_as_they_are_published(folder):
     found = _load(folder)
     assert (len(found.clients), found.statistics) == (2, expected)
     assert len(list(folder.glob("*.tar.bz2"))) == 2  # The user's archives stay.
-
-
-@pytest.mark.parametrize(("name", "content"), [("word_count", ""), ("tag_count", "[1, 2"), ("tag_count", '{"a": "b"}')])
-def test_a_damaged_file_of_counts_is_named(folder, name, content):
-    (folder / f"stackoverflow.{name}").write_text(content)
-    with pytest.raises(UsageError, match=f"stackoverflow.{name} .*undamaged file"):
-        _load(folder)
 
 
 def test_words_and_tags_from_elsewhere_need_no_counts(folder):

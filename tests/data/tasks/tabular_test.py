@@ -187,17 +187,6 @@ def test_a_quoted_name_in_a_flag_may_hold_a_comma(write):
     assert _load(path, "site", "y", feature_columns='"a, b"').feature_names == ("a, b",)
 
 
-def test_columns_that_training_clients_leave_empty_are_left_out_and_named(write):
-    lines = CLINICS.splitlines()
-    # Client c, the held-out one, has the only value.
-    values = ["empty", "", "", "7", "", "", "", "", ""]
-    table = _load(
-        write("\n".join(f"{line},{value}" for line, value in zip(lines, values, strict=True))), "site", "target"
-    )
-    assert table.report["columns_left_out"] == ["empty"]
-    assert "empty" not in table.feature_names
-
-
 def test_of_four_clients_rows_are_held_out_instead(write):
     sizes = {"a": 10, "b": 5, "c": 2, "d": 1}
     rows = [f"{name},{row},{row % 2}\n" for name, size in sizes.items() for row in range(size)]
