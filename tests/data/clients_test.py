@@ -49,13 +49,6 @@ def _writers(second: int = 8) -> clients.ArrayClients:
     return clients.ArrayClients(clients.Examples(bags, np.array([3, 4, 5])), np.array([1, 0, 1]), ["a", "b"])
 
 
-def test_posts_are_pooled_with_their_labels():
-    bags, labels = clients.pool(_writers(), max_examples=0, seed=0)
-    words = np.split(bags.ids, bags.offsets[1:-1])
-    pooled = {int(label): post.tolist() for label, post in zip(labels, words, strict=True)}
-    assert pooled == {3: [7], 4: [5, 8], 5: [9, 6]}
-
-
 def test_file_checksum_of_a_large_file_sees_its_size_and_both_ends(tmp_path, monkeypatch):
     monkeypatch.setattr(clients, "_CHECKED_END_BYTES", 100)
     path = tmp_path / "large"

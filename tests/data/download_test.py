@@ -200,22 +200,6 @@ def test_another_content_is_refused_and_not_kept(server, tmp_path, there, archiv
     assert not {NAME, f"{NAME}.lzma.part"} & set(_names(tmp_path))
 
 
-@pytest.mark.parametrize("answer", ["none", "404", "no_http"])
-def test_where_a_download_fails_the_error_says_what_else_to_do(server, tmp_path, monkeypatch, answer):
-    answers = {
-        "404": lambda handler: handler.send_error(404),
-        "no_http": lambda handler: handler.wfile.write(b"ftp\r\n"),
-    }
-    if answer == "none":
-        server.server_close()  # Nobody listens there any more.
-    else:
-        monkeypatch.setattr(_Handler, "do_GET", answers[answer])
-    with pytest.raises(UsageError, match=f"(?s){NAME} is not in {tmp_path}, .*{server.origin} failed.*--data_dir"):
-        download.lzma_file(server.origin, NAME, str(tmp_path))
-    with pytest.raises(UsageError, match=rf"(?s)toy.bin is not in {tmp_path}, .* or put toy.bin there"):
-        download.plain_file(server.origin, "toy.bin", str(tmp_path))
-
-
 def test_a_plain_file_of_another_digest_is_refused_and_not_kept_unless_it_was_there(server, tmp_path):
     with pytest.raises(UsageError, match=r"is not the expected file of .*: start again to repeat"):
         download.plain_file(server.origin, "toy.bin", str(tmp_path), "00" * 32)

@@ -1,12 +1,10 @@
 """Tests of data.files."""
 
 import io
-import os
 import pathlib
 import subprocess
 import sys
 
-import matplotlib.figure
 import numpy as np
 import pandas as pd
 import pytest
@@ -86,15 +84,6 @@ def test_a_file_that_breaks_off_leaves_the_one_before(tmp_path):
     assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("a.json", b"1")]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("suffix", ["png", "pdf", "svg"])
-def test_a_picture_is_written_in_the_format_of_its_name(tmp_path, suffix):
-    picture = matplotlib.figure.Figure(figsize=(1, 1))
-    files.save_picture(picture, tmp_path / f"a.{suffix}", dpi=50)
-    start = {"png": b"\x89PNG", "pdf": b"%PDF", "svg": b"<?xml"}[suffix]
-    assert (tmp_path / f"a.{suffix}").read_bytes().startswith(start)
-
-
 @pytest.mark.parametrize(
     "action", ["files.replace(path, bytes(9000))", "files.save_arrays(path, {'b': np.zeros(900), 'c': np.zeros(900)})"]
 )
@@ -150,16 +139,6 @@ def test_a_file_is_replaced_and_leaves_no_part_and_links_and_devices_stay(tmp_pa
     assert pathlib.Path("/dev/null").is_char_device()
     with pytest.raises(Failure, match=r"nowhere/a\.json cannot be written"):
         files.replace(tmp_path / "nowhere" / "a.json", b"1")
-
-
-def test_an_output_that_has_no_place_is_refused(tmp_path, monkeypatch):
-    files.check_output("output", tmp_path / "a.png")
-    for path, formats in ((tmp_path / "no" / "a.png", ()), (tmp_path, ()), (tmp_path / "a.png", (".pdf",))):
-        with pytest.raises(UsageError, match=r"^--output: "):
-            files.check_output("output", path, formats)
-    monkeypatch.setattr(os, "access", lambda path, mode: (path, mode) != (tmp_path, os.W_OK))
-    with pytest.raises(UsageError, match=f"--output: the folder {tmp_path} cannot be written."):
-        files.check_output("output", tmp_path / "a.png")
 
 
 def test_texts_of_a_csv_file_are_no_formulas_and_numbers_stay_numbers():

@@ -48,12 +48,6 @@ def test_all_keys_of_a_purpose_have_one_length_in_the_whole_program():
     assert lengths == {name: {keys.Purpose[name].places} for name in lengths}
 
 
-def test_a_generator_draws_what_its_key_says_whatever_was_drawn_before():
-    first = _draw(7, keys.Purpose.COHORT, 3)
-    _draw(7, keys.Purpose.COHORT, 4)
-    assert _draw(7, keys.Purpose.COHORT, 3) == first
-
-
 @pytest.mark.parametrize(
     "other",
     [

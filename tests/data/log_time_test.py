@@ -129,11 +129,6 @@ def test_without_reward_times_rewards_count_as_they_are_in_rows_whose_window_has
     assert len(log.report["notes"]) == 2
 
 
-def test_a_row_without_a_client_needs_no_reward():
-    log = _log(pd.DataFrame(LOG).assign(user=["a", "b", None, "b", "a", "b"], reward=[1, 2, None, 4, 5, 6]))
-    assert log.report["dropped_rows"]["without_client"] == 1
-
-
 BAD_TIMES = [
     ({"day": [*DAYS[:5], "soon"]}, {}, r"--time_column: 'soon' \(line 7\)"),
     ({"day": [*DAYS[:5], None]}, {}, r"--time_column: .*\(line 7\)"),

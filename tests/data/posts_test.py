@@ -124,22 +124,6 @@ def test_a_truncated_or_damaged_dump_is_refused_with_the_line(dump, content, lin
         _read(dump)
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"<posts>\n" + _row(QUESTION).encode() + b'<row Body="\xff\xfe" />\n</posts>', "line 3:"),
-        (b'<?xml version="1.0" encoding="big5"?><posts></posts>', "is not readable"),
-        (b'<?xml version="1.0" encoding="klingon"?><posts></posts>', "is not readable"),
-        (b'<users>\n<row Id="1" /></users>', "holds <users>, not the <posts>"),
-    ],
-)
-def test_another_file_is_refused(dump, content, message):
-    dump.parent.mkdir()
-    dump.write_bytes(content)
-    with pytest.raises(UsageError, match=rf"Posts\.xml.*{message}.*--data_dir"):
-        _read(dump)
-
-
 @pytest.mark.slow
 def test_memory_does_not_grow_with_the_dump(dump):
     answers = (_row(ANSWER, Id=str(number), Body="word " * 400) for number in range(2, 2000))

@@ -70,22 +70,6 @@ def test_the_writer_is_the_last_named_before_the_first_stroke(read):
     assert [(character.text, character.writer) for character in read(segments)] == [("a", "jane"), ("b", "joe")]
 
 
-@pytest.mark.parametrize("points", ["1 2 3\n4 5", "1 2 x", "nan 1 2", "1 1e300 1", ""])
-def test_a_component_without_sound_points_still_counts(tmp_path, points):
-    path = tmp_path / "a.dat"
-    path.write_text(f'.COORD X Y T\n.PEN_DOWN\n{points}\n.PEN_DOWN\n1 2 3\n.SEGMENT CHARACTER 0-1 ? "a"\n')
-    (character,) = unipen.characters(path, tmp_path)
-    np.testing.assert_array_equal(character.strokes, [[[1, 2]]])
-
-
-def test_what_includes_itself_or_is_missing_is_passed_over(tmp_path):
-    path = tmp_path / "a.dat"
-    path.write_text(".INCLUDE b.dat\n")
-    loop = '.INCLUDE b.dat\n.INCLUDE c.dat\n.PEN_DOWN\n1 2\n.SEGMENT CHARACTER 0 ? "a"\n'
-    (tmp_path / "b.dat").write_text(loop)
-    assert len(list(unipen.characters(path, tmp_path))) == 1
-
-
 @pytest.fixture
 def source(tmp_path):
     """Two contributors: `aga` with two writers, and `apa` and `app` with one that is in both."""

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from data import download
 from data.errors import UsageError
-from data.tasks import handwriting
+from data.tasks import handwriting, tags
 from data.tasks.options import TaskOptions
 
 # split -> writer -> labels; an image is filled with its label / 100.
@@ -42,13 +42,11 @@ def database(tmp_path_factory, write_database):
 
 
 @pytest.fixture(autouse=True)
-def _no_download(request, monkeypatch):
+def _no_download(monkeypatch):
     def refuse(*arguments):
         raise AssertionError("nothing may be fetched here")
 
     monkeypatch.setattr(download, "_fetch", refuse)
-    if "shared_data" not in request.fixturenames:
-        monkeypatch.delenv("FEDBANDITS_DATA_DIR", raising=False)
 
 
 def _labels(population) -> dict[str, list[int]]:
@@ -260,3 +258,26 @@ def test_the_real_mnist_is_whole_and_its_test_writers_are_others(shared_data):
     # The published class sizes.
     assert _totals(train)[2].tolist() == [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949]
     assert _totals(test)[2].tolist() == [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
+
+
+@pytest.mark.parametrize(("mean", "classes"), [(671_585 / 3_400, 62), (341_873 / 3_383, 10)])
+def test_a_writer_s_examples_number_the_data_set_s_mean(mean, classes):
+    train, _ = handwriting.random_writers(classes, 300)
+    some = [train.load(index) for index in range(300)]
+    assert np.mean([len(one.labels) for one in some]) == pytest.approx(mean, rel=0.09)  # Four standard errors.
+    assert (some[0].features.shape[1:], some[0].features.dtype) == ((28, 28, 1), np.float32)
+    assert set(np.concatenate([one.labels for one in some])) == set(range(classes))
+
+
+def test_a_user_s_posts_number_the_data_set_s_mean_and_have_tags():
+    train, _ = tags.random_posts(50, 5, 8, num_users=400)
+    some = [train.load(index) for index in range(400)]
+    sizes = [len(one.labels) for one in some]
+    assert min(sizes) >= 100
+    assert np.mean(sizes) == pytest.approx(135_818_730 / 342_477, rel=0.15)  # Four standard errors.
+    assert all((one.labels.sum(axis=1) >= 1).all() for one in some)
+    lengths = np.diff(some[0].features.offsets)
+    assert (lengths.min(), lengths.max()) == (5, 8)
+    np.testing.assert_allclose(
+        np.add.reduceat(some[0].features.values ** 2, some[0].features.offsets[:-1]), 1, rtol=1e-6
+    )

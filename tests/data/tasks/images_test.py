@@ -21,12 +21,6 @@ POOLS = {"fashion_mnist": ("fashion_mnist_pool.npz", (28, 28)), "cifar100": ("ci
 MNIST = "mnist_with_writers.npz"
 
 
-@pytest.fixture(autouse=True)
-def _no_default_folder(request, monkeypatch):
-    if "shared_data" not in request.fixturenames:
-        monkeypatch.delenv("FEDBANDITS_DATA_DIR", raising=False)
-
-
 @pytest.fixture
 def folder(tmp_path):
     """Small archives; an image's first pixel is its row number, its label that modulo 5."""
@@ -77,14 +71,6 @@ def test_mnist_keeps_its_official_split(folder):
     assert first_pixels(rest) == [list(range(20))]
 
 
-def test_a_small_concentration_gives_clients_of_few_labels(folder):
-    def labels(concentration):
-        population = load("fashion_mnist", folder, partition_alpha=concentration)[0]
-        return np.mean([len(set(population.load(client).labels)) for client in range(7)])
-
-    assert labels(0.05) < 3 < labels(100.0)
-
-
 def test_partition_by_label_assigns_every_image_once_to_clients_of_unequal_size(folder):
     train, rest = load("fashion_mnist", folder, partition_by="label")
     assert all_of(train, rest) == list(range(210))
@@ -95,12 +81,6 @@ def test_examples_per_client(folder):
     train, _ = load("fashion_mnist", folder, partition_clients=5, partition_examples=12)
     assert [len(rows) for rows in first_pixels(train)] == [12] * 5
     assert len(set(all_of(train))) == 60
-
-
-@pytest.mark.parametrize(("number", "examples"), [(181, 0), (10, 19)])
-def test_more_than_the_pool_holds_is_refused(folder, number, examples):
-    with pytest.raises(UsageError, match=f"--partition_clients={number} with --partition_examples={examples} needs"):
-        load("fashion_mnist", folder, partition_clients=number, partition_examples=examples)
 
 
 @pytest.fixture
@@ -201,29 +181,6 @@ def test_cifars_20_superclasses_have_5_classes_each():
     assert np.flatnonzero(images.CIFAR_SUPERCLASSES == 14).tolist() == [2, 11, 35, 46, 98]
 
 
-def test_a_hierarchy_gives_clients_of_one_superclass_several_classes(tmp_path):
-    labels = (np.arange(1200) % 100).astype(np.uint8)
-    np.savez(tmp_path / POOLS["cifar100"][0], x=_pixels(1200, (32, 32, 3)), y=labels)
-    options = {"partition_clients": 10, "partition_examples": 20}
-    train, _ = load("cifar100", tmp_path, partition_alpha=0.001, partition_beta=10.0, **options)
-    first = train.load(0).labels
-    assert len(set(images.CIFAR_SUPERCLASSES[first].tolist())) == 1
-    assert len(set(first.tolist())) >= 4
-
-
-@pytest.mark.parametrize(("name", "num_actions"), [("fashion_mnist", 10), ("mnist", 10), ("cifar100", 100)])
-def test_the_model_takes_the_normalized_images(folder, name, num_actions):
-    task = task_of(name, folder)
-    examples = task.clients.load(0)
-    features = task.normalize(examples.features)
-    assert (task.num_actions, features.shape[1:]) == (num_actions, task.feature_spec[0])
-    np.testing.assert_array_equal(
-        features.reshape(len(features), -1)[:, 0], np.float32(first_pixels(task.clients)[0]) / 255
-    )
-    model = models.of_task(task)
-    assert model.forward(model.initial_weights(0), features).shape == (len(features), num_actions)
-
-
 @pytest.mark.parametrize(
     ("name", "model"),
     [
@@ -237,21 +194,6 @@ def test_another_model_takes_the_images(folder, name, model):
     features = task.normalize(task.clients.load(0).features)
     assert built.forward(built.initial_weights(0), features).shape == (2, task.num_actions)
     assert (task.model == "mlp") == (model in ("linear", "mlp"))
-
-
-@pytest.mark.parametrize(
-    ("chosen", "hidden", "weights"),
-    [
-        ({}, (64,), 64 * 64 + 64 + 64 * 10 + 10),
-        ({"model": "linear"}, (), 64 * 10 + 10),
-        ({"hidden": (256, 128)}, (256, 128), 64 * 256 + 256 + 256 * 128 + 128 + 128 * 10 + 10),
-        ({"model": "mlp", "hidden": (3,)}, (3,), 64 * 3 + 3 + 3 * 10 + 10),
-    ],
-)
-def test_digits_have_a_model_of_the_chosen_size(chosen, hidden, weights):
-    task = images.load_digits(TaskOptions("digits", **chosen))
-    assert task.model_arguments == {"num_features": 64, "hidden": hidden, "num_outputs": 10}
-    assert sum(weight.size for weight in models.of_task(task).initial_weights(0)) == weights
 
 
 def digits(concentration: float = 1.0) -> tasks.Task:

@@ -7,8 +7,6 @@ import numpy as np
 import pytest
 
 from data import tasks
-from data.tasks import images
-from data.tasks.options import TaskOptions
 
 # EMNIST's order of classes.
 CHARACTERS = string.digits + string.ascii_uppercase + string.ascii_lowercase
@@ -77,9 +75,3 @@ def test_the_initial_training_pays_for_the_most_frequent_tags(tags, reference_co
     phases = tasks.tag_rewards(counts, reference_code=reference_code, initial_tags=asked)
     np.testing.assert_array_equal(phases["init"], np.diag([1.0] * paid + [0.0] * (tags - paid)))
     np.testing.assert_array_equal(phases["bandits"], np.diag(tags / counts).astype(np.float32))
-
-
-def test_a_shift_of_digits_pays_for_the_first_half_and_then_for_all():
-    phases = images.load_digits(TaskOptions("digits")).rewards
-    np.testing.assert_array_equal(phases["init"], np.diag([1, 1, 1, 1, 1, 0, 0, 0, 0, 0]))
-    np.testing.assert_array_equal(phases["bandits"], np.eye(10))

@@ -13,12 +13,6 @@ from data.tasks import tags
 from data.tasks.options import TaskOptions
 
 
-@pytest.fixture(autouse=True)
-def _no_default_folder(request, monkeypatch):
-    if "shared_data" not in request.fixturenames:
-        monkeypatch.delenv("FEDBANDITS_DATA_DIR", raising=False)
-
-
 def _write(path, rows):
     """Writes (user, title, body, tags) as JSON lines."""
     names = ("user", "title", "body", "tags")
@@ -111,13 +105,6 @@ def test_words_and_tags_are_counted_on_training_users_only_whatever_the_tags(fol
     assert _vocabulary(_load(folder, vocabulary_size=1)) == ["beer"]
 
 
-def test_rarer_tags_follow_in_alphabetical_order_and_may_be_fewer_than_asked_for(folder):
-    rare = sorted(
-        {f"rare-{user}" for user in PEOPLE} - {f"rare-{user[-1]}" for user in _load(folder).held_out.client_ids}
-    )
-    assert _load(folder, num_tags=50).action_names == ("ale", "tap", *rare)
-
-
 def test_words_and_tags_from_elsewhere_are_taken_as_they_are(folder, tmp_path):
     learned = _load(folder)
     assert learned.private_statistics == ("the posts' vocabulary, their tags and the tags' counts",)
@@ -141,28 +128,7 @@ def test_untagged_posts_are_kept_on_demand_and_counted(folder, capsys):
         f"s/{user}": [1, 2, 0] if user in PEOPLE[:13] else [0] for user in PEOPLE
     }
     assert "posts: 41, examples: 41" in capsys.readouterr().err
-    assert _load(folder).report == {
-        tags.POSTS: 41,
-        tags.EXAMPLES: 26,
-        tags.UNTAGGED: 15,
-        tags.USERS_DROPPED: 2,
-    }
-
-
-# User n has tags n, n + 1, ... 39: the more frequent, the higher its number.
-@pytest.mark.parametrize(
-    ("variant", "asked", "paid"),
-    [("paper", None, 10), ("reference_code", None, 24), ("paper", 7, 7), ("reference_code", 40, 40)],
-)
-def test_the_initial_training_pays_for_the_most_frequent_tags(tmp_path, variant, asked, paid):
-    rows = [(f"s/{user}", "A post", "beer", [f"t{tag}" for tag in range(user, 40)]) for user in range(40)]
-    path = _write(tmp_path / "mine.jsonl", rows)
-    task = _load(path, num_tags=50, variant=variant, init_labels=asked)
-    assert np.flatnonzero(np.diag(task.rewards["init"])).tolist() == list(range(paid))
-    counts = sum(task.clients.load(index).labels.sum(axis=0) for index in range(len(task.clients)))
-    np.testing.assert_allclose(np.diag(task.rewards["bandits"]), counts[0] / counts, rtol=1e-6)
-    with pytest.raises(UsageError, match="--init_labels=41 "):
-        _load(path, num_tags=50, init_labels=41)
+    assert _load(folder).report == {tags.POSTS: 41, tags.EXAMPLES: 26, tags.UNTAGGED: 15, tags.USERS_DROPPED: 2}
 
 
 def test_posts_in_chunks_are_the_same(folder, monkeypatch):
@@ -180,26 +146,6 @@ def test_folders_of_sites_are_read_together_or_one_by_its_folder_or_file(tmp_pat
     assert task.report == {tags.POSTS: 4, posts.UNKNOWN_USER: 1} | counts
     for named in ("ai", "ai/Posts.xml"):
         assert sorted(_users(_load(tmp_path / named))) == ["ai/5", "ai/6"]
-
-
-@pytest.mark.parametrize(
-    ("place", "message"),
-    [
-        (None, "FEDBANDITS_DATA_DIR"),
-        ("", "no stackexchange_posts"),
-        ("nowhere", "no stackexchange_posts"),
-        ("both", "both stackexchange_posts.jsonl.gz and "),
-        ("a.csv", r"a\.csv is neither"),
-    ],
-)
-def test_a_place_without_posts_or_with_two_kinds_is_refused(tmp_path, place, message):
-    (tmp_path / "ai").mkdir()
-    (tmp_path / "a.csv").touch()
-    (tmp_path / "both").mkdir()
-    _write(tmp_path / "both" / "stackexchange_posts.jsonl.gz", POSTS)
-    _xml(tmp_path / "both" / "ai" / "Posts.xml", 5)
-    with pytest.raises(UsageError, match=f"{message}.*--data_dir|--data_dir.*{message}"):
-        _load(None if place is None else tmp_path / place)
 
 
 @pytest.mark.parametrize(

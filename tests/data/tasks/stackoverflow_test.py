@@ -25,11 +25,6 @@ def _post(tokens: str, title: str, tags: str) -> bytes:
     return tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString()
 
 
-@pytest.fixture(autouse=True)
-def _no_default_folder(monkeypatch):
-    monkeypatch.delenv("FEDBANDITS_DATA_DIR", raising=False)
-
-
 @pytest.fixture
 def folder(tmp_path, write_database):
     posts = [_post("the cat sat", "the end", "java|c++"), _post("dog", "", "cobol"), _post("dog the", "", "c++")]
@@ -71,13 +66,3 @@ def test_files_are_read_as_they_are_published(folder):
     found = _load(folder)
     assert (len(found.clients), found.statistics) == (2, expected)
     assert len(list(folder.glob("*.tar.bz2"))) == 2  # The user's archives stay.
-
-
-def test_words_and_tags_from_elsewhere_need_no_counts(folder):
-    for name in (tags.WORD_COUNTS, tags.TAG_COUNTS):
-        (folder / name).unlink()
-    known = {"kind": "posts", "vocabulary": ["the", "dog", "cat"], "tags": {"java": 7, "c++": 3}}
-    (folder / "statistics.json").write_text(json.dumps(known))
-    found = _load(folder, public_statistics=str(folder / "statistics.json"))
-    assert (found.num_actions, found.statistics) == (2, {})
-    assert found.clients.load(0).features.ids.tolist() == [0, 2, 0, 1]

@@ -97,13 +97,7 @@ def test_statistics_of_another_table_are_an_error(write, columns, labels, messag
 
 
 def test_features_are_learned_from_training_clients_only(clinics):
-    assert clinics.feature_names == (
-        "age",
-        "age is missing",
-        "color=green",
-        "color=red",
-        "color=<missing>",
-    )
+    assert clinics.feature_names == ("age", "age is missing", "color=green", "color=red", "color=<missing>")
     # Ages 4, 2, 2, 4, 4 of training clients: mean 3.2, deviation sqrt(0.96).
     old, young = 0.8 / np.sqrt(0.96), -1.2 / np.sqrt(0.96)
     expected = {
@@ -225,13 +219,7 @@ def test_rewards_are_the_labels(write):
     assert table.feature_names == ("age",)
     assert (table.multi_label, list(table.rewards), table.label_range) == (True, ["exact"], (-1, 3))
     labels = _labels(table.clients) | _labels(table.held_out)
-    assert labels == {
-        "a": [[-1, 0.5]],
-        "b": [[2, 0]],
-        "c": [[0, 1]],
-        "d": [[pytest.approx(1e-3), 1]],
-        "e": [[0, 3]],
-    }
+    assert labels == {"a": [[-1, 0.5]], "b": [[2, 0]], "c": [[0, 1]], "d": [[pytest.approx(1e-3), 1]], "e": [[0, 3]]}
     assert table.clients.load(0).labels.dtype == np.float32
 
 
@@ -375,19 +363,6 @@ def test_odd_labels_and_many_categories_are_warned_of(write):
         "--category_columns=word keeps it.",
     ]
     assert len(_load(path, "site", "y", category_columns="word").report["warnings"]) == 2
-
-
-def test_the_task_fits_the_table(clinics, write):
-    assert (clinics.num_actions, clinics.feature_spec, clinics.model) == (2, ((5,), "float32"), "mlp")
-    assert clinics.model_arguments == {"num_features": 5, "hidden": (), "num_outputs": 2}
-    assert not clinics.multi_label
-    path = write(CLINICS)
-    assert _load(path, "site", "target", model="mlp").model_arguments["hidden"] == (64,)
-    assert _load(path, "site", "target", model="mlp", hidden=(5, 4)).model_arguments["hidden"] == (5, 4)
-    with pytest.raises(UsageError, match="--hidden"):
-        _load(path, "site", "target", hidden=(5,))
-    with pytest.raises(UsageError, match="--model=cnn takes images"):
-        _load(path, "site", "target", model="cnn")
 
 
 # Labels r, q, p of 3, 2 and 1 rows a client; the held-out client c has most of all p.
