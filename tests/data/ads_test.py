@@ -54,12 +54,6 @@ def test_other_values_than_0_and_1_are_refused_with_their_place(table, line, val
     assert refusal(path).startswith(f"--data_file: {value} in column 'Ad 2' (line 3 of {path}) is not ")
 
 
-def test_a_folder_without_the_table_is_refused(monkeypatch, tmp_path):
-    monkeypatch.setenv("FEDBANDITS_DATA_DIR", str(tmp_path))
-    with pytest.raises(UsageError, match=f"No {ads.TABLE} in"):
-        ads.find_table(None)
-
-
 def test_the_real_table(shared_data):
     found = ads.from_table(str(shared_data / ads.TABLE), 100, 0)
     assert found.clicks.shape == (100, 100, 10)

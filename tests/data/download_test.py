@@ -167,12 +167,6 @@ def test_a_download_is_decompressed_into_the_cache_folder_continuing_what_is_the
     assert (server.requested, _names(folder)) == ([requested], [NAME, f"{NAME}.sha256"])
 
 
-def test_a_server_without_ranges_sends_all_again(server, tmp_path):
-    server.ranges = False
-    (tmp_path / f"{NAME}.lzma.part").write_bytes(b"?" * 12_345)
-    assert download.lzma_file(server.origin, NAME, str(tmp_path)).read_bytes() == CONTENT
-
-
 def test_a_transfer_that_breaks_off_says_how_far_it_came_and_continues_at_the_next_start(server, tmp_path):
     server.cut = 20_000
     with pytest.raises(UsageError, match=f"ended after 20000 of {len(ARCHIVE)} bytes; start again to continue"):

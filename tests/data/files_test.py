@@ -52,36 +52,7 @@ def test_a_file_that_can_be_downloaded_is_taken_from_the_flag_s_folder_then_from
     assert files.instead_of_download(str(flag), ["a", "a.lzma"], "there") == flag / "a"
 
 
-@pytest.mark.parametrize("before", [None, "elsewhere"])
-def test_a_data_folder_is_the_environment_s_for_a_while(tmp_path, monkeypatch, before):
-    if before:
-        monkeypatch.setenv("FEDBANDITS_DATA_DIR", before)
-    with files.data_folder(str(tmp_path)):
-        assert files.folder_of_environment() == str(tmp_path)
-    assert files.folder_of_environment() == before
-    with files.data_folder(None):
-        assert files.folder_of_environment() == before
-    with (
-        pytest.raises(UsageError, match=r"--data_dir=.*nowhere is not a folder"),
-        files.data_folder(str(tmp_path / "nowhere")),
-    ):
-        pass
-
-
 # Files that are written whole.
-
-
-def test_a_file_that_breaks_off_leaves_the_one_before(tmp_path):
-    files.replace(tmp_path / "a.json", b"1")
-
-    def break_off():
-        with files.whole(tmp_path / "a.json") as file:
-            file.write(b"2")
-            raise KeyError
-
-    with pytest.raises(KeyError):
-        break_off()
-    assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("a.json", b"1")]
 
 
 @pytest.mark.parametrize(

@@ -65,9 +65,3 @@ def test_draws_change_with_the(other):
 def test_draws_are_the_same_on_every_machine_and_version():
     assert keys.generator(0, keys.Purpose.COHORT, 1).integers(10**6, size=3).tolist() == [674263, 848650, 817611]
     assert keys.tensorflow_key(0, keys.Purpose.TRAINING, 1, 2).tolist() == [1169752400, 353602132]
-
-
-def test_a_clients_number_is_of_its_name_alone():
-    # The first bytes of b2sum --length=64, the least one first, and the highest bit set.
-    assert keys.number_of("a") == int.from_bytes(bytes.fromhex("40f89e395b66422f"), "little") | 2**63
-    assert len({keys.number_of(str(number)) for number in range(10_000)}) == 10_000

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from data import interaction_log, log_checks
-from data.errors import UsageError
 
 
 def _log(propensities, actions=None, clients=None, num_actions=2, **others) -> interaction_log.InteractionLog:
@@ -67,9 +66,3 @@ def test_actions_that_only_the_policy_chooses_are_named():
     assert finding.is_warning
     assert "lacks 'a1', 'a3', which the policy chooses in 25.00% of interactions" in finding.text
     assert not log_checks.support(log, np.array([[0.5, 0.0, 0.5, 0.0]] * 2)).is_warning
-
-
-def test_unknown_actions_are_refused():
-    assert log_checks.check_action("b", ("a", "b"), "--policy") == 1
-    with pytest.raises(UsageError, match="--policy names the action 'x', which the log lacks: its 2 actions are 'a'"):
-        log_checks.check_action("x", ("a", "b"), "--policy")

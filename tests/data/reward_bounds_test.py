@@ -14,12 +14,6 @@ def test_map_to_unit_interval_clips_and_inverts():
     assert bounds.outside(np.array([-51, -50, 150, 151])) == 2
 
 
-@pytest.mark.parametrize("text", ["1", "1,0", "0,0", "0,inf", "a,b", "0,1,2"])
-def test_malformed_bounds_are_refused(text):
-    with pytest.raises(UsageError, match="--reward_bounds="):
-        reward_bounds.parse(text)
-
-
 @pytest.mark.parametrize(
     ("rewards", "bounds"), [([0, 1, 1], (0, 1)), ([-1, 1], (-1, 1)), ([0, 0], (0, 1)), ([0.5], None)]
 )

@@ -64,12 +64,6 @@ def test_rows_of_a_client_need_not_be_together(path):
     assert _labels(sqlite.SqliteClients(path, "train", _parse)) == [[4, 6], [5, 9, 2], [3, 1]]
 
 
-def test_examples_that_cannot_be_parsed_name_file_and_client(tmp_path, write_database):
-    path = write_database(tmp_path / "toy.sqlite", {"train": {"ann": [b"no number"]}})
-    with pytest.raises(UsageError, match=r"toy\.sqlite is not readable .*ValueError of client ann.*--data_dir"):
-        sqlite.SqliteClients(path, "train", _parse).load(0)
-
-
 def test_clients_have_the_examples_of_their_split_in_the_order_of_the_file_which_is_not_written(path, monkeypatch):
     monkeypatch.chdir(path.parent)
     path.chmod(0o444)

@@ -6,7 +6,6 @@ import h5py
 import pytest
 
 from data.convert import __main__ as convert
-from data.errors import UsageError
 from data.tasks import tags
 from data.tasks.options import TaskOptions
 
@@ -54,14 +53,6 @@ def test_the_task_reads_stack_overflow_from_older_files(hdf5, tmp_path):
     # Body and title: `the` twice and `cat` once; then `the` and `dog`.
     assert (ann.features.ids.tolist(), ann.features.offsets.tolist()) == ([0, 2, 0, 1], [0, 2, 4])
     assert ann.labels.tolist() == [[1, 1], [1, 0]]
-
-
-def test_a_damaged_older_file_is_named_and_leaves_nothing(hdf5, tmp_path):
-    with h5py.File(hdf5 / "stackoverflow_held_out.h5", "a") as file:
-        del file["examples/eve/tags"]
-    with pytest.raises(UsageError, match=r"stackoverflow_held_out\.h5 is damaged"):
-        _convert("stackoverflow", hdf5, tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == ["hdf5"]
 
 
 def test_the_task_reads_the_same_posts_from_dumps_and_from_what_is_made_of_them(tmp_path, capsys):

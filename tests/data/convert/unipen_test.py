@@ -65,11 +65,6 @@ def test_a_delineation_names_components_and_points(read, delineation, strokes):
     assert [stroke[:, 1].tolist() for stroke in character.strokes] == [[10 * x for x in stroke] for stroke in strokes]
 
 
-def test_the_writer_is_the_last_named_before_the_first_stroke(read):
-    segments = '.SEGMENT CHARACTER 1 ? "a"\n.SEGMENT CHARACTER 2 ? "b"\n.SEGMENT WORD 0-2 ? "ab"'
-    assert [(character.text, character.writer) for character in read(segments)] == [("a", "jane"), ("b", "joe")]
-
-
 @pytest.fixture
 def source(tmp_path):
     """Two contributors: `aga` with two writers, and `apa` and `app` with one that is in both."""

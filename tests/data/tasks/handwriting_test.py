@@ -1,7 +1,6 @@
 """Tests of data.tasks.handwriting: small files and, where they are, the real ones."""
 
 import json
-import lzma
 
 import numpy as np
 import pytest
@@ -78,17 +77,6 @@ def test_random_writers_replace_a_download_alone(database, tmp_path, capsys):
     assert len(_emnist(database, random_data=True)[0]) == 2
 
 
-@pytest.mark.parametrize("way", ["flag", "environment"])
-def test_the_published_archive_is_decompressed_beside_itself(database, tmp_path, monkeypatch, way):
-    content = (database / handwriting.FILE_NAME).read_bytes()
-    (tmp_path / f"{handwriting.FILE_NAME}.lzma").write_bytes(lzma.compress(content, lzma.FORMAT_ALONE))
-    if way == "environment":
-        monkeypatch.setenv("FEDBANDITS_DATA_DIR", str(tmp_path))
-    train, _ = _emnist(tmp_path if way == "flag" else None)
-    assert _labels(train) == SPLITS["all_train"]
-    assert (tmp_path / handwriting.FILE_NAME).read_bytes() == content
-
-
 def write(path, **writers):
     """Writes a file; a writer's characters are of one grey level and label each."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -124,15 +112,6 @@ def test_files_that_are_not_split_hold_a_tenth_of_each_writer_out(tmp_path, plac
     assert [len(part) for part in levels(train)] == [18, 4]
     together = [sorted(mine + rest) for mine, rest in zip(levels(train), levels(held_out), strict=True)]
     assert together == [list(range(20)), list(range(20, 25))]
-
-
-def test_leafs_files_are_read_as_tffs_emnist_is(tmp_path):
-    write(tmp_path / "train" / "all_data_0.json", f0=[61, 0])
-    write(tmp_path / "test" / "all_data_0.json", f0=[51])
-    task = handwriting.load(TaskOptions("emnist_chars", data_dir=str(tmp_path)))
-    features = task.normalize(task.held_out.load(0).features)
-    assert (features.shape, features.dtype, task.num_actions, task.model) == ((1, 28, 28, 1), np.float32, 62, "cnn")
-    np.testing.assert_allclose(features, 0.2, rtol=1e-6)
 
 
 @pytest.mark.parametrize(

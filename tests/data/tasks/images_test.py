@@ -14,7 +14,6 @@ from data import clients, download, tasks
 from data.errors import UsageError
 from data.tasks import images
 from data.tasks.options import TaskOptions
-from optimization import models
 
 # Archive and images' shape of each data set.
 POOLS = {"fashion_mnist": ("fashion_mnist_pool.npz", (28, 28)), "cifar100": ("cifar100_subset150.npz", (32, 32, 3))}
@@ -69,18 +68,6 @@ def test_mnist_keeps_its_official_split(folder):
     train, rest = load("mnist", folder)
     assert all_of(train) == list(range(60))
     assert first_pixels(rest) == [list(range(20))]
-
-
-def test_partition_by_label_assigns_every_image_once_to_clients_of_unequal_size(folder):
-    train, rest = load("fashion_mnist", folder, partition_by="label")
-    assert all_of(train, rest) == list(range(210))
-    assert len({len(rows) for rows in first_pixels(train)}) > 2
-
-
-def test_examples_per_client(folder):
-    train, _ = load("fashion_mnist", folder, partition_clients=5, partition_examples=12)
-    assert [len(rows) for rows in first_pixels(train)] == [12] * 5
-    assert len(set(all_of(train))) == 60
 
 
 @pytest.fixture
@@ -179,21 +166,6 @@ def test_cifars_20_superclasses_have_5_classes_each():
     # Fruit and vegetables: apple, mushroom, orange, pear, sweet pepper; people: baby, boy, girl, man, woman.
     assert np.flatnonzero(images.CIFAR_SUPERCLASSES == 4).tolist() == [0, 51, 53, 57, 83]
     assert np.flatnonzero(images.CIFAR_SUPERCLASSES == 14).tolist() == [2, 11, 35, 46, 98]
-
-
-@pytest.mark.parametrize(
-    ("name", "model"),
-    [
-        *(("mnist", model) for model in ("linear", "mlp", "cnn", "cnn_small", "cnn_dropout", "resnet18")),
-        *(("cifar100", model) for model in ("linear", "mlp", "resnet18")),
-    ],
-)
-def test_another_model_takes_the_images(folder, name, model):
-    task = task_of(name, folder, model=model, partition_examples=2)
-    built = models.of_task(task)
-    features = task.normalize(task.clients.load(0).features)
-    assert built.forward(built.initial_weights(0), features).shape == (2, task.num_actions)
-    assert (task.model == "mlp") == (model in ("linear", "mlp"))
 
 
 def digits(concentration: float = 1.0) -> tasks.Task:

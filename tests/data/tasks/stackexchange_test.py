@@ -3,12 +3,14 @@
 import gzip
 import itertools
 import json
+import lzma
+import tarfile
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from data import posts, text
-from data.errors import UsageError
 from data.tasks import tags
 from data.tasks.options import TaskOptions
 
@@ -148,23 +150,6 @@ def test_folders_of_sites_are_read_together_or_one_by_its_folder_or_file(tmp_pat
         assert sorted(_users(_load(tmp_path / named))) == ["ai/5", "ai/6"]
 
 
-@pytest.mark.parametrize(
-    ("rows", "message"),
-    [
-        ([], "0 tags and 0 words"),
-        ([("s/1", "beer", "", ["x", "y"])], "1 examples for training, 0 of other users"),
-        ([(f"s/{user}", "beer", "", ["x"]) for user in range(4)], "1 tags"),
-        ([(f"s/{user}", "beer", "", []) for user in range(4)], "0 tags"),
-        ([(f"s/{user}", "?", "!", ["x", "y"]) for user in range(4)], "0 words"),
-        ([(f"s/{user}", "beer", "", [f"{user}-x", f"{user}-y"]) for user in range(4)], "0 of other users"),
-    ],
-)
-def test_too_little_is_refused_with_the_counts(tmp_path, rows, message):
-    path = _write(tmp_path / "mine.jsonl", rows)
-    with pytest.raises(UsageError, match=rf"mine\.jsonl holds \(posts: \d.*{message}.*--data_dir"):
-        _load(path, num_tags=50)
-
-
 def test_the_real_posts(shared_data):
     task = _load(shared_data, num_tags=50, max_words=256)
     assert (len(task.clients), len(task.held_out)) == (1715, 180)
@@ -182,3 +167,59 @@ def test_the_real_posts(shared_data):
     bags = text.joined([client.features for client in examples])
     assert np.diff(bags.offsets).max() == 256
     assert 0.5 < bags.values.sum() / len(labels) <= 1
+
+
+def _load_tffs(database, **options):
+    options = {"vocabulary_size": 3, "num_tags": 2, "max_words": 4, "init_labels": 1} | options
+    return tags.load_stackoverflow(TaskOptions("stackoverflow_tag", data_dir=database and str(database), **options))
+
+
+def _post(tokens: str, title: str, tags: str) -> bytes:
+    values = {"tokens": tokens, "title": title, "tags": tags}
+    features = {
+        name: tf.train.Feature(bytes_list=tf.train.BytesList(value=[value.encode()])) for name, value in values.items()
+    }
+    return tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString()
+
+
+@pytest.fixture
+def tffs_folder(tmp_path, write_database):
+    posts = [_post("the cat sat", "the end", "java|c++"), _post("dog", "", "cobol"), _post("dog the", "", "c++")]
+    write_database(
+        tmp_path / "stackoverflow.sqlite",
+        {"train": {"ann": posts, "bob": posts[1:2]}, "heldout": {"eve": posts[2:], "nil": []}},
+    )
+    (tmp_path / "stackoverflow.word_count").write_text("the 9\ndog 5\ncat 4\nsat 1\n")
+    (tmp_path / "stackoverflow.tag_count").write_text(json.dumps({"c++": 3, "cobol": 1, "java": 7}))
+    return tmp_path
+
+
+def test_posts_are_bags_of_body_and_title_and_their_tags(tffs_folder):
+    found = _load_tffs(tffs_folder)
+    assert list(found.statistics["tags"].items()) == [("java", 7), ("c++", 3)]
+    assert found.statistics["vocabulary"] == ("the", "dog", "cat")
+    examples = found.clients.load(0)
+    # The first post: the twice and cat once among its words in the vocabulary; the second has neither tag.
+    assert (examples.features.ids.tolist(), examples.features.offsets.tolist()) == ([0, 2, 0, 1], [0, 2, 4])
+    np.testing.assert_allclose(examples.features.values, [2 / 3, 1 / 3, 0.5, 0.5], rtol=1e-6)
+    np.testing.assert_array_equal(examples.labels, [[1, 1], [0, 1]])
+
+
+def test_posts_without_a_frequent_tag_are_dropped_or_kept(tffs_folder):
+    assert len(_load_tffs(tffs_folder).clients.load(1).labels) == 0
+    kept = _load_tffs(tffs_folder, keep_untagged=True).clients.load(1)
+    np.testing.assert_array_equal(kept.labels, [[0, 0]])
+
+
+def test_files_are_read_as_they_are_published(tffs_folder):
+    expected = _load_tffs(tffs_folder).statistics
+    for name in (tags.WORD_COUNTS, tags.TAG_COUNTS):
+        with tarfile.open(tffs_folder / f"{name}.tar.bz2", "w:bz2") as tar:
+            tar.add(tffs_folder / name, name)
+        (tffs_folder / name).unlink()
+    file = tffs_folder / tags.FILE_NAME
+    (tffs_folder / f"{file.name}.lzma").write_bytes(lzma.compress(file.read_bytes(), lzma.FORMAT_ALONE))
+    file.unlink()
+    found = _load_tffs(tffs_folder)
+    assert (len(found.clients), found.statistics) == (2, expected)
+    assert len(list(tffs_folder.glob("*.tar.bz2"))) == 2  # The user's archives stay.

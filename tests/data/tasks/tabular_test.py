@@ -296,17 +296,6 @@ def test_the_real_hospitals_are_split_by_rows(shared_data):
     assert np.isfinite(train).all()
 
 
-def test_the_real_advertisements_need_no_client_column_and_no_features(shared_data):
-    table = _load(str(shared_data / "Ads_CTR_Optimisation.csv"), "rows:100", reward_columns="all")
-    assert (len(table.clients), len(table.held_out)) == (80, 20)
-    assert table.action_names == tuple(f"Ad {number}" for number in range(1, 11))
-    clicks = sum(
-        part.load(index).labels.sum(axis=0) for part in (table.clients, table.held_out) for index in range(len(part))
-    )
-    assert clicks.tolist() == [1703, 1295, 728, 1196, 2695, 126, 1112, 2091, 952, 489]
-    assert table.feature_names == ("constant",)
-
-
 def _patients(change=lambda row, cells: cells, rows=60):
     """Table of 6 clients; `change` maps a row's number and cells (id, site, age, day, y) to other cells."""
     lines = []
