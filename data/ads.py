@@ -52,11 +52,7 @@ def find_table(data_file: str | None) -> str:
     folder = files.folder_of_environment()
     path = pathlib.Path(folder or ".") / TABLE
     if not folder or not path.is_file():
-        raise UsageError(
-            f"No ad table is named, and FEDBANDITS_DATA_DIR holds no {TABLE}: give its path by --data_file or its "
-            "folder by FEDBANDITS_DATA_DIR, or click rates by --rates=0.1,0.2. docs/data.md says where "
-            "to get the table."
-        )
+        raise UsageError(f"No {TABLE} in FEDBANDITS_DATA_DIR: give --data_file (see docs/data.md), or --rates=0.1,0.2.")
     return str(path)
 
 
@@ -121,7 +117,5 @@ def parse_rates(text: str) -> list[float]:
     except ValueError:
         rates = []
     if len(rates) < 2 or not all(0 <= rate <= 1 for rate in rates):
-        raise UsageError(
-            f"--rates={text} must list the click rates of two or more ads, numbers from 0 to 1, as --rates=0.1,0.2."
-        )
+        raise UsageError(f"--rates={text} must be click rates of two ads or more, from 0 to 1, as 0.1,0.2.")
     return rates

@@ -316,10 +316,7 @@ def _of_kind(column: pd.Series, known: statistics.OfColumn | None, show: Callabl
     if isinstance(parsed, kind):
         return parsed
     if as_text(column).notna().any():
-        raise UsageError(
-            f"--public_statistics has a {what} of column {column.name!r}, which differs: these are "
-            "statistics of another table."
-        )
+        raise UsageError(f"--public_statistics has a {what} of column {column.name!r}, which differs here.")
     missing = np.full(len(column), np.nan)
     return missing if kind is np.ndarray else dates.Moments(missing, missing, np.full(len(column), -1))
 

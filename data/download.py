@@ -149,8 +149,7 @@ def once(path: pathlib.Path, part: pathlib.Path, make: Callable[[], None]) -> No
             lock = open(part, "ab")  # noqa: SIM115
         except OSError as error:
             raise UsageError(
-                f"{path.name} cannot be put in {part.parent} ({error.strerror}): name another folder with --cache_dir, "
-                "or one that holds the data with --data_dir."
+                f"{part.parent} cannot be written ({error.strerror}): give another --cache_dir, or --data_dir."
             ) from error
         with lock:
             try:

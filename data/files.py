@@ -175,7 +175,7 @@ def checked_images(
     if pixels.dtype != np.uint8 or pixels.shape[1:] != shape or not len(pixels):
         wanted = " x ".join(map(str, shape))
         raise UsageError(
-            f"{path}: images must be uint8, of {wanted}, not {pixels.dtype} of {pixels.shape}: {_UNDAMAGED}"
+            f"{path}: images must be uint8 of {wanted}, not {pixels.dtype} of {pixels.shape}: {_UNDAMAGED}"
         )
     return clients.Examples(pixels, indices(path, "labels", labels, len(pixels), num_classes).astype(np.int32))
 

@@ -72,17 +72,17 @@ class Schema:
     A table has a label or the reward of each action. A log has the chosen action, its reward and its propensity.
 
     Attributes:
-      data_file: The file.
+      data_file: Table: .csv or .tsv (a header line; commas, semicolons or tabs; also gzipped) or .parquet; looked up in
+        the working directory, --data_dir or FEDBANDITS_DATA_DIR, and data/examples.
       file_flag: The flag that names it, for messages.
-      client_column: Client of the row; with several columns, each combination of values is a client. For a table
-        also `rows:N`, which partitions the rows over N clients at random.
-      partition_column: Table with `rows:N`: column over whose values each client has a mix from a Dirichlet
-        distribution; None for clients that are alike.
-      label_column: Table: the class, one action each.
-      reward_columns: Table: the reward of each action; `all` for all columns that have no other role.
-      action_column: Log: the chosen action.
-      reward_column: Log: its reward.
-      propensity_column: Log: the probability of the chosen action.
+      client_column: Column that names the client of a row; rows:N partitions the rows over N clients.
+      partition_column: With rows:N, column by whose values rows are partitioned: each client has a mix from a Dirichlet
+        distribution of --partition_alpha (default: at random).
+      label_column: Column of the correct action, whose reward is 1.
+      reward_columns: Instead, a column of rewards for each action, separated by commas, or all.
+      action_column: Column of the logged action.
+      reward_column: Column of its reward.
+      propensity_column: Column of the logged action's probability.
       propensity_columns: Log: a column for each action with its probability; None for none.
       round_column: Log: the round, a whole number; None for none.
       period_column: Log: the deployment period, likewise.
@@ -90,21 +90,24 @@ class Schema:
       probability_columns: Log: column of a target policy's probability of the chosen action, or a column for each
         action, see `matched`; None for none.
       action_names: Log: further possible actions, without a row.
-      time_column: The time of a row, see `log_time`; None for none.
-      from_time: Time from which on rows are read.
-      until_time: Time before which rows are read.
-      reward_window: Log: time after the action within which a reward counts. Table: delay of its rewards.
-      reward_time_column: Log: the time at which the reward was observed.
-      log_until: Log: time until which rewards were observed; None for the latest time.
-      unobserved_rewards: Log: what an empty reward is, a key of `UNOBSERVED`.
-      hold_out: What is held out for evaluation, a key of `HOLD_OUT`.
-      feature_columns: The features; None for all columns that have no other role.
-      text_columns: Table: features whose words count, all together.
-      ignore_columns: Columns to leave out.
-      category_columns: Features to treat as categories.
-      missing_values: Texts that are missing values besides the usual ones.
-      decimal: Decimal sign of numbers that are written as text, `.` or `,`.
-      max_table_rows: Maximum number of rows.
+      time_column: Column of each row's time, dates or numbers. Rows are read in this order. It is a feature only if
+        --feature_columns names it.
+      from_time: First time of the rows that are read, such as 2023-01-31; also --from (default: all).
+      until_time: Time before which rows are read; also --until (default: all).
+      reward_window: Time after an action in which its reward counts, such as 7d, or a number if times are numbers.
+        Later rewards count as 0, and rows that are too recent are left out. --hold_out=time leaves as long a gap.
+      reward_time_column: Column of the time at which the reward was observed; empty where it was not.
+      log_until: Time until which rewards were observed (default: the latest time in the log).
+      unobserved_rewards: Meaning of an empty reward.
+      hold_out: Part that is held out for evaluation; time needs --time_column.
+      feature_columns: Columns of the context, separated by commas (default: the others).
+      text_columns: Columns of text, separated by commas, which become counts of words (default: none).
+      ignore_columns: Columns to leave out, such as identifiers, separated by commas.
+      category_columns: Numeric or date features to treat as categories.
+      missing_values: Texts that mean a missing value, separated by commas, besides NA, nan, null ... in features. In
+        columns of clients, labels and actions, only empty cells are missing otherwise.
+      decimal: Decimal sign of numbers that are written as text; with a comma, points group thousands, as in 1.234,56.
+      max_table_rows: Maximum number of rows; a larger table is refused before it is read.
     """
 
     data_file: str = ""
@@ -165,9 +168,7 @@ class Schema:
             return 0
         number = self.client_column.removeprefix("rows:")
         if not number.isdecimal() or int(number) < 2:
-            raise UsageError(
-                f"--client_column={self.client_column} must be rows:N with N at least 2, or name a column."
-            )
+            raise UsageError(f"--client_column={self.client_column} must be rows:N, N at least 2, or a column.")
         return int(number)
 
     def check(self) -> None:
@@ -183,9 +184,7 @@ class Schema:
             flags = "both are set" if self.label_column else "neither is set"
             raise UsageError(f"Give either --label_column or --reward_columns: {flags}.")
         if not self.num_synthetic_clients and self.partition_column:
-            raise UsageError(
-                f"--partition_column={self.partition_column} makes clients: it needs --client_column=rows:N."
-            )
+            raise UsageError(f"--partition_column={self.partition_column} needs --client_column=rows:N.")
         if self.unobserved_rewards == "drop" and self.reward_window and self.reward_time_column:
             raise UsageError("--unobserved_rewards=drop does not go with --reward_window, where a late reward is 0.")
 
@@ -229,9 +228,7 @@ def resolve(schema: Schema, names: Sequence[str], path: str) -> Roles:
       UsageError: If a column is missing, or has two roles; or if rewards are fewer than two.
     """
     if len(names) == 1:
-        raise UsageError(
-            f"{path} has only one column, {names[0]!r}: columns must be separated by commas, semicolons or tabs."
-        )
+        raise UsageError(f"{path} has only one column, {names[0]!r}: separate columns by commas, semicolons or tabs.")
     clients = [schema.client_column] if schema.client_column in names else listed(schema.client_column)
     clients = [] if schema.num_synthetic_clients else clients
     features, ignored, categories, texts = (
@@ -266,9 +263,7 @@ def resolve(schema: Schema, names: Sequence[str], path: str) -> Roles:
                 raise UsageError(f"{flag} names column {name!r} {other}: a column has one use.")
             uses[name] = flag
     if schema.reward_columns and len(rewards) < 2:
-        raise UsageError(
-            f"--reward_columns={schema.reward_columns}: a bandit needs at least two actions, one column each."
-        )
+        raise UsageError(f"--reward_columns={schema.reward_columns}: a bandit needs two actions, a column each.")
     left = [name for name in names if name not in uses]
     context = features or left
     if schema.is_log:

@@ -184,9 +184,7 @@ def read(path: str, wanted: schema.Schema = _NO_ROLES) -> Table:
     if path.startswith(frames.PREFIX):
         raise UsageError(f"{flag}={path} was a DataFrame in Python: pass it there as table.")
     if name.endswith(_SPREADSHEETS):
-        raise UsageError(
-            f"{flag}={path} is a spreadsheet: save its sheet as CSV (Save as, CSV UTF-8), and name that file."
-        )
+        raise UsageError(f"{flag}={path} is a spreadsheet: save its sheet as CSV (UTF-8), and name that file.")
     if not name.endswith(SUFFIXES):
         raise UsageError(f"{flag}={path} must be one of {', '.join(SUFFIXES)}.")
     if not pathlib.Path(path).is_file():
@@ -310,7 +308,7 @@ def _read_csv(path: str, flag: str, max_rows: int) -> tuple[pd.DataFrame, np.nda
             begins = records.line_num + 1
     except csv.Error as error:
         raise UsageError(
-            f"The value that begins in line {begins} of {path} is not readable ({error}): is a quote never closed?"
+            f"{path}: the value that begins in line {begins} has no end ({error}): close its quote."
         ) from error
     header, rows = (rows[0], rows[1:]) if rows else ([], [])
     called = SEPARATORS.get(separator, separator)

@@ -81,12 +81,12 @@ def _of_feature(known: statistics.OfColumn | None, encoded: columns.Encoded, nam
     if known is None:
         return _dropped("no value in training rows")
     entry: dict[str, Any] = {"kind": "number"}
-    gaps = {"imputed": encoded.imputed, "missing": encoded.missing_as_category, "unknown": encoded.unknown}
     if isinstance(known, statistics.Categories):
         count = len(known.categories) - (columns.MISSING_CATEGORY in known.categories)
         entry = {"kind": "category", "categories": count}
     elif isinstance(known, statistics.Dates):
         entry = {"kind": "date", "hours": known.has_times}
+    gaps = {"imputed": encoded.imputed, "missing": encoded.missing_as_category, "unknown": encoded.unknown}
     return entry | {what: counts[name] for what, counts in gaps.items() if name in counts}
 
 
@@ -123,24 +123,16 @@ def name_warnings(names: Sequence[str], flag: str, what: str) -> list[str]:
       what: Description of one, such as `class`.
     """
     oddities, plural = [], f"{what}{'e' * what.endswith('s')}s"
-    numbers = numerals.numbers(pd.Series(list(names), dtype=object)).tolist()
-    words = [name for name, number in zip(names, numbers, strict=True) if np.isnan(number)]
+    is_word = np.isnan(numerals.numbers(pd.Series(list(names), dtype=object)))
+    words = [name for name, spells in zip(names, is_word, strict=True) if spells]
     ways: dict[str, dict[Any, list[str]]] = {how: collections.defaultdict(list) for how in ("number", "word")}
-    for name, number in zip(names, numbers, strict=True):
-        if np.isnan(number):
+    for name, spells in zip(names, is_word, strict=True):
+        if spells:
             ways["word"][unicodedata.normalize("NFKC", name).casefold()].append(name)
         else:
             ways["number"][decimal.Decimal(name)].append(name)  # As floats, whole numbers beyond 2^53 would be equal.
     for how, names_of in ways.items():
-        # As the composed and the decomposed form of an accent look alike, escapes show the difference.
-        same = [
-            " and ".join(
-                map(repr if len({unicodedata.normalize("NFC", name) for name in one}) == len(one) else ascii, one)
-            )
-            for one in names_of.values()
-            if len(one) > 1
-        ]
-        if same:
+        if same := [" and ".join(_distinctly(group)) for group in names_of.values() if len(group) > 1]:
             shown = "; ".join(same[:_NAMED]) + (f" and {len(same) - _NAMED} more" if len(same) > _NAMED else "")
             oddities.append(f"{flag} has {plural} that are one {how} in several ways: {shown}.")
     missing = [name for name in names if name in table_file.MISSING or (words == [name] and len(names) > 2)]
@@ -150,6 +142,12 @@ def name_warnings(names: Sequence[str], flag: str, what: str) -> list[str]:
             f"--missing_values={as_flag(missing, quoted=True)} drops its rows."
         )
     return oddities
+
+
+def _distinctly(names: Sequence[str]) -> list[str]:
+    """Quoted names; with escapes if they look alike, as the composed and the decomposed form of an accent do."""
+    looks = {unicodedata.normalize("NFC", name) for name in names}
+    return list(map(repr if len(looks) == len(names) else ascii, names))
 
 
 def lines(report: Mapping[str, Any]) -> Iterator[str]:

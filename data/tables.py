@@ -223,15 +223,10 @@ def _complete(
     frame: pd.DataFrame, schema: Schema, roles: Roles, path: str, known_labels: list[str] | None
 ) -> tuple[pd.DataFrame, dict[str, int]]:
     """Rows with a client and a (known) label, both as categories of text, and the numbers of rows that lack either."""
-    dropped: dict[str, int] = {}
+    dropped = {}
     label, flag = ("action", "--action_column") if schema.is_log else ("label", "--label_column")
-    partition_column = schema.partition_column
-    needed: list[tuple[str, Sequence[str | None]]] = [
-        ("client", roles.clients),
-        (label, [roles.label]),
-        (f"value of {partition_column}", [partition_column]),
-    ]
-    for what, names in needed:
+    named: list[tuple[str, Sequence[str | None]]] = [("client", roles.clients), (label, [roles.label])]
+    for what, names in (*named, (f"value of {schema.partition_column}", [schema.partition_column])):
         if present := [name for name in names if name]:
             frame = frame.assign(**{name: columns.named(frame[name]) for name in present})
             is_complete = frame[present].notna().all(axis=1)

@@ -176,10 +176,7 @@ def image_model(
     published = _PUBLISHED_WEIGHTS.get(name) if options.is_published else None
     weights = options.initial_weights or published or "glorot_uniform"
     if weights == "zeros" and not name.startswith("linear"):
-        raise UsageError(
-            f"--initial_weights=zeros has no slope in the hidden layers of --model={name}, which would never learn: it "
-            "goes with linear or linear_l2."
-        )
+        raise UsageError(f"--initial_weights=zeros goes with linear or linear_l2: --model={name} would never learn.")
     arguments: dict[str, Any] = {"num_outputs": num_outputs}
     widths = _hidden(options, name, hidden)
     if name == "linear_l2":

@@ -31,6 +31,7 @@ _CIFAR_SHA256 = "85cd44d02ba6437773c5bbd22e183051d648de2e7d6b014e1ef29b855ba677a
 _SPLIT_SEED = 0  # The split belongs to the task, not to a run.
 _NUM_DIGIT_CLIENTS = 60
 _HELD_OUT_DIGITS = 0.2
+_NUM_HELD_OUT = 10_000
 _GREY = (28, 28)
 # The superclass of each class as a letter, both in alphabetical order, as CIFAR-100 was published with them.
 _SUPERCLASSES = b"EBOIAGHHSDDOJSHLDJHLGLFKHGNPDPALBKMOQJLFFTIIPNORSKQERECARESRKDCMMQMBJTCKABQMJNPNQTCEGTFFITSBCPGARION"
@@ -45,7 +46,7 @@ class Partitioned(NamedTuple):
     Attributes:
       shape: Height, width and channels of an image.
       num_actions: Classes.
-      sizes: Images for training and for testing, as published.
+      num_training: Images for training, as published; 10,000 others are held out.
       model: The task's model.
       hidden: Hidden layers of the model `mlp`.
       archive: File of the user.
@@ -56,7 +57,7 @@ class Partitioned(NamedTuple):
 
     shape: tuple[int, int, int]
     num_actions: int
-    sizes: tuple[int, int]
+    num_training: int
     model: str
     hidden: tuple[int, ...]
     archive: str
@@ -146,7 +147,7 @@ def _open(options: TaskOptions, source: Partitioned) -> Split:
     if options.random_data and not path:
         clients.warn_of_random_data(options.task_type)
         shape = source.shape if source.shape[-1] > 1 else source.shape[:2]
-        return random_images(shape, source.num_actions, source.sizes)
+        return random_images(shape, source.num_actions, (source.num_training, _NUM_HELD_OUT))
     return source.read(path) if path else source.fetch(options.cache_dir)
 
 
@@ -200,7 +201,7 @@ TASKS = {
     "fashion_mnist": Partitioned(
         shape=(28, 28, 1),
         num_actions=10,
-        sizes=(60_000, 10_000),
+        num_training=60_000,
         model="mlp",
         hidden=(64, 30),
         archive="fashion_mnist_pool.npz",
@@ -211,7 +212,7 @@ TASKS = {
     "mnist": Partitioned(
         shape=(28, 28, 1),
         num_actions=10,
-        sizes=(60_000, 10_000),
+        num_training=60_000,
         model="cnn",
         hidden=(32,),
         archive="mnist_with_writers.npz",
@@ -222,7 +223,7 @@ TASKS = {
     "cifar100": Partitioned(
         shape=(32, 32, 3),
         num_actions=100,
-        sizes=(50_000, 10_000),
+        num_training=50_000,
         model="mlp",
         hidden=(256, 128),
         archive="cifar100_subset150.npz",

@@ -56,10 +56,8 @@ def load(options: TaskOptions) -> tasks.Task:
             f"run's log, {_SAVE.format('RUN_FOLDER')} writes it with them."
         )
     if len(log.action_names) < 2 or len(log.client_ids) < 2:
-        raise UsageError(
-            f"{options.data_file} has {len(log.action_names)} action(s) and {len(log.client_ids)} client(s): two of "
-            "each are needed."
-        )
+        count = f"{len(log.action_names)} action(s) and {len(log.client_ids)} client(s)"
+        raise UsageError(f"{options.data_file} needs two actions and two clients, and has {count}.")
     if options.learn_from == REPLAY:
         logged_clients.check_uniform(log)
     split = log_time.hold_out(options.hold_out, log_time.of_log(log), log.clients, len(log.client_ids))

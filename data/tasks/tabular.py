@@ -54,10 +54,7 @@ def load(options: TaskOptions) -> tasks.Task:
         values, names = text.with_numbers(bags, features.values, len(vocabulary)), [*vocabulary, *names]
         report["words"] = len(vocabulary)
     if not names and rows.roles.label:
-        raise UsageError(
-            f"{options.data_file} has no feature: it needs a column with values beside the client's and the "
-            "label's, or --feature_columns must name one."
-        )
+        raise UsageError(f"{options.data_file} has no feature: --feature_columns must name a column with values.")
     if not names:
         values, names = np.ones((len(labels), 1), np.float32), ["constant"]
         report["warnings"].append(

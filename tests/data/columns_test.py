@@ -328,10 +328,5 @@ def test_more_features_than_a_model_can_hold_are_refused_with_their_columns(monk
         columns.encode(pd.DataFrame({"many": ["a"], "few": ["a"], "x": [1.0]}), known=learned)
 
 
-def test_a_refusal_of_decimal_commas_names_the_flag():
-    with pytest.raises(UsageError, match=r"numbers with commas .*Give --decimal=, \(a comma\) if commas are decimal"):
-        columns.parse(pd.Series([f"{number},5" for number in range(60)], name="x"))
-
-
 def test_a_column_of_huge_exponents_is_text():
     assert columns.parse(pd.Series(["05179e2916004192", "1e99999"], name="x")).tolist()[1] == "1e99999"

@@ -46,11 +46,6 @@ def test_rows_are_in_the_order_of_time_and_time_is_no_feature():
     assert log.times[log.clients == 0].tolist() == days
 
 
-def test_rows_of_one_time_keep_the_order_of_the_file():
-    log = _log(pd.DataFrame(LOG).assign(day=[2, 1, 2, 1, 2, 1]), time_column="day")
-    assert _rewards(log) == {"a": [1, 0, 5], "b": [2, 4, 6]}
-
-
 def test_a_time_that_is_named_a_feature_is_one():
     log = _log(time_column="day", feature_columns="day,age")
     assert log.feature_names[:2] == ("age", "day")
@@ -134,11 +129,6 @@ def test_without_reward_times_rewards_count_as_they_are_in_rows_whose_window_has
     assert len(log.report["notes"]) == 2
 
 
-def test_a_row_without_a_client_needs_no_reward():
-    log = _log(pd.DataFrame(LOG).assign(user=["a", "b", None, "b", "a", "b"], reward=[1, 2, None, 4, 5, 6]))
-    assert log.report["dropped_rows"]["without_client"] == 1
-
-
 BAD_TIMES = [
     ({"day": [*DAYS[:5], "soon"]}, {}, r"--time_column: 'soon' \(line 7\)"),
     ({"day": [*DAYS[:5], None]}, {}, r"--time_column: .*\(line 7\)"),
@@ -187,14 +177,6 @@ def test_times_that_cannot_be_used_are_refused(tmp_path, changed, roles, message
         log_table.read(str(tmp_path / "log.csv"), wanted)
 
 
-def test_a_saved_log_keeps_its_times(tmp_path):
-    log = _log(time_column="day")
-    interaction_log.write(log, tmp_path / "log.parquet")
-    again = interaction_log.read(tmp_path / "log.parquet")
-    np.testing.assert_array_equal(again.times, log.times)
-    assert log_time.of_log(again)[1:] == log_time.of_log(log)[1:]
-
-
 def test_the_latest_fifth_is_held_out_and_rows_within_the_window_before_are_in_neither_part():
     times = log_time.Times(np.array([5.0, 1, 2, 3, 4, 6, 7, 8, 9, 10]), None, 2.5)
     split = log_time.hold_out("time", times, np.array([0, 1] * 5), 2)
@@ -205,13 +187,6 @@ def test_the_latest_fifth_is_held_out_and_rows_within_the_window_before_are_in_n
         "the rows from 9 on, the latest fifth, of 2 clients, of whom 2 were seen in training; 2 rows within "
         "--reward_window before are left out"
     )
-
-
-def test_new_clients_are_not_counted_as_seen():
-    times = log_time.Times(np.arange(10.0), "", 0.0)
-    split = log_time.hold_out("time", times, np.array([0, 1] * 4 + [1, 2]), 3)
-    assert (split.train, split.held_out) == ([0, 1], [1, 2])
-    assert "of 2 clients, of whom 1 were seen in training" in split.how
 
 
 def test_too_few_clients_before_the_cut_are_refused():

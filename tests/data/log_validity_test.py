@@ -25,11 +25,7 @@ def _log(seed, clients=300, rows=8, logging=_LOGGING, after=False, rarest=None, 
     names = ["kind", "age", "color=red", "price"]
     if after:
         features, names = [*features, rewards == 0], [*names, "converted_at is missing"]
-    columns = {
-        "actions": actions,
-        "rewards": rewards,
-        "propensities": probabilities[np.arange(len(kinds)), actions],
-    }
+    columns = {"actions": actions, "rewards": rewards, "propensities": probabilities[np.arange(len(kinds)), actions]}
     used = [{"name": name, "use": "feature"} for name in ("kind", "age", "color", "price", "converted_at")]
     return interaction_log.ordered(
         [f"c{number}" for number in range(clients)],

@@ -16,14 +16,8 @@ def _rows(values):
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        (
-            [f"{row % 60 + 0.5}" for row in range(300)],
-            "60 distinct values in 300 rows, which are numbers, not classes",
-        ),
-        (
-            [str(row * 7) for row in range(60)],
-            "60 distinct values in 60 rows, which are numbers, not classes: name a",
-        ),
+        ([f"{row % 60 + 0.5}" for row in range(300)], "60 distinct values in 300 rows, which are numbers, not classes"),
+        ([str(row * 7) for row in range(60)], "60 distinct values in 60 rows, which are numbers, not classes: name a"),
         (
             [f"2023-{1 + row // 28:02d}-{1 + row % 28:02d}" for row in range(60)],
             "60 distinct values in 60 rows, which are dates, not classes",
@@ -39,11 +33,7 @@ def test_measurements_and_dates_are_no_classes(values, message):
 
 @pytest.mark.parametrize(
     "values",
-    [
-        [str(row % 100) for row in range(300)],
-        [f"n{row}" for row in range(10, 70)],
-        [f"{row}.5" for row in range(50)],
-    ],
+    [[str(row % 100) for row in range(300)], [f"n{row}" for row in range(10, 70)], [f"{row}.5" for row in range(50)]],
     ids=["codes", "words", "few"],
 )
 def test_codes_words_and_a_few_numbers_are_classes(values):

@@ -6,8 +6,6 @@ import h5py
 import pytest
 
 from data.convert import __main__ as convert
-from data.convert import posts
-from data.errors import UsageError
 from data.tasks import tags
 from data.tasks.options import TaskOptions
 
@@ -57,20 +55,6 @@ def test_the_task_reads_stack_overflow_from_older_files(hdf5, tmp_path):
     assert ann.labels.tolist() == [[1, 1], [1, 0]]
 
 
-def test_a_damaged_older_file_is_named_and_leaves_nothing(hdf5, tmp_path):
-    with h5py.File(hdf5 / "stackoverflow_held_out.h5", "a") as file:
-        del file["examples/eve/tags"]
-    with pytest.raises(UsageError, match=r"stackoverflow_held_out\.h5 is damaged"):
-        _convert("stackoverflow", hdf5, tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == ["hdf5"]
-
-
-def test_a_missing_older_file_is_named(hdf5):
-    (hdf5 / "stackoverflow_train.h5").unlink()
-    with pytest.raises(UsageError, match=r"no stackoverflow_train\.h5"):
-        posts.stackoverflow(hdf5)
-
-
 def test_the_task_reads_the_same_posts_from_dumps_and_from_what_is_made_of_them(tmp_path, capsys):
     dumps = tmp_path / "dumps"
     for site in ("beer", "wine"):
@@ -87,8 +71,3 @@ def test_the_task_reads_the_same_posts_from_dumps_and_from_what_is_made_of_them(
         first, second = made.clients.load(client), direct.clients.load(client)
         assert first.features.ids.tolist() == second.features.ids.tolist()
         assert first.labels.tolist() == second.labels.tolist()
-
-
-def test_a_folder_without_dumps_is_refused(tmp_path):
-    with pytest.raises(UsageError, match=r"no folder with a Posts\.xml"):
-        posts.stackexchange(tmp_path)

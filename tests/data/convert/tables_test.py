@@ -8,7 +8,6 @@ import pytest
 
 from data.convert import tables
 from data.errors import UsageError
-from data.tasks import silos
 
 SITES = ("cleveland", "hungarian", "switzerland", "va")
 LINE = "63.0,1.0,1.0,145.0,233.0,1.0,2.0,150.0,0.0,2.3,3.0,0.0,6.0,0\n"
@@ -30,11 +29,6 @@ def test_the_table_has_the_hospital_of_each_row_and_gaps_for_question_marks(sour
     ] * 2
     assert rows[0] == f"cleveland,{LINE.strip()}"
     assert rows[-1] == "va,38.0,1.0,4.0,105.0,0.0,,0.0,166.0,0.0,-0.5,1.0,,,2"
-
-
-def test_the_task_reads_what_was_made(source):
-    (source / "heart_disease_4sites.csv").write_bytes(tables.heart_disease(source))
-    assert silos.load(silos.SiloOptions("heart_disease", 0.6, 0.2, data_dir=str(source))).names == SITES
 
 
 @pytest.mark.parametrize(
@@ -87,11 +81,6 @@ def test_a_damaged_file_is_named(answers, content, message):
     (answers / "mmlu_virology.csv").write_text(content)
     with pytest.raises(UsageError, match=rf"mmlu_virology\.csv is damaged \({message}"):
         tables.routellm(answers)
-
-
-def test_a_folder_of_something_else_is_an_error(tmp_path):
-    with pytest.raises(UsageError, match="There is no mmlu_abstract_algebra"):
-        tables.routellm(tmp_path)
 
 
 def test_rewards_of_the_published_answers(shared_data):
