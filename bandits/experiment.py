@@ -18,9 +18,9 @@ from bandits import (
     losses,
     metrics,
     personalization,
-    phase_process,
     pooled,
     process,
+    process_factory,
     references,
     resets,
 )
@@ -107,8 +107,8 @@ def build_loss(phase: Phase, num_actions: int) -> losses.Loss:
     if phase.bandit.supervised:
         one = losses.SupervisedLoss(**shape)
     else:
-        if phase.published_weights is not None:  # (epsilon / K) / propensity, at most 1.
-            shape |= {"weight_scale": phase.published_weights / num_actions, "weight_cap": 1.0}
+        if phase.published_epsilon is not None:  # (epsilon / K) / propensity, at most 1.
+            shape |= {"weight_scale": phase.published_epsilon / num_actions, "weight_cap": 1.0}
         one = losses.BanditLoss(phase.importance_weighting, **shape)
     return losses.Bootstrapped(one) if phase.heads > 1 else one
 
@@ -195,11 +195,11 @@ class BanditRounds(runner.Rounds):
             payloads.check_memory(size, phase.cohorts.size, keeps_models=keeps_models)
         if initial_weights is None:
             initial_weights = self._definition.model.initial_weights(phase.seed)
-        self._poll_key = phase_process.key(task, phase, self._definition)
+        self._poll_key = process_factory.key(task, phase, self._definition)
         self.acting, trained = None, self._definition
         if phase.logs_interactions and phase.logs:
             self.acting, trained = logged_rounds.ActingFirst(trained), logged_rounds.trained(trained)
-        self._process_of = phase_process.build(task, phase, trained, initial_weights)
+        self._process_of = process_factory.build(task, phase, trained, initial_weights)
         shapes = list(self._definition.model.shapes.values())[: -2 if phase.has_local_head else None]
         trains, model = phase.bandit.trains, payloads.of_model(shapes)
         # A client receives its deployed model and, if it trains, the one in training.

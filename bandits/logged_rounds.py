@@ -73,7 +73,7 @@ class Group(NamedTuple):
         return process.ClientInput(features, self.labels[start:end], keys, **scalars, half=self.half[start:end])
 
 
-_SCALARS = {"delay": np.int32, "position": np.int32, "scheduled": np.float32, "environment": np.float32}
+_SCALARS = {"delay": np.int32, "position": np.int32, "scheduled": np.float32, "environment_position": np.float32}
 
 
 def type_of_group(definition: process.BanditProcess) -> tff.Type:
