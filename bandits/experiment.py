@@ -18,7 +18,6 @@ from bandits import (
     losses,
     metrics,
     personalization,
-    pooled,
     process,
     process_factory,
     references,
@@ -128,7 +127,7 @@ def build_process(task: tasks.Task, phase: Phase, mechanism: mechanisms.Mechanis
     halves, personal = int(phase.has_halves), {}
     local_work: client_work.ClientWork = local_sgd
     if phase.is_pooled:
-        kind = pooled.PooledProcess
+        kind = logged_rounds.PooledProcess
     elif chosen := phase.personalization:
         kind = personalization.PersonalizedProcess
         adaptation = client_work.LocalSgd(chosen.learning_rate, phase.client_batch_size, chosen.epochs)
@@ -407,7 +406,7 @@ class BanditRounds(runner.Rounds):
             return participations, inputs
         if self._phase.is_pooled:
             key = keys.tensorflow_key(self._phase.seed, keys.Purpose.TRAINING, round_num, len(self._clients))
-            inputs = pooled.inputs(inputs, key)
+            inputs = logged_rounds.pooled_inputs(inputs, key)
         return participations, runtime_rounds.written_ahead(inputs, self._definition.client_type)
 
     def _poll(self, state: fed_avg.State, ids: np.ndarray, round_num: int) -> np.ndarray:
