@@ -18,9 +18,8 @@ from bandits import (
     losses,
     metrics,
     personalization,
-    phase_process,
-    pooled,
     process,
+    process_factory,
     references,
     resets,
 )
@@ -107,8 +106,8 @@ def build_loss(phase: Phase, num_actions: int) -> losses.Loss:
     if phase.bandit.supervised:
         one = losses.SupervisedLoss(**shape)
     else:
-        if phase.published_weights is not None:  # (epsilon / K) / propensity, at most 1.
-            shape |= {"weight_scale": phase.published_weights / num_actions, "weight_cap": 1.0}
+        if phase.published_epsilon is not None:  # (epsilon / K) / propensity, at most 1.
+            shape |= {"weight_scale": phase.published_epsilon / num_actions, "weight_cap": 1.0}
         one = losses.BanditLoss(phase.importance_weighting, **shape)
     return losses.Bootstrapped(one) if phase.heads > 1 else one
 
@@ -128,7 +127,7 @@ def build_process(task: tasks.Task, phase: Phase, mechanism: mechanisms.Mechanis
     halves, personal = int(phase.has_halves), {}
     local_work: client_work.ClientWork = local_sgd
     if phase.is_pooled:
-        kind = pooled.PooledProcess
+        kind = logged_rounds.PooledProcess
     elif chosen := phase.personalization:
         kind = personalization.PersonalizedProcess
         adaptation = client_work.LocalSgd(chosen.learning_rate, phase.client_batch_size, chosen.epochs)
@@ -195,11 +194,11 @@ class BanditRounds(runner.Rounds):
             payloads.check_memory(size, phase.cohorts.size, keeps_models=keeps_models)
         if initial_weights is None:
             initial_weights = self._definition.model.initial_weights(phase.seed)
-        self._poll_key = phase_process.key(task, phase, self._definition)
+        self._poll_key = process_factory.key(task, phase, self._definition)
         self.acting, trained = None, self._definition
         if phase.logs_interactions and phase.logs:
             self.acting, trained = logged_rounds.ActingFirst(trained), logged_rounds.trained(trained)
-        self._process_of = phase_process.build(task, phase, trained, initial_weights)
+        self._process_of = process_factory.build(task, phase, trained, initial_weights)
         shapes = list(self._definition.model.shapes.values())[: -2 if phase.has_local_head else None]
         trains, model = phase.bandit.trains, payloads.of_model(shapes)
         # A client receives its deployed model and, if it trains, the one in training.
@@ -407,7 +406,7 @@ class BanditRounds(runner.Rounds):
             return participations, inputs
         if self._phase.is_pooled:
             key = keys.tensorflow_key(self._phase.seed, keys.Purpose.TRAINING, round_num, len(self._clients))
-            inputs = pooled.inputs(inputs, key)
+            inputs = logged_rounds.pooled_inputs(inputs, key)
         return participations, runtime_rounds.written_ahead(inputs, self._definition.client_type)
 
     def _poll(self, state: fed_avg.State, ids: np.ndarray, round_num: int) -> np.ndarray:

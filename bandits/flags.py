@@ -360,7 +360,7 @@ def options(settings: cli.Settings) -> BanditOptions:
         heads=int(settings.bandits_heads) if policy.heads else 1,
         half_sum=settings.loss == "half_sum",
         sigmoid=settings.cross_entropy == "sigmoid",
-        published_weights=settings.bandits_epsilon if settings.importance_weights == "published_code" else None,
+        published_epsilon=settings.bandits_epsilon if settings.importance_weights == "published_code" else None,
         initial=initial_flags.options(settings),
         is_initial_model_public=settings.initial_model_is_public,
         # What the published program pays a bandit that is never trained.

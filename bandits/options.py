@@ -71,7 +71,7 @@ class BanditOptions:
       policy: The policy with its parameters.
       heads: Heads of the model, in the initial training too.
       importance_weighting: Whether examples have importance weights.
-      published_weights: Epsilon of (epsilon / K) / propensity, the published code's weights; None for 1 / propensity.
+      published_epsilon: Epsilon of (epsilon / K) / propensity, the published code's weights; None for 1 / propensity.
       half_sum: Whether a squared loss is half a sum, as in the paper, instead of a mean.
       sigmoid: Whether a cross entropy is that of each action's own logit.
       initial: The training before the bandits, or None.
@@ -117,7 +117,7 @@ class BanditOptions:
     policy: Chosen
     heads: int
     importance_weighting: bool
-    published_weights: float | None
+    published_epsilon: float | None
     half_sum: bool
     sigmoid: bool
     initial: InitialTraining | None

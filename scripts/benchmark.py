@@ -136,11 +136,11 @@ def _rounds(module: str, flags: Iterable[str], run_flags: Iterable[str], rounds:
 def _of_study(study: frame.Study, run: frame.Run) -> "runner.Rounds":
     if isinstance(study, frame.PlainStudy):
         return study.rounds(run)
-    from bandits import experiment, guarantees
+    from bandits import experiment, phase_privacy
     from bandits.options import phases
 
     (phase,) = phases(run.options, run.data)
-    return experiment.BanditRounds(run.data, phase, guarantees.mechanism(phase), None, run.folder)
+    return experiment.BanditRounds(run.data, phase, phase_privacy.mechanism(phase), None, run.folder)
 
 
 def _evaluation() -> dict[str, Any]:

@@ -16,7 +16,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from data import files
@@ -39,7 +39,7 @@ _SHOWN = 3  # Differences of a setting.
 _SOURCES = ("bandits", "data", "optimization")
 _SETTINGS = pathlib.Path(__file__).with_name("compare_versions.toml")
 _FIELDS = pathlib.Path(__file__).resolve().with_name("version_fields.py")
-_SHARED, _RENAMED = "shared", "renamed_fields"
+_SHARED = "shared"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -187,7 +187,7 @@ def differences(old: pathlib.Path, new: pathlib.Path, is_resumed: bool = False) 
     import numpy as np
     import pandas as pd
 
-    before, after = _values(old, renamed_fields()), _values(new, {})
+    before, after = _values(old), _values(new)
     if not before:
         yield "there is nothing to compare", np.inf
     tables = {file for file, _ in before if file.endswith(".csv")}
@@ -215,13 +215,8 @@ def differences(old: pathlib.Path, new: pathlib.Path, is_resumed: bool = False) 
             yield f"{' '.join(place)}{since}, by up to {size:.2g}", size
 
 
-def _values(folder: pathlib.Path, renamed: Mapping[str, str]) -> "dict[tuple[str, str], np.ndarray]":
-    """All columns of tables, except seconds, and all arrays of archives, by file and name.
-
-    Args:
-      folder: Folder of the files.
-      renamed: New names of checkpoints' fields.
-    """
+def _values(folder: pathlib.Path) -> "dict[tuple[str, str], np.ndarray]":
+    """All columns of tables, except seconds, and all arrays of archives, by file and name."""
     import numpy as np
     import pandas as pd
 
@@ -234,7 +229,7 @@ def _values(folder: pathlib.Path, renamed: Mapping[str, str]) -> "dict[tuple[str
     for path in sorted(folder.rglob("*.npz")):
         fields, names = path.parents[1] / "fields.json", {}
         if path.parent.name == "checkpoints" and fields.exists():
-            of_leaves = [renamed.get(name, name) for name in json.loads(fields.read_text())]
+            of_leaves = json.loads(fields.read_text())
             names = {f"leaf_{index:04d}": name for index, name in enumerate(of_leaves)} | {"leaves": None}
         with np.load(path, allow_pickle=False) as archive:
             # Checksums repeat what the tables show.
@@ -247,17 +242,11 @@ def _values(folder: pathlib.Path, renamed: Mapping[str, str]) -> "dict[tuple[str
 def known_settings() -> dict[str, Setting]:
     """All settings by name."""
     tables = tomllib.loads(_SETTINGS.read_text())
-    del tables[_RENAMED]
     shared = tables.pop(_SHARED)
     for table in tables.values():
         for name, flags in shared.items():
             table["flags"] = table["flags"].replace(f"{{{name}}}", flags)
     return {name: Setting(name, **table) for name, table in tables.items()}
-
-
-def renamed_fields() -> dict[str, str]:
-    """New names of renamed checkpoint fields, by their old names."""
-    return tomllib.loads(_SETTINGS.read_text())[_RENAMED]
 
 
 def run(words: Sequence[str], log: pathlib.Path) -> None:

@@ -96,7 +96,7 @@ class MabFlStudy(frame.PlainStudy[MabFlOptions, silos.Silos]):
     name_help = "the preset's, or mab_fl_TASK_RULE"
 
     def presets_text(self) -> str:
-        return studies.text(frame.flag_set(self).parse([self.chosen]).client_learning_rate)
+        return studies.text()
 
     def variants(self, settings: cli.Settings) -> Sequence[tuple[str, cli.Settings]]:
         chosen, study = studies.chosen(settings.preset)

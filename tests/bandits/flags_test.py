@@ -103,7 +103,7 @@ def test_clipping_is_adaptive_from_a_tenth_unless_reported_otherwise(arguments, 
 )
 def test_the_published_codes_importance_weights_can_be_chosen_alone(arguments, epsilon):
     options = flags.options(_resolve(*arguments))
-    assert options.published_weights == epsilon
+    assert options.published_epsilon == epsilon
     assert options.rewards == "exact"
 
 

@@ -175,7 +175,7 @@ def test_a_fixed_policy_in_a_known_drift_earns_the_sum_by_hand():
     action, *_ = log_by_hand(client, INITIAL, policies.Uniform())
     earned, elsewhere = REWARDS[client.labels, action].sum(), environments[1][client.labels, action].sum()
     for environment, expected in ((0, earned), (0.25, 0.75 * earned + 0.25 * elsewhere), (1, elsewhere), (0, earned)):
-        output = rounds((INITIAL,), INITIAL, client._replace(environment=np.float32(environment)))
+        output = rounds((INITIAL,), INITIAL, client._replace(environment_position=np.float32(environment)))
         assert output.sums["reward_sum"].numpy() == expected  # Halves and quarters: exact.
 
 

@@ -1,4 +1,4 @@
-"""Tests of bandits.environments.resets: when there is a reset, beside `river` itself and by hand."""
+"""Tests of bandits.resets: when there is a reset, beside `river` itself and by hand."""
 
 import dataclasses
 import math

@@ -84,6 +84,12 @@ def test_a_flag_that_is_new_counts_as_changed_unless_it_has_its_default(folder):
     assert json.loads(folder.config_path.read_text())["flags"] == before | {"colour": "red"}
 
 
+def test_a_setting_that_this_version_lacks_is_named(folder):
+    less = {name: value for name, value in FLAGS.items() if name != "rate"}
+    with pytest.raises(UsageError, match=r"--rate was 0\.1, which this version lacks"):
+        run_folder.RunFolder(folder.path).open(less, "digest")
+
+
 def test_other_data_is_refused(folder):
     assert "the data has another checksum" in _refusal(folder, checksum="other")
 

@@ -1,4 +1,4 @@
-"""Tests of the rounds that runs share, of bandits.phase_process."""
+"""Tests of the rounds that runs share, of bandits.process_factory."""
 
 import dataclasses
 import types
@@ -6,7 +6,7 @@ import types
 import numpy as np
 import pytest
 
-from bandits import losses, phase_process, policies, process
+from bandits import losses, policies, process, process_factory
 from optimization import client_work, corrections, models, options
 from optimization.runtime import kept_rounds
 from optimization.study import compiled
@@ -54,7 +54,7 @@ def _builds(monkeypatch, *runs):
     definition = _definition(built.append)
     for task, phase, changes in runs:
         one = types.SimpleNamespace(**vars(TASK) | task), types.SimpleNamespace(**vars(PHASE) | phase)
-        phase_process.build(*one, dataclasses.replace(definition, **changes), ())
+        process_factory.build(*one, dataclasses.replace(definition, **changes), ())
     return len(built)
 
 
@@ -85,11 +85,11 @@ def test_rounds_of_classes_outside_the_project_are_not_kept_on_disk(monkeypatch)
 
     asked = []
     own = _definition(), dataclasses.replace(_definition(), policy=Softmax(0.5))
-    keys = [repr(phase_process.key(TASK, PHASE, definition)) for definition in own]
+    keys = [repr(process_factory.key(TASK, PHASE, definition)) for definition in own]
     assert keys[0] != keys[1]
     monkeypatch.setattr(kept_rounds, "process", lambda folder, key, build: asked.append(key))
     for definition in own:
-        phase_process.build(TASK, PHASE, definition, ())
+        process_factory.build(TASK, PHASE, definition, ())
     assert len(asked) == 1
 
 
@@ -118,7 +118,7 @@ def test_a_run_of_another_seed_and_server_rate_has_the_numbers_of_a_process_of_i
     with monkeypatch.context() as patch:
         patch.setattr(process.BanditProcess, "build", None)
         kept = play("kept", *after)
-    monkeypatch.setattr(phase_process, "_shared", lambda *given: given[-2].build(given[-1]))
+    monkeypatch.setattr(process_factory, "_shared", lambda *given: given[-2].build(given[-1]))
     alone = play("alone", *after)
     for run in (shared, kept):
         whole_runs.assert_same(run, alone)
@@ -137,7 +137,7 @@ def test_the_server_rate_is_part_of_every_optimizers_state(name):
 
     weights = gradient = (tf.constant([1.0, 2.0]),)
     slow, fast = fed_avg.OPTIMIZERS[name](0.01), fed_avg.OPTIMIZERS[name](0.03)
-    state = slow.set_hparams(slow.initialize(gradient), {phase_process._RATE: np.float32(0.03)})
+    state = slow.set_hparams(slow.initialize(gradient), {process_factory._RATE: np.float32(0.03)})
     _, found = slow.next(state, weights, gradient)
     _, wanted = fast.next(fast.initialize(gradient), weights, gradient)
     np.testing.assert_array_equal(found[0], wanted[0])

@@ -1,10 +1,10 @@
-"""Tests of bandits.guarantees: whose data a model knows."""
+"""Tests of bandits.phase_privacy: whose data a model knows."""
 
 import dataclasses
 
 import pytest
 
-from bandits import guarantees, run_federated
+from bandits import phase_privacy, run_federated
 from bandits.options import phases
 from data.tasks import registry
 from data.tasks.options import TaskOptions
@@ -20,17 +20,16 @@ from optimization.study import frame
     ],
 )
 def test_a_population_keeps_its_digest(options, digest):
-    assert guarantees.population_checksum(options, registry.load(options)) == digest
+    assert phase_privacy.population_checksum(options, registry.load(options)) == digest
 
 
 def test_the_digest_sees_what_makes_the_clients_and_nothing_else():
     options = TaskOptions("synthetic", partition_clients=5)
     task = registry.load(options)
-    digest = guarantees.population_checksum(options, task)
-    assert (
-        guarantees.population_checksum(dataclasses.replace(options, data_dir="elsewhere", num_tags=3), task) == digest
-    )
-    assert guarantees.population_checksum(dataclasses.replace(options, partition_seed=1), task) != digest
+    digest = phase_privacy.population_checksum(options, task)
+    elsewhere = dataclasses.replace(options, data_dir="elsewhere", num_tags=3)
+    assert phase_privacy.population_checksum(elsewhere, task) == digest
+    assert phase_privacy.population_checksum(dataclasses.replace(options, partition_seed=1), task) != digest
 
 
 def test_a_phase_that_releases_no_model_adds_what_it_shows_without_noise():
@@ -39,8 +38,8 @@ def test_a_phase_that_releases_no_model_adds_what_it_shows_without_noise():
     options = study.options(settings)
     task = study.open(options)
     trained = mechanisms.Mechanism("dpsgd", 1.0, 60, 20, "poisson", apart_from=("the vocabulary",))
-    before = guarantees.Trained(trained, 10)
+    before = phase_privacy.Trained(trained, 10)
     (phase,) = phases(options, task)
-    after = guarantees.of_phase(options.task, task, phase, 1, before, ("each client's rewards",))
+    after = phase_privacy.of_phase(options.task, task, phase, 1, before, ("each client's rewards",))
     both = ("the vocabulary", "each client's rewards")
-    assert after == guarantees.Trained(dataclasses.replace(trained, apart_from=both), 10)
+    assert after == phase_privacy.Trained(dataclasses.replace(trained, apart_from=both), 10)

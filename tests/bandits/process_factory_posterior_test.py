@@ -1,4 +1,4 @@
-"""Tests of the posterior's rounds of bandits.phase_process, on a linear model and small clients."""
+"""Tests of the posterior's rounds of bandits.process_factory, on a linear model and small clients."""
 
 import dataclasses
 
@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from bandits import flags, losses, phase_process, policies, process, run_federated
+from bandits import flags, losses, policies, process, process_factory, run_federated
 from optimization import client_work, models
 from optimization.posterior import kernels, mean_shift, mean_shift_aggregation
 from optimization.study import frame
@@ -50,7 +50,7 @@ def rounds(*arguments: str, **values):
     argv = ["run_federated", *arguments]
     settings = flags.resolve(frame.flag_set(run_federated.STUDY).parse(argv))
     phase = dataclasses.replace(flags.options(settings), seed=SEED)
-    return phase_process.build(None, phase, definition(**values), INITIAL)
+    return process_factory.build(None, phase, definition(**values), INITIAL)
 
 
 def play(process_of, cohorts):
