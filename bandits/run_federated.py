@@ -10,6 +10,7 @@ if __name__ == "__main__":  # Before the imports, which take seconds.
     interruption.install()
 
 import dataclasses
+import json
 import math
 import sys
 from collections.abc import Mapping
@@ -172,6 +173,9 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
         run.folder.write_json(run_folder.BOUNDS_FILE, bounds)
         if logged_flags.is_simulated(options.task):
             run.folder.write_json(run_folder.SIMULATOR_FILE, simulator.as_json(simulator.once(task.held_out)[0]))
+        if task.model == "keras":
+            content = task.model_arguments["architecture"].model.to_json()
+            run.folder.write_json(run_folder.KERAS_FILE, json.loads(content))
         shapes = models.of_task(task, options.heads).shapes
         dimension = sum(math.prod(shape) for shape in shapes.values())
         weights = None

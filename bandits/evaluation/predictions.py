@@ -80,10 +80,16 @@ def of_run(run: results.Run) -> Predictor:
     chosen = run_policy.options(folder)
     known = statistics.read_table(chosen.task.public_statistics) or run_policy.known_statistics(folder)
     known = known or statistics.OfTable({}, {})
-    first, *_, last = run.weights.values()
-    num_actions = last.size // chosen.heads
-    vectors = tabular.model(chosen.task, first.shape[0], num_actions)
-    model = models.build(vectors["model"], vectors["model_arguments"], chosen.heads)
+    if (path := run.folder / run_folder.KERAS_FILE).is_file():
+        from optimization import keras_models
+
+        architecture = keras_models.read(path)
+        model, num_actions = architecture.build(), architecture.model.output_shape[-1]
+    else:
+        first, *_, last = run.weights.values()
+        num_actions = last.size // chosen.heads
+        vectors = tabular.model(chosen.task, first.shape[0], num_actions)
+        model = models.build(vectors["model"], vectors["model_arguments"], chosen.heads)
     phase = Phase(**vars(chosen), label=chosen.name, population=range(0))
     rewards = run.flags.get("reward_columns")
     names: list[Any] = [*range(num_actions)] if rewards == "all" else [*schema.listed(rewards)]

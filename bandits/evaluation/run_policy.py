@@ -33,8 +33,8 @@ def options(folder: str) -> BanditOptions:
     run_folder.find_model(folder)
     settings = frame.flag_set(run_federated.STUDY).parse(["evaluate_policy"])
     made = flags.options(settings.replace(**{name: run.flags[name] for name in settings if name in run.flags}))
-    if "python_model" in run.flags:
-        raise UsageError(f"{folder} trained a Keras model, which is not in its folder.")
+    if "python_model" in run.flags and not (pathlib.Path(folder) / run_folder.KERAS_FILE).is_file():
+        raise UsageError(f"{folder} trained a Keras model, which an earlier version did not keep: run it again.")
     if recorded := run.flags.get("python_policy"):
         made = dataclasses.replace(made, policy=object_flags.of_record(recorded))
     return made
@@ -83,7 +83,7 @@ def probabilities(
     Raises:
       UsageError: If the log's contexts or actions are not the model's.
     """
-    task = tasks_registry.load(chosen.task)
+    task = object_flags.with_recorded_model(tasks_registry.load(chosen.task), pathlib.Path(folder))
     if task.num_actions != len(log.action_names):
         raise UsageError(
             f"--policy=run:{folder} chooses among {task.num_actions} actions, and the log has {len(log.action_names)}: "

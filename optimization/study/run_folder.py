@@ -31,6 +31,7 @@ FORMAT = 3
 PRIVACY_FILE = "privacy.json"
 STATISTICS_FILE = "statistics.json"
 BOUNDS_FILE = "bounds.json"
+KERAS_FILE = "architecture.json"  # A Keras model of the user, without its weights.
 SIMULATOR_FILE = "simulator.json"
 CLIENT_REWARDS_FILE = "client_rewards.json"  # Held-out clients.
 EVALUATED_CLIENTS_FILE = "private_client_evaluation.json"  # Clients that take part.
