@@ -144,11 +144,10 @@ def comparisons(part: ComparableRuns, compared: Compared, *, is_narrow: bool = F
     if not compared:
         return None
     if not any(one.is_judged for *_, one in compared):
-        reasons = dict.fromkeys(phrases.why_no_test(one) for *_, one in compared)
+        reasons = list(dict.fromkeys(phrases.why_no_test(one) for *_, one in compared))
         is_one_seed = all(one.pairs == 1 for *_, one in compared)
-        return Section(
-            "Comparisons", notes=[phrases.ONE_SEED if is_one_seed else f"There is no test: {', '.join(reasons)}."]
-        )
+        note = phrases.ONE_SEED if is_one_seed else f"There is no test: {', '.join(reasons)}."
+        return Section("Comparisons", notes=[note])
     clients = [
         None if is_narrow else runs.difference_over_clients(configuration.runs, other.runs)
         for configuration, other, _ in compared
