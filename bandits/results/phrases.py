@@ -37,10 +37,15 @@ def listed(names: Sequence[str]) -> str:
     return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
 
 
+def why_no_test(comparison: Comparison) -> str:
+    """Why a comparison is not judged."""
+    return {0: "no common finished seed", 1: "one seed"}.get(comparison.pairs, "diverged")
+
+
 def short_verdict(comparison: Comparison) -> str:
     """Verdict for a column whose title names the reference."""
     if not comparison.is_judged:
-        return "one seed: no test" if comparison.pairs < 2 else "diverged: no test"
+        return f"{why_no_test(comparison)}: no test"
     return ("better" if comparison.is_better else "worse") if comparison.is_significant else "no significant difference"
 
 

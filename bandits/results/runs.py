@@ -15,7 +15,7 @@ import numpy as np
 
 from bandits import metrics, studies
 from data.errors import UsageError
-from optimization.study import cli, divergence, intervals, results
+from optimization.study import cli, intervals, results
 from optimization.study.curves import band
 from optimization.study.metrics import SECONDS, Metric
 from optimization.study.results import Run, find, labels, newest_command, read_json, read_metrics
@@ -126,15 +126,6 @@ def seeds(seed_runs: Sequence[Run]) -> dict[int, Run]:
     """Runs of one configuration by seed; by position if no seed is recorded."""
     recorded = [run.flags.get("seed") for run in seed_runs]
     return {place if seed is None else int(seed): seed_runs[place] for place, seed in enumerate(recorded)}
-
-
-def by_seed(seed_runs: Sequence[Run], column: str) -> dict[int, float]:
-    """Final values of one configuration's runs by seed; NaN for diverged runs and missing values."""
-    values = {}
-    for seed, run in seeds(seed_runs).items():
-        value = None if divergence.is_lost(run.metrics, run.columns, run.flags) else final_value(run, column)
-        values[seed] = math.nan if value is None else value
-    return values
 
 
 def is_unpaired(seed_runs: Sequence[Run]) -> bool:

@@ -83,7 +83,10 @@ def finding(part: ComparableRuns, compared: Compared) -> str:
         highest = "lowest" if column.better == "down" else "highest"
         if len(part.configurations) == 1:
             return f"{best.name}: {what} {earned}."
-        return f"{best.name} has the {highest} {what}, {earned}; without several seeds there is no test (--repeat=8)."
+        reasons = dict.fromkeys(phrases.why_no_test(one) for *_, one in compared if one.pairs != 1)
+        why = "without several seeds there is no test (--repeat=8)"
+        why = f"there is no test: {', '.join(reasons)}" if reasons else why
+        return f"{best.name} has the {highest} {what}, {earned}; {why}."
     sign = -1 if column.better == "down" else 1
     lead = max(judged, key=lambda one: (one.wins, sign * one.difference))
     shown = f"{phrases.lower(column.about)} {phrases.effect(lead)}"
@@ -141,7 +144,10 @@ def comparisons(part: ComparableRuns, compared: Compared, *, is_narrow: bool = F
     if not compared:
         return None
     if not any(one.is_judged for *_, one in compared):
-        return Section("Comparisons", notes=[phrases.ONE_SEED])
+        reasons = list(dict.fromkeys(phrases.why_no_test(one) for *_, one in compared))
+        is_one_seed = all(one.pairs == 1 for *_, one in compared)
+        note = phrases.ONE_SEED if is_one_seed else f"There is no test: {', '.join(reasons)}."
+        return Section("Comparisons", notes=[note])
     clients = [
         None if is_narrow else runs.difference_over_clients(configuration.runs, other.runs)
         for configuration, other, _ in compared
