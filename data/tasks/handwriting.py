@@ -164,7 +164,8 @@ def _read_leaf(paths: list[pathlib.Path], num_classes: int) -> tuple[clients.Exa
             for name in content["users"]:
                 writer_data = content["user_data"][name]
                 pixels.append(_grey_levels(np.array(writer_data["x"], np.float32)))
-                labels.append(_labels(np.array(writer_data["y"]), len(pixels[-1]), num_classes))
+                y = files.indices(path, "y", np.array(writer_data["y"]), len(pixels[-1]), num_classes)
+                labels.append(y.astype(np.int32))
                 writers.append(np.full(len(labels[-1]), len(names), np.int32))
                 names.append(str(name))
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
@@ -187,12 +188,6 @@ def _grey_levels(values: np.ndarray) -> np.ndarray:
     if not ((levels >= 0) & (levels <= 255) & (np.abs(levels - exact) < _GREY_TOLERANCE)).all():
         raise ValueError("x must be whole grey levels divided by 255")
     return levels.astype(np.uint8)
-
-
-def _labels(values: np.ndarray, count: int, num_classes: int) -> np.ndarray:
-    if values.shape != (count,) or not np.isin(values, np.arange(num_classes)).all():
-        raise ValueError(f"y must be {count} labels from 0 to {num_classes - 1}, one for each x")
-    return values.astype(np.int32)
 
 
 def unipen62(data_dir: str | None) -> Populations:
