@@ -19,7 +19,7 @@ from bandits.evaluation import (
     evaluation_flags,
     output,
     private,
-    reward_model,
+    reward_models,
     target_policies,
 )
 from data import files, frames
@@ -150,8 +150,8 @@ def define() -> cli.FlagSet:
     kinds = "; ".join(f"{name}: {text}" for name, text in target_policies.KINDS.items())
     policies = declared(_Policy, policy={"help": kinds}, bandits_type={"type": list(constant)})
     flags.group("Policy", *policies, *parameters("bandits_", "bandits_type", constant))
-    model = declared(reward_model.RewardModel, model_noise_multiplier={"only": {"private": True}})
-    flags.group(title(reward_model.RewardModel), *model)
+    model = declared(reward_models.RewardModel, model_noise_multiplier={"only": {"private": True}})
+    flags.group(title(reward_models.RewardModel), *model)
     flags.group(_Estimation)
     evaluation_flags.define(flags)
     flags.group(_Output)

@@ -15,8 +15,8 @@ from bandits.evaluation import (
     evaluation_flags,
     finite_sample,
     output,
-    reward_model,
-    run_policy,
+    reward_models,
+    target_policies,
     totals,
 )
 from bandits.evaluation import private as private_lib
@@ -49,7 +49,7 @@ def evaluate(settings: cli.Settings, target: Target, private: private_lib.Plan |
       UsageError: If flags conflict with the log or the policy, or the log is invalid.
     """
     has_model = private.needs_model if private else _needs_model(settings, target)
-    of_run = run_policy.options(target.name) if target.kind == "run" else None
+    of_run = target_policies.options_of_run(target.name) if target.kind == "run" else None
     is_runs = interactions.is_logged(settings.log) or interaction_log.is_log_file(settings.log)
     anytime.check(settings, target, is_runs=is_runs)
     by_models = target.kind == "logged" and private is None  # Propensities alone say the same, of no other client.
@@ -60,11 +60,10 @@ def evaluate(settings: cli.Settings, target: Target, private: private_lib.Plan |
             report = {**log.report, anytime.COHORTS: anytime.cohorts(settings.log)} if is_runs else log.report
             interaction_log.write(dataclasses.replace(log, report=report), file)
     if run and by_models:
-        from bandits.evaluation import run_policies
-
-        chosen = run_policies.of_periods(run)
+        chosen = target_policies.of_each_period(run)
     elif of_run:
-        chosen = run_policy.probabilities(log, target.name, of_run, run_policy.exploration(settings, of_run))
+        explored = target_policies.exploration(settings, of_run)
+        chosen = target_policies.of_final_model(log, target.name, of_run, explored)
     else:
         chosen = probabilities(target, log)
     log, reward_bounds = evaluation_flags.mapped_rewards(settings, log)
@@ -80,7 +79,7 @@ def evaluate(settings: cli.Settings, target: Target, private: private_lib.Plan |
     validity = log_validity.check(log, weights if weights.any() and target.kind != "logged" else None)
     refusal = validity if validity.is_warning and target.kind != "logged" else None
     has_model = has_model and refusal is None
-    predictions = reward_model.predictions(settings, log) if has_model else None
+    predictions = reward_models.predictions(settings, log) if has_model else None
     rows = terms_of_log(log, chosen, predictions)
     unit = reward_bounds or UNIT
     has_sequence = settings.anytime and (not refusal or refusal.name == log_validity.COLUMNS)
@@ -168,7 +167,7 @@ def _read(
         probability_columns=target.name if target.kind == "column" else None,
         file_flag="--log",
     )
-    known = run_policy.known_statistics(target.name) if target.kind == "run" else None
+    known = target_policies.known_statistics(target.name) if target.kind == "run" else None
     log = log_table.read(settings.log, columns, known=known, with_contexts=with_contexts)
     if target.run:  # The user knows nothing of the columns that hold its predictions.
         columns_of_user = [column for column in log.report["columns"] if column["use"] != "policy"]

@@ -10,14 +10,13 @@ import hashlib
 import html
 import math
 import pathlib
-import secrets
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bandits.evaluation import bounds as bounds_lib
-from bandits.evaluation import estimates, evaluation_flags, finite_sample, output, private_sums, reward_model
+from bandits.evaluation import estimates, evaluation_flags, finite_sample, output, private_sums, reward_models
 from bandits.evaluation.estimators import KINDS, Estimator, terms_of_log
 from bandits.evaluation.private_sums import Answer, Query, Value
 from bandits.evaluation.target_policies import Target
@@ -123,18 +122,6 @@ def of_run(folder: str) -> ledger.Spent:
     return ledger.Spent(what, *mechanisms.load(pathlib.Path(folder) / "privacy.json"))
 
 
-def fitted(trained: mechanisms.Mechanism, rounds: int) -> ledger.Spent:
-    """Privacy spent by one private training, under a random name; call once per training and reuse.
-
-    A digest of the model's predictions would depend on the contexts that they are for.
-
-    Args:
-      trained: Mechanism of the training; see `reward_models.mechanism`.
-      rounds: Number of its rounds.
-    """
-    return ledger.Spent(f"the reward model {secrets.token_hex(6)}", trained, rounds)
-
-
 def check_models(estimators: Sequence[Estimator], models: Sequence[ledger.Spent]) -> None:
     """Refuses models without a guarantee, and estimators that would need one.
 
@@ -227,7 +214,7 @@ def pay(
       path: The ledger of these clients; made if there is none.
       mechanism: The release's mechanism.
       models: What was fitted on the same clients. Each counts once, in however many queries it is used, and so needs a
-        name that no other training has; see `fitted`.
+        name that no other training has; see `reward_models.spent`.
       target_epsilon: Epsilon that may be spent in all; None for any.
 
     Raises:
@@ -304,7 +291,7 @@ def evaluate(
         clients_per_look=settings.clients_per_look,
         accountant=settings.accountant,
     )
-    trained = [reward_model.spent(settings, log)] if chosen.needs_model else []
+    trained = [reward_models.spent(settings, log)] if chosen.needs_model else []
     if settings.target_epsilon is not None:
         models = [*chosen.models, *trained * settings.looks]
         own = calibrated(own, settings.looks, settings.target_epsilon, models)
@@ -314,7 +301,7 @@ def evaluate(
     if chosen.needs_model:
         used = np.flatnonzero(kept)  # At least a row of each client, so that clients keep their numbers.
         counted = dataclasses.replace(log.take(used), rewards=rows.rewards)
-        model = terms_of_log(counted, probabilities[used], reward_model.predictions(settings, counted))
+        model = terms_of_log(counted, probabilities[used], reward_models.predictions(settings, counted))
         rows = rows._replace(direct=model.direct, predicted=model.predicted)
     vectors = query.vectors(rows, 1 / log.propensities[kept] / actions)
     answer = private_sums.values(private_sums.release(vectors, query, own), query, own)
@@ -350,7 +337,7 @@ def checks(answer: Answer) -> list[Finding]:
         (answer.mean_weight, "The mean of the policy's weights, its probabilities divided by propensities,"),
         (answer.uniform_weight, "The mean of 1 / propensity, divided by the number of actions,"),
     ):
-        is_wrong = interval.low > _ROUNDING
+        is_wrong = bool(interval.low > _ROUNDING)
         cause = _ABOVE if is_wrong else _BELOW if interval.high * _ROUNDING < 1 else "Its expectation is 1."
         shown = "cannot be estimated" if math.isnan(interval.mean) else f"is {interval.text(label='95% CI ')}"
         found.append(Finding(log_validity.PROPENSITIES, is_wrong, f"{what} {shown}. {cause}"))

@@ -350,7 +350,7 @@ def values(noised: np.ndarray, query: Query, mechanism: mechanisms.Mechanism) ->
     """
     sums, miss = _Noised(noised, query, mechanism), 1 - intervals.CONFIDENCE
     mean_weight = sums.mean(_WEIGHTS, miss)  # Its lower limit fails in half of the cases.
-    lost, found = 1 - max(0.0, mean_weight.low), []
+    lost, found = 1 - min(max(0.0, mean_weight.low), 1.0), []
     for estimator in query.estimators:
         is_clipped = estimator.name in _CLIPPED
         share = miss / 2 if is_clipped else miss

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from bandits import interactions, metrics
-from bandits.evaluation import run_policies
+from bandits.evaluation import target_policies
 from data import interaction_log
 from data.errors import UsageError
 from data.tasks import registry
@@ -126,7 +126,7 @@ def test_logs_agree_with_rounds_of_every_kind(tmp_path, arguments):
     check_agrees(run)
     assert not (run / "init" / "interactions").exists()
     found = interactions.read_run(run)
-    target = run_policies.of_periods(found)
+    target = target_policies.of_each_period(found)
     played = target[np.arange(len(found.log)), found.log.actions]
     np.testing.assert_allclose(played, found.log.propensities, rtol=2e-4)
 
@@ -135,7 +135,7 @@ def test_each_period_has_its_models_mean_reward(finished):
     """The run's own policy has weights of 1: the estimate is the mean reward."""
     found = interactions.read_run(finished)
     log, rows = found.log, pd.read_csv(finished / "metrics.csv").set_index("round_num")
-    target = run_policies.of_periods(found)
+    target = target_policies.of_each_period(found)
     np.testing.assert_allclose(target.sum(axis=1), 1, atol=1e-6)
     weights = target[np.arange(len(log)), log.actions] / log.propensities
     for period, rounds in ((0, [1, 2]), (1, [3, 4]), (2, [5])):
@@ -203,7 +203,7 @@ def test_damage_to_a_runs_log_and_to_what_goes_with_it_is_named(finished, tmp_pa
     run = shutil.copytree(finished, tmp_path / "run")
     damage(run)
     with pytest.raises(UsageError, match=message):
-        run_policies.of_periods(interactions.read_run(run))
+        target_policies.of_each_period(interactions.read_run(run))
 
 
 def _parts_log(run: pathlib.Path) -> interaction_log.InteractionLog:

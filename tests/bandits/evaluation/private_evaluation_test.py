@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from bandits import run_federated
-from bandits.evaluation import anytime, bounds, confidence_sequence, private, private_sums, reward_model
+from bandits.evaluation import anytime, bounds, confidence_sequence, private, private_sums, reward_models
 from bandits.evaluation.estimators import Terms
 from data import interaction_log
 from data.errors import UsageError
@@ -100,6 +100,16 @@ def test_values_are_in_the_unit_of_the_declared_bounds(tmp_path, capsys):
     assert f"snips: {after['value']:.1f} (95% CI {after['low']:.1f} to {after['high']:.1f})" in capsys.readouterr().out
 
 
+def test_wrong_propensities_leave_no_private_conclusion(tmp_path, capsys):
+    table = _table(tmp_path / "log.csv")
+    table.assign(p=0.6 * table.p).to_csv(tmp_path / "log.csv", index=False)
+    found = _evaluate(tmp_path, *_PRIVATE, "--noise_multiplier=0.1")
+    assert found["refusal"]["name"] == "weights"
+    printed = capsys.readouterr().out
+    assert printed.splitlines()[2].startswith("No conclusion about uniform. The mean of the policy's weights")
+    assert "without --largest_weight, --max_rows_per_client, --noise_multiplier, --private, and must" in printed
+
+
 def test_a_look_at_a_folder_that_holds_an_evaluation_is_refused_before_it_is_paid_for(tmp_path):
     _table(tmp_path / "log.csv")
     _evaluate(tmp_path, *_PRIVATE, "--noise_multiplier=1")
@@ -172,7 +182,7 @@ def test_a_private_model_is_composed_once_a_look_and_its_values_are_right(tmp_pa
     for row in found[0]["estimates"]:
         if row["estimator"] in ("dr", "ips", "snips"):
             assert row["low"] < truth < row["high"], row
-    monkeypatch.setattr(reward_model, "predictions", lambda *_: pytest.fail("A model was fitted that is not paid for."))
+    monkeypatch.setattr(reward_models, "predictions", lambda *_: pytest.fail("A model was fitted unpaid."))
     with pytest.raises(UsageError, match="--target_epsilon=60"):
         _evaluate(tmp_path, *_PRIVATE, *model, *budget, _ALL)
 

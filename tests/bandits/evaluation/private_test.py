@@ -231,9 +231,3 @@ def test_models_need_a_guarantee():
     for asked, models, named in ((_ESTIMATORS, [], "the model of dr"), (_ESTIMATORS[:1], [open_model], "run 7")):
         with pytest.raises(UsageError, match=named):
             private.check_models(asked, models)
-
-
-def test_two_trainings_have_two_names():
-    first, second = (private.fitted(_MODEL, 10) for _ in range(2))
-    assert (first.mechanism, first.rounds) == (_MODEL, 10)
-    assert first.what != second.what
