@@ -10,6 +10,8 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from bandits import initial_flags, studies
 from bandits.plans import outcomes
 from bandits.plans.executors import Executor
@@ -18,6 +20,8 @@ from bandits.plans.sweep import Sweep
 from bandits.results import runs
 from data.errors import UsageError
 from data.tasks import registry
+from optimization.posterior import flags as posterior_flags
+from optimization.study import memory, run_folder
 from optimization.study.metrics import SECONDS
 
 _ROUNDS = 4  # The first compiles; after another one's pre-training epochs the second does, too.
@@ -131,6 +135,10 @@ def of(planned: Iterable[tuple[Run, int]], folder: pathlib.Path, executor: Execu
     measured = [_measure(run, folder / "estimate", executor) for run in examples]
     names = [_kind_name(run, differing) for run in examples]
     estimate = summarize(list(zip(kinds.values(), names, measured, strict=True)), workers)
+    for run, name, seconds in zip(examples, names, measured, strict=True):
+        if not isinstance(seconds, str) and (needed := _needed_bytes(run, folder / "estimate")):
+            text = f"{estimate.text}\nA round of {name} needs {needed / 1e9:.1f} GB of memory."
+            estimate = dataclasses.replace(estimate, text=text)
     if not any(_is_downloaded(run.settings) for run in examples):
         return estimate
     note = "A data set in neither --data_dir nor FEDBANDITS_DATA_DIR is measured on random examples of its size."
@@ -172,6 +180,15 @@ def _measure(run: Run, folder: pathlib.Path, executor: Executor) -> float | str:
         return sweep.outcomes[short.name].error or round_seconds(folder / run.name, _ROUNDS)
     except UsageError as error:
         return str(error)
+
+
+def _needed_bytes(run: Run, folder: pathlib.Path) -> int | None:
+    """Memory that a round needs, from the size of the model that a measured run saved; None without FedKP or its like."""
+    if not {run.settings.get("algorithm"), run.settings.get("model_aggregation")} & {*posterior_flags.KEEP_MODELS}:
+        return None
+    with np.load(folder / run.name / run_folder.MODEL_FILE) as weights:
+        size = sum(weights[name].nbytes for name in weights.files)
+    return memory.needed_bytes(size, run.settings["clients_per_round"], keeps_models=True)
 
 
 def round_seconds(folder: pathlib.Path, rounds: int) -> float:
