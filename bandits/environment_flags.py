@@ -4,7 +4,7 @@ from bandits import environments, registry, resets
 from data.errors import UsageError
 from data.tasks import logged
 from optimization.options import named
-from optimization.posterior import algorithm_flags
+from optimization.posterior import flags as posterior_flags
 from optimization.study import cli, selector_flags
 from optimization.study.settings import declared, names, setting
 
@@ -142,7 +142,7 @@ def _check_reset(settings: cli.Settings) -> None:
         raise UsageError(f"{flag} has no effect with --bandits_type={settings.bandits_type}, which never trains.")
     if settings.reset == "optimizer" and settings.server_optimizer == "sgd" and not settings.server_sgd_momentum:
         raise UsageError(f"{flag}: --server_optimizer=sgd has no state without --server_sgd_momentum.")
-    if settings.model_aggregation in algorithm_flags.BURNING_IN:
+    if settings.model_aggregation in posterior_flags.BURNING_IN:
         raise UsageError(f"{flag} does not go with --model_aggregation={settings.model_aggregation}: it burns in once.")
 
 

@@ -26,7 +26,7 @@ from bandits import (
 from bandits.options import REPLAY_ROWS, Phase
 from data import clients, keys, tasks
 from optimization import aggregators, client_work, cohorts, fed_avg, models, options
-from optimization.posterior import algorithm_flags
+from optimization.posterior import flags as posterior_flags
 from optimization.privacy import mechanisms
 from optimization.runtime import rounds as runtime_rounds
 from optimization.selection import availability, selectors
@@ -189,7 +189,7 @@ class BanditRounds(runner.Rounds):
         self._clients = clients.CappedClients(task.clients, phase.max_examples_per_client, phase.seed)
         self._definition = build_process(task, phase, mechanism)
         if phase.bandit.trains:
-            keeps_models = phase.posterior is not None and phase.posterior.name in algorithm_flags.KEEP_MODELS
+            keeps_models = phase.posterior is not None and phase.posterior.name in posterior_flags.KEEP_MODELS
             size = payloads.of_model(list(self._definition.model.shapes.values()))
             payloads.check_memory(size, phase.cohorts.size, keeps_models=keeps_models)
         if initial_weights is None:

@@ -13,7 +13,7 @@ from data.errors import UsageError
 from data.tasks.options import TaskOptions
 from optimization import options
 from optimization.corrections import Correction
-from optimization.posterior import algorithm_flags
+from optimization.posterior import flags as posterior_flags
 from optimization.selection import selectors
 
 REPLAY_ROWS = 10  # Most rows of a client that a round of a replay offers, each row in one round alone.
@@ -144,7 +144,7 @@ class BanditOptions:
     corrections: tuple[Correction, ...]
     server_optimizer: options.ServerOptimizer
     aggregation: options.Aggregation
-    posterior: algorithm_flags.Posterior | None
+    posterior: posterior_flags.Posterior | None
     eval_batch_size: int
     max_validation_samples: int
     rounds_per_eval: int

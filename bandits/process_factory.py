@@ -1,18 +1,12 @@
-"""The process of a phase: one that runs share, or one whose server combines the cohort's models itself.
+"""The process of a phase: one that runs share, or one of posterior aggregation.
 
 Runs that differ in nothing but their state (seed, initial model, server learning rate) share one TFF process. A program
 that plays many runs builds a round once for all such runs, and finds it where an earlier program kept it; their numbers
 are those of a process of their own.
-
-FedKP's mean shift is an aggregation of TFF. Where the cohort's models exceed what a message holds, the clients' work
-and the server's step are still those of `process.BanditProcess`. Between the two, the deltas come side by side to the
-program, which makes one of them by an algorithm of `optimization.posterior`. So a round is the clients' computation and
-the server's and not, as the mean's, one that compiles to the MapReduce form.
 """
 
 import dataclasses
 import functools
-import types
 from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple
 
@@ -24,7 +18,6 @@ from bandits.options import Phase
 from data import download, tasks
 from optimization import fed_avg, models
 from optimization.posterior import algorithms
-from optimization.posterior import process as posterior_process
 from optimization.runtime import kept_rounds
 from optimization.study import compiled
 
@@ -169,10 +162,6 @@ def _combined(
         averaged = dataclasses.replace(definition, local_work=work)
         if algorithm.chain:
             return ChainRounds(averaged.build(initial_weights), algorithm.chain, phase.seed)
-        if algorithm.aggregate is None:
-            return averaged.build(initial_weights)
-        collected = posterior_process.CollectedRounds(averaged, initial_weights)
-        run = functools.partial(collected.next, aggregate=functools.partial(algorithm.aggregate, generator=None))
-        return types.SimpleNamespace(initialize=collected.initialize, next=run)
+        return averaged.build(initial_weights)
 
     return lambda round_num: rounds_of(algorithm.work_of(round_num))

@@ -226,7 +226,7 @@ def headline(tables: "Mapping[str, Sequence[pd.DataFrame]]") -> str:
 def posterior_tables(
     folders: Sequence[pathlib.Path], rounds: Sequence[int] | None, thresholds: Sequence[float] | None
 ) -> str:
-    """Tables of `optimization.posterior.tables` about the runs in some folders, one for each task, as text.
+    """Tables of `optimization.posterior.metrics` about the runs in some folders, one for each task, as text.
 
     Args:
       folders: The folders.
@@ -236,7 +236,7 @@ def posterior_tables(
     Raises:
       UsageError: If a run is not of run_posterior, two runs belong to one cell, or there is no run.
     """
-    from optimization.posterior import tables
+    from optimization.posterior import metrics as posterior
 
     by_task: dict[str, dict[tuple[str, str], list[pd.DataFrame]]] = {}
     owners: dict[tuple[str, str, str], pathlib.Path] = {}
@@ -245,10 +245,13 @@ def posterior_tables(
         if not seed_runs:
             continue
         flags = seed_runs[0].flags
-        if flags.get("algorithm") not in tables.NAMES or tables.MEASURES["Accuracy"] not in seed_runs[0].metrics:
+        if (
+            flags.get("algorithm") not in posterior.NAMES
+            or posterior.TABLE_MEASURES["Accuracy"] not in seed_runs[0].metrics
+        ):
             raise UsageError(f"--runs: {group} is no run of run_posterior.")
         alphas = [flags.get(name) for name in ("client_sampling_alpha", "partition_alpha")]
-        alpha = next((f"{value:g}" for value in alphas if value is not None), tables.NO_ALPHA)
+        alpha = next((f"{value:g}" for value in alphas if value is not None), posterior.NO_ALPHA)
         task, algorithm = flags["task_type"], flags["algorithm"]
         other = owners.setdefault((task, algorithm, alpha), group)
         if other != group:
@@ -259,8 +262,10 @@ def posterior_tables(
     texts = []
     for task, cells in by_task.items():
         last = min(int(table["round_num"].iloc[-1]) for some in cells.values() for table in some)
-        usual = tables.PUBLISHED.get(task, ((last,), (0.84, 0.86)))
-        texts.append(f"{task}\n{tables.build(cells, rounds or usual[0], thresholds or usual[1]).to_string()}\n")
+        usual = posterior.PUBLISHED.get(task, ((last,), (0.84, 0.86)))
+        texts.append(
+            f"{task}\n{posterior.build_table(cells, rounds or usual[0], thresholds or usual[1]).to_string()}\n"
+        )
     return "\n".join(texts)
 
 

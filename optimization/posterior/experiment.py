@@ -17,13 +17,14 @@ import scipy.special
 import tensorflow as tf
 
 from data import clients, keys, partition
-from data.errors import UsageError
 from optimization import client_work, cohorts, fed_avg, models, supervised
 from optimization.options import Cohorts
-from optimization.posterior import algorithm_flags, algorithms, diagnostics, ensembles, flags, kernels, metrics, process
-from optimization.posterior.run_posterior import ServedTask
+from optimization.posterior import algorithms, diagnostics, ensembles, flags, metrics
+from optimization.posterior.server_data import ServedTask
 from optimization.study import payloads, training
 from optimization.study.metrics import mean
+
+_NUM_DENSITIES = 3  # Parameters whose densities are plotted: the last ones, biases of the last layer.
 
 
 class Progress(NamedTuple):
@@ -66,11 +67,10 @@ class PosteriorRounds(training.TrainingRounds):
         self._algorithm = algorithms.build(
             options.posterior, sgd, models.of_task(task), options.cohort_size, task.server_features
         )
-        keeps_models = options.posterior.name in algorithm_flags.KEEP_MODELS
+        keeps_models = options.posterior.name in flags.KEEP_MODELS
         work = self._algorithm.client_work
         super().__init__(options, task, work, first_client=options.server_clients, keeps_models=keeps_models)
         self.weighs_examples = options.selection.weighting("num_examples") == "num_examples"
-        self._diagnosed = self._chosen_parameters() if options.diagnose_rounds else ()
         self._warn_of_cycles(task.server_features)
         self._held_out = self._mixed(clients.pool(task.held_out, options.max_validation_samples, options.seed), 0)
 
@@ -83,7 +83,7 @@ class PosteriorRounds(training.TrainingRounds):
         """Rounds that TFF aggregates, or the program; their initial weights are of seed 0."""
         size, weights = self._options.cohort_size, self._model.initial_weights(0)
         if self._algorithm.aggregate:
-            collect = lambda: process.CollectedRounds(self.definition(work, size), weights)  # noqa: E731
+            collect = lambda: algorithms.CollectedRounds(self.definition(work, size), weights)  # noqa: E731
             return self._kept(("collected rounds", work, size), collect)
         if self._algorithm.factory is None:
             return self.mean_rounds(work, size)
@@ -107,23 +107,6 @@ class PosteriorRounds(training.TrainingRounds):
         chain = tuple(server.weights) if self._algorithm.chain else ()
         return Progress(server, deviation, recent, selection, chain)
 
-    def _chosen_parameters(self) -> Sequence[int]:
-        """Parameters whose densities are plotted.
-
-        Raises:
-          UsageError: If the model does not have them.
-        """
-        size = sum(math.prod(shape) for shape in self._model.shapes.values())
-        chosen = self._options.diagnose_parameters
-        if max(chosen.numbers, default=chosen.count - 1) >= size:
-            raise UsageError(f"--diagnose_parameters: the model has {size:,} parameters, numbered from 0.")
-        if chosen.numbers:
-            return chosen.numbers
-        if chosen.is_random:
-            generator = keys.generator(self._options.seed, keys.Purpose.EVALUATION, 0, 0)
-            return sorted(generator.choice(size, chosen.count, replace=False).tolist())
-        return range(size - chosen.count, size)
-
     def _warn_of_cycles(self, server_features: Any) -> None:
         """Warns if FedBE's distillation averages nothing."""
         if self._options.posterior.name != "fedbe":
@@ -139,9 +122,9 @@ class PosteriorRounds(training.TrainingRounds):
                 file=sys.stderr,
             )
 
-    def _collect(self, work: Any, weights: models.Weights, inputs) -> process.CohortUpdates:
+    def _collect(self, work: Any, weights: models.Weights, inputs) -> algorithms.CohortUpdates:
         size = self._options.cohort_size
-        build = lambda: process.build_collection(self.definition(work, size))  # noqa: E731
+        build = lambda: algorithms.build_collection(self.definition(work, size))  # noqa: E731
         return self._kept(("collection", work, size), build)(weights, inputs)
 
     def cohort(self, round_num: int) -> np.ndarray:
@@ -218,12 +201,11 @@ class PosteriorRounds(training.TrainingRounds):
         return metrics.measure(np.concatenate(batches), examples.labels)
 
     def _diagnose(
-        self, updates: process.CohortUpdates, state: Progress, examples: Sequence[clients.Examples], round_num: int
+        self, updates: algorithms.CohortUpdates, state: Progress, examples: Sequence[clients.Examples], round_num: int
     ) -> None:
         """Writes statistics and plots of the normality of the cohort's models to the run's folder."""
-        updates = updates.with_examples()
-        trained = updates.deltas if updates.trained.all() else updates.deltas[updates.trained]
-        trained += algorithms.flat(state.server.weights)
+        has_finite_update = updates.sums["nonfinite_clients"][updates.sums["examples"] > 0] == 0
+        trained = updates.deltas[has_finite_update] + algorithms.flat(state.server.weights)
         if len(trained) < 2:
             return
         stem = f"diagnosis_round_{round_num}"
@@ -232,9 +214,10 @@ class PosteriorRounds(training.TrainingRounds):
         posterior = self._options.posterior
         diagnostics.draw_normality({"": {posterior.name: normality}}, self._folder / f"{stem}_normality.png")
         shift = posterior.mean_shift
-        if shift.bandwidth == kernels.NEAREST:  # Its density is not unique.
+        if shift.bandwidth == flags.NEAREST:  # Its density is not unique.
             shift = dataclasses.replace(shift, bandwidth="silverman")
-        diagnostics.draw_densities(trained, self._diagnosed, shift, self._folder / f"{stem}_densities.png")
+        last = range(trained.shape[1] - _NUM_DENSITIES, trained.shape[1])
+        diagnostics.draw_densities(trained, last, shift, self._folder / f"{stem}_densities.png")
         counts = np.array([np.bincount(one.labels, minlength=self._task.num_actions) for one in examples])
         diagnostics.draw_label_allocation(
             counts, self._folder / f"{stem}_labels.png", f"Labels of the cohort of round {round_num}"

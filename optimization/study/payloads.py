@@ -21,8 +21,6 @@ _LOGGED = 3  # Action, reward and propensity.
 # Bytes of a run, below half of what was measured, as docs/faq.md describes.
 _BASE_BYTES = 500_000_000
 _COPIES = 25
-_COPIES_OF_A_CLIENT = 5
-_MESSAGE_BYTES = 2_000_000_000  # Beyond it, only the program has a cohort's models.
 
 
 def of_model(shapes: Sequence[Sequence[int]]) -> int:
@@ -76,9 +74,7 @@ def needed_bytes(model_bytes: int, cohort_size: int, *, keeps_models: bool) -> i
       cohort_size: Number of clients in a round.
       keeps_models: Whether the server needs each client's model, as in FedKP.
     """
-    cohort_bytes = keeps_models * cohort_size * model_bytes
-    kept = cohort_bytes * (_COPIES_OF_A_CLIENT if cohort_bytes < _MESSAGE_BYTES else 1)
-    return _BASE_BYTES + model_bytes * _COPIES + kept
+    return _BASE_BYTES + model_bytes * (_COPIES + keeps_models * cohort_size)
 
 
 def check_memory(model_bytes: int, cohort_size: int, *, keeps_models: bool) -> None:

@@ -9,7 +9,8 @@ import tensorflow_federated as tff
 
 from bandits import flags, losses, policies, process, process_factory, run_federated
 from optimization import client_work, models
-from optimization.posterior import kernels, mean_shift, mean_shift_aggregation
+from optimization.posterior import mean_shift_aggregation
+from optimization.posterior.flags import MeanShift
 from optimization.study import frame
 
 MODEL = models.mlp(4, (), 3)
@@ -81,24 +82,16 @@ def test_with_a_wide_bandwidth_rounds_are_those_of_the_mean(tff_worker, name):
     assert_same([metrics[:-1] for metrics in again], [metrics[:-1] for metrics in reported])
 
 
-@pytest.fixture(params=["TFF's worker", "NumPy in the program"])
-def place(request, monkeypatch):
-    """Where the mean shift is computed."""
-    if request.param == "NumPy in the program":
-        monkeypatch.setattr(mean_shift_aggregation, "MESSAGE_BYTES", 1)
-    return request.param
-
-
-def test_the_step_is_the_mode_of_the_clients_deltas(tff_worker, place, capsys):
+def test_the_step_is_the_mode_of_the_clients_deltas(tff_worker):
     with tf.init_scope():
         run = definition().client_round()
     deltas = [models.flatten(run((INITIAL, INITIAL), INITIAL, client).delta) for client in cohort()]
-    expected = mean_shift.MeanShift(kernels.GAUSSIAN, scale=0.3).fedkp_cluster_mean(np.array(deltas)).model
+    shift, rows = MeanShift("gaussian", bandwidth_scale=0.3), np.array(deltas)
+    expected = mean_shift_aggregation.aggregate(shift, [rows], rows.shape[1], np.nan, shifts_clients=True)[:, 0]
     sgd = tff.learning.optimizers.build_sgdm(1.0)
     modes = rounds(
         "--model_aggregation=fedkp_cluster_mean", "--kernel=gaussian", "--bandwidth_scale=0.3", server_optimizer=sgd
     )
-    assert f"Mean shift: by {place}" in capsys.readouterr().err
     state, _ = play(modes, [cohort()[::-1]])
     assert_same(models.flatten(state.weights) - models.flatten(INITIAL), expected)
 
@@ -133,7 +126,7 @@ def test_clients_of_sgld_train_the_chain_and_act_with_its_average(tff_worker):
             np.testing.assert_array_equal(models.flatten(state.deployed[0]), served)
 
 
-def test_a_diverged_client_is_a_zero_update_and_an_empty_one_none(tff_worker, place):
+def test_a_diverged_client_is_a_zero_update_and_an_empty_one_none(tff_worker):
     wide = rounds("--model_aggregation=fedkp", "--bandwidth_scale=1e9")
     _, (alone,) = play(wide, [cohort()])
     diverged = make_client(3, 4)
@@ -143,7 +136,7 @@ def test_a_diverged_client_is_a_zero_update_and_an_empty_one_none(tff_worker, pl
     assert (metrics.empty_clients, metrics.nonfinite_clients) == (1, 1)
 
 
-def test_a_round_that_nobody_came_to_changes_nothing(tff_worker, place):
+def test_a_round_that_nobody_came_to_changes_nothing(tff_worker):
     process_of = rounds("--model_aggregation=fedkp")
     before, _ = play(process_of, [cohort()])  # Adam is moving.
     after, metrics = process_of(2).next(before, [])

@@ -9,7 +9,7 @@ import pytest
 
 from bandits import metrics, studies
 from data.errors import UsageError
-from optimization.posterior import tables
+from optimization.posterior import metrics as posterior_metrics
 from optimization.study import run_folder
 from scripts import plot
 
@@ -128,7 +128,7 @@ def test_what_cannot_be_drawn_is_refused(tmp_path, arguments, message):
 def _posterior_run(folder, accuracies, **flags):
     folder.mkdir(parents=True)
     table = pd.DataFrame({"round_num": range(1, len(accuracies) + 1)})
-    table.assign(**{column: accuracies for column in tables.MEASURES.values()}).to_csv(
+    table.assign(**{column: accuracies for column in posterior_metrics.TABLE_MEASURES.values()}).to_csv(
         folder / "metrics.csv", index=False
     )
     flags = {"task_type": "digits", "algorithm": "fedkp", "partition_alpha": None} | flags

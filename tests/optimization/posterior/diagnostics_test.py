@@ -6,7 +6,7 @@ import scipy.stats
 from matplotlib import image
 from statsmodels.stats import diagnostic
 
-from optimization.posterior import diagnostics, kernels, mean_shift
+from optimization.posterior import diagnostics, flags
 
 
 def _models() -> np.ndarray:
@@ -99,7 +99,7 @@ def test_pictures_are_drawn(tmp_path):
     assert len(both["twice"].kurtosis) == 2 * len(normality.kurtosis)
     diagnostics.draw_normality({"alpha 0.1": both, "alpha 1": {"one": normality}}, tmp_path / "normality.png", "all")
     diagnostics.draw_label_allocation(np.array([[3, 0], [1, 9], [0, 2]]), tmp_path / "labels.png", "alpha 0.1")
-    diagnostics.draw_densities(models, [0, 3, 15], mean_shift.MeanShift(), tmp_path / "densities.png")
+    diagnostics.draw_densities(models, [0, 3, 15], flags.MeanShift(), tmp_path / "densities.png")
     for name in ("normality", "labels", "densities"):
         picture = image.imread(tmp_path / f"{name}.png")
         assert min(picture.shape[:2]) > 300
@@ -108,4 +108,4 @@ def test_pictures_are_drawn(tmp_path):
 
 def test_a_bandwidth_that_changes_along_the_density_cannot_be_drawn(tmp_path):
     with pytest.raises(ValueError, match="changes along the density"):
-        diagnostics.draw_densities(_models(), [0], mean_shift.MeanShift(bandwidth=kernels.NEAREST), tmp_path / "x.png")
+        diagnostics.draw_densities(_models(), [0], flags.MeanShift(bandwidth=flags.NEAREST), tmp_path / "x.png")

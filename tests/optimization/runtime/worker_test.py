@@ -15,8 +15,8 @@ from bandits import experiment, flags, run_federated
 from bandits import options as bandit_options
 from data.errors import Failure
 from optimization import aggregators, client_work, models, options, supervised
-from optimization.posterior import mean_shift, mean_shift_aggregation
-from optimization.posterior import process as posterior
+from optimization.posterior import algorithms, mean_shift_aggregation
+from optimization.posterior.flags import MeanShift
 from optimization.privacy import correlated_noise
 from optimization.runtime import executor, rounds, worker, worker_process
 from optimization.study import aggregation_flags, cli, frame
@@ -173,11 +173,11 @@ def test_aggregators_give_the_own_workers_results(contexts, kind):
 
 
 def test_the_mean_shift_of_a_cohort_in_parts_is_that_of_the_whole(contexts):
-    factory = mean_shift_aggregation.MeanShiftFactory(mean_shift.MeanShift(), len(COHORT), shifts_clients=True)
+    factory = mean_shift_aggregation.MeanShiftFactory(MeanShift(), len(COHORT), shifts_clients=True)
     process = factory.create(tff.to_type(tuple((np.float32, shape) for shape in SHAPES)))
     state = process.initialize()
     rows = np.array([models.flatten(delta) for delta in COHORT])
-    expected = mean_shift.MeanShift().fedkp_cluster_mean(rows).model
+    expected = mean_shift_aggregation.aggregate(MeanShift(), [rows], rows.shape[1], np.nan, shifts_clients=True)[:, 0]
     for context in contexts.values():
         with on(context):
             assert_close(models.flatten(process.next(state, COHORT).result).numpy(), expected)
@@ -223,13 +223,13 @@ def cohort():
 def collection(contexts, definition, cohort):
     """What collects updates, a model, and a cohort."""
     weights = (np.ones((3, 4), np.float32), np.zeros(4, np.float32))
-    return posterior.build_collection(definition), weights, cohort
+    return algorithms.build_collection(definition), weights, cohort
 
 
 def test_a_cohorts_updates_are_collected_in_its_order(contexts, collection, monkeypatch):
     collect, weights, cohort = collection
     expected = collect(weights, cohort)
-    assert list(expected.examples) == [5, 1, 0, 8, 3, 2]
+    assert list(expected.sums["examples"]) == [5, 1, 0, 8, 3, 2]
     assert len(expected.deltas) == 5  # None of the client without examples.
     alone = np.concatenate([collect(weights, [client]).deltas for client in cohort])
     np.testing.assert_array_equal(expected.deltas, alone)
