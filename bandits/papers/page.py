@@ -8,11 +8,11 @@ import pathlib
 import string
 from collections.abc import Hashable, Mapping, Sequence
 
-from bandits.papers import figure_baselines, judging, records, results, scoreboard, texts
+from bandits.papers import claims, figure_baselines, records, results, scoreboard, texts
 from bandits.papers.plan import Figure
 from bandits.papers.scoreboard import Judged
 from bandits.plans.plan import Configuration
-from bandits.results import baselines, comparison, over_tasks, runs, sections, tables, words
+from bandits.results import baselines, over_tasks, runs, sections, tables, words
 
 _PAPERS_DATA = "The paper's data."
 _TESTS = (*sections.COMPARED[:2], *sections.COMPARED[4:], sections.VERDICT)  # Differences are in the other table.
@@ -34,8 +34,6 @@ def made(folder: pathlib.Path) -> str:
     notes = "\n".join(f"  - **{word}**: {meaning}." for word, meaning in scoreboard.notes().items())
     parts = [string.Template(_HEAD.read_text(encoding="utf-8")).substitute(words=notes), "## For practitioners\n"]
     parts += [_own_figure(one, folder) for one in own if one.table is not None]
-    if found := scoreboard.expected_errors([line for one in own for line in one.lines]):
-        parts.append(f"{found}\n")
     parts += [over_tasks.section(_spaced(name), found).markdown() for name, found in _scores(own).items()]
     if missing := [f"- {one.figure.about}" for one in own if one.table is None]:
         parts.append("### Not run yet\n\n" + "\n".join(missing) + "\n")
@@ -79,9 +77,9 @@ def _own_figure(one: Judged, folder: pathlib.Path) -> str:
     picture = records.path_of(figure, folder).with_suffix(".png")
     if picture.exists():
         parts.append(f"![{figure.about}]({folder.name}/{figure.scale}/{picture.name})\n")
-    if run := [line for line in one.lines if line.status != judging.NOT_RUN]:
+    if run := [line for line in one.lines if line.status != claims.NOT_RUN]:
         head = ("claim", "verdict (data)", "our numbers", "what it means")
-        rows = [(f"{line.says} ({line.place})", f"**{line.verdict}**", line.ours, line.means) for line in run]
+        rows = [(f"{line.says} ({line.place})", f"**{line.verdict}**", line.result.why, line.means) for line in run]
         columns = 4 if any(line.means for line in run) else 3
         parts.append(_table(head[:columns], [row[:columns] for row in rows]))
     if left := len(one.lines) - len(run):
@@ -214,8 +212,8 @@ def _numbers(one: Judged) -> str:
             *(known[configuration.label, name].interval.text() for name in names),
         ]
         for name in compared:
-            second = known.get((_reference(figure, configuration), name))
-            cells.append(judging.minus(known[configuration.label, name], second) if second else "")
+            second = known.get((claims.reference_of(figure, configuration), name))
+            cells.append(claims.minus(known[configuration.label, name], second) if second else "")
         cells += [stands.get(configuration.label, "")] * bool(stands)
         cells += [f"{row.mean:g}" if (row := known.get((configuration.label, flag))) else "" for flag in picked]
         rows.append(cells)
@@ -229,28 +227,9 @@ def _numbers(one: Judged) -> str:
 
 
 def _tests(one: Judged) -> list[str]:
-    """Tests of an own figure's first measure against the reference, one family; empty without a reference."""
-    figure, first = one.figure, one.figure.measures[0]
-    known = {row.configuration: row for row in one.rows if row.measure == first.name}
-    pairs = []
-    for configuration in figure.configurations:
-        mine, other = known.get(configuration.label), known.get(_reference(figure, configuration))
-        if mine and other:
-            is_paired = not (mine.is_unpaired or other.is_unpaired)
-            pairs.append(comparison.Pair(configuration.label, mine.sound, other.configuration, other.sound, is_paired))
-    found = comparison.family(pairs, "down" if first.smallest else "up")
-    if not any(tested.is_judged for tested in found):
-        return []
-    return [sections.comparison_table(f"{_spaced(first.name)}: tests", found).narrow(_TESTS).markdown("####")]
-
-
-def _reference(figure: Figure, configuration: Configuration) -> str:
-    """Label of the configuration with the reference on its axis; empty without one."""
-    drawn = [other for other in figure.configurations if other.is_drawn]
-    axis = next((other.words.index(figure.reference) for other in drawn if figure.reference in other.words), None)
-    if axis is None or not configuration.is_drawn or configuration.words[axis] == figure.reference:
-        return ""
-    return ", ".join((*configuration.words[:axis], str(figure.reference), *configuration.words[axis + 1 :]))
+    """Table of the tests of an own figure's first measure against the reference; empty without a reference."""
+    title = f"{_spaced(one.figure.measures[0].name)}: tests"
+    return [sections.comparison_table(title, one.tests).narrow(_TESTS).markdown("####")] if one.tests else []
 
 
 def _summary(some: Sequence[Judged]) -> str:
@@ -270,8 +249,8 @@ def _summary(some: Sequence[Judged]) -> str:
         "--records=docs/evidence\n```\n"
     )
     lacking = [f"{name} has no small scale: {why}" for name, why in texts.without_small().items()]
-    parts = [start, _table(["", "data", *judging.STATUSES], rows)]
-    parts += [f"{part}\n" for part in (scoreboard.expected_errors(lines), "\n\n".join(lacking)) if part]
+    parts = [start, _table(["", "data", *claims.STATUSES], rows)]
+    parts += [f"{part}\n" for part in ("\n\n".join(lacking),) if part]
     return "\n".join(parts)
 
 
@@ -285,7 +264,7 @@ def _text(name: str, some: Sequence[Judged]) -> str:
             parts += _text_figure(one)
     if missing := [one for one in some if one.table is None]:
         parts.append(f"Not run: {', '.join(one.figure.name for one in missing)}.\n")
-    if left := [(line.says, line.place, line.ours) for one in missing for line in one.lines if line.claim]:
+    if left := [(line.says, line.place, line.result.why) for one in missing for line in one.lines if line.claim]:
         parts.append(_table(("claims that are not run", "section", "why"), left))
     return "\n".join(parts)
 
@@ -296,7 +275,14 @@ def _text_figure(one: Judged) -> list[str]:
     if one.lines:
         head = ("the paper", "section", "published", "ours (95% interval)", "seeds", "verdict (data)")
         rows = [
-            (line.says, line.place, line.published, line.ours, str(line.seeds or ""), f"**{line.verdict}**")
+            (
+                line.says,
+                line.place,
+                line.published,
+                line.result.why,
+                str(line.result.seeds or ""),
+                f"**{line.verdict}**",
+            )
             for line in one.lines
         ]
         parts.append(_table(head, rows))
@@ -317,8 +303,8 @@ def _not_compared(one: Judged) -> list[str]:
     """Table of the measures without a number or tested claim of the paper; empty without any."""
     figure = one.figure
     compared = {published.measure for published in figure.published}
-    for claim in (line.claim for line in one.lines if line.claim and line.status != judging.NOT_RUN):
-        compared |= {judging.measure_of(figure, operand).name for group in claim.operands for operand in group}
+    for claim in (line.claim for line in one.lines if line.claim and line.status != claims.NOT_RUN):
+        compared |= {claims.measure_of(figure, operand).name for group in claim.operands for operand in group}
     measured = {row.measure for row in one.rows if math.isfinite(row.mean)}
     names = [measure.name for measure in figure.measures if measure.name in measured - compared]
     if not names:

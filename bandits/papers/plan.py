@@ -122,7 +122,7 @@ class Claim:
       high: Of `between`.
       our_range: Whether `low` and `high` are this project's choice, not the paper's.
       premises: What must be better than the best fixed action for the claim to be tested: operands, `A | B` for either.
-        Comparisons with Greedy, and of searched rates, have premises without it (`judging`).
+        Comparisons with Greedy, and of searched rates, have premises without it (`claims`).
       needs: The data or runs without which the claim is not tested; a stand-in does not replace them.
       means: What a result means for a practitioner, by `holds`, `fails` or `inconclusive`.
     """

@@ -7,11 +7,12 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from bandits.papers import judging, premises, records, texts
+from bandits.papers import claims, records, texts
+from bandits.papers.claims import Verdict, Verdicts
 from bandits.papers.plan import DATA_KINDS, PAPER_DATA, STAND_IN, Claim, Figure
 from bandits.papers.results import Value, number
 from bandits.results import runs
-from optimization.study import intervals
+from bandits.results.comparison import Comparison
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,12 +30,8 @@ class Line:
       says: The claim, or the configuration and measure of the number.
       place: Section of the paper.
       published: The number; empty for a claim.
-      ours: Our numbers with their intervals.
-      seeds: Number of seeds of ours.
-      status: One of `judging.STATUSES`.
-      chance: As `Verdict.chance`; a number's interval errs in 5%.
+      result: Its verdict, with our numbers.
       data_kind: One of `plan.DATA_KINDS`.
-      means: What that means for a practitioner; empty where nothing is declared.
       data: Its data, if they are not the figure's: `COMPUTED` for an epsilon.
       command: The command for it, if it is not the figure's.
       claim: The claim; None for a number.
@@ -45,20 +42,27 @@ class Line:
     says: str
     place: str
     published: str
-    ours: str
-    seeds: int
-    status: str
-    error_probability: float
+    result: Verdict
     data_kind: str
-    means: str = ""
     data: str = ""
     command: str = ""
     claim: Claim | None = None
 
     @property
+    def status(self) -> str:
+        """The status of its verdict."""
+        return self.result.status
+
+    @property
+    def means(self) -> str:
+        """What the verdict means for a practitioner; empty where nothing is declared."""
+        key = "holds" if self.status in claims.HOLDS else "fails" if self.status in claims.FAILS else self.status
+        return self.claim.means.get(key, "") if self.claim else ""
+
+    @property
     def verdict(self) -> str:
         """The status with the kind of data that it is about; a claim that is not run has no data."""
-        if self.status == judging.NOT_RUN:
+        if self.status == claims.NOT_RUN:
             return self.status
         is_shortened = self.figure.scale == texts.SMALL and self.data_kind == self.figure.data_kind != STAND_IN
         # An epsilon is of the paper's settings at every scale.
@@ -74,48 +78,35 @@ class Judged:
       table: Its records; None if there are none.
       rows: Its numbers.
       lines: Its lines of the scoreboard.
+      tests: Its configurations compared with its reference.
     """
 
     figure: Figure
     table: "pd.DataFrame | None"
     rows: Sequence[Value]
     lines: Sequence[Line]
+    tests: Sequence[Comparison] = ()
 
     @classmethod
     def of(cls, figure: Figure, table: "pd.DataFrame | None") -> "Judged":
         """Judges a figure's records."""
         rows = [] if table is None else records.values(figure, table)
-        return cls(figure, table, rows, lines(figure, rows))
+        verdicts = claims.judge(figure, rows)
+        return cls(figure, table, rows, lines(figure, verdicts), verdicts.tests)
 
 
-def lines(figure: Figure, rows: Sequence[Value]) -> list[Line]:
-    """A line for each claim and number of a figure; `rows` are the results."""
+def lines(figure: Figure, verdicts: Verdicts) -> list[Line]:
+    """A line for each claim and number of a figure."""
     found = []
-    for verdict in judging.check(figure, rows):
-        claim, status = verdict.claim, verdict.status
-        kind = PAPER_DATA if claim.needs and status == judging.NOT_RUN else figure.data_kind
-        of_claim = (figure, CLAIM, claim.says, claim.place, "", verdict.why, verdict.seeds, status)
-        found.append(Line(*of_claim, verdict.error_probability, kind, means=verdict.means, claim=claim))
-    known = {(row.configuration, row.measure): row for row in rows}
-    for one in figure.published:
-        row = known.get((one.configuration, one.measure))
-        ours, seeds, status, error_probability = "", 0, judging.NOT_RUN, 0.0
-        if row is not None:
-            status, why = judging.compare(row, figure)
-            ours = judging.value_words(row, figure) + judging.baseline_note(row) + (f"; {why}" if why else "")
-            if row.is_picked:
-                count = len(figure.tuning_seeds)
-                ours += f"; selected on {f'{count} tuning seeds' if count > 1 else 'one tuning seed'}"
-            seeds = len(row.finite)
-            error_probability = 1 - intervals.CONFIDENCE if status in (*judging.HOLDS, *judging.FAILS) else 0.0
-        says, published = f"{one.configuration}: {one.measure.replace('_', ' ')}", number(one.value)
-        found.append(
-            Line(figure, NUMBER, says, one.place, published, ours, seeds, status, error_probability, figure.data_kind)
-        )
+    for claim, verdict in zip(figure.claims, verdicts.claims, strict=True):
+        kind = PAPER_DATA if claim.needs and verdict.status == claims.NOT_RUN else figure.data_kind
+        found.append(Line(figure, CLAIM, claim.says, claim.place, "", verdict, kind, claim=claim))
+    for one, verdict in zip(figure.published, verdicts.numbers, strict=True):
+        says = f"{one.configuration}: {one.measure.replace('_', ' ')}"
+        found.append(Line(figure, NUMBER, says, one.place, number(one.value), verdict, figure.data_kind))
     for each in figure.accounted:  # Computed at the paper's settings, without a run.
-        status, ours = judging.computed(each)
-        of_epsilon = (figure, NUMBER, each.says, each.place, number(each.value), ours, 0, status, 0.0, PAPER_DATA)
         flags = f"./scripts/python -m scripts.privacy_budget {' '.join(each.arguments)}"
+        of_epsilon = (figure, NUMBER, each.says, each.place, number(each.value), claims.computed(each), PAPER_DATA)
         found.append(Line(*of_epsilon, data=COMPUTED, command=flags))
     return found
 
@@ -141,11 +132,11 @@ def table(rows: Iterable[Line]) -> "pd.DataFrame":
                 "source": one.place,
                 "verdict": one.status,
                 "published": one.published,
-                "ours": one.ours,
-                "seeds": one.seeds,
+                "ours": one.result.why,
+                "seeds": one.result.seeds,
                 "data_kind": one.data_kind,
                 "data": one.data or one.figure.data or "the paper's",
-                "command": one.command or command(one.figure, one.seeds),
+                "command": one.command or command(one.figure, one.result.seeds),
             }
             for one in rows
         ]
@@ -155,7 +146,7 @@ def table(rows: Iterable[Line]) -> "pd.DataFrame":
 def counts(rows: Iterable[Line]) -> dict[str, int]:
     """Number of lines by status, in the order of statuses."""
     found = collections.Counter(one.status for one in rows)
-    return {status: found[status] for status in judging.STATUSES}
+    return {status: found[status] for status in claims.STATUSES}
 
 
 def by_data(rows: Iterable[Line]) -> dict[tuple[str, str], list[Line]]:
@@ -165,28 +156,12 @@ def by_data(rows: Iterable[Line]) -> dict[tuple[str, str], list[Line]]:
     return {key: found[key] for key in itertools.product(papers, DATA_KINDS) if key in found}
 
 
-def expected_errors(rows: Iterable[Line]) -> str:
-    """Sentence with the expected number of wrong verdicts by kind of data; empty without a verdict."""
-    parts = []
-    for kind in DATA_KINDS:
-        decided = [one for one in rows if one.data_kind == kind and one.status in (*judging.HOLDS, *judging.FAILS)]
-        if decided:
-            parts.append(f"{number(sum(one.error_probability for one in decided))} of {len(decided)} ({kind})")
-    if not parts:
-        return ""
-    return (
-        "Claims are not adjusted for each other. If every true difference were at the limit that its claim sets, this "
-        f"many of the verdicts with a direction would be wrong on average, at most: {', '.join(parts)}."
-    )
-
-
 def summary(rows: Sequence[Line]) -> str:
     """Scoreboard for the terminal: statuses by paper and kind of data."""
-    found = [
+    return "\n".join(
         f"{paper}, {kind}: {', '.join(f'{count} {word}' for word, count in counts(some).items() if count)}"
         for (paper, kind), some in by_data(rows).items()
-    ]
-    return "\n".join([*found, *filter(None, [expected_errors(rows)])])
+    )
 
 
 def one_seed(figures: Iterable[Figure], repeat: int | None) -> str:
@@ -201,7 +176,7 @@ def edges(figure: Figure, rows: Sequence[Value]) -> str:
     """Best points on an edge of their grid, as text; empty for none."""
     found = []
     for configuration in figure.configurations:
-        flags = premises.edges(figure, rows, configuration.label)
+        flags = claims.edges(figure, rows, configuration.label)
         found += [f"{configuration.label} ({', '.join(flags)})"] * bool(flags)
     return f"Best points on an edge of the grid: {', '.join(found)}." if found else ""
 
@@ -240,7 +215,7 @@ def claims_table(judged: Judged) -> "pd.DataFrame":
 
     kind = judged.figure.data_kind
     rows = [
-        (one.place, one.says, one.status, kind if one.claim else one.data_kind, one.ours, one.seeds)
+        (one.place, one.says, one.status, kind if one.claim else one.data_kind, one.result.why, one.result.seeds)
         for one in judged.lines
         if one.claim or one.data == COMPUTED
     ]
@@ -253,7 +228,7 @@ def text(judged: Judged) -> str:
     parts = []
     if rows:
         shown = values_table(judged)[["label", "measure", "seeds", "normalized", "published", "verdict", "source"]]
-        shown.insert(2, "ours", [judging.value_words(row, figure) for row in rows])
+        shown.insert(2, "ours", [claims.value_words(row, figure) for row in rows])
         shown["published"] = shown["published"].map(lambda value: "" if math.isnan(value) else number(value))
         heads = {"label": "", "ours": "ours (95% interval)", "normalized": "compared with bounds", "source": "section"}
         shown = shown.rename(columns=heads)
@@ -263,7 +238,7 @@ def text(judged: Judged) -> str:
     shown_lines = [one for one in judged.lines if one.claim or one.data == COMPUTED]
     width = max((len(one.verdict) for one in shown_lines), default=0) + 2
     parts += [
-        f"{one.verdict:<{width}}{one.place}: {' '.join(filter(None, [one.says, one.published]))} [{one.ours}]"
+        f"{one.verdict:<{width}}{one.place}: {' '.join(filter(None, [one.says, one.published]))} [{one.result.why}]"
         for one in shown_lines
     ]
     return "\n".join(parts)
@@ -272,23 +247,24 @@ def text(judged: Judged) -> str:
 def notes() -> Mapping[str, str]:
     """Meaning of each status, for a page."""
     return {
-        f"{judging.AGREES}, {judging.DISAGREES}": (
-            "on the paper's data, complete or reduced: the whole 95% interval of every difference that the claim needs "
-            "lies on its side, or of one on the other side. A published number agrees if our interval lies within 5% "
-            "of it (our tolerance) or half a unit of its last digit; it disagrees if it lies outside of the range of "
-            "95% of means of new seeds. An epsilon is computed, and agrees within the same bounds"
+        f"{claims.AGREES}, {claims.DISAGREES}": (
+            "on the paper's data, complete or reduced: every difference that the claim needs is significant and on its "
+            "side, or one is significant and on the other side: p < 5%, adjusted by Holm over all comparisons of the "
+            "figure. A published number agrees if ours is significantly within 5% of it (our tolerance) or half a "
+            "unit of its last digit; it disagrees if it is significantly different from means of new seeds. An epsilon "
+            "is computed, and agrees within the same bounds"
         ),
-        f"{judging.SAME}, {judging.OPPOSITE}": (
+        f"{claims.SAME}, {claims.OPPOSITE}": (
             "the same result on stand-in data, which neither confirm nor refute the paper. For a question of this "
             "project, the direction is that of the sentence"
         ),
-        judging.INCONCLUSIVE: (
+        claims.INCONCLUSIVE: (
             "neither; more seeds may decide. One seed never does, nor a configuration with a diverged run"
         ),
-        judging.PREMISE: (
+        claims.PREMISE: (
             "the claim is about models that learned, or about tuned rates, and ours are not: neither configuration "
             "beats the best fixed action, or the best point of the worse one lies on an edge of its grid"
         ),
-        judging.NOT_COMPARABLE: "the paper gives a number for other data or settings than ours",
-        judging.NOT_RUN: "there is no run of it, or it needs data that no stand-in replaces",
+        claims.NOT_COMPARABLE: "the paper gives a number for other data or settings than ours",
+        claims.NOT_RUN: "there is no run of it, or it needs data that no stand-in replaces",
     }

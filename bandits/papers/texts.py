@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from bandits import studies
-from bandits.papers import judging
+from bandits.papers import claims
 from bandits.papers.plan import (
     DATA_KINDS,
     FIRST_TUNING_SEED,
@@ -180,9 +180,9 @@ def _read(name: str, text: str, table: Mapping[str, Any], scale: str) -> Figure:
     shortened = {one: {"at": round_num} for one, round_num in at.items()}
     measures = tuple(Measure(one, **values | shortened.get(one, {})) for one, values in table["measures"].items())
     arms = _configurations_of(table, small if is_small else None)
-    claims = [one for claim in table.get("claims", ()) for one in _claims(claim)]
+    all_claims = [one for claim in table.get("claims", ()) for one in _claims(claim)]
     if is_small:
-        claims = [_asked(one, arms) for one in claims]
+        all_claims = [_asked(one, arms) for one in all_claims]
         table = {**table, "repeat": small["repeat"], "data": f"{small['data']}; settings of the small scale"}
     plain = {key: tuple(value) if isinstance(value, list) else value for key, value in table.items() if key in _PLAIN}
     return Figure(
@@ -197,7 +197,7 @@ def _read(name: str, text: str, table: Mapping[str, Any], scale: str) -> Figure:
             Accounted(one["says"], one["place"], one["value"], _unit([one["value"]]), tuple(one["flags"].split()))
             for one in table.get("accounted", ())
         ),
-        claims=tuple(claims),
+        claims=tuple(all_claims),
         data_kind=data_kind,
         scale=scale,
         **plain,
@@ -283,9 +283,9 @@ def _preset_values(table: Mapping[str, Any]) -> Iterable[Published]:
 def _claims(claim: Mapping[str, Any]) -> Iterable[Claim]:
     """A claim, or one for each label of the second axis."""
     means = claim.get("means", {})
-    if unknown := (set(claim) - _CLAIM_KEYS - set(judging.KINDS)) | (set(means) - _MEANINGS):
+    if unknown := (set(claim) - _CLAIM_KEYS - set(claims.KINDS)) | (set(means) - _MEANINGS):
         raise ValueError(f"a claim has an unknown {', '.join(sorted(unknown))}")
-    kinds = [kind for kind in judging.KINDS if kind in claim]
+    kinds = [kind for kind in claims.KINDS if kind in claim]
     if len(kinds) > 1 or not (kinds or "needs" in claim):
         raise ValueError(f"the claim {claim['says']} must have one kind, or say what it needs")
     kind = kinds[0] if kinds else ""

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import pandas as pd
 import pytest
 
-from bandits.papers import figure_baselines, page, records, scoreboard, texts
+from bandits.papers import claims, figure_baselines, page, records, scoreboard, texts
 from bandits.papers.plan import Accounted, Claim, Figure, Measure, Published
 from bandits.papers.results import ConfigurationRuns, Value
 from bandits.plans.plan import Configuration
@@ -149,19 +149,19 @@ def test_a_configuration_no_better_than_the_uniform_policy_is_noted():
         "above the uniform policy",
         "not significantly different from the uniform policy",
     )
-    claim, _, _ = scoreboard.lines(_figure(), [near, far])
-    assert claim.ours.startswith("near 4, far 1.02 (not significantly different from the uniform policy): +2.98 (")
-    assert "above the uniform policy" in scoreboard.text(
-        scoreboard.Judged(_figure(), None, [near, far], scoreboard.lines(_figure(), [near, far]))
+    verdicts = claims.judge(_figure(), [near, far])
+    assert verdicts.claims[0].why.startswith(
+        "near 4, far 1.02 (not significantly different from the uniform policy): +2.98 ("
     )
+    assert "above the uniform policy" in scoreboard.text(scoreboard.Judged.of(_figure(), table))
 
 
 def test_what_a_seed_does_not_determine_is_unpaired():
     figure = _figure(published=())
     # Seeds move both arms alike: pairs tell what two lots of three numbers do not.
     table = _table().assign(score=[10.5, 20.6, 30.4, 10.0, 20.0, 30.0])
-    (paired,) = scoreboard.lines(figure, records.values(figure, table))
-    (unpaired,) = scoreboard.lines(figure, records.values(figure, table.assign(unpaired=1)))
+    (paired,) = scoreboard.Judged.of(figure, table).lines
+    (unpaired,) = scoreboard.Judged.of(figure, table.assign(unpaired=1)).lines
     assert (paired.status, unpaired.status) == ("agrees", "inconclusive")
 
 
@@ -210,28 +210,28 @@ def test_an_epsilon_is_computed_without_a_run():
     command = f"scripts.privacy_budget {flags}"
     accounted = [Accounted("with noise", "section 5.3", value, 0.1, tuple(flags.split())) for value in (15.8, 12.9)]
     for one, status in zip(accounted, ("agrees", "disagrees"), strict=True):
-        line = scoreboard.lines(_figure(claims=(), published=(), accounted=(one,)), [])[0]
-        assert (line.status, line.ours) == (status, f"15.8, computed by RDP, one client added or removed: {command}")
+        line = scoreboard.Judged.of(_figure(claims=(), published=(), accounted=(one,)), None).lines[0]
+        assert (line.status, line.result.why) == (
+            status,
+            f"15.8, computed by RDP, one client added or removed: {command}",
+        )
 
 
 def test_lines_are_every_claim_and_number():
     figure = _figure()
-    claim, number, rate = scoreboard.lines(figure, records.values(figure, _table()))
+    claim, number, rate = scoreboard.Judged.of(figure, _table()).lines
     assert (claim.kind, claim.status, claim.means) == ("claim", "agrees", "Go near.")
-    assert claim.ours == "near 4, far 2: +2.00 (+1.75 to +2.25)"
+    assert claim.result.why == "near 4, far 2: +2.00 (+1.75 to +2.25); adjusted p 0.0017"
     assert (number.says, number.published, number.status) == ("near: score", "4", "agrees")
-    assert number.ours == "4.00 (3.75 to 4.25); within 0.5 (our tolerance)"
-    assert (rate.status, rate.seeds) == ("inconclusive", 0)
-    missing = scoreboard.lines(figure, [])
+    assert number.result.why == "4.00 (3.75 to 4.25); within 0.5 (our tolerance); adjusted p 0.013"
+    assert (rate.status, rate.result.seeds) == ("inconclusive", 0)
+    missing = scoreboard.Judged.of(figure, None).lines
     assert {one.status for one in missing} == {"not run"}
 
 
-def test_the_scoreboard_has_the_expected_number_of_errors():
-    lines = scoreboard.lines(_figure(), records.values(_figure(), _table()))
-    # A claim at 2.5% and a number at 5%.
-    assert scoreboard.expected_errors(lines).endswith("wrong on average, at most: 0.075 of 2 (paper's data).")
-    assert scoreboard.summary(lines).startswith("Nobody 2020, paper's data: 2 agrees, 1 inconclusive\n")
-    assert scoreboard.expected_errors(scoreboard.lines(_figure(), [])) == ""
+def test_the_summary_counts_verdicts_by_paper_and_data():
+    lines = scoreboard.Judged.of(_figure(), _table()).lines
+    assert scoreboard.summary(lines) == "Nobody 2020, paper's data: 2 agrees, 1 inconclusive"
 
 
 def test_a_page_has_own_figures_with_differences_and_what_they_mean(tmp_path, known):
@@ -246,8 +246,8 @@ def test_a_page_has_own_figures_with_differences_and_what_they_mean(tmp_path, kn
     # Student's t of 2 / (0.1 / sqrt(3)) with 2 degrees of freedom.
     assert "| near | far | 0.00083 | 100% | " in made
     assert (
-        "| near is better (section 2) | **agrees (paper's data)** | near 4, far 2: +2.00 (+1.75 to +2.25) | Go near. |"
-        in made
+        "| near is better (section 2) | **agrees (paper's data)** | near 4, far 2: +2.00 (+1.75 to +2.25); "
+        "adjusted p 0.00083 | Go near. |" in made
     )
     assert "The paper's data. 3 seeds (0 to 2), 9 rounds; recorded on m1; run at c1." in made
     assert "./scripts/python -m scripts.reproduce --figure=f1\n" in made
@@ -280,7 +280,7 @@ def test_an_own_figure_has_scores_and_comparisons_along_the_reference_s_axis(tmp
     made = page.made(tmp_path)
     assert "|  | score | score minus stays | compared with bounds |" in made
     assert "| near, stays | 5.00 (4.75 to 5.25) |  | at a normalized score of 0.50 |" in made
-    assert "| near, goes | 7.00 (6.75 to 7.25) | +2 | at a normalized score of 0.70 |" in made
+    assert "| near, goes | 7.00 (6.75 to 7.25) | +2 (the same in every seed) | at a normalized score of 0.70 |" in made
 
 
 def test_a_paper_s_figure_with_a_full_feedback_baseline_has_scores(tmp_path, known):
@@ -458,7 +458,7 @@ def test_a_page_counts_verdicts_and_names_what_was_not_run(tmp_path, known):
     assert "--figure=f1 --scale=small\n" not in again  # All of it was run at the paper's scale.
     assert "| Nobody 2020 | paper's data | 2 | 0 | 0 | 0 | 1 | 0 | 0 | 3 |\n" in again
     assert (
-        "| near: score | Table 1 | 4 | 4.00 (3.75 to 4.25); within 0.5 (our tolerance) | 3 "
+        "| near: score | Table 1 | 4 | 4.00 (3.75 to 4.25); within 0.5 (our tolerance); adjusted p 0.013 | 3 "
         "| **agrees (paper's data)** |\n" in again
     )
     assert "Not run: f2." in made
