@@ -183,7 +183,7 @@ def compared(results: Results, reference: str, attribute: str = "reward") -> dic
     if reference not in values or len(values) < 2:
         return {}
     least, largest = results[reference].ranges.get(attribute, configurations.UNBOUNDED)
-    return {name: one.within(largest - least) for name, one in comparison.compare(values, reference).items()}
+    return {name: one.within(largest - least) for name, one in comparison.compare_values(values, reference).items()}
 
 
 def against_planned(planned: Results, often: Results) -> dict[str, dict[str, Comparison]]:

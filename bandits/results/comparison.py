@@ -1,8 +1,8 @@
-"""Comparisons of configurations with one reference over seeds.
+"""Comparisons of configurations with their references over seeds: the one rule of significance.
 
 Runs of equal seeds share cohorts, initial weights and samples, so their differences are paired: Student's t interval
-and test of the mean difference. Runs with secret cohorts or noise are unpaired: Welch's test. Holm's step-down makes
-one family of all configurations against the reference.
+and test of the mean difference. Runs with secret cohorts or noise are unpaired: Welch's test. All comparisons that are
+made together are one family of Holm's step-down.
 """
 
 import dataclasses
@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from bandits.results import power
+from bandits.results.configuration import Configuration, ReferenceValue
 from optimization.study import intervals
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ class Comparison:
     seeds: tuple[int, int]
     deviation: float = math.nan
     reference_deviation: float = math.nan
-    sample: Sampled | None
+    sample: ReferenceValue | None
     level: float = LEVEL
     is_better: bool | None
     is_judged: bool
@@ -162,51 +163,26 @@ class Comparison:
 
 
 def compare(
-    values: Values, reference: str, *, unpaired: Collection[str] = (), better: Better = "up"
-) -> dict[str, Comparison]:
-    """Compares every other configuration with the reference, in their order.
+    pairs: Iterable[tuple[Configuration, Configuration | ReferenceValue]], metric: str, better: Better | None = None
+) -> list[Comparison]:
+    """Compares each configuration with its reference, as one family of Holm's step-down.
+
+    Example:
+      >>> compare([(softmax, greedy), (falcon, greedy)], metrics.AVERAGE_REWARD)
 
     Args:
-      values: A number for each configuration and seed. A seed whose number is not finite has diverged: it is left out,
-        and the configuration is not judged.
-      reference: The configuration that the others are compared with.
-      unpaired: Configurations whose runs no seed determines. If the reference is one of them, nothing is paired.
-      better: Whether more or less is better.
+      pairs: Configurations and their references. A configuration as the reference is paired by seed, unless one of the
+        two is `unpaired`: then the test is Welch's. A number is paired with every seed, which is a one-sample test; a
+        number with a standard error has Welch's test. If a run diverged or has no value, its seed is left out, and the
+        comparison is not judged.
+      metric: The metric.
+      better: Whether more or less is better (default: as the metric declares, else more).
 
-    Raises:
-      ValueError: If `reference` or `unpaired` names a configuration without values.
+    Returns:
+      The comparisons, in the order of the pairs.
     """
-    if missing := [configuration for configuration in (reference, *unpaired) if configuration not in values]:
-        raise ValueError(f"There is no configuration {missing[0]}: there are {', '.join(values)}.")
-    others = {configuration: seeds for configuration, seeds in values.items() if configuration != reference}
-    alone = (
-        others if reference in unpaired else [configuration for configuration in unpaired if configuration != reference]
-    )
-    return against(others, reference, values[reference], unpaired=alone, better=better)
-
-
-def against(
-    values: Values, name: str, landmark: Landmark, *, unpaired: Collection[str] = (), better: Better = "up"
-) -> dict[str, Comparison]:
-    """Compares every configuration with a reference reward.
-
-    Args:
-      values: As in `compare`.
-      name: Name of the reference.
-      landmark: The reference's values by seed; or one number, which pairs with every seed: a one-sample test. A
-        `Sampled` number has its own error: Welch's test.
-      unpaired: Configurations that are not paired with the reference's seeds.
-      better: Whether more or less is better.
-    """
-    pairs = [
-        Pair(configuration, own, name, landmark, configuration not in unpaired) for configuration, own in values.items()
-    ]
-    return {one.configuration: one for one in family(pairs, better)}
-
-
-def family(pairs: Iterable[Pair], better: Better = "up") -> list[Comparison]:
-    """Compares pairs, as one family of Holm's step-down."""
-    singles = [_compared(pair, better) for pair in pairs]
+    better = better or getattr(metric, "better", None) or "up"
+    singles = [_compared(configuration, reference, metric, better) for configuration, reference in pairs]
     # Only tests count for Holm's correction.
     p_values = holm([comparison.p if comparison.is_judged else math.nan for comparison in singles])
     level = LEVEL / max(1, sum(map(math.isfinite, p_values)))
@@ -216,18 +192,18 @@ def family(pairs: Iterable[Pair], better: Better = "up") -> list[Comparison]:
     ]
 
 
-def _compared(pair: Pair, better: Better) -> Comparison:
+def _compared(
+    configuration: Configuration, reference: Configuration | ReferenceValue, metric: str, better: Better
+) -> Comparison:
     """A comparison without Holm's correction."""
     import numpy as np
 
-    sample = pair.landmark if isinstance(pair.landmark, Sampled) else None
-    number = pair.landmark.mean if isinstance(pair.landmark, Sampled) else pair.landmark
-    others = number if isinstance(number, Mapping) else dict.fromkeys(pair.values, number)
-    is_paired = pair.is_paired or not isinstance(pair.landmark, Mapping)
-    own, others, notes, is_sound = _of_common_seeds(pair, others, is_paired)
-    first, second = np.array(list(own.values()), float), np.array(list(others.values()), float)
+    sample = reference if isinstance(reference, ReferenceValue) and reference.clients else None
+    is_paired = isinstance(reference, ReferenceValue) or not (configuration.unpaired or reference.unpaired)
+    values, others, notes, is_sound = _of_common_seeds(configuration, reference, metric, is_paired=is_paired)
+    first, second = np.array(list(values.values()), float), np.array(list(others.values()), float)
     pairs = min(len(first), len(second))
-    mean, reference_mean = (float(one.mean()) if len(one) else math.nan for one in (first, second))
+    mean, reference_mean = (float(numbers.mean()) if len(numbers) else math.nan for numbers in (first, second))
     difference = mean - reference_mean
     if pairs and abs(difference) <= tolerance(first, second):
         difference = 0.0
@@ -236,14 +212,14 @@ def _compared(pair: Pair, better: Better) -> Comparison:
         notes.append("one seed has no test" if pairs else "no seed in common")
     elif sample:
         test = _t_test(first, difference, (sample.error, sample.clients))
-        notes.append(f"{pair.reference} is of {sample.clients:,} clients, a sample")
+        notes.append(f"{sample.name} is of {sample.clients:,} clients, a sample")
     else:
         test = (_test_paired if is_paired else _test_unpaired)(first, second, difference, notes)
     test = {"difference": difference} | test
     is_better = (test["difference"] > 0) == (better == "up")
-    return Comparison(
-        configuration=pair.configuration,
-        reference=pair.reference,
+    comparison = Comparison(
+        configuration=configuration.name,
+        reference=reference.name,
         kind=PAIRED if is_paired else UNPAIRED,
         pairs=pairs,
         mean=mean,
@@ -256,30 +232,36 @@ def _compared(pair: Pair, better: Better) -> Comparison:
         notes=tuple(notes),
         **test,
     )
+    bounds = [one.bounds(metric) for one in (configuration, reference) if isinstance(one, Configuration)]
+    return comparison.within(max(high for _, high in bounds) - min(low for low, _ in bounds))
 
 
 def _of_common_seeds(
-    pair: Pair, others: Mapping[int, float], is_paired: bool
+    configuration: Configuration, reference: Configuration | ReferenceValue, metric: str, *, is_paired: bool
 ) -> tuple[dict[int, float], dict[int, float], list[str], bool]:
-    """Finite numbers of both, of common seeds if paired; notes on what was left out; and whether no run diverged."""
+    """Finite numbers of both, of common seeds if paired; notes on what was left out; and whether no value is lost."""
     notes, is_sound = [], True
-    both = {pair.configuration: pair.values, pair.reference: others}
-    finite = {
-        name: {seed: one for seed, one in numbers.items() if math.isfinite(one)} for name, numbers in both.items()
-    }
-    for name, numbers in both.items():
-        if lost := sorted(set(numbers) - set(finite[name])):
-            notes.append(f"{name} diverged with {_seeds(lost)}: not judged")
-            is_sound = False
-    values, others = finite.values()
+    values = configuration.by_seed(metric)
+    both = [(configuration, values)]
+    if isinstance(reference, Configuration):
+        both.append((reference, reference.by_seed(metric)))
+    for owner, numbers in both:
+        lost = {seed for seed, value in numbers.items() if not math.isfinite(value)}
+        for seeds, what in ((lost & owner.diverged, "diverged with"), (lost - owner.diverged, "has no value with")):
+            if seeds:
+                notes.append(f"{owner.name} {what} {_seeds(sorted(seeds))}: not judged")
+                is_sound = False
+    finite = [{seed: value for seed, value in numbers.items() if math.isfinite(value)} for _, numbers in both]
+    if isinstance(reference, ReferenceValue):
+        return finite[0], dict.fromkeys(finite[0], reference.mean), notes, is_sound
     if is_paired:
-        in_both = set.intersection(*map(set, both.values()))
-        for name, numbers in both.items():
+        in_both = set.intersection(*(set(numbers) for _, numbers in both))
+        for owner, numbers in both:
             if unmatched := sorted(set(numbers) - in_both):
-                notes.append(f"{_seeds(unmatched)} of {name} alone: left out")
-        common = sorted(set(values) & set(others))
-        values, others = ({seed: numbers[seed] for seed in common} for numbers in (values, others))
-    return values, others, notes, is_sound
+                notes.append(f"{_seeds(unmatched)} of {owner.name} alone: left out")
+        common = sorted(set.intersection(*map(set, finite)))
+        finite = [{seed: numbers[seed] for seed in common} for numbers in finite]
+    return finite[0], finite[1], notes, is_sound
 
 
 def _t_test(first: "np.ndarray", difference: float, other: tuple[float, int] = (0.0, 2)) -> dict[str, float]:
@@ -406,3 +388,63 @@ def expected_best(values: Sequence[float], budget: int, *, better: Better = "up"
     ordered = sorted([*finite, *[min(finite)] * (count - len(finite))])
     subsets = math.comb(count, budget)
     return sign * sum(value * (math.comb(below, budget - 1) / subsets) for below, value in enumerate(ordered))
+
+
+# The former interface, for callers that hold plain dictionaries.
+
+
+def compare_values(
+    values: Values, reference: str, *, unpaired: Collection[str] = (), better: Better = "up"
+) -> dict[str, Comparison]:
+    """Compares every other configuration with the reference, in their order.
+
+    Args:
+      values: A number for each configuration and seed; not finite where a run diverged.
+      reference: The configuration that the others are compared with.
+      unpaired: Configurations whose runs no seed determines.
+      better: Whether more or less is better.
+
+    Raises:
+      ValueError: If `reference` or `unpaired` names a configuration without values.
+    """
+    if missing := [configuration for configuration in (reference, *unpaired) if configuration not in values]:
+        raise ValueError(f"There is no configuration {missing[0]}: there are {', '.join(values)}.")
+    others = {configuration: seeds for configuration, seeds in values.items() if configuration != reference}
+    alone = others if reference in unpaired else [name for name in unpaired if name != reference]
+    return against(others, reference, values[reference], unpaired=alone, better=better)
+
+
+def against(
+    values: Values, name: str, landmark: Landmark, *, unpaired: Collection[str] = (), better: Better = "up"
+) -> dict[str, Comparison]:
+    """Compares every configuration with a reference reward."""
+    pairs = [
+        Pair(configuration, own, name, landmark, configuration not in unpaired) for configuration, own in values.items()
+    ]
+    return {one.configuration: one for one in family(pairs, better)}
+
+
+def family(pairs: Iterable[Pair], better: Better = "up") -> list[Comparison]:
+    """Compares pairs, as one family of Holm's step-down."""
+    return compare([_converted(pair) for pair in pairs], _VALUE, better)
+
+
+_VALUE = "value"
+
+
+def _converted(pair: Pair) -> tuple[Configuration, Configuration | ReferenceValue]:
+    configuration = _configuration(pair.configuration, pair.values, is_unpaired=not pair.is_paired)
+    if isinstance(pair.landmark, Mapping):
+        return configuration, _configuration(pair.reference, pair.landmark)
+    if isinstance(pair.landmark, Sampled):
+        sample = pair.landmark
+        return configuration, ReferenceValue(pair.reference, sample.mean, sample.error, sample.clients)
+    return configuration, ReferenceValue(pair.reference, pair.landmark)
+
+
+def _configuration(name: str, values: Mapping[int, float], *, is_unpaired: bool = False) -> Configuration:
+    import pandas as pd
+
+    lost = frozenset(seed for seed, value in values.items() if not math.isfinite(value))
+    table = pd.DataFrame({_VALUE: pd.Series(values, dtype=float)})
+    return Configuration(name, table, diverged=lost, unpaired=is_unpaired)

@@ -9,6 +9,7 @@ from scipy import stats
 from statsmodels.stats import multitest
 
 from bandits.results import comparison
+from bandits.results.comparison import compare_values
 
 GREEDY = [0.50, 0.52, 0.48, 0.55, 0.51, 0.49, 0.53, 0.50]
 SOFTMAX = [0.58, 0.57, 0.57, 0.61, 0.60, 0.52, 0.62, 0.55]
@@ -25,7 +26,7 @@ VALUES = {"greedy": _seeds(GREEDY), "softmax": _seeds(SOFTMAX), "falcon": _seeds
 
 
 def _one(first, second, **settings):
-    return comparison.compare({"arm": _seeds(first), "reference": _seeds(second)}, "reference", **settings)["arm"]
+    return compare_values({"arm": _seeds(first), "reference": _seeds(second)}, "reference", **settings)["arm"]
 
 
 def test_a_reference_of_a_sample_is_compared_by_welchs_test_as_scipy_has_it():
@@ -53,7 +54,7 @@ def test_against_a_sample_of_clients_power_is_that_of_the_same_test():
 
 
 def test_a_paired_difference_equals_scipy():
-    found = comparison.compare(VALUES, "greedy")
+    found = compare_values(VALUES, "greedy")
     assert list(found) == ["softmax", "falcon"]
     for arm, numbers in (("softmax", SOFTMAX), ("falcon", FALCON)):
         differences = np.subtract(numbers, GREEDY)
@@ -68,14 +69,14 @@ def test_a_paired_difference_equals_scipy():
 
 
 def test_a_configuration_that_seeds_do_not_determine_is_compared_by_welch():
-    found = comparison.compare(VALUES, "greedy", unpaired=["softmax"])
+    found = compare_values(VALUES, "greedy", unpaired=["softmax"])
     welch = stats.ttest_ind(SOFTMAX, GREEDY, equal_var=False)
     first, second = np.var(SOFTMAX, ddof=1) / 8, np.var(GREEDY, ddof=1) / 8
     freedom = (first + second) ** 2 / (first**2 / 7 + second**2 / 7)
     half = stats.t.ppf(0.975, freedom) * math.sqrt(first + second)
     one = found["softmax"]
     assert (one.kind, found["falcon"].kind) == ("unpaired", "paired")
-    assert {one.kind for one in comparison.compare(VALUES, "greedy", unpaired=["greedy"]).values()} == {"unpaired"}
+    assert {one.kind for one in compare_values(VALUES, "greedy", unpaired=["greedy"]).values()} == {"unpaired"}
     assert one.p == pytest.approx(welch.pvalue, rel=1e-10)
     assert [one.low, one.high] == pytest.approx([one.difference - half, one.difference + half], rel=1e-10)
 
@@ -136,22 +137,22 @@ def test_a_configuration_that_diverged_with_a_seed_is_not_judged():
 
 
 def test_a_configuration_that_is_not_judged_counts_in_no_family():
-    found = comparison.compare({**VALUES, "lost": _seeds([*SOFTMAX[:-1], NAN])}, "greedy")
+    found = compare_values({**VALUES, "lost": _seeds([*SOFTMAX[:-1], NAN])}, "greedy")
     assert math.isnan(found["lost"].adjusted_p)
-    without = comparison.compare(VALUES, "greedy")
+    without = compare_values(VALUES, "greedy")
     assert all(found[arm].adjusted_p == without[arm].adjusted_p for arm in without)
     assert found["softmax"].level == 0.025
 
 
 def test_seeds_of_one_configuration_alone_are_left_out_and_said():
     values = {"arm": _seeds(SOFTMAX), "reference": _seeds([*GREEDY, 0.9])}
-    one = comparison.compare(values, "reference")["arm"]
+    one = compare_values(values, "reference")["arm"]
     assert one.difference == _one(SOFTMAX, GREEDY).difference
     assert (one.notes, one.wins) == (("seed 8 of reference alone: left out",), True)
 
 
 def test_configurations_without_a_seed_in_common_are_not_judged():
-    one = comparison.compare({"arm": {1: 0.5}, "reference": {2: 0.5}}, "reference")["arm"]
+    one = compare_values({"arm": {1: 0.5}, "reference": {2: 0.5}}, "reference")["arm"]
     assert (one.pairs, one.is_judged) == (0, False)
     assert "no seed in common" in one.notes
     assert math.isnan(one.difference)
@@ -160,7 +161,7 @@ def test_configurations_without_a_seed_in_common_are_not_judged():
 @pytest.mark.parametrize("settings", [{"reference": "ucb"}, {"reference": "greedy", "unpaired": ["ucb"]}])
 def test_configurations_that_are_not_there_are_refused(settings):
     with pytest.raises(ValueError, match="There is no configuration ucb: there are greedy, softmax, falcon"):
-        comparison.compare(VALUES, **settings)
+        compare_values(VALUES, **settings)
 
 
 def test_a_number_is_compared_as_one_sample():

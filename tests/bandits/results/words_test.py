@@ -12,7 +12,7 @@ SOFTMAX = dict(enumerate([0.58, 0.57, 0.57, 0.61, 0.60, 0.52]))
 
 
 def _one(first, second=GREEDY, **settings):
-    return comparison.compare({"softmax": first, "greedy": second}, "greedy", **settings)["softmax"]
+    return comparison.compare_values({"softmax": first, "greedy": second}, "greedy", **settings)["softmax"]
 
 
 def test_no_p_is_0():
@@ -21,7 +21,7 @@ def test_no_p_is_0():
 
 
 def test_the_test_is_named():
-    several = comparison.compare(
+    several = comparison.compare_values(
         {"softmax": SOFTMAX, "greedy": GREEDY, "falcon": GREEDY}, "greedy", unpaired=["falcon"]
     )
     assert words.family(several.values()) == (
