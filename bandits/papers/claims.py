@@ -33,14 +33,15 @@ import dataclasses
 import functools
 import itertools
 import math
-import statistics
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 
 from bandits.papers.plan import PAPER_DATA, STAND_IN, Accounted, Claim, Figure, Measure, Published, parse_operand
-from bandits.papers.results import Value, number
-from bandits.plans.plan import Configuration
+from bandits.papers.results import ROUNDS, Results, number
+from bandits.plans import plan
 from bandits.results import baselines, budget, comparison, words
+from bandits.results.baselines import BaselineComparison
 from bandits.results.comparison import Comparison
+from bandits.results.configuration import Configuration, ReferenceValue
 from optimization.privacy import mechanisms
 from optimization.study.intervals import Interval
 
@@ -54,8 +55,10 @@ OURS = "our tolerance"
 NEAR = 0.05  # Of a published number: within this part of it, ours is the same.
 _TRUE, _FALSE = "true", "false"  # Outcomes of a statement, beside INCONCLUSIVE and PREMISE.
 _GREEDY = "Greedy"  # The label of the strategy that does not explore.
-
-Known = Mapping[tuple[str, str], Value]  # By configuration and measure.
+_VALUE, _RAW = (
+    "value",
+    "raw",
+)  # Columns of an operand: a value that is never reached is finite, or infinite.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,6 +96,37 @@ class _MissingError(Exception):
 
 
 @dataclasses.dataclass(frozen=True)
+class _Operand:
+    """A measure of a configuration, or a difference of two.
+
+    Attributes:
+      label: Label of the configuration.
+      measure: Name of the measure.
+      numbers: The columns `_VALUE` and `_RAW`.
+    """
+
+    label: str
+    measure: str
+    numbers: Configuration
+
+    @property
+    def mean(self) -> float:
+        """Mean over seeds; infinite if a seed never reaches the value."""
+        return float(self.numbers.values[_RAW].mean())
+
+    @property
+    def finite_mean(self) -> float:
+        """Mean over seeds, in which a value that is never reached counts as reached one round after the last."""
+        return float(self.numbers.values[_VALUE].mean())
+
+    @property
+    def lost(self) -> str:
+        """Diverged runs, in words; empty for none."""
+        count = len(self.numbers.diverged)
+        return f"{self.label} diverged in {count} of {len(self.numbers.values)} seeds" if count else ""
+
+
+@dataclasses.dataclass(frozen=True)
 class _Premise:
     """Whether a comparison may be judged: `holds` is None where that is unknown, and `why` says what is wrong."""
 
@@ -105,15 +139,15 @@ _MET = _Premise()
 
 @dataclasses.dataclass
 class _Statement:
-    """A statement about a difference and a limit, which a claim needs.
+    """A statement that a difference lies in a range, which a claim needs.
 
     Attributes:
-      is_met: Whether our mean lies on its side of the limit.
+      is_met: Whether our mean lies in the range.
       key: What is compared at which limit; equal for equal tests.
-      p: Two-sided p of the test at the limit; NaN if it is not judged.
+      p: Two-sided p of the test at the nearest limit; NaN if it is not judged.
       why: The numbers.
       seeds: Number of seeds.
-      margin: Distance of the interval's end from the limit, positive on the right side.
+      margin: Distance of the interval's end from the limit, positive inside of the range.
       premise: Premise of the statement.
       adjusted_p: `p` adjusted by Holm over the figure's statements; NaN until all are known.
     """
@@ -136,18 +170,21 @@ class _Statement:
             return INCONCLUSIVE
         return _TRUE if self.is_met else _FALSE
 
-    @property
-    def numbers(self) -> str:
-        """The numbers with the adjusted p, if there is a test."""
-        return self.why if math.isnan(self.p) else f"{self.why}; adjusted p {words.p_value(self.adjusted_p)}"
+    def verdict(self, holds: str, fails: str, seeds: int) -> Verdict:
+        """Verdict with the words for a statement that holds and one that fails."""
+        why = self.why if math.isnan(self.p) else f"{self.why}; adjusted p {words.p_value(self.adjusted_p)}"
+        return Verdict({_TRUE: holds, _FALSE: fails}.get(self.outcome, INCONCLUSIVE), why, seeds)
 
 
-def judge(figure: Figure, rows: Sequence[Value]) -> Verdicts:
+_Rows = list[list[_Statement]]  # All rows are needed, and one of each row's alternatives.
+
+
+def judge(results: Results) -> Verdicts:
     """Judges all comparisons of a figure as one family; see the module's docstring."""
-    known = {(row.configuration, row.measure): row for row in rows}
-    tested_claims = [_tested(claim, figure, known) for claim in figure.claims]
-    tested_numbers = [_tested_number(published, figure, known) for published in figure.published]
-    tests = _against_reference(figure, known)
+    figure = results.figure
+    tested_claims = [_tested(claim, results) for claim in figure.claims]
+    tested_numbers = [_tested_number(published, results) for published in figure.published]
+    tests = _against_reference(results)
     statements = [one for rows in tested_claims if isinstance(rows, list) for row in rows for one in row]
     statements += [one for one in tested_numbers if isinstance(one, _Statement)]
     p_values = {statement.key: statement.p for statement in statements}
@@ -156,69 +193,39 @@ def judge(figure: Figure, rows: Sequence[Value]) -> Verdicts:
     level = comparison.LEVEL / max(1, sum(map(math.isfinite, p_values.values())))
     for statement in statements:
         statement.adjusted_p = adjusted[statement.key]
+    pairs = zip(figure.claims, tested_claims, strict=True)
     return Verdicts(
-        [
-            tested if isinstance(tested, Verdict) else _verdict(claim, tested, figure, known)
-            for claim, tested in zip(figure.claims, tested_claims, strict=True)
-        ],
-        [tested if isinstance(tested, Verdict) else _number_verdict(tested) for tested in tested_numbers],
+        [tested if isinstance(tested, Verdict) else _verdict(claim, tested, results) for claim, tested in pairs],
+        [one if isinstance(one, Verdict) else one.verdict(AGREES, DISAGREES, one.seeds) for one in tested_numbers],
         [dataclasses.replace(test, adjusted_p=adjusted[key], level=level) for key, test in tests.items()],
     )
 
 
-def reference_of(figure: Figure, configuration: Configuration) -> str:
-    """Label of the configuration with the figure's reference on its axis; empty without one."""
-    drawn = [other for other in figure.configurations if other.is_drawn]
-    axis = next((other.words.index(figure.reference) for other in drawn if figure.reference in other.words), None)
-    if axis is None or not configuration.is_drawn or configuration.words[axis] == figure.reference:
-        return ""
-    return ", ".join((*configuration.words[:axis], str(figure.reference), *configuration.words[axis + 1 :]))
-
-
-def _against_reference(figure: Figure, known: Known) -> dict[Hashable, Comparison]:
-    """First measures compared with the reference's, by `_key`."""
-    measure = figure.measures[0]
-    tests: dict[Hashable, Comparison] = {}
-    for configuration in figure.configurations:
-        first = known.get((configuration.label, measure.name))
-        second = known.get((reference_of(figure, configuration), measure.name))
-        if first and second:
-            is_paired = not (first.is_unpaired or second.is_unpaired)
-            pair = comparison.Pair(first.configuration, first.sound, second.configuration, second.sound, is_paired)
-            (tests[_key(first, second)],) = comparison.family([pair], "down" if measure.smallest else "up")
-    return tests if any(test.is_judged for test in tests.values()) else {}
-
-
-def _key(first: Value, second: Value | None = None, shift: float = 0.0) -> tuple[object, ...]:
-    """Key of a test, which does not depend on the order of the two."""
-    names = [(value.configuration, value.measure) for value in (first, second) if value]
-    return (*sorted(names), shift if names == sorted(names) else -shift)
-
-
-def _tested(claim: Claim, figure: Figure, known: Known) -> list[list[_Statement]] | Verdict:
-    """Statements of a claim: all rows are needed, and one of each row's alternatives. A verdict if it is not tested."""
-    if not claim.kind or (claim.needs and figure.data_kind != PAPER_DATA):
+def _tested(claim: Claim, results: Results) -> _Rows | Verdict:
+    """Statements of a claim; a verdict if it is not tested."""
+    if not claim.kind or (claim.needs and results.figure.data_kind != PAPER_DATA):
         return Verdict(NOT_RUN, f"needs {claim.needs}")
     try:
-        rows = KINDS[claim.kind](claim, figure, known)
+        rows = KINDS[claim.kind](claim, results)
         for operand in claim.premises:
-            _values(operand, figure, known)
+            _operands(operand, results)
     except _MissingError as missing:
         return Verdict(NOT_RUN, f"no {missing}")
-    if claim.kind == "between" and not figure.has_paper_settings:
+    if claim.kind == "between" and not results.figure.has_paper_settings:
         return Verdict(NOT_COMPARABLE, rows[0][0].why, rows[0][0].seeds)
     return rows
 
 
-def _verdict(claim: Claim, rows: list[list[_Statement]], figure: Figure, known: Known) -> Verdict:
+def _verdict(claim: Claim, rows: _Rows, results: Results) -> Verdict:
     shown = _all([_any(row) for row in rows])
+    is_stand_in = results.figure.data_kind == STAND_IN
     seeds = min(statement.seeds for row in rows for statement in row)
-    needed = [_learned(_values(operand, figure, known)) for operand in claim.premises]
+    verdict = shown.verdict(SAME if is_stand_in else AGREES, OPPOSITE if is_stand_in else DISAGREES, seeds)
+    needed = [_learned(_operands(operand, results), results) for operand in claim.premises]
     if premise := next((premise for premise in (*needed, shown.premise) if not premise.holds), None):
         status, word = (PREMISE, PREMISE) if premise.holds is False else (INCONCLUSIVE, "premise unknown")
-        return Verdict(status, f"{shown.numbers}; {word}: {premise.why}", seeds)
-    holds, fails = (SAME, OPPOSITE) if figure.data_kind == STAND_IN else (AGREES, DISAGREES)
-    return Verdict({_TRUE: holds, _FALSE: fails}.get(shown.outcome, INCONCLUSIVE), shown.numbers, seeds)
+        return dataclasses.replace(verdict, status=status, why=f"{verdict.why}; {word}: {premise.why}")
+    return verdict
 
 
 def _any(row: Sequence[_Statement]) -> _Statement:
@@ -233,41 +240,43 @@ def _all(some: Sequence[_Statement]) -> _Statement:
     return min((one for one in some if one.outcome == outcome), key=lambda one: one.margin)
 
 
-def _tested_number(published: Published, figure: Figure, known: Known) -> _Statement | Verdict:
+def _tested_number(published: Published, results: Results) -> _Statement | Verdict:
     """Statement that our mean is close to a published number, or else that it could be; a verdict if not tested."""
-    value = known.get((published.configuration, published.measure))
-    if value is None:
+    figure, label, name = results.figure, published.configuration, published.measure
+    configuration = results.configurations.get(label)
+    if configuration is None:
         return Verdict(NOT_RUN, "")
-    shown, seeds = value_words(value, figure) + baseline_note(value), len(value.finite)
-    if value.is_picked:
+    shown, seeds = value_words(label, name, results), 0
+    if is_picked := name in results.picked(label):
         count = len(figure.tuning_seeds)
         shown += f"; selected on {f'{count} tuning seeds' if count > 1 else 'one tuning seed'}"
+    elif name not in configuration.values:
+        return Verdict(NOT_RUN, "")
+    else:
+        seeds = configuration.estimate(name).size
+        shown += baseline_note(label, name, results)
     if not figure.has_paper_settings or published.other_settings:
         return Verdict(NOT_COMPARABLE, shown, seeds)
-    if value.is_picked:
+    if is_picked:
         return Verdict(INCONCLUSIVE, f"{shown}; a search's best point has no test", seeds)
-    if value.diverged:
-        return Verdict(INCONCLUSIVE, f"{shown}; {_lost(value)}", seeds)
+    value = _operand(label, name, results)
+    if value.lost:
+        return Verdict(INCONCLUSIVE, f"{shown}; {value.lost}", seeds)
     if seeds < 2 or not math.isfinite(value.mean):
         return Verdict(INCONCLUSIVE, f"{shown}; one seed" if seeds < 2 else shown, seeds)
-    theirs, ours, key = published.value, value.mean, (published.configuration, published.measure, "published")
-    near = max(NEAR * abs(theirs), published.unit / 2)
+    theirs, ours, rounding = published.value, value.mean, published.unit / 2
+    near = max(NEAR * abs(theirs), rounding)
     if abs(ours - theirs) <= near:
-        test = _difference(value, None, theirs + math.copysign(near, ours - theirs))
-        return _Statement(True, key, test.p, f"{shown}; within {number(near)} ({OURS})", seeds)
+        return _in_range(value, None, theirs - near, theirs + near, f"{shown}; within {number(near)} ({OURS})")
     from scipy import stats
 
     # The mean of new seeds varies, too, and the paper rounds it.
-    error = value.deviation * math.sqrt(1 / seeds + 1 / figure.published_seeds)
-    rounding, beyond = published.unit / 2, abs(ours - theirs) - published.unit / 2
+    error = float(value.numbers.values[_VALUE].std()) * math.sqrt(1 / seeds + 1 / figure.published_seeds)
+    beyond = abs(ours - theirs) - rounding
     p = 2 * float(stats.t.sf(beyond / error, seeds - 1)) if error else _difference(value, None, theirs).p
-    reach = number(float(stats.t.isf(comparison.LEVEL / 2, seeds - 1)) * error + rounding)
-    new_seeds = words.seeds(figure.published_seeds)
-    return _Statement(False, key, p, f"{shown}; 95% of means of {new_seeds} of ours: {number(ours)} ± {reach}", seeds)
-
-
-def _number_verdict(tested: _Statement) -> Verdict:
-    return Verdict({_TRUE: AGREES, _FALSE: DISAGREES}.get(tested.outcome, INCONCLUSIVE), tested.numbers, tested.seeds)
+    reach = float(stats.t.isf(comparison.LEVEL / 2, seeds - 1)) * error + rounding
+    shown += f"; 95% of means of {words.seeds(figure.published_seeds)} of ours: {number(ours)} ± {number(reach)}"
+    return _Statement(False, (label, name, "published"), p, shown, seeds)
 
 
 @functools.cache
@@ -280,305 +289,307 @@ def computed(one: Accounted) -> Verdict:
     return Verdict(status, f"{ours}: scripts.privacy_budget {' '.join(one.arguments)}")
 
 
+def reference_of(figure: Figure, configuration: plan.Configuration) -> str:
+    """Label of the configuration with the figure's reference on its axis; empty without one."""
+    drawn = [other for other in figure.configurations if other.is_drawn]
+    axis = next((other.words.index(figure.reference) for other in drawn if figure.reference in other.words), None)
+    if axis is None or not configuration.is_drawn or configuration.words[axis] == figure.reference:
+        return ""
+    return ", ".join((*configuration.words[:axis], str(figure.reference), *configuration.words[axis + 1 :]))
+
+
+def _against_reference(results: Results) -> dict[Hashable, Comparison]:
+    """First measures compared with the reference's, by `_key`."""
+    figure, known, measure = results.figure, results.configurations, results.figure.measures[0]
+    tests: dict[Hashable, Comparison] = {}
+    for planned in figure.configurations:
+        reference = reference_of(figure, planned)
+        if {planned.label, reference} <= set(known) and measure.name in results.measures:
+            pair = known[planned.label], known[reference]
+            key = (*sorted(((planned.label, measure.name), (reference, measure.name))), 0.0)
+            (tests[key],) = comparison.compare([pair], measure.name, "down" if measure.smallest else "up")
+    return tests if any(test.is_judged for test in tests.values()) else {}
+
+
 def measure_of(figure: Figure, operand: str) -> Measure:
     """Measure that an operand names, or the figure's first."""
     _, name = parse_operand(operand)
-    return _measure(figure, name) if name else figure.measures[0]
+    return next((one for one in figure.measures if one.name == name), Measure(name, "")) if name else figure.measures[0]
 
 
-def _measure(figure: Figure, name: str) -> Measure:
-    return next((one for one in figure.measures if one.name == name), Measure(name, ""))  # Or what a search picked.
-
-
-def _values(operand: str, figure: Figure, known: Known) -> list[Value]:
-    """Values of an operand's alternatives.
+def _operands(operand: str, results: Results) -> list[_Operand]:
+    """Measures of an operand's alternatives.
 
     Raises:
       _MissingError: If one is missing.
     """
-    measure = measure_of(figure, operand).name
-    values = []
-    for configuration in parse_operand(operand)[0]:
-        value = known.get((configuration, measure))
-        if value is None or not any(map(math.isfinite, value.finite.values())):
-            raise _MissingError(f"{measure} of {configuration}")
-        values.append(value)
-    return values
+    measure = measure_of(results.figure, operand)
+    return [_operand(label, measure.name, results) for label in parse_operand(operand)[0]]
 
 
-def _difference(first: Value, second: Value | None, shift: float = 0.0) -> Comparison:
-    """Compares a value with another plus a shift, or with the shift alone; not judged if it decides nothing."""
-    landmark: comparison.Landmark = shift
+def _operand(label: str, name: str, results: Results) -> _Operand:
+    import numpy as np
+
+    configuration = results.configurations.get(label)
+    if configuration is None or name not in configuration.values or configuration.values[name].isna().all():
+        raise _MissingError(f"{name} of {label}")
+    values = configuration.values.rename(columns={name: _RAW})[[_RAW, ROUNDS]]
+    if any(measure.name == name and measure.is_of_some_seeds for measure in results.figure.measures):
+        values = values.dropna()
+    late = values[ROUNDS].max() + 1
+    numbers = values.assign(**{_VALUE: values[_RAW].replace(np.inf, late)})
+    return _Operand(label, name, dataclasses.replace(configuration, name=f"{name} of {label}", values=numbers))
+
+
+def _difference(first: _Operand, second: _Operand | None, shift: float = 0.0) -> Comparison:
+    """Compares a measure with another plus a shift, or with the shift alone; not judged if it decides nothing."""
+    reference: Configuration | ReferenceValue = ReferenceValue("limit", shift)
+    is_never = False
     if second:
-        landmark = {seed: value + shift for seed, value in second.finite.items()}
-    values = [first, *filter(None, [second])]
-    is_paired = not any(value.is_unpaired for value in values)
-    (found,) = comparison.family([comparison.Pair("first", first.finite, "second", landmark, is_paired)])
-    both = second and any(
-        math.isinf(value) and value == second.by_seed.get(seed) for seed, value in first.by_seed.items()
-    )
-    if both or any(value.diverged for value in values):
-        return dataclasses.replace(found, is_judged=False, p=math.nan, low=math.nan, high=math.nan)
-    return found if found.is_judged else dataclasses.replace(found, p=math.nan)
+        reference = dataclasses.replace(second.numbers, values=second.numbers.values + shift)
+        both = first.numbers.values[[_RAW]].join(second.numbers.values[_RAW], how="inner", rsuffix="_of_second")
+        is_never = bool((both == math.inf).all(axis=1).any())
+    (test,) = comparison.compare([(first.numbers, reference)], _VALUE)
+    return test if test.is_judged and not is_never else dataclasses.replace(test, is_judged=False, p=math.nan)
 
 
-def _interval(tested: Comparison) -> Interval:
-    """A difference with its interval: a point if it is the same in every seed."""
-    if tested.is_judged and tested.deviation == 0:
-        return Interval(tested.difference, tested.difference, tested.difference, tested.pairs)
-    return tested.interval
+def _interval(test: Comparison) -> Interval:
+    """A difference with its interval: a point if it is the same in every seed, and the mean alone without a test."""
+    if not test.is_judged:
+        return Interval(test.difference, math.nan, math.nan, test.pairs)
+    if test.deviation == 0:
+        return Interval(test.difference, test.difference, test.difference, test.pairs)
+    return test.interval
 
 
-def minus(first: Value, second: Value) -> str:
-    """Difference of two values over their common seeds, with its interval, as text."""
+def minus(label: str, reference: str, name: str, results: Results) -> str:
+    """Difference of two configurations' measures over their common seeds, with its interval, as text."""
+    if reference not in results.configurations:
+        return ""
+    try:
+        first, second = (_operand(one, name, results) for one in (label, reference))
+    except _MissingError:
+        return number(math.nan)
     return _interval(_difference(first, second)).text(signed=True)
 
 
-def _described(first: Value, second: Value) -> str:
-    """Means of two values, and their difference."""
-    is_same = first.configuration == second.configuration
-    pair = [first, second]
-    if not (first.is_unpaired or second.is_unpaired):  # Means of the seeds that the difference is of.
-        pair = [_paired(first, second), _paired(second, first)]
-    names = [value.measure.replace("_", " ") if is_same else value.configuration for value in pair]
-    means = [f"{name} {number(value.mean)}{baseline_note(value)}" for name, value in zip(names, pair, strict=True)]
-    return "; ".join([f"{', '.join(means)}: {minus(first, second)}", *filter(None, map(_lost, pair))])
+def _against_baselines(label: str, name: str, results: Results) -> BaselineComparison | None:
+    return results.baselines.get(label) if name == results.figure.measures[0].name else None
 
 
-def _paired(value: Value, other: Value) -> Value:
-    """A value over the seeds that it has in common with another."""
-    common = {seed for seed, number in other.by_seed.items() if not math.isnan(number)}
-    return dataclasses.replace(value, by_seed={seed: one for seed, one in value.by_seed.items() if seed in common})
-
-
-def baseline_note(value: Value) -> str:
-    """Note on a number that is not significantly above the uniform policy or the best fixed action."""
-    against = value.baselines
+def baseline_note(label: str, name: str, results: Results) -> str:
+    """Note on a first measure that is not significantly above the uniform policy or the best fixed action."""
+    against = _against_baselines(label, name, results)
     if against and against.beats_uniform and against.fixed and against.fixed.is_judged and not against.fixed.wins:
         return f" ({against.summary.rpartition(', ')[2]})"
     return baselines.note(against) if against else ""
 
 
-def value_words(value: Value, figure: Figure) -> str:
+def value_words(label: str, name: str, results: Results) -> str:
     """Number with its interval; for rounds to a value, how many seeds reach it if not all do."""
-    if _measure(figure, value.measure).rounds_to is not None and math.isinf(value.mean):
-        reached = sum(map(math.isfinite, value.by_seed.values()))
-        return f"reached by {reached} of {len(value.by_seed)} seeds"
-    return value.interval.text()
+    estimate, is_round = results.estimate(label, name), measure_of(results.figure, f"x @ {name}").rounds_to is not None
+    if is_round and math.isinf(estimate.mean):
+        values = results.configurations[label].values[name]
+        return f"reached by {sum(map(math.isfinite, values))} of {len(values)} seeds"
+    return estimate.text()
 
 
-def _lost(value: Value) -> str:
-    """Diverged runs of a value, in words; empty for none."""
-    count = len(value.diverged)
-    return f"{value.configuration} diverged in {count} of {len(value.by_seed)} seeds" if count else ""
-
-
-def _learned(alternatives: Sequence[Value]) -> _Premise:
+def _learned(alternatives: Sequence[_Operand], results: Results) -> _Premise:
     """Premise that one of several configurations is significantly better than the best fixed action."""
-    compared = {value.configuration: value.baselines.fixed if value.baselines else None for value in alternatives}
-    fixed = [against for against in compared.values() if against]
-    if any(against.wins for against in fixed):
+    compared = {one.label: _against_baselines(one.label, one.measure, results) for one in alternatives}
+    fixed = {label: against.fixed if against else None for label, against in compared.items()}
+    known = [against for against in fixed.values() if against]
+    if any(against.wins for against in known):
         return _MET
-    if unknown := [label for label, against in compared.items() if against is None]:
+    if unknown := [label for label, against in fixed.items() if against is None]:
         return _Premise(None, f"the best fixed action of {' and '.join(unknown)} is not recorded")
-    if not all(against.is_judged for against in fixed):
+    if not all(against.is_judged for against in known):
         return _Premise(None, "one seed, or a run that diverged, against the best fixed action")
-    verb = f"{alternatives[0].configuration} does not beat" if len(compared) == 1 else "neither beats"
-    rewards = dict.fromkeys(number(against.reference_mean) for against in fixed)
+    verb = f"{alternatives[0].label} does not beat" if len(compared) == 1 else "neither beats"
+    rewards = dict.fromkeys(number(against.reference_mean) for against in known)
     return _Premise(False, f"{verb} the best fixed action, {words.listed([*rewards])}")
 
 
-def edges(figure: Figure, rows: Iterable[Value], label: str) -> list[str]:
-    """Flags of a configuration's best point that lie on an edge of its grid, with their values.
-
-    The grid is the one that ran. Where records do not say whether a pick was on its edge, it is the declared one.
-    """
-    configuration = next((one for one in figure.configurations if one.label == label), None)
-    picked = {row.measure: row for row in rows if row.is_picked and row.configuration == label}
-    declared = configuration.edges({flag: row.mean for flag, row in picked.items()}) if configuration else []
-    on_edge = {flag: flag in declared if row.is_edge is None else row.is_edge for flag, row in picked.items()}
-    return [f"{flag.replace('_', ' ')} {number(picked[flag].mean)}" for flag, is_edge in on_edge.items() if is_edge]
-
-
-def _premise(first: Value, second: Value, measure: Measure, figure: Figure, known: Known) -> _Premise:
+def _premise(first: _Operand, second: _Operand, measure: Measure, results: Results) -> _Premise:
     """Premise of a comparison of two configurations; see the module's docstring."""
-    labels = [first.configuration, second.configuration]
+    labels = [first.label, second.label]
     if labels[0] != labels[1] and any(_GREEDY in label.replace(",", "").split() for label in labels):
-        learned = _learned([first, second])
+        learned = _learned([first, second], results)
         if not learned.holds:
             return learned
     difference = _difference(first, second).difference
     loser = labels[0] if (difference > 0 if measure.smallest else difference < 0) else labels[1]
-    why = f"the best point of {loser} lies on the edge of its grid"
-    on_edge = edges(figure, known.values(), loser)
-    return _Premise(False, f"{why} ({', '.join(on_edge)})") if on_edge else _MET
+    on_edge = results.edges(loser)
+    why = f"the best point of {loser} lies on the edge of its grid ({', '.join(on_edge)})"
+    return _Premise(False, why) if on_edge else _MET
+
+
+def _described(first: _Operand, second: _Operand, results: Results) -> str:
+    """Means of two measures over the seeds that are compared, and their difference."""
+    test, is_same = _difference(first, second), first.label == second.label
+    means = []
+    for one, mean in ((first, test.mean), (second, test.reference_mean)):
+        note = baseline_note(one.label, one.measure, results)
+        mean = one.mean if math.isinf(one.mean) else mean
+        means.append(f"{one.measure.replace('_', ' ') if is_same else one.label} {number(mean)}{note}")
+    shown = f"{', '.join(means)}: {_interval(test).text(signed=True)}"
+    return "; ".join(filter(None, [shown, first.lost, second.lost]))
+
+
+def _in_range(
+    first: _Operand, second: _Operand | None, low: float, high: float, why: str, premise: _Premise = _MET
+) -> _Statement:
+    """Statement that a measure minus another, or a measure alone, lies between two limits; tested at the nearest."""
+    plain = _difference(first, second)
+    size = plain.difference if second else plain.mean
+    limit = min(filter(math.isfinite, (low, high)), key=lambda end: abs(end - size))
+    test = _difference(first, second, limit)
+    ends = _interval(test)
+    margin = min(limit - low + ends.low, high - limit - ends.high)
+    names = [(one.label, one.measure) for one in (first, second) if one]
+    key = (*sorted(names), limit if names == sorted(names) else -limit)  # Does not depend on the order of the two.
+    margin = -math.inf if math.isnan(margin) else margin
+    return _Statement(low < size < high, key, test.p, why, test.pairs, margin, premise)
 
 
 def _better(
-    first: Value, second: Value, measure: Measure, within: float | None = None, premise: _Premise = _MET
+    first: _Operand,
+    second: _Operand,
+    measure: Measure,
+    results: Results,
+    within: float | None = None,
+    premise: _Premise = _MET,
 ) -> _Statement:
-    """Statement that one value is better than another; with a tolerance, that it is not worse by more than that."""
-    why, sign = _described(first, second), -1 if measure.smallest else 1
+    """Statement that one measure is better than another; with a tolerance, that it is not worse by more than that."""
+    why = _described(first, second, results)
     if within:
         why += f"; up to {100 * within:.3g}% {'more' if measure.smallest else 'less'} is close ({OURS})"
-    shift = -sign * _part(within or 0.0, second)
-    test = _difference(first, second, shift)
-    ends = [sign * end for end in _interval(test)[1:3]]
-    is_met, key = sign * test.difference > 0, _key(first, second, shift)
-    return _Statement(is_met, key, test.p, why, test.pairs, _least(ends), premise)
+    limit = (within or 0.0) * abs(second.finite_mean)
+    low, high = (-math.inf, limit) if measure.smallest else (-limit, math.inf)
+    return _in_range(first, second, low, high, why, premise)
 
 
-def _least(ends: Iterable[float]) -> float:
-    """The lower end of an interval; minus infinity if it is unknown."""
-    least = min(ends)
-    return -math.inf if math.isnan(least) else least
-
-
-def _part(share: float, value: Value) -> float:
-    """Share of a value's mean; `Value.finite` counts values that are never reached."""
-    return share * abs(statistics.fmean(value.finite.values()))
-
-
-def _pairs(operands, others, figure, known, within=None):
+def _pairs(operands: Sequence[str], others: Sequence[str], results: Results, within: float | None = None) -> _Rows:
     """Statements that the best of each operand is better than all of the others' alternatives."""
     rows = []
     for operand, other in itertools.product(operands, others):
-        measure = measure_of(figure, operand)
-        for second in _values(other, figure, known):
-            rows.append(
-                [
-                    _better(first, second, measure, within, _premise(first, second, measure, figure, known))
-                    for first in _values(operand, figure, known)
-                ]
-            )
+        measure = measure_of(results.figure, operand)
+        firsts = _operands(operand, results)
+        for second in _operands(other, results):
+            premises = [_premise(first, second, measure, results) for first in firsts]
+            pairs = zip(firsts, premises, strict=True)
+            rows.append([_better(first, second, measure, results, within, premise) for first, premise in pairs])
     return rows
 
 
-def _order(claim, figure, known):
-    groups = itertools.pairwise(claim.operands)
-    return [row for first, second in groups for row in _pairs(first, second, figure, known)]
+def _order(claim: Claim, results: Results) -> _Rows:
+    return [row for first, second in itertools.pairwise(claim.operands) for row in _pairs(first, second, results)]
 
 
-def _close(claim, figure, known):
+def _close(claim: Claim, results: Results) -> _Rows:
     groups = claim.operands if len(claim.operands) > 1 else [(operand,) for operand in claim.operands[0]]
-    values = [[value for operand in group for value in _values(operand, figure, known)] for group in groups]
+    values = [[value for operand in group for value in _operands(operand, results)] for group in groups]
     rows = []
     for first, second in (pair for two in itertools.combinations(values, 2) for pair in itertools.product(*two)):
-        within = _part(claim.within, second)
-        side = math.copysign(1.0, _difference(first, second).difference)
-        test = _difference(first, second, side * within)
-        why = f"{_described(first, second)}; within {number(within)} is close ({OURS})"
-        premise = _premise(first, second, _measure(figure, first.measure), figure, known)
-        margin = _least(-side * end for end in _interval(test)[1:3])
-        is_met, key = side * test.difference < 0, _key(first, second, side * within)
-        rows.append([_Statement(is_met, key, test.p, why, test.pairs, margin, premise)])
+        within = claim.within * abs(second.finite_mean)
+        why = f"{_described(first, second, results)}; within {number(within)} is close ({OURS})"
+        premise = _premise(first, second, measure_of(results.figure, f"x @ {first.measure}"), results)
+        rows.append([_in_range(first, second, -within, within, why, premise)])
     return rows
 
 
-def _apart(claim, figure, known):
-    statements = [statement for row in _close(claim, figure, known) for statement in row]
+def _apart(claim: Claim, results: Results) -> _Rows:
+    statements = [statement for row in _close(claim, results) for statement in row]
     return [[dataclasses.replace(one, is_met=not one.is_met, margin=-one.margin)] for one in statements]
 
 
-def _near_best(claim, figure, known):
+def _near_best(claim: Claim, results: Results) -> _Rows:
     (operand,) = claim.operands[0]
     mine, measure = parse_operand(operand)
-    of = f" @ {measure}" * bool(measure)
-    others = [
-        configuration.label + of
-        for configuration in figure.configurations
-        if configuration.is_drawn and configuration.label not in mine
-    ]
-    return _pairs([operand], others, figure, known, claim.within)
+    others = [one.label for one in results.figure.configurations if one.is_drawn and one.label not in mine]
+    return _pairs([operand], [label + f" @ {measure}" * bool(measure) for label in others], results, claim.within)
 
 
-def _not_worse(claim, figure, known):
-    return _pairs(*claim.operands, figure, known, claim.within)
+def _not_worse(claim: Claim, results: Results) -> _Rows:
+    first, second = claim.operands
+    return _pairs(first, second, results, claim.within)
 
 
-def _larger_lead(claim, figure, known):
-    first, second, third, fourth = _firsts(claim, figure, known)
-    measure = measure_of(figure, claim.operands[0][0])
-    needed = [_premise(*pair, measure, figure, known) for pair in ((first, second), (third, fourth))]
+def _larger_lead(claim: Claim, results: Results) -> _Rows:
+    first, second, third, fourth = (_operands(group[0], results)[0] for group in claim.operands)
+    measure = measure_of(results.figure, claim.operands[0][0])
+    needed = [_premise(*pair, measure, results) for pair in ((first, second), (third, fourth))]
     premise = next((one for one in needed if not one.holds), _MET)
-    return [[_better(_lead(first, second), _lead(third, fourth), measure, premise=premise)]]
+    return [[_better(_lead(first, second), _lead(third, fourth), measure, results, premise=premise)]]
 
 
-def _firsts(claim: Claim, figure: Figure, known: Known) -> list[Value]:
-    """Value of each group's only operand."""
-    return [_values(group[0], figure, known)[0] for group in claim.operands]
-
-
-def _lead(first: Value, second: Value) -> Value:
-    """One value minus another, by common seed."""
-    names = (
-        (first.configuration, second.configuration)
-        if first.configuration != second.configuration
-        else (f"{first.configuration}: {first.measure}", second.measure)
+def _lead(first: _Operand, second: _Operand) -> _Operand:
+    """One measure minus another, by common seed."""
+    is_same = first.label == second.label
+    names = (f"{first.label}: {first.measure}", second.measure) if is_same else (first.label, second.label)
+    lead = (first.numbers.values[_VALUE] - second.numbers.values[_VALUE]).dropna()
+    numbers = dataclasses.replace(
+        first.numbers,
+        values=lead.to_frame(_VALUE).assign(**{_RAW: lead}),
+        diverged=first.numbers.diverged | second.numbers.diverged,
+        unpaired=first.numbers.unpaired or second.numbers.unpaired,
     )
-    return dataclasses.replace(
-        first,
-        configuration=" minus ".join(names),
-        by_seed={seed: first.finite[seed] - second.finite[seed] for seed in first.finite if seed in second.finite},
-        diverged=first.diverged | second.diverged,
-        is_unpaired=first.is_unpaired or second.is_unpaired,
-        baselines=None,
-    )
+    return _Operand(" minus ".join(names), first.measure, numbers)
 
 
-def _between(claim, figure, known):
-    values = _firsts(claim, figure, known)
-    means = ", ".join(f"{value.configuration} {number(value.mean)}" for value in values)
+def _between(claim: Claim, results: Results) -> _Rows:
+    values = [_operands(group[0], results)[0] for group in claim.operands]
     first, second = values[0], values[1] if len(values) > 1 else None
-    plain = _difference(first, second)
-    if not plain.is_judged:
-        why = "; ".join([means, *filter(None, map(_lost, values))])
-        return [[_Statement(False, _key(first, second), math.nan, why, plain.pairs)]]
-    size, side = abs(plain.difference), math.copysign(1.0, plain.difference)
-    limit = min((end for end in (claim.low, claim.high) if end > 0), key=lambda end: abs(end - size))
-    least, most = sorted(map(abs, _interval(plain)[1:3]))
-    shown = Interval(size, 0.0 if plain.low < 0 < plain.high else least, most, plain.pairs)
+    test = _difference(first, second)
+    means = ", ".join(f"{value.label} {number(value.mean)}" for value in values)
+    size = _interval(test)
+    low, high = claim.low, claim.high
+    if size.mean < 0:  # A distance has no sign.
+        size = Interval(-size.mean, -size.high, -size.low, size.size)
+        low, high = -high, -low
+    size = size.within(0.0, math.inf)
     stated = f"{claim.low:g} to {claim.high:g}" if math.isfinite(claim.high) else f"{claim.low:g} or more"
     stated = f"range {stated} (ours)" if claim.our_range else f"stated {stated}"
-    why = f"{means}: {'apart by ' * (len(values) > 1)}{shown.text()}; {stated}"
-    p, key = _difference(first, second, side * limit).p, _key(first, second, side * limit)
-    return [[_Statement(claim.low <= size <= claim.high, key, p, why, plain.pairs)]]
+    shown = f"{means}: {'apart by ' * (len(values) > 1)}{size.text()}; {stated}" if test.is_judged else means
+    why = "; ".join(filter(None, [shown, *(value.lost for value in values)]))
+    return [[_in_range(first, second, low, high, why)]]
 
 
-def _steady(claim, figure, known):
-    (value,) = _firsts(claim, figure, known)
-    deviation, seeds, key = value.deviation, len(value.finite), (*_key(value), "steady")
-    if seeds < 2 or value.diverged or not math.isfinite(deviation):
-        why = _lost(value) or f"{value.configuration} {number(value.mean)}"
-        return [[_Statement(False, key, math.nan, why, seeds)]]
+def _steady(claim: Claim, results: Results) -> _Rows:
+    (value,) = _operands(claim.operands[0][0], results)
+    numbers, key = value.numbers.values[_VALUE], (value.label, value.measure, "steady")
+    deviation, seeds = float(numbers.std()), len(numbers)
+    if seeds < 2 or value.lost or not math.isfinite(deviation):
+        return [[_Statement(False, key, math.nan, value.lost or f"{value.label} {number(value.mean)}", seeds)]]
     from scipy import stats
 
     # Of a standard deviation, by chi squared, as for a normal distribution.
-    law, tail, within = stats.chi2(seeds - 1), comparison.LEVEL / 2, _part(claim.within, value)
+    law, tail, within = stats.chi2(seeds - 1), comparison.LEVEL / 2, claim.within * abs(value.finite_mean)
     low, high = (deviation * math.sqrt((seeds - 1) / law.ppf(p)) for p in (1 - tail, tail))
-    shown = Interval(deviation, low, high, seeds).text()
     ratio = (seeds - 1) * (deviation / within) ** 2
     p = 2 * min(float(law.cdf(ratio)), float(law.sf(ratio)))
-    why = f"{value.configuration}, standard deviation over seeds {shown}; up to {number(within)} is small ({OURS})"
+    shown = Interval(deviation, low, high, seeds).text()
+    why = f"{value.label}, standard deviation over seeds {shown}; up to {number(within)} is small ({OURS})"
     return [[_Statement(deviation < within, key, p, why, seeds)]]
 
 
-def _beats_best_fixed(claim, figure, known):
-    return [[_above_fixed(value) for value in _values(operand, figure, known)] for (operand,) in claim.operands]
+def _beats_best_fixed(claim: Claim, results: Results) -> _Rows:
+    return [[_above_fixed(value, results) for value in _operands(operand, results)] for (operand,) in claim.operands]
 
 
-def _above_fixed(value: Value) -> _Statement:
-    against = value.baselines and value.baselines.fixed
+def _above_fixed(value: _Operand, results: Results) -> _Statement:
+    baseline = _against_baselines(value.label, value.measure, results)
+    against = baseline.fixed if baseline else None
     if not against:
-        raise _MissingError(f"best fixed action beside {value.configuration}")
+        raise _MissingError(f"best fixed action beside {value.label}")
     shown = _interval(against)
-    why = f"{value.configuration} {number(value.mean)}, best fixed action {number(against.reference_mean)}: "
-    p = against.p if against.is_judged else math.nan
-    key, why = (*_key(value), "best fixed action"), why + shown.text(signed=True)
-    return _Statement(bool(against.is_better), key, p, why, against.pairs, _least(shown[1:3]))
+    why = f"{value.label} {number(value.mean)}, best fixed action {number(against.reference_mean)}: "
+    p, margin = (against.p, shown.low) if against.is_judged else (math.nan, -math.inf)
+    key, why = (value.label, value.measure, "best fixed action"), why + shown.text(signed=True)
+    return _Statement(bool(against.is_better), key, p, why, against.pairs, margin)
 
 
-KINDS: Mapping[str, Callable[[Claim, Figure, Known], list[list[_Statement]]]] = {
+KINDS: Mapping[str, Callable[[Claim, Results], _Rows]] = {
     "order": _order,
     "close": _close,
     "apart": _apart,

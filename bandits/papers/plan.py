@@ -1,6 +1,6 @@
 """Figures and tables as data: their runs, and the paper's numbers and claims about them.
 
-Nothing here reads data or imports TensorFlow; `texts` reads figures from files.
+Nothing here reads data or imports TensorFlow; `figures` reads them from files.
 """
 
 import contextlib
@@ -49,6 +49,11 @@ class Measure:
     def last_rounds(self) -> int | None:
         """Number of last rounds, if the measure is their mean."""
         return None if (rounds := self._after(_LAST)) is None else int(rounds)
+
+    @property
+    def is_of_some_seeds(self) -> bool:
+        """Whether only some seeds have a value."""
+        return self.at == "chosen peak"
 
     @property
     def share_of(self) -> float | None:

@@ -2,15 +2,20 @@
 
 import dataclasses
 import math
+from collections.abc import Sequence
 
+import numpy as np
+import pandas as pd
 import pytest
 
 from bandits.papers import claims
 from bandits.papers.claims import AGREES, DISAGREES, INCONCLUSIVE, NOT_COMPARABLE, NOT_RUN, OPPOSITE, PREMISE, SAME
 from bandits.papers.plan import PAPER, PAPER_DATA, REDUCED, SMALL, STAND_IN, Claim, Figure, Measure, Published
-from bandits.papers.results import Value
+from bandits.papers.results import Results
 from bandits.plans.plan import Configuration
 from bandits.results import baselines
+from bandits.results.baselines import BaselineComparison
+from bandits.results.configuration import Configuration as ResultsConfiguration
 
 T_2 = 4.302652729749464  # Student's t at 97.5% with 2 degrees of freedom.
 SCORE, LOSS = Measure("score", "score"), Measure("loss", "loss", smallest=True)
@@ -33,17 +38,50 @@ def _figure(*claims: Claim, configurations="abc", data_kind: str = PAPER_DATA, s
     )
 
 
+@dataclasses.dataclass(frozen=True)
+class Value:
+    """A measure of a configuration, or what a search picked."""
+
+    configuration: str
+    measure: str
+    by_seed: dict[int, float]
+    rounds: int = 9
+    is_picked: bool = False
+    is_edge: bool | None = None
+    diverged: frozenset[int] = frozenset()
+    baselines: BaselineComparison | None = None
+
+
+def _results(figure: Figure, values: Sequence[Value]) -> Results:
+    configurations = {}
+    for label in dict.fromkeys(value.configuration for value in values):
+        mine = [value for value in values if value.configuration == label]
+        table = pd.DataFrame({one.measure: pd.Series(one.by_seed, dtype=float) for one in mine if not one.is_picked})
+        for picked in (one for one in mine if one.is_picked):
+            table = table if len(table) else pd.DataFrame(index=[0])
+            table[f"picked:{picked.measure}"] = picked.by_seed[0]
+            if picked.is_edge is not None:
+                table[f"edge:{picked.measure}"] = int(picked.is_edge)
+        lost = frozenset().union(*(value.diverged for value in mine))
+        configurations[label] = ResultsConfiguration(label, table.assign(rounds=mine[0].rounds), diverged=lost)
+    results = Results(figure, configurations)
+    results.__dict__["baselines"] = {value.configuration: value.baselines for value in values if value.baselines}
+    return results
+
+
 def _value(arm: str, *seeds: float, measure: str = "score", rounds: int = 9) -> Value:
     return Value(arm, measure, dict(enumerate(seeds)), rounds)
 
 
 def _judge(claim: Claim, *rows: Value, **changes) -> claims.Verdict:
-    (verdict,) = claims.judge(_figure(claim, **changes), rows).claims
+    (verdict,) = claims.judge(_results(_figure(claim, **changes), rows)).claims
     return verdict
 
 
 def _compare(value: Value, published: Published, **changes) -> claims.Verdict:
-    (verdict,) = claims.judge(dataclasses.replace(_figure(**changes), published=(published,)), [value]).numbers
+    (verdict,) = claims.judge(
+        _results(dataclasses.replace(_figure(**changes), published=(published,)), [value])
+    ).numbers
     return verdict
 
 
@@ -103,11 +141,16 @@ def test_a_larger_lead_is_a_difference_of_differences_of_equal_seeds():
     assert (verdict.status, verdict.seeds) == (AGREES, 3)
     assert verdict.why == "a minus b 2, c minus d 1: +1.00 (+0.75 to +1.25); adjusted p 0.0033"
     assert (
-        _judge(dataclasses.replace(claim, operands=(("c",), ("d",), ("a",), ("b",))), *leads, *others).status
+        _judge(
+            dataclasses.replace(claim, operands=(("c",), ("d",), ("a",), ("b",))),
+            *leads,
+            *others,
+            configurations="abcd",
+        ).status
         == DISAGREES
     )
     lost = dataclasses.replace(others[1], diverged=frozenset({2}))
-    assert _judge(claim, *leads, others[0], lost).status == INCONCLUSIVE
+    assert _judge(claim, *leads, others[0], lost, configurations="abcd").status == INCONCLUSIVE
 
 
 def test_differences_are_of_equal_seeds():
@@ -267,30 +310,44 @@ def test_what_differs_is_the_contrary_of_what_is_close():
 
 
 def test_what_is_never_reached_counts_as_reached_after_the_last_round():
-    late = Measure("rounds", "score", "rounds to 1", smallest=True)
-    figure = _figure(Claim("", "", "order", (("a @ rounds",), ("b @ rounds",))))
+    late = Measure("late", "score", "rounds to 1", smallest=True)
+    figure = _figure(Claim("", "", "order", (("a @ late",), ("b @ late",))))
     figure = dataclasses.replace(figure, measures=(late,))
-    never = _value("b", math.inf, math.inf, 9.0, measure="rounds")
-    (verdict,) = claims.judge(figure, [_value("a", 1.0, 2.0, 1.0, measure="rounds"), never]).claims
+    never = _value("b", math.inf, math.inf, 9.0, measure="late")
+    (verdict,) = claims.judge(_results(figure, [_value("a", 1.0, 2.0, 1.0, measure="late"), never])).claims
     # Differences -9, -8, -8.
     assert (verdict.status, verdict.why) == (AGREES, "a 1.33, b infinite: -8.3 (-9.8 to -6.9); adjusted p 0.0016")
 
 
 def test_a_value_that_some_seeds_never_reach_is_counted():
-    late = Measure("rounds", "score", "rounds to 1", smallest=True)
+    late = Measure("late", "score", "rounds to 1", smallest=True)
     figure = dataclasses.replace(_figure(), measures=(late, LOSS))
-    assert claims.value_words(_value("a", 3.0, math.inf, 5.0, measure="rounds"), figure) == "reached by 2 of 3 seeds"
-    assert claims.value_words(_value("a", 3.0, 3.0, 3.0, measure="rounds"), figure) == "3 (the same in every seed)"
-    assert claims.value_words(_value("a", math.inf, math.inf, measure="loss"), figure) == "infinite"
+    assert (
+        claims.value_words("a", "late", _results(figure, [_value("a", 3.0, math.inf, 5.0, measure="late")]))
+        == "reached by 2 of 3 seeds"
+    )
+    assert (
+        claims.value_words("a", "late", _results(figure, [_value("a", 3.0, 3.0, 3.0, measure="late")]))
+        == "3 (the same in every seed)"
+    )
+    assert (
+        claims.value_words("a", "loss", _results(figure, [_value("a", math.inf, math.inf, measure="loss")]))
+        == "infinite"
+    )
 
 
 def test_a_configuration_that_does_not_beat_the_best_fixed_action_is_noted():
     ours = {0: 0.5, 1: 0.51, 2: 0.52}
     for constant, note in ((0.9, " (below the best fixed action)"), (0.2, "")):
         stand = baselines.compare({"a": ours}, uniform=0.1, fixed=constant)["a"]
-        assert claims.baseline_note(Value("a", "score", ours, baselines=stand)) == note
+        assert (
+            claims.baseline_note("a", "score", _results(_figure(), [Value("a", "score", ours, baselines=stand)]))
+            == note
+        )
     stand = baselines.compare({"a": ours}, uniform=0.9, fixed=0.95)["a"]
-    assert claims.baseline_note(Value("a", "score", ours, baselines=stand)).startswith(" (below the uniform policy")
+    assert claims.baseline_note(
+        "a", "score", _results(_figure(), [Value("a", "score", ours, baselines=stand)])
+    ).startswith(" (below the uniform policy")
 
 
 @pytest.mark.parametrize(
@@ -360,7 +417,7 @@ def test_steady_seeds_are_judged_by_the_interval_of_their_deviation(within, stat
 
 def test_what_is_close_to_another_group_need_not_be_close_within_its_own():
     rows = [_value(arm, score, score, score) for arm, score in (("a", 0.95), ("b", 1.05), ("c", 1.0))]
-    rows = [dataclasses.replace(row, by_seed={seed: row.mean for seed in range(9)}) for row in rows]
+    rows = [dataclasses.replace(row, by_seed=dict.fromkeys(range(9), row.by_seed[0])) for row in rows]
     assert _judge(Claim("", "", "close", (("a", "b"), ("c",)), within=0.06), *rows).status == AGREES
     assert _judge(Claim("", "", "close", (("a", "b", "c"),), within=0.06), *rows).status == DISAGREES
 
@@ -417,7 +474,7 @@ def test_holm_adjusts_over_the_figure():
 
     def adjusted(*judged: Claim, published: tuple[Published, ...] = (), reference: str | None = None) -> list[str]:
         figure = dataclasses.replace(_figure(*judged), published=published, reference=reference)
-        verdicts = claims.judge(figure, rows)
+        verdicts = claims.judge(_results(figure, rows))
         tests = [f"{test.adjusted_p:.2g}" for test in verdicts.tests]
         return [*(one.why.rpartition(" ")[2] for one in (*verdicts.claims, *verdicts.numbers)), *tests]
 
@@ -438,10 +495,10 @@ def test_holm_adjusts_over_the_figure():
 )
 def test_a_configuration_is_compared_with_the_best_fixed_action_that_its_runs_recorded(ours, status):
     row = _value("a", *ours)
-    row = dataclasses.replace(row, baselines=baselines.compare({"a": row.finite}, fixed=3.0)["a"])
+    row = dataclasses.replace(row, baselines=baselines.compare({"a": row.by_seed}, fixed=3.0)["a"])
     verdict = _judge(Claim("", "", "beats_best_fixed", (("a",),)), row)
     assert verdict.status == status
-    assert verdict.why.startswith(f"a {row.mean:.3g}, best fixed action 3: ")
+    assert verdict.why.startswith(f"a {np.mean(ours):.3g}, best fixed action 3: ")
 
 
 def test_no_best_fixed_action_is_made_up():

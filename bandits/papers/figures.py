@@ -15,7 +15,10 @@ from bandits.papers.plan import (
     DATA_KINDS,
     FIRST_TUNING_SEED,
     PAPER,
+    PAPER_DATA,
+    REDUCED,
     SMALL,
+    STAND_IN,
     Accounted,
     Claim,
     Figure,
@@ -32,6 +35,12 @@ SCALES = {
     PAPER: "the paper's data, rounds and seeds: days on one machine",
     SMALL: "stand-in data and few rounds: minutes; checks the program, not the paper's findings",
 }
+PAPERS_DATA = "The paper's data."
+_NOTES = {
+    PAPER_DATA: "The paper's data",
+    REDUCED: "The paper's data, reduced",
+    STAND_IN: "Stand-in data, not the paper's",
+}
 ALL, OWN = "all", "flagship"
 OWN_FIGURES = ("", "client_losses", "normality", "study")
 _FOLDER = pathlib.Path(__file__).parent / "published"
@@ -47,6 +56,11 @@ _PLAIN |= {"own_figures", "reference", "repeat", "study"}
 _PARTIAL = ("order", "close")  # Kinds that can be restricted to fewer configurations.
 _CLAIM_KEYS = {"for_each"} | {field.name for field in dataclasses.fields(Claim)} - {"kind", "operands"}
 _MEANINGS = {"holds", "fails", "inconclusive"}
+
+
+def data_note(figure: Figure) -> str:
+    """Sentence about data that are not exactly the paper's; empty for the paper's."""
+    return f"{_NOTES[figure.data_kind]}: {figure.data}." if figure.data else ""
 
 
 def names() -> list[str]:
