@@ -34,6 +34,7 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import NamedTuple
 
 from bandits.papers.plan import PAPER_DATA, STAND_IN, Accounted, Claim, Figure, Measure, Published, parse_operand
 from bandits.papers.results import ROUNDS, Results, number
@@ -61,8 +62,7 @@ _VALUE, _RAW = (
 )  # Columns of an operand: a value that is never reached is finite, or infinite.
 
 
-@dataclasses.dataclass(frozen=True)
-class Verdict:
+class Verdict(NamedTuple):
     """The result of the tests of a claim or number.
 
     Attributes:
@@ -76,8 +76,7 @@ class Verdict:
     seeds: int = 0
 
 
-@dataclasses.dataclass(frozen=True)
-class Verdicts:
+class Verdicts(NamedTuple):
     """Verdicts on a figure.
 
     Attributes:
@@ -126,17 +125,6 @@ class _Operand:
         return f"{self.label} diverged in {count} of {len(self.numbers.values)} seeds" if count else ""
 
 
-@dataclasses.dataclass(frozen=True)
-class _Premise:
-    """Whether a comparison may be judged: `holds` is None where that is unknown, and `why` says what is wrong."""
-
-    holds: bool | None = True
-    why: str = ""
-
-
-_MET = _Premise()
-
-
 @dataclasses.dataclass
 class _Statement:
     """A statement that a difference lies in a range, which a claim needs.
@@ -148,7 +136,7 @@ class _Statement:
       why: The numbers.
       seeds: Number of seeds.
       margin: Distance of the interval's end from the limit, positive inside of the range.
-      premise: Premise of the statement.
+      premise: Why the premise of the statement fails, or is unknown; None if it holds.
       adjusted_p: `p` adjusted by Holm over the figure's statements; NaN until all are known.
     """
 
@@ -158,15 +146,15 @@ class _Statement:
     why: str
     seeds: int
     margin: float = 0.0
-    premise: _Premise = _MET
+    premise: Verdict | None = None
     adjusted_p: float = math.nan
 
     @property
     def outcome(self) -> str:
         """The direction, or why there is none."""
-        if self.premise.holds is False:
-            return PREMISE
-        if not self.adjusted_p < comparison.LEVEL or self.premise.holds is None:
+        if self.premise:
+            return self.premise.status
+        if not self.adjusted_p < comparison.LEVEL:
             return INCONCLUSIVE
         return _TRUE if self.is_met else _FALSE
 
@@ -222,10 +210,8 @@ def _verdict(claim: Claim, rows: _Rows, results: Results) -> Verdict:
     seeds = min(statement.seeds for row in rows for statement in row)
     verdict = shown.verdict(SAME if is_stand_in else AGREES, OPPOSITE if is_stand_in else DISAGREES, seeds)
     needed = [_learned(_operands(operand, results), results) for operand in claim.premises]
-    if premise := next((premise for premise in (*needed, shown.premise) if not premise.holds), None):
-        status, word = (PREMISE, PREMISE) if premise.holds is False else (INCONCLUSIVE, "premise unknown")
-        return dataclasses.replace(verdict, status=status, why=f"{verdict.why}; {word}: {premise.why}")
-    return verdict
+    premise = next(filter(None, (*needed, shown.premise)), None)
+    return verdict._replace(status=premise.status, why=f"{verdict.why}; {premise.why}") if premise else verdict
 
 
 def _any(row: Sequence[_Statement]) -> _Statement:
@@ -394,34 +380,37 @@ def value_words(label: str, name: str, results: Results) -> str:
     return estimate.text()
 
 
-def _learned(alternatives: Sequence[_Operand], results: Results) -> _Premise:
-    """Premise that one of several configurations is significantly better than the best fixed action."""
+def _learned(alternatives: Sequence[_Operand], results: Results) -> Verdict | None:
+    """Why it is not so, or not known, that one of several configurations beats the best fixed action; None if it is."""
     compared = {one.label: _against_baselines(one.label, one.measure, results) for one in alternatives}
     fixed = {label: against.fixed if against else None for label, against in compared.items()}
     known = [against for against in fixed.values() if against]
     if any(against.wins for against in known):
-        return _MET
+        return None
     if unknown := [label for label, against in fixed.items() if against is None]:
-        return _Premise(None, f"the best fixed action of {' and '.join(unknown)} is not recorded")
+        return _unknown(f"the best fixed action of {' and '.join(unknown)} is not recorded")
     if not all(against.is_judged for against in known):
-        return _Premise(None, "one seed, or a run that diverged, against the best fixed action")
+        return _unknown("one seed, or a run that diverged, against the best fixed action")
     verb = f"{alternatives[0].label} does not beat" if len(compared) == 1 else "neither beats"
     rewards = dict.fromkeys(number(against.reference_mean) for against in known)
-    return _Premise(False, f"{verb} the best fixed action, {words.listed([*rewards])}")
+    return Verdict(PREMISE, f"{PREMISE}: {verb} the best fixed action, {words.listed([*rewards])}")
 
 
-def _premise(first: _Operand, second: _Operand, measure: Measure, results: Results) -> _Premise:
-    """Premise of a comparison of two configurations; see the module's docstring."""
+def _unknown(why: str) -> Verdict:
+    return Verdict(INCONCLUSIVE, f"premise unknown: {why}")
+
+
+def _premise(first: _Operand, second: _Operand, measure: Measure, results: Results) -> Verdict | None:
+    """Why a comparison of two configurations is not judged; None if it is. See the module's docstring."""
     labels = [first.label, second.label]
-    if labels[0] != labels[1] and any(_GREEDY in label.replace(",", "").split() for label in labels):
-        learned = _learned([first, second], results)
-        if not learned.holds:
-            return learned
+    is_of_greedy = any(_GREEDY in label.replace(",", "").split() for label in labels)
+    if labels[0] != labels[1] and is_of_greedy and (premise := _learned([first, second], results)):
+        return premise
     difference = _difference(first, second).difference
     loser = labels[0] if (difference > 0 if measure.smallest else difference < 0) else labels[1]
     on_edge = results.edges(loser)
-    why = f"the best point of {loser} lies on the edge of its grid ({', '.join(on_edge)})"
-    return _Premise(False, why) if on_edge else _MET
+    why = f"{PREMISE}: the best point of {loser} lies on the edge of its grid ({', '.join(on_edge)})"
+    return Verdict(PREMISE, why) if on_edge else None
 
 
 def _described(first: _Operand, second: _Operand, results: Results) -> str:
@@ -437,7 +426,7 @@ def _described(first: _Operand, second: _Operand, results: Results) -> str:
 
 
 def _in_range(
-    first: _Operand, second: _Operand | None, low: float, high: float, why: str, premise: _Premise = _MET
+    first: _Operand, second: _Operand | None, low: float, high: float, why: str, premise: Verdict | None = None
 ) -> _Statement:
     """Statement that a measure minus another, or a measure alone, lies between two limits; tested at the nearest."""
     plain = _difference(first, second)
@@ -458,7 +447,7 @@ def _better(
     measure: Measure,
     results: Results,
     within: float | None = None,
-    premise: _Premise = _MET,
+    premise: Verdict | None = None,
 ) -> _Statement:
     """Statement that one measure is better than another; with a tolerance, that it is not worse by more than that."""
     why = _described(first, second, results)
@@ -494,13 +483,11 @@ def _close(claim: Claim, results: Results) -> _Rows:
         within = claim.within * abs(second.finite_mean)
         why = f"{_described(first, second, results)}; within {number(within)} is close ({OURS})"
         premise = _premise(first, second, measure_of(results.figure, f"x @ {first.measure}"), results)
-        rows.append([_in_range(first, second, -within, within, why, premise)])
+        statement = _in_range(first, second, -within, within, why, premise)
+        if claim.kind == "apart":
+            statement.is_met, statement.margin = not statement.is_met, -statement.margin
+        rows.append([statement])
     return rows
-
-
-def _apart(claim: Claim, results: Results) -> _Rows:
-    statements = [statement for row in _close(claim, results) for statement in row]
-    return [[dataclasses.replace(one, is_met=not one.is_met, margin=-one.margin)] for one in statements]
 
 
 def _near_best(claim: Claim, results: Results) -> _Rows:
@@ -510,16 +497,10 @@ def _near_best(claim: Claim, results: Results) -> _Rows:
     return _pairs([operand], [label + f" @ {measure}" * bool(measure) for label in others], results, claim.within)
 
 
-def _not_worse(claim: Claim, results: Results) -> _Rows:
-    first, second = claim.operands
-    return _pairs(first, second, results, claim.within)
-
-
 def _larger_lead(claim: Claim, results: Results) -> _Rows:
     first, second, third, fourth = (_operands(group[0], results)[0] for group in claim.operands)
     measure = measure_of(results.figure, claim.operands[0][0])
-    needed = [_premise(*pair, measure, results) for pair in ((first, second), (third, fourth))]
-    premise = next((one for one in needed if not one.holds), _MET)
+    premise = _premise(first, second, measure, results) or _premise(third, fourth, measure, results)
     return [[_better(_lead(first, second), _lead(third, fourth), measure, results, premise=premise)]]
 
 
@@ -592,9 +573,9 @@ def _above_fixed(value: _Operand, results: Results) -> _Statement:
 KINDS: Mapping[str, Callable[[Claim, Results], _Rows]] = {
     "order": _order,
     "close": _close,
-    "apart": _apart,
+    "apart": _close,
     "near_best": _near_best,
-    "not_worse": _not_worse,
+    "not_worse": lambda claim, results: _pairs(claim.operands[0], claim.operands[1], results, claim.within),
     "larger_lead": _larger_lead,
     "between": _between,
     "steady": _steady,
