@@ -58,9 +58,7 @@ class _Figures:
     repeat: int = setting(low=1, high=cli.MOST_REPEATS)
     data_dir: pathlib.Path = setting(only={"report_only": False})
     early_stop: str = setting(
-        words={
-            "asha": "asynchronous successive halving: the better half of a search's points is promoted to more rounds"
-        },
+        words={"halving": "successive halving: the better half of a search's points is promoted to more rounds"},
         only={"executor": executors.RUNNING, "report_only": False},
     )
     estimate: bool = setting(False, only={"executor": executors.RUNNING, "report_only": False})
@@ -145,8 +143,7 @@ def _figures(settings: cli.Settings, labels: list[str] | None, runs: dict[str, A
         raise UsageError("--early_stop has no effect: none of these figures has a search. Leave it out.")
     for figure in parts:
         figure.check(early_stop=bool(settings.early_stop))
-    halving = settings.workers if settings.early_stop else 0
-    return running.Figures(whole, parts, settings.repeat, **runs, halving=halving)
+    return running.Figures(whole, parts, settings.repeat, **runs, has_halving=bool(settings.early_stop))
 
 
 def _alone(settings: cli.Settings, flag: str, why: str) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 from bandits import logged_flags, references, registry, schedule_flags, simulator, studies
 from bandits.advice.strategies import BINARY
 from bandits.plans.plan import as_text
-from bandits.results import words
+from bandits.results import phrases as words
 from data.errors import UsageError
 from optimization.study import cli, frame, intervals, presets
 

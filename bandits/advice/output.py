@@ -18,7 +18,8 @@ from bandits.advice.privacy import Deployment
 from bandits.advice.sentences import Context
 from bandits.advice.session import ADVICE_FILE, Session
 from bandits.advice.strategies import NAMES
-from bandits.results import federating, runs, tables, words
+from bandits.results import federating, runs, tables
+from bandits.results import phrases as words
 from data import files
 from optimization.study import cli, run_folder
 
@@ -220,7 +221,7 @@ def save(advice: Mapping[str, Any], shown: Sequence[Table], folder: pathlib.Path
     from bandits.results import page
 
     files.replace(folder / _MARKDOWN, markdown(advice, shown).encode())
-    read = page.read([path for path in (folder / "compare", folder / "noise") if path.is_dir()])
+    read = runs.read_all([path for path in (folder / "compare", folder / "noise") if path.is_dir()])
     names = {
         round(one["run_noise_multiplier"], 9): findings.noise_name(one)
         for one in advice["privacy"]["noise"]

@@ -7,7 +7,7 @@ from typing import Any
 
 from bandits.plans import sweep
 from bandits.plans.estimate import SAFETY_FACTOR, Pace, Work, duration
-from bandits.results import words
+from bandits.results import phrases as words
 
 GREEDY, UNIFORM, FULL_FEEDBACK = "greedy", "uniform", "supervised_mse"
 # Strategies are dropped from the end if time is short.

@@ -18,11 +18,12 @@ from bandits.advice.plan import FULL_FEEDBACK, GREEDY, UNIFORM, Plan
 from bandits.advice.privacy import Deployment
 from bandits.advice.strategies import NAMES
 from bandits.plans.estimate import Pace
-from bandits.results import baselines, words
+from bandits.results import baselines, former
 from bandits.results import federating as reports
-from bandits.results.comparison import Comparison, Sampled
-from bandits.results.plots import capital
-from bandits.results.words import count, effect, estimate
+from bandits.results import phrases as words
+from bandits.results.comparison import Comparison
+from bandits.results.former import Sampled
+from bandits.results.phrases import capital, count, effect, estimate
 from optimization.study import payloads
 
 TITLES: Mapping[str, str] = {
@@ -249,7 +250,7 @@ def _baselines(results: Findings) -> list[str]:
     for baseline, value in (("uniform policy", results.uniform), ("best fixed action", results.best_fixed)):
         if value is not None:
             sample = f", over a sample of {value.clients:,} clients" if isinstance(value, Sampled) else ""
-            rewards.append(f"{baseline} {estimate(baselines.interval(value))}{sample}")
+            rewards.append(f"{baseline} {estimate(former.interval(value))}{sample}")
     parts = []
     against = results.verdict.against_baselines.get(name)
     if against and math.isfinite(against.score):
@@ -261,7 +262,7 @@ def _baselines(results: Findings) -> list[str]:
         if above := [NAMES[one] for one, it in compared.items() if it.difference > 0]:
             parts.append(f"{capital(words.listed(above))} earned more than the full-feedback baseline on average.")
         reward = {FULL_FEEDBACK: results.compared[FULL_FEEDBACK].reward}
-        fixed = baselines.compare(reward, fixed=results.best_fixed)[FULL_FEEDBACK].fixed
+        fixed = former.compare_with_baselines(reward, fixed=results.best_fixed)[FULL_FEEDBACK].fixed
         if fixed and fixed.loses:
             parts.append(
                 "Even full feedback earns significantly less than the best fixed action: the model is deployed too "
@@ -421,7 +422,7 @@ def _privacy_details(context: Context) -> str:
     # A uniform policy's reward by seed was measured with other seeds than these.
     unpaired = list(values) if isinstance(results.uniform, Mapping) else []
     rewards = {target: one.reward for target, one in values.items()}
-    against_baselines = baselines.compare(rewards, uniform=results.uniform, unpaired=unpaired)
+    against_baselines = former.compare_with_baselines(rewards, uniform=results.uniform, unpaired=unpaired)
     unnoised_gain = against_baselines[NO_NOISE].uniform
     if unnoised_gain and unnoised_gain.is_judged and not unnoised_gain.wins:
         head.append("That is not significantly more than the uniform policy, so the costs of noise mean little.")

@@ -19,11 +19,11 @@ from bandits import studies
 from bandits.advice import plan as planning
 from bandits.advice import strategies
 from bandits.advice.plan import Plan
-from bandits.plans import executors, outcomes
+from bandits.plans import executors
+from bandits.plans import sweep as outcomes
 from bandits.plans.estimate import Pace, duration, round_seconds
-from bandits.plans.outcomes import Outcome
 from bandits.plans.plan import Run
-from bandits.plans.sweep import Sweep
+from bandits.plans.sweep import Outcome, Sweep
 from bandits.results import runs
 from data import files
 from data.errors import Failure, UsageError
@@ -32,7 +32,6 @@ from optimization.study.metrics import Metric
 
 PLAN_FILE, ADVICE_FILE = "plan.json", "advice.json"
 _MEASURED_ROUNDS = 6
-_SAVE_SECONDS = 5.0
 _MIN_SECONDS = 0.1
 _LAST_SECONDS = 15.0  # For reading runs and writing pages.
 _PLANNED = 0.9  # Share of the remaining time; the rest is for the stages after the comparison if the pace drops.
@@ -268,7 +267,7 @@ class Session:
             if len(planned) == seeds:
                 sweep.run(planned)
             else:
-                sweep.run_halving(planned, planning.FACTOR, max(self._workers, seeds), self.plan.least)
+                sweep.run_halving(planned, planning.FACTOR, self.plan.least)
         return [point for points in sweep.ranked().values() for point in points]
 
     @contextlib.contextmanager
@@ -279,8 +278,7 @@ class Session:
             self.executor,
             metric,
             smallest=False,
-            write_page=self.state.save,
-            page_seconds=_SAVE_SECONDS,
+            after_run=self.state.save,
         )
         with contextlib.closing(opened) as sweep:
             yield sweep

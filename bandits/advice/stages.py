@@ -14,6 +14,7 @@ from bandits.advice.findings import Findings, StrategyResults
 from bandits.advice.inputs import Data
 from bandits.advice.plan import GREEDY, UNIFORM, Plan
 from bandits.advice.session import Session, print_status
+from bandits.plans import sweep
 from bandits.results import federating
 from data.errors import UsageError
 from optimization.study import run_folder
@@ -89,10 +90,10 @@ class Stages:
             points = self._session.halve("search", runs, metric)
             least = min(plan.points, *(other.size for other in self._spaces.values()))
             self.results.searches[name] = findings.search(points, least, self._session.folder / "search", metric)
-            if math.isnan(points[0].mean):
+            if math.isnan(sweep.mean(points[0])):
                 print_status(f"{strategies.NAMES[name]}: every hyperparameter setting of its search diverged.")
                 continue
-            point = strategies.point_of(points[0].outcomes[0].run)
+            point = strategies.point_of(points[0][0].run)
             notes = [
                 f"--{flag} is at the edge of the searched range, so a better value may lie beyond it"
                 for flag in findings.edges(space, point)

@@ -16,7 +16,7 @@ from bandits.evaluation import estimates, finite_sample
 from bandits.evaluation.confidence_sequence import ConfidenceSequence
 from bandits.evaluation.estimates import LABELS, Estimate
 from bandits.results import tables
-from bandits.results.plots import capital
+from bandits.results.phrases import capital
 from data import files, log_validity
 from data.action_columns import described
 from data.errors import UsageError

@@ -39,7 +39,7 @@ from typing import NamedTuple
 from bandits.papers.plan import PAPER_DATA, STAND_IN, Accounted, Claim, Figure, Measure, Published, parse_operand
 from bandits.papers.results import ROUNDS, Results, number
 from bandits.plans import plan
-from bandits.results import baselines, budget, comparison, words
+from bandits.results import baselines, budget, comparison, phrases
 from bandits.results.baselines import BaselineComparison
 from bandits.results.comparison import Comparison
 from bandits.results.configuration import Configuration, ReferenceValue
@@ -160,7 +160,7 @@ class _Statement:
 
     def verdict(self, holds: str, fails: str, seeds: int) -> Verdict:
         """Verdict with the words for a statement that holds and one that fails."""
-        why = self.why if math.isnan(self.p) else f"{self.why}; adjusted p {words.p_value(self.adjusted_p)}"
+        why = self.why if math.isnan(self.p) else f"{self.why}; adjusted p {phrases.p_value(self.adjusted_p)}"
         return Verdict({_TRUE: holds, _FALSE: fails}.get(self.outcome, INCONCLUSIVE), why, seeds)
 
 
@@ -261,7 +261,7 @@ def _tested_number(published: Published, results: Results) -> _Statement | Verdi
     beyond = abs(ours - theirs) - rounding
     p = 2 * float(stats.t.sf(beyond / error, seeds - 1)) if error else _difference(value, None, theirs).p
     reach = float(stats.t.isf(comparison.LEVEL / 2, seeds - 1)) * error + rounding
-    shown += f"; 95% of means of {words.seeds(figure.published_seeds)} of ours: {number(ours)} ± {number(reach)}"
+    shown += f"; 95% of means of {phrases.seeds(figure.published_seeds)} of ours: {number(ours)} ± {number(reach)}"
     return _Statement(False, (label, name, "published"), p, shown, seeds)
 
 
@@ -393,7 +393,7 @@ def _learned(alternatives: Sequence[_Operand], results: Results) -> Verdict | No
         return _unknown("one seed, or a run that diverged, against the best fixed action")
     verb = f"{alternatives[0].label} does not beat" if len(compared) == 1 else "neither beats"
     rewards = dict.fromkeys(number(against.reference_mean) for against in known)
-    return Verdict(PREMISE, f"{PREMISE}: {verb} the best fixed action, {words.listed([*rewards])}")
+    return Verdict(PREMISE, f"{PREMISE}: {verb} the best fixed action, {phrases.listed([*rewards])}")
 
 
 def _unknown(why: str) -> Verdict:

@@ -5,14 +5,14 @@ import dataclasses
 import itertools
 import math
 import pathlib
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from bandits.papers import claims, figures, records, results, scoreboard
 from bandits.papers.plan import Figure
 from bandits.papers.scoreboard import Judged, Line
-from bandits.plans import plan
-from bandits.results import over_tasks, runs, sections, tables, words
+from bandits.results import baselines, phrases, runs, sections, tables
+from bandits.results.configuration import Baseline
 
 _TESTS = (*sections.COMPARED[:2], *sections.COMPARED[4:], sections.VERDICT)  # Differences are in the other table.
 _TEMPLATE = pathlib.Path(__file__).with_name("page.md")
@@ -44,13 +44,15 @@ def made(folder: pathlib.Path) -> str:
     environment.filters |= {one.__name__.strip("_"): one for one in _FILTERS} | {"picture": picture}
     return environment.from_string(_TEMPLATE.read_text(encoding="utf-8")).render(
         own=own,
-        over_tasks=[over_tasks.section(_spaced(name), found).markdown() for name, found in _scores(own).items()],
+        over_tasks=[
+            sections.over_tasks_section(_spaced(name), found).markdown() for name, found in _scores(own).items()
+        ],
         statuses=list(claims.STATUSES),
         counts=[(*key, *map(str, scoreboard.counts(some).values())) for key, some in scoreboard.by_data(lines).items()],
         without_small=figures.without_small(),
         papers=runs.grouped(shown, lambda judged: judged.figure.text),
         table=lambda heads, rows: f"{tables.markdown(heads, rows)}\n",
-        count=words.count,
+        count=phrases.count,
     )
 
 
@@ -79,7 +81,7 @@ def _shown(paper: Judged, small: Mapping[str, Judged]) -> list[Judged]:
     return [judged for judged in both if judged.table is not None] or both[-1:]
 
 
-def scores_over_tasks(folder: pathlib.Path) -> Mapping[str, over_tasks.OverTasks]:
+def scores_over_tasks(folder: pathlib.Path) -> Mapping[str, baselines.OverTasks]:
     """Scores of strategies over this project's figures, by measure.
 
     Args:
@@ -88,55 +90,52 @@ def scores_over_tasks(folder: pathlib.Path) -> Mapping[str, over_tasks.OverTasks
     return _scores([_read(one, folder) for one in figures.load(figures.PAPER).values() if one.own])
 
 
-def _scores(own: Sequence[Judged]) -> dict[str, over_tasks.OverTasks]:
+def _scores(own: Sequence[Judged]) -> dict[str, baselines.OverTasks]:
     """By measure, scores over the figures that have both baselines; none with a single task."""
     scores = {}
     by_measure = runs.grouped(own, lambda one: (one.figure.measures[0].name, one.figure.measures[0].smallest))
     for (name, smallest), some in by_measure.items():
         scales, lacking = (list(itertools.chain(*found)) for found in zip(*map(_scales, some), strict=True))
-        labels_of_task: dict[str, set[str]] = {}
-        for scale in scales:
-            labels_of_task.setdefault(scale.task, set()).update(scale.values)
-        counts = collections.Counter(itertools.chain(*labels_of_task.values()))
+        pairs = {(task, one.name): None for task, one, _ in scales}
+        counts = collections.Counter(label for _, label in pairs)
         most = max(sorted(counts), key=counts.__getitem__, default="")
-        without = [task for task, labels in labels_of_task.items() if most not in labels]
+        without = [task for task in dict.fromkeys(task for task, _ in pairs) if (task, most) not in pairs]
         lacking += [f"{task}: it has no configuration {most}" for task in without]
-        found = over_tasks.over([scale for scale in scales if scale.task not in without], "down" if smallest else "up")
+        counted = [scale for scale in scales if scale[0] not in without]
+        found = baselines.over_tasks(counted, name, "down" if smallest else "up")
         if found and found.scores:
             scores[name] = dataclasses.replace(found, left_out=(*lacking, *found.left_out))
     return scores
 
 
-def _scales(judged: Judged) -> tuple[list[over_tasks.Scale], list[str]]:
+def _scales(judged: Judged) -> tuple[list[baselines.Result], list[str]]:
     """A figure's configurations with their baselines, and which configurations have none, in words.
 
     A label's words after the first, where all of a kind share them, name the task: strategies are what is compared.
     """
-    figure, first = judged.figure, judged.figure.measures[0].name
-    task = figure.about.partition(":")[0]
-    values = {label: one.by_seed(first) for label, one in judged.results.configurations.items() if first in one.values}
-    full_feedback = results.full_feedback_rewards(figure, values)
-    groups: dict[Hashable, list[plan.Configuration]] = {}
-    if results.UNIFORM not in values or not full_feedback:
+    figure, found = judged.figure, judged.results
+    task, known = figure.about.partition(":")[0], found.known_baselines
+    planned = [one for one in figure.configurations if one.label in known]
+    if not any(Baseline.full_feedback in one for one in known.values()) or results.UNIFORM not in found.configurations:
         return [], []
-    for planned in figure.configurations:
-        if planned.label in values and not results.is_baseline(planned):
-            groups.setdefault(results.baseline_key(figure, planned), []).append(planned)
-    scales, lacking, again = [], [], []
+    lacking = [one.label for one in planned if Baseline.full_feedback not in known[one.label]]
+    groups = runs.grouped(
+        [one for one in planned if one.label not in lacking], lambda one: known[one.label][Baseline.full_feedback]
+    )
+    scales: list[baselines.Result] = []
+    again: list[str] = []
     counted: set[str] = set()
-    for kind, group in groups.items():
-        if kind not in full_feedback:
-            lacking += [planned.label for planned in group]
-            continue
-        shared_words, *others = {planned.words[1:] for planned in group}
-        names = [planned.label if others else planned.words[0] for planned in group]
+    for group in groups.values():
+        shared_words, *others = {one.words[1:] for one in group}
+        names = [one.label if others else one.words[0] for one in group]
         if counted & set(names):  # Equal seeds do not make another task.
-            again += [planned.label for planned in group]
+            again += [one.label for one in group]
             continue
         counted |= set(names)
-        by_name = {name: values[planned.label] for name, planned in zip(names, group, strict=True)}
-        name = task if others else ", ".join((task, *shared_words))
-        scales.append(over_tasks.Scale(name, by_name, values[results.UNIFORM], full_feedback[kind]))
+        title = task if others else ", ".join((task, *shared_words))
+        for name, one in zip(names, group, strict=True):
+            both = {**known[one.label], Baseline.uniform_policy: found.configurations[results.UNIFORM]}
+            scales.append((title, dataclasses.replace(found.configurations[one.label], name=name), both))
     reasons = (
         (lacking, "no full-feedback baseline with their deployment period and environment was run"),
         (again, "their seeds are already counted"),
@@ -148,7 +147,7 @@ def _facts(judged: Judged) -> str:
     """Data, seeds, rounds, machine and version of a figure's records."""
     table, note = judged.records, figures.data_note(judged.figure)
     seeds, rounds = (sorted(set(table[name].astype(int))) for name in ("seed", "rounds"))
-    shown = f"{note or figures.PAPERS_DATA} {words.seeds(len(seeds)).capitalize()} ({_range(seeds)}), "
+    shown = f"{note or figures.PAPERS_DATA} {phrases.seeds(len(seeds)).capitalize()} ({_range(seeds)}), "
     machines, commits = (", ".join(records.distinct(table, name)) for name in ("machine", "commit"))
     return f"{shown}{_range(rounds)} rounds; recorded on {machines}; run at {commits}"
 
@@ -195,7 +194,7 @@ def _numbers(judged: Judged) -> _Table:
     head = ["", *map(_spaced, names), *(f"{_spaced(name)} minus {figure.reference}" for name in compared)]
     head += [*["compared with bounds"] * bool(found.baselines), *map(_spaced, picked)]
     for earned, labels in found.best_fixed().items():
-        name = results.BEST_FIXED + f", of {'; '.join(labels)}" * (len(found.best_fixed()) > 1)
+        name = str(Baseline.best_fixed_action) + f", of {'; '.join(labels)}" * (len(found.best_fixed()) > 1)
         rows.append([name, earned, *[""] * (len(head) - 2)])
     return head, rows
 
@@ -233,7 +232,7 @@ def _bounds(judged: Judged) -> str:
     best = found.best_fixed()
     by_label = [f"{earned} of {', '.join(labels)}" for earned, labels in best.items()]
     fixed = "; ".join(by_label if len(best) > 1 else best)
-    known = f" ({results.BEST_FIXED}: {fixed})" if fixed else ""
+    known = f" ({Baseline.best_fixed_action}: {fixed})" if fixed else ""
     return f"{known}: {'; '.join(f'{label} {one.summary}' for label, one in found.baselines.items())}"
 
 

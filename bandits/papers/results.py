@@ -5,7 +5,7 @@ import functools
 import math
 import pathlib
 from collections.abc import Hashable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,8 +14,8 @@ from bandits.papers.plan import Figure, Measure
 from bandits.plans import plan
 from bandits.results import baselines, configurations, runs
 from bandits.results.baselines import BaselineComparison, Baselines
-from bandits.results.comparison import Landmark, Sampled, Values
-from bandits.results.configuration import Configuration
+from bandits.results.comparison import Reference
+from bandits.results.configuration import Baseline, Configuration, ReferenceValue
 from data.errors import UsageError
 from optimization.study import curves as curves_lib
 from optimization.study.intervals import Interval
@@ -27,12 +27,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
 UNIFORM, FULL_FEEDBACK = "chance", "ceiling"  # Labels of configurations; labels of several baselines begin so.
-BEST_FIXED = baselines.FIXED  # Name on pages.
 PICKED = "picked:"  # Before the name of a searched flag: its selected value.
 EDGE = "edge:"  # Likewise: whether that lies on an edge of the grid that ran; the declared grid may change later.
 DIVERGED, UNPAIRED, ROUNDS = "diverged", "unpaired", "rounds"  # The first two are 0 or 1, and missing where all are 0.
-_ERROR, _SAMPLE = "_error", "sampled_clients"  # Of baselines that were computed on a sample of the clients.
-# A change permutes the actions' rewards, so the uniform policy earns the same.
+_SAMPLE = "sampled_clients"  # Clients that baselines were computed on, if these are a sample.
 _CHANGE_FLAGS = ("reward_drift", "world_seed", *(name for name in environment_flags.NAMES if name.startswith("drift_")))
 
 
@@ -52,7 +50,15 @@ class Results:
     @functools.cached_property
     def baselines(self) -> Mapping[str, BaselineComparison]:
         """First measures compared with the baselines, by label; without configurations that have no baseline."""
-        return _compare(self.figure, self.configurations)
+        first = self.figure.measures[0]
+        pairs = [(self.configurations[label], known) for label, known in self.known_baselines.items()]
+        compared = baselines.compare(pairs, first.name, "down" if first.smallest else "up")
+        return {label: against for label, against in compared.items() if against.summary}
+
+    @functools.cached_property
+    def known_baselines(self) -> Mapping[str, Baselines]:
+        """Baselines of the configurations that are none, by label."""
+        return _known_baselines(self.figure, self.configurations)
 
     @property
     def measures(self) -> list[str]:
@@ -152,12 +158,11 @@ def of_runs(
 def _recorded(run: Run, column: Metric) -> dict[str, float]:
     """Recorded rewards of the uniform policy and the best fixed action, with errors if from a sample."""
     row: dict[str, float] = {UNPAIRED: 1} if runs.is_unpaired([run]) else {}
-    for name in baselines.RECORDED:
-        reward = baselines.recorded([run], column, name)
-        if isinstance(reward, Sampled):
-            row |= {name: reward.mean, f"{name}{_ERROR}": reward.error, _SAMPLE: reward.clients}
-        elif isinstance(reward, float):
-            row[name] = reward
+    for baseline, reward in baselines.recorded([run], column).items():
+        if isinstance(reward, ReferenceValue):
+            name = baselines.RECORDED[baseline]
+            row |= {name: reward.mean}
+            row |= {f"{name}_error": reward.error, _SAMPLE: reward.clients} if reward.clients else {}
     return row
 
 
@@ -255,15 +260,17 @@ def _settings(binary: str, arguments: tuple[str, ...]) -> Settings:
     return studies.resolve(studies.STUDIES[binary], arguments)
 
 
-def baseline_key(figure: Figure, planned: plan.Configuration) -> Hashable:
-    """Key that a configuration shares with its full-feedback baseline: environment, rounds and deployment period."""
-    flags = _settings(figure.binary, planned.arguments)
-    return (*map(str, configurations.environment_key(flags)), flags.get("bandits_deploy_freq"))
+def _key(figure: Figure, planned: plan.Configuration, *, is_uniform: bool = False) -> Hashable:
+    """Key that a configuration shares with its uniform policy or full-feedback baseline.
 
-
-def _uniform_key(figure: Figure, planned: plan.Configuration) -> Hashable:
-    flags = _settings(figure.binary, planned.arguments)
-    return tuple(map(str, configurations.environment_key({**flags, **dict.fromkeys(_CHANGE_FLAGS)})))
+    It has the environment and the rounds, and that of full feedback the deployment period. A change permutes the
+    actions' rewards, so the uniform policy earns the same.
+    """
+    flags: dict[str, Any] = {**_settings(figure.binary, planned.arguments)}
+    if is_uniform:
+        flags |= dict.fromkeys(_CHANGE_FLAGS)
+    period = None if is_uniform else flags.get("bandits_deploy_freq")
+    return (*map(str, configurations.environment_key(flags)), period)
 
 
 def _is_stationary(figure: Figure, planned: plan.Configuration) -> bool:
@@ -286,68 +293,39 @@ def _has_one_environment(figure: Figure, planned: plan.Configuration) -> bool:
     return bool(flags["total_rounds"] - rounds + 1 >= flags["drift_start"])
 
 
-def full_feedback_rewards(figure: Figure, values: Values) -> dict[Hashable, Mapping[int, float]]:
-    """Rewards of full-feedback baselines, by `baseline_key` of the configurations that each belongs to.
-
-    A baseline with another deployment period or environment does not count.
-    """
-    return {
-        baseline_key(figure, planned): values[planned.label]
-        for planned in figure.configurations
-        if planned.label in values and planned.words[0].startswith(FULL_FEEDBACK)
-    }
-
-
-def _compare(figure: Figure, found: Mapping[str, Configuration]) -> dict[str, BaselineComparison]:
-    """Compares configurations with their baselines; those that share baselines are one family.
+def _known_baselines(figure: Figure, found: Mapping[str, Configuration]) -> dict[str, Baselines]:
+    """Baselines of each configuration, by label.
 
     The rewards of the uniform policy and of the best fixed action are exact: runs recorded them, over all their rounds.
     If a configuration has no such record, or the measure covers the last rounds alone, the record of the uniform
     policy's runs counts, with the same clients and data in one environment. Without any record, the uniform policy's
-    reward is measured by its own runs.
+    reward is measured by its own runs. A full-feedback baseline has the same deployment period and environment.
     """
     first = figure.measures[0]
-    values = {label: one.by_seed(first.name) for label, one in found.items() if first.name in one.values}
-    full_feedback = full_feedback_rewards(figure, values)
-    uniform_rewards: dict[Hashable, Landmark] = {}
-    witness: dict[Hashable, Sequence[Landmark | None]] = {}
-    for planned in figure.configurations:
-        if planned.label == UNIFORM and UNIFORM in values:
-            uniform_rewards[_uniform_key(figure, planned)] = values[UNIFORM]
-            if _is_stationary(figure, planned):
-                witness[_uniform_key(figure, planned)] = _landmarks(found[UNIFORM])
-    bounds: dict[str, Baselines] = {}
-    for planned in figure.configurations:
-        if planned.label in values and not is_baseline(planned):
-            uniform_key = _uniform_key(figure, planned) if uniform_rewards else None
-            recorded_uniform, recorded_fixed = _landmarks(found[planned.label])
-            uniform_reward, fixed_reward = witness.get(uniform_key, (None, None))
-            if recorded_fixed is not None and (not first.last_rounds or _is_stationary(figure, planned)):
-                fixed_reward = recorded_fixed
-            elif fixed_reward is not None and not _has_one_environment(figure, planned):
-                fixed_reward = None
-            candidates = (recorded_uniform, uniform_reward, uniform_rewards.get(uniform_key))
-            uniform_reward = next((candidate for candidate in candidates if candidate is not None), None)
-            full = full_feedback.get(baseline_key(figure, planned)) if full_feedback else None
-            bounds[planned.label] = Baselines(uniform_reward, fixed_reward, full)
-    against = baselines.compare_with_own(
-        {label: values[label] for label in bounds},
-        bounds,
-        unpaired=[label for label in bounds if found[label].unpaired],
-        better="down" if first.smallest else "up",
-    )
-    return {label: one for label, one in against.items() if one.summary}
+    planned = [one for one in figure.configurations if one.label in found and first.name in found[one.label].values]
+    full_feedback = {_key(figure, one): found[one.label] for one in planned if one.words[0].startswith(FULL_FEEDBACK)}
+    uniform = {_key(figure, one, is_uniform=True): one for one in planned if one.label == UNIFORM}
+    known: dict[str, Baselines] = {}
+    for one in planned:
+        if is_baseline(one):
+            continue
+        rewards = _recorded_rewards(found[one.label], first.name)
+        if first.last_rounds and not _is_stationary(figure, one):
+            rewards.pop(Baseline.best_fixed_action, None)
+        if policy := uniform.get(_key(figure, one, is_uniform=True)) if uniform else None:
+            recorded = _recorded_rewards(found[UNIFORM], first.name) if _is_stationary(figure, policy) else {}
+            if not _has_one_environment(figure, one):
+                recorded.pop(Baseline.best_fixed_action, None)
+            rewards = {Baseline.uniform_policy: found[UNIFORM]} | recorded | rewards
+        if full := full_feedback.get(_key(figure, one)) if full_feedback else None:
+            rewards[Baseline.full_feedback] = full
+        known[one.label] = rewards
+    return known
 
 
-def _landmarks(configuration: Configuration) -> list[Landmark | None]:
-    """Recorded rewards of the uniform policy and the best fixed action; None where there is no record."""
-    found: list[Landmark | None] = []
-    for name in baselines.RECORDED:
-        values, error = configuration.values, f"{name}{_ERROR}"
-        if name not in values or values[name].isna().any():
-            found.append(None)
-        elif error in values and values[error].notna().any():
-            found.append(Sampled(float(values[name].mean()), float(values[error].max()), int(values[_SAMPLE].max())))
-        else:
-            found.append(baselines.of_seeds({int(seed): float(value) for seed, value in values[name].items()}))
-    return found
+def _recorded_rewards(one: Configuration, name: str) -> dict[Baseline, Reference]:
+    """Recorded rewards of the uniform policy and the best fixed action, as far as there are records."""
+    rows = one.values.rename(columns={_SAMPLE: "clients"}).to_dict("index")
+    records = {int(seed): {key: value for key, value in row.items() if value == value} for seed, row in rows.items()}
+    found = {baseline: baselines.of_records(records, baseline, name) for baseline in baselines.RECORDED}
+    return {baseline: reference for baseline, reference in found.items() if reference}

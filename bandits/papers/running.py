@@ -9,8 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from bandits import studies
 from bandits.papers import figures, pictures, records, results, scoreboard
 from bandits.papers.plan import PAPER, Figure
-from bandits.plans import estimate, executors, outcomes, plan
-from bandits.plans.sweep import Sweep, claim, refused, write_job_array
+from bandits.plans import estimate, executors, plan, sweep
 from bandits.results import runs
 from bandits.results.configuration import Configuration
 from data import files
@@ -19,7 +18,7 @@ from optimization.study import cli
 from optimization.study.results import Run
 
 _REDUCTION = 2  # Successive halving keeps one of two points.
-_ENDED = (outcomes.FINISHED, outcomes.DIVERGED)
+_ENDED = (sweep.FINISHED, sweep.DIVERGED)
 _THEN = "the same command writes the runs of selected points; --report_only, without --executor, reports finished runs"
 
 
@@ -52,12 +51,12 @@ def check_data(figures: Sequence[Figure], folder: pathlib.Path, data_dir: str | 
     groups: dict[str, list[plan.Run]] = {}
     for figure in figures:
         some = {run.settings.get("task_type"): run for run in map(figure.first_run, figure.configurations)}
-        left = outcomes.unfinished(some.values(), folder)
+        left = sweep.unfinished(some.values(), folder)
         for place, run in enumerate(left):
             if data_dir and "data_dir" in run.settings:
                 left[place] = dataclasses.replace(run, settings=run.settings.replace(data_dir=data_dir))
         groups[figure.name] = left
-    missing = refused(groups)
+    missing = sweep.refused(groups)
     lines = [f"--figure={','.join(names)}: {message}" for message, names in missing.items()]
     if lines and (data_dir or sum(map(len, missing.values())) == len(figures)):
         raise UsageError("\n".join(lines))
@@ -71,7 +70,8 @@ def run_figure(
     base: Sequence[str],
     folder: pathlib.Path,
     executor: executors.Executor | None,
-    halving: int = 0,
+    *,
+    has_halving: bool = False,
 ) -> FigureRuns:
     """Executes the missing runs of a figure.
 
@@ -81,31 +81,31 @@ def run_figure(
       base: Flags that all runs share.
       folder: Folder of all runs.
       executor: Executes runs; None to use only finished ones.
-      halving: Number of parallel runs, if searches stop points early (`Sweep.run_halving`); 0 to finish all points.
+      has_halving: Whether searches stop points early (`Sweep.run_halving`).
     """
     metric = studies.load(studies.STUDIES[figure.binary]).ranked_by
     # Configurations that differ only on the first axis are compared, so they run close together.
     others = list(dict.fromkeys(configuration.words[1:] for configuration in figure.configurations))
     ordered = sorted(figure.configurations, key=lambda configuration: others.index(configuration.words[1:]))
     first = {configuration.label: figure.runs_of(configuration, repeat, base, folder) for configuration in ordered}
-    halved = [configuration.label for configuration in ordered if configuration.is_searched and halving]
+    halved = [configuration.label for configuration in ordered if configuration.is_searched and has_halving]
     reported: dict[str, list[plan.Run]] = {}
     picked: dict[str, plan.Run] = {}
     errors: dict[str, str] = {}
-    sweep = Sweep(folder, executor or executors.Executor(), metric, smallest=metric.better == "down")
-    with contextlib.closing(sweep):
-        run_all = sweep.run if executor else sweep.submit
+    search = sweep.Sweep(folder, executor or executors.Executor(), metric, smallest=metric.better == "down")
+    with contextlib.closing(search):
+        run_all = search.run if executor else search.submit
         run_all(_once(some for label, some in first.items() if label not in halved))
         for label in halved:
             # Before the second deployment, rewards hardly depend on training.
             least = 2 * (first[label][0].settings.get("bandits_deploy_freq") or 0)
-            sweep.run_halving(first[label], _REDUCTION, halving, max(1, least))
+            search.run_halving(first[label], _REDUCTION, max(1, least))
         for configuration in ordered:
             reported[configuration.label] = first[configuration.label]
             if configuration.is_searched:
                 reported[configuration.label] = []
                 try:
-                    point = best(figure, first[configuration.label], sweep, folder)
+                    point = best(figure, first[configuration.label], search, folder)
                 except UsageError as error:
                     errors[configuration.label] = f"{configuration.label}: {error}"
                     continue
@@ -114,15 +114,15 @@ def run_figure(
                     reported[configuration.label] = [point.with_seed(seed) for seed in range(repeat)]
         run_all(_once(reported.values()))
     label_of = {run.name: label for group in (first, reported) for label, some in group.items() for run in some}
-    for name, outcome in sweep.outcomes.items():
-        if outcome.status == outcomes.FAILED:
+    for name, outcome in search.outcomes.items():
+        if outcome.status == sweep.FAILED:
             errors[name] = f"{label_of[name]}: {outcome.error} ({folder / name})"
     found: dict[str, Configuration] = {}
     for configuration in ordered:
         label = configuration.label
         # Diverged runs count in means, which would be biased upwards without them; verdicts leave them out.
-        ended = {run.seed: run for run in reported[label] if sweep.outcomes[run.name].status in _ENDED}
-        lost = {seed for seed, run in ended.items() if sweep.outcomes[run.name].status == outcomes.DIVERGED}
+        ended = {run.seed: run for run in reported[label] if search.outcomes[run.name].status in _ENDED}
+        lost = {seed for seed, run in ended.items() if search.outcomes[run.name].status == sweep.DIVERGED}
         point = picked.get(label)
         searched = {flag: point.settings[flag] for flag in point.numbers} if point else {}
         searched = {flag: float(value) for flag, value in searched.items() if value is not None}
@@ -132,7 +132,7 @@ def run_figure(
                 found[label] = results.of_runs(figure, configuration, seed_runs, searched, frozenset(lost))
         except UsageError as error:
             errors[label] = f"{label}: {error}"
-    left = [outcome.run for outcome in sweep.outcomes.values() if outcome.status == outcomes.UNFINISHED]
+    left = [outcome.run for outcome in search.outcomes.values() if outcome.status == sweep.UNFINISHED]
     return FigureRuns(found, list(errors.values()), left)
 
 
@@ -140,7 +140,7 @@ def _once(some: Iterable[Sequence[plan.Run]]) -> list[plan.Run]:
     return list({run.name: run for seed_runs in some for run in seed_runs}.values())
 
 
-def best(figure: Figure, some: Sequence[plan.Run], sweep: Sweep, folder: pathlib.Path) -> plan.Run | None:
+def best(figure: Figure, some: Sequence[plan.Run], search: sweep.Sweep, folder: pathlib.Path) -> plan.Run | None:
     """A run of the best point of a search, by the mean of the figure's first measure over the tuning seeds.
 
     Returns:
@@ -149,16 +149,16 @@ def best(figure: Figure, some: Sequence[plan.Run], sweep: Sweep, folder: pathlib
     Raises:
       UsageError: If a finished run's files are damaged.
     """
-    status = {run.name: sweep.outcomes[run.name].status for run in some}
-    ended = [run for run in some if status[run.name] == outcomes.FINISHED]
+    status = {run.name: search.outcomes[run.name].status for run in some}
+    ended = [run for run in some if status[run.name] == sweep.FINISHED]
     points = runs.grouped(ended, lambda run: run.point)
-    if not points or outcomes.UNFINISHED in status.values():
+    if not points or sweep.UNFINISHED in status.values():
         return None
     measure = figure.measures[0]
 
     def goodness(group: Sequence[plan.Run]) -> float:
         values = results.measured(measure, runs.seeds(_read(group, folder)))
-        return outcomes.goodness(values, smallest=measure.smallest)
+        return sweep.goodness(values, smallest=measure.smallest)
 
     most = max(map(len, points.values()))  # Points with a missing seed are not compared with complete ones.
     return max((group for group in points.values() if len(group) == most), key=goodness)[0]
@@ -183,7 +183,7 @@ class Figures:
       base: Flags that all runs share.
       folder: Folder of all output.
       records: Folder of permanent records, if any.
-      halving: As of `run_figure`.
+      has_halving: Whether searches stop points early.
     """
 
     whole: Sequence[Figure]
@@ -192,7 +192,7 @@ class Figures:
     base: tuple[str, ...]
     folder: pathlib.Path
     records: pathlib.Path | None = None
-    halving: int = 0
+    has_halving: bool = False
 
     @property
     def binary(self) -> str:
@@ -228,8 +228,8 @@ class Figures:
         return [run for each in self.parts for run in self._run(each, None).left]
 
     def _run(self, figure: Figure, executor: executors.Executor | None) -> FigureRuns:
-        repeat, halving = self.repeat or figure.repeat, self.halving if executor else 0
-        return run_figure(figure, repeat, self.base, self.folder / "runs", executor, halving)
+        repeat, has_halving = self.repeat or figure.repeat, self.has_halving and executor is not None
+        return run_figure(figure, repeat, self.base, self.folder / "runs", executor, has_halving=has_halving)
 
     def reproduce(self, executor: executors.Executor | None) -> int:
         """Runs what is missing, and reports; without an executor, reports finished runs. Returns the exit status."""
@@ -320,9 +320,9 @@ def execute(settings: cli.Settings, chosen: Figures) -> int:
         chosen.prepare(settings)
         return chosen.reproduce(None)
     cores = executors.cores_of_run(settings)
-    with claim(chosen.folder, studies.STUDIES[chosen.binary]):
+    with sweep.claim(chosen.folder, studies.STUDIES[chosen.binary]):
         if settings.executor == "slurm_script":
-            return write_job_array(chosen.left(), chosen.folder, cores, _THEN)
+            return sweep.write_job_array(chosen.left(), chosen.folder, cores, _THEN)
         chosen.prepare(settings)
         executor = executors.build(settings, cores)
         with executors.running(executor, chosen.folder):

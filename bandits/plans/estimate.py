@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from bandits import initial_flags, studies
-from bandits.plans import outcomes
+from bandits.plans import sweep
 from bandits.plans.executors import Executor
 from bandits.plans.plan import Run
 from bandits.plans.sweep import Sweep
@@ -120,7 +120,7 @@ def of(planned: Iterable[tuple[Run, int]], folder: pathlib.Path, executor: Execu
     for run, weight in planned:
         unique.setdefault(run.name, (run, weight))
     for run, weight in unique.values():
-        if outcomes.unfinished([run], folder / "runs"):
+        if sweep.unfinished([run], folder / "runs"):
             kind = kinds.setdefault((run.module, *map(run.settings.get, _TIMED_FLAGS)), Kind(run))
             kind.runs += weight
             kind.rounds += weight * (run.rounds + init_rounds(run.settings))

@@ -24,7 +24,7 @@ _PUBLISHED = pathlib.Path(__file__).parent / "published"
 _GRID_FLAGS = ("root_output_dir", "experiment_name", "repeat", "restart")
 _SEED = "seed"
 _ROUNDS = "total_rounds"
-_NAME_LENGTH, _KEY_LENGTH = 120, 12
+_NAME_LENGTH, KEY_LENGTH = 120, 12
 _SERIES = (1, 2, 5)
 _LARGEST_SEED = 2**32 - 1
 
@@ -132,12 +132,12 @@ class Grid:
 
     def in_folder(self, folder: pathlib.Path) -> "Grid":
         """The grid with points named as the existing ones in a folder."""
-        names = [path.name for path in folder.glob(f"*-{'?' * _KEY_LENGTH}")]
-        return dataclasses.replace(self, known={name[-_KEY_LENGTH:]: name for name in names})
+        names = [path.name for path in folder.glob(f"*-{'?' * KEY_LENGTH}")]
+        return dataclasses.replace(self, known={name[-KEY_LENGTH:]: name for name in names})
 
     def renamed(self, runs: Sequence[Run]) -> list[Run]:
         """Runs with the names of existing points."""
-        names = [self.known.get(run.point[-_KEY_LENGTH:], run.point) for run in runs]
+        names = [self.known.get(run.point[-KEY_LENGTH:], run.point) for run in runs]
         return [dataclasses.replace(run, point=name) for run, name in zip(runs, names, strict=True)]
 
     def runs(self) -> list[Run]:
@@ -172,7 +172,7 @@ class Grid:
         # Unset flags are left out, so that a new flag of the binary does not change keys of earlier runs.
         values = {name: value for name, value in settings.items() if name not in left_out and value is not None}
         canonical = json.dumps([self.binary, values], sort_keys=True)
-        key = hashlib.sha256(canonical.encode()).hexdigest()[:_KEY_LENGTH]
+        key = hashlib.sha256(canonical.encode()).hexdigest()[:KEY_LENGTH]
         swept = [word.removeprefix("--").partition("=")[0] for word in words]
         name = ",".join(f"{flag}={as_text(settings[flag])}" for flag in swept) or "run"
         return key, re.sub("[^A-Za-z0-9_.,=+-]", "_", name)[:_NAME_LENGTH]

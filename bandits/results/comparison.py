@@ -5,61 +5,28 @@ and test of the mean difference. Runs with secret cohorts or noise are unpaired:
 made together are one family of Holm's step-down.
 """
 
+import bisect
 import dataclasses
 import functools
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Literal
 
-from bandits.results import power
+import numpy as np
+
 from bandits.results.configuration import Configuration, ReferenceValue
 from optimization.study import intervals
-
-if TYPE_CHECKING:
-    import numpy as np
 
 Better = Literal["up", "down"]
 EXACT = 1e-12  # Relative rounding error of numbers that count as equal.
 
 
-@dataclasses.dataclass(frozen=True)
-class Sampled:
-    """A mean over a sample of clients.
-
-    Attributes:
-      mean: The estimate.
-      error: Its standard error.
-      clients: Clients in the sample.
-    """
-
-    mean: float
-    error: float
-    clients: int
-
-
-Values = Mapping[str, Mapping[int, float]]  # By configuration and seed; NaN where a run diverged.
-Landmark = float | Sampled | Mapping[int, float]  # Exact, of a sample of clients, or by seed.
+Reference = Configuration | ReferenceValue
 LEVEL = round(1 - intervals.CONFIDENCE, 12)
+POWER = 0.8
+MOST_SEEDS = 10_000
 PAIRED, UNPAIRED = "paired", "unpaired"
 SIGNIFICANT, NOT_SIGNIFICANT = "significantly different", "not significantly different"
-
-
-class Pair(NamedTuple):
-    """A configuration and its reference.
-
-    Attributes:
-      configuration: The configuration's name.
-      values: Its values by seed.
-      reference: Name of the reference.
-      landmark: The reference's values by seed, or one number, exact or of a sample.
-      is_paired: Whether seeds pair them.
-    """
-
-    configuration: str
-    values: Mapping[int, float]
-    reference: str
-    landmark: Landmark
-    is_paired: bool = True
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -114,18 +81,20 @@ class Comparison:
 
     @functools.cached_property
     def detectable(self) -> float:
-        """The minimum detectable difference at this number of seeds; see `power.detectable`."""
-        own, others = self.seeds
-        deviation = self.deviation if self.is_judged else math.nan
-        unpaired = None if self.kind == PAIRED else (self.reference_deviation / math.sqrt(others or 1), others)
-        return power.detectable(deviation, own, self.level, other=self._sample or unpaired)
+        """The minimum detectable difference at this number of seeds; see `minimum_detectable`."""
+        seeds, others = self.seeds
+        other = None if self.kind == PAIRED else (self.reference_deviation / math.sqrt(others or 1), others)
+        return minimum_detectable(self._tested_deviation, seeds, self.level, other=self._sample or other)
 
     @functools.cached_property
     def seeds_needed(self) -> float:
-        """The seeds required of each to find the observed difference, if it is true; see `power.seeds_needed`."""
-        deviation = self.deviation if self.is_judged else math.nan
+        """The seeds required of each to find the observed difference, if it is true; see `seeds_required`."""
         others = None if self.kind == PAIRED else self.reference_deviation
-        return power.seeds_needed(self.difference, deviation, self.level, others=others, sample=self._sample)
+        return seeds_required(self.difference, self._tested_deviation, self.level, others=others, sample=self._sample)
+
+    @property
+    def _tested_deviation(self) -> float:
+        return self.deviation if self.is_judged else math.nan
 
     @property
     def _sample(self) -> tuple[float, int] | None:
@@ -163,7 +132,7 @@ class Comparison:
 
 
 def compare(
-    pairs: Iterable[tuple[Configuration, Configuration | ReferenceValue]], metric: str, better: Better | None = None
+    pairs: Iterable[tuple[Configuration, Reference]], metric: str, better: Better | None = None
 ) -> list[Comparison]:
     """Compares each configuration with its reference, as one family of Holm's step-down.
 
@@ -176,12 +145,12 @@ def compare(
         number with a standard error has Welch's test. If a run diverged or has no value, its seed is left out, and the
         comparison is not judged.
       metric: The metric.
-      better: Whether more or less is better (default: as the metric declares, else more).
+      better: Whether more or less is better (default: `direction`).
 
     Returns:
       The comparisons, in the order of the pairs.
     """
-    better = better or getattr(metric, "better", None) or "up"
+    better = direction(metric, better)
     singles = [_compared(configuration, reference, metric, better) for configuration, reference in pairs]
     # Only tests count for Holm's correction.
     p_values = holm([comparison.p if comparison.is_judged else math.nan for comparison in singles])
@@ -192,12 +161,13 @@ def compare(
     ]
 
 
-def _compared(
-    configuration: Configuration, reference: Configuration | ReferenceValue, metric: str, better: Better
-) -> Comparison:
-    """A comparison without Holm's correction."""
-    import numpy as np
+def direction(metric: str, better: Better | None = None) -> Better:
+    """Whether more or less of a metric is better: as asked, else as it declares, else more."""
+    return better or getattr(metric, "better", None) or "up"
 
+
+def _compared(configuration: Configuration, reference: Reference, metric: str, better: Better) -> Comparison:
+    """A comparison without Holm's correction."""
     sample = reference if isinstance(reference, ReferenceValue) and reference.clients else None
     is_paired = isinstance(reference, ReferenceValue) or not (configuration.unpaired or reference.unpaired)
     values, others, notes, is_sound = _of_common_seeds(configuration, reference, metric, is_paired=is_paired)
@@ -237,7 +207,7 @@ def _compared(
 
 
 def _of_common_seeds(
-    configuration: Configuration, reference: Configuration | ReferenceValue, metric: str, *, is_paired: bool
+    configuration: Configuration, reference: Reference, metric: str, *, is_paired: bool
 ) -> tuple[dict[int, float], dict[int, float], list[str], bool]:
     """Finite numbers of both, of common seeds if paired; notes on what was left out; and whether no value is lost."""
     notes, is_sound = [], True
@@ -264,7 +234,7 @@ def _of_common_seeds(
     return finite[0], finite[1], notes, is_sound
 
 
-def _t_test(first: "np.ndarray", difference: float, other: tuple[float, int] = (0.0, 2)) -> dict[str, float]:
+def _t_test(first: np.ndarray, difference: float, other: tuple[float, int] = (0.0, 2)) -> dict[str, float]:
     """Interval and p of Student's test, or of Welch's.
 
     Args:
@@ -276,13 +246,13 @@ def _t_test(first: "np.ndarray", difference: float, other: tuple[float, int] = (
     from scipy import stats
 
     deviation = float(first.std(ddof=1))
-    error, freedom = power.welch(deviation, len(first), other)
+    error, freedom = _welch(deviation, len(first), other)
     low, high = map(float, stats.t.interval(1 - LEVEL, freedom, difference, error))
     p = float(2 * stats.t.sf(abs(difference) / error, freedom))
     return {"difference": difference, "low": low, "high": high, "p": p, "deviation": deviation}
 
 
-def _test_paired(first: "np.ndarray", second: "np.ndarray", difference: float, notes: list[str]) -> dict[str, float]:
+def _test_paired(first: np.ndarray, second: np.ndarray, difference: float, notes: list[str]) -> dict[str, float]:
     """Test results of a paired `Comparison`; adds to the notes."""
     paired_differences, count = differences(first, second), len(first)
     test = {"difference": float(paired_differences.mean()) if difference else 0.0, "deviation": 0.0}
@@ -296,7 +266,7 @@ def _test_paired(first: "np.ndarray", second: "np.ndarray", difference: float, n
     return test | {"p": 2.0 ** (1 - count)}
 
 
-def _test_unpaired(first: "np.ndarray", second: "np.ndarray", difference: float, notes: list[str]) -> dict[str, float]:
+def _test_unpaired(first: np.ndarray, second: np.ndarray, difference: float, notes: list[str]) -> dict[str, float]:
     """Test results of an unpaired `Comparison`; adds to the notes."""
     own, other = (float(one.std(ddof=1)) for one in (first, second))
     if max(own, other) > tolerance(first, second):
@@ -312,8 +282,6 @@ def _seeds(seeds: Sequence[int]) -> str:
 
 def holm(p_values: Sequence[float]) -> list[float]:
     """P values adjusted by Holm's step-down; NaN is no test, and stays NaN."""
-    import numpy as np
-
     # statsmodels' multipletests collects garbage at each call, which takes seconds beside TensorFlow.
     adjusted = np.array(p_values, float)
     order = np.argsort(adjusted)[: int(np.isfinite(adjusted).sum())]
@@ -321,26 +289,22 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return adjusted.tolist()
 
 
-def tolerance(first: "Sequence[float] | np.ndarray", second: "Sequence[float] | np.ndarray") -> float:
+def tolerance(first: Sequence[float] | np.ndarray, second: Sequence[float] | np.ndarray) -> float:
     """Largest difference of two configurations' numbers that rounding explains."""
-    import numpy as np
-
     return EXACT * float(max(np.abs(first).max(), np.abs(second).max()))
 
 
 def differences(
-    first: "Sequence[float] | np.ndarray", second: "Sequence[float] | np.ndarray", *, is_paired: bool = True
-) -> "np.ndarray":
+    first: Sequence[float] | np.ndarray, second: Sequence[float] | np.ndarray, *, is_paired: bool = True
+) -> np.ndarray:
     """The first minus the second, 0 within rounding: [n], or [n, m] for all pairs."""
-    import numpy as np
-
     result = np.subtract(first, second) if is_paired else np.subtract.outer(first, second)
     return np.where(np.abs(result) <= tolerance(first, second), 0.0, result)
 
 
 def superiority(
-    first: "Sequence[float] | np.ndarray",
-    second: "Sequence[float] | np.ndarray",
+    first: Sequence[float] | np.ndarray,
+    second: Sequence[float] | np.ndarray,
     *,
     is_paired: bool = True,
     better: Better = "up",
@@ -353,8 +317,6 @@ def superiority(
       is_paired: Whether numbers are paired; else all pairs count, as in Mann and Whitney's U / (n m).
       better: Whether more or less is better.
     """
-    import numpy as np
-
     if not len(first) or not len(second):
         return math.nan
     signs = np.sign(differences(first, second, is_paired=is_paired)) * (1 if better == "up" else -1)
@@ -375,13 +337,8 @@ def expected_best(values: Sequence[float], budget: int, *, better: Better = "up"
 
     Returns:
       The expectation; NaN if no value is finite.
-
-    Raises:
-      ValueError: If the budget is not from 1 to n.
     """
     count, sign = len(values), 1 if better == "up" else -1
-    if not 1 <= budget <= count:
-        raise ValueError(f"A budget of {budget} must be 1 to the {count} points that there are.")
     finite = [sign * value for value in values if math.isfinite(value)]
     if not finite:
         return math.nan
@@ -390,61 +347,91 @@ def expected_best(values: Sequence[float], budget: int, *, better: Better = "up"
     return sign * sum(value * (math.comb(below, budget - 1) / subsets) for below, value in enumerate(ordered))
 
 
-# The former interface, for callers that hold plain dictionaries.
-
-
-def compare_values(
-    values: Values, reference: str, *, unpaired: Collection[str] = (), better: Better = "up"
-) -> dict[str, Comparison]:
-    """Compares every other configuration with the reference, in their order.
+def minimum_detectable(deviation: float, seeds: int, alpha: float, *, other: tuple[float, int] | None = None) -> float:
+    """Minimum detectable difference: the smallest true difference that a two-sided test detects with power `POWER`.
 
     Args:
-      values: A number for each configuration and seed; not finite where a run diverged.
-      reference: The configuration that the others are compared with.
-      unpaired: Configurations whose runs no seed determines.
-      better: Whether more or less is better.
+      deviation: Standard deviation of the paired differences; for unpaired configurations, of the first.
+      seeds: Number of pairs; for unpaired configurations, seeds of the first.
+      alpha: Level of the test.
+      other: For Welch's test, the standard error of the reference's mean, and its number of observations.
 
-    Raises:
-      ValueError: If `reference` or `unpaired` names a configuration without values.
+    Returns:
+      The difference, in the units of the deviation; NaN without a test.
     """
-    if missing := [configuration for configuration in (reference, *unpaired) if configuration not in values]:
-        raise ValueError(f"There is no configuration {missing[0]}: there are {', '.join(values)}.")
-    others = {configuration: seeds for configuration, seeds in values.items() if configuration != reference}
-    alone = others if reference in unpaired else [name for name in unpaired if name != reference]
-    return against(others, reference, values[reference], unpaired=alone, better=better)
+    from scipy import optimize, stats
+
+    if not _is_tested(deviation, seeds, other):
+        return math.nan
+    error, freedom = _welch(deviation, seeds, other or (0.0, 2))
+    most = 10 + 2 * stats.t.isf(alpha / 2, freedom)
+    return error * float(optimize.brentq(lambda shift: _power(shift, freedom, alpha) - POWER, 0, most, rtol=1e-10))
 
 
-def against(
-    values: Values, name: str, landmark: Landmark, *, unpaired: Collection[str] = (), better: Better = "up"
-) -> dict[str, Comparison]:
-    """Compares every configuration with a reference reward."""
-    pairs = [
-        Pair(configuration, own, name, landmark, configuration not in unpaired) for configuration, own in values.items()
-    ]
-    return {one.configuration: one for one in family(pairs, better)}
+def seeds_required(
+    difference: float,
+    deviation: float,
+    alpha: float,
+    *,
+    others: float | None = None,
+    sample: tuple[float, int] | None = None,
+) -> float:
+    """Seeds required of each configuration to detect a true difference with power `POWER`.
+
+    Args:
+      difference: The difference.
+      deviation: As in `minimum_detectable`.
+      alpha: Level of the test.
+      others: For unpaired configurations, the standard deviation of the other one.
+      sample: For a reference that is a mean over a sample of clients, its standard error and number of clients; more
+        seeds do not reduce that error.
+
+    Returns:
+      A whole number from 2 on; infinite above `MOST_SEEDS`; NaN if the deviation is zero or unknown.
+    """
+    if not math.isfinite(difference) or not _is_tested(deviation, 2, (others, 2) if others is not None else sample):
+        return math.nan
+
+    def detects(seeds: int) -> bool:
+        other = sample if others is None else (others / math.sqrt(seeds), seeds)
+        error, freedom = _welch(deviation, seeds, other or (0.0, 2))
+        return _power(abs(difference) / error, freedom, alpha) >= POWER
+
+    seeds = 2 + bisect.bisect_left(range(2, MOST_SEEDS + 1), True, key=detects)
+    return seeds if seeds <= MOST_SEEDS else math.inf
 
 
-def family(pairs: Iterable[Pair], better: Better = "up") -> list[Comparison]:
-    """Compares pairs, as one family of Holm's step-down."""
-    return compare([_converted(pair) for pair in pairs], _VALUE, better)
+def _welch(deviation: float, seeds: int, other: tuple[float, int]) -> tuple[float, float]:
+    """Standard error and degrees of freedom, by Welch, of a mean over seeds minus another mean.
+
+    Args:
+      deviation: Standard deviation over seeds.
+      seeds: Number of seeds, at least 2.
+      other: Standard error of the other mean, and its number of observations.
+    """
+    of_seeds, (error, observations) = deviation**2 / seeds, other
+    variance = of_seeds + error**2
+    return math.sqrt(variance), variance**2 / (of_seeds**2 / (seeds - 1) + error**4 / (observations - 1))
 
 
-_VALUE = "value"
+def _power(shift: float, freedom: float, alpha: float) -> float:
+    """Power of a two-sided t test by the noncentral t distribution; for Welch's test an approximation.
+
+    Args:
+      shift: True difference in standard errors, at least 0.
+      freedom: Degrees of freedom; for Welch's test, those of the true variances.
+      alpha: Level of the test.
+    """
+    from scipy import stats
+
+    critical = stats.t.isf(alpha / 2, freedom)
+    # Some versions of SciPy return NaN if the probability of the wrong side is below 1e-16.
+    wrong = stats.nct.cdf(-critical, freedom, shift)
+    return float(stats.nct.sf(critical, freedom, shift) + (0.0 if math.isnan(wrong) else wrong))
 
 
-def _converted(pair: Pair) -> tuple[Configuration, Configuration | ReferenceValue]:
-    configuration = _configuration(pair.configuration, pair.values, is_unpaired=not pair.is_paired)
-    if isinstance(pair.landmark, Mapping):
-        return configuration, _configuration(pair.reference, pair.landmark)
-    if isinstance(pair.landmark, Sampled):
-        sample = pair.landmark
-        return configuration, ReferenceValue(pair.reference, sample.mean, sample.error, sample.clients)
-    return configuration, ReferenceValue(pair.reference, pair.landmark)
-
-
-def _configuration(name: str, values: Mapping[int, float], *, is_unpaired: bool = False) -> Configuration:
-    import pandas as pd
-
-    lost = frozenset(seed for seed, value in values.items() if not math.isfinite(value))
-    table = pd.DataFrame({_VALUE: pd.Series(values, dtype=float)})
-    return Configuration(name, table, diverged=lost, unpaired=is_unpaired)
+def _is_tested(deviation: float, seeds: int, other: tuple[float, int] | None) -> bool:
+    """Whether there is a test: at least two seeds, and a deviation or an error that is not 0."""
+    if seeds < 2 or not deviation >= 0:
+        return False
+    return deviation > 0 if other is None else other[1] > 1 and deviation + other[0] > 0

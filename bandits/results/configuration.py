@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from bandits.results import runs
 from bandits.results.runs import Run
 from optimization.study import divergence, intervals
@@ -78,8 +80,6 @@ class Configuration:
 
         The mean is NaN without a value, and infinite if a seed never reaches the value; then there is no interval.
         """
-        import numpy as np
-
         measured = self.values[metric].dropna().to_numpy() if metric in self.values else np.array([])
         if np.isinf(measured).any():
             return Interval(float(measured.mean()), math.nan, math.nan, len(measured))
@@ -124,6 +124,13 @@ def of_runs(
         runs.is_unpaired(seed_runs),
         tuple(by_seed.values()),
     )
+
+
+def of_values(name: str, metric: str, values: Mapping[int, float]) -> Configuration:
+    """Configuration with the values of one metric, by seed."""
+    import pandas as pd
+
+    return Configuration(name, pd.DataFrame({str(metric): pd.Series(values, dtype=float)}))
 
 
 def range_of(seed_runs: Sequence[Run], metric: str) -> tuple[float, float]:

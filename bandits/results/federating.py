@@ -9,14 +9,15 @@ import pathlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from bandits import metrics
-from bandits.results import bootstrap, comparison, runs
+from bandits.results import comparison, runs
 from data.errors import UsageError
 from optimization.study import intervals, run_folder
 
 if TYPE_CHECKING:
     import matplotlib.figure
-    import numpy as np
     import pandas as pd
 
 ALONE, FEDERATED = "alone", "federated"
@@ -70,7 +71,7 @@ def matrices(table: "pd.DataFrame", column: str) -> "dict[str, pd.DataFrame]":
     }
 
 
-def bootstrapped(values: "np.ndarray", statistic: "Callable[[np.ndarray], float]") -> intervals.Interval:
+def bootstrapped(values: np.ndarray, statistic: Callable[[np.ndarray], float]) -> intervals.Interval:
     """A statistic with a 95% interval by a bootstrap over seeds and over clients, both with replacement.
 
     Owen, "The Pigeonhole Bootstrap", 2007. It is conservative: where neither seeds nor clients differ but by noise, the
@@ -81,62 +82,52 @@ def bootstrapped(values: "np.ndarray", statistic: "Callable[[np.ndarray], float]
       statistic: Of such an array.
 
     Returns:
-      `size` is the number of clients; the ends are NaN with fewer than `bootstrap.LEAST_CLIENTS`.
+      `size` is the number of clients; the ends are NaN with fewer than `runs.LEAST_CLIENTS`.
     """
-    import numpy as np
-
     seeds, clients = values.shape
-    if clients < bootstrap.LEAST_CLIENTS:
+    if clients < runs.LEAST_CLIENTS:
         return intervals.Interval(statistic(values), math.nan, math.nan, clients)
     generator = np.random.default_rng(0)
     drawn = [
         statistic(values[generator.integers(seeds, size=seeds)][:, generator.integers(clients, size=clients)])
-        for _ in range(bootstrap.DRAWS)
+        for _ in range(runs.DRAWS)
     ]
     low, high = np.nanpercentile(drawn, [50 * (1 - intervals.CONFIDENCE), 50 * (1 + intervals.CONFIDENCE)])
     return intervals.Interval(statistic(values), float(low), float(high), clients)
 
 
-def of_clients(values: "np.ndarray") -> "np.ndarray":
+def of_clients(values: np.ndarray) -> np.ndarray:
     """Mean over seeds of each client that took part, float [clients]."""
-    import numpy as np
-
     took_part = values[:, np.isfinite(values).any(axis=0)]
     return np.nanmean(took_part, axis=0) if took_part.size else np.full(1, math.nan)
 
 
-def mean(values: "np.ndarray") -> float:
+def mean(values: np.ndarray) -> float:
     """Mean over clients of their means over seeds."""
     return float(of_clients(values).mean())
 
 
-def worst_tenth(values: "np.ndarray") -> float:
+def worst_tenth(values: np.ndarray) -> float:
     """Mean over the worst tenth of the clients of their means over seeds."""
     return metrics.worst_tenth(of_clients(values))
 
 
-def share(sign: int, values: "np.ndarray") -> float:
+def share(sign: int, values: np.ndarray) -> float:
     """Share of differences that are positive, zero or negative (sign 1, 0 or -1), of all seeds and clients."""
-    import numpy as np
-
     known = values[np.isfinite(values)]
     return float(np.mean(np.sign(known) == sign)) if known.size else math.nan
 
 
-def differences(one: "pd.DataFrame", other: "pd.DataFrame") -> "np.ndarray":
+def differences(one: "pd.DataFrame", other: "pd.DataFrame") -> np.ndarray:
     """The first minus the second, float [common seeds, common clients]; 0 within rounding."""
-    import numpy as np
-
     first, second = one.align(other, join="inner")
     result = (first - second).to_numpy()
     scale = np.fmax(np.abs(first.to_numpy()), np.abs(second.to_numpy()))
     return np.where(np.abs(result) <= comparison.EXACT * scale, 0.0, result)
 
 
-def between_seeds(one: "pd.DataFrame") -> "np.ndarray":
+def between_seeds(one: "pd.DataFrame") -> np.ndarray:
     """Differences of each seed and the one before it, of the clients that both have: what noise alone gives."""
-    import numpy as np
-
     result = one.sort_index().diff().to_numpy()[1:]
     return np.where(np.abs(result) <= comparison.EXACT, 0.0, result)
 
@@ -171,7 +162,7 @@ def helped(table: "pd.DataFrame") -> dict[str, Any]:
     return {**found, "clients": int(table["client"].nunique()), "lines": lines(table)}
 
 
-def _shares(values: "np.ndarray") -> str:
+def _shares(values: np.ndarray) -> str:
     shown = []
     for sign, word in _WORDS.items():
         interval = bootstrapped(values, functools.partial(share, sign))
@@ -183,14 +174,13 @@ def _compared(
     name: str, values: "pd.DataFrame", reference: str, others: "pd.DataFrame", table: "pd.DataFrame"
 ) -> list[str]:
     """Lines that compare two configurations."""
-    import numpy as np
     import pandas as pd
 
     first, second = values.align(others, join="inner")
     difference = differences(values, others)
     text = [f"{name} - {reference}: {bootstrapped(difference, mean).text(signed=True)}", _shares(difference)]
     sizes = table.groupby("client")["examples"].mean()[first.columns]
-    if len(first.columns) < bootstrap.LEAST_CLIENTS:
+    if len(first.columns) < runs.LEAST_CLIENTS:
         for place, client in enumerate(first.columns):
             own, other, gap = (np.nanmean(part[:, place]) for part in (first.to_numpy(), second.to_numpy(), difference))
             text.append(
@@ -209,8 +199,6 @@ def _compared(
 
 def adapted_lines(folders: Sequence[pathlib.Path]) -> list[str]:
     """Lines about clients that never train: rewards on half B before and after the adaptation on half A."""
-    import numpy as np
-
     gains: dict[str, list[dict[str, float]]] = {}
     for folder in folders:
         if (path := folder / run_folder.ADAPTED_FILE).exists() and (adapted := runs.read_json(path))["held_out"]:

@@ -326,7 +326,7 @@ def test_the_best_point_of_a_search_counts_and_its_values_are_reported(play, tmp
 def test_points_of_a_search_are_given_up_early_if_asked(play, tmp_path):
     arms = (Configuration("searched", ("searched",), ("--burn_in_rounds=1",), sweeps=("rate=0.001;0.01;0.1;1",)),)
     figure = _figure(configurations=arms, published=(), claims=(), curves=(), tuning_seeds=(100,))
-    assert play(figure, "--repeat=1", "--early_stop=asha") == 0
+    assert play(figure, "--repeat=1", "--early_stop=halving") == 0
     rounds = {
         path.parent.parent.name.partition("-")[0]: len(pd.read_csv(path))
         for path in tmp_path.glob("r/runs/*/seed_100/metrics.csv")

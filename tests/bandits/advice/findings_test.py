@@ -8,7 +8,7 @@ import pytest
 from bandits import metrics
 from bandits.advice import findings, strategies
 from bandits.advice.findings import StrategyResults
-from bandits.plans import outcomes
+from bandits.plans import sweep as outcomes
 from optimization.study import run_folder
 
 _POINT = (("server_learning_rate", "0.01"), ("client_learning_rate", "0.1"))
@@ -90,7 +90,7 @@ def test_a_search_has_the_expected_best_after_its_first_rung(tmp_path):
         (tmp_path / run.name / "config.json").write_text(
             json.dumps({"format": run_folder.FORMAT, "flags": {"seed": 1000}, "command": "run"})
         )
-        points.append(outcomes.Point((outcomes.Outcome(run, outcomes.FINISHED, rounds, rewards[-1]),), rewards[-1]))
+        points.append([outcomes.Outcome(run, outcomes.FINISHED, rounds, rewards[-1])])
     found = findings.search(points, 3, tmp_path, metrics.AVERAGE_REWARD)["expected_best"]
     # Of 0, 0.25 and 0.5 the mean; of pairs 0.25, 0.5 and 0.5; the best.
     assert found == {"rounds": 1, "of_points": {1: pytest.approx(0.25), 2: pytest.approx(1.25 / 3), 3: 0.5}}

@@ -7,7 +7,7 @@ import pytest
 from bandits import metrics, studies
 from bandits.advice import findings, stages, strategies
 from bandits.advice.plan import GREEDY, Plan
-from bandits.plans import outcomes
+from bandits.plans import sweep as outcomes
 from bandits.results import runs
 
 

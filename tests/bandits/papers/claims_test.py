@@ -13,9 +13,9 @@ from bandits.papers.claims import AGREES, DISAGREES, INCONCLUSIVE, NOT_COMPARABL
 from bandits.papers.plan import PAPER, PAPER_DATA, REDUCED, SMALL, STAND_IN, Claim, Figure, Measure, Published
 from bandits.papers.results import Results
 from bandits.plans.plan import Configuration
-from bandits.results import baselines
+from bandits.results import baselines, configuration
 from bandits.results.baselines import BaselineComparison
-from bandits.results.configuration import Configuration as ResultsConfiguration
+from bandits.results.configuration import Baseline, ReferenceValue
 
 T_2 = 4.302652729749464  # Student's t at 97.5% with 2 degrees of freedom.
 SCORE, LOSS = Measure("score", "score"), Measure("loss", "loss", smallest=True)
@@ -52,6 +52,14 @@ class Value:
     baselines: BaselineComparison | None = None
 
 
+def _against(label: str, by_seed: dict[int, float], **known: float | None) -> BaselineComparison:
+    """Compares values with exact rewards of the uniform policy and the best fixed action."""
+    names = {"uniform": Baseline.uniform_policy, "fixed": Baseline.best_fixed_action}
+    references = {names[name]: ReferenceValue(name, reward) for name, reward in known.items() if reward is not None}
+    values = configuration.of_values(label, "score", by_seed)
+    return baselines.compare([(values, references)], "score", "up")[label]
+
+
 def _results(figure: Figure, values: Sequence[Value]) -> Results:
     configurations = {}
     for label in dict.fromkeys(value.configuration for value in values):
@@ -63,7 +71,7 @@ def _results(figure: Figure, values: Sequence[Value]) -> Results:
             if picked.is_edge is not None:
                 table[f"edge:{picked.measure}"] = int(picked.is_edge)
         lost = frozenset().union(*(value.diverged for value in mine))
-        configurations[label] = ResultsConfiguration(label, table.assign(rounds=mine[0].rounds), diverged=lost)
+        configurations[label] = configuration.Configuration(label, table.assign(rounds=mine[0].rounds), diverged=lost)
     results = Results(figure, configurations)
     results.__dict__["baselines"] = {value.configuration: value.baselines for value in values if value.baselines}
     return results
@@ -221,7 +229,7 @@ def test_a_stand_in_has_a_direction_and_neither_agrees_nor_disagrees(kind, highe
 def _stood(arm: str, *seeds: float, constant: float | None = 1.0) -> Value:
     """Returns a value of an arm with the best fixed action of its runs."""
     values = dict(enumerate(seeds))
-    stand = baselines.compare({arm: values}, uniform=0.1, fixed=constant)[arm]
+    stand = _against(arm, values, uniform=0.1, fixed=constant)
     return Value(arm, "score", values, 9, baselines=stand)
 
 
@@ -339,12 +347,12 @@ def test_a_value_that_some_seeds_never_reach_is_counted():
 def test_a_configuration_that_does_not_beat_the_best_fixed_action_is_noted():
     ours = {0: 0.5, 1: 0.51, 2: 0.52}
     for constant, note in ((0.9, " (below the best fixed action)"), (0.2, "")):
-        stand = baselines.compare({"a": ours}, uniform=0.1, fixed=constant)["a"]
+        stand = _against("a", ours, uniform=0.1, fixed=constant)
         assert (
             claims.baseline_note("a", "score", _results(_figure(), [Value("a", "score", ours, baselines=stand)]))
             == note
         )
-    stand = baselines.compare({"a": ours}, uniform=0.9, fixed=0.95)["a"]
+    stand = _against("a", ours, uniform=0.9, fixed=0.95)
     assert claims.baseline_note(
         "a", "score", _results(_figure(), [Value("a", "score", ours, baselines=stand)])
     ).startswith(" (below the uniform policy")
@@ -495,7 +503,7 @@ def test_holm_adjusts_over_the_figure():
 )
 def test_a_configuration_is_compared_with_the_best_fixed_action_that_its_runs_recorded(ours, status):
     row = _value("a", *ours)
-    row = dataclasses.replace(row, baselines=baselines.compare({"a": row.by_seed}, fixed=3.0)["a"])
+    row = dataclasses.replace(row, baselines=_against("a", row.by_seed, fixed=3.0))
     verdict = _judge(Claim("", "", "beats_best_fixed", (("a",),)), row)
     assert verdict.status == status
     assert verdict.why.startswith(f"a {np.mean(ours):.3g}, best fixed action 3: ")

@@ -55,12 +55,6 @@ def test_the_time_of_all_is_that_of_their_rounds():
     ]
 
 
-def test_a_single_run_takes_its_whole_time_with_any_number_of_workers():
-    (run,) = plan.build([], sweeps=()).runs()
-    found = estimate.summarize([(estimate.Kind(run, 100, runs=1), "a", 36.0)], workers=2)
-    assert found.text.splitlines()[-1] == "In all 1.0 hours. Starting runs, compiling and evaluation are extra."
-
-
 def test_an_unknown_time_is_not_counted_as_none():
     one, other = (_kind(100), "a", 36.0), (_kind(10), "b", "it failed")
     assert estimate.summarize([other], workers=1) == estimate.Estimate(

@@ -2,23 +2,15 @@
 
 import math
 
-import pandas as pd
 import pytest
 
-from bandits import metrics
 from bandits.results import comparison
-from bandits.results.configuration import Configuration, ReferenceValue
+from bandits.results.configuration import ReferenceValue
+from tests.bandits.results.tables import REWARD, configuration
 
-REWARD, NAN = metrics.AVERAGE_REWARD, math.nan
-
-
-def _configuration(name, values, **more):
-    table = pd.DataFrame({str(REWARD): pd.Series(values, dtype=float)})
-    return Configuration(name, table, **more)
-
-
-SOFTMAX = _configuration("softmax", {0: 0.5, 1: 0.7, 2: 0.75})
-GREEDY = _configuration("greedy", {0: 0.4, 1: 0.65, 2: 0.6})
+NAN = math.nan
+SOFTMAX = configuration("softmax", [0.5, 0.7, 0.75])
+GREEDY = configuration("greedy", [0.4, 0.65, 0.6])
 
 
 def test_estimate_is_the_mean_over_seeds_with_students_interval():
@@ -29,7 +21,7 @@ def test_estimate_is_the_mean_over_seeds_with_students_interval():
 
 
 def test_a_diverged_seed_counts_in_the_mean_but_not_in_tests():
-    lost = _configuration("lost", {0: 0.5, 1: 0.6, 2: 0.1}, diverged=frozenset([2]))
+    lost = configuration("lost", [0.5, 0.6, 0.1], diverged=frozenset([2]))
     assert lost.estimate(REWARD).mean == pytest.approx(0.4)
     assert lost.by_seed(REWARD) == pytest.approx({0: 0.5, 1: 0.6, 2: NAN}, nan_ok=True)
     (one,) = comparison.compare([(lost, GREEDY)], REWARD)
@@ -38,13 +30,13 @@ def test_a_diverged_seed_counts_in_the_mean_but_not_in_tests():
 
 
 def test_a_missing_value_is_not_called_diverged():
-    (one,) = comparison.compare([(_configuration("short", {0: 0.5, 1: NAN, 2: 0.4}), GREEDY)], REWARD)
+    (one,) = comparison.compare([(configuration("short", [0.5, NAN, 0.4], diverged=frozenset()), GREEDY)], REWARD)
     assert not one.is_judged
     assert one.notes[0] == "short has no value with seed 1: not judged"
 
 
 def test_a_value_that_is_never_reached_has_no_interval():
-    estimate = _configuration("slow", {0: 10.0, 1: math.inf}).estimate(REWARD)
+    estimate = configuration("slow", [10.0, math.inf]).estimate(REWARD)
     assert estimate.mean == math.inf
     assert math.isnan(estimate.low)
 
@@ -56,6 +48,6 @@ def test_pairs_with_different_references_are_one_family():
 
 
 def test_unpaired_runs_have_welchs_test():
-    secret = _configuration("secret", {0: 0.5, 1: 0.7, 2: 0.75}, unpaired=True)
+    secret = configuration("secret", [0.5, 0.7, 0.75], unpaired=True)
     assert comparison.compare([(secret, GREEDY)], REWARD)[0].kind == comparison.UNPAIRED
     assert comparison.compare([(secret, ReferenceValue("uniform", 0.1))], REWARD)[0].kind == comparison.PAIRED

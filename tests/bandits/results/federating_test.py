@@ -74,14 +74,6 @@ def test_intervals_are_over_seeds_and_clients():
     assert of_seeds.mean == pytest.approx((noise + (of_seeds.mean - of_clients.mean)).mean())
 
 
-def test_what_noise_gives_is_the_difference_of_two_seeds(tmp_path):
-    for seed, rewards in enumerate(({"a": 0.1, "b": 0.2}, {"a": 0.4, "b": 0.2})):
-        _run(tmp_path / f"run_{seed}", rewards, federation="federated", seed=seed)
-    table = federating.read(sorted(tmp_path.iterdir()))
-    found = federating.between_seeds(federating.matrices(table, "half_b")["federated"])
-    np.testing.assert_allclose(found, [[0.3, 0]])
-
-
 @pytest.mark.slow
 def test_a_report_has_groups_by_size_and_a_point_a_client(tmp_path):
     folders = []
@@ -125,13 +117,6 @@ def test_clients_that_never_train_are_reported_apart(tmp_path):
     assert "fine_tune: +0.15" in line
     other = _run(tmp_path / "trained", {"a": 0.1}, adapted=adapted | {"held_out": False}, **flags)
     assert federating.adapted_lines([other]) == []
-
-
-def test_configurations_have_names():
-    name = federating.configuration
-    assert name({}) == name({"federation": "federated", "personalization": "none"}) == "federated"
-    assert name({"federation": "alone", "alone_budget": "equal"}) != name({"federation": "alone"}) == "alone"
-    assert name({"federation": "federated", "personalization": "local_head"}) == "local_head"
 
 
 def test_a_client_without_an_example_in_half_b_has_no_value(tmp_path):

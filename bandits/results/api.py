@@ -44,7 +44,7 @@ def compare(runs: Several, reference: str | None = None) -> "pd.DataFrame":
     """
     import pandas as pd
 
-    parts = configurations.parts(_each(runs))
+    parts = configurations.comparable(_each(runs))
     names = [one.name for part in parts for one in part.configurations]
     if reference and not any(part.named(reference) for part in parts):
         raise UsageError(f"reference={reference!r} is no configuration of these runs: {', '.join(names)}.")

@@ -1,4 +1,4 @@
-"""Tests of bandits.results.together, as `bandits.compare`, `bandits.report` and `bandits.plot`."""
+"""Tests of bandits.results.api, as `bandits.compare`, `bandits.report` and `bandits.plot`."""
 
 import dataclasses
 import json
@@ -12,7 +12,7 @@ import bandits
 from bandits import metrics
 from bandits.results import runs
 from data.errors import UsageError
-from optimization.study import results, run_folder
+from optimization.study import run_folder
 
 REWARDS = {"greedy": [0.25, 0.5, 0.375], "softmax": [0.5, 0.625, 0.75]}
 
@@ -65,13 +65,6 @@ def test_the_reference_can_be_chosen(read):
         bandits.compare(read.values(), reference="falcon")
 
 
-def test_single_seeds_have_no_verdict_and_no_interval(read):
-    (row,) = bandits.compare([read["softmax"][0], read["greedy"][0]]).to_dict("records")
-    assert row["difference"] == pytest.approx(0.25)
-    assert pd.isna(row["low"])
-    assert "one seed" in row["verdict"]
-
-
 def test_a_report_is_a_page_about_the_runs_alone(read, tmp_path):
     path = bandits.report([read["softmax"]], tmp_path / "page.html", "My runs")
     text = path.read_text()
@@ -91,22 +84,6 @@ def test_a_plot_has_the_chosen_band(read):
     assert (heights.min(), heights.max()) == pytest.approx((low, high))
     with pytest.raises(UsageError, match="band='wide'"):
         bandits.plot(read.values(), band="wide")
-
-
-def test_default_names_of_two_seeds_are_one_curve_and_of_two_configurations_two(tmp_path):
-    def run(name: str, seed: int, reward: float, **flags: float) -> runs.Run:
-        read = _left(tmp_path / name, "softmax", seed, reward)
-        flags = {**read.flags, "experiment_name": name, **flags}
-        return dataclasses.replace(read, folder=tmp_path / name, flags=flags)
-
-    seeds = [run("digits", 0, 0.25), run("digits_seed_1", 1, 0.75)]
-    (axes,) = bandits.plot(seeds, metrics.ROUND_REWARD, band="minmax").axes
-    assert [set(line.get_ydata()) for line in axes.lines if len(line.get_ydata())] == [{0.5}]
-    heights = axes.collections[0].get_paths()[0].vertices[:, 1]
-    assert (heights.min(), heights.max()) == (0.25, 0.75)
-    other = run("digits_seed_2", 2, 0.875, server_learning_rate=0.5)
-    table = results.Runs([*seeds, other]).metrics
-    assert dict(zip(table["seed"], table["run"], strict=True)) == {0: "digits", 1: "digits", 2: "digits_seed_2"}
 
 
 @pytest.mark.parametrize("several", [[], [[]], "runs/a", 3, [None]])
