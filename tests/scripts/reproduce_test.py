@@ -562,7 +562,7 @@ def test_no_claim_contradicts_the_numbers_that_its_text_publishes():
 def test_a_key_that_a_file_must_not_have_is_named(tmp_path, monkeypatch):
     (tmp_path / "x.toml").write_text('[text]\ntitle = "T"\nbinary = "run_ads"\n[f]\nabout = "A"\ncurve = 1\n')
     monkeypatch.setattr(figures, "_FOLDER", tmp_path)
-    with pytest.raises(ValueError, match=r"x\.toml, f: .*unknown curve"):
+    with pytest.raises(ValueError, match=r"x\.toml, f: .*curve"):
         figures.load("paper")
 
 
