@@ -12,7 +12,7 @@ import pathlib
 import sys
 from typing import Any
 
-from bandits.papers import docs_pictures, page, records, reproduction, scoreboard, texts
+from bandits.papers import figures, page, pictures, records, running
 from bandits.papers.plan import FIRST_TUNING_SEED
 from bandits.plans import executors
 from data import files
@@ -51,10 +51,10 @@ class _Figures:
     """
 
     figure: str = setting()
-    text: str = setting(words=texts.names(), only={"figure": False})
+    text: str = setting(words=figures.names(), only={"figure": False})
     list: bool = setting(False)
     arms: str = setting()
-    scale: str = setting(texts.PAPER, texts.SCALES)
+    scale: str = setting(figures.PAPER, figures.SCALES)
     repeat: int = setting(low=1, high=cli.MOST_REPEATS)
     data_dir: pathlib.Path = setting(only={"report_only": False})
     early_stop: str = setting(
@@ -97,7 +97,7 @@ def program(settings: cli.Settings) -> int:
     """Reproduces the chosen figures; returns 0, 1 if a run failed, or 128 + the signal that stopped it."""
     if settings.list:
         _alone(settings, "list", "--list only prints names")
-        print(texts.listing())
+        print(figures.listing())
         return 0
     settings = settings.settled()
     if settings.page:
@@ -116,34 +116,34 @@ def program(settings: cli.Settings) -> int:
         "records": pathlib.Path(settings.records) if settings.records else None,
     }
     with files.data_folder(settings.data_dir):
-        return reproduction.execute(settings, _figures(settings, labels, runs))
+        return running.execute(settings, _figures(settings, labels, runs))
 
 
-def _figures(settings: cli.Settings, labels: list[str] | None, runs: dict[str, Any]) -> reproduction.Figures:
+def _figures(settings: cli.Settings, labels: list[str] | None, runs: dict[str, Any]) -> running.Figures:
     """Figures that the flags choose."""
     if settings.text:
-        whole = parts = texts.of_text(settings.text, settings.scale)
+        whole = parts = figures.of_text(settings.text, settings.scale)
     else:
-        whole = parts = texts.choose(settings.figure, settings.scale)
+        whole = parts = figures.choose(settings.figure, settings.scale)
     if labels is not None:
-        parts = [texts.only(figure, labels) for figure in whole]
+        parts = [figures.only(figure, labels) for figure in whole]
     searched = [figure.name for figure in parts if any(one.is_searched for one in figure.configurations)]
     if searched and (settings.repeat or 0) > FIRST_TUNING_SEED:
         raise UsageError(
             f"--repeat={settings.repeat} includes seeds from {FIRST_TUNING_SEED} on, which select points of "
             f"{', '.join(searched)}: give at most {FIRST_TUNING_SEED}."
         )
-    if settings.figure == texts.ALL and settings.scale == texts.SMALL:
-        for name, why in texts.without_small().items():
-            print(f"--figure={name} has no --scale={texts.SMALL}: {why}")
-    if warning := scoreboard.one_seed(parts, settings.repeat):
-        print(warning, flush=True)
+    if settings.figure == figures.ALL and settings.scale == figures.SMALL:
+        for name, why in figures.without_small().items():
+            print(f"--figure={name} has no --scale={figures.SMALL}: {why}")
+    if one_seed := [figure.name for figure in parts if (settings.repeat or figure.repeat) == 1]:
+        names = ", ".join(one_seed)
+        print(f"One seed: no claim or number of {names} will get a verdict. --repeat=3 runs three.", flush=True)
     if settings.early_stop and not searched:
         raise UsageError("--early_stop has no effect: none of these figures has a search. Leave it out.")
     for figure in parts:
         figure.check(early_stop=bool(settings.early_stop))
-    halving = bool(settings.early_stop)
-    return reproduction.Figures(whole, parts, settings.repeat, **runs, halving=halving)
+    return running.Figures(whole, parts, settings.repeat, **runs, has_halving=bool(settings.early_stop))
 
 
 def _alone(settings: cli.Settings, flag: str, why: str) -> None:
@@ -172,7 +172,7 @@ def write_pictures(folder: pathlib.Path) -> int:
     """Draws the docs' pictures; returns the exit status."""
     evidence = records.beside("pictures", folder)
     files.check_output("pictures", folder / "x.png", (".png",))
-    print("Written:", *docs_pictures.write(folder, evidence), sep="\n")
+    print("Written:", *pictures.write(folder, evidence), sep="\n")
     return 0
 
 

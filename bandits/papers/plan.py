@@ -1,6 +1,6 @@
 """Figures and tables as data: their runs, and the paper's numbers and claims about them.
 
-Nothing here reads data or imports TensorFlow; `texts` reads figures from files.
+Nothing here reads data or imports TensorFlow; `figures` reads them from files.
 """
 
 import contextlib
@@ -49,6 +49,11 @@ class Measure:
     def last_rounds(self) -> int | None:
         """Number of last rounds, if the measure is their mean."""
         return None if (rounds := self._after(_LAST)) is None else int(rounds)
+
+    @property
+    def is_of_some_seeds(self) -> bool:
+        """Whether only some seeds have a value."""
+        return self.at == "chosen peak"
 
     @property
     def share_of(self) -> float | None:
@@ -122,7 +127,7 @@ class Claim:
       high: Of `between`.
       our_range: Whether `low` and `high` are this project's choice, not the paper's.
       premises: What must be better than the best fixed action for the claim to be tested: operands, `A | B` for either.
-        Comparisons with Greedy, and of searched rates, have premises without it (`judging`).
+        Comparisons with Greedy, and of searched rates, have premises without it (`claims`).
       needs: The data or runs without which the claim is not tested; a stand-in does not replace them.
       means: What a result means for a practitioner, by `holds`, `fails` or `inconclusive`.
     """

@@ -10,12 +10,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from bandits import studies
-from bandits.papers import judging
+from bandits.papers import claims
 from bandits.papers.plan import (
     DATA_KINDS,
     FIRST_TUNING_SEED,
     PAPER,
+    PAPER_DATA,
+    REDUCED,
     SMALL,
+    STAND_IN,
     Accounted,
     Claim,
     Figure,
@@ -32,21 +35,29 @@ SCALES = {
     PAPER: "the paper's data, rounds and seeds: days on one machine",
     SMALL: "stand-in data and few rounds: minutes; checks the program, not the paper's findings",
 }
+PAPERS_DATA = "The paper's data."
+_NOTES = {
+    PAPER_DATA: "The paper's data",
+    REDUCED: "The paper's data, reduced",
+    STAND_IN: "Stand-in data, not the paper's",
+}
 ALL, OWN = "all", "flagship"
 OWN_FIGURES = ("", "client_losses", "normality", "study")
 _FOLDER = pathlib.Path(__file__).parent / "published"
 _TEXT = "text"
 _EVERY_ARM = "*"
 _INIT = "Init"  # The row of the initial training, which all rows of its table share.
-_CONFIGURATION_KEYS = {"compared", "flags", "grid", "searched", "sweeps", "words"}
-_KEYS = {field.name for field in dataclasses.fields(Figure)} - {"name", "text", "scale", "configurations"} | {"arms"}
-_KEYS |= _CONFIGURATION_KEYS | {"no_small", "not_judged", "small", "small_data_kind"}
 _SMALL_KEYS = {"arms", "at", "compared", "data", "data_kind", "flags", "only", "own", "repeat", "sweeps"}
-_PLAIN = {"about", "also", "binary", "curves", "data", "left_open", "own"}
-_PLAIN |= {"own_figures", "reference", "repeat", "study"}
+# Keys that describe configurations, and others that are no attribute of `Figure`.
+_OTHER_KEYS = {"arms", "compared", "flags", "grid", "searched", "sweeps", "words", "no_small", "not_judged", "small"}
+_OTHER_KEYS |= {"small_data_kind", "text"}
 _PARTIAL = ("order", "close")  # Kinds that can be restricted to fewer configurations.
-_CLAIM_KEYS = {"for_each"} | {field.name for field in dataclasses.fields(Claim)} - {"kind", "operands"}
 _MEANINGS = {"holds", "fails", "inconclusive"}
+
+
+def data_note(figure: Figure) -> str:
+    """Sentence about data that are not exactly the paper's; empty for the paper's."""
+    return f"{_NOTES[figure.data_kind]}: {figure.data}." if figure.data else ""
 
 
 def names() -> list[str]:
@@ -165,43 +176,41 @@ def listing() -> str:
 
 def _read(name: str, text: str, table: Mapping[str, Any], scale: str) -> Figure:
     small = table.get("small", {})
-    for where, keys, known in (("", table, _KEYS), ("small.", small, _SMALL_KEYS)):
-        if unknown := set(keys) - known:
-            raise ValueError(f"unknown {where}{', '.join(sorted(unknown))}")
+    if unknown := set(small) - _SMALL_KEYS:
+        raise ValueError(f"unknown small.{', '.join(sorted(unknown))}")
     if table.get("own_figures", "") not in OWN_FIGURES:
         raise ValueError(f"own_figures must be one of {', '.join(OWN_FIGURES)}")
     if ("small" in table) == bool(table.get("own") or "no_small" in table):
         raise ValueError("it needs a small scale, or no_small, which says why it has none")
     is_small, repeat = scale == SMALL, table["repeat"]
-    data_kind = small.get("data_kind", table.get("small_data_kind")) if is_small else table.get("data_kind")
-    if data_kind not in DATA_KINDS:
-        raise ValueError(f"data_kind is {data_kind}: it must be one of {', '.join(DATA_KINDS)}")
-    at = small.get("at", {}) if is_small else {}
-    shortened = {one: {"at": round_num} for one, round_num in at.items()}
-    measures = tuple(Measure(one, **values | shortened.get(one, {})) for one, values in table["measures"].items())
-    arms = _configurations_of(table, small if is_small else None)
-    claims = [one for claim in table.get("claims", ()) for one in _claims(claim)]
-    if is_small:
-        claims = [_asked(one, arms) for one in claims]
-        table = {**table, "repeat": small["repeat"], "data": f"{small['data']}; settings of the small scale"}
-    plain = {key: tuple(value) if isinstance(value, list) else value for key, value in table.items() if key in _PLAIN}
-    return Figure(
-        name=name,
-        text=text,
-        configurations=arms,
-        published_seeds=table.get("published_seeds", repeat),
-        tuning_seeds=tuple(range(FIRST_TUNING_SEED, FIRST_TUNING_SEED + table.get("tuning_seeds", 1))),
-        measures=measures,
-        published=(*_published(table, measures[0].name), *_preset_values(table)),
-        accounted=tuple(
+    configurations = _configurations_of(table, small if is_small else None)
+    rounds = small.get("at", {}) if is_small else {}
+    measures = tuple(
+        Measure(measure, **values | ({"at": rounds[measure]} if measure in rounds else {}))
+        for measure, values in table["measures"].items()
+    )
+    listed = [one for claim in table.get("claims", ()) for one in _claims(claim)]
+    values = {key: tuple(value) if isinstance(value, list) else value for key, value in table.items()}
+    values |= {
+        "published_seeds": table.get("published_seeds", repeat),
+        "tuning_seeds": tuple(range(FIRST_TUNING_SEED, FIRST_TUNING_SEED + table.get("tuning_seeds", 1))),
+        "published": (*_published(table, measures[0].name), *_preset_values(table)),
+        "accounted": tuple(
             Accounted(one["says"], one["place"], one["value"], _unit([one["value"]]), tuple(one["flags"].split()))
             for one in table.get("accounted", ())
         ),
-        claims=tuple(claims),
-        data_kind=data_kind,
-        scale=scale,
-        **plain,
-    )
+        "measures": measures,
+        "claims": tuple(_asked(claim, configurations) for claim in listed) if is_small else tuple(listed),
+        "data_kind": table.get("data_kind"),
+    }
+    if is_small:
+        kind = small.get("data_kind", table.get("small_data_kind"))
+        about = f"{small['data']}; settings of the small scale"
+        values |= {"repeat": small["repeat"], "data": about, "data_kind": kind}
+    if values["data_kind"] not in DATA_KINDS:
+        raise ValueError(f"data_kind is {values['data_kind']}: it must be one of {', '.join(DATA_KINDS)}")
+    values = {key: value for key, value in values.items() if key not in _OTHER_KEYS}
+    return Figure(name=name, text=text, configurations=configurations, scale=scale, **values)
 
 
 def _configurations_of(table: Mapping[str, Any], small: Mapping[str, Any] | None) -> tuple[Configuration, ...]:
@@ -211,38 +220,35 @@ def _configurations_of(table: Mapping[str, Any], small: Mapping[str, Any] | None
 
         names = [one.name for one in mab_fl.load()[table["study"]].settings]
         axes = [{name: f"--preset={table['study']}/{name} --repeat=1" for name in names}]
-    sweeps, grid = table.get("sweeps", {}), table.get("grid")
-    compared = table.get("compared", {})
-    own: Mapping[str, str] = {}
-    least = ""
+    sweeps, grid, compared = table.get("sweeps", {}), table.get("grid"), table.get("compared", {})
+    of_scale: Mapping[str, Any] = {"flags": "", "own": {}}
     if small is not None:
-        axes = small.get("arms", axes)
+        of_scale = {"own": {}} | small
         only = set(small.get("only", ()))
-        axes = [{label: axis[label] for label in axis if not only & set(axis) or label in only} for axis in axes]
+        axes = [
+            {label: flags for label, flags in axis.items() if label in only or not only & set(axis)}
+            for axis in small.get("arms", axes)
+        ]
         compared = {label: f"{compared[label]} {flags}" for label, flags in small.get("compared", {}).items()}
-        sweeps, grid, own = small.get("sweeps", {}), None, small.get("own", {})
-        least = small["flags"]
-    arms = []
+        sweeps, grid = small.get("sweeps", {}), None
+    configurations = []
     for words in itertools.product(*axes):
         label = ", ".join(words)
-        # Of two values of a flag the later one counts: an arm's, and at small scale that of the scale.
-        flags = [table.get("flags", ""), *(axis[word] for axis, word in zip(axes, words, strict=True)), least]
-        flags += [own[word] for word in words if word in own]
+        # Of two values of a flag the later one counts: an axis', and at small scale that of the scale.
+        flags = [table.get("flags", ""), *(axis[word] for axis, word in zip(axes, words, strict=True))]
+        flags += [of_scale["flags"], *(of_scale["own"].get(word, "") for word in words)]
         tried = sweeps.get(label, sweeps.get(_EVERY_ARM))
-        found_by = grid if tried is None else None
-        arms.append(Configuration(label, words, _arguments(flags, table), tuple(_sweeps(tried or {})), found_by))
-    others = [
+        searched = tuple(f"{flag}={';'.join(map(grid_plan.as_text, some))}" for flag, some in (tried or {}).items())
+        grid_of_label = grid if tried is None else None
+        configurations.append(Configuration(label, words, _arguments(flags, table), searched, grid_of_label))
+    configurations += [
         Configuration(label, (label,), _arguments([flags], table), is_drawn=False) for label, flags in compared.items()
     ]
-    return (*arms, *others)
+    return tuple(configurations)
 
 
 def _arguments(flags: Sequence[str], table: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(string.Template(" ".join(flags)).substitute(table.get("words", {})).split())
-
-
-def _sweeps(values: Mapping[str, Iterable[Any]]) -> list[str]:
-    return [f"{flag}={';'.join(map(grid_plan.as_text, tried))}" for flag, tried in values.items()]
 
 
 def _published(table: Mapping[str, Any], measure: str) -> Iterable[Published]:
@@ -280,36 +286,32 @@ def _preset_values(table: Mapping[str, Any]) -> Iterable[Published]:
                 yield Published(label, flag, float(preset.values[flag]), place)
 
 
-def _claims(claim: Mapping[str, Any]) -> Iterable[Claim]:
+def _claims(table: Mapping[str, Any]) -> Iterable[Claim]:
     """A claim, or one for each label of the second axis."""
-    means = claim.get("means", {})
-    if unknown := (set(claim) - _CLAIM_KEYS - set(judging.KINDS)) | (set(means) - _MEANINGS):
-        raise ValueError(f"a claim has an unknown {', '.join(sorted(unknown))}")
-    kinds = [kind for kind in judging.KINDS if kind in claim]
+    claim = dict(table)
+    if unknown := set(claim.get("means", {})) - _MEANINGS:
+        raise ValueError(f"a claim's means has an unknown {', '.join(sorted(unknown))}")
+    kinds = [kind for kind in claims.KINDS if kind in claim]
     if len(kinds) > 1 or not (kinds or "needs" in claim):
         raise ValueError(f"the claim {claim['says']} must have one kind, or say what it needs")
     kind = kinds[0] if kinds else ""
-    values = claim[kind] if kind else []
+    values, says = claim.pop(kind, []), claim.pop("says")
     groups = [values] if isinstance(values, str) else values
     groups = [(group,) if isinstance(group, str) else tuple(group) for group in groups]
-    others: dict[str, Any] = {key: float(claim[key]) for key in ("within", "low", "high") if key in claim}
-    others |= {key: claim[key] for key in ("needs", "our_range") if key in claim}
-    for each in claim.get("for_each", [""]):
+    premises = claim.pop("premises", ())
+    for each in claim.pop("for_each", [""]):
         operands = tuple(tuple(_with_word(operand, each) for operand in group) for group in groups)
-        premises = tuple(_with_word(operand, each) for operand in claim.get("premises", ()))
-        says = f"{claim['says']} ({each})" if each else claim["says"]
-        yield Claim(says, claim["place"], kind, operands, **others, premises=premises, means=means)
+        needed = tuple(_with_word(operand, each) for operand in premises)
+        yield Claim(f"{says} ({each})" if each else says, kind=kind, operands=operands, premises=needed, **claim)
 
 
-def _asked(claim: Claim, arms: Sequence[Configuration]) -> Claim:
+def _asked(claim: Claim, configurations: Sequence[Configuration]) -> Claim:
     """The claim restricted to the operands of a smaller scale; unchanged if it cannot be restricted."""
-    labels = {configuration.label for configuration in arms}
+    labels = {configuration.label for configuration in configurations}
     left = [tuple(operand for operand in group if set(parse_operand(operand)[0]) <= labels) for group in claim.operands]
-    groups = tuple(group for group in left if group)
-    if not left:
-        return claim
-    is_whole = all(group in claim.operands for group in groups)
-    is_asked = len(groups) > 1 and is_whole if len(left) > 1 else len(left[0]) > 1
+    groups = tuple(filter(None, left))
+    is_whole = set(groups) <= set(claim.operands)
+    is_asked = len(groups) > 1 and is_whole if len(left) > 1 else any(len(group) > 1 for group in groups)
     if claim.kind not in _PARTIAL or not is_asked or groups == claim.operands:
         return claim
     return dataclasses.replace(claim, says=f"{claim.says} (some of the arms)", operands=groups)
