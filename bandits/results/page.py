@@ -27,7 +27,6 @@ _MOST_NAMED = 20  # Runs that diverged, or were left out.
 _DASHES = {"solid": "", "dash": "9 4", "dashdot": "9 3 2 3", "dot": "2 3"}  # Plotly's names, and SVG's.
 _PLOTLY = {"-": "solid", "--": "dash", "-.": "dashdot", ":": "dot"}
 _EDGES = ("mean", "low", "high")
-_SAME_PAYLOAD = 0.05  # By less, configurations differ because of random cohort sizes.
 _CURVE_POINTS = 1000
 _PAGE_POINTS = 750_000  # 4 MB of base64.
 # Groups of columns by their prefixes, in the order of the page; those of results stand before them, unfolded.
@@ -250,11 +249,6 @@ def _panels(part: ComparableRuns, lines: int) -> tuple[list[dict[str, Any]], lis
         is_thinned |= any(len(band) > limit for band in bands.values())
         group = groups["Results" if column in part.columns else _GROUPS.get(column.partition("/")[0], _OTHERS)]
         group.append(_panel(part, column, bands, limit))
-        if column in part.columns[:1] and (places := _megabytes(part, bands)):
-            sent = {place: bands[place].set_axis(index[bands[place].index]) for place, index in places.items()}
-            panel = _panel(part, column, sent, limit)
-            panel["caption"] += "; without payload: at 0" * any(index.iloc[-1] == 0 for index in places.values())
-            group.append(panel | {"title": f"{panel['title']} by payload", "xlabel": runs.MEGABYTES})
     for column, other in part.equal.items():
         left_out.setdefault(f"equal to {other}", []).append(column)
     listed = (f"{', '.join(columns)} ({why})" for why, columns in left_out.items())
@@ -286,18 +280,9 @@ def _panel(part: ComparableRuns, column: str, bands: "Mapping[int, pd.DataFrame]
         "column": column,
         "title": phrases.capital(column.about) if isinstance(column, Metric) else column,
         "caption": _caption(set(seeds.values())),
-        "xlabel": "round",
         "curves": [{"configuration": index, **_curve(band, limit, seeds[index] > 1)} for index, band in bands.items()],
         "range": curves.limits(list(bands.values())),
     }
-
-
-def _megabytes(part: ComparableRuns, indices: Iterable[int]) -> "dict[int, pd.Series]":
-    """Megabytes sent by round, by position of the configuration; empty if all send the same in a round."""
-    tables_of = {index: [run.metrics for run in part.configurations[index].runs] for index in indices}
-    sent = {index: place for index, some in tables_of.items() if (place := runs.megabytes(some)) is not None}
-    means = [place.iloc[-1] / place.index[-1] for place in sent.values()]
-    return sent if means and min(means) < (1 - _SAME_PAYLOAD) * max(means) else {}
 
 
 def _lines(parts: Iterable[ComparableRuns]) -> int:

@@ -289,3 +289,14 @@ def test_an_experiment_killed_in_mid_run_ends_with_the_numbers_of_its_own_binary
     pd.testing.assert_frame_equal(found, wanted, check_exact=True)
     total = wanted["federated/total_reward"].iloc[-1]
     assert _results(tmp_path, ("status", "federated/total_reward")) == [("finished", total)]
+
+
+def test_slurm_gets_what_is_not_finished(play, tmp_path, capfd):
+    play("--sweep=rate=0.1")
+    arguments = ("--sweep=rate=0.1,1", "--repeat=2", "--executor=slurm_script")
+    settings = ["--binary=toy", f"--root_output_dir={tmp_path}", "--experiment_name=g", *arguments]
+    assert grid.program(grid.define().parse(["grid", *settings])) == 0
+    lines = (tmp_path / "g" / "commands.txt").read_text().splitlines()
+    assert len(lines) == 3
+    assert "max_concurrent_threads" not in lines[0]
+    assert f"3 runs in {tmp_path}/g/slurm.sh" in capfd.readouterr().out

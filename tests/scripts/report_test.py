@@ -146,12 +146,6 @@ def test_curves_are_means_with_intervals_over_seeds_and_say_so(two_runs):
     assert "Not drawn: privacy/epsilon (without a finite value); other/constant (always 4)." in page
 
 
-def _add_bytes(folder, down, up):
-    """Adds the payload of each round to a run."""
-    table = pd.read_csv(folder / "metrics.csv")
-    table.assign(**{metrics.BYTES_DOWN: down, metrics.BYTES_UP: up}).to_csv(folder / "metrics.csv", index=False)
-
-
 def test_regret_to_full_feedback_is_shown_on_request(tmp_path, capsys):
     for bandit, rewards in (("softmax", (0.6, 0.8)), ("supervised_mse", (0.9, 1.0))):
         for seed, reward in enumerate(rewards):
@@ -428,8 +422,6 @@ def test_the_page_works_in_a_browser(two_runs, browser):
     from PIL import Image
     from selenium.webdriver.support.wait import WebDriverWait
 
-    for folder, up in (("one", 2e6), ("many/seed_0", 1e6), ("many/seed_1", 1e6)):
-        _add_bytes(two_runs / folder, 2e6, up)
     _report(two_runs, two_runs / "one", two_runs / "many")
 
     def look(width, scheme):
@@ -477,17 +469,15 @@ def test_the_page_works_in_a_browser(two_runs, browser):
     wait(lambda: script(lines) == 4)
 
     drawn = "return document.querySelectorAll('.js-plotly-plot').length"
-    assert script(drawn) == 3
-    titles = "return [...document.querySelectorAll('.js-plotly-plot')].map(one => one._fullLayout.xaxis.title.text)"
-    assert script(titles) == ["round", "megabytes down and up so far", "round"]
+    assert script(drawn) == 2
     # No plot is wider than the screen.
     right = "[...document.querySelectorAll('.main-svg')].map(one => one.getBoundingClientRect().right)"
     assert script(f"return Math.max(...{right})") <= 400
     details = browser.find_elements("css selector", "details.curves")
-    for count, one in enumerate(details, start=4):
+    for count, one in enumerate(details, start=3):
         one.find_element("css selector", "summary").click()
         wait(lambda count=count: script(drawn) == count)
-    assert len(details) == 3
+    assert len(details) == 2
 
     names = "return [...document.querySelectorAll('.main tbody tr')].map(row => row.cells[0].textContent)"
     assert script(names) == ["lr 0.1", "lr 0.05"]
@@ -503,9 +493,9 @@ def test_the_page_works_in_a_browser(two_runs, browser):
     # Printed in the dark, it is light, and what was folded is unfolded until it is printed.
     look(1280, "dark")
     script("dispatchEvent(new Event('beforeprint'))")
-    assert script(drawn) == 6
+    assert script(drawn) == 4
     assert script(f"return {plot}._fullLayout.font.color") == "#3c444c"
-    assert script("return document.querySelectorAll('details.curves[open]').length") == 3
+    assert script("return document.querySelectorAll('details.curves[open]').length") == 2
     script("dispatchEvent(new Event('afterprint'))")
     assert script("return document.querySelectorAll('details.curves[open]').length") == 0
     assert script(f"return {plot}._fullLayout.font.color") == "#c9ced3"

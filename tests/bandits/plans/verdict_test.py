@@ -357,3 +357,19 @@ def test_the_heat_map_shows_the_best_over_other_flags(tmp_path):
     verdict.heat_map(points, axes, path, metric="score", title="", smallest=False)
     shape = matplotlib.image.imread(path).shape
     assert min(shape[:2]) > 300
+
+
+def test_cells_not_above_the_uniform_policy_are_marked(tmp_path, monkeypatch):
+    monkeypatch.setitem(matplotlib.rcParams, "svg.fonttype", "none")
+    rates = [("low", 1.0, 0.125), ("high", 2.0, 0.5)]
+    found = [_point(name, value, server_learning_rate=1.0, client_learning_rate=rate) for name, rate, value in rates]
+    (points,) = sweep.rank(found, smallest=False).values()
+    note = "* not significantly above the uniform policy"
+    for marked, expected in (((), {"0.125", "0.5"}), (("low",), {"0.125*", "0.5", note})):
+        axes = ("server_learning_rate", "client_learning_rate")
+        path = tmp_path / "heat_map.svg"
+        verdict.heat_map(points, axes, path, metric="score", title="a", smallest=False, marked=marked)
+        texts = set(re.findall(r"<text[^>]*>([^<]*)</text>|<tspan[^>]*>([^<]*)</tspan>", path.read_text()))
+        words = {first or second for first, second in texts}
+        assert expected <= words
+        assert (note in words) == bool(marked)
