@@ -221,9 +221,9 @@ def _configurations_of(table: Mapping[str, Any], small: Mapping[str, Any] | None
         names = [one.name for one in mab_fl.load()[table["study"]].settings]
         axes = [{name: f"--preset={table['study']}/{name} --repeat=1" for name in names}]
     sweeps, grid, compared = table.get("sweeps", {}), table.get("grid"), table.get("compared", {})
-    of_scale: Mapping[str, Any] = {"flags": "", "own": {}}
+    of_scale: dict[str, Any] = {"flags": "", "own": {}}
     if small is not None:
-        of_scale = {"own": {}} | small
+        of_scale = {"own": {}, **small}
         only = set(small.get("only", ()))
         axes = [
             {label: flags for label, flags in axis.items() if label in only or not only & set(axis)}
