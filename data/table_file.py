@@ -30,6 +30,7 @@ _SAMPLED = 200  # Records that choose a separator, if the header allows several.
 _NAMED = 3  # Number of lines in a message.
 _TRUTH = {"True": "1", "TRUE": "1", "true": "1", "False": "0", "FALSE": "0", "false": "0"}
 _EXACT = 2**53  # Beyond it, floats round whole numbers.
+_END = "\0"  # A line that no file has.
 _ULPS = 4  # Rounding errors of a probability, in units of its type's precision.
 _NO_ROLES = schema.Schema()
 _SHORT = reprlib.Repr()
@@ -296,20 +297,26 @@ def _read_csv(path: str, flag: str, max_rows: int) -> tuple[pd.DataFrame, np.nda
         memory.check_rows(text.count("\n") - 1, max_rows, path)
     text, named_separator = _without_preamble(text)
     separator = named_separator or _separator(path, text)
-    records = csv.reader(io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=True)
+    # In a file that was cut off within quotes, the last line would be a part of the last value.
+    content = itertools.chain(io.StringIO(text, newline=""), [_END])
+    records = csv.reader(content, delimiter=separator, skipinitialspace=True)
     rows, lines, begins = [], [], 1
     try:
         for record in records:
+            if record == [_END]:
+                break
             values = [sys.intern(value.strip()) for value in record]  # Equal cells are one object in memory.
             if len(values) > 1 or any(values):
                 rows.append(values)
                 lines.append(begins)
                 memory.check_rows(len(rows) - 1, max_rows, path)
             begins = records.line_num + 1
+        else:
+            begins = lines[-1]
+            raise csv.Error("the file ends within quotes")
     except csv.Error as error:
-        raise UsageError(
-            f"{path}: the value that begins in line {begins} has no end ({error}): close its quote."
-        ) from error
+        reason = f"the value that begins in line {begins} is not readable ({error})"
+        raise UsageError(f"{path}: {reason}: is a quote never closed?") from error
     header, rows = (rows[0], rows[1:]) if rows else ([], [])
     called = SEPARATORS.get(separator, separator)
     wrong = [

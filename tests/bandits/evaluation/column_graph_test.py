@@ -26,7 +26,7 @@ def _assert_encoded(cells, known: statistics.OfColumn, missing_values=None, atol
     dtype = tf.float64 if column_graph.kinds(of_table, options)["column"]["type"] == "number" else tf.string
     found = column_graph.features({"column": tf.constant(cells, dtype)}, of_table, options, is_lite=False)
     table = table_file.of_frame(pd.DataFrame({"column": cells}), "the frame", options)
-    expected = columns.encode(table.frame, {"column": known}).values
+    expected = columns.encode(table.frame, known={"column": known}).values
     np.testing.assert_allclose(found, expected, rtol=1e-6, atol=atol)
 
 
