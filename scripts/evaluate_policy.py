@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from bandits import interactions, registry
 from bandits.evaluation import (
+    bounds,
     estimates,
     evaluating,
-    evaluation_flags,
     output,
     private,
     reward_models,
@@ -153,7 +153,7 @@ def define() -> cli.FlagSet:
     model = declared(reward_models.RewardModel, model_noise_multiplier={"only": {"private": True}})
     flags.group(title(reward_models.RewardModel), *model)
     flags.group(_Estimation)
-    evaluation_flags.define(flags)
+    bounds.define(flags)
     flags.group(_Output)
     return flags
 

@@ -17,6 +17,7 @@ _AT_THE_EDGE = (
     "bandits/papers/",
     "bandits/plans/",
     "bandits/evaluation/anytime.py",
+    "bandits/evaluation/bounds.py",
     "bandits/evaluation/evaluating.py",
     "bandits/evaluation/private.py",
     "bandits/evaluation/reward_models.py",

@@ -10,9 +10,9 @@ import numpy as np
 from bandits import interactions
 from bandits.evaluation import (
     anytime,
+    bounds,
     change,
     estimates,
-    evaluation_flags,
     finite_sample,
     output,
     reward_models,
@@ -66,7 +66,7 @@ def evaluate(settings: cli.Settings, target: Target, private: private_lib.Plan |
         chosen = target_policies.of_final_model(log, target.name, of_run, explored)
     else:
         chosen = probabilities(target, log)
-    log, reward_bounds = evaluation_flags.mapped_rewards(settings, log)
+    log, reward_bounds = bounds.mapped_rewards(settings, log)
     policy = str(target) + (f" with {settings.bandits_type}" if settings.bandits_type else "")
     if private:
         for finding in log_checks.public(log):
@@ -83,7 +83,7 @@ def evaluate(settings: cli.Settings, target: Target, private: private_lib.Plan |
     rows = terms_of_log(log, chosen, predictions)
     unit = reward_bounds or UNIT
     has_sequence = settings.anytime and (not refusal or refusal.name == log_validity.COLUMNS)
-    sequence, said = anytime.sequence(settings, log, rows, unit, is_runs=is_runs) if has_sequence else (None, [])
+    sequence, said = anytime.of_log(settings, log, rows, unit, is_runs=is_runs) if has_sequence else (None, [])
     paths = estimates.paths(has_model, {name: settings[flag] for flag, name in estimates.FIXED.items()})
     asked = estimates.names(settings.estimators)  # Without names, only estimators without a choice by SLOPE.
     asked = None if refusal and asked and MODEL_ESTIMATORS.issuperset(asked) else asked

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bandits.evaluation import estimates, finite_sample
-from bandits.evaluation.confidence_sequence import ConfidenceSequence
+from bandits.evaluation.anytime import ConfidenceSequence
 from bandits.evaluation.estimates import Estimate
 from bandits.evaluation.estimators import KINDS
 from bandits.results import tables

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bandits.evaluation import bounds as bounds_lib
-from bandits.evaluation import estimates, evaluation_flags, finite_sample, output, private_sums, reward_models
+from bandits.evaluation import estimates, finite_sample, output, private_sums, reward_models
 from bandits.evaluation.estimators import KINDS, Estimator, terms_of_log
 from bandits.evaluation.private_sums import Answer, Query, Value
 from bandits.evaluation.target_policies import Target
@@ -84,7 +84,7 @@ def plan(settings: cli.Settings, target: Target) -> Plan | None:
     Raises:
       UsageError: If something would not be private, or has no effect.
     """
-    evaluation_flags.check(settings)
+    bounds_lib.check(settings)
     if not settings.private:
         return None
     if settings.reward_window and not settings.log_until:
@@ -281,7 +281,7 @@ def evaluate(
     Raises:
       UsageError: If the log does not keep its bounds, or the budget is spent.
     """
-    limits, actions = evaluation_flags.bounds(settings), len(log.action_names)
+    limits, actions = bounds_lib.of_settings(settings), len(log.action_names)
     query = Query(chosen.estimators, limits, settings.clip_norm)
     rows, kept = bounds_lib.apply(terms_of_log(log, probabilities), limits, log.client_ids, settings.seed)
     own = mechanism(
@@ -296,7 +296,7 @@ def evaluate(
         models = [*chosen.models, *trained * settings.looks]
         own = calibrated(own, settings.looks, settings.target_epsilon, models)
     spent = [*chosen.models, *trained]
-    report = pay(evaluation_flags.ledger_path(settings), own, spent, target_epsilon=settings.target_epsilon)
+    report = pay(bounds_lib.ledger_path(settings), own, spent, target_epsilon=settings.target_epsilon)
     report |= {"noise_multiplier": own.noise_multiplier, "clip_norm": query.norm}
     if chosen.needs_model:
         used = np.flatnonzero(kept)  # At least a row of each client, so that clients keep their numbers.
@@ -305,7 +305,7 @@ def evaluate(
         rows = rows._replace(direct=model.direct, predicted=model.predicted)
     vectors = query.vectors(rows, 1 / log.propensities[kept] / actions)
     answer = private_sums.values(private_sums.release(vectors, query, own), query, own)
-    bounds = evaluation_flags.reward_bounds(settings) or UNIT
+    bounds = bounds_lib.reward_bounds(settings) or UNIT
     answer = answer._replace(values=[value.in_unit_of(bounds) for value in answer.values])
     findings = checks(answer)
     refusal = next((finding for finding in findings if finding.is_warning), None)
@@ -371,7 +371,7 @@ def not_made(settings: cli.Settings, chosen: Plan) -> str:
     left_out += ["columns from after the action"] * chosen.needs_model + ["changes over time"] * bool(
         settings.time_column
     )
-    given = [f"--{name}" for name in sorted(settings.set_by_user & evaluation_flags.PRIVATE)]
+    given = [f"--{name}" for name in sorted(settings.set_by_user & bounds_lib.PRIVATE)]
     return (
         f"Not checked, as the results would not be private: {', '.join(left_out)}. Whoever holds the data can check "
         f"them with the same command without {', '.join(given)}, and must keep its output as secret as the log."

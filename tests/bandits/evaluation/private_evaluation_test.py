@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from bandits import run_federated
-from bandits.evaluation import anytime, bounds, confidence_sequence, private, private_sums, reward_models
+from bandits.evaluation import anytime, bounds, private, private_sums, reward_models
 from bandits.evaluation.estimators import Terms
 from data import interaction_log
 from data.errors import UsageError
@@ -276,9 +276,7 @@ def test_the_sequence_of_a_table_is_reported_drawn_and_written(tmp_path, capsys)
     clients = table.who.str[5:].to_numpy(np.int32)
     rows = Terms(clients, 0.5 / table.p.to_numpy(), table.paid.to_numpy(float), zeros, zeros)
     names = [f"user {number}" for number in range(150)]
-    expected = confidence_sequence.sequence(
-        *confidence_sequence.observations(rows, table.when.to_numpy(), bounds.Bounds(3.0, 1), names, 0)
-    )
+    expected = anytime.sequence(*anytime.observations(rows, table.when.to_numpy(), bounds.Bounds(3.0, 1), names, 0))
     for name, values in expected._asdict().items():
         assert found[name] == pytest.approx(values.tolist()), name
     assert found["looks"] == list(range(1, 13))

@@ -6,9 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bandits.evaluation import bounds, confidence_sequence
+from bandits.evaluation import anytime, bounds
 from bandits.evaluation.estimators import Terms
 from data.errors import UsageError
+from data.reward_bounds import UNIT
 from tests.bandits.evaluation import anytime_widths
 
 _LEVEL = math.log(2 / 0.05)
@@ -19,7 +20,7 @@ def _observed(generator, looks=60):
     rows = generator.uniform(0.2, 1.0, looks)
     weights = rows * generator.gamma(2.0, 0.5, looks).clip(0, 3)
     earned = weights * generator.uniform(0.2, 0.8, looks)
-    return confidence_sequence.Observations(earned, weights - earned, rows)
+    return anytime.Observations(earned, weights - earned, rows)
 
 
 def _capital(payoffs, rows, value):
@@ -37,22 +38,17 @@ def _capital(payoffs, rows, value):
 
 def test_capitals_are_means_of_products():
     observed = _observed(np.random.default_rng(0))
-    higher, lower = confidence_sequence.log_capitals(observed, 0.3)
-    for found, payoffs, value in ((higher, observed.earned, 0.3), (lower, observed.missed, 0.7)):
-        expected = _capital(payoffs, observed.rows, value)
-        np.testing.assert_allclose(np.maximum.accumulate(np.exp(found)), expected, rtol=1e-9)
-
-
-def test_one_look_by_hand():
+    for payoffs, value in ((observed.earned, 0.3), (observed.missed, 0.7)):
+        (found,) = np.exp(anytime.log_capital(payoffs, observed.rows, np.array([value])))
+        np.testing.assert_allclose(np.maximum.accumulate(found), _capital(payoffs, observed.rows, value), rtol=1e-9)
     # Twice the reward that 0.25 a row would give: 1 + f (0.5 / 0.25 - 1) = 1 + f, on average over the fractions.
-    observed = confidence_sequence.Observations(np.array([0.5]), np.array([0.5]), np.array([1.0]))
-    higher, _ = confidence_sequence.log_capitals(observed, 0.25)
-    assert math.exp(higher[0]) == pytest.approx(1 + (1 - 2**-16) / 16, rel=1e-12)
+    ((by_hand,),) = anytime.log_capital(np.array([0.5]), np.array([1.0]), np.array([0.25]))
+    assert math.exp(by_hand) == pytest.approx(1 + (1 - 2**-16) / 16, rel=1e-12)
 
 
 def test_limits_end_where_the_largest_capital_so_far_meets_its_level():
     observed = _observed(np.random.default_rng(1), 400)
-    found = confidence_sequence.sequence(np.arange(400), observed)
+    found = anytime.sequence(np.arange(400), observed)
     assert 0 < found.lows[-1] < found.estimates[-1] < found.highs[-1] < 1
     sides = ((observed.earned, found.lows), (observed.missed, 1 - found.highs))
     for payoffs, limits in sides:
@@ -68,12 +64,11 @@ def test_limits_end_where_the_largest_capital_so_far_meets_its_level():
 def test_a_few_looks_say_nothing_and_say_so():
     observed = _observed(np.random.default_rng(2), 200)
     few, many = (
-        confidence_sequence.sequence(np.arange(looks), type(observed)(*(each[:looks] for each in observed)))
-        for looks in (1, 200)
+        anytime.sequence(np.arange(looks), type(observed)(*(each[:looks] for each in observed))) for looks in (1, 200)
     )
     assert (few.is_vacuous, many.is_vacuous) == (True, False)
     assert few.last.size == 1
-    none = confidence_sequence.sequence(np.arange(0), _observed(np.random.default_rng(2), 0))
+    none = anytime.sequence(np.arange(0), _observed(np.random.default_rng(2), 0))
     assert none.is_vacuous
     assert none.last[1:] == (0, 1, 0)
 
@@ -82,7 +77,7 @@ def test_observations_out_of_bounds_are_refused():
     observed = _observed(np.random.default_rng(2), 3)
     for wrong in (observed._replace(rows=observed.rows + 1), observed._replace(earned=-observed.earned)):
         with pytest.raises(ValueError, match="Observations must be at least 0"):
-            confidence_sequence.sequence(np.arange(3), wrong)
+            anytime.sequence(np.arange(3), wrong)
 
 
 _ROWS = Terms(
@@ -92,9 +87,7 @@ _ROWS = Terms(
 
 
 def test_observations_by_hand():
-    looks, observed = confidence_sequence.observations(
-        _ROWS, np.array([3, 3, 8, 3, 8]), bounds.Bounds(5.0, 2), ("a", "b"), 0
-    )
+    looks, observed = anytime.observations(_ROWS, np.array([3, 3, 8, 3, 8]), bounds.Bounds(5.0, 2), ("a", "b"), 0)
     # Round 3: client a has weights 2 and 5, of the 9, b has 4; over two clients of at most two rows each.
     assert looks.tolist() == [3, 8]
     np.testing.assert_allclose(observed.earned, [(1 + 5 + 4) / 4, 0])
@@ -104,7 +97,7 @@ def test_observations_by_hand():
 
 def test_a_log_without_rounds_is_refused():
     with pytest.raises(UsageError, match="--round_column"):
-        confidence_sequence.observations(_ROWS, None, bounds.Bounds(5.0, 2), ("a", "b"), 0)
+        anytime.observations(_ROWS, None, bounds.Bounds(5.0, 2), ("a", "b"), 0)
 
 
 @pytest.mark.parametrize(
@@ -124,11 +117,11 @@ def test_a_log_without_rounds_is_refused():
 def test_what_is_one_observation(flags, unit):
     """None of cohorts that are no fresh samples of one value."""
     if unit:
-        assert confidence_sequence.unit(flags) == unit
+        assert anytime.unit(flags) == unit
         return
     ((name, value),) = flags.items()
     with pytest.raises(UsageError, match=f"--{name}={value}"):
-        confidence_sequence.unit(flags)
+        anytime.unit(flags)
 
 
 _LOGS, _LOOKS, _CLIENTS, _COHORT, _MOST_ROWS, _LARGEST = 1000, 2000, 60, 2, 3, 2.5
@@ -158,18 +151,19 @@ def logs():
             array[:, look] = each.sum(axis=(1, 2)) / (_COHORT * _MOST_ROWS)
         won = there & rewards
         wins += np.stack([(won & (action == 0)).sum(axis=(1, 2)), (won & (action == 1)).sum(axis=(1, 2))], axis=1)
-    return value, confidence_sequence.Observations(earned, missed, rows)
+    return value, anytime.Observations(earned, missed, rows)
 
 
 @pytest.mark.slow
 def test_all_intervals_of_2000_looks_hold_the_value_in_at_least_95_percent_of_logs(logs):
     value, observed = logs
-    higher, lower = confidence_sequence.log_capitals(observed, value)
+    higher = anytime.log_capital(observed.earned, observed.rows, np.array(value))
+    lower = anytime.log_capital(observed.missed, observed.rows, np.array(1 - value))
     misses = (np.maximum(higher, lower) >= _LEVEL).any(axis=1)
     assert misses.mean() <= 0.05
     # The same by the intervals themselves, and they have come to say something.
     for log in range(10):
-        found = confidence_sequence.sequence(np.arange(_LOOKS), type(observed)(*(each[log] for each in observed)))
+        found = anytime.sequence(np.arange(_LOOKS), type(observed)(*(each[log] for each in observed)))
         assert misses[log] == ((found.lows > value) | (found.highs < value)).any()
         assert found.highs[-1] - found.lows[-1] < 0.1
 
@@ -183,3 +177,16 @@ def test_the_record_of_widths_is_repeated_and_clipping_only_widens():
         assert (row.width, row.times_as_wide) == pytest.approx((anytime, anytime / once), rel=1e-4)
     widths = [anytime_widths.widths((10, 100, 1, 0.5, largest), 1)[0] for largest in (1.0, 1.2, 1.5, 1.8, math.inf)]
     assert widths == sorted(widths, reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "words"),
+    [
+        (0.3, 0.6, "Anytime: 0.50 (95% confidence sequence 0.30 to 0.60) after 1 rounds"),
+        (0.0, 0.99, "the interval covers nearly all of"),
+        (0.7, 0.2, "no value is possible"),
+    ],
+)
+def test_the_last_interval_is_put_into_words(low, high, words):
+    result = anytime.ConfidenceSequence(np.array([5]), np.array([0.5]), np.array([low]), np.array([high]))
+    assert words in " ".join(anytime.sentences(result, bounds.Bounds(4.0, 5), UNIT))
