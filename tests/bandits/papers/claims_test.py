@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bandits.papers import claims
+from bandits.papers import claims, results
 from bandits.papers.claims import AGREES, DISAGREES, INCONCLUSIVE, NOT_COMPARABLE, NOT_RUN, OPPOSITE, PREMISE, SAME
 from bandits.papers.plan import PAPER, PAPER_DATA, REDUCED, SMALL, STAND_IN, Claim, Figure, Measure, Published
 from bandits.papers.results import Results
@@ -72,9 +72,9 @@ def _results(figure: Figure, values: Sequence[Value]) -> Results:
                 table[f"edge:{picked.measure}"] = int(picked.is_edge)
         lost = frozenset().union(*(value.diverged for value in mine))
         configurations[label] = configuration.Configuration(label, table.assign(rounds=mine[0].rounds), diverged=lost)
-    results = Results(figure, configurations)
-    results.__dict__["baselines"] = {value.configuration: value.baselines for value in values if value.baselines}
-    return results
+    found = Results(figure, configurations)
+    found.__dict__["baselines"] = {value.configuration: value.baselines for value in values if value.baselines}
+    return found
 
 
 def _value(arm: str, *seeds: float, measure: str = "score", rounds: int = 9) -> Value:
@@ -331,15 +331,15 @@ def test_a_value_that_some_seeds_never_reach_is_counted():
     late = Measure("late", "score", "rounds to 1", smallest=True)
     figure = dataclasses.replace(_figure(), measures=(late, LOSS))
     assert (
-        claims.value_words("a", "late", _results(figure, [_value("a", 3.0, math.inf, 5.0, measure="late")]))
+        results.value_words("a", "late", _results(figure, [_value("a", 3.0, math.inf, 5.0, measure="late")]))
         == "reached by 2 of 3 seeds"
     )
     assert (
-        claims.value_words("a", "late", _results(figure, [_value("a", 3.0, 3.0, 3.0, measure="late")]))
+        results.value_words("a", "late", _results(figure, [_value("a", 3.0, 3.0, 3.0, measure="late")]))
         == "3 (the same in every seed)"
     )
     assert (
-        claims.value_words("a", "loss", _results(figure, [_value("a", math.inf, math.inf, measure="loss")]))
+        results.value_words("a", "loss", _results(figure, [_value("a", math.inf, math.inf, measure="loss")]))
         == "infinite"
     )
 
@@ -349,11 +349,11 @@ def test_a_configuration_that_does_not_beat_the_best_fixed_action_is_noted():
     for constant, note in ((0.9, " (below the best fixed action)"), (0.2, "")):
         stand = _against("a", ours, uniform=0.1, fixed=constant)
         assert (
-            claims.baseline_note("a", "score", _results(_figure(), [Value("a", "score", ours, baselines=stand)]))
+            results.baseline_note("a", "score", _results(_figure(), [Value("a", "score", ours, baselines=stand)]))
             == note
         )
     stand = _against("a", ours, uniform=0.9, fixed=0.95)
-    assert claims.baseline_note(
+    assert results.baseline_note(
         "a", "score", _results(_figure(), [Value("a", "score", ours, baselines=stand)])
     ).startswith(" (below the uniform policy")
 
