@@ -10,7 +10,6 @@ if __name__ == "__main__":  # Before the imports, which take seconds.
 
 import pathlib
 import sys
-from typing import Any
 
 from bandits.papers import figures, page, pictures, records, running
 from bandits.papers.plan import FIRST_TUNING_SEED
@@ -39,7 +38,7 @@ class _Figures:
       figure: Names, separated by commas; 1 means 1a to 1d; all: those of the papers; flagship: those of this project.
       text: All figures and tables of one paper, instead of --figure.
       list: Print the names of all figures and tables, and end.
-      arms: Labels of configurations, separated by semicolons: only these run; records keep the rows of the others.
+      configurations: Labels, separated by semicolons: only these run; records keep the rows of the others.
       scale: Scale of the runs.
       repeat: Seeds (default: as in the paper).
       data_dir: Folder of all needed data files (default: FEDBANDITS_DATA_DIR in the environment; for missing files that
@@ -53,7 +52,7 @@ class _Figures:
     figure: str = setting()
     text: str = setting(words=figures.names(), only={"figure": False})
     list: bool = setting(False)
-    arms: str = setting()
+    configurations: str = setting()
     scale: str = setting(figures.PAPER, figures.SCALES)
     repeat: int = setting(low=1, high=cli.MOST_REPEATS)
     data_dir: pathlib.Path = setting(only={"report_only": False})
@@ -109,23 +108,16 @@ def program(settings: cli.Settings) -> int:
     if not settings.text and not all(name.strip() for name in (settings.figure or "").split(",")):
         problem = f"={settings.figure} has an empty name" if settings.figure else " is missing"
         raise UsageError(f"--figure{problem}: give names, or all, or --text; --list prints them.")
-    labels = None if settings.arms is None else [label.strip() for label in settings.arms.split(";")]
-    runs: dict[str, Any] = {
-        "base": (f"--max_concurrent_threads={executors.cores_of_run(settings)}",),
-        "folder": pathlib.Path(settings.root_output_dir) / (settings.experiment_name or f"reproduce_{settings.scale}"),
-        "records": pathlib.Path(settings.records) if settings.records else None,
-    }
     with files.data_folder(settings.data_dir):
-        return running.execute(settings, _figures(settings, labels, runs))
+        return running.execute(settings, _figures(settings))
 
 
-def _figures(settings: cli.Settings, labels: list[str] | None, runs: dict[str, Any]) -> running.Figures:
+def _figures(settings: cli.Settings) -> running.Figures:
     """Figures that the flags choose."""
-    if settings.text:
-        whole = parts = figures.of_text(settings.text, settings.scale)
-    else:
-        whole = parts = figures.choose(settings.figure, settings.scale)
-    if labels is not None:
+    choose = figures.of_text if settings.text else figures.choose
+    whole = parts = choose(settings.text or settings.figure, settings.scale)
+    if settings.configurations is not None:
+        labels = [label.strip() for label in settings.configurations.split(";")]
         parts = [figures.only(figure, labels) for figure in whole]
     searched = [figure.name for figure in parts if any(one.is_searched for one in figure.configurations)]
     if searched and (settings.repeat or 0) > FIRST_TUNING_SEED:
@@ -143,7 +135,15 @@ def _figures(settings: cli.Settings, labels: list[str] | None, runs: dict[str, A
         raise UsageError("--early_stop has no effect: none of these figures has a search. Leave it out.")
     for figure in parts:
         figure.check(early_stop=bool(settings.early_stop))
-    return running.Figures(whole, parts, settings.repeat, **runs, has_halving=bool(settings.early_stop))
+    return running.Figures(
+        whole,
+        parts,
+        settings.repeat,
+        (f"--max_concurrent_threads={executors.cores_of_run(settings)}",),
+        pathlib.Path(settings.root_output_dir) / (settings.experiment_name or f"reproduce_{settings.scale}"),
+        pathlib.Path(settings.records) if settings.records else None,
+        bool(settings.early_stop),
+    )
 
 
 def _alone(settings: cli.Settings, flag: str, why: str) -> None:

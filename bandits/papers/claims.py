@@ -36,13 +36,11 @@ import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import NamedTuple
 
-from bandits.papers.plan import PAPER_DATA, STAND_IN, Accounted, Claim, Figure, Measure, Published, parse_operand
-from bandits.papers.results import ROUNDS, Results, number
+from bandits.papers.plan import PAPER_DATA, STAND_IN, Accounted, Claim, Figure, Published, parse_operand
+from bandits.papers.results import MissingError, Operand, Results, baseline_note, interval_of, number, value_words
 from bandits.plans import plan
-from bandits.results import baselines, budget, comparison, phrases
-from bandits.results.baselines import BaselineComparison
+from bandits.results import budget, comparison, phrases
 from bandits.results.comparison import Comparison
-from bandits.results.configuration import Configuration, ReferenceValue
 from optimization.privacy import mechanisms
 from optimization.study.intervals import Interval
 
@@ -88,41 +86,6 @@ class Verdicts(NamedTuple):
     claims: Sequence[Verdict]
     numbers: Sequence[Verdict]
     tests: Sequence[Comparison]
-
-
-class _MissingError(Exception):
-    """A number that a claim needs is missing."""
-
-
-@dataclasses.dataclass(frozen=True)
-class _Operand:
-    """A measure of a configuration, or a difference of two.
-
-    Attributes:
-      label: Label of the configuration.
-      measure: Name of the measure.
-      numbers: The columns `_VALUE` and `_RAW`.
-    """
-
-    label: str
-    measure: str
-    numbers: Configuration
-
-    @property
-    def mean(self) -> float:
-        """Mean over seeds; infinite if a seed never reaches the value."""
-        return float(self.numbers.values[_RAW].mean())
-
-    @property
-    def finite_mean(self) -> float:
-        """Mean over seeds, in which a value that is never reached counts as reached one round after the last."""
-        return float(self.numbers.values[_VALUE].mean())
-
-    @property
-    def lost(self) -> str:
-        """Diverged runs, in words; empty for none."""
-        count = len(self.numbers.diverged)
-        return f"{self.label} diverged in {count} of {len(self.numbers.values)} seeds" if count else ""
 
 
 @dataclasses.dataclass
@@ -196,8 +159,8 @@ def _tested(claim: Claim, results: Results) -> _Rows | Verdict:
     try:
         rows = KINDS[claim.kind](claim, results)
         for operand in claim.premises:
-            _operands(operand, results)
-    except _MissingError as missing:
+            results.operands(operand)
+    except MissingError as missing:
         return Verdict(NOT_RUN, f"no {missing}")
     if claim.kind == "between" and not results.figure.has_paper_settings:
         return Verdict(NOT_COMPARABLE, rows[0][0].why, rows[0][0].seeds)
@@ -209,7 +172,7 @@ def _verdict(claim: Claim, rows: _Rows, results: Results) -> Verdict:
     is_stand_in = results.figure.data_kind == STAND_IN
     seeds = min(statement.seeds for row in rows for statement in row)
     verdict = shown.verdict(SAME if is_stand_in else AGREES, OPPOSITE if is_stand_in else DISAGREES, seeds)
-    needed = [_learned(_operands(operand, results), results) for operand in claim.premises]
+    needed = [_learned(results.operands(operand), results) for operand in claim.premises]
     premise = next(filter(None, (*needed, shown.premise)), None)
     return verdict._replace(status=premise.status, why=f"{verdict.why}; {premise.why}") if premise else verdict
 
@@ -229,27 +192,22 @@ def _all(some: Sequence[_Statement]) -> _Statement:
 def _tested_number(published: Published, results: Results) -> _Statement | Verdict:
     """Statement that our mean is close to a published number, or else that it could be; a verdict if not tested."""
     figure, label, name = results.figure, published.configuration, published.measure
-    configuration = results.configurations.get(label)
-    if configuration is None:
+    is_picked = label in results.configurations and name in results.picked(label)
+    if not is_picked and (label not in results.configurations or name not in results.measures):
         return Verdict(NOT_RUN, "")
-    shown, seeds = value_words(label, name, results), 0
-    if is_picked := name in results.picked(label):
+    shown, seeds = value_words(label, name, results), results.estimate(label, name).size
+    shown += baseline_note(label, name, results)
+    if is_picked:
         count = len(figure.tuning_seeds)
         shown += f"; selected on {f'{count} tuning seeds' if count > 1 else 'one tuning seed'}"
-    elif name not in configuration.values:
-        return Verdict(NOT_RUN, "")
-    else:
-        seeds = configuration.estimate(name).size
-        shown += baseline_note(label, name, results)
     if not figure.has_paper_settings or published.other_settings:
         return Verdict(NOT_COMPARABLE, shown, seeds)
     if is_picked:
         return Verdict(INCONCLUSIVE, f"{shown}; a search's best point has no test", seeds)
-    value = _operand(label, name, results)
-    if value.lost:
-        return Verdict(INCONCLUSIVE, f"{shown}; {value.lost}", seeds)
-    if seeds < 2 or not math.isfinite(value.mean):
-        return Verdict(INCONCLUSIVE, f"{shown}; one seed" if seeds < 2 else shown, seeds)
+    value = results.operand(label, name)
+    if value.lost or seeds < 2 or not math.isfinite(value.mean):
+        why = value.lost or ("one seed" if seeds < 2 else "")
+        return Verdict(INCONCLUSIVE, "; ".join(filter(None, [shown, why])), seeds)
     theirs, ours, rounding = published.value, value.mean, published.unit / 2
     near = max(NEAR * abs(theirs), rounding)
     if abs(ours - theirs) <= near:
@@ -257,9 +215,9 @@ def _tested_number(published: Published, results: Results) -> _Statement | Verdi
     from scipy import stats
 
     # The mean of new seeds varies, too, and the paper rounds it.
-    error = float(value.numbers.values[_VALUE].std()) * math.sqrt(1 / seeds + 1 / figure.published_seeds)
+    error = float(value.finite.std()) * math.sqrt(1 / seeds + 1 / figure.published_seeds)
     beyond = abs(ours - theirs) - rounding
-    p = 2 * float(stats.t.sf(beyond / error, seeds - 1)) if error else _difference(value, None, theirs).p
+    p = 2 * float(stats.t.sf(beyond / error, seeds - 1)) if error else value.minus(None, theirs).p
     reach = float(stats.t.isf(comparison.LEVEL / 2, seeds - 1)) * error + rounding
     shown += f"; 95% of means of {phrases.seeds(figure.published_seeds)} of ours: {number(ours)} ± {number(reach)}"
     return _Statement(False, (label, name, "published"), p, shown, seeds)
@@ -297,92 +255,9 @@ def _against_reference(results: Results) -> dict[Hashable, Comparison]:
     return tests if any(test.is_judged for test in tests.values()) else {}
 
 
-def measure_of(figure: Figure, operand: str) -> Measure:
-    """Measure that an operand names, or the figure's first."""
-    _, name = parse_operand(operand)
-    return next((one for one in figure.measures if one.name == name), Measure(name, "")) if name else figure.measures[0]
-
-
-def _operands(operand: str, results: Results) -> list[_Operand]:
-    """Measures of an operand's alternatives.
-
-    Raises:
-      _MissingError: If one is missing.
-    """
-    measure = measure_of(results.figure, operand)
-    return [_operand(label, measure.name, results) for label in parse_operand(operand)[0]]
-
-
-def _operand(label: str, name: str, results: Results) -> _Operand:
-    import numpy as np
-
-    configuration = results.configurations.get(label)
-    if configuration is None or name not in configuration.values or configuration.values[name].isna().all():
-        raise _MissingError(f"{name} of {label}")
-    values = configuration.values.rename(columns={name: _RAW})[[_RAW, ROUNDS]]
-    if any(measure.name == name and measure.is_of_some_seeds for measure in results.figure.measures):
-        values = values.dropna()
-    late = values[ROUNDS].max() + 1
-    numbers = values.assign(**{_VALUE: values[_RAW].replace(np.inf, late)})
-    return _Operand(label, name, dataclasses.replace(configuration, name=f"{name} of {label}", values=numbers))
-
-
-def _difference(first: _Operand, second: _Operand | None, shift: float = 0.0) -> Comparison:
-    """Compares a measure with another plus a shift, or with the shift alone; not judged if it decides nothing."""
-    reference: Configuration | ReferenceValue = ReferenceValue("limit", shift)
-    is_never = False
-    if second:
-        reference = dataclasses.replace(second.numbers, values=second.numbers.values + shift)
-        both = first.numbers.values[[_RAW]].join(second.numbers.values[_RAW], how="inner", rsuffix="_of_second")
-        is_never = bool((both == math.inf).all(axis=1).any())
-    (test,) = comparison.compare([(first.numbers, reference)], _VALUE)
-    return test if test.is_judged and not is_never else dataclasses.replace(test, is_judged=False, p=math.nan)
-
-
-def _interval(test: Comparison) -> Interval:
-    """A difference with its interval: a point if it is the same in every seed, and the mean alone without a test."""
-    if not test.is_judged:
-        return Interval(test.difference, math.nan, math.nan, test.pairs)
-    if test.deviation == 0:
-        return Interval(test.difference, test.difference, test.difference, test.pairs)
-    return test.interval
-
-
-def minus(label: str, reference: str, name: str, results: Results) -> str:
-    """Difference of two configurations' measures over their common seeds, with its interval, as text."""
-    if reference not in results.configurations:
-        return ""
-    try:
-        first, second = (_operand(one, name, results) for one in (label, reference))
-    except _MissingError:
-        return number(math.nan)
-    return _interval(_difference(first, second)).text(signed=True)
-
-
-def _against_baselines(label: str, name: str, results: Results) -> BaselineComparison | None:
-    return results.baselines.get(label) if name == results.figure.measures[0].name else None
-
-
-def baseline_note(label: str, name: str, results: Results) -> str:
-    """Note on a first measure that is not significantly above the uniform policy or the best fixed action."""
-    against = _against_baselines(label, name, results)
-    if against and against.beats_uniform and against.fixed and against.fixed.is_judged and not against.fixed.wins:
-        return f" ({against.summary.rpartition(', ')[2]})"
-    return baselines.note(against) if against else ""
-
-
-def value_words(label: str, name: str, results: Results) -> str:
-    """Number with its interval; for rounds to a value, how many seeds reach it if not all do."""
-    estimate, is_round = results.estimate(label, name), measure_of(results.figure, f"x @ {name}").rounds_to is not None
-    if is_round and math.isinf(estimate.mean):
-        values = results.configurations[label].values[name]
-        return f"reached by {sum(map(math.isfinite, values))} of {len(values)} seeds"
-    return estimate.text()
-
-
-def _learned(alternatives: Sequence[_Operand], results: Results) -> Verdict | None:
+def _learned(alternatives: Sequence[Operand], results: Results) -> Verdict | None:
     """Why it is not so, or not known, that one of several configurations beats the best fixed action; None if it is."""
-    compared = {one.label: _against_baselines(one.label, one.measure, results) for one in alternatives}
+    compared = {one.label: results.against_baselines(one.label, one.measure.name) for one in alternatives}
     fixed = {label: against.fixed if against else None for label, against in compared.items()}
     known = [against for against in fixed.values() if against]
     if any(against.wins for against in known):
@@ -400,74 +275,60 @@ def _unknown(why: str) -> Verdict:
     return Verdict(INCONCLUSIVE, f"premise unknown: {why}")
 
 
-def _premise(first: _Operand, second: _Operand, measure: Measure, results: Results) -> Verdict | None:
+def _premise(first: Operand, second: Operand, results: Results) -> Verdict | None:
     """Why a comparison of two configurations is not judged; None if it is. See the module's docstring."""
     labels = [first.label, second.label]
     is_of_greedy = any(_GREEDY in label.replace(",", "").split() for label in labels)
     if labels[0] != labels[1] and is_of_greedy and (premise := _learned([first, second], results)):
         return premise
-    difference = _difference(first, second).difference
-    loser = labels[0] if (difference > 0 if measure.smallest else difference < 0) else labels[1]
+    lead = first.minus(second).difference
+    loser = labels[0] if (lead > 0 if first.measure.smallest else lead < 0) else labels[1]
     on_edge = results.edges(loser)
     why = f"{PREMISE}: the best point of {loser} lies on the edge of its grid ({', '.join(on_edge)})"
     return Verdict(PREMISE, why) if on_edge else None
 
 
-def _described(first: _Operand, second: _Operand, results: Results) -> str:
+def _described(first: Operand, second: Operand, results: Results) -> str:
     """Means of two measures over the seeds that are compared, and their difference."""
-    test, is_same = _difference(first, second), first.label == second.label
+    test, is_same = first.minus(second), first.label == second.label
     means = []
     for one, mean in ((first, test.mean), (second, test.reference_mean)):
-        note = baseline_note(one.label, one.measure, results)
-        mean = one.mean if math.isinf(one.mean) else mean
-        means.append(f"{one.measure.replace('_', ' ') if is_same else one.label} {number(mean)}{note}")
-    shown = f"{', '.join(means)}: {_interval(test).text(signed=True)}"
+        name = one.measure.name.replace("_", " ") if is_same else one.label
+        shown = number(one.mean if math.isinf(one.mean) else mean)
+        means.append(f"{name} {shown}{baseline_note(one.label, one.measure.name, results)}")
+    shown = f"{', '.join(means)}: {interval_of(test).text(signed=True)}"
     return "; ".join(filter(None, [shown, first.lost, second.lost]))
 
 
-def _in_range(
-    first: _Operand, second: _Operand | None, low: float, high: float, why: str, premise: Verdict | None = None
-) -> _Statement:
+def _in_range(first: Operand, second: Operand | None, low: float, high: float, why: str) -> _Statement:
     """Statement that a measure minus another, or a measure alone, lies between two limits; tested at the nearest."""
-    plain = _difference(first, second)
-    size = plain.difference if second else plain.mean
+    size = first.minus(second).difference
     limit = min(filter(math.isfinite, (low, high)), key=lambda end: abs(end - size))
-    test = _difference(first, second, limit)
-    ends = _interval(test)
+    test = first.minus(second, limit)
+    ends = interval_of(test)
     margin = min(limit - low + ends.low, high - limit - ends.high)
-    names = [(one.label, one.measure) for one in (first, second) if one]
+    names = [(one.label, one.measure.name) for one in (first, second) if one]
     key = (*sorted(names), limit if names == sorted(names) else -limit)  # Does not depend on the order of the two.
     margin = -math.inf if math.isnan(margin) else margin
-    return _Statement(low < size < high, key, test.p, why, test.pairs, margin, premise)
+    return _Statement(low < size < high, key, test.p, why, test.pairs, margin)
 
 
-def _better(
-    first: _Operand,
-    second: _Operand,
-    measure: Measure,
-    results: Results,
-    within: float | None = None,
-    premise: Verdict | None = None,
-) -> _Statement:
+def _better(first: Operand, second: Operand, results: Results, within: float = 0.0) -> _Statement:
     """Statement that one measure is better than another; with a tolerance, that it is not worse by more than that."""
-    why = _described(first, second, results)
+    why, is_smallest, limit = _described(first, second, results), first.measure.smallest, within * second.size
     if within:
-        why += f"; up to {100 * within:.3g}% {'more' if measure.smallest else 'less'} is close ({OURS})"
-    limit = (within or 0.0) * abs(second.finite_mean)
-    low, high = (-math.inf, limit) if measure.smallest else (-limit, math.inf)
-    return _in_range(first, second, low, high, why, premise)
+        why += f"; up to {100 * within:.3g}% {'more' if is_smallest else 'less'} is close ({OURS})"
+    statement = _in_range(first, second, *((-math.inf, limit) if is_smallest else (-limit, math.inf)), why)
+    statement.premise = _premise(first, second, results)
+    return statement
 
 
-def _pairs(operands: Sequence[str], others: Sequence[str], results: Results, within: float | None = None) -> _Rows:
+def _pairs(operands: Sequence[str], others: Sequence[str], results: Results, within: float = 0.0) -> _Rows:
     """Statements that the best of each operand is better than all of the others' alternatives."""
     rows = []
     for operand, other in itertools.product(operands, others):
-        measure = measure_of(results.figure, operand)
-        firsts = _operands(operand, results)
-        for second in _operands(other, results):
-            premises = [_premise(first, second, measure, results) for first in firsts]
-            pairs = zip(firsts, premises, strict=True)
-            rows.append([_better(first, second, measure, results, within, premise) for first, premise in pairs])
+        firsts = results.operands(operand)
+        rows += [[_better(first, second, results, within) for first in firsts] for second in results.operands(other)]
     return rows
 
 
@@ -477,13 +338,13 @@ def _order(claim: Claim, results: Results) -> _Rows:
 
 def _close(claim: Claim, results: Results) -> _Rows:
     groups = claim.operands if len(claim.operands) > 1 else [(operand,) for operand in claim.operands[0]]
-    values = [[value for operand in group for value in _operands(operand, results)] for group in groups]
+    values = [[value for operand in group for value in results.operands(operand)] for group in groups]
     rows = []
     for first, second in (pair for two in itertools.combinations(values, 2) for pair in itertools.product(*two)):
-        within = claim.within * abs(second.finite_mean)
+        within = claim.within * second.size
         why = f"{_described(first, second, results)}; within {number(within)} is close ({OURS})"
-        premise = _premise(first, second, measure_of(results.figure, f"x @ {first.measure}"), results)
-        statement = _in_range(first, second, -within, within, why, premise)
+        statement = _in_range(first, second, -within, within, why)
+        statement.premise = _premise(first, second, results)
         if claim.kind == "apart":
             statement.is_met, statement.margin = not statement.is_met, -statement.margin
         rows.append([statement])
@@ -497,55 +358,43 @@ def _near_best(claim: Claim, results: Results) -> _Rows:
     return _pairs([operand], [label + f" @ {measure}" * bool(measure) for label in others], results, claim.within)
 
 
+def _not_worse(claim: Claim, results: Results) -> _Rows:
+    return _pairs(claim.operands[0], claim.operands[1], results, claim.within)
+
+
 def _larger_lead(claim: Claim, results: Results) -> _Rows:
-    first, second, third, fourth = (_operands(group[0], results)[0] for group in claim.operands)
-    measure = measure_of(results.figure, claim.operands[0][0])
-    premise = _premise(first, second, measure, results) or _premise(third, fourth, measure, results)
-    return [[_better(_lead(first, second), _lead(third, fourth), measure, results, premise=premise)]]
-
-
-def _lead(first: _Operand, second: _Operand) -> _Operand:
-    """One measure minus another, by common seed."""
-    is_same = first.label == second.label
-    names = (f"{first.label}: {first.measure}", second.measure) if is_same else (first.label, second.label)
-    lead = (first.numbers.values[_VALUE] - second.numbers.values[_VALUE]).dropna()
-    numbers = dataclasses.replace(
-        first.numbers,
-        values=lead.to_frame(_VALUE).assign(**{_RAW: lead}),
-        diverged=first.numbers.diverged | second.numbers.diverged,
-        unpaired=first.numbers.unpaired or second.numbers.unpaired,
-    )
-    return _Operand(" minus ".join(names), first.measure, numbers)
+    first, second, third, fourth = (results.operands(group[0])[0] for group in claim.operands)
+    statement = _better(first.lead(second), third.lead(fourth), results)
+    statement.premise = _premise(first, second, results) or _premise(third, fourth, results)
+    return [[statement]]
 
 
 def _between(claim: Claim, results: Results) -> _Rows:
-    values = [_operands(group[0], results)[0] for group in claim.operands]
+    values = [results.operands(group[0])[0] for group in claim.operands]
     first, second = values[0], values[1] if len(values) > 1 else None
-    test = _difference(first, second)
+    test = first.minus(second)
     means = ", ".join(f"{value.label} {number(value.mean)}" for value in values)
-    size = _interval(test)
-    low, high = claim.low, claim.high
+    size, low, high = interval_of(test), claim.low, claim.high
     if size.mean < 0:  # A distance has no sign.
         size = Interval(-size.mean, -size.high, -size.low, size.size)
         low, high = -high, -low
-    size = size.within(0.0, math.inf)
     stated = f"{claim.low:g} to {claim.high:g}" if math.isfinite(claim.high) else f"{claim.low:g} or more"
     stated = f"range {stated} (ours)" if claim.our_range else f"stated {stated}"
-    shown = f"{means}: {'apart by ' * (len(values) > 1)}{size.text()}; {stated}" if test.is_judged else means
-    why = "; ".join(filter(None, [shown, *(value.lost for value in values)]))
-    return [[_in_range(first, second, low, high, why)]]
+    apart = "apart by " * (len(values) > 1)
+    shown = f"{means}: {apart}{size.within(0.0, math.inf).text()}; {stated}" if test.is_judged else means
+    return [[_in_range(first, second, low, high, "; ".join(filter(None, [shown, *(one.lost for one in values)])))]]
 
 
 def _steady(claim: Claim, results: Results) -> _Rows:
-    (value,) = _operands(claim.operands[0][0], results)
-    numbers, key = value.numbers.values[_VALUE], (value.label, value.measure, "steady")
-    deviation, seeds = float(numbers.std()), len(numbers)
+    (value,) = results.operands(claim.operands[0][0])
+    seeds, key = len(value.finite), (value.label, value.measure.name, "steady")
+    deviation, within = float(value.finite.std()), claim.within * value.size
     if seeds < 2 or value.lost or not math.isfinite(deviation):
         return [[_Statement(False, key, math.nan, value.lost or f"{value.label} {number(value.mean)}", seeds)]]
     from scipy import stats
 
     # Of a standard deviation, by chi squared, as for a normal distribution.
-    law, tail, within = stats.chi2(seeds - 1), comparison.LEVEL / 2, claim.within * abs(value.finite_mean)
+    law, tail = stats.chi2(seeds - 1), comparison.LEVEL / 2
     low, high = (deviation * math.sqrt((seeds - 1) / law.ppf(p)) for p in (1 - tail, tail))
     ratio = (seeds - 1) * (deviation / within) ** 2
     p = 2 * min(float(law.cdf(ratio)), float(law.sf(ratio)))
@@ -555,19 +404,19 @@ def _steady(claim: Claim, results: Results) -> _Rows:
 
 
 def _beats_best_fixed(claim: Claim, results: Results) -> _Rows:
-    return [[_above_fixed(value, results) for value in _operands(operand, results)] for (operand,) in claim.operands]
+    return [[_above_fixed(value, results) for value in results.operands(operand)] for (operand,) in claim.operands]
 
 
-def _above_fixed(value: _Operand, results: Results) -> _Statement:
-    baseline = _against_baselines(value.label, value.measure, results)
-    against = baseline.fixed if baseline else None
-    if not against:
-        raise _MissingError(f"best fixed action beside {value.label}")
-    shown = _interval(against)
+def _above_fixed(value: Operand, results: Results) -> _Statement:
+    baseline = results.against_baselines(value.label, value.measure.name)
+    if not baseline or not baseline.fixed:
+        raise MissingError(f"best fixed action beside {value.label}")
+    against = baseline.fixed
+    shown = interval_of(against)
+    key, p = (value.label, value.measure.name, "best fixed action"), against.p if against.is_judged else math.nan
     why = f"{value.label} {number(value.mean)}, best fixed action {number(against.reference_mean)}: "
-    p, margin = (against.p, shown.low) if against.is_judged else (math.nan, -math.inf)
-    key, why = (value.label, value.measure, "best fixed action"), why + shown.text(signed=True)
-    return _Statement(bool(against.is_better), key, p, why, against.pairs, margin)
+    margin = shown.low if against.is_judged else -math.inf
+    return _Statement(bool(against.is_better), key, p, why + shown.text(signed=True), against.pairs, margin)
 
 
 KINDS: Mapping[str, Callable[[Claim, Results], _Rows]] = {
@@ -575,7 +424,7 @@ KINDS: Mapping[str, Callable[[Claim, Results], _Rows]] = {
     "close": _close,
     "apart": _close,
     "near_best": _near_best,
-    "not_worse": lambda claim, results: _pairs(claim.operands[0], claim.operands[1], results, claim.within),
+    "not_worse": _not_worse,
     "larger_lead": _larger_lead,
     "between": _between,
     "steady": _steady,

@@ -10,24 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from bandits import studies
-from bandits.papers import claims
-from bandits.papers.plan import (
-    DATA_KINDS,
-    FIRST_TUNING_SEED,
-    PAPER,
-    PAPER_DATA,
-    REDUCED,
-    SMALL,
-    STAND_IN,
-    Accounted,
-    Claim,
-    Figure,
-    Measure,
-    Published,
-    parse_operand,
-)
-from bandits.plans import plan as grid_plan
-from bandits.plans.plan import Configuration
+from bandits.papers import claims, plan
+from bandits.papers.plan import PAPER, PAPER_DATA, SMALL, STAND_IN, Claim, Figure, Published, parse_operand
+from bandits.plans.plan import Configuration, as_text
 from data.errors import UsageError
 from optimization.study import cli, presets
 
@@ -35,17 +20,10 @@ SCALES = {
     PAPER: "the paper's data, rounds and seeds: days on one machine",
     SMALL: "stand-in data and few rounds: minutes; checks the program, not the paper's findings",
 }
-PAPERS_DATA = "The paper's data."
-_NOTES = {
-    PAPER_DATA: "The paper's data",
-    REDUCED: "The paper's data, reduced",
-    STAND_IN: "Stand-in data, not the paper's",
-}
+PAPERS_DATA = f"The {PAPER_DATA}."
 ALL, OWN = "all", "flagship"
 OWN_FIGURES = ("", "client_losses", "normality", "study")
 _FOLDER = pathlib.Path(__file__).parent / "published"
-_TEXT = "text"
-_EVERY_ARM = "*"
 _INIT = "Init"  # The row of the initial training, which all rows of its table share.
 _SMALL_KEYS = {"arms", "at", "compared", "data", "data_kind", "flags", "only", "own", "repeat", "sweeps"}
 # Keys that describe configurations, and others that are no attribute of `Figure`.
@@ -57,7 +35,8 @@ _MEANINGS = {"holds", "fails", "inconclusive"}
 
 def data_note(figure: Figure) -> str:
     """Sentence about data that are not exactly the paper's; empty for the paper's."""
-    return f"{_NOTES[figure.data_kind]}: {figure.data}." if figure.data else ""
+    kind = "Stand-in data, not the paper's" if figure.data_kind == STAND_IN else f"The {figure.data_kind}"
+    return f"{kind}: {figure.data}." if figure.data else ""
 
 
 def names() -> list[str]:
@@ -67,7 +46,7 @@ def names() -> list[str]:
 
 def _read_files(text: str = "*") -> Iterable[tuple[pathlib.Path, dict[str, Any], dict[str, Any]]]:
     """Each paper's file, the settings that its figures share, and the figures' tables by name."""
-    return presets.tables(_FOLDER, _TEXT, f"{text}.toml")
+    return presets.tables(_FOLDER, "text", f"{text}.toml")
 
 
 def load(scale: str, text: str = "*") -> dict[str, Figure]:
@@ -153,10 +132,9 @@ def only(figure: Figure, labels: Sequence[str]) -> Figure:
     known = [configuration.label for configuration in figure.configurations]
     for label in labels:
         if label not in known:
-            raise cli.unknown("arms", label, known, f"{figure.name} has {'; '.join(known)}.")
+            raise cli.unknown("configurations", label, known, f"{figure.name} has {'; '.join(known)}.")
     return dataclasses.replace(
-        figure,
-        configurations=tuple(configuration for configuration in figure.configurations if configuration.label in labels),
+        figure, configurations=tuple(one for one in figure.configurations if one.label in labels)
     )
 
 
@@ -186,17 +164,17 @@ def _read(name: str, text: str, table: Mapping[str, Any], scale: str) -> Figure:
     configurations = _configurations_of(table, small if is_small else None)
     rounds = small.get("at", {}) if is_small else {}
     measures = tuple(
-        Measure(measure, **values | ({"at": rounds[measure]} if measure in rounds else {}))
+        plan.Measure(measure, **values | ({"at": rounds[measure]} if measure in rounds else {}))
         for measure, values in table["measures"].items()
     )
     listed = [one for claim in table.get("claims", ()) for one in _claims(claim)]
     values = {key: tuple(value) if isinstance(value, list) else value for key, value in table.items()}
     values |= {
         "published_seeds": table.get("published_seeds", repeat),
-        "tuning_seeds": tuple(range(FIRST_TUNING_SEED, FIRST_TUNING_SEED + table.get("tuning_seeds", 1))),
+        "tuning_seeds": tuple(range(plan.FIRST_TUNING_SEED, plan.FIRST_TUNING_SEED + table.get("tuning_seeds", 1))),
         "published": (*_published(table, measures[0].name), *_preset_values(table)),
         "accounted": tuple(
-            Accounted(one["says"], one["place"], one["value"], _unit([one["value"]]), tuple(one["flags"].split()))
+            plan.Accounted(one["says"], one["place"], one["value"], _unit([one["value"]]), tuple(one["flags"].split()))
             for one in table.get("accounted", ())
         ),
         "measures": measures,
@@ -207,8 +185,8 @@ def _read(name: str, text: str, table: Mapping[str, Any], scale: str) -> Figure:
         kind = small.get("data_kind", table.get("small_data_kind"))
         about = f"{small['data']}; settings of the small scale"
         values |= {"repeat": small["repeat"], "data": about, "data_kind": kind}
-    if values["data_kind"] not in DATA_KINDS:
-        raise ValueError(f"data_kind is {values['data_kind']}: it must be one of {', '.join(DATA_KINDS)}")
+    if values["data_kind"] not in plan.DATA_KINDS:
+        raise ValueError(f"data_kind is {values['data_kind']}: it must be one of {', '.join(plan.DATA_KINDS)}")
     values = {key: value for key, value in values.items() if key not in _OTHER_KEYS}
     return Figure(name=name, text=text, configurations=configurations, scale=scale, **values)
 
@@ -223,7 +201,7 @@ def _configurations_of(table: Mapping[str, Any], small: Mapping[str, Any] | None
     sweeps, grid, compared = table.get("sweeps", {}), table.get("grid"), table.get("compared", {})
     of_scale: dict[str, Any] = {"flags": "", "own": {}}
     if small is not None:
-        of_scale = {"own": {}, **small}
+        of_scale |= small
         only = set(small.get("only", ()))
         axes = [
             {label: flags for label, flags in axis.items() if label in only or not only & set(axis)}
@@ -237,8 +215,8 @@ def _configurations_of(table: Mapping[str, Any], small: Mapping[str, Any] | None
         # Of two values of a flag the later one counts: an axis', and at small scale that of the scale.
         flags = [table.get("flags", ""), *(axis[word] for axis, word in zip(axes, words, strict=True))]
         flags += [of_scale["flags"], *(of_scale["own"].get(word, "") for word in words)]
-        tried = sweeps.get(label, sweeps.get(_EVERY_ARM))
-        searched = tuple(f"{flag}={';'.join(map(grid_plan.as_text, some))}" for flag, some in (tried or {}).items())
+        tried = sweeps.get(label, sweeps.get("*"))
+        searched = tuple(f"{flag}={';'.join(map(as_text, some))}" for flag, some in (tried or {}).items())
         grid_of_label = grid if tried is None else None
         configurations.append(Configuration(label, words, _arguments(flags, table), searched, grid_of_label))
     configurations += [

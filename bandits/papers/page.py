@@ -5,12 +5,11 @@ import dataclasses
 import itertools
 import math
 import pathlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 from bandits.papers import claims, figures, records, results, scoreboard
 from bandits.papers.plan import Figure
-from bandits.papers.scoreboard import Judged, Line
+from bandits.papers.scoreboard import Judged
 from bandits.results import baselines, phrases, runs, sections, tables
 from bandits.results.configuration import Baseline
 
@@ -41,7 +40,8 @@ def made(folder: pathlib.Path) -> str:
         return f"{folder.name}/{judged.figure.scale}/{path.name}" if path.exists() else ""
 
     environment = jinja2.Environment(trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
-    environment.filters |= {one.__name__.strip("_"): one for one in _FILTERS} | {"picture": picture}
+    filters = (_facts, _missing, _few, _command, _numbers, _tests, _bounds, _not_compared, picture)
+    environment.filters |= {one.__name__.strip("_"): one for one in filters}
     return environment.from_string(_TEMPLATE.read_text(encoding="utf-8")).render(
         own=own,
         over_tasks=[
@@ -187,7 +187,7 @@ def _numbers(judged: Judged) -> _Table:
         if label in found.configurations:
             reference = claims.reference_of(figure, planned)
             cells = [results.display_name(planned), *(found.estimate(label, name).text() for name in names)]
-            cells += [claims.minus(label, reference, name, found) for name in compared]
+            cells += [results.minus(label, reference, name, found) for name in compared]
             cells += [found.baselines[label].summary if label in found.baselines else ""] * bool(found.baselines)
             cells += [f"{found.picked(label)[flag]:g}" if flag in found.picked(label) else "" for flag in picked]
             rows.append(cells)
@@ -202,26 +202,6 @@ def _numbers(judged: Judged) -> _Table:
 def _tests(judged: Judged) -> str:
     title = f"{_spaced(judged.figure.measures[0].name)}: tests"
     return sections.comparison_table(title, judged.tests).narrow(_TESTS).markdown("####")
-
-
-def _claims(lines: Iterable[Line], columns: int) -> list[Sequence[str]]:
-    rows = [(f"{one.says} ({one.place})", f"**{one.verdict}**", one.result.why, one.means) for one in lines]
-    return [row[:columns] for row in rows]
-
-
-def _compared(lines: Iterable[Line]) -> list[Sequence[str]]:
-    return [
-        (one.says, one.place, one.published, one.result.why, str(one.result.seeds or ""), f"**{one.verdict}**")
-        for one in lines
-    ]
-
-
-def _left_open(some: Sequence[Judged]) -> str:
-    return "; ".join(dict.fromkeys(itertools.chain(*(judged.figure.left_open for judged in some))))
-
-
-def _claims_left(some: Sequence[Judged]) -> list[Sequence[str]]:
-    return [(line.says, line.place, line.result.why) for judged in some for line in judged.lines if line.claim]
 
 
 def _bounds(judged: Judged) -> str:
@@ -241,7 +221,7 @@ def _not_compared(judged: Judged) -> _Table | None:
     figure, found = judged.figure, judged.results
     compared = {published.measure for published in figure.published}
     for claim in (line.claim for line in judged.lines if line.claim and line.status != claims.NOT_RUN):
-        compared |= {claims.measure_of(figure, operand).name for group in claim.operands for operand in group}
+        compared |= {figure.measure_of(operand).name for group in claim.operands for operand in group}
     estimates = {
         name: {label: found.estimate(label, name) for label in found.configurations}
         for name in found.measures
@@ -250,9 +230,3 @@ def _not_compared(judged: Judged) -> _Table | None:
     names = [name for name, some in estimates.items() if any(math.isfinite(one.mean) for one in some.values())]
     rows = [[label, *(estimates[name][label].text() for name in names)] for label in found.configurations]
     return (["not compared with the paper (mean, 95% interval)", *map(_spaced, names)], rows) if names else None
-
-
-_FILTERS: Sequence[Callable[..., Any]] = (
-    *(_facts, _missing, _few, _command, _numbers, _tests, _claims, _compared, _left_open, _claims_left, _bounds),
-    _not_compared,
-)

@@ -59,9 +59,8 @@ def beside(flag: str, path: pathlib.Path) -> pathlib.Path:
     """
     folder = path.parent / "evidence"
     if not any(folder.glob("*/*.csv")):
-        raise UsageError(
-            f"--{flag}={path} is made from the records in {folder}, which has none: --records writes them."
-        )
+        source = f"the records in {folder}, which has none"
+        raise UsageError(f"--{flag}={path} is made from {source}: --records writes them.")
     return folder
 
 
@@ -109,11 +108,10 @@ def check_others(figure: Figure, labels: Collection[str], path: pathlib.Path) ->
             continue
         if missing := [measure.name for measure in figure.measures if measure.name not in rows]:
             raise UsageError(f"{path} has no {missing[0]} of {configuration.label}: run the whole figure.")
-        planned = figure.rounds_of(configuration)
+        planned = figure.first_run(configuration).rounds
         if (rounds := int(rows["rounds"].max())) != planned:
-            raise UsageError(
-                f"{path} has {configuration.label} of {rounds} rounds, not {planned}: run the whole figure."
-            )
+            found = f"{configuration.label} of {rounds} rounds, not {planned}"
+            raise UsageError(f"{path} has {found}: run the whole figure.")
 
 
 def joined(figure: Figure, table: "pd.DataFrame | None", path: pathlib.Path) -> "pd.DataFrame | None":

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bandits import environment_flags, studies
-from bandits.papers.plan import Figure, Measure
+from bandits.papers.plan import Figure, Measure, parse_operand
 from bandits.plans import plan
-from bandits.results import baselines, configurations, runs
+from bandits.results import baselines, comparison, configurations, runs
 from bandits.results.baselines import BaselineComparison, Baselines
-from bandits.results.comparison import Reference
+from bandits.results.comparison import Comparison, Reference
 from bandits.results.configuration import Baseline, Configuration, ReferenceValue
 from data.errors import UsageError
 from optimization.study import curves as curves_lib
@@ -30,8 +30,77 @@ UNIFORM, FULL_FEEDBACK = "chance", "ceiling"  # Labels of configurations; labels
 PICKED = "picked:"  # Before the name of a searched flag: its selected value.
 EDGE = "edge:"  # Likewise: whether that lies on an edge of the grid that ran; the declared grid may change later.
 DIVERGED, UNPAIRED, ROUNDS = "diverged", "unpaired", "rounds"  # The first two are 0 or 1, and missing where all are 0.
+_VALUE = "value"  # The metric of an operand.
 _SAMPLE = "sampled_clients"  # Clients that baselines were computed on, if these are a sample.
 _CHANGE_FLAGS = ("reward_drift", "world_seed", *(name for name in environment_flags.NAMES if name.startswith("drift_")))
+
+
+class MissingError(Exception):
+    """A number that a claim needs is missing."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Operand:
+    """A measure of a configuration, or a difference of two.
+
+    Attributes:
+      label: Label of the configuration.
+      measure: The measure.
+      configuration: The configuration, with the single metric `_VALUE`; never reached values are infinite.
+      late: What counts in place of an infinite value: one round after the last.
+    """
+
+    label: str
+    measure: Measure
+    configuration: Configuration
+    late: float = math.inf
+
+    @property
+    def finite(self) -> "pd.Series":
+        """Values by seed; what is never reached counts as reached one round after the last."""
+        return self.configuration.values[_VALUE].replace(np.inf, self.late)
+
+    @property
+    def mean(self) -> float:
+        """Mean over seeds; infinite if a seed never reaches the value."""
+        return float(self.configuration.values[_VALUE].mean())
+
+    @property
+    def size(self) -> float:
+        """Absolute mean of `finite`, to which tolerances are relative."""
+        return abs(float(self.finite.mean()))
+
+    @property
+    def lost(self) -> str:
+        """Diverged runs, in words; empty for none."""
+        count = len(self.configuration.diverged)
+        return f"{self.label} diverged in {count} of {len(self.finite)} seeds" if count else ""
+
+    def minus(self, other: "Operand | None", shift: float = 0.0) -> Comparison:
+        """Compares it with another plus a shift, or with the shift alone; not judged if that decides nothing."""
+        reference: Reference = ReferenceValue("limit", shift)
+        is_never = False
+        if other:
+            reference = other._with_values(other.finite + shift)
+            common = self.configuration.values.join(other.configuration.values, how="inner", rsuffix=" of the other")
+            is_never = bool((common == math.inf).all(axis=1).any())
+        (test,) = comparison.compare([(self._with_values(self.finite), reference)], _VALUE)
+        return test if test.is_judged and not is_never else dataclasses.replace(test, is_judged=False, p=math.nan)
+
+    def _with_values(self, values: "pd.Series") -> Configuration:
+        return dataclasses.replace(self.configuration, values=values.to_frame(_VALUE))
+
+    def lead(self, other: "Operand") -> "Operand":
+        """It minus another, by common seed."""
+        first, second = self.configuration, other.configuration
+        is_same = self.label == other.label
+        names = (f"{self.label}: {self.measure.name}", other.measure.name) if is_same else (self.label, other.label)
+        lead = dataclasses.replace(
+            self._with_values((self.finite - other.finite).dropna()),
+            diverged=first.diverged | second.diverged,
+            unpaired=first.unpaired or second.unpaired,
+        )
+        return Operand(" minus ".join(names), self.measure, lead)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,11 +165,75 @@ class Results:
             return Interval(picked[name], math.nan, math.nan, 0)
         return self.configurations[label].estimate(name)
 
+    def operands(self, operand: str) -> list[Operand]:
+        """Measures of the alternatives that an operand of a claim names.
+
+        Raises:
+          MissingError: If one is missing.
+        """
+        measure = self.figure.measure_of(operand)
+        return [self.operand(label, measure.name) for label in parse_operand(operand)[0]]
+
+    def operand(self, label: str, name: str) -> Operand:
+        """A measure of a configuration.
+
+        Raises:
+          MissingError: If it is missing.
+        """
+        configuration, measure = self.configurations.get(label), self.figure.measure_of(f"{label} @ {name}")
+        if configuration is None or name not in configuration.values or configuration.values[name].isna().all():
+            raise MissingError(f"{name} of {label}")
+        values = configuration.values[[name]].set_axis([_VALUE], axis=1)
+        values = values.dropna() if measure.is_of_some_seeds else values
+        single = dataclasses.replace(configuration, values=values)
+        return Operand(label, measure, single, float(configuration.values[ROUNDS].max()) + 1)
+
+    def against_baselines(self, label: str, name: str) -> BaselineComparison | None:
+        """A configuration compared with its baselines, if the measure is the first."""
+        return self.baselines.get(label) if name == self.figure.measures[0].name else None
+
     def best_fixed(self) -> dict[str, list[str]]:
         """Rewards of best fixed actions, as text, with the configurations of each."""
         rewards = {label: against.fixed.reference_mean for label, against in self.baselines.items() if against.fixed}
         finite = {label: number(reward) for label, reward in rewards.items() if math.isfinite(reward)}
         return runs.grouped(finite, finite.__getitem__)
+
+
+def interval_of(test: Comparison) -> Interval:
+    """A difference with its interval: a point if it is the same in every seed, and the mean alone without a test."""
+    if not test.is_judged:
+        return Interval(test.difference, math.nan, math.nan, test.pairs)
+    if test.deviation == 0:
+        return Interval(test.difference, test.difference, test.difference, test.pairs)
+    return test.interval
+
+
+def minus(label: str, reference: str, name: str, results: Results) -> str:
+    """Difference of two configurations' measures over their common seeds, with its interval, as text."""
+    if reference not in results.configurations:
+        return ""
+    try:
+        first, second = (results.operand(one, name) for one in (label, reference))
+    except MissingError:
+        return number(math.nan)
+    return interval_of(first.minus(second)).text(signed=True)
+
+
+def baseline_note(label: str, name: str, results: Results) -> str:
+    """Note on a first measure that is not significantly above the uniform policy or the best fixed action."""
+    against = results.against_baselines(label, name)
+    if against and against.beats_uniform and against.fixed and against.fixed.is_judged and not against.fixed.wins:
+        return f" ({against.summary.rpartition(', ')[2]})"
+    return baselines.note(against) if against else ""
+
+
+def value_words(label: str, name: str, results: Results) -> str:
+    """Number with its interval; for rounds to a value, how many seeds reach it if not all do."""
+    estimate, measure = results.estimate(label, name), results.figure.measure_of(f"{label} @ {name}")
+    if measure.rounds_to is not None and math.isinf(estimate.mean):
+        values = results.configurations[label].values[name]
+        return f"reached by {sum(map(math.isfinite, values))} of {len(values)} seeds"
+    return estimate.text()
 
 
 def of_records(figure: Figure, table: "pd.DataFrame | None") -> Results:

@@ -2,9 +2,11 @@
 
 import contextlib
 import dataclasses
+import itertools
 import pathlib
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from bandits import studies
 from bandits.papers import figures, pictures, records, results, scoreboard
@@ -22,8 +24,7 @@ _ENDED = (sweep.FINISHED, sweep.DIVERGED)
 _THEN = "the same command writes the runs of selected points; --report_only, without --executor, reports finished runs"
 
 
-@dataclasses.dataclass(frozen=True)
-class FigureRuns:
+class FigureRuns(NamedTuple):
     """A figure's runs.
 
     Attributes:
@@ -62,78 +63,6 @@ def check_data(figures: Sequence[Figure], folder: pathlib.Path, data_dir: str | 
         raise UsageError("\n".join(lines))
     for line in lines:
         print(f"Warning: {line}", file=sys.stderr)
-
-
-def run_figure(
-    figure: Figure,
-    repeat: int,
-    base: Sequence[str],
-    folder: pathlib.Path,
-    executor: executors.Executor | None,
-    *,
-    has_halving: bool = False,
-) -> FigureRuns:
-    """Executes the missing runs of a figure.
-
-    Args:
-      figure: The figure.
-      repeat: Number of seeds.
-      base: Flags that all runs share.
-      folder: Folder of all runs.
-      executor: Executes runs; None to use only finished ones.
-      has_halving: Whether searches stop points early (`Sweep.run_halving`).
-    """
-    metric = studies.load(studies.STUDIES[figure.binary]).ranked_by
-    # Configurations that differ only on the first axis are compared, so they run close together.
-    others = list(dict.fromkeys(configuration.words[1:] for configuration in figure.configurations))
-    ordered = sorted(figure.configurations, key=lambda configuration: others.index(configuration.words[1:]))
-    first = {configuration.label: figure.runs_of(configuration, repeat, base, folder) for configuration in ordered}
-    halved = [configuration.label for configuration in ordered if configuration.is_searched and has_halving]
-    reported: dict[str, list[plan.Run]] = {}
-    picked: dict[str, plan.Run] = {}
-    errors: dict[str, str] = {}
-    search = sweep.Sweep(folder, executor or executors.Executor(), metric, smallest=metric.better == "down")
-    with contextlib.closing(search):
-        run_all = search.run if executor else search.submit
-        run_all(_once(some for label, some in first.items() if label not in halved))
-        for label in halved:
-            # Before the second deployment, rewards hardly depend on training.
-            least = 2 * (first[label][0].settings.get("bandits_deploy_freq") or 0)
-            search.run_halving(first[label], _REDUCTION, max(1, least))
-        for configuration in ordered:
-            reported[configuration.label] = first[configuration.label]
-            if configuration.is_searched:
-                reported[configuration.label] = []
-                try:
-                    point = best(figure, first[configuration.label], search, folder)
-                except UsageError as error:
-                    errors[configuration.label] = f"{configuration.label}: {error}"
-                    continue
-                if point:
-                    picked[configuration.label] = point
-                    reported[configuration.label] = [point.with_seed(seed) for seed in range(repeat)]
-        run_all(_once(reported.values()))
-    label_of = {run.name: label for group in (first, reported) for label, some in group.items() for run in some}
-    for name, outcome in search.outcomes.items():
-        if outcome.status == sweep.FAILED:
-            errors[name] = f"{label_of[name]}: {outcome.error} ({folder / name})"
-    found: dict[str, Configuration] = {}
-    for configuration in ordered:
-        label = configuration.label
-        # Diverged runs count in means, which would be biased upwards without them; verdicts leave them out.
-        ended = {run.seed: run for run in reported[label] if search.outcomes[run.name].status in _ENDED}
-        lost = {seed for seed, run in ended.items() if search.outcomes[run.name].status == sweep.DIVERGED}
-        point = picked.get(label)
-        searched = {flag: point.settings[flag] for flag in point.numbers} if point else {}
-        searched = {flag: float(value) for flag, value in searched.items() if value is not None}
-        try:
-            if ended:
-                seed_runs = _read(ended.values(), folder)
-                found[label] = results.of_runs(figure, configuration, seed_runs, searched, frozenset(lost))
-        except UsageError as error:
-            errors[label] = f"{label}: {error}"
-    left = [outcome.run for outcome in search.outcomes.values() if outcome.status == sweep.UNFINISHED]
-    return FigureRuns(found, list(errors.values()), left)
 
 
 def _once(some: Iterable[Sequence[plan.Run]]) -> list[plan.Run]:
@@ -194,11 +123,6 @@ class Figures:
     records: pathlib.Path | None = None
     has_halving: bool = False
 
-    @property
-    def binary(self) -> str:
-        """Name in `studies.STUDIES`."""
-        return self.parts[0].binary
-
     def prepare(self, settings: cli.Settings) -> None:
         """Opens the data, and creates the records' folder, before anything runs.
 
@@ -218,25 +142,66 @@ class Figures:
         if self.records:
             records.check_folder(self.records / self.parts[0].scale)
 
-    def planned(self) -> list[tuple[plan.Run, int]]:
-        """All runs, with their weights; see `Figure.planned`."""
-        folder = self.folder / "runs"
-        return [run for each in self.parts for run in each.planned(self.repeat or each.repeat, self.base, folder)]
-
-    def left(self) -> list[plan.Run]:
-        """Unfinished runs that could run now."""
-        return [run for each in self.parts for run in self._run(each, None).left]
-
-    def _run(self, figure: Figure, executor: executors.Executor | None) -> FigureRuns:
-        repeat, has_halving = self.repeat or figure.repeat, self.has_halving and executor is not None
-        return run_figure(figure, repeat, self.base, self.folder / "runs", executor, has_halving=has_halving)
+    def run(self, figure: Figure, executor: executors.Executor | None) -> FigureRuns:
+        """Executes the missing runs of a figure; without an executor, only finished ones count."""
+        folder, repeat = self.folder / "runs", self.repeat or figure.repeat
+        metric = studies.load(studies.STUDIES[figure.binary]).ranked_by
+        # Configurations that differ only on the first axis are compared, so they run close together.
+        others = list(dict.fromkeys(configuration.words[1:] for configuration in figure.configurations))
+        ordered = sorted(figure.configurations, key=lambda configuration: others.index(configuration.words[1:]))
+        first = {
+            configuration.label: figure.runs_of(configuration, repeat, self.base, folder) for configuration in ordered
+        }
+        has_halving = self.has_halving and executor is not None
+        halved = [configuration.label for configuration in ordered if configuration.is_searched and has_halving]
+        reported = dict(first)
+        picked: dict[str, plan.Run] = {}
+        errors: dict[str, str] = {}
+        search = sweep.Sweep(folder, executor or executors.Executor(), metric, smallest=metric.better == "down")
+        with contextlib.closing(search):
+            run_all = search.run if executor else search.submit
+            run_all(_once(some for label, some in first.items() if label not in halved))
+            for label in halved:
+                # Before the second deployment, rewards hardly depend on training.
+                least = 2 * (first[label][0].settings.get("bandits_deploy_freq") or 0)
+                search.run_halving(first[label], _REDUCTION, max(1, least))
+            for label in (configuration.label for configuration in ordered if configuration.is_searched):
+                reported[label] = []
+                try:
+                    if point := best(figure, first[label], search, folder):
+                        picked[label] = point
+                        reported[label] = [point.with_seed(seed) for seed in range(repeat)]
+                except UsageError as error:
+                    errors[label] = f"{label}: {error}"
+            run_all(_once(reported.values()))
+        label_of = {run.name: label for group in (first, reported) for label, some in group.items() for run in some}
+        for name, outcome in search.outcomes.items():
+            if outcome.status == sweep.FAILED:
+                errors[name] = f"{label_of[name]}: {outcome.error} ({folder / name})"
+        found: dict[str, Configuration] = {}
+        for configuration in figure.configurations:
+            label = configuration.label
+            # Diverged runs count in means, which would be biased upwards without them; verdicts leave them out.
+            ended = {run.seed: run for run in reported[label] if search.outcomes[run.name].status in _ENDED}
+            lost = {seed for seed, run in ended.items() if search.outcomes[run.name].status == sweep.DIVERGED}
+            point = picked.get(label)
+            searched = {flag: point.settings[flag] for flag in point.numbers} if point else {}
+            searched = {flag: float(value) for flag, value in searched.items() if value is not None}
+            try:
+                if ended:
+                    seed_runs = _read(ended.values(), folder)
+                    found[label] = results.of_runs(figure, configuration, seed_runs, searched, frozenset(lost))
+            except UsageError as error:
+                errors[label] = f"{label}: {error}"
+        left = [outcome.run for outcome in search.outcomes.values() if outcome.status == sweep.UNFINISHED]
+        return FigureRuns(found, list(errors.values()), left)
 
     def reproduce(self, executor: executors.Executor | None) -> int:
         """Runs what is missing, and reports; without an executor, reports finished runs. Returns the exit status."""
         failed: list[str] = []
         lines: list[scoreboard.Line] = []
         for figure, part in zip(self.whole, self.parts, strict=True):
-            ended = self._run(part, executor)
+            ended = self.run(part, executor)
             failed += [f"{figure.name}: {error}" for error in ended.errors]
             try:
                 is_part = len(part.configurations) < len(figure.configurations)
@@ -320,14 +285,17 @@ def execute(settings: cli.Settings, chosen: Figures) -> int:
         chosen.prepare(settings)
         return chosen.reproduce(None)
     cores = executors.cores_of_run(settings)
-    with sweep.claim(chosen.folder, studies.STUDIES[chosen.binary]):
+    with sweep.claim(chosen.folder, studies.STUDIES[chosen.parts[0].binary]):
         if settings.executor == "slurm_script":
-            return sweep.write_job_array(chosen.left(), chosen.folder, cores, _THEN)
+            left = [run for figure in chosen.parts for run in chosen.run(figure, None).left]
+            return sweep.write_job_array(left, chosen.folder, cores, _THEN)
         chosen.prepare(settings)
         executor = executors.build(settings, cores)
         with executors.running(executor, chosen.folder):
             if settings.estimate or settings.scale == PAPER:
-                time = estimate.of(chosen.planned(), chosen.folder, executor, settings.workers)
+                folder = chosen.folder / "runs"
+                some = (one.planned(chosen.repeat or one.repeat, chosen.base, folder) for one in chosen.parts)
+                time = estimate.of([*itertools.chain(*some)], chosen.folder, executor, settings.workers)
                 print(time.text, flush=True)
             if settings.estimate:
                 return 0 if time.is_whole else 1

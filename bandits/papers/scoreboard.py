@@ -17,7 +17,12 @@ from bandits.results.comparison import Comparison
 if TYPE_CHECKING:
     import pandas as pd
 
-_COMPUTED = "none: computed"
+_PAPER_DATA = "the paper's"
+_COMPUTED, _PRIVACY_BUDGET = "none: computed", "./scripts/python -m scripts.privacy_budget"
+_COLUMNS = ["paper", "figure", "kind", "says", "source", "verdict", "published", "ours", "seeds"]
+_COLUMNS += ["data_kind", "data", "command"]
+_VALUE_COLUMNS = ["label", "measure", "ours_mean", "ours_low", "ours_high", "ours_deviation", "seeds", "normalized"]
+_VALUE_COLUMNS += ["published", "verdict", "source"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -128,34 +133,22 @@ def table(lines: Iterable[Line]) -> "pd.DataFrame":
     """Content of `scoreboard.csv`."""
     import pandas as pd
 
-    program = "./scripts/python -m scripts.privacy_budget"
-    rows = [
-        {
-            "paper": line.figure.text,
-            "figure": line.figure.name,
-            "kind": "claim" if line.claim else "number",
-            "says": line.says,
-            "source": line.place,
-            "verdict": line.status,
-            "published": line.published,
-            "ours": line.result.why,
-            "seeds": line.result.seeds,
-            "data_kind": line.data_kind,
-            "data": _COMPUTED if line.privacy_flags else line.figure.data or "the paper's",
-            "command": f"{program} {line.privacy_flags}"
-            if line.privacy_flags
-            else command(line.figure, line.result.seeds),
-        }
-        for line in lines
-    ]
-    return pd.DataFrame(rows)
+    rows = []
+    for line in lines:
+        figure, result, flags = line.figure, line.result, line.privacy_flags
+        data = _COMPUTED if flags else figure.data or _PAPER_DATA
+        run = f"{_PRIVACY_BUDGET} {flags}" if flags else command(figure, result.seeds)
+        shown = (line.says, line.place, line.status, line.published, result.why, result.seeds)
+        kind = "claim" if line.claim else "number"
+        rows.append((figure.text, figure.name, kind, *shown, line.data_kind, data, run))
+    return pd.DataFrame(rows, columns=_COLUMNS)
 
 
 def claims_table(judged: Judged) -> "pd.DataFrame":
     """Content of `NAME_claims.csv`: verdicts on a figure's claims and epsilons."""
-    columns = ["source", "says", "verdict", "data_kind", "ours", "seeds"]
     content = table(line for line in judged.lines if line.claim or line.privacy_flags)
-    return content.reindex(columns=columns).rename(columns={"says": "claim"})
+    content = content.rename(columns={"says": "claim"})
+    return content[["source", "claim", "verdict", "data_kind", "ours", "seeds"]]
 
 
 def values_table(judged: Judged) -> "pd.DataFrame":
@@ -163,34 +156,22 @@ def values_table(judged: Judged) -> "pd.DataFrame":
     import pandas as pd
 
     figure, found = judged.figure, judged.results
-    numbers = [line for line in judged.lines if not line.claim and not line.privacy_flags]
-    published = {
-        (one.configuration, one.measure): (one, line.status)
-        for one, line in zip(figure.published, numbers, strict=True)
-    }
+    numbers = [line for line in judged.lines if line.published and not line.privacy_flags]
+    pairs = zip(figure.published, numbers, strict=True)
+    published = {(one.configuration, one.measure): (one, line) for one, line in pairs}
     rows = []
     for label, configuration in found.configurations.items():
         for name in (*found.measures, *found.picked(label)):
-            estimate, (stated, status) = found.estimate(label, name), published.get((label, name), (None, ""))
-            against = found.baselines.get(label) if name == found.measures[0] else None
-            rows.append(
-                {
-                    "label": label,
-                    "measure": name,
-                    "ours_mean": estimate.mean,
-                    "ours_low": estimate.low,
-                    "ours_high": estimate.high,
-                    "ours_deviation": configuration.values[name].std() if name in configuration.values else math.nan,
-                    "seeds": estimate.size,
-                    "normalized": against.summary if against else "",
-                    "published": stated.value if stated else math.nan,
-                    "verdict": status,
-                    "source": stated.place if stated else "",
-                    "data_kind": figure.data_kind,
-                    "data": figure.data or "the paper's",
-                }
-            )
-    return pd.DataFrame(rows)
+            estimate, against = found.estimate(label, name), found.against_baselines(label, name)
+            deviation = configuration.values[name].std() if name in configuration.values else math.nan
+            ours = (estimate.mean, estimate.low, estimate.high, deviation, estimate.size)
+            theirs = (math.nan, "", "")
+            if (label, name) in published:
+                stated, line = published[label, name]
+                theirs = (stated.value, line.status, stated.place)
+            rows.append((label, name, *ours, against.summary if against else "", *theirs))
+    content = pd.DataFrame(rows, columns=_VALUE_COLUMNS)
+    return content.assign(data_kind=figure.data_kind, data=figure.data or _PAPER_DATA)
 
 
 def counts(lines: Iterable[Line]) -> dict[str, int]:
@@ -220,7 +201,7 @@ def text(judged: Judged) -> str:
     if judged.results.configurations:
         shown = values_table(judged)[["label", "measure", "seeds", "normalized", "published", "verdict", "source"]]
         pairs = zip(shown["label"], shown["measure"], strict=True)
-        shown.insert(2, "ours", [claims.value_words(*pair, judged.results) for pair in pairs])
+        shown.insert(2, "ours", [results.value_words(*pair, judged.results) for pair in pairs])
         shown["published"] = shown["published"].map(lambda value: "" if math.isnan(value) else number(value))
         heads = {"label": "", "ours": "ours (95% interval)", "normalized": "compared with bounds", "source": "section"}
         shown = shown.rename(columns=heads)

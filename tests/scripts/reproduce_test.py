@@ -218,11 +218,11 @@ def test_what_is_finished_is_reported_while_the_rest_is_left(play, tmp_path, cap
 def test_arms_played_alone_join_the_others_records(play, tmp_path, capfd):
     kept = tmp_path / "evidence"
     file = kept / "paper" / "f1.csv"
-    assert play(_figure(), "--repeat=2", "--arms=far", f"--records={kept}") == 0
+    assert play(_figure(), "--repeat=2", "--configurations=far", f"--records={kept}") == 0
     assert pd.read_csv(file)["arm"].tolist() == ["far", "far"]
     earlier = file.read_text().splitlines()[1:]
     capfd.readouterr()
-    assert play(_figure(), "--repeat=6", "--arms=near; near", f"--records={kept}") == 0
+    assert play(_figure(), "--repeat=6", "--configurations=near; near", f"--records={kept}") == 0
     table = pd.read_csv(file)
     assert table["arm"].tolist() == ["near"] * 6 + ["far"] * 2
     assert file.read_text().splitlines()[7:] == earlier
@@ -231,15 +231,15 @@ def test_arms_played_alone_join_the_others_records(play, tmp_path, capfd):
 
 def test_arms_that_cannot_join_the_others_are_refused_before_they_are_played(play, tmp_path):
     kept = tmp_path / "evidence"
-    assert play(_figure(), "--arms=far", f"--records={kept}") == 0
+    assert play(_figure(), "--configurations=far", f"--records={kept}") == 0
     near, far = _figure().configurations
     longer = dataclasses.replace(far, arguments=(*far.arguments, "--total_rounds=5"))
     with pytest.raises(UsageError, match=r"f1\.csv has far of 4 rounds, not 5: run the whole figure\."):
-        play(_figure(configurations=(near, longer)), "--arms=near", f"--records={kept}")
+        play(_figure(configurations=(near, longer)), "--configurations=near", f"--records={kept}")
     with pytest.raises(UsageError, match=r"f1\.csv has no loss of far: run the whole figure\."):
-        play(_figure(measures=(SCORE, LOSS)), "--arms=near", f"--records={kept}")
+        play(_figure(measures=(SCORE, LOSS)), "--configurations=near", f"--records={kept}")
     with pytest.raises(UsageError, match=r"f1_records\.csv has no loss of far: run the whole figure\."):
-        play(_figure(measures=(SCORE, LOSS)), "--arms=near")
+        play(_figure(measures=(SCORE, LOSS)), "--configurations=near")
     assert len([*tmp_path.glob("r/runs/*")]) == 1
     records.check_others(_figure(measures=(SCORE, LOSS)), {"far"}, kept / "paper" / "f1.csv")  # It has no others.
 
@@ -261,7 +261,7 @@ def test_arms_alone_leave_the_picture_and_judge_what_is_there(play, tmp_path, ca
     drawn = (tmp_path / "r" / "f1" / "f1.png").stat().st_mtime_ns
     capfd.readouterr()
     third = Configuration("third", ("third",), ("--rate=10",))
-    assert play(_figure(configurations=(*_figure().configurations, third)), "--repeat=6", "--arms=third") == 0
+    assert play(_figure(configurations=(*_figure().configurations, third)), "--repeat=6", "--configurations=third") == 0
     assert "agrees (paper's data)  section 2: near is better" in capfd.readouterr().out
     assert set(pd.read_csv(tmp_path / "r" / "f1" / "f1_records.csv")["arm"]) == {"near", "far", "third"}
     assert (tmp_path / "r" / "f1" / "f1.png").stat().st_mtime_ns == drawn
@@ -488,7 +488,7 @@ def test_no_two_claims_compare_the_same_runs_by_the_same_measure(tmp_path):
                 operand.partition(" @ ")[0] in names for operand in ends
             ):
                 continue
-            measures = [claims.measure_of(figure, operand) for operand in ends]
+            measures = [figure.measure_of(operand) for operand in ends]
             runs = [names[operand.partition(" @ ")[0]] for operand in ends]
             key = (*runs, *((measure.column, measure.at) for measure in measures), figure.binary, figure.scale)
             own = (figure.name, claim.says)
@@ -559,18 +559,11 @@ def test_no_claim_contradicts_the_numbers_that_its_text_publishes():
     assert checked > 40
 
 
-def test_a_key_that_a_file_must_not_have_is_named(tmp_path, monkeypatch):
-    (tmp_path / "x.toml").write_text('[text]\ntitle = "T"\nbinary = "run_ads"\n[f]\nabout = "A"\ncurve = 1\n')
-    monkeypatch.setattr(figures, "_FOLDER", tmp_path)
-    with pytest.raises(ValueError, match=r"x\.toml, f: .*curve"):
-        figures.load("paper")
-
-
-@pytest.mark.parametrize(("scale", "expected"), [("paper", ("1", "2", "4")), ("small", ("5", "5", "5"))])
-def test_an_arm_s_value_counts_before_its_figure_s_and_that_of_the_scale_before_both(
-    tmp_path, monkeypatch, scale, expected
-):
-    (tmp_path / "x.toml").write_text("""[text]
+@pytest.fixture
+def one_file(tmp_path, monkeypatch):
+    """Has a single file with a figure, and returns its path."""
+    path = tmp_path / "x.toml"
+    path.write_text("""[text]
 title = "T"
 binary = "run_ads"
 data_kind = "paper's data"
@@ -591,8 +584,19 @@ data = "D"
 flags = "--rounds=5"
 """)
     monkeypatch.setattr(figures, "_FOLDER", tmp_path)
-    arms = figures.load(scale)["f"].configurations
-    assert tuple(arm.arguments[-1].removeprefix("--rounds=") for arm in arms) == expected
+    return path
+
+
+def test_a_key_that_a_file_must_not_have_is_named(one_file):
+    one_file.write_text(one_file.read_text().replace('about = "A"', 'about = "A"\ncurve = 1'))
+    with pytest.raises(ValueError, match=r"x\.toml, f: .*curve"):
+        figures.load("paper")
+
+
+@pytest.mark.parametrize(("scale", "expected"), [("paper", ("1", "2", "4")), ("small", ("5", "5", "5"))])
+def test_a_later_value_of_a_flag_counts(one_file, scale, expected):
+    configurations = figures.load(scale)["f"].configurations
+    assert tuple(one.arguments[-1].removeprefix("--rounds=") for one in configurations) == expected
 
 
 def test_arms_are_the_product_of_their_axes():

@@ -17,6 +17,9 @@ from data.errors import UsageError
 from optimization.study import run_folder
 from optimization.study.results import Run
 
+NEAR = Configuration("near", ("near",), ())
+BASELINES = tuple(Configuration(label, (label,), (), is_drawn=False) for label in ("chance", "ceiling"))
+
 
 def _figure(**changes) -> Figure:
     values = {
@@ -24,7 +27,7 @@ def _figure(**changes) -> Figure:
         "text": "Nobody 2020",
         "about": "Figure 1: a toy",
         "binary": "run_federated",
-        "configurations": (Configuration("near", ("near",), ()), Configuration("far", ("far",), ())),
+        "configurations": (NEAR, Configuration("far", ("far",), ())),
         "repeat": 3,
         "measures": (Measure("score", "score"),),
         "published": (Published("near", "score", 4.0, "Table 1", 1.0), Published("far", "rate", 0.2, "Table 1")),
@@ -34,6 +37,11 @@ def _figure(**changes) -> Figure:
         "reference": "far",
     }
     return Figure(**(values | changes))
+
+
+def _task(name: str, *configurations: Configuration) -> Figure:
+    """Returns a figure of this project, without claims."""
+    return _figure(own=True, name=name, about=f"{name}: a task", configurations=configurations, claims=())
 
 
 def _recorded(figure: Figure, label: str, seed_runs: Sequence[Run], *rest) -> pd.DataFrame:
@@ -173,22 +181,20 @@ def test_an_infinite_number_and_none_are_kept_apart(tmp_path):
     assert near.values["score"].tolist() == pytest.approx([float("inf"), float("nan"), 1.0], nan_ok=True)
 
 
-def test_a_file_without_records_is_named(tmp_path):
-    (tmp_path / "f1.csv").write_text("a,b\n1,2\n")
-    with pytest.raises(UsageError, match=r"f1\.csv holds no records: it has no column arm"):
-        records.read(tmp_path / "f1.csv")
-
-
 @pytest.mark.parametrize(
-    ("line", "message"),
+    ("lines", "message"),
     [
-        ("", "it has no row"),
-        ("near,,1,,9,d,c,m", "its column seed has other things than numbers"),
-        ("near,0,abc,,9,d,c,m", "its column score has other things than numbers"),
+        ("a,b\n1,2", "it has no column arm"),
+        ("arm,seed,score,rounds,data,commit,machine", "it has no row"),
+        ("arm,seed,score,rounds,data,commit,machine\nnear,,1,9,d,c,m", "its column seed has other"),
+        (
+            "arm,seed,score,rounds,data,commit,machine\nnear,0,abc,9,d,c,m",
+            "its column score has other things than numbers",
+        ),
     ],
 )
-def test_damaged_records_are_named(tmp_path, line, message):
-    (tmp_path / "f1.csv").write_text(f"arm,seed,score,picked:rate,rounds,data,commit,machine\n{line}\n")
+def test_damaged_records_are_named(tmp_path, lines, message):
+    (tmp_path / "f1.csv").write_text(f"{lines}\n")
     with pytest.raises(UsageError, match=rf"f1\.csv holds no records: {message}"):
         records.read(tmp_path / "f1.csv")
 
@@ -225,13 +231,8 @@ def test_lines_are_every_claim_and_number():
     assert (number.says, number.published, number.status) == ("near: score", "4", "agrees")
     assert number.result.why == "4.00 (3.75 to 4.25); within 0.5 (our tolerance); adjusted p 0.013"
     assert (rate.status, rate.result.seeds) == ("inconclusive", 0)
-    missing = scoreboard.Judged.of(figure, None).lines
-    assert {one.status for one in missing} == {"not run"}
-
-
-def test_the_summary_counts_verdicts_by_paper_and_data():
-    lines = scoreboard.Judged.of(_figure(), _table()).lines
-    assert scoreboard.summary(lines) == "Nobody 2020, paper's data: 2 agrees, 1 inconclusive"
+    assert scoreboard.summary([claim, number, rate]) == "Nobody 2020, paper's data: 2 agrees, 1 inconclusive"
+    assert {one.status for one in scoreboard.Judged.of(figure, None).lines} == {"not run"}
 
 
 def test_a_page_has_own_figures_with_differences_and_what_they_mean(tmp_path, known):
@@ -265,53 +266,43 @@ def test_a_pick_at_the_edge_of_three_or_more_is_reported(tmp_path, known, tried,
     assert (printed in scoreboard.text(scoreboard.Judged.of(figure, _table()))) == is_reported
 
 
-def test_an_own_figure_has_scores_and_comparisons_along_the_reference_s_axis(tmp_path, known):
+def test_a_figure_has_scores_and_comparisons_along_the_reference_s_axis(tmp_path, known):
     arms = tuple(Configuration(f"near, {word}", ("near", word), ()) for word in ("stays", "goes"))
-    landmarks = tuple(Configuration(label, (label,), (), is_drawn=False) for label in ("chance", "ceiling"))
-    figure = _figure(own=True, published=(), claims=(), configurations=(*arms, *landmarks), reference="stays")
-    known(figure)
-    scores = {
-        "near, stays": (4.9, 5.0, 5.1),
-        "near, goes": (6.9, 7.0, 7.1),
-        "chance": (0.0,) * 3,
-        "ceiling": (10.0,) * 3,
-    }
-    _write(figure, scores, tmp_path)
+    own = dataclasses.replace(_task("f1", *arms, *BASELINES), published=(), reference="stays")
+    known(own, _figure(name="f2", configurations=(NEAR, *BASELINES)))
+    scores = {"near, stays": (4.9, 5.0, 5.1), "near, goes": (6.9, 7.0, 7.1), "near": (4.9, 5.0, 5.1)}
+    _write(own, scores | {"chance": (0.0,) * 3, "ceiling": (10.0,) * 3}, tmp_path)
+    _write(dataclasses.replace(own, name="f2"), scores | {"chance": (0.0,) * 3, "ceiling": (10.0,) * 3}, tmp_path)
     made = page.made(tmp_path)
     assert "|  | score | score minus stays | compared with bounds |" in made
     assert "| near, stays | 5.00 (4.75 to 5.25) |  | at a normalized score of 0.50 |" in made
     assert "| near, goes | 7.00 (6.75 to 7.25) | +2 (the same in every seed) | at a normalized score of 0.70 |" in made
+    assert "\nCompared with bounds: near at a normalized score of 0.50.\n" in made  # A paper's figure.
 
 
-def test_a_paper_s_figure_with_a_full_feedback_baseline_has_scores(tmp_path, known):
-    landmarks = [Configuration(label, (label,), (), is_drawn=False) for label in ("chance", "ceiling")]
-    figure = _figure(configurations=(Configuration("near", ("near",), ()), *landmarks))
-    known(figure)
-    scores = {"near": (4.9, 5.0, 5.1), "chance": (0.0,) * 3, "ceiling": (10.0,) * 3}
-    _write(figure, scores, tmp_path)
-    assert "\nCompared with bounds: near at a normalized score of 0.50.\n" in page.made(tmp_path)
-
-
-def test_a_page_has_scores_over_own_figures_with_baselines(tmp_path, known):
-    # On both tasks 0 to 10, and near at 4 and 8.
-    landmarks = [Configuration(label, (label,), (), is_drawn=False) for label in ("chance", "ceiling")]
-    figures = []
-    for name, where in (("f1", "often"), ("f2", "seldom")):
-        arms = (Configuration(f"near, {where}", ("near", where), ()), *landmarks)
-        figures.append(_figure(own=True, name=name, about=f"{name}: a task", configurations=arms, claims=()))
-    known(*figures)
-    for figure, near in zip(figures, (4.0, 8.0), strict=True):
-        scores = {figure.configurations[0].label: near, "chance": 0.0, "ceiling": 10.0}
-        _write(figure, {arm: (score,) * 5 for arm, score in scores.items()}, tmp_path)
-        if figure.name == "f1":
-            assert "### Over 2 tasks" not in page.made(tmp_path)
+@pytest.mark.parametrize(
+    ("labels", "title", "score", "left_out"),
+    [
+        ([("near, often", 4.0), ("near, seldom", 8.0)], "f1, often; f2, seldom", 0.6, ""),
+        ([("near", 4.0), ("adam", 4.0), ("near", 4.0)], "f1; f3", 0.4, "Left out: f2: it has no configuration near."),
+        ([("near", 4.0)], "", 0.0, ""),
+    ],
+)
+def test_a_page_has_scores_over_own_figures_with_baselines(tmp_path, known, labels, title, score, left_out):
+    tasks = []
+    for place, (label, near) in enumerate(labels, 1):
+        tasks.append(_task(f"f{place}", Configuration(label, tuple(label.split(", ")), ()), *BASELINES))
+        some = {label: near, "chance": 0.0, "ceiling": 10.0}
+        _write(tasks[-1], {arm: (value,) * 5 for arm, value in some.items()}, tmp_path)
+    known(*tasks)
     made = page.made(tmp_path)
-    assert (
-        "### Over 2 tasks (f1, often; f2, seldom)\n\n| Configuration | Seeds of each task | Normalized score |\n"
-        in made
-    )
-    assert "\nMetric: score. Normalized scores are 0 at the uniform policy" in made
-    assert "| near | 5 | 0.6 (the same in every seed) |" in made
+    assert ("### Over" in made) == bool(title)
+    if title:
+        head = f"### Over 2 tasks ({title})\n\n| Configuration | Seeds of each task | Normalized score |\n"
+        assert head in made
+        assert "\nMetric: score. Normalized scores are 0 at the uniform policy" in made
+        assert f"| near | 5 | {score} (the same in every seed) |" in made
+        assert left_out in made
 
 
 @pytest.mark.slow
@@ -326,15 +317,12 @@ def test_scores_over_tasks_use_the_baseline_with_the_same_deployment_and_environ
         for label, flag in (("near", often), ("far", seldom), ("chance", seldom), ("ceiling", seldom))
     )
     own = Configuration("ceiling, often", ("ceiling, often",), (often,))
-    figures = [
-        _figure(own=True, name=name, about=f"{name}: a task", configurations=(*arms, own), claims=())
-        for name in ("f1", "f2")
-    ]
-    known(*figures)
+    tasks = [_task(name, *arms, own) for name in ("f1", "f2")]
+    known(*tasks)
     scores = {"near": 12.0, "far": 5.0, "chance": 0.0, "ceiling": 10.0, "ceiling, often": 24.0}
 
     def write(*labels: str) -> None:
-        for figure in figures:
+        for figure in tasks:
             _write(figure, {arm: (scores[arm],) * 5 for arm in labels}, tmp_path)
 
     write(*scores)
@@ -351,28 +339,6 @@ def test_scores_over_tasks_use_the_baseline_with_the_same_deployment_and_environ
     assert "### Over 2 tasks" not in page.made(tmp_path)
 
 
-def test_a_task_without_the_configuration_that_most_have_is_left_out_of_scores_over_tasks(tmp_path, known):
-    landmarks = [Configuration(label, (label,), (), is_drawn=False) for label in ("chance", "ceiling")]
-    figures = [
-        _figure(
-            own=True,
-            name=name,
-            about=f"{name}: a task",
-            configurations=(Configuration(arm, (arm,), ()), *landmarks),
-            claims=(),
-        )
-        for name, arm in (("f1", "near"), ("f2", "adam"), ("f3", "near"))
-    ]
-    known(*figures)
-    for figure in figures:
-        scores = {figure.configurations[0].label: 4.0, "chance": 0.0, "ceiling": 10.0}
-        _write(figure, {arm: (score,) * 5 for arm, score in scores.items()}, tmp_path)
-    made = page.made(tmp_path)
-    assert "### Over 2 tasks (f1; f3)\n" in made
-    assert "| near | 5 | 0.4 (the same in every seed) |\n" in made
-    assert "Left out: f2: it has no configuration near." in made
-
-
 @pytest.mark.parametrize(
     ("flag", "word"),
     [
@@ -384,8 +350,7 @@ def test_a_task_without_the_configuration_that_most_have_is_left_out_of_scores_o
     ],
 )
 def test_baselines_have_the_configuration_s_clients_and_environment(flag, word):
-    landmarks = [Configuration(label, (label,), (), is_drawn=False) for label in ("chance", "ceiling")]
-    figure = _figure(configurations=(Configuration("near", ("near",), (flag,)), *landmarks))
+    figure = _figure(configurations=(Configuration("near", ("near",), (flag,)), *BASELINES))
     scores = {"near": (4.9, 5.0, 5.1), "chance": (0.0,) * 3, "ceiling": (10.0,) * 3}
     against = _results(figure, scores).baselines
     assert (against["near"].summary if "near" in against else "") == word
@@ -405,38 +370,25 @@ def test_baselines_have_the_configuration_s_clients_and_environment(flag, word):
     ],
 )
 def test_the_best_fixed_action_of_the_last_rounds_needs_one_environment(flags, rounds, constant):
-    arms = [
-        Configuration(name, (name,), ("--total_rounds=10", *own.split()))
-        for name, own in (("near", flags), ("chance", ""))
-    ]
-    figure = _figure(
-        configurations=tuple(arms), measures=(Measure("score", "bandits/round_rewards", f"last {rounds}"),)
-    )
+    own = {"near": flags, "chance": ""}
+    arms = [Configuration(name, (name,), ("--total_rounds=10", *some.split())) for name, some in own.items()]
+    measures = (Measure("score", "bandits/round_rewards", f"last {rounds}"),)
+    figure = _figure(configurations=tuple(arms), measures=measures)
     scores = {"near": (4.0, 4.5), "chance": (4.0, 4.5)}
     near = _results(figure, scores, chance=1.0, constant={"near": 3.0, "chance": 2.0}).baselines["near"]
     assert (near.fixed.reference_mean if near.fixed else None) == constant
     assert near.uniform.reference_mean == 1.0  # What is computed counts before what was drawn, 4.25.
 
 
-def test_a_page_s_table_ends_with_the_best_fixed_action(tmp_path, known):
+def test_a_page_states_what_is_missing_of_a_figure(tmp_path, known):
     figure = _figure(own=True, measures=(Measure("score", "bandits/average_rewards"),))
     known(figure)
-    records.write(_table(constant=1.25), records.path_of(figure, tmp_path))
-    assert "| the best fixed action | 1.25 |  |  |  |\n" in page.made(tmp_path)
-
-
-def test_a_page_s_command_plays_the_seeds_that_it_shows(tmp_path, known):
-    figure = _figure()
-    known(figure)
-    records.write(_table().assign(seed=[0, 1, 7] * 2), records.path_of(figure, tmp_path))
-    assert "--figure=f1 --repeat=8\n" in page.made(tmp_path)
-
-
-def test_a_page_tells_what_is_missing_of_a_figure(tmp_path, known):
-    figure = _figure(own=True)
-    known(figure)
-    records.write(_table().iloc[:4], records.path_of(figure, tmp_path))
-    assert "**Fewer seeds so far:** far (1)." in page.made(tmp_path)
+    table = _table(constant=1.25).assign(seed=[0, 1, 7] * 2)
+    records.write(table.iloc[:4], records.path_of(figure, tmp_path))
+    made = page.made(tmp_path)
+    assert "**Fewer seeds so far:** far (1)." in made
+    assert "--figure=f1 --repeat=8\n" in made
+    assert "| the best fixed action | 1.25 |  |  |  |\n" in made
     records.write(_table().iloc[:3], records.path_of(figure, tmp_path))
     made = page.made(tmp_path)
     assert "**Not run yet:** far." in made
