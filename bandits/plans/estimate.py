@@ -183,7 +183,7 @@ def _measure(run: Run, folder: pathlib.Path, executor: Executor) -> float | str:
 
 
 def _needed_bytes(run: Run, folder: pathlib.Path) -> int | None:
-    """Memory that a round needs, from the size of the model that a measured run saved; None without FedKP or its like."""
+    """Memory that a round needs, from the model of a measured run; None if the server does not keep clients' models."""
     if not {run.settings.get("algorithm"), run.settings.get("model_aggregation")} & {*posterior_flags.KEEP_MODELS}:
         return None
     with np.load(folder / run.name / run_folder.MODEL_FILE) as weights:

@@ -69,13 +69,6 @@ def test_three_clients_are_too_few_for_lilliefors():
     assert np.isfinite(found.p_values).all()
 
 
-@pytest.mark.slow
-def test_clients_that_are_not_finite_are_left_out():
-    models = _models()
-    broken = np.insert(models, 4, np.nan, axis=0)
-    np.testing.assert_array_equal(diagnostics.normality(broken).p_values, diagnostics.normality(models).p_values)
-
-
 def test_a_parameter_without_spread_has_no_statistics():
     models = _models()
     models[:, 3] = 0.1
@@ -85,7 +78,7 @@ def test_a_parameter_without_spread_has_no_statistics():
 
 
 def test_one_model_is_too_few():
-    with pytest.raises(ValueError, match="two or more finite models; 1 of 1 are"):
+    with pytest.raises(ValueError, match="two or more models"):
         diagnostics.normality(np.zeros((1, 3), np.float32))
 
 

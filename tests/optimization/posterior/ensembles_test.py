@@ -28,16 +28,6 @@ def test_the_posterior_has_the_clients_mean_and_population_deviation():
     np.testing.assert_array_equal(posterior.deviation, [1, 0])
 
 
-def test_clients_that_are_not_finite_are_left_out():
-    posterior = ensembles.gaussian_posterior(np.array([[1.0, 5.0], [np.nan, 0.0], [3.0, 5.0]], np.float32))
-    np.testing.assert_array_equal(posterior.mean, [2, 5])
-
-
-def test_no_finite_model_is_an_error():
-    with pytest.raises(ValueError, match="None of the 2 models is finite"):
-        ensembles.gaussian_posterior(np.full((2, 3), np.inf, np.float32))
-
-
 @pytest.mark.slow
 def test_the_posterior_of_many_parameters_is_fitted_without_another_copy_of_the_models():
     models_of_clients = np.random.default_rng(0).normal(size=(100, 200_001)).astype(np.float32)
