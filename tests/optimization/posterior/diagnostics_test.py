@@ -27,26 +27,12 @@ def test_statistics_equal_scipys():
     np.testing.assert_allclose(found.kurtosis, scipy.stats.kurtosis(models.astype(np.float64)), rtol=1e-9)
 
 
-def test_normal_samples_have_larger_p_values_than_skewed_ones():
-    p_values = diagnostics.normality(_models()).p_values
-    assert p_values[:10].mean() > 0.5 > 2 * p_values[10:].mean()
-
-
 @pytest.mark.slow
 def test_lilliefors_rejects_normal_samples_at_its_level():
     models = np.random.default_rng(1).normal(size=(20, 20_000)).astype(np.float32)
     # Standard error 0.15%; the Kolmogorov-Smirnov test with estimated moments hardly ever rejects.
     assert (diagnostics.normality(models).lilliefors_p_values < 0.05).mean() == pytest.approx(0.05, abs=0.008)
     assert (diagnostics.normality(models).p_values < 0.05).mean() < 0.001
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("count", [5, 40])
-def test_the_distance_of_normal_samples_is_the_mean_of_statsmodels(count):
-    samples = np.random.default_rng(2).normal(size=(2000, count))
-    distances = [diagnostic.kstest_normal(row, pvalmethod="table")[0] for row in samples]
-    error = np.std(distances) / np.sqrt(len(distances))
-    assert diagnostics.normal_distance(count) == pytest.approx(np.mean(distances), abs=4 * error)
 
 
 def test_the_distance_of_two_samples_is_always_the_same():

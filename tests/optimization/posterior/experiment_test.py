@@ -174,15 +174,6 @@ def test_sgld_averages_a_noisy_chain_that_clients_train_from(tff_worker, tmp_pat
         np.testing.assert_allclose(algorithms.flat(progress.server.weights), expected, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["fedkp", "fedkp_cluster_mean"])
-def test_every_algorithm_takes_the_same_server_step(tff_worker, tmp_path, name):
-    step = ("--server_optimizer=adam", "--server_learning_rate=0.02")
-    equal = (5, 5, 5, 5)  # FedKP treats clients alike.
-    fedavg, _ = execute(make_run(tmp_path, "--algorithm=fedavg", *step, sizes=equal), 2)
-    fedkp, _ = execute(make_run(tmp_path, f"--algorithm={name}", "--bandwidth_scale=1e9", *step, sizes=equal), 2)
-    np.testing.assert_allclose(fedkp, fedavg, atol=1e-5)
-
-
 # Each of these takes the mean of clients of equal sizes, with a bandwidth without end and in the burn-in of a chain.
 MEANS = {
     "fedavg": (),

@@ -52,33 +52,6 @@ def test_the_aggregate_is_that_of_the_reference(kernel, bandwidth, shifts_client
         assert share_moved == pytest.approx(np.mean(np.abs(expected - updates.mean(axis=0, dtype=float)) > 1e-7))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kernel", KERNELS)
-def test_modes_are_the_uphill_maxima_of_the_density_on_a_grid(kernel):
-    updates = _updates()[:, 5:12]
-    shift = MeanShift(kernel, "silverman", 1.5, PROFILE, 5000)
-    from_mean, clustered = (_aggregate(shift, updates, shifts_clients=shifts)[0] for shifts in CLUSTERS)
-    samples = updates.T.astype(np.float64)
-    for column in range(len(samples)):
-        width = 1.5 * reference.bandwidth("silverman", samples[column], kernel)
-        grid = np.linspace(samples[column].min() - width, samples[column].max() + width, 200_001)
-        density = kernels.density(
-            kernels.KERNELS[kernel], samples[column : column + 1], np.array([width]), grid[np.newaxis]
-        )
-
-        slopes = np.sign(np.diff(density[0]))
-        maxima = grid[1:-1][(slopes[:-1] > 0) & (slopes[1:] <= 0)]
-
-        def climb(starts, grid=grid, slopes=slopes, maxima=maxima) -> np.ndarray:
-            """The next maximum to the right where the density rises, to the left where it falls."""
-            rises = slopes[np.searchsorted(grid, starts) - 1] > 0
-            return maxima[np.clip(np.searchsorted(maxima, starts) - ~rises, 0, len(maxima) - 1)]
-
-        step = grid[1] - grid[0]
-        assert from_mean[column] == pytest.approx(climb(samples[column].mean()), abs=2 * step)
-        assert clustered[column] == pytest.approx(climb(samples[column]).mean(), abs=2 * step)
-
-
 def test_one_step_is_the_mean_of_the_samples_within_one_bandwidth():
     # Scott's bandwidth of these is 2.15, so that 0 sees 0, 1 and 2.
     updates = np.array([[0.0], [1.0], [2.0], [6.0]], np.float32)
