@@ -122,11 +122,7 @@ class Algorithm:
 
 
 def build(
-    posterior: flags.Posterior,
-    sgd: client_work.LocalSgd,
-    model: models.Model,
-    cohort_size: int,
-    server_features=None,
+    posterior: flags.Posterior, sgd: client_work.LocalSgd, model: models.Model, cohort_size: int, server_features=None
 ) -> Algorithm:
     """Builds an algorithm.
 
@@ -166,13 +162,8 @@ def _fedag(weights: np.ndarray, deltas: np.ndarray, generator: np.random.Generat
     return ServerUpdate(posterior.mean, posterior.deviation)
 
 
-def distillation_of(posterior: flags.Posterior) -> ensembles.Distillation:
-    """Distillation of FedBE's ensemble."""
-    return ensembles.Distillation(epochs=posterior.distillation_epochs)
-
-
 def _fedbe(posterior: flags.Posterior, model: models.Model, server_features) -> Aggregate:
-    distillation = distillation_of(posterior)
+    distillation = ensembles.Distillation(epochs=posterior.distillation_epochs)
 
     def aggregate(weights, deltas, generator) -> ServerUpdate:
         deltas += weights

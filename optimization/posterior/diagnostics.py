@@ -48,18 +48,17 @@ class Normality(NamedTuple):
 
 
 def normality(models: np.ndarray) -> Normality:
-    """Tests the clients' models, float32 [clients, parameters]; those that are not finite are left out.
+    """Tests the clients' models, float32 [clients, parameters].
 
     Raises:
-      ValueError: with fewer than two finite models.
+      ValueError: with fewer than two models.
     """
     from optimization.posterior import ensembles  # Imports TensorFlow, as the next.
     from optimization.runtime import private
 
-    clients = np.flatnonzero(ensembles.finite_clients(models))
-    count = clients.size
+    count = len(models)
     if count < 2:
-        raise ValueError(f"Normality needs two or more finite models; {count} of {len(models)} are.")
+        raise ValueError("Normality needs two or more models.")
 
     result = Normality(*np.full((5, models.shape[1]), np.nan))
     # The p-value depends only on the distance: a table, because its function is slow.
@@ -68,14 +67,12 @@ def normality(models: np.ndarray) -> Normality:
     normal = normal_distance(count)
 
     for chunk in ensembles.chunks(models.shape[1]):
-        samples, distance = _standardized(models[clients, chunk].T.astype(np.float64))
+        samples, distance = _standardized(models[:, chunk].T.astype(np.float64))
         result.excess_distances[chunk] = distance - normal
         result.p_values[chunk] = np.interp(distance, distances, p_values)
         if count >= _LILLIEFORS_CLIENTS:
             varies = np.isfinite(distance)
-            lilliefors = np.full(distance.shape, np.nan)
-            lilliefors[varies] = private.lilliefors_p_values(distance[varies], count)
-            result.lilliefors_p_values[chunk] = lilliefors
+            result.lilliefors_p_values[chunk][varies] = private.lilliefors_p_values(distance[varies], count)
         # SciPy's own moments go row by row where one of them is NaN.
         squares = np.square(samples)
         variance = squares.mean(axis=1)
@@ -170,15 +167,13 @@ def draw_densities(
       output: PNG to write.
 
     Raises:
-      ValueError: for `flags.NEAREST`, or if no model is finite.
+      ValueError: for `flags.NEAREST`.
     """
-    from optimization.posterior import ensembles, kernels, mean_shift_aggregation  # Import TensorFlow.
+    from optimization.posterior import kernels, mean_shift_aggregation  # Import TensorFlow.
 
     if shift.bandwidth == flags.NEAREST:
         raise ValueError(f"bandwidth={shift.bandwidth!r} changes along the density: choose another to plot.")
-    samples = models[:, list(parameters)][ensembles.finite_clients(models)].T.astype(np.float64)
-    if not samples.size:
-        raise ValueError(f"None of the {len(models)} models is finite.")
+    samples = models[:, list(parameters)].T.astype(np.float64)
     means = samples.mean(axis=1, keepdims=True)
     modes, nearest_modes = (mean_shift_aggregation.modes(shift, samples, starts).numpy() for starts in (samples, means))
     widths = mean_shift_aggregation.widths(shift, samples).numpy()

@@ -16,11 +16,6 @@ from optimization import models as models_lib
 _CHUNK = 1 << 12  # Parameters processed at once.
 
 
-def finite_clients(models: np.ndarray) -> np.ndarray:
-    """Whether each model, float32 [clients, parameters], is finite, bool [clients]."""
-    return np.isfinite(models.sum(axis=1, dtype=np.float64))
-
-
 def chunks(num_parameters: int) -> Iterator[slice]:
     """Yields consecutive slices of the parameters."""
     return (slice(start, start + _CHUNK) for start in range(0, num_parameters, _CHUNK))
@@ -44,19 +39,11 @@ class GaussianPosterior(NamedTuple):
 
 
 def gaussian_posterior(models: np.ndarray) -> GaussianPosterior:
-    """Fits the clients' models, float32 [clients, parameters]; the variance is divided by the number of clients.
-
-    Raises:
-      ValueError: if no model is finite.
-    """
-    clients = np.flatnonzero(finite_clients(models))
-    if not clients.size:
-        raise ValueError(f"None of the {len(models)} models is finite.")
+    """Fits the clients' models, float32 [clients, parameters]; the variance is divided by the number of clients."""
     mean, deviation = np.empty((2, models.shape[1]), np.float32)
     for chunk in chunks(models.shape[1]):
-        finite = models[clients, chunk]
-        finite.mean(axis=0, out=mean[chunk])
-        finite.std(axis=0, out=deviation[chunk])
+        models[:, chunk].mean(axis=0, out=mean[chunk])
+        models[:, chunk].std(axis=0, out=deviation[chunk])
     return GaussianPosterior(mean, deviation)
 
 
@@ -171,13 +158,9 @@ def fedbe(
 
     Returns:
       float32 [parameters].
-
-    Raises:
-      ValueError: if no model is finite.
     """
     posterior = gaussian_posterior(models)
-    clients = (models[client] for client in np.flatnonzero(finite_clients(models)))
-    ensemble = itertools.chain([posterior.mean], posterior.samples(num_samples, generator), clients)
+    ensemble = itertools.chain([posterior.mean], posterior.samples(num_samples, generator), models)
     targets = predict(model, ensemble, features)
     key = generator.integers(np.iinfo(np.int32).max, size=2, dtype=np.int32)
     return distillation.distil(model, posterior.mean, features, targets, key)

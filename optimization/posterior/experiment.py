@@ -18,11 +18,11 @@ import tensorflow as tf
 
 from data import clients, keys, partition
 from optimization import client_work, cohorts, fed_avg, models, supervised
-from optimization.options import Cohorts
+from optimization.options import Cohorts, named
 from optimization.posterior import algorithms, diagnostics, ensembles, flags, metrics
 from optimization.posterior.server_data import ServedTask
+from optimization.study import metrics as study_metrics
 from optimization.study import payloads, training
-from optimization.study.metrics import mean
 
 _NUM_DENSITIES = 3  # Parameters whose densities are plotted: the last ones, biases of the last layer.
 
@@ -57,16 +57,9 @@ class PosteriorRounds(training.TrainingRounds):
           folder: Folder of the diagnostics.
         """
         self._options, self._folder = options, folder
-        sgd = client_work.LocalSgd(
-            options.learning_rate,
-            options.batch_size,
-            epochs=options.epochs,
-            momentum=options.momentum,
-            corrections=options.corrections,
-        )
-        self._algorithm = algorithms.build(
-            options.posterior, sgd, models.of_task(task), options.cohort_size, task.server_features
-        )
+        sgd = named(client_work.LocalSgd, vars(options))
+        model, size = models.of_task(task), options.cohort_size
+        self._algorithm = algorithms.build(options.posterior, sgd, model, size, task.server_features)
         keeps_models = options.posterior.name in flags.KEEP_MODELS
         work = self._algorithm.client_work
         super().__init__(options, task, work, first_client=options.server_clients, keeps_models=keeps_models)
@@ -111,7 +104,7 @@ class PosteriorRounds(training.TrainingRounds):
         """Warns if FedBE's distillation averages nothing."""
         if self._options.posterior.name != "fedbe":
             return
-        distillation = algorithms.distillation_of(self._options.posterior)
+        distillation = ensembles.Distillation(epochs=self._options.posterior.distillation_epochs)
         examples = len(tf.nest.flatten(server_features)[0])
         if not distillation.num_cycles(examples):
             steps = -(-examples // distillation.batch_size)
@@ -121,11 +114,6 @@ class PosteriorRounds(training.TrainingRounds):
                 f"--distillation_epochs={-(-distillation.cycle // steps)} or more.",
                 file=sys.stderr,
             )
-
-    def _collect(self, work: Any, weights: models.Weights, inputs) -> algorithms.CohortUpdates:
-        size = self._options.cohort_size
-        build = lambda: algorithms.build_collection(self.definition(work, size))  # noqa: E731
-        return self._kept(("collection", work, size), build)(weights, inputs)
 
     def cohort(self, round_num: int) -> np.ndarray:
         """Clients of a round without a selector, except those that gave their examples to the server."""
@@ -150,7 +138,9 @@ class PosteriorRounds(training.TrainingRounds):
         inputs = self._inputs(ids, examples, round_num)
         work = self._algorithm.work_of(round_num)
         if round_num in self._options.diagnose_rounds:
-            self._diagnose(self._collect(work, state.server.weights, inputs), state, examples, round_num)
+            build = lambda: algorithms.build_collection(self.definition(work, self._options.cohort_size))  # noqa: E731
+            collect = self._kept(("collection", work, self._options.cohort_size), build)
+            self._diagnose(collect(state.server.weights, inputs), state, examples, round_num)
         run = self._rounds(work).next
         if aggregate := self._algorithm.aggregate:
             generator = keys.generator(self._options.seed, keys.Purpose.DECISION, round_num, 0)
@@ -169,11 +159,11 @@ class PosteriorRounds(training.TrainingRounds):
         measured = self._measured(ensemble, self._held_out) + self._measured(ensemble, everyone)
         recent = np.concatenate([state.recent[1:], [measured]])
         row = {
-            metrics.LOSS: mean(counts.loss_sum, counts.batch_examples),
-            metrics.UPDATE_NORM: float(counts.update_norm),
-            metrics.EXAMPLES: int(counts.examples),
-            metrics.EMPTY_CLIENTS: int(counts.empty_clients),
-            metrics.NONFINITE_CLIENTS: int(counts.nonfinite_clients),
+            study_metrics.LOSS: study_metrics.mean(counts.loss_sum, counts.batch_examples),
+            study_metrics.UPDATE_NORM: float(counts.update_norm),
+            study_metrics.EXAMPLES: int(counts.examples),
+            study_metrics.EMPTY_CLIENTS: int(counts.empty_clients),
+            study_metrics.NONFINITE_CLIENTS: int(counts.nonfinite_clients),
             **payloads.of_selected(self._payload, self._payload, ids, polled),
             metrics.SHARE_MOVED: float(measurements.get("share_moved", math.nan)),
             **dict(zip(metrics.MEASURED, measured, strict=True)),

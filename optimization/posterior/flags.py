@@ -67,14 +67,11 @@ class MeanShift:
     mean_shift_steps: int = 20
 
     def __post_init__(self):
-        names = {"kernel": (EPANECHNIKOV, GAUSSIAN), "bandwidth": BANDWIDTHS, "mean_shift_weights": STEP_WEIGHTS}
-        for field, known in names.items():
-            if (value := getattr(self, field)) not in known:
-                raise ValueError(f"{field}={value!r} must be one of {', '.join(known)}.")
-        if not 0 < self.bandwidth_scale < math.inf:
-            raise ValueError(f"bandwidth_scale={self.bandwidth_scale} must be finite and above 0.")
-        if self.mean_shift_steps < 1:
-            raise ValueError(f"mean_shift_steps={self.mean_shift_steps} must be at least 1.")
+        is_known = self.bandwidth in BANDWIDTHS and self.mean_shift_weights in STEP_WEIGHTS
+        if not is_known or self.kernel not in (EPANECHNIKOV, GAUSSIAN):
+            raise ValueError(f"{self} has an unknown kernel, bandwidth or weights.")
+        if not 0 < self.bandwidth_scale < math.inf or self.mean_shift_steps < 1:
+            raise ValueError("bandwidth_scale must be finite and above 0, mean_shift_steps at least 1.")
 
     @property
     def has_windows(self) -> bool:
@@ -381,9 +378,8 @@ def _burn_in(settings: cli.Settings) -> int | None:
 def notes(settings: cli.Settings) -> Sequence[str]:
     """Note on a preset's shortened burn-in, if it was shortened."""
     published = presets.values(settings.preset, PRESETS).get("burn_in_rounds")
-    if settings.algorithm not in BURNING_IN or published is None:
-        return []
-    if "burn_in_rounds" in settings.set_by_user or settings.burn_in_rounds == published:
+    is_set = published is None or "burn_in_rounds" in settings.set_by_user
+    if is_set or settings.algorithm not in BURNING_IN or settings.burn_in_rounds == published:
         return []
     return [
         f"--burn_in_rounds is {settings.burn_in_rounds}, not {published} as in --preset={settings.preset}: it is "

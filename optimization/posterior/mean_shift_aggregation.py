@@ -46,14 +46,12 @@ class Collected(NamedTuple):
       others: float32 [updates, parameters], those that have left the last place.
       aggregate: float32 [parameters, 2], see `aggregate`; empty before the last client.
       clients: int32, number of clients.
-      clients_without_weight: int32, number of those whose weight is 0.
     """
 
     places: tuple[tf.Tensor, ...]
     others: tf.Tensor
     aggregate: tf.Tensor
     clients: tf.Tensor
-    clients_without_weight: tf.Tensor
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,8 +65,8 @@ class _MeanShift:
         not, their mean is shifted (Algorithm 9).
 
     A client counts if its update is finite and its weight, such as its number of examples, is above 0; those that count
-    are equal. If none counts, the result is zero if a client without a weight participated, and otherwise NaN. The
-    measurement `share_moved` is the share of the parameters whose distance to the clients' mean exceeds the tolerance.
+    are equal. If none counts, the result is zero, and without any client NaN. The measurement `share_moved` is the
+    share of the parameters whose distance to the clients' mean exceeds the tolerance.
     """
 
     shift: flags.MeanShift
@@ -79,50 +77,39 @@ class _MeanShift:
         specs = tff.types.type_to_tf_tensor_specs(value_type)
         shapes = {str(index): tuple(spec.shape) for index, spec in enumerate(tf.nest.flatten(specs))}
         size, num_places = sum(math.prod(shape) for shape in shapes.values()), min(self.cohort_size, _PLACES)
-        matrix, count = tff.TensorType(np.float32, (None, None)), tff.TensorType(np.int32)
-        collected_type = tff.to_type(Collected((matrix,) * num_places, matrix, matrix, count, count))
+        matrix = tff.TensorType(np.float32, (None, None))
+        collected_type = tff.to_type(Collected((matrix,) * num_places, matrix, matrix, np.int32))
 
         def step(collected: Collected) -> tf.Tensor:
-            nothing = tf.where(collected.clients_without_weight > 0, 0.0, np.nan)
+            nothing = tf.where(collected.clients > 0, 0.0, np.nan)
             updates = [*collected.places, collected.others]
             return _unsized(aggregate(self.shift, updates, size, nothing, shifts_clients=self.shifts_clients))
 
         @tff.tensorflow.computation(value_type, weight_type)
         def at_client(value, weight):
             update = models.flatten(tf.nest.flatten(value))[tf.newaxis]
-            has_weight = tf.cast(weight, tf.float32) > 0
-            counts = has_weight & tf.reduce_all(tf.math.is_finite(update))
-            return _unsized(update[: tf.cast(counts, tf.int32)]), tf.cast(~has_weight, tf.int32)
+            counts = (tf.cast(weight, tf.float32) > 0) & tf.reduce_all(tf.math.is_finite(update))
+            return _unsized(update[: tf.cast(counts, tf.int32)])
 
         @tff.tensorflow.computation
         def zero():
             none = _unsized(tf.zeros([0, size]))
-            return Collected((none,) * num_places, none, none, tf.constant(0), tf.constant(0))
+            return Collected((none,) * num_places, none, none, tf.constant(0))
 
         @tff.tensorflow.computation(collected_type, at_client.type_signature.result)
-        def accumulate(collected, client):
-            update, is_without_weight = client
-            after = Collected(
-                (update, *collected.places[:-1]),
-                tf.concat([collected.places[-1], collected.others], axis=0),
-                collected.aggregate,
-                collected.clients + 1,
-                collected.clients_without_weight + is_without_weight,
-            )
-            too_many = tf.debugging.Assert(
-                after.clients <= self.cohort_size, [f"A round has more clients than cohort_size={self.cohort_size}."]
-            )
-            with tf.control_dependencies([too_many]):
-                is_last = tf.equal(after.clients, self.cohort_size)
-            none = update[:0]
-            parts = tf.cond(is_last, lambda: ((none,) * num_places, none, step(after)), lambda: tuple(after[:3]))
-            return Collected(*parts, *after[3:])
+        def accumulate(collected, update):
+            places, clients = (update, *collected.places[:-1]), collected.clients + 1
+            others, none = tf.concat([collected.places[-1], collected.others], axis=0), update[:0]
+            after = Collected(places, others, collected.aggregate, clients)
+            message = f"A round has more clients than cohort_size={self.cohort_size}."
+            with tf.control_dependencies([tf.debugging.Assert(clients <= self.cohort_size, [message])]):
+                is_last = tf.equal(clients, self.cohort_size)
+            return tf.cond(is_last, lambda: Collected((none,) * num_places, none, step(after), clients), lambda: after)
 
         @tff.tensorflow.computation(collected_type, collected_type)
         def merge(first, second):
             updates = tf.concat([*second.places, second.others, *first.places, first.others], axis=0)
-            counts = first.clients + second.clients, first.clients_without_weight + second.clients_without_weight
-            return Collected((updates[:0],) * num_places, updates, updates[:0], *counts)
+            return Collected((updates[:0],) * num_places, updates, updates[:0], first.clients + second.clients)
 
         @tff.tensorflow.computation(collected_type)
         def report(collected):
@@ -131,10 +118,7 @@ class _MeanShift:
             update = models.unflatten(tf.ensure_shape(result[:, 0], [size]), shapes)
             return tf.nest.pack_sequence_as(specs, update), {"share_moved": tf.reduce_mean(result[:, 1])}
 
-        @tff.federated_computation
-        def initialize():
-            return tff.federated_value((), tff.SERVER)
-
+        initialize = tff.federated_computation(lambda: tff.federated_value((), tff.SERVER))
         types = [tff.FederatedType(part, tff.CLIENTS) for part in (value_type, weight_type)]
 
         @tff.federated_computation(initialize.type_signature.result, *types)
@@ -303,104 +287,71 @@ def _windowed_cluster_mean(shift: flags.MeanShift, samples: tf.Tensor, tolerance
     """Mean [parameters] of the modes of samples in [0, 1] under Epanechnikov's kernel."""
     samples, width = tf.sort(samples, axis=1), widths(shift, samples)
     if shift.mean_shift_weights == flags.PROFILE:
-        return _profile_cluster_mean(samples, width, tolerances, shift.mean_shift_steps)
+        return _walk(shift, samples, width, tolerances)
     varies = samples[:, -1] > 0  # Of clients that agree, all samples are 0, and so is their mode.
     wide, narrow = (tf.where(varies & chosen) for chosen in (width >= _LEAST_REACH, width < _LEAST_REACH))
     wide_samples, wide_width, wide_tolerances = (tf.gather_nd(part, wide) for part in (samples, width, tolerances))
-    means = _kernel_cluster_mean(wide_samples, wide_width, wide_tolerances, shift.mean_shift_steps)
+    means = _walk(shift, wide_samples, wide_width, wide_tolerances)
     close = tf.gather_nd(samples, narrow)
     close_means = tf.reduce_mean(_climb(shift, close, close, tf.gather_nd(tolerances, narrow)), axis=1)
     result = tf.scatter_nd(wide, means, tf.shape(width, tf.int64))
     return tf.tensor_scatter_nd_update(result, narrow, close_means)
 
 
-def _profile_cluster_mean(samples: tf.Tensor, width: tf.Tensor, tolerances: tf.Tensor, t_max: int) -> tf.Tensor:
-    """Mean of the modes that the clients reach by steps to the mean of the samples within one bandwidth.
+def _walk(shift: flags.MeanShift, samples: tf.Tensor, width: tf.Tensor, tolerances: tf.Tensor) -> tf.Tensor:
+    """Mean of the clients' modes by Algorithm 8.
 
-    A step leads from everywhere between two edges to the same mean. So each interval has one successor, the interval
-    that its mean lies in, and a walk is a chain of look-ups. A walk that reaches the tolerance in its last step may
-    take one more.
-
-    Args:
-      samples: float64 [parameters, clients], ascending.
-      width: float64 [parameters], bandwidths.
-      tolerances: float64 [parameters, 1].
-      t_max: Maximum number of steps.
-
-    Returns:
-      float64 [parameters].
-    """
-    edges, sum_within = _windows(samples, width)
-    means = sum_within(samples) / sum_within(tf.ones_like(samples))
-    # Intervals without samples hold rounding errors; no walk arrives there.
-    means = tf.clip_by_value(tf.where(tf.math.is_nan(means), tf.ones_like(means), means), 0.0, 1.0)
-    first, successors = _interval(samples, edges), _interval(means, edges)
-    following = tf.gather(means, successors, batch_dims=1)
-    is_settled = tf.abs(following - means) <= tolerances
-    successors = tf.where(is_settled, tf.range(tf.shape(edges)[1]), successors)
-    last, steps = first, t_max - 1
-    while steps:  # Squares the map from interval to interval repeatedly.
-        if steps % 2:
-            last = tf.gather(successors, last, batch_dims=1)
-        steps //= 2
-        if steps:
-            successors = tf.gather(successors, successors, batch_dims=1)
-    ends = tf.gather(tf.where(is_settled, following, means), last, batch_dims=1)
-    after_one_step = tf.gather(means, first, batch_dims=1)
-    ends = tf.where(tf.abs(after_one_step - samples) <= tolerances, after_one_step, ends)
-    return tf.reduce_mean(ends, axis=1)
-
-
-def _kernel_cluster_mean(samples: tf.Tensor, width: tf.Tensor, tolerances: tf.Tensor, t_max: int) -> tf.Tensor:
-    """Mean of the clients' modes by Algorithm 8, with the kernel's values as weights.
-
-    Between two edges the weights' sum and the weighted samples' sum are parabolas.
+    Between two edges a step leads to the quotient of two parabolas, the sum of weighted samples and of weights; with
+    the profile's weights, to the mean of the samples within reach.
 
     Args:
+      shift: Options of the mean shift.
       samples: float64 [parameters, clients], ascending.
-      width: float64 [parameters], bandwidths, at least `_LEAST_REACH`.
+      width: float64 [parameters], bandwidths, at least `_LEAST_REACH` for the kernel's weights.
       tolerances: float64 [parameters, 1].
-      t_max: Maximum number of steps.
 
     Returns:
       float64 [parameters].
     """
     centred = samples - 0.5  # Small cubes.
-    edges, sum_within = _windows(centred, width)
-    squares = tf.square(centred)
-    count, first, second, third = map(sum_within, (tf.ones_like(centred), centred, squares, squares * centred))
-    curvature = 1 / tf.square(width + _MARGIN)[:, tf.newaxis]
-    # mass(x) = constant + 2 slope x - bend x^2, and so the sum of weighted samples.
-    bend, slope, turn = curvature * count, curvature * first, curvature * second
-    coefficients = tf.stack([count - turn, first - curvature * third, bend, slope, turn], axis=2)
+    reach = tf.minimum(width + _MARGIN, 1 + _MARGIN)[:, tf.newaxis]  # A wider reach has no effect.
+    edges = tf.concat([centred - reach, centred + reach], axis=1)
+    order = tf.argsort(edges, axis=1, stable=True)
+    edges = tf.gather(edges, order, batch_dims=1)
 
-    def step(number, points, moves):
-        at = tf.gather(coefficients, _interval(points, edges), batch_dims=1)
-        mass_constant, sum_constant, bend, slope, turn = tf.unstack(at, num=5, axis=2)
-        mass = mass_constant + points * (2 * slope - points * bend)
-        weighted = sum_constant + points * (2 * turn - points * slope)
-        after = tf.where(moves & (mass > 0), weighted / mass, points)
+    def sum_within(values: tf.Tensor) -> tf.Tensor:
+        """Sum of the values within reach of the points from one edge to the next."""
+        return tf.cumsum(tf.gather(tf.concat([values, -values], axis=1), order, batch_dims=1), axis=1)
+
+    count, first = sum_within(tf.ones_like(centred)), sum_within(centred)
+    if shift.mean_shift_weights == flags.PROFILE:
+        means = first / count  # Between windows, where no point is, it means nothing.
+
+        def after_step(points: tf.Tensor, places: tf.Tensor) -> tf.Tensor:
+            return tf.gather(means, places, batch_dims=1)
+    else:
+        squares = tf.square(centred)
+        second, third = sum_within(squares), sum_within(squares * centred)
+        curvature = 1 / tf.square(width + _MARGIN)[:, tf.newaxis]
+        # mass(x) = constant + 2 slope x - bend x^2, and so the sum of weighted samples.
+        bend, slope, turn = curvature * count, curvature * first, curvature * second
+        coefficients = tf.stack([count - turn, first - curvature * third, bend, slope, turn], axis=2)
+
+        def after_step(points: tf.Tensor, places: tf.Tensor) -> tf.Tensor:
+            at = tf.gather(coefficients, places, batch_dims=1)
+            mass_constant, sum_constant, bend, slope, turn = tf.unstack(at, num=5, axis=2)
+            mass = mass_constant + points * (2 * slope - points * bend)
+            weighted = sum_constant + points * (2 * turn - points * slope)
+            return tf.where(mass > 0, weighted / mass, points)
+
+    def step(number: tf.Tensor, points: tf.Tensor, moves: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        places = tf.maximum(tf.searchsorted(edges, points, side="right") - 1, 0)
+        after = tf.where(moves, after_step(points, places), points)
         return number + 1, after, moves & (tf.abs(after - points) > tolerances)
 
     _, points, _ = tf.while_loop(
-        lambda number, _, moves: (number < t_max) & tf.reduce_any(moves),
+        lambda number, _, moves: (number < shift.mean_shift_steps) & tf.reduce_any(moves),
         step,
         (0, centred, tf.ones_like(centred, tf.bool)),
     )
     return tf.reduce_mean(points, axis=1) + 0.5
-
-
-def _windows(samples: tf.Tensor, width: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
-    """Edges of each parameter, ascending, and a function that sums the values within reach between two edges."""
-    reach = tf.minimum(width + _MARGIN, 1 + _MARGIN)[:, tf.newaxis]  # A wider reach has no effect.
-    edges = tf.concat([samples - reach, samples + reach], axis=1)
-    order = tf.argsort(edges, axis=1, stable=True)
-
-    def sum_within(values):
-        return tf.cumsum(tf.gather(tf.concat([values, -values], axis=1), order, batch_dims=1), axis=1)
-
-    return tf.gather(edges, order, batch_dims=1), sum_within
-
-
-def _interval(points: tf.Tensor, edges: tf.Tensor) -> tf.Tensor:
-    return tf.maximum(tf.searchsorted(edges, points, side="right") - 1, 0)

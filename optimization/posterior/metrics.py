@@ -10,17 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from data import files
-from optimization.study.metrics import (
-    BYTES_DOWN,
-    BYTES_UP,
-    EMPTY_CLIENTS,
-    EXAMPLES,
-    LOSS,
-    NONFINITE_CLIENTS,
-    UPDATE_NORM,
-    Better,
-    Metric,
-)
+from optimization.study import metrics
+from optimization.study.metrics import Better, Metric
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -51,18 +42,8 @@ RUNNING = tuple(
 )
 ACCURACY, RUNNING_ACCURACY = MEASURED[0], RUNNING[0]
 
-COLUMNS = (
-    LOSS,
-    UPDATE_NORM,
-    EXAMPLES,
-    EMPTY_CLIENTS,
-    NONFINITE_CLIENTS,
-    BYTES_DOWN,
-    BYTES_UP,
-    SHARE_MOVED,
-    *MEASURED,
-    *RUNNING,
-)
+_OF_TRAINING = (metrics.LOSS, metrics.UPDATE_NORM, metrics.EXAMPLES, metrics.EMPTY_CLIENTS, metrics.NONFINITE_CLIENTS)
+COLUMNS = (*_OF_TRAINING, metrics.BYTES_DOWN, metrics.BYTES_UP, SHARE_MOVED, *MEASURED, *RUNNING)
 
 
 def measure(log_probabilities: np.ndarray, labels: np.ndarray) -> list[float]:
@@ -72,10 +53,10 @@ def measure(log_probabilities: np.ndarray, labels: np.ndarray) -> list[float]:
       log_probabilities: float32 [examples, classes].
       labels: int [examples].
     """
-    from sklearn import metrics as sklearn_metrics
+    import sklearn.metrics
 
     predicted = log_probabilities.argmax(axis=1)
-    precision, recall, _, _ = sklearn_metrics.precision_recall_fscore_support(
+    precision, recall, _, _ = sklearn.metrics.precision_recall_fscore_support(
         labels, predicted, labels=np.unique(labels), average="macro", zero_division=0
     )
     loss = -log_probabilities[np.arange(len(labels)), labels].mean(dtype=np.float64)
@@ -148,7 +129,7 @@ def build_table(
     texts = pd.Series({key: _text(group, ".0f" if key[2].endswith("%") else ".3f") for key, group in groups})
     algorithms = [name for name in NAMES.values() if name in set(values["algorithm"])]
     alphas = sorted({alpha for _, alpha in cells}, key=lambda alpha: np.inf if alpha == NO_ALPHA else float(alpha))
-    titles = [_of_round(number) for number in rounds] + [_of_threshold(threshold) for threshold in thresholds]
+    titles = [f"Round {number}" for number in rounds] + [f"{100 * threshold:g}%" for threshold in thresholds]
     return (
         texts.unstack([2, 3])
         .reindex(
@@ -159,20 +140,12 @@ def build_table(
     )
 
 
-def _of_round(number: int) -> str:
-    return f"Round {number}"
-
-
-def _of_threshold(threshold: float) -> str:
-    return f"{100 * threshold:g}%"
-
-
 def _values(run: "pd.DataFrame", column: str, rounds: Sequence[int], thresholds: Sequence[float]) -> dict[str, float]:
     """Value of a measure at each round, and the first round at each threshold; NaN where there is none."""
     at = run.set_index("round_num")[column].reindex(rounds)
-    values = {_of_round(number): at[number] for number in rounds}
+    values = {f"Round {number}": at[number] for number in rounds}
     is_loss = "loss" in column
-    return values | {_of_threshold(one): np.nan if is_loss else first_round(run, column, one) for one in thresholds}
+    return values | {f"{100 * one:g}%": np.nan if is_loss else first_round(run, column, one) for one in thresholds}
 
 
 def _text(values: "pd.Series", form: str) -> str:

@@ -52,33 +52,6 @@ def test_the_aggregate_is_that_of_the_reference(kernel, bandwidth, shifts_client
         assert share_moved == pytest.approx(np.mean(np.abs(expected - updates.mean(axis=0, dtype=float)) > 1e-7))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kernel", KERNELS)
-def test_modes_are_the_uphill_maxima_of_the_density_on_a_grid(kernel):
-    updates = _updates()[:, 5:12]
-    shift = MeanShift(kernel, "silverman", 1.5, PROFILE, 5000)
-    from_mean, clustered = (_aggregate(shift, updates, shifts_clients=shifts)[0] for shifts in CLUSTERS)
-    samples = updates.T.astype(np.float64)
-    for column in range(len(samples)):
-        width = 1.5 * reference.bandwidth("silverman", samples[column], kernel)
-        grid = np.linspace(samples[column].min() - width, samples[column].max() + width, 200_001)
-        density = kernels.density(
-            kernels.KERNELS[kernel], samples[column : column + 1], np.array([width]), grid[np.newaxis]
-        )
-
-        slopes = np.sign(np.diff(density[0]))
-        maxima = grid[1:-1][(slopes[:-1] > 0) & (slopes[1:] <= 0)]
-
-        def climb(starts, grid=grid, slopes=slopes, maxima=maxima) -> np.ndarray:
-            """The next maximum to the right where the density rises, to the left where it falls."""
-            rises = slopes[np.searchsorted(grid, starts) - 1] > 0
-            return maxima[np.clip(np.searchsorted(maxima, starts) - ~rises, 0, len(maxima) - 1)]
-
-        step = grid[1] - grid[0]
-        assert from_mean[column] == pytest.approx(climb(samples[column].mean()), abs=2 * step)
-        assert clustered[column] == pytest.approx(climb(samples[column]).mean(), abs=2 * step)
-
-
 def test_one_step_is_the_mean_of_the_samples_within_one_bandwidth():
     # Scott's bandwidth of these is 2.15, so that 0 sees 0, 1 and 2.
     updates = np.array([[0.0], [1.0], [2.0], [6.0]], np.float32)
@@ -144,9 +117,10 @@ def test_parts_of_the_cohort_and_blocks_of_parameters_change_nothing(shifts_clie
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"mean_shift_weights": "slope"}, "must be one of kernel, profile"),
-        ({"bandwidth_scale": 0.0}, "bandwidth_scale=0.0 must be finite and above 0"),
-        ({"mean_shift_steps": 0}, "mean_shift_steps=0 must be at least 1"),
+        ({"kernel": "flat"}, "unknown kernel, bandwidth or weights"),
+        ({"mean_shift_weights": "slope"}, "unknown kernel, bandwidth or weights"),
+        ({"bandwidth_scale": 0.0}, "bandwidth_scale must be finite and above 0"),
+        ({"mean_shift_steps": 0}, "mean_shift_steps at least 1"),
     ],
 )
 def test_bad_settings_are_refused(arguments, message):
@@ -185,7 +159,7 @@ def test_it_aggregates_structures_of_clients_that_count(tff_worker, weighted, co
     assert 0 < share_moved < 1
 
 
-@pytest.mark.parametrize(("weights", "nothing"), [([2.0, 3.0], np.nan), ([0.0, 3.0], 0.0), ([], np.nan)])
+@pytest.mark.parametrize(("weights", "nothing"), [([2.0, 3.0], 0.0), ([0.0, 3.0], 0.0), ([], np.nan)])
 def test_where_no_client_counts_the_result_is_zero_or_not_a_number(tff_worker, weights, nothing):
     factory = mean_shift_aggregation.WeightedMeanShiftFactory(MeanShift(), 2)
     updates = np.full((len(weights), 16), np.inf, np.float32)
