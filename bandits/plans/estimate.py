@@ -136,8 +136,8 @@ def of(planned: Iterable[tuple[Run, int]], folder: pathlib.Path, executor: Execu
     names = [_kind_name(run, differing) for run in examples]
     estimate = summarize(list(zip(kinds.values(), names, measured, strict=True)), workers)
     for run, name, seconds in zip(examples, names, measured, strict=True):
-        if not isinstance(seconds, str) and (needed := _needed_bytes(run, folder / "estimate")):
-            text = f"{estimate.text}\nA round of {name} needs {needed / 1e9:.1f} GB of memory."
+        if not isinstance(seconds, str) and (needed := _round_bytes(run, folder / "estimate")):
+            text = f"{estimate.text}\nA round of {name} needs about {needed / 1e9:.1f} GB of memory beside its data."
             estimate = dataclasses.replace(estimate, text=text)
     if not any(_is_downloaded(run.settings) for run in examples):
         return estimate
@@ -182,13 +182,13 @@ def _measure(run: Run, folder: pathlib.Path, executor: Executor) -> float | str:
         return str(error)
 
 
-def _needed_bytes(run: Run, folder: pathlib.Path) -> int | None:
+def _round_bytes(run: Run, folder: pathlib.Path) -> int | None:
     """Memory that a round needs, from the model of a measured run; None if the server does not keep clients' models."""
     if not {run.settings.get("algorithm"), run.settings.get("model_aggregation")} & {*posterior_flags.KEEP_MODELS}:
         return None
     with np.load(folder / run.name / run_folder.MODEL_FILE) as weights:
         size = sum(weights[name].nbytes for name in weights.files)
-    return memory.needed_bytes(size, run.settings["clients_per_round"], keeps_models=True)
+    return memory.usual_bytes(size, run.settings["clients_per_round"], keeps_models=True)
 
 
 def round_seconds(folder: pathlib.Path, rounds: int) -> float:

@@ -258,7 +258,7 @@ def test_a_cohorts_updates_are_collected_in_its_order(contexts, collection, monk
 def test_updates_come_in_parts_of_bounded_bytes(own, collection, monkeypatch):
     collect, weights, cohort = collection
     expected = collect(weights, cohort)
-    monkeypatch.setattr(rounds, "_RESULT_BYTES", 2 * (16 + 5) * 4)  # Two clients' parameters and counts.
+    monkeypatch.setattr(rounds, "_RESULT_BYTES", 2 * (16 + 18) * 4)  # Two clients' parameters and sums.
     alone = _Counting(own)
     with on(rounds.CohortPartsContext([alone], concurrent_calls=1)):
         assert_close(collect(weights, cohort), expected, 0)
