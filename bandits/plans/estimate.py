@@ -134,8 +134,8 @@ def of(planned: Iterable[tuple[Run, int]], folder: pathlib.Path, executor: Execu
         seconds = _measure(example, folder / "estimate", executor)
         name = _kind_name(example, differing)
         kinds.append(Kind(name, sum(weight for _, weight in pairs), rounds, seconds))
-        if not isinstance(seconds, str) and (needed := _needed_bytes(example, folder / "estimate")):
-            notes.append(f"A round of {name} needs {needed / 1e9:.1f} GB of memory.")
+        if not isinstance(seconds, str) and (needed := _round_bytes(example, folder / "estimate")):
+            notes.append(f"A round of {name} needs about {needed / 1e9:.1f} GB of memory beside its data.")
     estimate = summarize(kinds, workers)
     estimate = estimate._replace(text="\n".join([estimate.text, *notes]))
     if not any(_is_downloaded(run.settings) for run in examples):
@@ -176,13 +176,13 @@ def _measure(run: Run, folder: pathlib.Path, executor: Executor) -> float | str:
         return str(error)
 
 
-def _needed_bytes(run: Run, folder: pathlib.Path) -> int | None:
+def _round_bytes(run: Run, folder: pathlib.Path) -> int | None:
     """Memory of a round, from the saved model of a measured run; None for methods that do not keep all models."""
     if not {run.settings.get("algorithm"), run.settings.get("model_aggregation")} & {*posterior_flags.KEEP_MODELS}:
         return None
     with np.load(folder / run.name / run_folder.MODEL_FILE) as weights:
         size = sum(weights[name].nbytes for name in weights.files)
-    return payloads.needed_bytes(size, run.settings["clients_per_round"], keeps_models=True)
+    return payloads.usual_bytes(size, run.settings["clients_per_round"], keeps_models=True)
 
 
 def round_seconds(folder: pathlib.Path, rounds: int) -> float:
