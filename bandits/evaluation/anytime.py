@@ -77,12 +77,14 @@ class ConfidenceSequence(NamedTuple):
       estimates: Sums of weighted rewards over sums of rows, so far.
       lows: Lower limits, never falling.
       highs: Upper limits, never rising. Below the lower ones, no value is left: an assumption does not hold.
+      sentences: The last interval and its assumptions in words.
     """
 
     looks: np.ndarray
     estimates: np.ndarray
     lows: np.ndarray
     highs: np.ndarray
+    sentences: tuple[str, ...] = ()
 
     @property
     def is_vacuous(self) -> bool:
@@ -263,8 +265,8 @@ def check(settings: cli.Settings, target: Target, *, is_runs: bool) -> None:
 
 def of_log(
     settings: cli.Settings, log: interaction_log.InteractionLog, rows: Terms, rewards: RewardBounds, *, is_runs: bool
-) -> tuple[ConfidenceSequence, list[str]]:
-    """Confidence sequence of a log, in the unit of its rewards, and its sentences.
+) -> ConfidenceSequence:
+    """Confidence sequence of a log, in the unit of its rewards.
 
     Args:
       settings: The flags.
@@ -283,7 +285,7 @@ def of_log(
     looks = log.periods if when == "periods" else log.rounds
     result = sequence(*observations(rows, looks, limits, log.client_ids, settings.seed))
     in_unit = {name: rewards.to_user(getattr(result, name)) for name in ("estimates", "lows", "highs")}
-    return result._replace(**in_unit), sentences(result, limits, rewards)
+    return result._replace(**in_unit, sentences=tuple(sentences(result, limits, rewards)))
 
 
 def sentences(result: ConfidenceSequence, limits: bounds_lib.Bounds, rewards: RewardBounds) -> list[str]:

@@ -39,6 +39,12 @@ PATHS: Mapping[str, tuple[Estimator, ...]] = {
 }
 
 
+_COLUMNS = (
+    "estimator", "parameter", "value", "low", "high", "difference", "difference_low", "difference_high",
+    "bootstrap_low", "bootstrap_high", "bias", "interval", "difference_interval",
+)  # fmt: skip
+
+
 class Estimate(NamedTuple):
     """A policy's value by one estimator.
 
@@ -64,23 +70,11 @@ class Estimate(NamedTuple):
 
     def row(self) -> dict[str, Any]:
         """The estimate as a row of a table."""
-        nothing = Interval(math.nan, math.nan, math.nan, 0)
-        difference, drawn = self.difference or nothing, self.bootstrap or nothing
-        return {
-            "estimator": self.name,
-            "parameter": self.parameter,
-            "value": self.value.mean,
-            "low": self.value.low,
-            "high": self.value.high,
-            "difference": difference.mean,
-            "difference_low": difference.low,
-            "difference_high": difference.high,
-            "bootstrap_low": drawn.low,
-            "bootstrap_high": drawn.high,
-            "bias": "unknown" if self.is_biased else "",
-            "interval": self.value_by,
-            "difference_interval": self.difference_by,
-        }
+        missing = Interval(math.nan, math.nan, math.nan, 0)
+        difference, drawn = (self.difference or missing)[:3], (self.bootstrap or missing)[1:3]
+        kinds = ("unknown" * self.is_biased, self.value_by, self.difference_by)
+        cells = (self.name, self.parameter, *self.value[:3], *difference, *drawn, *kinds)
+        return dict(zip(_COLUMNS, cells, strict=True))
 
     def in_unit_of(self, bounds: RewardBounds) -> "Estimate":
         """The estimate of rewards that were mapped to [0, 1], in the user's unit."""
@@ -147,20 +141,23 @@ def names(text: str | None) -> tuple[str, ...] | None:
     return found
 
 
-def paths(has_model: bool, fixed: Mapping[str, float | None]) -> dict[str, tuple[Estimator, ...]]:
+def paths(
+    has_model: bool, fixed: Mapping[str, float | None], asked: Sequence[str] | None = None
+) -> dict[str, tuple[Estimator, ...]]:
     """Candidates of each estimator; a single one if it has no parameter or a fixed one.
 
     Args:
       has_model: Whether there are predictions.
       fixed: Parameters by estimator; SLOPE chooses those that are None.
+      asked: Names of the estimators; None for all without a choice by SLOPE.
     """
-    found = {}
+    found: dict[str, tuple[Estimator, ...]] = {}
     for name, kind in KINDS.items():
         value = fixed.get(name)
-        if name == "logged" or (kind.needs_model and not has_model):
-            continue
-        fixed_one = Estimator(name) if value is None else Estimator(name, value)
-        found[name] = PATHS[name] if kind.parameter and value is None else (fixed_one,)
+        is_chosen = bool(kind.parameter) and value is None
+        is_asked = not is_chosen if asked is None else name in asked
+        if name != "logged" and is_asked and (has_model or not kind.needs_model):
+            found[name] = PATHS[name] if is_chosen else (Estimator(name, math.inf if value is None else value),)
     return found
 
 
@@ -192,12 +189,11 @@ def estimates(
         their values; None if there is none.
     """
     logged = columns.ratio(LOGGED)
-    has_weight = totals.overlap(sums).mean_weight > 0
 
     def large_sample(ratio: totals.Ratio, confidence: float, minus: totals.Ratio | None = None) -> _Found:
         by_delta = totals.interval(sums, ratio, minus, confidence)
         if drawn is None or math.isnan(by_delta.low):
-            return (by_delta, None, "" if math.isnan(by_delta.low) else DELTA)
+            return by_delta, None, "" if math.isnan(by_delta.low) else DELTA
         resampled = totals.bootstrap_interval(sums, drawn, ratio, minus, confidence)
         return (resampled, resampled, BOOTSTRAP) if by_bootstrap else (by_delta, resampled, DELTA)
 
@@ -205,34 +201,33 @@ def estimates(
         outcomes = few and (few.log if ratio == logged else few.policy)
         if not (outcomes and outcomes.are_few):
             return large_sample(ratio, confidence)
-        low, high = outcomes.limits(confidence)
+        (low, high), mean = outcomes.limits(confidence), float(totals.value(sums.totals, ratio))
         if math.isnan(low):
-            return (totals.interval(sums, ratio)._replace(low=low, high=high), None, "")
-        mean = float(totals.value(sums.totals, ratio))
-        return (Interval(mean, min(low, mean), max(high, mean), sums.clients), None, BETTING)
+            return totals.interval(sums, ratio)._replace(low=low, high=high), None, ""
+        return Interval(mean, min(low, mean), max(high, mean), sums.clients), None, BETTING
 
     def of_difference(ratio: totals.Ratio) -> _Found:
         if not few or few.is_same:
             return large_sample(ratio, CONFIDENCE, logged)
         first, second = (of_value(one, (1 + CONFIDENCE) / 2)[0] for one in (ratio, logged))  # They hold jointly.
         low, high = first.low - second.high, first.high - second.low
-        mean = math.nan if math.isnan(low) else first.mean - second.mean
-        return Interval(mean, low, high, sums.clients), None, "" if math.isnan(low) else BETTING
+        if math.isnan(low):
+            return Interval(math.nan, low, high, sums.clients), None, ""
+        return Interval(first.mean - second.mean, low, high, sums.clients), None, BETTING
 
     value, resampled, kind = of_value(logged)
-    has_reward = not math.isnan(value.mean)
-    found = [Estimate("logged", "", value, None, resampled, value_by=kind)]
+    found, has_reward, has_weight = [], not math.isnan(value.mean), totals.has_weight(sums)
+    found.append(Estimate("logged", "", value, None, resampled, value_by=kind))
     for name, path in candidates.items():
         chosen = path[0] if len(path) == 1 else choose_by_slope(sums, columns, path)
-        ratio = columns.ratio(chosen)
-        parameter = ""
-        if chosen.kind.parameter:
-            parameter = f"{chosen.kind.parameter}={chosen.parameter:g}{', by SLOPE' * (len(path) > 1)}"
+        ratio, parameter = columns.ratio(chosen), chosen.kind.parameter
+        if parameter:
+            parameter = f"{parameter}={chosen.parameter:g}{', by SLOPE' * (len(path) > 1)}"
         is_biased = len(path) > 1 or chosen.is_biased(largest_weight)
         value, resampled, kind = of_value(ratio)
         # Without a reward nothing is known; of a policy that chooses no logged action a model's guess is left.
         if not has_reward or (name != "dm" and not has_weight):
-            value = value._replace(mean=math.nan, low=math.nan, high=math.nan)
+            value = value._replace(mean=math.nan)
         if is_biased or math.isnan(value.mean):
             value = value._replace(low=math.nan, high=math.nan)
             found.append(Estimate(name, parameter, value, None, None, is_biased))

@@ -21,9 +21,10 @@ from bandits.evaluation import (
 )
 from bandits.evaluation import private as private_lib
 from bandits.evaluation.estimators import KINDS, Terms, terms_of_log
-from bandits.evaluation.target_policies import Target, probabilities
+from bandits.evaluation.target_policies import Target
 from data import files, interaction_log, log_checks, log_table, log_time, log_validity, table_report
 from data.errors import UsageError
+from data.log_checks import Finding
 from data.reward_bounds import UNIT
 from data.schema import Schema
 from optimization.study import cli
@@ -62,51 +63,46 @@ def evaluate(settings: cli.Settings, target: Target, private: private_lib.Plan |
     if run and by_models:
         chosen = target_policies.of_each_period(run)
     elif of_run:
-        explored = target_policies.exploration(settings, of_run)
-        chosen = target_policies.of_final_model(log, target.name, of_run, explored)
+        chosen = target_policies.of_final_model(log, target.name, of_run, settings)
     else:
-        chosen = probabilities(target, log)
+        chosen = target_policies.probabilities(target, log)
     log, reward_bounds = bounds.mapped_rewards(settings, log)
-    policy = str(target) + (f" with {settings.bandits_type}" if settings.bandits_type else "")
+    policy, unit = str(target), reward_bounds or UNIT
+    policy += f" with {settings.bandits_type}" if settings.bandits_type else ""
     if private:
         for finding in log_checks.public(log):
             print(f"{'Warning: ' * finding.is_warning}{finding.text}", file=sys.stderr)
         return private_lib.evaluate(settings, private, policy, log, chosen)
-    weights = terms_of_log(log, chosen).weights
     sets = log.report.get("action_sets") if chosen.ndim == 1 else None
     if sets:  # The probability of the logged action is all that is needed.
         log = dataclasses.replace(log, report={**log.report, "action_sets": None})
+    weights = terms_of_log(log, chosen).weights
     validity = log_validity.check(log, weights if weights.any() and target.kind != "logged" else None)
     refusal = validity if validity.is_warning and target.kind != "logged" else None
     has_model = has_model and refusal is None
-    predictions = reward_models.predictions(settings, log) if has_model else None
-    rows = terms_of_log(log, chosen, predictions)
-    unit = reward_bounds or UNIT
-    has_sequence = settings.anytime and (not refusal or refusal.name == log_validity.COLUMNS)
-    sequence, said = anytime.of_log(settings, log, rows, unit, is_runs=is_runs) if has_sequence else (None, [])
-    paths = estimates.paths(has_model, {name: settings[flag] for flag, name in estimates.FIXED.items()})
-    asked = estimates.names(settings.estimators)  # Without names, only estimators without a choice by SLOPE.
+    rows = terms_of_log(log, chosen, reward_models.predictions(settings, log) if has_model else None)
+    sequence = None
+    if settings.anytime and (not refusal or refusal.name == log_validity.COLUMNS):
+        sequence = anytime.of_log(settings, log, rows, unit, is_runs=is_runs)
+    asked = estimates.names(settings.estimators)
     asked = None if refusal and asked and MODEL_ESTIMATORS.issuperset(asked) else asked
-    paths = {name: path for name, path in paths.items() if (len(path) == 1 if asked is None else name in asked)}
+    paths = estimates.paths(has_model, {name: settings[flag] for flag, name in estimates.FIXED.items()}, asked)
     paths = {} if refusal and refusal.name == log_validity.ACTION_SETS else paths
     layout = estimates.layout(paths)
     sums, drawn = _sums(settings, log, rows, layout)
-    sizes = np.bincount(log.clients, minlength=len(log.client_ids)).astype(float)
-    by_client = np.bincount(log.clients, rows.weights, minlength=len(log.client_ids))
-    few_clients, by_bootstrap = estimates.few_clients(sizes, by_client, settings.draws)
-    few = finite_sample.find(rows, reward_bounds)
-    largest_weight = float(rows.weights.max())
-    balance = log_checks.Finding("sets of actions", False, _SETS.format(sets)) if sets else None
-    findings = [*log_checks.reading(log), validity, balance or log_checks.mean_inverse_propensity(log)]
-    findings += [log_checks.duplicates(log)]
-    findings += [log_checks.Finding(*checked)] if (checked := log.report.get("propensity_columns")) else []
-    findings += [log_checks.Finding("policy", True, LEARNED)] if anytime.is_own_model(settings.log, target) else []
-    findings += [log_checks.support(log, chosen)] if chosen.ndim == 2 else []
-    findings += [*log_checks.overlap(log, rows.weights), *filter(None, [few_clients])]
-    findings += [finite_sample.finding(few, reward_bounds)] if few else []
+    by_client = np.bincount(log.clients, weights, len(log.client_ids))
+    few_clients, by_bootstrap = estimates.few_clients(np.bincount(log.clients), by_client, settings.draws)
+    few, largest_weight = finite_sample.find(rows, reward_bounds), float(weights.max())
     results = estimates.estimates(
         sums, layout, paths, drawn, largest_weight=largest_weight, by_bootstrap=by_bootstrap, few=few
     )
+    inverse = Finding("sets of actions", False, _SETS.format(sets)) if sets else log_checks.mean_inverse_propensity(log)
+    findings = [*log_checks.reading(log), validity, inverse, log_checks.duplicates(log)]
+    findings += [Finding(*checked)] if (checked := log.report.get("propensity_columns")) else []
+    findings += [Finding("policy", True, LEARNED)] if anytime.is_own_model(settings.log, target) else []
+    findings += [log_checks.support(log, chosen)] if chosen.ndim == 2 else []
+    findings += [*log_checks.overlap(log, weights), *filter(None, [few_clients])]
+    findings += [finite_sample.finding(few, reward_bounds)] if few else []
     if headline := estimates.headline(results):
         findings += change.findings(rows, log_time.of_log(log), paths[headline[0].name][0], policy, unit)
     evaluation = output.Evaluation(
@@ -117,20 +113,22 @@ def evaluate(settings: cli.Settings, target: Target, private: private_lib.Plan |
         clients=sums.clients,
         actions=len(log.action_names),
         estimates=[one.in_unit_of(unit) for one in results],
-        **totals.overlap(sums)._asdict(),
-        largest_weight=largest_weight,
+        overlap={
+            "effective_sample_size": log_checks.effective_sample_size(weights),
+            "mean_weight": float(weights.mean()),
+            "largest_weight": largest_weight,
+        },
         findings=findings,
         refusal=refusal,
         columns=list(table_report.lines({"log": log.report})),
         has_model=has_model,
         draws=settings.draws,
         anytime=sequence,
-        of_anytime=said,
         reward_bounds=reward_bounds,
     )
     print(output.text(evaluation))
     if settings.output_dir:
-        output.write(evaluation, settings.output_dir, rows.weights, by_client)
+        output.write(evaluation, settings.output_dir, weights, by_client)
     return [estimate.row() for estimate in evaluation.estimates]
 
 

@@ -19,20 +19,14 @@ from optimization.study import compiled
 
 
 class ClientInput(NamedTuple):
-    """What one client brings: its own rows, and how often it counts in each draw of the bootstrap.
+    """The input of one client: its own rows, and how often it counts in each draw of the bootstrap.
 
     Attributes:
-      weights: float64 [rows], as `Terms` has them, like those that follow.
-      rewards: float64 [rows].
-      direct: float64 [rows].
-      predicted: float64 [rows].
-      counts: uint8 [draws], of `totals.client_weights`.
+      terms: float64 [rows, 4], the fields of `Terms` after the client.
+      counts: uint8 [draws], see `totals.client_weights`.
     """
 
-    weights: np.ndarray
-    rewards: np.ndarray
-    direct: np.ndarray
-    predicted: np.ndarray
+    terms: np.ndarray
     counts: np.ndarray
 
 
@@ -50,38 +44,34 @@ class _Sent(NamedTuple):
     drawn: np.ndarray
 
 
-def client_inputs(terms: Terms, client_ids: Sequence[str] = (), *, seed: int = 0, draws: int = 0) -> list[ClientInput]:
-    """Clients with rows, in the order of `totals.of_clients`.
+def client_inputs(terms: Terms, client_ids: Sequence[str], *, seed: int = 0, draws: int = 0) -> list[ClientInput]:
+    """Inputs of the clients with rows, in the order of `totals.of_clients`.
 
     Args:
-      terms: Of a log.
-      client_ids: Names of its clients; not needed without draws.
-      seed: Of the draws.
-      draws: Of the bootstrap; 0 for none.
+      terms: Terms of a log's rows.
+      client_ids: Names of its clients.
+      seed: Random seed of the bootstrap.
+      draws: Number of its draws; 0 for none.
     """
-    if not len(terms.clients):
-        return []
-    starts = np.flatnonzero(np.diff(terms.clients, prepend=terms.clients[0] - 1))
-    parts = [np.split(np.asarray(column, np.float64), starts[1:]) for column in terms[1:]]
-    if draws:
-        names = totals.present(terms.clients, client_ids)
-        counts = [totals.client_weights(name, seed, draws) for name in names]
-    else:
-        counts = [np.zeros(0, np.uint8)] * len(starts)
-    return [ClientInput(*own) for own in zip(*parts, counts, strict=True)]
+    names = totals.present(terms.clients, client_ids)
+    starts = np.flatnonzero(np.diff(terms.clients))
+    parts = np.split(np.stack(terms[1:], axis=1), starts + 1)
+    return [
+        ClientInput(*own) for own in zip(parts, [totals.client_weights(n, seed, draws) for n in names], strict=True)
+    ]
 
 
 def sums(clients: Sequence[ClientInput], layout: totals.Layout) -> tuple[totals.Sums, np.ndarray]:
     """Sums of the clients' messages, computed by the workers of `worker.start`.
 
     Args:
-      clients: Of `client_inputs`; all with as many draws.
+      clients: Inputs of the clients; all with as many draws.
       layout: The columns.
 
     Returns:
       The sums, and the totals of each draw of the bootstrap, float64 [draws, k].
     """
-    draws = len(clients[0].counts) if clients else 0
+    draws = len(clients[0].counts)
     process = compiled.kept(("log sums", layout, draws), lambda: _build(layout, draws))
     nothing = np.zeros((len(layout.ratios), len(layout)))
     _, first = process.next(nothing, list(clients))
@@ -93,32 +83,26 @@ def sums(clients: Sequence[ClientInput], layout: totals.Layout) -> tuple[totals.
 def _build(layout: totals.Layout, draws: int) -> tff.templates.IterativeProcess:
     """Iterative process: `next(gradients, clients) -> (gradients, _Sent)`, see `totals.gradients`."""
     gradients_type = tff.TensorType(np.float64, (len(layout.ratios), len(layout)))
-    rows = tff.TensorType(np.float64, (None,))
-    fields = dict.fromkeys(ClientInput._fields, rows) | {"counts": tff.TensorType(np.uint8, (draws,))}
-    client_type = tff.StructWithPythonType(list(fields.items()), ClientInput)
+    types = [tff.TensorType(np.float64, (None, 4)), tff.TensorType(np.uint8, (draws,))]
+    client_type = tff.StructWithPythonType(list(zip(ClientInput._fields, types, strict=True)), ClientInput)
 
     @tff.tensorflow.computation(gradients_type, client_type)
     def client_sums(gradients, client):
-        terms = Terms(None, client.weights, client.rewards, client.direct, client.predicted)  # type: ignore[arg-type]
+        terms = Terms(None, *tf.unstack(client.terms, axis=1))  # type: ignore[arg-type]
         own = tf.stack([tf.reduce_sum(column) for column in layout.columns(terms, tf)])
         influences = tf.linalg.matvec(gradients, own)
         counts = tf.cast(client.counts, tf.float64)
         return _Sent(own, tf.tensordot(influences, influences, axes=0), tf.tensordot(counts, own, axes=0))
 
-    @tff.tensorflow.computation
-    def no_gradients():
-        return tf.zeros(gradients_type.shape, tf.float64)
-
     @tff.federated_computation
     def initialize():
-        return tff.federated_eval(no_gradients, tff.SERVER)
+        return tff.federated_value(np.zeros(gradients_type.shape), tff.SERVER)
 
     @tff.federated_computation(
         tff.FederatedType(gradients_type, tff.SERVER), tff.FederatedType(client_type, tff.CLIENTS)
     )
     def next_round(gradients, clients):
-        return gradients, tff.federated_sum(
-            tff.federated_map(client_sums, (tff.federated_broadcast(gradients), clients))
-        )
+        sent = tff.federated_map(client_sums, (tff.federated_broadcast(gradients), clients))
+        return gradients, tff.federated_sum(sent)
 
     return rounds.fused(tff.templates.IterativeProcess(initialize, next_round))

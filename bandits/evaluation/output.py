@@ -16,7 +16,7 @@ from bandits.evaluation import estimates, finite_sample
 from bandits.evaluation.anytime import ConfidenceSequence
 from bandits.evaluation.estimates import Estimate
 from bandits.evaluation.estimators import KINDS
-from bandits.results import tables
+from bandits.results import page, tables
 from bandits.results.phrases import capital
 from data import files, frames, log_validity
 from data.errors import UsageError
@@ -30,14 +30,12 @@ if TYPE_CHECKING:
     import matplotlib.figure
 
 FILES = ("estimates.csv", "evaluation.json", "evaluation.html")
-_FACTS = ("log", "policy", "policy_columns", "rows", "clients", "actions", "has_model", "draws")
-_OVERLAP = ("effective_sample_size", "mean_weight", "largest_weight")
 _NOTE = (
     "Intervals are 95% over clients, because a client's rows are dependent. They cover neither the randomness of the "
     "reward model's training nor changes after the log. Biased estimates have no interval, as their bias is unknown."
 )
 _CONFIDENCE = "95% CI "
-_ESTIMATOR, _VALUE, _DIFFERENCE = "estimator", "mean reward", "difference from the log"
+_HEADS = ("estimator", "parameter", "mean reward", "difference from the log")
 _LARGE = 10.0  # Larger weights are plotted on a logarithmic axis.
 
 
@@ -49,20 +47,17 @@ class Evaluation:
       log: The log's file.
       policy: The policy.
       policy_columns: Column of the policy's probability of each action; empty for other policies.
-      rows: Rows of the log.
-      clients: Clients of the log.
-      actions: Its actions.
-      estimates: Of all estimators, the mean logged reward first.
-      effective_sample_size: Number of equally weighted rows with the same variance.
-      mean_weight: Near 1 where propensities are right and the log supports the policy.
-      largest_weight: Of any row.
-      findings: Of the log's checks.
+      rows: Number of rows of the log.
+      clients: Number of its clients.
+      actions: Number of its actions.
+      estimates: Estimates by all estimators, the mean logged reward first.
+      overlap: Effective sample size, mean weight and largest weight, by name.
+      findings: Results of the log's checks.
       refusal: The check that rules out a conclusion; None without one.
       columns: Lines on the use of each column; empty for the log of a run.
       has_model: Whether a reward model was trained.
-      draws: Of the bootstrap.
+      draws: Number of bootstrap samples.
       anytime: The interval after each observation; None without `--anytime`.
-      of_anytime: Its sentences.
       reward_bounds: Declared or recognized bounds of the rewards; None if they are unknown.
     """
 
@@ -73,64 +68,74 @@ class Evaluation:
     clients: int
     actions: int
     estimates: Sequence[Estimate]
-    effective_sample_size: float
-    mean_weight: float
-    largest_weight: float
+    overlap: Mapping[str, float]
     findings: Sequence[Finding]
     refusal: Finding | None
     columns: Sequence[str]
     has_model: bool
     draws: int
     anytime: ConfidenceSequence | None = None
-    of_anytime: Sequence[str] = ()
     reward_bounds: RewardBounds | None = None
 
 
-def _shown(interval: Interval | None, *, signed: bool = False, without: str = "no interval", label: str = "") -> str:
+def _shown(interval: Interval, *, signed: bool = False, without: str = "no interval", label: str = "") -> str:
     """A value or a difference as text; `without` replaces a missing interval."""
-    if interval is None:
-        return ""
     if math.isnan(interval.mean):
         return "cannot be estimated"
     if interval.low == interval.high:
-        return f"{interval.mean:{'+' * signed}.3g}"
+        return interval.number(interval.mean, signed=signed)
     return interval.text(signed=signed, label=label) + (f" ({without})" if math.isnan(interval.low) else "")
 
 
-def _value(estimate: Estimate) -> str:
-    return _shown(estimate.value, without=estimates.BIASED if estimate.is_biased else "no interval")
+def _cell(interval: Interval | None, *, signed: bool = False, is_biased: bool = False) -> tables.Cell | None:
+    if interval is None:
+        return None
+    without = estimates.BIASED if is_biased else "no interval"
+    mean, _, below = _shown(interval, signed=signed, without=without).partition(" (")
+    number = interval.mean if math.isfinite(interval.mean) else ""
+    return tables.Cell(mean, number, [below.removesuffix(")")] if below else [])
+
+
+def _rows(evaluation: Evaluation) -> list[tables.Row]:
+    return [
+        [
+            KINDS[one.name].label,
+            one.parameter,
+            _cell(one.value, is_biased=one.is_biased),
+            _cell(one.difference, signed=True),
+        ]
+        for one in evaluation.estimates
+    ]
 
 
 def _conclusion(evaluation: Evaluation) -> list[str]:
     """What the evaluation concludes: first whether the policy differs from the log's, then its value."""
+    policy = evaluation.policy
     if evaluation.refusal:
         values = {one.name: one.value for one in evaluation.estimates}
-        lines = [f"No conclusion about {evaluation.policy}.", evaluation.refusal.text]
+        lines = [f"No conclusion about {policy}.", evaluation.refusal.text]
         if evaluation.refusal.name == log_validity.COLUMNS and "snips" in values:
             shown = _shown(values["snips"], label=_CONFIDENCE)
             lines.append(f"Without any features, by propensities alone, SNIPS gives {shown}.")
         return lines
     headline = estimates.headline(evaluation.estimates)
     if headline is None:
-        return [f"The value of {evaluation.policy} cannot be estimated: {_why_none(evaluation)}."]
+        return [f"The value of {policy} cannot be estimated: {_why_none(evaluation)}."]
     estimate, reason = headline
-    name = KINDS[estimate.name].label
+    name, difference = KINDS[estimate.name].label, estimate.difference
     lines = [
-        f"Estimated mean reward of {evaluation.policy}, by {name}: {_shown(estimate.value, label=_CONFIDENCE)}.",
+        f"Estimated mean reward of {policy}, by {name}: {_shown(estimate.value, label=_CONFIDENCE)}.",
         f"{capital(name)} {reason}.",
     ]
-    difference = estimate.difference
     if difference is None:
-        return [f"{evaluation.policy} cannot be compared with the log's policy.", *lines]
+        return [f"{policy} cannot be compared with the log's policy.", *lines]
     if math.isnan(difference.mean):
         (why,) = [finding.text for finding in evaluation.findings if finding.name == finite_sample.NAME]
-        return [f"The difference between {evaluation.policy} and the log's policy cannot be estimated. {why}", *lines]
+        return [f"The difference between {policy} and the log's policy cannot be estimated. {why}", *lines]
     shown = f"{_shown(difference, signed=True, label=_CONFIDENCE)} per interaction"
-    if difference.low > 0:
-        return [f"{evaluation.policy} earns more than the log's policy: {shown}.", *lines]
-    if difference.high < 0:
-        return [f"{evaluation.policy} earns less than the log's policy: {shown}.", *lines]
-    return [f"No significant difference between {evaluation.policy} and the log's policy: {shown}.", *lines]
+    if difference.low > 0 or difference.high < 0:
+        return [f"{policy} earns {'more' if difference.low > 0 else 'less'} than the log's policy: {shown}.", *lines]
+    return [f"No significant difference between {policy} and the log's policy: {shown}.", *lines]
 
 
 def _why_none(evaluation: Evaluation) -> str:
@@ -139,7 +144,7 @@ def _why_none(evaluation: Evaluation) -> str:
         return "no logged reward differs from 0"
     if all(estimate.is_biased for estimate in evaluation.estimates[1:]):
         return "--estimators names none of ips, snips and dr, and the others are biased"
-    if not evaluation.mean_weight:
+    if not evaluation.overlap["mean_weight"]:
         return "the policy chooses none of the logged actions"
     return "no logged action that the policy chooses earned a reward"
 
@@ -153,26 +158,6 @@ def _log(evaluation: Evaluation) -> str:
 def policy_columns(by_action: Mapping[str, str]) -> list[str]:
     """Sentence on the column of a policy's probability of each action; none for other policies."""
     return [f"Column of the policy's probability of each action: {described(by_action)}."] if by_action else []
-
-
-def _cell(interval: Interval | None, *, signed: bool = False, without: str = "no interval") -> tables.Cell:
-    """A cell with the mean, and its interval in a line below."""
-    mean, _, below = _shown(interval, signed=signed, without=without).partition(" (")
-    number = interval.mean if interval and math.isfinite(interval.mean) else ""
-    return tables.Cell(mean or tables.MISSING, number, [below.removesuffix(")")] if below else [])
-
-
-def _tables(evaluation: Evaluation) -> tuple[str, str]:
-    """HTML of the estimates, and of the bootstrap's intervals; cells are narrow, for small screens."""
-    rows, resampled = [], []
-    for estimate in evaluation.estimates:
-        name = tables.Cell(KINDS[estimate.name].label, notes=[estimate.parameter] if estimate.parameter else [])
-        without = estimates.BIASED if estimate.is_biased else "no interval"
-        rows.append([name, _cell(estimate.value, without=without), _cell(estimate.difference, signed=True)])
-        if estimate.bootstrap:
-            resampled.append([KINDS[estimate.name].label, _cell(estimate.bootstrap)])
-    shown = tables.html([_ESTIMATOR, _VALUE, _DIFFERENCE], rows, "main")
-    return shown, tables.html([_ESTIMATOR, _VALUE], resampled, "main") if resampled else ""
 
 
 def shown_log(path: str) -> str:
@@ -195,15 +180,11 @@ def check_new(folder: pathlib.Path) -> None:
 
 def text(evaluation: Evaluation) -> str:
     """The printed text: the conclusion, the log, all estimates, and what to know about them."""
-    rows = [
-        [KINDS[estimate.name].label, estimate.parameter, _value(estimate), _shown(estimate.difference, signed=True)]
-        for estimate in evaluation.estimates
-    ]
-    lines = [*_conclusion(evaluation), "", _log(evaluation), ""]
-    lines += [tables.text([_ESTIMATOR, "parameter", _VALUE, _DIFFERENCE], rows), ""]
+    lines = [*_conclusion(evaluation), "", _log(evaluation), "", tables.text(_HEADS, _rows(evaluation)), ""]
     shown = [finding for finding in evaluation.findings if finding is not evaluation.refusal]
     lines += [f"{'Warning: ' if finding.is_warning else ''}{finding.text}" for finding in shown]
-    return "\n".join([*lines, *evaluation.of_anytime, "", *evaluation.columns, "", _NOTE])
+    sentences = evaluation.anytime.sentences if evaluation.anytime else ()
+    return "\n".join([*lines, *sentences, "", *evaluation.columns, "", _NOTE])
 
 
 def write(evaluation: Evaluation, folder: str, weights: np.ndarray, by_client: np.ndarray) -> None:
@@ -218,13 +199,20 @@ def write(evaluation: Evaluation, folder: str, weights: np.ndarray, by_client: n
     Raises:
       Failure: If one cannot be written.
     """
+    headline = None if evaluation.refusal else estimates.headline(evaluation.estimates)
+    description = vars(evaluation) | {
+        "headline": {"estimator": headline[0].name, "reason": headline[1]} if headline else None,
+        "reward_bounds": evaluation.reward_bounds and dataclasses.astuple(evaluation.reward_bounds),
+        "refusal": evaluation.refusal and evaluation.refusal._asdict(),
+        "findings": [finding._asdict() for finding in evaluation.findings],
+    }
+    if sequence := description.pop("anytime"):
+        description["anytime"] = {name: np.array(values).tolist() for name, values in sequence._asdict().items()}
     rows = [estimate.row() for estimate in evaluation.estimates]
-    write_files(folder, rows, _as_json(evaluation), page(evaluation, picture(evaluation, weights, by_client)))
+    write_files(folder, rows, description, _page(evaluation, weights, by_client))
 
 
-def write_files(
-    output_dir: str, rows: Sequence[Mapping[str, Any]], described: Mapping[str, Any], document: str
-) -> None:
+def write_files(output_dir: str, rows: Sequence[Mapping[str, Any]], description: Mapping[str, Any], body: str) -> None:
     """Writes `FILES`, and says so: rows, a description with null for numbers that are not finite, and a page.
 
     Raises:
@@ -239,29 +227,50 @@ def write_files(
         {name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in row.items()}
         for row in rows
     ]
-    described = {**described, "estimates": finite}
     table = pd.DataFrame(rows).to_csv(index=False, na_rep="nan")
-    for name, content in zip(FILES, (table, json.dumps(described, indent=2) + "\n", document), strict=True):
+    document = json.dumps({**description, "estimates": finite}, indent=2) + "\n"
+    for name, content in zip(FILES, (table, document, page.document("Off-policy evaluation", body)), strict=True):
         files.replace(folder / name, content.encode())
     print(f"\nWritten to {cli.shown_path(output_dir)}: {', '.join(FILES)}")
 
 
-def _as_json(evaluation: Evaluation) -> dict[str, Any]:
-    headline = None if evaluation.refusal else estimates.headline(evaluation.estimates)
-    described = {name: getattr(evaluation, name) for name in _FACTS} | {
-        "headline": {"estimator": headline[0].name, "reason": headline[1]} if headline else None,
-        "reward_bounds": evaluation.reward_bounds and dataclasses.astuple(evaluation.reward_bounds),
-        "refusal": evaluation.refusal and evaluation.refusal._asdict(),
-        "columns": list(evaluation.columns),
-        "overlap": {name: getattr(evaluation, name) for name in _OVERLAP},
-    }
-    if evaluation.anytime:
-        described["anytime"] = {name: values.tolist() for name, values in evaluation.anytime._asdict().items()}
-        described["anytime"]["sentences"] = list(evaluation.of_anytime)
-    return described | {"findings": [finding._asdict() for finding in evaluation.findings]}
+def paragraphs(sentences: Sequence[str]) -> str:
+    """HTML with a paragraph for each sentence."""
+    return "".join(f"<p>{html.escape(sentence)}</p>" for sentence in sentences)
 
 
-def picture(evaluation: Evaluation, weights: np.ndarray, by_client: np.ndarray) -> "matplotlib.figure.Figure":
+def image(plot: "matplotlib.figure.Figure", description: str) -> str:
+    """HTML of a picture with its description."""
+    content = io.BytesIO()
+    plot.savefig(content, format="png", dpi=110)
+    source = base64.b64encode(content.getvalue()).decode()
+    return f'<div class="scroll" tabindex="0"><img alt="{description}" src="data:image/png;base64,{source}"></div>'
+
+
+def _page(evaluation: Evaluation, weights: np.ndarray, by_client: np.ndarray) -> str:
+    """Body of the page of an evaluation, the conclusion first."""
+    conclusion, *reasons = map(html.escape, _conclusion(evaluation))
+    items = "".join(
+        f"<li>{'<b>Warning</b>: ' if finding.is_warning else ''}{html.escape(finding.text)}</li>"
+        for finding in evaluation.findings
+    )
+    drawn = _picture(evaluation, weights, by_client)
+    parts = [
+        f"<p><b>{conclusion}</b> {' '.join(reasons)}</p>{paragraphs([_log(evaluation)])}",
+        tables.html(_HEADS, _rows(evaluation), "main"),
+        f"{image(drawn, 'Estimates with intervals, overlap, weights by client')}<ul>{items}</ul>",
+    ]
+    if sequence := evaluation.anytime:
+        plot = _sequence_picture(sequence, evaluation.reward_bounds or UNIT)
+        parts += [paragraphs(sequence.sentences), image(plot, "The interval after each observation")]
+    if resampled := [[KINDS[one.name].label, _cell(one.bootstrap)] for one in evaluation.estimates if one.bootstrap]:
+        title = f"Bootstrap intervals ({evaluation.draws:,} resamples of the clients)"
+        table = tables.html((_HEADS[0], _HEADS[2]), resampled, "main")
+        parts.append(f"<details><summary>{title}</summary>{table}</details>")
+    return "".join([*parts, paragraphs([_NOTE])])
+
+
+def _picture(evaluation: Evaluation, weights: np.ndarray, by_client: np.ndarray) -> "matplotlib.figure.Figure":
     """Draws estimates with intervals, the distribution of weights, and clients' shares of them."""
     from optimization.study import curves, panels
 
@@ -269,12 +278,12 @@ def picture(evaluation: Evaluation, weights: np.ndarray, by_client: np.ndarray) 
     axes, right, of_rows, of_clients = grid.flat
     right.remove()
     axes.set_subplotspec(axes.get_gridspec()[0, :])
-    looks = {"logged": curves.Style(curves.BLACK, "-"), estimates.BIASED: curves.Style(curves.GREY, "--")}
+    styles = {"logged": curves.Style(curves.BLACK, "-"), estimates.BIASED: curves.Style(curves.GREY, "--")}
     groups = {}
     for one in evaluation.estimates:
         kind = estimates.BIASED if one.is_biased else "logged" if one.name == "logged" else "estimate"
         groups[KINDS[one.name].label] = {kind: one.value}
-    panels.forest(axes, groups, looks | {"estimate": curves.PLAIN})
+    panels.forest(axes, groups, styles | {"estimate": curves.PLAIN})
     axes.axvline(evaluation.estimates[0].value.mean, color=curves.GREY, linewidth=0.8, linestyle="--")
     panels.label(axes, xlabel="mean reward per interaction (95% interval)", legend=True)
     ordered = np.sort(weights)[::-1]
@@ -289,7 +298,7 @@ def picture(evaluation: Evaluation, weights: np.ndarray, by_client: np.ndarray) 
     return plot
 
 
-def sequence_picture(sequence: ConfidenceSequence, bounds: RewardBounds) -> "matplotlib.figure.Figure":
+def _sequence_picture(sequence: ConfidenceSequence, bounds: RewardBounds) -> "matplotlib.figure.Figure":
     """Draws a sequence: the estimate and the interval after each observation, within the bounds."""
     from optimization.study import panels
 
@@ -299,40 +308,3 @@ def sequence_picture(sequence: ConfidenceSequence, bounds: RewardBounds) -> "mat
     ends = dataclasses.astuple(bounds)
     panels.label(axes, ylim=ends, xlabel="round or deployment period", ylabel="mean reward, 95% confidence sequence")
     return plot
-
-
-def image(plot: "matplotlib.figure.Figure", description: str) -> str:
-    """HTML of a picture with its description."""
-    content = io.BytesIO()
-    plot.savefig(content, format="png", dpi=110)
-    source = base64.b64encode(content.getvalue()).decode()
-    return f'<div class="scroll" tabindex="0"><img alt="{description}" src="data:image/png;base64,{source}"></div>'
-
-
-def document(body: str) -> str:
-    """Self-contained HTML page of an evaluation."""
-    from bandits.results import page
-
-    return page.document("Off-policy evaluation", body)
-
-
-def page(evaluation: Evaluation, plot: "matplotlib.figure.Figure") -> str:
-    """HTML page of an evaluation, the conclusion first."""
-    conclusion, *reasons = map(html.escape, _conclusion(evaluation))
-    items = "".join(
-        f"<li>{'<b>Warning</b>: ' if finding.is_warning else ''}{html.escape(finding.text)}</li>"
-        for finding in evaluation.findings
-    )
-    anytime = "".join(f"<p>{html.escape(sentence)}</p>" for sentence in evaluation.of_anytime)
-    if evaluation.anytime:
-        plot_of_sequence = sequence_picture(evaluation.anytime, evaluation.reward_bounds or UNIT)
-        anytime += image(plot_of_sequence, "The interval after each observation")
-    shown, resampled = _tables(evaluation)
-    if resampled:
-        title = f"Bootstrap intervals ({evaluation.draws:,} resamples of the clients)"
-        resampled = f"<details><summary>{title}</summary>{resampled}</details>"
-    return document(
-        f"<p><b>{conclusion}</b> {' '.join(reasons)}</p><p>{html.escape(_log(evaluation))}</p>{shown}"
-        f"{image(plot, 'Estimates with intervals, overlap, weights by client')}<ul>{items}</ul>{anytime}{resampled}"
-        f"<p>{_NOTE}</p>"
-    )

@@ -7,10 +7,9 @@ log are not made.
 
 import dataclasses
 import hashlib
-import html
 import math
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,7 +24,7 @@ from data.errors import UsageError
 from data.log_checks import Finding
 from data.reward_bounds import UNIT
 from optimization.privacy import calibration, ledger, mechanisms
-from optimization.study import cli, intervals, run_folder
+from optimization.study import cli, run_folder
 
 if TYPE_CHECKING:
     import matplotlib.figure
@@ -143,37 +142,24 @@ def check_models(estimators: Sequence[Estimator], models: Sequence[ledger.Spent]
 
 
 def mechanism(
-    clients: int,
-    noise_multiplier: float,
-    *,
-    delta: float | None = None,
-    clients_per_look: int | None = None,
-    accountant: str = "rdp",
+    clients: int, noise_multiplier: float, clients_per_look: int | None = None, **others: Any
 ) -> mechanisms.Mechanism:
     """Accounting of one release.
 
     Args:
       clients: Number of clients of the log, which is public.
       noise_multiplier: Standard deviation of the noise on each number of the sum, in clip norms.
-      delta: Delta of the guarantee; None for 1 / clients^1.1, as for training.
       clients_per_look: Expected size of a secret Poisson sample of clients, drawn for each query, which amplifies;
         None for all of them, without amplification.
-      accountant: One of `mechanisms.ACCOUNTANTS`.
+      **others: Further fields of `mechanisms.Mechanism`: its delta, if it is not 1 / clients^1.1, and its accountant.
 
     Raises:
       UsageError: If a number is out of range.
     """
+    # With all clients in each query nothing is random, and a client's absence leaves the others as they are.
+    sampling, cohort = ("poisson", clients_per_look) if clients_per_look else ("cyclic", clients)
     try:
-        # With all clients in each query nothing is random, and a client's absence leaves the others as they are.
-        return mechanisms.Mechanism(
-            kind="dpsgd",
-            noise_multiplier=noise_multiplier,
-            population=clients,
-            cohort=clients_per_look or clients,
-            sampling="poisson" if clients_per_look else "cyclic",
-            delta=delta,  # type: ignore[arg-type]
-            accountant=accountant,
-        )
+        return mechanisms.Mechanism("dpsgd", noise_multiplier, clients, cohort, sampling, **others)
     except ValueError as error:
         raise UsageError(f"--clients_per_look={clients_per_look}: {error}") from error
 
@@ -249,21 +235,15 @@ def guarantee(whole: mechanisms.Mechanism, rounds: int, looks: int, models: Sequ
         + f" ({each['neighbours']})"
         for each in report["guarantees"]
     ]
-    summary = report["summary"]
     if epsilons:
         of = " and ".join([f"{looks:,} {'queries' if looks > 1 else 'query'}", *models])
         apart = f", apart from {'; '.join(whole.left_out)}" if whole.left_out else ""
         at = f"at delta {report['delta']:.3g}{apart}"
-        summary = f"Privacy: {'; '.join(epsilons)}, {at}, for {of} on these clients together."
-    return {
-        **{name: report[name] for name in ("epsilon", "delta", "unit", "guarantees", "warnings", "mechanism")},
-        "looks": looks,
-        "models": list(models),
-        "covers": _COVERS,
-        "apart_from": list(whole.left_out),
-        "assumes": [*_ASSUMED, *[_SECRET] * (whole.sampling == "poisson")],
-        "summary": summary,
-    }
+        report["summary"] = f"Privacy: {'; '.join(epsilons)}, {at}, for {of} on these clients together."
+    names = ("epsilon", "delta", "unit", "guarantees", "warnings", "mechanism", "summary")
+    assumes = [*_ASSUMED, *[_SECRET] * (whole.sampling == "poisson")]
+    more = {"looks": looks, "models": list(models), "covers": _COVERS, "apart_from": list(whole.left_out)}
+    return {name: report[name] for name in names} | more | {"assumes": assumes}
 
 
 def evaluate(
@@ -284,13 +264,8 @@ def evaluate(
     limits, actions = bounds_lib.of_settings(settings), len(log.action_names)
     query = Query(chosen.estimators, limits, settings.clip_norm)
     rows, kept = bounds_lib.apply(terms_of_log(log, probabilities), limits, log.client_ids, settings.seed)
-    own = mechanism(
-        len(log.client_ids),
-        settings.noise_multiplier or 1.0,
-        delta=settings.target_delta,
-        clients_per_look=settings.clients_per_look,
-        accountant=settings.accountant,
-    )
+    others = {"delta": settings.target_delta, "accountant": settings.accountant}
+    own = mechanism(len(log.client_ids), settings.noise_multiplier or 1.0, settings.clients_per_look, **others)
     trained = [reward_models.spent(settings, log)] if chosen.needs_model else []
     if settings.target_epsilon is not None:
         models = [*chosen.models, *trained * settings.looks]
@@ -321,12 +296,23 @@ def evaluate(
     said += [f"Warning: {warning}" for warning in report["warnings"]] + [not_made(settings, chosen)]
     said += [log_time.ASSUMPTION] * (settings.unobserved_rewards == "drop")
     print("\n".join([head, "", *said]))
-    table = [_row(value, target) for value in answer.values]
+    table = [
+        {
+            "policy": target,
+            "estimator": value.estimator.name,
+            "value": value.interval.mean,
+            "low": value.shown.low,
+            "high": value.shown.high,
+            "noise": value.noise,
+            "bias_low": value.bias[0],
+            "bias_high": value.bias[1],
+        }
+        for value in answer.values
+    ]
     if settings.output_dir:
         described = {"private": True, "privacy": report, "refusal": refusal and refusal._asdict(), "sentences": said}
         picture = output.image(_picture(answer.values), "Private values with intervals")
-        paragraphs = "".join(f"<p>{html.escape(sentence)}</p>" for sentence in (head, *said))
-        output.write_files(settings.output_dir, table, described, output.document(paragraphs + picture))
+        output.write_files(settings.output_dir, table, described, output.paragraphs([head, *said]) + picture)
     return table
 
 
@@ -358,19 +344,16 @@ def sentences(values: Sequence[Value], policy: str, limits: bounds_lib.Bounds) -
         elif value.is_biased or value.is_vacuous:
             why = estimates.BIASED if value.is_biased else "uninformative interval"
             shown = f"{interval.number(interval.mean)} ({why})"
-        line = f"{policy}, {value.estimator.name}: {shown}; noise {value.noise:.2g}"
-        if high - low > 0:
-            line += f"; clipping leaves out an estimated {low:+.2g} to {high:+.2g}"
-        said.append(f"{line}.")
+        omitted = f"; clipping leaves out an estimated {low:+.2g} to {high:+.2g}" if high > low else ""
+        said.append(f"{policy}, {value.estimator.name}: {shown}; noise {value.noise:.2g}{omitted}.")
     return said + [_FEW] * any(value.is_finite_sample and not value.is_biased for value in values)
 
 
 def not_made(settings: cli.Settings, chosen: Plan) -> str:
     """Sentence on the checks that would not be private, and on how the data holder makes them."""
     left_out = ["varying sets of actions", "actions without a row", "duplicate and left-out rows", "uneven clients"]
-    left_out += ["columns from after the action"] * chosen.needs_model + ["changes over time"] * bool(
-        settings.time_column
-    )
+    left_out += ["columns from after the action"] * chosen.needs_model
+    left_out += ["changes over time"] * bool(settings.time_column)
     given = [f"--{name}" for name in sorted(settings.set_by_user & bounds_lib.PRIVATE)]
     return (
         f"Not checked, as the results would not be private: {', '.join(left_out)}. Whoever holds the data can check "
@@ -378,30 +361,11 @@ def not_made(settings: cli.Settings, chosen: Plan) -> str:
     )
 
 
-def _row(value: Value, policy: str) -> dict[str, Any]:
-    low, high = value.bias
-    return {
-        "policy": policy,
-        "estimator": value.estimator.name,
-        "value": value.interval.mean,
-        "low": math.nan if value.is_biased else value.interval.low,
-        "high": math.nan if value.is_biased else value.interval.high,
-        "noise": value.noise,
-        "bias_low": low,
-        "bias_high": high,
-    }
-
-
 def _picture(values: Sequence[Value]) -> "matplotlib.figure.Figure":
     from optimization.study import curves, panels
 
     plot, ((axes,),) = panels.grid(1, 1, (10, 1.5 + 0.5 * len(values)))
-    shown: Mapping[str, intervals.Interval] = {
-        KINDS[one.estimator.name].label: one.interval._replace(low=math.nan, high=math.nan)
-        if one.is_biased
-        else one.interval
-        for one in values
-    }
-    panels.forest(axes, {name: {"": interval} for name, interval in shown.items()}, {"": curves.PLAIN})
+    groups = {KINDS[value.estimator.name].label: {"": value.shown} for value in values}
+    panels.forest(axes, groups, {"": curves.PLAIN})
     panels.label(axes, xlabel="mean reward of an interaction, with 95% intervals over clients and noise")
     return plot

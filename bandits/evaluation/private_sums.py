@@ -29,7 +29,7 @@ from scipy import optimize, special, stats
 from bandits.evaluation import finite_sample, totals
 from bandits.evaluation.bounds import Bounds
 from bandits.evaluation.estimators import Estimator, Terms
-from data.reward_bounds import UNIT, RewardBounds
+from data.reward_bounds import RewardBounds
 from optimization.privacy import mechanisms
 from optimization.study import intervals
 
@@ -51,21 +51,21 @@ class Value(NamedTuple):
         the value without clipping, over clients and noise.
       noise: Standard deviation of the estimate's noise.
       lost: Estimated share of the target's probability that clipped weights leave out: 1 minus the mean weight.
+      bias: Least and largest amount that clipping may have taken from the estimate, if propensities are exact. With
+        s = `lost` and rewards in [0, 1]: IPS is too low by 0 to s, DR is off by at most s in either direction, and
+        SNIPS of value v, which is IPS divided by 1 - s, is too low by -s v to s (1 - v). NaN for other estimators,
+        whose own parameters bias them.
       is_finite_sample: Whether the interval holds for any number of rewards.
-      bounds: Bounds of the rewards, in the unit of all numbers except `lost`.
+      is_vacuous: Whether the interval covers all possible values.
     """
 
     estimator: Estimator
     interval: intervals.Interval
     noise: float
     lost: float
-    is_finite_sample: bool = False
-    bounds: RewardBounds = UNIT
-
-    @property
-    def is_vacuous(self) -> bool:
-        """Whether the interval covers all possible values."""
-        return self.interval.low <= self.bounds.low and self.interval.high >= self.bounds.high
+    bias: tuple[float, float]
+    is_finite_sample: bool
+    is_vacuous: bool
 
     @property
     def is_biased(self) -> bool:
@@ -73,21 +73,18 @@ class Value(NamedTuple):
         return self.estimator.name not in ("logged", *_CLIPPED)
 
     @property
-    def bias(self) -> tuple[float, float]:
-        """Least and largest amount that clipping may have taken from the estimate, if propensities are exact.
-
-        With s = `lost` and rewards in [0, 1]: IPS is too low by 0 to s, DR is off by at most s in either direction, and
-        SNIPS of value v, which is IPS divided by 1 - s, is too low by -s v to s (1 - v). NaN for other estimators,
-        whose own parameters bias them.
-        """
-        value = float(self.bounds.to_unit(np.array(self.interval.mean)))
-        low, high = _bias(self.estimator.name, min(max(self.lost, 0.0), 1.0), value)
-        return low * self.bounds.span, high * self.bounds.span
+    def shown(self) -> intervals.Interval:
+        """The interval of the value; without ends if the estimate is biased."""
+        return self.interval._replace(low=math.nan, high=math.nan) if self.is_biased else self.interval
 
     def in_unit_of(self, bounds: RewardBounds) -> "Value":
         """The value of rewards that were mapped to [0, 1], in the user's unit."""
-        interval = self.interval.scaled(bounds.span, bounds.low)
-        return self._replace(interval=interval, noise=self.noise * bounds.span, bounds=bounds)
+        low, high = self.bias
+        return self._replace(
+            interval=self.interval.scaled(bounds.span, bounds.low),
+            noise=self.noise * bounds.span,
+            bias=(low * bounds.span, high * bounds.span),
+        )
 
 
 class Answer(NamedTuple):
@@ -241,21 +238,22 @@ class _Noised:
     """A noised sum in its own unit, with the standard deviations of its noise."""
 
     def __init__(self, noised: np.ndarray, query: Query, mechanism: mechanisms.Mechanism):
-        self.sums, self._query, self._mechanism = noised * query.scales, query, mechanism
+        self._sums, self._query, self._mechanism = noised * query.scales, query, mechanism
         self._relative_noise = mechanism.noise_multiplier * query.norm
-        self._deviations = self._relative_noise * query.scales
+
+    def _weighted(self, places: Sequence[int], factors: np.ndarray) -> tuple[float, float]:
+        noise = np.linalg.norm(factors * self._relative_noise * self._query.scales[places])
+        return float(factors @ self._sums[places]), float(noise)
 
     def total(self, part: _Part) -> tuple[float, float]:
         """Sum over clients, and the deviation of its noise."""
-        places, factors = [part.column, part.other], np.array([1.0, part.factor])
-        return float(factors @ self.sums[places]), float(np.linalg.norm(factors * self._deviations[places]))
+        return self._weighted([part.column, part.other], np.array([1.0, part.factor]))
 
     def squares(self, part: _Part) -> tuple[float, float]:
         """Sum of squares over clients, and the deviation of its noise."""
         pairs = (part.column, part.column), (part.column, part.other), (part.other, part.other)
         places = [self._query.product(*pair) for pair in pairs]
-        factors = np.array([1.0, 2 * part.factor, part.factor**2])
-        return float(factors @ self.sums[places]), float(np.linalg.norm(factors * self._deviations[places]))
+        return self._weighted(places, np.array([1.0, 2 * part.factor, part.factor**2]))
 
     def has_few(self, part: _Part, miss: float) -> bool:
         """Whether the noised sums do not show that enough clients have a part above 0.
@@ -283,7 +281,7 @@ class _Noised:
         """A ratio's large-sample interval, which misses with a given probability, and the deviation of its noise."""
         (top, of_top), (bottom, of_bottom) = (self.total(_Part(column, _ROWS, 0.0)) for column in ratio)
         clients = self._mechanism.cohort
-        if not (bottom > 0 and self.sums[_ROWS] > 0):  # Noise has drowned the rows.
+        if not (bottom > 0 and self._sums[_ROWS] > 0):  # Noise has drowned the rows.
             return intervals.Interval(math.nan, 0.0, 1.0, clients), math.inf
         mean = top / bottom
         squares, deviation = self.squares(_Part(*ratio, -mean))
@@ -365,20 +363,18 @@ def values(noised: np.ndarray, query: Query, mechanism: mechanisms.Mechanism) ->
         elif is_clipped:
             low, high = low + _bias(estimator.name, lost, low)[0], high + _bias(estimator.name, lost, high)[1]
         interval = interval._replace(low=max(low, 0.0), high=min(high, 1.0))
-        found.append(Value(estimator, interval, noise, 1 - mean_weight.mean, is_few))
+        mean_lost, is_vacuous = 1 - mean_weight.mean, interval.low <= 0 and interval.high >= 1
+        bias = _bias(estimator.name, mean_lost, interval.mean)
+        found.append(Value(estimator, interval, noise, mean_lost, bias, is_few, is_vacuous))
     return Answer(found, mean_weight, sums.mean(_UNIFORM, miss))
 
 
 def _bias(name: str, lost: float, value: float) -> tuple[float, float]:
     """Least and largest amount that clipping takes from an estimate; see `Value.bias`."""
-    value = min(max(value, 0.0), 1.0)
-    known = {
-        "logged": (0.0, 0.0),
-        "ips": (0.0, lost),
-        "dr": (-lost, lost),
-        "snips": (-lost * value, lost * (1 - value)),
-    }
-    return known.get(name, (math.nan, math.nan))
+    lost, value = min(max(lost, 0.0), 1.0), min(max(value, 0.0), 1.0)
+    ratios = {"logged": (0.0, 0.0), "ips": (0.0, 1.0), "dr": (-1.0, 1.0), "snips": (-value, 1 - value)}
+    low, high = ratios.get(name, (math.nan, math.nan))
+    return lost * low, lost * high
 
 
 def _fieller(top: float, bottom: float, of_top: float, of_bottom: float, quantile: float) -> tuple[float, float]:

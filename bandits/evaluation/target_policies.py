@@ -123,14 +123,6 @@ def options_of_run(folder: str) -> BanditOptions:
     return made
 
 
-def exploration(settings: cli.Settings, run_options: BanditOptions) -> registry.Chosen:
-    """Exploration of `--bandits_type` and its parameters; the run's own by default."""
-    if not settings.bandits_type:
-        return run_options.policy
-    entry = registry.POLICIES[settings.bandits_type]
-    return entry.chosen({name: settings[f"bandits_{name}"] for name in entry.parameters})
-
-
 def known_statistics(folder: str) -> statistics.OfTable | None:
     """Statistics with which a run encodes a table's columns; None if it recorded none."""
     path = pathlib.Path(folder) / run_folder.STATISTICS_FILE
@@ -221,7 +213,7 @@ def outputs(model: "models.Model", weights: "models.Weights", contexts: clients.
 
 
 def of_final_model(
-    log: interaction_log.InteractionLog, folder: str, chosen: BanditOptions, policy: registry.Chosen
+    log: interaction_log.InteractionLog, folder: str, chosen: BanditOptions, settings: cli.Settings
 ) -> np.ndarray:
     """Action probabilities of a run's final model, float64 [rows, actions].
 
@@ -231,7 +223,7 @@ def of_final_model(
       log: The log.
       folder: The run's folder.
       chosen: Its options.
-      policy: The exploration.
+      settings: The flags; without `bandits_type`, the exploration is that of the run.
 
     Raises:
       UsageError: If the log's contexts or actions are not the model's.
@@ -255,7 +247,11 @@ def of_final_model(
         order = [task.action_names.index(name) for name in by_action.values()]
     model = models.of_task(task, chosen.heads)
     weights = tuple(run_folder.load_model(folder, model.shapes))
-    phase = dataclasses.replace(phases(chosen, task)[-1], policy=policy)
+    phase = phases(chosen, task)[-1]
+    if settings.bandits_type:
+        entry = registry.POLICIES[settings.bandits_type]
+        policy = entry.chosen({name: settings[f"bandits_{name}"] for name in entry.parameters})
+        phase = dataclasses.replace(phase, policy=policy)
     run_model = RunModel(phase, task.num_actions, model, weights)
     return run_model.probabilities(_contexts(log, task, folder), len(log))[:, order]
 

@@ -21,7 +21,7 @@ from bandits.evaluation.estimators import Estimator, Terms
 from data import keys
 from optimization.study import intervals
 
-_FIRST = 3  # Column of the first estimator's numerator.
+_FIRST = 2  # Column of the first estimator's numerator.
 # Together, the most weights of the bootstrap that are in memory at once: 8 MB.
 _CLIENTS, _DRAWS = 1024, 1024
 # P(at most k), up to where it is 1 in double precision.
@@ -53,7 +53,7 @@ class Sums(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """Which columns there are: rows, weights, their squares, and a numerator for each estimator.
+    """Which columns there are: rows, weights, and a numerator for each estimator.
 
     Attributes:
       estimators: The estimators, each once.
@@ -74,7 +74,7 @@ class Layout:
     def columns(self, terms: Terms, backend: Any = np) -> list[Any]:
         """Columns, float64 [rows] each; see `Estimator.numerator`."""
         numerators = [estimator.numerator(terms, backend) for estimator in self.estimators]
-        return [backend.ones_like(terms.weights), terms.weights, terms.weights * terms.weights, *numerators]
+        return [backend.ones_like(terms.weights), terms.weights, *numerators]
 
     def ratio(self, estimator: Estimator) -> Ratio:
         """Indices of the columns that an estimator divides."""
@@ -135,22 +135,9 @@ def value(totals: np.ndarray, ratio: Ratio) -> np.ndarray:
     )
 
 
-class Overlap(NamedTuple):
-    """How much of a log speaks of the target policy.
-
-    Attributes:
-      effective_sample_size: Rows of equal weight that would be worth as much (Kish), at most the log's.
-      mean_weight: Near 1 where propensities are right and the log supports the target.
-    """
-
-    effective_sample_size: float
-    mean_weight: float
-
-
-def overlap(sums: Sums) -> Overlap:
-    """Overlap of a log with the target policy."""
-    rows, weights, squares = sums.totals[:_FIRST]
-    return Overlap(float(weights**2 / squares) if squares else 0.0, float(weights / rows))
+def has_weight(sums: Sums) -> bool:
+    """Whether the target policy chooses any of the logged actions."""
+    return bool(sums.totals[1] > 0)
 
 
 def gradients(totals: np.ndarray, ratios: Sequence[Ratio]) -> np.ndarray:

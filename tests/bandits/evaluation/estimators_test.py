@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from bandits.evaluation import totals
 from bandits.evaluation.estimators import KINDS, Estimator, Terms, terms_of_rows
+from data import log_checks
 
 # Two actions. Weights 0.5 / 0.25 = 2, 0.2 / 0.8 = 0.25, 1 / 0.5 = 2 and 0 / 0.5 = 0.
 _TARGET = np.array([[0.5, 0.5], [0.8, 0.2], [0.0, 1.0], [1.0, 0.0]])
@@ -121,12 +122,11 @@ def test_open_bandits_small_sample(open_bandit, log, clicks, clients, expected):
         shares = shares.reindex(columns=range(80), fill_value=0.0)
         target = shares.to_numpy()[frame.position.to_numpy() - 1, frame.item_id]
     rows = _of_frame(frame, target)
-    overlap = totals.overlap(totals.sums(rows, totals.Layout(())))
     found = (
         _value(Estimator("ips"), rows),
         _value(Estimator("snips"), rows),
-        overlap.effective_sample_size,
-        overlap.mean_weight,
+        log_checks.effective_sample_size(rows.weights),
+        rows.weights.mean(),
         rows.weights.max(),
     )
     assert found == pytest.approx(expected, rel=5e-6)

@@ -66,7 +66,7 @@ def test_without_noise_and_clipping_intervals_are_wider_only_by_what_weights_lea
         ]
         assert found.interval.mean == pytest.approx(expected.mean, rel=1e-9)
         assert found.interval[1:3] == pytest.approx((low - down, high + up), rel=1e-6)
-        assert found.lost == pytest.approx(1 - totals.overlap(sums).mean_weight, abs=1e-12)
+        assert found.lost == pytest.approx(1 - rows.weights.mean(), abs=1e-12)
         assert found.noise == 0
 
 

@@ -19,16 +19,11 @@ def _rows(clients, weights, rewards):
 
 def test_totals_and_products_by_hand():
     sums = totals.sums(_rows([0, 0, 7], [2, 1, 3], [1, 0, 5]), totals.Layout((Estimator("ips"),)))
-    # Columns: rows, weights, their squares, w r. Client 0: (2, 3, 5, 2); client 7: (1, 3, 9, 15).
+    # Columns: rows, weights, w r. Client 0: (2, 3, 2); client 7: (1, 3, 15).
     assert sums.clients == 2
-    np.testing.assert_array_equal(sums.totals, [3, 6, 14, 17])
+    np.testing.assert_array_equal(sums.totals, [3, 6, 17])
     # IPS is 17 / 3: the clients' influences are (2 - 2 * 17 / 3) / 3 = -28 / 9 and (15 - 17 / 3) / 3 = 28 / 9.
     np.testing.assert_allclose(sums.products, [[2 * (28 / 9) ** 2]], rtol=1e-12)
-
-
-def test_overlap_by_hand():
-    overlap = totals.overlap(totals.sums(_rows([0, 0, 1], [2, 1, 3], [0, 0, 0]), totals.Layout(())))
-    assert overlap == (36 / 14, 2.0)
 
 
 def test_rows_out_of_order_and_an_estimator_twice_are_refused():
