@@ -2,7 +2,7 @@
 
 from bandits import environments, registry, resets
 from data.errors import UsageError
-from data.tasks import logged
+from data.tasks import options as task_options
 from optimization.options import named
 from optimization.posterior import flags as posterior_flags
 from optimization.study import cli, selector_flags
@@ -13,7 +13,7 @@ _DRIFTS, _DELAYS, _RESETS = (tuple(kinds) for kinds in (environments.DRIFTS, env
 _MOST_ROUNDS = 1e9  # Above any run's length.
 # Their defaults depend on the length of the run or of its deployment period.
 OF_LENGTH = ("drift_start", "drift_rounds", "drift_period", "delay_rounds")
-_WITHOUT_REWARDS = (*logged.OFFLINE, logged.REPLAY)  # Values of --learn_from without simulated rewards.
+_WITHOUT_REWARDS = (*task_options.OFFLINE, task_options.REPLAY)  # Values of --learn_from without simulated rewards.
 
 
 class Environments:

@@ -8,7 +8,7 @@ from bandits import registry
 from bandits.options import BanditOptions, Personalization
 from data import tasks
 from data.errors import UsageError
-from data.tasks import logged
+from data.tasks import options as task_options
 from optimization.options import Aggregation, named
 from optimization.study import aggregation_flags, cli
 from optimization.study.settings import names, setting
@@ -144,7 +144,7 @@ def resolve(settings: cli.Settings) -> cli.Settings:
         flag = f"--{name}" if value is True else f"--{name}={value}"
         if value is not True and not registry.BANDITS[settings.bandits_type].trains:
             raise UsageError(f"{flag} has no effect with --bandits_type={settings.bandits_type}, which never trains.")
-        online = ((None, logged.SIMULATOR), "the rewards of other actions are not known")
+        online = ((None, task_options.SIMULATOR), "the rewards of other actions are not known")
         for other, (values, reason) in {**allowed, "learn_from": online}.items():
             if settings[other] not in values:
                 raise UsageError(f"--{other}={settings[other]} does not go with {flag}: {reason}.")

@@ -33,7 +33,7 @@ class InitialTrainings:
     init_server_optimizer: str = setting(words=list(training_flags.HYPERPARAMETERS))
     init_server_learning_rate: float = setting()
     init_client_learning_rate: float = setting()
-    init_adaptive_clipping: bool = setting(only={"aggregator_type": ("mean", "none")})
+    init_adaptive_clipping: bool = setting(only={"aggregator_type": ("mean",)})
 
 
 def check(settings: cli.Settings) -> None:

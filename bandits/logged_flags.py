@@ -1,8 +1,7 @@
 """Flags of runs on the log of a bandit, and what goes with them."""
 
 from data.errors import UsageError
-from data.tasks import logged
-from data.tasks.options import TaskOptions
+from data.tasks.options import LEARN_FROM, OFFLINE, REPLAY, SIMULATOR, TaskOptions
 from optimization.study import cli
 from optimization.study.settings import setting
 
@@ -25,17 +24,17 @@ class Logs:
       learn_from: What the rows of --data_file are to the run.
     """
 
-    learn_from: str = setting(logged.SIMULATOR, logged.LEARN_FROM, only={"task_type": (_TASK,)})
+    learn_from: str = setting(SIMULATOR, LEARN_FROM, only={"task_type": (_TASK,)})
 
 
 def is_offline(settings: cli.Settings) -> bool:
     """Whether a run learns from a log, without acting."""
-    return settings.learn_from in logged.OFFLINE
+    return settings.learn_from in OFFLINE
 
 
 def is_simulated(options: TaskOptions) -> bool:
     """Whether a task's rewards are drawn from a regression of a log."""
-    return options.task_type == _TASK and options.learn_from == logged.SIMULATOR
+    return options.task_type == _TASK and options.learn_from == SIMULATOR
 
 
 def resolve(settings: cli.Settings) -> cli.Settings:
@@ -53,13 +52,13 @@ def resolve(settings: cli.Settings) -> cli.Settings:
         raise UsageError(f"A log of your own needs {' and '.join(lacking)} as well; a run's log needs no column.")
     if settings.scenario == "init_shift":
         raise UsageError(f"--scenario=init_shift: --task_type={_TASK} has no reward shift to study.")
-    if settings.learn_from == logged.SIMULATOR:
+    if settings.learn_from == SIMULATOR:
         return settings
     if settings.log_interactions:
         raise UsageError(f"--log_interactions: with {flag} clients learn from a log that is there already.")
     if settings.scenario != "scratch":
         raise UsageError(f"--scenario={settings.scenario} trains on every action's reward; {flag} takes scratch alone.")
-    if settings.learn_from == logged.REPLAY:
+    if settings.learn_from == REPLAY:
         for name in ("cache", "max_examples_per_client", "redraw_examples", "client_selection"):
             if name in settings.set_by_user:
                 raise UsageError(f"--{name} does not go with {flag}, which offers each row once, in one round.")

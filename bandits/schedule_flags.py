@@ -7,7 +7,7 @@ from bandits.options import Phase
 from bandits.registry import PolicyEntry
 from bandits.schedules import CONSTANT, COSINE, EPOCHS, LINEAR, POWER
 from data.errors import UsageError
-from data.tasks import logged
+from data.tasks import options as task_options
 from optimization.options import named
 from optimization.study import cli
 from optimization.study.settings import Parameter, declared, names, setting
@@ -111,7 +111,7 @@ def resolve(settings: cli.Settings) -> cli.Settings:
             raise UsageError(f"{flag} needs --{_END}, the value at the last deployment.")
         if wrong := entry.parameters[entry.scheduled].complaint(settings[_END]):
             raise UsageError(f"--{_END}={settings[_END]:g}: {wrong}, as --bandits_{entry.scheduled} needs.")
-    if settings.learn_from == logged.REPLAY or settings.max_examples_per_client:
+    if settings.learn_from == task_options.REPLAY or settings.max_examples_per_client:
         return settings
     if kind == EPOCHS or settings[_TIME] == _INTERACTIONS:
         flag = flag if kind == EPOCHS else f"--{_TIME}={_INTERACTIONS}"

@@ -56,25 +56,12 @@ class Proximal:
         return [gradient + self.strength * (weight - start) for gradient, weight, start in parts]
 
 
-class Entry(NamedTuple):
-    """A correction that a flag switches on.
-
-    Attributes:
-      build: Builds the correction from the flag's value.
-      help: Help text of the flag; 0 is no correction.
-    """
-
-    build: Callable[[float], Correction]
-    help: str
-
-
-CORRECTIONS: Mapping[str, Entry] = {
-    "proximal_strength": Entry(
-        Proximal, "FedProx's mu: weight of the pull to the round's first model (default: 0, none)"
-    )
+# By flag: the correction of a value, where 0 is no correction, and the flag's help.
+CORRECTIONS: Mapping[str, tuple[Callable[[float], Correction], str]] = {
+    "proximal_strength": (Proximal, "FedProx's mu: weight of the pull to the round's first model (default: 0, none)")
 }
 
 
 def chosen(values: Mapping[str, Any]) -> tuple[Correction, ...]:
     """Corrections of CORRECTIONS whose values are not 0."""
-    return tuple(entry.build(values[name]) for name, entry in CORRECTIONS.items() if values.get(name))
+    return tuple(build(values[name]) for name, (build, _) in CORRECTIONS.items() if values.get(name))

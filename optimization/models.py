@@ -445,14 +445,8 @@ def scaled_gradient(values: tf.Tensor, factor: float) -> tf.Tensor:
     return same(values)
 
 
-def _keras(architecture: Any, num_outputs: int) -> Model:
-    """Model of a `keras_models.Architecture`, whose outputs were checked."""
-    del num_outputs
-    return architecture.build()
-
-
 _BUILDERS: Mapping[str, Callable[..., Model]] = {
-    "keras": _keras,
+    "keras": lambda architecture, num_outputs: architecture.build(),  # Its outputs were checked.
     "mlp": mlp,
     "linear_l2": linear_l2,
     "cnn": cnn,

@@ -18,7 +18,7 @@ from data import files
 from data.errors import UsageError
 from optimization.study import cli
 from optimization.study.curves import BANDS
-from optimization.study.settings import Numbers, setting
+from optimization.study.settings import numbers, setting
 
 _USAGE = """
 Draws the rewards, or another metric, of several runs in one picture; or prints tables of run_posterior's runs.
@@ -84,8 +84,8 @@ class _Tables:
       thresholds: Thresholds likewise (default: the study's for the task, or 0.84,0.86).
     """
 
-    rounds: tuple = setting(words=Numbers(whole=True))
-    thresholds: tuple = setting(words=Numbers(high=1))
+    rounds: tuple = setting(words=numbers(whole=True))
+    thresholds: tuple = setting(words=numbers(high=1))
 
 
 def define() -> cli.FlagSet:

@@ -57,7 +57,7 @@ def program(settings: cli.Settings) -> None:
       Failure: If the worker does not start, or ends by itself.
     """
     _check_free(settings.port)
-    process = worker_process.launch(settings.port, settings.max_concurrent_threads)
+    process = worker_process.launch(settings.port, settings.max_concurrent_threads).process
     try:
         _wait_until_open(settings.port, process)
         threads = settings.max_concurrent_threads or len(os.sched_getaffinity(0))

@@ -11,7 +11,7 @@ from typing import Any
 from data.errors import UsageError
 from optimization.privacy import calibration, mechanisms
 from optimization.study import cli
-from optimization.study.settings import Numbers, setting
+from optimization.study.settings import numbers, setting
 
 _MAX_DELTA = 1e-3
 _SHARE, _MAX_COHORT = 100, 1000  # By default one of 100 clients participates in a round, and at most 1,000 do.
@@ -86,7 +86,7 @@ class Privacy:
     population_clients_per_round: int = setting(low=1, only={"population": True})
     target_delta: float = setting(high=1.0, above=True, below=True)
     accountant: str = setting("rdp", mechanisms.ACCOUNTANTS)
-    target_epsilons: tuple = setting("3,10,1", Numbers())
+    target_epsilons: tuple = setting("3,10,1", numbers())
 
 
 def check(settings: cli.Settings) -> None:

@@ -12,7 +12,7 @@ from data.tasks import silos
 from optimization import corrections
 from optimization.options import named
 from optimization.study import cli, task_flags, training_flags
-from optimization.study.settings import NumberOrQuantile, setting
+from optimization.study.settings import number_or_quantile, setting
 
 USAGE = """
 Who should a target participant learn with? A bandit chooses the combination that is averaged, round by round.
@@ -161,7 +161,7 @@ class _Decisions:
         only={"decision_rule": _CHOOSING},
     )
     reward: str = setting(words=rewards.KINDS)
-    threshold: float = setting(words=NumberOrQuantile(-1, 1), only={"reward": ("binary",)}, filled=_THRESHOLD)
+    threshold: float = setting(words=number_or_quantile(-1, 1), only={"reward": ("binary",)}, filled=_THRESHOLD)
     compare_with: str = setting("target", rewards.BASELINES)
     evaluation: str = setting(
         "immediate",

@@ -20,19 +20,8 @@ from data import (
     text,
 )
 from data.errors import UsageError
-from data.tasks.options import TaskOptions
+from data.tasks.options import REPLAY, SIMULATOR, TaskOptions
 
-SIMULATOR, REPLAY = "simulator", "replay"
-LEARN_FROM = {
-    SIMULATOR: "rewards sampled from a cross-fitted regression of the log, for any action: "
-    "values are the direct method's, with its bias",
-    REPLAY: "rows where the chosen action is the logged one, without the others; for a log of uniformly random "
-    "actions alone (Li et al. 2011)",
-    "regression": "the log itself, offline: squared error of the logged action's reward",
-    "ips": "the same, each row weighing 1 / propensity",
-    "dr": "offline too: squared error of all actions' doubly robust rewards",
-}
-OFFLINE = ("regression", "ips", "dr")
 _COLUMNS = ("--client_column", "--action_column", "--reward_column", "--propensity_column")
 _SAVE = "scripts.evaluate_policy --log={} --policy=logged --nomodel --save_log=log.parquet"
 _IMAGE_AXES = 3

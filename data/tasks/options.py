@@ -4,6 +4,19 @@ import dataclasses
 
 from data.schema import Schema
 
+# Sources of the labels of a log.
+SIMULATOR, REPLAY = "simulator", "replay"
+LEARN_FROM = {
+    SIMULATOR: "rewards sampled from a cross-fitted regression of the log, for any action: "
+    "values are the direct method's, with its bias",
+    REPLAY: "rows where the chosen action is the logged one, without the others; for a log of uniformly random "
+    "actions alone (Li et al. 2011)",
+    "regression": "the log itself, offline: squared error of the logged action's reward",
+    "ips": "the same, each row weighing 1 / propensity",
+    "dr": "offline too: squared error of all actions' doubly robust rewards",
+}
+OFFLINE = ("regression", "ips", "dr")
+
 
 @dataclasses.dataclass(frozen=True)
 class TaskOptions(Schema):
@@ -53,7 +66,7 @@ class TaskOptions(Schema):
         maps them to 0 and 1, and clips rewards outside (default: recognized, or learned from observed rewards).
       init_labels: Init_shift: number of most frequent labels or tags that the initial training rewards (default: half
         of the labels, 10 tags; with --variant=reference_code three fifths of the tags).
-      learn_from: Log: source of the labels, a key of `logged.LEARN_FROM`.
+      learn_from: Log: source of the labels, a key of `LEARN_FROM`.
     """
 
     task_type: str
@@ -86,7 +99,7 @@ class TaskOptions(Schema):
     action_prices: str | None = None
     reward_bounds: str | None = None
     init_labels: int | None = None
-    learn_from: str = "simulator"
+    learn_from: str = SIMULATOR
 
     @property
     def is_published(self) -> bool:

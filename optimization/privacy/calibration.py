@@ -7,7 +7,7 @@ import itertools
 import math
 from typing import NamedTuple
 
-from optimization.privacy import factorizations, mechanisms, releases
+from optimization.privacy import factorizations, mechanisms
 
 _NOISE_RANGE = (1e-2, 1e6)
 # Numbers that the memory of correlated noise may hold: 0.5 GiB, as much in a checkpoint, and 0.1 s of a round.
@@ -201,6 +201,8 @@ def limit_of_orders(mechanism: mechanisms.Mechanism, rounds: int, target_epsilon
     """Hint that the largest order of RDP, rather than the privacy loss, determines a calibrated noise; else empty."""
     if mechanism.accountant != "rdp" or not mechanism.analyses:
         return ""
+    from optimization.privacy import releases  # Here: the accounting library takes most of a second.
+
     less = dataclasses.replace(mechanism, noise_multiplier=0.99 * mechanism.noise_multiplier)
     if less.analyses[0].epsilon(rounds, mechanism.delta)[1] < releases.ORDERS[-1]:
         return ""

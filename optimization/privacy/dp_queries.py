@@ -15,7 +15,6 @@ import tensorflow_privacy as tfp
 
 from optimization.runtime import private
 
-_State = collections.namedtuple("_State", ["l2_norm_clip", "stddev"])
 _SeededState = collections.namedtuple("_SeededState", ["l2_norm_clip", "stddev", "draws"])
 
 

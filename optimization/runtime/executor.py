@@ -240,7 +240,7 @@ class RemoteWorker(Executor):
         except tff.framework.RetryableError as error:
             self._lose(error.details() if isinstance(error, grpc.Call) else str(error))
         except (grpc.RpcError, ValueError):
-            if self._lost is None:  # Otherwise `_watch` has closed the channel.
+            if self._lost is None:  # Otherwise `watch` has closed the channel.
                 raise
         raise WorkerLostError(f"The TFF worker {self.address} was lost ({self._lost}).")
 
@@ -249,10 +249,7 @@ class RemoteWorker(Executor):
         self._channel.close()  # Ends calls that wait for an answer.
 
     def watch(self) -> None:
-        """Ends running calls soon after the machine becomes unreachable."""
-        threading.Thread(target=self._watch, daemon=True).start()
-
-    def _watch(self) -> None:
+        """Ends running calls soon after the machine becomes unreachable; runs until then."""
         # A separate connection, so that no model in transit delays the answer.
         options = [*_OPTIONS, ("grpc.use_local_subchannel_pool", 1)]
         with grpc.insecure_channel(self.address, options) as watch_channel:
@@ -282,5 +279,5 @@ def connect(addresses: Sequence[str], on_call: Callable[[], None] = lambda: None
                     f"What listens at {worker.address} (--tff_workers) is no TFF worker, or a tunnel to none."
                 )
             time.sleep(0.05)
-        worker.watch()
+        threading.Thread(target=worker.watch, daemon=True).start()
     return workers

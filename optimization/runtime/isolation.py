@@ -1,9 +1,9 @@
 """Network isolation of TFF's worker, which would listen on all addresses and runs code for anyone who reaches it.
 
 A helper (`isolation_helper`) moves to a new network namespace, starts the worker there, and relays a Unix socket that
-only this user can open. The helper ends when a pipe from this process closes, however the process ends, and the worker
-ends with the helper. A death signal instead of the pipe would follow the thread that started the helper, which may end
-long before the program.
+only this user can open. Without isolation, it only starts the worker. The helper ends when a pipe from this process
+closes, however the process ends, and the worker ends with the helper. A death signal instead of the pipe would follow
+the thread that started the helper, which may end long before the program.
 """
 
 import contextlib
@@ -15,6 +15,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import urllib.parse
 from collections.abc import Mapping, Sequence
 
 _HELPER = pathlib.Path(__file__).with_name("isolation_helper.py")
@@ -27,18 +28,25 @@ class RefusedError(Exception):
 
 
 @dataclasses.dataclass(frozen=True)
-class Isolated:
-    """A command in a separate network.
+class Server:
+    """A command that listens on a port.
 
     Attributes:
       process: The helper; it ends as the command does.
       pid: The command's process.
-      path: Unix socket that leads to the command's port.
+      port: The command's port.
+      path: Unix socket that leads to the port in a separate network; empty without one.
     """
 
     process: subprocess.Popen
     pid: int
+    port: int
     path: str
+
+    @property
+    def address(self) -> str:
+        """Its address for gRPC."""
+        return f"unix:{urllib.parse.quote(self.path)}" if self.path else f"localhost:{self.port}"
 
     def end(self) -> None:
         """Ends both, and removes the socket with its folder."""
@@ -48,21 +56,22 @@ class Isolated:
         shutil.rmtree(os.path.dirname(self.path), ignore_errors=True)  # If the helper was killed.
 
 
-def start(command: Sequence[str], port: int, environment: Mapping[str, str]) -> Isolated:
-    """Runs a command in a separate network.
+def start(command: Sequence[str], port: int, environment: Mapping[str, str], *, isolate: bool = True) -> Server:
+    """Runs a command, by default in a separate network.
 
     Args:
       command: Program and arguments.
       port: Port of the command, independent of ports of other networks.
       environment: Its variables.
+      isolate: Whether it gets a separate network.
 
     Returns:
-      The isolated command. It ends with this process, whichever thread called.
+      The command. It ends with this process, whichever thread called.
 
     Raises:
       RefusedError: If the system does not allow it; nothing remains.
     """
-    path, listener = _listener()
+    path, listener = _listener() if isolate else ("", socket.socket(socket.AF_UNIX))
     with listener:
         process = subprocess.Popen(
             [sys.executable, "-I", "-S", str(_HELPER), path, str(listener.fileno()), str(port), *command],
@@ -78,11 +87,11 @@ def start(command: Sequence[str], port: int, environment: Mapping[str, str]) -> 
     os.register_at_fork(after_in_child=process.stdin.close)  # type: ignore[union-attr]
     with process.stdout as stdout:  # type: ignore[union-attr]
         answer = stdout.readline().decode().strip()
-    isolated = Isolated(process, int(answer) if answer.isdecimal() else 0, path)
-    if not isolated.pid:
-        isolated.end()
+    server = Server(process, int(answer) if answer.isdecimal() else 0, port, path)
+    if not server.pid:
+        server.end()
         raise RefusedError(answer or f"the helper ended with status {process.returncode}")
-    return isolated
+    return server
 
 
 def _listener() -> tuple[str, socket.socket]:

@@ -1,5 +1,7 @@
 """The helper of `isolation`: runs a command in a separate network, and relays a Unix socket to the command's port.
 
+With an empty name of the socket, it only runs the command.
+
   python -I -S isolation_helper.py SOCKET LISTENER PORT COMMAND ARGUMENT ...
 
 Run, never imported: a fresh process of a single thread, since no other may make a user namespace; quick to start,
@@ -24,7 +26,6 @@ from collections.abc import Iterator
 _CLONE_NEWUSER, _CLONE_NEWNET = 0x10000000, 0x40000000
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1
 _INTERFACE = struct.Struct("16sh22x")  # An ifreq: name and flags.
-_F_SETPIPE_SZ = 1031
 _PR_SET_PDEATHSIG = 1
 _CHUNK = 1 << 20
 _libc = ctypes.CDLL("libc.so.6", use_errno=True)
@@ -66,32 +67,13 @@ def _unshare(namespaces: int) -> None:
 
 
 def _raise_loopback() -> None:
-    """Brings the loopback interface up, and tests it with the relay's calls."""
+    """Brings the loopback interface up, and tests it."""
     with _step("loopback"), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
         reply = fcntl.ioctl(control, _SIOCGIFFLAGS, _INTERFACE.pack(b"lo", 0))
         flags = _INTERFACE.unpack(reply)[1]
         fcntl.ioctl(control, _SIOCSIFFLAGS, _INTERFACE.pack(b"lo", flags | _IFF_UP))
-        with (
-            socket.create_server(("127.0.0.1", 0)) as server,
-            socket.create_connection(server.getsockname(), timeout=5) as one,
-            server.accept()[0] as other,
-            _pipe() as (_, into),
-        ):
-            one.send(b"?")
-            os.splice(other.fileno(), into, 1)
-
-
-@contextlib.contextmanager
-def _pipe() -> Iterator[tuple[int, int]]:
-    """Yields a pipe's end to read and its end to write."""
-    pipe_ends = os.pipe()
-    try:
-        with contextlib.suppress(OSError):  # The memory of one user's pipes is limited.
-            fcntl.fcntl(pipe_ends[0], _F_SETPIPE_SZ, _CHUNK)
-        yield pipe_ends
-    finally:
-        for end in pipe_ends:
-            os.close(end)
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            socket.create_connection(server.getsockname(), timeout=5).close()
 
 
 def _run(command: list[str]) -> subprocess.Popen:
@@ -145,11 +127,11 @@ def _connected(port: int) -> socket.socket:
 
 
 def _pump(source: socket.socket, sink: socket.socket) -> None:
-    """Moves what comes without copying it to this process; when one side closes, closes the other."""
-    with contextlib.suppress(OSError), _pipe() as (out, into):
-        while count := os.splice(source.fileno(), into, _CHUNK):
-            while count:
-                count -= os.splice(out, sink.fileno(), count)
+    """Moves what comes; when one side closes, closes the other."""
+    content = memoryview(bytearray(_CHUNK))
+    with contextlib.suppress(OSError):
+        while count := source.recv_into(content):
+            sink.sendall(content[:count])
     for end in (source, sink):
         with contextlib.suppress(OSError):
             end.shutdown(socket.SHUT_RDWR)
@@ -157,7 +139,8 @@ def _pump(source: socket.socket, sink: socket.socket) -> None:
 
 def _main(path: str, listener: str, port: str, *command: str) -> None:
     try:
-        _isolate()
+        if path:
+            _isolate()
         process = _run(list(command))
     except OSError as error:
         print(error.strerror)
@@ -166,8 +149,9 @@ def _main(path: str, listener: str, port: str, *command: str) -> None:
         print(process.pid, flush=True)
     end = threading.Thread(target=_end_like, args=(process, path))
     end.start()
-    relayed = (socket.socket(fileno=int(listener)), int(port), process)
-    threading.Thread(target=_relay, args=relayed, daemon=True).start()
+    if path:
+        relayed = (socket.socket(fileno=int(listener)), int(port), process)
+        threading.Thread(target=_relay, args=relayed, daemon=True).start()
     os.read(0, 1)  # Returns when the parent is gone.
     process.kill()
     end.join()

@@ -17,17 +17,17 @@ import grpc
 import tensorflow_federated as tff
 
 from data.errors import Failure
-from optimization.runtime import executor, private, rounds, worker_process
+from optimization.runtime import executor, isolation, private, rounds, worker_process
 
 _START_SECONDS = 60
 _RETRY_SECONDS = 1
-_Workers = tuple[rounds.CohortPartsContext, worker_process.LocalWorker | None]
+_Workers = tuple[rounds.CohortPartsContext, isolation.Server | None]
 _known: dict[tuple, _Workers] = {}
 
 
 def start(
     max_concurrent_calls: int = 0, addresses: tuple[str, ...] = (), isolate: str = "auto", runtime: str = "fast"
-) -> worker_process.LocalWorker | None:
+) -> isolation.Server | None:
     """Runs every TFF computation of this process on a local worker, or on remote workers.
 
     A repeated call reuses the workers, unless they have died.
@@ -87,7 +87,7 @@ def _local(max_concurrent_calls: int, isolate: str, runtime: str) -> _Workers:
 class _LocalStub:
     """Calls of the local worker: once it has died, they raise `Failure`, which is not retried."""
 
-    def __init__(self, local_worker: worker_process.LocalWorker):
+    def __init__(self, local_worker: isolation.Server):
         self._local_worker = local_worker
         self._stub = tff.framework.RemoteExecutorGrpcStub(executor.channel(local_worker.address))
 

@@ -5,22 +5,16 @@ SIGKILL; Ctrl-C at the terminal does not reach it; and it holds no stream of the
 it, only this program reaches its port: see `isolation`.
 """
 
-import concurrent.futures
 import contextlib
 import ctypes
-import dataclasses
-import functools
 import gc
 import importlib.util
 import os
 import pathlib
-import queue
 import signal
-import subprocess
 import sys
 import threading
-import urllib.parse
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import portpicker
 
@@ -36,35 +30,11 @@ _libc = ctypes.CDLL("libc.so.6")
 _MALLOC = {"MMAP_MAX_": (-4, 0), "TRIM_THRESHOLD_": (-1, 1 << 30), "ARENA_MAX": (-8, len(os.sched_getaffinity(0)) + 2)}
 
 _ISOLATED_PORT = 9000  # In a separate network every port is free.
-_local_workers: dict[tuple[int, str], "LocalWorker"] = {}
+_local_workers: dict[tuple[int, str], isolation.Server] = {}
 _starting = threading.Lock()
 
 
-@dataclasses.dataclass(frozen=True)
-class LocalWorker:
-    """A local worker of the program.
-
-    Attributes:
-      process: Process that ends with the worker, with the same status.
-      address: Its address for gRPC.
-      pid: Process id of the worker.
-      isolated: Its isolation; None without one.
-    """
-
-    process: subprocess.Popen
-    address: str
-    pid: int
-    isolated: isolation.Isolated | None = None
-
-    def end(self) -> None:
-        """Ends the worker."""
-        if self.isolated:
-            self.isolated.end()
-        else:
-            self.process.kill()
-
-
-def local_worker(max_concurrent_calls: int = 0, isolate: str = "auto") -> LocalWorker:
+def local_worker(max_concurrent_calls: int, isolate: str) -> isolation.Server:
     """The program's own worker, which starts while the program imports TFF.
 
     A repeated call returns the same worker, or a new one if that has died.
@@ -86,11 +56,10 @@ def local_worker(max_concurrent_calls: int = 0, isolate: str = "auto") -> LocalW
         return _local_workers[key]
 
 
-def _start(max_concurrent_calls: int, isolate: str) -> LocalWorker:
+def _start(max_concurrent_calls: int, isolate: str) -> isolation.Server:
     if isolate != "off":
-        command, environment = _command(_ISOLATED_PORT, max_concurrent_calls)
         try:
-            isolated = isolation.start(command, _ISOLATED_PORT, environment)
+            return launch(_ISOLATED_PORT, max_concurrent_calls, isolate=True)
         except isolation.RefusedError as error:
             if isolate == "required":
                 raise Failure(
@@ -102,41 +71,7 @@ def _start(max_concurrent_calls: int, isolate: str) -> LocalWorker:
                 f"code as you: the system refuses it a separate network ({error}). See --isolation.",
                 file=sys.stderr,
             )
-        else:
-            address = f"unix:{urllib.parse.quote(isolated.path)}"
-            return LocalWorker(isolated.process, address, isolated.pid, isolated)
-    port = portpicker.pick_unused_port()
-    process = launch(port, max_concurrent_calls)
-    return LocalWorker(process, f"localhost:{port}", process.pid)
-
-
-def launch(port: int, max_concurrent_calls: int = 0) -> subprocess.Popen:
-    """Starts a worker that listens on all of the machine's addresses, the only choice of TFF's binary.
-
-    Args:
-      port: A free port.
-      max_concurrent_calls: Number of clients computed in parallel; 0 for the number of available cores.
-
-    Returns:
-      The process, which ends with this one.
-    """
-    command, environment = _command(port, max_concurrent_calls)
-
-    def start() -> subprocess.Popen:
-        return subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            env=environment,
-            start_new_session=True,
-            preexec_fn=end_with_parent,
-        )
-
-    # The death signal follows the thread that started the process, and the caller's may end long before the program.
-    started: concurrent.futures.Future[subprocess.Popen] = concurrent.futures.Future()
-    _lasting_thread(os.getpid()).put((start, started))
-    return started.result()
+    return launch(portpicker.pick_unused_port(), max_concurrent_calls)
 
 
 def end_with_parent() -> None:
@@ -144,26 +79,18 @@ def end_with_parent() -> None:
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-@functools.cache
-def _lasting_thread(pid: int) -> "queue.SimpleQueue[tuple[Callable[[], subprocess.Popen], concurrent.futures.Future]]":
-    """Queue of a thread that lasts as long as this process, and sets futures to the results of calls."""
-    del pid  # A fork has no threads.
-    calls: queue.SimpleQueue = queue.SimpleQueue()
+def launch(port: int, max_concurrent_calls: int = 0, *, isolate: bool = False) -> isolation.Server:
+    """Starts a worker, which ends with this process.
 
-    def work() -> None:
-        while True:
-            call, future = calls.get()
-            try:
-                future.set_result(call())
-            except Exception as error:
-                future.set_exception(error)
+    Args:
+      port: A free port.
+      max_concurrent_calls: Number of clients computed in parallel; 0 for the number of available cores.
+      isolate: Whether it gets a separate network; otherwise it listens on all of the machine's addresses, the only
+        choice of TFF's binary.
 
-    threading.Thread(target=work, daemon=True).start()
-    return calls
-
-
-def _command(port: int, max_concurrent_calls: int) -> tuple[list[str], dict[str, str]]:
-    """Command of a worker and its environment."""
+    Raises:
+      RefusedError: If the system refuses the network.
+    """
     cores = len(os.sched_getaffinity(0))
     calls = max_concurrent_calls or cores
     package = importlib.util.find_spec("tensorflow_federated").origin  # type: ignore[union-attr]
@@ -176,7 +103,8 @@ def _command(port: int, max_concurrent_calls: int) -> tuple[list[str], dict[str,
         TF_NUM_INTRAOP_THREADS=str(max(1, cores // calls)),
         **{f"MALLOC_{name}": str(value) for name, (_, value) in _MALLOC.items()},
     )
-    return [str(binary), f"--port={port}", f"--max_concurrent_computation_calls={calls}"], environment
+    command = [str(binary), f"--port={port}", f"--max_concurrent_computation_calls={calls}"]
+    return isolation.start(command, port, environment, isolate=isolate)
 
 
 @contextlib.contextmanager

@@ -59,7 +59,7 @@ class Selector(abc.ABC):
             raise ValueError("No client has an example.")
         self.population = len(self._sizes)
         if not 1 <= cohort_size <= self.population:
-            raise ValueError(f"A cohort of {cohort_size} cannot be chosen from {self.population} clients.")
+            raise ValueError(f"--clients_per_round={cohort_size} is not from 1 to all {self.population} clients.")
         self.cohort_size = cohort_size
         self.shares = self._sizes / self._sizes.sum()
         self._empty = np.flatnonzero(self._sizes == 0)
@@ -147,8 +147,8 @@ class _FromCandidates(Selector):
             num_candidates = min(2 * cohort_size, self.population)
         if not cohort_size <= num_candidates <= self.population:
             raise ValueError(
-                f"{num_candidates} candidates for a cohort of {cohort_size} from {self.population} clients: must be "
-                "between the two."
+                f"--selection_candidates={num_candidates} is not from {cohort_size}, the cohort, to all "
+                f"{self.population} clients."
             )
         self.num_candidates = num_candidates
 

@@ -1,18 +1,17 @@
 """Flags of cohorts, aggregation and privacy, shared by the experiment binaries; their checks need no TensorFlow."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from data.errors import UsageError
 from optimization import options as options_lib
 from optimization.privacy import calibration, factorizations, mechanisms, sensitivities
 from optimization.study import cli
-from optimization.study.settings import NumberOrWord, names, setting
+from optimization.study.settings import names, number_or_word, setting
 
 TYPES: Mapping[str, str] = {
     "mean": "mean of the updates, by default with adaptive clipping",
-    "none": "the same",
     "dpsgd": "DP-FedAvg: clipped updates, Gaussian noise on their sum",
     "dpftrl": "DP-FTRL: noise by tree aggregation, which needs no random cohorts",
     "mf_dpftrl": "DP-FTRL with the noise of a banded matrix factorization",
@@ -20,7 +19,7 @@ TYPES: Mapping[str, str] = {
     "ddp": "distributed differential privacy: each client adds its share of the noise, under secure aggregation",
 }
 _NOISY = ("dpsgd", "dpftrl", "mf_dpftrl", "ddp")
-_COMPRESSED = ("mean", "none", "dpsgd", "dpftrl", "mf_dpftrl")  # Secure sums carry integers of their own.
+_COMPRESSED = ("mean", "dpsgd", "dpftrl", "mf_dpftrl")  # Secure sums carry integers of their own.
 _CAN_ADAPT = ("mean", "dpsgd", "secure_sum")
 # Why such noise guarantees nothing, as the words after "because".
 _SEEDED_NOISE = "its noise comes from --seed (--insecure_seeded_noise): who knows the seed can remove it"
@@ -52,7 +51,7 @@ class Aggregation:
         guarantee nothing, as who knows the seed can remove the noise.
     """
 
-    aggregator_type: str = setting("mean", TYPES, basic=True)
+    aggregator_type: str = setting("mean", TYPES, spellings={"none": "mean"}, basic=True)
     client_weighting: str = setting("uniform", ["uniform", "num_examples"])
     adaptive_clipping: bool = setting()
     unclip_quantile: float = setting(high=1.0)
@@ -63,7 +62,7 @@ class Aggregation:
     cohort_sampling: str = setting("fixed", mechanisms.SAMPLINGS)
     dpftrl_restart_rounds: int = setting(low=1, only={"aggregator_type": ("dpftrl",)})
     mf_bands: str = setting(
-        words=NumberOrWord("auto", factorizations.MOST_BANDS), only={"aggregator_type": ("mf_dpftrl",)}, filled="auto"
+        words=number_or_word("auto", factorizations.MOST_BANDS), only={"aggregator_type": ("mf_dpftrl",)}, filled="auto"
     )
     insecure_seeded_noise: bool = setting(False, only={"aggregator_type": ("dpsgd", "dpftrl", "mf_dpftrl")})
 
@@ -106,8 +105,7 @@ def resolve(settings: cli.Settings) -> cli.Settings:
     Raises:
       UsageError: On a flag that is missing, has no effect, or does not go with the others.
     """
-    kind = "mean" if settings.aggregator_type == "none" else settings.aggregator_type
-    settings = settings.replace(aggregator_type=kind)
+    kind = settings.aggregator_type
     settings = settings.filled({"adaptive_clipping": kind in ("mean", "secure_sum")})
     if settings.adaptive_clipping:
         if kind not in _CAN_ADAPT:
@@ -156,35 +154,18 @@ def _check_groups(settings: cli.Settings) -> None:
 def options(settings: Mapping[str, Any]) -> options_lib.Aggregation:
     """Returns the aggregation of flags, resolved."""
     kind = settings["aggregator_type"]
-    return options_lib.Aggregation(
+    return options_lib.named(
+        options_lib.Aggregation,
+        settings,
         kind=kind,
-        client_weighting=settings["client_weighting"],
-        clip_norm=settings["clip_norm"],
         unclip_quantile=settings["unclip_quantile"] if settings["adaptive_clipping"] else None,
         noise_multiplier=(settings["noise_multiplier"] or 0.0) if kind in _NOISY else 0.0,
         noise_seed=settings.get("seed", 0) if settings["insecure_seeded_noise"] else None,
-        target_delta=settings["target_delta"],
-        accountant=settings["accountant"],
         restart_rounds=settings["dpftrl_restart_rounds"],
         bands=None if settings["mf_bands"] == "auto" else settings["mf_bands"],
-        target_epsilon=settings.get("target_epsilon"),
-        population=settings.get("population"),
         population_cohort=settings.get("population_clients_per_round"),
-        compression=options_lib.Compression(settings.get("update_bits"), settings.get("update_top_k")),
+        compression=options_lib.named(options_lib.Compression, settings, "update_"),
     )
-
-
-def _parameters_of_kind(
-    aggregation: options_lib.Aggregation, cohort: options_lib.Cohorts, return_time: int, dimension: int
-) -> dict[str, Any]:
-    """Returns what only mechanisms of this kind have."""
-    if aggregation.kind == "dpftrl":
-        return {"restart_frequency": aggregation.restart_rounds or return_time}
-    if aggregation.kind == "mf_dpftrl":
-        plan = aggregation.plan
-        planned = {"optimized_rounds": plan.optimized_rounds} if plan else {}
-        return {"bands": aggregation.bands or 1, "groups": cohort.groups, **planned}
-    return {"dimension": dimension} if aggregation.kind == "ddp" else {}
 
 
 def plan(
@@ -271,11 +252,7 @@ def mechanism(
     cohort: options_lib.Cohorts,
     population: int,
     dimension: int,
-    pretraining: mechanisms.Mechanism | None = None,
-    pretraining_rounds: int = 0,
     *,
-    disjoint: bool = False,
-    apart_from: Sequence[str] = (),
     voided: str = "",
 ) -> mechanisms.Mechanism:
     """Returns what is accounted.
@@ -285,10 +262,6 @@ def mechanism(
       cohort: How cohorts are drawn.
       population: Clients that they are drawn from.
       dimension: Parameters of the model.
-      pretraining: Mechanism of an earlier training on private clients.
-      pretraining_rounds: Number of rounds of that training.
-      disjoint: Whether none of its clients is among these.
-      apart_from: Statistics of private clients that the guarantee leaves out, in words.
       voided: Why nothing is guaranteed whatever these flags say, as the words after "because".
 
     Raises:
@@ -297,6 +270,17 @@ def mechanism(
     kind, noise_multiplier = aggregation.kind, aggregation.noise_multiplier
     if cohort.size > population:
         raise UsageError(f"--clients_per_round={cohort.size} is more than the {population} clients that take part.")
+    plan, seeded = aggregation.plan, "" if aggregation.noise_seed is None else _SEEDED_NOISE
+    of_kind: Mapping[str, Mapping[str, Any]] = {
+        "dpftrl": {"restart_frequency": aggregation.restart_rounds or population // cohort.size},
+        "mf_dpftrl": {
+            "bands": aggregation.bands or 1,
+            "groups": cohort.groups,
+            "optimized_rounds": plan.optimized_rounds if plan else 0,
+        },
+        "ddp": {"dimension": dimension},
+    }
+    reason = voided or seeded or simulated(aggregation, population, cohort.size)
     try:
         if kind == "dpsgd" and aggregation.unclip_quantile is not None:
             sensitivities.split_noise(noise_multiplier, sensitivities.COUNT_NOISE_SHARE * cohort.size)
@@ -308,23 +292,12 @@ def mechanism(
             sampling=cohort.sampling,
             delta=aggregation.target_delta,  # type: ignore[arg-type]
             accountant=aggregation.accountant,
-            pretraining=pretraining,
-            pretraining_rounds=pretraining_rounds,
-            pretraining_disjoint=disjoint,
-            apart_from=tuple(apart_from),
-            voided=(voided or _seeded_noise(aggregation) or simulated(aggregation, population, cohort.size))
-            if noise_multiplier
-            else "",
+            voided=reason if noise_multiplier else "",
             clip_norm=aggregation.clip_norm or 1.0,
             may_be_absent=cohort.availability.may_be_absent,
-            **_parameters_of_kind(aggregation, cohort, population // cohort.size, dimension),
+            **of_kind.get(kind, {}),
         )
         mechanism.epsilon(1)  # Some combinations turn out to be impossible only here.
     except ValueError as error:
         raise UsageError(f"--noise_multiplier={noise_multiplier:g} with --aggregator_type={kind}: {error}") from error
     return mechanism
-
-
-def _seeded_noise(aggregation: options_lib.Aggregation) -> str:
-    """Returns why `--insecure_seeded_noise` guarantees nothing, as the words after "because"; empty without it."""
-    return "" if aggregation.noise_seed is None else _SEEDED_NOISE

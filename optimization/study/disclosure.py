@@ -16,29 +16,25 @@ class Disclosure(enum.StrEnum):
 
 
 # Patterns of paths in the folder of a run with privacy. A pattern also matches in a subfolder, such as `init/`.
-FILES: Mapping[str, Disclosure] = {
-    "model/weights.npz": Disclosure.RELEASED,
-    "models/period_*.npz": Disclosure.RELEASED,
-    "finished.json": Disclosure.RELEASED,
-    ".lock": Disclosure.RELEASED,
-    "metrics.csv": Disclosure.AGGREGATE,
-    "reward.png": Disclosure.AGGREGATE,
-    "ads.png": Disclosure.AGGREGATE,
-    "events.*": Disclosure.AGGREGATE,
-    "log.txt": Disclosure.AGGREGATE,
-    "bounds.json": Disclosure.AGGREGATE,
-    "simulator.json": Disclosure.AGGREGATE,
-    "statistics.json": Disclosure.AGGREGATE,
-    "config.json": Disclosure.AGGREGATE,
-    "export/*": Disclosure.AGGREGATE,
-    "export/saved_model/*": Disclosure.AGGREGATE,
-    "export/saved_model/*/*": Disclosure.AGGREGATE,
-    "privacy.json": Disclosure.AGGREGATE,
-    "client_rewards.json": Disclosure.HELD_OUT,
-    "private_*": Disclosure.PRIVATE,
-    "private_*/*": Disclosure.PRIVATE,
-    "interactions/*": Disclosure.PRIVATE,
-    "checkpoints/*": Disclosure.PRIVATE,
+FILES: Mapping[Disclosure, tuple[str, ...]] = {
+    Disclosure.RELEASED: ("model/weights.npz", "models/period_*.npz", "finished.json", ".lock"),
+    Disclosure.AGGREGATE: (
+        "metrics.csv",
+        "reward.png",
+        "ads.png",
+        "events.*",
+        "log.txt",
+        "bounds.json",
+        "simulator.json",
+        "statistics.json",
+        "config.json",
+        "export/*",
+        "export/saved_model/*",
+        "export/saved_model/*/*",
+        "privacy.json",
+    ),
+    Disclosure.HELD_OUT: ("client_rewards.json",),
+    Disclosure.PRIVATE: ("private_*", "private_*/*", "interactions/*", "checkpoints/*"),
 }
 
 
@@ -57,13 +53,12 @@ def of_file(path: pathlib.PurePath) -> Disclosure:
     Raises:
       KeyError: If the file is not classified.
     """
-    for pattern, disclosure in FILES.items():
-        if path.match(pattern):
+    for disclosure, patterns in FILES.items():
+        if any(map(path.match, patterns)):
             return disclosure
     raise KeyError(str(path))
 
 
 def with_files(report: Mapping[str, Any]) -> dict[str, Any]:
     """Content of `privacy.json`: a mechanism's report, and under `files` what the run's files disclose."""
-    patterns = {str(kind): [name for name, other in FILES.items() if other is kind] for kind in Disclosure}
-    return {**report, "files": patterns}
+    return {**report, "files": {str(kind): list(patterns) for kind, patterns in FILES.items()}}

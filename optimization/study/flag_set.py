@@ -104,7 +104,7 @@ class FlagSet:
         """
         for word in argv[1:]:
             if found := re.match(r"--?(flagfile|undefok)(?==|$)", word):  # absl's own, which this project has not.
-                raise self._unknown(found[1], word)
+                raise self._unknown(found[1])
         try:
             with self._lock:  # absl's flags hold the values, and lists, of one command line.
                 for name in self._declared:
@@ -113,7 +113,7 @@ class FlagSet:
                 set_by_user = frozenset(name for name in self._declared if self._flags[name].present)
                 values = {name: copy.copy(self._flags[name].value) for name in self._declared}
         except flags.UnrecognizedFlagError as error:
-            raise self._unknown(error.flagname, error.flagvalue) from error
+            raise self._unknown(error.flagname) from error
         except (flags.Error, ValueError) as error:  # The latter for a switch that is given --noNAME=value.
             raise UsageError(_plain(str(error))) from error
         if len(rest) > 1 and self._positional is None:
@@ -139,20 +139,10 @@ class FlagSet:
         name = match and spellings.get(match[1])
         return f"--{name}{word[match.end() :]}" if match and name else word
 
-    def _unknown(self, name: str, argument: str) -> UsageError:
-        """Error for an unknown flag, with similar flags that take the value."""
-        near = texts.near_names(name, self._declared)
-        _, equals, value = argument.partition("=")
-        taking = [f"--{one}" for one in near if not equals or self._takes(one, value)]
-        hint = texts.did_you_mean(taking or [f"--{one}" for one in near], "--helpfull lists all flags.")
-        return UsageError(f"--{name} is not known: {hint}")
-
-    def _takes(self, name: str, text: str) -> bool:
-        try:
-            self._flags[name].parser.parse(text)
-        except ValueError:
-            return False
-        return True
+    def _unknown(self, name: str) -> UsageError:
+        """Error for an unknown flag, with similar flags."""
+        near = [f"--{one}" for one in texts.near_names(name, self._declared)]
+        return UsageError(f"--{name} is not known: {texts.did_you_mean(near, '--helpfull lists all flags.')}")
 
     @property
     def declared(self) -> Mapping[str, Setting]:

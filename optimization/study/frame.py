@@ -259,22 +259,18 @@ def plan(study: Study, settings: cli.Settings) -> list[cli.Settings]:
     Raises:
       UsageError: On a flag without effect, or values that do not go together.
     """
+    runs = []
     try:
-        return _plan(study, settings)
+        for name, variant in study.variants(settings):
+            worker_flags.addresses(variant)
+            for seed in cli.seeds(variant):
+                one = study.resolve(variant.replace(seed=seed))
+                is_named = settings.experiment_name is not None or one.repeat > 1 or not seed
+                first = one.experiment_name if is_named else f"{one.experiment_name}_seed_{seed}"
+                parts = [first, name, f"seed_{seed}" if one.repeat > 1 else ""]
+                runs.append(one.replace(experiment_name="/".join(filter(None, parts)), repeat=1))
     except UsageError as error:
         raise presets.located(error, settings) from error
-
-
-def _plan(study: Study, settings: cli.Settings) -> list[cli.Settings]:
-    runs = []
-    for name, variant in study.variants(settings):
-        worker_flags.addresses(variant)
-        for seed in cli.seeds(variant):
-            one = study.resolve(variant.replace(seed=seed))
-            is_named = settings.experiment_name is not None or one.repeat > 1 or not seed
-            first = one.experiment_name if is_named else f"{one.experiment_name}_seed_{seed}"
-            parts = [first, name, f"seed_{seed}" if one.repeat > 1 else ""]
-            runs.append(one.replace(experiment_name="/".join(filter(None, parts)), repeat=1))
     return runs
 
 

@@ -88,7 +88,7 @@ def half_width(deviation: Any, count: Any, confidence: float = CONFIDENCE) -> An
     return np.where(count > 1, deviation * quantile / np.sqrt(np.maximum(count, 1)), np.nan)
 
 
-def of_mean(values: Sequence[float], confidence: float = CONFIDENCE) -> Interval:
+def of_mean(values: Sequence[float]) -> Interval:
     """Mean of values and Student's t interval; no interval of fewer than two values."""
     import numpy as np
 
@@ -96,12 +96,5 @@ def of_mean(values: Sequence[float], confidence: float = CONFIDENCE) -> Interval
         return Interval(np.nan, np.nan, np.nan, 0)
     mean, count = float(np.mean(values)), len(values)
     deviation = float(np.std(values, ddof=1)) if count > 1 else np.nan
-    half = float(half_width(deviation, count, confidence))
+    half = float(half_width(deviation, count))
     return Interval(mean, mean - half, mean + half, count)
-
-
-def of_finite(values: Sequence[float]) -> Interval:
-    """Applies `of_mean` to a configuration's values; no mean if one is not finite, because its run diverged."""
-    if all(map(math.isfinite, values)):
-        return of_mean(values)
-    return Interval(math.nan, math.nan, math.nan, len(values))

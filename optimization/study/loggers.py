@@ -64,18 +64,15 @@ class CsvFile(Logger):
         self._checksums = {0: self._hash.hexdigest()}
         rows = _read(path, self._columns, last_round)
         if missing := [number for number in range(1, last_round + 1) if number not in rows]:
-            raise Failure(
-                f"{path} lacks the rows of rounds {spans(missing)}: restore a copy, or give --restart, which starts "
-                "over and moves the old files aside."
-            )
+            raise Failure(f"{path} lacks the rows of rounds {spans(missing)}: {run_folder.RESTORE}")
         text = ",".join(self._columns) + "\n" + "".join(self._text(rows[number]) for number in sorted(rows))
         if folder:
             folder.checksums[path.name] = lambda round_num: self._checksums.get(round_num, "")
             expected = folder.expected_checksums.get(path.name)
             if expected and expected != self._checksums[last_round]:
                 raise Failure(
-                    f"{path} was changed: its rows up to round {last_round} do not match their checksum in the "
-                    "checkpoint. Restore a copy, or give --restart, which starts over and moves the old files aside."
+                    f"{path} was changed, as its rows up to round {last_round} do not have their checksum in the "
+                    f"checkpoint: {run_folder.RESTORE}"
                 )
         files.replace(path, text.encode())
         self._file = open(path, "a", newline="")  # noqa: SIM115

@@ -51,6 +51,7 @@ CLIENT_MODELS = "private_client_models"
 EXPORT = "export"
 _SUBFOLDERS = ("checkpoints", "model", INTERACTIONS, DEPLOYED_MODELS, CLIENT_MODELS, EXPORT)
 _HAS_CHECKPOINTS = "has_checkpoints"
+RESTORE = "restore a copy, or give --restart, which starts over and moves the old files aside."
 _ELSEWHERE = "choose another --experiment_name, or give --restart, which moves the old files aside."
 _PACKAGES = ("tensorflow", "tensorflow-federated", "tensorflow-privacy", "dp-accounting", "numpy")
 # Flags that do not affect results; they may change between a start and its continuation.
@@ -251,18 +252,16 @@ class RunFolder:
             f"--{name} was {old.get(name)}, " + (f"is {new[name]}" if name in new else "which this version lacks")
             for name in names
         ]
-        instead = "Choose"
+        instead = "To start a new run"
         if is_longer and is_same_data and names and all(None not in (old.get(name), new.get(name)) for name in names):
             # A default may depend on the number of rounds.
             kept = shlex.join(f"--{name}={old[name]}" for name in names)
-            instead = f"To extend that run, give {kept}. Or choose"
+            instead = f"To extend that run, give {kept}; to start a new one"
         if not is_same_data:
             changed.append("the data has another checksum")
         if changed:
-            raise UsageError(
-                f"{self.path} holds a run with other settings: {'; '.join(changed)}. {instead} another "
-                "--experiment_name, or give --restart, which moves the old files aside."
-            )
+            differences = "; ".join(changed)
+            raise UsageError(f"{self.path} holds a run with other settings: {differences}. {instead}, {_ELSEWHERE}")
 
     def save_checkpoint(self, round_num: int, leaves: Sequence[np.ndarray]) -> None:
         """Writes a checkpoint whole, then removes the oldest beyond the last three."""
@@ -320,17 +319,13 @@ class RunFolder:
                 continue
             if differs:
                 raise Failure(
-                    f"{path} holds the state of another version of the program. Continue the "
-                    "run with that version, choose another --experiment_name, or give --restart, which starts over and "
-                    "moves the old files aside."
+                    f"{path} holds the state of another version of the program. Continue with that version, or "
+                    + _ELSEWHERE
                 )
             self.expected_checksums = {name.removeprefix(CHECKSUM): value for name, value in checksums.items()}
             return round_num, leaves
         if is_damaged or self._config.get(_HAS_CHECKPOINTS):
-            raise Failure(
-                f"{self._checkpoints} has no readable checkpoint, so the run cannot continue. Restore a copy "
-                "of one, or give --restart, which starts over and moves the old files aside."
-            )
+            raise Failure(f"{self._checkpoints} has no readable checkpoint, so the run cannot continue: {RESTORE}")
         return None
 
     def save_model(self, names: Sequence[str], weights: Sequence[np.ndarray]) -> pathlib.Path:

@@ -119,13 +119,6 @@ def check_population(selection: selectors.Selection, population: int, cohort_siz
     Raises:
       UsageError: If cohort, candidates and population do not go together.
     """
-    if cohort_size > population:
-        raise UsageError(f"--clients_per_round={cohort_size} is more than the {population} clients that take part.")
-    candidates = dict(selection.parameters).get("num_candidates")
-    if candidates is not None and not cohort_size <= candidates <= population:
-        raise UsageError(
-            f"--selection_candidates={candidates} must be from {cohort_size}, the cohort, to all {population} clients."
-        )
     selection.build([1] * population, cohort_size)
 
 

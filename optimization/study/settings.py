@@ -214,81 +214,69 @@ class _Words(flags.EnumParser):
         raise ValueError(texts.did_you_mean(texts.near_names(argument, self.enum_values), otherwise))
 
 
-class NumberOrQuantile(flags.ArgumentParser):
-    """Parses a number between two others, or `quantile:` and a number from 0 to 1."""
+class Parsed(flags.ArgumentParser):
+    """Parses a text by a function that raises ValueError for a wrong one."""
 
-    def __init__(self, low: float, high: float):
+    def __init__(self, read: Callable[[str], Any], wanted: str, kind: str = "string"):
+        """Stores the function, the error after "must be", and a key of `_TYPES`."""
         super().__init__()
-        self._bounds = {"": (low, high), "quantile": (0.0, 1.0)}
+        self._read, self._wanted, self._kind = read, wanted, kind
 
-    def parse(self, argument: Any) -> float | str:
-        """Parses the number, or the quantile into its short form.
+    def parse(self, argument: Any) -> Any:
+        """Parses the text of a value.
 
         Raises:
-          ValueError: If it is neither.
-        """
-        kind, _, number = str(argument).rpartition(":")
-        low, high = self._bounds[""]
-        try:
-            least, most = self._bounds[kind]
-            if not least <= float(number) <= most:
-                raise ValueError(number)
-        except (KeyError, ValueError):
-            error = f"must be a number from {low:g} to {high:g}, or a quantile from 0 to 1, such as quantile:0.5"
-            raise ValueError(error) from None
-        return f"{kind}:{float(number):g}" if kind else float(number)
-
-    def flag_type(self) -> str:
-        """Key of `_TYPES`."""
-        return "number or quantile"
-
-
-class NumberOrWord(flags.ArgumentParser):
-    """Takes a whole number from 1 to another, or a word."""
-
-    def __init__(self, word: str, high: int):
-        super().__init__()
-        self._word, self._high = word, high
-
-    def parse(self, argument: Any) -> int | str:
-        """The number, or the word.
-
-        Raises:
-          ValueError: If it is neither.
-        """
-        if argument == self._word:
-            return argument
-        if not (str(argument).isdecimal() and 1 <= int(argument) <= self._high):
-            raise ValueError(f"must be a whole number from 1 to {self._high}, or {self._word}")
-        return int(argument)
-
-    def flag_type(self) -> str:
-        """Key of `_TYPES`."""
-        return "number or word"
-
-
-class Numbers(flags.ArgumentParser):
-    """Parses numbers above 0 up to a maximum, separated by commas, to a tuple; of integers if `whole`."""
-
-    def __init__(self, whole: bool = False, high: float = math.inf):
-        super().__init__()
-        self._kind, self._high = int if whole else float, high
-
-    def parse(self, argument: Any) -> tuple[float, ...]:
-        """Parses the numbers.
-
-        Raises:
-          ValueError: If one is not a number, or out of bounds.
+          ValueError: If it is wrong.
         """
         try:
-            numbers = tuple(map(self._kind, str(argument).split(",")))
+            return self._read(str(argument))
         except ValueError:
-            numbers = (0,)
-        if not all(0 < number <= self._high and number < math.inf for number in numbers):
-            kind = "whole numbers" if self._kind is int else "numbers"
-            upper = f" up to {self._high:g}" if self._high < math.inf else ""
-            raise ValueError(f"must be {kind} above 0{upper}, separated by commas")
-        return numbers
+            raise ValueError(f"must be {self._wanted}") from None
+
+    def flag_type(self) -> str:
+        """Key of `_TYPES`."""
+        return self._kind
+
+
+def _checked(number: float, low: float, high: float) -> float:
+    if not low <= number <= high:
+        raise ValueError(number)
+    return number
+
+
+def number_or_quantile(low: float, high: float) -> Parsed:
+    """Parser of a number between two others, or of `quantile:` and a number from 0 to 1, to its short form."""
+
+    def read(text: str) -> float | str:
+        kind, _, number = text.rpartition(":")
+        if kind == "quantile":
+            return f"{kind}:{_checked(float(number), 0, 1):g}"
+        return _checked(float(text), low, high)
+
+    wanted = f"a number from {low:g} to {high:g}, or a quantile from 0 to 1, such as quantile:0.5"
+    return Parsed(read, wanted, "number or quantile")
+
+
+def number_or_word(word: str, high: int) -> Parsed:
+    """Parser of a whole number from 1 to another, or of a word."""
+
+    def read(text: str) -> float | str:
+        return word if text == word else _checked(int(text), 1, high)
+
+    return Parsed(read, f"a whole number from 1 to {high}, or {word}", "number or word")
+
+
+def numbers(*, whole: bool = False, high: float = math.inf) -> Parsed:
+    """Parser of numbers above 0 up to a maximum, separated by commas, to a tuple; of integers if `whole`."""
+
+    def read(text: str) -> tuple[float, ...]:
+        values = tuple(map(int if whole else float, text.split(",")))
+        if not all(0 < value <= high and value < math.inf for value in values):
+            raise ValueError(text)
+        return values
+
+    upper = f" up to {high:g}" if high < math.inf else ""
+    return Parsed(read, f"{'whole numbers' if whole else 'numbers'} above 0{upper}, separated by commas")
 
 
 def parameters(prefix: str, flag: str, owned: Mapping[str, Mapping[str, Parameter]]) -> list[Setting]:

@@ -14,7 +14,7 @@ from data.tasks import registry
 from data.tasks.options import TaskOptions
 from optimization.options import named
 from optimization.study import cli
-from optimization.study.settings import Numbers, Setting, declared, title
+from optimization.study.settings import Setting, declared, numbers, title
 
 TASK_TYPE = Setting(
     "task_type",
@@ -101,68 +101,58 @@ Columns = _group(
     decimal={"type": [schema.POINT, schema.COMMA]},
     max_table_rows={"low": 1},
 )
-# Each under the title of its first class.
-_GROUPS: Sequence[Sequence[type]] = (
-    (
-        _group(
-            "Data",
-            data_dir={**_PATH, "basic": True},
-            cache_dir=_PATH,
-            random_data=_OF_TASK,
-            public_statistics=_PATH,
-        ),
+_GROUPS: Sequence[type] = (
+    _group(
+        "Data",
+        data_dir={**_PATH, "basic": True},
+        cache_dir=_PATH,
+        random_data=_OF_TASK,
+        public_statistics=_PATH,
     ),
-    (
-        _group(
-            "Tag prediction, texts of a table",
-            num_tags={"low": 2, "only": {"public_statistics": False}, "spelled": "stackoverflow_tag_size"},
-            vocabulary_size={"low": 1, "only": {"public_statistics": False}, "spelled": "stackoverflow_vocab_size"},
-            max_words={**_OF_TASK, "low": 1},
-            text_normalisation={**_OF_TASK, "type": ["mean", "l2"], "spelled": "text_normalization"},
-            keep_untagged=_OF_TASK,
-        ),
+    _group(
+        "Tag prediction, texts of a table",
+        num_tags={"low": 2, "only": {"public_statistics": False}, "spelled": "stackoverflow_tag_size"},
+        vocabulary_size={"low": 1, "only": {"public_statistics": False}, "spelled": "stackoverflow_vocab_size"},
+        max_words={**_OF_TASK, "low": 1},
+        text_normalisation={**_OF_TASK, "type": ["mean", "l2"], "spelled": "text_normalization"},
+        keep_untagged=_OF_TASK,
     ),
-    (
-        _group(
-            "Models of digits, images and tables",
-            model={"type": _MODELS},
-            hidden={"type": Numbers(whole=True, high=1 << 16)},
-            norm={"type": _NORMS, "only": {"model": ("resnet18",)}},
-            initial_weights={"type": _WEIGHTS},
-        ),
+    _group(
+        "Models of digits, images and tables",
+        model={"type": _MODELS},
+        hidden={"type": numbers(whole=True, high=1 << 16)},
+        norm={"type": _NORMS, "only": {"model": ("resnet18",)}},
+        initial_weights={"type": _WEIGHTS},
     ),
-    (
-        _group(
-            "Synthetic clients",
-            partition_clients={**_OF_TASK, "low": 1, "high": 10**6},
-            partition_seed={"default": 0, "high": 2**32 - 1},
-            partition_by={"type": _SHARES},
-            partition_alpha={**_OF_TASK, "above": True},
-            partition_beta={"above": True, "only": {"partition_by": ("client",)}},
-            partition_examples={"default": 0, "only": {"partition_by": ("client",)}},
-            synthetic_alpha={},
-            synthetic_beta={},
-        ),
+    _group(
+        "Synthetic clients",
+        partition_clients={**_OF_TASK, "low": 1, "high": 10**6},
+        partition_seed={"default": 0, "high": 2**32 - 1},
+        partition_by={"type": _SHARES},
+        partition_alpha={**_OF_TASK, "above": True},
+        partition_beta={"above": True, "only": {"partition_by": ("client",)}},
+        partition_examples={"default": 0, "only": {"partition_by": ("client",)}},
+        synthetic_alpha={},
+        synthetic_beta={},
     ),
-    (
-        _group(
-            "Your own table",
-            data_file={**_PATH, "basic": True},
-            client_column={"basic": True},
-            label_column={"basic": True},
-            reward_columns={},
-            action_prices={"only": {"reward_columns": True}},
-            reward_bounds={},
-            feature_columns={},
-            text_columns={},
-            partition_column={},
-        ),
-        Columns,
+    _group(
+        "Your own table",
+        data_file={**_PATH, "basic": True},
+        client_column={"basic": True},
+        label_column={"basic": True},
+        reward_columns={},
+        action_prices={"only": {"reward_columns": True}},
+        reward_bounds={},
+        feature_columns={},
+        text_columns={},
+        partition_column={},
     ),
-    (_group("Your own log", action_column={}, reward_column={}, propensity_column={}),),
-    (Time, _group("Held-out part of a table or log", hold_out={"type": schema.HOLD_OUT})),
-    (RewardTime,),
-    (_group("Reward shift", init_labels={"low": 1}),),
+    Columns,
+    _group("Your own log", action_column={}, reward_column={}, propensity_column={}),
+    Time,
+    _group("Held-out part of a table or log", hold_out={"type": schema.HOLD_OUT}),
+    RewardTime,
+    _group("Reward shift", init_labels={"low": 1}),
 )
 
 
@@ -175,11 +165,11 @@ def define_data(flags: cli.FlagSet, **only: Mapping[str, Any]) -> None:
     """
     for group in _GROUPS:
         settings = []
-        for one in (one for kind in group for one in declared(kind)):
+        for one in declared(group):
             tasks = [task for task, entry in registry.TASKS.items() if one.name in entry.options]
             of_tasks = {"task_type": tasks} if tasks else {}
             settings.append(dataclasses.replace(one, only={**one.only, **of_tasks, **only.get(one.name, {})}))
-        flags.group(title(group[0]), *settings)
+        flags.group(title(group), *settings)
 
 
 # What a table has only with another of its flags.

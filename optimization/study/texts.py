@@ -5,7 +5,7 @@ import difflib
 import io
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from data.errors import UsageError
 
@@ -15,25 +15,20 @@ _ALIKE = 0.95  # One letter of twenty differs.
 
 
 def near_names(word: str, known: Iterable[str]) -> list[str]:
-    """Names that a word may mean, the most similar first; empty if no name is similar.
-
-    The first non-empty group counts: names that hardly differ; names with all parts of the word; names whose
-    parts begin with them; names with the word as initials; names of similar spelling. Short names come first.
+    """Names that a word may mean: those that hardly differ, else those with all of its parts, else similar ones.
 
     Args:
       word: The user's word.
-      known: All names; their parts are separated by underscores.
+      known: All names; their parts are separated by underscores. Names of few parts come first.
     """
     known, wanted = list(known), _parts(word)
-    if not wanted:
-        return []
-    if alike := difflib.get_close_matches(word, known, n=_MOST_NAMES, cutoff=_ALIKE):
-        return alike
-    whole = [name for name in known if set(wanted) <= set(_parts(name))]
-    begun = [name for name in known if all(any(map(_begins(part), _parts(name))) for part in wanted)]
-    initials = [name for name in known if len(word) > 1 and word.lower() in "".join(one[0] for one in _parts(name))]
-    similar = sorted(whole or begun or initials, key=lambda name: len(_parts(name)))
-    return similar or difflib.get_close_matches(word, known, n=_MOST_NAMES)
+    alike = difflib.get_close_matches(word, known, n=_MOST_NAMES, cutoff=_ALIKE)
+    whole = [name for name in known if wanted and wanted <= _parts(name)]
+    return (
+        alike
+        or sorted(whole, key=lambda name: len(_parts(name)))
+        or difflib.get_close_matches(word, known, n=_MOST_NAMES)
+    )
 
 
 def did_you_mean(names: Iterable[str], otherwise: str) -> str:
@@ -42,12 +37,8 @@ def did_you_mean(names: Iterable[str], otherwise: str) -> str:
     return f"did you mean {' or '.join(filter(None, (', '.join(first[:-1]), first[-1])))}?" if first else otherwise
 
 
-def _parts(name: str) -> list[str]:
-    return [part for part in re.split("[^0-9a-z]+", name.lower()) if part]
-
-
-def _begins(part: str) -> Callable[[str], bool]:
-    return lambda other: other == part or (len(part) > 1 and other.startswith(part))
+def _parts(name: str) -> set[str]:
+    return set(re.findall("[0-9a-z]+", name.lower()))
 
 
 def unknown(flag: str, name: str, known: Iterable[str], otherwise: str) -> UsageError:

@@ -53,7 +53,7 @@ class _Evaluations:
 
 
 # None where they are off: names of runs without them stay as they were before there was such a correction.
-CORRECTIONS = [Setting(name, float, entry.help) for name, entry in corrections.CORRECTIONS.items()]
+CORRECTIONS = [Setting(name, float, about) for name, (_, about) in corrections.CORRECTIONS.items()]
 EVALUATIONS = declared(_Evaluations)
 
 

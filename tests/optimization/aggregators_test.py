@@ -1,3 +1,4 @@
+import dataclasses
 from typing import NamedTuple
 
 import numpy as np
@@ -28,9 +29,8 @@ def build(*arguments: str, cohort: int = 4, shapes=SHAPES, pretraining=None):
     flags = cli.FlagSet("")
     flags.group(aggregation_flags.Aggregation, cli.Setting("seed", int, "", 3))
     aggregation = aggregation_flags.options(aggregation_flags.resolve(flags.parse(["test", *arguments]).settled()))
-    mechanism = aggregation_flags.mechanism(
-        aggregation, options.Cohorts(cohort), 100, 4096, pretraining, 1 if pretraining else 0
-    )
+    mechanism = aggregation_flags.mechanism(aggregation, options.Cohorts(cohort), 100, 4096)
+    mechanism = dataclasses.replace(mechanism, pretraining=pretraining, pretraining_rounds=1 if pretraining else 0)
     delta_type = tff.to_type(tuple((np.float32, shape) for shape in shapes))
     process = aggregators.build(aggregation, mechanism, shapes).create(delta_type, tff.TensorType(np.float32))
     noise = aggregators.noise(aggregation, mechanism, shapes)

@@ -45,11 +45,11 @@ def allowed():
 
 
 @pytest.fixture
-def start(allowed) -> Iterator[Callable[[], isolation.Isolated]]:
+def start(allowed) -> Iterator[Callable[[], isolation.Server]]:
     """Starts echo servers, and ends what the test has not."""
     started = []
 
-    def one() -> isolation.Isolated:
+    def one() -> isolation.Server:
         started.append(isolation.start(COMMAND, PORT, os.environ))
         return started[-1]
 
@@ -59,7 +59,7 @@ def start(allowed) -> Iterator[Callable[[], isolation.Isolated]]:
 
 
 @contextlib.contextmanager
-def connected(isolated: isolation.Isolated) -> Iterator[socket.socket]:
+def connected(isolated: isolation.Server) -> Iterator[socket.socket]:
     """A connection that answers, so that the server is up."""
     with socket.socket(socket.AF_UNIX) as client:
         client.settimeout(300)

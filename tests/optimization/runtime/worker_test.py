@@ -51,7 +51,7 @@ AGGREGATORS = {
 def launched(count: int) -> Iterator[list]:
     """Starts workers; yields (address, process) of each."""
     ports = [portpicker.pick_unused_port() for _ in range(count)]
-    started = [(f"localhost:{port}", worker_process.launch(port, 1)) for port in ports]
+    started = [(f"localhost:{port}", worker_process.launch(port, 1).process) for port in ports]
     try:
         yield started
     finally:

@@ -28,9 +28,3 @@ def test_files_are_classified_wherever_they_lie(path, kind):
 def test_an_unknown_file_is_refused():
     with pytest.raises(KeyError, match=r"rewards_of_ada\.csv"):
         disclosure.of_file(pathlib.PurePath("rewards_of_ada.csv"))
-
-
-def test_privacy_json_lists_every_pattern_once():
-    listed = disclosure.with_files({"epsilon": 1.0})
-    assert listed["epsilon"] == 1.0
-    assert sorted(name for names in listed["files"].values() for name in names) == sorted(disclosure.FILES)

@@ -7,7 +7,7 @@ import pytest
 
 from data.errors import UsageError
 from optimization.study.flag_set import FlagSet
-from optimization.study.settings import Setting, Settings, no_folder, setting
+from optimization.study.settings import Settings, no_folder, setting
 
 
 class _First:
@@ -139,14 +139,6 @@ def test_a_value_of_another_type_is_refused_in_a_file(tmp_path, line):
     (tmp_path / "x.toml").write_text(line)
     with pytest.raises(UsageError, match=f"x.toml: {line.partition(' ')[0]} takes "):
         _parse(f"--config={tmp_path}/x.toml")
-
-
-def test_an_unknown_flag_is_answered_with_those_that_take_its_value():
-    flag_set = FlagSet("")
-    flag_set.group("Only", Setting("metal_type", ["iron"], "its type"), Setting("metal_share", float, "its share"))
-    for argument, meant in [("--metal=iron", "metal_type"), ("--metal=0.5", "metal_share")]:
-        with pytest.raises(UsageError, match=f"did you mean --{meant}[?]$"):
-            flag_set.parse(["program", argument])
 
 
 def test_values_of_a_file_are_given_and_those_of_the_command_line_win(tmp_path, monkeypatch):

@@ -71,7 +71,7 @@ def test_another_configuration_is_refused_naming_every_changed_flag(folder):
     message = _refusal(folder, rate=0.2, clip_norm=1.0)
     assert message == (
         f"{folder.path} holds a run with other settings: --clip_norm was None, is 1.0; --rate was 0.1, is 0.2. "
-        "Choose another --experiment_name, or give --restart, which moves the old files aside."
+        "To start a new run, choose another --experiment_name, or give --restart, which moves the old files aside."
     )
 
 
@@ -228,8 +228,8 @@ def test_a_run_whose_checkpoints_are_all_lost_does_not_begin_again(folder, damag
     damage(_path(folder, 10))
     run_folder.RunFolder(folder.path).open(FLAGS, "digest")
     assert _failure(folder) == (
-        f"{folder.path / 'checkpoints'} has no readable checkpoint, so the run cannot continue. Restore a copy of "
-        "one, or give --restart, which starts over and moves the old files aside."
+        f"{folder.path / 'checkpoints'} has no readable checkpoint, so the run cannot continue: restore a "
+        "copy, or give --restart, which starts over and moves the old files aside."
     )
 
 

@@ -29,7 +29,6 @@ NAMES = [
         ("emnist", ["emnist_chars"]),
         ("eps_greedy", ["epsilon_greedy"]),
         ("Total-Round", ["total_rounds"]),
-        ("lr", ["client_learning_rate"]),
         ("mnits", ["mnist"]),
         ("table3/ucb_c=0.5", ["table3/ucb_c=0.05"]),
         ("type_of_bandit", []),
