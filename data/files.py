@@ -54,9 +54,7 @@ def data_folder(data_dir: str | None) -> Iterator[None]:
             os.environ[_VARIABLE] = before
 
 
-def instead_of_download(
-    data_dir: str | None, names: Sequence[str], origin: str, alternatives: str = ""
-) -> pathlib.Path | None:
+def instead_of_download(data_dir: str | None, names: Sequence[str], origin: str) -> pathlib.Path | None:
     """User's copy of a downloadable file; None if there is none.
 
     `--data_dir` must hold the file. FEDBANDITS_DATA_DIR may lack it, since all tasks share that folder.
@@ -65,7 +63,6 @@ def instead_of_download(
       data_dir: Value of the flag; None or empty for the environment's folder.
       names: Names of the file, the preferred one first.
       origin: Address of the download, for the message.
-      alternatives: Other files that the folder may hold instead, for the message.
 
     Raises:
       UsageError: If `--data_dir` lacks the file; it names the flag, the variable and the download.
@@ -77,7 +74,7 @@ def instead_of_download(
     existing = next((path for path in paths if path.is_file()), None)
     if existing is None and data_dir:
         raise UsageError(
-            f"There is no {' or '.join(names)} in {data_dir}: name the folder that holds it{alternatives} with "
+            f"There is no {' or '.join(names)} in {data_dir}: name the folder that holds it with "
             f"--data_dir or {_VARIABLE}, or leave --data_dir out to download it from {origin}."
         )
     return existing

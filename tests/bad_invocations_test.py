@@ -79,12 +79,6 @@ CONFIG, METRICS = (
     "round_num,a\n1,0.5\n2,0.6\n",
 )
 COUNTS = {"stackoverflow.word_count": "the 5\nfox 3\n", "stackoverflow.tag_count": '{"a": 3, "b": 1}'}
-
-
-def _leaf(users: list, pixels: list, labels: list) -> str:
-    return json.dumps({"users": users, "user_data": {"a": {"x": pixels, "y": labels}}})
-
-
 TEXTS = {
     "file": "",
     "page.html": "a good page",
@@ -93,19 +87,10 @@ TEXTS = {
     "not_zip/mnist.npz": "no archive",
     "not_tar/stackoverflow.word_count.tar.bz2": "no archive",
     "not_sqlite/emnist_all.sqlite": "no database",
-    "leaf/no_users/all_data/a.json": _leaf([], [], []),
-    "leaf/high_label/all_data/a.json": _leaf(["a"], [[0.0] * 784], [62]),
-    "leaf/nan/all_data/a.json": _leaf(["a"], [[float("nan")] * 784], [1]),
-    "leaf/twice/all_data/a.json": _leaf(["a", "a"], [[0.0] * 784], [1]),
-    "leaf/cut/all_data/a.json": _leaf(["a"], [[0.0] * 784], [1])[:500],
-    "leaf/list/all_data/a.json": "[1]",
     "posts/none/stackexchange_posts.jsonl": "",
     "posts/one/stackexchange_posts.jsonl": POST,
     "posts/json/stackexchange_posts.jsonl": POST + "{\n",
     "posts/nan/stackexchange_posts.jsonl": "NaN\n",
-    "posts/cut_xml/Posts.xml": '<posts><row Id="1"',
-    "posts/other_xml/Posts.xml": "<users/>",
-    "posts/encoding/Posts.xml": '<?xml version="1.0" encoding="no"?><posts/>',
     "posts/not_gzip/stackexchange_posts.jsonl.gz": "no gzip",
     "tables/sound.csv": "who,age,size,label\n" + ROWS,
     "tables/twice.csv": "who,age,age,label\n" + ROWS,

@@ -1,15 +1,23 @@
-"""Posts as the files that tasks read: TFF's older Stack Overflow, and dumps of Stack Exchange sites."""
+"""Posts as the files that tasks read: TFF's older Stack Overflow, and dumps of Stack Exchange sites.
+
+Dumps are at https://archive.org/details/stackexchange, one archive for each site. Its `Posts.xml` has one `<row>` for
+each post.
+"""
 
 import collections
 import contextlib
 import gzip
+import html
 import json
 import pathlib
+import re
 import sqlite3
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
+from xml.etree import ElementTree
 
-from data import convert, posts
+from data import convert
 from data.errors import Failure, UsageError
 
 _SPLITS = {"train": "stackoverflow_train.h5", "heldout": "stackoverflow_held_out.h5"}
@@ -19,6 +27,36 @@ PRAGMA journal_mode = OFF;
 CREATE TABLE examples (split_name TEXT, client_id TEXT, serialized_example_proto BLOB);
 CREATE TABLE client_metadata (client_id TEXT, split_name TEXT, num_examples INTEGER);
 """
+UNKNOWN_USER = "owner unknown or deleted"
+MALFORMED = "row malformed"
+NO_QUESTION = "answer without its question"
+OTHER_TYPE = "neither question nor answer"
+
+_QUESTION, _ANSWER = "1", "2"
+_NUMBER = re.compile(r"-?[0-9]{1,18}")
+_TAG = re.compile(r"[^<>|\s]+")  # Of `<a><b>`, as dumps wrote tags before 2024, or of `|a|b|`.
+# Comments, code with what it holds, and the other tags. A `<` that starts none of them is text.
+_MARKUP = re.compile(
+    r"<!--.*?(?:-->|\Z)|<(pre|code)\b[^>]*>.*?(?:</\1\s*>|\Z)|</?[a-z][^>]*>", re.DOTALL | re.IGNORECASE
+)
+
+
+class Post(NamedTuple):
+    """A question, or an answer with its question's title and tags.
+
+    Attributes:
+      site: Name of the site.
+      user: Its author, `site/number`.
+      title: Plain text.
+      body: Plain text without code.
+      tags: The question's tags.
+    """
+
+    site: str
+    user: str
+    title: str
+    body: str
+    tags: tuple[str, ...]
 
 
 def stackoverflow(source: pathlib.Path) -> Callable[[pathlib.Path], None]:
@@ -90,9 +128,86 @@ def stackexchange(source: pathlib.Path) -> Callable[[pathlib.Path], None]:
         report: collections.Counter[str] = collections.Counter()
         with target.open("wb") as raw, gzip.GzipFile("", "wb", fileobj=raw, mtime=0) as file:
             for path in paths:
-                for post in posts.read_dump(path, report):
+                for post in read_dump(path, report):
                     report["posts"] += 1
                     file.write(f"{json.dumps(post._asdict(), ensure_ascii=False)}\n".encode())
         print(", ".join(f"{what}: {count}" for what, count in report.items()), file=sys.stderr)
 
     return write
+
+
+def read_dump(path: pathlib.Path, skipped: collections.Counter[str]) -> Iterator[Post]:
+    """Yields the posts of a dump's `Posts.xml`, whose folder is named like the site.
+
+    Reads it twice, because an answer may come before its question. Only the questions' titles and tags are kept in
+    memory.
+
+    Args:
+      path: The file.
+      skipped: Counts the rows that are not usable posts, by reason.
+
+    Raises:
+      UsageError: If the file is not readable or no such XML, such as a truncated one; names the line.
+    """
+    site = path.absolute().parent.name
+    questions = {}
+    for row in _rows(path):
+        with contextlib.suppress(KeyError, ValueError):
+            if row["PostTypeId"] == _QUESTION:
+                questions[_number(row["Id"])] = _question(row)
+    for row in _rows(path):
+        try:
+            kind, _, _ = row["PostTypeId"], _number(row["PostTypeId"]), _number(row["Id"])
+            if kind not in (_QUESTION, _ANSWER):
+                skipped[OTHER_TYPE] += 1
+                continue
+            question = _question(row) if kind == _QUESTION else questions.get(_number(row["ParentId"]))
+            body, user = plain_text(row["Body"]), _number(row.get("OwnerUserId", "-1"))
+        except (KeyError, ValueError):
+            skipped[MALFORMED] += 1
+            continue
+        if user < 0:
+            skipped[UNKNOWN_USER] += 1
+        elif question is None:
+            skipped[NO_QUESTION] += 1
+        else:
+            title, tags = question
+            yield Post(site, f"{site}/{user}", title, body, tags)
+
+
+def _rows(path: pathlib.Path) -> Iterator[dict[str, str]]:
+    """Yields the attributes of the rows; what was read is forgotten."""
+    try:
+        with path.open("rb") as file:
+            events = ElementTree.iterparse(file, events=("start", "end"))
+            _, root = next(events)
+            if root.tag != "posts":
+                raise convert.damaged(path, f"it holds <{root.tag}>, not the <posts> of a Posts.xml")
+            for event, element in events:
+                if event == "end":
+                    if element.tag == "row":
+                        yield element.attrib
+                    root.clear()
+    except UsageError:
+        raise
+    except (ElementTree.ParseError, OSError, LookupError, ValueError) as error:  # The last two: an unknown encoding.
+        raise convert.damaged(path, error) from error
+
+
+def _number(text: str) -> int:
+    if not _NUMBER.fullmatch(text):
+        raise ValueError(f"{text[:20]!r} is no number")
+    return int(text)
+
+
+def _question(row: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
+    """Title and tags."""
+    return row["Title"], tuple(sys.intern(tag) for tag in _TAG.findall(row["Tags"]))
+
+
+def plain_text(markup: str) -> str:
+    """Text of HTML without tags, comments, `<pre>` and `<code>`, with entities decoded.
+
+    What is left out separates words; any white space becomes one blank.
+    """
+    return " ".join(html.unescape(_MARKUP.sub(" ", markup)).split())

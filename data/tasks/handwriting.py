@@ -1,13 +1,10 @@
-"""Characters and digits by real writers, 28 x 28 pixels: of TFF's EMNIST, LEAF's FEMNIST, UNIPEN and MNIST.
+"""Characters and digits by real writers, 28 x 28 pixels: of TFF's EMNIST, UNIPEN and MNIST.
 
 `unipen62_writers.npz`: UNIPEN train_r01_v07 characters, 62 classes, 211 writers. `mnist_with_writers.npz`: MNIST with
-the NIST writers that QMNIST names, 539 for training and 297 others for testing. LEAF's scripts (Caldas et al. 2018)
-write `{"users": [...], "num_samples": [...], "user_data": {user: {"x": [[784 grey levels in [0, 1]], ...], "y":
-[...]}}}`, in the folders `train` and `test`, or in `all_data`, which is not split yet. TFF's database is read writer by
-writer; all others' pixels are uint8, background 255, in memory.
+the NIST writers that QMNIST names, 539 for training and 297 others for testing. TFF's database is read one writer at a
+time; the pixels of the other two are uint8, background 255, in memory.
 """
 
-import json
 import os
 import pathlib
 from collections.abc import Sequence
@@ -20,9 +17,7 @@ from data.tasks.options import TaskOptions
 
 ORIGIN = "https://storage.googleapis.com/tff-datasets-public/emnist_all.sqlite.lzma"
 FILE_NAME = "emnist_all.sqlite"
-_OR_LEAF = " (or, for characters, LEAF's JSON files: train and test, or all_data)"
 _SHAPE = (28, 28)
-_GREY_TOLERANCE = 0.01  # Of a grey level: LEAF divides whole ones by 255.
 _SPLITS = {62: ("all_train", "all_test"), 10: ("digits_only_train", "digits_only_test")}
 # Writers, and their examples for training and held out (documentation of TFF's EMNIST).
 _SIZES = {62: (3_400, 671_585, 77_483), 10: (3_383, 341_873, 40_832)}
@@ -65,19 +60,14 @@ def load(options: TaskOptions) -> tasks.Task:
 
 
 def _emnist(options: TaskOptions, num_classes: int) -> Populations:
-    """Training and held-out examples of EMNIST's writers: LEAF's files if the data folder holds them, else TFF's.
+    """Training and held-out examples of EMNIST's writers, from TFF's database, decompressed or as it is published.
 
-    TFF's features are float32 [examples, 28, 28, 1] in [0, 1], background 1. Its database is decompressed or as it is
-    published.
+    Features are float32 [examples, 28, 28, 1] in [0, 1], background 1.
     """
-    folder = options.data_dir or files.folder_of_environment()
-    train, test = find_leaf(folder) if num_classes == 62 and folder else ([], [])
-    if train:
-        return load_leaf(train, test, num_classes)
     if options.data_dir and os.path.isfile(options.data_dir):
         local: pathlib.Path | None = pathlib.Path(options.data_dir)
     else:
-        local = files.instead_of_download(options.data_dir, (FILE_NAME, f"{FILE_NAME}.lzma"), ORIGIN, _OR_LEAF)
+        local = files.instead_of_download(options.data_dir, (FILE_NAME, f"{FILE_NAME}.lzma"), ORIGIN)
     if options.random_data and not local:
         clients.warn_of_random_data("EMNIST")
         return random_writers(num_classes)
@@ -118,76 +108,6 @@ def _parse(serialized: list[bytes]) -> clients.Examples:
         {"pixels": tf.io.FixedLenFeature((28, 28, 1), tf.float32), "label": tf.io.FixedLenFeature((), tf.int64)},
     )
     return clients.Examples(parsed["pixels"].numpy(), parsed["label"].numpy().astype(np.int32))
-
-
-def find_leaf(data_dir: str) -> tuple[list[pathlib.Path], list[pathlib.Path]]:
-    """LEAF's training and test files of a folder; no test files if they are not split.
-
-    Looks in `train` and `test`, `all_data`, and for `all_data*.json` in the folder itself; in a `data` folder likewise.
-    """
-    for folder in (pathlib.Path(data_dir), pathlib.Path(data_dir) / "data"):
-        train, test = (sorted((folder / part).glob("*.json")) for part in ("train", "test"))
-        if train and test:
-            return train, test
-        whole = sorted((folder / "all_data").glob("*.json")) or sorted(folder.glob("all_data*.json"))
-        if whole:
-            return whole, []
-    return [], []
-
-
-def load_leaf(train: list[pathlib.Path], test: list[pathlib.Path], num_classes: int) -> Populations:
-    """Training clients of LEAF's writers and the held-out ones.
-
-    Features are uint8 [examples, 28, 28], background 255; labels int32 in EMNIST's order. Files that are not split hold
-    a tenth of each writer's examples out. Of all files, one at a time is in memory as text.
-
-    Args:
-      train: Files for training, or all of them.
-      test: Files for testing, or none.
-      num_classes: Labels must be below this.
-
-    Raises:
-      UsageError: If a file is not LEAF's, or holds other than 28 x 28 grey levels and such labels.
-    """
-    if not test:
-        return _hold_out(*_read_leaf(train, num_classes))
-    return clients.ArrayClients(*_read_leaf(train, num_classes)), clients.ArrayClients(*_read_leaf(test, num_classes))
-
-
-def _read_leaf(paths: list[pathlib.Path], num_classes: int) -> tuple[clients.Examples, np.ndarray, list[str], str]:
-    """Examples, the writer of each, the writers' names and a checksum."""
-    pixels, labels, writers = [], [], []
-    names: list[str] = []
-    for path in paths:
-        try:
-            content = json.loads(path.read_bytes())
-            for name in content["users"]:
-                writer_data = content["user_data"][name]
-                pixels.append(_grey_levels(np.array(writer_data["x"], np.float32)))
-                y = files.indices(path, "y", np.array(writer_data["y"]), len(pixels[-1]), num_classes)
-                labels.append(y.astype(np.int32))
-                writers.append(np.full(len(labels[-1]), len(names), np.int32))
-                names.append(str(name))
-        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-            raise UsageError(
-                f"{path} is not a file of LEAF's FEMNIST ({type(error).__name__}: {error}): --data_dir must hold TFF's "
-                "emnist_all.sqlite, or LEAF's folders train and test, or all_data."
-            ) from error
-    if len(set(names)) < len(names):
-        raise UsageError(f"{paths[0].parent} names a writer twice: does it hold files of two of LEAF's runs?")
-    if not sum(map(len, labels)):
-        raise UsageError(f"{paths[0]} names no writer with a character: --data_dir must hold LEAF's undamaged files.")
-    examples = clients.Examples(np.concatenate(pixels), np.concatenate(labels))
-    checksum = clients.array_checksum(examples.features, examples.labels, *writers)
-    return examples, np.concatenate(writers), names, checksum
-
-
-def _grey_levels(values: np.ndarray) -> np.ndarray:
-    exact = 255 * values.reshape(-1, *_SHAPE)
-    levels = np.rint(exact)
-    if not ((levels >= 0) & (levels <= 255) & (np.abs(levels - exact) < _GREY_TOLERANCE)).all():
-        raise ValueError("x must be whole grey levels divided by 255")
-    return levels.astype(np.uint8)
 
 
 def unipen62(data_dir: str | None) -> Populations:

@@ -57,9 +57,7 @@ TASKS = {
         frozenset({"model", "hidden", "init_labels", "partition_alpha"}),
         {"partition_alpha": 1.0},
     ),
-    "emnist_chars": TaskEntry(
-        _WRITERS, "federated EMNIST, 3400 writers, 62 actions, CNN; or LEAF's files in --data_dir", _MODEL | _DOWNLOADED
-    ),
+    "emnist_chars": TaskEntry(_WRITERS, "federated EMNIST, 3400 writers, 62 actions, CNN", _MODEL | _DOWNLOADED),
     "emnist_digits": TaskEntry(
         _WRITERS, "federated EMNIST digits, 3383 writers, 10 actions, CNN", _MODEL | _DOWNLOADED
     ),

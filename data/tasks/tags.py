@@ -1,24 +1,25 @@
 """Tag prediction on posts as bags of words: a client is a user of TFF's Stack Overflow, or of Stack Exchange sites.
 
 TFF's database (342,477 training users) is read user by user; words become ids when a user is read. A Stack Exchange
-post is read once and kept as numbers, 4 bytes a word; a dump's text is never in memory. The vocabulary and the most
-frequent tags are counted on training clients only, for Stack Overflow by TFF.
+post is read once and kept as numbers, 4 bytes per word, so that the text is never in memory as a whole. The vocabulary
+and the most frequent tags are counted on training clients only, for Stack Overflow by TFF.
 """
 
-import array
 import collections
-import hashlib
+import gzip
 import itertools
 import json
 import math
 import pathlib
 import sys
 import tarfile
-from collections.abc import Iterable, Mapping, Sequence
+import zlib
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 
-from data import clients, download, files, keys, posts, sqlite, statistics, tasks, text
+from data import clients, download, files, keys, sqlite, statistics, tasks, text
 from data.errors import UsageError
 from data.tasks.options import TaskOptions
 
@@ -40,18 +41,15 @@ _FEWEST_POSTS = 100
 _WORDS_OF_A_POST = (5, 130)  # Assumed.
 _TAGS_OF_A_POST = 1.5  # Assumed.
 
-# Keys of the task's report, beside the reasons in `data.posts`.
+# Keys of the task's report.
 POSTS = "posts"
 EXAMPLES = "examples"
 UNTAGGED = "posts without a frequent tag, dropped"
 USERS_DROPPED = "users left without an example"
 
-_JSONL = ("stackexchange_posts.jsonl", "stackexchange_posts.jsonl.gz")
-_DUMP = "Posts.xml"
-_WANTED = (
-    f"{_JSONL[1]}, or a folder for each Stack Exchange site with its unpacked {_DUMP}, from "
-    "https://archive.org/details/stackexchange"
-)
+_JSONL = ("stackexchange_posts.jsonl.gz", "stackexchange_posts.jsonl")
+_MAKE = "`python -m data.convert stackexchange` makes it from the sites' dumps."
+_TEXTS = ("site", "user", "title", "body")
 _HELD_OUT_FRACTION = 0.1
 _SPLIT_SEED = 0  # The split is part of the task: runs of all seeds have the same words and tags in the same places.
 
@@ -196,8 +194,8 @@ def load_stackexchange(options: TaskOptions) -> tasks.Task:
     Raises:
       UsageError: If a file is missing or damaged, or too few users, tags, words or examples are left.
     """
-    paths = find(options.data_dir)
-    users, user_of_post, words, tags_of_post, report = _read(paths)
+    path = find(options.data_dir)
+    users, user_of_post, words, tags_of_post = _read(path)
     num_held_out = max(0, min(math.ceil(_HELD_OUT_FRACTION * len(users)), len(users) - 1))
     order = keys.generator(_SPLIT_SEED, keys.Purpose.HELD_OUT, 0).permutation(len(users))
     is_held_out = np.isin(user_of_post, order[:num_held_out])
@@ -209,19 +207,18 @@ def load_stackexchange(options: TaskOptions) -> tasks.Task:
         known = statistics.OfPosts(tuple(vocabulary), most_frequent)
     labels = text.tag_vectors(tags_of_post, {tag: place for place, tag in enumerate(known.tags)}).astype(bool)
     is_kept = labels.any(axis=1) | options.keep_untagged
-    report |= {EXAMPLES: int(is_kept.sum()), UNTAGGED: int((~is_kept).sum())}
+    report = {POSTS: len(user_of_post), EXAMPLES: int(is_kept.sum()), UNTAGGED: int((~is_kept).sum())}
     report[USERS_DROPPED] = len(users) - len(np.unique(user_of_post[is_kept]))
 
     order = np.argsort(user_of_post, kind="stable")
     parts = [order[is_kept[order] & (is_held_out[order] == held_out)] for held_out in (False, True)]
     if len(known.tags) < 2 or not known.vocabulary or not all(map(len, parts)):
-        place = paths[0] if len(paths) == 1 else paths[0].parent.parent
         raise UsageError(
-            f"What {place} holds ({describe(report)}) leaves {len(parts[0])} examples for training, {len(parts[1])} of "
+            f"{path} ({describe(report)}) leaves {len(parts[0])} examples for training, {len(parts[1])} of "
             f"other users for evaluation, {len(known.tags)} tags and {len(known.vocabulary)} words; at least 1, 1, 2 "
             "and 1 are needed. Give --keep_untagged, a higher --num_tags, or more posts with --data_dir."
         )
-    checksum = _checksum(paths)
+    checksum = clients.file_checksum(path)
     print(f"Stack Exchange: {describe(report)}", file=sys.stderr)
 
     def population(part: np.ndarray) -> clients.ClientData:
@@ -239,54 +236,71 @@ def describe(report: Mapping[str, int]) -> str:
     return ", ".join(f"{name}: {count}" for name, count in report.items() if count or name == POSTS)
 
 
-def find(data_dir: str | None) -> list[pathlib.Path]:
-    """Files to read.
+def find(data_dir: str | None) -> pathlib.Path:
+    """File of posts.
 
     Args:
-      data_dir: Folder of `stackexchange_posts.jsonl` or `.jsonl.gz`, of `Posts.xml`, or of folders, one a site, with
-        `Posts.xml`; or a file, `.jsonl`, `.jsonl.gz` or `.xml`. None for FEDBANDITS_DATA_DIR.
+      data_dir: Folder of `stackexchange_posts.jsonl` or `.jsonl.gz`, or such a file. None for FEDBANDITS_DATA_DIR.
 
     Raises:
-      UsageError: If there is none, or more than one kind.
+      UsageError: If there is none, or both.
     """
-    place = files.place(data_dir, _WANTED)
+    place = files.place(data_dir, _JSONL[0])
     if place.is_file():
-        if not place.name.endswith((".jsonl", ".jsonl.gz", ".xml")):
-            raise UsageError(f"{place} is neither .jsonl, .jsonl.gz nor .xml: --data_dir must name {_WANTED}.")
-        return [place]
-    candidates = [[place / name] for name in (*_JSONL, _DUMP)] + [sorted(place.glob(f"*/{_DUMP}"))]
-    kinds = [kind for kind in candidates if kind and kind[0].is_file()]
-    if not kinds:
-        raise UsageError(f"There is no {_WANTED} in {place}: name the place of either with --data_dir.")
-    if len(kinds) > 1:
-        raise UsageError(f"{place} holds both {kinds[0][0].name} and {kinds[1][0]}: name one of them with --data_dir.")
-    return kinds[0]
+        if not place.name.endswith((".jsonl", ".jsonl.gz")):
+            raise UsageError(f"{place} is neither .jsonl nor .jsonl.gz: --data_dir must name such a file. {_MAKE}")
+        return place
+    paths = [place / name for name in _JSONL if (place / name).is_file()]
+    if not paths:
+        raise UsageError(f"There is no {_JSONL[0]} in {place}: name its folder with --data_dir. {_MAKE}")
+    if len(paths) > 1:
+        raise UsageError(f"{place} holds both {' and '.join(_JSONL)}: name one of them with --data_dir.")
+    return paths[0]
 
 
-def _read(
-    paths: Iterable[pathlib.Path],
-) -> tuple[list[str], np.ndarray, text.Words, list[tuple[str, ...]], dict[str, int]]:
-    """Users in alphabetical order, int64 [posts] positions in them, words and tags, and the reading report."""
-    authors, words, tags = array.array("q"), text.Words(), []
-    number_of_author: dict[str, int] = {}
-    report: collections.Counter[str] = collections.Counter()
-    for path in paths:
-        skipped: collections.Counter[str] = collections.Counter()
-        for post in posts.read_dump(path, skipped) if path.suffix == ".xml" else posts.read_jsonl(path):
-            authors.append(number_of_author.setdefault(post.user, len(number_of_author)))
-            words.append(text.words(f"{post.title} {post.body}"))
-            tags.append(tuple(dict.fromkeys(map(sys.intern, post.tags))))
-        report += skipped
-    names = sorted(number_of_author)
-    rank = np.zeros(len(names), np.int64)
-    rank[[number_of_author[name] for name in names]] = np.arange(len(names))
-    return names, rank[np.asarray(authors)], words, tags, {POSTS: len(authors)} | dict(report)
+def read_jsonl(path: pathlib.Path) -> Iterator[dict[str, Any]]:
+    """Yields posts from a file with one JSON object per line, compressed if its name ends in `.gz`.
+
+    Each object has `site`, `user`, `title` and `body`, all text, and `tags`, a list of text. Other fields and empty
+    lines are ignored.
+
+    Args:
+      path: The file.
+
+    Raises:
+      UsageError: If the file is not readable, or a line is not such an object; names the line.
+    """
+    number = 0
+    try:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            for line in file:
+                number += 1
+                if line.strip():
+                    yield _parse_line(line)
+    except (OSError, EOFError, zlib.error, ValueError, RecursionError) as error:
+        raise UsageError(
+            f"{path} is not readable at or after line {number} ({error}). Name a sound file with --data_dir."
+        ) from error
 
 
-def _checksum(paths: Sequence[pathlib.Path]) -> str:
-    """Digest of the file, or one of all files' digests and their folders' names."""
-    checksums = [clients.file_checksum(str(path)) for path in paths]
-    if len(paths) == 1:
-        return checksums[0]
-    named = "".join(f"{path.parent.name} {checksum}\n" for path, checksum in zip(paths, checksums, strict=True))
-    return hashlib.sha256(named.encode()).hexdigest()[:16]
+def _parse_line(line: bytes) -> dict[str, Any]:
+    record = json.loads(line.decode("utf-8-sig"))
+    if not isinstance(record, dict):
+        raise ValueError("this is no JSON object")
+    if not all(isinstance(record.get(name), str) for name in _TEXTS):
+        raise ValueError(f"the object needs texts as {', '.join(_TEXTS)}")
+    tags = record.get("tags")
+    if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
+        raise ValueError("the object needs a list of texts as tags")
+    return record
+
+
+def _read(path: pathlib.Path) -> tuple[list[str], np.ndarray, text.Words, list[tuple[str, ...]]]:
+    """Users in alphabetical order, int64 [posts] positions in them, words and tags."""
+    authors, words, tags = [], text.Words(), []
+    for post in read_jsonl(path):
+        authors.append(sys.intern(post["user"]))
+        words.append(text.words(f"{post['title']} {post['body']}"))
+        tags.append(tuple(dict.fromkeys(map(sys.intern, post["tags"]))))
+    names, user_of_post = np.unique(np.array(authors, object), return_inverse=True)
+    return names.tolist(), user_of_post, words, tags

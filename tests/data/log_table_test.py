@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from data import frames, log_checks, log_table, log_validity, schema, statistics
+from data import files, frames, log_checks, log_table, log_validity, schema, statistics
 from data.errors import UsageError
 
 
@@ -301,3 +301,19 @@ def test_a_list_column_of_available_actions_is_recognized_and_no_feature(tmp_pat
     log = _read(tmp_path, _frame(offered=[["10", "9"], ["9", "2"], ["10"], ["2", "9", "10"]]))
     assert log.report["action_sets"] == "offered"
     assert log.feature_names == ("age", "place")
+
+
+def test_the_shipped_log_has_120_clients_four_offers_and_honest_propensities():
+    wanted = schema.Schema(
+        client_column="customer",
+        action_column="offer",
+        reward_column="bought",
+        propensity_column="propensity",
+        probability_columns="rule",
+    )
+    log = log_table.read(str(files.EXAMPLES / "shop_log.csv"), wanted)
+    assert (len(log), len(log.client_ids)) == (2269, 120)
+    assert log.action_names == ("coupon", "free_shipping", "gift", "none")
+    assert [name for name in log.feature_names if "=" in name] == ["device=laptop", "device=phone", "device=tablet"]
+    assert set(log.rewards) == {0, 1}
+    assert not log_checks.mean_inverse_propensity(log).is_warning

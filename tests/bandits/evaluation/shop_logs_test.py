@@ -1,14 +1,19 @@
-"""How often intervals hold the value on logs that are drawn as the shipped shop log is (`data.examples.make`)."""
+"""How often intervals hold the value on logs that are drawn as the shipped shop log is."""
 
 import numpy as np
 from scipy import stats
 
 from bandits.evaluation import totals
 from bandits.evaluation.estimators import Estimator, terms_of_rows
-from data.examples import make
+from data import files
+from tests.bandits.evaluation import shop_logs
 
 _LOGS = 300
-_DEVICES, _MOST_ORDERS = len(make.DEVICE_SHARES), 30
+_DEVICES, _MOST_ORDERS = len(shop_logs.DEVICE_SHARES), 30
+
+
+def test_the_shipped_log_is_one_of_them():
+    assert (files.EXAMPLES / "shop_log.csv").read_bytes() == shop_logs.log()
 
 
 def _table(function):
@@ -21,9 +26,9 @@ def _table(function):
 def _truth(policy):
     """Expected reward per interaction, by Gauss-Hermite quadrature over customers' preferences."""
     leanings, weights = np.polynomial.hermite_e.hermegauss(101)
-    pays = np.clip(_table(make.values)[..., None] + make.LEANING * leanings, *make.PAYS)
+    pays = np.clip(_table(shop_logs.values)[..., None] + shop_logs.LEANING * leanings, *shop_logs.PAYS)
     mean = pays @ (weights / weights.sum())
-    shares = np.outer(make.DEVICE_SHARES, stats.poisson.pmf(range(_MOST_ORDERS), make.PAST_ORDERS))
+    shares = np.outer(shop_logs.DEVICE_SHARES, stats.poisson.pmf(range(_MOST_ORDERS), shop_logs.PAST_ORDERS))
     return float((shares[..., None] * _table(policy) * mean).sum())
 
 
@@ -34,19 +39,19 @@ _FEW = totals.Layout((Estimator("ips"), Estimator("snips")))
 def test_with_few_effective_clients_the_bootstrap_comes_nearer():
     """40 customers, whose numbers of visits are lognormal, have eight effective ones on average."""
     generator, held = np.random.default_rng(0), []
-    pays, logging = _table(make.values), _table(make.logging_policy)
-    truth = _truth(lambda device, past_orders: np.full(len(make.OFFERS), 1 / len(make.OFFERS)))
+    pays, logging = _table(shop_logs.values), _table(shop_logs.logging_policy)
+    truth = _truth(lambda device, past_orders: np.full(len(shop_logs.OFFERS), 1 / len(shop_logs.OFFERS)))
     for _ in range(_LOGS):
         sizes = np.maximum(1, 20 * generator.lognormal(-(_SPREAD**2) / 2, _SPREAD, _CLIENTS)).astype(int)
         clients = np.repeat(np.arange(_CLIENTS), sizes)
-        leaning = generator.normal(0, make.LEANING, _CLIENTS)[clients]
-        orders = generator.poisson(make.PAST_ORDERS, _CLIENTS)[clients]
-        device = generator.choice(_DEVICES, len(clients), p=make.DEVICE_SHARES)
+        leaning = generator.normal(0, shop_logs.LEANING, _CLIENTS)[clients]
+        orders = generator.poisson(shop_logs.PAST_ORDERS, _CLIENTS)[clients]
+        device = generator.choice(_DEVICES, len(clients), p=shop_logs.DEVICE_SHARES)
         offer = (generator.random(len(clients))[:, None] > logging[device, orders].cumsum(axis=1)).sum(axis=1)
-        offer = np.minimum(offer, len(make.OFFERS) - 1)
-        bought = generator.random(len(clients)) < np.clip(pays[device, orders, offer] + leaning, *make.PAYS)
+        offer = np.minimum(offer, len(shop_logs.OFFERS) - 1)
+        bought = generator.random(len(clients)) < np.clip(pays[device, orders, offer] + leaning, *shop_logs.PAYS)
         rows = terms_of_rows(
-            clients, offer, bought, logging[device, orders, offer], np.full(len(clients), 1 / len(make.OFFERS))
+            clients, offer, bought, logging[device, orders, offer], np.full(len(clients), 1 / len(shop_logs.OFFERS))
         )
         own = totals.of_clients(rows.clients, _FEW.columns(rows))
         sums, drawn = totals.summed(own, _FEW.ratios), generator.poisson(1, (300, len(own))) @ own

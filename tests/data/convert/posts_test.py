@@ -1,11 +1,16 @@
-"""Tests of data.convert.posts, on small files in the published forms."""
+"""Tests of data.convert.posts, on small files in the published forms, sound and damaged."""
 
+import collections
 import json
+import tracemalloc
+from xml.sax import saxutils
 
 import h5py
 import pytest
 
 from data.convert import __main__ as convert
+from data.convert import posts
+from data.errors import UsageError
 from data.tasks import tags
 from data.tasks.options import TaskOptions
 
@@ -55,19 +60,149 @@ def test_the_task_reads_stack_overflow_from_older_files(hdf5, tmp_path):
     assert ann.labels.tolist() == [[1, 1], [1, 0]]
 
 
-def test_the_task_reads_the_same_posts_from_dumps_and_from_what_is_made_of_them(tmp_path, capsys):
+def test_the_task_reads_the_posts_that_are_made_of_dumps(tmp_path, capsys):
     dumps = tmp_path / "dumps"
     for site in ("beer", "wine"):
         (dumps / site).mkdir(parents=True)
         (dumps / site / "Posts.xml").write_text(DUMP.replace("ale", f"{site}-ale"))
     _convert("stackexchange", dumps, tmp_path)
     assert "posts: 4, answer without its question: 2" in capsys.readouterr().err
-    made, direct = (
-        tags.load_stackexchange(TaskOptions("stackexchange_tag", data_dir=str(folder), init_labels=1))
-        for folder in (tmp_path, dumps)
-    )
-    assert made.clients.client_ids == direct.clients.client_ids
-    for client in range(len(made.clients)):
-        first, second = made.clients.load(client), direct.clients.load(client)
-        assert first.features.ids.tolist() == second.features.ids.tolist()
-        assert first.labels.tolist() == second.labels.tolist()
+    options = TaskOptions("stackexchange_tag", data_dir=str(tmp_path), init_labels=1, keep_untagged=True)
+    task = tags.load_stackexchange(options)
+    users = sorted([*task.clients.client_ids, *task.held_out.client_ids])
+    assert users == ["beer/7", "beer/8", "wine/7", "wine/8"]
+
+
+QUESTION = {"Id": "1", "PostTypeId": "1", "OwnerUserId": "5", "Title": "Why?", "Tags": "<a><b>", "Body": "<p>How</p>"}
+ANSWER = {"Id": "2", "PostTypeId": "2", "OwnerUserId": "6", "ParentId": "1", "Body": "<p>So</p>"}
+
+
+def _row(base: dict[str, str], **changes: str | None) -> str:
+    attributes = {name: value for name, value in (base | changes).items() if value is not None}
+    return f"  <row {' '.join(f'{name}={saxutils.quoteattr(value)}' for name, value in attributes.items())} />\n"
+
+
+def _dump(path, *rows: str):
+    path.parent.mkdir(exist_ok=True)
+    path.write_text('<?xml version="1.0" encoding="utf-8"?>\n<posts>\n' + "".join(rows) + "</posts>\n", "utf-8")
+    return path
+
+
+def _read(path) -> tuple[list[posts.Post], dict[str, int]]:
+    skipped: collections.Counter[str] = collections.Counter()
+    return list(posts.read_dump(path, skipped)), dict(skipped)
+
+
+@pytest.fixture
+def dump(tmp_path):
+    return tmp_path / "beer.stackexchange.com" / "Posts.xml"
+
+
+def test_answers_take_their_questions_title_and_tags_also_before_it(dump):
+    early = _row(ANSWER, Id="3", OwnerUserId="7", Body="First")
+    found, skipped = _read(_dump(dump, early, _row(QUESTION), _row(ANSWER)))
+    site = "beer.stackexchange.com"
+    assert found == [
+        posts.Post(site, f"{site}/7", "Why?", "First", ("a", "b")),
+        posts.Post(site, f"{site}/5", "Why?", "How", ("a", "b")),
+        posts.Post(site, f"{site}/6", "Why?", "So", ("a", "b")),
+    ]
+    assert skipped == {}
+
+
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        (_row(ANSWER, OwnerUserId=None), posts.UNKNOWN_USER),
+        (_row(ANSWER, OwnerUserId=None, OwnerDisplayName="user17"), posts.UNKNOWN_USER),
+        (_row(ANSWER, OwnerUserId="-1"), posts.UNKNOWN_USER),
+        (_row(ANSWER, ParentId="99"), posts.NO_QUESTION),
+        (_row(ANSWER, PostTypeId="5"), posts.OTHER_TYPE),
+        (_row(QUESTION, Id=None), posts.MALFORMED),
+        (_row(QUESTION, Id="one"), posts.MALFORMED),
+        (_row(QUESTION, Id="9" * 5000), posts.MALFORMED),
+        (_row(QUESTION, Id="8", PostTypeId=None), posts.MALFORMED),
+        (_row(QUESTION, Id="8", PostTypeId="question"), posts.MALFORMED),
+        (_row(QUESTION, Id="8", Title=None), posts.MALFORMED),
+        (_row(QUESTION, Id="8", Tags=None), posts.MALFORMED),
+        (_row(QUESTION, Id="8", Body=None), posts.MALFORMED),
+        (_row(QUESTION, Id="8", OwnerUserId="x1"), posts.MALFORMED),
+        (_row(QUESTION, Id="8", OwnerUserId=""), posts.MALFORMED),
+        (_row(ANSWER, ParentId=None), posts.MALFORMED),
+        (_row(ANSWER, ParentId="1.5"), posts.MALFORMED),
+        ("<row />\n", posts.MALFORMED),
+    ],
+)
+def test_what_is_no_usable_post_is_skipped_and_counted(dump, row, reason):
+    found, skipped = _read(_dump(dump, _row(QUESTION), row, row, _row(ANSWER)))
+    assert [post.body for post in found] == ["How", "So"]
+    assert skipped == {reason: 2}
+
+
+@pytest.mark.parametrize(
+    ("markup", "expected"),
+    [
+        ("<p>Fish &amp; chips,&#10;caf&eacute;&nbsp;&lt;b&gt;</p>", "Fish & chips, café <b>"),
+        ("<p>One</p><p>two<br/>three</p>\n", "One two three"),
+        ('see <a href="http://x.y/z?a=1" rel="nofollow">this</a>', "see this"),
+        ("use <code>x &lt; y</code> here", "use here"),
+        ('a<pre class="lang-py"><code>for i in x:\n  print(i)\n</code></pre>b', "a b"),
+        ("a <PRE>x</PRE> b <Code>y</code > c", "a b c"),
+        ("<!-- language: lang-c > --> after", "after"),
+        ("a <pre>never closed", "a"),
+        ("a <!-- never closed", "a"),
+        ("1 < 2 and <3", "1 < 2 and <3"),
+        ("<preface>kept</preface>", "kept"),
+        ("&amp;lt;i&amp;gt;", "&lt;i&gt;"),
+        ("", ""),
+    ],
+)
+def test_plain_text(markup, expected):
+    assert posts.plain_text(markup) == expected
+
+
+def test_entities_of_the_xml_and_of_the_html_are_decoded(dump):
+    row = _row(QUESTION, Title='"Tea" & coffee <3', Body="<p>caf&eacute; &amp; <code>x</code>\n\nmilk</p>")
+    (found,) = _read(_dump(dump, row))[0]
+    assert (found.title, found.body) == ('"Tea" & coffee <3', "café & milk")
+
+
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [
+        ("", 1),
+        ("<posts>\n" + _row(QUESTION), 3),
+        ("<posts>\n" + _row(QUESTION) + '  <row Id="2" PostTy', 3),
+        ("<posts>\n" + _row(QUESTION) + _row(ANSWER) + "  <row Id=2 />\n</posts>", 4),
+        ("<posts>\n" + _row(QUESTION) + "</post>", 3),
+        ('<posts>\n\n<row Body="&nbsp;" /></posts>', 3),
+        ('<posts>\n\n<row Body="&#1;" /></posts>', 3),
+    ],
+)
+def test_a_truncated_or_damaged_dump_is_refused_with_the_line(dump, content, line):
+    dump.parent.mkdir()
+    dump.write_text(content)
+    with pytest.raises(UsageError, match=rf"Posts\.xml is damaged \(.*line {line}, .*SOURCE_DIR must hold"):
+        _read(dump)
+
+
+@pytest.mark.slow
+def test_memory_does_not_grow_with_the_dump(dump):
+    answers = (_row(ANSWER, Id=str(number), Body="word " * 400) for number in range(2, 2000))
+    _dump(dump, _row(QUESTION), *answers)
+    assert dump.stat().st_size > 4_000_000
+    tracemalloc.start()
+    count = sum(1 for _ in posts.read_dump(dump, collections.Counter()))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert count == 1999
+    assert peak < 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("written", "tags"), [("<c#><node.js><c++>", ("c#", "node.js", "c++")), ("|c#|c++|", ("c#", "c++")), ("", ())]
+)
+def test_tags_of_both_notations_also_of_a_question_without_an_owner(dump, written, tags):
+    found, skipped = _read(_dump(dump, _row(QUESTION, Tags=written, OwnerUserId="-1"), _row(ANSWER)))
+    assert [(post.body, post.tags) for post in found] == [("So", tags)]
+    assert skipped == {posts.UNKNOWN_USER: 1}

@@ -1,7 +1,5 @@
 """Tests of data.tasks.handwriting: small files and, where they are, the real ones."""
 
-import json
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -75,43 +73,6 @@ def test_random_writers_replace_a_download_alone(database, tmp_path, capsys):
     assert (len(train), len(held_out), train.checksum) == (3400, 3400, "random")
     assert "Warning: --random_data: random examples instead of EMNIST" in capsys.readouterr().err
     assert len(_emnist(database, random_data=True)[0]) == 2
-
-
-def write(path, **writers):
-    """Writes a file; a writer's characters are of one grey level and label each."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    data = {name: {"x": [[level / 255] * 784 for level in levels], "y": levels} for name, levels in writers.items()}
-    content = {"users": list(data), "num_samples": [len(one["y"]) for one in data.values()], "user_data": data}
-    path.write_text(json.dumps(content))
-
-
-def levels(population) -> list[list[int]]:
-    found = []
-    for index in range(len(population)):
-        examples = population.load(index)
-        assert (examples.features.dtype, examples.features.shape[1:]) == (np.uint8, (28, 28))
-        np.testing.assert_array_equal(examples.features[:, 3, 5], examples.labels)
-        found.append(examples.labels.tolist())
-    return found
-
-
-def test_split_files_are_training_and_held_out_clients(tmp_path):
-    write(tmp_path / "data" / "train" / "all_data_0_keep_2_train_9.json", f0000_14=[1, 2, 3], f0001_41=[4, 5])
-    write(tmp_path / "data" / "train" / "all_data_1_keep_2_train_9.json", f0002_10=[6])
-    write(tmp_path / "data" / "test" / "all_data_0_keep_2_test_9.json", f0000_14=[7])
-    train, held_out = _emnist(tmp_path)
-    assert list(train.client_ids) == ["f0000_14", "f0001_41", "f0002_10"]
-    assert (levels(train), levels(held_out)) == ([[1, 2, 3], [4, 5], [6]], [[7]])
-    assert train.checksum == _emnist(tmp_path / "data")[0].checksum != held_out.checksum
-
-
-@pytest.mark.parametrize("place", ["all_data/all_data_0.json", "all_data_0.json"])
-def test_files_that_are_not_split_hold_a_tenth_of_each_writer_out(tmp_path, place):
-    write(tmp_path / place, one=list(range(20)), two=list(range(20, 25)))
-    train, held_out = _emnist(tmp_path)
-    assert [len(part) for part in levels(train)] == [18, 4]
-    together = [sorted(mine + rest) for mine, rest in zip(levels(train), levels(held_out), strict=True)]
-    assert together == [list(range(20)), list(range(20, 25))]
 
 
 @pytest.mark.parametrize(

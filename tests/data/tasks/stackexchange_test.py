@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data import posts, text
+from data import text
+from data.errors import UsageError
 from data.tasks import tags
 from data.tasks.options import TaskOptions
 
@@ -21,16 +22,6 @@ def _write(path, rows):
     content = "\n".join(json.dumps({"site": "s"} | dict(zip(names, row, strict=True))) for row in rows).encode()
     path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
     return path
-
-
-def _xml(path, *users):
-    """Writes a dump with one question by each user, tagged `x` and `y`."""
-    path.parent.mkdir(exist_ok=True)
-    rows = "".join(
-        f'<row Id="{number}" PostTypeId="1" OwnerUserId="{user}" Title="T{user}" Tags="|x|y|" Body="b{user}" />\n'
-        for number, user in enumerate(users)
-    )
-    path.write_text(f"<posts>\n{rows}</posts>")
 
 
 # Users a to o, each with a word of its own; all but n's and o's posts have one of the two frequent tags.
@@ -139,15 +130,39 @@ def test_posts_in_chunks_are_the_same(folder, monkeypatch):
     assert _by_user(_load(folder)) == _by_user(whole)
 
 
-def test_folders_of_sites_are_read_together_or_one_by_its_folder_or_file(tmp_path):
-    _xml(tmp_path / "wine" / "Posts.xml", 5, 7)
-    _xml(tmp_path / "ai" / "Posts.xml", 5, -1, 6)
-    task = _load(tmp_path)
-    assert sorted(_users(task)) == ["ai/5", "ai/6", "wine/5", "wine/7"]
-    counts = {tags.EXAMPLES: 4, tags.UNTAGGED: 0, tags.USERS_DROPPED: 0}
-    assert task.report == {tags.POSTS: 4, posts.UNKNOWN_USER: 1} | counts
-    for named in ("ai", "ai/Posts.xml"):
-        assert sorted(_users(_load(tmp_path / named))) == ["ai/5", "ai/6"]
+OBJECT = {"site": "ai", "id": 1, "user": "ai/8", "title": "What?", "body": "Nothing\nmuch", "tags": ["x", "y"]}
+
+
+def test_json_lines_plain_and_compressed(tmp_path):
+    lines = [json.dumps(OBJECT), "", json.dumps(OBJECT | {"user": "ai/9", "body": "é", "tags": []})]
+    plain, compressed = tmp_path / "a.jsonl", tmp_path / "a.jsonl.gz"
+    plain.write_text("\ufeff" + "\n".join(lines), "utf-8")
+    compressed.write_bytes(gzip.compress(plain.read_bytes()))
+    expected = [OBJECT, OBJECT | {"user": "ai/9", "body": "é", "tags": []}]
+    assert list(tags.read_jsonl(plain)) == list(tags.read_jsonl(compressed)) == expected
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "{'site'",
+        json.dumps(OBJECT)[:-5],
+        "[" * 100_000,
+        "9" * 5000,
+        "[1, 2]",
+        *(json.dumps(OBJECT | {name: 8}) for name in ("user", "title", "body", "site", "tags")),
+        json.dumps({name: value for name, value in OBJECT.items() if name != "body"}),
+        json.dumps(OBJECT | {"tags": "x"}),
+        json.dumps(OBJECT | {"tags": ["x", 1]}),
+        b"\xff\xfe",
+    ],
+)
+def test_a_malformed_line_is_refused_with_its_number(tmp_path, line):
+    path = tmp_path / "a.jsonl"
+    content = line if isinstance(line, bytes) else line.encode()
+    path.write_bytes(json.dumps(OBJECT).encode() + b"\n\n" + content + b"\n")
+    with pytest.raises(UsageError, match=r"a\.jsonl is not readable at or after line 3 .*--data_dir"):
+        list(tags.read_jsonl(path))
 
 
 def test_the_real_posts(shared_data):
