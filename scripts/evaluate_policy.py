@@ -188,23 +188,20 @@ def evaluate(
     import pandas as pd
 
     cli.hush_imports()
-    flags, run = dict(settings), policy if isinstance(policy, results.Run) else None
-    flags["policy"] = f"run:{run.folder}" if run else policy
+    run, frame = (policy if isinstance(policy, results.Run) else None), log if isinstance(log, pd.DataFrame) else None
+    flags: dict[str, Any] = {**settings, "policy": f"run:{run.folder}" if run else policy}
     with contextlib.ExitStack() as lending:
-        if not isinstance(log, pd.DataFrame):
-            parsed = define().parse(["", *python.words({**flags, "log": log})])
-        else:
-            if run:
-                if run.flags.get("data_file") == frames.PREFIX + frames.checksum(log):
-                    print(f"Warning: {evaluating.LEARNED}", file=sys.stderr)
-                chosen = run.predict(log)["probability"]
-                flags["action_names"], chosen = list(chosen), chosen.add_prefix("policy: ")
-                log, flags["policy"] = log.join(chosen), f"column:{cli.joined(chosen)}"
-            parsed = define().parse(["", *python.words(flags)])
-            parsed = parsed.with_user_values(log=lending.enter_context(frames.lent(log)))
+        if run and frame is not None:
+            if run.flags.get("data_file") == frames.PREFIX + frames.checksum(frame):
+                print(f"Warning: {evaluating.LEARNED}", file=sys.stderr)
+            chosen = run.predict(frame)["probability"]
+            flags["action_names"], chosen = list(chosen), chosen.add_prefix("policy: ")
+            frame, flags["policy"] = frame.join(chosen), f"column:{cli.joined(chosen)}"
+        parsed = define().parse(["", *python.words(flags if frame is not None else {**flags, "log": log})])
+        if frame is not None:
+            parsed = parsed.with_user_values(log=lending.enter_context(frames.lent(frame)))
         target, checked = _checked(parsed, is_written="output_dir" in settings)
-        if run and target.kind == "column":
-            target = target._replace(run=str(run.folder))
+        target = target._replace(run=str(run.folder)) if run and frame is not None else target
         rows = pd.DataFrame(evaluating.evaluate(checked, target, private.plan(checked, target)))
     return rows.where(rows != "")
 
@@ -223,7 +220,8 @@ def _checked(settings: cli.Settings, *, is_written: bool = True) -> tuple[target
         raise UsageError(f"--log: {settings.log} is a part of a run's log: give the run's folder, {folder}.")
     if settings.save_log:
         files.check_output("save_log", pathlib.Path(settings.save_log))
-        if _is_same(settings.save_log, settings.log) or interactions.is_part(settings.save_log):
+        is_log = pathlib.Path(settings.save_log).resolve() == pathlib.Path(settings.log).resolve()
+        if is_log or interactions.is_part(settings.save_log):
             raise UsageError(f"--save_log: {settings.save_log} holds the log that is read: name another file.")
     if not settings.policy:
         raise UsageError(f"--policy is missing: give {', '.join(target_policies.KINDS)}.")
@@ -247,9 +245,6 @@ def _checked(settings: cli.Settings, *, is_written: bool = True) -> tuple[target
     folder = pathlib.Path(settings.output_dir or cli.user_path(f"{_FOLDER}/{_name(target, settings)}"))
     there = next(one for one in (folder, *folder.parents) if one.exists())  # The others are created.
     files.check_output("output_dir", there / "a.json")
-    for name in output.FILES:
-        if _is_same(folder / name, settings.log):
-            raise UsageError(f"--output_dir: {folder / name} is the log that is read: name another folder.")
     output.check_new(folder)
     return target, settings.settled().replace(output_dir=str(folder))
 
@@ -259,10 +254,6 @@ def _name(target: target_policies.Target, settings: cli.Settings) -> str:
     name = pathlib.Path(target.name).name if target.kind == "run" else target.name
     words = (target.kind, name, settings.bandits_type, "private" if settings.private else "")
     return re.sub(r"[^A-Za-z0-9.-]+", "_", "_".join(filter(None, words)))[:100]
-
-
-def _is_same(first: str | pathlib.Path, second: str | pathlib.Path) -> bool:
-    return pathlib.Path(first).resolve() == pathlib.Path(second).resolve()
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bandits.evaluation import finite_sample, totals
-from bandits.evaluation.estimators import KINDS, LOGGED, Estimator
+from bandits.evaluation.estimators import KINDS, LOGGED, Estimator, Terms
 from data import log_checks
 from data.errors import UsageError
 from data.reward_bounds import RewardBounds
@@ -97,18 +97,18 @@ def headline(results: Sequence[Estimate]) -> tuple[Estimate, str] | None:
     return None
 
 
-def few_clients(rows: np.ndarray, weights: np.ndarray, draws: int) -> tuple[log_checks.Finding | None, bool]:
+def few_clients(rows: Terms, draws: int) -> tuple[log_checks.Finding | None, bool]:
     """Warning if the log has few effective clients, and whether the bootstrap then gives the intervals.
 
     The effective number is that of log_checks, of clients' rows or of their weights, whichever is smaller.
 
     Args:
-      rows: float64 [clients], how many rows each client has.
-      weights: float64 [clients], the sums of their weights.
-      draws: Of the bootstrap.
+      rows: Terms of the log's rows.
+      draws: Number of bootstrap samples.
     """
-    clients = int((rows > 0).sum())
-    effective = min(log_checks.effective_sample_size(rows), log_checks.effective_sample_size(weights))
+    sizes, weights = np.bincount(rows.clients), np.bincount(rows.clients, rows.weights)
+    clients = np.count_nonzero(sizes)
+    effective = min(map(log_checks.effective_sample_size, (sizes, weights)))
     if not effective or effective >= FEW_CLIENTS:  # Without any weight there is no value.
         return None, False
     is_uneven = effective < FEW_OF_CLIENTS * clients

@@ -22,7 +22,7 @@ from bandits.evaluation import (
 from bandits.evaluation import private as private_lib
 from bandits.evaluation.estimators import KINDS, Terms, terms_of_log
 from bandits.evaluation.target_policies import Target
-from data import files, interaction_log, log_checks, log_table, log_time, log_validity, table_report
+from data import files, interaction_log, log_checks, log_table, log_time, log_validity
 from data.errors import UsageError
 from data.log_checks import Finding
 from data.reward_bounds import UNIT
@@ -90,8 +90,7 @@ def evaluate(settings: cli.Settings, target: Target, private: private_lib.Plan |
     paths = {} if refusal and refusal.name == log_validity.ACTION_SETS else paths
     layout = estimates.layout(paths)
     sums, drawn = _sums(settings, log, rows, layout)
-    by_client = np.bincount(log.clients, weights, len(log.client_ids))
-    few_clients, by_bootstrap = estimates.few_clients(np.bincount(log.clients), by_client, settings.draws)
+    few_clients, by_bootstrap = estimates.few_clients(rows, settings.draws)
     few, largest_weight = finite_sample.find(rows, reward_bounds), float(weights.max())
     results = estimates.estimates(
         sums, layout, paths, drawn, largest_weight=largest_weight, by_bootstrap=by_bootstrap, few=few
@@ -106,21 +105,13 @@ def evaluate(settings: cli.Settings, target: Target, private: private_lib.Plan |
     if headline := estimates.headline(results):
         findings += change.findings(rows, log_time.of_log(log), paths[headline[0].name][0], policy, unit)
     evaluation = output.Evaluation(
-        log=output.shown_log(settings.log),
+        name=output.shown_log(settings.log),
+        log=log,
         policy=policy,
-        policy_columns=log.report.get("policy_columns", {}),
-        rows=len(log),
-        clients=sums.clients,
-        actions=len(log.action_names),
         estimates=[one.in_unit_of(unit) for one in results],
-        overlap={
-            "effective_sample_size": log_checks.effective_sample_size(weights),
-            "mean_weight": float(weights.mean()),
-            "largest_weight": largest_weight,
-        },
+        rows=rows,
         findings=findings,
         refusal=refusal,
-        columns=list(table_report.lines({"log": log.report})),
         has_model=has_model,
         draws=settings.draws,
         anytime=sequence,
@@ -128,7 +119,7 @@ def evaluate(settings: cli.Settings, target: Target, private: private_lib.Plan |
     )
     print(output.text(evaluation))
     if settings.output_dir:
-        output.write(evaluation, settings.output_dir, weights, by_client)
+        output.write(evaluation, settings.output_dir)
     return [estimate.row() for estimate in evaluation.estimates]
 
 

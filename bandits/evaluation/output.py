@@ -15,11 +15,12 @@ import numpy as np
 from bandits.evaluation import estimates, finite_sample
 from bandits.evaluation.anytime import ConfidenceSequence
 from bandits.evaluation.estimates import Estimate
-from bandits.evaluation.estimators import KINDS
+from bandits.evaluation.estimators import KINDS, Terms
 from bandits.results import page, tables
 from bandits.results.phrases import capital
-from data import files, frames, log_validity
+from data import files, frames, log_checks, log_validity, table_report
 from data.errors import UsageError
+from data.interaction_log import InteractionLog
 from data.log_checks import Finding
 from data.reward_bounds import UNIT, RewardBounds
 from data.schema import described
@@ -44,38 +45,35 @@ class Evaluation:
     """An evaluation's results.
 
     Attributes:
-      log: The log's file.
+      name: The log as the user named it.
+      log: The log.
       policy: The policy.
-      policy_columns: Column of the policy's probability of each action; empty for other policies.
-      rows: Number of rows of the log.
-      clients: Number of its clients.
-      actions: Number of its actions.
       estimates: Estimates by all estimators, the mean logged reward first.
-      overlap: Effective sample size, mean weight and largest weight, by name.
+      rows: Terms of the log's rows.
       findings: Results of the log's checks.
       refusal: The check that rules out a conclusion; None without one.
-      columns: Lines on the use of each column; empty for the log of a run.
       has_model: Whether a reward model was trained.
       draws: Number of bootstrap samples.
       anytime: The interval after each observation; None without `--anytime`.
       reward_bounds: Declared or recognized bounds of the rewards; None if they are unknown.
     """
 
-    log: str
+    name: str
+    log: InteractionLog
     policy: str
-    policy_columns: Mapping[str, str]
-    rows: int
-    clients: int
-    actions: int
     estimates: Sequence[Estimate]
-    overlap: Mapping[str, float]
+    rows: Terms
     findings: Sequence[Finding]
     refusal: Finding | None
-    columns: Sequence[str]
     has_model: bool
     draws: int
     anytime: ConfidenceSequence | None = None
     reward_bounds: RewardBounds | None = None
+
+    @property
+    def columns(self) -> list[str]:
+        """Lines on the use of each column; none for the log of a run."""
+        return list(table_report.lines({"log": self.log.report}))
 
 
 def _shown(interval: Interval, *, signed: bool = False, without: str = "no interval", label: str = "") -> str:
@@ -144,15 +142,16 @@ def _why_none(evaluation: Evaluation) -> str:
         return "no logged reward differs from 0"
     if all(estimate.is_biased for estimate in evaluation.estimates[1:]):
         return "--estimators names none of ips, snips and dr, and the others are biased"
-    if not evaluation.overlap["mean_weight"]:
+    if not evaluation.rows.weights.any():
         return "the policy chooses none of the logged actions"
     return "no logged action that the policy chooses earned a reward"
 
 
 def _log(evaluation: Evaluation) -> str:
-    rows, clients = f"{evaluation.rows:,} rows", f"{evaluation.clients:,} clients"
-    log = f"Log: {evaluation.log}, {rows}, {clients}, {evaluation.actions} actions."
-    return " ".join([log, *policy_columns(evaluation.policy_columns)])
+    log = evaluation.log
+    rows, clients = f"{len(log):,} rows", f"{len(np.unique(log.clients)):,} clients"
+    sentence = f"Log: {evaluation.name}, {rows}, {clients}, {len(log.action_names)} actions."
+    return " ".join([sentence, *policy_columns(log.report.get("policy_columns", {}))])
 
 
 def policy_columns(by_action: Mapping[str, str]) -> list[str]:
@@ -166,15 +165,15 @@ def shown_log(path: str) -> str:
 
 
 def check_new(folder: pathlib.Path) -> None:
-    """Refuses a folder that holds an evaluation, before anything is read.
+    """Refuses a folder that holds an evaluation or the log, before anything is read.
 
     Raises:
       UsageError: If one of `FILES` is there.
     """
-    if any((folder / name).exists() for name in FILES):
+    if present := [name for name in FILES if (folder / name).exists()]:
         raise UsageError(
-            f"--output_dir: {cli.shown_path(str(folder))} holds an earlier evaluation, which is not overwritten: name "
-            "another folder with --output_dir, or delete this one."
+            f"--output_dir: {cli.shown_path(str(folder))} holds {present[0]}, such as that of an earlier evaluation. "
+            "It is not overwritten: name another folder with --output_dir."
         )
 
 
@@ -187,29 +186,37 @@ def text(evaluation: Evaluation) -> str:
     return "\n".join([*lines, *sentences, "", *evaluation.columns, "", _NOTE])
 
 
-def write(evaluation: Evaluation, folder: str, weights: np.ndarray, by_client: np.ndarray) -> None:
+def write(evaluation: Evaluation, folder: str) -> None:
     """Writes `estimates.csv`, `evaluation.json` and `evaluation.html`, each whole.
-
-    Args:
-      evaluation: The evaluation.
-      folder: Output folder; made if it is missing.
-      weights: float64 [rows], of all rows.
-      by_client: float64 [clients], their sums.
 
     Raises:
       Failure: If one cannot be written.
     """
+    log, weights = evaluation.log, evaluation.rows.weights
     headline = None if evaluation.refusal else estimates.headline(evaluation.estimates)
-    description = vars(evaluation) | {
+    description: dict[str, Any] = {
+        "log": evaluation.name,
+        "policy": evaluation.policy,
+        "policy_columns": log.report.get("policy_columns", {}),
+        "rows": len(log),
+        "clients": len(np.unique(log.clients)),
+        "actions": len(log.action_names),
+        "has_model": evaluation.has_model,
+        "draws": evaluation.draws,
         "headline": {"estimator": headline[0].name, "reason": headline[1]} if headline else None,
         "reward_bounds": evaluation.reward_bounds and dataclasses.astuple(evaluation.reward_bounds),
         "refusal": evaluation.refusal and evaluation.refusal._asdict(),
+        "columns": evaluation.columns,
+        "overlap": {
+            "effective_sample_size": log_checks.effective_sample_size(weights),
+            "mean_weight": float(weights.mean()),
+            "largest_weight": float(weights.max()),
+        },
         "findings": [finding._asdict() for finding in evaluation.findings],
     }
-    if sequence := description.pop("anytime"):
+    if sequence := evaluation.anytime:
         description["anytime"] = {name: np.array(values).tolist() for name, values in sequence._asdict().items()}
-    rows = [estimate.row() for estimate in evaluation.estimates]
-    write_files(folder, rows, description, _page(evaluation, weights, by_client))
+    write_files(folder, [estimate.row() for estimate in evaluation.estimates], description, _page(evaluation))
 
 
 def write_files(output_dir: str, rows: Sequence[Mapping[str, Any]], description: Mapping[str, Any], body: str) -> None:
@@ -220,16 +227,13 @@ def write_files(output_dir: str, rows: Sequence[Mapping[str, Any]], description:
     """
     import pandas as pd
 
-    folder = pathlib.Path(output_dir)
+    folder, table = pathlib.Path(output_dir), pd.DataFrame(rows)
     with files.write_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
-    finite = [
-        {name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in row.items()}
-        for row in rows
-    ]
-    table = pd.DataFrame(rows).to_csv(index=False, na_rep="nan")
-    document = json.dumps({**description, "estimates": finite}, indent=2) + "\n"
-    for name, content in zip(FILES, (table, document, page.document("Off-policy evaluation", body)), strict=True):
+    finite = table.replace([math.inf, -math.inf], math.nan).astype(object)
+    described = {**description, "estimates": finite.where(finite.notna(), None).to_dict("records")}
+    contents = table.to_csv(index=False, na_rep="nan"), json.dumps(described, indent=2) + "\n"
+    for name, content in zip(FILES, (*contents, page.document("Off-policy evaluation", body)), strict=True):
         files.replace(folder / name, content.encode())
     print(f"\nWritten to {cli.shown_path(output_dir)}: {', '.join(FILES)}")
 
@@ -247,18 +251,17 @@ def image(plot: "matplotlib.figure.Figure", description: str) -> str:
     return f'<div class="scroll" tabindex="0"><img alt="{description}" src="data:image/png;base64,{source}"></div>'
 
 
-def _page(evaluation: Evaluation, weights: np.ndarray, by_client: np.ndarray) -> str:
+def _page(evaluation: Evaluation) -> str:
     """Body of the page of an evaluation, the conclusion first."""
     conclusion, *reasons = map(html.escape, _conclusion(evaluation))
     items = "".join(
         f"<li>{'<b>Warning</b>: ' if finding.is_warning else ''}{html.escape(finding.text)}</li>"
         for finding in evaluation.findings
     )
-    drawn = _picture(evaluation, weights, by_client)
     parts = [
         f"<p><b>{conclusion}</b> {' '.join(reasons)}</p>{paragraphs([_log(evaluation)])}",
         tables.html(_HEADS, _rows(evaluation), "main"),
-        f"{image(drawn, 'Estimates with intervals, overlap, weights by client')}<ul>{items}</ul>",
+        f"{image(_picture(evaluation), 'Estimates with intervals, overlap, weights by client')}<ul>{items}</ul>",
     ]
     if sequence := evaluation.anytime:
         plot = _sequence_picture(sequence, evaluation.reward_bounds or UNIT)
@@ -270,7 +273,7 @@ def _page(evaluation: Evaluation, weights: np.ndarray, by_client: np.ndarray) ->
     return "".join([*parts, paragraphs([_NOTE])])
 
 
-def _picture(evaluation: Evaluation, weights: np.ndarray, by_client: np.ndarray) -> "matplotlib.figure.Figure":
+def _picture(evaluation: Evaluation) -> "matplotlib.figure.Figure":
     """Draws estimates with intervals, the distribution of weights, and clients' shares of them."""
     from optimization.study import curves, panels
 
@@ -286,11 +289,12 @@ def _picture(evaluation: Evaluation, weights: np.ndarray, by_client: np.ndarray)
     panels.forest(axes, groups, styles | {"estimate": curves.PLAIN})
     axes.axvline(evaluation.estimates[0].value.mean, color=curves.GREY, linewidth=0.8, linestyle="--")
     panels.label(axes, xlabel="mean reward per interaction (95% interval)", legend=True)
-    ordered = np.sort(weights)[::-1]
+    ordered = np.sort(evaluation.rows.weights)[::-1]
     of_rows.plot(np.linspace(0, 1, len(ordered)), ordered)
     if len(ordered) and ordered[0] > _LARGE:
         of_rows.set_yscale("symlog", linthresh=0.1)
     panels.label(of_rows, xlabel="fraction of rows, largest first", ylabel="importance weight", title="Overlap")
+    by_client = np.bincount(evaluation.log.clients, evaluation.rows.weights, len(evaluation.log.client_ids))
     shares = np.sort(by_client)[::-1] / (by_client.sum() or 1)
     of_clients.plot(np.arange(1, len(shares) + 1), np.cumsum(shares))
     panels.label(of_clients, xlabel="number of clients, largest first", ylabel="fraction of all weight", ylim=(0, 1.02))

@@ -229,7 +229,7 @@ def test_policies_have_folders_of_their_own_and_no_evaluation_is_overwritten(tmp
     private = ("--private", "--largest_weight=5", "--max_rows_per_client=20", "--noise_multiplier=9")
     command.program(command.define().parse(["evaluate_policy", *flags[:-2], "--policy=uniform", *private]))
     assert (tmp_path / "evaluation" / "uniform_private" / "evaluation.json").is_file()
-    with pytest.raises(UsageError, match=r"evaluation/uniform holds an earlier evaluation, .*: name another folder"):
+    with pytest.raises(UsageError, match=r"evaluation/uniform holds estimates.csv, .*: name another folder"):
         command.program(command.define().parse(["evaluate_policy", *flags, "--policy=uniform"]))
     assert (tmp_path / "evaluation" / "uniform" / "evaluation.json").read_bytes() == written["uniform"]
 
@@ -427,7 +427,7 @@ def test_a_greedy_runs_log_is_refused_before_its_contexts_are_read(tmp_path, mon
         (("--save_log={0}/estimates.csv",), "--save_log: .*estimates.csv holds the log that is read"),
         (("--save_log={0}/link.csv",), "--save_log: .*link.csv holds the log that is read"),
         (("--save_log={0}/interactions/rounds_00000001_00000002.parquet",), "holds the log that is read"),
-        (("--output_dir={0}",), "--output_dir: .*estimates.csv is the log that is read: name another folder"),
+        (("--output_dir={0}",), "--output_dir: .* holds estimates.csv, .* not overwritten: name another folder"),
     ],
 )
 def test_the_log_itself_is_never_overwritten(tmp_path, flags, words):
