@@ -2,6 +2,10 @@
 
 It is the reward model of simulated rewards and of doubly robust targets. Least squares needs only sums over clients,
 and no learning rates; nothing here imports TensorFlow.
+
+A linear model of rare clicks predicts negative rewards, and cutting them off raises the mean. Predictions of rewards
+with two values are therefore mapped to log-odds, and calibrated on the fitted rows by a logistic regression of one
+feature (Platt, "Probabilistic outputs for support vector machines", 1999). Their mean there is that of the rewards.
 """
 
 import dataclasses
@@ -26,6 +30,7 @@ class Regression:
       low: Smallest reward of those rows.
       high: Largest reward of those rows.
       penalty: Ridge penalty on the weights.
+      log_odds: Of the larger of two rewards: intercept, and slope in what the weights add; None for other rewards.
     """
 
     base: float
@@ -33,10 +38,15 @@ class Regression:
     low: float
     high: float
     penalty: float
+    log_odds: tuple[float, float] | None = None
 
     def predict(self, contexts: np.ndarray | text.Bags) -> np.ndarray:
-        """Predicted rewards, float64 [rows, actions], clipped to the range of the rewards in the fit."""
-        return np.clip(self.base + design(contexts, len(self.weights) - 1) @ self.weights, self.low, self.high)
+        """Predicted rewards, float64 [rows, actions], within the range of the rewards in the fit."""
+        added = design(contexts, len(self.weights) - 1) @ self.weights
+        if self.log_odds is None:
+            return np.clip(self.base + added, self.low, self.high)
+        intercept, slope = self.log_odds
+        return self.low + (self.high - self.low) / (1 + np.exp(-intercept - slope * added))
 
 
 def design(contexts: np.ndarray | text.Bags, num_features: int) -> Any:
@@ -84,7 +94,21 @@ def fit(
         errors = [np.mean(((tried @ weights)[places] + base - truth) ** 2) for base, weights in candidates]
         penalty = PENALTIES[int(np.argmin(errors))]
     ((base, weights),) = _fits(matrix, actions, rewards, num_actions, [penalty])
-    return Regression(base, weights, float(rewards.min()), float(rewards.max()), penalty)
+    log_odds = None
+    if len(np.unique(rewards)) == 2:
+        log_odds = _log_odds((matrix @ weights)[np.arange(len(rewards)), actions], rewards == rewards.max())
+    return Regression(base, weights, float(rewards.min()), float(rewards.max()), penalty, log_odds)
+
+
+def _log_odds(added: np.ndarray, is_high: np.ndarray) -> tuple[float, float]:
+    """Intercept and slope of the log-odds of `is_high`, bool [rows], given float64 [rows]."""
+    from sklearn import linear_model
+
+    scale, share = added.std(), is_high.mean()
+    if not scale:
+        return float(np.log(share / (1 - share))), 0.0
+    model = linear_model.LogisticRegression(tol=1e-8).fit(added[:, np.newaxis] / scale, is_high)
+    return float(model.intercept_[0]), float(model.coef_[0, 0] / scale)
 
 
 def _fits(

@@ -24,8 +24,8 @@ class Rewards:
 
     Attributes:
       regressions: Of the first and of the second half of the training clients, and of all of them.
-      residuals: float64 [training rows], centred: errors of the other half's regression; empty for rewards that are
-        all 0 or 1, which are sampled as such.
+      residuals: float64 [training rows], centred: errors of the other half's regression; empty for rewards with at most
+        two values, which are sampled as such.
       low: Smallest logged reward of training clients.
       high: Largest logged reward of training clients.
     """
@@ -45,7 +45,8 @@ class Rewards:
         """
         generator = keys.generator(seed, keys.Purpose.LOGGED_REWARDS, client)
         if not len(self.residuals):
-            return (generator.random(predicted.shape) < predicted).astype(np.float64)
+            threshold = self.low + (self.high - self.low) * generator.random(predicted.shape)
+            return np.where(threshold < predicted, self.high, self.low)
         missed = self.residuals[generator.integers(len(self.residuals), size=predicted.shape)]
         return np.clip(predicted + missed, self.low, self.high)
 
@@ -75,7 +76,7 @@ def learn(log: interaction_log.InteractionLog, num_features: int) -> Rewards:
     everyone = np.arange(len(log))
     regressions = (*(fit(np.flatnonzero(fold_of_row == fold)) for fold in range(2)), fit(everyone))
     residuals = np.zeros(0)
-    if not np.isin(log.rewards, (0.0, 1.0)).all():
+    if len(np.unique(log.rewards)) > 2:
         residuals = np.empty(len(log))
         for fold in range(2):
             rows = np.flatnonzero(fold_of_row == fold)

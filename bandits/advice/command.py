@@ -163,7 +163,7 @@ def recommend(settings: cli.Settings, command: str | None = None) -> Recommendat
     epsilons = tuple(dict.fromkeys(settings.target_epsilons))
     base = inputs.base_flags(settings.run_flags)
     names = strategies.check(base)
-    base = strategies.with_environment(base)
+    given, base = base, strategies.with_environment(base)
     resolved = studies.resolve(strategies.BINARY, (*base, f"--bandits_type={planning.GREEDY}"))
     folder = pathlib.Path(settings.root_output_dir) / (settings.experiment_name or inputs.folder_name(resolved))
     print(f"{folder.name}: folder {cli.shown_path(str(folder))}", file=sys.stderr, flush=True)
@@ -173,6 +173,8 @@ def recommend(settings: cli.Settings, command: str | None = None) -> Recommendat
     for line in table_report.lines(data.report):
         print(line, file=sys.stderr)
     inputs.check_simulator(data.scores, base, sentences.of_references(data))
+    if data.references:
+        print(sentences.of_references(data), file=sys.stderr)
     deployment = privacy.deployment(settings, data.clients, data.cohort, data.statistics)
     set_flags = studies.parse(strategies.BINARY, base).set_by_user
     identity = _identity(resolved) | {"the data's checksum": data.checksum, "--workers": settings.workers}
@@ -203,11 +205,15 @@ def recommend(settings: cli.Settings, command: str | None = None) -> Recommendat
         full = full_plan(resolved, names, max(one.size for one in spaces.values()), 0 if no_noise else len(epsilons))
         if no_federation := stages.refused_federation(base, data.clients):
             full = dataclasses.replace(full, federation_seeds=0)
+        can_lengthen = "total_rounds" not in set_flags and not resolved.preset and base == given
         current = session.Session(folder, state, full, (*base, *evaluations, *threads), settings.workers)
         with executors.running(current.executor, folder):
             try:
                 current.measure(spaces)
-                results = stages.Stages(current, spaces, data, deployment, epsilons, no_noise, no_federation).run()
+                questions = stages.Stages(
+                    current, spaces, data, deployment, epsilons, no_noise, no_federation, can_lengthen
+                )
+                results = questions.run()
             finally:
                 state.save()
         advice = output.write(current, results, data, deployment, base)

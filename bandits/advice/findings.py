@@ -10,7 +10,7 @@ from typing import Any
 from bandits import metrics
 from bandits.advice import strategies
 from bandits.advice.plan import FULL_FEEDBACK, GREEDY, UNIFORM
-from bandits.plans import outcomes, plan
+from bandits.plans import outcomes
 from bandits.plans.outcomes import Outcome
 from bandits.results import baselines, comparison, configurations, runs
 from bandits.results.baselines import BaselineComparison
@@ -131,13 +131,16 @@ def recorded_baselines(folder: pathlib.Path) -> tuple[Landmark | None, Landmark 
     return uniform, baselines.recorded(read, REWARD, baselines.RECORDED_FIXED)
 
 
-def search(points: Sequence[outcomes.Point], limit: int, folder: pathlib.Path, metric: Metric) -> dict[str, Any]:
+def search(
+    points: Sequence[outcomes.Point], space: strategies.Space, limit: int, folder: pathlib.Path, metric: Metric
+) -> dict[str, Any]:
     """Results of a search: its points, the best first, and the expected best of a number of points.
 
     The expected best is the one after the first rung, which all points have run.
 
     Args:
       points: As `Session.halve` returns them.
+      space: Their search space.
       limit: Maximum number of points of the expected best: those of the smallest search.
       folder: Folder of the search's runs.
       metric: Metric of the ranking.
@@ -147,7 +150,7 @@ def search(points: Sequence[outcomes.Point], limit: int, folder: pathlib.Path, m
     for point in points:
         rows.append(
             {
-                "flags": dict(strategies.point_of(point.outcomes[0].run)),
+                "flags": dict(space.point_of(point.outcomes[0].run)),
                 "rounds": point.rounds,
                 "values": {outcome.run.seed: outcome.value for outcome in point.outcomes},
                 "status": ", ".join(dict.fromkeys(outcome.status for outcome in point.outcomes)),
@@ -164,11 +167,6 @@ def _after(outcome: Outcome, rounds: int, folder: pathlib.Path, metric: Metric) 
         return outcome.value
     path = folder / outcome.run.name
     return math.nan if outcomes.has_diverged(path, rounds) else outcomes.read_value(path, metric, rounds)
-
-
-def edges(space: strategies.Space, point: strategies.Point) -> list[str]:
-    """Flags whose value in a point is the smallest or largest of the search space."""
-    return [flag for flag, value in point if plan.is_edge([*map(float, space.values[flag])], float(value))]
 
 
 def compared(results: Results, reference: str, attribute: str = "reward") -> dict[str, Comparison]:
@@ -274,6 +272,8 @@ class Findings:
       measured: Metric of a model on held-out data.
       searches: Results of each strategy's search.
       compared: Results of each strategy in the comparison.
+      learned: Held-out reward of the model of each strategy's best setting in its search, by name.
+      searched: Average reward of that setting, by name.
       uniform: Reward of the uniform policy, a `Landmark`; None if it is unknown.
       best_fixed: Reward of the best fixed action; likewise.
       parameters: Number of parameters of a model.
@@ -291,6 +291,8 @@ class Findings:
 
     measured: Metric
     searches: dict[str, Any] = dataclasses.field(default_factory=dict)
+    learned: dict[str, float] = dataclasses.field(default_factory=dict)
+    searched: dict[str, float] = dataclasses.field(default_factory=dict)
     compared: dict[str, StrategyResults] = dataclasses.field(default_factory=dict)
     uniform: Any = None
     best_fixed: Any = None

@@ -10,9 +10,10 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bandits import logged_flags, references, registry, schedule_flags, simulator, studies
+from bandits import logged_flags, registry, schedule_flags, simulator, studies
 from bandits.advice.strategies import BINARY
 from bandits.plans.plan import as_text
+from bandits.references import References, simple_policies
 from bandits.results import words
 from data.errors import UsageError
 from optimization.study import cli, frame, intervals, presets
@@ -85,7 +86,7 @@ class Data:
       scores: Scores of a log's simulator; empty for other data.
       trained_width: Largest minus smallest reward that training takes.
       has_learned_bounds: Whether the bounds of the rewards were learned from clients, without noise.
-      references: Held-out rewards of simple policies of a table or log, by name; empty for other data.
+      references: Held-out rewards of simple policies of a table or log; None for other data.
     """
 
     checksum: str
@@ -101,7 +102,7 @@ class Data:
     scores: tuple[simulator.Score, ...] = ()
     trained_width: float = 1.0
     has_learned_bounds: bool = False
-    references: Mapping[str, intervals.Interval] = dataclasses.field(default_factory=dict)
+    references: References | None = None
 
     @property
     def rows(self) -> int:
@@ -143,7 +144,7 @@ def open_data(settings: cli.Settings) -> Data:
         scores=scores,
         trained_width=1.0 if task.reward_bounds else (high - low) or 1.0,
         has_learned_bounds=task.has_learned_bounds,
-        references=references.simple_policies(task, task.rewards[options.rewards]) if of_rows else {},
+        references=simple_policies(task, task.rewards[options.rewards]) if of_rows else None,
     )
 
 

@@ -44,9 +44,13 @@ def write(
       Failure: If a file cannot be written.
     """
     command, best = "", results.verdict.recommended
+    more = [f"--experiment_name={session.folder.name}_recommended"]  # A run with the default name may exist.
+    more += [f"--total_rounds={session.plan.rounds}"] * bool(session.plan.doublings)
     if best:
-        name = f"--experiment_name={session.folder.name}_recommended"  # A run with the default name may exist.
-        command = strategies.command(base, best, results.compared[best].point, name)
+        command = strategies.command(base, best, results.compared[best].point, *more)
+    elif data.references and results.compared:  # Training without acting, which uses all rewards there are.
+        points = {name: one.point for name, one in results.compared.items()}
+        command = strategies.offline_command(base, points, bool(data.scores), *more)
     context = Context(
         results=results,
         plan=session.plan,
@@ -88,7 +92,8 @@ def content(context: Context, session: Session) -> dict[str, Any]:
             "clients_per_round": data.cohort,
             "actions": data.num_actions,
             "data_report": data.report,
-            "references": {name: value._asdict() for name, value in data.references.items()},
+            "references": {name: value._asdict() for name, value in sentences.rewards_of(data).items()},
+            "learned_in_search": results.learned,
             "minutes": context.minutes,
             "seconds": round(session.state.earlier + context.seconds, 1),
             "pace": context.pace,

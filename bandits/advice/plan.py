@@ -42,6 +42,7 @@ class Plan:
       frequent_all: Whether all strategies are deployed more often, or only the recommended one and greedy.
       epsilons: Number of epsilons.
       noise_seeds: Seeds of each epsilon.
+      doublings: How often the rounds of the search were doubled, as no model had come near the central linear model.
       federation_seeds: Seeds of clients that train alone, and of the federated runs that report their clients.
       alone_rounds: Federated rounds that take as long as one of clients that train alone.
     """
@@ -60,6 +61,7 @@ class Plan:
     frequent_all: bool = True
     epsilons: int = 3
     noise_seeds: int = 4
+    doublings: int = 0
     federation_seeds: int = 4
     alone_rounds: int = 1
 
@@ -75,7 +77,12 @@ class Plan:
     @property
     def rungs(self) -> list[int]:
         """Rounds of each rung of a search: before a few deployments, all strategies act alike."""
-        return sweep.rungs(self.rounds, self.points, FACTOR, self.least)
+        return sweep.rungs(self.search_rounds, self.points, FACTOR, self.least)
+
+    @property
+    def search_rounds(self) -> int:
+        """Rounds of the best points of a search, before they are doubled."""
+        return self.rounds >> self.doublings
 
     @property
     def least(self) -> int:
@@ -120,9 +127,9 @@ class Plan:
         return sum(pace.seconds(self.work(stage)) for stage in stages)
 
 
-# Order in which parts are left out: first secondary answers (another deployment period, a model trained by the uniform
-# policy), then precision, then clients that train alone, privacy and the search. Greedy and one strategy that explores
-# always remain.
+# Order in which parts are left out. Each strategy gets the budget of a verdict, `_LEAST`, before anything else: first
+# precision beyond it is left out, then another deployment period, clients that train alone and privacy, and only then
+# points and seeds. Greedy and one strategy that explores always remain.
 _LADDER: tuple[tuple[str, Any], ...] = (
     ("frequent_all", False),
     ("federation_seeds", 2),
@@ -130,24 +137,24 @@ _LADDER: tuple[tuple[str, Any], ...] = (
     ("frequent_seeds", 4),
     ("epsilons", 2),
     ("frequent_seeds", 0),
-    ("points", 4),
     ("has_uniform", False),
     ("noise_seeds", 3),
     ("tuning_seeds", 1),
     ("seeds", 6),
     ("epsilons", 1),
-    ("independent_seeds", 2),
-    ("seeds", 4),
-    ("points", 2),
     ("federation_seeds", 0),
+    ("epsilons", 0),
+    ("independent_seeds", 2),
     ("has_full_feedback", False),
     ("independent_seeds", 0),
-    ("epsilons", 0),
-    ("points", 1),
-    ("seeds", 3),
+    ("seeds", 4),
     ("strategies", STRATEGIES[:3]),
+    ("points", 4),
     ("strategies", STRATEGIES[:2]),
+    ("seeds", 3),
+    ("points", 2),
     ("seeds", 2),
+    ("points", 1),
 )
 # Texts of a part that is left out partly, and wholly.
 _LEFT_OUT: Mapping[str, tuple[str, str]] = {
@@ -173,7 +180,7 @@ _LEFT_OUT: Mapping[str, tuple[str, str]] = {
 }
 # Fields that each stage fixes, for itself and for later stages.
 DECIDES: Mapping[str, tuple[str, ...]] = {
-    SEARCH: ("points", "tuning_seeds", "strategies", "has_uniform", "has_full_feedback", "rounds"),
+    SEARCH: ("points", "tuning_seeds", "strategies", "has_uniform", "has_full_feedback", "rounds", "doublings"),
     COMPARE: ("seeds",),
     CONFIRM: ("independent_seeds",),
     FREQUENT: ("frequent_seeds", "frequent_all"),
@@ -263,7 +270,7 @@ def left_out(full: Plan, plan: Plan, names: Mapping[str, str]) -> list[str]:
             "frequent_all": full.often and plan.frequent_seeds and len(plan.strategies) > 2,
             "noise_seeds": plan.epsilons > 0,
         }.get(name, True)
-        if now == planned or not is_asked:
+        if now == planned or (name == "rounds" and now > planned) or not is_asked:
             continue
         if name == "strategies":
             texts.append(words.listed([names[one] for one in planned if one not in now]))

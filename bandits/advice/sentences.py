@@ -23,7 +23,7 @@ from bandits.results import federating as reports
 from bandits.results.comparison import Comparison, Sampled
 from bandits.results.plots import capital
 from bandits.results.words import count, effect, estimate
-from optimization.study import payloads
+from optimization.study import intervals, payloads
 
 TITLES: Mapping[str, str] = {
     "scope": "What does this answer hold for?",
@@ -357,9 +357,14 @@ def references(context: Context) -> str:
 
 def of_references(data: Data) -> str:
     """`references` of some data."""
-    values = [f"{name} {estimate(value)}" for name, value in data.references.items()]
+    values = [f"{name} {estimate(value)}" for name, value in rewards_of(data).items()]
     by = ", estimated from the log (doubly robust)" if data.scores else ""
     return f"On held-out clients{by}: {words.listed(values)}." if values else ""
+
+
+def rewards_of(data: Data) -> Mapping[str, intervals.Interval]:
+    """Held-out rewards of the references; empty for data without them."""
+    return data.references.rewards if data.references else {}
 
 
 def _no_strategy(context: Context) -> str:
@@ -367,12 +372,25 @@ def _no_strategy(context: Context) -> str:
     results = context.results
     if results.verdict.all_diverged:
         return "None: every strategy diverged, or failed. Give lower learning rates as flags."
-    text = "None: no strategy earns significantly more than the uniform policy, so their order may be luck."
-    if context.plan.is_cut_short(context.full):
+    references, plan = context.data.references, context.plan
+    is_cut_short = plan.is_cut_short(context.full)
+    if is_cut_short:
+        points, rounds = f"{plan.points} of {context.full.points} settings", count(plan.rounds, "round")
+        text = f"Undecided: the search was cut short, at {points} and {rounds}."
+    else:
         text = (
-            f"Undecided, as --minutes={context.minutes:g} cut the search short: no strategy earns significantly more "
+            "None: no strategy earns significantly more than the uniform policy, so their order may be luck "
+            f"({count(plan.rounds, 'round')})."
         )
-        text += "than the uniform policy yet."
+    learned = max(filter(math.isfinite, results.learned.values()), default=math.nan)
+    if references and math.isfinite(learned):
+        uniform, linear = references.measured
+        text += f" Best model {learned:.3g}, central linear model {linear:.3g}, uniform policy {uniform:.3g}."
+    if references and references.linear_gain.low > 0 and context.command:
+        how = "on the log itself" if context.data.scores else "on the rewards of all actions"
+        return f"{text} Train {how}, without acting, and deploy that. Command: {context.command}"
+    if references and not is_cut_short:
+        text += " A linear model fitted centrally does not earn significantly more either."
     fixed = [against.fixed for against in results.verdict.against_baselines.values() if against.fixed]
     if below := [NAMES[one.configuration] for one in fixed if one.loses]:
         reward = f"{max(one.reference_mean for one in fixed):.3g}"

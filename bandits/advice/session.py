@@ -20,7 +20,7 @@ from bandits.advice import plan as planning
 from bandits.advice import strategies
 from bandits.advice.plan import Plan
 from bandits.plans import executors, outcomes
-from bandits.plans.estimate import Pace, duration, round_seconds
+from bandits.plans.estimate import Pace, Work, duration, round_seconds
 from bandits.plans.outcomes import Outcome
 from bandits.plans.plan import Run
 from bandits.plans.sweep import Sweep
@@ -32,7 +32,6 @@ from optimization.study.metrics import Metric
 
 PLAN_FILE, ADVICE_FILE = "plan.json", "advice.json"
 _MEASURED_ROUNDS = 6
-_SAVE_SECONDS = 5.0
 _MIN_SECONDS = 0.1
 _LAST_SECONDS = 15.0  # For reading runs and writing pages.
 _PLANNED = 0.9  # Share of the remaining time; the rest is for the stages after the comparison if the pace drops.
@@ -208,7 +207,7 @@ class Session:
         left = planning.STAGES[planning.STAGES.index(stage) :]
         is_new = stage not in self.state.stages
         if is_new:
-            seconds = 60 * self.state.minutes - self.state.spent - _LAST_SECONDS
+            seconds = self._seconds_left
             if stage in (planning.SEARCH, planning.COMPARE):
                 seconds *= _PLANNED
             # Earlier stages have fixed some fields of the plan.
@@ -237,6 +236,24 @@ class Session:
             print_status(line)
         if missing := planning.left_out(self.full, plan, strategies.NAMES):
             print_status("\n".join(["  left out:", *(f"    - {item}" for item in missing)]))
+
+    def lengthen(self) -> bool:
+        """Doubles the rounds, if the rest of the search and the comparison fit into the remaining time."""
+        plan = dataclasses.replace(self.plan, rounds=2 * self.plan.rounds, doublings=self.plan.doublings + 1)
+        runs = len(plan.configurations) * plan.tuning_seeds
+        seconds = self.pace.seconds(Work(0, runs, runs * self.plan.rounds))
+        seconds += plan.seconds(self.pace, [planning.COMPARE, planning.CONFIRM])
+        if seconds > _PLANNED * self._seconds_left:
+            return False
+        print_status(f"No model comes near the central linear model: the best settings run {plan.rounds:,} rounds.")
+        self.plan = self.state.stages[planning.SEARCH] = plan
+        self.state.save()
+        return True
+
+    @property
+    def _seconds_left(self) -> float:
+        """Remaining seconds for runs."""
+        return 60 * self.state.minutes - self.state.spent - _LAST_SECONDS
 
     def leave_out_noise(self) -> None:
         """Leaves the noise out of the plan; later stages get its time."""
@@ -269,21 +286,14 @@ class Session:
                 sweep.run(planned)
             else:
                 sweep.run_halving(planned, planning.FACTOR, max(self._workers, seeds), self.plan.least)
-        return [point for points in sweep.ranked().values() for point in points]
+        return outcomes.rank([*sweep.outcomes.values()], smallest=False, apart=False)[""]
 
     @contextlib.contextmanager
     def _sweep(self, folder: str, metric: Metric) -> Iterator[Sweep]:
         """Opens a sweep that saves the elapsed time, and keeps the errors of failed runs."""
-        opened = Sweep(
-            self.folder / folder,
-            self.executor,
-            metric,
-            smallest=False,
-            write_page=self.state.save,
-            page_seconds=_SAVE_SECONDS,
-        )
-        with contextlib.closing(opened) as sweep:
+        with contextlib.closing(Sweep(self.folder / folder, self.executor, metric, smallest=False)) as sweep:
             yield sweep
+        self.state.save()
         for name, outcome in sweep.outcomes.items():
             if outcome.status == outcomes.FAILED:
                 self.failed[f"{folder}/{name}"] = outcome.error

@@ -14,10 +14,14 @@ from bandits.advice.findings import Findings, StrategyResults
 from bandits.advice.inputs import Data
 from bandits.advice.plan import GREEDY, UNIFORM, Plan
 from bandits.advice.session import Session, print_status
-from bandits.results import federating
+from bandits.plans import outcomes
+from bandits.plans.plan import Run
+from bandits.results import baselines, federating
+from bandits.results.runs import grouped
 from data.errors import UsageError
 from optimization.study import run_folder
 
+_SHOWN = 0.5  # Share of the linear model's gain in the average reward of all rounds.
 _ALONE = (f"--federation={federation_flags.ALONE}",)
 
 
@@ -37,6 +41,7 @@ class Stages:
         epsilons: Sequence[float],
         no_noise: str = "",
         no_federation: str = "",
+        can_lengthen: bool = False,
     ):
         """Initializes the stages.
 
@@ -48,7 +53,9 @@ class Stages:
           epsilons: Epsilons to try.
           no_noise: Why no noise is run, in words.
           no_federation: Why no client trains alone, in words.
+          can_lengthen: Whether the command leaves the number of rounds open.
         """
+        self._can_lengthen = can_lengthen
         self._session, self._spaces, self._data = session, spaces, data
         self._deployment, self._epsilons = deployment, epsilons
         # Without a right action for each label, rewards measure a model.
@@ -76,7 +83,7 @@ class Stages:
         return (*self._session.base, f"--total_rounds={self._session.plan.rounds}")
 
     def _search(self, plan: Plan) -> None:
-        base = self._base
+        base = (*self._session.base, f"--total_rounds={plan.search_rounds}")
         for name in plan.configurations:
             space = self._spaces[name]
             if plan.points < 2:
@@ -88,16 +95,61 @@ class Stages:
             runs = strategies.searched(base, space, plan.points, plan.tuning_seeds)
             points = self._session.halve("search", runs, metric)
             least = min(plan.points, *(other.size for other in self._spaces.values()))
-            self.results.searches[name] = findings.search(points, least, self._session.folder / "search", metric)
+            folder = self._session.folder / "search"
+            self.results.searches[name] = findings.search(points, space, least, folder, metric)
             if math.isnan(points[0].mean):
                 print_status(f"{strategies.NAMES[name]}: every hyperparameter setting of its search diverged.")
                 continue
-            point = strategies.point_of(points[0].outcomes[0].run)
+            point = space.point_of(points[0].outcomes[0].run)
             notes = [
                 f"--{flag} is at the edge of the searched range, so a better value may lie beyond it"
-                for flag in findings.edges(space, point)
+                for flag in space.edges(point)
             ]
             self.results.compared[name] = StrategyResults(name, point, notes=notes)
+        if plan.points < 2:
+            return
+        self._read_models(plan.search_rounds)
+        for done in range(1, plan.doublings + 1):
+            self._continue_search(plan.search_rounds << done)
+        while self._can_lengthen and self._is_far() and self._session.lengthen():
+            self._continue_search(self._session.plan.rounds)
+
+    def _continue_search(self, rounds: int) -> None:
+        """Runs the best settings of each strategy for more rounds."""
+        self._session.run("search", self._best_runs(rounds))
+        self._read_models(rounds)
+
+    def _best_runs(self, rounds: int) -> list[Run]:
+        base, seeds = (*self._session.base, f"--total_rounds={rounds}"), self._session.plan.tuning_seeds
+        return [
+            run
+            for name, one in self.results.compared.items()
+            for run in strategies.runs(base, name, one.point, strategies.TUNING_SEED, seeds)
+        ]
+
+    def _read_models(self, rounds: int) -> None:
+        """Reads what the best settings have learned and earned."""
+        folder, results = self._session.folder / "search", self.results
+        for name, runs in grouped(self._best_runs(rounds), lambda run: run.settings.bandits_type).items():
+            finished = [folder / run.name for run in runs if outcomes.finished_rounds(folder / run.name) >= rounds]
+            for column, means in ((metrics.HELD_OUT_REWARD, results.learned), (findings.REWARD, results.searched)):
+                values = [outcomes.read_value(path, column, rounds) for path in finished]
+                means[name] = statistics.fmean(values) if values else math.nan
+
+    def _is_far(self) -> bool:
+        """Whether no model comes near the central linear model, or no strategy's reward shows what was learned.
+
+        Without references, or if the linear model is no better than the uniform policy, there is nothing to reach.
+        """
+        references, results = self._data.references, self.results
+        if references is None or math.isnan(references.near_linear):
+            return False
+        uniform = findings.recorded_baselines(self._session.folder / "search")[0]
+        mean = math.nan if uniform is None else baselines.interval(uniform).mean
+        least = mean + _SHOWN * references.measured_gain
+        earned = (value for name, value in results.searched.items() if name in planning.STRATEGIES)
+        is_near = any(value >= references.near_linear for value in results.learned.values())
+        return not (is_near and (uniform is None or any(value >= least for value in earned)))
 
     def _run(
         self,
@@ -121,9 +173,9 @@ class Stages:
             strategies.runs(self._base, one.name, one.point, first_seed, seeds, *others)
             for one, others in zip(configurations, flags, strict=True)
         ]
-        outcomes = self._session.run(folder, [run for runs in planned for run in runs])
+        executed = self._session.run(folder, [run for runs in planned for run in runs])
         for one, runs in zip(configurations, planned, strict=True):
-            one.read([outcomes[run.name] for run in runs], self._session.folder / folder, self.results.measured)
+            one.read([executed[run.name] for run in runs], self._session.folder / folder, self.results.measured)
         return [self._session.folder / folder / run.name for runs in planned for run in runs]
 
     def _compare(self, plan: Plan) -> None:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 
@@ -14,6 +15,7 @@ from optimization.study.settings import Parameter
 
 BINARY = studies.STUDIES["run_federated"]
 RATES = ("server_learning_rate", "client_learning_rate")
+_TRAINING = ("server_optimizer", *RATES)
 NAMES: Mapping[str, str] = {
     GREEDY: "greedy",
     "epsilon_greedy_unweight": "epsilon-greedy",
@@ -25,6 +27,9 @@ NAMES: Mapping[str, str] = {
 # First seeds of searches, of the comparison, and of the independent runs.
 TUNING_SEED, SEED, INDEPENDENT_SEED = 1000, 2000, 3000
 _FACTORS = (0.2, 0.5, 1.0, 2.0, 5.0)  # Of a rate's default.
+# Server rates of averaging without an adaptive optimizer. Adam's steps are as long for small rewards as for large ones,
+# so a model of rare clicks settles sooner without it.
+_AVERAGING = ("1", "0.5", "2")
 _TRIES = 4096  # More samples would hardly give new points.
 
 Point = tuple[tuple[str, str], ...]  # Flags and their values, as texts.
@@ -36,35 +41,54 @@ class Space:
 
     Attributes:
       name: `--bandits_type`.
-      values: Values of each flag.
-      first: Default point, which is tried first.
+      axes: Choices that are combined: each is a list of flags with their values.
+      tried_first: The default point, and that of plain averaging if the server's optimizer is searched.
     """
 
     name: str
-    values: Mapping[str, tuple[str, ...]]
-    first: Point
+    axes: tuple[tuple[Point, ...], ...]
+    tried_first: tuple[Point, ...]
+
+    @property
+    def first(self) -> Point:
+        """Default point."""
+        return self.tried_first[0]
 
     @property
     def size(self) -> int:
         """Number of points."""
-        return math.prod(len(set(values)) for values in self.values.values())
+        return math.prod(map(len, self.axes))
 
     def points(self, count: int) -> list[Point]:
-        """The default point and further ones, spread evenly; at most `size`.
+        """The points that are tried first and further ones, spread evenly; at most `size`.
 
         Strategies try the same learning rates, so that sampling favours none.
         """
-        points = [self.first]
+        points = list(self.tried_first)
         for sample in _quasi_random():
-            if len(points) == min(count, self.size):
+            if len(points) >= min(count, self.size):
                 break
-            point = tuple(
-                (flag, values[int(share * len(values))])
-                for (flag, values), share in zip(self.values.items(), sample, strict=False)
-            )
+            choices = (axis[int(share * len(axis))] for axis, share in zip(self.axes, sample, strict=False))
+            point = tuple(itertools.chain.from_iterable(choices))
             if point not in points:
                 points.append(point)
         return points[:count]
+
+    def point_of(self, run: plan.Run) -> Point:
+        """Searched flags of a run."""
+        return tuple((flag, plan.as_text(run.settings[flag])) for flag, _ in self.first)
+
+    def edges(self, point: Point) -> list[str]:
+        """Flags whose value in a point is the smallest or largest of the search space."""
+        flags, names = dict(point), []
+        for axis in self.axes:
+            *others, (flag, _) = axis[0]
+            same = [
+                dict(choice)[flag] for choice in axis if all(flags[name] == dict(choice)[name] for name, _ in others)
+            ]
+            if plan.is_edge([*map(float, same)], float(flags[flag])):
+                names.append(flag)
+        return names
 
 
 @functools.cache
@@ -93,18 +117,25 @@ def spaces(
     for name in strategies:
         settings = studies.resolve(BINARY, (*base, f"--bandits_type={name}"))
         fixed = studies.parse(BINARY, base).set_by_user
-        values = {}
-        defaults = {rate: settings[rate] for rate in RATES}
-        for rate, default in defaults.items():
-            rates = [plan.as_text(default)] if rate in fixed else [_text(default * factor) for factor in _FACTORS]
-            values[rate] = tuple(dict.fromkeys(rates))
-        first = {rate: (values[rate][0] if rate in fixed else _text(default)) for rate, default in defaults.items()}
+        axes: list[list[Point]] = []
+        first: list[tuple[str, str]] = []
+        for rate in RATES:
+            is_fixed, default = rate in fixed, settings[rate]
+            rates = [plan.as_text(default)] if is_fixed else [_text(default * factor) for factor in _FACTORS]
+            axes.append([((rate, value),) for value in dict.fromkeys(rates)])
+            first.append((rate, rates[0] if is_fixed else _text(default)))
         for parameter, (default, tried) in _parameters(name, num_actions, reward_width).items():
             flag = f"bandits_{parameter}"
             # A preset's value takes precedence.
             default = default if settings[flag] == _declared(name)[parameter].default else settings[flag]
-            values[flag], first[flag] = tuple(dict.fromkeys(map(_text, (*tried, default)))), _text(default)
-        by_name[name] = Space(name, values, tuple(first.items()))
+            axes.append([((flag, value),) for value in dict.fromkeys(map(_text, (*tried, default)))])
+            first.append((flag, _text(default)))
+        tried_first = [tuple(first)]
+        if settings.server_optimizer == "adam" and not fixed & {*_TRAINING[:2]} and not settings.reset:
+            adam, averaging = ("server_optimizer", "adam"), ("server_optimizer", "sgd")
+            axes[0] = [(adam, *choice) for choice in axes[0]] + [(averaging, (RATES[0], rate)) for rate in _AVERAGING]
+            tried_first = [(adam, *first), (averaging, (RATES[0], _AVERAGING[0]), *first[1:])]
+        by_name[name] = Space(name, tuple(map(tuple, axes)), tuple(tried_first))
     return by_name
 
 
@@ -154,14 +185,9 @@ def searched(base: Sequence[str], space: Space, count: int, seeds: int) -> list[
     return [run for point in space.points(count) for run in runs(base, space.name, point, TUNING_SEED, seeds)]
 
 
-def point_of(run: plan.Run) -> Point:
-    """Searched flags of a run."""
-    return tuple((flag, plan.as_text(run.settings[flag])) for flag in run.numbers)
-
-
 def label(name: str, point: Point = ()) -> str:
     """Name of a strategy, with its parameter."""
-    parameters = [f"{flag.removeprefix('bandits_')} {value}" for flag, value in point if flag not in RATES]
+    parameters = [f"{flag.removeprefix('bandits_')} {value}" for flag, value in point if flag not in _TRAINING]
     return f"{NAMES[name]} ({', '.join(parameters)})" if parameters else NAMES[name]
 
 
@@ -170,6 +196,26 @@ def command(base: Sequence[str], name: str, point: Point, *more: str) -> str:
     fixed = studies.parse(BINARY, base).set_by_user
     words = [f"--bandits_type={name}", *(f"--{flag}={value}" for flag, value in point if flag not in fixed), *more]
     return cli.command_line(BINARY, [*base, *words])
+
+
+def offline_command(base: Sequence[str], points: Mapping[str, Point], is_log: bool, *more: str) -> str:
+    """Command line that trains on all rewards of the data, without acting; empty if the flags exclude it.
+
+    Args:
+      base: Flags of all runs.
+      points: Best points of the searches, by strategy.
+      is_log: Whether the data is a log, whose doubly robust rewards are learned.
+      *more: Further flags.
+    """
+    point = points.get(FULL_FEEDBACK) or points.get(UNIFORM) or next(iter(points.values()))
+    rates = [f"--{flag}={value}" for flag, value in point if flag in _TRAINING]
+    kind = "--learn_from=dr" if is_log else f"--bandits_type={FULL_FEEDBACK}"
+    words = [*base, kind, *(word for word in rates if word not in base), *more]
+    try:
+        studies.resolve(BINARY, words)
+    except UsageError:
+        return ""
+    return cli.command_line(BINARY, words)
 
 
 def with_environment(base: Sequence[str]) -> tuple[str, ...]:

@@ -70,3 +70,20 @@ def test_the_penalty_is_chosen_on_rows_that_were_not_fitted(noise, expected):
 def test_predictions_stay_within_the_range_of_the_rewards():
     found = _fit().predict(100 * CONTEXTS)
     assert (found.min(), found.max()) == (REWARDS.min(), REWARDS.max())
+
+
+def test_rare_clicks_keep_their_mean_and_their_order():
+    draw = np.random.default_rng(3)
+    contexts, actions = draw.normal(size=(20_000, 2)).astype(np.float32), draw.integers(2, size=20_000)
+    chances = 0.02 / (1 + np.exp(-2 * contexts))  # Of each action, which a linear model predicts below 0.
+    clicks = (draw.random(20_000) < chances[np.arange(20_000), actions]) * 5.0 - 1.0
+    found = log_regression.fit(contexts, 2, actions, clicks, 2)
+    predicted = found.predict(contexts)
+    assert (predicted > -1).all()
+    assert predicted[np.arange(20_000), actions].mean() == pytest.approx(clicks.mean(), abs=1e-5)
+    assert np.corrcoef(predicted[:, 0], 5 * chances[:, 0] - 1)[0, 1] > 0.8
+
+
+def test_two_rewards_that_no_context_explains_have_their_mean():
+    found = log_regression.fit(np.zeros((4, 1), np.float32), 1, np.zeros(4, int), np.array([0.0, 0, 0, 1]), 2)
+    np.testing.assert_allclose(found.predict(np.zeros((2, 1), np.float32)), 0.25)

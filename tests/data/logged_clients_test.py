@@ -49,11 +49,14 @@ def test_no_client_is_predicted_by_a_regression_that_has_seen_it():
     assert (before.predicted(other) != after.predicted(other)).any()
 
 
-def test_drawn_rewards_are_zero_or_one_with_the_predicted_probability():
+@pytest.mark.parametrize(("low", "high"), [(0.0, 1.0), (-1.0, 1.0), (0.0, 1000.0)])
+def test_drawn_rewards_are_the_two_logged_values_with_the_predicted_mean(low, high):
     log, means = make(400)
-    found = clients_of(log)
-    drawn = np.concatenate([found.load(index).labels for index in range(400)])
-    predicted = np.concatenate([found.predicted(index) for index in range(400)])
+    found = clients_of(dataclasses.replace(log, rewards=low + (high - low) * log.rewards))
+    drawn, predicted = (
+        (np.concatenate([each(index) for index in range(400)]) - low) / (high - low)
+        for each in (found.sampled_rewards, found.predicted)
+    )
     assert set(np.unique(drawn)) == {0.0, 1.0}
     np.testing.assert_allclose(drawn.mean(axis=0), predicted.mean(axis=0), atol=0.01)  # 4 standard errors of 20,000.
     assert np.sqrt(np.mean((predicted - means) ** 2)) < 0.05

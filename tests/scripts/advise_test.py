@@ -95,6 +95,7 @@ def test_an_advice_continues_after_a_kill_and_is_printed_again(tmp_path, capsys)
     if advice["command"]:
         parsed = studies.resolve(strategies.BINARY, advice["command"].partition(f"{strategies.BINARY} ")[2].split())
         assert parsed.experiment_name == f"{folder.name}_recommended"
+    if advice["recommended"]:
         assert f"{strategies.NAMES[advice['recommended']]}, epsilon 8" in page
     assert "<h3>Comparisons</h3>" not in page  # One test decides, and it is above.
 

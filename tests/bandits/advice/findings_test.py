@@ -91,7 +91,8 @@ def test_a_search_has_the_expected_best_after_its_first_rung(tmp_path):
             json.dumps({"format": run_folder.FORMAT, "flags": {"seed": 1000}, "command": "run"})
         )
         points.append(outcomes.Point((outcomes.Outcome(run, outcomes.FINISHED, rounds, rewards[-1]),), rewards[-1]))
-    found = findings.search(points, 3, tmp_path, metrics.AVERAGE_REWARD)["expected_best"]
+    space = strategies.spaces(("--task_type=digits",), ["greedy"], 10)["greedy"]
+    found = findings.search(points, space, 3, tmp_path, metrics.AVERAGE_REWARD)["expected_best"]
     # Of 0, 0.25 and 0.5 the mean; of pairs 0.25, 0.5 and 0.5; the best.
     assert found == {"rounds": 1, "of_points": {1: pytest.approx(0.25), 2: pytest.approx(1.25 / 3), 3: 0.5}}
 

@@ -67,20 +67,13 @@ def test_more_time_leaves_out_nothing_that_less_time_plays():
     assert planning.left_out(FULL, FULL, NAMES) == []
 
 
-def test_what_nobody_asked_for_is_left_out_before_the_search_and_privacy():
+def test_each_strategy_has_the_budget_of_a_verdict_before_any_other_question():
     for seconds in range(60, 4000, 20):
         plan = planning.fitted(FULL, PACE, seconds)
-        if plan.frequent_seeds or plan.has_uniform:
-            assert plan.points >= 4
-            assert plan.epsilons >= 2
+        if plan.frequent_seeds or plan.epsilons or plan.federation_seeds or plan.has_uniform:
+            assert not plan.is_cut_short(FULL)
+            assert plan.strategies == FULL.strategies
     assert STAGES.index(NOISE) < STAGES.index(FREQUENT)
-
-
-def test_clients_train_alone_within_15_minutes_of_two_cores():
-    """The shipped wines, at the pace of two cores that also run something else."""
-    wines = Plan(rounds=150, deploy_every=10, often=1, epsilons=0, alone_rounds=13)
-    plan = planning.fitted(wines, Pace(0.065, 5.0, 10.0, 2), 0.9 * 60 * 14)
-    assert (plan.federation_seeds, plan.seeds, plan.strategies) == (2, 4, wines.strategies)
 
 
 def test_where_runs_are_too_long_they_are_cut_and_the_time_of_the_full_plan_is_known():

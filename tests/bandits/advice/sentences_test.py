@@ -16,6 +16,7 @@ from bandits.advice.plan import FULL_FEEDBACK, GREEDY, UNIFORM, Plan
 from bandits.advice.sentences import Context
 from bandits.advice.strategies import NAMES
 from bandits.plans.estimate import Pace
+from bandits.references import FIXED, LINEAR, References
 from bandits.results import comparison
 from bandits.simulator import Score
 from optimization.study.intervals import Interval
@@ -265,7 +266,7 @@ def test_an_answer_claims_nothing_that_does_not_hold():
             None,
             "The best fixed action earns 0.9, significantly more than greedy and softmax.",
         ),
-        (_against(CLOSE, 0.5, 0.501), None, "order may be luck."),
+        (_against(CLOSE, 0.5, 0.501), None, "order may be luck (150 rounds)."),
         (_findings({GREEDY: _near(0.2), SOFTMAX: _values(0.3), UNIFORM: _values(0.5, 0.5)}), None, "None: no strategy"),
         (
             _against({GREEDY: _values(0.5) | {2003: math.nan}, SOFTMAX: _values(0.6)}),
@@ -530,19 +531,33 @@ def test_paragraphs_have_their_items():
 def test_no_strategy_is_undecided_after_a_search_that_time_cut_short():
     context = _context(_findings(AS_UNIFORM), plan=dataclasses.replace(FULL, points=1))
     answer = sentences.write(context)["strategy"]
-    assert answer.startswith("Undecided, as --minutes=7 cut the search short: no strategy earns significantly more")
+    assert answer.startswith("Undecided: the search was cut short, at 1 of 16 settings and 150 rounds.")
+
+
+def _references(gain: Interval) -> References:
+    rewards = {FIXED: Interval(0.5, 0.4, 0.6, 9), LINEAR: Interval(0.7, 0.6, 0.8, 9)}
+    return References(rewards, gain, (0.1, 0.7))
+
+
+@pytest.mark.parametrize("points", [16, 1])
+def test_where_a_linear_model_earns_more_than_uniform_the_data_is_learned_without_acting(points):
+    found = dataclasses.replace(_findings(AS_UNIFORM), learned={GREEDY: 0.3})
+    context = _context(found, plan=dataclasses.replace(FULL, points=points))
+    for gain, is_learned in ((Interval(0.6, 0.5, 0.7, 9), True), (Interval(0.6, -0.1, 1.3, 9), False)):
+        data = dataclasses.replace(context.data, references=_references(gain))
+        answer = sentences.write(dataclasses.replace(context, data=data))["strategy"]
+        assert "Best model 0.3, central linear model 0.7, uniform policy 0.1." in answer
+        assert answer.endswith("Command: RUN IT") == is_learned
+        assert ("cut short" in answer) == (points == 1)
+        assert ("does not earn significantly more either" in answer) == (points > 1 and not is_learned)
 
 
 def test_simple_references_have_their_intervals():
     context = _context(_findings(_better()))
     assert "references" not in sentences.write(context)
-    values = {
-        "the best fixed action": Interval(0.5, 0.4, 0.6, 9),
-        "a linear model": Interval(0.7, 0.6, 0.8, 9),
-    }
-    data = dataclasses.replace(context.data, references=values)
+    data = dataclasses.replace(context.data, references=_references(Interval(0.6, 0.5, 0.7, 9)))
     text = sentences.write(dataclasses.replace(context, data=data))["references"]
     assert text == (
         "On held-out clients: the best fixed action 0.50 (95% CI 0.40 to 0.60) and "
-        "a linear model 0.70 (95% CI 0.60 to 0.80)."
+        "a linear model fitted centrally 0.70 (95% CI 0.60 to 0.80)."
     )
