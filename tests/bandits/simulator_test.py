@@ -50,6 +50,14 @@ def test_a_biased_simulator_is_reported_apart_and_the_log_still_right():
     assert uniform.in_words().endswith(", significant")
 
 
+def test_the_sampling_of_the_training_clients_widens_the_intervals():
+    alone, both = simulator.score(make(0.0)), simulator.score(make(0.0), make(0.0))
+    for less, more in zip(alone, both, strict=True):
+        assert more.difference.mean == less.difference.mean
+        halves = [(one.high - one.low) / 2 for one in (less.difference, less.logged)]
+        assert (more.difference.high - more.difference.low) / 2 == pytest.approx(np.hypot(*halves))
+
+
 def test_scores_are_computed_once_for_a_task():
     one = make(0.0, 5)
     found, is_new = simulator.once(one)
