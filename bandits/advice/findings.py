@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bandits import metrics
-from bandits.advice import strategies
+from bandits.advice import plan as planning
 from bandits.advice.plan import FULL_FEEDBACK, GREEDY, UNIFORM
 from bandits.plans import outcomes
 from bandits.plans.outcomes import Outcome
@@ -40,13 +40,12 @@ class StrategyResults:
       jain_index: Jain's index of the clients' rewards, likewise.
       clip_norms: Clip norm of the last round, likewise.
       decisions: Decisions of a whole run, by seed.
-      payload: Bytes of a round in both directions, mean over rounds, likewise.
       ranges: Smallest and largest possible value of each of these attributes.
       notes: Remarks on the search, in words.
     """
 
     name: str
-    point: strategies.Point
+    point: planning.Point
     reward: BySeed = dataclasses.field(default_factory=dict)
     recent: BySeed = dataclasses.field(default_factory=dict)
     model: BySeed = dataclasses.field(default_factory=dict)
@@ -54,14 +53,13 @@ class StrategyResults:
     jain_index: BySeed = dataclasses.field(default_factory=dict)
     clip_norms: BySeed = dataclasses.field(default_factory=dict)
     decisions: BySeed = dataclasses.field(default_factory=dict)
-    payload: BySeed = dataclasses.field(default_factory=dict)
     ranges: dict[str, tuple[float, float]] = dataclasses.field(default_factory=dict)
     notes: list[str] = dataclasses.field(default_factory=list)
 
     @property
     def label(self) -> str:
         """Name, with the strategy's parameter."""
-        return strategies.label(self.name, self.point)
+        return planning.label(self.name, self.point)
 
     @property
     def flags(self) -> dict[str, str]:
@@ -104,8 +102,6 @@ class StrategyResults:
             values = {name: last.get(column) for name, column in columns.items()}
             values |= {"reward": outcome.value, "recent": recent, "clip_norms": last.get(metrics.CLIP_NORM)}
             values["decisions"] = table[metrics.EXAMPLES].sum() if metrics.EXAMPLES in table else None
-            payload = table.reindex(columns=[*runs.PAYLOAD]).sum(axis=1).mean()
-            values["payload"] = payload or None
             for name, value in values.items():
                 if outcome.status == outcomes.DIVERGED:
                     getattr(self, name)[seed] = math.nan
@@ -131,42 +127,17 @@ def recorded_baselines(folder: pathlib.Path) -> tuple[Landmark | None, Landmark 
     return uniform, baselines.recorded(read, REWARD, baselines.RECORDED_FIXED)
 
 
-def search(
-    points: Sequence[outcomes.Point], space: strategies.Space, limit: int, folder: pathlib.Path, metric: Metric
-) -> dict[str, Any]:
-    """Results of a search: its points, the best first, and the expected best of a number of points.
-
-    The expected best is the one after the first rung, which all points have run.
-
-    Args:
-      points: As `Session.halve` returns them.
-      space: Their search space.
-      limit: Maximum number of points of the expected best: those of the smallest search.
-      folder: Folder of the search's runs.
-      metric: Metric of the ranking.
-    """
-    rows, means = [], []
-    rounds = min((point.rounds for point in points if point.rounds), default=0)
-    for point in points:
-        rows.append(
-            {
-                "flags": dict(space.point_of(point.outcomes[0].run)),
-                "rounds": point.rounds,
-                "values": {outcome.run.seed: outcome.value for outcome in point.outcomes},
-                "status": ", ".join(dict.fromkeys(outcome.status for outcome in point.outcomes)),
-            }
-        )
-        means.append(intervals.of_mean([_after(each, rounds, folder, metric) for each in point.outcomes]).mean)
-    best = {size: comparison.expected_best(means, size) for size in range(1, min(limit, len(points)) + 1)}
-    return {"points": rows, "expected_best": {"rounds": rounds, "of_points": best}}
-
-
-def _after(outcome: Outcome, rounds: int, folder: pathlib.Path, metric: Metric) -> float:
-    """Metric of a run after some rounds; NaN if it had diverged, or failed."""
-    if outcome.rounds <= rounds:
-        return outcome.value
-    path = folder / outcome.run.name
-    return math.nan if outcomes.has_diverged(path, rounds) else outcomes.read_value(path, metric, rounds)
+def search(points: Sequence[outcomes.Point], space: planning.Space) -> list[dict[str, Any]]:
+    """Settings of a search, the best first, with their values by seed."""
+    return [
+        {
+            "flags": dict(space.point_of(point.outcomes[0].run)),
+            "rounds": point.rounds,
+            "values": {outcome.run.seed: outcome.value for outcome in point.outcomes},
+            "status": ", ".join(dict.fromkeys(outcome.status for outcome in point.outcomes)),
+        }
+        for point in points
+    ]
 
 
 def compared(results: Results, reference: str, attribute: str = "reward") -> dict[str, Comparison]:
@@ -279,8 +250,7 @@ class Findings:
       parameters: Number of parameters of a model.
       verdict: Verdict of the comparison.
       confirmed: Results of the best strategy and greedy on independent seeds.
-      often: Results of each strategy with more frequent deployment.
-      often_confirmed: Results of the best and greedy with more frequent deployment, on independent seeds.
+      often: Results of the best strategy and greedy with more frequent deployment.
       noise: For no noise and each epsilon: the target, noise multipliers, guarantee, clip norm and `results`.
       noisy: The strategy with noise; empty for none.
       no_noise: Why no noise was run, in words; empty if it was.
@@ -300,7 +270,6 @@ class Findings:
     verdict: Verdict = Verdict()
     confirmed: dict[str, StrategyResults] = dataclasses.field(default_factory=dict)
     often: dict[str, StrategyResults] = dataclasses.field(default_factory=dict)
-    often_confirmed: dict[str, StrategyResults] = dataclasses.field(default_factory=dict)
     noise: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     noisy: str = ""
     no_noise: str = ""

@@ -1,23 +1,29 @@
-"""Inputs of a recommendation: the flags of all runs, and the data. Flags are checked before the data is opened.
+"""Inputs of a recommendation: the flags of all runs, the data, and where the model would be trained.
 
-A simulator of a log is refused if the log contradicts it.
+Flags are checked before the data is opened. A simulator of a log is refused if the log contradicts it.
+
+A table is often a sample of the clients in deployment. A run with m clients a round has a noise multiplier of z m / M.
+Its mean update is then as noisy as in deployment with M clients a round. The accountant uses z, M and the population.
 """
 
 import dataclasses
-import math
 import pathlib
 import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bandits import logged_flags, registry, schedule_flags, simulator, studies
-from bandits.advice.strategies import BINARY
+from bandits.advice.plan import BINARY
 from bandits.plans.plan import as_text
 from bandits.references import References, simple_policies
 from bandits.results import words
 from data.errors import UsageError
+from optimization.privacy import mechanisms
 from optimization.study import cli, frame, intervals, presets
+from optimization.study.settings import Numbers, setting
 
+_MAX_DELTA = 1e-3
+_SHARE, _MAX_COHORT = 100, 1000  # By default one of 100 clients participates in a round, and at most 1,000 do.
 # A recommendation sets these itself, or does not support them.
 RESERVED_FLAGS = ("bandits_type", "seed", "repeat", "restart", "list_presets")
 # Values that add no noise and keep cohorts seeded.
@@ -160,6 +166,129 @@ def _unit(column: str | None, clients: int, held_out: str | None) -> str:
     )
 
 
+@dataclasses.dataclass(frozen=True)
+class Deployment:
+    """Where the model would be trained.
+
+    Attributes:
+      population: Clients.
+      cohort: Expected clients of a round, which is a Poisson sample.
+      is_table: Whether these are the clients of the data.
+      delta: Delta of the guarantee; None for 1 / population^1.1.
+      accountant: Accountant of epsilon.
+      apart_from: Statistics that are computed without noise, in words: no guarantee covers them.
+    """
+
+    population: int
+    cohort: int
+    is_table: bool
+    delta: float | None = None
+    accountant: str = "rdp"
+    apart_from: tuple[str, ...] = ()
+
+    def protected(self, clients: int) -> str:
+        """Clients whom epsilon protects, in words, beside the number of clients in the data."""
+        if self.is_table:
+            return f"Epsilon protects the {self.population:,} training clients of your data."
+        return f"Epsilon protects {self.population:,} clients; your data has {clients:,} of them."
+
+    @property
+    def words(self) -> str:
+        """Clients and cohorts of the guarantees, in sentences."""
+        if self.is_table:
+            return (
+                f"Guarantees hold for training on the {self.population:,} training clients, about {self.cohort:,} a "
+                "round."
+            )
+        return (
+            f"Guarantees hold for training on {self.population:,} clients, about {self.cohort:,} a round. The data "
+            "counts as a sample of them, and the runs' mean updates are as noisy as with such cohorts."
+        )
+
+    def mechanism(self, noise_multiplier: float) -> mechanisms.Mechanism:
+        """Accounted mechanism: Gaussian noise on the sum of the clipped updates of a Poisson sample."""
+        return mechanisms.Mechanism(
+            kind="dpsgd",
+            noise_multiplier=noise_multiplier,
+            population=self.population,
+            cohort=self.cohort,
+            sampling="poisson",
+            delta=self.delta,  # type: ignore[arg-type]
+            accountant=self.accountant,
+            apart_from=self.apart_from,
+        )
+
+
+class Privacy:
+    """Privacy.
+
+    Attributes:
+      population: Clients in deployment, if the data is a sample of them (default: the clients of the data that train).
+      population_clients_per_round: Clients of a round in deployment (default: one of 100, at most 1,000, at least the
+        runs' cohort).
+      target_delta: Delta of the guarantees (default: 1 / population^1.1).
+      accountant: Accountant of the epsilons.
+      target_epsilons: Epsilons to try, separated by commas, the most important first.
+    """
+
+    population: int = setting(low=1)
+    population_clients_per_round: int = setting(low=1, only={"population": True})
+    target_delta: float = setting(high=1.0, above=True, below=True)
+    accountant: str = setting("rdp", mechanisms.ACCOUNTANTS)
+    target_epsilons: tuple = setting("3,10,1", Numbers())
+
+
+def check_population(settings: cli.Settings) -> None:
+    """Checks the flags against each other.
+
+    Raises:
+      UsageError: If a round has more clients than the population.
+    """
+    cohort = settings.population_clients_per_round
+    if cohort is not None and cohort > settings.population:
+        raise UsageError(f"--population_clients_per_round={cohort} exceeds --population={settings.population}.")
+
+
+def deployment(settings: cli.Settings, clients: int, cohort: int, apart_from: Sequence[str]) -> Deployment:
+    """Where the model would be trained.
+
+    Args:
+      settings: Flags of the recommendation.
+      clients: Clients of the data.
+      cohort: Clients of a round of the runs.
+      apart_from: Statistics that are computed without noise, in words.
+
+    Raises:
+      UsageError: If the population or its cohort is smaller than that of the data.
+    """
+    others = (settings.target_delta, settings.accountant, tuple(apart_from))
+    if settings.population is None:
+        return Deployment(clients, cohort, True, *others)
+    if settings.population < clients:
+        raise UsageError(
+            f"--population={settings.population} is less than the {clients} clients of the data, its sample."
+        )
+    population_cohort = settings.population_clients_per_round
+    if population_cohort is not None and population_cohort < cohort:
+        raise UsageError(
+            f"--population_clients_per_round={population_cohort} is less than the {cohort} clients of a round of the "
+            f"runs, its sample: give at least {cohort}, or fewer to the runs with --clients_per_round."
+        )
+    default = max(cohort, min(settings.population // _SHARE, _MAX_COHORT))
+    return Deployment(settings.population, population_cohort or default, False, *others)
+
+
+def no_guarantee(deployment: Deployment) -> str:
+    """Why no epsilon is a guarantee for so few clients, in sentences; empty otherwise."""
+    delta = deployment.mechanism(1.0).delta
+    if delta <= _MAX_DELTA:
+        return ""
+    return (
+        f"with {deployment.population:,} clients to protect, delta is {delta:.2g}, above {_MAX_DELTA:g}, so no epsilon "
+        "is a meaningful guarantee. If the data is a sample of more clients, give --population"
+    )
+
+
 def folder_name(settings: cli.Settings) -> str:
     """Default name of the output folder."""
     table = pathlib.Path(settings.data_file).name.partition(".")[0] if settings.data_file else ""
@@ -180,7 +309,7 @@ def check_simulator(scores: Sequence[simulator.Score], base: Sequence[str], refe
     """
     if not any(score.is_off for score in scores):
         return
-    values = "\n".join(f"  {_score(score)}" for score in scores)
+    values = "\n".join(f"  {score_text(score)}" for score in scores)
     file = next((flag.partition("=")[2] for flag in base if flag.startswith("--data_file=")), "LOG")
     raise UsageError(
         "The log contradicts its simulator, so a recommendation from the simulator would be wrong. Nothing was run.\n"
@@ -194,7 +323,8 @@ def check_simulator(scores: Sequence[simulator.Score], base: Sequence[str], refe
     )
 
 
-def _score(score: simulator.Score) -> str:
+def score_text(score: simulator.Score) -> str:
+    """A policy's reward by the simulator and by the log, in words."""
     name = _NAMES.get(score.policy, score.policy)
     by = "doubly robust" if name == "uniform policy" else "logged"
     digits = intervals.decimals(score.difference)
@@ -202,17 +332,3 @@ def _score(score: simulator.Score) -> str:
         return f"{name}: cannot be compared, as all rewards are equal"
     simulated, logged = (f"{value.mean:.{max(digits, 0)}f}" for value in (score.simulated, score.logged))
     return f"{name}: {simulated} simulated, {logged} {by}, difference {words.estimate(score.difference, signed=True)}"
-
-
-def simulated(scores: Sequence[simulator.Score]) -> str:
-    """Scores of a simulator that the log does not contradict, in words; empty without a simulator."""
-    if not scores:
-        return ""
-    values = "\n".join(f"- {_score(score)}" for score in scores)
-    is_known = any(math.isfinite(score.difference.low) for score in scores)
-    checked = "do not contradict it" if is_known else "cannot check it"
-    return (
-        "Rewards are simulated: they are sampled from a regression of the log, and have its bias.\n"
-        f"Held-out clients of the log {checked}:\n{values}\n"
-        "scripts.evaluate_policy estimates a policy's value from the log itself.\n"
-    )

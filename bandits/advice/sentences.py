@@ -6,24 +6,25 @@ are estimates with their intervals. A line that begins with a dash is an item of
 
 import dataclasses
 import math
+import pathlib
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from bandits import metrics
 from bandits.advice import findings, inputs
 from bandits.advice import plan as planning
-from bandits.advice.findings import NO_NOISE, OFTEN, PLANNED, Findings, Results
-from bandits.advice.inputs import Data
-from bandits.advice.plan import FULL_FEEDBACK, GREEDY, UNIFORM, Plan
-from bandits.advice.privacy import Deployment
-from bandits.advice.strategies import NAMES
+from bandits.advice.findings import NO_NOISE, OFTEN, PLANNED, Findings
+from bandits.advice.inputs import Data, Deployment
+from bandits.advice.plan import FULL_FEEDBACK, GREEDY, NAMES, UNIFORM, Plan
 from bandits.plans.estimate import Pace
 from bandits.results import baselines, words
 from bandits.results import federating as reports
-from bandits.results.comparison import Comparison, Sampled
+from bandits.results.comparison import Comparison
 from bandits.results.plots import capital
 from bandits.results.words import count, effect, estimate
-from optimization.study import intervals, payloads
+from optimization.study import intervals
+
+if TYPE_CHECKING:
+    import jinja2
 
 TITLES: Mapping[str, str] = {
     "scope": "What does this answer hold for?",
@@ -37,11 +38,7 @@ TITLES: Mapping[str, str] = {
 }
 MAX_WORDS = 40  # Of an answer, without the command.
 _MAX_EPSILONS = 3  # In an answer; the details have all.
-_BY_DESIGN = (
-    "other models, losses and cohort sizes",
-    "learning rates outside the searched ranges, and tuning under noise or at another deployment period",
-    "real users, who may react to what they are shown",
-)
+_SHOWN = 2  # Parts that were left out; the details have the others.
 _UNCHECKED = "Not yet checked on independent seeds: give more --minutes."
 
 
@@ -73,23 +70,58 @@ class Context:
 
 
 def write(context: Context) -> dict[str, str]:
-    """Answers by the keys of `TITLES`, each of at most `MAX_WORDS` words."""
-    sections = (scope, exploration, strategy, references, privacy, frequency, federating, not_tried)
-    return {section.__name__: text for section in sections if (text := section(context))}
+    """Answers by the keys of `TITLES`, each of at most `MAX_WORDS` words without the command; some have none."""
+    answers = {
+        "scope": scope(context),
+        "exploration": exploration(context),
+        "strategy": strategy(context),
+        "references": of_references(context.data),
+        "privacy": privacy(context),
+        "frequency": frequency(context),
+        "federating": federating(context),
+        "not_tried": not_tried(context),
+    }
+    return {name: text for name, text in answers.items() if text}
 
 
 def details(context: Context) -> dict[str, str]:
     """Details by the keys of `TITLES`; a section without any is missing."""
+    results, data = context.results, context.data
+    helped = [line.strip() for line in results.by_client.get("lines", ())]
+    macros: Any = template("details.jinja").module
+    scores = [inputs.score_text(score) for score in data.scores]
+    is_checked = any(math.isfinite(score.difference.low) for score in data.scores)
     sections = {
-        "scope": _scope_details(context),
+        "scope": macros.scope(context, scores, is_checked),
         "exploration": _exploration_details(context),
-        "strategy": _strategy_details(context),
-        "privacy": _privacy_details(context),
-        "frequency": _frequency_details(context),
-        "federating": _federating_details(context),
-        "not_tried": _not_tried_details(context),
+        "strategy": _notes(results),
+        "privacy": macros.privacy(context, *_privacy_values(results)),
+        "federating": "\n".join([*helped[:1], *(f"- {line}" for line in helped[1:])]),
+        "not_tried": macros.not_tried(
+            context, planning.left_out(context.full, context.plan)[_SHOWN:], context.seconds - 60 * context.minutes
+        ),
     }
-    return {name: text for name, text in sections.items() if text}
+    return {name: str(text).strip() for name, text in sections.items() if text}
+
+
+def template(name: str) -> "jinja2.Template":
+    """A template of this folder."""
+    import jinja2
+
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(pathlib.Path(__file__).parent),
+        autoescape=name.endswith(".html.jinja"),
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.globals |= {one.__name__: one for one in (capital, count, effect, estimate, neighbours, paragraphs)}
+    return environment.get_template(name)
+
+
+def neighbours(reports: Sequence[Mapping[str, Any]]) -> str:
+    """Neighbouring relations of guarantees, each once."""
+    firsts = [one["guarantees"][0] for one in reports if one["guarantees"]]
+    return "; ".join(dict.fromkeys(f"{one['neighbours']} (sampling: {one['sampling']})" for one in firsts))
 
 
 def scope(context: Context) -> str:
@@ -109,18 +141,6 @@ def scope(context: Context) -> str:
         deployed = "No round follows a deployment, so every strategy acts with the initial model."
     parts = [*["Rewards are simulated."] * bool(data.scores), f"{horizon}.", deployed]
     return " ".join([*parts, f"{count(data.clients, 'client')} train, {data.cohort:,} a round."])
-
-
-def _scope_details(context: Context) -> str:
-    parts = [
-        *filter(None, [inputs.simulated(context.data.scores)]),
-        "Whether exploration pays depends on this horizon.",
-        f"{capital(context.data.held_out)}.",
-        "All rewards are averages per decision over a run, unless stated otherwise.",
-    ]
-    if context.plan.rounds < context.full.rounds:
-        parts.append(f"Rounds were left out to keep to --minutes={context.minutes:g}.")
-    return " ".join(parts)
 
 
 def exploration(context: Context) -> str:
@@ -172,17 +192,12 @@ def _exploration_details(context: Context) -> str:
     best = verdict.against_greedy.get(verdict.best or "")
     if best is None or math.isnan(best.difference):
         return " ".join(_lost(context))
-    sides = {
-        "better": [NAMES[other.configuration] for other in _tested(results) if other.wins and other is not best],
-        "worse": [NAMES[other.configuration] for other in _tested(results) if other.loses and not verdict.costs],
-    }
-    parts = [f"Significantly {side} than greedy: {words.listed(names)}." for side, names in sides.items() if names]
-    parts += [
+    parts = [
         f"Independent seeds, which did not select {NAMES[one.configuration]}, give {effect(one)}."
         for one in _on_independent_seeds(results)
         if one.low > 0 or not verdict.pays
     ]
-    return " ".join([*parts, *_baselines(results), *_models(results), *_lost(context)])
+    return " ".join([*parts, *_baselines(results), *_lost(context)])
 
 
 def _not_compared(context: Context) -> str:
@@ -239,23 +254,12 @@ def _is_complete(results: Findings, name: str) -> bool:
 
 
 def _baselines(results: Findings) -> list[str]:
-    """Rewards of the strategies and the baselines, and strategies that exceed full feedback."""
+    """The normalized score, and how the full-feedback baseline compares with the strategies and a fixed action."""
     name = results.verdict.recommended or results.verdict.best or GREEDY
-    rewards = [
-        f"{NAMES[one]} {estimate(results.compared[one].mean())}"
-        for one in dict.fromkeys((name, results.verdict.best, GREEDY))
-        if one in results.compared and results.compared[one].reward
-    ]
-    for baseline, value in (("uniform policy", results.uniform), ("best fixed action", results.best_fixed)):
-        if value is not None:
-            sample = f", over a sample of {value.clients:,} clients" if isinstance(value, Sampled) else ""
-            rewards.append(f"{baseline} {estimate(baselines.interval(value))}{sample}")
-    parts = []
-    against = results.verdict.against_baselines.get(name)
+    parts, against = [], results.verdict.against_baselines.get(name)
     if against and math.isfinite(against.score):
         parts.append(f"Normalized score of {NAMES[name]}: {against.score:.2f} (0 = uniform policy, 1 = full feedback).")
     if FULL_FEEDBACK in results.compared and math.isfinite(results.compared[FULL_FEEDBACK].mean().mean):
-        rewards.append(f"full-feedback baseline {estimate(results.compared[FULL_FEEDBACK].mean())}")
         others = {one: it for one, it in results.compared.items() if one != UNIFORM}
         compared = findings.compared(others, FULL_FEEDBACK)
         if above := [NAMES[one] for one, it in compared.items() if it.difference > 0]:
@@ -267,27 +271,7 @@ def _baselines(results: Findings) -> list[str]:
                 "Even full feedback earns significantly less than the best fixed action: the model is deployed too "
                 "late, learns too slowly, or cannot fit these rewards."
             )
-    return [_list("Average rewards:", rewards), *parts]
-
-
-def _list(head: str, items: list[str]) -> str:
-    """A paragraph and its list, apart from the sentences before and after it."""
-    return "\n" + "\n".join([head, *(f"- {item}" for item in items)]) + "\n"
-
-
-def _models(results: Findings) -> list[str]:
-    """Held-out performance of the trained models, as estimates."""
-    against = findings.compared(results.compared, GREEDY, "model")
-    items = [
-        f"trained by {NAMES[name]}: {effect(against[name])}"
-        for name in (results.verdict.best, UNIFORM)
-        if name in against and against[name].is_judged
-    ]
-    if not items:
-        return []
-    measure = "accuracy" if results.measured == metrics.ACCURACY else "reward"
-    reference = estimate(results.compared[GREEDY].mean("model"))
-    return [_list(f"Held-out {measure} of the trained model, against greedy's {reference}:", items)]
+    return parts
 
 
 def _lost(context: Context) -> list[str]:
@@ -316,19 +300,9 @@ def strategy(context: Context) -> str:
     return f"{' '.join(parts)} Command: {context.command}"
 
 
-def _strategy_details(context: Context) -> str:
-    results = context.results
+def _notes(results: Findings) -> str:
     name = results.verdict.recommended
-    if name is None:
-        return ""
-    one, parts = results.compared[name], []
-    others = [other for other in _tested(results) if other.configuration != name]
-    if results.verdict.pays and others:
-        second = max(others, key=lambda other: other.mean).configuration
-        pair = {each: results.compared[each] for each in (name, second)}
-        lead = findings.compared(pair, second)[name]
-        parts.append(f"{capital(NAMES[name])} minus {NAMES[second]}, the next that explores, is {effect(lead)}.")
-    return " ".join([*parts, *(f"{capital(note)}." for note in one.notes)])
+    return " ".join(f"{capital(note)}." for note in results.compared[name].notes) if name else ""
 
 
 def _why(context: Context, name: str) -> str:
@@ -350,13 +324,8 @@ def _why(context: Context, name: str) -> str:
     return f"it significantly beats the {baseline} and greedy does not, though the two do not differ significantly"
 
 
-def references(context: Context) -> str:
-    """Held-out rewards of the best fixed action and a linear model; empty for data without them."""
-    return of_references(context.data)
-
-
 def of_references(data: Data) -> str:
-    """`references` of some data."""
+    """Held-out rewards of the references of some data; empty without any."""
     values = [f"{name} {estimate(value)}" for name, value in rewards_of(data).items()]
     by = ", estimated from the log (doubly robust)" if data.scores else ""
     return f"On held-out clients{by}: {words.listed(values)}." if values else ""
@@ -402,7 +371,7 @@ def privacy(context: Context) -> str:
     """Whom epsilon protects, and the cost of each epsilon."""
     results, values = context.results, context.results.by_noise
     if results.no_noise or NO_NOISE not in values:
-        why = results.no_noise.rstrip(".") or f"--minutes={context.minutes:g} left too little time for noise"
+        why = results.no_noise.rstrip(".") or _too_little(context, "noise")
         return f"Not run: {why}."
     protected = context.deployment.protected(context.data.clients)
     if not math.isfinite(values[NO_NOISE].mean().mean):
@@ -410,11 +379,11 @@ def privacy(context: Context) -> str:
         return f"{protected} Inconclusive: {NAMES[results.noisy]} diverged without noise, at clip norm {clip_norm:.3g}."
     against = findings.compared(values, NO_NOISE)
     lines = [f"{protected} Average reward with noise, minus that without (95% CI):"]
-    lines += [f"- {findings.noise_name(one)}: {_short_cost(one, against)}" for one in results.noise[1:][:_MAX_EPSILONS]]
+    lines += [f"- {findings.noise_name(one)}: {_cost(one, against)}" for one in results.noise[1:][:_MAX_EPSILONS]]
     return "\n".join(lines)
 
 
-def _short_cost(entry: Mapping[str, Any], against: Mapping[str, Comparison]) -> str:
+def _cost(entry: Mapping[str, Any], against: Mapping[str, Comparison]) -> str:
     target = findings.noise_name(entry)
     if "error" in entry:
         return "not run"
@@ -423,69 +392,22 @@ def _short_cost(entry: Mapping[str, Any], against: Mapping[str, Comparison]) -> 
     return estimate(against[target].interval, signed=True, label="")
 
 
-def _privacy_details(context: Context) -> str:
-    results, values = context.results, context.results.by_noise
-    unit = f"The unit of privacy is {context.data.unit}."
+def _privacy_values(results: Findings) -> tuple[str, intervals.Interval | None, Comparison | None, str]:
+    """The strategy with noise, its reward without, the change by clipping, and where no gain over uniform is left."""
+    values = results.by_noise
     if results.no_noise or NO_NOISE not in values or not math.isfinite(values[NO_NOISE].mean().mean):
-        return unit
-    unnoised, clip_norm, name = values[NO_NOISE], results.noise[0]["clip_norm"], NAMES[results.noisy]
-    clips = f"{capital(name)}, clipped to norm {clip_norm:.3g} without noise, earns {estimate(unnoised.mean())}."
-    head = [unit, context.deployment.words, clips]
+        return "", None, None, ""
+    clipping = None
     if results.noisy in results.confirmed:  # With the same seeds.
-        both = {NO_NOISE: unnoised, PLANNED: results.confirmed[results.noisy]}
+        both = {NO_NOISE: values[NO_NOISE], PLANNED: results.confirmed[results.noisy]}
         change = findings.compared(both, PLANNED).get(NO_NOISE)
-        if change and change.is_judged and change.difference:
-            head.append(f"Fixed clipping and Poisson cohorts change it by {effect(change)}.")
+        clipping = change if change and change.is_judged and change.difference else None
     # A uniform policy's reward by seed was measured with other seeds than these.
     unpaired = list(values) if isinstance(results.uniform, Mapping) else []
     rewards = {target: one.reward for target, one in values.items()}
-    against_baselines = baselines.compare(rewards, uniform=results.uniform, unpaired=unpaired)
-    unnoised_gain = against_baselines[NO_NOISE].uniform
-    if unnoised_gain and unnoised_gain.is_judged and not unnoised_gain.wins:
-        head.append("That is not significantly more than the uniform policy, so the costs of noise mean little.")
-    lines = [" ".join(head), "Average reward with noise, minus that without:"]
-    against = findings.compared(values, NO_NOISE)
-    lines += [f"- {findings.noise_name(one)}{_cost(one, against, against_baselines)}" for one in results.noise[1:]]
-    guarantees = [one["guarantee"] for one in results.noise if "guarantee" in one]
-    lines += [_guarantee(guarantees)] * bool(guarantees)
-    lines.append(
-        "The runs themselves have no guarantee: their noise is seeded, and tuning and comparison ran without noise."
-    )
-    return "\n".join(lines)
-
-
-def _cost(
-    entry: Mapping[str, Any],
-    against: Mapping[str, Comparison],
-    against_baselines: Mapping[str, baselines.BaselineComparison],
-) -> str:
-    """The cost of an epsilon's noise, with the noise multiplier and the number of seeds."""
-    target = findings.noise_name(entry)
-    if "error" in entry:
-        return f": not run ({entry['error'].rstrip('.')})"
-    if target not in against or not math.isfinite(against[target].difference):
-        return ": diverged"
-    text = f" ({entry['mechanism']}, noise multiplier {entry['noise_multiplier']:.3g}): {effect(against[target])}"
-    if not against[target].is_judged:
-        return f"{text}, not tested: {_not_judged(against[target])}"
-    if against_baselines[target].beats_uniform is False and findings.beats(against_baselines, NO_NOISE):
-        text += ", and no significant gain over the uniform policy is left"
-    return text
-
-
-def _guarantee(reports: Sequence[Mapping[str, Any]]) -> str:
-    """Delta, accountant, neighbouring relations and assumptions of the epsilons."""
-    report = reports[0]
-    firsts = [one["guarantees"][0] for one in reports if one["guarantees"]]
-    pairs = dict.fromkeys(f"{one['neighbours']} (sampling: {one['sampling']})" for one in firsts)
-    by = report["mechanism"]["accountant"].upper()
-    parts = [
-        f"Guarantee: delta {report['delta']:.2g} after {count(report['rounds'], 'round')}, by {by}.",
-        f"Neighbours: {'; '.join(pairs)}.",
-    ]
-    if report["epsilon_assumes"]:
-        parts.append(f"Epsilon assumes {' and '.join(report['epsilon_assumes'])}.")
-    return " ".join([*parts, *(f"Warning: {one}" for one in report["warnings"])])
+    against = baselines.compare(rewards, uniform=results.uniform, unpaired=unpaired)
+    without = [name for name, one in against.items() if one.uniform and one.uniform.is_judged and not one.uniform.wins]
+    return capital(NAMES[results.noisy]), values[NO_NOISE].mean(), clipping, words.listed(without)
 
 
 def frequency(context: Context) -> str:
@@ -494,42 +416,19 @@ def frequency(context: Context) -> str:
     if not plan.often:
         return "Nothing: a model is deployed after every round already."
     often, planned = (f"deployed {planning.every(period)}" for period in (plan.often, plan.deploy_every))
-    items = _gains(results, results.compared, results.often)
-    if not items:
+    against = findings.against_planned(results.compared, results.often)
+    gains = {name: one[OFTEN] for name, one in against.items() if OFTEN in one and math.isfinite(one[OFTEN].difference)}
+    if not gains:
         if results.often:
             return f"Not known: runs {often} instead of {planning.every(plan.deploy_every)} diverged."
         less = f"runs that deploy {planning.every(plan.often)} instead of {planning.every(plan.deploy_every)}"
-        return f"Not known: --minutes={context.minutes:g} left too little time for {less}."
+        return f"Not known: {_too_little(context, less)}."
+    items = [f"- {NAMES[name]}: {effect(gain)}" for name, gain in gains.items()]
     return "\n".join([f"Average reward if {often}, minus that if {planned}:", *items])
 
 
-def _frequency_details(context: Context) -> str:
-    results, lines = context.results, []
-    if items := _gains(results, results.confirmed, results.often_confirmed):
-        lines += ["The same over independent seeds:", *items]
-    lead = findings.compared(results.often, GREEDY).get(results.verdict.best or "")
-    if lead and lead.is_judged:
-        lines.append(f"With more frequent deployment, {NAMES[lead.configuration]} minus greedy is {effect(lead)}.")
-    greedy, plan = results.compared.get(GREEDY), context.plan
-    if greedy and greedy.payload and plan.often:
-        # The initial model is sent, too; that of the last round is not.
-        sent = [1 + (plan.rounds - 1) // period for period in (plan.often, plan.deploy_every)]
-        each = payloads.of_model([(results.parameters,)]) * context.data.clients / 1e6
-        lines.append(
-            "In these runs, more frequent deployment adds no payload: each client of a round downloads the deployed "
-            f"model anyway, new or not ({greedy.mean('payload').mean / 1e6:.3g} MB a round, down and up). If instead "
-            f"each deployed model is sent once to all {count(context.data.clients, 'client')}, {sent[0]:,} models take "
-            f"{sent[0] * each:.3g} MB, and as planned {sent[1]:,} take {sent[1] * each:.3g} MB."
-        )
-    return "\n".join(lines)
-
-
-def _gains(results: Findings, planned: Results, often: Results) -> list[str]:
-    """Gain of the best strategy and of greedy from more frequent deployment, an item each."""
-    against = findings.against_planned(planned, often)
-    names = dict.fromkeys((results.verdict.best or GREEDY, GREEDY))
-    gains = {name: against[name][OFTEN] for name in names if OFTEN in against.get(name, {})}
-    return [f"- {NAMES[name]}: {effect(one)}" for name, one in gains.items() if math.isfinite(one.difference)]
+def _too_little(context: Context, what: str) -> str:
+    return f"--minutes={context.minutes:g} left too little time for {what}"
 
 
 def federating(context: Context) -> str:
@@ -539,7 +438,7 @@ def federating(context: Context) -> str:
         return f"Not known: no client can train alone ({results.no_federation.partition(':')[0]})."
     compared = findings.compared(results.federation, reports.ALONE).get(reports.FEDERATED)
     if compared is None or not math.isfinite(compared.difference) or not results.by_client:
-        why = f"--minutes={context.minutes:g} left too little time to train each client alone"
+        why = _too_little(context, "clients that train alone")
         return f"Not known: {'a run diverged or failed' if results.federation else why}."
     own, noise = (results.by_client[name] for name in ("shares", "between_seeds"))
     text = f"Average reward, federated minus alone: {effect(compared)}. "
@@ -555,33 +454,14 @@ def _federating_details(context: Context) -> str:
 
 
 def not_tried(context: Context) -> str:
-    """What was left out for lack of time, in one line, and the minutes that it needs."""
-    return _left_out(context)[0]
-
-
-def _left_out(context: Context) -> tuple[str, list[str]]:
-    """The answer, and the items that do not fit into it."""
-    left = planning.left_out(context.full, context.plan, NAMES)
+    """The first parts that were left out for lack of time, and the minutes that all need."""
+    left = planning.left_out(context.full, context.plan)
     if not left:
-        return "Nothing was left out for lack of time.", []
+        return "Nothing was left out for lack of time."
+    items = [*left[:_SHOWN], *[count(len(left) - _SHOWN, "other part")] * (len(left) > _SHOWN)]
     minutes = max(planning.minutes_of_all(context.full, context.pace), int(context.minutes) + 1)
-    end = f"To run all, repeat the command with --minutes={minutes}."
-    shown = len(left)
-    while True:
-        items = [*left[:shown], *[count(len(left) - shown, "other part")] * (shown < len(left))]
-        text = f"Left out, to keep to --minutes={context.minutes:g}: {'; '.join(items)}. {end}"
-        if len(text.split()) <= MAX_WORDS:
-            return text, left[shown:]
-        shown -= 1
-
-
-def _not_tried_details(context: Context) -> str:
-    _, hidden = _left_out(context)
-    lines = [f"Also left out: {'; '.join(hidden)}."] if hidden else []
-    over = context.seconds - 60 * context.minutes
-    if over > 1:
-        lines.append(f"It took {over:.0f} s longer than --minutes={context.minutes:g}.")
-    return "\n".join([*lines, "A recommendation never tries:", *(f"- {item}" for item in _BY_DESIGN)])
+    text = f"Left out, to keep to --minutes={context.minutes:g}: {'; '.join(items)}."
+    return f"{text} To run all, repeat the command with --minutes={minutes}."
 
 
 def paragraphs(text: str) -> list[tuple[str, list[str]]]:

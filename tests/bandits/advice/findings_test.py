@@ -6,7 +6,8 @@ import math
 import pytest
 
 from bandits import metrics
-from bandits.advice import findings, strategies
+from bandits.advice import findings
+from bandits.advice import plan as planning
 from bandits.advice.findings import StrategyResults
 from bandits.plans import outcomes
 from optimization.study import run_folder
@@ -22,7 +23,7 @@ def _describe(folder, flags):
 
 def _read(folder, rounds: int, status: str = outcomes.FINISHED) -> StrategyResults:
     """Reads a run of four rounds, evaluated after the second and the last, as one of so many rounds."""
-    (run,) = strategies.runs((f"--total_rounds={rounds}", "--task_type=digits"), "greedy", _POINT, 2000, 1)
+    (run,) = planning.runs((f"--total_rounds={rounds}", "--task_type=digits"), "greedy", _POINT, 2000, 1)
     (folder / run.name).mkdir(parents=True)
     names = ["round_num", metrics.ROUND_REWARD, metrics.AVERAGE_REWARD, metrics.ACCURACY, metrics.CLIP_NORM]
     names.append(metrics.WORST_TENTH)
@@ -79,24 +80,6 @@ def test_a_run_that_diverged_gives_no_numbers(tmp_path):
     assert math.isnan(results.model[2000])
 
 
-def test_a_search_has_the_expected_best_after_its_first_rung(tmp_path):
-    points = []
-    for rate, rounds, rewards in (("0.1", 2, (0.25, 0.75)), ("0.2", 1, (0.5,)), ("0.3", 1, (0.0,))):
-        point = (("server_learning_rate", "0.01"), ("client_learning_rate", rate))
-        (run,) = strategies.runs((f"--total_rounds={rounds}", "--task_type=digits"), "greedy", point, 1000, 1)
-        (tmp_path / run.name).mkdir(parents=True)
-        rows = "".join(f"{place},{value}\n" for place, value in enumerate(rewards, 1))
-        (tmp_path / run.name / "metrics.csv").write_text(f"round_num,{metrics.AVERAGE_REWARD}\n{rows}")
-        (tmp_path / run.name / "config.json").write_text(
-            json.dumps({"format": run_folder.FORMAT, "flags": {"seed": 1000}, "command": "run"})
-        )
-        points.append(outcomes.Point((outcomes.Outcome(run, outcomes.FINISHED, rounds, rewards[-1]),), rewards[-1]))
-    space = strategies.spaces(("--task_type=digits",), ["greedy"], 10)["greedy"]
-    found = findings.search(points, space, 3, tmp_path, metrics.AVERAGE_REWARD)["expected_best"]
-    # Of 0, 0.25 and 0.5 the mean; of pairs 0.25, 0.5 and 0.5; the best.
-    assert found == {"rounds": 1, "of_points": {1: pytest.approx(0.25), 2: pytest.approx(1.25 / 3), 3: 0.5}}
-
-
 def test_a_comparison_in_json_has_its_detectable_difference_and_the_seeds_required():
     values = {"greedy": {0: 0.5, 1: 0.5, 2: 0.5}, "softmax": {0: 0.6, 1: 0.5, 2: 0.7}}
     some = {name: StrategyResults(name, _POINT, reward) for name, reward in values.items()}
@@ -112,7 +95,7 @@ def _verdict(values, uniform, best_fixed):
     return findings.verdict(results, uniform, best_fixed)
 
 
-def test_of_strategies_not_different_from_greedy_one_above_the_uniform_policy_is_recommended():
+def test_of_planning_not_different_from_greedy_one_above_the_uniform_policy_is_recommended():
     values = {"greedy": (0.2, 0.34, 0.19, 0.27), "softmax": (0.25, 0.6, 0.22, 0.45), "falcon": (0.3, 0.31, 0.3, 0.305)}
     found = _verdict(values, 0.2, None)
     assert (found.pays, found.recommended, found.best) == (False, "falcon", "falcon")

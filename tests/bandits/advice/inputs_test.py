@@ -1,15 +1,13 @@
-"""A simulator that its log contradicts answers nothing."""
-
-import math
+"""The data, its simulator, and where the model would be trained."""
 
 import numpy as np
 import pytest
 
-from bandits import simulator, studies
+from bandits import studies
 from bandits.advice import inputs
-from bandits.advice.strategies import BINARY
+from bandits.advice.plan import BINARY
 from data.errors import UsageError
-from optimization.study import intervals
+from optimization.study import cli
 
 TABLE = ("--data_file=sklearn_wine.csv", "--client_column=cellar", "--label_column=cultivar")
 COLUMNS = (
@@ -57,25 +55,11 @@ def test_a_simulator_that_dr_refutes_is_refused_with_what_the_log_supports(tmp_p
         inputs.check_simulator(scores, flags, "a linear model fitted centrally 0.5")
 
 
-def test_a_simulator_that_its_log_supports_is_named_first(tmp_path):
+def test_a_simulator_that_its_log_supports_is_accepted(tmp_path):
     _write(tmp_path / "log.csv", 0.5)
     flags, scores = _scores(tmp_path / "log.csv")
     inputs.check_simulator(scores, flags)
-    first, second, logging, uniform, *_ = inputs.simulated(scores).split("\n")
-    assert first == "Rewards are simulated: they are sampled from a regression of the log, and have its bias."
-    assert second == "Held-out clients of the log do not contradict it:"
-    assert logging.startswith("- logging policy: ")
-    assert uniform.startswith("- uniform policy: ")
-
-
-def test_a_log_without_reward_cannot_check_its_simulator():
-    nothing = intervals.Interval(math.nan, math.nan, math.nan, 8)
-    score = simulator.Score("logging policy", nothing, nothing, intervals.Interval(0.0, math.nan, math.nan, 8))
-    _, second, logging, *_ = inputs.simulated([score]).split("\n")
-    assert second == "Held-out clients of the log cannot check it:"
-    assert logging == "- logging policy: cannot be compared, as all rewards are equal"
-    inputs.check_simulator((), ())  # Other data has none.
-    assert inputs.simulated(()) == ""
+    assert [inputs.score_text(score).partition(":")[0] for score in scores] == ["logging policy", "uniform policy"]
 
 
 def test_a_preset_with_noise_is_refused_and_what_is_right_is_reported():
@@ -128,3 +112,57 @@ def test_labels_measure_no_model_where_rewards_change():
     flags = ("--task_type=digits", "--bandits_type=greedy")
     for others, is_labelled in (((), True), (("--scenario=drift",), False), (("--scenario=init_shift",), False)):
         assert inputs.open_data(studies.resolve(BINARY, (*flags, *others))).is_labelled is is_labelled
+
+
+def _settings(*arguments: str) -> cli.Settings:
+    flags = cli.FlagSet("x")
+    flags.group(inputs.Privacy)
+    return flags.parse(["x", *arguments])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "clients", "reason"),
+    [
+        ((), 19, "with 19 clients to protect, delta is 0.039, above 0.001, so no epsilon is a meaningful guarantee"),
+        ((), 534, ""),
+        (("--population=40000",), 19, ""),
+        (("--target_delta=0.0001",), 19, ""),
+    ],
+)
+def test_no_cost_is_reported_where_delta_makes_epsilon_meaningless(arguments, clients, reason):
+    where = inputs.deployment(_settings(*arguments), clients, 5, ())
+    assert inputs.no_guarantee(where).startswith(reason)
+    assert bool(inputs.no_guarantee(where)) == bool(reason)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "cohort"),
+    [
+        (("--population=5000",), 50),
+        (("--population=1500",), 20),
+        (("--population=10000000",), 1000),
+        (("--population=5000", "--population_clients_per_round=700"), 700),
+    ],
+)
+def test_the_cohort_of_a_deployment(arguments, cohort):
+    assert inputs.deployment(_settings(*arguments), 60, 20, ()).cohort == cohort
+
+
+@pytest.mark.parametrize(
+    ("arguments", "flag"),
+    [
+        (("--population=50",), "--population=50 is less than the 60 clients"),
+        (("--population=5000", "--population_clients_per_round=19"), "--population_clients_per_round=19 is less than"),
+    ],
+)
+def test_a_population_and_its_rounds_hold_their_samples(arguments, flag):
+    with pytest.raises(UsageError, match=flag):
+        inputs.deployment(_settings(*arguments), 60, 20, ())
+
+
+def test_epsilons_are_numbers_above_0_in_the_order_given():
+    for text in ("", "1,,2", "0", "-1", "a", "inf"):
+        with pytest.raises(UsageError, match="--target_epsilons"):
+            _settings(f"--target_epsilons={text}")
+    assert _settings("--target_epsilons=8,2").target_epsilons == (8.0, 2.0)
+    assert _settings().target_epsilons == (3.0, 10.0, 1.0)

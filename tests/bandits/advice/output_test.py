@@ -30,7 +30,7 @@ def _advice(found: Findings, initial_model_varies: bool = True) -> dict:
             "details": {},
             "command": "",
             "configurations": found.compared,
-            "privacy": {"noise": found.noise},
+            "noise": found.noise,
             "initial_model_varies": initial_model_varies,
             "pace": {"round_seconds": 0.5, "workers": 2},
             "clients": 20,
