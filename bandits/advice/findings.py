@@ -37,7 +37,6 @@ class StrategyResults:
       model: Held-out metric of the trained model's greedy policy, likewise; seeds without an evaluation after the
         planned rounds are missing.
       worst_tenth: Mean reward of the worst tenth of clients under that policy, likewise.
-      jain_index: Jain's index of the clients' rewards, likewise.
       clip_norms: Clip norm of the last round, likewise.
       decisions: Decisions of a whole run, by seed.
       ranges: Smallest and largest possible value of each of these attributes.
@@ -50,7 +49,6 @@ class StrategyResults:
     recent: BySeed = dataclasses.field(default_factory=dict)
     model: BySeed = dataclasses.field(default_factory=dict)
     worst_tenth: BySeed = dataclasses.field(default_factory=dict)
-    jain_index: BySeed = dataclasses.field(default_factory=dict)
     clip_norms: BySeed = dataclasses.field(default_factory=dict)
     decisions: BySeed = dataclasses.field(default_factory=dict)
     ranges: dict[str, tuple[float, float]] = dataclasses.field(default_factory=dict)
@@ -60,16 +58,6 @@ class StrategyResults:
     def label(self) -> str:
         """Name, with the strategy's parameter."""
         return planning.label(self.name, self.point)
-
-    @property
-    def flags(self) -> dict[str, str]:
-        """Searched flags."""
-        return dict(self.point)
-
-    @property
-    def reward_mean(self) -> intervals.Interval:
-        """Mean reward, with its interval."""
-        return self.mean()
 
     @property
     def diverged(self) -> list[int]:
@@ -94,8 +82,8 @@ class StrategyResults:
                 continue
             run, seed = runs.read(folder / outcome.run.name), outcome.run.seed
             table = run.metrics[run.metrics["round_num"] <= outcome.run.rounds]
-            columns = {"reward": REWARD, "recent": metrics.ROUND_REWARD, "model": measured}
-            columns |= {"worst_tenth": metrics.WORST_TENTH, "jain_index": metrics.JAIN_INDEX}
+            columns = {"reward": REWARD, "recent": metrics.ROUND_REWARD}
+            columns |= {"model": measured, "worst_tenth": metrics.WORST_TENTH}
             self.ranges = {name: configurations.range_of([run], column) for name, column in columns.items()}
             recent = table[metrics.ROUND_REWARD].iloc[-runs.trailing_window(len(table)) :].mean()
             last = table.iloc[-1]
@@ -291,7 +279,7 @@ def noise_name(entry: Mapping[str, Any]) -> str:
 # Computed properties in `advice.json`, and fields with another name there.
 _COMPUTED: Mapping[type, list[str]] = {
     Comparison: ["significance", "detectable", "seeds_needed"],
-    StrategyResults: ["label", "flags", "reward_mean", "diverged"],
+    StrategyResults: ["label", "diverged"],
 }
 _IN_JSON = {"label": "name", "recent": "recent_reward"}
 
@@ -299,15 +287,17 @@ _IN_JSON = {"label": "name", "recent": "recent_reward"}
 def plain(value: Any) -> Any:
     """A value for JSON, with null for numbers that are not finite.
 
-    A comparison also has its minimum detectable difference and the seeds required for the observed one.
+    A comparison also has its minimum detectable difference and the seeds required for the observed one; results have
+    the mean reward and the flags of their point.
     """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         names = [field.name for field in dataclasses.fields(value)] + _COMPUTED.get(type(value), [])
-        value = {_IN_JSON.get(name, name): getattr(value, name) for name in names}
+        content = {_IN_JSON.get(name, name): getattr(value, name) for name in names}
+        if isinstance(value, StrategyResults):
+            content |= {"flags": dict(value.point), "reward_mean": value.mean()}
+        return plain(content)
     if isinstance(value, Mapping):
         return {str(name): plain(one) for name, one in value.items()}
     if isinstance(value, list | tuple):
         return [plain(one) for one in value]
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return value
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -133,9 +133,8 @@ def open_data(settings: cli.Settings) -> Data:
     study.check(options, task)
     low, high = task.reward_range(options.rewards)
     evaluated = len(task.held_out)
-    held_out = f"held out for evaluation: {evaluated:,} other clients" if evaluated > 1 else ""
-    if of_rows := task.report.get("held_out"):
-        held_out = f"held out for evaluation: {of_rows}"
+    of_rows = task.report.get("held_out")
+    held_out = of_rows or (f"{evaluated:,} other clients" if evaluated > 1 else "")
     return Data(
         checksum=task.checksum,
         report=dict(task.report),
@@ -145,7 +144,7 @@ def open_data(settings: cli.Settings) -> Data:
         reward_width=(high - low) or 1.0,
         is_labelled=not task.multi_label and not options.has_shift and options.drift.kind == "none",
         statistics=task.private_statistics,
-        held_out=held_out or "held out: one pooled test set",
+        held_out=f"held out for evaluation: {held_out}" if held_out else "held out: one pooled test set",
         unit=_unit(settings.client_column, clients, of_rows),
         scores=scores,
         trained_width=1.0 if task.reward_bounds else (high - low) or 1.0,
@@ -195,15 +194,15 @@ class Deployment:
     @property
     def words(self) -> str:
         """Clients and cohorts of the guarantees, in sentences."""
-        if self.is_table:
-            return (
-                f"Guarantees hold for training on the {self.population:,} training clients, about {self.cohort:,} a "
-                "round."
-            )
-        return (
-            f"Guarantees hold for training on {self.population:,} clients, about {self.cohort:,} a round. The data "
-            "counts as a sample of them, and the runs' mean updates are as noisy as with such cohorts."
+        clients, cohorts = (
+            f"{self.population:,} {'training ' * self.is_table}clients",
+            f"about {self.cohort:,} a round.",
         )
+        text = f"Guarantees hold for training on {'the ' * self.is_table}{clients}, {cohorts}"
+        if self.is_table:
+            return text
+        sample = "The data counts as a sample of them, and the runs' mean updates are as noisy as with such cohorts."
+        return f"{text} {sample}"
 
     def mechanism(self, noise_multiplier: float) -> mechanisms.Mechanism:
         """Accounted mechanism: Gaussian noise on the sum of the clipped updates of a Poisson sample."""

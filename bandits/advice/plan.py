@@ -409,10 +409,7 @@ _LEFT_OUT: Mapping[str, tuple[str, str]] = {
         "the hyperparameter search (all settings are defaults)",
     ),
     "tuning_seeds": ("a second tuning seed", ""),
-    "independent_seeds": (
-        "{fewer} of {planned} independent seeds",
-        "independent seeds to confirm the best strategy",
-    ),
+    "independent_seeds": ("{fewer} of {planned} independent seeds", "independent seeds to confirm the best strategy"),
     "frequent_seeds": ("{fewer} of {planned} seeds of more frequent deployment", "more frequent deployment"),
     "epsilons": ("privacy: {fewer} of {planned} epsilons", "privacy: every run with noise"),
     "noise_seeds": ("{fewer} of {planned} seeds with noise", ""),

@@ -9,6 +9,7 @@ import dataclasses
 import json
 import math
 import pathlib
+import shutil
 import statistics
 import sys
 import time
@@ -160,16 +161,13 @@ class Session:
         if self.state.pace:
             return
         print_status("Measuring the time of a round.")
-
-        def measured(seed: int) -> list[list[Run]]:
-            names = self.full.strategies[: planning.MEASURED]
-            return [planning.runs(self.base, name, spaces[name].first, seed, self._workers) for name in names]
-
-        seed = planning.TUNING_SEED
-        # Runs of a killed measurement would seem to take no time, so other seeds are measured.
-        while any((self.folder / "search" / run.name).exists() for runs in measured(seed) for run in runs):
-            seed += self._workers
-        first, second = measured(seed)
+        # Runs of a killed measurement would seem to take no time.
+        shutil.rmtree(self.folder / "search", ignore_errors=True)
+        names, seed = self.full.strategies[: planning.MEASURED], planning.TUNING_SEED
+        first, second = (
+            [run for name in names for run in planning.runs(self.base, name, spaces[name].first, start, self._workers)]
+            for start in (seed, seed + self._workers)
+        )
         rounds = min(_MEASURED_ROUNDS, self.full.rounds)
         self._timed(first, rounds)  # Includes the import of TensorFlow Federated.
         new, _ = self._timed(second, rounds)
@@ -182,12 +180,11 @@ class Session:
         """Executes runs up to a round; returns the seconds of all runs and of a round."""
         start = time.monotonic()
         executed = self.run("search", [run.at_rounds(rounds) for run in planned])
-        took = time.monotonic() - start
-        folders = {name: self.folder / "search" / name for name in executed}
+        took, folder = time.monotonic() - start, self.folder / "search"
         for name, outcome in executed.items():
             if outcome.status == outcomes.FAILED:
-                raise Failure(f"No run can be executed: {outcome.error} ({folders[name]})")
-        return took, statistics.mean(round_seconds(folder, rounds) for folder in folders.values())
+                raise Failure(f"No run can be executed: {outcome.error} ({folder / name})")
+        return took, statistics.mean(round_seconds(folder / name, rounds) for name in executed)
 
     @property
     def pace(self) -> Pace:

@@ -10,12 +10,7 @@ from data.errors import UsageError
 from optimization.study import cli
 
 TABLE = ("--data_file=sklearn_wine.csv", "--client_column=cellar", "--label_column=cultivar")
-COLUMNS = (
-    "--client_column=user",
-    "--action_column=action",
-    "--reward_column=reward",
-    "--propensity_column=propensity",
-)
+COLUMNS = ("--client_column=user", "--action_column=action", "--reward_column=reward", "--propensity_column=propensity")
 
 
 def _write(path, probability):

@@ -31,12 +31,8 @@ def test_a_search_plays_every_point_at_first_and_half_of_them_at_each_further_ru
     assert plan.rungs == [25, 50, 100]  # Not before two deployments.
     assert len(plan.configurations) == 6
     runs = 6 * 2 * (8 + 4 + 2)
-    assert plan.work(SEARCH) == (6 * 8, runs, 6 * 2 * (8 * 25 + 4 * 25 + 2 * 50))
-
-
-def test_no_point_is_given_up_before_two_deployments():
     assert dataclasses.replace(FULL, points=16, deploy_every=51).rungs == [100]
-    assert dataclasses.replace(FULL, points=16, deploy_every=1).rungs == [7, 13, 25, 50, 100]
+    assert plan.work(SEARCH) == (6 * 8, runs, 6 * 2 * (8 * 25 + 4 * 25 + 2 * 50))
 
 
 def test_each_stage_runs_its_configurations_on_its_seeds():
@@ -132,13 +128,6 @@ def test_what_is_left_out_is_named():
         "more frequent deployment",
         "privacy: every run with noise",
     ]
-
-
-def test_the_plan_is_described_by_stage():
-    lines = planning.described(dataclasses.replace(FULL, epsilons=0), PACE)
-    assert [line.split()[0] for line in lines] == list(STAGES)
-    assert lines[1].endswith("  48 runs")
-    assert lines[[*STAGES].index(NOISE)].endswith("left out")
 
 
 def test_a_search_is_cut_short_if_a_strategy_has_few_points_seeds_or_rounds():

@@ -25,18 +25,7 @@ def test_the_folder_of_another_advice_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "changes",
-    [
-        {"spent": None},
-        {"pace": {"round_seconds": "x"}},
-        {"pace": 3},
-        {"stages": {"search": {}}},
-        {"stages": []},
-        {"identity": None},
-        {"stages": {"search": {"rounds": 9, "deploy_every": 3, "often": 1, "strategies": None}}},
-        {"spent": float("nan")},
-        {"minutes": None},
-    ],
+    "changes", [{"spent": None}, {"pace": 3}, {"stages": {"search": {}}}, {"identity": None}, {"spent": float("nan")}]
 )
 def test_a_damaged_plan_is_refused_and_it_says_what_to_do(tmp_path, changes):
     state = session.State(tmp_path, {}, 5.0)
@@ -86,20 +75,18 @@ def _session(tmp_path, minutes=5.0) -> tuple[session.Session, dict[str, plan.Spa
     return made, plan.spaces(base, full.strategies, 10)
 
 
-@pytest.mark.slow
-def test_runs_of_a_killed_measurement_are_not_measured_again(tmp_path, monkeypatch):
+def test_a_killed_measurement_begins_again(tmp_path, monkeypatch):
     made, spaces = _session(tmp_path)
-    measured = []
+    (before,) = plan.runs(made.base, "greedy", spaces["greedy"].first, plan.TUNING_SEED, 1)
+    (tmp_path / "search" / before.name).mkdir(parents=True)
 
     def timed(_, some, rounds):
-        measured.append({run.seed for run in some})
+        assert not (tmp_path / "search").exists()
         return 5.0, 0.1
 
     monkeypatch.setattr(session.Session, "_timed", timed)
-    (before,) = plan.runs(made.base, "greedy", spaces["greedy"].first, plan.TUNING_SEED, 1)
-    (tmp_path / "search" / before.name).mkdir(parents=True)
     made.measure(spaces)
-    assert measured == [{1002, 1003}] * 3
+    assert made.pace.round_seconds == 0.1
 
 
 @pytest.mark.parametrize(("minutes", "factor"), [(30.0, 0.5), (40.0, 1.0)])

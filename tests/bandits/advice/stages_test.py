@@ -138,8 +138,7 @@ def test_clients_alone_and_together_are_compared_over_equal_seeds(tff_worker, mo
 
 
 @pytest.mark.parametrize(
-    ("learned", "searched", "is_far"),
-    [(0.5, 0.4, True), (0.7, 0.2, True), (0.7, 0.4, False), (math.nan, 0.4, True)],
+    ("learned", "searched", "is_far"), [(0.5, 0.4, True), (0.7, 0.2, True), (0.7, 0.4, False), (math.nan, 0.4, True)]
 )
 def test_rounds_grow_until_a_model_and_the_rewards_come_near_the_linear_model(
     monkeypatch, tmp_path, learned, searched, is_far
