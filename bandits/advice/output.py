@@ -135,7 +135,7 @@ def _comparison(context: Context) -> Table:
         row += [_mean(one, attribute) for attribute in ("recent", "model", "worst_tenth")]
         row += [_mean(results.often[name]) if name in results.often else ""] * bool(results.often)
         rows.append(row)
-    for name, value in (("uniform policy, exactly", results.uniform), ("best fixed action", results.best_fixed)):
+    for name, value in (("uniform policy, expected", results.uniform), ("best fixed action", results.best_fixed)):
         if value is not None and value is not getattr(results.compared.get(UNIFORM), "reward", None):
             sample = f", over a sample of {value.clients:,} clients" if isinstance(value, Sampled) else ""
             rows.append([name + sample, words.estimate(baselines.interval(value), label=""), *[""] * (len(heads) - 2)])

@@ -44,12 +44,8 @@ def _read(folder, rounds: int, status: str = outcomes.FINISHED) -> StrategyResul
 
 def test_a_run_gives_its_rewards_its_model_and_its_clip_norm(tmp_path):
     results = _read(tmp_path, 4)
-    assert (results.reward, results.recent, results.model, results.clip_norms) == (
-        {2000: 0.4},
-        {2000: 0.7},
-        {2000: 0.9},
-        {2000: 4.0},
-    )
+    assert (results.reward, results.recent) == ({2000: 0.4}, {2000: 0.7})
+    assert (results.model, results.clip_norms) == ({2000: 0.9}, {2000: 4.0})
     assert results.worst_tenth == {2000: 0.75}
 
 

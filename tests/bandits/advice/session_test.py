@@ -36,11 +36,7 @@ def test_a_damaged_plan_is_refused_and_it_says_what_to_do(tmp_path, changes):
 
 
 def test_a_plan_that_is_no_json_object_or_of_another_format_is_refused(tmp_path):
-    for content, printed in (
-        ("{", "damaged: delete it"),
-        ("[]", "damaged: delete it"),
-        ('{"format": 2}', "of format 2"),
-    ):
+    for content, printed in (("{", "damaged: delete it"), ("[]", "damaged: delete"), ('{"format": 2}', "of format 2")):
         (tmp_path / session.PLAN_FILE).write_text(content)
         with pytest.raises(UsageError, match=printed):
             session.State(tmp_path, {}, 5.0)

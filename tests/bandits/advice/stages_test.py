@@ -89,7 +89,7 @@ def test_no_noise_is_advised_where_its_guarantee_would_not_hold(absent):
     assert stages.refused_noise(("--task_type=digits", "--drop_out=0")) == ""
 
 
-def test_no_noise_is_advised_where_losses_reset_the_training():
+def test_losses_that_reset_the_training_exclude_noise():
     assert "the clients' losses" in stages.refused_noise(("--task_type=digits", "--reset=model"))
     window = ("--reset=model", "--reset_when=window", "--reset_window=20")
     assert stages.refused_noise(("--task_type=digits", *window)) == ""
