@@ -14,6 +14,7 @@ import numpy as np
 from data import clients, logged_clients
 from optimization.study import intervals
 
+_TO_99 = 2.576 / 1.960  # From the half width of a 95% interval to that of a 99% interval.
 _ROUNDING = 1e-13  # Where all clients agree, rounding errors leave a spread of this many times the values.
 
 
@@ -37,6 +38,11 @@ class Score:
     def is_off(self) -> bool:
         """Whether the difference is significant."""
         return self.difference.low > 0 or self.difference.high < 0
+
+    @property
+    def is_contradicted(self) -> bool:
+        """Whether even the 99% interval of the difference excludes 0; of correct logs, few are."""
+        return abs(self.difference.mean) > _TO_99 * (self.difference.high - self.difference.low) / 2
 
     def in_words(self) -> str:
         """The score as a line of text."""

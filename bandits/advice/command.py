@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from bandits import metrics, studies
-from bandits.advice import findings, inputs, output, sentences, session, stages
+from bandits.advice import answers, findings, inputs, output, session, stages
 from bandits.advice import plan as planning
 from bandits.advice.plan import Plan
 from bandits.plans import executors
@@ -171,7 +171,7 @@ def recommend(settings: cli.Settings, command: str | None = None) -> Recommendat
     if (folder / "config.json").exists():
         raise UsageError(f"{folder} holds a run, not a recommendation: choose another --experiment_name.")
     data = inputs.open_data(resolved)
-    references = sentences.of_references(data)
+    references = answers.of_references(data)
     print(*table_report.lines(data.report), *[references] * bool(references), sep="\n", file=sys.stderr)
     inputs.check_simulator(data.scores, base, references)
     deployment = inputs.deployment(settings, data.clients, data.cohort, data.statistics)

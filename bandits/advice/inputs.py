@@ -304,9 +304,9 @@ def check_simulator(scores: Sequence[simulator.Score], base: Sequence[str], refe
       references: Rewards of simple policies, in words.
 
     Raises:
-      UsageError: If the 95% interval of a difference excludes 0.
+      UsageError: If the 99% interval of a difference excludes 0, which is rare for correct logs.
     """
-    if not any(score.is_off for score in scores):
+    if not any(score.is_contradicted for score in scores):
         return
     values = "\n".join(f"  {score_text(score)}" for score in scores)
     file = next((flag.partition("=")[2] for flag in base if flag.startswith("--data_file=")), "LOG")

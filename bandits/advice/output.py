@@ -5,20 +5,25 @@ import math
 import pathlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bandits import metrics
-from bandits.advice import findings, sentences
+from bandits.advice import answers, findings, inputs
 from bandits.advice import plan as planning
-from bandits.advice.findings import StrategyResults, plain
+from bandits.advice.answers import Context
+from bandits.advice.findings import NO_NOISE, PLANNED, Findings, StrategyResults, plain
 from bandits.advice.inputs import Data, Deployment
-from bandits.advice.plan import GREEDY, NAMES, UNIFORM
-from bandits.advice.sentences import Context
+from bandits.advice.plan import FULL_FEEDBACK, GREEDY, NAMES, UNIFORM
 from bandits.advice.session import ADVICE_FILE, Session
 from bandits.results import baselines, federating, runs, tables, words
-from bandits.results.comparison import Sampled
+from bandits.results.comparison import Comparison, Sampled
+from bandits.results.plots import capital
+from bandits.results.words import count, effect, estimate
 from data import files
-from optimization.study import cli, run_folder
+from optimization.study import cli, intervals, run_folder
+
+if TYPE_CHECKING:
+    import jinja2
 
 _MARKDOWN, _PAGE = "advice.md", "advice.html"
 _ENVIRONMENT = re.compile(r"^(?:\w+=\S+ )+")
@@ -27,7 +32,7 @@ Table = tuple[Sequence[str], Sequence[Sequence[str]]]  # Heads and rows.
 
 
 def write(
-    session: Session, results: findings.Findings, data: Data, deployment: Deployment, base: Sequence[str]
+    session: Session, results: Findings, data: Data, deployment: Deployment, base: Sequence[str]
 ) -> dict[str, Any]:
     """Writes all files; returns `advice.json`.
 
@@ -81,8 +86,8 @@ def content(context: Context, session: Session) -> dict[str, Any]:
         named
         | {
             "format": run_folder.FORMAT,
-            "sentences": sentences.write(context),
-            "details": sentences.details(context),
+            "sentences": answers.write(context),
+            "details": details(context),
             "recommended": results.verdict.recommended,
             "advice_command": session.state.command,
             "initial_model_varies": not flags.get("--initial_model_path"),
@@ -92,7 +97,7 @@ def content(context: Context, session: Session) -> dict[str, Any]:
             "clients_per_round": data.cohort,
             "actions": data.num_actions,
             "data_report": data.report,
-            "references": {name: value._asdict() for name, value in sentences.rewards_of(data).items()},
+            "references": {name: value._asdict() for name, value in answers.rewards_of(data).items()},
             "seconds": round(session.state.earlier + context.seconds, 1),
             "left_out": planning.left_out(context.full, context.plan),
             "failed": session.failed,
@@ -111,9 +116,127 @@ def content(context: Context, session: Session) -> dict[str, Any]:
             "why_no_noise": results.no_noise,
             "strategy_with_noise": results.noisy,
             "noise": results.noise,
-            "noise_against_no_noise": compared(results.by_noise, findings.NO_NOISE),
+            "noise_against_no_noise": compared(results.by_noise, NO_NOISE),
         }
     )
+
+
+def details(context: Context) -> dict[str, str]:
+    """Details by the keys of `TITLES`; a section without any is missing."""
+    results, data = context.results, context.data
+    helped = [line.strip() for line in results.by_client.get("lines", ())]
+    macros: Any = template("details.jinja").module
+    hidden = planning.left_out(context.full, context.plan)[answers.SHOWN :]
+    scores = [inputs.score_text(score) for score in data.scores]
+    checks = [score for score in data.scores if math.isfinite(score.difference.low)]
+    sections = {
+        "scope": macros.scope(context, scores, checks),
+        "exploration": _exploration_details(context),
+        "strategy": _notes(results),
+        "privacy": macros.privacy(context, *_privacy_values(results)),
+        "federating": "\n".join([*helped[:1], *(f"- {line}" for line in helped[1:])]),
+        "not_tried": macros.not_tried(context, hidden, context.seconds - 60 * context.minutes),
+    }
+    return {name: str(text).strip() for name, text in sections.items() if text}
+
+
+def template(name: str) -> "jinja2.Template":
+    """A template of this folder."""
+    import jinja2
+
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(pathlib.Path(__file__).parent),
+        autoescape=name.endswith(".html.jinja"),
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.globals |= {one.__name__: one for one in (capital, count, effect, estimate, neighbours, paragraphs)}
+    return environment.get_template(name)
+
+
+def neighbours(reports: Sequence[Mapping[str, Any]]) -> str:
+    """Neighbouring relations of guarantees, each once."""
+    firsts = [one["guarantees"][0] for one in reports if one["guarantees"]]
+    return "; ".join(dict.fromkeys(f"{one['neighbours']} (sampling: {one['sampling']})" for one in firsts))
+
+
+def paragraphs(text: str) -> list[tuple[str, list[str]]]:
+    """A section's paragraphs, each with the items of its list."""
+    parsed: list[tuple[str, list[str]]] = []
+    for line in filter(None, (line.strip() for line in text.split("\n"))):
+        if line.startswith("- ") and parsed:
+            parsed[-1][1].append(line.removeprefix("- "))
+        else:
+            parsed.append((line, []))
+    return parsed
+
+
+def _exploration_details(context: Context) -> str:
+    results, verdict = context.results, context.results.verdict
+    best = verdict.against_greedy.get(verdict.best or "")
+    if best is None or math.isnan(best.difference):
+        return " ".join(_lost(context))
+    parts = [
+        f"Independent seeds, which did not select {NAMES[one.configuration]}, give {effect(one)}."
+        for one in answers.on_independent_seeds(results)
+        if one.low > 0 or not verdict.pays
+    ]
+    return " ".join([*parts, *_baselines(results), *_lost(context)])
+
+
+def _baselines(results: Findings) -> list[str]:
+    """The normalized score, and how the full-feedback baseline compares with the strategies and a fixed action."""
+    name = results.verdict.recommended or results.verdict.best or GREEDY
+    parts, against = [], results.verdict.against_baselines.get(name)
+    if against and math.isfinite(against.score):
+        parts.append(f"Normalized score of {NAMES[name]}: {against.score:.2f} (0 = uniform policy, 1 = full feedback).")
+    if FULL_FEEDBACK in results.compared and math.isfinite(results.compared[FULL_FEEDBACK].mean().mean):
+        others = {one: it for one, it in results.compared.items() if one != UNIFORM}
+        compared = findings.compared(others, FULL_FEEDBACK)
+        if above := [NAMES[one] for one, it in compared.items() if it.difference > 0]:
+            parts.append(f"{capital(words.listed(above))} earned more than the full-feedback baseline on average.")
+        reward = {FULL_FEEDBACK: results.compared[FULL_FEEDBACK].reward}
+        fixed = baselines.compare(reward, fixed=results.best_fixed)[FULL_FEEDBACK].fixed
+        if fixed and fixed.loses:
+            parts.append(
+                "Even full feedback earns significantly less than the best fixed action: the model is deployed too "
+                "late, learns too slowly, or cannot fit these rewards."
+            )
+    return parts
+
+
+def _lost(context: Context) -> list[str]:
+    """Configurations that diverged, or failed."""
+    planned, parts = context.plan.seeds, []
+    for name, one in context.results.compared.items():
+        if one.diverged:
+            parts.append(f"{capital(NAMES[name])} diverged on {len(one.diverged)} of {words.seeds(len(one.reward))}.")
+        elif len(one.reward) < planned:
+            parts.append(f"{capital(NAMES[name])} failed on {planned - len(one.reward)} of {words.seeds(planned)}.")
+    return parts
+
+
+def _notes(results: Findings) -> str:
+    name = results.verdict.recommended
+    return " ".join(f"{capital(note)}." for note in results.compared[name].notes) if name else ""
+
+
+def _privacy_values(results: Findings) -> tuple[str, intervals.Interval | None, Comparison | None, str]:
+    """The strategy with noise, its reward without, the change by clipping, and where no gain over uniform is left."""
+    values = results.by_noise
+    if results.no_noise or NO_NOISE not in values or not math.isfinite(values[NO_NOISE].mean().mean):
+        return "", None, None, ""
+    clipping = None
+    if results.noisy in results.confirmed:  # With the same seeds.
+        both = {NO_NOISE: values[NO_NOISE], PLANNED: results.confirmed[results.noisy]}
+        change = findings.compared(both, PLANNED).get(NO_NOISE)
+        clipping = change if change and change.is_judged and change.difference else None
+    # A uniform policy's reward by seed was measured with other seeds than these.
+    unpaired = list(values) if isinstance(results.uniform, Mapping) else []
+    rewards = {target: one.reward for target, one in values.items()}
+    against = baselines.compare(rewards, uniform=results.uniform, unpaired=unpaired)
+    without = [name for name, one in against.items() if one.uniform and one.uniform.is_judged and not one.uniform.wins]
+    return capital(NAMES[results.noisy]), values[NO_NOISE].mean(), clipping, words.listed(without)
 
 
 def shown_tables(context: Context) -> list[Table]:
@@ -138,12 +261,12 @@ def _comparison(context: Context) -> Table:
     for name, value in (("uniform policy, expected", results.uniform), ("best fixed action", results.best_fixed)):
         if value is not None and value is not getattr(results.compared.get(UNIFORM), "reward", None):
             sample = f", over a sample of {value.clients:,} clients" if isinstance(value, Sampled) else ""
-            rows.append([name + sample, words.estimate(baselines.interval(value), label=""), *[""] * (len(heads) - 2)])
+            rows.append([name + sample, estimate(baselines.interval(value), label=""), *[""] * (len(heads) - 2)])
     return heads, rows
 
 
-def _noise(results: findings.Findings) -> Table:
-    against = findings.compared(results.by_noise, findings.NO_NOISE)
+def _noise(results: Findings) -> Table:
+    against = findings.compared(results.by_noise, NO_NOISE)
     heads = ["epsilon", "mechanism", "noise multiplier", "noise multiplier of the runs", "average reward"]
     rows = []
     for one in results.noise:
@@ -160,21 +283,21 @@ def _mean(one: StrategyResults, attribute: str = "reward") -> str:
     if math.isnan(mean.mean):
         return "diverged" if values else ""
     lost = len(values) - mean.size
-    return words.estimate(mean, label="") + (f", {lost} diverged" if lost else "")
+    return estimate(mean, label="") + (f", {lost} diverged" if lost else "")
 
 
-def _difference(comparison: findings.Comparison | None) -> str:
+def _difference(comparison: Comparison | None) -> str:
     if comparison is None or math.isnan(comparison.difference):
         return ""
-    return words.estimate(comparison.interval, signed=True, label="")
+    return estimate(comparison.interval, signed=True, label="")
 
 
 def text(advice: Mapping[str, Any], folder: pathlib.Path) -> str:
     """Text for the terminal: the answers, and the paths of the pages."""
     parts = []
     for name, answer in advice["sentences"].items():
-        parts.append(sentences.TITLES[name])
-        for paragraph, items in sentences.paragraphs(answer):
+        parts.append(answers.TITLES[name])
+        for paragraph, items in paragraphs(answer):
             parts += [f"  {paragraph}", *(f"    - {one}" for one in items)]
         parts.append("")
     shown = cli.shown_path(str(folder))
@@ -206,9 +329,9 @@ def save(advice: Mapping[str, Any], shown: Sequence[Table], folder: pathlib.Path
             return ""
         return f"{NAMES.get(str(run.flags['bandits_type']), run.flags['bandits_type'])}, {epsilon}"
 
-    top = sentences.template("top.html.jinja").render(
+    top = template("top.html.jinja").render(
         advice=advice,
-        titles=sentences.TITLES,
+        titles=answers.TITLES,
         tables=[tables.html(heads, rows, "wrapped", heads) for heads, rows in shown],
         file=ADVICE_FILE,
     )
@@ -221,9 +344,9 @@ def markdown(advice: Mapping[str, Any], shown: Sequence[Table]) -> str:
     """A recommendation as Markdown."""
     noise_seeds = _seeds([one["results"] for one in advice["noise"]])
     over = [_seeds(advice["configurations"].values()) or "no seed", *[f"with noise {noise_seeds}"] * bool(noise_seeds)]
-    return sentences.template("advice.md.jinja").render(
+    return template("advice.md.jinja").render(
         advice=advice,
-        titles=sentences.TITLES,
+        titles=answers.TITLES,
         advice_command=_ENVIRONMENT.sub("", advice["advice_command"]),
         tables=[tables.markdown(heads, rows) for heads, rows in shown],
         seeds=", ".join(over),

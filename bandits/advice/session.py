@@ -236,7 +236,9 @@ class Session:
         seconds += plan.seconds(self.pace, [planning.COMPARE, planning.CONFIRM])
         if seconds > _PLANNED * self._seconds_left:
             return False
-        print_status(f"No model comes near the central linear model: the best settings run {plan.rounds:,} rounds.")
+        print_status(
+            f"The strategies do not yet earn what a linear model shows to be possible: {plan.rounds:,} rounds."
+        )
         self.plan = self.state.stages[planning.SEARCH] = plan
         self.state.save()
         return True

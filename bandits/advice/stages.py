@@ -181,7 +181,7 @@ class Stages:
     def confirm(self, plan: Plan) -> None:
         """Runs the best strategy and greedy on seeds that did not select it."""
         best = self.results.verdict.best
-        if best and GREEDY in self.results.compared and plan.independent_seeds:
+        if best and self.results.verdict.recommended and GREEDY in self.results.compared and plan.independent_seeds:
             self.results.confirmed = self._again((best, GREEDY))
             confirmed = list(self.results.confirmed.values())
             self._run("confirm", confirmed, planning.INDEPENDENT_SEED, plan.independent_seeds)

@@ -11,7 +11,7 @@ import time
 import pytest
 
 from bandits import studies
-from bandits.advice import command, sentences
+from bandits.advice import answers, command, output
 from bandits.advice import plan as planning
 from optimization.study import cli
 
@@ -81,11 +81,11 @@ def test_an_advice_continues_after_a_kill_and_is_printed_again(tmp_path, capsys)
     assert {path: path.stat().st_mtime_ns for path in search} == search
 
     advice = json.loads((folder / "advice.json").read_text())
-    assert list(advice["sentences"]) == [*sentences.TITLES]
+    assert list(advice["sentences"]) == [*answers.TITLES]
     lines = [
         one
         for text in advice["sentences"].values()
-        for line, items in sentences.paragraphs(text)
+        for line, items in output.paragraphs(text)
         for one in (line, *items)
     ]
     assert all(line in out for line in lines)

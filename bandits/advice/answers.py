@@ -1,4 +1,4 @@
-"""Answers of a recommendation, each of at most 40 words, and the details that its pages show below them.
+"""Answers of a recommendation, each of at most 40 words.
 
 One family of tests decides: each strategy's average reward against greedy's, adjusted by Holm. All other differences
 are estimates with their intervals. A line that begins with a dash is an item of a list.
@@ -6,25 +6,21 @@ are estimates with their intervals. A line that begins with a dash is an item of
 
 import dataclasses
 import math
-import pathlib
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
-from bandits.advice import findings, inputs
+from bandits.advice import findings
 from bandits.advice import plan as planning
-from bandits.advice.findings import NO_NOISE, OFTEN, PLANNED, Findings
+from bandits.advice.findings import NO_NOISE, OFTEN, Findings
 from bandits.advice.inputs import Data, Deployment
-from bandits.advice.plan import FULL_FEEDBACK, GREEDY, NAMES, UNIFORM, Plan
+from bandits.advice.plan import GREEDY, NAMES, Plan
 from bandits.plans.estimate import Pace
-from bandits.results import baselines, words
 from bandits.results import federating as reports
+from bandits.results import words
 from bandits.results.comparison import Comparison
 from bandits.results.plots import capital
 from bandits.results.words import count, effect, estimate
 from optimization.study import intervals
-
-if TYPE_CHECKING:
-    import jinja2
 
 TITLES: Mapping[str, str] = {
     "scope": "What does this answer hold for?",
@@ -38,7 +34,7 @@ TITLES: Mapping[str, str] = {
 }
 MAX_WORDS = 40  # Of an answer, without the command.
 _MAX_EPSILONS = 3  # In an answer; the details have all.
-_SHOWN = 2  # Parts that were left out; the details have the others.
+SHOWN = 2  # Parts that were left out; the details have the others.
 _UNCHECKED = "Not yet checked on independent seeds: give more --minutes."
 
 
@@ -84,46 +80,6 @@ def write(context: Context) -> dict[str, str]:
     return {name: text for name, text in answers.items() if text}
 
 
-def details(context: Context) -> dict[str, str]:
-    """Details by the keys of `TITLES`; a section without any is missing."""
-    results, data = context.results, context.data
-    helped = [line.strip() for line in results.by_client.get("lines", ())]
-    macros: Any = template("details.jinja").module
-    scores = [inputs.score_text(score) for score in data.scores]
-    is_checked = any(math.isfinite(score.difference.low) for score in data.scores)
-    sections = {
-        "scope": macros.scope(context, scores, is_checked),
-        "exploration": _exploration_details(context),
-        "strategy": _notes(results),
-        "privacy": macros.privacy(context, *_privacy_values(results)),
-        "federating": "\n".join([*helped[:1], *(f"- {line}" for line in helped[1:])]),
-        "not_tried": macros.not_tried(
-            context, planning.left_out(context.full, context.plan)[_SHOWN:], context.seconds - 60 * context.minutes
-        ),
-    }
-    return {name: str(text).strip() for name, text in sections.items() if text}
-
-
-def template(name: str) -> "jinja2.Template":
-    """A template of this folder."""
-    import jinja2
-
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(pathlib.Path(__file__).parent),
-        autoescape=name.endswith(".html.jinja"),
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.globals |= {one.__name__: one for one in (capital, count, effect, estimate, neighbours, paragraphs)}
-    return environment.get_template(name)
-
-
-def neighbours(reports: Sequence[Mapping[str, Any]]) -> str:
-    """Neighbouring relations of guarantees, each once."""
-    firsts = [one["guarantees"][0] for one in reports if one["guarantees"]]
-    return "; ".join(dict.fromkeys(f"{one['neighbours']} (sampling: {one['sampling']})" for one in firsts))
-
-
 def scope(context: Context) -> str:
     """The horizon, the deployment period and the clients."""
     plan, data, greedy = context.plan, context.data, context.results.compared.get(GREEDY)
@@ -160,7 +116,7 @@ def exploration(context: Context) -> str:
     elif not best.is_judged:
         parts = [f"Inconclusive: {_not_judged(best)}.", difference]
     elif verdict.pays:
-        unconfirmed = [one for one in _on_independent_seeds(results) if not one.low > 0]
+        unconfirmed = [one for one in on_independent_seeds(results) if not one.low > 0]
         pays = "pays" if results.confirmed and not unconfirmed else "may pay"
         parts = [f"Exploration {pays}: {NAMES[best.configuration]} significantly beats greedy: {_effect_and_p(best)}."]
         if baseline.fixed and baseline.fixed.loses:
@@ -170,7 +126,7 @@ def exploration(context: Context) -> str:
             parts.append(_UNCHECKED)
     elif verdict.costs:
         worse = "is significantly worse than greedy"
-        independent = _on_independent_seeds(results)
+        independent = on_independent_seeds(results)
         unconfirmed = [one for one in independent if not one.high < 0]
         if unconfirmed:
             shown = f"every strategy that explores {worse}, but not on independent seeds: {effect(unconfirmed[0])}"
@@ -187,19 +143,6 @@ def exploration(context: Context) -> str:
     return " ".join(parts)
 
 
-def _exploration_details(context: Context) -> str:
-    results, verdict = context.results, context.results.verdict
-    best = verdict.against_greedy.get(verdict.best or "")
-    if best is None or math.isnan(best.difference):
-        return " ".join(_lost(context))
-    parts = [
-        f"Independent seeds, which did not select {NAMES[one.configuration]}, give {effect(one)}."
-        for one in _on_independent_seeds(results)
-        if one.low > 0 or not verdict.pays
-    ]
-    return " ".join([*parts, *_baselines(results), *_lost(context)])
-
-
 def _not_compared(context: Context) -> str:
     """The planned strategies that were left out or failed, in parentheses."""
     tested = {GREEDY, *(one.configuration for one in _tested(context.results))}
@@ -211,7 +154,8 @@ def _tested(results: Findings) -> list[Comparison]:
     return [one for one in results.verdict.against_greedy.values() if one.is_judged]
 
 
-def _on_independent_seeds(results: Findings) -> list[Comparison]:
+def on_independent_seeds(results: Findings) -> list[Comparison]:
+    """The best strategy against greedy on seeds that did not select it; empty if it was not run on them."""
     compared = findings.compared(results.confirmed, GREEDY).values()
     return [one for one in compared if math.isfinite(one.difference)]
 
@@ -253,38 +197,6 @@ def _is_complete(results: Findings, name: str) -> bool:
     return name in results.compared and bool(results.compared[name].reward) and not results.compared[name].diverged
 
 
-def _baselines(results: Findings) -> list[str]:
-    """The normalized score, and how the full-feedback baseline compares with the strategies and a fixed action."""
-    name = results.verdict.recommended or results.verdict.best or GREEDY
-    parts, against = [], results.verdict.against_baselines.get(name)
-    if against and math.isfinite(against.score):
-        parts.append(f"Normalized score of {NAMES[name]}: {against.score:.2f} (0 = uniform policy, 1 = full feedback).")
-    if FULL_FEEDBACK in results.compared and math.isfinite(results.compared[FULL_FEEDBACK].mean().mean):
-        others = {one: it for one, it in results.compared.items() if one != UNIFORM}
-        compared = findings.compared(others, FULL_FEEDBACK)
-        if above := [NAMES[one] for one, it in compared.items() if it.difference > 0]:
-            parts.append(f"{capital(words.listed(above))} earned more than the full-feedback baseline on average.")
-        reward = {FULL_FEEDBACK: results.compared[FULL_FEEDBACK].reward}
-        fixed = baselines.compare(reward, fixed=results.best_fixed)[FULL_FEEDBACK].fixed
-        if fixed and fixed.loses:
-            parts.append(
-                "Even full feedback earns significantly less than the best fixed action: the model is deployed too "
-                "late, learns too slowly, or cannot fit these rewards."
-            )
-    return parts
-
-
-def _lost(context: Context) -> list[str]:
-    """Configurations that diverged, or failed."""
-    planned, parts = context.plan.seeds, []
-    for name, one in context.results.compared.items():
-        if one.diverged:
-            parts.append(f"{capital(NAMES[name])} diverged on {len(one.diverged)} of {words.seeds(len(one.reward))}.")
-        elif len(one.reward) < planned:
-            parts.append(f"{capital(NAMES[name])} failed on {planned - len(one.reward)} of {words.seeds(planned)}.")
-    return parts
-
-
 def strategy(context: Context) -> str:
     """The strategy to deploy, and the command that runs it."""
     results = context.results
@@ -298,11 +210,6 @@ def strategy(context: Context) -> str:
         difference = f"{NAMES[name]} minus that action is {effect(against.fixed)}"
         parts.append(f"But the best fixed action {verdict}: {difference}.")
     return f"{' '.join(parts)} Command: {context.command}"
-
-
-def _notes(results: Findings) -> str:
-    name = results.verdict.recommended
-    return " ".join(f"{capital(note)}." for note in results.compared[name].notes) if name else ""
 
 
 def _why(context: Context, name: str) -> str:
@@ -354,7 +261,8 @@ def _no_strategy(context: Context) -> str:
     learned = max(filter(math.isfinite, results.learned.values()), default=math.nan)
     if references and math.isfinite(learned):
         uniform, linear = references.measured
-        text += f" Best model {learned:.3g}, central linear model {linear:.3g}, uniform policy {uniform:.3g}."
+        text += f" {'Simulated' if context.data.scores else 'Held-out'} rewards: best model {learned:.3g}, "
+        text += f"central linear model {linear:.3g}, uniform policy {uniform:.3g}."
     if references and references.linear_gain.low > 0 and context.command:
         how = "on the log itself" if context.data.scores else "on the rewards of all actions"
         return f"{text} Train {how}, without acting, and deploy that. Command: {context.command}"
@@ -390,24 +298,6 @@ def _cost(entry: Mapping[str, Any], against: Mapping[str, Comparison]) -> str:
     if target not in against or not math.isfinite(against[target].difference):
         return "diverged"
     return estimate(against[target].interval, signed=True, label="")
-
-
-def _privacy_values(results: Findings) -> tuple[str, intervals.Interval | None, Comparison | None, str]:
-    """The strategy with noise, its reward without, the change by clipping, and where no gain over uniform is left."""
-    values = results.by_noise
-    if results.no_noise or NO_NOISE not in values or not math.isfinite(values[NO_NOISE].mean().mean):
-        return "", None, None, ""
-    clipping = None
-    if results.noisy in results.confirmed:  # With the same seeds.
-        both = {NO_NOISE: values[NO_NOISE], PLANNED: results.confirmed[results.noisy]}
-        change = findings.compared(both, PLANNED).get(NO_NOISE)
-        clipping = change if change and change.is_judged and change.difference else None
-    # A uniform policy's reward by seed was measured with other seeds than these.
-    unpaired = list(values) if isinstance(results.uniform, Mapping) else []
-    rewards = {target: one.reward for target, one in values.items()}
-    against = baselines.compare(rewards, uniform=results.uniform, unpaired=unpaired)
-    without = [name for name, one in against.items() if one.uniform and one.uniform.is_judged and not one.uniform.wins]
-    return capital(NAMES[results.noisy]), values[NO_NOISE].mean(), clipping, words.listed(without)
 
 
 def frequency(context: Context) -> str:
@@ -458,18 +348,7 @@ def not_tried(context: Context) -> str:
     left = planning.left_out(context.full, context.plan)
     if not left:
         return "Nothing was left out for lack of time."
-    items = [*left[:_SHOWN], *[count(len(left) - _SHOWN, "other part")] * (len(left) > _SHOWN)]
+    items = [*left[:SHOWN], *[count(len(left) - SHOWN, "other part")] * (len(left) > SHOWN)]
     minutes = max(planning.minutes_of_all(context.full, context.pace), int(context.minutes) + 1)
     text = f"Left out, to keep to --minutes={context.minutes:g}: {'; '.join(items)}."
     return f"{text} To run all, repeat the command with --minutes={minutes}."
-
-
-def paragraphs(text: str) -> list[tuple[str, list[str]]]:
-    """A section's paragraphs, each with the items of its list."""
-    parsed: list[tuple[str, list[str]]] = []
-    for line in filter(None, (line.strip() for line in text.split("\n"))):
-        if line.startswith("- ") and parsed:
-            parsed[-1][1].append(line.removeprefix("- "))
-        else:
-            parsed.append((line, []))
-    return parsed

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from bandits import metrics
-from bandits.advice import findings, inputs, sentences, stages
+from bandits.advice import answers, findings, inputs, output, stages
+from bandits.advice.answers import Context
 from bandits.advice.findings import Findings, StrategyResults
 from bandits.advice.inputs import Data
 from bandits.advice.plan import FULL_FEEDBACK, GREEDY, UNIFORM, Plan, left_out
-from bandits.advice.sentences import Context
 from bandits.plans.estimate import Pace
 from bandits.references import FIXED, LINEAR, References
 from bandits.results import comparison
@@ -158,13 +158,13 @@ def test_exploration_is_judged_by_one_test_and_the_rest_are_estimates(found, beg
 
 def _exploration(context: Context) -> tuple[str, str]:
     """Answer and details of the section on exploration."""
-    return sentences.exploration(context), sentences.details(context).get("exploration", "")
+    return answers.exploration(context), output.details(context).get("exploration", "")
 
 
 def test_an_answer_claims_nothing_that_does_not_hold():
     assert "Even full feedback" not in _exploration(_context(_findings(_better(), best_fixed=0.7)))[1]
-    assert "--minutes" not in sentences.exploration(_context(_findings(_better(), confirmed=CONFIRMED)))
-    assert "(not compared" not in sentences.exploration(
+    assert "--minutes" not in answers.exploration(_context(_findings(_better(), confirmed=CONFIRMED)))
+    assert "(not compared" not in answers.exploration(
         dataclasses.replace(_context(_than_greedy(WORSE)), full=dataclasses.replace(FULL, strategies=(GREEDY, SOFTMAX)))
     )
 
@@ -186,7 +186,7 @@ def test_an_answer_claims_nothing_that_does_not_hold():
     ],
 )
 def test_a_strategy_is_recommended_or_none_with_the_reason(found, recommended, holds):
-    printed = sentences.strategy(_context(found))
+    printed = answers.strategy(_context(found))
     assert found.verdict.recommended == recommended
     assert holds in printed
     assert ("RUN IT" in printed) == bool(recommended)
@@ -195,7 +195,7 @@ def test_a_strategy_is_recommended_or_none_with_the_reason(found, recommended, h
 def test_baselines_by_seed_are_each_seeds_own():
     found = _against({GREEDY: OWN, SOFTMAX: _near(0.51, 0.001, spread=5)}, _values(0.1), OWN)
     assert found.verdict.against_baselines[SOFTMAX].fixed.wins
-    assert " But the best fixed action" not in sentences.strategy(_context(_against(_better(), 0.1, 0.58)))
+    assert " But the best fixed action" not in answers.strategy(_context(_against(_better(), 0.1, 0.58)))
     lost = _findings({GREEDY: _values(0.5), SOFTMAX: _values(0.9) | {2003: math.nan}, "falcon": _values(0.49)})
     assert lost.verdict.best == "falcon"
 
@@ -203,22 +203,22 @@ def test_baselines_by_seed_are_each_seeds_own():
 def test_the_horizon_comes_first_with_the_times_that_rows_are_used():
     found = _findings(_better())
     found.compared[GREEDY].decisions = {2000: 811_000.0, 2001: 813_000.0}
-    printed = sentences.scope(_context(found, rows=5_412))
+    printed = answers.scope(_context(found, rows=5_412))
     assert printed.startswith(
         "One run has 150 rounds and 812,000 decisions (your 5,412 training rows, 150 times each). A new model"
     )
     assert printed.endswith("15 clients train, 5 a round.")
-    assert "rows, 1.5 times each)." in sentences.scope(_context(found, rows=541_333))
+    assert "rows, 1.5 times each)." in answers.scope(_context(found, rows=541_333))
     nothing = Interval(math.nan, math.nan, math.nan, 8)
-    printed = sentences.scope(_context(found, scores=(Score("logging policy", nothing, nothing, nothing),)))
+    printed = answers.scope(_context(found, scores=(Score("logging policy", nothing, nothing, nothing),)))
     assert printed.startswith("Rewards are simulated")
-    details = sentences.details(_context(found, scores=(Score("logging policy", nothing, nothing, nothing),)))["scope"]
+    details = output.details(_context(found, scores=(Score("logging policy", nothing, nothing, nothing),)))["scope"]
     assert "Held-out clients of the log cannot check it:\n- logging policy: cannot be compared, as all" in details
 
 
 def test_rounds_before_the_first_deployment_are_called_so():
     for rounds in (10, 11):
-        printed = sentences.scope(_context(_findings(_better()), dataclasses.replace(FULL, rounds=rounds)))
+        printed = answers.scope(_context(_findings(_better()), dataclasses.replace(FULL, rounds=rounds)))
         assert ("No round follows a deployment" in printed) == (rounds == 10)
         assert printed.startswith(f"One run has {rounds} of 150 planned rounds.")
 
@@ -231,15 +231,15 @@ def test_rounds_before_the_first_deployment_are_called_so():
     ],
 )
 def test_what_was_left_out_is_listed_with_the_minutes_that_it_needs(less, left):
-    answer = sentences.not_tried(_context(_findings(_better()), dataclasses.replace(FULL, **less)))
+    answer = answers.not_tried(_context(_findings(_better()), dataclasses.replace(FULL, **less)))
     assert answer.startswith(f"Left out, to keep to --minutes=7: {left}")
     assert answer.endswith("To run all, repeat the command with --minutes=42.")
     shortest = _context(_findings(_better()), LONGEST)
-    printed = f"{sentences.not_tried(shortest)}\n{sentences.details(shortest)['not_tried']}"
+    printed = f"{answers.not_tried(shortest)}\n{output.details(shortest)['not_tried']}"
     assert {printed.count(item) for item in left_out(FULL, LONGEST)} == {1}
     long = _context(_findings(_better()), minutes=0.1, seconds=61.0)
-    assert sentences.not_tried(long) == "Nothing was left out for lack of time."
-    assert "It took 55 s longer than --minutes=0.1." in sentences.details(long)["not_tried"]
+    assert answers.not_tried(long) == "Nothing was left out for lack of time."
+    assert "It took 55 s longer than --minutes=0.1." in output.details(long)["not_tried"]
 
 
 def test_whether_federating_pays():
@@ -250,32 +250,32 @@ def test_whether_federating_pays():
         "lines": ["Rewards:", "  alone: 0.4", "  federated: 0.5"],
     }
     found = _findings(_better(), federation={"federated": together, "alone": alone}, by_client=by_client)
-    answer = sentences.federating(_context(found))
-    assert len(answer.split()) <= sentences.MAX_WORDS
+    answer = answers.federating(_context(found))
+    assert len(answer.split()) <= answers.MAX_WORDS
     for number in ("+0.1", "80%", "15%", "50%", "45%"):
         assert number in answer
-    assert sentences.details(_context(found))["federating"] == "Rewards:\n- alone: 0.4\n- federated: 0.5"
+    assert output.details(_context(found))["federating"] == "Rewards:\n- alone: 0.4\n- federated: 0.5"
     by_client["between_seeds"] = dict.fromkeys(by_client["shares"], math.nan)
-    assert "nan" not in sentences.federating(_context(found))
+    assert "nan" not in answers.federating(_context(found))
     # Without results, the reason.
     lost = dataclasses.replace(found, by_client={})
-    assert sentences.federating(_context(lost)).startswith("Not known")
-    refused = sentences.federating(_context(_findings(_better(), no_federation="--reset=model does not go: why")))
+    assert answers.federating(_context(lost)).startswith("Not known")
+    refused = answers.federating(_context(_findings(_better(), no_federation="--reset=model does not go: why")))
     assert "--reset=model" in refused
-    assert len(refused.split()) <= sentences.MAX_WORDS
+    assert len(refused.split()) <= answers.MAX_WORDS
 
 
 def test_what_deploying_more_often_changes():
     often = {SOFTMAX: _results(SOFTMAX, {seed: value + 0.05 for seed, value in _better()[SOFTMAX].items()})}
     often[GREEDY] = _results(GREEDY, {seed: value + 0.1 + 0.001 * (-1) ** seed for seed, value in _values(0.5).items()})
-    assert sentences.frequency(_context(_findings(_better(), often=often))).split("\n") == [
+    assert answers.frequency(_context(_findings(_better(), often=often))).split("\n") == [
         "Average reward if deployed every round, minus that if deployed every 10 rounds:",
         "- softmax: +0.05 (8 seeds)",
         "- greedy: +0.1000 (95% CI +0.0991 to +0.1009, 8 seeds)",
     ]
-    assert sentences.frequency(_context(_findings(_better()))).startswith("Not known")
+    assert answers.frequency(_context(_findings(_better()))).startswith("Not known")
     always = dataclasses.replace(FULL, deploy_every=1, often=0)
-    assert sentences.frequency(_context(_findings(_better()), always)).startswith("Nothing")
+    assert answers.frequency(_context(_findings(_better()), always)).startswith("Nothing")
 
 
 _noise = functools.cache(functools.partial(stages.noise, DEPLOYMENT, 150, 20))
@@ -297,10 +297,10 @@ def test_each_epsilon_has_its_cost_and_what_it_rests_on_and_clipping_is_apart_fr
     found = _noisy()
     usual = {3000 + seed: 0.8 + 0.011 * seed for seed in range(4)}
     found.confirmed = {SOFTMAX: _results(SOFTMAX, usual), GREEDY: _results(GREEDY, usual)}
-    answer = sentences.privacy(_context(found)).split("\n")
+    answer = answers.privacy(_context(found)).split("\n")
     assert answer[0].startswith("Epsilon protects 100,000 clients; your data has 15 of them. Average reward with noise")
     assert answer[2] == "- epsilon 10: -0.005 (-0.033 to +0.023)"
-    unit, rests_on, guarantee, *_ = sentences.details(_context(found))["privacy"].split("\n")
+    unit, rests_on, guarantee, *_ = output.details(_context(found))["privacy"].split("\n")
     assert unit == "The unit of privacy is one store."
     assert rests_on.startswith(GUARANTEE)
     assert "Softmax, clipped to norm 0.25 without noise, earns 0.615 (95% CI 0.594 to 0.636)." in rests_on
@@ -308,7 +308,7 @@ def test_each_epsilon_has_its_cost_and_what_it_rests_on_and_clipping_is_apart_fr
     assert rests_on.endswith(" No significant gain over the uniform policy: epsilon 1.")
     assert guarantee.startswith("Guarantee: delta 1e-06 after 150 rounds, by RDP. Neighbours: one client")
     found.noise[0]["results"].reward = {3000: 0.1, 3001: 0.101, 3002: 0.5, 3003: 0.1}
-    assert "No significant gain over the uniform policy: no noise" in sentences.details(_context(found))["privacy"]
+    assert "No significant gain over the uniform policy: no noise" in output.details(_context(found))["privacy"]
 
 
 @pytest.mark.parametrize(
@@ -320,20 +320,20 @@ def test_costs_are_differences_with_their_interval(steps, printed):
     found.noise[2]["results"].reward = {
         seed: value + step for (seed, value), step in zip(base.items(), steps, strict=True)
     }
-    assert f"- epsilon 10: {printed}" in sentences.privacy(_context(found))
+    assert f"- epsilon 10: {printed}" in answers.privacy(_context(found))
 
 
 def test_an_epsilon_without_runs_has_its_reason():
     found = _noisy()
     error = {"target_epsilon": 1e6, "error": "Epsilon 1e+06 needs no search."}
     found.noise[2] = error | {"clip_norm": 0.25, "results": _results(SOFTMAX, {})}
-    assert "- epsilon 1e+06: not run (Epsilon 1e+06 needs no search)" in sentences.details(_context(found))["privacy"]
-    assert "- epsilon 1e+06: not run" in sentences.privacy(_context(found))
+    assert "- epsilon 1e+06: not run (Epsilon 1e+06 needs no search)" in output.details(_context(found))["privacy"]
+    assert "- epsilon 1e+06: not run" in answers.privacy(_context(found))
 
 
 def test_no_noise_has_its_reason():
     for why, printed in (("", "--minutes=7 left too little time for noise"), ("it is so.", "it is so")):
-        assert sentences.privacy(_context(_findings(_better(), no_noise=why))) == f"Not run: {printed}."
+        assert answers.privacy(_context(_findings(_better(), no_noise=why))) == f"Not run: {printed}."
 
 
 _FEW = {"rounds": 10, "seeds": 2, "points": 2, "epsilons": 1, "tuning_seeds": 1, "independent_seeds": 1}
@@ -356,9 +356,9 @@ LONGEST = dataclasses.replace(FULL, **_FEW, strategies=(GREEDY, SOFTMAX))
 )
 def test_each_answer_has_at_most_40_words_and_one_family_of_tests(found, plan):
     found.compared[GREEDY].decisions = {2000: 811_000.0, 2001: 813_000.0}
-    answers = sentences.write(_context(found, plan, rows=5_412, command=""))
-    assert " ".join(answers.values()).count("Holm-adjusted p") <= 1
-    for answer in answers.values():
+    written = answers.write(_context(found, plan, rows=5_412, command=""))
+    assert " ".join(written.values()).count("Holm-adjusted p") <= 1
+    for answer in written.values():
         assert len(answer.replace("\n- ", " ").split()) <= 40, answer
 
 
@@ -373,8 +373,8 @@ def test_where_a_linear_model_earns_more_than_uniform_the_data_is_learned_withou
     context = _context(found, plan=dataclasses.replace(FULL, points=points))
     for gain, is_learned in ((Interval(0.6, 0.5, 0.7, 9), True), (Interval(0.6, -0.1, 1.3, 9), False)):
         data = dataclasses.replace(context.data, references=_references(gain))
-        answer = sentences.write(dataclasses.replace(context, data=data))["strategy"]
-        assert "Best model 0.3, central linear model 0.7, uniform policy 0.1." in answer
+        answer = answers.write(dataclasses.replace(context, data=data))["strategy"]
+        assert "Held-out rewards: best model 0.3, central linear model 0.7, uniform policy 0.1." in answer
         assert answer.endswith("Command: RUN IT") == is_learned
         cut_short = "Undecided: the search was cut short, at 1 of 16 settings and 150 rounds."
         assert answer.startswith("None: " if points > 1 else cut_short)
@@ -383,7 +383,7 @@ def test_where_a_linear_model_earns_more_than_uniform_the_data_is_learned_withou
 
 def test_simple_references_have_their_intervals():
     context = _context(_findings(_better()))
-    assert "references" not in sentences.write(context)
+    assert "references" not in answers.write(context)
     data = dataclasses.replace(context.data, references=_references(Interval(0.6, 0.5, 0.7, 9)))
-    text = sentences.write(dataclasses.replace(context, data=data))["references"]
+    text = answers.write(dataclasses.replace(context, data=data))["references"]
     assert text.startswith("On held-out clients: the best fixed action 0.50 (95% CI 0.40 to 0.60) and a linear model")
