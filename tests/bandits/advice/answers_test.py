@@ -116,7 +116,7 @@ def _than_greedy(values: dict[int, float], **more) -> Findings:
 @pytest.mark.parametrize(
     ("found", "begins", "holds"),
     [
-        (_findings(_better()), "Exploration may pay: softmax significantly beats greedy: ", "+0.100 (95% CI +0.091 to"),
+        (_findings(_better()), "Exploration may pay: softmax significantly beats greedy: +0.100 (95% CI +0.091", ""),
         (_findings(_better()), "", " +0.109, 8 seeds; Holm-adjusted p < 0.0001)"),
         (_findings(_better()), "", "Not yet checked on independent seeds: give more --minutes."),
         (_findings(_better()), "", "Normalized score of softmax: 0.71 "),
@@ -260,9 +260,8 @@ def test_whether_federating_pays():
     # Without results, the reason.
     lost = dataclasses.replace(found, by_client={})
     assert answers.federating(_context(lost)).startswith("Not known")
-    refused = answers.federating(_context(_findings(_better(), no_federation="--reset=model does not go: why")))
-    assert "--reset=model" in refused
-    assert len(refused.split()) <= answers.MAX_WORDS
+    refused = _findings(_better(), no_federation="--reset=model does not go: why")
+    assert "--reset=model" in answers.federating(_context(refused))
 
 
 def test_what_deploying_more_often_changes():
@@ -316,10 +315,8 @@ def test_each_epsilon_has_its_cost_and_what_it_rests_on_and_clipping_is_apart_fr
 )
 def test_costs_are_differences_with_their_interval(steps, printed):
     found = _noisy()
-    base = found.noise[0]["results"].reward
-    found.noise[2]["results"].reward = {
-        seed: value + step for (seed, value), step in zip(base.items(), steps, strict=True)
-    }
+    pairs = zip(found.noise[0]["results"].reward.items(), steps, strict=True)
+    found.noise[2]["results"].reward = {seed: value + step for (seed, value), step in pairs}
     assert f"- epsilon 10: {printed}" in answers.privacy(_context(found))
 
 
