@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 _STUDIES = ("ads", "client_selection", "mab_fl")
 _PLACES = {
     "advise": "bandits.advice.command",
-    "compare": "bandits.results.together",
+    "compare": "bandits.results.api",
     "evaluate": "scripts.evaluate_policy",
-    "plot": "bandits.results.together",
-    "report": "bandits.results.together",
+    "plot": "bandits.results.api",
+    "report": "bandits.results.api",
 }
 __all__ = ("advise", "compare", "evaluate", "load", "plot", "report", "run", *_STUDIES)
 

@@ -111,7 +111,7 @@ class AdaptedRewards:
             key = keys.tensorflow_key(self.seed, keys.Purpose.EVALUATION, 1, place)
             one = process.ClientInput(features, labels, process.ClientKeys(key, key))
             half = clients.second_half(self.seed, place, np.arange(len(labels)))
-            one = one._replace(scheduled=np.float32(scheduled), environment=np.float32(environment), half=half)
+            one = one._replace(scheduled=np.float32(scheduled), environment_position=np.float32(environment), half=half)
             inputs.append(one)
         sums = np.zeros((len(inputs), 2))
 

@@ -1,16 +1,15 @@
 """Flags of non-stationary environments and of resets, and what they mean."""
 
-from bandits import registry
-from bandits.environments import delay, drift, resets
+from bandits import environments, registry, resets
 from data.errors import UsageError
 from data.tasks import logged
 from optimization.options import named
-from optimization.posterior import algorithm_flags
-from optimization.study import availability_flags, cli
+from optimization.posterior import flags as posterior_flags
+from optimization.study import cli, selector_flags
 from optimization.study.settings import declared, names, setting
 
 SCENARIO = "drift"  # Random initial weights, non-stationary rewards.
-_DRIFTS, _DELAYS, _RESETS = (tuple(kinds) for kinds in (drift.KINDS, delay.KINDS, resets.WHAT))
+_DRIFTS, _DELAYS, _RESETS = (tuple(kinds) for kinds in (environments.DRIFTS, environments.DELAYS, resets.WHAT))
 _MOST_ROUNDS = 1e9  # Above any run's length.
 # Their defaults depend on the length of the run or of its deployment period.
 OF_LENGTH = ("drift_start", "drift_rounds", "drift_period", "delay_rounds")
@@ -38,7 +37,7 @@ class Environments:
       delay_never: Fraction of the rewards that are never observed.
     """
 
-    reward_drift: str = setting(words={"none": "stationary", **drift.KINDS})
+    reward_drift: str = setting(words={"none": "stationary", **environments.DRIFTS})
     drift_start: int = setting(low=1, only={"reward_drift": ("abrupt", "linear", "client")})
     drift_every: int = setting(low=1, only={"reward_drift": ("abrupt",)})
     drift_rounds: int = setting(low=1, only={"reward_drift": ("linear", "client")})
@@ -46,7 +45,7 @@ class Environments:
     drift_overlap: float = setting(high=1.0, only={"reward_drift": ("seasonal",)}, filled=0.0)
     drift_world: int = setting(only={"reward_drift": _DRIFTS})
     world_seed: int = setting()
-    reward_delay: str = setting(words={"none": "no delay", **delay.KINDS})
+    reward_delay: str = setting(words={"none": "no delay", **environments.DELAYS})
     delay_rounds: float = setting(high=_MOST_ROUNDS, only={"reward_delay": _DELAYS})
     delay_never: float = setting(high=1.0, below=True, only={"reward_delay": _DELAYS}, filled=0.0)
 
@@ -61,9 +60,6 @@ class Resets:
       reset_window: Rounds from one reset to the next.
       reset_warmup: Rounds after a start or a reset before a detector may trigger.
       page_hinkley_threshold: Rise of the series, summed over rounds, that triggers a reset; see docs/environments.md.
-      page_hinkley_delta: Rise per round that is tolerated.
-      adwin_delta: Probability of a false detection, for values in [0, 1]; smaller values detect later.
-      adwin_scale: Factor that scales the series to [0, 1]: 1 / its spread from round to round.
     """
 
     reset: str = setting(words={"none": "nothing", **resets.WHAT})
@@ -72,19 +68,16 @@ class Resets:
     reset_window: int = setting(low=1, only={"reset_when": (resets.WINDOW,)})
     reset_warmup: int = setting(low=1, only={"reset_when": resets.DETECTORS}, filled=10)
     page_hinkley_threshold: float = setting(above=True, only={"reset_when": (resets.PAGE_HINKLEY,)}, filled=0.5)
-    page_hinkley_delta: float = setting(only={"reset_when": (resets.PAGE_HINKLEY,)}, filled=0.005)
-    adwin_delta: float = setting(high=1, above=True, below=True, only={"reset_when": (resets.ADWIN,)}, filled=0.2)
-    adwin_scale: float = setting(above=True, only={"reset_when": (resets.ADWIN,)}, filled=100.0)
 
 
 # Flags of the environment, and flags of resets.
-NAMES = ("scenario", *names(Environments), *names(availability_flags.Availabilities))
+NAMES = ("scenario", *names(Environments), *names(selector_flags.Availabilities))
 RESET_NAMES = names(Resets)
 
 
 def define(flags: cli.FlagSet) -> None:
     """Defines the flags."""
-    flags.group(Environments, *declared(availability_flags.Availabilities))
+    flags.group(Environments, *declared(selector_flags.Availabilities))
     flags.group(Resets)
 
 
@@ -149,7 +142,7 @@ def _check_reset(settings: cli.Settings) -> None:
         raise UsageError(f"{flag} has no effect with --bandits_type={settings.bandits_type}, which never trains.")
     if settings.reset == "optimizer" and settings.server_optimizer == "sgd" and not settings.server_sgd_momentum:
         raise UsageError(f"{flag}: --server_optimizer=sgd has no state without --server_sgd_momentum.")
-    if settings.model_aggregation in algorithm_flags.BURNING_IN:
+    if settings.model_aggregation in posterior_flags.BURNING_IN:
         raise UsageError(f"{flag} does not go with --model_aggregation={settings.model_aggregation}: it burns in once.")
 
 
@@ -160,7 +153,7 @@ def with_rounds(settings: cli.Settings) -> cli.Settings:
       UsageError: If there are too many environments, an unknown one, or resets that cannot happen.
     """
     total = settings.total_rounds
-    settings = availability_flags.resolve(settings)
+    settings = selector_flags.resolve_availability(settings)
     if settings.reward_delay:
         settings = settings.filled({"delay_rounds": float(settings.bandits_deploy_freq // 2)})
     _check_reset_rounds(settings)
@@ -173,14 +166,14 @@ def with_rounds(settings: cli.Settings) -> cli.Settings:
     if settings.reward_drift in ("linear", "client"):
         settings = settings.filled({"drift_rounds": max(1, total // 4)})
     settings = settings.filled({"world_seed": 0})
-    if (environments := _environments(settings)) > drift.MOST_ENVIRONMENTS:
+    if (count := _environments(settings)) > environments.MOST_ENVIRONMENTS:
         raise UsageError(
-            f"--drift_every={settings.drift_every} makes {environments} environments; the maximum is "
-            f"{drift.MOST_ENVIRONMENTS}: give a larger --drift_every."
+            f"--drift_every={settings.drift_every} makes {count} environments; the maximum is "
+            f"{environments.MOST_ENVIRONMENTS}: give a larger --drift_every."
         )
-    if settings.drift_world is not None and settings.drift_world >= environments:
+    if settings.drift_world is not None and settings.drift_world >= count:
         raise UsageError(
-            f"--drift_world={settings.drift_world} must be one of this drift's environments, 0 to {environments - 1}."
+            f"--drift_world={settings.drift_world} must be one of this drift's environments, 0 to {count - 1}."
         )
     return settings
 
@@ -201,19 +194,21 @@ def _environments(settings: cli.Settings) -> int:
     return 2 + max(0, (settings.total_rounds - settings.drift_start) // every) if every else 2
 
 
-def drift_of(settings: cli.Settings) -> drift.Drift:
+def drift_of(settings: cli.Settings) -> environments.Drift:
     """How rewards change, from resolved flags."""
     if not settings.reward_drift:
-        return drift.NONE
-    kind, environments, seed = settings.reward_drift, _environments(settings), settings.world_seed
+        return environments.NO_DRIFT
+    kind, count, seed = settings.reward_drift, _environments(settings), settings.world_seed
     return named(
-        drift.Drift, settings, "drift_", kind=kind, environments=environments, seed=seed, only=settings.drift_world
+        environments.Drift, settings, "drift_", kind=kind, environments=count, seed=seed, only=settings.drift_world
     )
 
 
-def delay_of(settings: cli.Settings) -> delay.Delay:
+def delay_of(settings: cli.Settings) -> environments.Delay:
     """How late rewards are, from resolved flags."""
-    return named(delay.Delay, settings, "delay_", kind=settings.reward_delay) if settings.reward_delay else delay.NONE
+    if not settings.reward_delay:
+        return environments.NO_DELAY
+    return named(environments.Delay, settings, "delay_", kind=settings.reward_delay)
 
 
 def reset_of(settings: cli.Settings) -> resets.Reset:
@@ -227,6 +222,4 @@ def reset_of(settings: cli.Settings) -> resets.Reset:
         what=settings.reset,
         watched=settings.reset_watch or resets.LOSS,
         threshold=settings.page_hinkley_threshold or 0.0,
-        scale=settings.adwin_scale or 1.0,
-        delta=settings.page_hinkley_delta or settings.adwin_delta or 0.0,
     )

@@ -18,20 +18,19 @@ from bandits import (
     losses,
     metrics,
     personalization,
-    phase_process,
-    pooled,
     process,
+    process_factory,
     references,
+    resets,
 )
-from bandits.environments import resets
-from bandits.options import Phase
+from bandits.options import REPLAY_ROWS, Phase
 from data import clients, keys, tasks
 from optimization import aggregators, client_work, cohorts, fed_avg, models, options
-from optimization.posterior import algorithm_flags
+from optimization.posterior import flags as posterior_flags
 from optimization.privacy import mechanisms
 from optimization.runtime import rounds as runtime_rounds
-from optimization.selection import availability, selected
-from optimization.study import compiled, frame, memory, payloads, run_folder, runner
+from optimization.selection import availability, selectors
+from optimization.study import compiled, frame, payloads, run_folder, runner
 from optimization.study.metrics import mean
 
 _FEW_CLIENTS = 10  # A tenth of them is one client.
@@ -107,8 +106,8 @@ def build_loss(phase: Phase, num_actions: int) -> losses.Loss:
     if phase.bandit.supervised:
         one = losses.SupervisedLoss(**shape)
     else:
-        if phase.published_weights is not None:  # (epsilon / K) / propensity, at most 1.
-            shape |= {"weight_scale": phase.published_weights / num_actions, "weight_cap": 1.0}
+        if phase.published_epsilon is not None:  # (epsilon / K) / propensity, at most 1.
+            shape |= {"weight_scale": phase.published_epsilon / num_actions, "weight_cap": 1.0}
         one = losses.BanditLoss(phase.importance_weighting, **shape)
     return losses.Bootstrapped(one) if phase.heads > 1 else one
 
@@ -128,7 +127,7 @@ def build_process(task: tasks.Task, phase: Phase, mechanism: mechanisms.Mechanis
     halves, personal = int(phase.has_halves), {}
     local_work: client_work.ClientWork = local_sgd
     if phase.is_pooled:
-        kind = pooled.PooledProcess
+        kind = logged_rounds.PooledProcess
     elif chosen := phase.personalization:
         kind = personalization.PersonalizedProcess
         adaptation = client_work.LocalSgd(chosen.learning_rate, phase.client_batch_size, chosen.epochs)
@@ -190,16 +189,16 @@ class BanditRounds(runner.Rounds):
         self._clients = clients.CappedClients(task.clients, phase.max_examples_per_client, phase.seed)
         self._definition = build_process(task, phase, mechanism)
         if phase.bandit.trains:
-            keeps_models = phase.posterior is not None and phase.posterior.name in algorithm_flags.KEEP_MODELS
+            keeps_models = phase.posterior is not None and phase.posterior.name in posterior_flags.KEEP_MODELS
             size = payloads.of_model(list(self._definition.model.shapes.values()))
-            memory.check(size, phase.cohorts.size, keeps_models=keeps_models)
+            payloads.check_memory(size, phase.cohorts.size, keeps_models=keeps_models)
         if initial_weights is None:
             initial_weights = self._definition.model.initial_weights(phase.seed)
-        self._poll_key = phase_process.key(task, phase, self._definition)
+        self._poll_key = process_factory.key(task, phase, self._definition)
         self.acting, trained = None, self._definition
         if phase.logs_interactions and phase.logs:
             self.acting, trained = logged_rounds.ActingFirst(trained), logged_rounds.trained(trained)
-        self._process_of = phase_process.build(task, phase, trained, initial_weights)
+        self._process_of = process_factory.build(task, phase, trained, initial_weights)
         shapes = list(self._definition.model.shapes.values())[: -2 if phase.has_local_head else None]
         trains, model = phase.bandit.trains, payloads.of_model(shapes)
         # A client receives its deployed model and, if it trains, the one in training.
@@ -227,7 +226,7 @@ class BanditRounds(runner.Rounds):
         self._selected = None
         if not phase.selection.is_uniform:
             selector = phase.selection.build(clients.sizes(self._clients, phase.population), phase.cohorts.size)
-            self._selected = selected.SelectedCohorts(selector, phase.seed)
+            self._selected = selectors.SelectedCohorts(selector, phase.seed)
         computing = runtime_rounds.at_hand().computing
         self._prepare = cohorts.PreparedAhead(self._written_inputs, phase.total_rounds, computing)
         self._has_secret_cohorts = phase.bandit.trains and mechanism.rests_on_cohorts and not self._selected
@@ -396,8 +395,7 @@ class BanditRounds(runner.Rounds):
         """
         if self._phase.task.learn_from != "replay":
             return range(count)
-        most = self._phase.replay_rows
-        return range(count)[(round_num - 1) * most : round_num * most]
+        return range(count)[(round_num - 1) * REPLAY_ROWS : round_num * REPLAY_ROWS]
 
     def _written_inputs(
         self, round_num: int, cohort_seed: int | None
@@ -408,7 +406,7 @@ class BanditRounds(runner.Rounds):
             return participations, inputs
         if self._phase.is_pooled:
             key = keys.tensorflow_key(self._phase.seed, keys.Purpose.TRAINING, round_num, len(self._clients))
-            inputs = pooled.inputs(inputs, key)
+            inputs = logged_rounds.pooled_inputs(inputs, key)
         return participations, runtime_rounds.written_ahead(inputs, self._definition.client_type)
 
     def _poll(self, state: fed_avg.State, ids: np.ndarray, round_num: int) -> np.ndarray:

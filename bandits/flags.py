@@ -19,8 +19,8 @@ from data.errors import UsageError
 from data.tasks import registry as tasks
 from optimization import corrections
 from optimization.options import Cohorts, named
-from optimization.posterior import algorithm_flags
-from optimization.study import aggregation_flags, availability_flags, cli, selector_flags, task_flags, training_flags
+from optimization.posterior import flags as posterior_flags
+from optimization.study import aggregation_flags, cli, selector_flags, task_flags, training_flags
 from optimization.study.settings import declared, parameters, setting
 
 USAGE = """
@@ -46,7 +46,7 @@ _NOT_HERE: Mapping[str, str] = {
 }
 _MODEL_AGGREGATIONS: Mapping[str, str] = (
     {"mean": "as --aggregator_type says"}
-    | algorithm_flags.ALGORITHMS
+    | posterior_flags.ALGORITHMS
     | {name: f"refused, as {reason.partition(':')[0]}" for name, reason in _NOT_HERE.items()}
 )
 
@@ -227,7 +227,7 @@ def define(flags: cli.FlagSet) -> None:
     flags.add(_Clients, *training_flags.CORRECTIONS)
     flags.group("Server", *training_flags.server({"default": "adam"}, {}))
     flags.group(aggregation_flags.Aggregation, aggregation_flags.Target, _Models)
-    algorithm_flags.define(flags, "model_aggregation")
+    posterior_flags.define_algorithms(flags, "model_aggregation")
     flags.group(aggregation_flags.Compression)
     federation_flags.define(flags)
     flags.group(initial_flags.InitialTrainings, scenario=initial_flags.PRETRAINED)
@@ -311,12 +311,12 @@ def _resolve_model_aggregation(settings: cli.Settings, bandit: registry.BanditEn
     """Refuses model aggregations that make no sense here; those that need each client's model are not clipped."""
     name = settings.model_aggregation
     flag = f"--model_aggregation={name}"
-    settings = algorithm_flags.resolve(settings, "model_aggregation")
+    settings = posterior_flags.resolve_algorithm(settings, "model_aggregation")
     if name in _NOT_HERE:
         raise UsageError(f"{flag} is {_NOT_HERE[name]}.")
     if name != "mean" and not bandit.trains:
         raise UsageError(f"{flag} has no effect with --bandits_type={settings.bandits_type}.")
-    if name not in algorithm_flags.KERNELS:
+    if name not in posterior_flags.MODES:
         return settings
     if settings.aggregator_type not in ("mean", "none"):
         raise UsageError(
@@ -325,7 +325,7 @@ def _resolve_model_aggregation(settings: cli.Settings, bandit: registry.BanditEn
     if settings.clip_norm is not None or settings.adaptive_clipping:
         raise UsageError(f"{flag} takes no sum, and so no --clip_norm or --adaptive_clipping: leave them out.")
     if settings.client_weighting != "uniform":
-        raise UsageError(f"--client_weighting weighs a mean; {flag} has --kernel_weights={settings.client_weighting}.")
+        raise UsageError(f"--client_weighting weighs a mean; in {flag} all clients count alike: leave it out.")
     return settings.replace(adaptive_clipping=False)
 
 
@@ -360,7 +360,7 @@ def options(settings: cli.Settings) -> BanditOptions:
         heads=int(settings.bandits_heads) if policy.heads else 1,
         half_sum=settings.loss == "half_sum",
         sigmoid=settings.cross_entropy == "sigmoid",
-        published_weights=settings.bandits_epsilon if settings.importance_weights == "published_code" else None,
+        published_epsilon=settings.bandits_epsilon if settings.importance_weights == "published_code" else None,
         initial=initial_flags.options(settings),
         is_initial_model_public=settings.initial_model_is_public,
         # What the published program pays a bandit that is never trained.
@@ -369,7 +369,7 @@ def options(settings: cli.Settings) -> BanditOptions:
         drift=environment_flags.drift_of(settings),
         delay=environment_flags.delay_of(settings),
         reset=environment_flags.reset_of(settings),
-        cohorts=Cohorts(settings.clients_per_round, settings.cohort_sampling, availability_flags.options(settings)),
+        cohorts=Cohorts(settings.clients_per_round, settings.cohort_sampling, selector_flags.availability(settings)),
         selection=selector_flags.options(settings),
         deploy_every=settings.bandits_deploy_freq,
         max_delay=settings.bandits_deploy_delay,
@@ -382,5 +382,5 @@ def options(settings: cli.Settings) -> BanditOptions:
         reports_clients=settings.report_clients,
         server_optimizer=training_flags.server_optimizer(settings),
         aggregation=federation_flags.aggregation(settings),
-        posterior=algorithm_flags.options(settings, "model_aggregation") if is_posterior else None,
+        posterior=posterior_flags.posterior_options(settings, "model_aggregation") if is_posterior else None,
     )

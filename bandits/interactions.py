@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from bandits import flags as bandit_flags
+from bandits import object_flags
 from bandits.options import BanditOptions
 from data import clients, files, interaction_log, tasks
 from data.errors import UsageError
@@ -261,7 +262,7 @@ def _options(folder: pathlib.Path) -> BanditOptions:
 
 
 def _task(folder: pathlib.Path, options: BanditOptions) -> tasks.Task:
-    task = registry.load(options.task)
+    task = object_flags.with_recorded_model(registry.load(options.task), folder)
     recorded = None
     with contextlib.suppress(OSError, ValueError, KeyError):
         recorded = json.loads((folder / "config.json").read_text())["data_checksum"]

@@ -23,11 +23,9 @@ class Logs:
 
     Attributes:
       learn_from: What the rows of --data_file are to the run.
-      replay_rows: Most rows of a client that a round offers, each row in one round alone.
     """
 
     learn_from: str = setting(logged.SIMULATOR, logged.LEARN_FROM, only={"task_type": (_TASK,)})
-    replay_rows: int = setting(10, low=1, only={"learn_from": (logged.REPLAY,)})
 
 
 def is_offline(settings: cli.Settings) -> bool:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import inspect
+import pathlib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -13,7 +14,7 @@ from bandits.options import BanditOptions
 from data import tasks
 from data.errors import UsageError
 from data.reward_bounds import RewardBounds
-from optimization.study import cli
+from optimization.study import cli, run_folder
 from optimization.study.objects import FLAG, Recorded, rebuilt, recorded, short
 
 # Keywords that take objects, with their help.
@@ -104,9 +105,8 @@ class Objects:
 
     def _check_export(self) -> None:
         policy: Any = self._objects.get("policy")
-        if "model" in self._objects or (policy is not None and self.records["policy"].problem):
-            one = "model" if "model" in self._objects else "policy"
-            raise UsageError(f"--export does not go with this {one}, which the run's folder cannot hold.")
+        if policy is not None and self.records["policy"].problem:
+            raise UsageError("--export does not go with this policy, which the run's folder cannot hold.")
         function = getattr(policy, "probabilities", policy)
         if policy is not None and "key" in inspect.signature(function).parameters:
             raise UsageError("--export does not go with this policy, which draws random numbers from its key.")
@@ -136,10 +136,8 @@ class Objects:
         if "model" in self._objects:
             if not isinstance(task.feature_spec, tuple):
                 raise UsageError(f"--task_type={options.task.task_type} has bags of words, which no Keras model takes.")
-            architecture, (shape, _) = self._objects["model"], task.feature_spec
-            architecture.check(shape, task.num_actions)
-            arguments = {"architecture": architecture, "num_outputs": task.num_actions}
-            task = dataclasses.replace(task, model="keras", model_arguments=arguments)
+            self._objects["model"].check(task.feature_spec[0], task.num_actions)
+            task = _with_keras(task, self._objects["model"])
         if "policy" in self._objects:
             from bandits import policies
 
@@ -151,6 +149,25 @@ class Objects:
 
 
 NONE = Objects({})
+
+
+def _with_keras(task: tasks.Task, architecture: Any) -> tasks.Task:
+    arguments = {"architecture": architecture, "num_outputs": task.num_actions}
+    return dataclasses.replace(task, model="keras", model_arguments=arguments)
+
+
+def with_recorded_model(task: tasks.Task, folder: pathlib.Path) -> tasks.Task:
+    """Task with the Keras model that a run's folder holds; the task itself if there is none.
+
+    Raises:
+      UsageError: If the model cannot be built again.
+    """
+    path = folder / run_folder.KERAS_FILE
+    if not path.is_file():
+        return task
+    from optimization import keras_models
+
+    return _with_keras(task, keras_models.read(path))
 
 
 def _matrix(reward: Callable[[Any, Any], float], task: tasks.Task) -> np.ndarray:

@@ -6,18 +6,17 @@ import math
 import re
 from typing import Any
 
-from bandits import schedules
-from bandits.environments import delay as delays
-from bandits.environments import drift as drifts
-from bandits.environments import resets
+from bandits import environments, resets, schedules
 from bandits.registry import POLICIES, BanditEntry, Chosen
 from data import tasks
 from data.errors import UsageError
 from data.tasks.options import TaskOptions
 from optimization import options
 from optimization.corrections import Correction
-from optimization.posterior import algorithm_flags
-from optimization.selection import selected
+from optimization.posterior import flags as posterior_flags
+from optimization.selection import selectors
+
+REPLAY_ROWS = 10  # Most rows of a client that a round of a replay offers, each row in one round alone.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,7 +71,7 @@ class BanditOptions:
       policy: The policy with its parameters.
       heads: Heads of the model, in the initial training too.
       importance_weighting: Whether examples have importance weights.
-      published_weights: Epsilon of (epsilon / K) / propensity, the published code's weights; None for 1 / propensity.
+      published_epsilon: Epsilon of (epsilon / K) / propensity, the published code's weights; None for 1 / propensity.
       half_sum: Whether a squared loss is half a sum, as in the paper, instead of a mean.
       sigmoid: Whether a cross entropy is that of each action's own logit.
       initial: The training before the bandits, or None.
@@ -104,7 +103,6 @@ class BanditOptions:
       max_validation_samples: Most held-out examples; 0 for all.
       rounds_per_eval: Rounds between evaluations; 0 for only the last.
       rounds_per_checkpoint: Rounds between checkpoints; 0 for only the last.
-      replay_rows: In a replay of a log, most rows of a client that a round offers.
       federation: Who trains on which data, a value of `--federation`.
       alone_budget: Of clients that train alone: which of them take part.
       pooled_steps: Of a server that trains on logs: how many steps it takes in a round.
@@ -119,7 +117,7 @@ class BanditOptions:
     policy: Chosen
     heads: int
     importance_weighting: bool
-    published_weights: float | None
+    published_epsilon: float | None
     half_sum: bool
     sigmoid: bool
     initial: InitialTraining | None
@@ -128,12 +126,12 @@ class BanditOptions:
     population_client_selection: str | None
     rewards: str
     has_shift: bool
-    drift: drifts.Drift
-    delay: delays.Delay
+    drift: environments.Drift
+    delay: environments.Delay
     reset: resets.Reset
     total_rounds: int
     cohorts: options.Cohorts
-    selection: selected.Selection
+    selection: selectors.Selection
     deploy_every: int
     max_delay: int
     keeps_cache: bool
@@ -146,12 +144,11 @@ class BanditOptions:
     corrections: tuple[Correction, ...]
     server_optimizer: options.ServerOptimizer
     aggregation: options.Aggregation
-    posterior: algorithm_flags.Posterior | None
+    posterior: posterior_flags.Posterior | None
     eval_batch_size: int
     max_validation_samples: int
     rounds_per_eval: int
     rounds_per_checkpoint: int
-    replay_rows: int
     federation: str
     alone_budget: str | None
     pooled_steps: str | None
@@ -185,7 +182,7 @@ class Phase(BanditOptions):
 
     def planned(self, num_actions: int) -> schedules.Planned:
         """The plan of its deployments, which schedules read."""
-        cap = self.replay_rows if self.task.learn_from == "replay" else self.max_examples_per_client
+        cap = REPLAY_ROWS if self.task.learn_from == "replay" else self.max_examples_per_client
         return schedules.Planned(num_actions, self.deploy_every * self.cohorts.size * cap)
 
     @property
@@ -263,10 +260,10 @@ def _phases(chosen: BanditOptions, num_clients: int) -> tuple[Phase, ...]:
         policy=chosen.policy if initial.bandit == chosen.bandit else Chosen(POLICIES["greedy"].target),
         cohorts=dataclasses.replace(chosen.cohorts, size=min(chosen.cohorts.size, len(first))),
         deploy_every=1,
-        selection=selected.UNIFORM,
+        selection=selectors.UNIFORM,
         posterior=None,
-        drift=drifts.NONE,
-        delay=delays.NONE,
+        drift=environments.NO_DRIFT,
+        delay=environments.NO_DELAY,
         reset=resets.NONE,
         federation="federated",
         pooled_steps=None,

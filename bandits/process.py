@@ -43,7 +43,7 @@ class ClientInput(NamedTuple):
       delay: int32, staleness of its model, in deployments.
       position: int32, its position in the cohort, from 0.
       scheduled: float32, scheduled value of the policy's parameter in the deployment that acts.
-      environment: float32, its mixture of environments when it acted; see `mixture`.
+      environment_position: float32, its mixture of environments when it acted; see `mixture`.
       observed: bool [examples], whether the reward is observed; empty without delays.
       half: bool [examples], whether it is in half B of the client's examples; empty without halves.
     """
@@ -54,7 +54,7 @@ class ClientInput(NamedTuple):
     delay: np.int32 = np.int32(0)
     position: np.int32 = np.int32(0)
     scheduled: np.float32 = np.float32(0)
-    environment: np.float32 = np.float32(0)
+    environment_position: np.float32 = np.float32(0)
     observed: np.ndarray = np.zeros(0, bool)
     half: np.ndarray = np.zeros(0, bool)
 
@@ -98,7 +98,7 @@ class BanditProcess(fed_avg.Process):
                 ("delay", tff.TensorType(np.int32)),
                 ("position", tff.TensorType(np.int32)),
                 ("scheduled", tff.TensorType(np.float32)),
-                ("environment", tff.TensorType(np.float32)),
+                ("environment_position", tff.TensorType(np.float32)),
                 ("observed", tff.TensorType(np.bool_, (None if self.is_delayed else 0,))),
                 ("half", tff.TensorType(np.bool_, (None if self.halves else 0,))),
             ],
@@ -130,7 +130,7 @@ class BanditProcess(fed_avg.Process):
             if self.is_delayed:
                 cache, features = kept((cache, features), client.observed)
             return cache, {"features": features, **self.mapped(cache)}
-        rewards = reward_vectors(client.labels, mixture(self.reward_matrix, client.environment))
+        rewards = reward_vectors(client.labels, mixture(self.reward_matrix, client.environment_position))
         weights = deployed[0]
         if self.max_delay:
             weights = tf.switch_case(
@@ -197,7 +197,7 @@ class BanditProcess(fed_avg.Process):
 
 
 def mixture(matrices: np.ndarray, environment: tf.Tensor) -> np.ndarray | tf.Tensor:
-    """Reward matrix of a mixture of environments (`environments.drift`).
+    """Reward matrix of a mixture of environments (`bandits.environments`).
 
     Args:
       matrices: float32 [environments, labels, actions]; or [labels, actions] of one environment, returned unchanged.

@@ -10,6 +10,7 @@ if __name__ == "__main__":  # Before the imports, which take seconds.
     interruption.install()
 
 import dataclasses
+import json
 import math
 import sys
 from collections.abc import Mapping
@@ -18,14 +19,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bandits import (
-    constant_actions,
     federation_flags,
     flags,
-    guarantees,
     interactions,
     logged_flags,
     metrics,
     object_flags,
+    phase_privacy,
+    recorded_baselines,
     references,
     registry,
     schedule_flags,
@@ -100,9 +101,9 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
     def check(self, options: BanditOptions, task: tasks.Task) -> None:
         warnings: list[str] = []
         for phase in phases(options, task):
-            if plan := guarantees.plan(phase, 1):
-                phase = guarantees.planned(phase, plan.mechanism)
-            mechanism = guarantees.mechanism(phase)
+            if plan := phase_privacy.plan(phase, 1):
+                phase = phase_privacy.planned(phase, plan.mechanism)
+            mechanism = phase_privacy.mechanism(phase)
             warnings += mechanism.warnings(phase.total_rounds) if phase.bandit.trains else ()
             if task.has_learned_bounds and phase.releases and mechanism.noise_multiplier:
                 raise UsageError(
@@ -167,13 +168,16 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
 
         options, task = run.options, run.data
         least, largest = task.reward_range(options.rewards)
-        bounds = constant_actions.as_json(constant_actions.of_run(options, task))
+        bounds = recorded_baselines.as_json(recorded_baselines.of_run(options, task))
         bounds["rewards"] = {"least": least, "largest": largest}
         run.folder.write_json(run_folder.BOUNDS_FILE, bounds)
         if logged_flags.is_simulated(options.task):
             run.folder.write_json(
                 run_folder.SIMULATOR_FILE, simulator.as_json(simulator.once(task.held_out, task.clients)[0])
             )
+        if task.model == "keras":
+            content = task.model_arguments["architecture"].model.to_json()
+            run.folder.write_json(run_folder.KERAS_FILE, json.loads(content))
         shapes = models.of_task(task, options.heads).shapes
         dimension = sum(math.prod(shape) for shape in shapes.values())
         weights = None
@@ -182,7 +186,7 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
             has_one = {name: one.shape for name, one in run_folder.read_model(path).items()} == one_head
             weights = run_folder.load_model(path, one_head if has_one else shapes)
             weights = models.with_copies(weights, options.heads) if has_one else weights
-        trained = guarantees.of_initial_model(options)
+        trained = phase_privacy.of_initial_model(options)
         *_, last = planned = phases(options, task)
         for phase in planned:
             folder, is_last = run.folder, phase is last
@@ -196,7 +200,7 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
             shown = [interactions.IN_WORDS] * logs + [federation_flags.REPORT_IN_WORDS] * phase.reports_clients
             before = None if is_last and options.is_initial_model_public else trained
             spent = trained.rounds if trained else 0
-            trained = guarantees.of_phase(options.task, task, phase, dimension, before, shown)
+            trained = phase_privacy.of_phase(options.task, task, phase, dimension, before, shown)
             phase = dataclasses.replace(phase, spent_rounds=spent)
             rounds = experiment.BanditRounds(task, phase, trained.mechanism, weights, folder)
             loggers = [interactions.logger(task, rounds.acting)] if rounds.acting else []
@@ -216,14 +220,14 @@ def _planned(phase: Phase, folder: run_folder.RunFolder, dimension: int) -> Phas
     """Copy of a phase with the noise and cohorts planned at its first start; prints the plan."""
 
     def first() -> dict[str, Any] | None:
-        plan = guarantees.plan(phase, dimension)
+        plan = phase_privacy.plan(phase, dimension)
         return plan and {"mechanism": dataclasses.asdict(plan.mechanism), "reason": plan.reason}
 
     recorded = folder.recorded("privacy_plan", first)
     if recorded is None:
         return phase
     print(f"Planned noise: {recorded['reason']}", file=sys.stderr, flush=True)
-    return guarantees.planned(phase, mechanisms.of_values(recorded["mechanism"]))
+    return phase_privacy.planned(phase, mechanisms.of_values(recorded["mechanism"]))
 
 
 def _check_rewards(options: BanditOptions, task: tasks.Task) -> None:
@@ -243,7 +247,7 @@ def _report(
     options: BanditOptions,
     task: tasks.Task,
     phase: Phase,
-    trained: guarantees.Trained,
+    trained: phase_privacy.Trained,
     folder: run_folder.RunFolder,
     rounds: "experiment.BanditRounds",
     outcome: "runner.Outcome",
@@ -272,11 +276,11 @@ def _report(
                 folder.write_json(name, content)
             else:  # An earlier version or a shorter run may have written it.
                 (folder.path / name).unlink(missing_ok=True)
-        warned = guarantees.mechanism(phase).warnings(phase.total_rounds)  # At the start, by `check`.
+        warned = phase_privacy.mechanism(phase).warnings(phase.total_rounds)  # At the start, by `check`.
         lines = [line for line in spent["summary"].split("\n") if line.removeprefix("Warning: ") not in warned]
         compared = ""
         if phase.label == phases(options, task)[-1].label and not (phase.is_alone or phase.has_local_head):
-            action = constant_actions.of_run(options, task)["held_out"].action
+            action = recorded_baselines.of_run(options, task)["held_out"].action
             name = interactions.action_names(task)[action]
             further = "" if phase.bandit.supervised else references.full_feedback(folder.path)
             compared = rounds.compared_with_references(outcome.state, action, name, further) + "\n"
@@ -370,7 +374,7 @@ def _summary(options: BanditOptions, task: tasks.Task, phase: Phase, folder: run
         when = ", in rounds " if len(reset_rounds) > 1 else ", in round " if len(reset_rounds) else ""
         held_out += f". Resets: {len(reset_rounds)}{when}{loggers.spans(reset_rounds)}"
     rounds = int(last["round_num"])
-    is_private = bool(guarantees.mechanism(phase).noise_multiplier)
+    is_private = bool(phase_privacy.mechanism(phase).noise_multiplier)
     clipping = f"{task.clipping}\n" if task.clipping and not is_private else ""
     return (
         f"{phase.label}: {rounds:,} round{'s' * (rounds != 1)}, average reward {last[metrics.AVERAGE_REWARD]:.4f}, "

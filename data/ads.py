@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from data import clients, columns, files, keys, table_file
+from data import clients, files, keys, table_file
 from data.errors import UsageError
 
 TABLE = "Ads_CTR_Optimisation.csv"
@@ -52,11 +52,7 @@ def find_table(data_file: str | None) -> str:
     folder = files.folder_of_environment()
     path = pathlib.Path(folder or ".") / TABLE
     if not folder or not path.is_file():
-        raise UsageError(
-            f"No ad table is named, and FEDBANDITS_DATA_DIR holds no {TABLE}: give its path by --data_file or its "
-            "folder by FEDBANDITS_DATA_DIR, or click rates by --rates=0.1,0.2. docs/data.md says where "
-            "to get the table."
-        )
+        raise UsageError(f"No {TABLE} in FEDBANDITS_DATA_DIR: give --data_file (see docs/data.md), or --rates=0.1,0.2.")
     return str(path)
 
 
@@ -74,24 +70,17 @@ def from_table(path: str, num_clients: int, seed: int) -> Impressions:
     Raises:
       UsageError: If the file is not such a table, or has fewer rows than clients.
     """
-    import pandas as pd
-
     table = table_file.read(path)
     frame = table.frame
-    numbers = pd.DataFrame({name: columns.numbers(frame[name]) for name in frame.columns})
-    is_sound = numbers.isin((0, 1)).all(axis=1).to_numpy()
-    if not is_sound.all():
-        row = int(np.flatnonzero(~is_sound)[0])
-        value = frame.iloc[row][~numbers.iloc[row].isin((0, 1))].iloc[0]
-        raise UsageError(
-            f"{table.place(row)} of {path} holds {value!r}: every value must be 0 or 1, one column per ad, one row per "
-            "impression, without totals."
-        )
+    # One column per ad, and one row per impression, without totals.
+    columns = [
+        table.numbers(frame[name], "--data_file", "click", within=(0, 1), is_whole=True) for name in frame.columns
+    ]
     if len(frame.columns) < 2:
         raise UsageError(f"--data_file={path} has a single ad: there is nothing to choose.")
     if len(frame) < num_clients:
         raise UsageError(f"--clients={num_clients} is more than the {len(frame)} impressions of {path}.")
-    clicks = numbers.to_numpy(np.uint8)
+    clicks = np.stack(columns, axis=1).astype(np.uint8)
     share = len(clicks) // num_clients
     order = keys.generator(seed, keys.Purpose.PARTITION).permutation(len(clicks))[: num_clients * share]
     return Impressions(
@@ -128,7 +117,5 @@ def parse_rates(text: str) -> list[float]:
     except ValueError:
         rates = []
     if len(rates) < 2 or not all(0 <= rate <= 1 for rate in rates):
-        raise UsageError(
-            f"--rates={text} must list the click rates of two or more ads, numbers from 0 to 1, as --rates=0.1,0.2."
-        )
+        raise UsageError(f"--rates={text} must be click rates of two ads or more, from 0 to 1, as 0.1,0.2.")
     return rates

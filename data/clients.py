@@ -5,11 +5,11 @@ TensorFlow: missing data is detected before slow imports.
 """
 
 import abc
-import dataclasses
 import hashlib
 import itertools
 import os
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -41,17 +41,15 @@ class Examples(NamedTuple):
 
 
 class ClientData(abc.ABC):
-    """A population of clients."""
+    """A population of clients.
 
-    @property
-    @abc.abstractmethod
-    def client_ids(self) -> Sequence[str]:
-        """Names of the clients; a client's position here is its index everywhere else."""
+    Attributes:
+      client_ids: Names of the clients; a client's position here is its index everywhere else.
+      checksum: A digest that changes when the data does.
+    """
 
-    @property
-    @abc.abstractmethod
-    def checksum(self) -> str:
-        """A digest that changes when the data does."""
+    client_ids: Sequence[str]
+    checksum: str
 
     @abc.abstractmethod
     def load(self, index: int) -> Examples:
@@ -64,13 +62,7 @@ class ClientData(abc.ABC):
 class ArrayClients(ClientData):
     """Clients whose examples are rows of arrays in memory."""
 
-    def __init__(
-        self,
-        examples: Examples,
-        client_of_row: np.ndarray,
-        client_ids: Sequence[str],
-        checksum: str = "",
-    ):
+    def __init__(self, examples: Examples, client_of_row: np.ndarray, client_ids: Sequence[str], checksum: str = ""):
         """Groups rows by client.
 
         Args:
@@ -83,16 +75,8 @@ class ArrayClients(ClientData):
         bounds = np.searchsorted(client_of_row[order], np.arange(len(client_ids) + 1))
         self._rows = [order[start:end] for start, end in itertools.pairwise(bounds)]
         self._examples = examples
-        self._client_ids = list(client_ids)
-        self._checksum = checksum or array_checksum(examples.features, examples.labels, client_of_row)
-
-    @property
-    def client_ids(self) -> Sequence[str]:
-        return self._client_ids
-
-    @property
-    def checksum(self) -> str:
-        return self._checksum
+        self.client_ids = list(client_ids)
+        self.checksum = checksum or array_checksum(examples.features, examples.labels, client_of_row)
 
     def load(self, index: int) -> Examples:
         examples = self._examples.take(self._rows[index])
@@ -100,27 +84,19 @@ class ArrayClients(ClientData):
         return examples._replace(labels=examples.labels.astype(np.float32)) if is_bool else examples
 
 
-@dataclasses.dataclass(frozen=True)
 class CappedClients(ClientData):
-    """At most `max_examples` of each client: a seeded choice, the same in every round, or new in each participation.
+    """At most `max_examples` of each client: a seeded choice, the same in every round, or new in each participation."""
 
-    Attributes:
-      clients: The clients to cap.
-      max_examples: Maximum number of examples of one client; 0 for all.
-      seed: Seed of the choice.
-    """
+    def __init__(self, clients: ClientData, max_examples: int, seed: int):
+        """Caps clients.
 
-    clients: ClientData
-    max_examples: int
-    seed: int
-
-    @property
-    def client_ids(self) -> Sequence[str]:
-        return self.clients.client_ids
-
-    @property
-    def checksum(self) -> str:
-        return self.clients.checksum
+        Args:
+          clients: The clients.
+          max_examples: Maximum number of examples of one client; 0 for all.
+          seed: Seed of the choice.
+        """
+        self.clients, self.max_examples, self.seed = clients, max_examples, seed
+        self.client_ids, self.checksum = clients.client_ids, clients.checksum
 
     def load(self, index: int, participation: int | None = None) -> Examples:
         """Examples of the client at this index; a participation's number selects that participation's sample."""
@@ -137,6 +113,24 @@ class CappedClients(ClientData):
             draw = keys.generator(self.seed, keys.Purpose.PARTICIPATION, participation, index)
         rows = np.sort(draw.choice(len(examples.labels), self.max_examples, replace=False))
         return examples.take(rows), rows
+
+
+class RandomClients(ClientData):
+    """Clients whose examples are sampled by index at each read, to measure time and memory without a file."""
+
+    checksum = "random"
+
+    def __init__(self, num_clients: int, make: Callable[[np.random.Generator], Examples]):
+        """Stores the number of clients, and the function of a client's examples."""
+        self.client_ids, self._make = [f"random_{index}" for index in range(num_clients)], make
+
+    def load(self, index: int) -> Examples:
+        return self._make(np.random.default_rng(index))
+
+
+def warn_of_random_data(what: str) -> None:
+    """Warns that random examples replace a data set."""
+    print(f"Warning: --random_data: random examples instead of {what}; rewards are meaningless.", file=sys.stderr)
 
 
 def pool(clients: ClientData, max_examples: int, seed: int) -> Examples:

@@ -5,26 +5,30 @@ Dates may be written with the year first (2023-01-31, 2023/1/31), with the name 
 ambiguous: a column is read in the only order in which all its cells are dates, and refused if there are two.
 """
 
+import datetime
+import math
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from data.errors import UsageError
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_ORDINAL_OF_1970 = datetime.date(1970, 1, 1).toordinal()
 _CENTURY_TURNS = 69  # 68 is 2068, and 69 is 1969, as in POSIX.
 _MONTH = "(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]{0,6}"
-_DATE = rf"""^(?:(?:mon|tue|wed|thu|fri|sat|sun)[a-z]{{0,6}}[.,]*\ +)?
+_DATE = re.compile(
+    rf"""(?:(?:mon|tue|wed|thu|fri|sat|sun)[a-z]{{0,6}}[.,]*\ +)?
     (?:(?P<first>\d{{1,4}})(?P<mark>[-/.])(?P<second>\d{{1,2}})(?P=mark)(?P<third>\d{{1,4}})
       |(?P<day>\d{{1,2}})(?:st|nd|rd|th)?[-.\ ]+(?P<month>{_MONTH})[-.,\ ]+(?P<year>\d{{4}}|\d\d)
       |(?P<month_first>{_MONTH})\.?\ (?P<day_second>\d{{1,2}})(?:st|nd|rd|th)?,?\ (?P<year_last>\d{{4}}))
     (?:[T,\ ]\ *(?P<hour>\d{{1,2}}):(?P<minute>\d\d)(?::(?P<second_of>\d\d(?:[.,]\d+)?))?(?:\ ?(?P<half>[ap])\.?m\.?)?
-      (?:\ ?(?P<zone>Z|UTC|GMT|[+-]\d\d(?::?\d\d)?))?)?$"""
+      (?:\ ?(?P<zone>Z|UTC|GMT|[+-]\d\d(?::?\d\d)?))?)?""",
+    re.VERBOSE | re.IGNORECASE,
+)
 _ISO = (
     r"^(\d{4}[-/.]?\d\d[-/.]?\d\d(?:[T ]\d\d(?::?\d\d(?::?\d\d(?:\.\d+)?)?)?)?)"
     r"( *(?:Z|[+-](?:\d\d(?::?\d\d)?|\d:\d\d)))?$"
@@ -51,21 +55,15 @@ class Moments(NamedTuple):
     weekdays: np.ndarray
 
 
-def of_datetimes(column: "pd.Series") -> Moments:
-    """Converts a column of type datetime64, with or without a time zone."""
-    written = utc = column
+def of_datetimes(column: pd.Series, utc: pd.Series | None = None) -> Moments:
+    """Converts a column of type datetime64, with or without a time zone; `utc` has the times without zones in UTC."""
     if column.dt.tz is not None:
-        written, utc = column.dt.tz_localize(None), column.dt.tz_convert("UTC").dt.tz_localize(None)
-    return _of_times(written, utc)
+        column, utc = column.dt.tz_localize(None), column.dt.tz_convert("UTC").dt.tz_localize(None)
+    local, days = (_days(times) for times in (column, column if utc is None else utc))
+    return Moments(days, local % 1 * 24, _weekdays(np.floor(local)))
 
 
-def _of_times(written: "pd.Series", utc: "pd.Series") -> Moments:
-    days, local = _days(utc), _days(written)
-    whole = np.floor(local)
-    return Moments(days, (local - whole) * 24, _weekdays(whole))
-
-
-def _days(column: "pd.Series") -> np.ndarray:
+def _days(column: pd.Series) -> np.ndarray:
     times = column.to_numpy("datetime64[us]")
     return np.where(np.isnat(times), np.nan, times.astype(np.int64) / (24 * 3600 * 1e6))
 
@@ -74,7 +72,7 @@ def _weekdays(days: np.ndarray) -> np.ndarray:
     return np.where(np.isnan(days), -1, (np.nan_to_num(days) + 3) % 7).astype(np.int64)  # 1970 began on a Thursday.
 
 
-def of_texts(written: "pd.Series", share: float) -> "tuple[Moments, pd.Series] | None":
+def of_texts(written: pd.Series, share: float) -> tuple[Moments, pd.Series] | None:
     """Dates of a column, and its cells that are no dates; None if fewer than a share of cells are dates.
 
     Args:
@@ -84,18 +82,12 @@ def of_texts(written: "pd.Series", share: float) -> "tuple[Moments, pd.Series] |
     Raises:
       UsageError: If the order of day, month and year is ambiguous, or only some times have a time zone.
     """
-    import pandas as pd
-
     if quickly := _of_iso(written):
         return quickly, written[:0]
     codes, distinct = pd.factorize(written)
     texts = pd.Series(distinct, dtype=object, name=written.name)
-    parts = texts.str.extract(_DATE, flags=re.VERBOSE | re.IGNORECASE)
-    if parts.isna().all(axis=None):
-        return None
-    parts = parts.fillna("")
-    seconds, zones = _seconds(parts), _zones(parts["zone"])
-    in_orders = np.where(np.isnan(seconds), np.nan, _in_orders(parts))
+    readings = np.array([_readings(text) for text in distinct], np.float64).reshape(-1, len(_ORDERS) + 2)
+    in_orders, seconds, zones = readings[:, :-2].T, readings[:, -2], readings[:, -1]
     is_date = ~np.isnan(in_orders).all(axis=0)
     counts = np.bincount(codes[codes >= 0])
     if not is_date.any() or counts[is_date].sum() < share * counts.sum():
@@ -111,10 +103,8 @@ def of_texts(written: "pd.Series", share: float) -> "tuple[Moments, pd.Series] |
     return Moments(days, of_rows(seconds / 3600), _weekdays(of_rows(local))), written[np.isnan(days) & written.notna()]
 
 
-def _of_iso(written: "pd.Series") -> Moments | None:
+def _of_iso(written: pd.Series) -> Moments | None:
     """Equals `of_texts`, many times as fast, if all dates are ISO 8601 from 1678 to 2261."""
-    import pandas as pd
-
     parts = written.astype(object).str.extract(_ISO)
     if written.isna().all() or parts[0].isna().sum() > written.isna().sum():
         return None
@@ -124,60 +114,48 @@ def _of_iso(written: "pd.Series") -> Moments | None:
         return None
     has_zone = parts[1].notna()
     _check_zones(written[has_zone], written[~has_zone].dropna())
-    return _of_times(local, utc.dt.tz_localize(None))
+    return of_datetimes(local, utc.dt.tz_localize(None))
 
 
-def _in_orders(parts: "pd.DataFrame") -> np.ndarray:
-    """Days since 1970 in each of `_ORDERS`, float64 [orders, texts]; NaN where the text is no date."""
-    numbers = {name: str(number) for number, name in enumerate(_MONTHS, 1)} | {"": ""}
-    month = (parts["month"] + parts["month_first"]).str[:3].str.lower().map(numbers)
-    named = parts["year"] + parts["year_last"], month, parts["day"] + parts["day_second"]
-    is_version = (parts["mark"] == ".") & ((parts["first"] + parts["second"] + parts["third"]).str.len() < 6)
-    # A two-digit year comes first only in 23-01-31.
-    is_short = (parts["first"].str.len() == 2) & (parts["mark"] != "-")
-    days_by_order = []
-    for places in _ORDERS.values():
-        days = _days_of(*(parts[place] + other for place, other in zip(places, named, strict=True)))
-        days_by_order.append(np.where(is_version | (is_short & (places[0] == "first")), np.nan, days))
-    return np.stack(days_by_order)
+def _readings(text: str) -> list[float]:
+    """Days since 1970 in each of `_ORDERS`; seconds since midnight, and ahead of UTC; each NaN where there is none."""
+    match, nothing = _DATE.fullmatch(text), [math.nan] * (len(_ORDERS) + 2)
+    if not match:
+        return nothing
+    part = match.groupdict("")
+    hours, minutes = int(part["hour"] or 0), int(part["minute"] or 0)
+    seconds, half = float(part["second_of"].replace(",", ".") or 0), part["half"].lower()
+    if hours > 23 or minutes > 59 or seconds >= 60 or (half and not 1 <= hours <= 12):
+        return nothing
+    hours = hours % 12 + 12 * (half == "p") if half else hours
+    if part["first"]:
+        # 1.2.10 is a version, and a two-digit year comes first only in 23-01-31.
+        is_version = part["mark"] == "." and len(part["first"] + part["second"] + part["third"]) < 6
+        is_short = len(part["first"]) == 2 and part["mark"] != "-"
+        days = [
+            math.nan if is_version or (is_short and year == "first") else _day(part[year], part[month], part[day])
+            for year, month, day in _ORDERS.values()
+        ]
+    else:
+        month = _MONTHS.index((part["month"] + part["month_first"])[:3].lower()) + 1
+        days = [_day(part["year"] + part["year_last"], str(month), part["day"] + part["day_second"])] * len(_ORDERS)
+    digits = re.sub(r"\D", "", part["zone"]).ljust(4, "0")
+    ahead = (int(digits[:2]) * 3600 + int(digits[2:]) * 60) * (-1 if part["zone"].startswith("-") else 1)
+    return [*days, hours * 3600 + minutes * 60 + seconds, ahead if part["zone"] else math.nan]
 
 
-def _days_of(year: "pd.Series", month: "pd.Series", day: "pd.Series") -> np.ndarray:
-    """Days since 1970 of digits, float64 [texts]; NaN where there is no such day."""
-    years, months, days = (_whole(part) for part in (year, month, day))
-    is_short = np.asarray(year.str.len() == 2)
-    years = years + np.where(is_short, np.where(years >= _CENTURY_TURNS, 1900, 2000), 0)
-    is_day = (is_short | (year.str.len() == 4)) & (month.str.len() <= 2) & (day.str.len() <= 2)
-    is_day &= (years >= 1) & (months >= 1) & (months <= 12) & (days >= 1)
-    first = ((years - 1970) * 12 + months - 1).astype("datetime64[M]")
-    date = first.astype("datetime64[D]") + (days - 1)
-    return np.where(is_day & (date.astype("datetime64[M]") == first), date.astype(np.int64), np.nan)
+def _day(year: str, month: str, day: str) -> float:
+    """Days since 1970 of digits; NaN where there is no such day."""
+    if len(year) not in (2, 4) or len(month) > 2 or len(day) > 2:
+        return math.nan
+    century = (1900 if int(year) >= _CENTURY_TURNS else 2000) * (len(year) == 2)
+    try:
+        return datetime.date(int(year) + century, int(month), int(day)).toordinal() - _ORDINAL_OF_1970
+    except ValueError:
+        return math.nan
 
 
-def _whole(digits: "pd.Series") -> np.ndarray:
-    """Int64 [texts], 0 for an empty text."""
-    return digits.replace("", "0").astype(np.int64).to_numpy()
-
-
-def _seconds(parts: "pd.DataFrame") -> np.ndarray:
-    """Seconds since midnight, float64 [texts]; 0 without a time, NaN for an invalid time."""
-    hour, minute = _whole(parts["hour"]), _whole(parts["minute"])
-    second = parts["second_of"].replace("", "0").str.replace(",", ".").astype(float).to_numpy()
-    half = parts["half"].str.lower().to_numpy()
-    is_wrong = (half != "") & ((hour < 1) | (hour > 12))
-    hour = np.where(half != "", hour % 12 + 12 * (half == "p"), hour)
-    is_wrong |= (hour > 23) | (minute > 59) | (second >= 60)
-    return np.where(is_wrong, np.nan, hour * 3600 + minute * 60 + second)
-
-
-def _zones(zone: "pd.Series") -> np.ndarray:
-    """Seconds ahead of UTC, float64 [texts]; NaN without a time zone."""
-    digits = zone.str.replace(r"\D", "", regex=True).str.ljust(4, "0")
-    ahead = _whole(digits.str[:2]) * 3600 + _whole(digits.str[2:]) * 60
-    return np.where(zone == "", np.nan, np.where(zone.str.startswith("-"), -ahead, ahead))
-
-
-def _order(texts: "pd.Series", in_orders: np.ndarray) -> int:
+def _order(texts: pd.Series, in_orders: np.ndarray) -> int:
     """Order in which all texts are dates; if there is none, that in which most are."""
     right = (~np.isnan(in_orders)).sum(axis=1)
     possible = np.flatnonzero(right == len(texts))
@@ -195,7 +173,7 @@ def _order(texts: "pd.Series", in_orders: np.ndarray) -> int:
     return int(possible[0])
 
 
-def _check_zones(with_zone: "pd.Series", without: "pd.Series") -> None:
+def _check_zones(with_zone: pd.Series, without: pd.Series) -> None:
     if len(with_zone) and len(without):
         raise UsageError(
             f"Column {with_zone.name!r} has times with a time zone, such as {with_zone.iloc[0]!r}, and without, such "

@@ -48,24 +48,21 @@ def lzma_file(origin: str, file_name: str, cache_dir: str | None) -> pathlib.Pat
       UsageError: If there is no file and no network, or the server's checksum does not match.
     """
     path = cache_folder(cache_dir) / file_name
-    archive = path.with_name(f"{file_name}.lzma.part")
+    archive, record = path.with_name(f"{file_name}.lzma.part"), path.with_name(f"{file_name}.sha256")
 
     def make() -> None:
         _fetch_or_explain(origin, archive, file_name, "in a folder and name that with --data_dir")
-        digest, record = _digest(archive, "sha256"), path.with_name(f"{file_name}.sha256")
-        if record.is_file() and record.read_text().strip() != digest:
-            archive.unlink()
-            raise UsageError(
-                f"The download of {origin} is not the file that was downloaded first: start again to repeat it, or "
-                f"delete {record}, which has the first one's SHA-256, if another version was published."
-            )
+        digest = _digest(archive, "sha256")
         try:
+            if record.is_file() and record.read_text().strip() != digest:
+                raise UsageError(
+                    f"The download of {origin} differs from the first one: start again to repeat it, or delete "
+                    f"{record}, which has the first one's SHA-256, if another version was published."
+                )
             _decompress(archive, path, f"The download of {origin} is damaged ({{}}); start again to repeat it.")
-        except UsageError:
+            record.write_text(f"{digest}\n")
+        finally:
             archive.unlink()
-            raise
-        record.write_text(f"{digest}\n")
-        archive.unlink()
 
     once(path, archive, make)
     return path
@@ -83,11 +80,7 @@ def decompressed(archive: pathlib.Path) -> pathlib.Path:
         return archive
     path = archive.with_suffix("")
     if not path.is_file() and not os.access(path.parent, os.W_OK):
-        raise UsageError(
-            f"{archive} has to be decompressed, and {path.parent} cannot be written: decompress it in another folder, "
-            "and name that with --data_dir."
-        )
-
+        raise UsageError(f"{path.parent} cannot be written: decompress {archive} elsewhere; name that with --data_dir.")
     damaged = f"{archive} is damaged ({{}}): download it again."
     once(path, path.with_name(f"{path.name}.lock"), lambda: _decompress(archive, path, damaged))
     return path
@@ -121,25 +114,22 @@ def plain_file(
       UsageError: If there is no file and no network, or it is not the expected file.
     """
     path = cache_folder(cache_dir) / file_name
-    if path.is_file():
-        if digest and _digest(path, _algorithm(digest)) != digest:
-            raise UsageError(f"{path} is not the expected file: delete it, and it is downloaded from {origin}.")
-        return path
     part = path.with_name(f"{file_name}.part")
+
+    def check(file: pathlib.Path, remedy: str) -> None:
+        if digest and _digest(file, "md5" if len(digest) == 32 else "sha256") != digest:
+            if file == part:
+                part.unlink()
+            raise UsageError(f"{file} is not the expected file of {origin}: {remedy}.")
 
     def make() -> None:
         _fetch_or_explain(origin, part, file_name, destination)
-        if digest and _digest(part, _algorithm(digest)) != digest:
-            part.unlink()
-            raise UsageError(f"The download of {origin} is not the expected file; start again to repeat it.")
+        check(part, "start again to repeat the download")
         os.replace(part, path)
 
     once(path, part, make)
+    check(path, "delete it, and it is downloaded again")
     return path
-
-
-def _algorithm(digest: str) -> str:
-    return "md5" if len(digest) == 32 else "sha256"
 
 
 def once(path: pathlib.Path, part: pathlib.Path, make: Callable[[], None]) -> None:
@@ -159,8 +149,7 @@ def once(path: pathlib.Path, part: pathlib.Path, make: Callable[[], None]) -> No
             lock = open(part, "ab")  # noqa: SIM115
         except OSError as error:
             raise UsageError(
-                f"{path.name} cannot be put in {part.parent} ({error.strerror}): name another folder with --cache_dir, "
-                "or one that holds the data with --data_dir."
+                f"{part.parent} cannot be written ({error.strerror}): give another --cache_dir, or --data_dir."
             ) from error
         with lock:
             try:
@@ -212,33 +201,20 @@ def _fetch(origin: str, archive: pathlib.Path) -> None:
             have = 0  # The server sends all of it again.
         total = int(response.headers.get("Content-Length", 0)) + have
         progress = tqdm.tqdm(
-            total=total or None,
-            initial=have,
-            unit="B",
-            unit_scale=True,
-            desc=f"Downloading {archive.stem}",
+            total=total or None, initial=have, unit="B", unit_scale=True, desc=f"Downloading {archive.stem}"
         )
         with open(archive, "ab" if have else "wb") as file, progress:
             while chunk := response.read(_CHUNK):
                 file.write(chunk)
                 progress.update(len(chunk))
-        expected = _published_md5(response.headers)
-    size = archive.stat().st_size
+        expected = response.headers.get_all("x-goog-hash", [])  # Google Cloud Storage publishes the MD5 in Base64.
+    size, digest = archive.stat().st_size, base64.b64encode(bytes.fromhex(_digest(archive, "md5"))).decode()
     if total and size < total:
         raise OSError(f"the connection ended after {size} of {total} bytes; start again to continue")
-    if expected and expected != _digest(archive, "md5"):
+    published = [item.strip() for value in expected for item in value.split(",") if item.strip().startswith("md5=")]
+    if published and f"md5={digest}" not in published:
         archive.unlink()
         raise OSError("the checksum differs from the server's; start again to repeat the download")
-
-
-def _published_md5(headers) -> str | None:
-    """Hexadecimal MD5 that Google Cloud Storage publishes, or None."""
-    for value in headers.get_all("x-goog-hash", []):
-        for item in value.split(","):
-            name, _, digest = item.strip().partition("=")
-            if name == "md5":
-                return base64.b64decode(digest).hex()
-    return None
 
 
 def _digest(path: pathlib.Path, algorithm: str) -> str:

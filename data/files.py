@@ -5,7 +5,7 @@ import io
 import os
 import pathlib
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
@@ -138,11 +138,15 @@ def arrays(path: pathlib.Path, *names: str) -> list[np.ndarray]:
     Raises:
       UsageError: If it is not readable, or lacks one.
     """
+    return _opened(path, lambda archive: [archive[name] for name in names], "", f": {_UNDAMAGED}")
+
+
+def _opened(path: pathlib.Path, read: Callable[[Any], Any], what: str, remedy: str) -> Any:
     try:
         with np.load(path, allow_pickle=False) as archive:
-            return [archive[name] for name in names]
+            return read(archive)
     except Exception as error:  # NumPy and zipfile raise many types for a damaged archive.
-        raise UsageError(f"{path} is not readable ({error}): {_UNDAMAGED}") from error
+        raise UsageError(f"{path} is not readable{what} ({error}){remedy or '.'}") from error
 
 
 def images(path: pathlib.Path, pixels: str, labels: str, shape: tuple[int, ...], num_classes: int) -> clients.Examples:
@@ -171,7 +175,7 @@ def checked_images(
     if pixels.dtype != np.uint8 or pixels.shape[1:] != shape or not len(pixels):
         wanted = " x ".join(map(str, shape))
         raise UsageError(
-            f"{path}: images must be uint8, of {wanted}, not {pixels.dtype} of {pixels.shape}: {_UNDAMAGED}"
+            f"{path}: images must be uint8 of {wanted}, not {pixels.dtype} of {pixels.shape}: {_UNDAMAGED}"
         )
     return clients.Examples(pixels, indices(path, "labels", labels, len(pixels), num_classes).astype(np.int32))
 
@@ -290,11 +294,7 @@ def read_arrays(path: pathlib.Path) -> dict[str, np.ndarray]:
     Raises:
       UsageError: If the file is not readable.
     """
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            return {name: archive[name] for name in archive.files}
-    except Exception as error:  # NumPy and zipfile raise many types for a damaged archive.
-        raise UsageError(f"{path} is not readable as a model ({error}).") from error
+    return _opened(path, lambda archive: dict(archive.items()), " as a model", "")
 
 
 def save_picture(figure: "matplotlib.figure.Figure", path: str | os.PathLike, dpi: int) -> None:

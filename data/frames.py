@@ -3,7 +3,6 @@
 A name includes a digest of the content, so that a run's folder, which records it, is refused for another table.
 """
 
-import collections
 import contextlib
 import hashlib
 import pathlib
@@ -45,9 +44,7 @@ def save(frame: "pd.DataFrame", folder: pathlib.Path) -> str:
         folder.mkdir(parents=True, exist_ok=True)
         with_index(frame).to_parquet(path)
     except (OSError, ValueError, TypeError) as error:  # The latter two are pyarrow's, for a column of several types.
-        raise UsageError(
-            f"The DataFrame cannot be saved as {path} ({error}): save it yourself as data_file."
-        ) from error
+        raise UsageError(f"The DataFrame cannot be saved as {path} ({error}): save it yourself.") from error
     return str(path)
 
 
@@ -96,31 +93,29 @@ def spread(column: "pd.Series", place: Callable[[int], str]) -> "pd.DataFrame":
     """
     import pandas as pd
 
-    lists = column.dropna()
-    arrays = [_numbers(cell) for cell in lists]
-    sizes = [array.size if array.ndim == 1 else -1 for array in arrays]
-    usual = max(collections.Counter(sizes), key=lambda size: (size > 0, sizes.count(size)))
-    wrong = [(row, size) for row, size in zip(lists.index, sizes, strict=True) if size != usual or size < 1]
-    if wrong:
-        row, size = wrong[0]
-        what = f"{size} numbers, not {usual}" if size >= 0 and usual > 0 else "something else than a list of numbers"
+    lists = column.dropna().map(_numbers)
+    sizes = lists.map(lambda numbers: -1 if numbers is None else len(numbers))
+    usual = sizes[sizes > 0].mode().max()
+    if len(wrong := sizes[(sizes != usual) | (sizes < 1)]):
+        row, size = wrong.index[0], wrong.iloc[0]
+        what = "something else than a list of numbers" if size < 0 or not usual > 0 else f"{size} numbers, not {usual}"
         raise ColumnError(
-            f"Column {column.name!r} holds lists, and {place(row)} has {what} ({len(wrong):,} such rows). Give "
-            "all lists equally many numbers, each of which becomes a feature, put other values into a column of their "
-            f"own each, or leave the column out with --ignore_columns={as_flag([column.name])}."
+            f"Column {column.name!r} holds lists, and {place(row)} has {what} ({len(wrong):,} such rows). Give all "
+            "lists equally many numbers, each of which becomes a feature, or leave the column out with "
+            f"--ignore_columns={as_flag([column.name])}."
         )
     names = [f"{column.name}[{position}]" for position in range(usual)]
-    return pd.DataFrame(np.stack(arrays), lists.index, names).reindex(column.index)
+    return pd.DataFrame(np.stack(lists), lists.index, names).reindex(column.index)
 
 
-def _numbers(cell: Any) -> np.ndarray:
-    """Numbers of a list, float64 [numbers]; an array of no axis for anything else."""
+def _numbers(cell: Any) -> np.ndarray | None:
+    """Numbers of a list, float64 [numbers]; None for anything else."""
     try:
         array = np.asarray(cell if isinstance(cell, list | tuple | np.ndarray) else None)
-        is_text = array.dtype.kind not in "biufO" or any(isinstance(one, str | bytes) for one in array)
-        return np.zeros(()) if is_text else array.astype(np.float64)
+        is_text = array.dtype.kind not in "biufO" or any(isinstance(part, str | bytes) for part in array)
+        return None if is_text or array.ndim != 1 else array.astype(np.float64)
     except (TypeError, ValueError):  # The lists in it are of several lengths, or it holds something else.
-        return np.zeros(())
+        return None
 
 
 def find(name: str) -> "pd.DataFrame | None":

@@ -53,12 +53,7 @@ def read_idx(path: pathlib.Path, values: str, dimensions: int) -> np.ndarray:
 CIFAR_PARTS = ("train", "test")
 _FOLDER = "cifar-100-python"
 # Classes of arrays, and of bytes that Python 3 wrote for Python 2.
-_HARMLESS = {
-    ("numpy.core.multiarray", "_reconstruct"),
-    ("numpy", "ndarray"),
-    ("numpy", "dtype"),
-    ("_codecs", "encode"),
-}
+_HARMLESS = {("numpy.core.multiarray", "_reconstruct"), ("numpy", "ndarray"), ("numpy", "dtype"), ("_codecs", "encode")}
 
 
 class _Unpickler(pickle.Unpickler):

@@ -1,24 +1,33 @@
 """Logs of bandits: contexts, actions, propensities and rewards by client.
 
 A log has only the logged action's reward, so it cannot simulate a policy like a table; the reward of another policy is
-estimated from its propensities. Logs are in memory, or in this project's Parquet format. Nothing here imports
-TensorFlow.
+estimated from its propensities. Logs are in memory, or in this project's Parquet format, whose pages and metadata have
+checksums, so that damage is detected before anything is decoded. Nothing here imports TensorFlow.
 """
 
+import contextlib
 import dataclasses
+import hashlib
+import json
+import math
 import os
-from collections.abc import Mapping, Sequence
+import pathlib
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
-from data import log_file, text
+from data import columns, log_checks, table_file, text
 from data.errors import UsageError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-is_log_file = log_file.is_log_file
+FORMAT = 1
+_METADATA = b"interaction_log"
+_CHECKSUM = b"interaction_log_checksum"
+_MAGIC = b"PAR1"  # Parquet files begin with it.
+_MOST_WORDS = 1 << 24  # Size of a vocabulary that a log does not name.
 # Contexts reveal these statistics of all clients if a report has `learned_statistics`.
 LEARNED = "means, deviations and categories of the log's columns"
 # Numeric columns of the Parquet format, with their fields and dtypes on disk.
@@ -117,7 +126,7 @@ def ordered(
     clients: np.ndarray,
     contexts: np.ndarray | text.Bags | None,
     action_names: Sequence[str],
-    columns: Mapping[str, np.ndarray | None],
+    fields: Mapping[str, np.ndarray | None],
     **others: Any,
 ) -> InteractionLog:
     """Log of rows in any order; the rows of a client keep their order.
@@ -127,149 +136,242 @@ def ordered(
       clients: int [rows], positions in `client_ids`.
       contexts: As in `InteractionLog`.
       action_names: Likewise.
-      columns: The other fields with a value per row, by name, converted to their dtypes.
+      fields: The other fields with a value per row, by name, converted to their dtypes.
       **others: `feature_names`, `report` and `statistics`.
     """
     order = np.argsort(clients, kind="stable")
     is_sorted = np.array_equal(order, np.arange(len(order)))
     seen, positions = np.unique(clients[order], return_inverse=True)
     dtypes = dict(_NUMBERS.values()) | {"actions": np.int32, "probabilities": np.float64}
-    fields: dict[str, Any] = {
-        name: np.asarray(column, dtypes[name])[slice(None) if is_sorted else order]
-        for name, column in columns.items()
-        if column is not None
+    arrays: dict[str, Any] = {
+        name: np.asarray(values, dtypes[name])[slice(None) if is_sorted else order]
+        for name, values in fields.items()
+        if values is not None
     }
     return InteractionLog(
         client_ids=tuple(client_ids[client] for client in seen),
         clients=positions.astype(np.int32),
         contexts=contexts if is_sorted else _taken(contexts, order),
         action_names=tuple(action_names),
-        **fields,
+        **arrays,
         **others,
     )
 
 
-def table(log: InteractionLog) -> "pa.Table":
-    """Log as a table, as `write` writes it: one column per field, with names of clients and actions."""
+def _table(log: InteractionLog) -> "pa.Table":
+    """Log as it is written: one column per field, with names of clients and actions, and metadata."""
     import pyarrow as pa
 
-    columns = {
-        "client": _dictionary(log.clients, log.client_ids),
-        "action": _dictionary(log.actions, log.action_names),
-    }
+    def names(codes: np.ndarray, distinct: Sequence[str]) -> "pa.DictionaryArray":
+        return pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32)), pa.array(list(distinct), pa.string()))
+
+    def lists(rows: np.ndarray, dtype: Any) -> "pa.Array":
+        values = pa.array(np.ascontiguousarray(rows, dtype).reshape(-1))
+        return pa.FixedSizeListArray.from_arrays(values, math.prod(rows.shape[1:]))
+
+    written = {"client": names(log.clients, log.client_ids), "action": names(log.actions, log.action_names)}
     for name, (field, dtype) in _NUMBERS.items():
-        values = getattr(log, field)
-        if values is not None:
-            columns[name] = pa.array(np.asarray(values, dtype))
+        if (values := getattr(log, field)) is not None:
+            written[name] = pa.array(np.asarray(values, dtype))
     shape = None
     if isinstance(log.contexts, text.Bags):
         offsets = pa.array(log.contexts.offsets.astype(np.int64))
-        columns["words"] = pa.LargeListArray.from_arrays(offsets, pa.array(log.contexts.ids))
-        columns["word_values"] = pa.LargeListArray.from_arrays(offsets, pa.array(log.contexts.values))
+        written["words"] = pa.LargeListArray.from_arrays(offsets, pa.array(log.contexts.ids))
+        written["word_values"] = pa.LargeListArray.from_arrays(offsets, pa.array(log.contexts.values))
     elif log.contexts is not None:
         shape = log.contexts.shape[1:]
-        columns["context"] = _fixed_lists(log.contexts.reshape(len(log), -1), np.float32)
+        written["context"] = lists(log.contexts, np.float32)
     if log.probabilities is not None:
-        columns["probabilities"] = _fixed_lists(log.probabilities.reshape(len(log), -1), np.float64)
+        written["probabilities"] = lists(log.probabilities, np.float64)
     described = {
+        "format": FORMAT,
+        "columns": list(written),
         "action_names": log.action_names,
         "feature_names": log.feature_names,
         "context_shape": shape,
         "probabilities_axes": None if log.probabilities is None else log.probabilities.ndim,
         "report": dict(log.report),
     }
-    return log_file.with_metadata(pa.table(columns), described)
+    metadata = json.dumps(described).encode()
+    return pa.table(written).replace_schema_metadata({_METADATA: metadata, _CHECKSUM: _digest(metadata)})
 
 
-def _dictionary(codes: np.ndarray, names: Sequence[str]) -> "pa.DictionaryArray":
-    import pyarrow as pa
-
-    return pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32)), pa.array(list(names), pa.string()))
-
-
-def _fixed_lists(rows: np.ndarray, dtype: Any) -> "pa.Array":
-    import pyarrow as pa
-
-    values = pa.array(np.ascontiguousarray(rows, dtype).reshape(-1))
-    return pa.FixedSizeListArray.from_arrays(values, rows.shape[1])
+def _digest(content: bytes) -> bytes:
+    return hashlib.sha256(content).hexdigest().encode()
 
 
 def write(log: InteractionLog, path: str | os.PathLike | BinaryIO) -> None:
     """Writes a log in this project's format, to a path or an open file; `read` returns an equal one."""
     import pyarrow.parquet as pq
 
-    pq.write_table(table(log), path, compression="zstd", write_page_checksum=True)
+    pq.write_table(_table(log), path, compression="zstd", write_page_checksum=True)
+
+
+def is_log_file(path: str | os.PathLike) -> bool:
+    """Whether a file is a log in this project's format.
+
+    Raises:
+      UsageError: If it is a Parquet file by its name or first bytes, but not readable as one.
+    """
+    import pyarrow.parquet as pq
+
+    if not os.path.isfile(path):
+        return False
+    with _reading(path):
+        with open(path, "rb") as file:
+            is_parquet = file.read(len(_MAGIC)) == _MAGIC or pathlib.Path(path).suffix == ".parquet"
+        return is_parquet and _METADATA in (pq.read_schema(path).metadata or {})
+
+
+@contextlib.contextmanager
+def _reading(path: str | os.PathLike) -> Iterator[None]:
+    """Converts errors of reading a file to a UsageError that names it."""
+    try:
+        yield
+    except UsageError:
+        raise
+    except Exception as error:  # pyarrow raises many types for a damaged file.
+        reason = " ".join(str(error).split()) or type(error).__name__
+        remedy = "" if getattr(error, "errno", None) else ": it is truncated or damaged: copy it again"
+        raise UsageError(f"{path} is not readable ({reason}){remedy}.") from error
 
 
 def read(path: str | os.PathLike | Sequence[str | os.PathLike], flag: str = "--log") -> InteractionLog:
-    """Reads a log in this project's format from one file, or from several that are its parts; see `log_file.read`.
+    """Reads a log in this project's format from one file, or from several that are its parts.
 
     Args:
       path: The file, or the parts.
       flag: The flag that names it, for messages.
 
     Raises:
-      UsageError: If a file is not such a log, or an invalid one, or if the files are not parts of one log.
+      UsageError: If a file is not such a log, of another format, damaged or invalid, which names the row and the value;
+        or if the files are not parts of one log.
     """
     import pyarrow as pa
 
     paths = [path] if isinstance(path, str | os.PathLike) else list(path)
-    dtypes = {name: dtype for name, (_, dtype) in _NUMBERS.items()}
-    parts, every = zip(*(log_file.read(one, flag, dtypes) for one in paths), strict=True)
+    parts, every = zip(*(_read_part(part, flag) for part in paths), strict=True)
     described = every[0]
-    for one, part, others in zip(paths, parts, every, strict=True):
+    for name, part, others in zip(paths, parts, every, strict=True):
         if part.schema != parts[0].schema or {**others, "report": None} != {**described, "report": None}:
-            raise UsageError(f"{one} and {paths[0]} are not parts of one log: their columns or metadata differ.")
+            raise UsageError(f"{name} and {paths[0]} are not parts of one log: their columns or metadata differ.")
     merged = pa.concat_tables(parts).unify_dictionaries()
-    columns = {name: merged[name].combine_chunks() for name in merged.column_names}
+    cells = {name: merged[name].combine_chunks() for name in merged.column_names}
     contexts: np.ndarray | text.Bags | None = None
-    if "words" in columns:
-        ids, values = columns["words"], columns["word_values"]
+    if "words" in cells:
+        ids, values = cells["words"], cells["word_values"]
         offsets = np.asarray(ids.offsets.to_numpy(), np.int64)
         contexts = text.Bags(_flat(ids, np.int32), _flat(values, np.float32), offsets - offsets[0])
-    elif "context" in columns:
-        contexts = _flat(columns["context"], np.float32).reshape(len(merged), *described["context_shape"])
-    fields = {field: columns[name].to_numpy() for name, (field, _) in _NUMBERS.items() if name in columns}
-    if "probabilities" in columns:
+    elif "context" in cells:
+        contexts = _flat(cells["context"], np.float32).reshape(len(merged), *described["context_shape"])
+    fields = {field: cells[name].to_numpy() for name, (field, _) in _NUMBERS.items() if name in cells}
+    if "probabilities" in cells:
         shape = (len(merged), -1)[: described["probabilities_axes"]]
-        fields["probabilities"] = _flat(columns["probabilities"], np.float64).reshape(shape)
-    action_names = described["action_names"]
-    fields["actions"] = _codes(columns["action"], action_names)
-    client_ids = sorted_names(columns["client"].dictionary.to_pylist())
+        fields["probabilities"] = _flat(cells["probabilities"], np.float64).reshape(shape)
+    clients, actions = (cells[name].to_pandas() for name in ("client", "action"))
+    client_ids = columns.ordered(clients.cat.categories.to_series())
+    report = {  # The first part's, with the lists of all parts joined.
+        name: [entry for part in every for entry in part["report"].get(name, ())] if isinstance(value, list) else value
+        for name, value in described["report"].items()
+    }
     return ordered(
         client_ids,
-        _codes(columns["client"], client_ids),
+        columns.codes(clients, client_ids),
         contexts,
-        action_names,
-        fields,
+        described["action_names"],
+        fields | {"actions": columns.codes(actions, described["action_names"])},
         feature_names=tuple(described["feature_names"]),
-        report=_reports([one["report"] for one in every]),
+        report=report,
     )
-
-
-def _reports(every: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """First part's report, with the lists of all parts joined."""
-    return {
-        name: [entry for one in every for entry in one.get(name, ())] if isinstance(value, list) else value
-        for name, value in every[0].items()
-    }
-
-
-def sorted_names(names: Sequence[str]) -> list[str]:
-    """Distinct names in numeric order if all are numbers, else in alphabetical order."""
-    import pandas as pd
-
-    from data import columns
-
-    return columns.ordered(pd.Series(list(names), dtype=object))
-
-
-def _codes(column: Any, names: Sequence[str]) -> np.ndarray:
-    """Positions in `names` of a dictionary-encoded column of text, int32 [rows]."""
-    place = {name: position for position, name in enumerate(names)}
-    positions = np.array([place[name] for name in column.dictionary.to_pylist()], np.int32)
-    return positions[column.indices.to_numpy()] if len(positions) else np.zeros(0, np.int32)
 
 
 def _flat(column: Any, dtype: Any) -> np.ndarray:
     return np.asarray(column.flatten().to_numpy(zero_copy_only=False), dtype)
+
+
+def _read_part(path: str | os.PathLike, flag: str) -> "tuple[pa.Table, dict[str, Any]]":
+    """Checked columns of one file in the types that are written, and its metadata; other columns are ignored."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    if not is_log_file(path):
+        raise UsageError(f"{path} is not a log in this program's format: name its columns to read another one.")
+    with _reading(path):
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            table = file.read()
+        table.validate(full=True)
+        metadata = table.schema.metadata[_METADATA]
+        if table.schema.metadata.get(_CHECKSUM, _digest(metadata)) != _digest(metadata):
+            raise ValueError("its metadata does not match its checksum")
+        described = json.loads(metadata)
+        if described["format"] != FORMAT:
+            raise UsageError(f"{path} is a log of format {described['format']}, and this version reads only {FORMAT}.")
+        _check_metadata(described)
+        names = table.select(described.pop("columns", table.column_names)).column_names
+        cells = {
+            name: pa.concat_arrays(table[name].cast(kind).unify_dictionaries().chunks or [pa.array([], kind)])
+            for name, kind in _kinds(described, names).items()
+        }
+        present = [name for name in _NUMBERS if name in {"reward", "propensity", *names}]
+        numbers = [table[name].to_pandas().rename(name) for name in present]
+    _check_cells(cells, described, flag, path)
+    if "words" in cells and cells["words"].value_lengths() != cells["word_values"].value_lengths():
+        raise UsageError(f"{path} is not a valid log: rows have more or fewer word_values than words.")
+    for column in numbers:
+        values = log_checks.numbers(table_file.Table(str(path), column.to_frame()), column, flag, column.name)
+        cells[column.name] = pa.array(values.astype(_NUMBERS[column.name][1]))
+    return pa.table(cells), described
+
+
+def _check_metadata(described: Mapping[str, Any]) -> None:
+    """Raises an error of any type if an entry is missing or of another type."""
+    actions, report = described["action_names"], described["report"]
+    counts = [*report.get("dropped_rows", {}).values(), report.get("duplicated_rows") or 0]
+    are_texts = all(isinstance(name, str) for name in [*actions, *described["feature_names"]])
+    are_counts = all(isinstance(count, int) and count >= 0 for count in [*counts, *(described["context_shape"] or ())])
+    if (
+        not are_texts
+        or not are_counts
+        or len(set(actions)) < len(actions)
+        or not hasattr(report.get("cohorts", {}), "get")
+        or not hasattr(report.get("signs", {}), "items")
+        or not isinstance(report.get("warnings", []), list)
+    ):
+        raise ValueError("its metadata is not that of a log")
+
+
+def _kinds(described: Mapping[str, Any], names: Sequence[str]) -> "dict[str, pa.DataType]":
+    """Types of the columns that are not numbers, by name."""
+    import pyarrow as pa
+
+    kinds: dict[str, Any] = dict.fromkeys(("client", "action"), pa.dictionary(pa.int32(), pa.string()))
+    if (shape := described["context_shape"]) is not None or "context" in names:
+        kinds["context"] = pa.list_(pa.float32(), math.prod(shape))
+    if "words" in names:
+        kinds |= {"words": pa.large_list(pa.int32()), "word_values": pa.large_list(pa.float32())}
+    if (axes := described["probabilities_axes"]) is not None or "probabilities" in names:
+        kinds["probabilities"] = pa.list_(pa.float64(), {1: 1, 2: len(described["action_names"])}[axes])
+    return kinds
+
+
+def _check_cells(
+    cells: "Mapping[str, pa.Array]", described: Mapping[str, Any], flag: str, path: str | os.PathLike
+) -> None:
+    """Refuses rows without a client, of an unknown action, or with contexts or probabilities that are not possible."""
+    words, most = len(described["feature_names"]) or _MOST_WORDS, float(np.finfo(np.float32).max)
+    limits = {"words": (0, words - 1), "probabilities": (0, 1)}
+    for name, column in cells.items():
+        low, high = limits.get(name, (-most, most))
+        if name in ("client", "action"):
+            named, must = column.to_pandas(), "one of the names in its metadata"
+            is_wrong = np.asarray(named.isna() if name == "client" else ~named.isin([*described["action_names"]]))
+        else:
+            values, rows = column.flatten().to_numpy(zero_copy_only=False), column.value_parent_indices().to_numpy()
+            is_wrong, must = column.is_null().to_numpy(zero_copy_only=False), f"numbers from {low:g} to {high:g}"
+            is_wrong[rows[~((values >= low) & (values <= high))]] = True
+        if is_wrong.any():
+            row = int(is_wrong.argmax())
+            value = f"{column[row].as_py()!r} in column {name!r} (row {row + 1} of {path})"
+            raise UsageError(f"{flag}: {value} must be {must}.")
+        if name == "probabilities" and column.type.list_size > 1:
+            log_checks.check_sums(values.reshape(len(column), -1), flag, lambda row: f"row {row + 1} of {path}")

@@ -67,12 +67,7 @@ def numbers(table: table_file.Table, column: "pd.Series", flag: str, role: str) 
     Raises:
       UsageError: If a number is missing, or is not one of its role; it names the place.
     """
-    values = table.numbers(column, flag, role, within=_WITHIN[role])
-    if _WITHIN[role] == _COUNT and (is_part := values % 1 != 0).any():
-        row = column.index[is_part][0]
-        place = f"{column[row]} in column {column.name!r} ({table.place(row)} of {table.path})"
-        raise UsageError(f"{flag}: {place} is not a {role}, which must be a whole number.")
-    return values
+    return table.numbers(column, flag, role, within=_WITHIN[role], is_whole=_WITHIN[role] == _COUNT)
 
 
 def check_sums(probabilities: np.ndarray, flag: str, place: Callable[[int], str]) -> None:

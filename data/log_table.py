@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from data import action_columns, interaction_log, log_checks, log_validity, statistics, tables
+from data import interaction_log, log_checks, log_validity, schema, statistics, table_report, tables
 from data.errors import UsageError
 from data.schema import POLICY, Schema, action_entries
 
@@ -39,7 +39,7 @@ def read(
     numbers["propensity"], checked = _propensities(rows, numbers.get("propensity"))
     log_checks.check_random(numbers["propensity"], path)
     policy, policy_columns = _policy(rows)
-    sets = log_validity.action_sets(rows.frame, wanted.action_column or "")
+    sets = tables.action_sets(rows.frame, wanted.action_column or "")
     if sets in rows.roles.features and known is None:
         left = [name for name in rows.roles.features if name != sets]
         rows = dataclasses.replace(rows, roles=dataclasses.replace(rows.roles, features=left))
@@ -64,7 +64,7 @@ def read(
         feature_names=tuple(features.names),
         statistics={} if contexts is None else learned.as_json(),
         report={
-            **features.report,
+            **table_report.of(rows, features),
             "learned_statistics": contexts is not None and known is None,
             "duplicated_rows": _duplicated(rows.table.frame.loc[rows.frame.index]),
             **({"time_zone": rows.times.zone, "reward_window": rows.times.window} if rows.times else {}),
@@ -89,7 +89,7 @@ def _policy(rows: tables.Rows) -> tuple[np.ndarray | None, dict[str, str]]:
 
 def _of_actions(rows: tables.Rows, text: str, flag: str) -> tuple[np.ndarray, dict[str, str]]:
     """Probabilities of all actions, float64 [rows, actions], and the column of each."""
-    by_action = action_columns.matched(text, list(rows.table.frame.columns), rows.label_names, flag)
+    by_action = schema.matched(text, list(rows.table.frame.columns), rows.label_names, flag)
     columns = by_action.values()
     each = [log_checks.numbers(rows.table, rows.frame[name], flag, "probability") for name in columns]
     return np.stack(each, axis=1), by_action
@@ -113,7 +113,7 @@ def _propensities(rows: tables.Rows, logged: np.ndarray | None) -> tuple[Any, lo
     unit = log_validity.rounding_unit(every)
     off = int((np.abs(sums - 1) > log_checks.SUM_ROUNDING + len(by_action) * unit / 2).sum())
     others = 0 if logged is None else int((np.abs(chosen - logged) > _ROUNDING + unit).sum())
-    text = f"The probabilities of all actions ({action_columns.described(by_action)}) sum to {sums.min():.4g} to "
+    text = f"The probabilities of all actions ({schema.described(by_action)}) sum to {sums.min():.4g} to "
     text += f"{sums.max():.4g} in a row; "
     text += f"{off:,} of {len(sums):,} rows do not sum to 1." if off else "all rows sum to 1, but for rounding."
     if logged is not None:

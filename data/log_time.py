@@ -10,23 +10,16 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from data import dates, numerals, partition, table_file
 from data.errors import UsageError
-from data.schema import Schema
+from data.schema import UNOBSERVED, Schema
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from data.interaction_log import InteractionLog
 
-UNOBSERVED = {
-    "refuse": "refused",
-    "drop": "left out, which assumes that rewards are missing independently of the reward, given context and action",
-    "zero": "counted as 0",
-}
 ASSUMPTION = f"Rows without a reward are {UNOBSERVED['drop']}."
-HOLD_OUT = {"clients": "a fifth of the clients", "time": "the latest fifth of the rows, mostly of clients seen before"}
 _LATEST = "the latest time in the log, at which --reward_window ends"
 _CUT = "the time that separates training from evaluation"
 _COLUMNS, _POINTS = ("time_column", "reward_time_column"), ("from_time", "until_time", "log_until")
@@ -74,12 +67,12 @@ class Selection(NamedTuple):
       notes: Sentences on what was left out, or counts as 0.
     """
 
-    frame: "pd.DataFrame"
+    frame: pd.DataFrame
     times: Times | None
     notes: list[str]
 
 
-def select(frame: "pd.DataFrame", table: table_file.Table, schema: Schema) -> Selection:
+def select(frame: pd.DataFrame, table: table_file.Table, schema: Schema) -> Selection:
     """Selects the rows from `--from` to before `--until`, in the order of time, and settles a log's rewards.
 
     Args:
@@ -143,13 +136,11 @@ def select(frame: "pd.DataFrame", table: table_file.Table, schema: Schema) -> Se
     return Selection(frame.iloc[order], times if schema.time_column else None, notes)
 
 
-def _read(frame: "pd.DataFrame", table: table_file.Table, schema: Schema) -> tuple[dict[str, np.ndarray], str | None]:
+def _read(frame: pd.DataFrame, table: table_file.Table, schema: Schema) -> tuple[dict[str, np.ndarray], str | None]:
     """Times of columns, [rows], and of flags, [1], by setting; and their zone, see `Times`.
 
     Flags are read like the columns, or as ISO dates, in UTC if the columns have time zones.
     """
-    import pandas as pd
-
     named = {name: getattr(schema, name) for name in (*_COLUMNS, *_POINTS) if getattr(schema, name)}
     iso = {name: named.pop(name) for name in _POINTS if _ISO.match(named.get(name, ""))}
     cells = [frame[value] if name in _COLUMNS else pd.Series([value]) for name, value in named.items()]
@@ -172,8 +163,6 @@ def _read(frame: "pd.DataFrame", table: table_file.Table, schema: Schema) -> tup
 
 def _point(name: str, text: str, zone: str | None) -> float:
     """Microseconds since 1970 of a flag's ISO date."""
-    import pandas as pd
-
     flag = f"--{name.removesuffix('_time')}={text}"
     if zone is None:
         raise UsageError(f"{flag} is a date, but the times of --time_column are numbers.")
@@ -188,8 +177,6 @@ def _point(name: str, text: str, zone: str | None) -> float:
 
 def _window(text: str | None, zone: str | None) -> float:
     """Number of `--reward_window`, in the unit of times; 0 without one."""
-    import pandas as pd
-
     value = 0.0 if text is None else math.nan
     with contextlib.suppress(ValueError):
         number = numerals.numbers(pd.Series([text]))[0]
@@ -222,8 +209,8 @@ def hold_out(part: str, times: Times | None, clients: np.ndarray, num_clients: i
     """Splits rows into training and held-out ones.
 
     Args:
-      part: What is held out, a key of `HOLD_OUT`. Before the latest rows, those within the window of rewards are in
-        neither part.
+      part: What is held out, a key of `schema.HOLD_OUT`. Before the latest rows, those within the window of rewards
+        are in neither part.
       times: Times of the rows, for `time`.
       clients: int [rows], client of each row.
       num_clients: Number of clients.

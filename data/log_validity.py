@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from data import log_regression, logged_clients
+from data import logged_clients
 from data.log_checks import Finding
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from data.interaction_log import InteractionLog
 
 # Names of findings that allow no conclusion.
@@ -25,7 +23,6 @@ _FEWEST_ROWS, _FEWEST_CLIENTS = 20, 10  # With an action that is tested.
 _MOST_TESTS, _MOST_NUMBERS = 2000, 20_000_000
 _DIGITS = range(1, 7)  # Decimals that propensities may be rounded to; with one, such as 0.5, they are exact.
 _NAMED = 5
-_MOSTLY = 0.9
 _SETS = (
     "A policy over all actions, such as the uniform one, is not defined on such a log. Name a column with the policy's "
     "probability of the logged action: --policy=column:NAME."
@@ -76,36 +73,6 @@ def check(log: "InteractionLog", weights: np.ndarray | None = None) -> Finding:
     return Finding("balance", False, f"Weighted by 1 / propensity, no action's rows differ from all rows ({how}).")
 
 
-def action_sets(frame: "pd.DataFrame", action: str) -> str | None:
-    """Name of a column of lists, such as `a|b|c`, that vary and contain each row's action; None without one.
-
-    Most elements must be actions of the log, and few cells may be empty.
-    """
-    actions = set(frame[action].astype(str))
-    for name in frame.columns.drop(action):
-        listed = frame[frame[name].notna()]
-        if len(listed) < _MOSTLY * len(frame):
-            continue
-        for part in (listed.iloc[:_FEWEST_ROWS], listed):  # The first rows rule out most columns.
-            sets = [_elements(cell) for cell in part[name]]
-            if not all(map(list.__contains__, sets, part[action].astype(str))):
-                break
-        else:
-            is_action = [element in actions for each in sets for element in each]
-            varies = len(set(map(frozenset, sets))) > 1 and np.mean([len(each) > 1 for each in sets]) > 0.5
-            if varies and np.mean(is_action) > 0.5:
-                return str(name)
-    return None
-
-
-def _elements(cell: object) -> list[str]:
-    """Elements of a list, or of a text with separators; empty for other cells."""
-    if not isinstance(cell, str):
-        return list(map(str, cell)) if isinstance(cell, list | tuple | np.ndarray) else []
-    separator = next((mark for mark in "|;," if mark in cell), None)
-    return [part.strip(" []{}()\"'") for part in cell.split(separator)]
-
-
 def rounding_unit(probabilities: np.ndarray) -> float:
     """Unit of the last decimal of rounded probabilities, such as 0.01; 0 for exact ones."""
     exact = [digits for digits in _DIGITS if np.allclose(probabilities, probabilities.round(digits), 0, 1e-9)]
@@ -122,7 +89,7 @@ def _features(log: "InteractionLog") -> tuple[np.ndarray, list[str], int]:
     from scipy import sparse
 
     width = logged_clients.num_features(log.contexts, log.feature_names)
-    matrix = sparse.csc_matrix(log_regression.design(log.contexts, width))
+    matrix = sparse.csc_matrix(logged_clients.design(log.contexts, width))
     means = matrix.mean(axis=0).A1
     variances = (matrix.power(2).mean(axis=0).A1 - means**2)[:width]
     most = max(1, min(_MOST_TESTS // len(log.action_names), _MOST_NUMBERS // len(log)))

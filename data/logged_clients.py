@@ -1,21 +1,160 @@
 """Clients of a bandit's log as a simulator, with a reward of each action.
 
-A log has only the logged action's reward. A cross-fitted regression of the log (`log_regression`) supplies the others:
+A log has only the logged action's reward. A cross-fitted regression of the log (`Regression`) supplies the others:
 as rewards to sample, or as doubly robust targets (Dudik, Langford and Li, "Doubly Robust Policy Evaluation
-and Learning", 2011, eq. 1).
+and Learning", 2011, eq. 1). It is a ridge regression for each action, shrunk towards one of all actions, in closed
+form: least squares needs only sums over clients, and no learning rates. Nothing here imports TensorFlow.
+
+A linear model of rare clicks predicts negative rewards, and cutting them off raises the mean. Predictions of rewards
+with two values are therefore mapped to log-odds, and calibrated on the fitted rows by a logistic regression of one
+feature (Platt, "Probabilistic outputs for support vector machines", 1999). Their mean there is that of the rewards.
 """
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from data import clients, interaction_log, keys, log_regression, text
+from data import clients, interaction_log, keys, text
 from data.errors import UsageError
 
 SIMULATOR, DOUBLY_ROBUST = "simulator", "doubly_robust"
 LOG_COLUMNS = 3  # Action, reward and propensity.
+PENALTIES = (0.1, 1.0, 10.0, 100.0, 1000.0)
+_TOLERANCE = 1e-8  # Of LSQR, whose default leaves visible errors.
 _UNIFORM_TOLERANCE = 0.01  # Relative: a propensity may be written with few digits.
+
+
+@dataclasses.dataclass(frozen=True)
+class Regression:
+    """Predicts the reward of each action.
+
+    Attributes:
+      base: Mean reward of the rows that it was fitted on.
+      weights: float64 [features + 1, actions], added to it; the last row is for the constant 1.
+      low: Smallest reward of those rows.
+      high: Largest reward of those rows.
+      penalty: Ridge penalty on the weights.
+      log_odds: Intercept and slope, in what the weights add, of the log-odds of the larger of two rewards; None for
+        other rewards.
+    """
+
+    base: float
+    weights: np.ndarray
+    low: float
+    high: float
+    penalty: float
+    log_odds: tuple[float, float] | None = None
+
+    def predict(self, contexts: np.ndarray | text.Bags) -> np.ndarray:
+        """Predicted rewards, float64 [rows, actions], within the range of the rewards in the fit."""
+        added = design(contexts, len(self.weights) - 1) @ self.weights
+        if self.log_odds is None:
+            return np.clip(self.base + added, self.low, self.high)
+        intercept, slope = self.log_odds
+        return self.low + (self.high - self.low) / (1 + np.exp(-intercept - slope * added))
+
+
+def design(contexts: np.ndarray | text.Bags, num_features: int) -> Any:
+    """Features with a last column of ones, [rows, features + 1]: an array, or of bags a sparse matrix."""
+    if isinstance(contexts, text.Bags):
+        from scipy import sparse
+
+        rows = len(contexts.offsets) - 1
+        words = sparse.csr_matrix(
+            (contexts.values.astype(np.float64), contexts.ids, contexts.offsets), shape=(rows, num_features)
+        )
+        return sparse.hstack([words, np.ones((rows, 1))], format="csr")
+    flat = contexts.reshape(len(contexts), num_features)
+    return np.concatenate([flat.astype(np.float64), np.ones((len(flat), 1))], axis=1)
+
+
+def fit(
+    contexts: np.ndarray | text.Bags,
+    num_features: int,
+    actions: np.ndarray,
+    rewards: np.ndarray,
+    num_actions: int,
+    is_tuned: np.ndarray | None = None,
+) -> Regression:
+    """Fits the regression on some rows.
+
+    Two steps share a penalty: a ridge regression of all rows' rewards, and, for each action, one of its
+    rows' residuals. An action without a row has the prediction of the first.
+
+    Args:
+      contexts: [rows, ...] or bags.
+      num_features: Number of values in a context, or of words.
+      actions: int [rows].
+      rewards: float [rows].
+      num_actions: Number of actions.
+      is_tuned: bool [rows], rows on which the penalty is chosen, by the squared error of a fit on the others; then all
+        rows are fitted. None, or all rows on one side, selects the middle penalty.
+    """
+    matrix = design(contexts, num_features)
+    penalty = PENALTIES[len(PENALTIES) // 2]
+    if is_tuned is not None and is_tuned.any() and not is_tuned.all():
+        rest = ~is_tuned
+        candidates = _fits(matrix[rest], actions[rest], rewards[rest], num_actions, PENALTIES)
+        tried, truth, places = matrix[is_tuned], rewards[is_tuned], (np.arange(is_tuned.sum()), actions[is_tuned])
+        errors = [np.mean(((tried @ weights)[places] + base - truth) ** 2) for base, weights in candidates]
+        penalty = PENALTIES[int(np.argmin(errors))]
+    ((base, weights),) = _fits(matrix, actions, rewards, num_actions, [penalty])
+    log_odds = None
+    if len(np.unique(rewards)) == 2:
+        log_odds = _log_odds((matrix @ weights)[np.arange(len(rewards)), actions], rewards == rewards.max())
+    return Regression(base, weights, float(rewards.min()), float(rewards.max()), penalty, log_odds)
+
+
+def _log_odds(added: np.ndarray, is_high: np.ndarray) -> tuple[float, float]:
+    """Intercept and slope of the log-odds of `is_high`, bool [rows], given float64 [rows]."""
+    from sklearn import linear_model
+
+    scale, share = added.std(), is_high.mean()
+    if not scale:
+        return float(np.log(share / (1 - share))), 0.0
+    model = linear_model.LogisticRegression(tol=1e-8).fit(added[:, np.newaxis] / scale, is_high)
+    return float(model.intercept_[0]), float(model.coef_[0, 0] / scale)
+
+
+def _fits(
+    matrix: Any, actions: np.ndarray, rewards: np.ndarray, num_actions: int, penalties: Sequence[float]
+) -> list[tuple[float, np.ndarray]]:
+    """Mean reward and weights, float64 [features + 1, actions], for each penalty."""
+    base = float(rewards.mean())
+    shared = _ridge(matrix, np.tile(rewards - base, (len(penalties), 1)), penalties)
+    weights = np.repeat(shared[:, :, np.newaxis], num_actions, axis=2)
+    left = rewards - base - (matrix @ shared.T).T
+    for action in range(num_actions):
+        rows = np.flatnonzero(actions == action)
+        if len(rows):
+            weights[:, :, action] += _ridge(matrix[rows], left[:, rows], penalties)
+    return [(base, each) for each in weights]
+
+
+def _ridge(matrix: Any, targets: np.ndarray, penalties: Sequence[float]) -> np.ndarray:
+    """Ridge weights, float64 [penalties, columns], of targets float64 [penalties, rows]."""
+    if not isinstance(matrix, np.ndarray):
+        from scipy.sparse import linalg
+
+        return np.stack(
+            [
+                linalg.lsqr(matrix, target, damp=np.sqrt(penalty), atol=_TOLERANCE, btol=_TOLERANCE)[0]
+                for target, penalty in zip(targets, penalties, strict=True)
+            ]
+        )
+    rows, columns = matrix.shape
+    is_wide = rows < columns
+    gram = matrix @ matrix.T if is_wide else matrix.T @ matrix
+    weights = np.empty((len(penalties), columns))
+    for place, (target, penalty) in enumerate(zip(targets, penalties, strict=True)):
+        ridged = gram + penalty * np.eye(len(gram))
+        if is_wide:  # X' (X X' + penalty)^-1 y is the same, with a smaller matrix.
+            weights[place] = matrix.T @ np.linalg.solve(ridged, target)
+        else:
+            weights[place] = np.linalg.solve(ridged, matrix.T @ target)
+    return weights
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,7 +169,7 @@ class Rewards:
       high: Largest logged reward of training clients.
     """
 
-    regressions: tuple[log_regression.Regression, ...]
+    regressions: tuple[Regression, ...]
     residuals: np.ndarray
     low: float
     high: float
@@ -66,15 +205,13 @@ def learn(log: interaction_log.InteractionLog, num_features: int) -> Rewards:
     """
     fold_of_row = halves(len(log.client_ids))[log.clients]
 
-    def fit(rows: np.ndarray) -> log_regression.Regression:
+    def fitted(rows: np.ndarray) -> Regression:
         part = log.take(rows)
         is_tuned = part.clients % 4 == 3
-        return log_regression.fit(
-            _contexts(part), num_features, part.actions, part.rewards, len(log.action_names), is_tuned
-        )
+        return fit(_contexts(part), num_features, part.actions, part.rewards, len(log.action_names), is_tuned)
 
     everyone = np.arange(len(log))
-    regressions = (*(fit(np.flatnonzero(fold_of_row == fold)) for fold in range(2)), fit(everyone))
+    regressions = (*(fitted(np.flatnonzero(fold_of_row == fold)) for fold in range(2)), fitted(everyone))
     residuals = np.zeros(0)
     if len(np.unique(log.rewards)) > 2:
         residuals = np.empty(len(log))
@@ -99,7 +236,7 @@ class LoggedClients(clients.ClientData):
       keeps_log: Whether each row's logged action, reward and propensity follow its labels.
       seed: Seed of the samples.
       numbers: For each client, its position in the whole log.
-      digest: Digest of the source.
+      checksum: Digest of the source.
     """
 
     log: interaction_log.InteractionLog
@@ -109,15 +246,11 @@ class LoggedClients(clients.ClientData):
     keeps_log: bool
     seed: int
     numbers: Sequence[int]
-    digest: str
+    checksum: str
 
     @property
-    def client_ids(self) -> Sequence[str]:
+    def client_ids(self) -> Sequence[str]:  # type: ignore[override]
         return self.log.client_ids
-
-    @property
-    def checksum(self) -> str:
-        return self.digest
 
     def load(self, index: int) -> clients.Examples:
         part, predicted = self.rows(index), self.predicted(index)

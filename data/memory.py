@@ -1,6 +1,15 @@
-"""Memory that this process can take."""
+"""Memory that this process can take, and the size of tables, which is checked before memory is taken."""
 
+import gzip
 import pathlib
+
+from data.errors import UsageError
+
+MAX_ROWS = 20_000_000
+_CHUNK = 1 << 24
+_OF_TEXT = 10  # Bytes in memory for each byte of a CSV file: each cell is an object.
+_OF_CELLS = 3  # Copies of a table of numbers while it is read.
+_REMEDY = "read it on a larger machine, save it as Parquet without the columns that are not needed, or take a sample"
 
 
 def available_bytes() -> int:
@@ -32,3 +41,64 @@ def _left_in_groups(root: pathlib.Path) -> list[int]:
             continue
         left.append(max(most - used + int(stat.get("file", 0)), 0))  # Cached files can be dropped.
     return left
+
+
+def check_rows(rows: int, most: int, path: str) -> None:
+    """Refuses a table with too many rows.
+
+    Raises:
+      UsageError: If there are more than `--max_table_rows`.
+    """
+    if rows > most:
+        raise UsageError(f"{path} has more than {most:,} rows, the limit of --max_table_rows: raise it, or sample.")
+
+
+def check_memory(needed: float, what: str, remedy: str = _REMEDY) -> None:
+    """Refuses what exceeds the memory of the machine.
+
+    Args:
+      needed: Bytes.
+      what: Description of what needs them.
+      remedy: What the user can do.
+
+    Raises:
+      UsageError: If more bytes are needed than available.
+    """
+    available = available_bytes()
+    if needed > available:
+        raise UsageError(
+            f"{what} needs about {needed / 1e9:,.1f} GB of memory, and {available / 1e9:,.1f} GB are available: "
+            f"{remedy}."
+        )
+
+
+def content(path: str) -> bytearray:
+    """Content of a text file, decompressed if it is gzipped.
+
+    Raises:
+      UsageError: If the text would not fit into memory; decompression stops there.
+    """
+    text, file = bytearray(), pathlib.Path(path)
+    check_memory(_OF_TEXT * file.stat().st_size, path)
+    with file.open("rb") as plain:
+        is_compressed = plain.read(2) == b"\x1f\x8b"
+    with gzip.open(path) if is_compressed else file.open("rb") as stream:
+        while chunk := stream.read(_CHUNK):
+            text += chunk
+            size = len(text)
+            check_memory((_OF_TEXT - 1) * size, f"{path}, decompressed to {size / 1e9:,.1f} GB so far,")
+    return text
+
+
+def check_parquet(path: str, most: int) -> None:
+    """Refuses a Parquet file that is too large, by its metadata.
+
+    Raises:
+      UsageError: If it has too many rows, or does not fit into memory.
+    """
+    import pyarrow.parquet as pq
+
+    metadata = pq.read_metadata(path)
+    check_rows(metadata.num_rows, most, path)
+    content = sum(metadata.row_group(group).total_byte_size for group in range(metadata.num_row_groups))
+    check_memory(_OF_CELLS * max(content, 8 * metadata.num_rows * metadata.num_columns), path)

@@ -1,14 +1,13 @@
 """Parser of numbers and amounts that are written as text."""
 
 import re
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 
-if TYPE_CHECKING:
-    import pandas as pd
+from data.schema import COMMA, POINT
 
-POINT, COMMA, PERCENT = ".", ",", "%"
+PERCENT = "%"
 SIGNS = "[$€£¥₹₩₽₺₪฿₫₱₦%]"
 MOSTLY = 0.9
 MISSING_AMONG_NUMBERS = ("?", "None")  # Besides the words that are missing everywhere; the former in UCI's files.
@@ -21,26 +20,24 @@ DECIMAL = r"[+-]?\d*\.\d+(?:[eE][+-]?\d{1,4})?"
 MAY_GROUP = r"[+-]?[1-9]\d{0,2}(?:\.\d{3})+"
 
 
-def numbers(written: "pd.Series") -> np.ndarray:
+def numbers(written: pd.Series) -> np.ndarray:
     """Numbers of texts, float64 [rows]; NaN for anything else. 1e400 is infinite, and 1e99999 is no number."""
-    import pandas as pd
-
     codes, distinct = pd.factorize(written)
     values = [float(text) if _NUMBER.fullmatch(text) else np.nan for text in distinct]
     return np.array([*values, np.nan])[codes]
 
 
-def _without_sign(written: "pd.Series") -> "pd.Series":
+def _without_sign(written: pd.Series) -> pd.Series:
     return written.str.replace(rf"\s*{SIGNS}\s*", "", n=1, regex=True)
 
 
-def has_decimal_commas(written: "pd.Series") -> bool:
+def has_decimal_commas(written: pd.Series) -> bool:
     """Whether some texts are numbers with a decimal comma, possibly with a sign."""
     bare = _without_sign(written)
     return bool((bare.str.fullmatch(_WITH_COMMA) & bare.str.contains(COMMA, regex=False)).any())
 
 
-def with_decimal_points(written: "pd.Series") -> "pd.Series":
+def with_decimal_points(written: pd.Series) -> pd.Series:
     """Texts such as 1.5 in a column of numbers, whose point cannot group thousands."""
     bare = _without_sign(written)
     is_decimal = bare.str.fullmatch(DECIMAL) & ~bare.str.fullmatch(MAY_GROUP)
@@ -48,7 +45,7 @@ def with_decimal_points(written: "pd.Series") -> "pd.Series":
     return written[is_decimal] if is_number.sum() >= MOSTLY * len(written) else written[:0]
 
 
-def plain(written: "pd.Series", decimal: str) -> "tuple[pd.Series, str] | None":
+def plain(written: pd.Series, decimal: str) -> tuple[pd.Series, str] | None:
     """Amounts as plain numbers, and their currency sign or %; None unless at least 90% of the texts are amounts.
 
     They have one sign, before or after the number, or none. Percents become hundredths: all of them have the sign, or

@@ -5,15 +5,22 @@ import dataclasses
 import difflib
 import re
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from data import numerals, table_size
+from data import memory
 from data.errors import UsageError
 
+POINT, COMMA = ".", ","  # Decimal signs.
+UNOBSERVED = {
+    "refuse": "refused",
+    "drop": "left out, which assumes that rewards are missing independently of the reward, given context and action",
+    "zero": "counted as 0",
+}
+HOLD_OUT = {"clients": "a fifth of the clients", "time": "the latest fifth of the rows, mostly of clients seen before"}
 POLICY = "--policy=column"  # Names the columns of a target policy.
 _LISTED = 20  # Of more columns, a message names the nearest.
 _NEAREST = 5
+_SHOWN_ACTIONS = 20
 _ALSO_TIME = ("--feature_columns", "--round_column", "--period_column")
 _SINGLE = ("label", "action", "reward", "propensity", "round", "period", "position")  # Roles of one column.
 
@@ -58,48 +65,55 @@ def as_flag(words: Iterable[str], *, quoted: bool = False) -> str:
     return f"'{value}'" if quoted and "'" not in value else shlex.quote(value)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Schema:
     """The roles that flags give to columns; several columns are separated by commas, one that holds a comma is quoted.
 
     A table has a label or the reward of each action. A log has the chosen action, its reward and its propensity.
 
     Attributes:
-      client_column: Client of the row; with several columns, each combination of values is a client. For a table
-        also `rows:N`, which partitions the rows over N clients at random.
-      partition_column: Table with `rows:N`: column over whose values each client has a mix from a Dirichlet
-        distribution; None for clients that are alike.
-      label_column: Table: the class, one action each.
-      reward_columns: Table: the reward of each action; `all` for all columns that have no other role.
-      action_column: Log: the chosen action.
-      reward_column: Log: its reward.
-      propensity_column: Log: the probability of the chosen action.
+      data_file: Table: .csv or .tsv (a header line; commas, semicolons or tabs; also gzipped) or .parquet; looked up in
+        the working directory, --data_dir or FEDBANDITS_DATA_DIR, and data/examples.
+      file_flag: The flag that names it, for messages.
+      client_column: Column that names the client of a row; rows:N partitions the rows over N clients.
+      partition_column: With rows:N, column by whose values rows are partitioned: each client has a mix from a Dirichlet
+        distribution of --partition_alpha (default: at random).
+      label_column: Column of the correct action, whose reward is 1.
+      reward_columns: Instead, a column of rewards for each action, separated by commas, or all.
+      action_column: Column of the logged action.
+      reward_column: Column of its reward.
+      propensity_column: Column of the logged action's probability.
       propensity_columns: Log: a column for each action with its probability; None for none.
       round_column: Log: the round, a whole number; None for none.
       period_column: Log: the deployment period, likewise.
       position_column: Log: a feature that is a category, such as the place on a page; None for none.
       probability_columns: Log: column of a target policy's probability of the chosen action, or a column for each
-        action, see `action_columns.matched`; None for none.
+        action, see `matched`; None for none.
       action_names: Log: further possible actions, without a row.
-      time_column: The time of a row, see `log_time`; None for none.
-      from_time: Time from which on rows are read.
-      until_time: Time before which rows are read.
-      reward_window: Log: time after the action within which a reward counts. Table: delay of its rewards.
-      reward_time_column: Log: the time at which the reward was observed.
-      log_until: Log: time until which rewards were observed; None for the latest time.
-      unobserved_rewards: Log: what an empty reward is, a key of `log_time.UNOBSERVED`.
-      hold_out: What is held out for evaluation, a key of `log_time.HOLD_OUT`.
-      feature_columns: The features; None for all columns that have no other role.
-      text_columns: Table: features whose words count, all together.
-      ignore_columns: Columns to leave out.
-      category_columns: Features to treat as categories.
-      missing_values: Texts that are missing values besides the usual ones.
-      decimal: Decimal sign of numbers that are written as text, `.` or `,`.
-      max_table_rows: Maximum number of rows.
-      file_flag: The flag that names the file, for messages.
+      time_column: Column of each row's time, dates or numbers. Rows are read in this order. It is a feature only if
+        --feature_columns names it.
+      from_time: First time of the rows that are read, such as 2023-01-31; also --from (default: all).
+      until_time: Time before which rows are read; also --until (default: all).
+      reward_window: Time after an action in which its reward counts, such as 7d, or a number if times are numbers.
+        Later rewards count as 0, and rows that are too recent are left out. --hold_out=time leaves as long a gap.
+      reward_time_column: Column of the time at which the reward was observed; empty where it was not.
+      log_until: Time until which rewards were observed (default: the latest time in the log).
+      unobserved_rewards: Meaning of an empty reward.
+      hold_out: Part that is held out for evaluation; time needs --time_column.
+      feature_columns: Columns of the context, separated by commas (default: the others).
+      text_columns: Columns of text, separated by commas, which become counts of words (default: none).
+      ignore_columns: Columns to leave out, such as identifiers, separated by commas.
+      category_columns: Numeric or date features to treat as categories.
+      missing_values: Texts that mean a missing value, separated by commas, besides NA, nan, null ... in features. In
+        columns of clients, labels and actions, only empty cells are missing otherwise.
+      decimal: Decimal sign of numbers that are written as text; with a comma, points group thousands, as in 1.234,56.
+      max_table_rows: Maximum number of rows; a larger table is refused before it is read.
     """
 
-    client_column: str
+    data_file: str = ""
+    file_flag: str = "--data_file"
+    client_column: str = ""
+    partition_column: str | None = None
     label_column: str | None = None
     reward_columns: str | None = None
     action_column: str | None = None
@@ -111,14 +125,6 @@ class Schema:
     position_column: str | None = None
     probability_columns: str | None = None
     action_names: str | None = None
-    feature_columns: str | None = None
-    text_columns: str | None = None
-    partition_column: str | None = None
-    ignore_columns: str | None = None
-    category_columns: str | None = None
-    missing_values: str | None = None
-    decimal: str = numerals.POINT
-    max_table_rows: int = table_size.MAX_ROWS
     time_column: str | None = None
     from_time: str | None = None
     until_time: str | None = None
@@ -127,7 +133,13 @@ class Schema:
     log_until: str | None = None
     unobserved_rewards: str = "refuse"
     hold_out: str = "clients"
-    file_flag: str = "--data_file"
+    feature_columns: str | None = None
+    text_columns: str | None = None
+    ignore_columns: str | None = None
+    category_columns: str | None = None
+    missing_values: str | None = None
+    decimal: str = POINT
+    max_table_rows: int = memory.MAX_ROWS
 
     @property
     def is_log(self) -> bool:
@@ -156,9 +168,7 @@ class Schema:
             return 0
         number = self.client_column.removeprefix("rows:")
         if not number.isdecimal() or int(number) < 2:
-            raise UsageError(
-                f"--client_column={self.client_column} must be rows:N with N at least 2, or name a column."
-            )
+            raise UsageError(f"--client_column={self.client_column} must be rows:N, N at least 2, or a column.")
         return int(number)
 
     def check(self) -> None:
@@ -173,20 +183,10 @@ class Schema:
         if not self.is_log and bool(self.label_column) == bool(self.reward_columns):
             flags = "both are set" if self.label_column else "neither is set"
             raise UsageError(f"Give either --label_column or --reward_columns: {flags}.")
-        if self.partition_column and not self.num_synthetic_clients:
-            raise UsageError(
-                f"--partition_column={self.partition_column} makes clients: it needs --client_column=rows:N."
-            )
+        if not self.num_synthetic_clients and self.partition_column:
+            raise UsageError(f"--partition_column={self.partition_column} needs --client_column=rows:N.")
         if self.unobserved_rewards == "drop" and self.reward_window and self.reward_time_column:
             raise UsageError("--unobserved_rewards=drop does not go with --reward_window, where a late reward is 0.")
-        _ = self.num_synthetic_clients
-
-
-def of_options(options: Any) -> Schema:
-    """Schema of a task's options, a dataclass with fields of the same names."""
-    names = {field.name for field in dataclasses.fields(options)}
-    roles = [field.name for field in dataclasses.fields(Schema) if field.name in names]
-    return Schema(**{name: getattr(options, name) for name in roles})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -228,33 +228,33 @@ def resolve(schema: Schema, names: Sequence[str], path: str) -> Roles:
       UsageError: If a column is missing, or has two roles; or if rewards are fewer than two.
     """
     if len(names) == 1:
-        raise UsageError(
-            f"{path} has only one column, {names[0]!r}: columns must be separated by commas, semicolons or tabs."
-        )
+        raise UsageError(f"{path} has only one column, {names[0]!r}: separate columns by commas, semicolons or tabs.")
     clients = [schema.client_column] if schema.client_column in names else listed(schema.client_column)
     clients = [] if schema.num_synthetic_clients else clients
-    features, ignored = listed(schema.feature_columns), listed(schema.ignore_columns)
-    categories, position = listed(schema.category_columns), list(filter(None, [schema.position_column]))
+    features, ignored, categories, texts = (
+        listed(flag)
+        for flag in (schema.feature_columns, schema.ignore_columns, schema.category_columns, schema.text_columns)
+    )
     label, takes_all = schema.label_column or schema.action_column, schema.reward_columns == "all"
-    texts = listed(schema.text_columns)
+    position = schema.position_column
     used = {*clients, label, *features, *ignored, *categories, *texts, schema.partition_column, schema.time_column}
     rewards = [name for name in names if name not in used] if takes_all else listed(schema.reward_columns)
-    uses: dict[str, str] = {}
-    chosen: dict[str, list[str]] = {
+    chosen: dict[str, Sequence[str | None]] = {
         "--client_column": clients,
         "--reward_columns": rewards,
-        **{f"--{one}_column": list(filter(None, [getattr(schema, f"{one}_column")])) for one in _SINGLE},
+        **{f"--{role}_column": [getattr(schema, f"{role}_column")] for role in _SINGLE},
         "--propensity_columns": [column for _, column in action_entries(schema.propensity_columns, names)],
         POLICY: [column for _, column in action_entries(schema.probability_columns, names)],
-        "--feature_columns": [name for name in features if name not in position],
+        "--feature_columns": [name for name in features if name != position],
         "--text_columns": texts,
-        "--partition_column": list(filter(None, [schema.partition_column])),
+        "--partition_column": [schema.partition_column],
         "--ignore_columns": ignored,
-        "--reward_time_column": list(filter(None, [schema.reward_time_column])),
-        "--time_column": list(filter(None, [schema.time_column])),
+        "--reward_time_column": [schema.reward_time_column],
+        "--time_column": [schema.time_column],
     }
+    uses: dict[str, str] = {}
     for flag, named in chosen.items():
-        for name in named:
+        for name in filter(None, named):
             _check_known(flag, name, names, path)
             if flag == "--time_column" and uses.get(name) in _ALSO_TIME:
                 continue
@@ -263,20 +263,18 @@ def resolve(schema: Schema, names: Sequence[str], path: str) -> Roles:
                 raise UsageError(f"{flag} names column {name!r} {other}: a column has one use.")
             uses[name] = flag
     if schema.reward_columns and len(rewards) < 2:
-        raise UsageError(
-            f"--reward_columns={schema.reward_columns}: a bandit needs at least two actions, one column each."
-        )
+        raise UsageError(f"--reward_columns={schema.reward_columns}: a bandit needs two actions, a column each.")
     left = [name for name in names if name not in uses]
     context = features or left
     if schema.is_log:
-        context = [name for name in names if name in [*position, *context]]
+        context = [name for name in names if name in {position, *context}]
     for name in categories:
         _check_known("--category_columns", name, names, path)
         if name not in context:
             raise UsageError(f"--category_columns names column {name!r}, which is not a feature.")
     suspected = rewards if takes_all else []
     if not features and (left or label or takes_all):
-        suspected = [*([label] if label else []), *rewards, *left]
+        suspected = [*filter(None, [label]), *rewards, *left]
     return Roles(clients, label, rewards, uses, context, texts, ignored, [*features, *schema.categories], suspected)
 
 
@@ -305,35 +303,33 @@ def check_no_log(names: Sequence[str], path: str, label: str | None = None) -> N
     Raises:
       UsageError: If it is; it names the columns.
     """
-    called = {name: _words(name) for name in names}
-    others = {name: words for name, words in called.items() if name != label}
-    action = _first(called, _ACTIONS, _PERHAPS_ACTIONS)
-    reward = _first(others, _REWARDS, _LIKELY_REWARDS, _PERHAPS_REWARDS)
-    propensity = next((name for name, words in called.items() if _CERTAIN.fullmatch(words)), None)
-    if propensity:
-        reward = reward or _first(called, _REWARDS, _LIKELY_REWARDS, _PERHAPS_REWARDS)
+    every = {name: _words(name) for name in names}
+    others = {name: words for name, words in every.items() if name != label}
+    labels = {name: words for name, words in every.items() if name == label}
+    rewards = _REWARDS, _LIKELY_REWARDS, _PERHAPS_REWARDS
+    action, reward = _first(every, _ACTIONS, _PERHAPS_ACTIONS), _first(others, *rewards)
+    if propensity := next((name for name, words in every.items() if _CERTAIN.fullmatch(words)), None):
+        reward = reward or _first(every, *rewards)
         reward = None if reward == action else reward
     elif action and reward:
         propensity = _first(others, _PROBABILITIES)
     if propensity is None:
-        label_words = {name: words for name, words in called.items() if name == label}
         pairs = (
-            (_first(called, _ACTIONS), _first(called, _REWARDS)),
+            (_first(every, _ACTIONS), _first(every, _REWARDS)),
             (_first(others, _ACTIONS), _first(others, _LIKELY_REWARDS)),
-            (_first(label_words, _PERHAPS_ACTIONS), _first(others, _REWARDS)),
+            (_first(labels, _PERHAPS_ACTIONS), _first(others, _REWARDS)),
             (_first(others, {"item_id", "ad_id"}), _first(others, {"click", "is_click"})),
         )
         action, reward = next((pair for pair in pairs if all(pair)), (None, None))
-    if not (propensity or action):
-        return
-    roles = {"as the chosen action": action, "as its reward": reward, "as its propensity": propensity}
-    shown = ", ".join(f"{name!r} {role}" for role, name in roles.items() if name)
-    raise UsageError(
-        f"{path} looks like a log of a bandit, with {shown}. A log has only the chosen action's reward, and this "
-        "task needs the correct action of each row, or every action's reward. If it is no log, name the features with "
-        "--feature_columns, or leave such columns out with --ignore_columns. To evaluate policies on a log: "
-        "scripts.evaluate_policy; to learn and simulate from one: --task_type=logged (docs/logs.md)."
-    )
+    if propensity or action:
+        roles = {"as the chosen action": action, "as its reward": reward, "as its propensity": propensity}
+        shown = ", ".join(f"{name!r} {role}" for role, name in roles.items() if name)
+        raise UsageError(
+            f"{path} looks like a log of a bandit, with {shown}. A log has only the chosen action's reward, and this "
+            "task needs the correct action of each row, or every action's reward. If it is no log, name the features "
+            "with --feature_columns, or leave such columns out with --ignore_columns. To evaluate policies on a log: "
+            "scripts.evaluate_policy; to learn and simulate from one: --task_type=logged (docs/logs.md)."
+        )
 
 
 def _words(name: str) -> str:
@@ -343,3 +339,57 @@ def _words(name: str) -> str:
 
 def _first(called: Mapping[str, str], *known: set[str]) -> str | None:
     return next((name for words in known for name, own in called.items() if own in words), None)
+
+
+def matched(text: str, names: Sequence[str], actions: Sequence[str], flag: str) -> dict[str, str]:
+    """The column of each action, in the order of the actions.
+
+    Without `ACTION=COLUMN` pairs, each column must be its action's name, but for a prefix and a suffix that all columns
+    share, such as `pi_`. Letters may differ in case if that leaves one way to match them.
+
+    Args:
+      text: The flag's value.
+      names: All columns of the file.
+      actions: Names of the actions.
+      flag: The flag, for messages.
+
+    Raises:
+      UsageError: If the columns do not match the actions.
+    """
+    pairs = action_entries(text, names)
+    columns = [column for _, column in pairs]
+    if len(set(columns)) == len(columns) == len(actions):
+        if not any(action for action, _ in pairs):
+            ways = [by_name(columns, actions), by_name(columns, actions, str.casefold)]
+            pairs = [pair for way in ways if way for pair in way.items()][: len(actions)]
+        if sorted(action for action, _ in pairs) == sorted(actions):
+            return {action: dict(pairs)[action] for action in actions}
+    example = as_flag(
+        [f"{action}=COLUMN" for action in actions[:_SHOWN_ACTIONS]] + ["..."] * (len(actions) > _SHOWN_ACTIONS)
+    )
+    raise UsageError(
+        f"{flag} must name one column for each action, and it is not clear which: the {len(actions)} actions are "
+        f"{_shown(actions)}, and the {len(columns)} columns are {_shown(columns)}. Write pairs: {flag}:{example}."
+    )
+
+
+def described(by_action: Mapping[str, object]) -> str:
+    """Text of a mapping from actions, such as `low: pi_low, high: pi_high`."""
+    shown = ", ".join(f"{action}: {value}" for action, value in list(by_action.items())[:_SHOWN_ACTIONS])
+    return shown + (f" and {len(by_action) - _SHOWN_ACTIONS} more" if len(by_action) > _SHOWN_ACTIONS else "")
+
+
+def _shown(names: Sequence[str]) -> str:
+    return ", ".join(map(repr, names[:_SHOWN_ACTIONS])) + (" ..." if len(names) > _SHOWN_ACTIONS else "")
+
+
+def by_name(columns: Sequence[str], actions: Sequence[str], fold: Callable[[str], str] = str) -> dict[str, str] | None:
+    """The only way to match columns to actions by a common prefix and suffix; None if there is none, or several."""
+    written, first = {fold(column): column for column in columns}, fold(actions[0])
+    ways = set()
+    for column in written:
+        for place in re.finditer(f"(?={re.escape(first)})", column):
+            before, after = column[: place.start()], column[place.start() + len(first) :]
+            ways.add(tuple(written.get(before + fold(action) + after, "") for action in actions))
+    ways = {way for way in ways if len(set(way) - {""}) == len(actions)}
+    return dict(zip(actions, ways.pop(), strict=True)) if len(ways) == 1 else None

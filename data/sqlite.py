@@ -6,7 +6,7 @@ import os
 import pathlib
 import sqlite3
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 
@@ -52,37 +52,28 @@ class SqliteClients(clients.ClientData):
             if pages * page_bytes > self._path.stat().st_size:  # SQLite would notice only in some round.
                 raise sqlite3.DatabaseError("it is cut off")
             rows = self._connection.execute(
-                "SELECT DISTINCT client_id FROM client_metadata WHERE split_name = ? ORDER BY client_id",
-                (split,),
+                "SELECT DISTINCT client_id FROM client_metadata WHERE split_name = ? ORDER BY client_id", (split,)
             )
-            self._client_ids = [row[0] for row in rows]
+            self.client_ids = [row[0] for row in rows]
             plan = self._connection.execute(f"EXPLAIN QUERY PLAN {_QUERY}", (split, "", 0, 0)).fetchall()
         except sqlite3.Error as error:
             raise self._unreadable(error) from error
-        if not self._client_ids:
+        if not self.client_ids:
             raise self._unreadable(f"no clients in split {split!r}")
-        self._checksum = clients.file_checksum(str(self._path))
+        self.checksum = clients.file_checksum(str(self._path))
         has_index = any("client_id=?" in row[-1] for row in plan)
         self._rows = None if has_index else self._find_rows()
-
-    @property
-    def client_ids(self) -> Sequence[str]:
-        return self._client_ids
-
-    @property
-    def checksum(self) -> str:
-        return self._checksum
 
     def load(self, index: int) -> clients.Examples:
         first, last = (0, _MAX_ROW) if self._rows is None else self._rows[index].tolist()
         try:
-            rows = self._connection.execute(_QUERY, (self._split, self._client_ids[index], first, last)).fetchall()
+            rows = self._connection.execute(_QUERY, (self._split, self.client_ids[index], first, last)).fetchall()
         except sqlite3.Error as error:
             raise self._unreadable(error) from error
         try:
             return self._parse([row[0] for row in rows])
         except Exception as error:  # TensorFlow has its own errors, and it is not imported here.
-            name = f"{type(error).__name__} of client {self._client_ids[index]}"
+            name = f"{type(error).__name__} of client {self.client_ids[index]}"
             raise self._unreadable(name) from error
 
     def _find_rows(self) -> np.ndarray:
@@ -90,12 +81,12 @@ class SqliteClients(clients.ClientData):
         known_rows = self._path.with_name(f"{self._path.name}.{self._split}.rows.npz")
         try:
             with np.load(known_rows, allow_pickle=False) as known:
-                if str(known["checksum"]) == self._checksum and len(known["rows"]) == len(self._client_ids):
+                if str(known["checksum"]) == self.checksum and len(known["rows"]) == len(self.client_ids):
                     return known["rows"]
         except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
             pass  # It is missing or damaged.
-        first, last = np.full(len(self._client_ids), _MAX_ROW), np.zeros(len(self._client_ids), np.int64)
-        index = {client: position for position, client in enumerate(self._client_ids)}
+        first, last = np.full(len(self.client_ids), _MAX_ROW), np.zeros(len(self.client_ids), np.int64)
+        index = {client: position for position, client in enumerate(self.client_ids)}
         query = "SELECT client_id, rowid FROM examples WHERE split_name = ? ORDER BY rowid"
         try:
             for client, group in itertools.groupby(self._connection.execute(query, (self._split,)), lambda row: row[0]):
@@ -108,7 +99,7 @@ class SqliteClients(clients.ClientData):
             raise self._unreadable(error) from error
         rows = np.stack([first, last], axis=1)
         with contextlib.suppress(Failure):  # An unwritable folder costs only the time of another search.
-            files.save_arrays(known_rows, {"rows": rows, "checksum": np.array(self._checksum)})
+            files.save_arrays(known_rows, {"rows": rows, "checksum": np.array(self.checksum)})
         return rows
 
     def _unreadable(self, error: sqlite3.Error | str) -> UsageError:

@@ -126,7 +126,7 @@ def read_table(path: str | None) -> OfTable | None:
         return None
     columns, labels, words = _read(path, "table", "columns", "labels", "vocabulary")
     _check(isinstance(columns, dict), path, '"columns" is no object of columns')
-    _check_counts(path, "labels", labels)
+    _check(_are_counts(labels), path, '"labels" is no object of counts')
     _check(len(labels) != 1 and len(labels) <= MAX_CATEGORIES, path, f'"labels" has {len(labels)} labels')
     _check(words is None or _are_names(words), path, _NO_WORDS)
     return OfTable({name: _column(path, name, column) for name, column in columns.items()}, labels, tuple(words or ()))
@@ -142,7 +142,7 @@ def read_posts(path: str | None) -> OfPosts | None:
         return None
     vocabulary, tags = _read(path, "posts", "vocabulary", "tags")
     _check(_are_names(vocabulary), path, _NO_WORDS)
-    _check_counts(path, "tags", tags)
+    _check(_are_counts(tags), path, '"tags" is no object of counts')
     _check(len(tags) > 1, path, f'"tags" has {len(tags)} tags; a bandit needs two or more')
     return OfPosts(tuple(vocabulary), tags)
 
@@ -151,11 +151,10 @@ def _read(path: str, kind: str, *names: str) -> list[Any]:
     try:
         root = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise UsageError(
-            f"--public_statistics={path} is not readable as JSON ({getattr(error, 'strerror', None) or error})."
-        ) from error
-    kind_found = root.get("kind") if isinstance(root, dict) else None
-    _check(kind_found == kind, path, f"its kind is {kind_found!r}, but this task needs {kind!r}")
+        reason = getattr(error, "strerror", None) or error
+        raise UsageError(f"--public_statistics={path} is not readable as JSON ({reason}).") from error
+    actual = root.get("kind") if isinstance(root, dict) else None
+    _check(actual == kind, path, f"its kind is {actual!r}, but this task needs {kind!r}")
     return [root.get(name) for name in names]
 
 
@@ -170,26 +169,24 @@ def _are_names(names: Any) -> bool:
     return is_text and 0 < len(names) == len(set(names))
 
 
-def _check_counts(path: str, what: str, counts: Any) -> None:
-    is_right = isinstance(counts, dict) and all(type(count) is int and count >= 0 for count in counts.values())
-    _check(is_right, path, f'"{what}" is no object of counts')
+def _are_counts(counts: Any) -> bool:
+    return isinstance(counts, dict) and all(type(count) is int and count >= 0 for count in counts.values())
 
 
 def _column(path: str, name: str, column: Any) -> OfColumn | None:
     if column is None:
         return None
-    keys = set(column) if isinstance(column, dict) else set()
-    for kind in (Categories, Numbers, Dates):
+    for kind in (Numbers, Dates, Categories):
         fields = [field.name for field in dataclasses.fields(kind)]
-        if keys != set(fields):
+        if not isinstance(column, dict) or set(column) != set(fields):
             continue
         values = [column[field] for field in fields]
         if kind is Categories:
             is_right = _are_names(*values) and len(values[0]) <= MAX_CATEGORIES
             _check(is_right, path, f"column {name!r} has no list of at most {MAX_CATEGORIES} different categories")
             return Categories(tuple(values[0]))
-        are_finite = all(type(one) in (int, float) and abs(one) <= sys.float_info.max for one in values[:2])
-        is_right = are_finite and values[1] >= 0 and all(type(one) is bool for one in values[2:])
+        are_finite = all(type(value) in (int, float) and abs(value) <= sys.float_info.max for value in values[:2])
+        is_right = are_finite and values[1] >= 0 and all(type(value) is bool for value in values[2:])
         _check(is_right, path, f"column {name!r} has no finite mean, deviation of at least 0, and truth values")
         return kind(float(values[0]), float(values[1]), *values[2:])
     raise UsageError(f"--public_statistics={path}: column {name!r} is neither of categories, numbers nor dates.")

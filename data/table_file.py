@@ -12,16 +12,14 @@ import itertools
 import pathlib
 import re
 import reprlib
+import sys
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 
-from data import clients, frames, numerals, schema, table_size
+from data import clients, frames, memory, numerals, schema
 from data.errors import UsageError
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
 _SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".xlsb", ".ods", ".numbers")
@@ -31,8 +29,10 @@ SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab"}
 _SAMPLED = 200  # Records that choose a separator, if the header allows several.
 _NAMED = 3  # Number of lines in a message.
 _TRUTH = {"True": "1", "TRUE": "1", "true": "1", "False": "0", "FALSE": "0", "false": "0"}
+_EXACT = 2**53  # Beyond it, floats round whole numbers.
+_END = "\0"  # A line that no file has.
 _ULPS = 4  # Rounding errors of a probability, in units of its type's precision.
-_NO_ROLES = schema.Schema("")
+_NO_ROLES = schema.Schema()
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = 80
 
@@ -55,7 +55,7 @@ class Table:
     """
 
     path: str
-    frame: "pd.DataFrame"
+    frame: pd.DataFrame
     nameless: tuple[str, ...] = ()
     form: Mapping[str, str] = dataclasses.field(default_factory=dict)
     missing: Mapping[str, int] = dataclasses.field(default_factory=dict)
@@ -69,18 +69,20 @@ class Table:
         """Place of a row in its file, for messages."""
         return f"row {row + self.first_row}" if self.lines is None else f"line {self.lines[row]}"
 
-    def cells(self, column: "pd.Series", most: int = 3) -> str:
+    def cells(self, column: pd.Series, most: int = 3) -> str:
         """Content and place of cells, for messages; only the first ones of many."""
         shown = ", ".join(f"{_SHORT.repr(value)} ({self.place(row)})" for row, value in column.iloc[:most].items())
         return f"{shown} and {len(column) - most} more" if len(column) > most else shown
 
     def numbers(
         self,
-        column: "pd.Series",
+        column: pd.Series,
         flag: str,
         what: str,
         dtype: type = np.float64,
         within: tuple[float, float] = (-np.inf, np.inf),
+        *,
+        is_whole: bool = False,
     ) -> np.ndarray:
         """Numbers of a column in which every cell must be a number, such as rewards.
 
@@ -90,6 +92,7 @@ class Table:
           what: Description of a number, such as `reward`.
           dtype: Type in which they must be finite.
           within: The least and the largest number that is allowed.
+          is_whole: Whether they must be whole.
 
         Returns:
           [rows] of the dtype, finite.
@@ -97,41 +100,42 @@ class Table:
         Raises:
           UsageError: If a cell is missing, not finite, not a number or outside the range; it names the place.
         """
-        import pandas as pd
-
         if column.empty:
             return np.zeros(0, dtype)
+        is_word = np.zeros(len(column), bool)
         if pd.api.types.is_numeric_dtype(column.dtype):
             exact = column.to_numpy(np.float64, na_value=np.nan)
         else:
             written = as_text(column)
             exact = numerals.numbers(written.map(lambda value: _TRUTH.get(value, value)))
-            if (is_word := np.isnan(exact) & written.notna()).any():
-                words, why = written[is_word], f"is not a number, as a {what} must be"
-                if numerals.has_decimal_commas(words):
-                    why += "; if commas are decimal points, give --decimal=, (a comma)"
-                elif words.str.contains(numerals.PERCENT, regex=False).any():
-                    why += "; a column has percents in every cell, or in none"
-                self._refuse(column, flag, is_word, _SHORT.repr(words.iloc[0]), why)
-        is_missing = np.isnan(exact)
-        self._refuse(column, flag, is_missing, "a missing value", f"is not allowed: every row must have a {what}")
+            is_word = np.asarray(np.isnan(exact) & written.notna())
         if within[1] == 1:
             exact = _within_rounding(exact, has_zero=within[0] == 0)
         with np.errstate(over="ignore"):
             numbers = exact.astype(dtype)
-        is_wrong = ~np.isfinite(numbers) | (exact < within[0]) | (exact > within[1])
+        is_outside = ~np.isfinite(numbers) | (exact < within[0]) | (exact > within[1])
         span = f"from {within[0]:g} to {within[1]:g}" if np.isfinite(within).all() else "finite"
-        value = f"{exact[is_wrong.argmax()]:.10g}"
-        self._refuse(column, flag, is_wrong, value, f"is not a {what}, which must be {span}")
-        return numbers
-
-    def _refuse(self, column: "pd.Series", flag: str, is_wrong: Any, value: str, why: str) -> None:
-        rows = column.index[is_wrong]
-        if len(rows):
+        for is_wrong, why in (
+            (is_word, f"is not a number, as a {what} must be"),
+            (np.isnan(exact), f"is not allowed: every row must have a {what}"),
+            (is_outside, f"is not a {what}, which must be {span}"),
+            (is_whole & (np.nan_to_num(exact) % 1 != 0), f"is not a {what}, which must be a whole number"),
+        ):
+            if not is_wrong.any():
+                continue
+            rows, number = column.index[is_wrong], exact[is_wrong.argmax()]
+            value = "a missing value" if np.isnan(number) else f"{number:.10g}"
+            if is_word.any():
+                words = written[is_word]
+                value = _SHORT.repr(words.iloc[0])
+                if numerals.has_decimal_commas(words):
+                    why += "; if commas are decimal points, give --decimal=, (a comma)"
+                elif words.str.contains(numerals.PERCENT, regex=False).any():
+                    why += "; a column has percents in every cell, or in none"
+            place = f"in column {column.name!r} ({self.place(rows[0])} of {self.path})"
             more = f" (and {len(rows) - 1} more)" if len(rows) > 1 else ""
-            raise UsageError(
-                f"{flag}: {value} in column {column.name!r} ({self.place(rows[0])} of {self.path}) {why}{more}."
-            )
+            raise UsageError(f"{flag}: {value} {place} {why}{more}.")
+        return numbers
 
 
 def _within_rounding(numbers: np.ndarray, *, has_zero: bool) -> np.ndarray:
@@ -149,15 +153,13 @@ def _within_rounding(numbers: np.ndarray, *, has_zero: bool) -> np.ndarray:
     return np.where(is_off & (np.abs(numbers - bounded) <= tolerance), bounded, numbers)
 
 
-def as_text(column: "pd.Series", missing: Collection[str] = MISSING) -> "pd.Series":
+def as_text(column: pd.Series, missing: Collection[str] = MISSING) -> pd.Series:
     """Stripped text, NaN where missing; whole numbers that gaps have made float are written as whole numbers.
 
     Args:
       column: Cells of any type.
       missing: Texts that are missing values; names, such as those of clients and actions, are missing if empty alone.
     """
-    import pandas as pd
-
     filled = column.dropna()
     if pd.api.types.is_float_dtype(column.dtype) and (filled % 1 == 0).all():
         filled = filled.map("{:.0f}".format)
@@ -176,8 +178,6 @@ def read(path: str, wanted: schema.Schema = _NO_ROLES) -> Table:
     Raises:
       UsageError: If the file is missing, empty, too large, or not readable.
     """
-    import pandas as pd
-
     name, flag = path.lower(), wanted.file_flag
     if (lent := frames.find(path)) is not None:
         table = of_frame(lent, "the DataFrame", wanted)
@@ -185,9 +185,7 @@ def read(path: str, wanted: schema.Schema = _NO_ROLES) -> Table:
     if path.startswith(frames.PREFIX):
         raise UsageError(f"{flag}={path} was a DataFrame in Python: pass it there as table.")
     if name.endswith(_SPREADSHEETS):
-        raise UsageError(
-            f"{flag}={path} is a spreadsheet: save its sheet as CSV (Save as, CSV UTF-8), and name that file."
-        )
+        raise UsageError(f"{flag}={path} is a spreadsheet: save its sheet as CSV (UTF-8), and name that file.")
     if not name.endswith(SUFFIXES):
         raise UsageError(f"{flag}={path} must be one of {', '.join(SUFFIXES)}.")
     if not pathlib.Path(path).is_file():
@@ -199,7 +197,7 @@ def read(path: str, wanted: schema.Schema = _NO_ROLES) -> Table:
     lines: np.ndarray | None = None
     try:
         if name.endswith(".parquet"):
-            table_size.check_parquet(path, wanted.max_table_rows)
+            memory.check_parquet(path, wanted.max_table_rows)
             # Otherwise a missing value would turn whole numbers, such as identifiers, into rounded ones.
             frame = pd.read_parquet(path, engine="pyarrow", dtype_backend="numpy_nullable")
         else:
@@ -209,11 +207,6 @@ def read(path: str, wanted: schema.Schema = _NO_ROLES) -> Table:
         table = of_frame(frame, path, wanted)
     except UsageError:
         raise
-    except ImportError as error:
-        raise UsageError(
-            f"{flag}={path} needs pyarrow, which cannot be imported: bring the environment up to date, or save the "
-            "table as .csv."
-        ) from error
     except Exception as error:  # pandas, pyarrow and gzip raise many types for a damaged file.
         reason = " ".join(str(error).split()) or type(error).__name__
         raise UsageError(f"{path} is not readable ({reason}): {flag} must be an undamaged table.") from error
@@ -227,7 +220,7 @@ def _checksum(path: str, wanted: schema.Schema) -> str:
     return f"{digest}-{hashlib.sha256(repr(how).encode()).hexdigest()[:8]}" if how else digest
 
 
-def of_frame(frame: "pd.DataFrame", path: str, wanted: schema.Schema = _NO_ROLES) -> Table:
+def of_frame(frame: pd.DataFrame, path: str, wanted: schema.Schema = _NO_ROLES) -> Table:
     """Makes a table of a frame.
 
     Args:
@@ -243,7 +236,7 @@ def of_frame(frame: "pd.DataFrame", path: str, wanted: schema.Schema = _NO_ROLES
     if frame.empty:
         raise UsageError(f"{path} is empty: {wanted.file_flag} must have named columns and at least one row.")
     frame.columns = [str(name).strip() for name in frame.columns]
-    table_size.check_rows(len(frame), wanted.max_table_rows, path)
+    memory.check_rows(len(frame), wanted.max_table_rows, path)
     _check_different(path, list(frame.columns), wanted.file_flag)
     nameless = tuple(name for name in frame.columns if re.fullmatch(r"Unnamed: \d+|", name))
     frame = frames.with_plain_types(frame.loc[:, [name not in nameless for name in frame.columns]])
@@ -259,32 +252,25 @@ def _check_different(path: str, names: Sequence[str], flag: str) -> None:
 
 
 def _masked(
-    frame: "pd.DataFrame", missing: Sequence[str], text_columns: Sequence[str]
-) -> "tuple[pd.DataFrame, dict[str, int]]":
-    """Frame without the cells that hold one of several texts, and the number of cells with each."""
+    frame: pd.DataFrame, missing: Sequence[str], text_columns: Sequence[str]
+) -> tuple[pd.DataFrame, dict[str, int]]:
+    """Frame without the cells that hold one of several texts, or the number that it spells; and their counts."""
     counts = dict.fromkeys(missing, 0)
     for name in frame.columns if missing else ():
+        codes, distinct = pd.factorize(frame[name].map(str) if frames.holds_lists(frame[name]) else frame[name])
+        written = as_text(pd.Series(distinct), ())
+        numbers = numerals.numbers(written)
         for word in missing:
-            holds = _holds(frame[name], word, is_text=name in text_columns)
+            number = numerals.numbers(pd.Series([word]))[0]
+            # As floats, whole numbers beyond 2^53 would equal their neighbours.
+            is_number = (numbers == number) & (abs(number) < _EXACT) & (name not in text_columns)
+            holds = np.append((written == word) | is_number, False)[codes]  # The last one is for a missing cell.
             counts[word] += int(holds.sum())
             frame = frame.assign(**{name: frame[name].mask(holds)}) if holds.any() else frame
     return frame, counts
 
 
-def _holds(column: "pd.Series", word: str, *, is_text: bool) -> np.ndarray:
-    """Whether each cell holds a text, or the number that it spells, bool [rows]."""
-    import pandas as pd
-
-    if pd.api.types.is_numeric_dtype(column.dtype) and not pd.api.types.is_bool_dtype(column.dtype):
-        # As a float, a whole number beyond 2^53 would equal its neighbours.
-        number = int(word) if re.fullmatch(r"[+-]?[0-9]{1,19}", word) else numerals.numbers(pd.Series([word]))[0]
-        return np.asarray((column == number).fillna(False), bool)
-    written = column.astype(object).map(str).str.strip()
-    holds = np.asarray(written == word, bool)
-    return holds if is_text else holds | (numerals.numbers(written) == numerals.numbers(pd.Series([word])))
-
-
-def _with_plain_numbers(frame: "pd.DataFrame", wanted: schema.Schema) -> "tuple[pd.DataFrame, dict[str, str]]":
+def _with_plain_numbers(frame: pd.DataFrame, wanted: schema.Schema) -> tuple[pd.DataFrame, dict[str, str]]:
     """Table whose amounts are plain numbers, see `numerals.plain`, and the sign of each column that has one."""
     signs: dict[str, str] = {}
     bare_columns = {}
@@ -304,25 +290,56 @@ def _with_plain_numbers(frame: "pd.DataFrame", wanted: schema.Schema) -> "tuple[
     return frame.assign(**bare_columns), signs
 
 
-def _read_csv(path: str, flag: str, max_rows: int) -> "tuple[pd.DataFrame, np.ndarray, dict[str, str]]":
+def _read_csv(path: str, flag: str, max_rows: int) -> tuple[pd.DataFrame, np.ndarray, dict[str, str]]:
     """Rows of a CSV file as text, the line where each begins, and the file's format."""
-    import pandas as pd
-
     text, encoding = _decoded(path, flag)
     if '"' not in text:  # Each line is a row, so no memory needs to be taken to count them.
-        table_size.check_rows(text.count("\n") - 1, max_rows, path)
+        memory.check_rows(text.count("\n") - 1, max_rows, path)
     text, named_separator = _without_preamble(text)
     separator = named_separator or _separator(path, text)
-    header, rows, lines = _records(path, text, separator, max_rows)
+    # In a file that was cut off within quotes, the last line would be a part of the last value.
+    content = itertools.chain(io.StringIO(text, newline=""), [_END])
+    records = csv.reader(content, delimiter=separator, skipinitialspace=True)
+    rows, lines, begins = [], [], 1
+    try:
+        for record in records:
+            if record == [_END]:
+                break
+            values = [sys.intern(value.strip()) for value in record]  # Equal cells are one object in memory.
+            if len(values) > 1 or any(values):
+                rows.append(values)
+                lines.append(begins)
+                memory.check_rows(len(rows) - 1, max_rows, path)
+            begins = records.line_num + 1
+        else:
+            begins = lines[-1]
+            raise csv.Error("the file ends within quotes")
+    except csv.Error as error:
+        reason = f"the value that begins in line {begins} is not readable ({error})"
+        raise UsageError(f"{path}: {reason}: is a quote never closed?") from error
+    header, rows = (rows[0], rows[1:]) if rows else ([], [])
+    called = SEPARATORS.get(separator, separator)
+    wrong = [
+        f"line {line} has {len(row)}{' and begins with #' * row[0].startswith('#')}"
+        for line, row in zip(lines[1:], rows, strict=True)
+        if len(row) != len(header)
+    ]
+    if wrong:
+        more = f", and so on in {len(wrong) - _NAMED} more" if len(wrong) > _NAMED else ""
+        raise UsageError(
+            f"The header of {path} has {len(header)} names, separated by {called}, but rows have more or fewer values: "
+            f"{', '.join(wrong[:_NAMED])}{more}. Quotes must be around a value that holds a {called}, and each must be "
+            "closed. Comments are allowed before the header only."
+        )
     _check_different(path, header, flag)
     names = [name or f"Unnamed: {position}" for position, name in enumerate(header)]
-    form = {"encoding": encoding, "separator": SEPARATORS.get(separator, separator)}
-    return pd.DataFrame(rows, columns=names, dtype=object), np.array(lines, np.int64), form
+    frame = pd.DataFrame(rows, columns=names, dtype=object)
+    return frame.replace("", None), np.array(lines[1:], np.int64), {"encoding": encoding, "separator": called}
 
 
 def _decoded(path: str, flag: str) -> tuple[str, str]:
     """Text of a file and the name of its encoding."""
-    content = table_size.content(path)
+    content = memory.content(path)
     if content.startswith(b"PK\x03\x04"):
         raise UsageError(f"{path} is a spreadsheet or an archive, despite its name: save the table as CSV.")
     is_utf_16 = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
@@ -371,44 +388,7 @@ def _separator(path: str, text: str) -> str:
     return [*fitting, *splits, *candidates, ","][0]
 
 
-def _records(
-    path: str, text: str, separator: str, max_rows: int
-) -> tuple[list[str], list[list[str | None]], list[int]]:
-    """Names of the columns, the rows (stripped values, None for a missing one), and the line of each row."""
-    records = csv.reader(io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=True)
-    header: list[str] = []
-    rows, lines, wrong, begins = [], [], [], 1
-    cells: dict[str, str | None] = {"": None}  # Equal cells are one object in memory.
-    try:
-        for record in records:
-            values = [value.strip() for value in record]
-            is_blank = len(values) < 2 and not any(values)
-            if not header:
-                header = [] if is_blank else values
-            elif not is_blank:
-                rows.append([cells.setdefault(value, value) for value in values])
-                lines.append(begins)
-                if len(values) != len(header):
-                    is_comment = values[0].startswith("#")
-                    wrong.append(f"line {begins} has {len(values)}{' and begins with #' * is_comment}")
-                table_size.check_rows(len(rows), max_rows, path)
-            begins = records.line_num + 1
-    except csv.Error as error:
-        raise UsageError(
-            f"The value that begins in line {begins} of {path} is not readable ({error}): is a quote never closed?"
-        ) from error
-    if wrong:
-        called = SEPARATORS.get(separator, separator)
-        more = f", and so on in {len(wrong) - _NAMED} more" if len(wrong) > _NAMED else ""
-        raise UsageError(
-            f"The header of {path} has {len(header)} names, separated by {called}, but rows have more or fewer values: "
-            f"{', '.join(wrong[:_NAMED])}{more}. Quotes must be around a value that holds a {called}, and each must be "
-            "closed. Comments are allowed before the header only."
-        )
-    return header, rows, lines
-
-
-def _check_points(path: str, written: "pd.DataFrame") -> None:
+def _check_points(path: str, written: pd.DataFrame) -> None:
     """Refuses numbers such as 1.500 in a file with semicolons, if no other number clarifies the point.
 
     In such files a point often groups thousands.

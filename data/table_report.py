@@ -5,15 +5,13 @@ import decimal
 import re
 import unicodedata
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
-from data import action_columns, columns, numerals, statistics, table_file
+from data import columns, numerals, schema, statistics, table_file, tables
 from data.schema import as_flag
-
-if TYPE_CHECKING:
-    from data.tables import Rows
 
 _ORDER = {"client": 0, "label": 1, "action": 1, "reward": 2, "feature": 4, "none": 5}  # All other uses come between.
 _NO_NUMBERS = ("--feature_columns", "--position_column", "--ignore_columns", "--partition_column")
@@ -21,30 +19,53 @@ _PRINTED = 20  # Maximum number of columns with a line.
 _NAMED = 3  # Classes that a warning names.
 
 
-def of_columns(rows: "Rows", learned: columns.Learned, encoded: columns.Encoded) -> list[dict[str, Any]]:
-    """Use and type of each column, in the table's order.
+def of(rows: tables.Rows, encoded: columns.Encoded, *, knows_labels: bool = False) -> dict[str, Any]:
+    """Use and type of each column, and counts of read, dropped and imputed values, in JSON's types.
 
     Args:
       rows: The table's rows.
-      learned: Statistics of the features.
       encoded: The encoded features.
+      knows_labels: Whether the labels come from elsewhere.
     """
-    roles = rows.roles
+    table, learned = rows.table, encoded.learned
+    warnings = [] if knows_labels or rows.schema.is_log else label_warnings(rows)
+    if not rows.synthetic:
+        warnings += name_warnings(rows.client_ids, f"--client_column={as_flag(rows.roles.clients)}", "client")
+    report = {
+        "rows": len(rows.frame),
+        "dropped_rows": dict(rows.dropped),
+        "imputed": encoded.imputed,
+        "missing_as_category": encoded.missing_as_category,
+        "columns_left_out": [*table.nameless, *(name for name, known in learned.items() if known is None)],
+        "form": dict(table.form),
+        "missing_values": dict(table.missing),
+        "signs": dict(table.signs),
+        "warnings": [*warnings, *_category_warnings(learned, rows.roles.named)],
+    }
+    if rows.notes:
+        report["notes"] = list(rows.notes)
+    if rows.synthetic:
+        report["synthetic_clients"] = rows.synthetic
+    return report | {"clients": len(rows.client_ids), "columns": _of_columns(rows, encoded)}
+
+
+def _of_columns(rows: tables.Rows, encoded: columns.Encoded) -> list[dict[str, Any]]:
+    """Use and type of each column, in the table's order."""
+    roles, wanted = rows.roles, rows.schema
     used: dict[str, dict[str, Any]] = {
         name: {"use": re.split("[_=]", flag.strip("-"))[0], "kind": "number"}
         for name, flag in roles.uses.items()
         if flag not in _NO_NUMBERS
     }
     of_client = {"use": "client", "kind": "category", "categories": len(rows.client_ids)}
-    used |= dict.fromkeys(roles.clients, of_client)
+    used |= {name: of_client for name in roles.clients}
     if roles.label:
-        use = "action" if rows.schema.is_log else "label"
+        use = "action" if wanted.is_log else "label"
         used[roles.label] = {"use": use, "kind": "category", "categories": len(rows.label_names)}
-    used |= {name: {"use": "feature"} | _of_feature(learned[name], encoded, name) for name in learned}
+    used |= {name: {"use": "feature"} | _of_feature(known, encoded, name) for name, known in encoded.learned.items()}
     used |= {name: {"use": "feature", "kind": "text"} for name in roles.texts}
     why = dict.fromkeys(roles.ignored, "--ignore_columns") | dict.fromkeys(rows.table.nameless, "it has no name")
-    why |= dict.fromkeys([rows.schema.partition_column or ""], "--partition_column")
-    why |= dict.fromkeys([rows.schema.time_column or ""], "--time_column")
+    why |= {wanted.partition_column or "": "--partition_column", wanted.time_column or "": "--time_column"}
     why |= dict.fromkeys(roles.features, "no estimator reads features")
     return [
         {"name": name} | used.get(name, {"use": "none"} | _dropped(why.get(name, "not in --feature_columns")))
@@ -60,16 +81,16 @@ def _of_feature(known: statistics.OfColumn | None, encoded: columns.Encoded, nam
     if known is None:
         return _dropped("no value in training rows")
     entry: dict[str, Any] = {"kind": "number"}
-    gaps = {"imputed": encoded.imputed, "missing": encoded.missing_as_category, "unknown": encoded.unknown}
     if isinstance(known, statistics.Categories):
         count = len(known.categories) - (columns.MISSING_CATEGORY in known.categories)
         entry = {"kind": "category", "categories": count}
     elif isinstance(known, statistics.Dates):
         entry = {"kind": "date", "hours": known.has_times}
+    gaps = {"imputed": encoded.imputed, "missing": encoded.missing_as_category, "unknown": encoded.unknown}
     return entry | {what: counts[name] for what, counts in gaps.items() if name in counts}
 
 
-def category_warnings(learned: columns.Learned, named: Collection[str]) -> list[str]:
+def _category_warnings(learned: columns.Learned, named: Collection[str]) -> list[str]:
     """Columns with many categories, except those that the user named."""
     counts = {name: len(one.categories) for name, one in learned.items() if isinstance(one, statistics.Categories)}
     return [
@@ -80,7 +101,7 @@ def category_warnings(learned: columns.Learned, named: Collection[str]) -> list[
     ]
 
 
-def label_warnings(rows: "Rows") -> list[str]:
+def label_warnings(rows: tables.Rows) -> list[str]:
     """Oddities of labels: see `name_warnings`; and labels of a single row."""
     if not rows.roles.label:
         return []
@@ -93,12 +114,6 @@ def label_warnings(rows: "Rows") -> list[str]:
     return oddities
 
 
-def client_warnings(rows: "Rows") -> list[str]:
-    """Oddities of clients' names, see `name_warnings`."""
-    names = [] if rows.synthetic else rows.client_ids
-    return name_warnings(names, f"--client_column={as_flag(rows.roles.clients)}", "client")
-
-
 def name_warnings(names: Sequence[str], flag: str, what: str) -> list[str]:
     """Oddities of names: one number or word that is written in several ways, and words that may mean a missing value.
 
@@ -107,27 +122,17 @@ def name_warnings(names: Sequence[str], flag: str, what: str) -> list[str]:
       flag: The flag of their column.
       what: Description of one, such as `class`.
     """
-    import pandas as pd
-
     oddities, plural = [], f"{what}{'e' * what.endswith('s')}s"
-    numbers = numerals.numbers(pd.Series(list(names), dtype=object)).tolist()
-    words = [name for name, number in zip(names, numbers, strict=True) if np.isnan(number)]
+    is_word = np.isnan(numerals.numbers(pd.Series(list(names), dtype=object)))
+    words = [name for name, spells in zip(names, is_word, strict=True) if spells]
     ways: dict[str, dict[Any, list[str]]] = {how: collections.defaultdict(list) for how in ("number", "word")}
-    for name, number in zip(names, numbers, strict=True):
-        if np.isnan(number):
+    for name, spells in zip(names, is_word, strict=True):
+        if spells:
             ways["word"][unicodedata.normalize("NFKC", name).casefold()].append(name)
         else:
             ways["number"][decimal.Decimal(name)].append(name)  # As floats, whole numbers beyond 2^53 would be equal.
     for how, names_of in ways.items():
-        # As the composed and the decomposed form of an accent look alike, escapes show the difference.
-        same = [
-            " and ".join(
-                map(repr if len({unicodedata.normalize("NFC", name) for name in one}) == len(one) else ascii, one)
-            )
-            for one in names_of.values()
-            if len(one) > 1
-        ]
-        if same:
+        if same := [" and ".join(_distinctly(group)) for group in names_of.values() if len(group) > 1]:
             shown = "; ".join(same[:_NAMED]) + (f" and {len(same) - _NAMED} more" if len(same) > _NAMED else "")
             oddities.append(f"{flag} has {plural} that are one {how} in several ways: {shown}.")
     missing = [name for name in names if name in table_file.MISSING or (words == [name] and len(names) > 2)]
@@ -137,6 +142,12 @@ def name_warnings(names: Sequence[str], flag: str, what: str) -> list[str]:
             f"--missing_values={as_flag(missing, quoted=True)} drops its rows."
         )
     return oddities
+
+
+def _distinctly(names: Sequence[str]) -> list[str]:
+    """Quoted names; with escapes if they look alike, as the composed and the decomposed form of an accent do."""
+    looks = {unicodedata.normalize("NFC", name) for name in names}
+    return list(map(repr if len(looks) == len(names) else ascii, names))
 
 
 def lines(report: Mapping[str, Any]) -> Iterator[str]:
@@ -160,7 +171,7 @@ def lines(report: Mapping[str, Any]) -> Iterator[str]:
         yield f"  clients are synthetic: {report['synthetic_clients']}"
     if "prices" in report:
         prices = {action: f"{price:g}" for action, price in report["prices"].items()}
-        yield f"  price of each action: {action_columns.described(prices)}"
+        yield f"  price of each action: {schema.described(prices)}"
     if "words" in report:
         yield f"  texts become counts of {report['words']:,} words"
     yield from (f"  {note}" for note in report.get("notes", ()))

@@ -2,48 +2,18 @@
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
-from data import (
-    columns,
-    dates,
-    frames,
-    keys,
-    log_time,
-    log_validity,
-    numerals,
-    partition,
-    statistics,
-    table_file,
-    table_report,
-    text,
-)
+from data import columns, dates, frames, keys, log_time, numerals, partition, statistics, table_file, text
 from data.errors import UsageError
 from data.schema import Roles, Schema, as_flag, check_no_log, listed, resolve
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 _JOINT = " | "  # Between the values of several client columns.
 _MANY = 50
-
-
-class Features(NamedTuple):
-    """Columns as features.
-
-    Attributes:
-      values: float32 [rows, features].
-      names: Such as `age`, `age is missing` and `color=red`.
-      learned: Statistics of each column.
-      report: Counts of read, dropped and imputed values, in JSON's types.
-    """
-
-    values: np.ndarray
-    names: list[str]
-    learned: columns.Learned
-    report: dict[str, Any]
+_FIRST_ROWS = 20
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,7 +38,7 @@ class Rows:
     table: table_file.Table
     schema: Schema
     roles: Roles
-    frame: "pd.DataFrame"
+    frame: pd.DataFrame
     client_ids: list[str]
     clients: np.ndarray
     label_names: list[str]
@@ -89,7 +59,7 @@ class Rows:
 
     def features(
         self, is_train: np.ndarray | None = None, known: statistics.OfTable | None = None, *, has_any: bool = True
-    ) -> Features:
+    ) -> columns.Encoded:
         """Encodes the feature columns; see `columns.encode`.
 
         Args:
@@ -100,37 +70,17 @@ class Rows:
         Raises:
           UsageError: If a column cannot be read as it is.
         """
-        frame, cells = self.frame[self.roles.features if has_any else []], self.table.cells
-        if known:
-            learned = {name: known.columns.get(name) for name in frame.columns}
-        else:
-            is_train = np.ones(len(frame), bool) if is_train is None else is_train
-            learned = dict(
-                columns.learn(frame, is_train, categories=self.schema.categories, named=self.roles.named, show=cells)
-            )
-        encoded = columns.encode(frame, learned, show=cells)
-        warnings = [] if known or self.schema.is_log else table_report.label_warnings(self)
-        warnings += table_report.client_warnings(self)
-        report = {
-            "rows": len(self.frame),
-            "dropped_rows": dict(self.dropped),
-            "imputed": encoded.imputed,
-            "missing_as_category": encoded.missing_as_category,
-            "columns_left_out": [*self.table.nameless, *encoded.left_out],
-            "form": dict(self.table.form),
-            "missing_values": dict(self.table.missing),
-            "signs": dict(self.table.signs),
-            "warnings": [*warnings, *table_report.category_warnings(learned, self.roles.named)],
-        }
-        if self.notes:
-            report["notes"] = list(self.notes)
-        if self.synthetic:
-            report["synthetic_clients"] = self.synthetic
-        report |= {"clients": len(self.client_ids), "columns": table_report.of_columns(self, learned, encoded)}
-        return Features(encoded.values, list(encoded.names), learned, report)
+        return columns.encode(
+            self.frame[self.roles.features if has_any else []],
+            is_train,
+            known.columns if known else None,
+            categories=self.schema.categories,
+            named=self.roles.named,
+            show=self.table.cells,
+        )
 
 
-def words(texts: "pd.DataFrame") -> text.Words:
+def words(texts: pd.DataFrame) -> text.Words:
     """Words of each row of some text columns."""
     counted, cells = text.Words(), [columns.as_text(texts[name]).fillna("") for name in texts.columns]
     for row in zip(*cells, strict=True):
@@ -139,12 +89,7 @@ def words(texts: "pd.DataFrame") -> text.Words:
 
 
 def read(
-    path: str,
-    schema: Schema,
-    *,
-    known: statistics.OfTable | None = None,
-    seed: int = 0,
-    concentration: float = 1.0,
+    path: str, schema: Schema, *, known: statistics.OfTable | None = None, seed: int = 0, concentration: float = 1.0
 ) -> Rows:
     """Reads the rows of a table or log.
 
@@ -166,10 +111,15 @@ def read(
     roles = resolve(schema, list(table.frame.columns), path)
     if schema.is_log:
         table = _with_sets_as_text(table, schema.action_column or "", roles.features)
-    table = with_lists_as_columns(table, [*roles.features, *roles.texts])
-    roles = _of_parts(roles, schema, table.lists)
-    if not schema.is_log:
+    else:
         check_no_log(roles.suspected, path, roles.label)
+    table = with_lists_as_columns(table, [*roles.features, *roles.texts])
+    if wrong := {*roles.texts, *schema.categories}.intersection(table.lists):
+        raise UsageError(f"Column {min(wrong)!r} holds lists, which are neither categories nor text: leave it out.")
+    features, named = (
+        [part for name in names for part in table.lists.get(name, [name])] for names in (roles.features, roles.named)
+    )
+    roles = dataclasses.replace(roles, features=features, named=named)
     if known and not schema.is_log:
         _check_known(known, schema, roles, path)
     known_labels = list(known.labels) if known and schema.label_column else None
@@ -180,26 +130,56 @@ def read(
         label_names = _label_names(frame[roles.label], schema, known_labels)
         labels = columns.codes(frame[roles.label], label_names)
     synthetic = ""
-    if schema.num_synthetic_clients:
+    if not schema.num_synthetic_clients:
+        client_ids, clients = _owners(frame, roles.clients, schema)
+    else:
         synthetic = "rows partitioned at random"
         client_ids, clients = partition.split_equally(len(frame), schema.num_synthetic_clients, seed)
         if schema.partition_column:
             draw, values = keys.generator(seed, keys.Purpose.PARTITION), frame[schema.partition_column].cat.codes
             clients = partition.dirichlet_label_skew(values.to_numpy(), len(client_ids), concentration, draw)
             synthetic = f"each has a mix of {schema.partition_column}, sampled from Dirichlet({concentration:g})"
-    else:
-        client_ids, clients = _owners(frame, roles.clients, schema)
     return Rows(table, schema, roles, frame, client_ids, clients, label_names, labels, dropped, synthetic, times, notes)
 
 
 def _with_sets_as_text(table: table_file.Table, action: str, names: Iterable[str]) -> table_file.Table:
-    """Table in which lists of available actions are texts such as `a|b|c`; see `log_validity.action_sets`."""
+    """Table in which lists of available actions are texts such as `a|b|c`; see `action_sets`."""
     lists = [name for name in names if frames.holds_lists(table.frame[name])]
-    name = log_validity.action_sets(table.frame[[action, *lists]], action)
+    name = action_sets(table.frame[[action, *lists]], action)
     if name is None:
         return table
     written = table.frame[name].map(lambda cell: "|".join(map(str, cell)), na_action="ignore")
     return dataclasses.replace(table, frame=table.frame.assign(**{name: written}))
+
+
+def action_sets(frame: pd.DataFrame, action: str) -> str | None:
+    """Name of a column of lists, such as `a|b|c`, that vary and contain each row's action; None without one.
+
+    Most elements must be actions of the log, and few cells may be empty.
+    """
+    actions = set(frame[action].astype(str))
+    for name in frame.columns.drop(action):
+        listed = frame[frame[name].notna()]
+        if len(listed) < numerals.MOSTLY * len(frame):
+            continue
+        for part in (listed.iloc[:_FIRST_ROWS], listed):  # The first rows rule out most columns.
+            sets = [_elements(cell) for cell in part[name]]
+            if not all(map(list.__contains__, sets, part[action].astype(str))):
+                break
+        else:
+            is_action = [element in actions for each in sets for element in each]
+            varies = len(set(map(frozenset, sets))) > 1 and np.mean([len(each) > 1 for each in sets]) > 0.5
+            if varies and np.mean(is_action) > 0.5:
+                return str(name)
+    return None
+
+
+def _elements(cell: object) -> list[str]:
+    """Elements of a list, or of a text with separators; empty for other cells."""
+    if not isinstance(cell, str):
+        return list(map(str, cell)) if isinstance(cell, list | tuple | np.ndarray) else []
+    separator = next((mark for mark in "|;," if mark in cell), None)
+    return [part.strip(" []{}()\"'") for part in cell.split(separator)]
 
 
 def with_lists_as_columns(table: table_file.Table, names: Iterable[str]) -> table_file.Table:
@@ -208,25 +188,12 @@ def with_lists_as_columns(table: table_file.Table, names: Iterable[str]) -> tabl
     Raises:
       ColumnError: See `frames.spread`.
     """
-    import pandas as pd
-
-    parts = {
-        name: frames.spread(table.frame[name], table.place) for name in names if frames.holds_lists(table.frame[name])
-    }
-    if not parts:
+    lists = [name for name in names if frames.holds_lists(table.frame[name])]
+    if not lists:
         return table
-    frame = pd.concat([table.frame.drop(columns=list(parts)), *parts.values()], axis=1)
+    parts = {name: frames.spread(table.frame[name], table.place) for name in lists}
+    frame = pd.concat([table.frame.drop(columns=lists), *parts.values()], axis=1)
     return dataclasses.replace(table, frame=frame, lists={name: list(part.columns) for name, part in parts.items()})
-
-
-def _of_parts(roles: Roles, schema: Schema, parts: Mapping[str, list[str]]) -> Roles:
-    """Roles of a table whose lists have become columns."""
-    if wrong := {*roles.texts, *schema.categories}.intersection(parts):
-        raise UsageError(f"Column {min(wrong)!r} holds lists, which are neither categories nor text: leave it out.")
-    features, named = (
-        [part for name in names for part in parts.get(name, [name])] for names in (roles.features, roles.named)
-    )
-    return dataclasses.replace(roles, features=features, named=named)
 
 
 def _check_known(known: statistics.OfTable, schema: Schema, roles: Roles, path: str) -> None:
@@ -253,18 +220,16 @@ def _check_known(known: statistics.OfTable, schema: Schema, roles: Roles, path: 
 
 
 def _complete(
-    frame: "pd.DataFrame", schema: Schema, roles: Roles, path: str, known_labels: list[str] | None
-) -> "tuple[pd.DataFrame, dict[str, int]]":
+    frame: pd.DataFrame, schema: Schema, roles: Roles, path: str, known_labels: list[str] | None
+) -> tuple[pd.DataFrame, dict[str, int]]:
     """Rows with a client and a (known) label, both as categories of text, and the numbers of rows that lack either."""
     dropped = {}
     label, flag = ("action", "--action_column") if schema.is_log else ("label", "--label_column")
-    named = [("client", roles.clients), (label, [roles.label] if roles.label else [])]
-    if schema.partition_column:
-        named.append((f"value of {schema.partition_column}", [schema.partition_column]))
-    for what, names in named:
-        if names:
-            frame = frame.assign(**{name: columns.named(frame[name]) for name in names})
-            is_complete = frame[names].notna().all(axis=1)
+    named: list[tuple[str, Sequence[str | None]]] = [("client", roles.clients), (label, [roles.label])]
+    for what, names in (*named, (f"value of {schema.partition_column}", [schema.partition_column])):
+        if present := [name for name in names if name]:
+            frame = frame.assign(**{name: columns.named(frame[name]) for name in present})
+            is_complete = frame[present].notna().all(axis=1)
             dropped[f"without_{what}"] = int((~is_complete).sum())
             frame = frame[is_complete]
     if known_labels is not None:
@@ -277,7 +242,7 @@ def _complete(
     return frame, dropped
 
 
-def _owners(frame: "pd.DataFrame", names: list[str], schema: Schema) -> tuple[list[str], np.ndarray]:
+def _owners(frame: pd.DataFrame, names: list[str], schema: Schema) -> tuple[list[str], np.ndarray]:
     """Names of the clients, and the client of each row."""
     grouped = frame.groupby(names, observed=True, sort=True)
     clients = grouped.ngroup().to_numpy(np.int32)
@@ -293,10 +258,11 @@ def _owners(frame: "pd.DataFrame", names: list[str], schema: Schema) -> tuple[li
     return client_ids, clients
 
 
-def _label_names(labels: "pd.Series", schema: Schema, known: list[str] | None) -> list[str]:
-    """Names of all labels, or actions, including those that a flag adds."""
-    import pandas as pd
+def _label_names(labels: pd.Series, schema: Schema, known: list[str] | None) -> list[str]:
+    """Names of all labels, or actions, including those that a flag adds.
 
+    Refuses labels that are too few or too many, mostly decimals, dates, or distinct in nearly every row.
+    """
     flag = f"{'--action_column' if schema.is_log else '--label_column'}={as_flag([labels.name])}"
     present = list(labels.cat.remove_unused_categories().cat.categories)
     names = known or columns.ordered(pd.Series([*present, *listed(schema.action_names)], dtype=object))
@@ -308,21 +274,14 @@ def _label_names(labels: "pd.Series", schema: Schema, known: list[str] | None) -
             f"{flag} has {len(names)} distinct values, more than {statistics.MAX_CATEGORIES}: name a column of classes."
         )
     if not schema.is_log and not known and len(names) > _MANY:
-        _check_classes(names, len(labels), flag)
+        written = pd.Series(names, name="label")
+        numbers = numerals.numbers(written)
+        numbers = numbers[np.isfinite(numbers)]
+        is_measured = (numbers % 1 != 0).sum() > len(names) / 2
+        is_measured |= len(numbers) > numerals.MOSTLY * len(names) and len(names) > len(labels) / 2
+        if is_measured or dates.of_texts(written, numerals.MOSTLY):
+            raise UsageError(
+                f"{flag} has {len(names)} distinct values in {len(labels)} rows, which are "
+                f"{'numbers' if is_measured else 'dates'}, not classes: name a column of classes."
+            )
     return names
-
-
-def _check_classes(names: list[str], num_rows: int, flag: str) -> None:
-    """Refuses labels that are mostly decimals, dates, or distinct in nearly every row."""
-    import pandas as pd
-
-    numbers = numerals.numbers(pd.Series(names))
-    present = numbers[np.isfinite(numbers)]
-    is_measured = (present % 1 != 0).sum() > len(names) / 2
-    is_measured |= len(present) > numerals.MOSTLY * len(names) and len(names) > num_rows / 2
-    if is_measured or dates.of_texts(pd.Series(names, name="label"), numerals.MOSTLY):
-        what = "numbers" if is_measured else "dates"
-        raise UsageError(
-            f"{flag} has {len(names)} distinct values in {num_rows} rows, which are {what}, not classes: name a "
-            "column of classes."
-        )

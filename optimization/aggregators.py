@@ -35,7 +35,7 @@ def build(
     """
     kind = aggregation.kind
     if kind == "mean" and aggregation.client_weighting == "num_examples":
-        return _NothingOfNobody(_clipped(aggregation, tff.aggregators.MeanFactory(no_nan_division=True)))
+        return SkipEmptyCohorts(_clipped(aggregation, tff.aggregators.MeanFactory(no_nan_division=True)))
     if kind == "mean":
         unweighted = _clipped(aggregation, tff.aggregators.UnweightedMeanFactory())
     elif kind == "secure_sum":
@@ -71,10 +71,10 @@ def build(
         unweighted = tff.aggregators.DifferentiallyPrivateFactory(mean)
     weighted = tff.aggregators.as_weighted_aggregator(unweighted)
     # Whether any client participated is private: every round releases noise and takes a step.
-    return weighted if mechanism.noise_multiplier else _NothingOfNobody(weighted)
+    return weighted if mechanism.noise_multiplier else SkipEmptyCohorts(weighted)
 
 
-class _NothingOfNobody(tff.aggregators.WeightedAggregationFactory):
+class SkipEmptyCohorts(tff.aggregators.WeightedAggregationFactory):
     """An aggregation that keeps its state in a round without clients, and whose result then is NaN.
 
     TFF's quantile of no norms would be NaN in all later rounds, and so would the clip norm.

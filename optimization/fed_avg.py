@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from optimization import client_work, compression, models, options
+from optimization import client_work, models, options
 from optimization.privacy import correlated_noise
 from optimization.runtime import rounds
 
@@ -199,7 +199,7 @@ class Process(abc.ABC):
                 "client_losses": at_position(mean, client.position, self.cohort_size),
                 "client_deviations": at_position(deviation, client.position, self.cohort_size),
             }
-            delta = compression.decoded(self.compression, update.delta, log.key) if work else update.delta
+            delta = client_work.decoded(self.compression, update.delta, log.key) if work else update.delta
             return ClientOutput(delta, log.weight, {**sums, **log.sums})
 
         return run

@@ -3,6 +3,7 @@
 import contextlib
 import hashlib
 import math
+import pathlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -87,6 +88,19 @@ class Architecture:
         finally:
             for place, name, variable in places:
                 vars(self._layers[place])[name] = variable
+
+
+def read(path: pathlib.Path) -> Architecture:
+    """Architecture from the JSON of a Keras model.
+
+    Raises:
+      UsageError: If the file cannot be read, or the model has a function of the user.
+    """
+    try:
+        return Architecture(tf.keras.models.model_from_json(path.read_text()))
+    except (OSError, ValueError, TypeError) as error:
+        reason = str(error).partition("\n")[0]
+        raise UsageError(f"The run's Keras model cannot be built again from {path}: {reason}") from error
 
 
 def _layers(model: Any) -> Iterator[Any]:

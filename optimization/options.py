@@ -12,7 +12,7 @@ from data.tasks.options import TaskOptions
 from optimization.corrections import Correction
 from optimization.privacy.mechanisms import Mechanism
 from optimization.selection.availability import ALWAYS, Availability
-from optimization.selection.selected import Selection
+from optimization.selection.selectors import Selection
 
 _Options = TypeVar("_Options")
 
@@ -106,12 +106,10 @@ class Aggregation:
       accountant: One of `mechanisms.ACCOUNTANTS`.
       restart_rounds: For `dpftrl`, rounds of one tree; None for the rounds of one pass over all clients.
       bands: For `mf_dpftrl`, rounds over which noise cancels; None for the number with the least noise.
-      num_buffers: For `mf_dpftrl`, buffers in place of bands; 0 for none.
       target_epsilon: Epsilon that determines the noise multiplier; None to take `noise_multiplier`.
       population: Planned number of clients, to which epsilon belongs; None for the clients present.
       population_cohort: Clients of a round in the planned population; None for those of a round here.
       plan: The planned mechanism. It replaces all fields above, except for the clip norm.
-      bits: For `ddp`, bits of a coordinate of the sum.
       compression: Compression of a delta, before it is clipped.
     """
 
@@ -125,12 +123,10 @@ class Aggregation:
     accountant: str = "rdp"
     restart_rounds: int | None = None
     bands: int | None = None
-    num_buffers: int = 0
     target_epsilon: float | None = None
     population: int | None = None
     population_cohort: int | None = None
     plan: Mechanism | None = None
-    bits: int = 20
     compression: Compression = NO_COMPRESSION
 
 

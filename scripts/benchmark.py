@@ -5,7 +5,6 @@ if __name__ == "__main__":  # Before the imports, which take seconds.
 
     interruption.install()
 
-import json
 import os
 import pathlib
 import statistics
@@ -15,7 +14,6 @@ import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from data import files
 from data.errors import UsageError
 from optimization.study import cli, frame, interruption, run_folder
 from optimization.study.settings import setting
@@ -31,7 +29,7 @@ Measures whole rounds, or the evaluation of a log: seconds, and the peak memory 
   benchmark                                         # rounds of EMNIST's CNN, 64 clients
   benchmark --what=stackoverflow --aggregator_type=dpsgd --noise_multiplier=1 --clip_norm=0.1
   benchmark --what=fedkp --clients_per_round=20     # FedKP with EMNIST-62's model
-  benchmark --what=evaluation --rows=1000000        # IPS, SNIPS and DR with intervals
+  benchmark --what=evaluation                       # IPS, SNIPS and DR with intervals, on a million rows
 
 Random data in the data sets' shapes replace downloads. Other flags are those of the measured runs (run_federated, or
 run_posterior for fedkp).
@@ -61,7 +59,7 @@ _RUNS = {
     ),
 }
 _EVALUATION = "evaluation"
-_ACTIONS = 50
+_ROWS, _CLIENTS, _ACTIONS = 1_000_000, 10_000, 50  # Of the log.
 
 
 class _Flags:
@@ -70,16 +68,10 @@ class _Flags:
     Attributes:
       what: Measurement.
       rounds: Measured rounds; the first, which compiles, is reported apart.
-      rows: Rows of the log.
-      clients: Clients of the log.
-      output: JSON file to write (default: WHAT_benchmark.json).
     """
 
     what: str = setting("emnist", [*_RUNS, _EVALUATION])
     rounds: int = setting(10, low=1, only={"what": (*_RUNS,)})
-    rows: int = setting(1_000_000, low=1, only={"what": (_EVALUATION,)})
-    clients: int = setting(10_000, low=2, only={"what": (_EVALUATION,)})
-    output: pathlib.Path = setting()
 
 
 def define() -> cli.FlagSet:
@@ -90,28 +82,21 @@ def define() -> cli.FlagSet:
 
 
 def program(settings: cli.Settings) -> None:
-    """Measures, prints a number per line, and writes JSON.
+    """Measures, and prints a number per line.
 
     Raises:
       UsageError: If flags conflict.
     """
     settings = settings.settled()
-    output = pathlib.Path(settings.output or f"{settings.what}_benchmark.json")
-    files.check_output("output", output)
     if settings.what == _EVALUATION:
         if settings.run_flags:
             raise UsageError(f"{settings.run_flags[0]} has no effect on --what={_EVALUATION}: leave it out.")
-        if settings.clients > settings.rows:
-            raise UsageError(f"--clients={settings.clients} must be at most --rows={settings.rows}.")
-        measured = _evaluation(settings.rows, settings.clients)
+        measured = _evaluation()
     else:
         with interruption.answered(lambda signum: sys.exit(128 + signum)):  # The temporary folder is deleted.
             measured = _rounds(*_RUNS[settings.what], settings.run_flags, settings.rounds)
-    results = {"what": settings.what, **_machine(), **measured}
-    files.replace(output, json.dumps(results, indent=2).encode() + b"\n")
-    for name, value in results.items():
+    for name, value in ({"what": settings.what} | _machine() | measured).items():
         print(f"{name.replace('_', ' '):<40}{value}")
-    print(f"\nWritten to {output}.")
 
 
 def _rounds(module: str, flags: Iterable[str], run_flags: Iterable[str], rounds: int) -> dict[str, Any]:
@@ -151,53 +136,54 @@ def _rounds(module: str, flags: Iterable[str], run_flags: Iterable[str], rounds:
 def _of_study(study: frame.Study, run: frame.Run) -> "runner.Rounds":
     if isinstance(study, frame.PlainStudy):
         return study.rounds(run)
-    from bandits import experiment, guarantees
+    from bandits import experiment, phase_privacy
     from bandits.options import phases
 
     (phase,) = phases(run.options, run.data)
-    return experiment.BanditRounds(run.data, phase, guarantees.mechanism(phase), None, run.folder)
+    return experiment.BanditRounds(run.data, phase, phase_privacy.mechanism(phase), None, run.folder)
 
 
-def _evaluation(rows: int, clients: int) -> dict[str, Any]:
+def _evaluation() -> dict[str, Any]:
     """Seconds from Parquet to estimates with intervals, and the peak memory; generating the log is not measured."""
     import numpy as np
     import psutil
 
-    from bandits.evaluation import bootstrap, estimators, terms, totals
+    from bandits.evaluation import totals
+    from bandits.evaluation.estimators import Estimator, terms_of_rows
     from data import interaction_log
 
     generator = np.random.default_rng(0)
-    client_of_row = np.concatenate([np.arange(clients), generator.integers(clients, size=rows - clients)])
-    target = generator.dirichlet(np.ones(_ACTIONS), size=rows)
+    client_of_row = np.concatenate([np.arange(_CLIENTS), generator.integers(_CLIENTS, size=_ROWS - _CLIENTS)])
+    target = generator.dirichlet(np.ones(_ACTIONS), size=_ROWS)
     log = interaction_log.ordered(
-        [f"client {number}" for number in range(clients)],
+        [f"client {number}" for number in range(_CLIENTS)],
         client_of_row,
-        generator.random((rows, _ACTIONS), np.float32),  # They serve as predicted rewards, so no model is trained.
+        generator.random((_ROWS, _ACTIONS), np.float32),  # They serve as predicted rewards, so no model is trained.
         [str(number) for number in range(_ACTIONS)],
         {
-            "actions": generator.integers(_ACTIONS, size=rows),
-            "rewards": generator.integers(2, size=rows),
-            "propensities": np.full(rows, 1 / _ACTIONS),
+            "actions": generator.integers(_ACTIONS, size=_ROWS),
+            "rewards": generator.integers(2, size=_ROWS),
+            "propensities": np.full(_ROWS, 1 / _ACTIONS),
             "probabilities": target,
         },
     )
-    layout = totals.Layout((estimators.Logged(), estimators.Ips(), estimators.Snips(), estimators.DoublyRobust()))
+    layout = totals.Layout(tuple(map(Estimator, ("logged", "ips", "snips", "dr"))))
     with tempfile.TemporaryDirectory(prefix="benchmark_") as folder:
         path = pathlib.Path(folder) / "log.parquet"
         interaction_log.write(log, path)
         start = time.perf_counter()
         log = interaction_log.read(path)
     fields = (log.actions, log.rewards, log.propensities, np.asarray(log.probabilities), np.asarray(log.contexts))
-    terms_of_rows = terms.of_rows(log.clients, *fields)
-    by_client = totals.of_clients(terms_of_rows.clients, layout.columns(terms_of_rows))
+    terms = terms_of_rows(log.clients, *fields)
+    by_client = totals.of_clients(terms.clients, layout.columns(terms))
     sums = totals.summed(by_client, layout.ratios)
     for estimator in layout.estimators:
         totals.interval(sums, layout.ratio(estimator))
     estimated = time.perf_counter()
-    bootstrap.drawn_totals(by_client, totals.present(log.clients, log.client_ids), 0, 1000)
+    totals.drawn_totals(by_client, totals.present(log.clients, log.client_ids), 0, 1000)
     return {
-        "rows": rows,
-        "clients": clients,
+        "rows": _ROWS,
+        "clients": _CLIENTS,
         "estimates_seconds": round(estimated - start, 2),
         "bootstrap_seconds": round(time.perf_counter() - estimated, 2),
         "peak_memory_mb": round(_peak_mb([psutil.Process()])),

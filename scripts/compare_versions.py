@@ -5,19 +5,24 @@ if __name__ == "__main__":  # Before the imports, which take seconds.
 
     interruption.install()
 
+import dataclasses
+import hashlib
 import json
 import os
 import pathlib
+import random
+import shlex
 import shutil
-import statistics
-from collections.abc import Iterator, Mapping
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from data import files
 from data.errors import Failure, UsageError
-from optimization.study import cli, run_folder
+from optimization.study import cli, interruption, run_folder
 from optimization.study.settings import setting
-from scripts import version_runs
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,14 +32,77 @@ Runs an older checkout and this one on this machine, and compares tables, weight
 
   compare_versions --old=../before                          # all settings, a few rounds each
   compare_versions --old=../before --settings=plain,ads
-  compare_versions --old=../before --speed                  # how long rounds take instead
 
 Finished runs stay in --output, and run again only after a change of the sources. Exit status 1: the versions differ.
 """
 _SHOWN = 3  # Differences of a setting.
-_TURNS = 5
-_BENCHMARKS = {"emnist": 10, "stackoverflow": 40}  # Measured rounds of each.
-_FIGURES = ("seconds_per_round", "cpu_seconds_per_round", "first_round_seconds")
+_SOURCES = ("bandits", "data", "optimization")
+_SETTINGS = pathlib.Path(__file__).with_name("compare_versions.toml")
+_FIELDS = pathlib.Path(__file__).resolve().with_name("version_fields.py")
+_SHARED = "shared"
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """A table of compare_versions.toml; without rounds, its program only writes to --output_dir."""
+
+    name: str
+    binary: str
+    flags: str
+    rounds: int = 0
+    is_resumed: bool = False
+    tolerance: float = 0.0
+    expected: Sequence[str] = ()
+    reason: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Side:
+    """A checkout and the folder of its runs, which is named by its role and the digest of its sources."""
+
+    checkout: pathlib.Path
+    folder: pathlib.Path
+
+    @classmethod
+    def of(cls, role: str, checkout: pathlib.Path, output: pathlib.Path) -> "Side":
+        """Side of a role, `old` or `new`."""
+        digest = hashlib.sha256()
+        for path in sorted(path for package in _SOURCES for path in (checkout / package).rglob("*")):
+            if path.suffix in (".py", ".toml"):
+                digest.update(f"{path.relative_to(checkout)}\0".encode() + path.read_bytes())
+        return cls(checkout, output / f"{role}_{digest.hexdigest()[:12]}")
+
+    def run(self, setting: Setting, is_resumed: bool = False) -> pathlib.Path:
+        """Runs a setting; returns the folder of its runs.
+
+        Args:
+          setting: The setting.
+          is_resumed: Whether the run stops after half of its rounds, and is resumed.
+
+        Raises:
+          Failure: If a run fails.
+        """
+        half = self._run(setting, "half", setting.rounds // 2) if is_resumed else None
+        return self._run(setting, "resumed" if is_resumed else "whole", setting.rounds, half)
+
+    def _run(self, setting: Setting, name: str, rounds: int, half_run: pathlib.Path | None = None) -> pathlib.Path:
+        root, data = self.folder / setting.name, self.folder.parent / "data"
+        folder, done = root / name, root / f"{name}_done.txt"
+        description = f"{setting.binary} {setting.flags} {rounds}"
+        if done.exists() and done.read_text() == description:
+            return folder
+        shutil.rmtree(folder, ignore_errors=True)
+        root.mkdir(parents=True, exist_ok=True)
+        if half_run:
+            shutil.copytree(half_run, folder)
+        _make_posts(data / "stackexchange_posts.jsonl")
+        output = [f"--root_output_dir={root}", f"--experiment_name={name}", "--seed=3", f"--total_rounds={rounds}"]
+        places = {"data": data, "tables": self.checkout / "data" / "examples", "runs": self.folder}
+        flags = setting.flags.format_map(places).split() + (output if rounds else [f"--output_dir={folder}"])
+        words = [str(self.checkout / "scripts" / "python"), str(_FIELDS), setting.binary, *flags]
+        run(words, root / f"{name}_log.txt")
+        files.replace(done, description.encode())
+        return folder
 
 
 class _Flags:
@@ -45,14 +113,12 @@ class _Flags:
       new: Folder of the newer checkout (default: that of this program).
       settings: Settings to run, separated by commas (default: all).
       output: Folder of the runs.
-      speed: Measure the time of rounds, alternately, instead of comparing results.
     """
 
     old: pathlib.Path = setting()
     new: pathlib.Path = setting()
-    settings: str = setting(only={"speed": False})
+    settings: str = setting()
     output: pathlib.Path = setting("compared_versions")
-    speed: bool = setting(False)
 
 
 def define() -> cli.FlagSet:
@@ -64,27 +130,23 @@ def define() -> cli.FlagSet:
 
 def program(settings: cli.Settings) -> int:
     """Runs and compares; returns 1 if something differs."""
-    settings = settings.settled()
     if not settings.old:
         raise UsageError("--old is missing: name the folder of an older checkout.")
-    known, output, sides = version_runs.settings(), pathlib.Path(settings.output), []
+    known, output, sides = known_settings(), pathlib.Path(settings.output), []
     for flag, path in (("old", settings.old), ("new", settings.new or pathlib.Path(__file__).resolve().parents[1])):
         checkout = pathlib.Path(path)
         if not (checkout / "scripts" / "python").is_file():
             raise UsageError(f"--{flag}: {checkout} is no checkout of this project: it has no scripts/python.")
-        sides.append(version_runs.Side.of(flag, checkout, output))
+        sides.append(Side.of(flag, checkout, output))
     names = settings.settings.split(",") if settings.settings else list(known)
     if unknown := [name for name in names if name not in known]:
         raise UsageError(f"--settings: {unknown[0]!r} is none of {', '.join(known)}.")
     if output.exists() and not output.is_dir():
         raise UsageError(f"--output: {output} is a file, not a folder.")
-    if settings.speed:
-        measure_speed(sides[0], sides[1], output)
-        return 0
     return int(not all([_is_same(known[name], *sides) for name in names]))
 
 
-def _is_same(setting: version_runs.Setting, old: version_runs.Side, new: version_runs.Side) -> bool:
+def _is_same(setting: Setting, old: Side, new: Side) -> bool:
     """Runs and compares a setting, and prints a line on it."""
     try:
         after = new.run(setting)
@@ -125,7 +187,7 @@ def differences(old: pathlib.Path, new: pathlib.Path, is_resumed: bool = False) 
     import numpy as np
     import pandas as pd
 
-    before, after = _values(old, version_runs.renamed_fields()), _values(new, {})
+    before, after = _values(old), _values(new)
     if not before:
         yield "there is nothing to compare", np.inf
     tables = {file for file, _ in before if file.endswith(".csv")}
@@ -153,13 +215,8 @@ def differences(old: pathlib.Path, new: pathlib.Path, is_resumed: bool = False) 
             yield f"{' '.join(place)}{since}, by up to {size:.2g}", size
 
 
-def _values(folder: pathlib.Path, renamed: Mapping[str, str]) -> "dict[tuple[str, str], np.ndarray]":
-    """All columns of tables, except seconds, and all arrays of archives, by file and name.
-
-    Args:
-      folder: Folder of the files.
-      renamed: New names of checkpoints' fields.
-    """
+def _values(folder: pathlib.Path) -> "dict[tuple[str, str], np.ndarray]":
+    """All columns of tables, except seconds, and all arrays of archives, by file and name."""
     import numpy as np
     import pandas as pd
 
@@ -172,7 +229,7 @@ def _values(folder: pathlib.Path, renamed: Mapping[str, str]) -> "dict[tuple[str
     for path in sorted(folder.rglob("*.npz")):
         fields, names = path.parents[1] / "fields.json", {}
         if path.parent.name == "checkpoints" and fields.exists():
-            of_leaves = [renamed.get(name, name) for name in json.loads(fields.read_text())]
+            of_leaves = json.loads(fields.read_text())
             names = {f"leaf_{index:04d}": name for index, name in enumerate(of_leaves)} | {"leaves": None}
         with np.load(path, allow_pickle=False) as archive:
             # Checksums repeat what the tables show.
@@ -182,36 +239,54 @@ def _values(folder: pathlib.Path, renamed: Mapping[str, str]) -> "dict[tuple[str
     return values
 
 
-def measure_speed(old: version_runs.Side, new: version_runs.Side, output: pathlib.Path) -> None:
-    """Measures both alternately, since a machine's speed drifts; prints medians, and writes all values to `speed.json`.
+def known_settings() -> dict[str, Setting]:
+    """All settings by name."""
+    tables = tomllib.loads(_SETTINGS.read_text())
+    shared = tables.pop(_SHARED)
+    for table in tables.values():
+        for name, flags in shared.items():
+            table["flags"] = table["flags"].replace(f"{{{name}}}", flags)
+    return {name: Setting(name, **table) for name, table in tables.items()}
+
+
+def run(words: Sequence[str], log: pathlib.Path) -> None:
+    """Runs a command of a checkout, with its output in `log`.
 
     Raises:
-      Failure: If a program ends in an error.
+      Failure: If the command fails.
     """
-    values: dict[str, tuple[list[float], list[float]]] = {}
-    for turn in range(_TURNS):
-        for place, side in sorted(enumerate((old, new)), reverse=bool(turn % 2)):
-            for what, value in _measure_once(side, output / "speed").items():
-                values.setdefault(what, ([], []))[place].append(value)
-        files.replace(output / "speed.json", json.dumps(values, indent=2).encode() + b"\n")
-        print(f"Turn {turn + 1} of {_TURNS} is done; load average {os.getloadavg()[0]:.1f}.", flush=True)
-    print(f"{'median':<50}{'old':>9}{'new':>9}{'ratio':>9}")
-    for what, both in values.items():
-        before, after = map(statistics.median, both)
-        print(f"{what:<50}{before:>9.3f}{after:>9.3f}{after / before:>9.3f}")
+    # The checkout's modules, not those of this process; `-m` searches the working directory first.
+    folder = pathlib.Path(words[0]).parents[1]
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    with open(log, "wb") as file:
+        process = subprocess.Popen(
+            words, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT
+        )
+    stopped: list[int] = []
+
+    def stop(signum: int) -> None:
+        stopped.append(signum)
+        process.send_signal(signum)
+
+    with interruption.answered(stop):
+        status = process.wait()
+    if stopped:
+        sys.exit(128 + stopped[0])
+    if status:
+        raise Failure(f"{shlex.join(words)} ended with status {status}: see {log}.")
 
 
-def _measure_once(side: version_runs.Side, folder: pathlib.Path) -> dict[str, float]:
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    measured: dict[str, float] = {}
-    for what, rounds in _BENCHMARKS.items():
-        result = folder / f"{what}.json"
-        flags = f"--what={what}", f"--rounds={rounds}", f"--output={result}"
-        version_runs.run(side.command("scripts.benchmark", *flags), folder / f"{what}.txt")
-        seconds = json.loads(result.read_text())
-        measured |= {f"{what} {name}": seconds[name] for name in _FIGURES}
-    return measured
+def _make_posts(path: pathlib.Path) -> None:
+    """Writes posts of 60 users; some of their words are tags."""
+    if path.exists():
+        return
+    generator, lines = random.Random(0), []
+    for index in range(900):
+        words = [f"word{int(generator.expovariate(0.03))}" for _ in range(generator.randrange(3, 30))]
+        post = {"site": "made", "user": f"made/{index % 60}", "title": words[0], "body": " ".join(words)}
+        lines.append(json.dumps(post | {"tags": sorted({word for word in words if len(word) == len("word1")})}))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    files.replace(path, "\n".join(lines).encode() + b"\n")
 
 
 if __name__ == "__main__":

@@ -5,21 +5,21 @@ if __name__ == "__main__":  # Before the imports, which take seconds.
 
     interruption.install()
 
+import contextlib
 import os
 import pathlib
 import re
 import sys
-import tempfile
 from typing import TYPE_CHECKING, Any
 
 from bandits import interactions, registry
 from bandits.evaluation import (
-    bound_flags,
+    bounds,
     estimates,
     evaluating,
     output,
-    private_evaluation,
-    reward_model,
+    private,
+    reward_models,
     target_policies,
 )
 from data import files, frames
@@ -150,10 +150,10 @@ def define() -> cli.FlagSet:
     kinds = "; ".join(f"{name}: {text}" for name, text in target_policies.KINDS.items())
     policies = declared(_Policy, policy={"help": kinds}, bandits_type={"type": list(constant)})
     flags.group("Policy", *policies, *parameters("bandits_", "bandits_type", constant))
-    model = declared(reward_model.RewardModel, model_noise_multiplier={"only": {"private": True}})
-    flags.group(title(reward_model.RewardModel), *model)
+    model = declared(reward_models.RewardModel, model_noise_multiplier={"only": {"private": True}})
+    flags.group(title(reward_models.RewardModel), *model)
     flags.group(_Estimation)
-    bound_flags.define(flags)
+    bounds.define(flags)
     flags.group(_Output)
     return flags
 
@@ -161,7 +161,7 @@ def define() -> cli.FlagSet:
 def program(settings: cli.Settings) -> None:
     """Evaluates the policy that the flags name."""
     target, settings = _checked(settings)
-    evaluating.evaluate(settings, target, private_evaluation.plan(settings, target))
+    evaluating.evaluate(settings, target, private.plan(settings, target))
 
 
 def evaluate(
@@ -176,7 +176,8 @@ def evaluate(
     Args:
       log: A DataFrame with one interaction per row; or what --log names.
       policy: A run of run_federated, which chooses as `Run.predict` says; or what --policy names.
-      **settings: The flags of `scripts.evaluate_policy`, such as `client_column`. Nothing is kept without `output_dir`.
+      **settings: The flags of `scripts.evaluate_policy`, such as `client_column`. Nothing is written without
+        `output_dir`, apart from the ledger of a private evaluation.
 
     Returns:
       The estimates, as in `estimates.csv`.
@@ -187,25 +188,35 @@ def evaluate(
     import pandas as pd
 
     cli.hush_imports()
-    with tempfile.TemporaryDirectory() as folder:
-        flags: dict[str, Any] = {"output_dir": f"{folder}/evaluation", **settings}
-        if isinstance(policy, results.Run) and isinstance(log, pd.DataFrame):
-            if policy.flags.get("data_file") == frames.PREFIX + frames.checksum(log):
-                print(f"Warning: {evaluating.LEARNED}", file=sys.stderr)
-            chosen = policy.predict(log)["probability"]
-            flags["action_names"], chosen = list(chosen), chosen.add_prefix("policy: ")
-            log, policy = log.join(chosen), f"column:{cli.joined(chosen)}"
-        flags["policy"] = f"run:{policy.folder}" if isinstance(policy, results.Run) else policy
-        flags["log"] = frames.save(log, pathlib.Path(folder)) if isinstance(log, pd.DataFrame) else log
-        program(define().parse(["", *python.words(flags)]))
-        return pd.read_csv(pathlib.Path(cli.user_path(os.fspath(flags["output_dir"])), "estimates.csv"))
+    flags, run = dict(settings), policy if isinstance(policy, results.Run) else None
+    flags["policy"] = f"run:{run.folder}" if run else policy
+    with contextlib.ExitStack() as lending:
+        if not isinstance(log, pd.DataFrame):
+            parsed = define().parse(["", *python.words({**flags, "log": log})])
+        else:
+            if run:
+                if run.flags.get("data_file") == frames.PREFIX + frames.checksum(log):
+                    print(f"Warning: {evaluating.LEARNED}", file=sys.stderr)
+                chosen = run.predict(log)["probability"]
+                flags["action_names"], chosen = list(chosen), chosen.add_prefix("policy: ")
+                log, flags["policy"] = log.join(chosen), f"column:{cli.joined(chosen)}"
+            parsed = define().parse(["", *python.words(flags)])
+            parsed = parsed.with_user_values(log=lending.enter_context(frames.lent(log)))
+        target, checked = _checked(parsed, is_written="output_dir" in settings)
+        if run and target.kind == "column":
+            target = target._replace(run=str(run.folder))
+        rows = pd.DataFrame(evaluating.evaluate(checked, target, private.plan(checked, target)))
+    return rows.where(rows != "")
 
 
-def _checked(settings: cli.Settings) -> tuple[target_policies.Target, cli.Settings]:
-    """Refuses conflicting flags before the log is read."""
+def _checked(settings: cli.Settings, *, is_written: bool = True) -> tuple[target_policies.Target, cli.Settings]:
+    """Refuses conflicting flags before the log is read; returns the policy, and the flags with the output folder."""
     if not settings.log:
         raise UsageError("--log is missing: name the log, a CSV or Parquet file.")
-    if not pathlib.Path(settings.log).is_file() and not interactions.is_logged(settings.log):
+    is_frame = settings.log.startswith(frames.PREFIX)
+    if is_frame and settings.private and not settings.privacy_ledger:
+        raise UsageError("private: a DataFrame has no file that its ledger could lie beside: give privacy_ledger.")
+    if not (is_frame or pathlib.Path(settings.log).is_file() or interactions.is_logged(settings.log)):
         raise UsageError(f"--log: there is no file {settings.log}, nor is it the folder of a run with a log.")
     if interactions.is_part(settings.log):
         folder = pathlib.Path(settings.log).parent.parent
@@ -231,6 +242,8 @@ def _checked(settings: cli.Settings) -> tuple[target_policies.Target, cli.Settin
                 f"--estimators: {min(with_model)} needs the probability of each action, but --policy={target} names "
                 "one column: name a column per action."
             )
+    if not is_written:
+        return target, settings.settled()
     folder = pathlib.Path(settings.output_dir or cli.user_path(f"{_FOLDER}/{_name(target, settings)}"))
     there = next(one for one in (folder, *folder.parents) if one.exists())  # The others are created.
     files.check_output("output_dir", there / "a.json")

@@ -47,9 +47,9 @@ def program(settings: cli.Settings) -> int:
     output = pathlib.Path(settings.output)
     files.check_output("output", output, files.PICTURES)
     folders = [one for folder in named for seeds in runs.find(folder).values() for one in seeds]
-    table = federating.read(folders)
-    print(*federating.lines(table), *federating.adapted_lines(folders), sep="\n")
-    if figure := federating.picture(table):
+    configurations = federating.read(folders)
+    print(*federating.lines(configurations), *federating.adapted_lines(folders), sep="\n")
+    if figure := federating.picture(configurations):
         files.save_picture(figure, output, dpi=120)
         print(f"{output}: keep it private, as it shows what each client earned.")
     return 0

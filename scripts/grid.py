@@ -11,7 +11,6 @@ if __name__ == "__main__":  # Before the imports, which take seconds.
 
 import contextlib
 import dataclasses
-import functools
 import os
 import pathlib
 import sys
@@ -20,7 +19,6 @@ from collections.abc import Sequence
 from bandits import studies
 from bandits.plans import executors, plan, sweep, verdict
 from bandits.plans.plan import Run
-from data import files
 from data.errors import UsageError
 from optimization.study import cli
 from optimization.study.metrics import Metric
@@ -79,10 +77,10 @@ class _Search:
     reporting_repeat: int = setting(0, only=_NEEDS_RESULTS)
     reference: str = setting(only=_NEEDS_RESULTS)
     early_stop: str = setting(
-        words={"asha": "asynchronous successive halving: the best points are promoted to more rounds"},
+        words={"halving": "successive halving: the best points of each rung are promoted to more rounds"},
         only=_NEEDS_RESULTS,
     )
-    reduction_factor: int = setting(2, low=2, only={"early_stop": ("asha",)})
+    reduction_factor: int = setting(2, low=2, only={"early_stop": ("halving",)})
 
 
 class _Output:
@@ -90,12 +88,10 @@ class _Output:
 
     Attributes:
       root_output_dir: Folder of all grids.
-      report: Page about the runs to keep up to date while the grid is run: an .html file, as scripts.report writes.
       experiment_name: Name of this grid's folder (default: grid_, and the grid, preset or binary).
     """
 
     root_output_dir: pathlib.Path = setting("runs")
-    report: pathlib.Path = setting(only=_NEEDS_RESULTS)
     experiment_name: str = setting(complaint=no_folder)
 
 
@@ -127,8 +123,6 @@ def ranked_by(settings: cli.Settings, binary: str) -> tuple[Metric, bool]:
 def program(settings: cli.Settings) -> int:
     """Runs the grid; returns 0, 1 if a run failed, or 128 + the signal that stopped it."""
     settings = settings.settled()
-    if settings.report:
-        files.check_output("report", pathlib.Path(settings.report), (".html",))
     grid = plan.build(
         settings.run_flags,
         sweeps=settings.sweep,
@@ -154,7 +148,7 @@ def program(settings: cli.Settings) -> int:
         verdict.check_reference(settings.reference, runs, has_fresh_seeds=bool(settings.reporting_repeat))
     if settings.early_stop:
         if "total_rounds" in grid.swept:
-            raise UsageError("--early_stop=asha sets --total_rounds itself: leave it out of --sweep.")
+            raise UsageError("--early_stop=halving sets --total_rounds itself: leave it out of --sweep.")
         for run in runs:
             run.at_rounds(1)
     name = (
@@ -184,21 +178,15 @@ def execute(settings: cli.Settings, grid: plan.Grid, runs: Sequence[Run], folder
     """Executes the runs and reports; returns the exit status."""
     executor = executors.build(settings, cores)
     metric, smallest = ranked_by(settings, grid.binary)
-    write_page = None
-    if settings.report:
-        from bandits.results import page
-
-        write_page = functools.partial(page.write, [folder / "runs"], pathlib.Path(settings.report), folder.name)
-    runner = sweep.Sweep(folder / "runs", executor, metric, smallest=smallest, write_page=write_page)
+    runner = sweep.Sweep(folder / "runs", executor, metric, smallest=smallest)
     with executors.running(executor, folder), contextlib.closing(runner):
         if settings.early_stop:
-            runner.run_halving(runs, settings.reduction_factor, settings.workers)
+            runner.run_halving(runs, settings.reduction_factor)
         else:
             runner.run(runs)
         if settings.expand_edges:
             runner.expand(grid, settings.expand_steps)
         reported = runner.rerun(grid.fresh_seeds(settings.reporting_repeat))
-        runner.write_last_page()
     return verdict.report(runner, grid.swept, folder, reported, settings.reference)
 
 

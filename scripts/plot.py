@@ -13,7 +13,7 @@ import pathlib
 import re
 
 from bandits import metrics
-from bandits.results import baselines, pictures, runs
+from bandits.results import baselines, runs
 from data import files
 from data.errors import UsageError
 from optimization.study import cli
@@ -102,7 +102,7 @@ def program(settings: cli.Settings) -> None:
     settings = settings.settled()
     folders = runs.named(settings)
     if settings.tables:
-        print(pictures.posterior_tables(folders, settings.rounds, settings.thresholds))
+        print(runs.posterior_tables(folders, settings.rounds, settings.thresholds))
         return
     outputs = [pathlib.Path(cli.user_path(output)) for output in settings.output.split(",")]
     for output in outputs:
@@ -114,9 +114,9 @@ def program(settings: cli.Settings) -> None:
         raise UsageError(f"--labels has {len(labels)} names for {len(folders)} --runs.")
     if len(set(labels)) != len(labels):
         raise UsageError(f"Two curves have the same name among {', '.join(labels)}: give different --labels.")
-    seeds = dict(zip(labels, map(pictures.seeds, folders), strict=True))
+    seeds = dict(zip(labels, map(runs.seed_folders, folders), strict=True))
     tables = {label: [runs.read_metrics(path) for path in paths] for label, paths in seeds.items()}
-    chosen = settings.metric or (metrics.AVERAGE_REWARD if settings.running_average else pictures.headline(tables))
+    chosen = settings.metric or (metrics.AVERAGE_REWARD if settings.running_average else runs.headline(tables))
     titles = {}
     for column in (runs.declared().get(name, name) for name in chosen.split(",")):
         for label, group in tables.items():

@@ -157,7 +157,7 @@ def _draw(mechanism: mechanisms.Mechanism, rounds: int, settings: cli.Settings) 
     if target := settings.target_epsilon:
         for epsilon in (target * factor for factor in _TABLE_FACTORS):
             for one, _ in calibration.alternatives(mechanism, rounds, epsilon, settings.dimension or 1):
-                label = f"{one.kind}, {one.sampling}{', buffers' if one.buffers else ''}"
+                label = f"{one.kind}, {one.sampling}"
                 lines.setdefault(label, []).append((epsilon, one.prefix_noise(rounds)))
         title, ylabel = f"{rounds:,} rounds", "noise on prefix sums (clip norms)"
         axes.set(xlabel=f"epsilon at {delta} ({mechanism.accountant.upper()})", xscale="log")
@@ -170,7 +170,7 @@ def _draw(mechanism: mechanisms.Mechanism, rounds: int, settings: cli.Settings) 
         ylabel = f"epsilon at {delta} (RDP)"
         axes.set(xlabel="round")
     for label, points in lines.items():
-        axes.plot(*zip(*points, strict=True), "--" if "buffers" in label else "-", label=label)
+        axes.plot(*zip(*points, strict=True), label=label)
     title = f"{title}, cohort {mechanism.cohort:,} of {mechanism.population:,}"
     panels.label(axes, legend=True, title=title, ylabel=ylabel, yscale="log")
     for axis in (axes.xaxis, axes.yaxis)[settings.target_epsilon is None :]:

@@ -11,7 +11,7 @@ if __name__ == "__main__":  # Before the imports, which take seconds.
 import pathlib
 import sys
 
-from bandits.results import configurations, dynamic_regret, over_tasks, page, runs, sections
+from bandits.results import configurations, dynamic_regret, page, runs, sections
 from data import files
 from data.errors import UsageError
 from optimization.study import cli
@@ -60,15 +60,15 @@ def program(settings: cli.Settings) -> int:
     named = runs.named(settings)
     output = pathlib.Path(settings.output)
     files.check_output("output", output, (".html",))
-    results = page.read(named, has_searches=settings.searches)
+    results = runs.read_all(named, has_searches=settings.searches)
     if not results.runs:
         searches = ["All runs here are of searches or timing: give --searches."] * bool(results.searches)
         raise UsageError(" ".join([*results.problems, *results.waiting, *searches]))
     files.replace(output, page.page(results, settings.title, settings.reference, has_regret=settings.regret).encode())
-    parts = configurations.parts(results.runs)
+    parts = configurations.comparable(results.runs)
     if settings.regret:
         dynamic = [(part.title, one) for part in parts for one in dynamic_regret.sections(part)]
-        if not dynamic and not any(sections.regret(part, arm) for part in parts for arm in part.configurations):
+        if not dynamic and not any(sections.regret(part, one) for part in parts for one in part.configurations):
             print(
                 "No configuration has a full-feedback baseline: run the same with --bandits_type=supervised_mse.",
                 file=sys.stderr,
@@ -77,7 +77,7 @@ def program(settings: cli.Settings) -> int:
             print(f"{title}:", *section.lines(), sep="\n")
     for problem in results.problems:
         print(f"Left out: {problem}", file=sys.stderr)
-    for section in over_tasks.sections(parts):
+    for section in sections.over_tasks(parts):
         print(*section.lines(), sep="\n")
     print(output)
     return 1 if results.problems else 0

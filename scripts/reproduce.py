@@ -10,9 +10,8 @@ if __name__ == "__main__":  # Before the imports, which take seconds.
 
 import pathlib
 import sys
-from typing import Any
 
-from bandits.papers import docs_pictures, page, records, reproduction, scoreboard, texts
+from bandits.papers import figures, page, pictures, records, running
 from bandits.papers.plan import FIRST_TUNING_SEED
 from bandits.plans import executors
 from data import files
@@ -39,7 +38,7 @@ class _Figures:
       figure: Names, separated by commas; 1 means 1a to 1d; all: those of the papers; flagship: those of this project.
       text: All figures and tables of one paper, instead of --figure.
       list: Print the names of all figures and tables, and end.
-      arms: Labels of configurations, separated by semicolons: only these run; records keep the rows of the others.
+      configurations: Labels, separated by semicolons: only these run; records keep the rows of the others.
       scale: Scale of the runs.
       repeat: Seeds (default: as in the paper).
       data_dir: Folder of all needed data files (default: FEDBANDITS_DATA_DIR in the environment; for missing files that
@@ -51,16 +50,14 @@ class _Figures:
     """
 
     figure: str = setting()
-    text: str = setting(words=texts.names(), only={"figure": False})
+    text: str = setting(words=figures.names(), only={"figure": False})
     list: bool = setting(False)
-    arms: str = setting()
-    scale: str = setting(texts.PAPER, texts.SCALES)
+    configurations: str = setting()
+    scale: str = setting(figures.PAPER, figures.SCALES)
     repeat: int = setting(low=1, high=cli.MOST_REPEATS)
     data_dir: pathlib.Path = setting(only={"report_only": False})
     early_stop: str = setting(
-        words={
-            "asha": "asynchronous successive halving: the better half of a search's points is promoted to more rounds"
-        },
+        words={"halving": "successive halving: the better half of a search's points is promoted to more rounds"},
         only={"executor": executors.RUNNING, "report_only": False},
     )
     estimate: bool = setting(False, only={"executor": executors.RUNNING, "report_only": False})
@@ -99,7 +96,7 @@ def program(settings: cli.Settings) -> int:
     """Reproduces the chosen figures; returns 0, 1 if a run failed, or 128 + the signal that stopped it."""
     if settings.list:
         _alone(settings, "list", "--list only prints names")
-        print(texts.listing())
+        print(figures.listing())
         return 0
     settings = settings.settled()
     if settings.page:
@@ -111,41 +108,42 @@ def program(settings: cli.Settings) -> int:
     if not settings.text and not all(name.strip() for name in (settings.figure or "").split(",")):
         problem = f"={settings.figure} has an empty name" if settings.figure else " is missing"
         raise UsageError(f"--figure{problem}: give names, or all, or --text; --list prints them.")
-    labels = None if settings.arms is None else [label.strip() for label in settings.arms.split(";")]
-    runs: dict[str, Any] = {
-        "base": (f"--max_concurrent_threads={executors.cores_of_run(settings)}",),
-        "folder": pathlib.Path(settings.root_output_dir) / (settings.experiment_name or f"reproduce_{settings.scale}"),
-        "records": pathlib.Path(settings.records) if settings.records else None,
-    }
     with files.data_folder(settings.data_dir):
-        return reproduction.execute(settings, _figures(settings, labels, runs))
+        return running.execute(settings, _figures(settings))
 
 
-def _figures(settings: cli.Settings, labels: list[str] | None, runs: dict[str, Any]) -> reproduction.Figures:
+def _figures(settings: cli.Settings) -> running.Figures:
     """Figures that the flags choose."""
-    if settings.text:
-        whole = parts = texts.of_text(settings.text, settings.scale)
-    else:
-        whole = parts = texts.choose(settings.figure, settings.scale)
-    if labels is not None:
-        parts = [texts.only(figure, labels) for figure in whole]
+    choose = figures.of_text if settings.text else figures.choose
+    whole = parts = choose(settings.text or settings.figure, settings.scale)
+    if settings.configurations is not None:
+        labels = [label.strip() for label in settings.configurations.split(";")]
+        parts = [figures.only(figure, labels) for figure in whole]
     searched = [figure.name for figure in parts if any(one.is_searched for one in figure.configurations)]
     if searched and (settings.repeat or 0) > FIRST_TUNING_SEED:
         raise UsageError(
             f"--repeat={settings.repeat} includes seeds from {FIRST_TUNING_SEED} on, which select points of "
             f"{', '.join(searched)}: give at most {FIRST_TUNING_SEED}."
         )
-    if settings.figure == texts.ALL and settings.scale == texts.SMALL:
-        for name, why in texts.without_small().items():
-            print(f"--figure={name} has no --scale={texts.SMALL}: {why}")
-    if warning := scoreboard.one_seed(parts, settings.repeat):
-        print(warning, flush=True)
+    if settings.figure == figures.ALL and settings.scale == figures.SMALL:
+        for name, why in figures.without_small().items():
+            print(f"--figure={name} has no --scale={figures.SMALL}: {why}")
+    if one_seed := [figure.name for figure in parts if (settings.repeat or figure.repeat) == 1]:
+        names = ", ".join(one_seed)
+        print(f"One seed: no claim or number of {names} will get a verdict. --repeat=3 runs three.", flush=True)
     if settings.early_stop and not searched:
         raise UsageError("--early_stop has no effect: none of these figures has a search. Leave it out.")
     for figure in parts:
         figure.check(early_stop=bool(settings.early_stop))
-    halving = settings.workers if settings.early_stop else 0
-    return reproduction.Figures(whole, parts, settings.repeat, **runs, halving=halving)
+    return running.Figures(
+        whole,
+        parts,
+        settings.repeat,
+        (f"--max_concurrent_threads={executors.cores_of_run(settings)}",),
+        pathlib.Path(settings.root_output_dir) / (settings.experiment_name or f"reproduce_{settings.scale}"),
+        pathlib.Path(settings.records) if settings.records else None,
+        bool(settings.early_stop),
+    )
 
 
 def _alone(settings: cli.Settings, flag: str, why: str) -> None:
@@ -174,7 +172,7 @@ def write_pictures(folder: pathlib.Path) -> int:
     """Draws the docs' pictures; returns the exit status."""
     evidence = records.beside("pictures", folder)
     files.check_output("pictures", folder / "x.png", (".png",))
-    print("Written:", *docs_pictures.write(folder, evidence), sep="\n")
+    print("Written:", *pictures.write(folder, evidence), sep="\n")
     return 0
 
 

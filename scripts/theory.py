@@ -33,9 +33,11 @@ def define() -> cli.FlagSet:
 
 def program(settings: cli.Settings) -> None:
     """Prints the table of rates."""
-    from bandits.theory import rates
+    from bandits import theory
+    from bandits.results import tables
 
-    print(rates.table(settings.seed))
+    rates = theory.rates(settings.seed)
+    print(tables.markdown(list(rates), rates.to_numpy().tolist()))
 
 
 if __name__ == "__main__":

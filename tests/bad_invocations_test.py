@@ -79,8 +79,6 @@ CONFIG, METRICS = (
     "round_num,a\n1,0.5\n2,0.6\n",
 )
 COUNTS = {"stackoverflow.word_count": "the 5\nfox 3\n", "stackoverflow.tag_count": '{"a": 3, "b": 1}'}
-WARM = "combination,mean_reward\n0110,"
-WARM_FLAGS = '"reward": "increment", "threshold": null, "compare_with": "target"'
 
 
 def _leaf(users: list, pixels: list, labels: list) -> str:
@@ -189,12 +187,6 @@ TEXTS = {
     "tags/one/stackoverflow.tag_count": '{"a": 3}',
     "tags/list/stackoverflow.tag_count": "[1, 2]",
     **{f"tags/{name}/stackoverflow.sqlite": "no database" for name in ("one", "list", "zero", "no_database")},
-    **{f"warm/{name}/combinations.csv": f"{WARM}0.5\n" for name in ("list", "flags", "other")},
-    "warm/infinite/combinations.csv": f"{WARM}inf\n",
-    "warm/infinite/config.json": f'{{"flags": {{{WARM_FLAGS}}}}}',
-    "warm/list/config.json": "[1]",
-    "warm/flags/config.json": '{"flags": [1]}',
-    "warm/other/config.json": '{"flags": {"reward": "binary", "threshold": 0.1, "compare_with": "target"}}',
 }
 
 

@@ -10,20 +10,20 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from bandits.papers import docs_pictures
+from bandits.papers import pictures
 from tests import docs_numbers_test
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PICTURES = ROOT / "docs/pictures"
 EVIDENCE = ROOT / "docs/evidence"
 PAGES = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "docs/papers").glob("*.md")]
-SPECS = docs_pictures.specs()
+SPECS = pictures.specs()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SPECS)
 def test_a_title_says_what_the_records_show(name):
-    panels = [docs_pictures.values(panel, EVIDENCE) for panel in SPECS[name]["panels"]]
+    panels = [pictures.values(panel, EVIDENCE) for panel in SPECS[name]["panels"]]
     assert SPECS[name]["claims"]
     assert re.findall(r"\d\.\d", SPECS[name]["title"]) == []  # Numbers would need a source.
     for panel, group, strategy, how, what in SPECS[name]["claims"]:
@@ -39,16 +39,16 @@ def test_a_title_says_what_the_records_show(name):
 
 @pytest.mark.slow
 def test_values_are_those_of_the_records():
-    advantage, privacy = (docs_pictures.values(panel, EVIDENCE) for panel in SPECS["advantage"]["panels"])
+    advantage, privacy = (pictures.values(panel, EVIDENCE) for panel in SPECS["advantage"]["panels"])
     expected = docs_numbers_test.mean_and_interval(
         "paper/digits.csv", "average_reward", "FALCON, every 50", "Greedy, every 50"
     )
     np.testing.assert_allclose(advantage["digits, 50 rounds"]["FALCON"][:3], expected)
     assert advantage["wine, 10 rounds"]["softmax"][:3] == (0.001, -0.004, 0.007)
     assert privacy["1"]["softmax"][:3] == (0.216, 0.204, 0.227)
-    (scores,) = (docs_pictures.values(panel, EVIDENCE) for panel in SPECS["strategies"]["panels"])
-    assert scores["FALCON"]["FALCON"].text() == "0.480 (0.435 to 0.530)"
-    regret = docs_pictures.values(SPECS["logs"]["panels"][0], EVIDENCE)["10"]["IPS"]
+    (scores,) = (pictures.values(panel, EVIDENCE) for panel in SPECS["strategies"]["panels"])
+    assert scores["FALCON"]["FALCON"].text() == "0.480 (0.433 to 0.527)"
+    regret = pictures.values(SPECS["logs"]["panels"][0], EVIDENCE)["10"]["IPS"]
     assert [round(value, 3) for value in regret[:3]] == [0.013, 0.01, 0.016]
 
 
@@ -59,9 +59,9 @@ def _pixels(path: pathlib.Path) -> np.ndarray:
 
 @pytest.mark.slow
 def test_committed_pictures_are_small_shown_and_those_of_the_command(tmp_path):
-    pictures = set(PICTURES.glob("*.png"))
+    committed = set(PICTURES.glob("*.png"))
     links = [(path.parent, link) for path in PAGES for link in re.findall(r"!\[[^]]*\]\(([^)]+)\)", path.read_text())]
-    assert pictures <= {(folder / link).resolve() for folder, link in links}
-    assert all(path.stat().st_size < 80_000 for path in pictures)
-    for path in docs_pictures.write(tmp_path, EVIDENCE):
+    assert committed <= {(folder / link).resolve() for folder, link in links}
+    assert all(path.stat().st_size < 80_000 for path in committed)
+    for path in pictures.write(tmp_path, EVIDENCE):
         np.testing.assert_array_equal(_pixels(path), _pixels(PICTURES / path.name))

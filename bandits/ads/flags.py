@@ -11,7 +11,7 @@ from data.errors import UsageError
 from optimization.options import Aggregation, Cohorts, named
 from optimization.privacy import mechanisms
 from optimization.selection import availability
-from optimization.study import availability_flags, cli, task_flags
+from optimization.study import cli, selector_flags, task_flags
 from optimization.study.settings import Parameter, declared, setting
 
 USAGE = """
@@ -164,7 +164,7 @@ def define(flags: cli.FlagSet) -> None:
     flags.add(*registry.rule_settings(RULES, "epsilon_greedy"), _Weights)
     flags.group(_RoundsAndClients)
     # Clients here have no labels, by which they could share time zones.
-    when = [one for one in declared(availability_flags.Availabilities) if one.name != "time_zones_by_label"]
+    when = [one for one in declared(selector_flags.Availabilities) if one.name != "time_zones_by_label"]
     flags.group("Devices that are not always connected", *when, _World)
     flags.group(_Privacy)
     flags.group(_Data)
@@ -181,7 +181,7 @@ def resolve(settings: cli.Settings) -> cli.Settings:
         ads.parse_rates(settings.rates)
     if settings.local_pulls % settings.pulls_per_impression:
         raise UsageError("--local_pulls must be a multiple of --pulls_per_impression.")
-    settings = availability_flags.resolve(settings).filled({"clients_per_round": settings.clients})
+    settings = selector_flags.resolve_availability(settings).filled({"clients_per_round": settings.clients})
     settings.check_order("clients_per_round", "clients")
     if settings.noise_multiplier is not None and settings.clip_norm is None:
         raise UsageError("--noise_multiplier needs --clip_norm, the unit of the noise.")
@@ -199,7 +199,7 @@ def options(settings: cli.Settings) -> AdsOptions:
         tries_all_first=settings.decision_rule in _TRIES_ALL_FIRST,
         exploration_weight=settings.exploration_weight or 0.0,
         num_clients=settings.clients,
-        cohorts=Cohorts(settings.clients_per_round, settings.cohort_sampling, availability_flags.options(settings)),
+        cohorts=Cohorts(settings.clients_per_round, settings.cohort_sampling, selector_flags.availability(settings)),
         aggregation=Aggregation(
             kind="mean" if settings.noise_multiplier is None else "dpsgd",
             client_weighting="num_examples" if settings.clip_norm is None else "uniform",

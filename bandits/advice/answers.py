@@ -16,10 +16,9 @@ from bandits.advice.inputs import Data, Deployment
 from bandits.advice.plan import GREEDY, NAMES, Plan
 from bandits.plans.estimate import Pace
 from bandits.results import federating as reports
-from bandits.results import words
+from bandits.results import phrases as words
 from bandits.results.comparison import Comparison
-from bandits.results.plots import capital
-from bandits.results.words import count, effect, estimate
+from bandits.results.phrases import capital, count, effect, estimate
 from optimization.study import intervals
 
 TITLES: Mapping[str, str] = {

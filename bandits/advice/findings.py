@@ -10,11 +10,12 @@ from typing import Any
 from bandits import metrics
 from bandits.advice import plan as planning
 from bandits.advice.plan import FULL_FEEDBACK, GREEDY, UNIFORM
-from bandits.plans import outcomes
-from bandits.plans.outcomes import Outcome
-from bandits.results import baselines, comparison, configurations, runs
+from bandits.plans import sweep as outcomes
+from bandits.plans.sweep import Outcome
+from bandits.results import configuration, former, runs
 from bandits.results.baselines import BaselineComparison
-from bandits.results.comparison import Comparison, Landmark
+from bandits.results.comparison import Comparison
+from bandits.results.former import Landmark
 from data.errors import UsageError
 from optimization.study import intervals
 from optimization.study.metrics import Metric
@@ -67,7 +68,7 @@ class StrategyResults:
     def mean(self, attribute: str = "reward") -> intervals.Interval:
         """Mean and interval of an attribute over seeds, without those that diverged."""
         values = [value for value in getattr(self, attribute).values() if math.isfinite(value)]
-        return intervals.of_mean(values).within(*self.ranges.get(attribute, configurations.UNBOUNDED))
+        return intervals.of_mean(values).within(*self.ranges.get(attribute, configuration.UNBOUNDED))
 
     def read(self, runs_of_seeds: Sequence[Outcome], folder: pathlib.Path, measured: Metric) -> None:
         """Adds the results of runs.
@@ -84,7 +85,7 @@ class StrategyResults:
             table = run.metrics[run.metrics["round_num"] <= outcome.run.rounds]
             columns = {"reward": REWARD, "recent": metrics.ROUND_REWARD}
             columns |= {"model": measured, "worst_tenth": metrics.WORST_TENTH}
-            self.ranges = {name: configurations.range_of([run], column) for name, column in columns.items()}
+            self.ranges = {name: configuration.range_of([run], column) for name, column in columns.items()}
             recent = table[metrics.ROUND_REWARD].iloc[-runs.trailing_window(len(table)) :].mean()
             last = table.iloc[-1]
             values = {name: last.get(column) for name, column in columns.items()}
@@ -111,18 +112,18 @@ def recorded_baselines(folder: pathlib.Path) -> tuple[Landmark | None, Landmark 
             if path.name not in by_seed:
                 by_seed[path.name] = runs.read(path)
     read = list(by_seed.values())
-    uniform = baselines.recorded(read, REWARD, baselines.RECORDED_UNIFORM)
-    return uniform, baselines.recorded(read, REWARD, baselines.RECORDED_FIXED)
+    uniform = former.recorded(read, REWARD, "chance")
+    return uniform, former.recorded(read, REWARD, "constant")
 
 
 def search(points: Sequence[outcomes.Point], space: planning.Space) -> list[dict[str, Any]]:
     """Settings of a search, the best first, with their values by seed."""
     return [
         {
-            "flags": dict(space.point_of(point.outcomes[0].run)),
-            "rounds": point.rounds,
-            "values": {outcome.run.seed: outcome.value for outcome in point.outcomes},
-            "status": ", ".join(dict.fromkeys(outcome.status for outcome in point.outcomes)),
+            "flags": dict(space.point_of(point[0].run)),
+            "rounds": outcomes.rounds_of(point),
+            "values": {outcome.run.seed: outcome.value for outcome in point},
+            "status": ", ".join(dict.fromkeys(outcome.status for outcome in point)),
         }
         for point in points
     ]
@@ -139,8 +140,8 @@ def compared(results: Results, reference: str, attribute: str = "reward") -> dic
     values = {name: by_seed for name, one in results.items() if (by_seed := getattr(one, attribute))}
     if reference not in values or len(values) < 2:
         return {}
-    least, largest = results[reference].ranges.get(attribute, configurations.UNBOUNDED)
-    return {name: one.within(largest - least) for name, one in comparison.compare(values, reference).items()}
+    least, largest = results[reference].ranges.get(attribute, configuration.UNBOUNDED)
+    return {name: one.within(largest - least) for name, one in former.compare(values, reference).items()}
 
 
 def against_planned(planned: Results, often: Results) -> dict[str, dict[str, Comparison]]:
@@ -189,7 +190,9 @@ def verdict(results: Results, uniform: Any, best_fixed: Any) -> Verdict:
     against = compared(judged, GREEDY)
     full_feedback = results[FULL_FEEDBACK].reward or None if FULL_FEEDBACK in results else None
     values = {name: one.reward for name, one in judged.items()}
-    against_baselines = baselines.compare(values, uniform=uniform, fixed=best_fixed, full_feedback=full_feedback)
+    against_baselines = former.compare_with_baselines(
+        values, uniform=uniform, fixed=best_fixed, full_feedback=full_feedback
+    )
     complete = [name for name, one in judged.items() if not one.diverged]
     greedy = [name for name in complete if name == GREEDY]
     exploring = [name for name in complete if name != GREEDY]

@@ -16,7 +16,7 @@ from bandits import logged_flags, registry, schedule_flags, simulator, studies
 from bandits.advice.plan import BINARY
 from bandits.plans.plan import as_text
 from bandits.references import References, simple_policies
-from bandits.results import words
+from bandits.results import phrases as words
 from data.errors import UsageError
 from optimization.privacy import mechanisms
 from optimization.study import cli, frame, intervals, presets

@@ -15,10 +15,11 @@ from bandits.advice.findings import NO_NOISE, PLANNED, Findings, StrategyResults
 from bandits.advice.inputs import Data, Deployment
 from bandits.advice.plan import FULL_FEEDBACK, GREEDY, NAMES, UNIFORM
 from bandits.advice.session import ADVICE_FILE, Session
-from bandits.results import baselines, federating, runs, tables, words
-from bandits.results.comparison import Comparison, Sampled
-from bandits.results.plots import capital
-from bandits.results.words import count, effect, estimate
+from bandits.results import federating, former, runs, tables
+from bandits.results import phrases as words
+from bandits.results.comparison import Comparison
+from bandits.results.former import Sampled
+from bandits.results.phrases import capital, count, effect, estimate
 from data import files
 from optimization.study import cli, intervals, run_folder
 
@@ -196,7 +197,7 @@ def _baselines(results: Findings) -> list[str]:
         if above := [NAMES[one] for one, it in compared.items() if it.difference > 0]:
             parts.append(f"{capital(words.listed(above))} earned more than the full-feedback baseline on average.")
         reward = {FULL_FEEDBACK: results.compared[FULL_FEEDBACK].reward}
-        fixed = baselines.compare(reward, fixed=results.best_fixed)[FULL_FEEDBACK].fixed
+        fixed = former.compare_with_baselines(reward, fixed=results.best_fixed)[FULL_FEEDBACK].fixed
         if fixed and fixed.loses:
             parts.append(
                 "Even full feedback earns significantly less than the best fixed action: the model is deployed too "
@@ -234,7 +235,7 @@ def _privacy_values(results: Findings) -> tuple[str, intervals.Interval | None, 
     # A uniform policy's reward by seed was measured with other seeds than these.
     unpaired = list(values) if isinstance(results.uniform, Mapping) else []
     rewards = {target: one.reward for target, one in values.items()}
-    against = baselines.compare(rewards, uniform=results.uniform, unpaired=unpaired)
+    against = former.compare_with_baselines(rewards, uniform=results.uniform, unpaired=unpaired)
     without = [name for name, one in against.items() if one.uniform and one.uniform.is_judged and not one.uniform.wins]
     return capital(NAMES[results.noisy]), values[NO_NOISE].mean(), clipping, words.listed(without)
 
@@ -261,7 +262,7 @@ def _comparison(context: Context) -> Table:
     for name, value in (("uniform policy, expected", results.uniform), ("best fixed action", results.best_fixed)):
         if value is not None and value is not getattr(results.compared.get(UNIFORM), "reward", None):
             sample = f", over a sample of {value.clients:,} clients" if isinstance(value, Sampled) else ""
-            rows.append([name + sample, estimate(baselines.interval(value), label=""), *[""] * (len(heads) - 2)])
+            rows.append([name + sample, estimate(former.interval(value), label=""), *[""] * (len(heads) - 2)])
     return heads, rows
 
 
@@ -318,7 +319,7 @@ def save(advice: Mapping[str, Any], shown: Sequence[Table], folder: pathlib.Path
     from bandits.results import page
 
     files.replace(folder / _MARKDOWN, markdown(advice, shown).encode())
-    read = page.read([path for path in (folder / "compare", folder / "noise") if path.is_dir()])
+    read = runs.read_all([path for path in (folder / "compare", folder / "noise") if path.is_dir()])
     noise = [one for one in advice["noise"] if "error" not in one]
     names = {round(one["run_noise_multiplier"], 9): findings.noise_name(one) for one in noise}
 

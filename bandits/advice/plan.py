@@ -14,7 +14,7 @@ from bandits import environment_flags, registry, studies
 from bandits.plans import sweep
 from bandits.plans.estimate import SAFETY_FACTOR, Pace, Work, duration
 from bandits.plans.plan import Grid, Run, as_text, is_edge
-from bandits.results.words import count, listed
+from bandits.results.phrases import count, listed
 from data.errors import UsageError
 from optimization.study import cli
 from optimization.study.settings import Parameter

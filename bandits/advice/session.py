@@ -19,11 +19,11 @@ from typing import Any
 from bandits import studies
 from bandits.advice import plan as planning
 from bandits.advice.plan import Plan
-from bandits.plans import executors, outcomes
+from bandits.plans import executors
+from bandits.plans import sweep as outcomes
 from bandits.plans.estimate import Pace, Work, duration, round_seconds
-from bandits.plans.outcomes import Outcome
 from bandits.plans.plan import Run
-from bandits.plans.sweep import Sweep
+from bandits.plans.sweep import Outcome, Sweep
 from bandits.results import runs
 from data import files
 from data.errors import Failure, UsageError
@@ -281,13 +281,14 @@ class Session:
             if len(planned) == seeds:
                 sweep.run(planned)
             else:
-                sweep.run_halving(planned, planning.FACTOR, max(self._workers, seeds), self.plan.least)
+                sweep.run_halving(planned, planning.FACTOR, self.plan.least)
         return outcomes.rank([*sweep.outcomes.values()], smallest=False, apart=False)[""]
 
     @contextlib.contextmanager
     def _sweep(self, folder: str, metric: Metric) -> Iterator[Sweep]:
         """Opens a sweep that saves the elapsed time, and keeps the errors of failed runs."""
-        with contextlib.closing(Sweep(self.folder / folder, self.executor, metric, smallest=False)) as sweep:
+        opened = Sweep(self.folder / folder, self.executor, metric, smallest=False, after_run=self.state.save)
+        with contextlib.closing(opened) as sweep:
             yield sweep
         self.state.save()
         for name, outcome in sweep.outcomes.items():

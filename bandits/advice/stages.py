@@ -15,9 +15,9 @@ from bandits.advice.findings import Findings, StrategyResults
 from bandits.advice.inputs import Data
 from bandits.advice.plan import GREEDY, UNIFORM, Plan
 from bandits.advice.session import Session, print_status
-from bandits.plans import outcomes
+from bandits.plans import sweep as outcomes
 from bandits.plans.plan import Run
-from bandits.results import baselines, federating
+from bandits.results import federating, former
 from data.errors import UsageError
 from optimization.privacy import calibration
 from optimization.study import run_folder
@@ -73,10 +73,10 @@ class Stages:
             runs = planning.searched(base, space, plan.points, plan.tuning_seeds)
             points = self.session.halve("search", runs, metric)
             results.searches[name] = findings.search(points, space)
-            if math.isnan(points[0].mean):
+            if math.isnan(outcomes.mean(points[0])):
                 print_status(f"{planning.NAMES[name]}: every hyperparameter setting of its search diverged.")
                 continue
-            point = space.point_of(points[0].outcomes[0].run)
+            point = space.point_of(points[0][0].run)
             notes = [
                 f"--{flag} is at the edge of the searched range, so a better value may lie beyond it"
                 for flag in space.edges(point)
@@ -118,7 +118,7 @@ class Stages:
         if references is None or math.isnan(references.near_linear):
             return False
         uniform = findings.recorded_baselines(self.session.folder / "search")[0]
-        mean = math.nan if uniform is None else baselines.interval(uniform).mean
+        mean = math.nan if uniform is None else former.interval(uniform).mean
         least = mean + _SHOWN * references.measured_gain
         earned = (value for name, value in results.searched.items() if name in planning.STRATEGIES)
         is_near = any(value >= references.near_linear for value in results.learned.values())
@@ -260,8 +260,6 @@ def noise(
 ) -> dict[str, Any]:
     """The mechanism with the least noise for an epsilon in deployment, its noise in a run, and its guarantee.
 
-    Buffered noise is left out: its buffers depend on the deployment's population, and a run would choose others.
-
     Args:
       deployment: Where the model would be trained.
       rounds: Rounds.
@@ -276,7 +274,7 @@ def noise(
     """
     plans = calibration.alternatives(deployment.mechanism(1.0), rounds, epsilon, dimension)
     # No tree: bands with the same cohorts have less noise.
-    mechanisms = [one.mechanism for one in plans if one.mechanism.kind != "dpftrl" and not one.mechanism.buffers]
+    mechanisms = [one.mechanism for one in plans if one.mechanism.kind != "dpftrl"]
     if not mechanisms:
         return {"target_epsilon": epsilon, "error": f"no noise multiplier from 0.01 to 1e6 reaches epsilon {epsilon:g}"}
     chosen = mechanisms[0]

@@ -20,6 +20,8 @@ from optimization import client_work, fed_avg, models, supervised
 from optimization.study import payloads, training
 from optimization.study.metrics import mean
 
+MOST_EVAL_CLIENTS = 1000  # Evaluations of more clients are of a seeded choice.
+
 
 class Progress(NamedTuple):
     """State between rounds.
@@ -84,10 +86,9 @@ class SelectionRounds(training.TrainingRounds):
     def _evaluated(self) -> tuple[np.ndarray, clients.Examples]:
         """Indices of the evaluated clients, all with examples, and their examples one after another."""
         ids = np.flatnonzero(self.sizes)
-        most = self._options.max_eval_clients
-        if most and most < len(ids):
+        if len(ids) > MOST_EVAL_CLIENTS:
             draw = keys.generator(self._options.seed, keys.Purpose.EVALUATION, 0, 0)
-            ids = np.sort(draw.choice(ids, most, replace=False))
+            ids = np.sort(draw.choice(ids, MOST_EVAL_CLIENTS, replace=False))
         return ids, clients.joined(self._load(ids))
 
     @functools.cached_property

@@ -11,17 +11,6 @@ from bandits.client_selection import metrics
 from data import files
 from optimization.study import curves, panels
 
-# Jain's index at the end, by selector and cohort size: Cho et al. 2020, Table I.
-PUBLISHED_JAIN = {
-    (selector, cohort): value
-    for selector, values in {
-        "rand": (0.43, 0.29, 0.66),
-        "pow_d": (0.75, 0.89, 0.91),
-        "ucb_cs": (0.61, 0.61, 0.65),
-        "rpow_d": (0.32, 0.52, 0.39),
-    }.items()
-    for cohort, value in enumerate(values, 1)
-}
 _FINAL = {
     "global_loss": metrics.GLOBAL_LOSS,
     "jain_index": metrics.JAIN_INDEX,
@@ -47,14 +36,13 @@ def read(runs: Mapping[pathlib.Path, Mapping[str, Any]]) -> tuple[pd.DataFrame, 
     return pd.concat(rounds, ignore_index=True), pd.concat(clients, ignore_index=True)
 
 
-def table(rounds: pd.DataFrame, *, with_published: bool) -> pd.DataFrame:
+def table(rounds: pd.DataFrame) -> pd.DataFrame:
     """Final metrics and communication per round for each cohort size and selector: mean and deviation over seeds.
 
     Deviations are standard deviations with n - 1, as in all tables of this project; none of one seed.
 
     Args:
       rounds: Of `read`.
-      with_published: Whether Jain's index of Table I is put beside ours.
     """
     by_run = rounds.groupby(["cohort", "selector", "seed"], sort=False)
     runs = by_run[list(_FINAL.values())].last().join(by_run[list(_PER_ROUND.values())].mean())
@@ -63,10 +51,6 @@ def table(rounds: pd.DataFrame, *, with_published: bool) -> pd.DataFrame:
     summary = by_setting.mean()
     for position, name in enumerate(_FINAL):
         summary.insert(2 * position + 1, f"{name}_deviation", by_setting[name].std())
-    if with_published:
-        place = list(summary.columns).index("jain_index_deviation") + 1
-        published = [PUBLISHED_JAIN.get((selector, cohort), np.nan) for cohort, selector in summary.index]
-        summary.insert(place, "published_jain_index", published)
     summary.insert(0, "seeds", by_setting.size())
     return summary.reset_index()
 

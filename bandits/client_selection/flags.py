@@ -35,7 +35,6 @@ class SelectionOptions(Training):
       learning_rate_factor: By this number.
       client_weighting: Weight of a client in the mean, `uniform` or `num_examples`.
       rounds_per_eval: Rounds between evaluations; 0 for only the last.
-      max_eval_clients: Most clients whose losses are evaluated; 0 for all.
     """
 
     steps: int
@@ -43,7 +42,6 @@ class SelectionOptions(Training):
     learning_rate_factor: float
     client_weighting: str
     rounds_per_eval: int
-    max_eval_clients: int
 
 
 class _Cohorts:
@@ -93,11 +91,9 @@ class _Evaluation:
 
     Attributes:
       rounds_per_eval: Rounds between evaluations; 0 for only the last.
-      max_eval_clients: Most clients whose losses are evaluated, a seeded choice; 0 for all.
     """
 
     rounds_per_eval: int = setting(5)
-    max_eval_clients: int = setting(1000)
 
 
 class _Resplit:

@@ -5,7 +5,6 @@ if __name__ == "__main__":  # Before the imports, which take seconds.
 
     interruption.install()
 
-import dataclasses
 import os
 import pathlib
 from collections.abc import Sequence
@@ -75,7 +74,7 @@ class ClientSelectionStudy(frame.PlainStudy[SelectionOptions, tasks.Task]):
         rounds, clients = figures.read(names_of)
         task = runs[0].options.task
         title = f"Client selection, {task.task_type}, {clients['client'].nunique()} clients"
-        results = figures.table(rounds, with_published=all(self.is_of_table_1(run.options) for run in runs))
+        results = figures.table(rounds)
         files.replace(folder / "results.csv", results.to_csv(index=False, float_format="%.6g").encode())
         figures.draw_convergence(rounds, folder / "convergence.png", title)
         figures.draw_communication(rounds, folder / "communication.png", title)
@@ -83,22 +82,6 @@ class ClientSelectionStudy(frame.PlainStudy[SelectionOptions, tasks.Task]):
         print(results.to_string(index=False, float_format="{:.3f}".format))
         pictures = "convergence.png, communication.png, client_losses.png"
         print(f"Results in {folder}: results.csv, {pictures}; metrics.csv, private_clients.csv of each run")
-
-    def is_of_table_1(self, options: SelectionOptions) -> bool:
-        """Whether a run has the settings of Figure 1 and Table I; seed and evaluation may differ."""
-        flag_set = frame.flag_set(self)
-        arguments = [
-            f"--client_selection={options.selection.name}",
-            f"--clients_per_round={options.cohort_size}",
-            f"--seed={options.seed}",
-        ]
-        (settings,) = frame.plan(self, flag_set.parse(["", "--preset=figure_1", "--repeat=1", *arguments]))
-        published = self.options(settings)
-        free = ("rounds_per_eval", "max_eval_clients", "eval_batch_size", "max_validation_samples")
-        kept = {name: getattr(options, name) for name in (*free, "rounds_per_checkpoint")}
-        places = {name: getattr(options.task, name) for name in ("partition_seed", "data_dir", "cache_dir")}
-        task = dataclasses.replace(published.task, **places)
-        return dataclasses.replace(published, task=task, **kept) == options
 
 
 STUDY = ClientSelectionStudy()

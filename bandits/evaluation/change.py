@@ -3,7 +3,7 @@
 import numpy as np
 
 from bandits.evaluation import estimators, totals
-from bandits.evaluation.terms import Terms
+from bandits.evaluation.estimators import Terms
 from data import log_time
 from data.log_checks import Finding
 from data.reward_bounds import UNIT, RewardBounds
@@ -38,7 +38,7 @@ def tested(
     """
     from scipy import stats
 
-    pairs = [*estimator.parts(rows), *estimators.Logged().parts(rows)]
+    pairs = [*estimator.parts(rows), *estimators.LOGGED.parts(rows)]
     by_client = totals.of_clients(rows.clients, [one * part for part in (~is_last, is_last) for one in pairs])
     together, count = by_client.sum(axis=0), len(by_client)
     values = np.array([totals.value(together, ratio) for ratio in _RATIOS])
@@ -77,9 +77,11 @@ def findings(
     ):
         is_warning = bool(p_value < _LEVEL)
         values, change = values * unit.span + unit.low * (what == _OF_LOG), change * unit.span
-        shown = Interval(change[0], change[1], change[2], len(rows.clients)).text(signed=True, label="95% CI ")
-        text = f"{'Significant' if is_warning else 'No significant'} change of {what}: {values[0]:.3g} before {since}, "
-        text += f"{values[1]:.3g} from then on (last third of the rows), {shown}, Holm-adjusted p = {p_value:.2g}."
+        interval = Interval(change[0], change[1], change[2], len(rows.clients))
+        before, after = map(interval.number, values)
+        text = f"{'Significant' if is_warning else 'No significant'} change of {what}: {before} before {since}, "
+        text += f"{after} from then on (last third of the rows), {interval.text(signed=True, label='95% CI ')}, "
+        text += f"Holm-adjusted p = {p_value:.2g}."
         if is_warning:
             text += f" Estimates average over both: evaluate them alone, with --until={since} and --from={since}."
         found += [Finding("change", is_warning, text)] * bool(np.isfinite(p_value))

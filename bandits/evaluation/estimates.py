@@ -1,32 +1,19 @@
 """Estimates of a policy's value by all estimators, from the sums of a log, without TensorFlow."""
 
-import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from bandits.evaluation import bootstrap, estimators, finite_sample, totals
+from bandits.evaluation import finite_sample, totals
+from bandits.evaluation.estimators import KINDS, LOGGED, Estimator
 from data import log_checks
 from data.errors import UsageError
 from data.reward_bounds import RewardBounds
 from optimization.study.intervals import CONFIDENCE, Interval
 
-LABELS: Mapping[str, str] = {
-    "logged": "mean reward of the log",
-    "ips": "IPS",
-    "snips": "SNIPS",
-    "clipped_ips": "clipped IPS",
-    "dm": "direct method",
-    "dr": "doubly robust",
-    "switch_dr": "SWITCH-DR",
-    "dros": "DRos",
-}
-_PARAMETERS = {"clipped_ips": "clip", "switch_dr": "tau", "dros": "shrinkage"}
-FIXED: Mapping[str, str] = {flag: name for name, flag in _PARAMETERS.items()}  # By flag, whose parameter it is.
-
-
+FIXED: Mapping[str, str] = {kind.parameter: name for name, kind in KINDS.items() if kind.parameter}  # By flag.
 BIASED = "biased, no interval"  # Printed in place of an interval, as the size of the bias is unknown.
 # Kinds of intervals, as files name them.
 DELTA, BOOTSTRAP, BETTING = "delta method", "bootstrap", "betting"
@@ -44,11 +31,11 @@ HEADLINES = {
 }
 # Weights have a mean near 1, so that the same values serve all logs, and none is chosen by a look at one.
 _GRID = (math.inf, 1000.0, 500.0, 200.0, 100.0, 50.0, 20.0, 10.0, 5.0, 2.0, 1.0)
-PATHS: dict[str, tuple[estimators.Estimator, ...]] = {
-    estimators.ClippedIps.name: tuple(map(estimators.ClippedIps, _GRID)),
-    estimators.SwitchDr.name: tuple(map(estimators.SwitchDr, (*_GRID, 0.0))),
+PATHS: Mapping[str, tuple[Estimator, ...]] = {
+    "clipped_ips": tuple(Estimator("clipped_ips", weight) for weight in _GRID),
+    "switch_dr": tuple(Estimator("switch_dr", weight) for weight in (*_GRID, 0.0)),
     # At lambda = w^2, shrinkage halves a weight w.
-    estimators.ShrunkDr.name: tuple(map(estimators.ShrunkDr, (*(weight**2 for weight in _GRID), 0.0))),
+    "dros": tuple(Estimator("dros", weight**2) for weight in (*_GRID, 0.0)),
 }
 
 
@@ -155,40 +142,37 @@ def names(text: str | None) -> tuple[str, ...] | None:
     if text is None:
         return None
     found = tuple(dict.fromkeys(word.strip() for word in text.split(",")))
-    if unknown := [name for name in found if name not in LABELS]:
-        raise UsageError(f"--estimators: {unknown[0]!r} is none of {', '.join(LABELS)}.")
+    if unknown := [name for name in found if name not in KINDS]:
+        raise UsageError(f"--estimators: {unknown[0]!r} is none of {', '.join(KINDS)}.")
     return found
 
 
-def paths(has_model: bool, fixed: Mapping[str, float | None]) -> dict[str, tuple[estimators.Estimator, ...]]:
+def paths(has_model: bool, fixed: Mapping[str, float | None]) -> dict[str, tuple[Estimator, ...]]:
     """Candidates of each estimator; a single one if it has no parameter or a fixed one.
 
     Args:
       has_model: Whether there are predictions.
-      fixed: By estimator, its parameter; None has SLOPE choose.
+      fixed: Parameters by estimator; SLOPE chooses those that are None.
     """
-    found: dict[str, tuple[estimators.Estimator, ...]] = {
-        one.name: (one,)
-        for one in (estimators.Ips(), estimators.Snips(), estimators.DirectMethod(), estimators.DoublyRobust())
-        if has_model or not one.needs_model
-    }
-    for name, path in PATHS.items():
+    found = {}
+    for name, kind in KINDS.items():
         value = fixed.get(name)
-        if has_model or not path[0].needs_model:
-            found[name] = path if value is None else (dataclasses.replace(path[0], **{_PARAMETERS[name]: value}),)
-    order = list(LABELS)
-    return dict(sorted(found.items(), key=lambda item: order.index(item[0])))
+        if name == "logged" or (kind.needs_model and not has_model):
+            continue
+        fixed_one = Estimator(name) if value is None else Estimator(name, value)
+        found[name] = PATHS[name] if kind.parameter and value is None else (fixed_one,)
+    return found
 
 
-def layout(candidates: Mapping[str, Sequence[estimators.Estimator]]) -> totals.Layout:
+def layout(candidates: Mapping[str, Sequence[Estimator]]) -> totals.Layout:
     """Columns for all candidates and for the mean logged reward."""
-    return totals.Layout((estimators.Logged(), *(one for path in candidates.values() for one in path)))
+    return totals.Layout((LOGGED, *(one for path in candidates.values() for one in path)))
 
 
 def estimates(
     sums: totals.Sums,
     columns: totals.Layout,
-    candidates: Mapping[str, Sequence[estimators.Estimator]],
+    candidates: Mapping[str, Sequence[Estimator]],
     drawn: np.ndarray | None,
     *,
     largest_weight: float = math.inf,
@@ -207,14 +191,14 @@ def estimates(
       few: Outcomes whose finite-sample interval replaces these, the same for all estimators, but widened to contain
         their values; None if there is none.
     """
-    logged = columns.ratio(estimators.Logged())
+    logged = columns.ratio(LOGGED)
     has_weight = totals.overlap(sums).mean_weight > 0
 
     def large_sample(ratio: totals.Ratio, confidence: float, minus: totals.Ratio | None = None) -> _Found:
         by_delta = totals.interval(sums, ratio, minus, confidence)
         if drawn is None or math.isnan(by_delta.low):
             return (by_delta, None, "" if math.isnan(by_delta.low) else DELTA)
-        resampled = bootstrap.interval(sums, drawn, ratio, minus, confidence)
+        resampled = totals.bootstrap_interval(sums, drawn, ratio, minus, confidence)
         return (resampled, resampled, BOOTSTRAP) if by_bootstrap else (by_delta, resampled, DELTA)
 
     def of_value(ratio: totals.Ratio, confidence: float = CONFIDENCE) -> _Found:
@@ -242,9 +226,8 @@ def estimates(
         chosen = path[0] if len(path) == 1 else choose_by_slope(sums, columns, path)
         ratio = columns.ratio(chosen)
         parameter = ""
-        if name in _PARAMETERS:
-            how = ", by SLOPE" if len(path) > 1 else ""
-            parameter = f"{_PARAMETERS[name]}={getattr(chosen, _PARAMETERS[name]):g}{how}"
+        if chosen.kind.parameter:
+            parameter = f"{chosen.kind.parameter}={chosen.parameter:g}{', by SLOPE' * (len(path) > 1)}"
         is_biased = len(path) > 1 or chosen.is_biased(largest_weight)
         value, resampled, kind = of_value(ratio)
         # Without a reward nothing is known; of a policy that chooses no logged action a model's guess is left.
@@ -273,9 +256,7 @@ def last_that_meets(candidates: Sequence[Interval]) -> int:
     return int(np.argmin(meets)) - 1 if not meets.all() else len(meets) - 1
 
 
-def choose_by_slope(
-    sums: totals.Sums, layout: totals.Layout, path: Sequence[estimators.Estimator]
-) -> estimators.Estimator:
+def choose_by_slope(sums: totals.Sums, layout: totals.Layout, path: Sequence[Estimator]) -> Estimator:
     """Parameter that SLOPE chooses to balance bias and variance.
 
     Su, Srinath and Krishnamurthy, "Adaptive estimator selection for off-policy evaluation", 2020, Algorithm 1: of

@@ -6,31 +6,87 @@ Joachims 2015, DM and DR of Dudik, Langford and Li 2011, SWITCH-DR of Wang, Agar
 Dimakopoulou, Krishnamurthy and Dudik 2020.
 """
 
-import abc
 import dataclasses
 import math
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from bandits.evaluation.terms import Terms
+from data import interaction_log
+
+
+class Terms(NamedTuple):
+    """What the rows of a log contribute to the value of the target policy.
+
+    Attributes:
+      clients: int32 [rows], ascending: the client of each row.
+      weights: float64 [rows], target probability of the logged action divided by the propensity.
+      rewards: float64 [rows], the logged reward.
+      direct: float64 [rows], the model's value of the target, sum_a target(a | x) q(x, a); zeros without a model.
+      predicted: float64 [rows], the model's reward of the logged action, q(x, a); zeros without a model.
+    """
+
+    clients: np.ndarray
+    weights: np.ndarray
+    rewards: np.ndarray
+    direct: np.ndarray
+    predicted: np.ndarray
+
+
+class _Kind(NamedTuple):
+    """An estimator's properties.
+
+    Attributes:
+      label: Printed name.
+      parameter: Flag of its parameter; empty without one.
+      needs_model: Whether it reads predictions of a reward model.
+      denominator: What it divides by: the number of `rows`, or the sum of `weights`.
+    """
+
+    label: str
+    parameter: str = ""
+    needs_model: bool = False
+    denominator: str = "rows"
+
+
+KINDS: Mapping[str, _Kind] = {
+    "logged": _Kind("mean reward of the log"),
+    "ips": _Kind("IPS"),  # Unbiased wherever the log supports the policy.
+    "snips": _Kind("SNIPS", denominator="weights"),  # Has little bias, and stays in the range of the rewards.
+    "clipped_ips": _Kind("clipped IPS", "clip"),  # Too low where clipping binds, if rewards are at least 0.
+    "dm": _Kind("direct method", needs_model=True),  # As biased as the model.
+    "dr": _Kind("doubly robust", needs_model=True),  # Unbiased if the propensities or the model are right.
+    "switch_dr": _Kind("SWITCH-DR", "tau", needs_model=True),
+    "dros": _Kind("DRos", "shrinkage", needs_model=True),
+}
 
 
 @dataclasses.dataclass(frozen=True)
-class Estimator(abc.ABC):
+class Estimator:
     """A ratio of two sums over rows; equal ones have equal columns.
 
     Attributes:
-      name: What it is called.
-      needs_model: Whether it reads a model's predictions.
-      denominator: Whether it divides by the number of rows or by the sum of weights: `rows` or `weights`.
+      name: One of `KINDS`.
+      parameter: Largest weight that counts (clipped IPS) or corrects (SWITCH-DR), or lambda of DRos, at least 0.
+        Infinite for IPS and DR, which have no limit.
+
+    Raises:
+      ValueError: If the parameter is negative or no number.
     """
 
-    name: ClassVar[str]
-    needs_model: ClassVar[bool] = False
-    denominator: ClassVar[str] = "rows"
+    name: str
+    parameter: float = math.inf
 
-    @abc.abstractmethod
+    def __post_init__(self):
+        if not self.parameter >= 0:
+            raise ValueError(f"{self.kind.parameter} must be at least 0, got {self.parameter}")
+
+    @property
+    def kind(self) -> _Kind:
+        """Properties of all estimators of this name."""
+        return KINDS[self.name]
+
     def numerator(self, terms: Terms, backend: Any = np) -> Any:
         """Each row's term of the numerator, float64 [rows].
 
@@ -38,154 +94,82 @@ class Estimator(abc.ABC):
           terms: Of NumPy arrays, or of tensors.
           backend: `numpy`, or `tensorflow` for tensors.
         """
+        if self.name == "logged":
+            return terms.rewards
+        if self.name == "dm":
+            return terms.direct
+        weights = self._used_weights(terms.weights, backend)
+        if self.kind.needs_model:
+            return terms.direct + weights * (terms.rewards - terms.predicted)
+        return weights * terms.rewards
+
+    def _used_weights(self, weights: Any, backend: Any) -> Any:
+        if self.name == "clipped_ips":
+            return backend.minimum(weights, self.parameter)
+        if self.name == "switch_dr":
+            return backend.where(weights <= self.parameter, weights, backend.zeros_like(weights))
+        if self.name != "dros" or math.isinf(self.parameter):
+            return weights
+        if self.parameter == 0:  # 0 / 0 at a weight of 0.
+            return backend.zeros_like(weights)
+        return self.parameter * weights / (weights * weights + self.parameter)
 
     def is_biased(self, largest_weight: float) -> bool:
         """Whether an unknown bias remains with correct propensities, so that no interval is valid.
 
         Args:
-          largest_weight: Of the log's rows.
+          largest_weight: Largest weight of the log's rows.
         """
-        del largest_weight
-        return False
+        if self.name == "dros":
+            return not math.isinf(self.parameter)
+        return self.name == "dm" or largest_weight > self.parameter
 
     def parts(self, terms: Terms) -> tuple[np.ndarray, np.ndarray]:
         """Each row's terms of the numerator and the denominator, float64 [rows] each."""
-        denominator = np.ones(len(terms.rewards)) if self.denominator == "rows" else terms.weights
-        return self.numerator(terms), denominator
+        return self.numerator(terms), np.ones(len(terms.rewards)) if self.kind.denominator == "rows" else terms.weights
 
 
-def _not_negative(name: str, value: float) -> None:
-    if not value >= 0:
-        raise ValueError(f"{name} must be at least 0, got {value}")
+LOGGED = Estimator("logged")
 
 
-@dataclasses.dataclass(frozen=True)
-class Logged(Estimator):
-    """The mean reward of the rows: the logging policy's own value."""
-
-    name = "logged"
-
-    def numerator(self, terms, backend=np):
-        return terms.rewards
+def terms_of_log(
+    log: interaction_log.InteractionLog, target: np.ndarray, predictions: np.ndarray | None = None
+) -> Terms:
+    """Terms of a log's rows; see `terms_of_rows`."""
+    return terms_of_rows(log.clients, log.actions, log.rewards, log.propensities, target, predictions)
 
 
-@dataclasses.dataclass(frozen=True)
-class Ips(Estimator):
-    """Inverse propensity scoring: mean of w r. Unbiased wherever the log supports the policy."""
+def terms_of_rows(
+    clients: np.ndarray,
+    actions: np.ndarray,
+    rewards: np.ndarray,
+    propensities: np.ndarray,
+    target: np.ndarray,
+    predictions: np.ndarray | None = None,
+) -> Terms:
+    """Terms of logged rows.
 
-    name = "ips"
+    Args:
+      clients: int [rows], ascending.
+      actions: int [rows], the chosen action.
+      rewards: float [rows].
+      propensities: float [rows], in (0, 1].
+      target: float [rows, actions], the target policy; or [rows], its probability of the logged action, which is enough
+        without a model.
+      predictions: float [rows, actions], q(x, a) of a model that was not trained on the row's client; None for none.
 
-    def numerator(self, terms, backend=np):
-        return terms.weights * terms.rewards
-
-
-@dataclasses.dataclass(frozen=True)
-class Snips(Ips):
-    """Self-normalized IPS: sum of w r over sum of w. Of little bias, and of rewards' own range."""
-
-    name = "snips"
-    denominator = "weights"
-
-
-@dataclasses.dataclass(frozen=True)
-class ClippedIps(Estimator):
-    """Mean of min(w, clip) r. Its bias is downwards where rewards are at least 0.
-
-    Attributes:
-      clip: Largest weight, at least 0; infinite for IPS.
+    Raises:
+      ValueError: If there is a model, but no probability of each action.
     """
-
-    name = "clipped_ips"
-    clip: float
-
-    def __post_init__(self):
-        _not_negative("clip", self.clip)
-
-    def numerator(self, terms, backend=np):
-        return backend.minimum(terms.weights, self.clip) * terms.rewards
-
-    def is_biased(self, largest_weight):
-        return largest_weight > self.clip
-
-
-@dataclasses.dataclass(frozen=True)
-class DirectMethod(Estimator):
-    """The mean of what a model predicts of the policy's actions; as biased as the model."""
-
-    name = "dm"
-    needs_model = True
-
-    def numerator(self, terms, backend=np):
-        return terms.direct
-
-    def is_biased(self, largest_weight):
-        return True
-
-
-class _Corrected(Estimator):
-    """Mean of the direct method's value and of a weight times the model's error at the logged action."""
-
-    needs_model = True
-
-    @abc.abstractmethod
-    def correction(self, weights: Any, backend: Any) -> Any:
-        """Weight of the model's error, from the row's importance weight, float64 [rows] both."""
-
-    def numerator(self, terms, backend=np):
-        return terms.direct + self.correction(terms.weights, backend) * (terms.rewards - terms.predicted)
-
-
-@dataclasses.dataclass(frozen=True)
-class DoublyRobust(_Corrected):
-    """Corrects by w. Unbiased if the propensities are right or the model is."""
-
-    name = "dr"
-
-    def correction(self, weights, backend):
-        return weights
-
-
-@dataclasses.dataclass(frozen=True)
-class SwitchDr(_Corrected):
-    """Corrects by w where w is at most tau, and not elsewhere.
-
-    Attributes:
-      tau: Largest weight that corrects, at least 0; infinite for DR.
-    """
-
-    name = "switch_dr"
-    tau: float
-
-    def __post_init__(self):
-        _not_negative("tau", self.tau)
-
-    def correction(self, weights, backend):
-        return backend.where(weights <= self.tau, weights, backend.zeros_like(weights))
-
-    def is_biased(self, largest_weight):
-        return largest_weight > self.tau
-
-
-@dataclasses.dataclass(frozen=True)
-class ShrunkDr(_Corrected):
-    """DRos, optimistic shrinkage: corrects by shrinkage w / (w^2 + shrinkage).
-
-    Attributes:
-      shrinkage: Lambda of the paper, at least 0: 0 for DM, infinite for DR.
-    """
-
-    name = "dros"
-    shrinkage: float
-
-    def __post_init__(self):
-        _not_negative("shrinkage", self.shrinkage)
-
-    def correction(self, weights, backend):
-        if math.isinf(self.shrinkage):
-            return weights
-        if self.shrinkage == 0:  # 0 / 0 at a weight of 0.
-            return backend.zeros_like(weights)
-        return self.shrinkage * weights / (weights * weights + self.shrinkage)
-
-    def is_biased(self, largest_weight):
-        return not math.isinf(self.shrinkage)
+    rewards = np.asarray(rewards, np.float64)
+    each = np.arange(len(rewards))
+    logged = np.asarray(target if np.ndim(target) == 1 else target[each, actions], np.float64)
+    direct = predicted = np.zeros(len(rewards))
+    if predictions is not None:
+        if np.ndim(target) != 2:
+            raise ValueError("A model's value of a policy needs its probability of each action, not of the logged one.")
+        direct = np.einsum("ij,ij->i", target, predictions, dtype=np.float64)
+        predicted = np.asarray(predictions[each, actions], np.float64)
+    return Terms(
+        np.asarray(clients, np.int32), logged / np.asarray(propensities, np.float64), rewards, direct, predicted
+    )

@@ -3,24 +3,24 @@
 import dataclasses
 import pathlib
 import sys
+from typing import Any
 
 import numpy as np
 
 from bandits import interactions
 from bandits.evaluation import (
     anytime,
-    bootstrap,
-    bound_flags,
+    bounds,
     change,
     estimates,
     finite_sample,
     output,
-    private_evaluation,
-    reward_model,
-    run_policy,
-    terms,
+    reward_models,
+    target_policies,
     totals,
 )
+from bandits.evaluation import private as private_lib
+from bandits.evaluation.estimators import KINDS, Terms, terms_of_log
 from bandits.evaluation.target_policies import Target, probabilities
 from data import files, interaction_log, log_checks, log_table, log_time, log_validity, table_report
 from data.errors import UsageError
@@ -28,24 +28,28 @@ from data.reward_bounds import UNIT
 from data.schema import Schema
 from optimization.study import cli
 
-MODEL_ESTIMATORS = frozenset(("dm", "dr", "switch_dr", "dros"))  # Estimators with a reward model.
+MODEL_ESTIMATORS = frozenset(name for name, kind in KINDS.items() if kind.needs_model)
 _REQUIRED_COLUMNS = ("client_column", "action_column", "reward_column", "propensity_column")
+_SETS = "Each row has its own set of available actions, in column {!r}: 1 / propensity has no expectation to check."
 LEARNED = "The policy is a model that was trained on this log, so its estimates are optimistically biased."
 
 
-def evaluate(settings: cli.Settings, target: Target, private: private_evaluation.Plan | None) -> None:
-    """Evaluates a policy, and prints and writes the results.
+def evaluate(settings: cli.Settings, target: Target, private: private_lib.Plan | None) -> list[dict[str, Any]]:
+    """Evaluates a policy, and prints, writes and returns the results.
 
     Args:
-      settings: The flags of `evaluate_policy`.
+      settings: The flags of `evaluate_policy`. Nothing is written without `output_dir`.
       target: The policy.
       private: Settings of a private evaluation; None without `--private`.
+
+    Returns:
+      The rows of `estimates.csv`.
 
     Raises:
       UsageError: If flags conflict with the log or the policy, or the log is invalid.
     """
     has_model = private.needs_model if private else _needs_model(settings, target)
-    of_run = run_policy.options(target.name) if target.kind == "run" else None
+    of_run = target_policies.options_of_run(target.name) if target.kind == "run" else None
     is_runs = interactions.is_logged(settings.log) or interaction_log.is_log_file(settings.log)
     anytime.check(settings, target, is_runs=is_runs)
     by_models = target.kind == "logged" and private is None  # Propensities alone say the same, of no other client.
@@ -56,29 +60,30 @@ def evaluate(settings: cli.Settings, target: Target, private: private_evaluation
             report = {**log.report, anytime.COHORTS: anytime.cohorts(settings.log)} if is_runs else log.report
             interaction_log.write(dataclasses.replace(log, report=report), file)
     if run and by_models:
-        from bandits.evaluation import run_policies
-
-        chosen = run_policies.of_periods(run)
+        chosen = target_policies.of_each_period(run)
     elif of_run:
-        chosen = run_policy.probabilities(log, target.name, of_run, run_policy.exploration(settings, of_run))
+        explored = target_policies.exploration(settings, of_run)
+        chosen = target_policies.of_final_model(log, target.name, of_run, explored)
     else:
         chosen = probabilities(target, log)
-    log, reward_bounds = bound_flags.mapped_rewards(settings, log)
+    log, reward_bounds = bounds.mapped_rewards(settings, log)
     policy = str(target) + (f" with {settings.bandits_type}" if settings.bandits_type else "")
     if private:
         for finding in log_checks.public(log):
             print(f"{'Warning: ' * finding.is_warning}{finding.text}", file=sys.stderr)
-        private_evaluation.evaluate(settings, private, policy, log, chosen)
-        return
-    weights = terms.of_log(log, chosen).weights
+        return private_lib.evaluate(settings, private, policy, log, chosen)
+    weights = terms_of_log(log, chosen).weights
+    sets = log.report.get("action_sets") if chosen.ndim == 1 else None
+    if sets:  # The probability of the logged action is all that is needed.
+        log = dataclasses.replace(log, report={**log.report, "action_sets": None})
     validity = log_validity.check(log, weights if weights.any() and target.kind != "logged" else None)
-    refusal = validity if _is_refused(validity, target, chosen) else None
+    refusal = validity if validity.is_warning and target.kind != "logged" else None
     has_model = has_model and refusal is None
-    predictions = reward_model.predictions(settings, log) if has_model else None
-    rows = terms.of_log(log, chosen, predictions)
+    predictions = reward_models.predictions(settings, log) if has_model else None
+    rows = terms_of_log(log, chosen, predictions)
     unit = reward_bounds or UNIT
     has_sequence = settings.anytime and (not refusal or refusal.name == log_validity.COLUMNS)
-    sequence, said = anytime.sequence(settings, log, rows, unit, is_runs=is_runs) if has_sequence else (None, [])
+    sequence, said = anytime.of_log(settings, log, rows, unit, is_runs=is_runs) if has_sequence else (None, [])
     paths = estimates.paths(has_model, {name: settings[flag] for flag, name in estimates.FIXED.items()})
     asked = estimates.names(settings.estimators)  # Without names, only estimators without a choice by SLOPE.
     asked = None if refusal and asked and MODEL_ESTIMATORS.issuperset(asked) else asked
@@ -91,7 +96,9 @@ def evaluate(settings: cli.Settings, target: Target, private: private_evaluation
     few_clients, by_bootstrap = estimates.few_clients(sizes, by_client, settings.draws)
     few = finite_sample.find(rows, reward_bounds)
     largest_weight = float(rows.weights.max())
-    findings = [*log_checks.reading(log), validity, log_checks.mean_inverse_propensity(log), log_checks.duplicates(log)]
+    balance = log_checks.Finding("sets of actions", False, _SETS.format(sets)) if sets else None
+    findings = [*log_checks.reading(log), validity, balance or log_checks.mean_inverse_propensity(log)]
+    findings += [log_checks.duplicates(log)]
     findings += [log_checks.Finding(*checked)] if (checked := log.report.get("propensity_columns")) else []
     findings += [log_checks.Finding("policy", True, LEARNED)] if anytime.is_own_model(settings.log, target) else []
     findings += [log_checks.support(log, chosen)] if chosen.ndim == 2 else []
@@ -103,7 +110,7 @@ def evaluate(settings: cli.Settings, target: Target, private: private_evaluation
     if headline := estimates.headline(results):
         findings += change.findings(rows, log_time.of_log(log), paths[headline[0].name][0], policy, unit)
     evaluation = output.Evaluation(
-        log=cli.shown_path(settings.log),
+        log=output.shown_log(settings.log),
         policy=policy,
         policy_columns=log.report.get("policy_columns", {}),
         rows=len(log),
@@ -122,15 +129,9 @@ def evaluate(settings: cli.Settings, target: Target, private: private_evaluation
         reward_bounds=reward_bounds,
     )
     print(output.text(evaluation))
-    folder = pathlib.Path(settings.output_dir)
-    output.write(evaluation, folder, rows.weights, by_client)
-    print(f"\nWritten to {cli.shown_path(str(folder))}: {', '.join(output.FILES)}")
-
-
-def _is_refused(validity: log_checks.Finding, target: Target, probabilities: np.ndarray) -> bool:
-    """Whether a failed check rules out a conclusion; sets of actions do so for policies over all actions."""
-    is_over_all = validity.name != log_validity.ACTION_SETS or probabilities.ndim == 2
-    return validity.is_warning and target.kind != "logged" and is_over_all
+    if settings.output_dir:
+        output.write(evaluation, settings.output_dir, rows.weights, by_client)
+    return [estimate.row() for estimate in evaluation.estimates]
 
 
 def _needs_model(settings: cli.Settings, target: Target) -> bool:
@@ -166,12 +167,16 @@ def _read(
         probability_columns=target.name if target.kind == "column" else None,
         file_flag="--log",
     )
-    known = run_policy.known_statistics(target.name) if target.kind == "run" else None
-    return log_table.read(settings.log, columns, known=known, with_contexts=with_contexts), None
+    known = target_policies.known_statistics(target.name) if target.kind == "run" else None
+    log = log_table.read(settings.log, columns, known=known, with_contexts=with_contexts)
+    if target.run:  # The user knows nothing of the columns that hold its predictions.
+        columns_of_user = [column for column in log.report["columns"] if column["use"] != "policy"]
+        log = dataclasses.replace(log, report={**log.report, "columns": columns_of_user, "policy_columns": {}})
+    return log, None
 
 
 def _sums(
-    settings: cli.Settings, log: interaction_log.InteractionLog, rows: terms.Terms, layout: totals.Layout
+    settings: cli.Settings, log: interaction_log.InteractionLog, rows: Terms, layout: totals.Layout
 ) -> tuple[totals.Sums, np.ndarray | None]:
     """Sums over clients, and the totals of the bootstrap samples, if there are any."""
     if settings.sums == "tff":
@@ -187,5 +192,5 @@ def _sums(
         return sums, by_tff if settings.draws else None
     by_client = totals.of_clients(rows.clients, layout.columns(rows))
     names = totals.present(rows.clients, log.client_ids)
-    drawn = bootstrap.drawn_totals(by_client, names, settings.seed, settings.draws) if settings.draws else None
+    drawn = totals.drawn_totals(by_client, names, settings.seed, settings.draws) if settings.draws else None
     return totals.summed(by_client, layout.ratios), drawn

@@ -34,7 +34,7 @@ def export(run: results.Run, folder: pathlib.Path) -> pathlib.Path:
       UsageError: If the run has no final model, or its policy or columns cannot be exported.
     """
     predictor = predictions.of_run(run)
-    kinds = column_graph.kinds(predictor.known, predictor.options.task)
+    kinds = column_graph.kinds(predictor.known, predictor.task)
     if not kinds:
         raise UsageError(f"{run.folder} has no feature column to export: `predict` gives all rows the same policy.")
     if "key" in predictor.policy().asks:
@@ -60,7 +60,7 @@ def export(run: results.Run, folder: pathlib.Path) -> pathlib.Path:
     if problem:
         print(f"There is no {_LITE}: {problem}.", file=sys.stderr)
     is_private = run.privacy.get("mechanism", {}).get("kind", "none") != "none"
-    if is_private and not predictor.options.task.public_statistics:
+    if is_private and not predictor.task.public_statistics:
         print(_DISCLOSURE, file=sys.stderr)
     return folder
 
@@ -80,7 +80,7 @@ def _save(predictor: predictions.Predictor, kinds: column_graph.Kinds, folder: p
 
     It is built as a graph, since a `tf.function` renames arguments that contain spaces or signs.
     """
-    v1, known, options = tf.compat.v1, predictor.known, predictor.options.task
+    v1, known, options = tf.compat.v1, predictor.known, predictor.task
     with tf.Graph().as_default(), v1.Session() as session:
         types = {name: dtype if kind["type"] == "number" else tf.string for name, kind in kinds.items()}
         inputs = {name: v1.placeholder(types[name], [None]) for name in kinds}
@@ -106,7 +106,7 @@ def _outputs(
 
 def _convert(predictor: predictions.Predictor, kinds: column_graph.Kinds, folder: pathlib.Path) -> str:
     """Writes the TensorFlow Lite file to a folder; returns why it cannot, else an empty text."""
-    if problem := column_graph.why_not_lite(predictor.known, predictor.options.task):
+    if problem := column_graph.why_not_lite(predictor.known, predictor.task):
         return problem
     _save(predictor, kinds, folder / "float32", tf.float32)
     converter = tf.lite.TFLiteConverter.from_saved_model(str(folder / "float32"), signature_keys=list(_SIGNATURES))

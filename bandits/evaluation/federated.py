@@ -12,8 +12,8 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from bandits.evaluation import bootstrap, totals
-from bandits.evaluation.terms import Terms
+from bandits.evaluation import totals
+from bandits.evaluation.estimators import Terms
 from optimization.runtime import rounds
 from optimization.study import compiled
 
@@ -26,7 +26,7 @@ class ClientInput(NamedTuple):
       rewards: float64 [rows].
       direct: float64 [rows].
       predicted: float64 [rows].
-      counts: uint8 [draws], of `bootstrap.client_weights`.
+      counts: uint8 [draws], of `totals.client_weights`.
     """
 
     weights: np.ndarray
@@ -65,7 +65,7 @@ def client_inputs(terms: Terms, client_ids: Sequence[str] = (), *, seed: int = 0
     parts = [np.split(np.asarray(column, np.float64), starts[1:]) for column in terms[1:]]
     if draws:
         names = totals.present(terms.clients, client_ids)
-        counts = [bootstrap.client_weights(name, seed, draws) for name in names]
+        counts = [totals.client_weights(name, seed, draws) for name in names]
     else:
         counts = [np.zeros(0, np.uint8)] * len(starts)
     return [ClientInput(*own) for own in zip(*parts, counts, strict=True)]

@@ -1,7 +1,7 @@
 """Finite-sample intervals by betting, where few clients have a reward other than the most frequent one.
 
 Without a single success a large-sample interval has no width at all. The intervals here need rewards in [0, 1]
-(Waudby-Smith and Ramdas, "Estimating means of bounded random variables by betting", 2024; `confidence_sequence` has the
+(Waudby-Smith and Ramdas, "Estimating means of bounded random variables by betting", 2024; `anytime` has the
 version that holds at every look).
 
 Let v be a policy's value. A client has weights w that sum to k, and payoffs w r that sum to P, from 0 to k. Over
@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bandits.evaluation.terms import Terms
+from bandits.evaluation.estimators import Terms
 from data import log_checks
 from data.reward_bounds import UNIT, RewardBounds
 

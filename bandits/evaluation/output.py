@@ -13,15 +13,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bandits.evaluation import estimates, finite_sample
-from bandits.evaluation.confidence_sequence import ConfidenceSequence
-from bandits.evaluation.estimates import LABELS, Estimate
+from bandits.evaluation.anytime import ConfidenceSequence
+from bandits.evaluation.estimates import Estimate
+from bandits.evaluation.estimators import KINDS
 from bandits.results import tables
-from bandits.results.plots import capital
-from data import files, log_validity
-from data.action_columns import described
+from bandits.results.phrases import capital
+from data import files, frames, log_validity
 from data.errors import UsageError
 from data.log_checks import Finding
 from data.reward_bounds import UNIT, RewardBounds
+from data.schema import described
 from optimization.study import cli
 from optimization.study.intervals import Interval
 
@@ -113,7 +114,7 @@ def _conclusion(evaluation: Evaluation) -> list[str]:
     if headline is None:
         return [f"The value of {evaluation.policy} cannot be estimated: {_why_none(evaluation)}."]
     estimate, reason = headline
-    name = LABELS[estimate.name]
+    name = KINDS[estimate.name].label
     lines = [
         f"Estimated mean reward of {evaluation.policy}, by {name}: {_shown(estimate.value, label=_CONFIDENCE)}.",
         f"{capital(name)} {reason}.",
@@ -165,13 +166,18 @@ def _tables(evaluation: Evaluation) -> tuple[str, str]:
     """HTML of the estimates, and of the bootstrap's intervals; cells are narrow, for small screens."""
     rows, resampled = [], []
     for estimate in evaluation.estimates:
-        name = tables.Cell(LABELS[estimate.name], notes=[estimate.parameter] if estimate.parameter else [])
+        name = tables.Cell(KINDS[estimate.name].label, notes=[estimate.parameter] if estimate.parameter else [])
         without = estimates.BIASED if estimate.is_biased else "no interval"
         rows.append([name, _cell(estimate.value, without=without), _cell(estimate.difference, signed=True)])
         if estimate.bootstrap:
-            resampled.append([LABELS[estimate.name], _cell(estimate.bootstrap)])
+            resampled.append([KINDS[estimate.name].label, _cell(estimate.bootstrap)])
     shown = tables.html([_ESTIMATOR, _VALUE, _DIFFERENCE], rows, "main")
     return shown, tables.html([_ESTIMATOR, _VALUE], resampled, "main") if resampled else ""
+
+
+def shown_log(path: str) -> str:
+    """The log's path as the user would write it."""
+    return "the DataFrame" if path.startswith(frames.PREFIX) else cli.shown_path(path)
 
 
 def check_new(folder: pathlib.Path) -> None:
@@ -190,7 +196,7 @@ def check_new(folder: pathlib.Path) -> None:
 def text(evaluation: Evaluation) -> str:
     """The printed text: the conclusion, the log, all estimates, and what to know about them."""
     rows = [
-        [LABELS[estimate.name], estimate.parameter, _value(estimate), _shown(estimate.difference, signed=True)]
+        [KINDS[estimate.name].label, estimate.parameter, _value(estimate), _shown(estimate.difference, signed=True)]
         for estimate in evaluation.estimates
     ]
     lines = [*_conclusion(evaluation), "", _log(evaluation), ""]
@@ -200,7 +206,7 @@ def text(evaluation: Evaluation) -> str:
     return "\n".join([*lines, *evaluation.of_anytime, "", *evaluation.columns, "", _NOTE])
 
 
-def write(evaluation: Evaluation, folder: pathlib.Path, weights: np.ndarray, by_client: np.ndarray) -> None:
+def write(evaluation: Evaluation, folder: str, weights: np.ndarray, by_client: np.ndarray) -> None:
     """Writes `estimates.csv`, `evaluation.json` and `evaluation.html`, each whole.
 
     Args:
@@ -217,15 +223,16 @@ def write(evaluation: Evaluation, folder: pathlib.Path, weights: np.ndarray, by_
 
 
 def write_files(
-    folder: pathlib.Path, rows: Sequence[Mapping[str, Any]], described: Mapping[str, Any], document: str
+    output_dir: str, rows: Sequence[Mapping[str, Any]], described: Mapping[str, Any], document: str
 ) -> None:
-    """Writes `FILES`: rows, a description, in whose numbers null stands for what is not finite, and a page.
+    """Writes `FILES`, and says so: rows, a description with null for numbers that are not finite, and a page.
 
     Raises:
       Failure: If one cannot be written.
     """
     import pandas as pd
 
+    folder = pathlib.Path(output_dir)
     with files.write_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
     finite = [
@@ -236,6 +243,7 @@ def write_files(
     table = pd.DataFrame(rows).to_csv(index=False, na_rep="nan")
     for name, content in zip(FILES, (table, json.dumps(described, indent=2) + "\n", document), strict=True):
         files.replace(folder / name, content.encode())
+    print(f"\nWritten to {cli.shown_path(output_dir)}: {', '.join(FILES)}")
 
 
 def _as_json(evaluation: Evaluation) -> dict[str, Any]:
@@ -265,7 +273,7 @@ def picture(evaluation: Evaluation, weights: np.ndarray, by_client: np.ndarray) 
     groups = {}
     for one in evaluation.estimates:
         kind = estimates.BIASED if one.is_biased else "logged" if one.name == "logged" else "estimate"
-        groups[LABELS[one.name]] = {kind: one.value}
+        groups[KINDS[one.name].label] = {kind: one.value}
     panels.forest(axes, groups, looks | {"estimate": curves.PLAIN})
     axes.axvline(evaluation.estimates[0].value.mean, color=curves.GREY, linewidth=0.8, linestyle="--")
     panels.label(axes, xlabel="mean reward per interaction (95% interval)", legend=True)

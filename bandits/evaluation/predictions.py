@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bandits.evaluation import run_policy
+from bandits.evaluation import target_policies
 from bandits.options import Phase
 from data import clients, columns, reward_bounds, schema, statistics, table_file, tables, text
 from data.errors import UsageError
@@ -17,35 +17,23 @@ if TYPE_CHECKING:
     import pandas as pd
     import tensorflow as tf
 
-    from bandits import losses, policies
-    from optimization import models
-
 
 @dataclasses.dataclass(frozen=True)
-class Predictor:
-    """A run's final model and policy.
+class Predictor(target_policies.RunModel):
+    """A run's final model and policy, with the encoding of columns.
 
     Attributes:
-      options: The run's options.
       known: Statistics that encode its columns; empty without features.
       actions: Names of the actions.
-      model: The model.
-      weights: Final weights of the model.
-      loss: The loss that it was trained with.
     """
 
-    options: Phase
     known: statistics.OfTable
     actions: list[Any]
-    model: "models.Model"
-    weights: "models.Weights"
-    loss: "losses.Loss"
 
-    def policy(self) -> "policies.Policy":
-        """The policy of the next deployment."""
-        from bandits.evaluation import run_policies
-
-        return run_policies.of_period(self.options, len(self.actions), self.options.periods)
+    @property
+    def task(self) -> TaskOptions:
+        """Options of the run's task."""
+        return self.phase.task
 
     def rewards(self, outputs: "tf.Tensor", dtype: "tf.DType") -> "tf.Tensor":
         """Predicted rewards of the model's outputs in the user's unit, [batch, actions] of this dtype."""
@@ -54,10 +42,8 @@ class Predictor:
         from bandits import process
 
         predicted = tf.cast(process.predicted_rewards(self.model, self.loss, outputs), dtype)
-        if not (declared := self.options.task.reward_bounds):
-            return predicted
-        bounds = reward_bounds.parse(declared)
-        return bounds.low + (bounds.high - bounds.low) * predicted
+        bounds = reward_bounds.parse(self.task.reward_bounds) if self.task.reward_bounds else reward_bounds.UNIT
+        return bounds.low + bounds.span * predicted
 
 
 def of_run(run: results.Run) -> Predictor:
@@ -73,23 +59,27 @@ def of_run(run: results.Run) -> Predictor:
         )
     if run.weights is None:
         raise UsageError(f"{run.folder} has no model yet: the same call continues the run.")
-    from bandits import experiment
     from optimization import models
 
     folder = str(run.folder)
-    chosen = run_policy.options(folder)
-    known = statistics.read_table(chosen.task.public_statistics) or run_policy.known_statistics(folder)
+    chosen = target_policies.options_of_run(folder)
+    known = statistics.read_table(chosen.task.public_statistics) or target_policies.known_statistics(folder)
     known = known or statistics.OfTable({}, {})
-    first, *_, last = run.weights.values()
-    num_actions = last.size // chosen.heads
-    vectors = tabular.model(chosen.task, first.shape[0], num_actions)
-    model = models.build(vectors["model"], vectors["model_arguments"], chosen.heads)
+    if (path := run.folder / run_folder.KERAS_FILE).is_file():
+        from optimization import keras_models
+
+        architecture = keras_models.read(path)
+        model, num_actions = architecture.build(), architecture.model.output_shape[-1]
+    else:
+        first, *_, last = run.weights.values()
+        num_actions = last.size // chosen.heads
+        vectors = tabular.model(chosen.task, first.shape[0], num_actions)
+        model = models.build(vectors["model"], vectors["model_arguments"], chosen.heads)
     phase = Phase(**vars(chosen), label=chosen.name, population=range(0))
     rewards = run.flags.get("reward_columns")
     names: list[Any] = [*range(num_actions)] if rewards == "all" else [*schema.listed(rewards)]
     weights = tuple(run_folder.load_model(folder, model.shapes))
-    loss = experiment.build_loss(phase, num_actions)
-    return Predictor(phase, known, list(known.labels) or names, model, weights, loss)
+    return Predictor(phase, num_actions, model, weights, known, list(known.labels) or names)
 
 
 def predict(run: results.Run, frame: "pd.DataFrame") -> "pd.DataFrame":
@@ -98,26 +88,23 @@ def predict(run: results.Run, frame: "pd.DataFrame") -> "pd.DataFrame":
     Raises:
       UsageError: If the run cannot predict, or the frame lacks a column.
     """
-    found = of_run(run)
+    predictor = of_run(run)
     import pandas as pd
     import tensorflow as tf
 
-    from bandits.evaluation import run_policies
-
-    model, weights, count = found.model, found.weights, len(frame)
-    values = _encoded(frame, found.options.task, found.known)
-    outputs = tf.constant(run_policies.outputs(model, weights, values, count))
+    values, count = _encoded(frame, predictor.task, predictor.known), len(frame)
+    outputs = target_policies.outputs(predictor.model, predictor.weights, values, count)
     predicted = {
-        "predicted_reward": found.rewards(outputs, tf.float64).numpy(),
-        "probability": run_policies.probabilities(model, weights, found.loss, found.policy(), values, count),
+        "predicted_reward": predictor.rewards(tf.constant(outputs), tf.float64).numpy(),
+        "probability": predictor.probabilities(values, count),
     }
-    parts = [pd.DataFrame(part, frame.index, found.actions, dtype=float) for part in predicted.values()]
+    parts = [pd.DataFrame(part, frame.index, predictor.actions, dtype=float) for part in predicted.values()]
     return pd.concat(parts, axis=1, keys=list(predicted))
 
 
 def _encoded(frame: "pd.DataFrame", options: TaskOptions, known: statistics.OfTable) -> clients.Features:
     """The features of a run's model; the constant 1 without features."""
-    table = table_file.of_frame(frame, "the DataFrame", schema.of_options(options))
+    table = table_file.of_frame(frame, "the DataFrame", options)
     names, texts = list(known.columns), schema.listed(options.text_columns)
     table = tables.with_lists_as_columns(table, [name for name in table.frame if f"{name}[0]" in names])
     if missing := [name for name in (*names, *texts) if name not in table.frame]:
@@ -126,7 +113,7 @@ def _encoded(frame: "pd.DataFrame", options: TaskOptions, known: statistics.OfTa
         raise UsageError(f"The DataFrame has longer lists than the run's model takes, up to {more[-1]}.")
     if not (names or texts):
         return np.ones((len(frame), 1), np.float32)
-    values = columns.encode(table.frame[names], dict(known.columns), show=table.cells).values
+    values = columns.encode(table.frame[names], known=known.columns, show=table.cells).values
     if not texts:
         return values
     every = np.arange(len(frame))

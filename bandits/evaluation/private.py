@@ -1,35 +1,36 @@
-"""Values of policies from one noised sum over clients: the release, what it costs, and intervals that know the noise.
+"""A private evaluation: checks of its flags, what it costs, its single release, and its output.
 
-All candidates and all numbers that intervals need are one vector a client (`private_sums`), clipped jointly, summed and
-released once with Gaussian noise. What is fitted on the same clients, such as the model of a doubly robust estimator,
-is a release too and is composed; parameters of estimators and all bounds are fixed beforehand. Nothing else of the log
-may be shown: neither its overlap, nor its checks, nor a bootstrap.
-
-The estimate is then the one of weights clipped to W and of clients with at most m rows, and clients whose vector is
-longer than the norm weigh less in it. Intervals are extended by what clipped weights may leave out. Nothing here
-imports TensorFlow.
+What is fitted on the same clients, such as the model of a doubly robust estimator, is a release too and is composed.
+Parameters of estimators and all bounds are fixed beforehand. Nothing else of the log may be shown, so most checks of a
+log are not made.
 """
 
 import dataclasses
+import hashlib
+import html
 import math
 import pathlib
-import secrets
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy import stats
 
-from bandits.evaluation import private_sums, totals
-from bandits.evaluation.estimators import Estimator
-from bandits.evaluation.private_sums import Query
+from bandits.evaluation import bounds as bounds_lib
+from bandits.evaluation import estimates, finite_sample, output, private_sums, reward_models
+from bandits.evaluation.estimators import KINDS, Estimator, terms_of_log
+from bandits.evaluation.private_sums import Answer, Query, Value
+from bandits.evaluation.target_policies import Target
+from data import interaction_log, log_time, log_validity
 from data.errors import UsageError
-from data.reward_bounds import UNIT, RewardBounds
+from data.log_checks import Finding
+from data.reward_bounds import UNIT
 from optimization.privacy import calibration, ledger, mechanisms
-from optimization.study import intervals
+from optimization.study import cli, intervals, run_folder
 
-# Of the probability that an interval misses, the part left to noised products that make a variance too small.
-_VARIANCE_SHARE = 0.2
+if TYPE_CHECKING:
+    import matplotlib.figure
+
+_DEFAULT = ("ips", "snips")
 _RELEASE = "client sums of a log"
 _COVERS = (
     "the values and intervals of these queries; not the log, which is as private as the data and outside every "
@@ -43,168 +44,82 @@ _ASSUMED = (
     "unless they are counted above",
     "the generator's numbers are taken for random, and floating-point numbers for real ones",
 )
-_CLIPPED = ("ips", "snips", "dr")  # What clipped weights leave out has known bounds.
 _SECRET = "nobody learns which clients a query has sampled"
+_ROUNDING = 1.005  # A propensity may be written with few digits.
+_ABOVE = (
+    "With correct propensities it is at most 1, so the propensities are wrong: too small, or those of other actions "
+    "than the chosen ones."
+)
+_BELOW = (
+    "It is 1 if every action was possible in every row and no weight exceeds --largest_weight. Otherwise, actions were "
+    "impossible or rare in some rows, or propensities are too large."
+)
+_FEW = (
+    f"Finite-sample intervals (Hoeffding): the noised sums do not show that at least {finite_sample.FEW} effective "
+    "clients have a reward above the smallest possible one, and as many one below the largest."
+)
 
 
-class Value(NamedTuple):
-    """A candidate's value, as noise leaves it.
-
-    Attributes:
-      candidate: The policy.
-      estimator: The estimator.
-      interval: The estimate with clipped weights, which may lie outside [0, 1], and a 95% interval within [0, 1] for
-        the value without clipping, over clients and noise.
-      noise: Standard deviation of the estimate's noise.
-      lost: Estimated share of the target's probability that clipped weights leave out: 1 less the mean weight.
-      bounds: Bounds of the rewards, in the unit of all numbers but `lost`.
-    """
-
-    candidate: str
-    estimator: Estimator
-    interval: intervals.Interval
-    noise: float
-    lost: float
-    bounds: RewardBounds = UNIT
-
-    @property
-    def is_vacuous(self) -> bool:
-        """Whether the interval is all that is possible."""
-        return self.interval.low <= self.bounds.low and self.interval.high >= self.bounds.high
-
-    @property
-    def is_biased(self) -> bool:
-        """Whether its bias is unknown: then its interval is not one of the policy's value."""
-        return self.estimator.name not in ("logged", *_CLIPPED)
-
-    @property
-    def bias(self) -> tuple[float, float]:
-        """By how much the value without clipping can exceed the estimated one: from, to; of exact propensities.
-
-        With s = `lost` and rewards in [0, 1]: IPS falls short by 0 to s, DR errs by s either way, and SNIPS of value v,
-        which is IPS over 1 - s, by -s v to s (1 - v). Of others, whose own parameters bias them, it is not known: not a
-        number.
-        """
-        value = float(self.bounds.to_unit(np.array(self.interval.mean)))
-        low, high = _bias(self.estimator.name, min(max(self.lost, 0.0), 1.0), value)
-        return low * self.bounds.span, high * self.bounds.span
-
-    def in_unit_of(self, bounds: RewardBounds) -> "Value":
-        """The value of rewards that were mapped to [0, 1], in the user's unit."""
-        interval = self.interval.scaled(bounds.span, bounds.low)
-        return self._replace(interval=interval, noise=self.noise * bounds.span, bounds=bounds)
-
-
-class Paid(NamedTuple):
-    """What is spent on some clients.
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """What is fixed before the log is read.
 
     Attributes:
-      whole: All of it as one mechanism, at the delta of the last release.
-      rounds: The mechanism's rounds.
-      looks: Releases of sums.
-      models: What else was released, in words.
+      estimators: Estimators with their parameters.
+      models: What was trained on the same clients before: a run's model.
     """
 
-    whole: mechanisms.Mechanism
-    rounds: int
-    looks: int
-    models: tuple[str, ...]
+    estimators: tuple[Estimator, ...]
+    models: tuple[ledger.Spent, ...]
 
-    def report(self) -> dict[str, Any]:
-        """The guarantee in JSON's types, with its sentences."""
-        report = self.whole.report(self.rounds)
-        assumes = [*_ASSUMED, *[_SECRET] * (self.whole.sampling == "poisson")]
-        epsilons = [
-            f"epsilon {mechanisms.digits(each['epsilon_rdp'])} by RDP"
-            + (f", {mechanisms.digits(each['epsilon_pld'])} by PLD," if each["epsilon_pld"] is not None else "")
-            + f" ({each['neighbours']})"
-            for each in report["guarantees"]
-        ]
-        of = " and ".join([f"{self.looks:,} {'queries' if self.looks > 1 else 'query'}", *self.models])
-        if epsilons:
-            apart = f", apart from {'; '.join(self.whole.left_out)}" if self.whole.left_out else ""
-            at = f"at delta {report['delta']:.3g}{apart}"
-            summary = f"Privacy: {'; '.join(epsilons)}, {at}, for {of} on these clients together."
-        else:
-            summary = report["summary"]
-        return {
-            **{name: report[name] for name in ("epsilon", "delta", "unit", "guarantees", "warnings", "mechanism")},
-            "looks": self.looks,
-            "models": list(self.models),
-            "covers": _COVERS,
-            "apart_from": list(self.whole.left_out),
-            "assumes": assumes,
-            "summary": summary,
-        }
+    @property
+    def needs_model(self) -> bool:
+        """Whether a reward model is trained."""
+        return any(each.kind.needs_model for each in self.estimators)
 
 
-def mechanism(
-    clients: int,
-    noise_multiplier: float,
-    *,
-    delta: float | None = None,
-    clients_per_look: int | None = None,
-    accountant: str = "rdp",
-) -> mechanisms.Mechanism:
-    """Accounting of one release.
-
-    Args:
-      clients: Of the log; their number is public.
-      noise_multiplier: Standard deviation of the noise on each number of the sum, in clip norms.
-      delta: As for training: None for 1 / clients^1.1.
-      clients_per_look: Expected size of a secret Poisson sample of clients, another at each look, which amplifies;
-        None for all of them, without amplification.
-      accountant: One of `mechanisms.ACCOUNTANTS`.
+def plan(settings: cli.Settings, target: Target) -> Plan | None:
+    """Settings of the flags; None without `--private`.
 
     Raises:
-      ValueError: If a number is out of range.
+      UsageError: If something would not be private, or has no effect.
     """
-    # All clients at each look: nobody's turn is random, and a client's absence leaves the others as they are.
-    return mechanisms.Mechanism(
-        kind="dpsgd",
-        noise_multiplier=noise_multiplier,
-        population=clients,
-        cohort=clients_per_look or clients,
-        sampling="poisson" if clients_per_look else "cyclic",
-        delta=delta,  # type: ignore[arg-type]
-        accountant=accountant,
-    )
+    bounds_lib.check(settings)
+    if not settings.private:
+        return None
+    if settings.reward_window and not settings.log_until:
+        raise UsageError("--private: --reward_window needs --log_until: the latest time in the log is one client's.")
+    noise = settings.model_noise_multiplier
+    names = estimates.names(settings.estimators) or (*_DEFAULT, *["dr"] * (noise is not None))
+    for flag, name in estimates.FIXED.items():
+        if settings[flag] is not None and name not in names:
+            raise UsageError(f"--{flag} has no effect: with --private, {name} must be named by --estimators.")
+        if settings[flag] is None and name in names:
+            raise UsageError(
+                f"--private: {name} needs --{flag}. SLOPE would choose it by the log, which is a release of its own."
+            )
+    fixed = {name: settings[flag] for flag, name in estimates.FIXED.items()}
+    chosen = tuple(Estimator(name, fixed.get(name, math.inf)) for name in names)
+    if noise is None:
+        check_models(chosen, ())
+    elif not any(one.kind.needs_model for one in chosen):
+        raise UsageError(
+            "--model_noise_multiplier trains a reward model, and no estimator of --estimators reads one: leave it out, "
+            "or add dr."
+        )
+    run = target.name if target.kind == "run" else target.run
+    if not run and "policy_is_public" in settings.set_by_user:
+        raise UsageError("--policy_is_public has an effect only with --policy=run:FOLDER.")
+    models = (of_run(run),) if run and not settings.policy_is_public else ()
+    check_models((), models)
+    return Plan(chosen, models)
 
 
-def calibrated(
-    mechanism: mechanisms.Mechanism, looks: int, target_epsilon: float, models: Sequence[ledger.Spent] = ()
-) -> mechanisms.Mechanism:
-    """Mechanism with the least noise for which several queries and the models cost at most an epsilon.
-
-    Args:
-      mechanism: The mechanism; its noise multiplier is not used.
-      looks: Releases.
-      target_epsilon: Epsilon of the whole.
-      models: What is fitted on the same clients.
-
-    Raises:
-      UsageError: If no noise does that.
-    """
-    whole, rounds = ledger.composed(
-        [*models, ledger.Spent(_RELEASE, dataclasses.replace(mechanism, noise_multiplier=1.0), looks)]
-    )
-    try:
-        noise = calibration.calibrate(whole, rounds, target_epsilon)
-    except ValueError as error:
-        raise UsageError(f"--target_epsilon={target_epsilon:g} {error}.") from error
-    return dataclasses.replace(mechanism, noise_multiplier=noise)
-
-
-def fitted(trained: mechanisms.Mechanism, rounds: int) -> ledger.Spent:
-    """Privacy spent by one private training, under a random name; call once per training and reuse.
-
-    A digest of the model's predictions would tell of the contexts that they are for.
-
-    Args:
-      trained: Of `reward_models.mechanism`.
-      rounds: Its rounds.
-    """
-    return ledger.Spent(f"the reward model {secrets.token_hex(6)}", trained, rounds)
+def of_run(folder: str) -> ledger.Spent:
+    """Privacy spent by training a run's model, identified by the model, not by its folder."""
+    digest = hashlib.sha256(run_folder.find_model(folder).read_bytes()).hexdigest()[:12]
+    what = f"the model {digest} of run {pathlib.Path(folder).name}"
+    return ledger.Spent(what, *mechanisms.load(pathlib.Path(folder) / "privacy.json"))
 
 
 def check_models(estimators: Sequence[Estimator], models: Sequence[ledger.Spent]) -> None:
@@ -213,7 +128,7 @@ def check_models(estimators: Sequence[Estimator], models: Sequence[ledger.Spent]
     Raises:
       UsageError: If it refuses.
     """
-    needing = [estimator.name for estimator in estimators if estimator.needs_model]
+    needing = [estimator.name for estimator in estimators if estimator.kind.needs_model]
     if needing and not models:
         raise UsageError(
             f"--private: the model of {', '.join(needing)} is fitted on the same clients, and so is a release of its "
@@ -227,20 +142,79 @@ def check_models(estimators: Sequence[Estimator], models: Sequence[ledger.Spent]
             )
 
 
+def mechanism(
+    clients: int,
+    noise_multiplier: float,
+    *,
+    delta: float | None = None,
+    clients_per_look: int | None = None,
+    accountant: str = "rdp",
+) -> mechanisms.Mechanism:
+    """Accounting of one release.
+
+    Args:
+      clients: Number of clients of the log, which is public.
+      noise_multiplier: Standard deviation of the noise on each number of the sum, in clip norms.
+      delta: Delta of the guarantee; None for 1 / clients^1.1, as for training.
+      clients_per_look: Expected size of a secret Poisson sample of clients, drawn for each query, which amplifies;
+        None for all of them, without amplification.
+      accountant: One of `mechanisms.ACCOUNTANTS`.
+
+    Raises:
+      UsageError: If a number is out of range.
+    """
+    try:
+        # With all clients in each query nothing is random, and a client's absence leaves the others as they are.
+        return mechanisms.Mechanism(
+            kind="dpsgd",
+            noise_multiplier=noise_multiplier,
+            population=clients,
+            cohort=clients_per_look or clients,
+            sampling="poisson" if clients_per_look else "cyclic",
+            delta=delta,  # type: ignore[arg-type]
+            accountant=accountant,
+        )
+    except ValueError as error:
+        raise UsageError(f"--clients_per_look={clients_per_look}: {error}") from error
+
+
+def calibrated(
+    mechanism: mechanisms.Mechanism, looks: int, target_epsilon: float, models: Sequence[ledger.Spent] = ()
+) -> mechanisms.Mechanism:
+    """Mechanism with the least noise for which several queries and the models cost at most an epsilon.
+
+    Args:
+      mechanism: The mechanism; its noise multiplier is not used.
+      looks: Number of queries.
+      target_epsilon: Epsilon of everything together.
+      models: What is fitted on the same clients.
+
+    Raises:
+      UsageError: If no noise does that.
+    """
+    queries = ledger.Spent(_RELEASE, dataclasses.replace(mechanism, noise_multiplier=1.0), looks)
+    whole, rounds = ledger.composed([*models, queries])
+    try:
+        noise = calibration.calibrate(whole, rounds, target_epsilon)
+    except ValueError as error:
+        raise UsageError(f"--target_epsilon={target_epsilon:g} {error}.") from error
+    return dataclasses.replace(mechanism, noise_multiplier=noise)
+
+
 def pay(
     path: pathlib.Path,
     mechanism: mechanisms.Mechanism,
     models: Sequence[ledger.Spent] = (),
     *,
     target_epsilon: float | None = None,
-) -> "Paid":
-    """Writes a release into the ledger, before it is made, and returns what is spent with it.
+) -> dict[str, Any]:
+    """Writes a release into the ledger, before it is made, and returns the guarantee of everything so far.
 
     Args:
       path: The ledger of these clients; made if there is none.
-      mechanism: What the release is accounted as.
-      models: What was fitted on the same clients. Each counts once, whatever looks use it, and so needs a name that no
-        other training has; see `fitted`.
+      mechanism: The release's mechanism.
+      models: What was fitted on the same clients. Each counts once, in however many queries it is used, and so needs a
+        name that no other training has; see `reward_models.spent`.
       target_epsilon: Epsilon that may be spent in all; None for any.
 
     Raises:
@@ -256,117 +230,178 @@ def pay(
             )
         book.add(new)
         looks = sum(entry.rounds for entry in book.entries if entry.what == _RELEASE)
-        return Paid(whole, rounds, looks, tuple(entry.what for entry in book.entries if entry.what != _RELEASE))
+        return guarantee(whole, rounds, looks, [entry.what for entry in book.entries if entry.what != _RELEASE])
 
 
-def release(vectors: np.ndarray, query: Query, mechanism: mechanisms.Mechanism) -> np.ndarray:
-    """Noisy sum over clients, float64 [size], by NumPy; every call spends privacy.
-
-    Noise and sample are the system's entropy, number by number: nothing repeats them. As everywhere in this program,
-    what floating-point numbers give away of a sum by their last bits (Mironov 2012) is not covered.
+def guarantee(whole: mechanisms.Mechanism, rounds: int, looks: int, models: Sequence[str]) -> dict[str, Any]:
+    """The guarantee in JSON's types, with its sentences.
 
     Args:
-      vectors: Of all clients, float64 [clients, size].
-      query: What they are.
-      mechanism: What it is accounted as.
+      whole: All that was spent as one mechanism, at the delta of the last release.
+      rounds: The mechanism's rounds.
+      looks: Number of queries.
+      models: Names of the other releases.
     """
-    if mechanism.sampling == "poisson":
-        coin = secrets.SystemRandom().random
-        vectors = vectors[[coin() < mechanism.cohort / mechanism.population for _ in vectors]]
-    return add_noise(private_sums.clipped(vectors, query.norm).sum(axis=0), query, mechanism)
+    report = whole.report(rounds)
+    epsilons = [
+        f"epsilon {mechanisms.digits(each['epsilon_rdp'])} by RDP"
+        + (f", {mechanisms.digits(each['epsilon_pld'])} by PLD," if each["epsilon_pld"] is not None else "")
+        + f" ({each['neighbours']})"
+        for each in report["guarantees"]
+    ]
+    summary = report["summary"]
+    if epsilons:
+        of = " and ".join([f"{looks:,} {'queries' if looks > 1 else 'query'}", *models])
+        apart = f", apart from {'; '.join(whole.left_out)}" if whole.left_out else ""
+        at = f"at delta {report['delta']:.3g}{apart}"
+        summary = f"Privacy: {'; '.join(epsilons)}, {at}, for {of} on these clients together."
+    return {
+        **{name: report[name] for name in ("epsilon", "delta", "unit", "guarantees", "warnings", "mechanism")},
+        "looks": looks,
+        "models": list(models),
+        "covers": _COVERS,
+        "apart_from": list(whole.left_out),
+        "assumes": [*_ASSUMED, *[_SECRET] * (whole.sampling == "poisson")],
+        "summary": summary,
+    }
 
 
-def add_noise(
-    total: np.ndarray,
-    query: Query,
-    mechanism: mechanisms.Mechanism,
-    gauss: Callable[[float, float], float] | None = None,
-) -> np.ndarray:
-    """Sum of clipped vectors with a mechanism's noise, float64 [size].
+def evaluate(
+    settings: cli.Settings, chosen: Plan, target: str, log: interaction_log.InteractionLog, probabilities: np.ndarray
+) -> list[dict[str, Any]]:
+    """Makes the release, prints it, writes it and returns its rows; nothing else of the log is released.
 
     Args:
-      total: The sum.
-      query: What was asked.
-      mechanism: The mechanism.
-      gauss: Draws a number of a mean and a standard deviation, in simulations that are to be repeated: it guarantees
-        nothing. None for the system's entropy.
+      settings: The flags.
+      chosen: What was fixed beforehand.
+      target: The policy, in words.
+      log: The log, with rewards in [0, 1].
+      probabilities: float64 [rows, actions], or [rows] of the logged actions: the target's probabilities.
+
+    Raises:
+      UsageError: If the log does not keep its bounds, or the budget is spent.
     """
-    draw, deviation = gauss or secrets.SystemRandom().gauss, mechanism.noise_multiplier * query.norm
-    return total + np.array([draw(0.0, deviation) for _ in total])
+    limits, actions = bounds_lib.of_settings(settings), len(log.action_names)
+    query = Query(chosen.estimators, limits, settings.clip_norm)
+    rows, kept = bounds_lib.apply(terms_of_log(log, probabilities), limits, log.client_ids, settings.seed)
+    own = mechanism(
+        len(log.client_ids),
+        settings.noise_multiplier or 1.0,
+        delta=settings.target_delta,
+        clients_per_look=settings.clients_per_look,
+        accountant=settings.accountant,
+    )
+    trained = [reward_models.spent(settings, log)] if chosen.needs_model else []
+    if settings.target_epsilon is not None:
+        models = [*chosen.models, *trained * settings.looks]
+        own = calibrated(own, settings.looks, settings.target_epsilon, models)
+    spent = [*chosen.models, *trained]
+    report = pay(bounds_lib.ledger_path(settings), own, spent, target_epsilon=settings.target_epsilon)
+    report |= {"noise_multiplier": own.noise_multiplier, "clip_norm": query.norm}
+    if chosen.needs_model:
+        used = np.flatnonzero(kept)  # At least a row of each client, so that clients keep their numbers.
+        counted = dataclasses.replace(log.take(used), rewards=rows.rewards)
+        model = terms_of_log(counted, probabilities[used], reward_models.predictions(settings, counted))
+        rows = rows._replace(direct=model.direct, predicted=model.predicted)
+    vectors = query.vectors(rows, 1 / log.propensities[kept] / actions)
+    answer = private_sums.values(private_sums.release(vectors, query, own), query, own)
+    bounds = bounds_lib.reward_bounds(settings) or UNIT
+    answer = answer._replace(values=[value.in_unit_of(bounds) for value in answer.values])
+    findings = checks(answer)
+    refusal = next((finding for finding in findings if finding.is_warning), None)
+    head = f"{target} on {output.shown_log(settings.log)}, under differential privacy"
+    said = [f"No conclusion about {target}. {refusal.text}"] if refusal else []
+    said += output.policy_columns(log.report.get("policy_columns", {})) + sentences(answer.values, target, limits)
+    said += [finding.text for finding in findings if finding is not refusal]
+    said += [
+        report["summary"],
+        f"It covers {report['covers']}.",
+        f"It assumes that {'; that '.join(report['assumes'])}.",
+    ]
+    said += [f"Warning: {warning}" for warning in report["warnings"]] + [not_made(settings, chosen)]
+    said += [log_time.ASSUMPTION] * (settings.unobserved_rewards == "drop")
+    print("\n".join([head, "", *said]))
+    table = [_row(value, target) for value in answer.values]
+    if settings.output_dir:
+        described = {"private": True, "privacy": report, "refusal": refusal and refusal._asdict(), "sentences": said}
+        picture = output.image(_picture(answer.values), "Private values with intervals")
+        paragraphs = "".join(f"<p>{html.escape(sentence)}</p>" for sentence in (head, *said))
+        output.write_files(settings.output_dir, table, described, output.document(paragraphs + picture))
+    return table
 
 
-def values(noised: np.ndarray, query: Query, mechanism: mechanisms.Mechanism) -> list[Value]:
-    """Each candidate's values by each estimator, from the noisy sum alone; spends no more privacy.
-
-    The variance of a ratio A / B at v is that of A - v B: over clients the sum of (A_c - v B_c)^2, of noised products,
-    and that of the noise on the totals. As the products' noise may make it too small, it is raised to an upper limit
-    that fails in a fifth of the cases that an interval may miss. The rest is left to the interval, which solves
-    (A - v B)^2 <= t^2 variance for v (Fieller), so that a noised denominator counts too.
-
-    The interval of a value with clipped weights misses half of the 5%. The other half is for the lower limit of the
-    mean clipped weight, by which the interval is extended: see `Value.bias`.
-
-    Args:
-      noised: float64 [size].
-      query: What was asked.
-      mechanism: What the release was accounted as.
-    """
-    sums = noised * query.scales
-    deviations = mechanism.noise_multiplier * query.norm * query.scales
-    found, miss = [], 1 - intervals.CONFIDENCE
-    for candidate, name in enumerate(query.candidates):
-        weights = totals.Ratio(query.weights(candidate), 0)
-        mean_weight, _ = _ratio(sums, deviations, query, weights, mechanism.cohort, miss)  # Misses below by half of it.
-        least = max(0.0, mean_weight.low)
-        for estimator in query.estimators:
-            is_clipped = estimator.name in _CLIPPED
-            share = miss / 2 if is_clipped else miss
-            interval, noise = _ratio(
-                sums, deviations, query, query.ratio(candidate, estimator), mechanism.cohort, share
-            )
-            if is_clipped:
-                (down, _), (_, up) = (_bias(estimator.name, 1 - least, end) for end in (interval.low, interval.high))
-                interval = interval._replace(low=interval.low + down, high=interval.high + up)
-            interval = interval._replace(low=max(interval.low, 0.0), high=min(interval.high, 1.0))
-            found.append(Value(name, estimator, interval, noise, 1 - mean_weight.mean))
+def checks(answer: Answer) -> list[Finding]:
+    """Findings on the propensities, from the release itself; with a warning, no conclusion is drawn."""
+    found = []
+    for interval, what in (
+        (answer.mean_weight, "The mean of the policy's weights, its probabilities divided by propensities,"),
+        (answer.uniform_weight, "The mean of 1 / propensity, divided by the number of actions,"),
+    ):
+        is_wrong = bool(interval.low > _ROUNDING)
+        cause = _ABOVE if is_wrong else _BELOW if interval.high * _ROUNDING < 1 else "Its expectation is 1."
+        shown = "cannot be estimated" if math.isnan(interval.mean) else f"is {interval.text(label='95% CI ')}"
+        found.append(Finding(log_validity.PROPENSITIES, is_wrong, f"{what} {shown}. {cause}"))
     return found
 
 
-def _bias(name: str, lost: float, value: float) -> tuple[float, float]:
-    """By how much a value can exceed its estimate with clipped weights: from, to; see `Value.bias`."""
-    value = min(max(value, 0.0), 1.0)
-    known = {
-        "logged": (0.0, 0.0),
-        "ips": (0.0, lost),
-        "dr": (-lost, lost),
-        "snips": (-lost * value, lost * (1 - value)),
+def sentences(values: Sequence[Value], policy: str, limits: bounds_lib.Bounds) -> list[str]:
+    """Text of private values, each with its interval and bias."""
+    said = [
+        f"Estimates with weights above {limits.largest_weight:g} clipped, at most {limits.max_rows:,} rows per client. "
+        "The 95% intervals are for the values without clipping, over clients and noise; they are conservative."
+    ]
+    for value in values:
+        interval, (low, high) = value.interval, value.bias
+        shown = interval.text(label="95% CI ")
+        if math.isnan(interval.mean):
+            shown = "cannot be estimated, because noise hides the rows"
+        elif value.is_biased or value.is_vacuous:
+            why = estimates.BIASED if value.is_biased else "uninformative interval"
+            shown = f"{interval.number(interval.mean)} ({why})"
+        line = f"{policy}, {value.estimator.name}: {shown}; noise {value.noise:.2g}"
+        if high - low > 0:
+            line += f"; clipping leaves out an estimated {low:+.2g} to {high:+.2g}"
+        said.append(f"{line}.")
+    return said + [_FEW] * any(value.is_finite_sample and not value.is_biased for value in values)
+
+
+def not_made(settings: cli.Settings, chosen: Plan) -> str:
+    """Sentence on the checks that would not be private, and on how the data holder makes them."""
+    left_out = ["varying sets of actions", "actions without a row", "duplicate and left-out rows", "uneven clients"]
+    left_out += ["columns from after the action"] * chosen.needs_model + ["changes over time"] * bool(
+        settings.time_column
+    )
+    given = [f"--{name}" for name in sorted(settings.set_by_user & bounds_lib.PRIVATE)]
+    return (
+        f"Not checked, as the results would not be private: {', '.join(left_out)}. Whoever holds the data can check "
+        f"them with the same command without {', '.join(given)}, and must keep its output as secret as the log."
+    )
+
+
+def _row(value: Value, policy: str) -> dict[str, Any]:
+    low, high = value.bias
+    return {
+        "policy": policy,
+        "estimator": value.estimator.name,
+        "value": value.interval.mean,
+        "low": math.nan if value.is_biased else value.interval.low,
+        "high": math.nan if value.is_biased else value.interval.high,
+        "noise": value.noise,
+        "bias_low": low,
+        "bias_high": high,
     }
-    return known.get(name, (math.nan, math.nan))
 
 
-def _ratio(
-    sums: np.ndarray, deviations: np.ndarray, query: Query, ratio: totals.Ratio, clients: int, miss: float
-) -> tuple[intervals.Interval, float]:
-    """A ratio's interval, which misses with a given probability, and the deviation of its noise."""
-    top, bottom = ratio
-    squares = [query.product(top, top), query.product(top, bottom), query.product(bottom, bottom)]
-    if not (sums[bottom] > 0 and sums[0] > 0):  # Noise has drowned the rows.
-        return intervals.Interval(math.nan, 0.0, 1.0, clients), math.inf
-    mean = sums[top] / sums[bottom]
-    factors = np.array([1.0, -2 * mean, mean**2])
-    share = _VARIANCE_SHARE if deviations.any() else 0.0
-    above = stats.norm.ppf(1 - miss * share) * np.linalg.norm(factors * deviations[squares]) if share else 0.0
-    variance = max(0.0, factors @ sums[squares] + above) * clients / max(1, clients - 1)
-    quantile = stats.t.ppf(1 - miss * (1 - share) / 2, max(1, clients - 1)) ** 2
-    low, high = _fieller(sums[top], sums[bottom], variance + deviations[top] ** 2, deviations[bottom] ** 2, quantile)
-    noise = math.hypot(deviations[top], mean * deviations[bottom]) / sums[bottom]
-    return intervals.Interval(float(mean), low, high, clients), float(noise)
+def _picture(values: Sequence[Value]) -> "matplotlib.figure.Figure":
+    from optimization.study import curves, panels
 
-
-def _fieller(top: float, bottom: float, of_top: float, of_bottom: float, quantile: float) -> tuple[float, float]:
-    """Interval of v with (top - v bottom)^2 <= quantile (of_top + v^2 of_bottom); [0, 1] if unbounded."""
-    leading = bottom**2 - quantile * of_bottom
-    if leading <= 0:
-        return 0.0, 1.0
-    root = math.sqrt(max(0.0, (top * bottom) ** 2 - leading * (top**2 - quantile * of_top)))
-    return (top * bottom - root) / leading, (top * bottom + root) / leading
+    plot, ((axes,),) = panels.grid(1, 1, (10, 1.5 + 0.5 * len(values)))
+    shown: Mapping[str, intervals.Interval] = {
+        KINDS[one.estimator.name].label: one.interval._replace(low=math.nan, high=math.nan)
+        if one.is_biased
+        else one.interval
+        for one in values
+    }
+    panels.forest(axes, {name: {"": interval} for name, interval in shown.items()}, {"": curves.PLAIN})
+    panels.label(axes, xlabel="mean reward of an interaction, with 95% intervals over clients and noise")
+    return plot

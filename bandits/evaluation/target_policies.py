@@ -1,12 +1,26 @@
-"""Policies whose value is asked for, by name; nothing here imports TensorFlow."""
+"""Policies whose value is asked for, by name, and their action probabilities in the rows of a log.
 
+TensorFlow is imported when a run's model is first used.
+"""
+
+import dataclasses
 import pathlib
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from data import interaction_log, log_checks, schema
+from bandits import flags, interactions, object_flags, registry, run_federated
+from bandits.options import BanditOptions, Phase, phases
+from bandits.results import runs
+from data import clients, files, interaction_log, log_checks, schema, statistics, tasks, text
 from data.errors import UsageError
+from data.tasks import registry as tasks_registry
+from optimization.study import cli, frame, run_folder
+
+if TYPE_CHECKING:
+    from bandits import losses, policies
+    from optimization import models
 
 KINDS = {
     "logged": "the logging policy itself, of a run by its model of each period; a check with weights of 1",
@@ -18,6 +32,7 @@ KINDS = {
 }
 _WITHOUT_NAME = ("logged", "uniform")
 _WITH_NAME = ("constant", "column", "run")
+_BATCH = 4096
 
 
 class Target(NamedTuple):
@@ -26,12 +41,17 @@ class Target(NamedTuple):
     Attributes:
       kind: `logged`, `uniform`, `constant`, `column` or `run`.
       name: The action, the columns, or the folder; empty for the first two.
+      run: The folder of the run whose predictions are in these columns; empty for other policies.
     """
 
     kind: str
     name: str = ""
+    run: str = ""
 
     def __str__(self) -> str:
+        if self.run:
+            folder = pathlib.Path(self.run)
+            return f"run:{'/'.join(folder.parts[-2:]) if folder.name.startswith('seed_') else folder.name}"
         return f"{self.kind}:{self.name}" if self.name else self.kind
 
     @property
@@ -40,17 +60,17 @@ class Target(NamedTuple):
         return self.kind != "logged" and (self.kind != "column" or len(schema.listed(self.name)) > 1)
 
 
-def parse(text: str) -> Target:
+def parse(policy: str) -> Target:
     """The target policy of `--policy`.
 
     Raises:
       UsageError: If it is none of `KINDS`, or a run's folder is not there.
     """
-    kind, _, name = text.partition(":")
-    if text not in _WITHOUT_NAME and (kind not in _WITH_NAME or not name):
-        raise UsageError(f"--policy={text} must be one of {', '.join(KINDS)}.")
+    kind, _, name = policy.partition(":")
+    if policy not in _WITHOUT_NAME and (kind not in _WITH_NAME or not name):
+        raise UsageError(f"--policy={policy} must be one of {', '.join(KINDS)}.")
     if kind == "run" and not pathlib.Path(name).is_dir():
-        raise UsageError(f"--policy={text}: there is no folder {name}.")
+        raise UsageError(f"--policy={policy}: there is no folder {name}.")
     return Target(kind, name)
 
 
@@ -79,3 +99,215 @@ def probabilities(target: Target, log: interaction_log.InteractionLog) -> np.nda
     if log.probabilities is None:
         raise UsageError(f"--policy={target}: the log has no such columns.")
     return log.probabilities
+
+
+def options_of_run(folder: str) -> BanditOptions:
+    """Options of a run's flags.
+
+    Raises:
+      UsageError: If the folder is no run of run_federated, or has no model yet.
+    """
+    try:
+        run = runs.read(pathlib.Path(folder))
+    except UsageError as error:
+        raise UsageError(f"--policy=run:{folder} is no run's folder: {error}") from error
+    if "bandits_type" not in run.flags:
+        raise UsageError(f"--policy=run:{folder} is no run of run_federated.")
+    run_folder.find_model(folder)
+    settings = frame.flag_set(run_federated.STUDY).parse(["evaluate_policy"])
+    made = flags.options(settings.replace(**{name: run.flags[name] for name in settings if name in run.flags}))
+    if "python_model" in run.flags and not (pathlib.Path(folder) / run_folder.KERAS_FILE).is_file():
+        raise UsageError(f"{folder} trained a Keras model, which an earlier version did not keep: run it again.")
+    if recorded := run.flags.get("python_policy"):
+        made = dataclasses.replace(made, policy=object_flags.of_record(recorded))
+    return made
+
+
+def exploration(settings: cli.Settings, run_options: BanditOptions) -> registry.Chosen:
+    """Exploration of `--bandits_type` and its parameters; the run's own by default."""
+    if not settings.bandits_type:
+        return run_options.policy
+    entry = registry.POLICIES[settings.bandits_type]
+    return entry.chosen({name: settings[f"bandits_{name}"] for name in entry.parameters})
+
+
+def known_statistics(folder: str) -> statistics.OfTable | None:
+    """Statistics with which a run encodes a table's columns; None if it recorded none."""
+    path = pathlib.Path(folder) / run_folder.STATISTICS_FILE
+    return statistics.read_table(str(path)) if path.is_file() else None
+
+
+@dataclasses.dataclass(frozen=True)
+class RunModel:
+    """A model of a run with its policy.
+
+    Attributes:
+      phase: The run's options.
+      num_actions: Number of actions.
+      model: The model.
+      weights: Its weights.
+    """
+
+    phase: Phase
+    num_actions: int
+    model: "models.Model"
+    weights: "models.Weights"
+
+    @property
+    def loss(self) -> "losses.Loss":
+        """The loss that the model was trained with."""
+        from bandits import experiment
+
+        return experiment.build_loss(self.phase, self.num_actions)
+
+    def policy(self, period: int | None = None) -> "policies.Policy":
+        """Policy that the run deploys in a period, counted from 0; by default in the one after the last.
+
+        It depends on the period if a parameter is scheduled.
+        """
+        import tensorflow as tf
+
+        value = self.phase.scheduled_value(self.num_actions, self.phase.periods if period is None else period)
+        return self.phase.policy.build(None if value is None else tf.constant(value, tf.float32))
+
+    def probabilities(self, contexts: clients.Features, count: int, period: int | None = None) -> np.ndarray:
+        """Action probabilities, float64 [rows, actions].
+
+        Args:
+          contexts: [rows, ...] or bags of words, as the model takes them.
+          count: Number of rows.
+          period: See `policy`.
+
+        Raises:
+          UsageError: If the model does not take these contexts.
+        """
+        import tensorflow as tf
+
+        from bandits import process
+        from optimization import models
+
+        policy, parts = self.policy(period), [np.zeros((0, self.num_actions))]
+        try:
+            for number, part in enumerate(_batches(contexts, count)):
+                seen = models.dense(tf.nest.map_structure(tf.convert_to_tensor, part))
+                key = tf.constant([0, number])  # A policy that draws random numbers draws them once here.
+                rows = process.probabilities(policy, self.model, self.weights, self.loss, seen, key)
+                parts.append(rows.numpy().astype(np.float64))
+        except (tf.errors.InvalidArgumentError, ValueError) as error:
+            shape = "bags of words" if isinstance(contexts, text.Bags) else f"{contexts.shape[1:]}"
+            raise UsageError(f"--policy: the run's model does not take the log's contexts, {shape}: {error}") from error
+        rows = np.concatenate(parts)
+        return rows / rows.sum(axis=1, keepdims=True)  # In float64, they sum to 1 more exactly.
+
+
+def _batches(contexts: clients.Features, count: int) -> Iterator[Any]:
+    """Yields contexts, [rows, ...] or bags of words, in parts that fit into memory."""
+    for start in range(0, count, _BATCH):
+        rows = np.arange(start, min(start + _BATCH, count))
+        yield contexts.take(rows) if isinstance(contexts, text.Bags) else contexts[rows]
+
+
+def outputs(model: "models.Model", weights: "models.Weights", contexts: clients.Features, count: int) -> np.ndarray:
+    """A model's outputs, float32 [rows, actions], on encoded contexts."""
+    import tensorflow as tf
+
+    from optimization import models
+
+    parts = [
+        model.forward(weights, models.dense(tf.nest.map_structure(tf.convert_to_tensor, part))).numpy()
+        for part in _batches(contexts, count)
+    ]
+    return np.concatenate(parts) if parts else np.zeros((0, *model.specs[-1].shape), np.float32)
+
+
+def of_final_model(
+    log: interaction_log.InteractionLog, folder: str, chosen: BanditOptions, policy: registry.Chosen
+) -> np.ndarray:
+    """Action probabilities of a run's final model, float64 [rows, actions].
+
+    A scheduled parameter has the value of the deployment that would come next.
+
+    Args:
+      log: The log.
+      folder: The run's folder.
+      chosen: Its options.
+      policy: The exploration.
+
+    Raises:
+      UsageError: If the log's contexts or actions are not the model's.
+    """
+    from optimization import models
+
+    task = object_flags.with_recorded_model(tasks_registry.load(chosen.task), pathlib.Path(folder))
+    if task.num_actions != len(log.action_names):
+        raise UsageError(
+            f"--policy=run:{folder} chooses among {task.num_actions} actions, and the log has {len(log.action_names)}: "
+            "--action_names adds actions that were never chosen."
+        )
+    order = list(range(task.num_actions))
+    if task.action_names and log.action_names != tuple(map(str, order)):
+        by_action = schema.by_name(task.action_names, log.action_names)
+        if by_action is None:
+            raise UsageError(
+                f"--policy=run:{folder} names its actions {', '.join(task.action_names)}, and the log names them "
+                f"{', '.join(log.action_names)}: rename the log's actions, so that it is clear which are the same."
+            )
+        order = [task.action_names.index(name) for name in by_action.values()]
+    model = models.of_task(task, chosen.heads)
+    weights = tuple(run_folder.load_model(folder, model.shapes))
+    phase = dataclasses.replace(phases(chosen, task)[-1], policy=policy)
+    run_model = RunModel(phase, task.num_actions, model, weights)
+    return run_model.probabilities(_contexts(log, task, folder), len(log))[:, order]
+
+
+def _contexts(log: interaction_log.InteractionLog, task: tasks.Task, folder: str) -> clients.Features:
+    """The log's contexts encoded for a run's model; read from the task if the log has none."""
+    if log.contexts is not None:
+        return log.contexts
+    place = {name: index for index, name in enumerate(task.clients.client_ids)}
+    if log.rows is None or not set(log.client_ids) <= place.keys():
+        raise UsageError(f"--policy=run:{folder}: the log has no contexts, and its clients are not those of the run.")
+    parts = []
+    for client, name in enumerate(log.client_ids):
+        rows = log.rows[log.clients == client]
+        parts.append(task.normalize(task.clients.load(place[name]).take(rows).features))
+    bags = [part for part in parts if isinstance(part, text.Bags)]
+    return text.joined(bags) if bags else np.concatenate(parts)
+
+
+def of_each_period(run: interactions.LoggedRun) -> np.ndarray:
+    """Action probabilities of the deployed model that acted in each logged row.
+
+    Args:
+      run: The run, its log read with contexts.
+
+    Returns:
+      float64 [rows, actions]; at the logged actions, the logged propensities but for rounding.
+
+    Raises:
+      UsageError: If a period's model is not there, or damaged.
+      ValueError: If the log has no contexts.
+    """
+    from optimization import models
+
+    log = run.log
+    if log.contexts is None:
+        raise ValueError("The log was read without contexts.")
+    *_, phase = phases(run.options, run.task)
+    model, num_actions = models.of_task(run.task, run.options.heads), run.task.num_actions
+    by_row = np.zeros((len(log), num_actions))
+    acted = np.asarray(log.models)
+    for period in np.unique(acted):
+        if period not in run.models:
+            raise UsageError(f"{run.folder} has no model of period {period} any more.")
+        arrays = files.read_arrays(run.models[period])
+        shapes = {name: array.shape for name, array in arrays.items() if np.isfinite(array).all()}
+        if not model.shapes.items() <= shapes.items():
+            raise UsageError(f"{run.models[period]} is not a model of this run with finite weights: restore a copy.")
+        weights = tuple(arrays[name] for name in model.shapes)
+        rows = np.flatnonzero(acted == period)
+        contexts = log.take(rows).contexts
+        assert contexts is not None
+        run_model = RunModel(phase, num_actions, model, weights)
+        by_row[rows] = run_model.probabilities(contexts, len(rows), int(period))
+    return by_row

@@ -4,20 +4,28 @@ A client sends its totals S_c, a number a column. Once the ratios A / B of their
 its influences (A_c - (A / B) B_c) / B. From their sums the variance of a ratio follows by the delta method (Cochran,
 Sampling Techniques, 1977, chapter 6, clients as units), with whatever dependence there is between a client's own rows.
 Influences are differences already: no variance is lost where rewards are large beside their spread.
+
+The bootstrap over clients has Poisson(1) weights instead of a draw with replacement (Chamandy, Muralidharan, Najmi and
+Naidu, "Estimating uncertainty for massive data streams", 2012). Each client draws its own, so that only sums over
+clients, [draws, k], are sent. Models are not fitted again.
 """
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from bandits.evaluation.estimators import Estimator
-from bandits.evaluation.terms import Terms
+from bandits.evaluation.estimators import Estimator, Terms
+from data import keys
 from optimization.study import intervals
 
 _FIRST = 3  # Column of the first estimator's numerator.
+# Together, the most weights of the bootstrap that are in memory at once: 8 MB.
+_CLIENTS, _DRAWS = 1024, 1024
+# P(at most k), up to where it is 1 in double precision.
+_POISSON = np.cumsum([math.exp(-1) / math.factorial(count) for count in range(20)])
 
 
 class Ratio(NamedTuple):
@@ -70,7 +78,7 @@ class Layout:
 
     def ratio(self, estimator: Estimator) -> Ratio:
         """Indices of the columns that an estimator divides."""
-        denominator = 0 if estimator.denominator == "rows" else 1
+        denominator = 0 if estimator.kind.denominator == "rows" else 1
         return Ratio(_FIRST + self.estimators.index(estimator), denominator)
 
     @property
@@ -195,3 +203,66 @@ def interval(
     deviation = math.sqrt(variance * sums.clients)  # Of one client's part in a mean over clients.
     half = float(intervals.half_width(deviation, sums.clients, confidence))
     return intervals.Interval(mean, mean - half, mean + half, sums.clients)
+
+
+def client_weights(name: str, seed: int, draws: int, first: int = 0) -> np.ndarray:
+    """A client's weight in each resample, uint8 [draws]: Poisson(1), a function of its name and the draw.
+
+    Args:
+      name: Name of the client.
+      seed: Random seed.
+      draws: Number of resamples.
+      first: Number of the first resample.
+    """
+    generator = keys.generator(seed, keys.Purpose.BOOTSTRAP, keys.number_of(name))
+    if first:  # A uniform number each.
+        generator.bit_generator.advance(first)  # type: ignore[attr-defined]
+    return np.searchsorted(_POISSON, generator.random(draws), side="right").astype(np.uint8)
+
+
+def drawn_totals(client_totals: np.ndarray, names: Sequence[str], seed: int, draws: int) -> np.ndarray:
+    """Totals of each resample, float64 [draws, k], in memory that does not otherwise grow with the draws.
+
+    Args:
+      client_totals: float64 [clients, k], of `of_clients`.
+      names: Names of the clients, in this order.
+      seed: Random seed.
+      draws: Number of resamples.
+    """
+    resampled = np.zeros((draws, client_totals.shape[1]))
+    for of_draws in _parts(draws, _DRAWS):
+        for of_clients in _parts(len(names), _CLIENTS):
+            weights = np.stack(
+                [
+                    client_weights(name, seed, of_draws.stop - of_draws.start, of_draws.start)
+                    for name in names[of_clients]
+                ]
+            )
+            resampled[of_draws] += weights.T.astype(np.float64) @ client_totals[of_clients]
+    return resampled
+
+
+def _parts(count: int, size: int) -> Iterator[slice]:
+    for start in range(0, count, size):
+        yield slice(start, min(start + size, count))
+
+
+def bootstrap_interval(
+    sums: Sums, drawn: np.ndarray, ratio: Ratio, minus: Ratio | None = None, confidence: float = intervals.CONFIDENCE
+) -> intervals.Interval:
+    """A value, or the difference of two, with a percentile interval over resampled clients.
+
+    Args:
+      sums: Sums of the clients without resampling.
+      drawn: float64 [draws, k], of `drawn_totals` or of `federated`.
+      ratio: The value.
+      minus: What is subtracted from it; None for nothing.
+      confidence: Confidence level.
+    """
+    values = value(drawn, ratio) - (value(drawn, minus) if minus else 0)
+    values = values[np.isfinite(values)]
+    mean = float(value(sums.totals, ratio) - (value(sums.totals, minus) if minus else 0))
+    if not len(values):
+        return intervals.Interval(mean, math.nan, math.nan, sums.clients)
+    low, high = np.percentile(values, [50 * (1 - confidence), 50 * (1 + confidence)])
+    return intervals.Interval(mean, float(low), float(high), sums.clients)

@@ -9,8 +9,6 @@ from collections.abc import Collection, Sequence
 import numpy as np
 
 MAX_PARTICIPANTS_FOR_ALL = 8
-MAX_PROPOSALS = 8
-_MAX_OVERLAP = 0.8
 _LEAST_ROUNDS = 3  # Of a t test.
 
 
@@ -35,59 +33,17 @@ def all_with(target: int, num_participants: int) -> list[str]:
     return [combination for combination in codes if combination[target] == "1"]
 
 
-def proposals(updates: np.ndarray, target: int) -> list[str]:
-    """Combinations of participants whose model updates align with the target's.
-
-    Clustered federated learning splits participants in two so that the most similar pair across the cut is as
-    dissimilar as can be, and goes on within each part (Sattler, Müller and Samek 2020, section II). Those cuts are the
-    merges of single-linkage clustering by cosine distance. The parts that hold the target are nested; those that stay
-    unchanged over the widest range of distances are proposed, unless one and a better one are the same but for a fifth
-    of their participants: almost equal combinations have the same effect within noise (section 8.3.1). At most
-    `MAX_PROPOSALS`, the smallest first.
-
-    Args:
-      updates: float [participants, weights], trained minus initial model.
-      target: Index of the target.
-    """
-    import scipy.cluster.hierarchy
-    import scipy.spatial.distance
-
-    merges = scipy.cluster.hierarchy.linkage(scipy.spatial.distance.pdist(updates, "cosine"), "single")
-    count = len(updates)
-    clusters = [{participant} for participant in range(count)]
-    nested, formed_at = [{target}], [0.0]
-    for first, second, distance, _ in merges:
-        clusters.append(clusters[int(first)] | clusters[int(second)])
-        if target in clusters[-1]:
-            nested.append(clusters[-1])
-            formed_at.append(distance)
-    # All participants together are never split off: they count to the largest distance that there can be.
-    persistence = np.diff([*formed_at, 2.0])
-    kept: list[set[int]] = []
-    for index in np.argsort(-persistence, kind="stable"):
-        cluster = nested[index]
-        if all(len(cluster & other) <= _MAX_OVERLAP * len(cluster | other) for other in kept):
-            kept.append(cluster)
-    return [code(cluster, count) for cluster in sorted(kept[:MAX_PROPOSALS], key=len)]
-
-
-def shares(combination: str, num_rows: Sequence[int], target: int, target_weight: float | None) -> np.ndarray:
+def shares(combination: str, num_rows: Sequence[int]) -> np.ndarray:
     """Each participant's weight in a combination's average.
 
     Args:
       combination: Its code.
       num_rows: Training rows of each participant.
-      target: Index of the target.
-      target_weight: The target's weight, the others sharing the rest by size; None for all by size.
 
     Returns:
       float32 [participants], 0 outside the combination, summing to 1.
     """
     sizes = np.where([bit == "1" for bit in combination], num_rows, 0).astype(float)
-    if target_weight is not None and np.count_nonzero(sizes) > 1:
-        sizes[target] = 0
-        sizes *= (1 - target_weight) / sizes.sum()
-        sizes[target] = target_weight
     return (sizes / sizes.sum()).astype(np.float32)
 
 

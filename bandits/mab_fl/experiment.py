@@ -14,7 +14,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from bandits import decision_rules
-from bandits.mab_fl import combinations, flags, metrics, model, process, rewards
+from bandits.mab_fl import combinations, flags, metrics, process, rewards
 from data import clients, files, keys
 from data.tasks import silos
 from optimization import client_work, models
@@ -73,7 +73,7 @@ def _built(definition: process.MabFlProcess) -> tff.templates.IterativeProcess:
     return compiled.kept(("mab_fl rounds", definition), definition.build)
 
 
-def _scorer(classifier: model.BinaryClassifier) -> Callable[..., tf.Tensor]:
+def _scorer(classifier: process.BinaryClassifier) -> Callable[..., tf.Tensor]:
     return compiled.kept(("mab_fl scores", classifier), lambda: tf.function(classifier.scores, reduce_retracing=True))
 
 
@@ -92,7 +92,7 @@ class MabFlRounds(runner.Rounds):
         participants: silos.Silos,
         target: int,
         choices: Sequence[str],
-        hidden: tuple[int, ...] = model.HIDDEN,
+        hidden: tuple[int, ...] = process.HIDDEN,
     ):
         """Takes what all rounds need.
 
@@ -100,11 +100,8 @@ class MabFlRounds(runner.Rounds):
           options: What the flags mean.
           participants: All participants' rows.
           target: Index of the target.
-          choices: The combinations to choose from; none if they are to be proposed, which trains every participant.
+          choices: The combinations to choose from.
           hidden: Widths of the network's hidden layers.
-
-        Raises:
-          UsageError: If nothing is known of what is proposed.
         """
         self._options, self._names, self.target = options, participants.names, target
 
@@ -120,22 +117,11 @@ class MabFlRounds(runner.Rounds):
         self._validation_rows = normalized(participants.silos[target].validation)
         test_features, self._test_labels = normalized(participants.silos[target].test)
         self._test_features = tf.constant(test_features)
-        self._classifier = model.BinaryClassifier(test_features.shape[1], hidden)
+        self._classifier = process.BinaryClassifier(test_features.shape[1], hidden)
         self._rule = options.rule.build()
-        self._num_averaged = 1
         self.estimates = np.zeros(0)
-        self.choices = list(choices) or self._proposals()
-        flags.check_earlier(options, self.choices)
-        if options.tries_all:
-            self._num_averaged = len(self.choices)
-
-    def explores_all(self, round_num: int, key: decision_rules.Array) -> bool:
-        """Whether a round tries every combination: by the rule, or as an extra round (section 8.4)."""
-        every, probability = self._options.explore_every, self._options.explore_probability
-        if self._rule.explores_all or (every and round_num % every == 0):
-            return True
-        own_key = tf.random.experimental.stateless_fold_in(key, 1)  # The same key may select the action.
-        return bool(probability and tf.random.stateless_uniform((), own_key) < probability)
+        self.choices = list(choices)
+        self._num_averaged = len(self.choices) if self._rule.explores_all else 1
 
     def _process(self, epochs: int) -> process.MabFlProcess:
         options = self._options
@@ -148,11 +134,9 @@ class MabFlRounds(runner.Rounds):
         """State before round 1."""
         weights = self._classifier.initial_weights(self._options.seed)
         count = len(self.choices)
-        # To propose combinations, every participant was asked for its first update.
-        asked = 2 * len(self._names) if self._options.choices == flags.COSINE_CLUSTERS else 0
         return Progress(
             server=self._process(self._options.epochs_per_round).initial_state(weights),
-            rule=_warm(self._rule.init(count), self.choices, dict(self._options.earlier)),
+            rule=self._rule.init(count),
             best_weights=weights,
             best_auc=np.float64(0),
             best_round=np.int64(0),
@@ -161,7 +145,7 @@ class MabFlRounds(runner.Rounds):
             increases=np.full(_INCREASES if self._options.reward.needs_increases else 0, np.nan),
             falling_rounds=np.int64(0),
             stopped_after=np.int64(0),
-            communications=np.int64(asked),
+            communications=np.int64(0),
             plays=np.zeros(count, np.int64),
             adoptions=np.zeros(count, np.int64),
             reward_sums=np.zeros(count),
@@ -170,20 +154,15 @@ class MabFlRounds(runner.Rounds):
         )
 
     def is_finished(self, progress: Progress, round_num: int) -> bool:
-        """Whether early stopping, and the tuning after it, have ended."""
-        stopped_after = int(progress.stopped_after)
-        return bool(stopped_after) and round_num >= stopped_after + self._options.tuning_rounds
+        """Whether early stopping has ended the training."""
+        return bool(progress.stopped_after)
 
     def run_round(self, progress: Progress, round_num: int) -> tuple[Progress, Mapping[str, Any]]:
-        """Runs one round: Algorithm 7, or one of the target's tuning after the last."""
-        trains_until = int(progress.stopped_after) or self._options.total_rounds
-        if round_num > trains_until:
-            return self._tune(progress, round_num, is_first=round_num == trains_until + 1)
-
+        """Runs one round of Algorithm 7."""
         # Step 1: choose, or try all.
         seed = self._options.seed
         key = keys.tensorflow_key(seed, keys.Purpose.DECISION, round_num, 0)
-        tries_all = self.explores_all(round_num, key)
+        tries_all = self._rule.explores_all
         tried = np.flatnonzero(progress.is_kept).tolist() if tries_all else [int(self._rule.select(progress.rule, key))]
         # Steps 2 to 6.
         server, measured = self._round(progress.server, [self.choices[action] for action in tried], round_num)
@@ -225,7 +204,7 @@ class MabFlRounds(runner.Rounds):
             increases=_newest(progress.increases, candidate_auc - before),
             falling_rounds=np.int64(falling_rounds),
             stopped_after=np.int64(round_num if stops else 0),
-            communications=progress.communications + self._communications(tried, tries_all),
+            communications=progress.communications + self._communications(tried),
             plays=plays,
             adoptions=adoptions,
             reward_sums=reward_sums,
@@ -239,7 +218,7 @@ class MabFlRounds(runner.Rounds):
         if (corrupted := self._options.corrupted_participant) is not None:
             members = combinations.members(self.choices[action])
             row[metrics.CORRUPTED] = int(self._names.index(corrupted) in members)
-        row |= self._bytes(tried, round_num)
+        row |= self._bytes(tried)
         return self._measured(progress, after, measured, row, candidate_auc[chosen], round_num)
 
     def _without_worse(
@@ -257,17 +236,6 @@ class MabFlRounds(runner.Rounds):
         sums = reward_sums[tried]
         kept[tried] = ~combinations.clearly_worse(sums, products[np.ix_(tried, tried)], rounds, level)
         return products, kept
-
-    def _tune(self, progress: Progress, round_num: int, *, is_first: bool) -> tuple[Progress, Mapping[str, Any]]:
-        """Runs a round in which the target trains the best model by itself; the rule learns nothing."""
-        server = progress.server
-        if is_first:
-            server = self._process(self._options.epochs_per_round).initial_state(progress.best_weights)
-        alone = combinations.code([self.target], len(self._names))
-        server, measured = self._round(server, [alone], round_num)
-        auc = np.float64(measured.candidate_auc[0])
-        row: dict[str, Any] = {metrics.ACTION: metrics.TUNING, metrics.TRIED: 0, **payloads.row(0, 0, 0, 0)}
-        return self._measured(progress, progress._replace(server=server), measured, row, auc, round_num)
 
     def _measured(
         self,
@@ -304,12 +272,12 @@ class MabFlRounds(runner.Rounds):
         """Runs steps 2 to 6 for these combinations."""
         options = self._options
         # In round 1 every participant goes on from its own pre-trained model.
-        epochs = options.epochs_of(round_num) + (options.pretrain_epochs if round_num == 1 else 0)
+        epochs = options.epochs_per_round + (options.pretrain_epochs if round_num == 1 else 0)
         definition = self._process(epochs)
         sizes = [len(labels) for _, labels in self._training_rows]
         shares = np.zeros((definition.num_combinations, len(sizes)), np.float32)
         for index, combination in enumerate(tried):
-            shares[index] = combinations.shares(combination, sizes, self.target, options.target_weight)
+            shares[index] = combinations.shares(combination, sizes)
         inputs = [self._input(index, shares[:, index], round_num) for index in np.flatnonzero(shares.any(axis=0))]
         return _built(definition).next(server, inputs)
 
@@ -318,28 +286,22 @@ class MabFlRounds(runner.Rounds):
         key = keys.tensorflow_key(self._options.seed, keys.Purpose.TRAINING, round_num, int(participant))
         return process.ParticipantInput(*self._training_rows[participant], features, labels, shares, key)
 
-    def _communications(self, tried: Sequence[int], tries_all: bool) -> int:
+    def _communications(self, tried: Sequence[int]) -> int:
         if self._options.choices == flags.TARGET_ALONE:
             return 0
         trained = self._trained(tried)
-        is_delayed = tries_all and self._options.delays_rewards
         chooses = self._options.choices not in flags.BASELINES
-        return combinations.communications(trained, is_evaluated=chooses and not is_delayed)
+        return combinations.communications(trained, is_evaluated=chooses and not self._options.delays_rewards)
 
     def _trained(self, tried: Sequence[int]) -> int:
         return len(set().union(*(combinations.members(self.choices[action]) for action in tried)))
 
-    def _bytes(self, tried: Sequence[int], round_num: int) -> Mapping[str, int]:
-        """Payload of a round: models to and from who trains, averages to the target and their measures back.
-
-        In round 1 also that of the first updates, if combinations are proposed. The target alone sends nothing.
-        """
+    def _bytes(self, tried: Sequence[int]) -> Mapping[str, int]:
+        """Payload of a round: models to and from who trains, averages to the target and their measures back."""
         if self._options.choices == flags.TARGET_ALONE:
             return payloads.row(0, 0, 0, 0)
         size, trained = payloads.of_model(list(self._classifier.shapes.values())), self._trained(tried)
         measured = len(tried) if self._options.choices not in flags.BASELINES else 0
-        if round_num == 1 and self._options.choices == flags.COSINE_CLUSTERS:
-            trained += len(self._names)
         return payloads.row(size, size, trained + measured, trained, measured)
 
     def global_weights(self, progress: Progress) -> tuple[np.ndarray, ...]:
@@ -361,19 +323,6 @@ class MabFlRounds(runner.Rounds):
     def model(self, progress: Progress) -> Mapping[str, np.ndarray]:
         """The best global model's weights by name."""
         return dict(zip(self._classifier.shapes, progress.best_weights, strict=True))
-
-    def _proposals(self) -> list[str]:
-        """Combinations from clusters of the participants' first model updates."""
-        options = self._options
-        weights = self._classifier.initial_weights(options.seed)
-        definition = self._process(options.epochs_per_round + options.pretrain_epochs)
-        updates = []
-        for participant in range(len(self._names)):
-            whole = [self._input(participant, np.ones(1, np.float32), 0)]
-            trained, _ = _built(definition).next(definition.initial_state(weights), whole)
-            changes = [np.ravel(after[0] - before) for after, before in zip(trained.candidates, weights, strict=True)]
-            updates.append(np.concatenate(changes[: len(self._classifier.trained.shapes)]))
-        return combinations.proposals(np.array(updates), self.target)
 
     def combinations_csv(self, progress: Progress) -> bytes:
         """`combinations.csv`: the rule's statistics of each combination."""
@@ -398,16 +347,3 @@ def _only_largest(values: np.ndarray) -> int:
 def _newest(before: np.ndarray, added: np.ndarray) -> np.ndarray:
     """The newest values, as many as before."""
     return np.append(before, added)[len(added) :] if len(before) else before
-
-
-def _warm(state: Any, choices: Sequence[str], earlier: Mapping[str, float]) -> Any:
-    """A rule's initial state, in which the mean of earlier rewards counts as one reward."""
-    for action, combination in enumerate(choices):
-        if combination not in earlier:
-            continue
-        mean = earlier[combination]
-        if isinstance(state, decision_rules.BetaState):
-            state.successes[action], state.failures[action] = mean, 1 - mean
-        else:
-            state.values[action], state.counts[action] = mean, 1
-    return state

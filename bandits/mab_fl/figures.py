@@ -5,9 +5,7 @@ import pathlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import pandas as pd
-import scipy.stats
 
 from bandits.mab_fl import metrics, studies
 from data import files
@@ -26,7 +24,7 @@ def _read(folder: pathlib.Path) -> pd.DataFrame:
     reward of each combination after the round, where the run has `estimates.csv`.
     """
     rounds = pd.read_csv(folder / "metrics.csv")
-    rounds["combination"] = rounds[metrics.ACTION].map(_learned(folder)["combination"]).fillna("tuning")
+    rounds["combination"] = rounds[metrics.ACTION].map(_learned(folder)["combination"])
     if (path := folder / metrics.ESTIMATES_FILE).exists():
         rounds = rounds.join(pd.read_csv(path).set_index("round_num").add_prefix(_ESTIMATE), on="round_num")
     return rounds
@@ -43,7 +41,9 @@ def draw_run(folder: pathlib.Path, title: str) -> None:
     axes, below = grid[:, 0]
     axes.plot(rounds["round_num"], rounds[metrics.GLOBAL_AUC], color="grey", label="validation")
     axes.plot(rounds["round_num"], rounds[metrics.TEST_AUC], color="black", label="test")
-    _mark_combinations(axes, rounds)
+    for index, (combination, group) in enumerate(rounds.groupby("combination")):
+        label = combination if len(combination) <= 12 else f"{combination[:12]}..."
+        axes.plot(group["round_num"], group[metrics.TEST_AUC], "o", color=_colour(index), markersize=4, label=label)
     drawing.label(axes, ylabel="AUC on the target", legend=True)
     tried = sorted(set(rounds["combination"]))
     for column in _estimate_columns(rounds):
@@ -82,10 +82,7 @@ def draw_study(study: studies.Study, runs: Mapping[pathlib.Path, Mapping[str, An
     for arguments in study.figures:
         options = dict(arguments)
         kind, file, title = options.pop("kind"), options.pop("file"), options.pop("title", "")
-        selected = rounds
-        for name, value in options.pop("where", {}).items():
-            selected = selected[selected[name] == value]
-        _KINDS[kind](selected, folder / file, title, **options)
+        _KINDS[kind](rounds, folder / file, title, **options)
 
 
 def intervals_by_flags(
@@ -150,36 +147,44 @@ def grid(
     rounds: pd.DataFrame,
     path: pathlib.Path,
     title: str,
-    tables: Sequence[str],
     across: str,
     down: str | None = None,
     value: str = metrics.TEST_AUC,
+    tables: Sequence[str] | None = None,
 ) -> None:
-    """Draws means over seeds with their 95% intervals, a panel for each two values.
+    """Draws means over seeds with their 95% intervals, a panel for each two values, a line for each table or estimate.
 
     Args:
       rounds: All runs' rounds.
       path: Where to.
       title: The figure's title.
-      tables: Tables of the settings that are drawn.
       across: Flag whose values are the columns; `setting` gives each setting its own.
       down: Flag whose values are the rows; settings without it are the row "stationary". None for a single row.
       value: The column to draw; `estimate` draws those of all combinations.
+      tables: Tables of the settings that are drawn; None for all, a line each.
     """
-    chosen = rounds[rounds["table"].isin(tables)]
+    chosen = rounds[rounds["table"].isin(tables)] if tables else rounds
     chosen = chosen.assign(row=chosen[down].fillna(_STATIONARY) if down else "")
     columns, rows = list(dict.fromkeys(chosen[across])), sorted(set(chosen["row"]), key=str)
-    figure, panels = _grid(len(rows), len(columns), (3.4, 2.6), title)
-    drawn = _estimate_columns(chosen) if value == "estimate" else [value]
+    size = (3.4 * len(columns), 2.6 * len(rows) + 0.8)
+    figure, panels = drawing.grid(len(rows), len(columns), size, title, sharex="col", sharey="row")
+    names = [value]
+    if value == "estimate":
+        names = _estimate_columns(chosen)
+    elif tables is None:
+        names = list(dict.fromkeys(chosen["table"]))
+    looks = study_curves.styles(names)
     for axes_row, row in zip(panels, rows, strict=True):
         for axes, column in zip(axes_row, columns, strict=True):
             panel = chosen[(chosen["row"] == row) & (chosen[across] == column)]
-            for name, look in zip(drawn, study_curves.styles(drawn), strict=True):
-                study_curves.draw(axes, _seeds(panel), name, name.removeprefix(_ESTIMATE), look)
+            for name, look in zip(names, looks, strict=True):
+                lines = _seeds(panel[panel["table"] == name] if tables is None else panel)
+                drawn = value if tables is None else name
+                study_curves.draw(axes, lines, drawn, name.removeprefix(_ESTIMATE), look)
             words = [_panel_word(across, column), *([_panel_word(down, row)] if down else [])]
             drawing.label(axes, title=", ".join(words), xlabel="round" if row == rows[-1] else "")
         axes_row[0].set_ylabel("estimated reward" if value == "estimate" else value)
-    if len(drawn) > 1:
+    if len(names) > 1:
         drawing.add_legend(figure, 6)
     files.save_picture(figure, path, dpi=120)
 
@@ -190,77 +195,7 @@ def _estimate_columns(rounds: pd.DataFrame) -> list[str]:
 
 
 def _panel_word(flag: str, value: float | str) -> str:
-    return value if isinstance(value, str) else f"{_short(flag)} = {value:g}"
-
-
-def actions(rounds: pd.DataFrame, path: pathlib.Path, title: str, tables: Sequence[str]) -> None:
-    """Draws all runs' rounds with their combinations: over the learning curve, and as a raster of seeds."""
-    chosen = rounds[rounds["table"].isin(tables)]
-    figure, grid = drawing.grid(2, 1, (8, 7), title, sharex=True, height_ratios=(3, 2))
-    curve, raster = grid[:, 0]
-    mean = chosen.groupby("round_num")[metrics.TEST_AUC].mean()
-    curve.plot(mean, color="black")
-    _mark_combinations(curve, chosen)
-    for index, (_, group) in enumerate(chosen.groupby("combination")):
-        raster.plot(group["round_num"], group["seed"], "s", color=_colour(index), markersize=9)
-    raster.set_yticks(sorted(set(chosen["seed"])))
-    drawing.label(curve, ylabel="test AUC", legend=True)
-    drawing.label(raster, xlabel="round", ylabel="seed")
-    files.save_picture(figure, path, dpi=120)
-
-
-def curves(rounds: pd.DataFrame, path: pathlib.Path, title: str, value: str, panels: str) -> None:
-    """Draws each table's mean over seeds with its 95% confidence interval, a panel for each value of a flag."""
-    groups = list(rounds.groupby(panels))
-    figure, grid = _grid(1, len(groups), (6, 4.5), title)
-    for axes, (panel, group) in zip(grid[0], groups, strict=True):
-        tables = dict(iter(group.groupby("table", sort=False)))
-        for look, (table, one) in zip(study_curves.styles(list(tables)), tables.items(), strict=True):
-            study_curves.draw(axes, _seeds(one), value, table, look)
-        drawing.label(axes, title=f"{_short(panels)} = {panel}", xlabel="round", ylabel=value, legend=True)
-    files.save_picture(figure, path, dpi=120)
-
-
-def scatter(
-    rounds: pd.DataFrame, path: pathlib.Path, title: str, values: Sequence[str], residuals: bool = False
-) -> None:
-    """Draws all runs' values, or residuals to the mean of the round; a column for each table, a row for each value."""
-    tables = list(dict.fromkeys(rounds["table"]))
-    figure, grid = _grid(len(values), len(tables), (3.2, 3.2), title)
-    for row, value in zip(grid, values, strict=True):
-        for axes, table in zip(row, tables, strict=True):
-            chosen = rounds[rounds["table"] == table]
-            if residuals:
-                chosen = chosen.assign(**{value: _residuals(chosen, value)})
-            axes.plot(chosen["round_num"], chosen[value], ".", color="grey", markersize=4)
-            study_curves.draw(axes, _seeds(chosen), value, "mean", study_curves.Style(study_curves.RED, "-"))
-            drawing.label(axes, title=table, xlabel="round")
-        drawing.label(row[0], ylabel=f"{value}, residual" if residuals else value)
-    files.save_picture(figure, path, dpi=120)
-
-
-def quantiles(rounds: pd.DataFrame, path: pathlib.Path, title: str, value: str) -> None:
-    """Draws the residuals' quantiles against a normal distribution's, a panel for each table."""
-    tables = list(dict.fromkeys(rounds["table"]))
-    figure, grid = _grid(1, len(tables), (3.2, 3.4), title)
-    for axes, table in zip(grid[0], tables, strict=True):
-        scipy.stats.probplot(_residuals(rounds[rounds["table"] == table], value), plot=axes)
-        drawing.label(axes, title=table, xlabel="normal quantile", ylabel="residual")
-    files.save_picture(figure, path, dpi=120)
-
-
-def deviations(rounds: pd.DataFrame, path: pathlib.Path, title: str, value: str, columns: str) -> None:
-    """Writes the residuals' standard deviations, the mean of `curves.residual_deviations` over seeds, as Table 2.
-
-    A row for each table, a column for each value of a flag.
-    """
-    del title
-    by_setting = {
-        names: np.mean(study_curves.residual_deviations([one for _, one in seeds.groupby("seed")[value]]))
-        for names, seeds in rounds.set_index("round_num").groupby(["table", columns], sort=False)
-    }
-    table = pd.Series(by_setting).rename_axis(["table", columns]).unstack(sort=False)
-    files.replace(path, table.to_csv(float_format="%.4f").encode())
+    return value if isinstance(value, str) else f"{flag.removeprefix('rule_').replace('_', ' ')} = {value:g}"
 
 
 _KINDS: Mapping[str, Callable[..., None]] = {
@@ -268,18 +203,7 @@ _KINDS: Mapping[str, Callable[..., None]] = {
     "best": best_curves,
     "exchanges": functools.partial(best_curves, by_cost=True),
     "grid": grid,
-    "actions": actions,
-    "curves": curves,
-    "scatter": scatter,
-    "quantiles": quantiles,
-    "deviations": deviations,
 }
-
-
-def _grid(rows: int, columns: int, size: tuple[float, float], title: str) -> tuple[Any, np.ndarray]:
-    """Figure whose panels have this size and share their axes."""
-    whole = (size[0] * columns, size[1] * rows + 0.8)
-    return drawing.grid(rows, columns, whole, title, sharex="col", sharey="row")
 
 
 def _seeds(rounds: pd.DataFrame) -> list[pd.DataFrame]:
@@ -289,18 +213,3 @@ def _seeds(rounds: pd.DataFrame) -> list[pd.DataFrame]:
 
 def _colour(index: int) -> str:
     return study_curves.COLOURS[index % len(study_curves.COLOURS)]
-
-
-def _residuals(rounds: pd.DataFrame, value: str) -> pd.Series:
-    """Each round's value minus its mean over the seeds."""
-    return rounds[value] - rounds.groupby("round_num")[value].transform("mean")
-
-
-def _mark_combinations(axes: Any, rounds: pd.DataFrame) -> None:
-    for index, (combination, group) in enumerate(rounds.groupby("combination")):
-        label = combination if len(combination) <= 12 else f"{combination[:12]}..."
-        axes.plot(group["round_num"], group[metrics.TEST_AUC], "o", color=_colour(index), markersize=4, label=label)
-
-
-def _short(flag: str) -> str:
-    return flag.removeprefix("rule_").replace("_", " ")

@@ -1,13 +1,8 @@
 """Flags of `run_mab_fl`, and every check that needs no data and no TensorFlow."""
 
-import csv
 import dataclasses
-import itertools
-import json
-import math
 import pathlib
-import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from bandits import registry
@@ -50,7 +45,7 @@ _C = 0.05  # Table 3's; increases of the AUC are small.
 
 # A baseline is a greedy rule with a single combination to choose.
 FIXED, TARGET_ALONE, FEDAVG = "fixed", "target_alone", "fedavg"
-PAIRS, COSINE_CLUSTERS = "pairs", "cosine_clusters"
+PAIRS = "pairs"
 BASELINES = {
     FIXED: "no choice: --fixed_combination in every round",
     TARGET_ALONE: "no choice: the target trains by itself",
@@ -70,8 +65,6 @@ RULES = {name: _small_c(entry) for name, entry in registry.RULES.items()} | {
 }
 
 
-_FROM_ROUND = re.compile(r"([1-9]\d{0,5}):([1-9]\d{0,5})")
-
 # Flags that figures may tell apart.
 _VARIED = ("rule_epsilon", "rule_alpha", "rule_c", "rule_gamma", "threshold", "epochs_per_round")
 
@@ -87,30 +80,22 @@ class MabFlOptions:
       target: Name of the target; None for the data's own.
       decision_rule: Name of the decision rule, or baseline.
       rule: The decision rule.
-      explore_every: Every so many rounds, all combinations are tried; 0 for never.
-      explore_probability: Probability that another round tries them.
-      tries_all: Whether a round may try all combinations.
       delays_rewards: Whether Extreme Explore learns a round's rewards in the next one, and adopts by its estimates.
-      choices: What is chosen from: a value of `--combinations` or `--propose`, or a baseline.
+      choices: What is chosen from: a value of `--combinations`, or a baseline.
       fixed_combination: The combination of FIXED, or None.
       reward: What an increase is worth.
       compare_with: A key of `rewards.BASELINES`.
-      warm_start: Folder of the run that `earlier` comes from, or None.
       drop_level: Bound on the probability that Extreme Explore drops the best combination; None to drop none.
       corrupted_participant: Name of the participant whose training labels are flipped, or None.
       label_flip_rate: Probability that one of them is.
-      earlier: (combination, mean reward) of that run, which are the rule's first estimates.
-      total_rounds: Rounds, without the target's own.
+      total_rounds: Number of rounds.
       epochs_per_round: Passes of a participant over its training rows in a round.
-      epochs_by_round: (round, passes from it on), in the order of the rounds; `epochs_per_round` before the first.
       pretrain_epochs: More of them in round 1.
       client_batch_size: Rows of a mini-batch.
       client_learning_rate: Learning rate of SGD.
       corrections: Of its gradients.
-      target_weight: Weight of the target in every average; None for by training rows.
       early_stopping: Whether a run ends when the spline of the target's own validation AUC falls.
       early_stopping_patience: Consecutive rounds in which it must fall.
-      tuning_rounds: Rounds after the last, in which the target tunes the best model by itself.
       rounds_per_checkpoint: Rounds between checkpoints.
     """
 
@@ -120,36 +105,23 @@ class MabFlOptions:
     target: str | None
     decision_rule: str
     rule: registry.Chosen
-    explore_every: int
-    explore_probability: float
-    tries_all: bool
     delays_rewards: bool
     choices: str
     fixed_combination: str | None
     reward: rewards.Reward
     compare_with: str
-    warm_start: str | None
     drop_level: float | None
     corrupted_participant: str | None
     label_flip_rate: float
-    earlier: tuple[tuple[str, float], ...]
     total_rounds: int
     epochs_per_round: int
-    epochs_by_round: tuple[tuple[int, int], ...]
     pretrain_epochs: int
     client_batch_size: int
     client_learning_rate: float
     corrections: tuple[corrections.Correction, ...]
-    target_weight: float | None
     early_stopping: bool
     early_stopping_patience: int
-    tuning_rounds: int
     rounds_per_checkpoint: int
-
-    def epochs_of(self, round_num: int) -> int:
-        """Passes of a round, without pre-training."""
-        started = [epochs for first, epochs in self.epochs_by_round if first <= round_num]
-        return started[-1] if started else self.epochs_per_round
 
 
 class _Study:
@@ -165,7 +137,6 @@ class _Study:
 
 
 _CHOOSING = tuple(name for name in RULES if name not in BASELINES)
-_ONE_ACTION_RULES = tuple(name for name in _CHOOSING if name not in registry.EXTREME)
 
 
 class _Decisions:
@@ -174,28 +145,19 @@ class _Decisions:
     Attributes:
       fixed_combination: The combination, such as 0110.
       combinations: What is chosen from.
-      propose: Who makes the list of combinations; for many participants, clusters.
       reward: What an increase is worth (default: as the rule needs).
       threshold: Increase above which a binary reward is 1: a number, or as quantile:0.5 that of the increases of all
         combinations tried in earlier rounds.
       compare_with: What the averaged model is measured against.
       evaluation: When Extreme Explore measures its averages.
-      explore_every: Rounds between trials of all combinations; 0 for none.
-      explore_probability: Probability that any other round tries all combinations.
       drop_level: Probability, over the run, of dropping the best combination where Extreme Explore drops those that a
         paired t test finds worse than the best so far (default: drop none).
-      warm_start: Folder of an earlier run whose mean rewards are the rule's first estimates.
     """
 
     fixed_combination: str = setting(only={"decision_rule": (FIXED,)})
     combinations: str = setting(
         PAIRS,
         {PAIRS: "the target with one other participant", "all": "all that hold the target"},
-        only={"decision_rule": _CHOOSING, "propose": ("none",)},
-    )
-    propose: str = setting(
-        "none",
-        {"none": "--combinations", COSINE_CLUSTERS: "clusters of similar model updates that hold the target"},
         only={"decision_rule": _CHOOSING},
     )
     reward: str = setting(words=rewards.KINDS)
@@ -209,15 +171,12 @@ class _Decisions:
         },
         only={"decision_rule": tuple(registry.EXTREME)},
     )
-    explore_every: int = setting(0, only={"decision_rule": _ONE_ACTION_RULES})
-    explore_probability: float = setting(0.0, high=1.0, only={"decision_rule": _ONE_ACTION_RULES})
     drop_level: float = setting(
         high=1.0,
         above=True,
         below=True,
         only={"decision_rule": ("extreme_explore",), "reward": ("increment", "percentage")},
     )
-    warm_start: pathlib.Path = setting(only={"decision_rule": _CHOOSING})
 
 
 class _Rounds:
@@ -226,7 +185,6 @@ class _Rounds:
     Attributes:
       total_rounds: Rounds.
       epochs_per_round: Passes of a participant over its training rows in a round.
-      epochs_by_round: Passes from a round on, such as 8:3,12:1 (default: --epochs_per_round).
       pretrain_epochs: Passes of every participant before round 1 (default: --epochs_per_round).
       client_batch_size: Rows of a mini-batch.
       client_learning_rate: Learning rate of SGD.
@@ -234,26 +192,21 @@ class _Rounds:
 
     total_rounds: int = setting(15, low=1, basic=True)
     epochs_per_round: int = setting(6, low=1, basic=True)
-    epochs_by_round: str = setting()
     pretrain_epochs: int = setting()
     client_batch_size: int = setting(32, low=2)
     client_learning_rate: float = setting(0.05, above=True, basic=True)
 
 
-class _Averages:
-    """Averages.
+class _Stopping:
+    """Early stopping.
 
     Attributes:
-      target_weight: Weight of the target in every average (default: by training rows).
       early_stopping: Stop when the spline of the target's own validation AUC falls, once every combination was tried.
       early_stopping_patience: Rounds in a row in which it must fall.
-      tuning_rounds: Rounds after the last in which the target tunes the best model by itself.
     """
 
-    target_weight: float = setting(high=1.0, above=True, below=True)
     early_stopping: bool = setting(False)
     early_stopping_patience: int = setting(5, low=1, only={"early_stopping": True})
-    tuning_rounds: int = setting(0)
 
 
 class _Data:
@@ -303,7 +256,7 @@ def define(flags: cli.FlagSet) -> None:
     """Defines the study's own flags."""
     flags.add(_Study)
     flags.group("Decisions", *registry.rule_settings(RULES, "ucb"), _Decisions)
-    flags.group(_Rounds, *training_flags.CORRECTIONS, _Averages)
+    flags.group(_Rounds, *training_flags.CORRECTIONS, _Stopping)
     flags.group(_Data)
     flags.group(_Table, task_flags.Columns, task_type=("tabular",))
 
@@ -325,7 +278,6 @@ def resolve(settings: cli.Settings) -> cli.Settings:
     for name, what in needed.items():
         if settings.task_type == "tabular" and not settings[name]:
             raise UsageError(f"--task_type=tabular needs --{name}: {what}.")
-    _epochs_by_round(settings.epochs_by_round)
     train, validation = _FRACTIONS[settings.task_type]
     preset = (settings.preset or "").replace("/", "_")
     defaults = {
@@ -345,36 +297,18 @@ def resolve(settings: cli.Settings) -> cli.Settings:
 
 
 def options(settings: cli.Settings) -> MabFlOptions:
-    """Options of resolved flags; reads the files of `--warm_start`.
-
-    Raises:
-      UsageError: If that holds no estimates, or those of other rewards.
-    """
+    """Options of resolved flags."""
     rule = settings.decision_rule
-    choices = settings.combinations if settings.propose == "none" else settings.propose
     derived = {
         "setting": (settings.preset or "").partition("/")[2],
         "silos": _silo_options(settings),
         "rule": RULES[rule].chosen(registry.rule_values(settings, RULES)),
-        "tries_all": bool(rule in registry.EXTREME or settings.explore_every or settings.explore_probability),
         "delays_rewards": rule in registry.EXTREME and settings.evaluation == "delayed",
-        "choices": rule if rule in BASELINES else choices,
+        "choices": rule if rule in BASELINES else settings.combinations,
         "reward": rewards.Reward(settings.reward, settings.threshold),
-        "earlier": _earlier(settings),
-        "epochs_by_round": _epochs_by_round(settings.epochs_by_round),
         "corrections": corrections.chosen(settings),
     }
     return named(MabFlOptions, settings, **derived)
-
-
-def check_earlier(options: MabFlOptions, choices: Collection[str]) -> None:
-    """Checks that `--warm_start` knows one of the combinations.
-
-    Raises:
-      UsageError: If it does not.
-    """
-    if options.warm_start and not set(dict(options.earlier)) & set(choices):
-        raise UsageError(f"--warm_start={options.warm_start} knows none of the combinations {', '.join(choices)}.")
 
 
 def varied(setting: studies.Setting, flag_values: Mapping[str, Any]) -> dict[str, Any]:
@@ -383,38 +317,6 @@ def varied(setting: studies.Setting, flag_values: Mapping[str, Any]) -> dict[str
     return {"table": setting.table, "setting": setting.name, "seed": flag_values["seed"], **flags}
 
 
-def _epochs_by_round(text: str | None) -> tuple[tuple[int, int], ...]:
-    """Pairs (round, epochs from that round on) of `--epochs_by_round`.
-
-    Raises:
-      UsageError: If it is none, or its rounds do not ascend.
-    """
-    matches = [_FROM_ROUND.fullmatch(part.strip()) for part in text.split(",")] if text else []
-    pairs = tuple((int(match[1]), int(match[2])) for match in matches if match)
-    if len(pairs) < len(matches) or any(one >= other for (one, _), (other, _) in itertools.pairwise(pairs)):
-        raise UsageError(f"--epochs_by_round={text} must be ROUND:EPOCHS,... with ascending rounds, such as 8:3,12:1.")
-    return pairs
-
-
 def _silo_options(settings: cli.Settings) -> silos.SiloOptions:
     """Flags that determine which participants are read."""
     return named(silos.SiloOptions, settings, seed=settings.seed if settings.resplit else 0)
-
-
-def _earlier(settings: cli.Settings) -> tuple[tuple[str, float], ...]:
-    if not settings.warm_start:
-        return ()
-    folder = pathlib.Path(settings.warm_start)
-    try:
-        with open(folder / "combinations.csv", newline="") as file:
-            rows = list(csv.DictReader(file))
-        means = {row["combination"]: float(row["mean_reward"]) for row in rows if row["mean_reward"]}
-        before = json.loads((folder / "config.json").read_text())["flags"]
-        differing = [name for name in ("reward", "threshold", "compare_with") if before[name] != settings[name]]
-        if not all(map(math.isfinite, means.values())):
-            raise ValueError("not finite")
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UsageError(f"--warm_start={settings.warm_start} is no finished run with estimates.") from error
-    for name in differing:
-        raise UsageError(f"--warm_start: that run had --{name}={before[name]}, and this one has {settings[name]}.")
-    return tuple(means.items())

@@ -9,13 +9,9 @@ from optimization.study.metrics import Metric, declared
 if TYPE_CHECKING:
     from bandits.mab_fl import experiment
 
-TUNING = -1
 ESTIMATES_FILE = "estimates.csv"
 
-ACTION = Metric(
-    "bandits/action",
-    f"Row of combinations.csv that became the global model; {TUNING} in the target's own rounds",
-)
+ACTION = Metric("bandits/action", "Row of combinations.csv that became the global model")
 ESTIMATED_BEST = Metric(
     "bandits/estimated_best",
     "Row of combinations.csv with the highest estimated reward; the number of rows if several share it; empty "

@@ -7,7 +7,6 @@ if __name__ == "__main__":  # Before the imports, which take seconds.
 
 import os
 import pathlib
-import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -52,7 +51,7 @@ def find_target(options: MabFlOptions, participants: silos.Silos) -> int:
 
 
 def find_choices(options: MabFlOptions, participants: silos.Silos, target: int) -> list[str]:
-    """Combinations to choose from; empty if they are to be proposed.
+    """Combinations to choose from.
 
     Raises:
       UsageError: If they are too many, or `--fixed_combination` is none.
@@ -61,7 +60,6 @@ def find_choices(options: MabFlOptions, participants: silos.Silos, target: int) 
     named = {
         flags.TARGET_ALONE: [combinations.code([target], count)],
         flags.FEDAVG: ["1" * count],
-        flags.COSINE_CLUSTERS: [],
         flags.PAIRS: combinations.pairs(target, count),
     }
     if options.choices in named:
@@ -78,7 +76,7 @@ def find_choices(options: MabFlOptions, participants: silos.Silos, target: int) 
         raise UsageError(
             f"--combinations=all would be {2 ** (count - 1):,} combinations of {count} participants, any two of which "
             f"share {combinations.expected_overlap(count):.1f} others on average. It is for up to "
-            f"{combinations.MAX_PARTICIPANTS_FOR_ALL}: give --combinations=pairs or --propose=cosine_clusters."
+            f"{combinations.MAX_PARTICIPANTS_FOR_ALL}: give --combinations=pairs."
         )
     return combinations.all_with(target, count)
 
@@ -98,7 +96,7 @@ class MabFlStudy(frame.PlainStudy[MabFlOptions, silos.Silos]):
     name_help = "the preset's, or mab_fl_TASK_RULE"
 
     def presets_text(self) -> str:
-        return studies.text(frame.flag_set(self).parse([self.chosen]).client_learning_rate)
+        return studies.text()
 
     def variants(self, settings: cli.Settings) -> Sequence[tuple[str, cli.Settings]]:
         chosen, study = studies.chosen(settings.preset)
@@ -111,7 +109,7 @@ class MabFlStudy(frame.PlainStudy[MabFlOptions, silos.Silos]):
         ]
 
     def length(self, options: MabFlOptions) -> frame.Length:
-        return frame.Length(options.total_rounds + options.tuning_rounds, 1, options.rounds_per_checkpoint)
+        return frame.Length(options.total_rounds, 1, options.rounds_per_checkpoint)
 
     def data_key(self, options: MabFlOptions) -> silos.SiloOptions:
         return options.silos
@@ -121,13 +119,7 @@ class MabFlStudy(frame.PlainStudy[MabFlOptions, silos.Silos]):
 
     def check(self, options: MabFlOptions, participants: silos.Silos) -> None:
         target = find_target(options, participants)
-        if choices := find_choices(options, participants, target):
-            flags.check_earlier(options, choices)
-        last_round = options.total_rounds + options.tuning_rounds
-        if late := [first for first, _ in options.epochs_by_round if first > last_round]:
-            print(
-                f"Warning: --epochs_by_round: round {late[0]} is never run, the last is {last_round}.", file=sys.stderr
-            )
+        find_choices(options, participants, target)
         corrupted = options.corrupted_participant
         others = [name for name in participants.names if name != participants.names[target]]
         if corrupted is not None and corrupted not in others:
@@ -138,9 +130,7 @@ class MabFlStudy(frame.PlainStudy[MabFlOptions, silos.Silos]):
 
     def recorded(self, options: MabFlOptions, participants: silos.Silos) -> Mapping[str, Any]:
         target = participants.names[find_target(options, participants)]
-        # The target's own rounds begin after the last: with them, a run cannot be made longer.
-        begins = {"tuning_begins_after": options.total_rounds} if options.tuning_rounds else {}
-        return {"target": target, **begins}
+        return {"target": target}
 
     def rounds(self, run: frame.Run) -> "experiment.MabFlRounds":
         from bandits.mab_fl import experiment

@@ -96,12 +96,9 @@ def _grid(table: str, values: Mapping[str, Any]) -> list[Setting]:
     return settings
 
 
-def text(rate: float) -> str:
-    """Lines that list the studies and their settings; `rate` is the default learning rate."""
+def text() -> str:
+    """Lines that list the studies and their settings."""
     lines = []
     for name, study in load().items():
-        lines.append(f"{name:<60}{study.about}")
-        for setting in study.settings:
-            shown = presets.plain(setting.values.get("client_learning_rate", rate))
-            lines.append(f"  {name + '/' + setting.name:<58}client_learning_rate {shown}")
+        lines += [f"{name:<60}{study.about}", *(f"  {name}/{setting.name}" for setting in study.settings)]
     return "\n".join(lines)

@@ -1,8 +1,8 @@
 """Figures of the papers, as named grids with claims.
 
 - Claims and numbers of the papers are written in `published/PAPER.toml`, beside the grids that test them.
-- `texts` reads them as `plan.Figure`s, `running` runs them, `results` measures runs, `records` keeps the numbers.
-- `judging` tests claims (one function a kind of claim, in `KINDS`) where their `premises` hold.
-- `figure_baselines` compares numbers with the uniform policy, the best fixed action and full feedback.
+- `figures` reads them as `plan.Figure`s, and `running` runs them.
+- `results` measures runs as `Configuration`s and compares them with baselines, `records` keeps the numbers.
+- `claims` tests claims and numbers as one family for each figure; each kind of claim has a function in `KINDS`.
 - `scoreboard` holds the verdicts of a figure, for `pictures` and for the `page` of all results.
 """

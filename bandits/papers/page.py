@@ -1,22 +1,21 @@
-"""The page of results, generated from the records alone: verdicts, tables and the scoreboard."""
+"""The page of results, generated from the records alone: verdicts, tables and the scoreboard. Its text is `page.md`."""
 
 import collections
 import dataclasses
 import itertools
 import math
 import pathlib
-import string
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
-from bandits.papers import figure_baselines, judging, records, results, scoreboard, texts
+from bandits.papers import claims, figures, records, results, scoreboard
 from bandits.papers.plan import Figure
 from bandits.papers.scoreboard import Judged
-from bandits.plans.plan import Configuration
-from bandits.results import baselines, comparison, over_tasks, runs, sections, tables, words
+from bandits.results import baselines, phrases, runs, sections, tables
+from bandits.results.configuration import Baseline
 
-_PAPERS_DATA = "The paper's data."
 _TESTS = (*sections.COMPARED[:2], *sections.COMPARED[4:], sections.VERDICT)  # Differences are in the other table.
-_HEAD = pathlib.Path(__file__).with_name("page_head.md")
+_TEMPLATE = pathlib.Path(__file__).with_name("page.md")
+_Table = tuple[Sequence[str], Sequence[Sequence[str]]]  # Heads and rows.
 
 
 def made(folder: pathlib.Path) -> str:
@@ -28,33 +27,45 @@ def made(folder: pathlib.Path) -> str:
     Raises:
       UsageError: If a file holds no records.
     """
-    paper, small = ({name: _read(one, folder) for name, one in texts.load(scale).items()} for scale in texts.SCALES)
-    own = [one for one in paper.values() if one.figure.own]
-    of_texts = [chosen for one in paper.values() if not one.figure.own for chosen in _chosen(one, small)]
-    notes = "\n".join(f"  - **{word}**: {meaning}." for word, meaning in scoreboard.notes().items())
-    parts = [string.Template(_HEAD.read_text(encoding="utf-8")).substitute(words=notes), "## For practitioners\n"]
-    parts += [_own_figure(one, folder) for one in own if one.table is not None]
-    if found := scoreboard.expected_errors([line for one in own for line in one.lines]):
-        parts.append(f"{found}\n")
-    parts += [over_tasks.section(_spaced(name), found).markdown() for name, found in _scores(own).items()]
-    if missing := [f"- {one.figure.about}" for one in own if one.table is None]:
-        parts.append("### Not run yet\n\n" + "\n".join(missing) + "\n")
-    parts += ["## The five papers\n", _summary(of_texts)]
-    by_text = runs.grouped(of_texts, lambda one: one.figure.text)
-    return "\n".join([*parts, *(_text(name, some) for name, some in by_text.items())])
+    import jinja2
+
+    paper, small = ({name: _read(one, folder) for name, one in figures.load(scale).items()} for scale in figures.SCALES)
+    own = [judged for judged in paper.values() if judged.figure.own]
+    shown = [one for judged in paper.values() if not judged.figure.own for one in _shown(judged, small)]
+    first = {judged.figure.name: judged for judged in reversed(shown)}  # The paper's own scale comes first.
+    lines = [line for judged in shown if first[judged.figure.name] is judged for line in judged.lines]
+
+    def picture(judged: Judged) -> str:
+        path = records.path_of(judged.figure, folder).with_suffix(".png")
+        return f"{folder.name}/{judged.figure.scale}/{path.name}" if path.exists() else ""
+
+    environment = jinja2.Environment(trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
+    filters = (_facts, _missing, _few, _command, _numbers, _tests, _bounds, _not_compared, picture)
+    environment.filters |= {one.__name__.strip("_"): one for one in filters}
+    return environment.from_string(_TEMPLATE.read_text(encoding="utf-8")).render(
+        own=own,
+        over_tasks=[
+            sections.over_tasks_section(_spaced(name), found).markdown() for name, found in _scores(own).items()
+        ],
+        statuses=list(claims.STATUSES),
+        counts=[(*key, *map(str, scoreboard.counts(some).values())) for key, some in scoreboard.by_data(lines).items()],
+        without_small=figures.without_small(),
+        papers=runs.grouped(shown, lambda judged: judged.figure.text),
+        table=lambda heads, rows: f"{tables.markdown(heads, rows)}\n",
+        count=phrases.count,
+    )
 
 
 def strays(folder: pathlib.Path) -> list[str]:
     """Files and rows of records that the page does not show, in words."""
     found: list[str] = []
-    left = {path for scale in texts.SCALES for path in folder.glob(f"{scale}/*.csv")}
-    for scale in texts.SCALES:
-        for figure in texts.load(scale).values():
-            path = records.path_of(figure, folder)
-            left.discard(path)
-            table = records.read(path)
-            name = path.relative_to(folder)
-            found += [] if table is None else [f"{name}: {word}" for word in records.strays(figure, table)]
+    left = {path for scale in figures.SCALES for path in folder.glob(f"{scale}/*.csv")}
+    for figure in itertools.chain(*(figures.load(scale).values() for scale in figures.SCALES)):
+        path = records.path_of(figure, folder)
+        left.discard(path)
+        table = records.read(path)
+        name = path.relative_to(folder)
+        found += [] if table is None else [f"{name}: {stray}" for stray in records.strays(figure, table)]
     return found + [f"{path.relative_to(folder)} is of no figure" for path in sorted(left)]
 
 
@@ -62,124 +73,97 @@ def _read(figure: Figure, folder: pathlib.Path) -> Judged:
     return Judged.of(figure, records.read(records.path_of(figure, folder)))
 
 
-def _chosen(paper: Judged, small: Mapping[str, Judged]) -> list[Judged]:
+def _shown(paper: Judged, small: Mapping[str, Judged]) -> list[Judged]:
     """A figure at the paper's scale; if not all of it was run, also at the small scale."""
-    if paper.table is not None and {configuration.label for configuration in paper.figure.configurations} <= set(
-        paper.table["arm"]
-    ):
+    if paper.table is not None and not _missing(paper):
         return [paper]
     both = [paper, *filter(None, [small.get(paper.figure.name)])]
-    return [each for each in both if each.table is not None] or both[-1:]
+    return [judged for judged in both if judged.table is not None] or both[-1:]
 
 
-def _own_figure(one: Judged, folder: pathlib.Path) -> str:
-    """Section of one of this project's figures."""
-    figure = one.figure
-    parts = [f"### {figure.about}\n", _about(one), _numbers(one), *_tests(one)]
-    picture = records.path_of(figure, folder).with_suffix(".png")
-    if picture.exists():
-        parts.append(f"![{figure.about}]({folder.name}/{figure.scale}/{picture.name})\n")
-    if run := [line for line in one.lines if line.status != judging.NOT_RUN]:
-        head = ("claim", "verdict (data)", "our numbers", "what it means")
-        rows = [(f"{line.says} ({line.place})", f"**{line.verdict}**", line.ours, line.means) for line in run]
-        columns = 4 if any(line.means for line in run) else 3
-        parts.append(_table(head[:columns], [row[:columns] for row in rows]))
-    if left := len(one.lines) - len(run):
-        parts.append(f"{words.count(left, 'claim')} more: not run.\n")
-    return "\n".join(parts)
-
-
-def scores_over_tasks(folder: pathlib.Path) -> Mapping[str, over_tasks.OverTasks]:
+def scores_over_tasks(folder: pathlib.Path) -> Mapping[str, baselines.OverTasks]:
     """Scores of strategies over this project's figures, by measure.
 
     Args:
       folder: Folder of the records.
     """
-    paper = texts.load(texts.PAPER).values()
-    return _scores([_read(one, folder) for one in paper if one.own])
+    return _scores([_read(one, folder) for one in figures.load(figures.PAPER).values() if one.own])
 
 
-def _scores(own: Sequence[Judged]) -> dict[str, over_tasks.OverTasks]:
+def _scores(own: Sequence[Judged]) -> dict[str, baselines.OverTasks]:
     """By measure, scores over the figures that have both baselines; none with a single task."""
     scores = {}
     by_measure = runs.grouped(own, lambda one: (one.figure.measures[0].name, one.figure.measures[0].smallest))
     for (name, smallest), some in by_measure.items():
         scales, lacking = (list(itertools.chain(*found)) for found in zip(*map(_scales, some), strict=True))
-        labels_of_task: dict[str, set[str]] = {}
-        for scale in scales:
-            labels_of_task.setdefault(scale.task, set()).update(scale.values)
-        counts = collections.Counter(itertools.chain(*labels_of_task.values()))
+        pairs = {(task, one.name): None for task, one, _ in scales}
+        counts = collections.Counter(label for _, label in pairs)
         most = max(sorted(counts), key=counts.__getitem__, default="")
-        without = [task for task, labels in labels_of_task.items() if most not in labels]
+        without = [task for task in dict.fromkeys(task for task, _ in pairs) if (task, most) not in pairs]
         lacking += [f"{task}: it has no configuration {most}" for task in without]
-        found = over_tasks.over([scale for scale in scales if scale.task not in without], "down" if smallest else "up")
+        counted = [scale for scale in scales if scale[0] not in without]
+        found = baselines.over_tasks(counted, name, "down" if smallest else "up")
         if found and found.scores:
             scores[name] = dataclasses.replace(found, left_out=(*lacking, *found.left_out))
     return scores
 
 
-def _scales(one: Judged) -> tuple[list[over_tasks.Scale], list[str]]:
+def _scales(judged: Judged) -> tuple[list[baselines.Result], list[str]]:
     """A figure's configurations with their baselines, and which configurations have none, in words.
 
     A label's words after the first, where all of a kind share them, name the task: strategies are what is compared.
     """
-    task = one.figure.about.partition(":")[0]
-    first = one.figure.measures[0]
-    values = {row.configuration: row.sound for row in one.rows if row.measure == first.name}
-    full_feedback = figure_baselines.full_feedback_rewards(one.figure, values)
-    together: dict[Hashable, list[Configuration]] = {}
-    if figure_baselines.UNIFORM not in values or not full_feedback:
+    figure, found = judged.figure, judged.results
+    task, known = figure.about.partition(":")[0], found.known_baselines
+    planned = [one for one in figure.configurations if one.label in known]
+    if not any(Baseline.full_feedback in one for one in known.values()) or results.UNIFORM not in found.configurations:
         return [], []
-    for configuration in one.figure.configurations:
-        if configuration.label in values and not figure_baselines.is_baseline(configuration):
-            together.setdefault(figure_baselines.baseline_key(one.figure, configuration), []).append(configuration)
-    scales, lacking, again = [], [], []
+    lacking = [one.label for one in planned if Baseline.full_feedback not in known[one.label]]
+    groups = runs.grouped(
+        [one for one in planned if one.label not in lacking], lambda one: known[one.label][Baseline.full_feedback]
+    )
+    scales: list[baselines.Result] = []
+    again: list[str] = []
     counted: set[str] = set()
-    for kind, group in together.items():
-        if kind not in full_feedback:
-            lacking += [configuration.label for configuration in group]
+    for group in groups.values():
+        shared_words, *others = {one.words[1:] for one in group}
+        names = [one.label if others else one.words[0] for one in group]
+        if counted & set(names):  # Equal seeds do not make another task.
+            again += [one.label for one in group]
             continue
-        shared_words, *others = {configuration.words[1:] for configuration in group}
-        name = task if others else ", ".join((task, *shared_words))
-        by_name = {
-            configuration.label if others else configuration.words[0]: values[configuration.label]
-            for configuration in group
-        }
-        if counted & set(by_name):  # Equal seeds do not make another task.
-            again += [configuration.label for configuration in group]
-            continue
-        counted |= set(by_name)
-        scales.append(over_tasks.Scale(name, by_name, values[figure_baselines.UNIFORM], full_feedback[kind]))
-    left_out = [
-        f"{task}: {', '.join(lacking)}: no full-feedback baseline with their deployment period and environment was run"
-    ] * bool(lacking)
-    left_out += [f"{task}: {', '.join(again)}: their seeds are already counted"] * bool(again)
-    return scales, left_out
+        counted |= set(names)
+        title = task if others else ", ".join((task, *shared_words))
+        for name, one in zip(names, group, strict=True):
+            both = {**known[one.label], Baseline.uniform_policy: found.configurations[results.UNIFORM]}
+            scales.append((title, dataclasses.replace(found.configurations[one.label], name=name), both))
+    reasons = (
+        (lacking, "no full-feedback baseline with their deployment period and environment was run"),
+        (again, "their seeds are already counted"),
+    )
+    return scales, [f"{task}: {', '.join(labels)}: {why}" for labels, why in reasons if labels]
 
 
-def _about(one: Judged) -> str:
-    """Data, seeds, rounds, machine and command of a figure."""
-    figure, table = one.figure, one.table
-    assert table is not None
-    seeds = sorted(set(table["seed"].astype(int)))
-    missing = [
-        configuration.label for configuration in figure.configurations if configuration.label not in set(table["arm"])
-    ]
-    few = [f"{label} ({count})" for label, count in table["arm"].value_counts(sort=False).items() if count < len(seeds)]
-    about = [
-        f"{results.data_note(figure) or _PAPERS_DATA} {words.seeds(len(seeds)).capitalize()} ({_range(seeds)}), "
-        f"{_range(sorted(set(table['rounds'].astype(int))))} rounds",
-        f"recorded on {', '.join(records.distinct([table], 'machine'))}",
-        f"run at {', '.join(records.distinct([table], 'commit'))}",
-    ]
-    lines = [f"{'; '.join(about)}.\n"]
-    if missing:
-        lines.append(f"**Not run yet:** {', '.join(missing)}.\n")
-    if few:
-        lines.append(f"**Fewer seeds so far:** {', '.join(few)}.\n")
-    if edges := scoreboard.edges(figure, one.rows):
-        lines.append(f"**{edges.replace(':', ':**', 1)}\n")
-    return "\n".join([*lines, f"```sh\n{scoreboard.command(figure, seeds[-1] + 1)}\n```\n"])
+def _facts(judged: Judged) -> str:
+    """Data, seeds, rounds, machine and version of a figure's records."""
+    table, note = judged.records, figures.data_note(judged.figure)
+    seeds, rounds = (sorted(set(table[name].astype(int))) for name in ("seed", "rounds"))
+    shown = f"{note or figures.PAPERS_DATA} {phrases.seeds(len(seeds)).capitalize()} ({_range(seeds)}), "
+    machines, commits = (", ".join(records.distinct(table, name)) for name in ("machine", "commit"))
+    return f"{shown}{_range(rounds)} rounds; recorded on {machines}; run at {commits}"
+
+
+def _missing(judged: Judged) -> str:
+    known = set(judged.records["arm"])
+    return ", ".join(one.label for one in judged.figure.configurations if one.label not in known)
+
+
+def _few(judged: Judged) -> str:
+    counts, most = judged.records["arm"].value_counts(sort=False), judged.records["seed"].nunique()
+    return ", ".join(f"{label} ({count})" for label, count in counts.items() if count < most)
+
+
+def _command(judged: Judged) -> str:
+    return scoreboard.command(judged.figure, int(judged.records["seed"].max()) + 1)
 
 
 def _range(values: Sequence[int]) -> str:
@@ -192,143 +176,57 @@ def _spaced(name: str) -> str:
     return name.replace("_", " ")
 
 
-def _numbers(one: Judged) -> str:
+def _numbers(judged: Judged) -> _Table:
     """Table of an own figure: each configuration's measures, and their differences to the reference."""
-    figure = one.figure
-    known = {(row.configuration, row.measure): row for row in one.rows}
-    names = [one.name for one in figure.measures if any(name == one.name for _, name in known)]
-    if not names:
-        return ""
-    picked = list(dict.fromkeys(row.measure for row in one.rows if row.is_picked))
+    figure, found, names = judged.figure, judged.results, judged.results.measures
+    picked = list(dict.fromkeys(flag for label in found.configurations for flag in found.picked(label)))
     compared = names if figure.reference else []
-    drawn = [configuration for configuration in figure.configurations if (configuration.label, names[0]) in known]
-    stands = {
-        configuration.label: against.summary
-        for configuration in drawn
-        if (against := known[configuration.label, names[0]].baselines)
-    }
     rows = []
-    for configuration in drawn:
-        cells = [
-            figure_baselines.display_name(configuration),
-            *(known[configuration.label, name].interval.text() for name in names),
-        ]
-        for name in compared:
-            second = known.get((_reference(figure, configuration), name))
-            cells.append(judging.minus(known[configuration.label, name], second) if second else "")
-        cells += [stands.get(configuration.label, "")] * bool(stands)
-        cells += [f"{row.mean:g}" if (row := known.get((configuration.label, flag))) else "" for flag in picked]
-        rows.append(cells)
+    for planned in figure.configurations:
+        label = planned.label
+        if label in found.configurations:
+            reference = claims.reference_of(figure, planned)
+            cells = [results.display_name(planned), *(found.estimate(label, name).text() for name in names)]
+            cells += [results.minus(label, reference, name, found) for name in compared]
+            cells += [found.baselines[label].summary if label in found.baselines else ""] * bool(found.baselines)
+            cells += [f"{found.picked(label)[flag]:g}" if flag in found.picked(label) else "" for flag in picked]
+            rows.append(cells)
     head = ["", *map(_spaced, names), *(f"{_spaced(name)} minus {figure.reference}" for name in compared)]
-    head += [*["compared with bounds"] * bool(stands), *map(_spaced, picked)]
-    best_fixed = figure_baselines.best_fixed_rewards(one.rows)
-    for earned, labels in best_fixed.items():
-        name = baselines.FIXED + f", of {'; '.join(labels)}" * (len(best_fixed) > 1)
+    head += [*["compared with bounds"] * bool(found.baselines), *map(_spaced, picked)]
+    for earned, labels in found.best_fixed().items():
+        name = str(Baseline.best_fixed_action) + f", of {'; '.join(labels)}" * (len(found.best_fixed()) > 1)
         rows.append([name, earned, *[""] * (len(head) - 2)])
-    return _table(head, rows)
+    return head, rows
 
 
-def _tests(one: Judged) -> list[str]:
-    """Tests of an own figure's first measure against the reference, one family; empty without a reference."""
-    figure, first = one.figure, one.figure.measures[0]
-    known = {row.configuration: row for row in one.rows if row.measure == first.name}
-    pairs = []
-    for configuration in figure.configurations:
-        mine, other = known.get(configuration.label), known.get(_reference(figure, configuration))
-        if mine and other:
-            is_paired = not (mine.is_unpaired or other.is_unpaired)
-            pairs.append(comparison.Pair(configuration.label, mine.sound, other.configuration, other.sound, is_paired))
-    found = comparison.family(pairs, "down" if first.smallest else "up")
-    if not any(tested.is_judged for tested in found):
-        return []
-    return [sections.comparison_table(f"{_spaced(first.name)}: tests", found).narrow(_TESTS).markdown("####")]
+def _tests(judged: Judged) -> str:
+    title = f"{_spaced(judged.figure.measures[0].name)}: tests"
+    return sections.comparison_table(title, judged.tests).narrow(_TESTS).markdown("####")
 
 
-def _reference(figure: Figure, configuration: Configuration) -> str:
-    """Label of the configuration with the reference on its axis; empty without one."""
-    drawn = [other for other in figure.configurations if other.is_drawn]
-    axis = next((other.words.index(figure.reference) for other in drawn if figure.reference in other.words), None)
-    if axis is None or not configuration.is_drawn or configuration.words[axis] == figure.reference:
+def _bounds(judged: Judged) -> str:
+    """Configurations compared with bounds, if some were run, in words."""
+    found = judged.results
+    if not found.baselines or not any(map(results.is_baseline, judged.figure.configurations)):
         return ""
-    return ", ".join((*configuration.words[:axis], str(figure.reference), *configuration.words[axis + 1 :]))
+    best = found.best_fixed()
+    by_label = [f"{earned} of {', '.join(labels)}" for earned, labels in best.items()]
+    fixed = "; ".join(by_label if len(best) > 1 else best)
+    known = f" ({Baseline.best_fixed_action}: {fixed})" if fixed else ""
+    return f"{known}: {'; '.join(f'{label} {one.summary}' for label, one in found.baselines.items())}"
 
 
-def _summary(some: Sequence[Judged]) -> str:
-    # The paper's own scale comes first.
-    once = {one.figure.name: one for one in reversed(some)}
-    lines = [line for one in some if once[one.figure.name] is one for line in one.lines]
-    rows = [
-        (paper, kind, *map(str, scoreboard.counts(own).values()))
-        for (paper, kind), own in scoreboard.by_data(lines).items()
-    ]
-    start = (
-        "The scoreboard counts listed claims and numbers once each, or once a reading where the paper allows two:\n"
-        "at the paper's scale if that was run, else at the small scale, which takes minutes a figure. "
-        "Kinds of data are counted apart. Their sum would mean nothing: "
-        "results on stand-in data are no reproduction.\n\n"
-        "```sh\n./scripts/python -m scripts.reproduce --figure=all --scale=small --repeat=8 "
-        "--records=docs/evidence\n```\n"
-    )
-    lacking = [f"{name} has no small scale: {why}" for name, why in texts.without_small().items()]
-    parts = [start, _table(["", "data", *judging.STATUSES], rows)]
-    parts += [f"{part}\n" for part in (scoreboard.expected_errors(lines), "\n\n".join(lacking)) if part]
-    return "\n".join(parts)
-
-
-def _text(name: str, some: Sequence[Judged]) -> str:
-    """Section of a paper."""
-    parts = [f"### {name}\n"]
-    if left_open := dict.fromkeys(itertools.chain(*(one.figure.left_open for one in some))):
-        parts.append(f"The paper leaves open, and this project chose: {'; '.join(left_open)}. That is no difference.\n")
-    for one in some:
-        if one.table is not None:
-            parts += _text_figure(one)
-    if missing := [one for one in some if one.table is None]:
-        parts.append(f"Not run: {', '.join(one.figure.name for one in missing)}.\n")
-    if left := [(line.says, line.place, line.ours) for one in missing for line in one.lines if line.claim]:
-        parts.append(_table(("claims that are not run", "section", "why"), left))
-    return "\n".join(parts)
-
-
-def _text_figure(one: Judged) -> list[str]:
-    """Section of a paper's figure that was run."""
-    parts = [f"**{one.figure.name}**: {one.figure.about}\n", _about(one)]
-    if one.lines:
-        head = ("the paper", "section", "published", "ours (95% interval)", "seeds", "verdict (data)")
-        rows = [
-            (line.says, line.place, line.published, line.ours, str(line.seeds or ""), f"**{line.verdict}**")
-            for line in one.lines
-        ]
-        parts.append(_table(head, rows))
-    else:
-        parts.append("No claim or number of it is compared.\n")
-    parts += _not_compared(one)
-    scores = [f"{row.configuration} {row.baselines.summary}" for row in one.rows if row.baselines]
-    if scores and any(figure_baselines.is_baseline(configuration) for configuration in one.figure.configurations):
-        best_fixed = figure_baselines.best_fixed_rewards(one.rows)
-        best = [f"{earned} of {', '.join(labels)}" for earned, labels in best_fixed.items()]
-        fixed = "; ".join(best if len(best) > 1 else best_fixed)
-        known = f" ({baselines.FIXED}: {fixed})" if fixed else ""
-        parts.append(f"Compared with bounds{known}: {'; '.join(scores)}.\n")
-    return parts
-
-
-def _not_compared(one: Judged) -> list[str]:
-    """Table of the measures without a number or tested claim of the paper; empty without any."""
-    figure = one.figure
+def _not_compared(judged: Judged) -> _Table | None:
+    """Table of the measures without a number or tested claim of the paper; None without any."""
+    figure, found = judged.figure, judged.results
     compared = {published.measure for published in figure.published}
-    for claim in (line.claim for line in one.lines if line.claim and line.status != judging.NOT_RUN):
-        compared |= {judging.measure_of(figure, operand).name for group in claim.operands for operand in group}
-    measured = {row.measure for row in one.rows if math.isfinite(row.mean)}
-    names = [measure.name for measure in figure.measures if measure.name in measured - compared]
-    if not names:
-        return []
-    known = {(row.configuration, row.measure): row.interval.text() for row in one.rows}
-    labels = dict.fromkeys(row.configuration for row in one.rows)
-    rows = [[label, *(known.get((label, name), "") for name in names)] for label in labels]
-    head = ["not compared with the paper (mean, 95% interval)", *map(_spaced, names)]
-    return [_table(head, [row for row in rows if any(row[1:])])]
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    return f"{tables.markdown(head, rows)}\n"
+    for claim in (line.claim for line in judged.lines if line.claim and line.status != claims.NOT_RUN):
+        compared |= {figure.measure_of(operand).name for group in claim.operands for operand in group}
+    estimates = {
+        name: {label: found.estimate(label, name) for label in found.configurations}
+        for name in found.measures
+        if name not in compared
+    }
+    names = [name for name, some in estimates.items() if any(math.isfinite(one.mean) for one in some.values())]
+    rows = [[label, *(estimates[name][label].text() for name in names)] for label in found.configurations]
+    return (["not compared with the paper (mean, 95% interval)", *map(_spaced, names)], rows) if names else None

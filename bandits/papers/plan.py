@@ -1,9 +1,8 @@
 """Figures and tables as data: their runs, and the paper's numbers and claims about them.
 
-Nothing here reads data or imports TensorFlow; `texts` reads figures from files.
+Nothing here reads data or imports TensorFlow; `figures` reads them from files.
 """
 
-import contextlib
 import dataclasses
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -49,6 +48,11 @@ class Measure:
     def last_rounds(self) -> int | None:
         """Number of last rounds, if the measure is their mean."""
         return None if (rounds := self._after(_LAST)) is None else int(rounds)
+
+    @property
+    def is_of_some_seeds(self) -> bool:
+        """Whether only some seeds have a value."""
+        return self.at == "chosen peak"
 
     @property
     def share_of(self) -> float | None:
@@ -122,7 +126,7 @@ class Claim:
       high: Of `between`.
       our_range: Whether `low` and `high` are this project's choice, not the paper's.
       premises: What must be better than the best fixed action for the claim to be tested: operands, `A | B` for either.
-        Comparisons with Greedy, and of searched rates, have premises without it (`judging`).
+        Comparisons with Greedy, and of searched rates, have premises without it (`claims`).
       needs: The data or runs without which the claim is not tested; a stand-in does not replace them.
       means: What a result means for a practitioner, by `holds`, `fails` or `inconclusive`.
     """
@@ -198,13 +202,23 @@ class Figure:
     own: bool = False
     reference: str | None = None
 
+    def measure_of(self, operand: str) -> Measure:
+        """Measure that an operand of a claim names, or else the first; what a search picked is no measure."""
+        _, name = parse_operand(operand)
+        known = {measure.name: measure for measure in self.measures}
+        return known.get(name, Measure(name, "")) if name else self.measures[0]
+
     @property
     def has_paper_settings(self) -> bool:
         """Whether its numbers are comparable with the paper's: the same data and number of rounds."""
         return self.data_kind == PAPER_DATA and self.scale == PAPER
 
     def runs_of(
-        self, configuration: Configuration, repeat: int, base: Sequence[str], folder: pathlib.Path
+        self,
+        configuration: Configuration,
+        repeat: int = 1,
+        base: Sequence[str] = (),
+        folder: pathlib.Path | None = None,
     ) -> list[Run]:
         """Runs of a configuration: one per seed; for a search, its points on the tuning seeds.
 
@@ -212,12 +226,16 @@ class Figure:
           configuration: The configuration.
           repeat: Number of seeds.
           base: Flags that all runs share.
-          folder: Folder of all runs; equal runs of several figures share a subfolder.
+          folder: Folder of all runs; equal runs of several figures share a subfolder. None for the first point alone.
 
         Raises:
           UsageError: If a configuration's flags are invalid; the message names the figure and the configuration.
         """
-        return self._runs(configuration, range(repeat), base, folder)
+        seeds = self.tuning_seeds if configuration.is_searched else range(repeat)
+        try:
+            return configuration.runs(self.binary, seeds, base, folder)
+        except UsageError as error:
+            raise UsageError(f"--figure={self.name}, {configuration.label}: {error}") from error
 
     def planned(self, repeat: int, base: Sequence[str], folder: pathlib.Path) -> Iterator[tuple[Run, int]]:
         """Pairs of (run, how often it counts): a search's points, and one run per seed for the point it will select."""
@@ -227,17 +245,9 @@ class Figure:
             if configuration.is_searched:
                 yield some[0].with_seed(0), repeat
 
-    def rounds_of(self, configuration: Configuration) -> int:
-        """Number of rounds of a configuration's runs."""
-        return self.first_run(configuration).rounds
-
     def first_run(self, configuration: Configuration) -> Run:
-        """First run of a configuration; for a search, that of its first point.
-
-        Raises:
-          UsageError: As `runs_of`.
-        """
-        return self._runs(configuration, [0], (), None)[0]
+        """First run of a configuration; for a search, that of its first point."""
+        return self.runs_of(configuration)[0]
 
     def check(self, *, early_stop: bool = False) -> None:
         """Checks the flags of each configuration; for a search only one point, because all would take minutes.
@@ -253,25 +263,7 @@ class Figure:
             first = self.first_run(configuration)
             other = seen.setdefault((first.name, configuration.sweeps, configuration.grid), configuration.label)
             if other != configuration.label:
-                raise UsageError(
-                    f"--figure={self.name}: {other} and {configuration.label} are the same runs: remove one of them."
-                )
+                both = f"{other} and {configuration.label}"
+                raise UsageError(f"--figure={self.name}: {both} are the same runs: remove one of them.")
             if early_stop and configuration.is_searched:
                 first.at_rounds(1)
-
-    def _runs(
-        self, configuration: Configuration, seeds: Sequence[int], base: Sequence[str], folder: pathlib.Path | None
-    ) -> list[Run]:
-        with naming(self.name, configuration.label):
-            return configuration.runs(
-                self.binary, self.tuning_seeds if configuration.is_searched else seeds, base, folder
-            )
-
-
-@contextlib.contextmanager
-def naming(figure: str, configuration: str) -> Iterator[None]:
-    """Raises errors with the names of the figure and the configuration that they are about."""
-    try:
-        yield
-    except UsageError as error:
-        raise UsageError(f"--figure={figure}, {configuration}: {error}") from error

@@ -1,39 +1,41 @@
-"""Runs a figure: searches on tuning seeds first, then all configurations on the reported seeds."""
+"""Reproduces figures: checks, searches on tuning seeds, runs of the reported seeds, reports and the scoreboard."""
 
 import contextlib
 import dataclasses
+import itertools
 import pathlib
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from bandits import studies
-from bandits.papers import results
-from bandits.papers.plan import Figure
-from bandits.papers.results import ConfigurationRuns
-from bandits.plans import outcomes
-from bandits.plans.executors import Executor
-from bandits.plans.plan import Run
-from bandits.plans.sweep import Sweep, refused
+from bandits.papers import figures, pictures, records, results, scoreboard
+from bandits.papers.plan import PAPER, Figure
+from bandits.plans import estimate, executors, plan, sweep
 from bandits.results import runs
+from bandits.results.configuration import Configuration
+from data import files
 from data.errors import UsageError
+from optimization.study import cli
+from optimization.study.results import Run
 
 _REDUCTION = 2  # Successive halving keeps one of two points.
-_ENDED = (outcomes.FINISHED, outcomes.DIVERGED)
+_ENDED = (sweep.FINISHED, sweep.DIVERGED)
+_THEN = "the same command writes the runs of selected points; --report_only, without --executor, reports finished runs"
 
 
-@dataclasses.dataclass(frozen=True)
-class FigureRuns:
+class FigureRuns(NamedTuple):
     """A figure's runs.
 
     Attributes:
-      found: Finished runs by configuration, without configurations that have none.
+      found: Configurations with finished runs, by label.
       errors: A line for each failed run.
       left: Unfinished runs that could run now.
     """
 
-    found: dict[str, ConfigurationRuns]
+    found: dict[str, Configuration]
     errors: list[str]
-    left: list[Run]
+    left: list[plan.Run]
 
 
 def check_data(figures: Sequence[Figure], folder: pathlib.Path, data_dir: str | None) -> None:
@@ -47,15 +49,15 @@ def check_data(figures: Sequence[Figure], folder: pathlib.Path, data_dir: str | 
     Raises:
       UsageError: If data is not there and `--data_dir` is given, or no figure's data is. It names all figures.
     """
-    groups: dict[str, list[Run]] = {}
+    groups: dict[str, list[plan.Run]] = {}
     for figure in figures:
         some = {run.settings.get("task_type"): run for run in map(figure.first_run, figure.configurations)}
-        left = outcomes.unfinished(some.values(), folder)
+        left = sweep.unfinished(some.values(), folder)
         for place, run in enumerate(left):
             if data_dir and "data_dir" in run.settings:
                 left[place] = dataclasses.replace(run, settings=run.settings.replace(data_dir=data_dir))
         groups[figure.name] = left
-    missing = refused(groups)
+    missing = sweep.refused(groups)
     lines = [f"--figure={','.join(names)}: {message}" for message, names in missing.items()]
     if lines and (data_dir or sum(map(len, missing.values())) == len(figures)):
         raise UsageError("\n".join(lines))
@@ -63,77 +65,11 @@ def check_data(figures: Sequence[Figure], folder: pathlib.Path, data_dir: str | 
         print(f"Warning: {line}", file=sys.stderr)
 
 
-def run_figure(
-    figure: Figure,
-    repeat: int,
-    base: Sequence[str],
-    folder: pathlib.Path,
-    executor: Executor | None,
-    halving: int = 0,
-) -> FigureRuns:
-    """Executes the missing runs of a figure.
-
-    Args:
-      figure: The figure.
-      repeat: Number of seeds.
-      base: Flags that all runs share.
-      folder: Folder of all runs.
-      executor: Executes runs; None to use only finished ones.
-      halving: Number of parallel runs, if searches stop points early (`Sweep.run_halving`); 0 to finish all points.
-    """
-    metric = studies.load(studies.STUDIES[figure.binary]).ranked_by
-    # Configurations that differ only on the first axis are compared, so they run close together.
-    others = list(dict.fromkeys(configuration.words[1:] for configuration in figure.configurations))
-    ordered = sorted(figure.configurations, key=lambda configuration: others.index(configuration.words[1:]))
-    first = {configuration.label: figure.runs_of(configuration, repeat, base, folder) for configuration in ordered}
-    halved = [configuration.label for configuration in ordered if configuration.is_searched and halving]
-    reported: dict[str, list[Run]] = {}
-    picked: dict[str, Run] = {}
-    errors: dict[str, str] = {}
-    sweep = Sweep(folder, executor or Executor(), metric, smallest=metric.better == "down")
-    with contextlib.closing(sweep):
-        run_all = sweep.run if executor else sweep.submit
-        run_all(_once(some for label, some in first.items() if label not in halved))
-        for label in halved:
-            # Before the second deployment, rewards hardly depend on training.
-            least = 2 * (first[label][0].settings.get("bandits_deploy_freq") or 0)
-            sweep.run_halving(first[label], _REDUCTION, halving, max(1, least))
-        for configuration in ordered:
-            reported[configuration.label] = first[configuration.label]
-            if configuration.is_searched:
-                reported[configuration.label] = []
-                try:
-                    point = best(figure, first[configuration.label], sweep, folder)
-                except UsageError as error:
-                    errors[configuration.label] = f"{configuration.label}: {error}"
-                    continue
-                if point:
-                    picked[configuration.label] = point
-                    reported[configuration.label] = [point.with_seed(seed) for seed in range(repeat)]
-        run_all(_once(reported.values()))
-    label_of = {run.name: label for group in (first, reported) for label, some in group.items() for run in some}
-    for name, outcome in sweep.outcomes.items():
-        if outcome.status == outcomes.FAILED:
-            errors[name] = f"{label_of[name]}: {outcome.error} ({folder / name})"
-    found: dict[str, ConfigurationRuns] = {}
-    for label, some in reported.items():
-        # Diverged runs count in means, which would be biased upwards without them; verdicts leave them out.
-        ended = {run.seed: run for run in some if sweep.outcomes[run.name].status in _ENDED}
-        lost = [seed for seed, run in ended.items() if sweep.outcomes[run.name].status == outcomes.DIVERGED]
-        try:
-            if ended:
-                found[label] = _found(list(ended.values()), folder, picked.get(label), lost)
-        except UsageError as error:
-            errors[label] = f"{label}: {error}"
-    left = [outcome.run for outcome in sweep.outcomes.values() if outcome.status == outcomes.UNFINISHED]
-    return FigureRuns(found, list(errors.values()), left)
+def _once(some: Iterable[Sequence[plan.Run]]) -> list[plan.Run]:
+    return list({run.name: run for seed_runs in some for run in seed_runs}.values())
 
 
-def _once(some: Iterable[Sequence[Run]]) -> list[Run]:
-    return list({run.name: run for runs_of_arm in some for run in runs_of_arm}.values())
-
-
-def best(figure: Figure, some: Sequence[Run], sweep: Sweep, folder: pathlib.Path) -> Run | None:
+def best(figure: Figure, some: Sequence[plan.Run], search: sweep.Sweep, folder: pathlib.Path) -> plan.Run | None:
     """A run of the best point of a search, by the mean of the figure's first measure over the tuning seeds.
 
     Returns:
@@ -142,25 +78,225 @@ def best(figure: Figure, some: Sequence[Run], sweep: Sweep, folder: pathlib.Path
     Raises:
       UsageError: If a finished run's files are damaged.
     """
-    status = {run.name: sweep.outcomes[run.name].status for run in some}
-    ended = [run for run in some if status[run.name] == outcomes.FINISHED]
+    status = {run.name: search.outcomes[run.name].status for run in some}
+    ended = [run for run in some if status[run.name] == sweep.FINISHED]
     points = runs.grouped(ended, lambda run: run.point)
-    if not points or outcomes.UNFINISHED in status.values():
+    if not points or sweep.UNFINISHED in status.values():
         return None
     measure = figure.measures[0]
 
-    def goodness(group: Sequence[Run]) -> float:
-        return outcomes.goodness(results.measured(measure, _found(group, folder)), smallest=measure.smallest)
+    def goodness(group: Sequence[plan.Run]) -> float:
+        values = results.measured(measure, runs.seeds(_read(group, folder)))
+        return sweep.goodness(values, smallest=measure.smallest)
 
     most = max(map(len, points.values()))  # Points with a missing seed are not compared with complete ones.
     return max((group for group in points.values() if len(group) == most), key=goodness)[0]
 
 
-def _found(
-    some: Sequence[Run], folder: pathlib.Path, point: Run | None = None, diverged: Iterable[int] = ()
-) -> ConfigurationRuns:
-    folders = [folder / run.name for run in some]
-    tables = [runs.read_metrics(folder / run.name, run.rounds) for run in some]
-    values = {flag: point.settings[flag] for flag in point.numbers} if point else {}
-    searched = {flag: float(value) for flag, value in values.items() if value is not None}
-    return ConfigurationRuns(folders, tables, searched, [run.seed for run in some], frozenset(diverged))
+def _read(planned: Iterable[plan.Run], folder: pathlib.Path) -> list[Run]:
+    """Finished runs, up to their last planned round."""
+    return [
+        dataclasses.replace(runs.read(folder / run.name), metrics=runs.read_metrics(folder / run.name, run.rounds))
+        for run in planned
+    ]
+
+
+@dataclasses.dataclass(frozen=True)
+class Figures:
+    """Figures that are reproduced together.
+
+    Attributes:
+      whole: The figures.
+      parts: The same figures, with the configurations that run.
+      repeat: Number of seeds; None for that of each figure.
+      base: Flags that all runs share.
+      folder: Folder of all output.
+      records: Folder of permanent records, if any.
+      has_halving: Whether searches stop points early.
+    """
+
+    whole: Sequence[Figure]
+    parts: Sequence[Figure]
+    repeat: int | None
+    base: tuple[str, ...]
+    folder: pathlib.Path
+    records: pathlib.Path | None = None
+    has_halving: bool = False
+
+    def prepare(self, settings: cli.Settings) -> None:
+        """Opens the data, and creates the records' folder, before anything runs.
+
+        Raises:
+          UsageError: If data is missing, the folder cannot be written, or existing records cannot be joined with those
+            of the configurations that run.
+        """
+        is_here = settings.executor == "local" and not settings.estimate
+        if not settings.report_only and (settings.data_dir or is_here):
+            check_data(self.parts, self.folder / "runs", settings.data_dir)
+        if settings.estimate:
+            return
+        for figure, part in zip(self.whole, self.parts, strict=True):
+            if len(part.configurations) < len(figure.configurations):
+                path = records.path_of(figure, self.records, self.folder / figure.name)
+                records.check_others(figure, {configuration.label for configuration in part.configurations}, path)
+        if self.records:
+            records.check_folder(self.records / self.parts[0].scale)
+
+    def run(self, figure: Figure, executor: executors.Executor | None) -> FigureRuns:
+        """Executes the missing runs of a figure; without an executor, only finished ones count."""
+        folder, repeat = self.folder / "runs", self.repeat or figure.repeat
+        metric = studies.load(studies.STUDIES[figure.binary]).ranked_by
+        # Configurations that differ only on the first axis are compared, so they run close together.
+        others = list(dict.fromkeys(configuration.words[1:] for configuration in figure.configurations))
+        ordered = sorted(figure.configurations, key=lambda configuration: others.index(configuration.words[1:]))
+        first = {
+            configuration.label: figure.runs_of(configuration, repeat, self.base, folder) for configuration in ordered
+        }
+        has_halving = self.has_halving and executor is not None
+        halved = [configuration.label for configuration in ordered if configuration.is_searched and has_halving]
+        reported = dict(first)
+        picked: dict[str, plan.Run] = {}
+        errors: dict[str, str] = {}
+        search = sweep.Sweep(folder, executor or executors.Executor(), metric, smallest=metric.better == "down")
+        with contextlib.closing(search):
+            run_all = search.run if executor else search.submit
+            run_all(_once(some for label, some in first.items() if label not in halved))
+            for label in halved:
+                # Before the second deployment, rewards hardly depend on training.
+                least = 2 * (first[label][0].settings.get("bandits_deploy_freq") or 0)
+                search.run_halving(first[label], _REDUCTION, max(1, least))
+            for label in (configuration.label for configuration in ordered if configuration.is_searched):
+                reported[label] = []
+                try:
+                    if point := best(figure, first[label], search, folder):
+                        picked[label] = point
+                        reported[label] = [point.with_seed(seed) for seed in range(repeat)]
+                except UsageError as error:
+                    errors[label] = f"{label}: {error}"
+            run_all(_once(reported.values()))
+        label_of = {run.name: label for group in (first, reported) for label, some in group.items() for run in some}
+        for name, outcome in search.outcomes.items():
+            if outcome.status == sweep.FAILED:
+                errors[name] = f"{label_of[name]}: {outcome.error} ({folder / name})"
+        found: dict[str, Configuration] = {}
+        for configuration in figure.configurations:
+            label = configuration.label
+            # Diverged runs count in means, which would be biased upwards without them; verdicts leave them out.
+            ended = {run.seed: run for run in reported[label] if search.outcomes[run.name].status in _ENDED}
+            lost = {seed for seed, run in ended.items() if search.outcomes[run.name].status == sweep.DIVERGED}
+            point = picked.get(label)
+            searched = {flag: point.settings[flag] for flag in point.numbers} if point else {}
+            searched = {flag: float(value) for flag, value in searched.items() if value is not None}
+            try:
+                if ended:
+                    seed_runs = _read(ended.values(), folder)
+                    found[label] = results.of_runs(figure, configuration, seed_runs, searched, frozenset(lost))
+            except UsageError as error:
+                errors[label] = f"{label}: {error}"
+        left = [outcome.run for outcome in search.outcomes.values() if outcome.status == sweep.UNFINISHED]
+        return FigureRuns(found, list(errors.values()), left)
+
+    def reproduce(self, executor: executors.Executor | None) -> int:
+        """Runs what is missing, and reports; without an executor, reports finished runs. Returns the exit status."""
+        failed: list[str] = []
+        lines: list[scoreboard.Line] = []
+        for figure, part in zip(self.whole, self.parts, strict=True):
+            ended = self.run(part, executor)
+            failed += [f"{figure.name}: {error}" for error in ended.errors]
+            try:
+                is_part = len(part.configurations) < len(figure.configurations)
+                lines += report(figure, ended.found, self.folder / figure.name, self.records, is_part=is_part)
+            except UsageError as error:
+                failed.append(f"{figure.name}: {error}")
+            if ended.left:
+                print(f"{len(ended.left)} runs of {figure.name} are not finished.")
+        path = self.folder / "scoreboard.csv"
+        files.replace(path, scoreboard.table(lines).to_csv(index=False).encode())
+        print(f"\nScoreboard, in {path}:\n{scoreboard.summary(lines)}")
+        if failed:
+            print(f"\n{len(failed)} failed:", *failed, sep="\n  ", file=sys.stderr)
+        return 1 if failed else 0
+
+
+def report(
+    figure: Figure,
+    found: Mapping[str, Configuration],
+    folder: pathlib.Path,
+    record_folder: pathlib.Path | None = None,
+    *,
+    is_part: bool = False,
+) -> Sequence[scoreboard.Line]:
+    """Writes and prints the results of a figure.
+
+    Args:
+      figure: The figure.
+      found: Results of each configuration.
+      folder: Folder of the output.
+      record_folder: Folder of permanent records, if any: pages are made from them.
+      is_part: Whether only some configurations were run. The others come from existing records, and nothing is drawn.
+
+    Returns:
+      The figure's lines of the scoreboard.
+
+    Raises:
+      UsageError: If a run lacks a measured metric.
+      Failure: If the folder cannot be written.
+    """
+    with files.write_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    print(f"\n{figure.name}: {figure.about}. {figure.text}")
+    if note := figures.data_note(figure):
+        print(note)
+    path = records.path_of(figure, record_folder, folder)
+    table = records.of(found) if found else None
+    if is_part:
+        table = records.joined(figure, table, path)
+    judged = scoreboard.Judged.of(figure, table)
+    if table is None:
+        print("No run is finished, so nothing is drawn.")
+        return judged.lines
+    for each in {records.path_of(figure, None, folder), path}:
+        records.write(table, each)
+    print(scoreboard.text(judged))
+    stem = str(folder / figure.name)
+    for tail, content in (("", scoreboard.values_table(judged)), ("_claims", scoreboard.claims_table(judged))):
+        files.replace(pathlib.Path(f"{stem}{tail}.csv"), content.to_csv(index=False, float_format="%.6g").encode())
+    of_study: list[str] = []
+    if not is_part:  # Records of the others have no curves.
+        pictures.draw(judged, found, [pathlib.Path(f"{stem}{suffix}") for suffix in (".png", ".pdf")])
+        of_study = pictures.draw_of_study(figure, found, folder)
+    print(f"Written to {folder}: {', '.join(path.name for path in sorted(folder.iterdir()) if path.is_file())}")
+    if of_study:
+        print(f"Figures in the style of the paper: {', '.join(of_study)}")
+    return judged.lines
+
+
+def execute(settings: cli.Settings, chosen: Figures) -> int:
+    """Executes or estimates runs, and reports; returns the exit status.
+
+    Args:
+      settings: The flags of `reproduce`.
+      chosen: What is reproduced.
+
+    Raises:
+      UsageError: If something is missing that the runs need.
+    """
+    if settings.report_only:
+        chosen.prepare(settings)
+        return chosen.reproduce(None)
+    cores = executors.cores_of_run(settings)
+    with sweep.claim(chosen.folder, studies.STUDIES[chosen.parts[0].binary]):
+        if settings.executor == "slurm_script":
+            left = [run for figure in chosen.parts for run in chosen.run(figure, None).left]
+            return sweep.write_job_array(left, chosen.folder, cores, _THEN)
+        chosen.prepare(settings)
+        executor = executors.build(settings, cores)
+        with executors.running(executor, chosen.folder):
+            if settings.estimate or settings.scale == PAPER:
+                folder = chosen.folder / "runs"
+                some = (one.planned(chosen.repeat or one.repeat, chosen.base, folder) for one in chosen.parts)
+                time = estimate.of([*itertools.chain(*some)], chosen.folder, executor, settings.workers)
+                print(time.text, flush=True)
+            if settings.estimate:
+                return 0 if time.is_whole else 1
+            return chosen.reproduce(executor)

@@ -10,14 +10,18 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from bandits import initial_flags, studies
-from bandits.plans import outcomes
+from bandits.plans import sweep
 from bandits.plans.executors import Executor
 from bandits.plans.plan import Run
 from bandits.plans.sweep import Sweep
 from bandits.results import runs
 from data.errors import UsageError
 from data.tasks import registry
+from optimization.posterior import flags as posterior_flags
+from optimization.study import payloads, run_folder
 from optimization.study.metrics import SECONDS
 
 _ROUNDS = 4  # The first compiles; after another one's pre-training epochs the second does, too.
@@ -78,23 +82,23 @@ class Pace:
         return dataclasses.replace(self, **{name: factor * getattr(self, name) for name in names})
 
 
-@dataclasses.dataclass
-class Kind:
+class Kind(NamedTuple):
     """Runs whose rounds take equally long.
 
     Attributes:
-      run: An example.
-      rounds: Unfinished rounds of all runs of this kind.
+      name: Module and flags, as text.
       runs: Unfinished runs.
+      rounds: Unfinished rounds of all of them.
+      seconds: Measured seconds of a round, or the reason why they are unknown.
     """
 
-    run: Run
-    rounds: int = 0
-    runs: int = 0
+    name: str
+    runs: int
+    rounds: int
+    seconds: float | str
 
 
-@dataclasses.dataclass(frozen=True)
-class Estimate:
+class Estimate(NamedTuple):
     """Estimated time of runs.
 
     Attributes:
@@ -115,46 +119,44 @@ def of(planned: Iterable[tuple[Run, int]], folder: pathlib.Path, executor: Execu
       executor: Executes the measured runs.
       workers: Runs at the same time.
     """
-    kinds: dict[tuple, Kind] = {}
-    unique: dict[str, tuple[Run, int]] = {}
+    once: dict[str, tuple[Run, int]] = {}
     for run, weight in planned:
-        unique.setdefault(run.name, (run, weight))
-    for run, weight in unique.values():
-        if outcomes.unfinished([run], folder / "runs"):
-            kind = kinds.setdefault((run.module, *map(run.settings.get, _TIMED_FLAGS)), Kind(run))
-            kind.runs += weight
-            kind.rounds += weight * (run.rounds + init_rounds(run.settings))
-    if not kinds:
+        once.setdefault(run.name, (run, weight))
+    left = [pair for pair in once.values() if sweep.unfinished(pair[:1], folder / "runs")]
+    if not left:
         return Estimate("All runs are finished.", True)
-    examples = [kind.run for kind in kinds.values()]
+    groups = runs.grouped(left, lambda pair: (pair[0].module, *map(pair[0].settings.get, _TIMED_FLAGS)))
+    examples = [pairs[0][0] for pairs in groups.values()]
     differing = [name for name in _TIMED_FLAGS if len({run.settings.get(name) for run in examples}) > 1]
-    measured = [_measure(run, folder / "estimate", executor) for run in examples]
-    names = [_kind_name(run, differing) for run in examples]
-    estimate = summarize(list(zip(kinds.values(), names, measured, strict=True)), workers)
+    kinds, notes = [], []
+    for example, pairs in zip(examples, groups.values(), strict=True):
+        rounds = sum(weight * (run.rounds + init_rounds(run.settings)) for run, weight in pairs)
+        seconds = _measure(example, folder / "estimate", executor)
+        name = _kind_name(example, differing)
+        kinds.append(Kind(name, sum(weight for _, weight in pairs), rounds, seconds))
+        if not isinstance(seconds, str) and (needed := _needed_bytes(example, folder / "estimate")):
+            notes.append(f"A round of {name} needs {needed / 1e9:.1f} GB of memory.")
+    estimate = summarize(kinds, workers)
+    estimate = estimate._replace(text="\n".join([estimate.text, *notes]))
     if not any(_is_downloaded(run.settings) for run in examples):
         return estimate
     note = "A data set in neither --data_dir nor FEDBANDITS_DATA_DIR is measured on random examples of its size."
-    return dataclasses.replace(estimate, text=f"{estimate.text}\n{note}")
+    return estimate._replace(text=f"{estimate.text}\n{note}")
 
 
-def summarize(kinds: Sequence[tuple[Kind, str, float | str]], workers: int) -> Estimate:
-    """Estimate from the measured rounds.
-
-    Args:
-      kinds: (kind, name, seconds of a round or the reason why they are unknown).
-      workers: Runs at the same time.
-    """
-    lines = []
-    for kind, name, seconds in kinds:
-        prefix = f"{name}: {kind.runs} runs, {kind.rounds:,} rounds"
+def summarize(kinds: Sequence[Kind], workers: int) -> Estimate:
+    """Estimate from the measured rounds, with several runs at the same time."""
+    lines, known = [], []
+    for name, number, rounds, seconds in kinds:
+        prefix = f"{name}: {number} runs, {rounds:,} rounds"
         if isinstance(seconds, str):
             lines.append(f"{prefix}: time unknown, because {seconds}")
         else:
-            lines.append(f"{prefix} of {seconds:.3g} s: {duration(seconds * kind.rounds)}")
-    known = [(kind.runs, seconds * kind.rounds) for kind, _, seconds in kinds if not isinstance(seconds, str)]
+            lines.append(f"{prefix} of {seconds:.3g} s: {duration(seconds * rounds)}")
+            known.append((number, seconds * rounds))
     unknown = len(kinds) - len(known)
     if known:
-        parallel = min(workers, sum(runs for runs, _ in known))
+        parallel = min(workers, sum(number for number, _ in known))
         time = duration(sum(seconds for _, seconds in known) / parallel)
         at_a_time = f", {parallel} runs at a time" if parallel > 1 else ""
         left_out = f", without the lines above whose time is unknown ({unknown})" if unknown else ""
@@ -172,6 +174,15 @@ def _measure(run: Run, folder: pathlib.Path, executor: Executor) -> float | str:
         return sweep.outcomes[short.name].error or round_seconds(folder / run.name, _ROUNDS)
     except UsageError as error:
         return str(error)
+
+
+def _needed_bytes(run: Run, folder: pathlib.Path) -> int | None:
+    """Memory of a round, from the saved model of a measured run; None for methods that do not keep all models."""
+    if not {run.settings.get("algorithm"), run.settings.get("model_aggregation")} & {*posterior_flags.KEEP_MODELS}:
+        return None
+    with np.load(folder / run.name / run_folder.MODEL_FILE) as weights:
+        size = sum(weights[name].nbytes for name in weights.files)
+    return payloads.needed_bytes(size, run.settings["clients_per_round"], keeps_models=True)
 
 
 def round_seconds(folder: pathlib.Path, rounds: int) -> float:

@@ -37,7 +37,6 @@ _WORKING_DIR = "BUILD_WORKING_DIRECTORY"  # Relative paths of a run's flags star
 _RAY_RETRIES = 2
 _CONNECT_SECONDS = 10
 _ROUND_SECONDS, _RESULTS_SECONDS = 10.0, 60.0  # Most that an interruption waits for a round, and for results.
-_TAIL = 1 << 14  # Bytes that hold the last row of a `metrics.csv`.
 _NO_CLUSTER = "--ray_address={}: no Ray cluster answers there."
 
 
@@ -128,11 +127,9 @@ def _redirected(path: pathlib.Path) -> Iterator[None]:
 def last_round(folder: str | os.PathLike) -> int:
     """Last round in a run's `metrics.csv`; 0 if there is none."""
     try:
-        with open(os.path.join(folder, "metrics.csv"), "rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL))
-            *lines, _ = file.read().split(b"\n")
-        return int(lines[-1].partition(b",")[0])
-    except (OSError, ValueError, IndexError):
+        *_, row, _ = pathlib.Path(folder, "metrics.csv").read_bytes().rsplit(b"\n", 2)
+        return int(row.partition(b",")[0])
+    except (OSError, ValueError):
         return 0
 
 

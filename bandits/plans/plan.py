@@ -24,7 +24,7 @@ _PUBLISHED = pathlib.Path(__file__).parent / "published"
 _GRID_FLAGS = ("root_output_dir", "experiment_name", "repeat", "restart")
 _SEED = "seed"
 _ROUNDS = "total_rounds"
-_NAME_LENGTH, _KEY_LENGTH = 120, 12
+_NAME_LENGTH, KEY_LENGTH = 120, 12
 _SERIES = (1, 2, 5)
 _LARGEST_SEED = 2**32 - 1
 
@@ -86,8 +86,6 @@ class Run:
         for name in settings:
             if settings[name] != self.settings[name] and name not in {_ROUNDS, *run_folder.FREE_FLAGS}:
                 raise UsageError(f"--early_stop needs --{name}: its default depends on --{_ROUNDS}.")
-        if settings.get("tuning_rounds"):
-            raise UsageError("--early_stop does not go with --tuning_rounds, which follow the last round.")
         return dataclasses.replace(self, arguments=arguments, settings=settings)
 
 
@@ -132,12 +130,12 @@ class Grid:
 
     def in_folder(self, folder: pathlib.Path) -> "Grid":
         """The grid with points named as the existing ones in a folder."""
-        names = [path.name for path in folder.glob(f"*-{'?' * _KEY_LENGTH}")]
-        return dataclasses.replace(self, known={name[-_KEY_LENGTH:]: name for name in names})
+        names = [path.name for path in folder.glob(f"*-{'?' * KEY_LENGTH}")]
+        return dataclasses.replace(self, known={name[-KEY_LENGTH:]: name for name in names})
 
     def renamed(self, runs: Sequence[Run]) -> list[Run]:
         """Runs with the names of existing points."""
-        names = [self.known.get(run.point[-_KEY_LENGTH:], run.point) for run in runs]
+        names = [self.known.get(run.point[-KEY_LENGTH:], run.point) for run in runs]
         return [dataclasses.replace(run, point=name) for run, name in zip(runs, names, strict=True)]
 
     def runs(self) -> list[Run]:
@@ -172,7 +170,7 @@ class Grid:
         # Unset flags are left out, so that a new flag of the binary does not change keys of earlier runs.
         values = {name: value for name, value in settings.items() if name not in left_out and value is not None}
         canonical = json.dumps([self.binary, values], sort_keys=True)
-        key = hashlib.sha256(canonical.encode()).hexdigest()[:_KEY_LENGTH]
+        key = hashlib.sha256(canonical.encode()).hexdigest()[:KEY_LENGTH]
         swept = [word.removeprefix("--").partition("=")[0] for word in words]
         name = ",".join(f"{flag}={as_text(settings[flag])}" for flag in swept) or "run"
         return key, re.sub("[^A-Za-z0-9_.,=+-]", "_", name)[:_NAME_LENGTH]
@@ -294,17 +292,14 @@ class Published:
 
 def published() -> dict[str, Published]:
     """Published grids by name."""
-    grids = {}
-    for _, _, tables in presets.tables(_PUBLISHED):
-        for name, table in tables.items():
-            blocks = [
-                {flag: value if isinstance(value, list) else [value] for flag, value in configuration.items()}
-                | table["sweep"]
-                for configuration in table["configurations"]
-            ]
-            fixed, by_scenario = table["flags"], table.get("by_scenario", {})
-            grids[name] = Published(table["about"], table["binary"], fixed, blocks, table["expand"], by_scenario)
-    return grids
+    tables = {name: table for _, _, some in presets.tables(_PUBLISHED) for name, table in some.items()}
+    for table in tables.values():
+        sweep, configurations = table.pop("sweep"), table.pop("configurations")
+        table["blocks"] = [
+            {flag: value if isinstance(value, list) else [value] for flag, value in one.items()} | sweep
+            for one in configurations
+        ]
+    return {name: Published(**table) for name, table in tables.items()}
 
 
 def build(

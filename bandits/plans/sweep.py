@@ -1,33 +1,166 @@
 """Executes the runs of a plan: all of them, by successive halving, or beyond the edges of a grid.
 
-Successive halving is asynchronous (ASHA): Li et al., "A System for Massively Parallel Hyperparameter Tuning", 2020,
-Algorithm 2. Every point runs the lowest rung. The best 1/factor of the points that finished a rung are promoted,
-without waiting for all others.
+Successive halving is synchronous: Jamieson and Talwalkar, "Non-stochastic Best Arm Identification and Hyperparameter
+Optimization", 2016. All points run the lowest rung, and the best 1/factor of the points of a rung run the next one.
 """
 
 import contextlib
 import dataclasses
+import functools
 import json
 import math
 import pathlib
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+import tqdm
+
 from bandits import studies
-from bandits.plans import executors, outcomes, plan
-from bandits.plans.outcomes import Outcome
+from bandits.plans import executors, plan
 from bandits.plans.plan import Run
-from bandits.plans.progress import Progress
 from bandits.results import runs
 from data import files
 from data.errors import Failure, UsageError
-from optimization.study import cli, frame, run_folder
+from optimization.study import cli, divergence, frame, run_folder
 from optimization.study.metrics import Metric
 
+FINISHED, FAILED, STOPPED_EARLY, UNFINISHED = "finished", "failed", "stopped early", "unfinished"
+DIVERGED = "diverged"
 _ATTEMPTS = 3
 _TICK_SECONDS = 1.0  # Between two updates of the progress bar; and a signal just before a wait is answered after it.
+_LONGEST_NAME = 60  # Letters in the progress bar.
 
-Item = tuple[int, int]  # (point, rung)
+
+@dataclasses.dataclass
+class Outcome:
+    """Outcome of a run.
+
+    Attributes:
+      run: The run.
+      status: One of the words above.
+      rounds: Finished rounds, after which the metric is `value`.
+      value: The metric; NaN if it is missing or not finite, or if the run diverged.
+      error: Reason of a failure.
+      is_reporting: Whether its seed is fresh: it selects no point, and is not ranked.
+    """
+
+    run: Run
+    status: str = UNFINISHED
+    rounds: int = 0
+    value: float = math.nan
+    error: str = ""
+    is_reporting: bool = False
+
+
+def finished_rounds(folder: pathlib.Path) -> int:
+    """Rounds after which a run's folder was marked as finished; 0 for an unfinished or missing run.
+
+    Raises:
+      UsageError: If the folder is damaged, of another format, or was made with other versions of the packages; it
+        names the folder.
+    """
+    config = folder / "config.json"
+    mark = folder / executors.FINISHED_FILE
+    if not config.exists():
+        if mark.exists() or (folder / "metrics.csv").exists():
+            raise UsageError(f"{folder} is damaged: it has no config.json. Delete the folder, and it is run again.")
+        return 0
+    content = runs.read_json(config)
+    before = content.get("versions")
+    if not isinstance(before, dict):
+        raise UsageError(f"{config} is damaged: it names no versions. Delete the folder, and it is run again.")
+    run_folder.check_format(folder, content)
+    for name, now in _versions().items():
+        if before.get(name) != now and name != "python":
+            raise UsageError(
+                f"{folder} was made with {name} {before.get(name)}; this is {now}. One grid must not mix "
+                "versions: delete the folder, or choose another --experiment_name."
+            )
+    if not mark.exists():
+        return 0
+    rounds = runs.read_json(mark).get("total_rounds")
+    if not isinstance(rounds, int):
+        raise UsageError(f"{mark} is damaged. Delete the folder, and it is run again.")
+    return rounds
+
+
+_versions = functools.cache(run_folder.versions)
+
+
+def unfinished(planned: Iterable[Run], folder: pathlib.Path) -> list[Run]:
+    """Runs that are not finished below the folder of all runs; see `finished_rounds`."""
+    return [run for run in planned if finished_rounds(folder / run.name) < run.rounds]
+
+
+def read_value(folder: pathlib.Path, column: str, rounds: int) -> float:
+    """Metric of a finished run after `rounds` rounds, or after its last round; NaN if it is not finite.
+
+    A longer run may lack an evaluation after that round. Then the previous evaluation counts, or without one the next.
+
+    Raises:
+      UsageError: If its metrics are damaged, or have no such column; it names the file.
+    """
+    table = runs.read_metrics(folder)
+    if column not in table:
+        raise UsageError(f"{folder / 'metrics.csv'} has no column {column}.")
+    is_past = table["round_num"] <= rounds
+    value = float(table[column][is_past].iloc[-1])
+    if not math.isfinite(value) and not is_past.all() and getattr(column, "evaluated", False):
+        measured = table[column].dropna()
+        before = measured[is_past[measured.index]]
+        value = float(before.iloc[-1] if len(before) else measured.iloc[0]) if len(measured) else math.nan
+    return value if math.isfinite(value) else math.nan
+
+
+def has_diverged(folder: pathlib.Path, rounds: int) -> bool:
+    """Whether a finished run's training had diverged after `rounds` rounds, so that its metric is meaningless.
+
+    Raises:
+      UsageError: If its files are damaged; it names the file.
+    """
+    run = runs.read(folder)
+    return divergence.is_lost(run.metrics[run.metrics["round_num"] <= rounds], run.columns, run.flags)
+
+
+def goodness(values: Sequence[float], *, smallest: bool) -> float:
+    """Mean over a point's seeds, negated if smaller is better; -inf if a value is NaN."""
+    mean = sum(values) / len(values)
+    return -math.inf if math.isnan(mean) else -mean if smallest else mean
+
+
+Point = Sequence[Outcome]  # One outcome for each seed.
+
+
+def mean(point: Point) -> float:
+    """Mean of the metric over a point's seeds; NaN if a seed has none."""
+    return sum(outcome.value for outcome in point) / len(point)
+
+
+def rounds_of(point: Point) -> int:
+    """Rounds that all seeds of a point have finished."""
+    return min(outcome.rounds for outcome in point)
+
+
+def rank(outcomes: Iterable[Outcome], *, smallest: bool, apart: bool = True) -> dict[str, list[Point]]:
+    """Points of each configuration (or, unless `apart`, all in one list), the best first.
+
+    Points are sorted by their rounds, then by their means. Points without a mean, such as those that diverged
+    or failed, come last. Ties keep their order. Fresh seeds are left out.
+    """
+    tuning = [outcome for outcome in outcomes if not outcome.is_reporting]
+    ranked: dict[str, list[Point]] = {}
+    for point in runs.grouped(tuning, lambda outcome: outcome.run.point).values():
+        ranked.setdefault(point[0].run.configuration if apart else "", []).append(point)
+    for points in ranked.values():
+        points.sort(
+            key=lambda point: (math.isnan(mean(point)), -rounds_of(point), -goodness([mean(point)], smallest=smallest))
+        )
+    return ranked
+
+
+def label(name: str) -> str:
+    """Name of a point without the key of its flags."""
+    return name.rpartition("-")[0]
 
 
 def claim(folder: pathlib.Path, binary: str, blocks: Sequence[plan.Axes] = ()) -> contextlib.AbstractContextManager:
@@ -67,7 +200,7 @@ def write_job_array(planned: Iterable[Run], folder: pathlib.Path, cores: int, th
       cores: CPU cores of each run.
       then: What the user does after the runs.
     """
-    left = {run.name: run for run in outcomes.unfinished(planned, folder / "runs")}
+    left = {run.name: run for run in unfinished(planned, folder / "runs")}
     if not left:
         print(f"All runs are finished: {then}.")
         return 0
@@ -91,41 +224,6 @@ def rungs(total_rounds: int, points: int, factor: int, least: int = 1) -> list[i
     return [math.ceil(total_rounds / factor**left) for left in range(promotions, -1, -1)]
 
 
-@dataclasses.dataclass
-class Halving:
-    """State of asynchronous successive halving.
-
-    Attributes:
-      points: Number of points.
-      rungs: Number of rungs.
-      factor: Reduction factor, eta.
-      started: Started items, in order.
-    """
-
-    points: int
-    rungs: int
-    factor: int
-    started: list[Item] = dataclasses.field(default_factory=list)
-
-    def next(self, scores: Mapping[Item, float]) -> Item | None:
-        """The next point and the rung that it must reach; None if that depends on unfinished items.
-
-        Args:
-          scores: Scores of finished items; larger is better, and ties rank by the points' order.
-        """
-        for rung in reversed(range(self.rungs - 1)):
-            ranked = sorted((-score, point) for (point, at), score in scores.items() if at == rung)
-            for _, point in ranked[: len(ranked) // self.factor]:
-                if (point, rung + 1) not in self.started:
-                    return self._start((point, rung + 1))
-        num_started = sum(rung == 0 for _, rung in self.started)
-        return self._start((num_started, 0)) if num_started < self.points else None
-
-    def _start(self, item: Item) -> Item:
-        self.started.append(item)
-        return item
-
-
 class Sweep:
     """Executes runs and keeps their outcomes."""
 
@@ -136,8 +234,7 @@ class Sweep:
         metric: Metric,
         *,
         smallest: bool,
-        write_page: Callable[[], object] | None = None,
-        page_seconds: float = 30.0,
+        after_run: Callable[[], object] = lambda: None,
     ):
         """Initializes the sweep.
 
@@ -146,17 +243,17 @@ class Sweep:
           executor: Executes the runs.
           metric: Metric of the ranking.
           smallest: Whether smaller is better.
-          write_page: Writes a page about the runs; see `Progress`.
-          page_seconds: Minimum time between two pages.
+          after_run: Called after each run that ends.
         """
         self.metric = metric
         self.smallest = smallest
         self.outcomes: dict[str, Outcome] = {}
         self._folder = folder
         self._executor = executor
+        self._after_run = after_run
         self._submitted: dict[executors.Job, Run] = {}
         self._attempts: dict[executors.Job, int] = {}
-        self._progress = Progress(folder, smallest=smallest, write_page=write_page, seconds=page_seconds)
+        self._bar = tqdm.tqdm(unit="round", total=0, disable=None, dynamic_ncols=True)
 
     def submit(self, planned: Iterable[Run]) -> None:
         """Submits unfinished runs to the executor."""
@@ -164,15 +261,15 @@ class Sweep:
             self.outcomes.setdefault(run.name, Outcome(run)).run = run
             if not self._is_settled(run):
                 self._start(run)
-        self._progress.show(self.outcomes.values())
+        self._show()
 
     def _is_settled(self, run: Run) -> bool:
         """Whether a run needs no executor: it is finished, or its folder cannot be used."""
         outcome = self.outcomes[run.name]
-        if outcome.status == outcomes.FAILED:
+        if outcome.status == FAILED:
             return True
         try:
-            if outcomes.unfinished([run], self._folder):
+            if unfinished([run], self._folder):
                 return False
             self._finish(run)
         except UsageError as error:
@@ -186,27 +283,28 @@ class Sweep:
         self._executor.submit(job)
 
     def _finish(self, run: Run) -> None:
-        value = outcomes.read_value(self._folder / run.name, self.metric, run.rounds)
+        value = read_value(self._folder / run.name, self.metric, run.rounds)
         outcome = self.outcomes[run.name]
-        outcome.status, outcome.value, outcome.rounds = outcomes.FINISHED, value, run.rounds
-        if outcomes.has_diverged(self._folder / run.name, run.rounds):
-            outcome.status, outcome.value = outcomes.DIVERGED, math.nan
+        outcome.status, outcome.value, outcome.rounds = FINISHED, value, run.rounds
+        if has_diverged(self._folder / run.name, run.rounds):
+            outcome.status, outcome.value = DIVERGED, math.nan
 
     def _fail(self, run: Run, error: str) -> None:
         outcome = self.outcomes[run.name]
-        outcome.status, outcome.value, outcome.rounds, outcome.error = outcomes.FAILED, math.nan, 0, error
+        outcome.status, outcome.value, outcome.rounds, outcome.error = FAILED, math.nan, 0, error
 
-    def finish(self, planned: Sequence[Run]) -> None:
-        """Waits until these runs are finished or have failed."""
-        while not {run.name for run in planned}.isdisjoint(run.name for run in self._submitted.values()):
+    def run(self, planned: Iterable[Run]) -> None:
+        """Executes runs until they are finished or have failed."""
+        self.submit(planned)
+        while self._submitted:
             ended = self._executor.wait(_TICK_SECONDS)
             if ended is None:
-                self._progress.show(self.outcomes.values())
+                self._show()
                 continue
             job, result = ended
             run = self._submitted.pop(job)
             if result.status not in (0, 2) and self._attempts[job] < _ATTEMPTS:
-                self._progress.write(f"{run.name}: {result.message} The run is retried.")
+                self._bar.write(f"{run.name}: {result.message} The run is retried.", file=sys.stderr)
                 self._start(run)
                 continue
             try:
@@ -215,58 +313,38 @@ class Sweep:
                 self._finish(run)
             except (Failure, UsageError) as error:
                 self._fail(run, str(error))
-            self._progress.show(self.outcomes.values())
+            self._after_run()
+            self._show()
 
-    def run(self, planned: Sequence[Run]) -> None:
-        """Executes runs until they are finished or have failed."""
-        self.submit(planned)
-        self.finish(planned)
-
-    def run_halving(self, planned: Sequence[Run], factor: int, parallel: int, least: int = 1) -> None:
-        """Executes runs by asynchronous successive halving.
-
-        What runs next depends on the results of all but the last `parallel` points, in the order of their starts and
-        not of their ends: the same command has the same runs.
+    def run_halving(self, planned: Sequence[Run], factor: int, least: int = 1) -> None:
+        """Executes runs by synchronous successive halving; ties keep the order of the points.
 
         Args:
           planned: The runs of all points.
           factor: One of this many points is promoted.
-          parallel: Runs at the same time.
           least: Minimum rounds of a point that is stopped early.
         """
-        seeds = list(runs.grouped(planned, lambda run: run.point).values())
-        rounds = rungs(planned[0].rounds, len(seeds), factor, least)
-        search = Halving(len(seeds), len(rounds), factor)
-        window = max(1, math.ceil(parallel / len(seeds[0])))
-        scores: dict[Item, float] = {}
-
-        def runs_of(item: Item) -> list[Run]:
-            point, rung = item
-            return [run.at_rounds(rounds[rung]) if rung < len(rounds) - 1 else run for run in seeds[point]]
-
-        while True:
-            item = search.next(scores)
-            if item is not None:
-                self.submit(runs_of(item))
-            elif len(scores) == len(search.started):
-                break
-            if item is None or len(search.started) - len(scores) >= window:
-                oldest = search.started[len(scores)]
-                self.finish(runs_of(oldest))
-                scores[oldest] = self.score(runs_of(oldest))
+        points = list(runs.grouped(planned, lambda run: run.point).values())
+        *shorter, last = rungs(planned[0].rounds, len(points), factor, least)
+        for rounds in shorter:
+            self.run([run.at_rounds(rounds) for seeds in points for run in seeds])
+            values = [[self.outcomes[run.name].value for run in seeds] for seeds in points]
+            scores = [goodness(some, smallest=self.smallest) for some in values]
+            best = sorted(range(len(points)), key=lambda place: -scores[place])[: len(points) // factor]
+            points = [points[place] for place in sorted(best)]
+        self.run([run for seeds in points for run in seeds])
         for outcome in self.outcomes.values():
-            if outcome.status == outcomes.FINISHED and outcome.rounds < rounds[-1]:
-                outcome.status = outcomes.STOPPED_EARLY
+            if outcome.status == FINISHED and outcome.rounds < last:
+                outcome.status = STOPPED_EARLY
 
     def expand(self, grid: plan.Grid, limit: int) -> None:
         """Adds values where the best point of a configuration lies on an edge, and runs them, until it lies inside."""
         while True:
             added_flags: list[str] = []
             for configuration, points in self.ranked().items():
-                best = points[0]
-                if math.isnan(best.mean):
+                if math.isnan(mean(points[0])):
                     continue
-                grid, added = grid.widened(best.outcomes[0].run, limit)
+                grid, added = grid.widened(points[0][0].run, limit)
                 added_flags += [f"{configuration} {flag}".strip() for flag in added]
             if not added_flags:
                 return
@@ -279,26 +357,37 @@ class Sweep:
         Args:
           seeds: Fresh seeds. A configuration without a value is left out.
         """
-        best = {name: points[0] for name, points in self.ranked().items() if not math.isnan(points[0].mean)}
-        fresh = {name: [point.outcomes[0].run.with_seed(seed) for seed in seeds] for name, point in best.items()}
+        best = {name: points[0] for name, points in self.ranked().items() if not math.isnan(mean(points[0]))}
+        fresh = {name: [point[0].run.with_seed(seed) for seed in seeds] for name, point in best.items()}
         all_runs = [run for some in fresh.values() for run in some]
         for run in all_runs:
             self.outcomes.setdefault(run.name, Outcome(run)).is_reporting = True
         self.run(all_runs)
         return {name: [self.outcomes[run.name] for run in some] for name, some in fresh.items()}
 
-    def score(self, seeds: Sequence[Run]) -> float:
-        """Mean metric of a point's runs, one per seed; larger is better."""
-        return outcomes.goodness([self.outcomes[run.name].value for run in seeds], smallest=self.smallest)
-
-    def ranked(self) -> dict[str, list[outcomes.Point]]:
+    def ranked(self) -> dict[str, list[Point]]:
         """Points of each configuration, the best first."""
-        return outcomes.rank(list(self.outcomes.values()), smallest=self.smallest)
+        return rank(self.outcomes.values(), smallest=self.smallest)
 
-    def write_last_page(self) -> None:
-        """Writes the page, if there is one, after all runs."""
-        self._progress.show(self.outcomes.values(), last=True)
+    def _show(self) -> None:
+        """Updates the bar: finished rounds of all runs, finished runs, and the best point so far."""
+        if self._bar.disable:
+            return
+        bar, all_runs = self._bar, self.outcomes.values()
+        left = [one for one in all_runs if one.status != FAILED and one.rounds < one.run.rounds]
+        missing = (one.run.rounds - executors.last_round(self._folder / one.run.name) for one in left)
+        total = sum(one.run.rounds for one in all_runs)
+        done = total - sum(max(0, rounds) for rounds in missing)
+        if not bar.total:  # Rounds of earlier commands do not count for this one's speed.
+            bar.initial = done
+        bar.total, bar.n = total, done
+        bar.set_description_str(f"{len(all_runs) - len(left)}/{len(all_runs)} runs", refresh=False)
+        ranked = rank(all_runs, smallest=self.smallest, apart=False).get("", [])
+        if ranked and not math.isnan(mean(ranked[0])):
+            name = label(ranked[0][0].run.point)[:_LONGEST_NAME]
+            bar.set_postfix_str(f"best {mean(ranked[0]):.4f}: {name}", refresh=False)
+        bar.refresh()
 
     def close(self) -> None:
         """Closes the progress bar."""
-        self._progress.close()
+        self._bar.close()

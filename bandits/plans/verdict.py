@@ -1,113 +1,82 @@
-"""Statistics of a grid beyond its ranking: comparisons, baselines, and the expected best of a search."""
+"""What a grid shows: ranking, `results.csv`, heat maps, comparisons, baselines, and the expected best of a search."""
 
 import copy
 import dataclasses
 import functools
 import math
 import pathlib
+import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from bandits import studies
-from bandits.plans import outcomes
-from bandits.plans.outcomes import Outcome, Point
+from bandits.plans import plan, sweep
 from bandits.plans.plan import Run
-from bandits.plans.sweep import Sweep
-from bandits.results import baselines, comparison, configurations, dynamic_regret, runs, sections
-from bandits.results import names as naming
+from bandits.plans.sweep import Outcome, Point, Sweep
+from bandits.results import (
+    baselines,
+    comparison,
+    configuration,
+    configurations,
+    dynamic_regret,
+    phrases,
+    runs,
+    sections,
+)
 from bandits.results.comparison import Better
+from bandits.results.configuration import Baseline, Configuration
+from bandits.results.configurations import ComparableRuns
 from data import files
 from data.errors import UsageError
-from optimization.study import intervals
-from optimization.study.intervals import Interval
+from optimization.privacy import mechanisms
+from optimization.study import run_folder
 from optimization.study.metrics import Metric
 
+if TYPE_CHECKING:
+    import pandas as pd
+
+_MAX_INCHES = 14  # A side of the heat map.
 _ROUNDS = "total_rounds"  # The first criterion of the ranking.
 _SHOWN = 10  # Points of a configuration, in the terminal.
 
 
-@dataclasses.dataclass(frozen=True)
-class PointResults(configurations.ConfigurationResults):
-    """Results of a point's seeds.
-
-    Attributes:
-      outcomes: Outcomes of its runs. An unfinished run has no value; then the point is not tested.
-    """
-
-    outcomes: tuple[Outcome, ...] = dataclasses.field(default=(), compare=False)
-
-    @property
-    def point(self) -> str:
-        """Name of the point, with the key of its flags."""
-        return self.outcomes[0].run.point
-
-    @property
-    def label(self) -> str:
-        """Name for users, without the key of the flags."""
-        return outcomes.label(self.name) if self.name == self.point else self.name
-
-    def values(self, column: str) -> dict[int, float]:
-        """Ranked metric by seed, after the planned rounds."""
-        return {outcome.run.seed: outcome.value for outcome in self.outcomes}
-
-    def estimate(self, column: str) -> Interval | None:
-        """Mean of the ranked metric; None if no seed has a finite value."""
-        values = [value for value in self.values(column).values() if math.isfinite(value)]
-        return configurations.estimate(values, configurations.range_of(self.runs, column))
-
-
-@dataclasses.dataclass(frozen=True)
-class Points(configurations.Part):
-    """Points of a grid.
-
-    Attributes:
-      configurations: Points with finished rounds.
-      metric: Metric of the ranking, with the requested direction.
-    """
-
-    configurations: tuple[PointResults, ...]
-    metric: Metric = dataclasses.field(kw_only=True)
-
-    @property
-    def columns(self) -> tuple[Metric, ...]:
-        """The ranked metric."""
-        return (self.metric,)
-
-    def verdicts_by_point(self) -> dict[str, str]:
-        """Verdict of each point against the baselines, in words; empty if no point has enough seeds for a test."""
-        verdicts = {
-            point.point: configurations.ROLES.get(point.role) or self.baseline_summary(point)
-            for point in self.configurations
-        }
-        is_tested = any(
-            not point.role and self.baseline_summary(point) not in ("", baselines.ONE_SEED)
-            for point in self.configurations
-        )
-        return verdicts if is_tested else {}
-
-    def not_above_uniform(self) -> set[str]:
-        """Names of the points that are not significantly above the uniform policy."""
-        return {point.point for point in self.configurations if self.uniform_note(point)}
-
-
-def of(points: Mapping[str, Sequence[Outcome]], folder: pathlib.Path, metric: Metric, *, smallest: bool) -> Points:
-    """Reads the results of points; points without a finished round are left out.
+def comparable(points: Mapping[str, Point], folder: pathlib.Path, metric: Metric, *, smallest: bool) -> ComparableRuns:
+    """Points as configurations, with the ranked metric after the planned rounds; those without a round are left out.
 
     Args:
-      points: Outcomes of each point's runs, by its name.
+      points: Outcomes of each point's runs, by its name. An unfinished run has no value; then the point is not tested.
       folder: Folder of all runs.
       metric: Metric of the ranking.
       smallest: Whether smaller is better.
     """
+    import pandas as pd
+
     ranked_by = copy.copy(metric)
     ranked_by.better = "down" if smallest else "up"
-    results = []
-    for name, seeds in points.items():
-        read = tuple(runs.read(folder / outcome.run.name) for outcome in seeds if outcome.rounds)
+    some, study = [], None
+    for name, point in points.items():
+        read = [runs.read(folder / outcome.run.name) for outcome in point if outcome.rounds]
         if read:
-            results.append(PointResults(name, read, configurations.role(read[0]), outcomes=tuple(seeds)))
-    study = studies.load(results[0].outcomes[0].run.module) if results else None
-    return Points("", study, tuple(results), metric=ranked_by, only_alike=True)
+            study = study or studies.load(point[0].run.module)
+            flags, role = configurations.shared_flags(read[0]), configurations.role(read[0])
+            one = configuration.of_runs(name, read, (), flags, role)
+            rows = [[outcome.value, outcome.rounds] for outcome in point]
+            seeds = [outcome.run.seed for outcome in point]
+            values = pd.DataFrame(rows, seeds, [str(metric), _ROUNDS], dtype=float)
+            lost = frozenset(outcome.run.seed for outcome in point if outcome.status == sweep.DIVERGED)
+            some.append(dataclasses.replace(one, values=values, diverged=lost))
+    return ComparableRuns("", study, tuple(some), (ranked_by,), only_alike=True)
+
+
+def verdicts_by_point(points: ComparableRuns) -> dict[str, str]:
+    """Verdict of each point against the baselines, in words; empty if no point has enough seeds for a test."""
+    summaries = {one.name: points.baseline_summary(one) for one in points.configurations}
+    if all(summary in ("", baselines.ONE_SEED) for summary in summaries.values()):
+        return {}
+    return {one.name: one.role.value if one.role else summaries[one.name] for one in points.configurations}
 
 
 def short_name(configuration: str) -> str:
@@ -115,14 +84,14 @@ def short_name(configuration: str) -> str:
     strategies = {studies.load(module).chosen for module in studies.STUDIES.values()}
     chosen = [word.partition("=")[::2] for word in configuration.split()]
     chosen.sort(key=lambda word: word[0] not in strategies)
-    return ", ".join(naming.word(name, value) for name, value in chosen) or "the grid"
+    return ", ".join(phrases.flag_word(name, value) for name, value in chosen) or "the grid"
 
 
 def check_reference(wanted: str, planned: Sequence[Run], *, has_fresh_seeds: bool) -> None:
     """Refuses a reference that cannot be compared with anything.
 
     Args:
-      wanted: Words of a configuration, or a strategy; see `Part.compared`.
+      wanted: Words of a configuration, or a strategy; see `ComparableRuns.compared`.
       planned: All runs.
       has_fresh_seeds: Whether the best point of each configuration runs with fresh seeds, too.
 
@@ -145,10 +114,10 @@ def check_reference(wanted: str, planned: Sequence[Run], *, has_fresh_seeds: boo
 
 
 def text(
-    points: Points,
-    best: Points,
+    points: ComparableRuns,
+    best: ComparableRuns,
     ranked: Mapping[str, Sequence[Point]],
-    reported: Mapping[str, Sequence[Outcome]],
+    reported: Mapping[str, Point],
     reference: str | None = None,
 ) -> str:
     """Statistics for the terminal.
@@ -158,11 +127,10 @@ def text(
       best: The best of each configuration, with its fresh seeds if there are some.
       ranked: The points of each configuration, the best first.
       reported: Outcomes of the best of each configuration with fresh seeds; empty without such seeds.
-      reference: Reference of the comparisons; see `configurations.Part.compared`.
+      reference: Reference of the comparisons; see `ComparableRuns.compared`.
     """
-    better = points.metric.better or "up"
     is_selected = any(len(several) > 1 for several in ranked.values())
-    parts = [_expected(ranked, better)] if is_selected else []
+    parts = [_expected(ranked, points.columns[0].better or "up")] if is_selected else []
     if reported:
         parts.append(_reported(reported, best))
     elif is_selected:
@@ -180,125 +148,305 @@ def _expected(ranked: Mapping[str, Sequence[Point]], better: Better) -> str:
 
     Empty if points were stopped early: values after different numbers of rounds are no samples of one search.
     """
-    if len({point.rounds for points in ranked.values() for point in points if math.isfinite(point.mean)}) > 1:
+    if len({sweep.rounds_of(one) for some in ranked.values() for one in some if math.isfinite(sweep.mean(one))}) > 1:
         return ""
     least = min(len(points) for points in ranked.values())
     budgets = sorted({*(2**power for power in range(least.bit_length())), least} if least > 1 else {1})
     lines = []
     for name, points in ranked.items():
-        values = [point.mean for point in points]
+        values = list(map(sweep.mean, points))
         expected = [(budget, comparison.expected_best(values, budget, better=better)) for budget in budgets]
         texts = ", ".join(f"{value:.4f} of {budget}" for budget, value in expected if math.isfinite(value))
         lines.append(f"  {short_name(name)}: {texts or '-'} ({len(points)} points)")
     return "\n".join(["Expected best of randomly sampled points, with equal numbers per configuration:", *lines])
 
 
-def _reported(reported: Mapping[str, Sequence[Outcome]], best: Points) -> str:
-    ranges = {point.name: configurations.range_of(point.runs, best.metric) for point in best.configurations}
+def _reported(reported: Mapping[str, Point], best: ComparableRuns) -> str:
+    known = {one.name: one for one in best.configurations}
     seeds = [outcome.run.seed for outcome in next(iter(reported.values()))]
     lines = [f"Best point of each configuration on fresh seeds, {seeds[0]} to {seeds[-1]}:"]
     for name, point in reported.items():
-        mean = intervals.of_finite([outcome.value for outcome in point])
-        mean = mean.within(*ranges.get(short_name(name), configurations.UNBOUNDED))
-        lines.append(f"  {short_name(name)}: {mean.text()}; {outcomes.label(point[0].run.point)}")
+        one = known.get(short_name(name))
+        is_whole = one and one.values[best.columns[0]].notna().all()
+        shown = one.estimate(best.columns[0]).text() if one and is_whole else "-"
+        lines.append(f"  {short_name(name)}: {shown}; {sweep.label(point[0].run.point)}")
     return "\n".join(lines)
 
 
-def _compared(best: Points, reference: str | None) -> list[str]:
+def _compared(best: ComparableRuns, reference: str | None) -> list[str]:
     """Lines of the comparison with a reference."""
     if reference and not best.named(reference):
         return [f"--reference={reference} has no finished run: nothing is compared."]
-    section, lines = sections.comparisons(best, reference, is_narrow=True), []
+    compared, lines = best.compared(reference), []
+    section = sections.comparisons(best, compared, is_narrow=True)
     if section is None:
         return []
     if section.rows and not (reference or best.named(configurations.GREEDY)):
         first = section.rows[0][1]
         lines.append(f"The reference is {first}, the first: no configuration is greedy. Choose another by --reference.")
     if section.rows:
-        lines.append(sections.finding(best, best.compared(reference)))
+        lines.append(sections.finding(best, compared))
     return lines + section.lines()
 
 
-def _winners(points: Points) -> list[str]:
+def _winners(points: ComparableRuns) -> list[str]:
     """Whether the best point beats the uniform policy, for each combination of data, rewards and cohorts."""
-    compared = [point for point in points.configurations if not point.role]
-    groups = runs.grouped(compared, lambda point: str(configurations.environment_key(point.flags, _ROUNDS)))
-    lines = [_winner(points, max(group, key=lambda point: _goodness(point, points))) for group in groups.values()]
+    others = [one for one in points.configurations if not one.role]
+    groups = runs.grouped(others, lambda one: str(configurations.environment_key(one.flags, _ROUNDS)))
+    lines = [
+        _winner(points, max(group, key=lambda one: _goodness(one, points.columns[0]))) for group in groups.values()
+    ]
     if len(groups) > 1:
         lines.insert(0, "Data, rewards or cohorts differ, so each combination has its own line.")
     return lines
 
 
-def _winner(points: Points, best: PointResults) -> str:
-    standing = points.against_baselines[best]
+def _winner(points: ComparableRuns, best: Configuration) -> str:
+    standing = points.against_baselines[best.name]
     if standing.uniform is None:
         return ""
-    marks = points.baseline_means(best)
-    rewards = ", ".join(f"{name} {marks[key]:.4g}" for key, name in configurations.ROLES.items() if key in marks)
-    if configurations.FULL_FEEDBACK not in marks and "bandits_type" in best.flags:
-        sweep = f"bandits_type={dynamic_regret.FULL_FEEDBACK}"
-        rewards += f"; no full-feedback baseline: add {sweep} to --sweep"
-    extreme = "Lowest" if points.metric.better == "down" else "Highest"
-    return f"{extreme} reward: {best.label}, {standing.summary} ({rewards})."
+    means = points.baseline_means(best)
+    rewards = ", ".join(f"{baseline.value} {mean:.4g}" for baseline, mean in means.items())
+    if Baseline.full_feedback not in means and "bandits_type" in best.flags:
+        rewards += f"; no full-feedback baseline: add bandits_type={dynamic_regret.FULL_FEEDBACK} to --sweep"
+    extreme = "Lowest" if points.columns[0].better == "down" else "Highest"
+    name = re.sub(f"-[0-9a-f]{{{plan.KEY_LENGTH}}}$", "", best.name)
+    return f"{extreme} reward: {name}, {standing.summary} ({rewards})."
 
 
-def _goodness(point: PointResults, points: Points) -> tuple[int, float]:
-    values = list(point.values(points.metric).values())
-    rounds = min(outcome.rounds for outcome in point.outcomes)
-    return rounds, outcomes.goodness(values, smallest=points.metric.better == "down")
+def _goodness(one: Configuration, metric: Metric) -> tuple[float, float]:
+    values = one.values[metric].tolist()
+    return one.values[_ROUNDS].min(), sweep.goodness(values, smallest=metric.better == "down")
 
 
 def report(
-    sweep: Sweep,
+    played: Sweep,
     swept: Sequence[str],
     folder: pathlib.Path,
-    reported: Mapping[str, Sequence[Outcome]],
+    reported: Mapping[str, Point],
     reference: str | None = None,
 ) -> int:
     """Writes and prints a grid's results; returns the exit status.
 
     Args:
-      sweep: The runs.
+      played: The runs.
       swept: Names of swept flags.
       folder: The grid's folder.
       reported: Outcomes of the best point of each configuration with fresh seeds, if there are any.
       reference: See `text`.
     """
-    all_outcomes, ranked = list(sweep.outcomes.values()), sweep.ranked()
-    table = outcomes.table(all_outcomes, swept, sweep.metric, folder / "runs")
+    all_outcomes, ranked = list(played.outcomes.values()), played.ranked()
+    table = results_table(all_outcomes, swept, played.metric, folder / "runs")
     files.replace(folder / "results.csv", files.as_csv(table))
     fresh = {name: seeds for name, seeds in reported.items() if seeds}
-    read_points = functools.partial(of, folder=folder / "runs", metric=sweep.metric, smallest=sweep.smallest)
-    points = read_points({point.name: point.outcomes for several in ranked.values() for point in several})
-    best = read_points({short_name(name): fresh.get(name) or several[0].outcomes for name, several in ranked.items()})
-    verdicts = points.verdicts_by_point()
-    print(outcomes.text(ranked, swept, sweep.metric, smallest=sweep.smallest, shown=_SHOWN, verdicts=verdicts))
+    read_points = functools.partial(comparable, folder=folder / "runs", metric=played.metric, smallest=played.smallest)
+    points = read_points({point[0].run.point: point for several in ranked.values() for point in several})
+    best = read_points({short_name(name): fresh.get(name) or several[0] for name, several in ranked.items()})
+    verdicts = verdicts_by_point(points)
+    print(ranking(ranked, swept, played.metric, smallest=played.smallest, shown=_SHOWN, verdicts=verdicts))
     if lines := text(points, best, ranked, fresh, reference):
         print(f"\n{lines}\n")
     written = ["results.csv"]
-    if axes := outcomes.learning_rates(swept):
+    if axes := learning_rates(swept):
         for configuration, several in ranked.items():
             suffix = "".join(f"_{word.partition('=')[2]}" for word in configuration.split())
             name = f"heat_map{suffix}.png".replace("/", "_")
             title = (configuration or folder.name).replace("_", " ")
-            if other := set(several[0].outcomes[0].run.numbers) - set(axes):
+            if other := set(several[0][0].run.numbers) - set(axes):
                 title += f"; best over {', '.join(sorted(other))}".replace("_", " ")
-            outcomes.heat_map(
+            heat_map(
                 several,
                 axes,
                 folder / name,
-                metric=sweep.metric,
+                metric=played.metric,
                 title=title,
-                smallest=sweep.smallest,
-                marked=points.not_above_uniform(),
+                smallest=played.smallest,
+                marked={one.name for one in points.configurations if points.uniform_note(one)},
             )
             written.append(name)
-    if privacy := outcomes.privacy_summary(all_outcomes, folder / "runs"):
+    if privacy := privacy_summary(all_outcomes, folder / "runs"):
         print(privacy)
     print(f"Results in {folder}: {', '.join(written)}; each run's folder in {folder / 'runs'}")
-    failed = [outcome for outcome in all_outcomes if outcome.status == outcomes.FAILED]
+    failed = [outcome for outcome in all_outcomes if outcome.status == sweep.FAILED]
     if failed:
         print(f"{len(failed)} of {len(all_outcomes)} runs failed:", file=sys.stderr)
         for outcome in failed:
             print(f"  {folder / 'runs' / outcome.run.name}: {outcome.error}", file=sys.stderr)
     return 1 if failed else 0
+
+
+def results_table(
+    outcomes: Sequence[Outcome], swept: Sequence[str], metric: str, folder: pathlib.Path
+) -> "pd.DataFrame":
+    """A row per run: its folder, status, flags (the swept ones first) and command.
+
+    Args:
+      outcomes: Outcomes of the runs.
+      swept: Names of swept flags.
+      metric: Name of the metric.
+      folder: Folder of all runs.
+    """
+    import pandas as pd
+
+    rows: list[dict[str, Any]] = []
+    has_reporting = any(outcome.is_reporting for outcome in outcomes)
+    for outcome in outcomes:
+        settings = outcome.run.settings
+        names = [*swept, "seed", *sorted(set(settings) - run_folder.FREE_FLAGS - {*swept, "seed", "list_presets"})]
+        rows.append(
+            {"run": outcome.run.name, "status": outcome.status, metric: outcome.value, "rounds": outcome.rounds}
+            | ({"used_for": "reporting" if outcome.is_reporting else "tuning"} if has_reporting else {})
+            | {name: settings[name] for name in names if name != "repeat"}
+            | {"command": _command(folder / outcome.run.name), "error": outcome.error}
+        )
+    table = pd.DataFrame(rows)
+    return table.drop(columns=[name for name in table if name not in (metric, "error") and table[name].isna().all()])
+
+
+def _command(folder: pathlib.Path) -> str | None:
+    try:
+        return runs.newest_command(runs.read_json(folder / "config.json"))
+    except UsageError:  # It has failed, and `error` says so.
+        return None
+
+
+def ranking(
+    ranked: Mapping[str, Sequence[Point]],
+    swept: Sequence[str],
+    metric: str,
+    *,
+    smallest: bool,
+    shown: int,
+    verdicts: Mapping[str, str] | None = None,
+) -> str:
+    """The ranking as a table for the terminal: the first points of each configuration.
+
+    Args:
+      ranked: The points of each configuration, the best first.
+      swept: Names of swept flags.
+      metric: Metric of the ranking.
+      smallest: Whether smaller is better.
+      shown: Points shown per configuration.
+      verdicts: Verdict of each point against the baselines; empty or None if it is unknown.
+    """
+    import pandas as pd
+
+    if all(len(points) == 1 for points in ranked.values()):  # Only configurations are compared.
+        ranked, shown = _merged_by_environment(ranked, smallest=smallest), len(ranked)
+    parts = []
+    for name, points in ranked.items():
+        words = {word.partition("=")[0] for word in name.split()}
+        rows = []
+        has_diverged = any(outcome.status == sweep.DIVERGED for point in points[:shown] for outcome in point)
+        for place, point in enumerate(points[:shown], 1):
+            values = [outcome.value for outcome in point]
+            settings = point[0].run.settings
+            row: dict[str, Any] = {"rank": place}
+            row |= {name: plan.as_text(settings[name]) for name in swept if name not in words} | {
+                metric: sweep.mean(point)
+            }
+            if len(values) > 1:
+                row |= {"lowest": min(values), "highest": max(values), "seeds": len(values)}
+            if has_diverged:
+                row["status"] = sweep.DIVERGED if any(one.status == sweep.DIVERGED for one in point) else ""
+            row["rounds"] = sweep.rounds_of(point)
+            if verdicts:
+                row["against the baselines"] = verdicts.get(point[0].run.point, "-")
+            rows.append(row)
+        lines = [name] if name else []
+        lines.append(pd.DataFrame(rows).to_string(index=False, float_format="{:.4f}".format, na_rep="-"))
+        if len(points) > shown:
+            lines.append(f"... and {len(points) - shown} more, see results.csv")
+        parts.append("\n".join(lines))
+    return "\n\n".join(parts)
+
+
+def _merged_by_environment(ranked: Mapping[str, Sequence[Point]], *, smallest: bool) -> dict[str, list[Point]]:
+    """Points in one list for each combination of data, rewards and cohorts, by the words that they share."""
+    every = [outcome for points in ranked.values() for point in points for outcome in point]
+    groups = runs.grouped(
+        every, lambda outcome: str(configurations.environment_key(outcome.run.settings, "total_rounds"))
+    )
+    merged: dict[str, list[Point]] = {}
+    for group in groups.values():
+        first, *others = (outcome.run.configuration.split() for outcome in group)
+        words = [word for word in first if all(word in other for other in others)] if len(groups) > 1 else []
+        merged.setdefault(" ".join(words), []).extend(sweep.rank(group, smallest=smallest, apart=False)[""])
+    return merged
+
+
+def privacy_summary(outcomes: Sequence[Outcome], folder: pathlib.Path) -> str:
+    """Privacy loss of all runs that recorded it; empty if none did."""
+    from optimization.privacy import ledger
+
+    paths = [folder / outcome.run.name / run_folder.PRIVACY_FILE for outcome in outcomes]
+    reports = [mechanisms.load(path) for path in paths if path.exists()]
+    summary = ledger.describe(reports)
+    missing = len(paths) - len(reports)
+    if not (summary and missing):
+        return summary
+    return f"{summary} Not counted: {missing} runs without a {run_folder.PRIVACY_FILE}."
+
+
+def learning_rates(swept: Sequence[str]) -> tuple[str, str] | None:
+    """The two swept learning rates, the server's first; None unless there are two."""
+    rates = sorted((name for name in swept if name.endswith("learning_rate")), key=lambda name: "server" not in name)
+    return (rates[0], rates[1]) if len(rates) == 2 else None
+
+
+def cells(points: Sequence[Point], axes: tuple[str, str]) -> "pd.DataFrame":
+    """The best of ranked points for each pair of values of two flags, with its mean and name."""
+    import pandas as pd
+
+    settings = [point[0].run.settings for point in points]
+    table = pd.DataFrame([{axis: flags[axis] for axis in axes} for flags in settings])
+    table = table.assign(mean=[sweep.mean(point) for point in points], name=[point[0].run.point for point in points])
+    return table.drop_duplicates(list(axes))  # The best comes first.
+
+
+def heat_map(
+    points: Sequence[Point],
+    axes: tuple[str, str],
+    path: pathlib.Path,
+    *,
+    metric: str,
+    title: str,
+    smallest: bool,
+    marked: Collection[str] = (),
+) -> None:
+    """Draws the metric over two flags, with its values in the cells; for other flags, at their best values.
+
+    Args:
+      points: Ranked points of one configuration.
+      axes: The flags of the rows and of the columns.
+      path: The picture.
+      metric: Name of the metric.
+      title: Title.
+      smallest: Whether smaller is better.
+      marked: Names of points that are not significantly above the uniform policy: their cells have an asterisk.
+    """
+    from matplotlib import figure
+
+    best = cells(points, axes)
+    is_marked = best["name"].isin(marked)
+    best = best.assign(text=best["mean"].map("{:.3g}".format) + is_marked.map({True: "*", False: ""}))
+    table = best.pivot(index=axes[0], columns=axes[1], values="mean")
+    texts = best.pivot(index=axes[0], columns=axes[1], values="text").to_numpy()
+    values = table.to_numpy()
+    size = (min(_MAX_INCHES, 2.5 + 0.8 * len(table.columns)), min(_MAX_INCHES, 1.6 + 0.55 * len(table)))
+    picture = figure.Figure(figsize=size, layout="constrained")
+    plot = picture.subplots()
+    # Cividis looks the same with and without colour blindness; light is good.
+    image = plot.imshow(values, cmap="cividis_r" if smallest else "cividis", aspect="auto", origin="lower")
+    norms = np.asarray(image.norm(values))
+    for (row, column), value in np.ndenumerate(values):
+        is_light = np.isnan(value) or (norms[row, column] < 0.5) == smallest
+        shown, colour = "-" if np.isnan(value) else texts[row, column], "black" if is_light else "white"
+        plot.text(column, row, shown, ha="center", va="center", color=colour, fontsize=9)
+    plot.set_xticks(range(len(table.columns)), table.columns.map("{:g}".format))
+    plot.set_yticks(range(len(table)), table.index.map("{:g}".format))
+    if is_marked.any():
+        title += "\n* not significantly above the uniform policy"
+    plot.set(xlabel=axes[1].replace("_", " "), ylabel=axes[0].replace("_", " "), title=title)
+    picture.colorbar(image, label=metric)
+    files.save_picture(picture, path, dpi=150)

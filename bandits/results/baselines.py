@@ -1,5 +1,7 @@
 """The baselines of a result, and its normalized score: 0 is the uniform policy, 1 the full-feedback baseline.
 
+Over several tasks, configurations have an interquartile mean of normalized scores.
+
 The uniform policy and the best fixed action are exact or of a sample where a run's folder records them
 (`bounds.json`); the full-feedback baseline is trained, so a configuration can exceed it.
 """
@@ -8,20 +10,28 @@ import dataclasses
 import math
 import pathlib
 import statistics
-from collections.abc import Collection, Hashable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import Any
 
-from bandits.results import comparison, runs
-from bandits.results.comparison import Better, Comparison, Landmark, Sampled, Values
+import numpy as np
+
+from bandits.results import comparison, configuration, runs
+from bandits.results.comparison import Better, Comparison, Reference
+from bandits.results.configuration import Baseline, Configuration, ReferenceValue
 from bandits.results.runs import Run
 from optimization.study import intervals, run_folder
-from optimization.study.intervals import Interval
+from optimization.study.intervals import CONFIDENCE, Interval
 from optimization.study.metrics import Metric
 
-UNIFORM, FIXED, FULL_FEEDBACK = "the uniform policy", "the best fixed action", "the full-feedback baseline"
-RECORDED = RECORDED_UNIFORM, RECORDED_FIXED = "chance", "constant"  # In `bounds.json`.
+UNIFORM, FIXED, FULL_FEEDBACK = map(str, Baseline)
+RECORDED = {Baseline.uniform_policy: "chance", Baseline.best_fixed_action: "constant"}  # Keys of `bounds.json`.
 ONE_SEED, NOT_JUDGED = "one seed: not judged", "not judged"
+LEAST_SEEDS = 5  # The interval of nominally 95% holds the true value in 91% of trials with five seeds, 81% with three.
+_SAMPLES = 2000
 _SAME = 1e-9  # Relative: what floating point makes of equal numbers.
+
+Baselines = Mapping[Baseline, Reference]  # Those of a configuration that are known.
+Result = tuple[str, Configuration, Baselines]  # Name of the task, configuration, and its known baselines.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,37 +68,41 @@ class BaselineComparison:
 
 
 def compare(
-    values: Values,
-    *,
-    uniform: Landmark | None = None,
-    fixed: Landmark | None = None,
-    full_feedback: Landmark | None = None,
-    unpaired: Collection[str] = (),
-    better: Better = "up",
+    results: Iterable[tuple[Configuration, Baselines]], metric: str, better: Better | None = None
 ) -> dict[str, BaselineComparison]:
-    """Compares each configuration with the baselines; Holm corrects for all configurations of one baseline.
+    """Compares configurations with their own baselines; those that share all baselines are one family of each.
 
     Args:
-      values: A number for each configuration and seed, as in `comparison.compare`; without the baselines.
-      uniform: Reward of the uniform policy; None if it is unknown, here and below.
-      fixed: Reward of the best fixed action.
-      full_feedback: Reward of the model that observes all rewards.
-      unpaired: Configurations whose runs no seed determines; a baseline that was run pairs with the others alone.
-      better: Whether more or less is better.
+      results: The configurations, without the baselines themselves, and their known baselines.
+      metric: The metric.
+      better: Whether more or less is better (default: as in `comparison.compare`).
+
+    Returns:
+      The comparisons by the configuration's name.
     """
-    compared = {
-        name: {} if baseline is None else comparison.against(values, name, baseline, unpaired=unpaired, better=better)
-        for name, baseline in ((UNIFORM, uniform), (FIXED, fixed), (FULL_FEEDBACK, full_feedback))
-    }
-    scale = None if uniform is None or full_feedback is None else _scale(uniform, full_feedback, better)
-    comparisons = {}
-    for configuration in values:
-        first, second, third = (compared[name].get(configuration) for name in (UNIFORM, FIXED, FULL_FEEDBACK))
-        score = (first.mean - scale[0]) / (scale[1] - scale[0]) if first and scale else math.nan
-        comparisons[configuration] = BaselineComparison(
-            configuration, first, second, third, score, _word(first, second, third, score)
-        )
-    return comparisons
+    better, results = comparison.direction(metric, better), list(results)
+    compared = {}
+    for family in runs.grouped(results, lambda result: family_key(result[1], metric)).values():
+        known = {baseline: dataclasses.replace(one, name=str(baseline)) for baseline, one in family[0][1].items()}
+        against = {
+            baseline: comparison.compare([(one, reference) for one, _ in family], metric, better)
+            for baseline, reference in known.items()
+        }
+        scale = _scale(known, metric, better)
+        for place, (one, _) in enumerate(family):
+            uniform, fixed, full = (against[baseline][place] if baseline in known else None for baseline in Baseline)
+            score = (uniform.mean - scale[0]) / (scale[1] - scale[0]) if uniform and scale else math.nan
+            summary = _summary(uniform, fixed, full, score)
+            compared[one.name] = BaselineComparison(one.name, uniform, fixed, full, score, summary)
+    return {one.name: compared[one.name] for one, _ in results}
+
+
+def family_key(known: Baselines, metric: str) -> Hashable:
+    """Key that configurations with equal baselines share."""
+    return tuple(
+        tuple(sorted(one.by_seed(metric).items())) if isinstance(one, Configuration) else one
+        for one in map(known.get, Baseline)
+    )
 
 
 def regret(against: Comparison, better: Better = "up") -> Interval | None:
@@ -100,49 +114,48 @@ def regret(against: Comparison, better: Better = "up") -> Interval | None:
     return Interval(sign * against.difference + 0.0, low, high, against.pairs)  # No -0.
 
 
-def interval(baseline: Landmark) -> Interval:
+def interval(reference: Reference, metric: str) -> Interval:
     """A baseline's mean and interval: over its seeds, or by its sample's error; a point for an exact baseline."""
-    if isinstance(baseline, Sampled):
-        half = float(intervals.half_width(baseline.error * baseline.clients**0.5, baseline.clients))
-        return Interval(baseline.mean, baseline.mean - half, baseline.mean + half, 1)
-    if isinstance(baseline, Mapping):
-        return intervals.of_mean([value for value in baseline.values() if math.isfinite(value)])
-    return Interval(baseline, baseline, baseline, 1)
+    if isinstance(reference, Configuration):
+        return intervals.of_mean([value for value in reference.by_seed(metric).values() if math.isfinite(value)])
+    half = 0.0
+    if reference.clients:
+        half = float(intervals.half_width(reference.error * reference.clients**0.5, reference.clients))
+    return Interval(reference.mean, reference.mean - half, reference.mean + half, 1)
 
 
-def normalized(
-    values: Values, uniform: Landmark, full_feedback: Landmark, better: Better = "up"
-) -> dict[str, dict[int, float]]:
-    """Normalized scores by configuration and seed.
+def normalized_scores(one: Configuration, known: Baselines, metric: str, better: Better = "up") -> dict[int, float]:
+    """Normalized scores of a configuration by seed; it needs the uniform policy and the full-feedback baseline.
 
     Raises:
       ValueError: If the baselines' intervals overlap, or the full-feedback baseline is worse.
     """
-    scale = _scale(uniform, full_feedback, better)
+    scale = _scale(known, metric, better)
     if scale is None:
-        first, second = (_shown(interval(one)) for one in (uniform, full_feedback))
+        first, second = (_shown(interval(known[which], metric)) for which in _SCALE)
         raise ValueError(f"{first} for {UNIFORM} and {second} for {FULL_FEEDBACK} leave no scale between them.")
     low, high = scale
-    return {
-        configuration: {seed: (value - low) / (high - low) for seed, value in seeds.items()}
-        for configuration, seeds in values.items()
-    }
+    return {seed: (value - low) / (high - low) for seed, value in one.by_seed(metric).items()}
 
 
-def _scale(uniform: Landmark, full_feedback: Landmark, better: Better) -> tuple[float, float] | None:
-    """Rewards at the normalized scores 0 and 1; None if the baselines overlap."""
-    low, high = interval(uniform), interval(full_feedback)
+_SCALE = Baseline.uniform_policy, Baseline.full_feedback  # Baselines at the scores 0 and 1.
+
+
+def _scale(known: Baselines, metric: str, better: Better) -> tuple[float, float] | None:
+    """Rewards at the normalized scores 0 and 1; None if a baseline is unknown, or the two overlap."""
+    if not all(baseline in known for baseline in _SCALE):
+        return None
+    low, high = (interval(known[baseline], metric) for baseline in _SCALE)
     is_above = high.mean > low.mean if better == "up" else high.mean < low.mean
     return None if low.meets(high) or not is_above else (low.mean, high.mean)
 
 
 def _shown(estimate: Interval) -> str:
-    return f"{estimate.mean:.4g}" + (
-        f" ({estimate.low:.4g} to {estimate.high:.4g})" if estimate.low <= estimate.high else ""
-    )
+    has_interval = estimate.low <= estimate.high
+    return f"{estimate.mean:.4g}" + f" ({estimate.low:.4g} to {estimate.high:.4g})" * has_interval
 
 
-def _word(uniform: Comparison | None, fixed: Comparison | None, full: Comparison | None, score: float) -> str:
+def _summary(uniform: Comparison | None, fixed: Comparison | None, full: Comparison | None, score: float) -> str:
     known = [one for one in (uniform, fixed, full) if one]
     if not known:
         return ""
@@ -170,38 +183,42 @@ def _word(uniform: Comparison | None, fixed: Comparison | None, full: Comparison
     return ", ".join(words)
 
 
-def recorded(seed_runs: Sequence[Run], column: str, which: str) -> Landmark | None:
-    """Baseline that a configuration's runs recorded; None if they did not.
-
-    It is by seed if seeds have different data. A baseline over a sample of the clients has an error.
+def recorded(seed_runs: Sequence[Run], metric: str) -> dict[Baseline, Reference]:
+    """Baselines that all runs of a configuration recorded; see `of_records`.
 
     Args:
       seed_runs: The runs.
-      column: The metric; it names the clients whose rewards it measures.
-      which: `RECORDED_UNIFORM` or `RECORDED_FIXED`.
+      metric: The metric; it names the clients whose rewards it measures.
     """
-    clients = column.bounds if isinstance(column, Metric) else ""
-    by_seed = runs.seeds(seed_runs)
-    records = [run.bounds.get(clients, {}) for run in by_seed.values()]
-    values = [_number(record.get(which)) for record in records]
-    errors = [_number(record.get(f"{which}_error", math.nan if _is_sample(record) else 0.0)) for record in records]
-    if not seed_runs or not all(map(math.isfinite, [*values, *errors])):
+    clients = metric.bounds if isinstance(metric, Metric) else ""
+    records = {seed: run.bounds.get(clients, {}) for seed, run in runs.seeds(seed_runs).items()}
+    found = {baseline: of_records(records, baseline, metric) for baseline in RECORDED}
+    return {baseline: reference for baseline, reference in found.items() if reference}
+
+
+def of_records(records: Mapping[int, Mapping[str, Any]], baseline: Baseline, metric: str) -> Reference | None:
+    """Baseline that the runs of a configuration recorded in `bounds.json`; None if one did not.
+
+    It is a configuration if seeds have different data, else a number. Over a sample of the clients it has an error.
+
+    Args:
+      records: Numbers by name of each seed: the mean reward, its error, and the clients that it is of.
+      baseline: The baseline.
+      metric: The metric.
+    """
+    name = RECORDED[baseline]
+    values = {seed: _number(record.get(name)) for seed, record in records.items()}
+    errors = [
+        _number(record.get(f"{name}_error", math.nan if _is_sample(record) else 0.0)) for record in records.values()
+    ]
+    if not records or not all(map(math.isfinite, [*values.values(), *errors])):
         return None
-    mean = of_seeds(dict(zip(by_seed, values, strict=True)))
-    if isinstance(mean, float) and (error := max(errors)) > _SAME * abs(mean):
-        return Sampled(mean, error, int(records[0]["clients"]))
-    return mean
-
-
-def of_seeds(values: Mapping[int, float]) -> float | Mapping[int, float]:
-    """The number that all seeds recorded; by seed if seeds have different data."""
     mean = statistics.mean(values.values())
-    return values if max(abs(value - mean) for value in values.values()) > _SAME * abs(mean) else mean
-
-
-def _key(baseline: Landmark | None) -> Hashable:
-
-    return tuple(sorted(baseline.items())) if isinstance(baseline, Mapping) else baseline
+    if max(abs(value - mean) for value in values.values()) > _SAME * abs(mean):
+        return configuration.of_values(str(baseline), metric, values)
+    if (error := max(errors)) > _SAME * abs(mean):
+        return ReferenceValue(str(baseline), mean, error, int(max(record["clients"] for record in records.values())))
+    return ReferenceValue(str(baseline), mean)
 
 
 def _number(value: Any) -> float:
@@ -212,64 +229,143 @@ def _is_sample(record: Mapping[str, Any]) -> bool:
     return record.get("clients", 0) < record.get("population", 0)
 
 
-class Baselines(NamedTuple):
-    """The baselines of a configuration; None for those that are unknown."""
-
-    uniform: Landmark | None = None
-    fixed: Landmark | None = None
-    full_feedback: Landmark | None = None
-
-
-def compare_with_own(
-    values: Values, marks: Mapping[str, Baselines], *, unpaired: Collection[str] = (), better: Better = "up"
-) -> dict[str, BaselineComparison]:
-    """Compares each configuration with its own baselines; configurations that share all three form one family.
-
-    Args:
-      values: As in `compare`.
-      marks: The baselines of each configuration.
-      unpaired: As in `compare`.
-      better: Whether more or less is better.
-    """
-    compared: dict[str, BaselineComparison] = {}
-    for names in runs.grouped(values, lambda name: tuple(map(_key, marks[name]))).values():
-        some = {name: values[name] for name in names}
-        alone = [name for name in names if name in unpaired]
-        compared |= compare(some, **marks[names[0]]._asdict(), unpaired=alone, better=better)
-    return {name: compared[name] for name in values}
-
-
-def compare_runs(
-    found: Mapping[str, Sequence[Run]], column: str, better: Better = "up"
-) -> dict[str, BaselineComparison]:
-    """Compares configurations with the baselines that their runs recorded.
-
-    Args:
-      found: Runs by configuration.
-      column: The metric.
-      better: Whether more or less of it is better.
-    """
-    marks = {name: Baselines(*(recorded(some, column, which) for which in RECORDED)) for name, some in found.items()}
-    return compare_with_own({name: runs.by_seed(some, column) for name, some in found.items()}, marks, better=better)
-
-
 def note(standing: BaselineComparison) -> str:
     """Note for a picture's legend if the configuration does not beat the uniform policy; else empty."""
     uniform = standing.uniform
     return f" ({standing.summary})" if uniform and uniform.is_judged and not uniform.wins else ""
 
 
-def notes(folders: Mapping[str, Sequence[pathlib.Path]], column: str) -> dict[str, str]:
+def notes(folders: Mapping[str, Sequence[pathlib.Path]], metric: str) -> dict[str, str]:
     """`note` of each configuration whose runs' folders recorded the uniform policy's reward."""
-    if not isinstance(column, Metric) or not column.bounds:
+    if not isinstance(metric, Metric) or not metric.bounds:
         return {}
-    known = {
-        configuration: [runs.read(path) for path in paths]
-        for configuration, paths in folders.items()
+    some = [
+        configuration.of_runs(name, [runs.read(path) for path in paths], [metric])
+        for name, paths in folders.items()
         if all((path / run_folder.BOUNDS_FILE).is_file() for path in paths)
-    }
-    return {
-        configuration: text
-        for configuration, one in compare_runs(known, column, column.better or "up").items()
-        if (text := note(one))
-    }
+    ]
+    compared = compare([(one, recorded(one.runs, metric)) for one in some], metric)
+    return {name: text for name, one in compared.items() if (text := note(one))}
+
+
+@dataclasses.dataclass(frozen=True)
+class OverTasks:
+    """Configurations over several tasks.
+
+    Attributes:
+      tasks: Tasks that count.
+      scores: Interquartile mean and interval by configuration that all tasks have, the best first.
+      seeds: By configuration, how many seeds of each task count.
+      left_out: Which tasks and configurations do not count, and why, in words.
+    """
+
+    tasks: tuple[str, ...]
+    scores: Mapping[str, Interval]
+    seeds: Mapping[str, int]
+    left_out: tuple[str, ...]
+
+
+def over_tasks(results: Sequence[Result], metric: str, better: Better | None = None) -> OverTasks | None:
+    """Scores of configurations over several tasks; None if no configuration is on two of them.
+
+    If tasks have different numbers of seeds, the first ones count. Diverged configurations and those with fewer than
+    `LEAST_SEEDS` seeds are left out. So are those whose baselines overlap, or whose full-feedback baseline lies below
+    the whole interval of a configuration with the same baselines.
+
+    Args:
+      results: The configurations of all tasks, with their uniform policy and full-feedback baseline.
+      metric: The metric.
+      better: Whether more or less is better (default: `comparison.direction`).
+    """
+    tasks_of = runs.grouped({(one.name, task) for task, one, _ in results}, lambda pair: pair[0])
+    if max(map(len, tasks_of.values()), default=0) < 2:
+        return None
+    better = comparison.direction(metric, better)
+    scores: dict[str, dict[str, dict[int, float]]] = {}  # By task, configuration and seed.
+    left_out: list[str] = []
+    few: dict[str, None] = {}  # Configurations with too few seeds on a task.
+    families = runs.grouped(results, lambda result: (result[0], family_key(result[2], metric)))
+    for (task, _), family in families.items():
+        try:
+            normalized = _normalized(family, metric, better)
+        except ValueError as error:
+            left_out.append(f"{task}: {str(error).rstrip('.')}")
+            continue
+        of_task = scores.setdefault(task, {})
+        for name, by_seed in normalized.items():
+            if len(by_seed) < LEAST_SEEDS:
+                few[name] = None
+            elif why := _diverged(name, by_seed):
+                left_out.append(f"{task}: {why}")
+            else:
+                of_task[name] = by_seed
+    if few:
+        left_out.append(f"fewer than {LEAST_SEEDS} seeds: {' / '.join(few)}")
+    if len(scores) < 2:
+        return OverTasks((), {}, {}, (*dict.fromkeys(left_out), "fewer than two tasks are left"))
+    seeds: dict[str, int] = {}
+    first: dict[str, list[list[float]]] = {}
+    for name in dict.fromkeys(name for of_task in scores.values() for name in of_task):
+        if lacking := [task for task, of_task in scores.items() if name not in of_task]:
+            left_out.append(f"{name} is not on {', '.join(lacking)}")
+            continue
+        columns = [of_task[name] for of_task in scores.values()]
+        seeds[name] = min(map(len, columns))
+        first[name] = [[by_seed[seed] for seed in sorted(by_seed)[: seeds[name]]] for by_seed in columns]
+    estimates = interquartile_means(first)
+    ranked = sorted(estimates, key=lambda name: -estimates[name].mean)
+    return OverTasks(tuple(scores), {name: estimates[name] for name in ranked}, seeds, tuple(dict.fromkeys(left_out)))
+
+
+def _normalized(family: Sequence[Result], metric: str, better: Better) -> dict[str, dict[int, float]]:
+    """Normalized scores, by name and seed, of configurations with the same baselines.
+
+    Raises:
+      ValueError: If the baselines give no scale.
+    """
+    known = family[0][2]
+    for baseline in (Baseline.uniform_policy, Baseline.full_feedback):
+        reference = known[baseline]
+        if isinstance(reference, Configuration) and (why := _diverged(str(baseline), reference.by_seed(metric))):
+            raise ValueError(why)
+    normalized = {one.name: normalized_scores(one, known, metric, better) for _, one, _ in family}
+    for name, scores in normalized.items():
+        if intervals.of_mean(list(scores.values())).low > 1:
+            raise ValueError(f"{name} is beyond {Baseline.full_feedback}, which may be deployed less often")
+    return normalized
+
+
+def interquartile_means(scores: Mapping[str, Sequence[Sequence[float]] | np.ndarray]) -> dict[str, Interval]:
+    """Interquartile mean of each configuration's scores, with a 95% interval by the stratified bootstrap.
+
+    Agarwal et al., "Deep Reinforcement Learning at the Edge of the Statistical Precipice", 2021, section 4: seeds are
+    resampled with replacement within each task; the ends are percentiles. It is about other seeds, not other tasks.
+
+    Args:
+      scores: By configuration: scores [tasks, seeds].
+    """
+    from rliable import library, metrics
+
+    estimates = {}
+    state = np.random.get_state()
+    try:
+        for name, columns in scores.items():
+            matrix = np.array(columns, float).T
+            np.random.seed(0)  # rliable samples from the global generator.
+            means, ends = library.get_interval_estimates(
+                {name: matrix},
+                lambda sample: np.array([metrics.aggregate_iqm(sample)]),
+                reps=_SAMPLES,
+                confidence_interval_size=CONFIDENCE,
+            )
+            low, high = ends[name].ravel()
+            estimates[name] = Interval(float(means[name][0]), float(low), float(high), matrix.size)
+    finally:
+        np.random.set_state(state)
+    return estimates
+
+
+def _diverged(name: str, by_seed: Mapping[int, float]) -> str:
+    """Seeds whose numbers are not finite, in words; empty if all are."""
+    lost = [str(seed) for seed, value in by_seed.items() if not math.isfinite(value)]
+    return f"{name} diverged with seed{'s' * (len(lost) > 1)} {', '.join(lost)}" if lost else ""

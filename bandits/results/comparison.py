@@ -1,64 +1,32 @@
-"""Comparisons of configurations with one reference over seeds.
+"""Comparisons of configurations with their references over seeds: the one rule of significance.
 
 Runs of equal seeds share cohorts, initial weights and samples, so their differences are paired: Student's t interval
-and test of the mean difference. Runs with secret cohorts or noise are unpaired: Welch's test. Holm's step-down makes
-one family of all configurations against the reference.
+and test of the mean difference. Runs with secret cohorts or noise are unpaired: Welch's test. All comparisons that are
+made together are one family of Holm's step-down.
 """
 
+import bisect
 import dataclasses
 import functools
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Literal
 
-from bandits.results import power
+import numpy as np
+
+from bandits.results.configuration import Configuration, ReferenceValue
 from optimization.study import intervals
-
-if TYPE_CHECKING:
-    import numpy as np
 
 Better = Literal["up", "down"]
 EXACT = 1e-12  # Relative rounding error of numbers that count as equal.
 
 
-@dataclasses.dataclass(frozen=True)
-class Sampled:
-    """A mean over a sample of clients.
-
-    Attributes:
-      mean: The estimate.
-      error: Its standard error.
-      clients: Clients in the sample.
-    """
-
-    mean: float
-    error: float
-    clients: int
-
-
-Values = Mapping[str, Mapping[int, float]]  # By configuration and seed; NaN where a run diverged.
-Landmark = float | Sampled | Mapping[int, float]  # Exact, of a sample of clients, or by seed.
+Reference = Configuration | ReferenceValue
 LEVEL = round(1 - intervals.CONFIDENCE, 12)
+POWER = 0.8
+MOST_SEEDS = 10_000
 PAIRED, UNPAIRED = "paired", "unpaired"
 SIGNIFICANT, NOT_SIGNIFICANT = "significantly different", "not significantly different"
-
-
-class Pair(NamedTuple):
-    """A configuration and its reference.
-
-    Attributes:
-      configuration: The configuration's name.
-      values: Its values by seed.
-      reference: Name of the reference.
-      landmark: The reference's values by seed, or one number, exact or of a sample.
-      is_paired: Whether seeds pair them.
-    """
-
-    configuration: str
-    values: Mapping[int, float]
-    reference: str
-    landmark: Landmark
-    is_paired: bool = True
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -105,7 +73,7 @@ class Comparison:
     seeds: tuple[int, int]
     deviation: float = math.nan
     reference_deviation: float = math.nan
-    sample: Sampled | None
+    sample: ReferenceValue | None
     level: float = LEVEL
     is_better: bool | None
     is_judged: bool
@@ -113,18 +81,20 @@ class Comparison:
 
     @functools.cached_property
     def detectable(self) -> float:
-        """The minimum detectable difference at this number of seeds; see `power.detectable`."""
-        own, others = self.seeds
-        deviation = self.deviation if self.is_judged else math.nan
-        unpaired = None if self.kind == PAIRED else (self.reference_deviation / math.sqrt(others or 1), others)
-        return power.detectable(deviation, own, self.level, other=self._sample or unpaired)
+        """The minimum detectable difference at this number of seeds; see `minimum_detectable`."""
+        seeds, others = self.seeds
+        other = None if self.kind == PAIRED else (self.reference_deviation / math.sqrt(others or 1), others)
+        return minimum_detectable(self._tested_deviation, seeds, self.level, other=self._sample or other)
 
     @functools.cached_property
     def seeds_needed(self) -> float:
-        """The seeds required of each to find the observed difference, if it is true; see `power.seeds_needed`."""
-        deviation = self.deviation if self.is_judged else math.nan
+        """The seeds required of each to find the observed difference, if it is true; see `seeds_required`."""
         others = None if self.kind == PAIRED else self.reference_deviation
-        return power.seeds_needed(self.difference, deviation, self.level, others=others, sample=self._sample)
+        return seeds_required(self.difference, self._tested_deviation, self.level, others=others, sample=self._sample)
+
+    @property
+    def _tested_deviation(self) -> float:
+        return self.deviation if self.is_judged else math.nan
 
     @property
     def _sample(self) -> tuple[float, int] | None:
@@ -162,51 +132,26 @@ class Comparison:
 
 
 def compare(
-    values: Values, reference: str, *, unpaired: Collection[str] = (), better: Better = "up"
-) -> dict[str, Comparison]:
-    """Compares every other configuration with the reference, in their order.
+    pairs: Iterable[tuple[Configuration, Reference]], metric: str, better: Better | None = None
+) -> list[Comparison]:
+    """Compares each configuration with its reference, as one family of Holm's step-down.
+
+    Example:
+      >>> compare([(softmax, greedy), (falcon, greedy)], metrics.AVERAGE_REWARD)
 
     Args:
-      values: A number for each configuration and seed. A seed whose number is not finite has diverged: it is left out,
-        and the configuration is not judged.
-      reference: The configuration that the others are compared with.
-      unpaired: Configurations whose runs no seed determines. If the reference is one of them, nothing is paired.
-      better: Whether more or less is better.
+      pairs: Configurations and their references. A configuration as the reference is paired by seed, unless one of the
+        two is `unpaired`: then the test is Welch's. A number is paired with every seed, which is a one-sample test; a
+        number with a standard error has Welch's test. If a run diverged or has no value, its seed is left out, and the
+        comparison is not judged.
+      metric: The metric.
+      better: Whether more or less is better (default: `direction`).
 
-    Raises:
-      ValueError: If `reference` or `unpaired` names a configuration without values.
+    Returns:
+      The comparisons, in the order of the pairs.
     """
-    if missing := [configuration for configuration in (reference, *unpaired) if configuration not in values]:
-        raise ValueError(f"There is no configuration {missing[0]}: there are {', '.join(values)}.")
-    others = {configuration: seeds for configuration, seeds in values.items() if configuration != reference}
-    alone = (
-        others if reference in unpaired else [configuration for configuration in unpaired if configuration != reference]
-    )
-    return against(others, reference, values[reference], unpaired=alone, better=better)
-
-
-def against(
-    values: Values, name: str, landmark: Landmark, *, unpaired: Collection[str] = (), better: Better = "up"
-) -> dict[str, Comparison]:
-    """Compares every configuration with a reference reward.
-
-    Args:
-      values: As in `compare`.
-      name: Name of the reference.
-      landmark: The reference's values by seed; or one number, which pairs with every seed: a one-sample test. A
-        `Sampled` number has its own error: Welch's test.
-      unpaired: Configurations that are not paired with the reference's seeds.
-      better: Whether more or less is better.
-    """
-    pairs = [
-        Pair(configuration, own, name, landmark, configuration not in unpaired) for configuration, own in values.items()
-    ]
-    return {one.configuration: one for one in family(pairs, better)}
-
-
-def family(pairs: Iterable[Pair], better: Better = "up") -> list[Comparison]:
-    """Compares pairs, as one family of Holm's step-down."""
-    singles = [_compared(pair, better) for pair in pairs]
+    better = direction(metric, better)
+    singles = [_compared(configuration, reference, metric, better) for configuration, reference in pairs]
     # Only tests count for Holm's correction.
     p_values = holm([comparison.p if comparison.is_judged else math.nan for comparison in singles])
     level = LEVEL / max(1, sum(map(math.isfinite, p_values)))
@@ -216,18 +161,19 @@ def family(pairs: Iterable[Pair], better: Better = "up") -> list[Comparison]:
     ]
 
 
-def _compared(pair: Pair, better: Better) -> Comparison:
-    """A comparison without Holm's correction."""
-    import numpy as np
+def direction(metric: str, better: Better | None = None) -> Better:
+    """Whether more or less of a metric is better: as asked, else as it declares, else more."""
+    return better or getattr(metric, "better", None) or "up"
 
-    sample = pair.landmark if isinstance(pair.landmark, Sampled) else None
-    number = pair.landmark.mean if isinstance(pair.landmark, Sampled) else pair.landmark
-    others = number if isinstance(number, Mapping) else dict.fromkeys(pair.values, number)
-    is_paired = pair.is_paired or not isinstance(pair.landmark, Mapping)
-    own, others, notes, is_sound = _of_common_seeds(pair, others, is_paired)
-    first, second = np.array(list(own.values()), float), np.array(list(others.values()), float)
+
+def _compared(configuration: Configuration, reference: Reference, metric: str, better: Better) -> Comparison:
+    """A comparison without Holm's correction."""
+    sample = reference if isinstance(reference, ReferenceValue) and reference.clients else None
+    is_paired = isinstance(reference, ReferenceValue) or not (configuration.unpaired or reference.unpaired)
+    values, others, notes, is_sound = _of_common_seeds(configuration, reference, metric, is_paired=is_paired)
+    first, second = np.array(list(values.values()), float), np.array(list(others.values()), float)
     pairs = min(len(first), len(second))
-    mean, reference_mean = (float(one.mean()) if len(one) else math.nan for one in (first, second))
+    mean, reference_mean = (float(numbers.mean()) if len(numbers) else math.nan for numbers in (first, second))
     difference = mean - reference_mean
     if pairs and abs(difference) <= tolerance(first, second):
         difference = 0.0
@@ -236,14 +182,14 @@ def _compared(pair: Pair, better: Better) -> Comparison:
         notes.append("one seed has no test" if pairs else "no seed in common")
     elif sample:
         test = _t_test(first, difference, (sample.error, sample.clients))
-        notes.append(f"{pair.reference} is of {sample.clients:,} clients, a sample")
+        notes.append(f"{sample.name} is of {sample.clients:,} clients, a sample")
     else:
         test = (_test_paired if is_paired else _test_unpaired)(first, second, difference, notes)
     test = {"difference": difference} | test
     is_better = (test["difference"] > 0) == (better == "up")
-    return Comparison(
-        configuration=pair.configuration,
-        reference=pair.reference,
+    comparison = Comparison(
+        configuration=configuration.name,
+        reference=reference.name,
         kind=PAIRED if is_paired else UNPAIRED,
         pairs=pairs,
         mean=mean,
@@ -256,33 +202,39 @@ def _compared(pair: Pair, better: Better) -> Comparison:
         notes=tuple(notes),
         **test,
     )
+    bounds = [one.bounds(metric) for one in (configuration, reference) if isinstance(one, Configuration)]
+    return comparison.within(max(high for _, high in bounds) - min(low for low, _ in bounds))
 
 
 def _of_common_seeds(
-    pair: Pair, others: Mapping[int, float], is_paired: bool
+    configuration: Configuration, reference: Reference, metric: str, *, is_paired: bool
 ) -> tuple[dict[int, float], dict[int, float], list[str], bool]:
-    """Finite numbers of both, of common seeds if paired; notes on what was left out; and whether no run diverged."""
+    """Finite numbers of both, of common seeds if paired; notes on what was left out; and whether no value is lost."""
     notes, is_sound = [], True
-    both = {pair.configuration: pair.values, pair.reference: others}
-    finite = {
-        name: {seed: one for seed, one in numbers.items() if math.isfinite(one)} for name, numbers in both.items()
-    }
-    for name, numbers in both.items():
-        if lost := sorted(set(numbers) - set(finite[name])):
-            notes.append(f"{name} diverged with {_seeds(lost)}: not judged")
-            is_sound = False
-    values, others = finite.values()
+    values = configuration.by_seed(metric)
+    both = [(configuration, values)]
+    if isinstance(reference, Configuration):
+        both.append((reference, reference.by_seed(metric)))
+    for owner, numbers in both:
+        lost = {seed for seed, value in numbers.items() if not math.isfinite(value)}
+        for seeds, what in ((lost & owner.diverged, "diverged with"), (lost - owner.diverged, "has no value with")):
+            if seeds:
+                notes.append(f"{owner.name} {what} {_seeds(sorted(seeds))}: not judged")
+                is_sound = False
+    finite = [{seed: value for seed, value in numbers.items() if math.isfinite(value)} for _, numbers in both]
+    if isinstance(reference, ReferenceValue):
+        return finite[0], dict.fromkeys(finite[0], reference.mean), notes, is_sound
     if is_paired:
-        in_both = set.intersection(*map(set, both.values()))
-        for name, numbers in both.items():
+        in_both = set.intersection(*(set(numbers) for _, numbers in both))
+        for owner, numbers in both:
             if unmatched := sorted(set(numbers) - in_both):
-                notes.append(f"{_seeds(unmatched)} of {name} alone: left out")
-        common = sorted(set(values) & set(others))
-        values, others = ({seed: numbers[seed] for seed in common} for numbers in (values, others))
-    return values, others, notes, is_sound
+                notes.append(f"{_seeds(unmatched)} of {owner.name} alone: left out")
+        common = sorted(set.intersection(*map(set, finite)))
+        finite = [{seed: numbers[seed] for seed in common} for numbers in finite]
+    return finite[0], finite[1], notes, is_sound
 
 
-def _t_test(first: "np.ndarray", difference: float, other: tuple[float, int] = (0.0, 2)) -> dict[str, float]:
+def _t_test(first: np.ndarray, difference: float, other: tuple[float, int] = (0.0, 2)) -> dict[str, float]:
     """Interval and p of Student's test, or of Welch's.
 
     Args:
@@ -294,13 +246,13 @@ def _t_test(first: "np.ndarray", difference: float, other: tuple[float, int] = (
     from scipy import stats
 
     deviation = float(first.std(ddof=1))
-    error, freedom = power.welch(deviation, len(first), other)
+    error, freedom = _welch(deviation, len(first), other)
     low, high = map(float, stats.t.interval(1 - LEVEL, freedom, difference, error))
     p = float(2 * stats.t.sf(abs(difference) / error, freedom))
     return {"difference": difference, "low": low, "high": high, "p": p, "deviation": deviation}
 
 
-def _test_paired(first: "np.ndarray", second: "np.ndarray", difference: float, notes: list[str]) -> dict[str, float]:
+def _test_paired(first: np.ndarray, second: np.ndarray, difference: float, notes: list[str]) -> dict[str, float]:
     """Test results of a paired `Comparison`; adds to the notes."""
     paired_differences, count = differences(first, second), len(first)
     test = {"difference": float(paired_differences.mean()) if difference else 0.0, "deviation": 0.0}
@@ -314,7 +266,7 @@ def _test_paired(first: "np.ndarray", second: "np.ndarray", difference: float, n
     return test | {"p": 2.0 ** (1 - count)}
 
 
-def _test_unpaired(first: "np.ndarray", second: "np.ndarray", difference: float, notes: list[str]) -> dict[str, float]:
+def _test_unpaired(first: np.ndarray, second: np.ndarray, difference: float, notes: list[str]) -> dict[str, float]:
     """Test results of an unpaired `Comparison`; adds to the notes."""
     own, other = (float(one.std(ddof=1)) for one in (first, second))
     if max(own, other) > tolerance(first, second):
@@ -330,8 +282,6 @@ def _seeds(seeds: Sequence[int]) -> str:
 
 def holm(p_values: Sequence[float]) -> list[float]:
     """P values adjusted by Holm's step-down; NaN is no test, and stays NaN."""
-    import numpy as np
-
     # statsmodels' multipletests collects garbage at each call, which takes seconds beside TensorFlow.
     adjusted = np.array(p_values, float)
     order = np.argsort(adjusted)[: int(np.isfinite(adjusted).sum())]
@@ -339,26 +289,22 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return adjusted.tolist()
 
 
-def tolerance(first: "Sequence[float] | np.ndarray", second: "Sequence[float] | np.ndarray") -> float:
+def tolerance(first: Sequence[float] | np.ndarray, second: Sequence[float] | np.ndarray) -> float:
     """Largest difference of two configurations' numbers that rounding explains."""
-    import numpy as np
-
     return EXACT * float(max(np.abs(first).max(), np.abs(second).max()))
 
 
 def differences(
-    first: "Sequence[float] | np.ndarray", second: "Sequence[float] | np.ndarray", *, is_paired: bool = True
-) -> "np.ndarray":
+    first: Sequence[float] | np.ndarray, second: Sequence[float] | np.ndarray, *, is_paired: bool = True
+) -> np.ndarray:
     """The first minus the second, 0 within rounding: [n], or [n, m] for all pairs."""
-    import numpy as np
-
     result = np.subtract(first, second) if is_paired else np.subtract.outer(first, second)
     return np.where(np.abs(result) <= tolerance(first, second), 0.0, result)
 
 
 def superiority(
-    first: "Sequence[float] | np.ndarray",
-    second: "Sequence[float] | np.ndarray",
+    first: Sequence[float] | np.ndarray,
+    second: Sequence[float] | np.ndarray,
     *,
     is_paired: bool = True,
     better: Better = "up",
@@ -371,8 +317,6 @@ def superiority(
       is_paired: Whether numbers are paired; else all pairs count, as in Mann and Whitney's U / (n m).
       better: Whether more or less is better.
     """
-    import numpy as np
-
     if not len(first) or not len(second):
         return math.nan
     signs = np.sign(differences(first, second, is_paired=is_paired)) * (1 if better == "up" else -1)
@@ -393,16 +337,101 @@ def expected_best(values: Sequence[float], budget: int, *, better: Better = "up"
 
     Returns:
       The expectation; NaN if no value is finite.
-
-    Raises:
-      ValueError: If the budget is not from 1 to n.
     """
     count, sign = len(values), 1 if better == "up" else -1
-    if not 1 <= budget <= count:
-        raise ValueError(f"A budget of {budget} must be 1 to the {count} points that there are.")
     finite = [sign * value for value in values if math.isfinite(value)]
     if not finite:
         return math.nan
     ordered = sorted([*finite, *[min(finite)] * (count - len(finite))])
     subsets = math.comb(count, budget)
     return sign * sum(value * (math.comb(below, budget - 1) / subsets) for below, value in enumerate(ordered))
+
+
+def minimum_detectable(deviation: float, seeds: int, alpha: float, *, other: tuple[float, int] | None = None) -> float:
+    """Minimum detectable difference: the smallest true difference that a two-sided test detects with power `POWER`.
+
+    Args:
+      deviation: Standard deviation of the paired differences; for unpaired configurations, of the first.
+      seeds: Number of pairs; for unpaired configurations, seeds of the first.
+      alpha: Level of the test.
+      other: For Welch's test, the standard error of the reference's mean, and its number of observations.
+
+    Returns:
+      The difference, in the units of the deviation; NaN without a test.
+    """
+    from scipy import optimize, stats
+
+    if not _is_tested(deviation, seeds, other):
+        return math.nan
+    error, freedom = _welch(deviation, seeds, other or (0.0, 2))
+    most = 10 + 2 * stats.t.isf(alpha / 2, freedom)
+    return error * float(optimize.brentq(lambda shift: _power(shift, freedom, alpha) - POWER, 0, most, rtol=1e-10))
+
+
+def seeds_required(
+    difference: float,
+    deviation: float,
+    alpha: float,
+    *,
+    others: float | None = None,
+    sample: tuple[float, int] | None = None,
+) -> float:
+    """Seeds required of each configuration to detect a true difference with power `POWER`.
+
+    Args:
+      difference: The difference.
+      deviation: As in `minimum_detectable`.
+      alpha: Level of the test.
+      others: For unpaired configurations, the standard deviation of the other one.
+      sample: For a reference that is a mean over a sample of clients, its standard error and number of clients; more
+        seeds do not reduce that error.
+
+    Returns:
+      A whole number from 2 on; infinite above `MOST_SEEDS`; NaN if the deviation is zero or unknown.
+    """
+    if not math.isfinite(difference) or not _is_tested(deviation, 2, (others, 2) if others is not None else sample):
+        return math.nan
+
+    def detects(seeds: int) -> bool:
+        other = sample if others is None else (others / math.sqrt(seeds), seeds)
+        error, freedom = _welch(deviation, seeds, other or (0.0, 2))
+        return _power(abs(difference) / error, freedom, alpha) >= POWER
+
+    seeds = 2 + bisect.bisect_left(range(2, MOST_SEEDS + 1), True, key=detects)
+    return seeds if seeds <= MOST_SEEDS else math.inf
+
+
+def _welch(deviation: float, seeds: int, other: tuple[float, int]) -> tuple[float, float]:
+    """Standard error and degrees of freedom, by Welch, of a mean over seeds minus another mean.
+
+    Args:
+      deviation: Standard deviation over seeds.
+      seeds: Number of seeds, at least 2.
+      other: Standard error of the other mean, and its number of observations.
+    """
+    of_seeds, (error, observations) = deviation**2 / seeds, other
+    variance = of_seeds + error**2
+    return math.sqrt(variance), variance**2 / (of_seeds**2 / (seeds - 1) + error**4 / (observations - 1))
+
+
+def _power(shift: float, freedom: float, alpha: float) -> float:
+    """Power of a two-sided t test by the noncentral t distribution; for Welch's test an approximation.
+
+    Args:
+      shift: True difference in standard errors, at least 0.
+      freedom: Degrees of freedom; for Welch's test, those of the true variances.
+      alpha: Level of the test.
+    """
+    from scipy import stats
+
+    critical = stats.t.isf(alpha / 2, freedom)
+    # Some versions of SciPy return NaN if the probability of the wrong side is below 1e-16.
+    wrong = stats.nct.cdf(-critical, freedom, shift)
+    return float(stats.nct.sf(critical, freedom, shift) + (0.0 if math.isnan(wrong) else wrong))
+
+
+def _is_tested(deviation: float, seeds: int, other: tuple[float, int] | None) -> bool:
+    """Whether there is a test: at least two seeds, and a deviation or an error that is not 0."""
+    if seeds < 2 or not deviation >= 0:
+        return False
+    return deviation > 0 if other is None else other[1] > 1 and deviation + other[0] > 0

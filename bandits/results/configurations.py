@@ -1,4 +1,4 @@
-"""Configurations of finished runs: runs that differ in their seed alone, their results, and their baselines."""
+"""Groups of finished runs: configurations of runs that differ in their seed alone, and comparable configurations."""
 
 import dataclasses
 import functools
@@ -6,23 +6,24 @@ import json
 import math
 import pathlib
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from bandits import environment_flags, registry, studies
-from bandits.results import baselines, comparison, names, runs, words
+from bandits.results import baselines, comparison, configuration, phrases, runs
 from bandits.results.baselines import BaselineComparison, Baselines
-from bandits.results.comparison import Comparison, Pair
+from bandits.results.comparison import Comparison
+from bandits.results.configuration import Baseline, Configuration
 from data import frames
 from data.tasks.options import TaskOptions
-from optimization.study import intervals, run_folder
+from optimization.study import run_folder
 from optimization.study.frame import Study
-from optimization.study.intervals import Interval
 from optimization.study.metrics import Metric
 
-UNIFORM, FIXED, FULL_FEEDBACK = "uniform", "fixed", "full_feedback"  # Baselines; the first and the last are roles.
-ROLES = {UNIFORM: "uniform policy", FIXED: "best fixed action", FULL_FEEDBACK: "full-feedback baseline"}
-UNBOUNDED = -math.inf, math.inf
+if TYPE_CHECKING:
+    import pandas as pd
+
+ROLES = Baseline.uniform_policy, Baseline.full_feedback  # Baselines that are run.
 GREEDY = "greedy"  # The default reference of comparisons.
 # Flags of folders, seeds and execution, which do not define a configuration.
 _FREE = run_folder.FREE_FLAGS | {"seed", "repeat", "list_presets"}
@@ -43,209 +44,120 @@ _OF_ENVIRONMENT = (
     "max_examples_per_client",
 )
 _DEPLOYMENT = ("bandits_deploy_freq", "bandits_deploy_delay")  # A baseline may differ in them, and is then named.
-_WORLD = "drift_world"
+_DRIFT_WORLD = "drift_world"
 CONTENT = "content"  # In a data report: the digest of a table.
 _FRAME = "DataFrame"
 
 
 @dataclasses.dataclass(frozen=True)
-class ConfigurationResults:
-    """The results of a configuration: its runs, which differ in their seed alone.
-
-    Attributes:
-      name: The flags in which it differs from the other configurations of its part.
-      runs: Its runs, by seed.
-      role: `UNIFORM` for the uniform policy, `FULL_FEEDBACK` where all rewards are observed, else empty.
-    """
-
-    name: str
-    runs: tuple[runs.Run, ...]
-    role: str = ""
-    _known: dict[str, Interval | None] = dataclasses.field(default_factory=dict, repr=False, compare=False)
-
-    @property
-    def flags(self) -> dict[str, Any]:
-        """Flags that all its runs share and that are set."""
-        return shared_flags(self.runs[0])
-
-    def estimate(self, column: str) -> Interval | None:
-        """Mean and interval of the runs' final values; None without a finite value."""
-        if column not in self._known:
-            values = [value for run in self.runs if (value := runs.final_value(run, column)) is not None]
-            self._known[column] = estimate(values, range_of(self.runs, column))
-        return self._known[column]
-
-    def values(self, column: str) -> dict[int, float]:
-        """Final values by seed; NaN where training diverged."""
-        return runs.by_seed(self.runs, column)
-
-    @property
-    def is_finished(self) -> bool:
-        """Whether all runs have finished all their rounds."""
-        planned = self.flags.get("total_rounds") or 0
-        return all(run.metrics["round_num"].iloc[-1] >= planned for run in self.runs)
-
-    @property
-    def is_unpaired(self) -> bool:
-        """Whether no seed determines its runs; see `runs.is_unpaired`."""
-        return runs.is_unpaired(self.runs)
-
-
-@dataclasses.dataclass(frozen=True)
-class Part:
+class ComparableRuns:
     """Configurations of one study and task, which can be compared.
 
     Attributes:
       title: The study and the task.
       study: The study; None for tables of other programs.
       configurations: The configurations, in the order of their folders.
-      is_judged: Whether there are verdicts; without them, what the study ranks by comes first.
+      columns: Metrics that tables show; the first one ranks configurations. Without any, nothing is known.
+      equal: Evaluated metrics with the same numbers as another metric, which tables omit, with that metric.
+      is_judged: Whether there are verdicts.
       only_alike: Whether even a requested reference is compared only with equal data, rewards, rounds and cohorts.
     """
 
     title: str
     study: Study | None
-    configurations: tuple[ConfigurationResults, ...]
-    is_judged: bool = dataclasses.field(default=True, kw_only=True)
-    only_alike: bool = dataclasses.field(default=False, kw_only=True)
+    configurations: tuple[Configuration, ...]
+    columns: tuple[Metric, ...]
+    equal: Mapping[Metric, Metric] = dataclasses.field(default_factory=dict)
+    is_judged: bool = True
+    only_alike: bool = False
 
-    @property
-    def columns(self) -> tuple[Metric, ...]:
-        """Metrics that tables show; the first one ranks configurations."""
-        first = [self.study.ranked_by] if self.study else []
-        known = self.study.columns if self.study else runs.declared().values()
-        wanted = [metric for metric in known if metric.recent]
-        wanted = wanted + first if self.is_judged else first + wanted
-        wanted += [metric for metric in known if metric.in_summary]
-        metrics = dict.fromkeys(metric for metric in wanted if metric not in self.equal)
-        return tuple(
-            metric for metric in metrics if any(configuration.estimate(metric) for configuration in self.configurations)
-        )
-
-    @functools.cached_property
-    def equal(self) -> dict[Metric, Metric]:
-        """Evaluated metrics with the same numbers as another metric, which tables omit, with that metric."""
-        evaluated = (
-            [metric for metric in self.study.columns if metric.in_summary and metric.evaluated] if self.study else []
-        )
-        evaluated.sort(key=lambda metric: not metric.drawn)
-        tables = [run.metrics for configuration in self.configurations for run in configuration.runs]
-        equal: dict[Metric, Metric] = {}
-        for index, metric in enumerate(evaluated):
-            for other in evaluated[:index]:
-                both = [table for table in tables if metric in table and other in table]
-                if len(both) == len(tables) and all(table[metric].equals(table[other]) for table in both):
-                    equal.setdefault(metric, other)
-        return equal
-
-    def ranked(self) -> list[ConfigurationResults]:
+    def ranked(self) -> list[Configuration]:
         """Configurations, the best first; those without a value last."""
         if not self.columns:
             return list(self.configurations)
-        first = self.columns[0]
-        sign = 1 if first.better == "down" else -1
-        estimates = {id(configuration): configuration.estimate(first) for configuration in self.configurations}
-        return sorted(
-            self.configurations,
-            key=lambda configuration: sign * one.mean if (one := estimates[id(configuration)]) else math.inf,
+        sign = 1 if self.columns[0].better == "down" else -1
+        means = {one: sign * one.estimate(self.columns[0]).mean for one in self.configurations}
+        return sorted(self.configurations, key=lambda one: math.inf if math.isnan(means[one]) else means[one])
+
+    def reference(self, one: Configuration, role: Baseline) -> Configuration | None:
+        """The most similar baseline of a role with the same data, rewards, rounds and cohorts; None without one."""
+        key = environment_key(one.flags)
+        return _nearest(
+            one, [other for other in self.configurations if other.role is role and environment_key(other.flags) == key]
         )
 
-    def reference(self, configuration: ConfigurationResults, role: str) -> ConfigurationResults | None:
-        """The most similar baseline of a role with the same data, rewards, rounds and cohorts; None without one."""
-        others = [
-            one
-            for one in self.configurations
-            if one.role == role and environment_key(one.flags) == environment_key(configuration.flags)
-        ]
-        return _nearest(configuration, others) if others else None
-
-    def full_feedback_by_environment(self, configuration: ConfigurationResults) -> dict[int, ConfigurationResults]:
+    def full_feedback_by_environment(self, one: Configuration) -> dict[int, Configuration]:
         """Finished full-feedback baselines that were trained in a single environment of a drift, by environment."""
-        by_environment: dict[int, list[ConfigurationResults]] = {}
-        for other in self.configurations:
-            world = other.flags.get(_WORLD)
-            if world is None or other.role != FULL_FEEDBACK or not other.is_finished:
-                continue
-            if environment_key(other.flags, _WORLD) == environment_key(configuration.flags, _WORLD):
-                by_environment.setdefault(int(world), []).append(other)
-        return {world: _nearest(configuration, others) for world, others in sorted(by_environment.items())}
+        key = environment_key(one.flags, _DRIFT_WORLD)
+        alike = [
+            other
+            for other in self.configurations
+            if other.role is Baseline.full_feedback and other.flags.get(_DRIFT_WORLD) is not None
+            if is_finished(other) and environment_key(other.flags, _DRIFT_WORLD) == key
+        ]
+        groups = runs.grouped(alike, lambda other: int(other.flags[_DRIFT_WORLD]))
+        nearest = ((environment, _nearest(one, others)) for environment, others in sorted(groups.items()))
+        return {environment: other for environment, other in nearest if other}
 
-    def deployment_note(self, configuration: ConfigurationResults) -> str:
+    def deployment_note(self, one: Configuration) -> str:
         """Baselines with another deployment period than a configuration, in words; empty without such."""
         notes = []
-        for role in (UNIFORM, FULL_FEEDBACK):
-            other = None if configuration.role else self.reference(configuration, role)
-            if other and (differ := deployed_otherwise(other, configuration)):
-                notes.append(f"{ROLES[role]}: {other.name} ({differ})")
+        for role in ROLES:
+            other = None if one.role else self.reference(one, role)
+            if other and (differ := deployed_otherwise(other, one)):
+                notes.append(f"{role.value}: {other.name} ({differ})")
         return "; ".join(notes)
 
-    def baseline_summary(self, configuration: ConfigurationResults) -> str:
+    def baseline_summary(self, one: Configuration) -> str:
         """A configuration's normalized score in words, by the first result; empty if unknown."""
-        standing = self.against_baselines.get(configuration) if self.is_judged else None
+        standing = self.against_baselines.get(one.name) if self.is_judged else None
         return standing.summary if standing else ""
 
-    def uniform_note(self, configuration: ConfigurationResults) -> str:
+    def uniform_note(self, one: Configuration) -> str:
         """Note for a picture's legend if a configuration does not beat the uniform policy; else empty."""
-        standing = self.against_baselines.get(configuration) if self.is_judged else None
+        standing = self.against_baselines.get(one.name) if self.is_judged else None
         return baselines.note(standing) if standing else ""
 
     @functools.cached_property
-    def against_baselines(self) -> dict[ConfigurationResults, BaselineComparison]:
-        """Configurations compared with their baselines; those that share baselines are one family."""
+    def against_baselines(self) -> dict[str, BaselineComparison]:
+        """Configurations compared with their baselines, by name; those that share baselines are one family."""
         if not self.columns:
             return {}
-        column = self.columns[0]
-        configurations = [configuration for configuration in self.configurations if not configuration.role]
-        unpaired = []
-        for configuration in configurations:
-            related = [configuration, *filter(None, (self.reference(configuration, role) for role in ROLES))]
-            unpaired += [configuration.name] * any(one.is_unpaired for one in related)
-        comparisons = baselines.compare_with_own(
-            {configuration.name: configuration.values(column) for configuration in configurations},
-            {configuration.name: self.baselines(configuration) for configuration in configurations},
-            unpaired=unpaired,
-            better=column.better or "up",
-        )
-        return {configuration: comparisons[configuration.name] for configuration in configurations}
+        others = [(one, self.baselines(one)) for one in self.configurations if not one.role]
+        return baselines.compare(others, self.columns[0])
 
-    def baselines(self, configuration: ConfigurationResults) -> Baselines:
+    def baselines(self, one: Configuration) -> Baselines:
         """Baselines of a configuration: those that were run, and those that its own runs recorded.
 
         The recorded uniform policy is exact, or of a sample. A uniform policy that was run with several seeds takes
         precedence, because it has the cohorts of the configuration.
         """
-        column = self.columns[0]
-        uniform, full_feedback = (self.reference(configuration, role) for role in (UNIFORM, FULL_FEEDBACK))
-        exact, fixed = (baselines.recorded(configuration.runs, column, which) for which in baselines.RECORDED)
-        if uniform and (exact is None or len(uniform.runs) > 1):
-            exact = uniform.values(column)
-        return Baselines(exact, fixed, full_feedback.values(column) if full_feedback else None)
+        known = baselines.recorded(one.runs, self.columns[0])
+        for role in ROLES:
+            reference = self.reference(one, role)
+            if reference and (role not in known or len(reference.runs) > 1):
+                known[role] = reference
+        return known
 
-    def baseline_means(self, configuration: ConfigurationResults) -> dict[str, float]:
-        """Mean rewards of a configuration's known baselines."""
-        column = self.columns[0]
+    def baseline_means(self, one: Configuration) -> dict[Baseline, float]:
+        """Mean rewards of a configuration's known baselines, in their order."""
+        known = dict(baselines.recorded(one.runs, self.columns[0]))
+        known |= {role: reference for role in ROLES if (reference := self.reference(one, role))}
         means = {
-            baseline: baselines.interval(value).mean
-            for baseline, key in zip((UNIFORM, FIXED), baselines.RECORDED, strict=True)
-            if (value := baselines.recorded(configuration.runs, column, key)) is not None
+            baseline: other.estimate(self.columns[0]).mean if isinstance(other, Configuration) else other.mean
+            for baseline in Baseline
+            if (other := known.get(baseline))
         }
-        for role in (UNIFORM, FULL_FEEDBACK):
-            if (other := self.reference(configuration, role)) and (mean := other.estimate(column)):
-                means[role] = mean.mean
-        return means
+        return {baseline: mean for baseline, mean in means.items() if not math.isnan(mean)}
 
     @property
     def has_exact_bounds(self) -> bool:
         """Whether a run recorded the uniform policy's reward."""
-        column = self.columns[0] if self.columns else ""
-        return any(
-            baselines.recorded(configuration.runs, column, baselines.RECORDED_UNIFORM) is not None
-            for configuration in self.configurations
+        return bool(self.columns) and any(
+            Baseline.uniform_policy in baselines.recorded(one.runs, self.columns[0]) for one in self.configurations
         )
 
-    def compared(
-        self, wanted: str | None = None
-    ) -> list[tuple[ConfigurationResults, ConfigurationResults, Comparison]]:
+    def compared(self, wanted: str | None = None) -> list[tuple[Configuration, Configuration, Comparison]]:
         """Every configuration but the baselines, its reference, and their comparison over seeds; one family.
 
         Args:
@@ -253,54 +165,28 @@ class Part:
             compared with the most similar one, preferably of the same data, rewards, rounds and cohorts. By default
             `greedy`, else the first configuration; then only equal data, rewards, rounds and cohorts are compared.
         """
-        others = [configuration for configuration in self.configurations if not configuration.role]
+        others = [one for one in self.configurations if not one.role]
         references = self.named(wanted or GREEDY) or ([] if wanted else others[:1])
         pairs = []
-        for configuration in others if self.columns else ():
-            alike = [one for one in references if environment_key(one.flags) == environment_key(configuration.flags)]
-            alike = alike or (references if wanted and not self.only_alike else [])
-            if configuration not in references and alike:
-                pairs.append((configuration, _nearest(configuration, alike)))
-        if not pairs:
-            return []
-        column = self.columns[0]
-        family = [
-            Pair(
-                configuration.name,
-                configuration.values(column),
-                other.name,
-                other.values(column),
-                not (configuration.is_unpaired or other.is_unpaired),
-            )
-            for configuration, other in pairs
-        ]
-        comparisons = comparison.family(family, column.better or "up")
-        least, largest = range_of([run for pair in pairs for one in pair for run in one.runs], column)
-        return [(*pair, one.within(largest - least)) for pair, one in zip(pairs, comparisons, strict=True)]
+        for one in others if self.columns else ():
+            alike = [other for other in references if environment_key(other.flags) == environment_key(one.flags)]
+            reference = _nearest(one, alike or (references if wanted and not self.only_alike else []))
+            if one not in references and reference:
+                pairs.append((one, reference))
+        comparisons = comparison.compare(pairs, self.columns[0]) if pairs else []
+        return [(*pair, compared) for pair, compared in zip(pairs, comparisons, strict=True)]
 
-    def named(self, wanted: str) -> list[ConfigurationResults]:
+    def named(self, wanted: str) -> list[Configuration]:
         """Configuration of this name; or those of this strategy, for studies that have a flag for strategies."""
-        named = [configuration for configuration in self.configurations if configuration.name == wanted]
+        named = [one for one in self.configurations if one.name == wanted]
         chosen = self.study.chosen if self.study else ""
-        return named or [
-            configuration for configuration in self.configurations if configuration.flags.get(chosen) == wanted
-        ]
+        return named or [one for one in self.configurations if one.flags.get(chosen) == wanted]
 
 
-def estimate(values: Sequence[float], bounds: tuple[float, float] = UNBOUNDED) -> Interval | None:
-    """Mean and 95% interval by Student's t, cut at the values' bounds (`Interval.within`); None without values."""
-    return intervals.of_mean(values).within(*bounds) if len(values) else None
-
-
-def range_of(seed_runs: Sequence[runs.Run], column: str) -> tuple[float, float]:
-    """Smallest and largest possible value of a metric; infinite if the runs did not record their range of rewards."""
-    if getattr(column, "share", False):
-        return 0.0, 1.0
-    if not getattr(column, "reward", False):
-        return UNBOUNDED
-    ranges = [run.bounds.get("rewards", {}) for run in seed_runs]
-    least = min(one.get("least", -math.inf) for one in ranges)
-    return least, max(one.get("largest", math.inf) for one in ranges)
+def is_finished(one: Configuration) -> bool:
+    """Whether all runs of a configuration have finished all their rounds."""
+    planned = one.flags.get("total_rounds") or 0
+    return all(run.metrics["round_num"].iloc[-1] >= planned for run in one.runs)
 
 
 def environment_key(flags: Mapping[str, Any], left_out: str = "") -> list[Any]:
@@ -316,17 +202,17 @@ def environment_key(flags: Mapping[str, Any], left_out: str = "") -> list[Any]:
 
 def what_seeds_vary(seed_runs: Sequence[runs.Run]) -> str:
     """Sentence that says what differs between the seeds of runs."""
-    return words.what_seeds_vary(
+    return phrases.what_seeds_vary(
         partition=any(run.flags.get("resplit") for run in seed_runs),
         initial_model=not all(run.flags.get("initial_model_path") for run in seed_runs),
         noise=runs.has_noise(seed_runs),
     )
 
 
-def deployed_otherwise(bound: ConfigurationResults, configuration: ConfigurationResults) -> str:
+def deployed_otherwise(baseline: Configuration, one: Configuration) -> str:
     """How the deployment of a baseline differs from a configuration's, in words; empty if it does not."""
-    both = [(name, bound.flags.get(name), configuration.flags.get(name)) for name in _DEPLOYMENT]
-    return ", ".join(f"{names.word(name, one)}, not {other}" for name, one, other in both if one != other)
+    both = [(name, baseline.flags.get(name), one.flags.get(name)) for name in _DEPLOYMENT]
+    return ", ".join(f"{phrases.flag_word(name, first)}, not {other}" for name, first, other in both if first != other)
 
 
 def shared_flags(run: runs.Run) -> dict[str, Any]:
@@ -337,36 +223,77 @@ def shared_flags(run: runs.Run) -> dict[str, Any]:
     return {name: value for name, value in run.flags.items() if value is not None and name not in left_out}
 
 
-def _nearest(configuration: ConfigurationResults, others: Sequence[ConfigurationResults]) -> ConfigurationResults:
-
-    return min(others, key=lambda other: _differing(configuration.flags, other.flags))
+def _nearest(one: Configuration, others: Sequence[Configuration]) -> Configuration | None:
+    """The first configuration with the fewest other flags; None without any."""
+    return min(others, key=lambda other: _differing(one.flags, other.flags)) if others else None
 
 
 def _differing(first: Mapping[str, Any], second: Mapping[str, Any]) -> int:
     return sum(first.get(name) != second.get(name) for name in {*first, *second})
 
 
-def parts(all_runs: Iterable[runs.Run]) -> list[Part]:
-    """Groups runs into configurations, by study and task."""
-    together = runs.grouped(
+def comparable(
+    all_runs: Iterable[runs.Run],
+    *,
+    is_judged: bool = True,
+    named: Callable[[runs.Run], str] = lambda run: "",
+) -> list[ComparableRuns]:
+    """Groups runs into configurations, by study and task.
+
+    Args:
+      all_runs: The runs.
+      is_judged: Whether there are verdicts; without them, what the study ranks by comes first.
+      named: Returns the name of a configuration by its first run; empty for the name by its flags.
+    """
+    groups = runs.grouped(
         all_runs,
-        lambda run: (_study(run), names.task(run.flags), run.data_report.get(CONTENT) or run.flags.get("data_file")),
+        lambda run: (
+            _study(run),
+            phrases.task_name(run.flags),
+            run.data_report.get(CONTENT) or run.flags.get("data_file"),
+        ),
     )
     result = []
-    for (module, task, _), group_runs in together.items():
+    for (module, task, _), group_runs in groups.items():
         program = next((name for name, known in studies.STUDIES.items() if known == module), "")
-        words = filter(None, (task, min(map(_table_name, group_runs), key=lambda name: (name == _FRAME, name))))
-        title = ": ".join(filter(None, (program, " ".join(words))))
+        parts = filter(None, (task, min(map(_table_name, group_runs), key=lambda name: (name == _FRAME, name))))
+        title = ": ".join(filter(None, (program, " ".join(parts))))
         study = studies.load(module) if module else None
-        groups = _groups(group_runs)
-        named = zip(_named(groups, study), groups, strict=True)
-        some_arms = (ConfigurationResults(name, tuple(group), role(group[0])) for name, group in named)
-        result.append(Part(title or "Runs", study, tuple(some_arms)))
+        equal = _equal([run.metrics for run in group_runs], study)
+        metrics = [metric for metric in _shown(study, is_judged=is_judged) if metric not in equal]
+        configurations = _groups(group_runs)
+        names = zip(_named(configurations, study), configurations, strict=True)
+        some = tuple(
+            configuration.of_runs(named(group[0]) or name, group, metrics, shared_flags(group[0]), role(group[0]))
+            for name, group in names
+        )
+        columns = tuple(metric for metric in metrics if any(one.values[metric].notna().any() for one in some))
+        result.append(ComparableRuns(title or "Runs", study, some, columns, equal, is_judged))
     return result
 
 
-def _table_name(run: runs.Run) -> str:
+def _shown(study: Study | None, *, is_judged: bool) -> list[Metric]:
+    """Metrics that tables show, if they are measured."""
+    first = [study.ranked_by] if study else []
+    known = study.columns if study else runs.declared().values()
+    recent = [metric for metric in known if metric.recent]
+    shown = recent + first if is_judged else first + recent
+    return list(dict.fromkeys([*shown, *(metric for metric in known if metric.in_summary)]))
 
+
+def _equal(tables: "Sequence[pd.DataFrame]", study: Study | None) -> dict[Metric, Metric]:
+    """Evaluated metrics with the same numbers as another metric in all tables, with that metric."""
+    evaluated = [metric for metric in study.columns if metric.in_summary and metric.evaluated] if study else []
+    evaluated.sort(key=lambda metric: not metric.drawn)
+    equal: dict[Metric, Metric] = {}
+    for index, metric in enumerate(evaluated):
+        for other in evaluated[:index]:
+            if all(metric in table and other in table and table[metric].equals(table[other]) for table in tables):
+                equal.setdefault(metric, other)
+    return equal
+
+
+def _table_name(run: runs.Run) -> str:
     name = str(run.flags.get("data_file") or "")
     return _FRAME if name.startswith(frames.PREFIX) else pathlib.Path(name).name
 
@@ -398,15 +325,20 @@ def _groups(all_runs: Iterable[runs.Run]) -> list[list[runs.Run]]:
     return [sorted(group, key=lambda run: (len(_seed(run)), _seed(run))) for group in groups]
 
 
-def role(run: runs.Run) -> str:
-    """Role as a baseline: `UNIFORM`, `FULL_FEEDBACK`, or empty for neither."""
+def role(run: runs.Run) -> Baseline | None:
+    """Baseline that a run is: the uniform policy, or full feedback; None for all others."""
     entry = registry.BANDITS.get(str(run.flags.get("bandits_type")))
     if entry is None:
-        return ""
-    return FULL_FEEDBACK if entry.supervised else UNIFORM if entry.policy == "uniform" else ""
+        return None
+    return (
+        Baseline.full_feedback if entry.supervised else Baseline.uniform_policy if entry.policy == "uniform" else None
+    )
 
 
 def _named(groups: Sequence[Sequence[runs.Run]], study: Study | None) -> list[str]:
-
     flags, owners = [shared_flags(group[0]) for group in groups], [_owner(group[0]) for group in groups]
-    return names.of(flags, owners, study.shown_in_presets, study.chosen) if study else names.of(flags, owners, ())
+    return (
+        phrases.configuration_names(flags, owners, study.shown_in_presets, study.chosen)
+        if study
+        else phrases.configuration_names(flags, owners, ())
+    )

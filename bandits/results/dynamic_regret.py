@@ -8,20 +8,19 @@ baseline that was trained in that round's environment alone. It is trained, too:
 import dataclasses
 import itertools
 import math
-import re
-import shlex
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from bandits import environment_flags, options, studies
-from bandits.environments.drift import Drift
+from bandits import environment_flags, options
+from bandits.environments import Drift
 from bandits.results import baselines, comparison, runs, tables
 from bandits.results.comparison import Better
-from bandits.results.configurations import ROLES, ConfigurationResults, Part, deployed_otherwise, environment_key
+from bandits.results.configuration import Configuration, of_values
+from bandits.results.configurations import ComparableRuns, deployed_otherwise, environment_key
 from bandits.results.tables import Section
-from data.errors import UsageError
 from optimization.study import cli, divergence
 from optimization.study.intervals import Interval
 from optimization.study.results import Run
@@ -37,9 +36,9 @@ _MIXED = (
     "Between two environments the mixture of both baselines is the reference. The best policy of the mixture earns at "
     "most as much, so there the regret is an upper bound."
 )
-_ENVIRONMENT_FLAG = "drift_world"
+_REWARD = "reward"
 _HEADS = ("Configuration", "Rounds", "Environments", "Seeds", "Total", "Per round", "Per round, last tenth")
-FullFeedback = Mapping[int, Mapping[int, float]]  # Final reward by environment and seed.
+FullFeedback = Mapping[int, Configuration]  # Full-feedback baselines by environment.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,38 +111,40 @@ class EnvironmentSchedule:
         return np.flatnonzero(self.shares(np.arange(1, rounds + 1))).tolist()
 
 
-def rounds_of(seed_runs: Sequence[Run]) -> int:
+def rounds_of(one: Configuration) -> int:
     """Number of rounds that all runs of a configuration have finished."""
-    return min(int(run.metrics["round_num"].iloc[-1]) for run in seed_runs)
+    return min(int(run.metrics["round_num"].iloc[-1]) for run in one.runs)
 
 
 def of_configuration(
-    seed_runs: Sequence[Run],
-    column: str,
+    one: Configuration,
+    metric: str,
     schedule: EnvironmentSchedule,
     full_feedback: FullFeedback,
-    *,
-    is_unpaired: bool = False,
-    better: Better = "up",
+    better: Better | None = None,
 ) -> Regret | None:
-    """Dynamic regret of one configuration; None if no seed is common, or all runs diverged.
+    """Dynamic regret of one configuration; None if a baseline or a common seed is missing, or all runs diverged.
 
     In a mixture of two environments the reference is the mixture of both baselines: the best policy of the mixture
     earns no more.
 
     Args:
-      seed_runs: The configuration's runs.
-      column: The reward per round.
+      one: The configuration.
+      metric: The reward per round.
       schedule: The environment of each round.
-      full_feedback: Final rewards of the full-feedback baselines of all environments in these rounds.
-      is_unpaired: Whether the configuration shares no seed with the baselines.
-      better: Whether more or less is better.
+      full_feedback: Full-feedback baselines of all environments in these rounds.
+      better: Whether more or less is better (default: `comparison.direction`).
     """
-    last = rounds_of(seed_runs)
-    earned = {seed: rewards[:last] for seed, rewards in _by_seed(seed_runs, column).items()}
+    last, better = rounds_of(one), comparison.direction(metric, better)
+    needed = schedule.needed(last)
+    if not set(needed) <= set(full_feedback):
+        return None
+    earned = {seed: rewards[:last] for seed, rewards in _by_seed(one.runs, metric).items()}
+    best = {environment: full_feedback[environment].by_seed(metric) for environment in needed}
+    is_unpaired = one.unpaired or any(full_feedback[environment].unpaired for environment in needed)
 
     def mean(rounds: Collection[int]) -> Interval | None:
-        return _mean(earned, np.array(rounds), schedule, full_feedback, is_unpaired, better)
+        return _mean(earned, np.array(rounds), schedule, best, is_unpaired, better)
 
     if (overall := mean(range(1, last + 1))) is None:
         return None
@@ -170,7 +171,7 @@ def _mean(
     earned: Mapping[int, np.ndarray],
     rounds: npt.NDArray[np.int_],
     schedule: EnvironmentSchedule,
-    full_feedback: FullFeedback,
+    full_feedback: Mapping[int, Mapping[int, float]],
     is_unpaired: bool,
     better: Better,
 ) -> Interval | None:
@@ -182,28 +183,24 @@ def _mean(
     every = np.concatenate(list(paid.values()))
     if not len(every):
         return None
-    needed = schedule.needed(max(map(len, earned.values())))
-    common = set.intersection(*(set(full_feedback[environment]) for environment in needed))
+    common = set.intersection(*map(set, full_feedback.values()))
     best = {}
     for seed in sorted(common):
         # A paired seed is compared over its own rounds, an unpaired one over those of all seeds.
         compared_rounds = every if is_unpaired or not len(paid.get(seed, ())) else paid[seed]
         shares = enumerate(schedule.shares(compared_rounds))
         best[seed] = float(sum(share * full_feedback[environment][seed] for environment, share in shares if share))
-    configuration = "configuration"
-    against = comparison.against(
-        {configuration: mean_rewards},
-        baselines.FULL_FEEDBACK,
-        best,
-        unpaired=[configuration] if is_unpaired else (),
-        better=better,
-    )[configuration]
+    own, reference = (
+        dataclasses.replace(of_values(name, _REWARD, values), unpaired=is_unpaired)
+        for name, values in (("configuration", mean_rewards), (baselines.FULL_FEEDBACK, best))
+    )
+    (against,) = comparison.compare([(own, reference)], _REWARD, better)
     return baselines.regret(against, better)
 
 
-def environments_of(configuration: ConfigurationResults) -> EnvironmentSchedule | None:
+def environments_of(one: Configuration) -> EnvironmentSchedule | None:
     """Schedule of a configuration's environments; None in a stationary environment."""
-    flags = configuration.runs[0].flags
+    flags = one.runs[0].flags
     if not flags.get("reward_drift"):
         return None
     drift = environment_flags.drift_of(cli.Settings(flags, frozenset()))
@@ -213,161 +210,89 @@ def environments_of(configuration: ConfigurationResults) -> EnvironmentSchedule 
     return EnvironmentSchedule(drift, lambda rounds: options.acted_in(rounds, every))
 
 
-def of_part(part: Part) -> list[tuple[ConfigurationResults, EnvironmentSchedule, Regret]]:
-    """Dynamic regret of all configurations that have a full-feedback baseline for each environment."""
-    return [
-        (configuration, schedule, regret)
-        for configuration, schedule, needed in _changing(part)
-        if (regret := _regret(part, configuration, schedule, needed))
-    ]
+class Result(NamedTuple):
+    """A configuration in a non-stationary environment.
+
+    Attributes:
+      configuration: The configuration.
+      needed: Numbers of its environments.
+      full_feedback: The full-feedback baselines that exist, by environment.
+      regret: Its dynamic regret; None if a baseline is missing, or shares no seed with the configuration.
+    """
+
+    configuration: Configuration
+    needed: list[int]
+    full_feedback: FullFeedback
+    regret: Regret | None
 
 
-def missing(part: Part) -> list[str]:
-    """Sentences about missing full-feedback baselines, once for all configurations that lack the same ones."""
-    lines: dict[tuple, list[str]] = {}
-    for configuration, schedule, needed in _changing(part):
-        lacking = sorted(needed - set(part.full_feedback_by_environment(configuration)))
-        key = (*map(str, environment_key(configuration.flags)), *lacking)
-        if not lacking and not _regret(part, configuration, schedule, needed):
-            lines[(*key, configuration.name)] = [
-                f"{configuration.name} has no dynamic regret: it shares no seed with the full-feedback baseline of "
-                "each environment."
-            ]
-        if not lacking or key in lines:
-            continue
-        commands = [line for environment in lacking if (line := command(configuration, environment))]
-        needs = f"needs the full-feedback baseline of {' and '.join(f'environment {number}' for number in lacking)}"
-        lines[key] = [f"The dynamic regret of {configuration.name} {needs}{_how(lacking, commands)}", *commands]
-    return [line for group in lines.values() for line in group]
+def results(part: ComparableRuns) -> list[Result]:
+    """Configurations in non-stationary environments, with their dynamic regret."""
+    some = []
+    for one in part.configurations if part.columns else ():
+        if schedule := environments_of(one):
+            full_feedback = part.full_feedback_by_environment(one)
+            regret = of_configuration(one, part.columns[0], schedule, full_feedback)
+            some.append(Result(one, schedule.needed(rounds_of(one)), full_feedback, regret))
+    return some
 
 
-def _how(lacking: Sequence[int], commands: Sequence[str]) -> str:
-    if commands:
-        return ": run these:"
-    flags = " and ".join(f"--drift_world={environment}" for environment in lacking)
-    return f": run the same with --bandits_type={FULL_FEEDBACK}, and {flags}."
-
-
-def sections(part: Part) -> list[Section]:
+def sections(part: ComparableRuns) -> list[Section]:
     """Section "Dynamic regret"; empty in stationary environments."""
-    lacking = missing(part)
-    shown = sorted(of_part(part), key=lambda entry: entry[2].a_round.mean)
+    all_results = results(part)
+    lacking = _missing(all_results)
+    shown = sorted(((one, one.regret) for one in all_results if one.regret), key=lambda pair: pair[1].a_round.mean)
     if not shown:
         return [Section("Dynamic regret", notes=lacking)] if lacking else []
     rows: list[tables.Row] = []
-    for configuration, _, regret in shown:
-        name = f"{configuration.name} ({ROLES[configuration.role]})" if configuration.role else configuration.name
+    for (one, *_), regret in shown:
+        name = f"{one.name} ({one.role.value})" if one.role else one.name
         overall = tables.estimate(regret.total), tables.estimate(regret.a_round), None
         rows.append([name, f"1 to {regret.rounds}", "all", regret.a_round.size, *overall])
         for segment, *both in regret.segments[:_MOST_SEGMENTS]:
             environments = " and ".join(map(str, segment.environments))
             means = map(tables.estimate, both)
             rows.append([name, f"{segment.first} to {segment.last}", environments, None, None, *means])
-    counts = sorted({len(schedule.needed(regret.rounds)) for _, schedule, regret in shown})
+    counts = sorted({len(one.needed) for one, _ in shown})
     number = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
     notes = [_WHAT_IT_IS]
-    if any(len(segment.environments) > 1 for *_, regret in shown for segment, *_ in regret.segments):
+    if any(len(segment.environments) > 1 for _, regret in shown for segment, *_ in regret.segments):
         notes.append(_MIXED)
-    if any(len(regret.segments) > _MOST_SEGMENTS for *_, regret in shown):
+    if any(len(regret.segments) > _MOST_SEGMENTS for _, regret in shown):
         notes.append(
             f"After the first {_MOST_SEGMENTS} segments of a configuration, only its total includes the others."
         )
     title = f"Dynamic regret to {number} full-feedback baseline{'s' * (counts[-1] > 1)}"
-    return [Section(title, _HEADS, rows, [*notes, *_otherwise(part, shown), *lacking])]
+    return [Section(title, _HEADS, rows, [*notes, *_otherwise([one for one, _ in shown]), *lacking])]
 
 
-def _changing(part: Part) -> Iterator[tuple[ConfigurationResults, EnvironmentSchedule, set[int]]]:
-    """Configurations in non-stationary environments, with the numbers of their environments."""
-    for configuration in part.configurations if part.columns else ():
-        if schedule := environments_of(configuration):
-            yield configuration, schedule, set(schedule.needed(rounds_of(configuration.runs)))
+def _missing(all_results: Sequence[Result]) -> list[str]:
+    """Sentences about missing full-feedback baselines, once for all configurations that lack the same ones."""
+    lines: dict[tuple, str] = {}
+    for one, needed, full_feedback, regret in all_results:
+        lacking = [environment for environment in needed if environment not in full_feedback]
+        key = (*map(str, environment_key(one.flags)), *lacking)
+        if lacking:
+            numbers = " and ".join(f"environment {environment}" for environment in lacking)
+            flags = " and ".join(f"--drift_world={environment}" for environment in lacking)
+            text = (
+                f"The dynamic regret of {one.name} needs the full-feedback baseline of {numbers}: run the same with "
+                f"--bandits_type={FULL_FEEDBACK}, and {flags}."
+            )
+            lines.setdefault(key, text)
+        elif not regret:
+            lines[(*key, one.name)] = (
+                f"{one.name} has no dynamic regret: it shares no seed with the full-feedback baseline of each "
+                "environment."
+            )
+    return list(lines.values())
 
 
-def _regret(
-    part: Part, configuration: ConfigurationResults, schedule: EnvironmentSchedule, needed: Collection[int]
-) -> Regret | None:
-    """Dynamic regret; None if a baseline is missing, or shares no seed with the configuration."""
-    full_feedback = part.full_feedback_by_environment(configuration)
-    if not set(needed) <= set(full_feedback):
-        return None
-    return of_configuration(
-        configuration.runs,
-        part.columns[0],
-        schedule,
-        {environment: full_feedback[environment].values(part.columns[0]) for environment in needed},
-        is_unpaired=configuration.is_unpaired or any(full_feedback[environment].is_unpaired for environment in needed),
-        better=part.columns[0].better or "up",
-    )
-
-
-def _otherwise(part: Part, shown: Sequence[tuple[ConfigurationResults, EnvironmentSchedule, Regret]]) -> list[str]:
+def _otherwise(shown: Sequence[Result]) -> list[str]:
     """A sentence about baselines with another deployment period than their configuration; empty without such."""
-    differences: dict[str, list[str]] = {}
-    for configuration, schedule, regret in shown:
-        full_feedback = part.full_feedback_by_environment(configuration)
-        for environment in schedule.needed(regret.rounds):
-            if differ := deployed_otherwise(full_feedback[environment], configuration):
-                differences.setdefault(configuration.name, []).append(f"environment {environment} ({differ})")
-    words = "; ".join(
-        f"for {configuration} those of {' and '.join(environments)}"
-        for configuration, environments in differences.items()
-    )
-    return [f"Baselines with another deployment period than the configuration: {words}."] if words else []
-
-
-def command(configuration: ConfigurationResults, environment: int) -> str | None:
-    """Command that runs the full-feedback baseline of an environment with a configuration's seeds; None if impossible.
-
-    It keeps the flags of the configuration's command that apply to a supervised learner.
-
-    Args:
-      configuration: The configuration.
-      environment: Number of the environment.
-    """
-    parts = shlex.split(configuration.runs[0].command)
-    if "-m" not in parts[:-1]:
-        return None
-    start = parts.index("-m") + 2
-    module, flags = parts[start - 1], configuration.runs[0].flags
-    seeds = sorted(int(run.flags.get("seed") or 0) for run in configuration.runs)
-    name = str(flags.get("experiment_name") or "run").removesuffix(f"/seed_{flags.get('seed')}")
-    set_flags = [
-        f"--bandits_type={FULL_FEEDBACK}",
-        f"--{_ENVIRONMENT_FLAG}={environment}",
-        f"--experiment_name={name}_world_{environment}",
-    ]
-    set_flags += [f"--seed={seeds[0]}"] + [f"--repeat={seeds[-1] - seeds[0] + 1}"] * (len(seeds) > 1)
-    replaced = {*map(_name, set_flags), _ENVIRONMENT_FLAG, "repeat", "restart"}
-    replaced |= {*environment_flags.RESET_NAMES}  # One environment has no change to reset for.
-    kept = [word for word in _joined(parts[start:]) if _name(word) not in replaced]
-    while True:
-        try:
-            settings = studies.resolve(module, [*kept, *set_flags[:3]])
-            break
-        except UsageError as error:  # The message names the conflicting flag first.
-            mentioned = re.findall(r"--(\w+)", str(error))
-            conflicting = [word for name in mentioned for word in kept if _name(word) == name]
-            if not conflicting:
-                return None
-            kept.remove(conflicting[0])
-    # A reset that --config sets together with its settings cannot be undone by flags.
-    if settings.get("reset") or any(
-        settings.get(name) != flags.get(name) for name in environment_flags.NAMES if name != _ENVIRONMENT_FLAG
-    ):
-        return None
-    return shlex.join([*parts[:start], *kept, *set_flags])
-
-
-def _name(word: str) -> str:
-    return word.partition("=")[0].lstrip("-")
-
-
-def _joined(words: Sequence[str]) -> list[str]:
-    """Flags with `--flag value` written as `--flag=value`."""
-    joined: list[str] = []
-    for word in words:
-        if word.startswith("-"):
-            joined.append(word)
-        elif joined:
-            joined[-1] += f"={word}"
-    return joined
+    texts = []
+    for one, needed, full_feedback, _ in shown:
+        differ = {environment: deployed_otherwise(full_feedback[environment], one) for environment in needed}
+        if named := [f"environment {environment} ({words})" for environment, words in differ.items() if words]:
+            texts.append(f"for {one.name} those of {' and '.join(named)}")
+    return [f"Baselines with another deployment period than the configuration: {'; '.join(texts)}."] if texts else []

@@ -9,18 +9,20 @@ import pathlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from bandits import metrics
-from bandits.results import bootstrap, comparison, runs
+from bandits.results import comparison, runs
+from bandits.results.configuration import Configuration
 from data.errors import UsageError
 from optimization.study import intervals, run_folder
 
 if TYPE_CHECKING:
     import matplotlib.figure
-    import numpy as np
     import pandas as pd
 
 ALONE, FEDERATED = "alone", "federated"
-HALF_A, HALF_B = "half_a", "half_b"
+_COLUMNS = EXAMPLES, HALF_A, HALF_B = "examples", "half_a", "half_b"
 _SAME = ("task_type", "population_client_selection")
 _GROUPS = 3  # By size of log; fewer where clients of equal size fill more than one.
 _WORDS = {1: "helped", -1: "hurt", 0: "equal"}
@@ -34,8 +36,11 @@ def configuration(flags: Mapping[str, Any]) -> str:
     return personal if personal != "none" else flags.get("federation") or FEDERATED
 
 
-def read(folders: Sequence[pathlib.Path]) -> "pd.DataFrame":
-    """Rewards by client of finished runs: columns `configuration`, `seed`, `client`, `examples`, `half_a`, `half_b`.
+def read(folders: Sequence[pathlib.Path]) -> list[Configuration]:
+    """Rewards by client of finished runs, by configuration.
+
+    The columns of `values` are pairs: `examples`, `half_a` or `half_b`, and the client; NaN where a client did not take
+    part.
 
     Raises:
       UsageError: If a run did not report its clients, or two runs differ in their data or repeat a seed.
@@ -53,24 +58,24 @@ def read(folders: Sequence[pathlib.Path]) -> "pd.DataFrame":
         if first is not None and data != first:
             raise UsageError(f"{folder} has other clients than {folders[0]}: compare runs on the same data.")
         first, earned = data, runs.read_json(path)
-        columns = {name: earned[name] for name in ("examples", HALF_A, HALF_B)}
-        table = pd.DataFrame({"client": earned["clients"], **columns}).astype(dict.fromkeys(columns, float))
-        tables.append(table.assign(configuration=configuration(flags), seed=flags.get("seed")))
+        columns = {name: np.array(earned[name], float) for name in _COLUMNS}
+        tables.append(pd.DataFrame({"client": earned["clients"], **columns}))
+        tables[-1] = tables[-1].assign(configuration=configuration(flags), seed=flags.get("seed"))
     joined = pd.concat(tables, ignore_index=True)
     if joined.duplicated(["configuration", "seed", "client"]).any():
         raise UsageError("Two runs have the same configuration and seed: name one of them.")
-    return joined
+    groups = joined.groupby("configuration", sort=False)
+    return [
+        Configuration(name, part.pivot(index="seed", columns="client", values=list(_COLUMNS))) for name, part in groups
+    ]
 
 
-def matrices(table: "pd.DataFrame", column: str) -> "dict[str, pd.DataFrame]":
-    """A column by configuration: seeds x clients; NaN where a client did not take part."""
-    return {
-        name: part.pivot(index="seed", columns="client", values=column)
-        for name, part in table.groupby("configuration", sort=False)
-    }
+def half_b(configurations: Sequence[Configuration]) -> "dict[str, pd.DataFrame]":
+    """Rewards on half B by configuration: seeds x clients."""
+    return {one.name: one.values[HALF_B] for one in configurations}
 
 
-def bootstrapped(values: "np.ndarray", statistic: "Callable[[np.ndarray], float]") -> intervals.Interval:
+def bootstrapped(values: np.ndarray, statistic: Callable[[np.ndarray], float]) -> intervals.Interval:
     """A statistic with a 95% interval by a bootstrap over seeds and over clients, both with replacement.
 
     Owen, "The Pigeonhole Bootstrap", 2007. It is conservative: where neither seeds nor clients differ but by noise, the
@@ -81,97 +86,89 @@ def bootstrapped(values: "np.ndarray", statistic: "Callable[[np.ndarray], float]
       statistic: Of such an array.
 
     Returns:
-      `size` is the number of clients; the ends are NaN with fewer than `bootstrap.LEAST_CLIENTS`.
+      `size` is the number of clients; the ends are NaN with fewer than `runs.LEAST_CLIENTS`.
     """
-    import numpy as np
-
-    seeds, clients = values.shape
-    if clients < bootstrap.LEAST_CLIENTS:
-        return intervals.Interval(statistic(values), math.nan, math.nan, clients)
-    generator = np.random.default_rng(0)
-    drawn = [
-        statistic(values[generator.integers(seeds, size=seeds)][:, generator.integers(clients, size=clients)])
-        for _ in range(bootstrap.DRAWS)
-    ]
-    low, high = np.nanpercentile(drawn, [50 * (1 - intervals.CONFIDENCE), 50 * (1 + intervals.CONFIDENCE)])
+    (seeds, clients), low, high = values.shape, math.nan, math.nan
+    if clients >= runs.LEAST_CLIENTS:
+        generator = np.random.default_rng(0)
+        samples = [
+            statistic(values[generator.integers(seeds, size=seeds)][:, generator.integers(clients, size=clients)])
+            for _ in range(runs.DRAWS)
+        ]
+        low, high = np.nanpercentile(samples, [50 * (1 - intervals.CONFIDENCE), 50 * (1 + intervals.CONFIDENCE)])
     return intervals.Interval(statistic(values), float(low), float(high), clients)
 
 
-def of_clients(values: "np.ndarray") -> "np.ndarray":
+def of_clients(values: np.ndarray) -> np.ndarray:
     """Mean over seeds of each client that took part, float [clients]."""
-    import numpy as np
-
     took_part = values[:, np.isfinite(values).any(axis=0)]
     return np.nanmean(took_part, axis=0) if took_part.size else np.full(1, math.nan)
 
 
-def mean(values: "np.ndarray") -> float:
+def mean(values: np.ndarray) -> float:
     """Mean over clients of their means over seeds."""
     return float(of_clients(values).mean())
 
 
-def worst_tenth(values: "np.ndarray") -> float:
+def worst_tenth(values: np.ndarray) -> float:
     """Mean over the worst tenth of the clients of their means over seeds."""
     return metrics.worst_tenth(of_clients(values))
 
 
-def share(sign: int, values: "np.ndarray") -> float:
+def share(sign: int, values: np.ndarray) -> float:
     """Share of differences that are positive, zero or negative (sign 1, 0 or -1), of all seeds and clients."""
-    import numpy as np
-
     known = values[np.isfinite(values)]
     return float(np.mean(np.sign(known) == sign)) if known.size else math.nan
 
 
-def differences(one: "pd.DataFrame", other: "pd.DataFrame") -> "np.ndarray":
+def differences(one: "pd.DataFrame", other: "pd.DataFrame") -> np.ndarray:
     """The first minus the second, float [common seeds, common clients]; 0 within rounding."""
-    import numpy as np
-
     first, second = one.align(other, join="inner")
     result = (first - second).to_numpy()
     scale = np.fmax(np.abs(first.to_numpy()), np.abs(second.to_numpy()))
     return np.where(np.abs(result) <= comparison.EXACT * scale, 0.0, result)
 
 
-def between_seeds(one: "pd.DataFrame") -> "np.ndarray":
+def between_seeds(one: "pd.DataFrame") -> np.ndarray:
     """Differences of each seed and the one before it, of the clients that both have: what noise alone gives."""
-    import numpy as np
-
     result = one.sort_index().diff().to_numpy()[1:]
     return np.where(np.abs(result) <= comparison.EXACT, 0.0, result)
 
 
-def lines(table: "pd.DataFrame") -> list[str]:
+def lines(configurations: Sequence[Configuration]) -> list[str]:
     """The report, as text."""
-    of_a, of_b = matrices(table, HALF_A), matrices(table, HALF_B)
+    import pandas as pd
+
+    of_b = half_b(configurations)
+    sizes = pd.concat([one.values[EXAMPLES] for one in configurations]).mean()
     text = ["Expected reward on half B, mean over clients (95% intervals by a bootstrap over seeds and clients):"]
-    for name, values in of_b.items():
-        seeds, clients = values.shape
-        reward, other = bootstrapped(values.to_numpy(), mean).text(), mean(of_a[name].to_numpy())
+    for one in configurations:
+        values, (seeds, clients) = of_b[one.name], of_b[one.name].shape
+        reward, other = bootstrapped(values.to_numpy(), mean).text(), mean(one.values[HALF_A].to_numpy())
         # Without an interval: with fewer distinct seeds clients' means differ more, so a bootstrap's worst are worse.
         worst = worst_tenth(values.to_numpy())
         text.append(
-            f"  {name}: {reward}; half A {other:.3g}; worst tenth {worst:.2g}; {seeds} seeds, {clients} clients"
+            f"  {one.name}: {reward}; half A {other:.3g}; worst tenth {worst:.2g}; {seeds} seeds, {clients} clients"
         )
     references = [name for name in of_b if name.startswith(ALONE)] + [FEDERATED] * (FEDERATED in of_b)
     for reference in references:
         for name, values in of_b.items():
             if name != reference and not name.startswith(ALONE):
-                text += _compared(name, values, reference, of_b[reference], table)
+                text += _compared(name, values, reference, of_b[reference], sizes)
     if FEDERATED in of_b and len(of_b[FEDERATED]) > 1:
         text += [f"Two seeds of {FEDERATED}, for what noise alone gives:", _shares(between_seeds(of_b[FEDERATED]))]
     return text
 
 
-def helped(table: "pd.DataFrame") -> dict[str, Any]:
+def helped(configurations: Sequence[Configuration]) -> dict[str, Any]:
     """Shares of clients that federating helps, hurts and leaves equal, the same between two seeds, and the report."""
-    of_b = matrices(table, HALF_B)
+    of_b = half_b(configurations)
     both = {"shares": differences(of_b[FEDERATED], of_b[ALONE]), "between_seeds": between_seeds(of_b[FEDERATED])}
     found = {name: {word: share(sign, one) for sign, word in _WORDS.items()} for name, one in both.items()}
-    return {**found, "clients": int(table["client"].nunique()), "lines": lines(table)}
+    return {**found, "clients": len(set().union(*of_b.values())), "lines": lines(configurations)}
 
 
-def _shares(values: "np.ndarray") -> str:
+def _shares(values: np.ndarray) -> str:
     shown = []
     for sign, word in _WORDS.items():
         interval = bootstrapped(values, functools.partial(share, sign))
@@ -180,17 +177,16 @@ def _shares(values: "np.ndarray") -> str:
 
 
 def _compared(
-    name: str, values: "pd.DataFrame", reference: str, others: "pd.DataFrame", table: "pd.DataFrame"
+    name: str, values: "pd.DataFrame", reference: str, others: "pd.DataFrame", sizes: "pd.Series"
 ) -> list[str]:
     """Lines that compare two configurations."""
-    import numpy as np
     import pandas as pd
 
     first, second = values.align(others, join="inner")
     difference = differences(values, others)
     text = [f"{name} - {reference}: {bootstrapped(difference, mean).text(signed=True)}", _shares(difference)]
-    sizes = table.groupby("client")["examples"].mean()[first.columns]
-    if len(first.columns) < bootstrap.LEAST_CLIENTS:
+    sizes = sizes[first.columns]
+    if len(first.columns) < runs.LEAST_CLIENTS:
         for place, client in enumerate(first.columns):
             own, other, gap = (np.nanmean(part[:, place]) for part in (first.to_numpy(), second.to_numpy(), difference))
             text.append(
@@ -209,8 +205,6 @@ def _compared(
 
 def adapted_lines(folders: Sequence[pathlib.Path]) -> list[str]:
     """Lines about clients that never train: rewards on half B before and after the adaptation on half A."""
-    import numpy as np
-
     gains: dict[str, list[dict[str, float]]] = {}
     for folder in folders:
         if (path := folder / run_folder.ADAPTED_FILE).exists() and (adapted := runs.read_json(path))["held_out"]:
@@ -228,11 +222,11 @@ def adapted_lines(folders: Sequence[pathlib.Path]) -> list[str]:
     return text
 
 
-def picture(table: "pd.DataFrame") -> "matplotlib.figure.Figure | None":
+def picture(configurations: Sequence[Configuration]) -> "matplotlib.figure.Figure | None":
     """One point per client: its mean over seeds alone and federated; None without both."""
     from optimization.study import curves, panels
 
-    of_b = matrices(table, HALF_B)
+    of_b = half_b(configurations)
     if not {ALONE, FEDERATED} <= of_b.keys():
         return None
     alone, federated = of_b[ALONE].align(of_b[FEDERATED], join="inner")

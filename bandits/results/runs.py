@@ -1,5 +1,7 @@
 """Finished runs of any study: their folders, and the value of a metric by seed."""
 
+import csv
+import dataclasses
 import functools
 import math
 import os
@@ -7,12 +9,13 @@ import pathlib
 import platform
 import statistics
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+import numpy as np
 
 from bandits import metrics, studies
-from bandits.results import bootstrap
 from data.errors import UsageError
-from optimization.study import cli, divergence, intervals, results
+from optimization.study import cli, intervals, results
 from optimization.study.curves import band
 from optimization.study.metrics import SECONDS, Metric
 from optimization.study.results import Run, find, labels, newest_command, read_json, read_metrics
@@ -24,6 +27,9 @@ __all__ = ("Run", "band", "find", "labels", "newest_command", "read_json", "read
 
 PAYLOAD = (metrics.BYTES_DOWN, metrics.BYTES_UP)  # Columns of the bytes of a round.
 MEGABYTES = "megabytes down and up so far"
+DRAWS = 2000
+LEAST_CLIENTS = 20  # Coverage of the percentile interval: 93% with 20 clients, 83% with 5, 50% with 2.
+_SEARCHES = frozenset(("search", "estimate"))  # Folders of recommendations and reproductions.
 Item = TypeVar("Item")
 Key = TypeVar("Key", bound=Hashable)
 
@@ -106,8 +112,6 @@ def megabytes(tables: "Sequence[pd.DataFrame]") -> "pd.Series | None":
 
 def final_value(run: Run, column: str) -> float | None:
     """A run's last finite value of a metric; for a recent metric, the mean over the trailing window."""
-    import numpy as np
-
     if column not in run.metrics:
         return None
     values = run.metrics[column].to_numpy(float)
@@ -122,15 +126,6 @@ def seeds(seed_runs: Sequence[Run]) -> dict[int, Run]:
     """Runs of one configuration by seed; by position if no seed is recorded."""
     recorded = [run.flags.get("seed") for run in seed_runs]
     return {place if seed is None else int(seed): seed_runs[place] for place, seed in enumerate(recorded)}
-
-
-def by_seed(seed_runs: Sequence[Run], column: str) -> dict[int, float]:
-    """Final values of one configuration's runs by seed; NaN for diverged runs and missing values."""
-    values = {}
-    for seed, run in seeds(seed_runs).items():
-        value = None if divergence.is_lost(run.metrics, run.columns, run.flags) else final_value(run, column)
-        values[seed] = math.nan if value is None else value
-    return values
 
 
 def is_unpaired(seed_runs: Sequence[Run]) -> bool:
@@ -163,7 +158,7 @@ def difference_over_clients(seed_runs: Sequence[Run], reference: Sequence[Run]) 
                 differences.setdefault(client, []).append(reward - rewards_of_seed[client])
     if len(differences) < 2:
         return None
-    return bootstrap.over_clients([statistics.fmean(values) for values in differences.values()])
+    return bootstrap_over_clients([statistics.fmean(values) for values in differences.values()])
 
 
 def evaluated_clients(seed_runs: Sequence[Run]) -> str:
@@ -180,3 +175,165 @@ def without_client_rewards(seed_runs: Sequence[Run]) -> list[Run]:
 def _client_rewards(run: Run) -> dict[str, float]:
     record = run.client_rewards
     return dict(zip(record.get("clients", ()), record.get("rewards", ()), strict=True))
+
+
+def bootstrap_over_clients(
+    rewards: Sequence[float] | np.ndarray, *, draws: int = DRAWS, seed: int = 0
+) -> intervals.Interval:
+    """Mean over clients, with a 95% bootstrap interval over clients from `LEAST_CLIENTS` on.
+
+    Args:
+      rewards: Mean reward by client, or the difference of two configurations' mean rewards.
+      draws: Number of bootstrap samples.
+      seed: Seed of the samples.
+
+    Returns:
+      `size` is the number of clients; the ends are NaN if there are too few clients.
+    """
+    values, count, low, high = np.asarray(rewards, float), len(rewards), math.nan, math.nan
+    if count >= LEAST_CLIENTS:
+        generator = np.random.default_rng(seed)
+        # One by one, so that memory never holds all samples together.
+        means = [values[generator.integers(count, size=count)].mean() for _ in range(draws)]
+        low, high = np.percentile(means, [50 * (1 - intervals.CONFIDENCE), 50 * (1 + intervals.CONFIDENCE)])
+    return intervals.Interval(float(values.mean()), float(low), float(high), count)
+
+
+def seed_folders(folder: pathlib.Path) -> list[pathlib.Path]:
+    """Folders of a run's seeds, without those that have no finished round.
+
+    Raises:
+      UsageError: If the folder holds several runs, or no finished round.
+    """
+    groups = find(folder)
+    if len(groups) > 1:
+        raise UsageError(f"--runs: {folder} holds {len(groups)} runs: name one of them, such as {next(iter(groups))}.")
+    found = [path for path in next(iter(groups.values())) if (path / "metrics.csv").is_file()]
+    if not found:
+        raise UsageError(f"--runs: {folder} holds no metrics.csv, so no round is finished.")
+    return found
+
+
+def headline(tables: "Mapping[str, Sequence[pd.DataFrame]]") -> str:
+    """Default metric: the reward, or the headline of the study with the most columns of the first run."""
+    columns = set(next(iter(tables.values()))[0].columns)
+    if metrics.ROUND_REWARD in columns:
+        return metrics.ROUND_REWARD
+    known = [studies.load(module) for module in studies.STUDIES.values()]
+    return max(known, key=lambda study: len(columns & set(study.columns))).headline
+
+
+def posterior_tables(
+    folders: Sequence[pathlib.Path], rounds: Sequence[int] | None, thresholds: Sequence[float] | None
+) -> str:
+    """Tables of `optimization.posterior.metrics` about the runs in some folders, one for each task, as text.
+
+    Args:
+      folders: The folders.
+      rounds: Rounds to report; None for the study's, or the last.
+      thresholds: Thresholds likewise.
+
+    Raises:
+      UsageError: If a run is not of run_posterior, two runs belong to one cell, or there is no run.
+    """
+    from optimization.posterior import metrics as posterior
+
+    by_task: dict[str, dict[tuple[str, str], list[pd.DataFrame]]] = {}
+    owners: dict[tuple[str, str, str], pathlib.Path] = {}
+    for group, paths in (one for folder in folders for one in find(folder).items()):
+        seed_runs = [read(path) for path in paths if (path / "metrics.csv").is_file()]
+        if not seed_runs:
+            continue
+        flags = seed_runs[0].flags
+        if (
+            flags.get("algorithm") not in posterior.NAMES
+            or posterior.TABLE_MEASURES["Accuracy"] not in seed_runs[0].metrics
+        ):
+            raise UsageError(f"--runs: {group} is no run of run_posterior.")
+        alphas = [flags.get(name) for name in ("client_sampling_alpha", "partition_alpha")]
+        alpha = next((f"{value:g}" for value in alphas if value is not None), posterior.NO_ALPHA)
+        task, algorithm = flags["task_type"], flags["algorithm"]
+        other = owners.setdefault((task, algorithm, alpha), group)
+        if other != group:
+            raise UsageError(f"--runs: {other} and {group} have one task, algorithm and alpha: name one of them.")
+        by_task.setdefault(task, {})[algorithm, alpha] = [run.metrics for run in seed_runs]
+    if not by_task:
+        raise UsageError("--runs: no run of run_posterior has a finished round.")
+    texts = []
+    for task, cells in by_task.items():
+        last = min(int(table["round_num"].iloc[-1]) for some in cells.values() for table in some)
+        usual = posterior.PUBLISHED.get(task, ((last,), (0.84, 0.86)))
+        texts.append(
+            f"{task}\n{posterior.build_table(cells, rounds or usual[0], thresholds or usual[1]).to_string()}\n"
+        )
+    return "\n".join(texts)
+
+
+class Found(NamedTuple):
+    """Runs below some folders.
+
+    Attributes:
+      runs: Runs that were read.
+      waiting: A sentence for each run without a finished round.
+      problems: A sentence for each run that could not be read.
+      searches: Runs of searches and of time measurements, which were left out.
+    """
+
+    runs: list[Run]
+    waiting: list[str]
+    problems: list[str]
+    searches: list[pathlib.Path]
+
+
+def read_all(folders: Iterable[pathlib.Path], *, has_searches: bool = False) -> Found:
+    """Reads all runs below some folders, at any depth; each once.
+
+    Args:
+      folders: Runs, or folders that hold runs.
+      has_searches: Whether runs of searches and of time measurements count, even where a folder above is named.
+    """
+    paths: dict[pathlib.Path, pathlib.Path] = {}  # Resolved path -> path as named.
+    found = Found([], [], [], [])
+    tuning = functools.cache(_tuning)
+    for folder in folders:
+        try:
+            for path in (path for together in find(folder).values() for path in together):
+                if has_searches or not _is_search(path, folder, tuning):
+                    paths[path.resolve()] = path
+                else:
+                    found.searches.append(path)
+        except UsageError as error:
+            found.problems.append(str(error))
+    for resolved, path in paths.items():
+        try:
+            found.runs.append(dataclasses.replace(read(path), folder=resolved))
+        except UsageError as error:
+            (found.waiting if _waits(path) else found.problems).append(str(error))
+    return found
+
+
+def _is_search(path: pathlib.Path, folder: pathlib.Path, tuning: Callable[[pathlib.Path], set[str]]) -> bool:
+    """Whether a run below a folder is one of a search or of a time measurement."""
+    if not _SEARCHES.isdisjoint(path.relative_to(folder).parts[:-1]):
+        return True
+    grids = (one for one in path.parents if one.name == "runs" and one.is_relative_to(folder))
+    return any(path.relative_to(one).as_posix() in tuning(one.parent) for one in grids)
+
+
+def _tuning(grid: pathlib.Path) -> set[str]:
+    """Runs of a grid that selected its best points, where fresh seeds report them."""
+    try:
+        with open(grid / "results.csv", encoding="utf-8", newline="") as file:
+            return {row["run"] for row in csv.DictReader(file) if row.get("used_for") == "tuning"}
+    except (OSError, KeyError):
+        return set()
+
+
+def _waits(folder: pathlib.Path) -> bool:
+    """Whether a folder belongs to a valid run that has no row of metrics yet."""
+    path = folder / "metrics.csv"
+    try:
+        read_json(folder / "config.json")
+    except UsageError:
+        return False
+    return not path.exists() or (path.is_file() and path.read_bytes().count(b"\n") == 1)

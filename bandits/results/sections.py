@@ -1,24 +1,25 @@
-"""Sections of a page about runs: results, comparisons, flags, single runs, data and commands."""
+"""Sections of a report: results, comparisons, flags, single runs, data and commands."""
 
-import html
 import json
 import math
 import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bandits.results import configurations, plots, runs, tables, words
-from bandits.results import names as naming
+from bandits.results import baselines, configurations, phrases, runs, tables
 from bandits.results.comparison import Comparison
-from bandits.results.configurations import ConfigurationResults, Part
-from bandits.results.plots import DASHES, capital
+from bandits.results.configuration import Baseline, Configuration
+from bandits.results.configurations import ComparableRuns
 from bandits.results.tables import Cell, Section
 from optimization.privacy.mechanisms import digits
 from optimization.study.intervals import Interval
 from optimization.study.metrics import SECONDS, Metric
 from optimization.study.results import Run
 
-_ROWS = 1000  # Of single runs and of commands, so that the page stays small.
+SHOWN = 12  # Configurations that are drawn at first; more would hide each other.
+_PIXELS = 38  # Height of a row of differences.
+ROWS = 1000  # Of single runs and of commands, so that the page stays small.
 COMPARED = (
     "Configuration",
     "Compared with",
@@ -31,58 +32,64 @@ COMPARED = (
 )
 _IN_TERMINAL = (*COMPARED[:4], "Verdict")  # Columns of comparisons that fit.
 _CLIENTS, VERDICT, _BASELINES = "Greedy policy, over clients", "Verdict", "Against the baselines"
+_WHAT_IT_IS = (
+    "Normalized scores are 0 at the uniform policy's mean reward on a task and 1 at that of the full-feedback "
+    "baseline. Shown is the interquartile mean over all tasks and seeds, with a 95% interval by a bootstrap of "
+    "the seeds within each task: it is about other seeds, not other tasks."
+)
+Compared = Sequence[tuple[Configuration, Configuration, Comparison]]
+Styles = Sequence[Mapping[str, Any]]
 
 
-def summary(part: Part, looks: Sequence[Mapping[str, Any]], wanted: str | None) -> str:
-    """Opening of a part: its finding in one sentence, the differences to the reference as a plot, and a table.
+def summary(part: ComparableRuns, styles: Styles, compared: Compared) -> tuple[dict[str, Any] | None, Section]:
+    """The differences to the reference as a picture (`_forest`), if there are any, and the main table.
 
     Args:
-      part: The configurations.
-      looks: Their styles.
-      wanted: The reference; see `Part.compared`.
+      part: The configurations; they have a known metric.
+      styles: Their styles.
+      compared: Their comparisons.
     """
-    if not part.columns:
-        return "<p>No metric of these runs is known.</p>"
-    column, compared = part.columns[0], part.compared(wanted)
-    of = {id(configuration): one for configuration, _, one in compared}
+    column = part.columns[0]
+    comparisons = {configuration: one for configuration, _, one in compared}
     references = list(dict.fromkeys(reference.name for _, reference, _ in compared))
     difference = f"Difference to {references[0] if len(references) == 1 else 'reference'}"
-    ranked, rows, drawn = part.ranked(), [], []
-    look = {id(configuration): one for configuration, one in zip(part.configurations, looks, strict=True)}
-    for configuration in ranked:
-        row: list[Any] = [_name(configuration, look[id(configuration)])]
-        row.append(tables.estimate(configuration.estimate(column)))
+    rows, drawn = [], []
+    style = dict(zip(part.configurations, styles, strict=True))
+    for configuration in part.ranked():
+        row: list[Any] = [_name(configuration, style[configuration]), tables.estimate(configuration.estimate(column))]
         if compared:
-            one = of.get(id(configuration))
+            one = comparisons.get(configuration)
             interval = one.interval if one else None
             word = "baseline" if configuration.role else "not compared"
             word = "reference" if configuration.name in references else word
-            row += [tables.estimate(interval, signed=True), words.short_verdict(one) if one else word]
+            row += [tables.estimate(interval, signed=True), phrases.short_verdict(one) if one else word]
             if interval and math.isfinite(interval.mean):
-                drawn.append((configuration.name, interval, look[id(configuration)]["colour"]))
+                drawn.append((configuration.name, interval, style[configuration]["colour"]))
         rows.append(row)
     heads = ["Configuration", _title(part, column), *([difference, VERDICT] if compared else [])]
-    title = f"{difference}: {_lower(column.about)}, 95% CI"
-    picture = plots.forest(title, drawn[: plots.SHOWN]) if drawn else ""
-    table = tables.html(heads, rows, "main", [VERDICT])
-    return f'<p class="lead">{html.escape(finding(part, compared))}</p>{picture}{table}'
+    title = f"{difference}: {phrases.lower(column.about)}, 95% CI"
+    picture = _forest(title, drawn[:SHOWN]) if drawn else None
+    return picture, Section("", heads, rows, left=[VERDICT], kind="main")
 
 
-def finding(part: Part, compared: Sequence[tuple[ConfigurationResults, ConfigurationResults, Comparison]]) -> str:
+def finding(part: ComparableRuns, compared: Compared) -> str:
     """What a part's runs show, in one sentence."""
     column = part.columns[0]
     best = min(part.ranked(), key=lambda one: bool(one.role))  # The first without a role, if there is one.
     judged = [one for *_, one in compared if one.is_judged]
-    what, mean = _lower(_title(part, column)), best.estimate(column)
+    what, mean = phrases.lower(_title(part, column)), best.estimate(column)
     if not judged:
-        earned = words.estimate(mean) if mean else "unknown"
+        earned = phrases.estimate(mean) if mean else "unknown"
         highest = "lowest" if column.better == "down" else "highest"
         if len(part.configurations) == 1:
             return f"{best.name}: {what} {earned}."
-        return f"{best.name} has the {highest} {what}, {earned}; without several seeds there is no test (--repeat=8)."
+        reasons = dict.fromkeys(phrases.why_no_test(one) for *_, one in compared if one.pairs != 1)
+        why = "without several seeds there is no test (--repeat=8)"
+        why = f"there is no test: {', '.join(reasons)}" if reasons else why
+        return f"{best.name} has the {highest} {what}, {earned}; {why}."
     sign = -1 if column.better == "down" else 1
     lead = max(judged, key=lambda one: (one.wins, sign * one.difference))
-    shown = f"{_lower(column.about)} {words.effect(lead)}"
+    shown = f"{phrases.lower(column.about)} {phrases.effect(lead)}"
     if lead.wins:
         return f"{lead.configuration} is significantly better than {lead.reference}: {shown}."
     if all(one.loses for one in judged):
@@ -93,62 +100,54 @@ def finding(part: Part, compared: Sequence[tuple[ConfigurationResults, Configura
     return f"No configuration is significantly better than {lead.reference}; the best is {lead.configuration}: {shown}."
 
 
-def _lower(text: str) -> str:
-    return text[:1].lower() + text[1:]
-
-
-def _name(configuration: ConfigurationResults, look: Mapping[str, Any]) -> Cell:
+def _name(configuration: Configuration, style: Mapping[str, Any]) -> Cell:
     """Cell of a configuration's name, with a sample of its line."""
-    badge = f' <span class="badge">{configurations.ROLES[configuration.role]}</span>' if configuration.role else ""
-    name = f'{_sample(look)}<span class="name">{_breakable(configuration.name)}</span>{badge}'
-    return Cell(configuration.name, configuration.name, markup=name)
+    return Cell(configuration.name, configuration.name, look=style)
 
 
-def results(part: Part, looks: Sequence[Mapping[str, Any]], *, has_regret: bool = False) -> str:
+def results(part: ComparableRuns, styles: Styles, *, has_regret: bool = False) -> Section:
     """Table of all results of the configurations, the best first, with their baselines.
 
     With `has_regret` it has the regret to the full-feedback baseline.
     """
     columns, ranked = part.columns, part.ranked()
-    look = {id(configuration): one for configuration, one in zip(part.configurations, looks, strict=True)}
-    spent = {id(configuration): _privacy(configuration) for configuration in ranked}
+    style = dict(zip(part.configurations, styles, strict=True))
+    spent = {one: _privacy(one) for one in ranked}
     has_epsilon = any(cell.kind for cell in spent.values())
-    notes = {
-        id(configuration): [*filter(None, (part.baseline_summary(configuration), part.deployment_note(configuration)))]
-        for configuration in ranked
-    }
+    notes = {one: [*filter(None, (part.baseline_summary(one), part.deployment_note(one)))] for one in ranked}
     has_notes = any(notes.values())
     heads = ["Configuration", "Seeds", *(_title(part, column) for column in columns), *[_BASELINES] * has_notes]
     heads += ["Regret to full feedback"] * has_regret + ["Epsilon"] * has_epsilon + ["Rounds"]
     rows = []
-    for configuration in ranked:
-        cells = [_name(configuration, look[id(configuration)]), len(configuration.runs)]
-        cells += [tables.estimate(configuration.estimate(column)) for column in columns]
-        cells += [Cell("", notes=notes[id(configuration)], kind="text")] * has_notes
-        cells += [tables.estimate(regret(part, configuration))] * has_regret
-        rows.append(cells + [spent[id(configuration)]] * has_epsilon + [_rounds(configuration)])
-    return tables.html(heads, rows, "results", [_BASELINES])
+    for one in ranked:
+        cells = [_name(one, style[one]), len(one.runs), *(tables.estimate(one.estimate(column)) for column in columns)]
+        cells += [Cell("", notes=notes[one], kind="text")] * has_notes
+        cells += [tables.estimate(regret(part, one))] * has_regret
+        rows.append(cells + [spent[one]] * has_epsilon + [_rounds(one)])
+    return Section("", heads, rows, left=[_BASELINES], kind="results")
 
 
-def regret(part: Part, configuration: ConfigurationResults) -> Interval | None:
+def regret(part: ComparableRuns, configuration: Configuration) -> Interval | None:
     """A configuration's regret to its full-feedback baseline, by the first result; None without a baseline."""
-    standing = part.against_baselines.get(configuration)
+    standing = part.against_baselines.get(configuration.name)
     return standing.regret(part.columns[0].better or "up") if standing else None
 
 
-def comparisons(part: Part, wanted: str | None, *, is_narrow: bool = False) -> Section | None:
+def comparisons(part: ComparableRuns, compared: Compared, *, is_narrow: bool = False) -> Section | None:
     """Comparisons of a part's configurations with one of them; None if there is nothing to compare.
 
     Args:
       part: The configurations.
-      wanted: The reference; see `Part.compared`.
+      compared: Their comparisons; see `ComparableRuns.compared`.
       is_narrow: Whether only the columns that fit a terminal are there.
     """
-    compared = part.compared(wanted)
     if not compared:
         return None
     if not any(one.is_judged for *_, one in compared):
-        return Section("Comparisons", notes=[words.ONE_SEED])
+        reasons = list(dict.fromkeys(phrases.why_no_test(one) for *_, one in compared))
+        is_one_seed = all(one.pairs == 1 for *_, one in compared)
+        note = phrases.ONE_SEED if is_one_seed else f"There is no test: {', '.join(reasons)}."
+        return Section("Comparisons", notes=[note])
     clients = [
         None if is_narrow else runs.difference_over_clients(configuration.runs, other.runs)
         for configuration, other, _ in compared
@@ -176,27 +175,25 @@ def comparison_table(title: str, compared: Sequence[Comparison], clients: Sequen
             one.reference,
             one.pairs,
             tables.estimate(one.interval, signed=True),
-            tables.number(one.adjusted_p, words.p_value(one.adjusted_p)),
+            tables.number(one.adjusted_p, phrases.p_value(one.adjusted_p)),
             tables.number(one.superiority, f"{one.superiority:.0%}"),
             tables.number(one.detectable, f"{one.detectable:.2g}"),
             tables.number(one.seeds_needed, needed),
         ]
         cells += [tables.estimate(over_clients, signed=True, without=few)] * any(clients)
-        rows.append([*cells, Cell(words.short_verdict(one), notes=one.notes, kind="text notes")])
+        rows.append([*cells, Cell(phrases.short_verdict(one), notes=one.notes, kind="text notes")])
     heads = [*COMPARED, *[_CLIENTS] * any(clients), VERDICT]
     return Section(title, heads, rows, left=(COMPARED[1], VERDICT))
 
 
-def _about(
-    part: Part, compared: Sequence[tuple[ConfigurationResults, ConfigurationResults, Comparison]], has_interval: bool
-) -> str:
+def _about(part: ComparableRuns, compared: Compared, has_interval: bool) -> str:
     """Metric of the comparisons, tests, and what intervals are over."""
     some = [run for configuration, *_ in compared for run in configuration.runs]
     notes = [
-        f"Metric: {_lower(part.columns[0].about)}.",
-        words.family(one for *_, one in compared),
+        f"Metric: {phrases.lower(part.columns[0].about)}.",
+        phrases.family(one for *_, one in compared),
         configurations.what_seeds_vary(some),
-        words.what_intervals_are_over(runs.evaluated_clients(some) if has_interval else ""),
+        phrases.what_intervals_are_over(runs.evaluated_clients(some) if has_interval else ""),
     ]
     both_sides = {id(one): one for *both, _ in compared for one in both}.values()
     if missing := [run for one in both_sides for run in runs.without_client_rewards(one.runs)]:
@@ -204,73 +201,59 @@ def _about(
         notes.append(f"Without rewards by client, and so not in that interval: {folders}. Their commands write them.")
     shown = {one.name for one in both_sides}
     if left := [one.name for one in part.configurations if not one.role and one.name not in shown]:
-        names = ", ".join(left) if len(left) <= plots.SHOWN else f"{len(left)} configurations"
+        names = ", ".join(left) if len(left) <= SHOWN else f"{len(left)} configurations"
         notes.append(f"Not compared, because data, rewards, rounds or cohorts differ: {names}.")
     return " ".join(notes)
 
 
-def flags(part: Part) -> str:
-    """Flags in which configurations differ, one row per configuration; empty without any."""
-    names = naming.differing([configuration.flags for configuration in part.configurations])
-    rows = [
-        [configuration.name, *(configuration.flags.get(name) for name in names)]
-        for configuration in part.configurations
-    ]
-    return tables.html(["Configuration", *(f"--{name}" for name in names)], rows, "flags") if names else ""
+def flags(part: ComparableRuns) -> Section | None:
+    """Flags in which configurations differ, one row per configuration; None without any."""
+    names = phrases.differing_flags([one.flags for one in part.configurations])
+    rows = [[one.name, *(one.flags.get(name) for name in names)] for one in part.configurations]
+    return Section("", ["Configuration", *(f"--{name}" for name in names)], rows, kind="flags") if names else None
 
 
-def single(part: Part) -> str:
-    """Table with one row per run: its results and its folder."""
-    columns, found = (
-        part.columns,
-        [(configuration, run) for configuration in part.configurations for run in configuration.runs],
-    )
-    base = os.path.commonpath([run.folder.parent for _, run in found])
-    titles = [*(_title(part, column) for column in columns), "Median seconds a round"]
-    values = [[*(runs.final_value(run, column) for column in columns), _seconds(run)] for _, run in found[:_ROWS]]
+def single(part: ComparableRuns) -> Section:
+    """Table with one row per run: its results and its folder, relative to the section's title."""
+    some = [(configuration, run) for configuration in part.configurations for run in configuration.runs]
+    base = os.path.commonpath([run.folder.parent for _, run in some])
+    titles = [*(_title(part, column) for column in part.columns), "Median seconds a round"]
     rows = []
-    for (configuration, run), numbers in zip(found, values, strict=False):
+    for configuration, run in some[:ROWS]:
+        values = [*(runs.final_value(run, column) for column in part.columns), _seconds(run)]
         cells = [configuration.name, run.flags.get("seed"), int(run.metrics["round_num"].iloc[-1])]
-        cells += [tables.number(value, f"{value or 0:.4g}") for value in numbers]
+        cells += [tables.number(value, f"{value or 0:.4g}") for value in values]
         rows.append([*cells, os.path.relpath(run.folder, base)])
-    listed = tables.html(["Configuration", "Seed", "Rounds", *titles, "Folder"], rows, left=("Folder",))
-    return f"<p>Folders lie in {html.escape(base)}.</p>{listed}{_more(len(found))}"
+    return Section(base, ["Configuration", "Seed", "Rounds", *titles, "Folder"], rows, left=["Folder"])
 
 
 def _seconds(run: Run) -> float | None:
     return float(run.metrics[SECONDS].median()) if SECONDS in run.metrics else None
 
 
-def data(part: Part) -> str:
-    """Data reports, each once for all configurations that share it; empty without any."""
-    together: dict[str, tuple[Mapping[str, Any], list[str]]] = {}
+def data(part: ComparableRuns) -> list[tuple[list[str], Mapping[str, Any]]]:
+    """Data reports, each once with the names of all configurations that share it."""
+    groups: dict[str, tuple[list[str], Mapping[str, Any]]] = {}
     for configuration in part.configurations:
         if report := configuration.runs[0].data_report:
             # Reports on files describe the file format; reports on data frames do not.
             key = str(report.get(configurations.CONTENT) or json.dumps(report))
-            together.setdefault(key, (report, []))[1].append(configuration.name)
-    heads = [f"<h4>{html.escape(', '.join(names))}</h4>" * (len(together) > 1) for _, names in together.values()]
-    return "".join(head + _nested(report) for head, (report, _) in zip(heads, together.values(), strict=True))
+            groups.setdefault(key, ([], report))[0].append(configuration.name)
+    return list(groups.values())
 
 
-def commands(part: Part) -> str:
-    """Command of each configuration, of its first seed."""
+def commands(part: ComparableRuns) -> list[tuple[str, str, str]]:
+    """Name of each configuration, the command of its first seed, and the other seeds."""
     items = []
-    for configuration in part.configurations[:_ROWS]:
+    for configuration in part.configurations:
         first, *others = configuration.runs
         seeds = ", ".join(str(run.flags.get("seed")) for run in others if run.command != first.command)
-        more = f"<p>The same with seed {html.escape(seeds)}.</p>" if seeds else ""
-        command = f"<code>{html.escape(first.command)}</code>"
-        items.append(f"<div><dt>{html.escape(configuration.name)}</dt><dd>{command}{more}</dd></div>")
-    return f"<dl>{''.join(items)}</dl>" + _more(len(part.configurations))
+        items.append((configuration.name, first.command, seeds))
+    return items
 
 
-def _more(count: int) -> str:
-    return f"<p>The first {_ROWS:,} of {count:,}.</p>" if count > _ROWS else ""
-
-
-def _title(part: Part, column: Metric) -> str:
-    title = capital(column.about)
+def _title(part: ComparableRuns, column: Metric) -> str:
+    title = phrases.capital(column.about)
     if not column.recent:
         return title
     found = [
@@ -285,18 +268,7 @@ def _title(part: Part, column: Metric) -> str:
     return f"{title}, last {count} rounds" if (count := windows.pop()) > 1 else f"{title}, last round"
 
 
-def _sample(look: Mapping[str, Any]) -> str:
-    """Sample of a configuration's line style."""
-    line = f'<line x2="28" y1="4" y2="4" stroke="{look["colour"]}" stroke-dasharray="{DASHES[look["dash"]]}"/>'
-    return f'<svg class="sample" aria-hidden="true">{line}</svg>'
-
-
-def _breakable(name: str) -> str:
-    """Name as HTML that may wrap after `_` and `/`."""
-    return html.escape(name).replace("_", "_<wbr>").replace("/", "/<wbr>")
-
-
-def _privacy(configuration: ConfigurationResults) -> Cell:
+def _privacy(configuration: Configuration) -> Cell:
     """Cell of a configuration's largest epsilon: the proven value, with the one that rests on assumptions below it."""
     records = [run.privacy for run in configuration.runs if isinstance(run.privacy.get("epsilon"), int | float)]
     if not records:
@@ -310,10 +282,10 @@ def _privacy(configuration: ConfigurationResults) -> Cell:
         shown = digits(proven)
     if assumed:
         notes.append(f"assumes {'; '.join(assumed)}")
-    return Cell(shown, spent["epsilon"], notes, f"<b>{shown}</b>", "epsilon")
+    return Cell(shown, spent["epsilon"], notes, "epsilon", is_strong=True)
 
 
-def _rounds(configuration: ConfigurationResults) -> Cell:
+def _rounds(configuration: Configuration) -> Cell:
     counts = sorted({int(run.metrics["round_num"].iloc[-1]) for run in configuration.runs})
     planned = configuration.flags.get("total_rounds")
     shown = f"{counts[0]:,}" if len(counts) == 1 else f"{counts[0]:,} to {counts[-1]:,}"
@@ -321,16 +293,64 @@ def _rounds(configuration: ConfigurationResults) -> Cell:
     return Cell(shown, counts[-1], [f"of {planned:,}"] if is_short else [])
 
 
-def _nested(value: Any) -> str:
-    """Value of a JSON file as nested lists; a list of objects as a table."""
-    if not value and isinstance(value, Mapping | list):
-        return tables.MISSING
-    if isinstance(value, Mapping):
-        items = (f"<div><dt>{html.escape(str(name))}</dt><dd>{_nested(one)}</dd></div>" for name, one in value.items())
-        return f'<dl class="nested">{"".join(items)}</dl>'
-    if isinstance(value, list) and all(isinstance(one, Mapping) for one in value):
-        heads = list(dict.fromkeys(name for one in value for name in one))
-        return tables.html(heads, [[one.get(name) for name in heads] for one in value])
-    if isinstance(value, list):
-        return html.escape(", ".join(one if isinstance(one, str) else json.dumps(one) for one in value))
-    return html.escape(value if isinstance(value, str) else json.dumps(value))
+def over_tasks(groups: Sequence[ComparableRuns]) -> list[Section]:
+    """Scores over tasks of a report's configurations, by the metric that ranks them."""
+    titles = Counter(group.title for group in groups)
+    results: dict[Metric, list[baselines.Result]] = {}
+    for number, group in enumerate(groups, 1):
+        # Tables of different content can share a name.
+        task = group.title if titles[group.title] == 1 else f"{group.title}, {number}"
+        for one in group.configurations if group.columns else ():
+            known = group.baselines(one)
+            if {Baseline.uniform_policy, Baseline.full_feedback} <= known.keys() and not one.role:
+                results.setdefault(group.columns[0], []).append((task, one, known))
+    found = ((metric, baselines.over_tasks(some, metric)) for metric, some in results.items())
+    return [over_tasks_section(metric.about, one) for metric, one in found if one]
+
+
+def over_tasks_section(metric: str, found: baselines.OverTasks) -> Section:
+    """Section about scores over tasks; without a row if there are none."""
+    rows = [[name, found.seeds[name], tables.estimate(score)] for name, score in found.scores.items()]
+    notes = [f"Metric: {metric}. {_WHAT_IT_IS}"] if rows else []
+    notes += [f"Left out: {'; '.join(found.left_out)}."] if found.left_out else []
+    title = f"Over {len(found.tasks)} tasks ({'; '.join(found.tasks)})" if rows else "No interquartile mean over tasks"
+    return Section(title, ("Configuration", "Seeds of each task", "Normalized score"), rows, notes)
+
+
+def _forest(title: str, rows: Sequence[tuple[str, Interval, str]]) -> dict[str, Any]:
+    """Picture of differences as dots with their intervals above one axis, whose places are percentages of the width.
+
+    Args:
+      title: What is drawn, with its unit.
+      rows: (name, difference, colour) of each configuration.
+    """
+    from matplotlib import ticker
+
+    ends = [0.0, *(end for _, one, _ in rows for end in one[:3] if math.isfinite(end))]
+    ticks = ticker.MaxNLocator(4, steps=[1, 2, 5, 10]).tick_values(min(ends), max(ends))
+    low, high = ticks[0], ticks[-1]
+
+    def place(value: float) -> str:
+        return f"{6 + 88 * (value - low) / (high - low):.2f}%"
+
+    return {
+        "title": title,
+        "bottom": _PIXELS * len(rows) + 8,
+        "ticks": [
+            {"x": place(tick), "kind": "zero", "text": "0"}
+            if abs(tick) <= 1e-12
+            else {"x": place(tick), "kind": "axis", "text": f"{tick:+.4g}"}
+            for tick in ticks
+        ],
+        "rows": [
+            {
+                "name": name,
+                "colour": colour,
+                "y": _PIXELS * number + 28,
+                "mean": place(one.mean),
+                "low": place(one.low if math.isfinite(one.low) else one.mean),
+                "high": place(one.high if math.isfinite(one.high) else one.mean),
+            }
+            for number, (name, one, colour) in enumerate(rows)
+        ],
+    }

@@ -1,11 +1,16 @@
 """Tables as text for a terminal, as Markdown and as HTML."""
 
-import html as escaping
+import functools
 import math
-from collections.abc import Collection, Sequence
-from typing import Any, NamedTuple
+import pathlib
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from optimization.study.intervals import Interval
+
+if TYPE_CHECKING:
+    import jinja2
+    from markupsafe import Markup
 
 MISSING = "–"
 
@@ -16,16 +21,18 @@ class Cell(NamedTuple):
     Attributes:
       text: The text.
       value: The number by which a page sorts its column; empty cells stay last.
-      notes: Smaller lines below; only on a page.
-      markup: HTML instead of the text; only on a page.
+      notes: Smaller lines below; only on a page, or in parentheses.
       kind: CSS class; only on a page.
+      is_strong: Whether the text is bold; only on a page.
+      look: Style of the line that a configuration's name has beside it (`page.page`); only on a page.
     """
 
     text: str
     value: Any = None
     notes: Sequence[str] = ()
-    markup: str = ""
     kind: str = ""
+    is_strong: bool = False
+    look: Mapping[str, Any] | None = None
 
 
 Row = Sequence[Any]  # Texts, numbers, None for what is missing, or cells.
@@ -37,9 +44,10 @@ class Section(NamedTuple):
     Attributes:
       title: Its heading.
       heads: Titles of the columns.
-      rows: Their cells; empty for sentences alone.
+      rows: Their cells; empty for sentences alone. The first cell of a row is its head.
       notes: The sentences.
       left: Titles of the columns whose cells are words.
+      kind: CSS class of the table.
     """
 
     title: str
@@ -47,6 +55,7 @@ class Section(NamedTuple):
     rows: Sequence[Row] = ()
     notes: Sequence[str] = ()
     left: Collection[str] = ()
+    kind: str = ""
 
     def narrow(self, heads: Collection[str]) -> "Section":
         """The section with some of its columns."""
@@ -54,11 +63,9 @@ class Section(NamedTuple):
         rows = [[row[place] for place in places] for row in self.rows]
         return self._replace(heads=[self.heads[place] for place in places], rows=rows)
 
-    def html(self, heading: str = "h3") -> str:
-        """The section as HTML."""
-        table = html(self.heads, self.rows, left=self.left) if self.rows else ""
-        notes = "".join(f'<p class="note">{escaping.escape(note)}</p>' for note in self.notes)
-        return f"<{heading}>{escaping.escape(self.title)}</{heading}>{table}{notes}"
+    def cells(self) -> list[list[Cell]]:
+        """The rows, each content as a cell; numbers and missing values are sorted by value, words by their text."""
+        return [[_cell(content) for content in row] for row in self.rows]
 
     def markdown(self, heading: str = "###") -> str:
         """The section in Markdown."""
@@ -86,23 +93,33 @@ def markdown(heads: Sequence[str], rows: Sequence[Row]) -> str:
 
 
 def html(heads: Sequence[str], rows: Sequence[Row], kind: str = "", left: Collection[str] = ()) -> str:
-    """HTML table with sortable columns; the first cell of a row is its head.
+    """HTML table with sortable columns; see `Section`."""
+    macros: Any = templates().get_template("tables.html.jinja").module
+    return str(macros.table(Section("", heads, rows, left=left, kind=kind)))
 
-    Args:
-      heads: Titles of the columns.
-      rows: Their cells.
-      kind: Class of the table.
-      left: Titles of the columns whose cells are words.
-    """
-    head = "".join(
-        f'<th scope="col"{_class("text" * (title in left))}><button>{escaping.escape(title)}</button></th>'
-        for title in heads
-    )
-    body = "\n".join(f"<tr>{_tag(row[0], 'th')}{''.join(_tag(cell, 'td') for cell in row[1:])}</tr>" for row in rows)
-    return (
-        f'<div class="scroll" tabindex="0"><table class="{kind}"><thead><tr>{head}</tr></thead>'
-        f"<tbody>\n{body}\n</tbody></table></div>"
-    )
+
+@functools.cache
+def templates() -> "jinja2.Environment":
+    """Templates of this folder; what they insert is escaped, unless it is `Markup`."""
+    import jinja2
+
+    loader = jinja2.FileSystemLoader(pathlib.Path(__file__).parent)
+    environment = jinja2.Environment(autoescape=True, loader=loader, undefined=jinja2.StrictUndefined)
+    environment.filters |= {"breakable": _breakable, "rows_of_objects": _rows_of_objects}
+    return environment
+
+
+def _breakable(name: str) -> "Markup":
+    """Name as HTML that may wrap after `_` and `/`."""
+    import markupsafe
+
+    wrap = markupsafe.Markup("<wbr>")
+    return markupsafe.escape(name).replace("_", "_" + wrap).replace("/", "/" + wrap)
+
+
+def _rows_of_objects(objects: Sequence[Mapping[str, Any]]) -> Section:
+    heads = list(dict.fromkeys(name for one in objects for name in one))
+    return Section("", heads, [[one.get(name) for name in heads] for one in objects])
 
 
 def number(value: float | None, shown: str) -> Cell:
@@ -116,7 +133,7 @@ def estimate(interval: Interval | None, *, signed: bool = False, without: str = 
         return number(None, "")
     shown, _, below = interval.text(signed=signed).partition(" (")
     below = below.removesuffix(")") or without
-    return Cell(shown, interval.mean, [below] if below else [], markup=f"<b>{shown}</b>")
+    return Cell(shown, interval.mean, [below] if below else [], is_strong=True)
 
 
 def _plain(cell: Any) -> str:
@@ -125,21 +142,11 @@ def _plain(cell: Any) -> str:
     return "" if cell is None else str(cell)
 
 
-def _class(kind: str) -> str:
-    return f' class="{kind}"' if kind else ""
-
-
-def _tag(cell: Any, name: str) -> str:
-    """HTML element of a cell; numbers and missing values are sorted by value, words by their text."""
-    if cell is None:
-        cell = Cell(MISSING, "")
-    elif isinstance(cell, int | float) and not isinstance(cell, bool):
-        cell = Cell(str(cell), cell)
-    elif not isinstance(cell, Cell):
-        shown = str(cell).lower() if isinstance(cell, bool) else str(cell)
-        cell = Cell(shown, kind="text" * (name == "td"))
-    shown = cell.markup or escaping.escape(cell.text)
-    notes = "".join(f"<small>{escaping.escape(note)}</small>" for note in cell.notes)
-    value = "" if cell.value is None else f' data-value="{escaping.escape(str(cell.value))}"'
-    scope = ' scope="row"' if name == "th" else ""
-    return f"<{name}{scope}{_class(cell.kind)}{value}>{shown}{notes}</{name}>"
+def _cell(content: Any) -> Cell:
+    if isinstance(content, Cell):
+        return content
+    if content is None:
+        return number(None, "")
+    if isinstance(content, int | float) and not isinstance(content, bool):
+        return Cell(str(content), content)
+    return Cell(str(content).lower() if isinstance(content, bool) else str(content), kind="text")

@@ -49,10 +49,7 @@ def _with_writers(source: pathlib.Path, part: str, name: str) -> Arrays:
         raise UsageError(f"{path} has {shape} numbers: it must have 8 for each of {len(y)} digits.")
     labels = labels[: len(y)]
     if (wrong := np.flatnonzero(labels[:, 0] != y)).size:
-        raise UsageError(
-            f"{path} calls digit {wrong[0]} a {labels[wrong[0], 0]}, and MNIST's labels a {y[wrong[0]]}: these are not "
-            "files of the same digits."
-        )
+        raise UsageError(f"{path} and MNIST differ in the label of digit {wrong[0]}: they must be of the same digits.")
     return {"x": x, "y": y, "writer": labels[:, _WRITER].astype(np.int16), "hsf": labels[:, _SERIES].astype(np.int8)}
 
 

@@ -29,8 +29,8 @@ _STROKE = 2
 _FINER = 4
 _STATEMENT = re.compile(r"^\.([A-Z_]+)[ \t]*", re.MULTILINE)
 _SEGMENT = re.compile(r'CHARACTER\s+(\S+)\s+\S+\s+"(\\?.)"', re.DOTALL)
-_SPAN = r"\d+(?::\d+)?(?:-\d+(?::\d+)?)?"
-_DELINEATION = re.compile(f"{_SPAN}(?:,{_SPAN})*")
+_SPAN = re.compile(r"(\d+)(?::(\d+))?(?:-(\d+)(?::(\d+))?)?")
+_DELINEATION = re.compile(f"{_SPAN.pattern}(?:,{_SPAN.pattern})*")
 _LARGEST = 1e9  # Coordinates.
 
 
@@ -195,17 +195,10 @@ def _points(text: str, columns: Sequence[str]) -> np.ndarray:
 
 def _delineated(delineation: str, pens: Sequence[_Pen]) -> Iterator[_Pen]:
     """Yields the components of `1-2:5,7`: the first, the second up to its point 5, and the seventh."""
-    for span in delineation.split(",") if _DELINEATION.fullmatch(delineation) else ():
-        first, _, last = span.partition("-")
-        start, first_point = _place(first)
-        end, last_point = _place(last or str(start))
+    for span in _SPAN.finditer(delineation) if _DELINEATION.fullmatch(delineation) else ():
+        start, first, end = int(span[1]), int(span[2] or 0), int(span[3] or span[1])
         for number in range(start, min(end, len(pens) - 1) + 1):
             pen = pens[number]
-            low = first_point or 0 if number == start else 0
-            high = last_point + 1 if number == end and last_point is not None else len(pen.points)
+            low = first if number == start else 0
+            high = int(span[4]) + 1 if number == end and span[4] else len(pen.points)
             yield pen._replace(points=pen.points[low:high])
-
-
-def _place(text: str) -> tuple[int, int | None]:
-    component, _, point = text.partition(":")
-    return int(component), int(point) if point else None

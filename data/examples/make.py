@@ -11,7 +11,6 @@ softmax policy whose probability is logged, and buy or not; `rule` is the offer'
 import argparse
 import pathlib
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -28,6 +27,7 @@ _COLOURS = ("pale", "medium", "deep")
 _COLOUR_BOUNDS = (3.0, 6.0)
 
 LOG_PATH = PATH.with_name("shop_log.csv")
+VISIT = ["customer", "device", "past_orders", "basket", "offer", "bought", "propensity", "rule"]
 OFFERS = ("none", "coupon", "free_shipping", "gift")
 _DEVICES = ("phone", "laptop", "tablet")
 DEVICE_SHARES = (0.5, 0.35, 0.15)
@@ -57,48 +57,22 @@ def table() -> bytes:
 
 def log() -> bytes:
     """Content of the log: UTF-8, a header line, then one row per visit in the order of the customers."""
-    rows = pd.DataFrame(visits(keys.generator(_SEED, keys.Purpose.LOGGED_REWARDS, 0)))
+    rows = pd.DataFrame(visits(keys.generator(_SEED, keys.Purpose.LOGGED_REWARDS, 0)), columns=VISIT)
     written = {
-        "customer": [f"customer_{customer + 1:03d}" for customer in rows["customer"]],
+        "customer": (rows["customer"] + 1).map("customer_{:03d}".format),
         "device": rows["device"].map(dict(enumerate(_DEVICES))),
-        "basket": rows["basket"].map("{:.2f}".format),
         "offer": rows["offer"].map(dict(enumerate(OFFERS))),
-        "propensity": rows["propensity"].map("{:.6f}".format),
-        "rule": rows["rule"].map("{:g}".format),
     }
-    return _csv(rows.assign(**written))
+    formats = {"basket": "{:.2f}", "propensity": "{:.6f}", "rule": "{:g}"}
+    return _csv(rows.assign(**written, **{name: rows[name].map(form.format) for name, form in formats.items()}))
 
 
 def _csv(table: pd.DataFrame) -> bytes:
     return table.to_csv(index=False, lineterminator="\n").encode()
 
 
-class Visit(NamedTuple):
-    """A row of the log, with names as numbers.
-
-    Attributes:
-      customer: From 0.
-      device: Position in phone, laptop, tablet.
-      past_orders: The customer's.
-      basket: Its value.
-      offer: Position in `OFFERS`.
-      bought: 0 or 1.
-      propensity: Probability of the offer under the logging policy.
-      rule: Probability of the offer under `rule`.
-    """
-
-    customer: int
-    device: int
-    past_orders: int
-    basket: float
-    offer: int
-    bought: int
-    propensity: float
-    rule: float
-
-
-def visits(draw: np.random.Generator) -> Iterator[Visit]:
-    """Yields the visits of one log, customer by customer.
+def visits(draw: np.random.Generator) -> Iterator[tuple[float, ...]]:
+    """Yields the visits of one log, customer by customer: `VISIT`, with the customer, device and offer as numbers.
 
     Customers on phones prefer free shipping, customers who order often prefer a gift; the logging policy knows part of
     that. Visits of one customer are dependent: some customers buy more than others, whatever the offer.
@@ -117,7 +91,7 @@ def visits(draw: np.random.Generator) -> Iterator[Visit]:
             offer = int(cumulated[device].searchsorted(draw.random() * cumulated[device][-1], side="right"))
             bought = int(draw.random() < pays[device][offer])
             propensity = float(probabilities[device][offer])
-            yield Visit(customer, device, past_orders, basket, offer, bought, propensity, float(rules[device][offer]))
+            yield customer, device, past_orders, basket, offer, bought, propensity, float(rules[device][offer])
 
 
 def logging_policy(device: int, past_orders: int) -> np.ndarray:

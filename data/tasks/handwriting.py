@@ -14,9 +14,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from data import clients, download, files, image_files, partition, random_data, sqlite, tasks
+from data import clients, download, files, image_files, partition, sqlite, tasks
 from data.errors import UsageError
-from data.tasks import rewards
 from data.tasks.options import TaskOptions
 
 ORIGIN = "https://storage.googleapis.com/tff-datasets-public/emnist_all.sqlite.lzma"
@@ -25,6 +24,10 @@ _OR_LEAF = " (or, for characters, LEAF's JSON files: train and test, or all_data
 _SHAPE = (28, 28)
 _GREY_TOLERANCE = 0.01  # Of a grey level: LEAF divides whole ones by 255.
 _SPLITS = {62: ("all_train", "all_test"), 10: ("digits_only_train", "digits_only_test")}
+# Writers, and their examples for training and held out (documentation of TFF's EMNIST).
+_SIZES = {62: (3_400, 671_585, 77_483), 10: (3_383, 341_873, 40_832)}
+# Standard deviation of a writer's examples over their mean: 88.94 / 226.83 in LEAF's FEMNIST (Caldas et al. 2018).
+_SPREAD = 0.392
 _HELD_OUT_FRACTION = 0.1
 _SPLIT_SEED = 0
 
@@ -38,9 +41,9 @@ def load(options: TaskOptions) -> tasks.Task:
       UsageError: If the data is missing or damaged, or cannot be downloaded.
     """
     num_classes = 62 if options.task_type in ("emnist_chars", "emnist62_linear", "unipen62") else 10
-    phases = {"exact": rewards.exact(10)}
+    phases = {"exact": tasks.exact(10)}
     if num_classes == 62:
-        phases = rewards.character_rewards(reference_code=options.is_published)
+        phases = tasks.character_rewards(reference_code=options.is_published)
     if options.task_type == "unipen62":
         population, held_out = unipen62(options.data_dir)
     elif options.task_type == "mnist_writers":
@@ -76,11 +79,35 @@ def _emnist(options: TaskOptions, num_classes: int) -> Populations:
     else:
         local = files.instead_of_download(options.data_dir, (FILE_NAME, f"{FILE_NAME}.lzma"), ORIGIN, _OR_LEAF)
     if options.random_data and not local:
-        random_data.warn("EMNIST")
-        return random_data.emnist("chars" if num_classes == 62 else "digits")
+        clients.warn_of_random_data("EMNIST")
+        return random_writers(num_classes)
     path = download.decompressed(local) if local else download.lzma_file(ORIGIN, FILE_NAME, options.cache_dir)
     train_split, test_split = _SPLITS[num_classes]
     return sqlite.SqliteClients(path, train_split, _parse), sqlite.SqliteClients(path, test_split, _parse)
+
+
+def random_writers(num_classes: int, num_writers: int | None = None) -> Populations:
+    """Random training and held-out examples in the shapes of TFF's EMNIST.
+
+    The number of a client's examples is normal, with the data set's mean and LEAF's relative deviation.
+
+    Args:
+      num_classes: 62 for characters, 10 for digits.
+      num_writers: Number of clients; None for that of the data set.
+    """
+    writers, *totals = _SIZES[num_classes]
+
+    def population(mean: float) -> clients.ClientData:
+        def examples(draw: np.random.Generator) -> clients.Examples:
+            # Truncated symmetrically, which preserves the mean.
+            size = round(float(np.clip(draw.normal(mean, _SPREAD * mean), 1, 2 * mean - 1)))
+            pixels = draw.random((size, *_SHAPE, 1), dtype=np.float32)
+            return clients.Examples(pixels, draw.integers(0, num_classes, size, dtype=np.int32))
+
+        return clients.RandomClients(num_writers or writers, examples)
+
+    train, held_out = (population(total / writers) for total in totals)
+    return train, held_out
 
 
 def _parse(serialized: list[bytes]) -> clients.Examples:
@@ -88,10 +115,7 @@ def _parse(serialized: list[bytes]) -> clients.Examples:
 
     parsed = tf.io.parse_example(
         np.array(serialized, object),
-        {
-            "pixels": tf.io.FixedLenFeature((28, 28, 1), tf.float32),
-            "label": tf.io.FixedLenFeature((), tf.int64),
-        },
+        {"pixels": tf.io.FixedLenFeature((28, 28, 1), tf.float32), "label": tf.io.FixedLenFeature((), tf.int64)},
     )
     return clients.Examples(parsed["pixels"].numpy(), parsed["label"].numpy().astype(np.int32))
 
@@ -140,7 +164,8 @@ def _read_leaf(paths: list[pathlib.Path], num_classes: int) -> tuple[clients.Exa
             for name in content["users"]:
                 writer_data = content["user_data"][name]
                 pixels.append(_grey_levels(np.array(writer_data["x"], np.float32)))
-                labels.append(_labels(np.array(writer_data["y"]), len(pixels[-1]), num_classes))
+                y = files.indices(path, "y", np.array(writer_data["y"]), len(pixels[-1]), num_classes)
+                labels.append(y.astype(np.int32))
                 writers.append(np.full(len(labels[-1]), len(names), np.int32))
                 names.append(str(name))
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
@@ -163,12 +188,6 @@ def _grey_levels(values: np.ndarray) -> np.ndarray:
     if not ((levels >= 0) & (levels <= 255) & (np.abs(levels - exact) < _GREY_TOLERANCE)).all():
         raise ValueError("x must be whole grey levels divided by 255")
     return levels.astype(np.uint8)
-
-
-def _labels(values: np.ndarray, count: int, num_classes: int) -> np.ndarray:
-    if values.shape != (count,) or not np.isin(values, np.arange(num_classes)).all():
-        raise ValueError(f"y must be {count} labels from 0 to {num_classes - 1}, one for each x")
-    return values.astype(np.int32)
 
 
 def unipen62(data_dir: str | None) -> Populations:

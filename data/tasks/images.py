@@ -13,9 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from data import clients, download, files, image_files, keys, partition, random_data, tasks
+from data import clients, download, files, image_files, keys, partition, tasks
 from data.errors import UsageError
-from data.tasks import rewards
 from data.tasks.options import TaskOptions
 
 _KERAS = "https://storage.googleapis.com/tensorflow/tf-keras-datasets/"
@@ -32,6 +31,7 @@ _CIFAR_SHA256 = "85cd44d02ba6437773c5bbd22e183051d648de2e7d6b014e1ef29b855ba677a
 _SPLIT_SEED = 0  # The split belongs to the task, not to a run.
 _NUM_DIGIT_CLIENTS = 60
 _HELD_OUT_DIGITS = 0.2
+_NUM_HELD_OUT = 10_000
 _GREY = (28, 28)
 # The superclass of each class as a letter, both in alphabetical order, as CIFAR-100 was published with them.
 _SUPERCLASSES = b"EBOIAGHHSDDOJSHLDJHLGLFKHGNPDPALBKMOQJLFFTIIPNORSKQERECARESRKDCMMQMBJTCKABQMJNPNQTCEGTFFITSBCPGARION"
@@ -46,7 +46,7 @@ class Partitioned(NamedTuple):
     Attributes:
       shape: Height, width and channels of an image.
       num_actions: Classes.
-      sizes: Images for training and for testing, as published.
+      num_training: Images for training, as published; 10,000 others are held out.
       model: The task's model.
       hidden: Hidden layers of the model `mlp`.
       archive: File of the user.
@@ -57,7 +57,7 @@ class Partitioned(NamedTuple):
 
     shape: tuple[int, int, int]
     num_actions: int
-    sizes: tuple[int, int]
+    num_training: int
     model: str
     hidden: tuple[int, ...]
     archive: str
@@ -88,7 +88,7 @@ def load_digits(options: TaskOptions) -> tasks.Task:
         clients=clients.ArrayClients(train, client_of_row, [f"client_{n:02d}" for n in range(_NUM_DIGIT_CLIENTS)]),
         held_out=_one_client(held_out),
         num_actions=10,
-        rewards={"exact": rewards.exact(10), **rewards.label_rewards(equally_frequent, options.init_labels)},
+        rewards={"exact": tasks.exact(10), **tasks.label_rewards(equally_frequent, options.init_labels)},
         **tasks.vector_model(options, 64, 10, default="mlp"),
     )
 
@@ -126,7 +126,7 @@ def load_partitioned(options: TaskOptions) -> tasks.Task:
         held_out=_one_client(held_out),
         num_actions=source.num_actions,
         feature_spec=(source.shape, "float32"),
-        rewards={"exact": rewards.exact(source.num_actions)},
+        rewards={"exact": tasks.exact(source.num_actions)},
         normalize=image_files.normalize,
         **tasks.image_model(options, source.model, source.shape, source.num_actions, source.hidden),
     )
@@ -145,10 +145,21 @@ def _hold_out(examples: clients.Examples, count: int, *, in_order: bool = False)
 def _open(options: TaskOptions, source: Partitioned) -> Split:
     path = files.instead_of_download(options.data_dir, [source.archive], source.origin)
     if options.random_data and not path:
-        random_data.warn(options.task_type)
+        clients.warn_of_random_data(options.task_type)
         shape = source.shape if source.shape[-1] > 1 else source.shape[:2]
-        return random_data.images(shape, source.num_actions, source.sizes)
+        return random_images(shape, source.num_actions, (source.num_training, _NUM_HELD_OUT))
     return source.read(path) if path else source.fetch(options.cache_dir)
+
+
+def random_images(shape: tuple[int, ...], num_classes: int, sizes: tuple[int, ...]) -> Split:
+    """Random uint8 images of a shape, with labels of equal frequency, for each of several sizes."""
+    draw = np.random.default_rng(0)
+    return [
+        clients.Examples(
+            draw.integers(0, 256, (size, *shape), dtype=np.uint8), np.arange(size, dtype=np.int32) % num_classes
+        )
+        for size in sizes
+    ]
 
 
 def _read_pool(path: pathlib.Path, held_out_fraction: float, shape: tuple[int, ...], num_classes: int) -> Split:
@@ -190,7 +201,7 @@ TASKS = {
     "fashion_mnist": Partitioned(
         shape=(28, 28, 1),
         num_actions=10,
-        sizes=(60_000, 10_000),
+        num_training=60_000,
         model="mlp",
         hidden=(64, 30),
         archive="fashion_mnist_pool.npz",
@@ -201,7 +212,7 @@ TASKS = {
     "mnist": Partitioned(
         shape=(28, 28, 1),
         num_actions=10,
-        sizes=(60_000, 10_000),
+        num_training=60_000,
         model="cnn",
         hidden=(32,),
         archive="mnist_with_writers.npz",
@@ -212,7 +223,7 @@ TASKS = {
     "cifar100": Partitioned(
         shape=(32, 32, 3),
         num_actions=100,
-        sizes=(50_000, 10_000),
+        num_training=50_000,
         model="mlp",
         hidden=(256, 128),
         archive="cifar100_subset150.npz",

@@ -16,12 +16,10 @@ from data import (
     log_validity,
     logged_clients,
     reward_bounds,
-    schema,
     tasks,
     text,
 )
 from data.errors import UsageError
-from data.tasks import rewards
 from data.tasks.options import TaskOptions
 
 SIMULATOR, REPLAY = "simulator", "replay"
@@ -58,10 +56,8 @@ def load(options: TaskOptions) -> tasks.Task:
             f"run's log, {_SAVE.format('RUN_FOLDER')} writes it with them."
         )
     if len(log.action_names) < 2 or len(log.client_ids) < 2:
-        raise UsageError(
-            f"{options.data_file} has {len(log.action_names)} action(s) and {len(log.client_ids)} client(s): two of "
-            "each are needed."
-        )
+        count = f"{len(log.action_names)} action(s) and {len(log.client_ids)} client(s)"
+        raise UsageError(f"{options.data_file} needs two actions and two clients, and has {count}.")
     if options.learn_from == REPLAY:
         logged_clients.check_uniform(log)
     split = log_time.hold_out(options.hold_out, log_time.of_log(log), log.clients, len(log.client_ids))
@@ -83,7 +79,7 @@ def load(options: TaskOptions) -> tasks.Task:
             keeps_log=keeps_log,
             seed=options.partition_seed,
             numbers=[position[name] + first * (rows is held_out) for name in rows.client_ids],
-            digest=checksum,
+            checksum=checksum,
         )
 
     report = {
@@ -111,7 +107,7 @@ def load(options: TaskOptions) -> tasks.Task:
     for finding in (log_validity.check(log), *log_checks.reading(log), log_checks.duplicates(log)):
         if finding.is_warning or finding.name in ("signs", log_checks.SELECTED):
             print(f"{'Warning: ' * finding.is_warning}{finding.text}", file=sys.stderr)
-    matrix = rewards.exact(num_actions)
+    matrix = tasks.exact(num_actions)
     if keeps_log:
         matrix = np.concatenate([matrix, np.zeros((logged_clients.LOG_COLUMNS, num_actions), np.float32)])
     return tasks.Task(
@@ -136,7 +132,7 @@ def _read(options: TaskOptions) -> tuple[interaction_log.InteractionLog, str]:
     if not path:
         raise UsageError("--task_type=logged needs --data_file: the log, .parquet or .csv.")
     if options.action_column:
-        log = log_table.read(path, schema.of_options(options))
+        log = log_table.read(path, options)
         return log, path.removeprefix(frames.PREFIX) if is_frame else clients.file_checksum(path)
     if is_frame:
         raise UsageError(f"A DataFrame as a log needs the names of its columns: give {', '.join(_COLUMNS)}.")

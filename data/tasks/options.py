@@ -2,70 +2,57 @@
 
 import dataclasses
 
-from data import numerals, table_size
+from data.schema import Schema
 
 
 @dataclasses.dataclass(frozen=True)
-class TaskOptions:
+class TaskOptions(Schema):
     """Everything that decides what a task is: tasks of equal options are one. Each task reads some of it.
+
+    Those of tables and logs are the roles of their columns, see `Schema`.
 
     Attributes:
       task_type: A key of `registry.TASKS`.
       variant: `paper` or `reference_code`, the published code of the bandits' study, where they differ.
-      data_dir: Folder of the task's files; None for its usual place.
-      cache_dir: Folder for downloads; None for `~/.cache/federated_bandits`.
-      random_data: Whether random examples of the same size replace a download.
-      public_statistics: File of statistics that are otherwise learned from clients (`data.statistics`), or None.
+      data_dir: Folder of the task's files (default: FEDBANDITS_DATA_DIR in the environment; for what can be downloaded,
+        the cache folder).
+      cache_dir: Folder for downloads, and for compiled rounds of run_federated (default: ~/.cache/federated_bandits).
+      random_data: Random examples of the data set's size instead of a download, to measure time and memory; rewards
+        are meaningless (default: no).
+      public_statistics: File of means, categories and labels, or of words and tags, from public data, such as a run's
+        statistics.json (default: learned from the clients, which no privacy guarantee covers).
 
-      num_tags: Posts: number of the most frequent tags, which are the actions.
-      vocabulary_size: Posts, texts: number of the most frequent words, which are the features.
-      max_words: Posts, texts: maximum number of distinct words.
-      text_normalisation: Posts, texts: `mean` or `l2`, see `data.text.bags`.
-      keep_untagged: Posts: whether those with none of the tags stay.
+      num_tags: Number of the most frequent tags, which are the actions.
+      vocabulary_size: Number of the most frequent words, which are the features; also of --text_columns.
+      max_words: Maximum number of distinct words of a post or row.
+      text_normalisation: Word counts divided by their sum, or by their L2 norm, which the learning rates are tuned for
+        (default: l2).
+      keep_untagged: Keep posts with none of the tags, which reward no action (default: no, but yes with
+        --variant=reference_code).
 
-      model: Digits, images, tables: name of the model; None for the task's.
-      hidden: Digits, images, tables: widths of the hidden layers of the model `mlp`; None for the task's.
-      norm: Normalization of a ResNet, `group` or `batch`.
-      initial_weights: Images: initialization of kernels, one of `models.INITIAL_WEIGHTS`; None for the task's default.
+      model: Model (default: the task's); digits and tables take linear or mlp.
+      hidden: Widths of the hidden layers of mlp, separated by commas, such as 256,128 (default: the task's).
+      norm: Normalization.
+      initial_weights: Initialization of kernels; with --variant=reference_code, the default of cnn is glorot_normal, of
+        linear_l2 zeros.
 
-      partition_clients: Synthetic clients: their number.
-      partition_seed: Synthetic clients: seed of their examples.
-      partition_by: Synthetic clients: whose shares are Dirichlet, `client` or `label`.
-      partition_alpha: Synthetic clients: Dirichlet parameter of their labels.
-      partition_beta: CIFAR-100: that of classes within superclasses; None for classes alone.
-      partition_examples: Synthetic clients: examples of each; 0 for all.
-      synthetic_alpha: Variance of the means of clients' models.
+      partition_clients: Number of clients (default: 100, synthetic 30).
+      partition_seed: Seed of the partition, independent of --seed.
+      partition_by: Shares that follow a Dirichlet distribution.
+      partition_alpha: Dirichlet parameter of a client's labels; small values give few labels (default: 0.3;
+        digits, tabular 1).
+      partition_beta: Dirichlet parameter of the classes within each of the 20 superclasses, whose parameter is then
+        --partition_alpha (default: no superclasses).
+      partition_examples: Examples of a client; 0 for all.
+      synthetic_alpha: Variance of the means of clients' models; by definition it changes no label.
       synthetic_beta: Variance of the means of clients' features.
 
-      data_file: Table: its file.
-      client_column: Table: column of a row's client, or `rows:N`.
-      label_column: Table: column of the correct action.
-      reward_columns: Table: instead, the columns of all actions' rewards, separated by commas, or `all`.
-      action_prices: Table: price of each action, which its rewards are less by, as ACTION=PRICE pairs or in the order
-        of `reward_columns`, separated by commas; None for none.
-      reward_bounds: Table with rewards, log: smallest and largest reward, `LOW,HIGH`; None to recognize or learn them.
-      feature_columns: Table: columns of the context, separated by commas; None for the others.
-      text_columns: Table: features whose words count, separated by commas.
-      partition_column: Table: column by whose values rows are partitioned over synthetic clients.
-      ignore_columns: Table: columns that are left out, separated by commas.
-      category_columns: Table: features to treat as categories.
-      missing_values: Table: texts that are missing values besides the usual ones.
-      decimal: Table: decimal sign of numbers that are written as text, `.` or `,`.
-      max_table_rows: Table: maximum number of rows.
-      time_column: Table, log: column of a row's time.
-      from_time: Table, log: time from which on rows are read.
-      until_time: Table, log: time before which rows are read.
-      reward_window: Log: time after the action within which a reward counts. Table: delay of its rewards.
-      hold_out: Table, log: what is held out, a key of `log_time.HOLD_OUT`.
-      init_labels: Table, posts: labels or tags that the initial training of a shift rewards; None for half of the
-        labels, and for the study's number of tags.
-
-      action_column: Log: column of the logged action.
-      reward_column: Log: column of its reward.
-      propensity_column: Log: column of the logged action's probability.
-      reward_time_column: Log: column of the time at which the reward was observed.
-      log_until: Log: time until which rewards were observed; None for the latest time.
-      unobserved_rewards: Log: what an empty reward is, a key of `log_time.UNOBSERVED`.
+      action_prices: Price of each action, which its rewards are less by, such as small=0,large=0.1; without names, in
+        the order of --reward_columns (default: none).
+      reward_bounds: LOW,HIGH: smallest and largest reward, after prices, of a table with rewards or a log. Training
+        maps them to 0 and 1, and clips rewards outside (default: recognized, or learned from observed rewards).
+      init_labels: Init_shift: number of most frequent labels or tags that the initial training rewards (default: half
+        of the labels, 10 tags; with --variant=reference_code three fifths of the tags).
       learn_from: Log: source of the labels, a key of `logged.LEARN_FROM`.
     """
 
@@ -96,33 +83,9 @@ class TaskOptions:
     synthetic_alpha: float = 1.0
     synthetic_beta: float = 1.0
 
-    data_file: str = ""
-    client_column: str = ""
-    label_column: str | None = None
-    reward_columns: str | None = None
     action_prices: str | None = None
     reward_bounds: str | None = None
-    feature_columns: str | None = None
-    text_columns: str | None = None
-    partition_column: str | None = None
-    ignore_columns: str | None = None
-    category_columns: str | None = None
-    missing_values: str | None = None
-    decimal: str = numerals.POINT
-    max_table_rows: int = table_size.MAX_ROWS
-    time_column: str | None = None
-    from_time: str | None = None
-    until_time: str | None = None
-    reward_window: str | None = None
-    hold_out: str = "clients"
     init_labels: int | None = None
-
-    action_column: str | None = None
-    reward_column: str | None = None
-    propensity_column: str | None = None
-    reward_time_column: str | None = None
-    log_until: str | None = None
-    unobserved_rewards: str = "refuse"
     learn_from: str = "simulator"
 
     @property

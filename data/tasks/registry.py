@@ -58,9 +58,7 @@ TASKS = {
         {"partition_alpha": 1.0},
     ),
     "emnist_chars": TaskEntry(
-        _WRITERS,
-        "federated EMNIST, 3400 writers, 62 actions, CNN; or LEAF's files in --data_dir",
-        _MODEL | _DOWNLOADED,
+        _WRITERS, "federated EMNIST, 3400 writers, 62 actions, CNN; or LEAF's files in --data_dir", _MODEL | _DOWNLOADED
     ),
     "emnist_digits": TaskEntry(
         _WRITERS, "federated EMNIST digits, 3383 writers, 10 actions, CNN", _MODEL | _DOWNLOADED
@@ -68,16 +66,10 @@ TASKS = {
     "emnist62_linear": TaskEntry(_WRITERS, "emnist_chars with a linear model", _WEIGHTS | _DOWNLOADED),
     "emnist10_linear": TaskEntry(_WRITERS, "emnist_digits with a linear model", _WEIGHTS | _DOWNLOADED),
     "unipen62": TaskEntry(
-        _WRITERS,
-        "UNIPEN characters, 211 writers, 62 actions, CNN; needs --data_dir",
-        _MODEL,
-        _SMALL_POPULATION,
+        _WRITERS, "UNIPEN characters, 211 writers, 62 actions, CNN; needs --data_dir", _MODEL, _SMALL_POPULATION
     ),
     "mnist_writers": TaskEntry(
-        _WRITERS,
-        "MNIST by NIST writer, 539 writers, 10 actions, CNN; needs --data_dir",
-        _MODEL,
-        _SMALL_POPULATION,
+        _WRITERS, "MNIST by NIST writer, 539 writers, 10 actions, CNN; needs --data_dir", _MODEL, _SMALL_POPULATION
     ),
     "fashion_mnist": TaskEntry(
         _PARTITIONED,
@@ -86,10 +78,7 @@ TASKS = {
         _MADE_IMAGES,
     ),
     "mnist": TaskEntry(
-        _PARTITIONED,
-        "MNIST partitioned with label skew, 100 synthetic clients, 10 actions, CNN",
-        _IMAGES,
-        _MADE_IMAGES,
+        _PARTITIONED, "MNIST partitioned with label skew, 100 synthetic clients, 10 actions, CNN", _IMAGES, _MADE_IMAGES
     ),
     "cifar100": TaskEntry(
         _PARTITIONED,
@@ -104,13 +93,13 @@ TASKS = {
         {"partition_clients": 30},
     ),
     "stackoverflow_tag": TaskEntry(
-        "stackoverflow:load",
+        "tags:load_stackoverflow",
         "TFF's Stack Overflow, 342,477 users, the 50 top tags as actions, linear",
         _TEXT | _DOWNLOADED,
         _L2_TEXT | {"max_words": 256, "max_examples_per_client": 256},
     ),
     "stackexchange_tag": TaskEntry(
-        "stackexchange:load",
+        "tags:load_stackexchange",
         "posts of Stack Exchange sites by user, the 50 top tags, linear; needs --data_dir",
         _TEXT,
         _L2_TEXT,

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from data import clients, files, image_files, keys, numerals, schema, table_size, tables
+from data import clients, files, image_files, keys, schema, table_report, tables
 from data.errors import UsageError
 from data.tasks import handwriting
 
@@ -25,8 +25,10 @@ _GENERATED_POSITIVE = (0.45, 0.3)  # Parts of label 1, of the first and of the s
 
 
 @dataclasses.dataclass(frozen=True)
-class SiloOptions:
+class SiloOptions(schema.Schema):
     """Everything that decides who the participants are; equal options, equal ones. Each task reads some of it.
+
+    Those of tables are the roles of their columns, see `Schema`.
 
     Attributes:
       task_type: `generator`, `heart_disease`, `tabular`, `mnist_writers` or `unipen62`.
@@ -36,15 +38,6 @@ class SiloOptions:
       num_workers: Generator, writers: participants.
       num_rows: Generator: rows of all participants together.
       data_dir: Folder of hospitals or writers; None for its usual place.
-      data_file: Table: its file.
-      client_column: Table: column of a row's participant.
-      label_column: Table: column of the class.
-      feature_columns: Table: columns of the features, separated by commas; None for the others.
-      ignore_columns: Table: columns that are left out, separated by commas.
-      category_columns: Table: features to treat as categories.
-      missing_values: Table: texts that are missing values besides the usual ones.
-      decimal: Table: decimal sign of numbers that are written as text, `.` or `,`.
-      max_table_rows: Table: maximum number of rows.
       positive_labels: Table, writers: labels that count as 1, separated by commas; None for the usual ones.
     """
 
@@ -55,15 +48,6 @@ class SiloOptions:
     num_workers: int = 4
     num_rows: int = 40_000
     data_dir: str | None = None
-    data_file: str = ""
-    client_column: str = ""
-    label_column: str = ""
-    feature_columns: str | None = None
-    ignore_columns: str | None = None
-    category_columns: str | None = None
-    missing_values: str | None = None
-    decimal: str = numerals.POINT
-    max_table_rows: int = table_size.MAX_ROWS
     positive_labels: str | None = None
 
 
@@ -105,9 +89,10 @@ def load(options: SiloOptions) -> Silos:
     if options.task_type == "generator":
         return _generated(options)
     if options.task_type == "heart_disease":
-        return _table(str(files.find(options.data_dir, HOSPITALS)), schema.Schema("site", "target"), options)
+        path = str(files.find(options.data_dir, HOSPITALS))
+        return _table(path, dataclasses.replace(options, client_column="site", label_column="target"))
     if options.task_type == "tabular":
-        return _table(options.data_file, schema.of_options(options), options)
+        return _table(options.data_file, options)
     return _writers(options)
 
 
@@ -145,14 +130,14 @@ def _generated(options: SiloOptions) -> Silos:
     )
 
 
-def _table(path: str, wanted: schema.Schema, options: SiloOptions) -> Silos:
+def _table(path: str, options: SiloOptions) -> Silos:
     """Participants of a table with a label, see `tables.read`: by default all labels but the first are 1.
 
     Rows without a participant or a label are dropped. Everything learned of the columns is learned from training rows.
     """
-    rows = tables.read(path, wanted, seed=options.seed)
+    rows = tables.read(path, options, seed=options.seed)
     positive = _positive(options, rows.label_names) or rows.label_names[1:]
-    labels = rows.frame[wanted.label_column].isin(positive).to_numpy().astype(np.int32)
+    labels = rows.frame[options.label_column].isin(positive).to_numpy().astype(np.int32)
     parts = [
         [member_rows[part] for part in _parts(labels[member_rows], options, participant)]
         for participant in range(len(rows.client_ids))
@@ -166,7 +151,7 @@ def _table(path: str, wanted: schema.Schema, options: SiloOptions) -> Silos:
         names=tuple(rows.client_ids),
         silos=tuple(Silo(*(examples.take(member_rows) for member_rows in triple)) for triple in parts),
         checksum=rows.table.checksum,
-        report={**features.report, "positive_labels": positive},
+        report={**table_report.of(rows, features), "positive_labels": positive},
     )
 
 

@@ -15,7 +15,6 @@ import numpy as np
 
 from data import clients, keys, tasks
 from data.errors import UsageError
-from data.tasks import rewards
 from data.tasks.options import TaskOptions
 
 NUM_FEATURES = 60
@@ -26,10 +25,7 @@ _HELD_OUT_FRACTION = 0.1
 def load(options: TaskOptions) -> tasks.Task:
     """Synthetic task: 60 features, 10 actions, multinomial logistic regression."""
     population, held_out = generate(
-        options.partition_clients,
-        options.synthetic_alpha,
-        options.synthetic_beta,
-        options.partition_seed,
+        options.partition_clients, options.synthetic_alpha, options.synthetic_beta, options.partition_seed
     )
     return tasks.Task(
         clients=population,
@@ -37,12 +33,8 @@ def load(options: TaskOptions) -> tasks.Task:
         num_actions=NUM_CLASSES,
         feature_spec=((NUM_FEATURES,), "float32"),
         model="mlp",
-        model_arguments={
-            "num_features": NUM_FEATURES,
-            "hidden": (),
-            "num_outputs": NUM_CLASSES,
-        },
-        rewards={"exact": rewards.exact(NUM_CLASSES)},
+        model_arguments={"num_features": NUM_FEATURES, "hidden": (), "num_outputs": NUM_CLASSES},
+        rewards={"exact": tasks.exact(NUM_CLASSES)},
     )
 
 

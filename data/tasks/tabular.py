@@ -5,9 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from data import clients, keys, reward_bounds, schema, statistics, tables, tasks, text
+from data import clients, keys, reward_bounds, schema, statistics, table_report, tables, tasks, text
 from data.errors import UsageError
-from data.tasks import rewards
 from data.tasks.options import TaskOptions
 
 
@@ -34,9 +33,7 @@ def load(options: TaskOptions) -> tasks.Task:
     if options.reward_window and options.hold_out != "time":
         raise UsageError("--reward_window has no effect on a table without --hold_out=time: its rewards are all known.")
     known = statistics.read_table(options.public_statistics)
-    rows = tables.read(
-        options.data_file, schema.of_options(options), known=known, concentration=options.partition_alpha
-    )
+    rows = tables.read(options.data_file, options, known=known, concentration=options.partition_alpha)
     labels, prices = rows.labels, {}
     if labels is None:
         each = [rows.numbers(name, "--reward_columns", "reward", dtype=np.float32) for name in rows.roles.rewards]
@@ -44,8 +41,9 @@ def load(options: TaskOptions) -> tasks.Task:
         labels = np.stack(each, axis=1) - np.array(list(prices.values()), np.float32)
     split = rows.split
     features = rows.features(split.is_train, known)
+    report = table_report.of(rows, features, knows_labels=bool(known))
     if options.action_prices:
-        features.report["prices"] = prices
+        report["prices"] = prices
     values: clients.Features = features.values
     names = features.names
     vocabulary: tuple[str, ...] = ()
@@ -54,15 +52,12 @@ def load(options: TaskOptions) -> tasks.Task:
         vocabulary = known.vocabulary if known else _most_frequent(words, split.is_train, options)
         bags = words.bags(vocabulary, np.arange(len(labels)), options.max_words, options.text_normalisation)
         values, names = text.with_numbers(bags, features.values, len(vocabulary)), [*vocabulary, *names]
-        features.report["words"] = len(vocabulary)
+        report["words"] = len(vocabulary)
     if not names and rows.roles.label:
-        raise UsageError(
-            f"{options.data_file} has no feature: it needs a column with values beside the client's and the "
-            "label's, or --feature_columns must name one."
-        )
+        raise UsageError(f"{options.data_file} has no feature: --feature_columns must name a column with values.")
     if not names:
         values, names = np.ones((len(labels), 1), np.float32), ["constant"]
-        features.report["warnings"].append(
+        report["warnings"].append(
             "no feature is left: all rows look alike, and the best is one action for all of them."
         )
     if known is None:
@@ -71,9 +66,9 @@ def load(options: TaskOptions) -> tasks.Task:
         known = statistics.OfTable(features.learned, dict(zip(rows.label_names, counts, strict=False)), vocabulary)
     num_actions, label_range = len(rows.label_names), (0.0, 1.0)
     scale: dict[str, Any] = {}
-    phases = {"exact": rewards.exact(num_actions)}
+    phases = {"exact": tasks.exact(num_actions)}
     if known.labels:
-        phases |= rewards.label_rewards(tuple(known.labels.values()), options.init_labels)
+        phases |= tasks.label_rewards(tuple(known.labels.values()), options.init_labels)
     else:
         trained = labels[split.is_train]
         label_range = float(trained.min()), float(trained.max())
@@ -98,7 +93,7 @@ def load(options: TaskOptions) -> tasks.Task:
             "training_rows": int(split.is_train.sum()),
             "held_out_rows": int(split.is_held_out.sum()),
             "held_out": split.how,
-            **features.report,
+            **report,
         },
         **tasks.learned(options, known),
         multi_label=not known.labels,

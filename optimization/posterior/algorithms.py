@@ -1,25 +1,41 @@
 """Algorithms of `--algorithm`: the clients' work, and the server's aggregation of their updates.
 
-Johansson and Gullbrandson 2022, Algorithms 1 to 10. Every algorithm's update goes to the same server
-optimizer; SGLD's noise comes after its step. FedAvg, FedOpt, FedPA and SGLD average by the clients' numbers of
+Johansson and Gullbrandson 2022, Algorithms 1 to 10. TFF aggregates the updates, except for FedAG and FedBE, whose
+server is the program: `CollectedRounds` collects each client's update there. Every algorithm's update goes to the same
+server optimizer; SGLD's noise comes after its step. FedAvg, FedOpt, FedPA and SGLD average by the clients' numbers of
 examples; the others treat clients alike, as the thesis' algorithms do. All of them count a diverged client as a
 zero update, and ignore a client without examples.
 """
 
 import dataclasses
 import math
-import sys
+import mmap
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import tensorflow as tf
+import tensorflow_federated as tff
 
 from data import keys
-from optimization import client_work, models
+from optimization import client_work, fed_avg, models, supervised
 from optimization.client_work import ClientWork
-from optimization.posterior import algorithm_flags, ensembles, mean_shift, mean_shift_aggregation, process, samplers
+from optimization.posterior import ensembles, flags, mean_shift_aggregation, samplers
+from optimization.runtime import rounds
 
 NO_DEVIATION = np.zeros(0, np.float32)
+
+
+class CohortUpdates(NamedTuple):
+    """Results of a cohort's clients, in the order of their positions.
+
+    Attributes:
+      deltas: float32 [clients with examples, parameters]; zero where the update was not finite.
+      sums: What the round reports of each client, [clients, ...] each; see `fed_avg.ClientOutput`.
+    """
+
+    deltas: np.ndarray
+    sums: dict[str, np.ndarray]
 
 
 class ServerUpdate(NamedTuple):
@@ -28,17 +44,15 @@ class ServerUpdate(NamedTuple):
     Attributes:
       delta: float32 [parameters].
       deviation: float32 [parameters], of the Gaussian posterior; empty where the algorithm has none.
-      share_moved: See `mean_shift.Aggregate`; NaN without mean shift.
     """
 
     delta: np.ndarray
     deviation: np.ndarray = NO_DEVIATION
-    share_moved: float = float("nan")
 
 
-# (the weights before as one vector, updates of clients with examples, generator) -> ServerUpdate; overwrites the deltas
+# (the weights before as one vector, deltas of clients with examples, generator) -> ServerUpdate; overwrites the deltas
 # if it needs the space.
-Aggregate = Callable[[np.ndarray, process.CohortUpdates, np.random.Generator], ServerUpdate]
+Aggregate = Callable[[np.ndarray, np.ndarray, np.random.Generator], ServerUpdate]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,13 +122,9 @@ class Algorithm:
 
 
 def build(
-    posterior: algorithm_flags.Posterior,
-    sgd: client_work.LocalSgd,
-    model: models.Model,
-    cohort_size: int,
-    server_features=None,
+    posterior: flags.Posterior, sgd: client_work.LocalSgd, model: models.Model, cohort_size: int, server_features=None
 ) -> Algorithm:
-    """Builds an algorithm, and prints where the mean shift is computed.
+    """Builds an algorithm.
 
     Args:
       posterior: Name and hyperparameters.
@@ -136,69 +146,30 @@ def build(
         aggregate = _fedag
     elif name == "fedbe":
         aggregate = _fedbe(posterior, model, server_features)
-    elif name in algorithm_flags.KERNELS:
-        size = sum(math.prod(shape) for shape in model.shapes.values())
-        gigabytes = f"{4e-9 * cohort_size * size:,.2g} GB of models a round"
-        if mean_shift_aggregation.fits(cohort_size, size):
-            factory = _factory(posterior, cohort_size)
-            print(f"Mean shift: by TFF's worker ({gigabytes}).", file=sys.stderr)
-        else:
-            aggregate = _fedkp(posterior)
-            print(f"Mean shift: by NumPy in the program ({gigabytes}; a message holds 2 GB).", file=sys.stderr)
+    elif name in flags.MODES:
+        shifts_clients = name != "fedkp"
+        factory = mean_shift_aggregation.WeightedMeanShiftFactory(posterior.mean_shift, cohort_size, shifts_clients)
     states = None
     if name == "sgld":
-        deviation = algorithm_flags.deviation(posterior.langevin_deviation, sgd.learning_rate)  # type: ignore[arg-type]
+        deviation = flags.deviation(posterior.langevin_deviation, sgd.learning_rate)  # type: ignore[arg-type]
         states = ServerChain(posterior.burn_in_rounds, deviation)
     return Algorithm(sgd, work, burn_in_rounds, aggregate, factory, states)
 
 
-def _fedag(weights: np.ndarray, updates: process.CohortUpdates, generator: np.random.Generator) -> ServerUpdate:
+def _fedag(weights: np.ndarray, deltas: np.ndarray, generator: np.random.Generator) -> ServerUpdate:
     del weights, generator
-    posterior = ensembles.gaussian_posterior(updates.deltas)
+    posterior = ensembles.gaussian_posterior(deltas)
     return ServerUpdate(posterior.mean, posterior.deviation)
 
 
-def distillation_of(posterior: algorithm_flags.Posterior) -> ensembles.Distillation:
-    """Distillation of FedBE's ensemble."""
-    return ensembles.Distillation(epochs=posterior.distillation_epochs)
+def _fedbe(posterior: flags.Posterior, model: models.Model, server_features) -> Aggregate:
+    distillation = ensembles.Distillation(epochs=posterior.distillation_epochs)
 
-
-def _fedbe(posterior: algorithm_flags.Posterior, model: models.Model, server_features) -> Aggregate:
-    distillation = distillation_of(posterior)
-
-    def aggregate(weights, updates, generator) -> ServerUpdate:
-        clients = updates.deltas
-        clients += weights
+    def aggregate(weights, deltas, generator) -> ServerUpdate:
+        deltas += weights
         samples = posterior.posterior_samples
-        distilled = ensembles.fedbe(model, clients, server_features, samples, distillation, generator)
+        distilled = ensembles.fedbe(model, deltas, server_features, samples, distillation, generator)
         return ServerUpdate(distilled - weights)
-
-    return aggregate
-
-
-def _factory(posterior: algorithm_flags.Posterior, cohort_size: int) -> mean_shift_aggregation.WeightedMeanShiftFactory:
-    return mean_shift_aggregation.WeightedMeanShiftFactory(
-        posterior.mean_shift,
-        cohort_size,
-        shifts_clients=posterior.name != "fedkp",
-        weighs=posterior.kernel_weights == "num_examples",
-        sizes_bandwidths=posterior.kernel_bandwidths == "num_examples",
-    )
-
-
-def _fedkp(posterior: algorithm_flags.Posterior) -> Aggregate:
-    shift = posterior.mean_shift
-    shifted = shift.fedkp if posterior.name == "fedkp" else shift.fedkp_cluster_mean
-
-    def aggregate(weights, updates, generator) -> ServerUpdate:
-        del weights, generator
-        sizes = updates.examples.astype(np.float64)
-        result = shifted(
-            updates.deltas,
-            sizes if posterior.kernel_weights == "num_examples" else None,
-            mean_shift.size_factors(sizes) if posterior.kernel_bandwidths == "num_examples" else None,
-        )
-        return ServerUpdate(result.model, share_moved=result.share_moved)
 
     return aggregate
 
@@ -206,3 +177,81 @@ def _fedkp(posterior: algorithm_flags.Posterior) -> Aggregate:
 def flat(weights: models.Weights) -> np.ndarray:
     """Weights as one float32 vector."""
     return models.flatten(weights).numpy()
+
+
+def build_collection(definition: supervised.SupervisedProcess) -> Callable[..., CohortUpdates]:
+    """Builds the function (weights, list of `supervised.ClientInput`) -> `CohortUpdates`: a round's client work.
+
+    Each client's update is written to its place on arrival, so that the cohort's updates are in memory once, in the
+    program, and only a few of them at the worker.
+    """
+
+    def client_round(*arguments):
+        output = definition.client_round()(*arguments)
+        return models.flatten(output.delta), output.sums
+
+    each = fed_avg.at_clients(definition.at_client(client_round))
+    size = sum(math.prod(shape) for shape in definition.model.shapes.values())
+
+    def collect(weights: models.Weights, cohort: Sequence[supervised.ClientInput]) -> CohortUpdates:
+        rows = np.argsort(np.argsort([client.position for client in cohort]))
+        # Memory of its own is freed with the array; a heap would keep it, fragmented.
+        memory = mmap.mmap(-1, max(1, 4 * len(cohort) * size))
+        deltas: np.ndarray = np.ndarray((len(cohort), size), np.float32, memory)
+        clients: list[dict[str, Any]] = [{}] * len(cohort)
+
+        def take(index: int, result: tuple[np.ndarray, dict[str, Any]]) -> None:
+            deltas[rows[index]], clients[rows[index]] = result
+
+        rounds.at_hand().each_client(each, [weights], cohort, take)
+        sums = {name: np.stack([client[name] for client in clients]) for name in clients[0]}
+        with_examples = np.flatnonzero(sums["examples"])
+        for row, client in enumerate(with_examples):
+            if row != client:
+                deltas[row] = deltas[client]
+        return CohortUpdates(deltas[: len(with_examples)], sums)
+
+    return collect
+
+
+class CollectedRounds:
+    """Rounds whose server combines the cohort's updates in the program, with the interface of `fed_avg.Process.build`.
+
+    Attributes:
+      initialize: State before round 1.
+    """
+
+    def __init__(self, definition: supervised.SupervisedProcess, initial_weights: models.Weights):
+        """Builds the computations; the aggregator of `definition` is not used."""
+        built = definition.build(initial_weights)
+        self.initialize = built.initialize
+        self._shapes, self._collect = definition.model.shapes, build_collection(definition)
+        taken = built.state_type.member, definition.weights_type
+        self._server_round = tff.tensorflow.computation(definition.server_round, *taken)
+
+    def next(
+        self,
+        state: fed_avg.State,
+        cohort: Sequence[supervised.ClientInput],
+        aggregate: Callable[[np.ndarray, np.ndarray], ServerUpdate],
+    ) -> tuple[fed_avg.State, fed_avg.RoundMetrics]:
+        """Runs a round; without examples the update is zero.
+
+        Args:
+          state: State before the round.
+          cohort: The clients' inputs, at least one.
+          aggregate: (weights before, deltas of clients with examples) -> `ServerUpdate`.
+
+        Returns:
+          State after the round; metrics, whose `aggregator` has the update's other fields.
+        """
+        updates, before = self._collect(state.weights, cohort), flat(state.weights)
+        delta, others = np.zeros_like(before), {}
+        if len(updates.deltas):
+            others = aggregate(before, updates.deltas)._asdict()
+            delta = others.pop("delta")
+        step = self._server_round(state, models.unflatten(tf.constant(delta), self._shapes))
+        # Added one after the other, as in TFF's aggregations.
+        sums = {name: np.cumsum(values, axis=0, dtype=values.dtype)[-1] for name, values in updates.sums.items()}
+        metrics = fed_avg.RoundMetrics(**sums, update_norm=step[4], deployed=step[5], aggregator=others)
+        return fed_avg.State._make((*step[:4], state.aggregator)), metrics

@@ -10,11 +10,10 @@ import numpy as np
 import scipy.stats
 
 from data import files
-from optimization.posterior import cohort, kernels, mean_shift
+from optimization.posterior import flags
 from optimization.study import curves
 from optimization.study import panels as drawing
 
-_CHUNK = 1 << 12  # Parameters processed at once.
 _LILLIEFORS_CLIENTS = 4  # First entry of its table.
 _SIMULATED = (20, 1000)  # Batches of normal samples; their mean distance has a standard error of 0.2%.
 _STATISTICS = {
@@ -49,16 +48,17 @@ class Normality(NamedTuple):
 
 
 def normality(models: np.ndarray) -> Normality:
-    """Tests the clients' models, float32 [clients, parameters]; those that are not finite are left out.
+    """Tests the clients' models, float32 [clients, parameters].
 
     Raises:
-      ValueError: with fewer than two finite models.
+      ValueError: with fewer than two models.
     """
-    clients = np.flatnonzero(cohort.finite_clients(models))
-    count = clients.size
+    from optimization.posterior import ensembles  # Imports TensorFlow, as the next.
+    from optimization.runtime import private
+
+    count = len(models)
     if count < 2:
-        raise ValueError(f"Normality needs two or more finite models; {count} of {len(models)} are.")
-    from optimization.runtime import private  # Imports TensorFlow.
+        raise ValueError("Normality needs two or more models.")
 
     result = Normality(*np.full((5, models.shape[1]), np.nan))
     # The p-value depends only on the distance: a table, because its function is slow.
@@ -66,22 +66,18 @@ def normality(models: np.ndarray) -> Normality:
     p_values = scipy.stats.kstwo.sf(distances, count)
     normal = normal_distance(count)
 
-    def work(chunk: slice) -> None:
-        samples, distance = _standardized(models[clients, chunk].T.astype(np.float64))
+    for chunk in ensembles.chunks(models.shape[1]):
+        samples, distance = _standardized(models[:, chunk].T.astype(np.float64))
         result.excess_distances[chunk] = distance - normal
         result.p_values[chunk] = np.interp(distance, distances, p_values)
         if count >= _LILLIEFORS_CLIENTS:
             varies = np.isfinite(distance)
-            lilliefors = np.full(distance.shape, np.nan)
-            lilliefors[varies] = private.lilliefors_p_values(distance[varies], count)
-            result.lilliefors_p_values[chunk] = lilliefors
+            result.lilliefors_p_values[chunk][varies] = private.lilliefors_p_values(distance[varies], count)
         # SciPy's own moments go row by row where one of them is NaN.
         squares = np.square(samples)
         variance = squares.mean(axis=1)
         result.skewness[chunk] = (squares * samples).mean(axis=1) / variance**1.5
         result.kurtosis[chunk] = np.square(squares).mean(axis=1) / variance**2 - 3
-
-    cohort.each_chunk(work, models.shape[1], _CHUNK)
     return result
 
 
@@ -160,41 +156,40 @@ def draw_label_allocation(counts: np.ndarray, output: str | os.PathLike, title: 
 
 
 def draw_densities(
-    models: np.ndarray, parameters: Sequence[int], shift: mean_shift.MeanShift, output: str | os.PathLike
+    models: np.ndarray, parameters: Sequence[int], shift: flags.MeanShift, output: str | os.PathLike
 ) -> None:
     """Draws kernel densities of some parameters with the clients, their mean, their modes and FedKP's (figs 3.3, 3.4).
 
     Args:
       models: float32 [clients, parameters].
       parameters: Columns to draw; a column in which all clients agree shows no density.
-      shift: Kernel and bandwidth; `kernels.NEAREST` has no one density and is refused.
+      shift: Kernel and bandwidth; `flags.NEAREST` has no one density and is refused.
       output: PNG to write.
 
     Raises:
-      ValueError: for `kernels.NEAREST`, or if no model is finite.
+      ValueError: for `flags.NEAREST`.
     """
-    if shift.bandwidth == kernels.NEAREST:
+    from optimization.posterior import kernels, mean_shift_aggregation  # Import TensorFlow.
+
+    if shift.bandwidth == flags.NEAREST:
         raise ValueError(f"bandwidth={shift.bandwidth!r} changes along the density: choose another to plot.")
-    chosen = models[:, list(parameters)][cohort.finite_clients(models)]
-    nearest_mode, cluster_mean = (aggregate(chosen).model for aggregate in (shift.fedkp, shift.fedkp_cluster_mean))
-    own_modes = shift.modes(chosen)
-    widths = shift.widths(chosen.T.astype(np.float64))
+    samples = models[:, list(parameters)].T.astype(np.float64)
+    means = samples.mean(axis=1, keepdims=True)
+    modes, nearest_modes = (mean_shift_aggregation.modes(shift, samples, starts).numpy() for starts in (samples, means))
+    widths = mean_shift_aggregation.widths(shift, samples).numpy()
     figure, (row,) = drawing.grid(1, len(parameters), (4 * len(parameters), 3.6))
     for index, axes in enumerate(row):
-        samples, width = chosen[:, index].astype(np.float64), widths[index]
+        parameter, width = slice(index, index + 1), widths[index]
+        kernel, values = kernels.KERNELS[shift.kernel], (samples[parameter], widths[parameter])
         if 0 < width < np.inf:
-            points = np.linspace(samples.min() - 2 * width, samples.max() + 2 * width, 500)
-            density = kernels.density(shift.kernel, samples[np.newaxis], widths[index : index + 1], points[np.newaxis])
-            axes.plot(points, density[0], color=curves.BLACK)
-        axes.plot(samples, np.zeros_like(samples), "k|", markersize=10, label="clients")
-        heights = np.zeros(len(samples))
-        if width > 0:
-            points = own_modes[:, index].astype(np.float64)[np.newaxis]
-            heights = kernels.density(shift.kernel, samples[np.newaxis], widths[index : index + 1], points)[0]
-        axes.plot(own_modes[:, index], heights, ".", color=curves.ORANGE, label="clients' modes")
-        axes.axvline(samples.mean(), color=curves.GREY, linestyle="--", label="mean")
-        axes.plot(nearest_mode[index], 0, "o", color=curves.BLUE, label="FedKP")
-        axes.plot(cluster_mean[index], 0, "D", color=curves.SKY, label="FedKP, cluster mean")
+            points = np.linspace(samples[index].min() - 2 * width, samples[index].max() + 2 * width, 500)
+            axes.plot(points, kernels.density(kernel, *values, points[np.newaxis])[0], color=curves.BLACK)
+        axes.plot(samples[index], np.zeros_like(samples[index]), "k|", markersize=10, label="clients")
+        heights = kernels.density(kernel, *values, modes[parameter])[0] if width > 0 else np.zeros_like(modes[index])
+        axes.plot(modes[index], heights, ".", color=curves.ORANGE, label="clients' modes")
+        axes.axvline(means[index, 0], color=curves.GREY, linestyle="--", label="mean")
+        axes.plot(nearest_modes[index], 0, "o", color=curves.BLUE, label="FedKP")
+        axes.plot(modes[index].mean(), 0, "D", color=curves.SKY, label="FedKP, cluster mean")
         axes.set(xlabel=f"parameter {parameters[index]}", ylabel="density")
         axes.locator_params(axis="x", nbins=4)
     drawing.add_legend(figure, 5 if len(parameters) > 1 else 2)

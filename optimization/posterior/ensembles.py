@@ -1,4 +1,7 @@
-"""Ensembles at the server: FedAG and FedBE (Johansson and Gullbrandson 2022, Algorithms 3 and 4)."""
+"""Ensembles at the server: FedAG and FedBE (Johansson and Gullbrandson 2022, Algorithms 3 and 4).
+
+A cohort's models are the rows of a matrix, processed in chunks of parameters.
+"""
 
 import dataclasses
 import itertools
@@ -9,9 +12,13 @@ import numpy as np
 import tensorflow as tf
 
 from optimization import models as models_lib
-from optimization.posterior import cohort
 
 _CHUNK = 1 << 12  # Parameters processed at once.
+
+
+def chunks(num_parameters: int) -> Iterator[slice]:
+    """Yields consecutive slices of the parameters."""
+    return (slice(start, start + _CHUNK) for start in range(0, num_parameters, _CHUNK))
 
 
 class GaussianPosterior(NamedTuple):
@@ -32,22 +39,11 @@ class GaussianPosterior(NamedTuple):
 
 
 def gaussian_posterior(models: np.ndarray) -> GaussianPosterior:
-    """Fits the clients' models, float32 [clients, parameters]; the variance is divided by the number of clients.
-
-    Raises:
-      ValueError: if no model is finite.
-    """
-    clients = np.flatnonzero(cohort.finite_clients(models))
-    if not clients.size:
-        raise ValueError(f"None of the {len(models)} models is finite.")
+    """Fits the clients' models, float32 [clients, parameters]; the variance is divided by the number of clients."""
     mean, deviation = np.empty((2, models.shape[1]), np.float32)
-
-    def work(chunk: slice) -> None:
-        finite = models[clients, chunk]
-        finite.mean(axis=0, out=mean[chunk])
-        finite.std(axis=0, out=deviation[chunk])
-
-    cohort.each_chunk(work, models.shape[1], _CHUNK)
+    for chunk in chunks(models.shape[1]):
+        models[:, chunk].mean(axis=0, out=mean[chunk])
+        models[:, chunk].std(axis=0, out=deviation[chunk])
     return GaussianPosterior(mean, deviation)
 
 
@@ -162,13 +158,9 @@ def fedbe(
 
     Returns:
       float32 [parameters].
-
-    Raises:
-      ValueError: if no model is finite.
     """
     posterior = gaussian_posterior(models)
-    clients = (models[client] for client in np.flatnonzero(cohort.finite_clients(models)))
-    ensemble = itertools.chain([posterior.mean], posterior.samples(num_samples, generator), clients)
+    ensemble = itertools.chain([posterior.mean], posterior.samples(num_samples, generator), models)
     targets = predict(model, ensemble, features)
     key = generator.integers(np.iinfo(np.int32).max, size=2, dtype=np.int32)
     return distillation.distil(model, posterior.mean, features, targets, key)

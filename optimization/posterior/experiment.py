@@ -17,13 +17,14 @@ import scipy.special
 import tensorflow as tf
 
 from data import clients, keys, partition
-from data.errors import UsageError
 from optimization import client_work, cohorts, fed_avg, models, supervised
-from optimization.options import Cohorts
-from optimization.posterior import algorithm_flags, algorithms, diagnostics, ensembles, flags, kernels, metrics, process
-from optimization.posterior.run_posterior import ServedTask
+from optimization.options import Cohorts, named
+from optimization.posterior import algorithms, diagnostics, ensembles, flags, metrics
+from optimization.posterior.server_data import ServedTask
+from optimization.study import metrics as study_metrics
 from optimization.study import payloads, training
-from optimization.study.metrics import mean
+
+_NUM_DENSITIES = 3  # Parameters whose densities are plotted: the last ones, biases of the last layer.
 
 
 class Progress(NamedTuple):
@@ -56,21 +57,13 @@ class PosteriorRounds(training.TrainingRounds):
           folder: Folder of the diagnostics.
         """
         self._options, self._folder = options, folder
-        sgd = client_work.LocalSgd(
-            options.learning_rate,
-            options.batch_size,
-            epochs=options.epochs,
-            momentum=options.momentum,
-            corrections=options.corrections,
-        )
-        self._algorithm = algorithms.build(
-            options.posterior, sgd, models.of_task(task), options.cohort_size, task.server_features
-        )
-        keeps_models = options.posterior.name in algorithm_flags.KEEP_MODELS
+        sgd = named(client_work.LocalSgd, vars(options))
+        model, size = models.of_task(task), options.cohort_size
+        self._algorithm = algorithms.build(options.posterior, sgd, model, size, task.server_features)
+        keeps_models = options.posterior.name in flags.KEEP_MODELS
         work = self._algorithm.client_work
         super().__init__(options, task, work, first_client=options.server_clients, keeps_models=keeps_models)
         self.weighs_examples = options.selection.weighting("num_examples") == "num_examples"
-        self._diagnosed = self._chosen_parameters() if options.diagnose_rounds else ()
         self._warn_of_cycles(task.server_features)
         self._held_out = self._mixed(clients.pool(task.held_out, options.max_validation_samples, options.seed), 0)
 
@@ -83,7 +76,7 @@ class PosteriorRounds(training.TrainingRounds):
         """Rounds that TFF aggregates, or the program; their initial weights are of seed 0."""
         size, weights = self._options.cohort_size, self._model.initial_weights(0)
         if self._algorithm.aggregate:
-            collect = lambda: process.CollectedRounds(self.definition(work, size), weights)  # noqa: E731
+            collect = lambda: algorithms.CollectedRounds(self.definition(work, size), weights)  # noqa: E731
             return self._kept(("collected rounds", work, size), collect)
         if self._algorithm.factory is None:
             return self.mean_rounds(work, size)
@@ -107,28 +100,11 @@ class PosteriorRounds(training.TrainingRounds):
         chain = tuple(server.weights) if self._algorithm.chain else ()
         return Progress(server, deviation, recent, selection, chain)
 
-    def _chosen_parameters(self) -> Sequence[int]:
-        """Parameters whose densities are plotted.
-
-        Raises:
-          UsageError: If the model does not have them.
-        """
-        size = sum(math.prod(shape) for shape in self._model.shapes.values())
-        chosen = self._options.diagnose_parameters
-        if max(chosen.numbers, default=chosen.count - 1) >= size:
-            raise UsageError(f"--diagnose_parameters: the model has {size:,} parameters, numbered from 0.")
-        if chosen.numbers:
-            return chosen.numbers
-        if chosen.is_random:
-            generator = keys.generator(self._options.seed, keys.Purpose.EVALUATION, 0, 0)
-            return sorted(generator.choice(size, chosen.count, replace=False).tolist())
-        return range(size - chosen.count, size)
-
     def _warn_of_cycles(self, server_features: Any) -> None:
         """Warns if FedBE's distillation averages nothing."""
         if self._options.posterior.name != "fedbe":
             return
-        distillation = algorithms.distillation_of(self._options.posterior)
+        distillation = ensembles.Distillation(epochs=self._options.posterior.distillation_epochs)
         examples = len(tf.nest.flatten(server_features)[0])
         if not distillation.num_cycles(examples):
             steps = -(-examples // distillation.batch_size)
@@ -138,11 +114,6 @@ class PosteriorRounds(training.TrainingRounds):
                 f"--distillation_epochs={-(-distillation.cycle // steps)} or more.",
                 file=sys.stderr,
             )
-
-    def _collect(self, work: Any, weights: models.Weights, inputs) -> process.CohortUpdates:
-        size = self._options.cohort_size
-        build = lambda: process.build_collection(self.definition(work, size))  # noqa: E731
-        return self._kept(("collection", work, size), build)(weights, inputs)
 
     def cohort(self, round_num: int) -> np.ndarray:
         """Clients of a round without a selector, except those that gave their examples to the server."""
@@ -167,7 +138,9 @@ class PosteriorRounds(training.TrainingRounds):
         inputs = self._inputs(ids, examples, round_num)
         work = self._algorithm.work_of(round_num)
         if round_num in self._options.diagnose_rounds:
-            self._diagnose(self._collect(work, state.server.weights, inputs), state, examples, round_num)
+            build = lambda: algorithms.build_collection(self.definition(work, self._options.cohort_size))  # noqa: E731
+            collect = self._kept(("collection", work, self._options.cohort_size), build)
+            self._diagnose(collect(state.server.weights, inputs), state, examples, round_num)
         run = self._rounds(work).next
         if aggregate := self._algorithm.aggregate:
             generator = keys.generator(self._options.seed, keys.Purpose.DECISION, round_num, 0)
@@ -186,11 +159,11 @@ class PosteriorRounds(training.TrainingRounds):
         measured = self._measured(ensemble, self._held_out) + self._measured(ensemble, everyone)
         recent = np.concatenate([state.recent[1:], [measured]])
         row = {
-            metrics.LOSS: mean(counts.loss_sum, counts.batch_examples),
-            metrics.UPDATE_NORM: float(counts.update_norm),
-            metrics.EXAMPLES: int(counts.examples),
-            metrics.EMPTY_CLIENTS: int(counts.empty_clients),
-            metrics.NONFINITE_CLIENTS: int(counts.nonfinite_clients),
+            study_metrics.LOSS: study_metrics.mean(counts.loss_sum, counts.batch_examples),
+            study_metrics.UPDATE_NORM: float(counts.update_norm),
+            study_metrics.EXAMPLES: int(counts.examples),
+            study_metrics.EMPTY_CLIENTS: int(counts.empty_clients),
+            study_metrics.NONFINITE_CLIENTS: int(counts.nonfinite_clients),
             **payloads.of_selected(self._payload, self._payload, ids, polled),
             metrics.SHARE_MOVED: float(measurements.get("share_moved", math.nan)),
             **dict(zip(metrics.MEASURED, measured, strict=True)),
@@ -218,12 +191,11 @@ class PosteriorRounds(training.TrainingRounds):
         return metrics.measure(np.concatenate(batches), examples.labels)
 
     def _diagnose(
-        self, updates: process.CohortUpdates, state: Progress, examples: Sequence[clients.Examples], round_num: int
+        self, updates: algorithms.CohortUpdates, state: Progress, examples: Sequence[clients.Examples], round_num: int
     ) -> None:
         """Writes statistics and plots of the normality of the cohort's models to the run's folder."""
-        updates = updates.with_examples()
-        trained = updates.deltas if updates.trained.all() else updates.deltas[updates.trained]
-        trained += algorithms.flat(state.server.weights)
+        has_finite_update = updates.sums["nonfinite_clients"][updates.sums["examples"] > 0] == 0
+        trained = updates.deltas[has_finite_update] + algorithms.flat(state.server.weights)
         if len(trained) < 2:
             return
         stem = f"diagnosis_round_{round_num}"
@@ -232,9 +204,10 @@ class PosteriorRounds(training.TrainingRounds):
         posterior = self._options.posterior
         diagnostics.draw_normality({"": {posterior.name: normality}}, self._folder / f"{stem}_normality.png")
         shift = posterior.mean_shift
-        if shift.bandwidth == kernels.NEAREST:  # Its density is not unique.
+        if shift.bandwidth == flags.NEAREST:  # Its density is not unique.
             shift = dataclasses.replace(shift, bandwidth="silverman")
-        diagnostics.draw_densities(trained, self._diagnosed, shift, self._folder / f"{stem}_densities.png")
+        last = range(trained.shape[1] - _NUM_DENSITIES, trained.shape[1])
+        diagnostics.draw_densities(trained, last, shift, self._folder / f"{stem}_densities.png")
         counts = np.array([np.bincount(one.labels, minlength=self._task.num_actions) for one in examples])
         diagnostics.draw_label_allocation(
             counts, self._folder / f"{stem}_labels.png", f"Labels of the cohort of round {round_num}"

@@ -1,16 +1,19 @@
-"""Flags of `run_posterior`, and every check that needs no data and no TensorFlow."""
+"""Posterior aggregation algorithms by name, flags of `run_posterior`, and every check that needs no data or TensorFlow.
+
+Another study has the algorithms' flags by `define_algorithms`, `resolve_algorithm` and `posterior_options`.
+"""
 
 import dataclasses
+import math
 import pathlib
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from data.errors import UsageError
-from optimization.options import Training
-from optimization.posterior import algorithm_flags
-from optimization.posterior.algorithm_flags import Posterior
+from optimization.options import Training, named
 from optimization.study import cli, presets, selector_flags, task_flags, training_flags
-from optimization.study.settings import setting
+from optimization.study.settings import declared, setting, title
 
 USAGE = """
 Federated training with posterior aggregation: the server takes the mean, or a mode, of a posterior over models.
@@ -24,27 +27,187 @@ Defaults that are missing here depend on other flags; config.json in the run's f
 
 PRESETS = pathlib.Path(__file__).parent / "presets"
 
-_SERVER_LEARNING_RATE = 0.01  # Of the adaptive optimizers; SGD's is 1, which applies the aggregate unchanged.
-_DIAGNOSED = "last:3"
-_COUNTED = re.compile(r"(last|random):([1-9]\d{0,8})")
-_NUMBERED = re.compile(r"\d{1,9}(,\d{1,9})*")
-_MOST_DENSITIES = 12
-_SERVER_CLIENTS = re.compile(r"clients:(\d+)")
+EPANECHNIKOV, GAUSSIAN = "epanechnikov", "gaussian"
+NEAREST = "nearest"  # The only bandwidth that depends on the point, and changes with each step.
+BANDWIDTHS = ("silverman", "scott", "plug_in", "improved_sheather_jones", "cross_validation", NEAREST)
+KERNEL, PROFILE = "kernel", "profile"
+STEP_WEIGHTS = {
+    KERNEL: "the kernel's values, as in Algorithm 8",
+    PROFILE: "the kernel's slope, which climbs the kernel's own density",
+}
 
 
 @dataclasses.dataclass(frozen=True)
-class Parameters:
-    """Some of a model's parameters: those of `numbers`, or else `count` of them.
+class MeanShift:
+    """Mean shift of each parameter separately.
+
+    Weighed by the kernel's values, as in Algorithm 8, steps climb the density whose slope the kernel is: for
+    Epanechnikov's, that of the biweight kernel. Weighed by the kernel's own slope they climb its own density: with
+    Epanechnikov's each step leads to the mean of the samples within one bandwidth. The Gaussian is its own slope.
+
+    A parameter in which all clients agree stays as it is, and so does a start that no kernel reaches; the Gaussian's
+    reaches everywhere. The model of a single client is its own mode. As the bandwidth grows, every result becomes the
+    clients' mean.
 
     Attributes:
-      count: Number of parameters.
-      is_random: Whether they are sampled, instead of the last ones.
-      numbers: Their positions in the model's weights, from 0.
+      kernel: The density's kernel, `EPANECHNIKOV` or `GAUSSIAN`.
+      bandwidth: One of `BANDWIDTHS`.
+      bandwidth_scale: Factor of the bandwidth.
+      mean_shift_weights: Weight of a client in a step, one of `STEP_WEIGHTS`.
+      mean_shift_steps: Maximum number of steps of a parameter, t_max.
+
+    Raises:
+      ValueError: For an unknown name, or numbers out of range.
     """
 
-    count: int = 0
-    is_random: bool = False
-    numbers: tuple[int, ...] = ()
+    kernel: str = EPANECHNIKOV
+    bandwidth: str = "silverman"
+    bandwidth_scale: float = 1.0
+    mean_shift_weights: str = KERNEL
+    mean_shift_steps: int = 20
+
+    def __post_init__(self):
+        is_known = self.bandwidth in BANDWIDTHS and self.mean_shift_weights in STEP_WEIGHTS
+        if not is_known or self.kernel not in (EPANECHNIKOV, GAUSSIAN):
+            raise ValueError(f"{self} has an unknown kernel, bandwidth or weights.")
+        if not 0 < self.bandwidth_scale < math.inf or self.mean_shift_steps < 1:
+            raise ValueError("bandwidth_scale must be finite and above 0, mean_shift_steps at least 1.")
+
+    @property
+    def has_windows(self) -> bool:
+        """Whether the samples within reach of a point change only at the edges of windows of a fixed width."""
+        return self.kernel == EPANECHNIKOV and self.bandwidth != NEAREST
+
+
+SQRT_2_RATE, TWICE_RATE = "sqrt_2_rate", "2_rate"
+DEVIATIONS = {
+    SQRT_2_RATE: "the root of 2 --client_learning_rate (equation 2.16, its 2 eta read as a variance)",
+    TWICE_RATE: "2 --client_learning_rate (2 eta read as a deviation, as in the published program)",
+}
+
+
+def deviation(name: str, learning_rate: float) -> float:
+    """Standard deviation of the noise by its name in `DEVIATIONS`."""
+    return {SQRT_2_RATE: math.sqrt(2 * learning_rate), TWICE_RATE: 2 * learning_rate}[name]
+
+
+@dataclasses.dataclass(frozen=True)
+class Posterior:
+    """An algorithm of `ALGORITHMS` with its hyperparameters; each algorithm reads some of them.
+
+    Attributes:
+      name: The algorithm.
+      burn_in_rounds: First rounds, in which clients train as in FedAvg; for SGLD, those outside its average.
+      steps_per_sample: Steps whose models a chain's sample averages, K; 0 for those of an epoch.
+      shrinkage: Shrinkage of FedPA's covariance; with 0 it is the identity.
+      langevin_deviation: Standard deviation of SGLD's noise at the server, one of `DEVIATIONS`.
+      mean_shift: FedKP's mean shift to a mode.
+      posterior_samples: Models sampled, for predictions (FedAG) or to distil (FedBE).
+      distillation_epochs: Passes of FedBE over the server's examples.
+    """
+
+    name: str
+    burn_in_rounds: int = 0
+    steps_per_sample: int = 0
+    shrinkage: float = 0.1
+    langevin_deviation: str = SQRT_2_RATE
+    mean_shift: MeanShift = dataclasses.field(default_factory=MeanShift)
+    posterior_samples: int = 10
+    distillation_epochs: int = 20
+
+
+ALGORITHMS = {
+    "fedavg": "mean model, weighted by examples (Algorithm 1)",
+    "fedopt": "the same mean as a gradient of a server optimizer, by default Adam (Algorithm 2)",
+    "fedag": "mean model; predicts with samples of a Gaussian posterior (Algorithm 3)",
+    "fedbe": "an ensemble of posterior samples, clients and mean, distilled on --server_data (Algorithm 4)",
+    "fedpa": "clients' deltas multiplied by their posterior's inverse covariance (Algorithms 5, 6)",
+    "sgld": "mean model with Langevin noise at the server, whose chain is averaged after the burn-in (equation 2.16)",
+    "client_sgld": "clients' steps with Langevin noise, their chains averaged",
+    "fedkp": "mode nearest to the mean of the models' kernel density (Algorithm 9)",
+    "fedkp_cluster_mean": "each client's model shifted to its mode, then averaged (Algorithm 10)",
+    "fedkppa": "Algorithm 10 on FedPA's deltas",
+}
+CHAINS = ("fedpa", "client_sgld", "fedkppa")  # Clients send results of a chain of samples.
+BURNING_IN = (*CHAINS, "sgld")
+MODES = ("fedkp", "fedkp_cluster_mean", "fedkppa")  # The server needs each client's model.
+KEEP_MODELS = (*MODES, "fedag", "fedbe")
+
+
+class Kernels:
+    """FedKP and FedKPPA.
+
+    Attributes:
+      kernel: Kernel of the density.
+      bandwidth: Rule of a parameter's bandwidth.
+      bandwidth_scale: Factor of the bandwidth.
+      mean_shift_weights: Weight of a client in a step.
+      mean_shift_steps: Maximum number of steps, t_max.
+    """
+
+    kernel: str = setting(EPANECHNIKOV, [EPANECHNIKOV, GAUSSIAN])
+    bandwidth: str = setting("silverman", list(BANDWIDTHS))
+    bandwidth_scale: float = setting(1.0, above=True)
+    mean_shift_weights: str = setting(words=STEP_WEIGHTS, filled=KERNEL)
+    mean_shift_steps: int = setting(20, low=1)
+
+
+class Chains:
+    """FedPA, FedKPPA and SGLD.
+
+    Attributes:
+      burn_in_rounds: First rounds, in which clients train as in FedAvg; for sgld, those outside its
+        average (default: half).
+      steps_per_sample: Number of steps that a sample averages, K; 0 for one epoch.
+      shrinkage: Shrinkage of the covariance; with 0 it is the identity.
+      langevin_deviation: Standard deviation of the noise on each weight.
+    """
+
+    burn_in_rounds: int = setting()
+    steps_per_sample: int = setting(0)
+    shrinkage: float = setting(0.1)
+    langevin_deviation: str = setting(words=DEVIATIONS, filled=SQRT_2_RATE)
+
+
+def define_algorithms(flags: cli.FlagSet, flag: str) -> None:
+    """Defines the groups of settings of the algorithms, which the setting `flag` selects."""
+    flags.group(Kernels, **{flag: MODES})
+    readers = {"steps_per_sample": CHAINS, "shrinkage": ("fedpa", "fedkppa"), "langevin_deviation": ("sgld",)}
+    settings = declared(Chains, **{name: {"only": {flag: algorithms}} for name, algorithms in readers.items()})
+    flags.group(title(Chains), *settings, **{flag: BURNING_IN})
+
+
+def resolve_algorithm(settings: cli.Settings, flag: str) -> cli.Settings:
+    """Completes the algorithm's settings.
+
+    Args:
+      settings: Settled flags, with `total_rounds`.
+      flag: The flag that names the algorithm.
+
+    Raises:
+      UsageError: If the burn-in is longer than the run, or SGLD's as long.
+    """
+    if settings[flag] not in BURNING_IN:
+        return settings.replace(burn_in_rounds=0)
+    settings = settings.filled({"burn_in_rounds": settings.total_rounds // 2})
+    settings.check_order("burn_in_rounds", "total_rounds")
+    if settings[flag] == "sgld" and settings.burn_in_rounds == settings.total_rounds:
+        raise UsageError("--burn_in_rounds leaves SGLD nothing to average: give less than --total_rounds.")
+    return settings
+
+
+def posterior_options(settings: Mapping[str, Any], flag: str) -> Posterior:
+    """Algorithm of resolved flags.
+
+    Args:
+      settings: Flags.
+      flag: The flag that names the algorithm.
+    """
+    return named(Posterior, settings, name=settings[flag], mean_shift=named(MeanShift, settings))
+
+
+_SERVER_LEARNING_RATE = 0.01  # Of the adaptive optimizers; SGD's is 1, which applies the aggregate unchanged.
+_SERVER_CLIENTS = re.compile(r"clients:(\d+)")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,7 +223,6 @@ class PosteriorOptions(Training):
       momentum: Momentum of its steps.
       thresholds: Thresholds of the running means, whose first rounds are reported.
       diagnose_rounds: The rounds whose cohorts' models are tested for normality and plotted.
-      diagnose_parameters: Parameters whose densities are plotted.
     """
 
     posterior: Posterior
@@ -71,7 +233,6 @@ class PosteriorOptions(Training):
     momentum: float
     thresholds: tuple[float, ...]
     diagnose_rounds: tuple[int, ...]
-    diagnose_parameters: Parameters
 
 
 class _Study:
@@ -81,7 +242,7 @@ class _Study:
       algorithm: Aggregation of a cohort's models.
     """
 
-    algorithm: str = setting("fedkp_cluster_mean", algorithm_flags.ALGORITHMS, basic=True)
+    algorithm: str = setting("fedkp_cluster_mean", ALGORITHMS, basic=True)
 
 
 class _FedagAndFedbe:
@@ -138,19 +299,16 @@ class _Evaluation:
     Attributes:
       thresholds: Thresholds of the running means, separated by commas, for the number of rounds to reach them.
       diagnose_round: Rounds, separated by commas, whose cohorts' models are tested for normality and plotted.
-      diagnose_parameters: Parameters whose densities are plotted: last:N, the last N, biases of the last layer;
-        random:N, a seeded sample; or their numbers from 0, separated by commas; at most 12.
     """
 
     thresholds: str = setting("0.84,0.86")
     diagnose_round: str = setting()
-    diagnose_parameters: str = setting(only={"diagnose_round": True}, filled=_DIAGNOSED)
 
 
 def define(flags: cli.FlagSet) -> None:
     """Defines the study's own flags."""
     flags.add(task_flags.TASK_TYPE, _Study, task_flags.VARIANT)
-    algorithm_flags.define(flags, "algorithm")
+    define_algorithms(flags, "algorithm")
     flags.group(_FedagAndFedbe, algorithm=("fedag", "fedbe"))
     flags.group(_RoundsAndClients, selector_flags.SELECTION)
     selector_flags.define(flags)
@@ -172,7 +330,7 @@ def resolve(settings: cli.Settings) -> cli.Settings:
     if settings.preset and algorithm == "fedopt":  # With the presets' optimizer, SGD, it would be FedAvg.
         settings = settings.with_defaults({"server_optimizer": None, "server_learning_rate": None})
     settings = settings.filled({"server_optimizer": "adam" if algorithm == "fedopt" else "sgd"}).settled()
-    settings = algorithm_flags.resolve(settings.replace(burn_in_rounds=_burn_in(settings)), "algorithm")
+    settings = resolve_algorithm(settings.replace(burn_in_rounds=_burn_in(settings)), "algorithm")
     rate = 1.0 if settings.server_optimizer == "sgd" else _SERVER_LEARNING_RATE
     settings = settings.filled({"server_learning_rate": rate})
     _check_server_data(settings)
@@ -185,7 +343,6 @@ def resolve(settings: cli.Settings) -> cli.Settings:
     if settings.diagnose_round and settings.clients_per_round < 2:
         raise UsageError("--diagnose_round needs --clients_per_round=2 or more: a single model has no distribution.")
     _thresholds(settings.thresholds)
-    _parameters(settings.diagnose_parameters or _DIAGNOSED)
     name = f"{settings.preset or f'posterior_{settings.task_type}'}_{algorithm}"
     settings = settings.filled({"experiment_name": name})
     if settings.server_data and not _server_clients(settings):
@@ -199,14 +356,13 @@ def options(settings: cli.Settings) -> PosteriorOptions:
     return training_flags.options(
         settings,
         PosteriorOptions,
-        posterior=algorithm_flags.options(settings, "algorithm"),
+        posterior=posterior_options(settings, "algorithm"),
         server_clients=server_clients,
         server_file=None if server_clients else settings.server_data,
         epochs=settings.client_epochs_per_round,
         momentum=settings.client_momentum,
         thresholds=_thresholds(settings.thresholds),
         diagnose_rounds=_diagnose_rounds(settings),
-        diagnose_parameters=_parameters(settings.diagnose_parameters or _DIAGNOSED),
     )
 
 
@@ -222,9 +378,8 @@ def _burn_in(settings: cli.Settings) -> int | None:
 def notes(settings: cli.Settings) -> Sequence[str]:
     """Note on a preset's shortened burn-in, if it was shortened."""
     published = presets.values(settings.preset, PRESETS).get("burn_in_rounds")
-    if settings.algorithm not in algorithm_flags.BURNING_IN or published is None:
-        return []
-    if "burn_in_rounds" in settings.set_by_user or settings.burn_in_rounds == published:
+    is_set = published is None or "burn_in_rounds" in settings.set_by_user
+    if is_set or settings.algorithm not in BURNING_IN or settings.burn_in_rounds == published:
         return []
     return [
         f"--burn_in_rounds is {settings.burn_in_rounds}, not {published} as in --preset={settings.preset}: it is "
@@ -248,21 +403,6 @@ def _server_clients(settings: cli.Settings) -> int:
 
 def _diagnose_rounds(settings: cli.Settings) -> tuple[int, ...]:
     return tuple(cli.whole_numbers("diagnose_round", settings.diagnose_round)) if settings.diagnose_round else ()
-
-
-def _parameters(text: str) -> Parameters:
-    parameters = Parameters()
-    if match := _COUNTED.fullmatch(text):
-        parameters = Parameters(int(match[2]), match[1] == "random")
-    elif _NUMBERED.fullmatch(text):
-        parameters = Parameters(numbers=tuple(map(int, text.split(","))))
-    if not 0 < (parameters.count or len(parameters.numbers)) <= _MOST_DENSITIES:
-        raise UsageError(
-            f"--diagnose_parameters={text} must be last:N, random:N or numbers, at most {_MOST_DENSITIES}."
-        )
-    if len(set(parameters.numbers)) < len(parameters.numbers):
-        raise UsageError(f"--diagnose_parameters={text} names a parameter twice.")
-    return parameters
 
 
 def _thresholds(text: str) -> tuple[float, ...]:

@@ -1,7 +1,7 @@
-"""Kernels, kernel density estimates in one dimension, and their bandwidths.
+"""Kernels, kernel density estimates in one dimension, and their bandwidths, in TensorFlow.
 
-Johansson and Gullbrandson 2022, section 2.6 and Appendix C. Every bandwidth rule maps samples, float [parameters,
-clients], to bandwidths, float [parameters]. Samples without spread, and a single one, have the bandwidth zero. All
+Johansson and Gullbrandson 2022, section 2.6 and Appendix C. Every bandwidth rule maps samples, float64 [parameters,
+clients], to bandwidths, float64 [parameters]. Samples without spread, and a single one, have the bandwidth zero. All
 rules scale with the samples, and all but `nearest` ignore their location.
 """
 
@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-import scipy.fft
+import tensorflow as tf
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,203 +18,204 @@ class Kernel:
     """A symmetric density around zero.
 
     Attributes:
-      density: K(u) of an array of scaled distances u = distance / bandwidth.
-      weight: K(u) up to a factor that is common to u's last axis. Changes u.
+      density: K(u) of scaled distances u = distance / bandwidth.
+      weight: K(u) up to a factor that is common to u's last axis.
       pull: -K'(u) / u up to such a factor: mean-shift steps with these weights climb the density of `density` (Cheng
-        1995: `density` is the shadow of `pull`). Changes u.
+        1995: `density` is the shadow of `pull`).
       roughness: R(K), the integral of K squared.
       variance: m2(K), the integral of u squared times K.
     """
 
-    density: Callable[[np.ndarray], np.ndarray]
-    weight: Callable[[np.ndarray], np.ndarray]
-    pull: Callable[[np.ndarray], np.ndarray]
+    density: Callable[[tf.Tensor], tf.Tensor]
+    weight: Callable[[tf.Tensor], tf.Tensor]
+    pull: Callable[[tf.Tensor], tf.Tensor]
     roughness: float
     variance: float
 
 
-def _epanechnikov_weight(scaled: np.ndarray) -> np.ndarray:
-    np.square(scaled, out=scaled)
-    np.subtract(1, scaled, out=scaled)
-    return np.maximum(scaled, 0, out=scaled)
+def _epanechnikov_weight(scaled: tf.Tensor) -> tf.Tensor:
+    return tf.maximum(1 - tf.square(scaled), 0.0)
 
 
-def _gaussian_weight(scaled: np.ndarray) -> np.ndarray:
-    np.square(scaled, out=scaled)
-    scaled *= -0.5
-    scaled -= scaled.max(axis=-1, keepdims=True)  # Otherwise all weights underflow to 0 far from every sample.
-    return np.exp(scaled, out=scaled)
+def _gaussian_weight(scaled: tf.Tensor) -> tf.Tensor:
+    logarithms = -0.5 * tf.square(scaled)
+    # Otherwise all weights underflow to 0 far from every sample.
+    return tf.exp(logarithms - tf.reduce_max(logarithms, axis=-1, keepdims=True))
 
 
-EPANECHNIKOV = Kernel(
-    density=lambda scaled: 0.75 * np.maximum(1 - np.square(scaled), 0),
-    weight=_epanechnikov_weight,
-    pull=lambda scaled: np.less_equal(np.abs(scaled, out=scaled), 1, out=scaled),
-    roughness=3 / 5,
-    variance=1 / 5,
-)
-GAUSSIAN = Kernel(
-    density=lambda scaled: np.exp(-0.5 * np.square(scaled)) / math.sqrt(2 * math.pi),
-    weight=_gaussian_weight,
-    pull=_gaussian_weight,
-    roughness=1 / (2 * math.sqrt(math.pi)),
-    variance=1.0,
-)
-KERNELS = {"epanechnikov": EPANECHNIKOV, "gaussian": GAUSSIAN}
+KERNELS = {
+    "epanechnikov": Kernel(
+        density=lambda scaled: 0.75 * _epanechnikov_weight(scaled),
+        weight=_epanechnikov_weight,
+        pull=lambda scaled: tf.cast(tf.abs(scaled) <= 1, tf.float64),
+        roughness=3 / 5,
+        variance=1 / 5,
+    ),
+    "gaussian": Kernel(
+        density=lambda scaled: tf.exp(-0.5 * tf.square(scaled)) / math.sqrt(2 * math.pi),
+        weight=_gaussian_weight,
+        pull=_gaussian_weight,
+        roughness=1 / (2 * math.sqrt(math.pi)),
+        variance=1.0,
+    ),
+}
 
 
-def density(kernel: Kernel, samples: np.ndarray, bandwidths: np.ndarray, points: np.ndarray) -> np.ndarray:
+def density(kernel: Kernel, samples: tf.Tensor, bandwidths: tf.Tensor, points: tf.Tensor) -> tf.Tensor:
     """Estimates the density of each row of samples (eq. 2.17).
 
     Args:
       kernel: The kernel.
-      samples: Float [parameters, clients].
-      bandwidths: Float [parameters], above zero.
-      points: Float [parameters, points], places of the estimate.
+      samples: float64 [parameters, clients].
+      bandwidths: float64 [parameters], above zero.
+      points: float64 [parameters, points], places of the estimate.
 
     Returns:
-      Float [parameters, points].
+      float64 [parameters, points].
     """
-    bandwidths = bandwidths[:, np.newaxis]
-    scaled = (points[:, :, np.newaxis] - samples[:, np.newaxis, :]) / bandwidths[:, :, np.newaxis]
-    return kernel.density(scaled).mean(axis=2) / bandwidths
+    widths = bandwidths[:, tf.newaxis]
+    scaled = (points[:, :, tf.newaxis] - samples[:, tf.newaxis, :]) / widths[:, :, tf.newaxis]
+    return tf.reduce_mean(kernel.density(scaled), axis=2) / widths
 
 
 _NORMAL_REFERENCE = (4 / 3) ** 0.2  # Best for normal samples and the Gaussian kernel (eq. 2.20).
-FOLDS = 5
-FACTORS = (0.01, 0.1, 1.0, 10.0)
-NEIGHBOURS = 5
-GRID = 1024  # Points.
-FIXED_POINT_STEPS = 100
-NEGLIGIBLE = 60.0  # exp(-60) is negligible, even times the 14th power of a frequency.
+_FOLDS = 5
+_FACTORS = (0.01, 0.1, 1.0, 10.0)
+_NEIGHBOURS = 5
+_GRID = 1024  # Points.
+_FIXED_POINT_STEPS = 100
+_NEGLIGIBLE = 60.0  # exp(-60) is negligible, even times the 14th power of a frequency.
 
 
-def silverman(samples: np.ndarray, kernel: Kernel) -> np.ndarray:
+def silverman(samples: tf.Tensor, kernel: Kernel) -> tf.Tensor:
     """Silverman's bandwidth 0.9 min(standard deviation, IQR / 1.34) n^(-1/5) (eq. 2.21), for either kernel.
 
     Where more than half of the samples are equal, and the interquartile range is zero, the standard deviation counts.
     """
     del kernel
-    deviations, samples = _deviations(samples), np.sort(samples, axis=1)
-    ranges = (_quantile(samples, 0.75) - _quantile(samples, 0.25)) / 1.34
-    spreads = np.where(ranges > 0, np.minimum(deviations, ranges), deviations)
-    return 0.9 * spreads * samples.shape[1] ** -0.2
+    deviations, ordered = _deviations(samples), tf.sort(samples, axis=1)
+    ranges = (_quantile(ordered, 0.75) - _quantile(ordered, 0.25)) / 1.34
+    spreads = tf.where(ranges > 0, tf.minimum(deviations, ranges), deviations)
+    return 0.9 * spreads * _count(samples) ** -0.2
 
 
-def scott(samples: np.ndarray, kernel: Kernel) -> np.ndarray:
+def scott(samples: tf.Tensor, kernel: Kernel) -> tf.Tensor:
     """Scott's bandwidth (4/3)^(1/5) standard deviation n^(-1/5) (Scott 1992), for either kernel."""
     del kernel
-    return _NORMAL_REFERENCE * _deviations(samples) * samples.shape[1] ** -0.2
+    return _NORMAL_REFERENCE * _deviations(samples) * _count(samples) ** -0.2
 
 
-def plug_in(samples: np.ndarray, kernel: Kernel) -> np.ndarray:
+def plug_in(samples: tf.Tensor, kernel: Kernel) -> tf.Tensor:
     """Plug-in bandwidth of depth two (Sheather and Jones 1991; Wand and Jones 1995, section 3.6.1).
 
     Eq. 2.20 with R(f'') estimated by a Gaussian kernel, whose bandwidth needs R(f'''), estimated likewise, whose
     bandwidth needs R(f''''), taken from the normal density. Both pilot bandwidths cancel the leading bias against the
     terms of a sample with itself.
     """
-    num_samples = samples.shape[1]
-    deviations = _deviations(samples)
-    scales = np.where(deviations > 0, deviations, 1.0)
+    count, deviations = _count(samples), _deviations(samples)
+    scales = tf.where(deviations > 0, deviations, 1.0)
     # In units of the standard deviation. 105 / (32 sqrt(pi)) is the normal density's eighth functional.
-    distances = (samples[:, :, np.newaxis] - samples[:, np.newaxis, :]) / scales[:, np.newaxis, np.newaxis]
-    pilot = (30 / math.sqrt(2 * math.pi) / (105 / (32 * math.sqrt(math.pi)) * num_samples)) ** (1 / 9)
-    squares = np.square(distances / pilot)
-    sixth = _mean_derivative((((squares - 15) * squares + 45) * squares) - 15, squares) / pilot**7
-    pilots = (6 / math.sqrt(2 * math.pi) / (-sixth * num_samples)) ** (1 / 7)
-    squares = np.square(distances / pilots[:, np.newaxis, np.newaxis])
-    fourth = _mean_derivative((squares - 6) * squares + 3, squares) / pilots**5
-    best = (kernel.roughness / (kernel.variance**2 * fourth * num_samples)) ** 0.2
-    return best * deviations
+    distances = (samples[:, :, tf.newaxis] - samples[:, tf.newaxis, :]) / scales[:, tf.newaxis, tf.newaxis]
+
+    def mean_derivative(polynomial: tf.Tensor, squares: tf.Tensor) -> tf.Tensor:
+        return tf.reduce_mean(polynomial * tf.exp(-0.5 * squares), axis=[1, 2]) / math.sqrt(2 * math.pi)
+
+    pilot = (30 / math.sqrt(2 * math.pi) / (105 / (32 * math.sqrt(math.pi)) * count)) ** (1 / 9)
+    squares = tf.square(distances / pilot)
+    sixth = mean_derivative((((squares - 15) * squares + 45) * squares) - 15, squares) / pilot**7
+    pilots = (6 / math.sqrt(2 * math.pi) / (-sixth * count)) ** (1 / 7)
+    squares = tf.square(distances / pilots[:, tf.newaxis, tf.newaxis])
+    fourth = mean_derivative((squares - 6) * squares + 3, squares) / pilots**5
+    return (kernel.roughness / (kernel.variance**2 * fourth * count)) ** 0.2 * deviations
 
 
-def improved_sheather_jones(samples: np.ndarray, kernel: Kernel) -> np.ndarray:
+def improved_sheather_jones(samples: tf.Tensor, kernel: Kernel) -> tf.Tensor:
     """Plug-in bandwidth without a normal reference (Botev, Grotowski and Kroese 2010, Algorithm 1).
 
     The fixed point of equation 29 with l = 5, from a grid of 1024 points over twice the samples' range, for the
     Gaussian kernel; another kernel has it times the ratio of their constants in eq. 2.20. Few samples may have no fixed
     point: their bandwidth is infinite, and their mode the mean.
     """
-    lows, ranges = samples.min(axis=1, keepdims=True), np.ptp(samples, axis=1)
-    places = (samples - lows) / np.where(ranges > 0, 2 * ranges, 1.0)[:, np.newaxis] + 0.25
-    squares, coefficients = _cosine_series(places)
-    count = 1 + (np.diff(np.sort(samples, axis=1), axis=1) > 0).sum(axis=1)
+    lows, ranges = tf.reduce_min(samples, axis=1), tf.reduce_max(samples, axis=1) - tf.reduce_min(samples, axis=1)
+    places = (samples - lows[:, tf.newaxis]) / tf.where(ranges > 0, 2 * ranges, 1.0)[:, tf.newaxis] + 0.25
+    coefficients = _squared_cosine_coefficients(places)
+    rates = math.pi**2 * tf.square(tf.range(1, _GRID, dtype=tf.float64))
+    ordered = tf.sort(samples, axis=1)
+    count = 1 + tf.reduce_sum(tf.cast(ordered[:, 1:] > ordered[:, :-1], tf.float64), axis=1)
 
-    def roughness(derivative: int, time: np.ndarray) -> np.ndarray:
-        """Roughness R of a derivative of the density estimate with this squared bandwidth."""
-        rates = math.pi**2 * squares
-        num_frequencies = np.searchsorted(
-            rates * time.min(initial=np.inf), NEGLIGIBLE
-        )  # Frequencies beyond add less than 1e-16.
-        decay = np.exp(-rates[:num_frequencies] * time[:, np.newaxis])
-        return 0.5 * (rates[:num_frequencies] ** derivative * coefficients[rows, :num_frequencies] * decay).sum(axis=1)
+    def step(number, times, rows):
+        row_coefficients, row_count = tf.gather(coefficients, rows), tf.gather(count, rows)
 
-    times, rows = np.zeros(len(samples)), np.flatnonzero(ranges > 0)  # The rows whose times still change.
-    for _ in range(FIXED_POINT_STEPS):
-        functional = roughness(7, times[rows])
-        with np.errstate(divide="ignore"):  # Where there is no fixed point.
-            for order in range(6, 1, -1):
-                odd = math.prod(range(1, 2 * order, 2)) / math.sqrt(2 * math.pi)
-                constant = 2 * (1 + 0.5 ** (order + 0.5)) / 3 * odd
-                functional = roughness(order, (constant / (count[rows] * functional)) ** (2 / (3 + 2 * order)))
-            after = (2 * math.sqrt(math.pi) * count[rows] * functional) ** -0.4
-        changes = ~np.isclose(after, times[rows], rtol=1e-10, atol=0)
-        times[rows] = after
-        rows = rows[changes]
-        if not rows.size:
-            break
-    ratio = (kernel.roughness / kernel.variance**2 / GAUSSIAN.roughness) ** 0.2
-    return np.where(ranges > 0, ratio * 2 * ranges * np.sqrt(times), 0.0)
+        def roughness(derivative: int, time: tf.Tensor) -> tf.Tensor:
+            """Roughness R of a derivative of the density estimate with this squared bandwidth."""
+            limit = tf.constant([_NEGLIGIBLE], tf.float64)
+            used = tf.searchsorted(rates * tf.reduce_min(time), limit)[0]  # Frequencies beyond add less than 1e-16.
+            decay = tf.exp(-rates[:used] * time[:, tf.newaxis])
+            return 0.5 * tf.reduce_sum(rates[:used] ** derivative * row_coefficients[:, :used] * decay, axis=1)
 
+        before = tf.gather(times, rows)
+        functional = roughness(7, before)
+        for order in range(6, 1, -1):
+            odd = math.prod(range(1, 2 * order, 2)) / math.sqrt(2 * math.pi)
+            constant = 2 * (1 + 0.5 ** (order + 0.5)) / 3 * odd
+            functional = roughness(order, (constant / (row_count * functional)) ** (2 / (3 + 2 * order)))
+        after = (2 * math.sqrt(math.pi) * row_count * functional) ** -0.4
+        changes = (after != before) & ~(tf.abs(after - before) <= 1e-10 * tf.abs(before))
+        times = tf.tensor_scatter_nd_update(times, rows[:, tf.newaxis], after)
+        return number + 1, times, tf.boolean_mask(rows, changes)
 
-def _cosine_series(places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Squared frequencies [frequencies] and squared cosine coefficients [parameters, frequencies].
-
-    Args:
-      places: Float [parameters, clients], in [0, 1].
-    """
-    below = np.floor(scaled := places * (GRID - 1)).astype(np.intp)
-    counts, rows = np.zeros((len(places), GRID)), np.arange(len(places))[:, np.newaxis]
-    np.add.at(counts, (rows, below), 1 - (scaled - below))
-    np.add.at(counts, (rows, below + 1), scaled - below)
-    coefficients = scipy.fft.dct(counts / places.shape[1], axis=1)[:, 1:]
-    return np.square(np.arange(1.0, GRID)), np.square(coefficients)
+    _, times, _ = tf.while_loop(
+        lambda number, _, rows: (number < _FIXED_POINT_STEPS) & (tf.size(rows) > 0),
+        step,
+        (0, tf.zeros_like(ranges), tf.where(ranges > 0)[:, 0]),
+        shape_invariants=(tf.TensorShape([]), ranges.shape, tf.TensorShape([None])),
+    )
+    ratio = (kernel.roughness / kernel.variance**2 / KERNELS["gaussian"].roughness) ** 0.2
+    return tf.where(ranges > 0, ratio * 2 * ranges * tf.sqrt(times), 0.0)
 
 
-def cross_validation(samples: np.ndarray, kernel: Kernel) -> np.ndarray:
+def _squared_cosine_coefficients(places: tf.Tensor) -> tf.Tensor:
+    """float64 [parameters, frequencies from 1] of samples in [0, 1], float64 [parameters, clients]."""
+    scaled, rows = places * (_GRID - 1), tf.shape(places)[0]
+    above = scaled - tf.floor(scaled)
+    cells = tf.cast(tf.floor(scaled), tf.int32) + _GRID * tf.range(rows)[:, tf.newaxis]
+    cells, shares = tf.concat([cells, cells + 1], axis=1), tf.concat([1 - above, above], axis=1)
+    counts = tf.math.unsorted_segment_sum(shares, cells, _GRID * rows)
+    return tf.square(tf.signal.dct(tf.reshape(counts, [-1, _GRID]) / _count(places))[:, 1:])
+
+
+def cross_validation(samples: tf.Tensor, kernel: Kernel) -> tf.Tensor:
     """Best of 0.01, 0.1, 1 and 10 times Silverman's bandwidth by the likelihood of left-out samples.
 
     Five folds, or as many as there are samples; a fold is every fifth sample in the order of their values. A left-out
     sample that no kernel reaches counts with the smallest positive density. Equal likelihoods: the larger bandwidth.
     """
-    samples = np.sort(samples, axis=1)
+    samples = tf.sort(samples, axis=1)
     silvermans = silverman(samples, kernel)
-    num_folds = min(FOLDS, samples.shape[1])
-    if num_folds < 2:
-        return silvermans
-    safe = np.where(silvermans > 0, silvermans, 1.0)
-    best, best_likelihood = safe, np.full(len(samples), -np.inf)
-    for factor in FACTORS:
-        likelihood = np.zeros(len(samples))
-        for fold in range(num_folds):
-            left_out = np.arange(samples.shape[1]) % num_folds == fold
-            estimate = density(kernel, samples[:, ~left_out], factor * safe, samples[:, left_out])
-            likelihood += np.log(np.maximum(estimate, np.finfo(np.float32).tiny)).sum(axis=1)
-        better = likelihood >= best_likelihood
-        best = np.where(better, factor * safe, best)
-        best_likelihood = np.where(better, likelihood, best_likelihood)
-    return np.where(silvermans > 0, best, 0.0)
+    num_folds = tf.minimum(_FOLDS, tf.shape(samples)[1])
+    folds = tf.range(tf.shape(samples)[1]) % tf.maximum(num_folds, 1)
+    trains = tf.cast(folds[:, tf.newaxis] != folds, tf.float64)  # [left out, clients]
+    safe = tf.where(silvermans > 0, silvermans, 1.0)
+    distances = samples[:, :, tf.newaxis] - samples[:, tf.newaxis, :]
+    best, best_likelihood = safe, tf.fill(tf.shape(safe), tf.constant(-np.inf, tf.float64))
+    for factor in _FACTORS:
+        width = (factor * safe)[:, tf.newaxis, tf.newaxis]
+        sums = tf.reduce_sum(kernel.density(distances / width) * trains, axis=2) / width[:, :, 0]
+        estimates = sums / tf.reduce_sum(trains, axis=1)
+        likelihood = tf.reduce_sum(tf.math.log(tf.maximum(estimates, np.finfo(np.float32).tiny)), axis=1)
+        is_better = likelihood >= best_likelihood
+        best = tf.where(is_better, factor * safe, best)
+        best_likelihood = tf.where(is_better, likelihood, best_likelihood)
+    return tf.where((silvermans > 0) & (num_folds > 1), best, silvermans)
 
 
-def nearest(samples: np.ndarray, kernel: Kernel) -> np.ndarray:
-    """Scott's bandwidth of the five samples nearest to zero, where the density is plotted (C.4)."""
-    count = min(NEIGHBOURS, samples.shape[1])
-    indices = np.argpartition(np.abs(samples), count - 1, axis=1)[:, :count]
-    return scott(np.take_along_axis(samples, indices, axis=1), kernel)
+def nearest(distances: tf.Tensor, kernel: Kernel) -> tf.Tensor:
+    """Scott's bandwidth of the five samples nearest to zero, where the density is evaluated (C.4)."""
+    _, indices = tf.math.top_k(-tf.abs(distances), tf.minimum(_NEIGHBOURS, tf.shape(distances)[1]))
+    return scott(tf.gather(distances, indices, batch_dims=1), kernel)
 
 
-RULES = {
+RULES: dict[str, Callable[[tf.Tensor, Kernel], tf.Tensor]] = {
     "silverman": silverman,
     "scott": scott,
     "plug_in": plug_in,
@@ -222,19 +223,21 @@ RULES = {
     "cross_validation": cross_validation,
 }
 PAIRWISE = {"plug_in", "improved_sheather_jones", "cross_validation"}  # Rules with much larger arrays.
-NEAREST = "nearest"  # The name of `nearest`, the only rule that depends on the place.
 
 
-def _deviations(samples: np.ndarray) -> np.ndarray:
-    return samples.std(axis=1, ddof=1) if samples.shape[1] > 1 else np.zeros(len(samples))
+def _count(samples: tf.Tensor) -> tf.Tensor:
+    return tf.cast(tf.shape(samples)[1], tf.float64)
 
 
-def _quantile(ordered: np.ndarray, share: float) -> np.ndarray:
-    """Quantile of ascending rows; equals `np.quantile`, which would search for the order again."""
-    rank = share * (ordered.shape[1] - 1)
-    below, above = math.floor(rank), math.ceil(rank)
-    return ordered[:, below] + (rank - below) * (ordered[:, above] - ordered[:, below])
+def _deviations(samples: tf.Tensor) -> tf.Tensor:
+    squares = tf.square(samples - tf.reduce_mean(samples, axis=1, keepdims=True))
+    return tf.sqrt(tf.reduce_sum(squares, axis=1) / tf.maximum(_count(samples) - 1, 1.0))
 
 
-def _mean_derivative(polynomial: np.ndarray, squares: np.ndarray) -> np.ndarray:
-    return (polynomial * np.exp(-0.5 * squares)).mean(axis=(1, 2)) / math.sqrt(2 * math.pi)
+def _quantile(ordered: tf.Tensor, share: float) -> tf.Tensor:
+    """Quantile of ascending rows, interpolated linearly."""
+    rank = share * (_count(ordered) - 1)
+    below, above = (
+        tf.gather(ordered, tf.cast(place, tf.int32), axis=1) for place in (tf.floor(rank), tf.math.ceil(rank))
+    )
+    return below + (rank - tf.floor(rank)) * (above - below)

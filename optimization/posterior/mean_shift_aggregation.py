@@ -1,28 +1,57 @@
-"""FedKP's mean shift as a TFF aggregation, for `tff.learning` and any other TFF program.
+"""FedKP: the mode of the cohort's models, parameter by parameter, as a TFF aggregation.
 
-TFF's reservoir sampling, with a reservoir for the whole cohort, collects the clients' updates, and the server takes the
-mean-shift step on them in TensorFlow. The results are those of `mean_shift.MeanShift` but for rounding; that module and
-`kernels` explain each step. The worker holds the whole cohort's updates at once, as one value.
+Johansson and Gullbrandson 2022, Algorithms 8 to 10. The clients' values of a parameter are samples of its posterior.
+Mean shift climbs from a start to a mode of their kernel density. It commutes with translation and scaling, so model
+deltas may stand for models, and the values of a parameter are mapped to [0, 1].
+
+A round's updates are in memory once, at the worker, and everything else works on blocks of parameters. The accumulator
+is a list of updates: a new one moves the others by one place, which copies none. TFF sends a finished accumulator from
+its clients' executor to its server's, which takes three copies of it. So the step is taken when the last client's
+update is accumulated, and only the aggregate is sent.
+
+Epanechnikov's kernel has windows, which make joint steps of all clients cheap. The samples within reach of a point
+change only at the edges sample +- bandwidth. Between two edges a step is one function of the point, whose coefficients
+are sums over the samples within reach.
 """
 
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
 from optimization import models
-from optimization.posterior import kernels, mean_shift
+from optimization.posterior import flags, kernels
 
-MESSAGE_BYTES = 2 * 1000**3  # Limit of a message between a program and its worker.
-_CELLS = 1 << 17  # Array elements of a chunk of parameters.
+TOLERANCE = 1e-7  # A coordinate stops after a step that is not longer than this, in units of the models.
+# How much wider a window is, in units of the samples' range: a sample at exactly one bandwidth counts despite rounding,
+# and a window of bandwidth zero holds its own sample.
+_MARGIN = 1e-9
+_ROUNDING = 1e-9  # Results that are closer than this to the mean, in units of the samples' range, equal it.
+# Below this bandwidth the sums of squares and cubes lose more than nine digits to cancellation.
+_LEAST_REACH = 0.01
+_PLACES = 128  # Updates that are collected without a copy; more cost copies.
+_COLLECTED_CELLS = 1 << 22  # Array elements of the updates of a block of parameters.
+_CELLS = 1 << 15  # Elements of each array of a step: more leave the caches, fewer leave the cores waiting.
 
 
-def fits(num_clients: int, num_parameters: int) -> bool:
-    """Whether one message can hold the updates of a cohort, float32 [num_clients, num_parameters]."""
-    return 4 * num_clients * num_parameters < MESSAGE_BYTES
+class Collected(NamedTuple):
+    """A part of a round's updates, or the aggregate of all.
+
+    Attributes:
+      places: Tuple of float32 [updates, parameters], the newest first; most have one row or none.
+      others: float32 [updates, parameters], those that have left the last place.
+      aggregate: float32 [parameters, 2], see `aggregate`; empty before the last client.
+      clients: int32, number of clients.
+    """
+
+    places: tuple[tf.Tensor, ...]
+    others: tf.Tensor
+    aggregate: tf.Tensor
+    clients: tf.Tensor
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,52 +60,78 @@ class _MeanShift:
 
     Attributes:
       shift: The kernel, its bandwidth and the steps.
-      cohort_size: Maximum number of clients in a round; a larger cohort is sampled uniformly.
+      cohort_size: Number of clients in a round, at most. A round of fewer needs three more copies of their updates.
       shifts_clients: Whether every client's update is shifted to its mode and the modes are averaged (Algorithm 10); if
         not, their mean is shifted (Algorithm 9).
-      weighs: Whether a client's kernel, and its update in the mean, have the client's weight; else all are equal.
-      sizes_bandwidths: Whether a client's bandwidth is inversely proportional to its weight.
 
-    A client counts if its update is finite and its weight, such as its number of examples, is above 0. If none
-    counts, the result is zero if a client without a weight participated, and otherwise NaN. The measurement
-    `share_moved` is that of `mean_shift.Aggregate`.
+    A client counts if its update is finite and its weight, such as its number of examples, is above 0; those that count
+    are equal. If none counts, the result is zero, and without any client NaN. The measurement `share_moved` is the
+    share of the parameters whose distance to the clients' mean exceeds the tolerance.
     """
 
-    shift: mean_shift.MeanShift
+    shift: flags.MeanShift
     cohort_size: int
     shifts_clients: bool = False
-    weighs: bool = False
-    sizes_bandwidths: bool = False
 
     def _weighted(self, value_type: tff.Type, weight_type: tff.Type) -> tff.templates.AggregationProcess:
         specs = tff.types.type_to_tf_tensor_specs(value_type)
         shapes = {str(index): tuple(spec.shape) for index, spec in enumerate(tf.nest.flatten(specs))}
+        size, num_places = sum(math.prod(shape) for shape in shapes.values()), min(self.cohort_size, _PLACES)
+        matrix = tff.TensorType(np.float32, (None, None))
+        collected_type = tff.to_type(Collected((matrix,) * num_places, matrix, matrix, np.int32))
+
+        def step(collected: Collected) -> tf.Tensor:
+            nothing = tf.where(collected.clients > 0, 0.0, np.nan)
+            updates = [*collected.places, collected.others]
+            return _unsized(aggregate(self.shift, updates, size, nothing, shifts_clients=self.shifts_clients))
 
         @tff.tensorflow.computation(value_type, weight_type)
-        def row(value, weight):
-            return models.flatten(tf.nest.flatten(value)), tf.cast(weight, tf.float32)
+        def at_client(value, weight):
+            update = models.flatten(tf.nest.flatten(value))[tf.newaxis]
+            counts = (tf.cast(weight, tf.float32) > 0) & tf.reduce_all(tf.math.is_finite(update))
+            return _unsized(update[: tf.cast(counts, tf.int32)])
 
-        reservoir = tff.aggregators.UnweightedReservoirSamplingFactory(self.cohort_size)
-        sampling = reservoir.create(row.type_signature.result)
+        @tff.tensorflow.computation
+        def zero():
+            none = _unsized(tf.zeros([0, size]))
+            return Collected((none,) * num_places, none, none, tf.constant(0))
 
-        @tff.tensorflow.computation(sampling.next.type_signature.result.result.member)
-        def server_step(rows):
-            update, share_moved = _aggregate(self, *rows)
-            return tf.nest.pack_sequence_as(specs, models.unflatten(update, shapes)), {"share_moved": share_moved}
+        @tff.tensorflow.computation(collected_type, at_client.type_signature.result)
+        def accumulate(collected, update):
+            places, clients = (update, *collected.places[:-1]), collected.clients + 1
+            others, none = tf.concat([collected.places[-1], collected.others], axis=0), update[:0]
+            after = Collected(places, others, collected.aggregate, clients)
+            message = f"A round has more clients than cohort_size={self.cohort_size}."
+            with tf.control_dependencies([tf.debugging.Assert(clients <= self.cohort_size, [message])]):
+                is_last = tf.equal(clients, self.cohort_size)
+            return tf.cond(is_last, lambda: Collected((none,) * num_places, none, step(after), clients), lambda: after)
 
-        @tff.federated_computation(
-            sampling.state_type, tff.FederatedType(value_type, tff.CLIENTS), tff.FederatedType(weight_type, tff.CLIENTS)
-        )
+        @tff.tensorflow.computation(collected_type, collected_type)
+        def merge(first, second):
+            updates = tf.concat([*second.places, second.others, *first.places, first.others], axis=0)
+            return Collected((updates[:0],) * num_places, updates, updates[:0], first.clients + second.clients)
+
+        @tff.tensorflow.computation(collected_type)
+        def report(collected):
+            has_aggregate = tf.shape(collected.aggregate)[0] > 0
+            result = tf.cond(has_aggregate, lambda: collected.aggregate, lambda: step(Collected(*collected)))
+            update = models.unflatten(tf.ensure_shape(result[:, 0], [size]), shapes)
+            return tf.nest.pack_sequence_as(specs, update), {"share_moved": tf.reduce_mean(result[:, 1])}
+
+        initialize = tff.federated_computation(lambda: tff.federated_value((), tff.SERVER))
+        types = [tff.FederatedType(part, tff.CLIENTS) for part in (value_type, weight_type)]
+
+        @tff.federated_computation(initialize.type_signature.result, *types)
         def next_round(state, value, weight):
-            sampled = sampling.next(state, tff.federated_map(row, (value, weight)))
-            result, measurements = tff.federated_map(server_step, sampled.result)
-            return tff.templates.MeasuredProcessOutput(sampled.state, result, measurements)
+            updates = tff.federated_map(at_client, (value, weight))
+            result, measurements = tff.federated_aggregate(updates, zero(), accumulate, merge, report)
+            return tff.templates.MeasuredProcessOutput(state, result, measurements)
 
-        return tff.templates.AggregationProcess(sampling.initialize, next_round)
+        return tff.templates.AggregationProcess(initialize, next_round)
 
 
 class WeightedMeanShiftFactory(_MeanShift, tff.aggregators.WeightedAggregationFactory):
-    """FedKP with clients' weights, as for `tff.learning.algorithms.build_weighted_fed_avg`."""
+    """FedKP for `tff.learning.algorithms.build_weighted_fed_avg`; a weight only says whether a client counts."""
 
     def create(self, value_type: tff.Type, weight_type: tff.Type) -> tff.templates.AggregationProcess:
         """Builds the process; values are float32 tensors, a weight is a number."""
@@ -84,93 +139,143 @@ class WeightedMeanShiftFactory(_MeanShift, tff.aggregators.WeightedAggregationFa
 
 
 class MeanShiftFactory(_MeanShift, tff.aggregators.UnweightedAggregationFactory):
-    """FedKP with equal clients, as for `tff.learning.algorithms.build_unweighted_fed_avg`."""
+    """FedKP for `tff.learning.algorithms.build_unweighted_fed_avg`."""
 
     def create(self, value_type: tff.Type) -> tff.templates.AggregationProcess:
         """Builds the process; values are float32 tensors."""
         weighted = self._weighted(value_type, tff.TensorType(np.float32))
+        ones = tff.tensorflow.computation(lambda value: 1.0, value_type)
 
-        @tff.tensorflow.computation(value_type)
-        def weight(value):
-            del value
-            return 1.0
-
-        @tff.federated_computation(weighted.state_type, tff.FederatedType(value_type, tff.CLIENTS))
+        @tff.federated_computation(
+            weighted.initialize.type_signature.result, tff.FederatedType(value_type, tff.CLIENTS)
+        )
         def next_round(state, value):
-            return weighted.next(state, value, tff.federated_map(weight, value))
+            return weighted.next(state, value, tff.federated_map(ones, value))
 
         return tff.templates.AggregationProcess(weighted.initialize, next_round)
 
 
-def _aggregate(options: _MeanShift, updates, weights):
-    """Computes `mean_shift.Aggregate` of updates float32 [clients, parameters] and weights [clients], as tensors."""
-    shift, shifts_clients = options.shift, options.shifts_clients
-    counted = tf.reduce_all(tf.math.is_finite(updates), axis=1) & (weights > 0)
-    clients = tf.cast(tf.where(counted)[:, 0], tf.int32)
-    sizes = tf.cast(tf.gather(weights, clients), tf.float64)
-    num_clients, num_parameters = tf.size(clients), tf.shape(updates)[1]
-    equal = tf.ones_like(sizes)
-    shares = sizes if options.weighs else equal
-    shares /= tf.reduce_sum(shares)
-    factors = tf.reduce_mean(sizes) / sizes if options.sizes_bandwidths else equal
-    has_windows = shifts_clients and shift.kernel is kernels.EPANECHNIKOV and shift.bandwidth != kernels.NEAREST
-    pairs = (shifts_clients and not has_windows) or shift.bandwidth in kernels.PAIRWISE
-    chunk = tf.maximum(1, _CELLS // tf.maximum(1, num_clients**2 if pairs else 2 * num_clients))
-
-    def shift_chunk(start):
-        samples = tf.transpose(tf.cast(tf.gather(updates[:, start : start + chunk], clients), tf.float64))
-        lows = tf.reduce_min(samples, axis=1, keepdims=True)
-        ranges = tf.reduce_max(samples, axis=1, keepdims=True) - lows
-        units = tf.where(ranges > 0, ranges, 1.0)
-        samples = (samples - lows) / units
-        tolerances, means = shift.tolerance / units, tf.linalg.matvec(samples, shares)
-        if has_windows:
-            modes = _windowed_cluster_mean(shift, samples, shares, factors, tolerances)
-        elif shifts_clients:
-            modes = tf.linalg.matvec(_climb(shift, samples, samples, shares, factors, tolerances), shares)
-        else:
-            modes = _climb(shift, samples, means[:, tf.newaxis], shares, factors, tolerances)[:, 0]
-        is_shifted = tf.abs(modes - means) > tf.maximum(tolerances[:, 0], mean_shift.ROUNDING)
-        modes = tf.cast(modes * units[:, 0] + lows[:, 0], tf.float32)
-        return modes, tf.reduce_sum(tf.cast(is_shifted, tf.int32))
-
-    def shift_all():
-        def step(index, parts, num_shifted):
-            modes, num_shifted_here = shift_chunk(index * chunk)
-            return index + 1, parts.write(index, modes), num_shifted + num_shifted_here
-
-        num_chunks = -(-num_parameters // chunk)
-        parts = tf.TensorArray(tf.float32, num_chunks, infer_shape=False, element_shape=[None])
-        _, parts, num_shifted = tf.while_loop(lambda index, *_: index < num_chunks, step, (0, parts, 0))
-        return parts.concat(), tf.cast(num_shifted, tf.float32) / tf.cast(num_parameters, tf.float32)
-
-    def nothing():
-        return tf.fill([num_parameters], tf.where(tf.reduce_all(weights > 0), np.nan, 0.0)), tf.constant(np.nan)
-
-    return tf.cond(num_clients > 0, shift_all, nothing)
+def _unsized(matrix: tf.Tensor) -> tf.Tensor:
+    """The same matrix, with a shape that graphs do not know: the compiler allocates each input of a known shape."""
+    return tf.compat.v1.placeholder_with_default(matrix, [None, None])
 
 
-def _climb(shift, samples, starts, weights, factors, tolerances):
-    """Modes that the steps reach from the starts [parameters, points]; samples are [parameters, clients]."""
-    weigh = _WEIGHTS[shift.kernel, shift.step_weights]
-    pulls = _pulls(shift, weights, factors)
-    widths = None if shift.bandwidth == kernels.NEAREST else _widths(shift, samples)
+def aggregate(
+    shift: flags.MeanShift, updates: Sequence[tf.Tensor], size: int, nothing: tf.Tensor | float, *, shifts_clients: bool
+) -> tf.Tensor:
+    """Aggregates a cohort's updates.
+
+    Args:
+      shift: Options of the mean shift.
+      updates: Parts of the cohort, float32 [clients, parameters] each.
+      size: Number of parameters.
+      nothing: Every element of the aggregate of no client, float32.
+      shifts_clients: See `WeightedMeanShiftFactory`.
+
+    Returns:
+      float32 [parameters, 2]: the aggregate; whether it moved away from the clients' mean, NaN without a client.
+    """
+    num_clients = tf.add_n([tf.shape(part)[0] for part in updates])
+    has_pairs = shift.bandwidth in kernels.PAIRWISE or (shifts_clients and not shift.has_windows)
+    cells = num_clients**2 if has_pairs else 2 * num_clients
+    num_collected = tf.maximum(1, _COLLECTED_CELLS // tf.maximum(1, num_clients))
+    num_shifted = tf.maximum(1, _CELLS // tf.maximum(1, cells))
+
+    def collect(start: tf.Tensor) -> tf.Tensor:
+        parts = [part[:, start : start + num_collected] for part in updates]
+        samples = tf.transpose(tf.concat(parts, axis=0))
+        return _in_blocks(lambda first: step(samples[first : first + num_shifted]), tf.shape(samples)[0], num_shifted)
+
+    def step(samples: tf.Tensor) -> tf.Tensor:
+        result, is_moved = _aggregate_block(shift, tf.cast(samples, tf.float64), shifts_clients=shifts_clients)
+        return tf.stack([tf.cast(result, tf.float32), tf.cast(is_moved, tf.float32)], axis=1)
+
+    return tf.cond(
+        num_clients > 0,
+        lambda: _in_blocks(collect, size, num_collected, parallel_iterations=1),
+        lambda: tf.fill([size, 1], nothing) * [[1.0, np.nan]],
+    )
+
+
+def _in_blocks(
+    function: Callable[[tf.Tensor], tf.Tensor], size: int | tf.Tensor, block: tf.Tensor, parallel_iterations: int = 10
+) -> tf.Tensor:
+    """Concatenates function(start), float32 [block, 2], for the starts of all blocks."""
+    parts = tf.TensorArray(tf.float32, -(-size // block), infer_shape=False, element_shape=[None, 2])
+    _, parts = tf.while_loop(
+        lambda index, _: index * block < size,
+        lambda index, parts: (index + 1, parts.write(index, function(index * block))),
+        (0, parts),
+        parallel_iterations=parallel_iterations,
+    )
+    return parts.concat()
+
+
+def _in_units(samples: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Samples [parameters, clients] mapped to [0, 1]; their minimum and range (1 if zero), [parameters, 1]."""
+    lows = tf.reduce_min(samples, axis=1, keepdims=True)
+    ranges = tf.reduce_max(samples, axis=1, keepdims=True) - lows
+    units = tf.where(ranges > 0, ranges, 1.0)
+    return (samples - lows) / units, lows, units
+
+
+def modes(shift: flags.MeanShift, samples: tf.Tensor, starts: tf.Tensor) -> tf.Tensor:
+    """Modes that Algorithm 8 reaches from each start.
+
+    Args:
+      shift: Options of the mean shift.
+      samples: float64 [parameters, clients].
+      starts: float64 [parameters, starts].
+
+    Returns:
+      float64 [parameters, starts].
+    """
+    scaled, lows, units = _in_units(samples)
+    return _climb(shift, scaled, (starts - lows) / units, TOLERANCE / units) * units + lows
+
+
+def widths(shift: flags.MeanShift, samples: tf.Tensor) -> tf.Tensor:
+    """Scaled bandwidths, float64 [parameters], of samples [parameters, clients]; not for `flags.NEAREST`."""
+    return shift.bandwidth_scale * kernels.RULES[shift.bandwidth](samples, kernels.KERNELS[shift.kernel])
+
+
+def _aggregate_block(
+    shift: flags.MeanShift, samples: tf.Tensor, *, shifts_clients: bool
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Aggregate float64 [parameters] of samples [parameters, clients], and whether it moved away from the mean."""
+    samples, lows, units = _in_units(samples)
+    tolerances, means = TOLERANCE / units, tf.reduce_mean(samples, axis=1)
+    if not shifts_clients:
+        results = _climb(shift, samples, means[:, tf.newaxis], tolerances)[:, 0]
+    elif not shift.has_windows:
+        results = tf.reduce_mean(_climb(shift, samples, samples, tolerances), axis=1)
+    else:
+        results = _windowed_cluster_mean(shift, samples, tolerances)
+    is_moved = tf.abs(results - means) > tf.maximum(tolerances[:, 0], _ROUNDING)
+    return results * units[:, 0] + lows[:, 0], is_moved
+
+
+def _climb(shift: flags.MeanShift, samples: tf.Tensor, starts: tf.Tensor, tolerances: tf.Tensor) -> tf.Tensor:
+    """Modes [parameters, starts] of samples in [0, 1], step by step."""
+    kernel = kernels.KERNELS[shift.kernel]
+    weigh = kernel.pull if shift.mean_shift_weights == flags.PROFILE else kernel.weight
+    fixed = None if shift.bandwidth == flags.NEAREST else widths(shift, samples)
     rows = tf.repeat(tf.range(tf.shape(starts)[0]), tf.shape(starts)[1])
 
     def step(number, points, moving):
         row = tf.gather(rows, moving)
         distances = tf.gather(samples, row) - tf.gather(points, moving)[:, tf.newaxis]
-        width = shift.scale * _nearest(distances) if widths is None else tf.gather(widths, row)
-        shares = weigh(distances / (width[:, tf.newaxis] * factors + mean_shift.MARGIN))
-        mass = tf.linalg.matvec(shares, pulls)
-        steps = tf.linalg.matvec(shares * distances, pulls) / tf.where(mass > 0, mass, 1.0)
+        width = shift.bandwidth_scale * kernels.nearest(distances, kernel) if fixed is None else tf.gather(fixed, row)
+        shares = weigh(distances / (width[:, tf.newaxis] + _MARGIN))
+        mass = tf.reduce_sum(shares, axis=1)
+        steps = tf.reduce_sum(shares * distances, axis=1) / tf.where(mass > 0, mass, 1.0)
         points = tf.tensor_scatter_nd_add(points, moving[:, tf.newaxis], steps)
         moving = tf.boolean_mask(moving, tf.abs(steps) > tf.gather(tolerances[:, 0], row))
         return number + 1, points, moving
 
     points = tf.reshape(starts, [-1])
     _, points, _ = tf.while_loop(
-        lambda number, _, moving: (number < shift.t_max) & (tf.size(moving) > 0),
+        lambda number, _, moving: (number < shift.mean_shift_steps) & (tf.size(moving) > 0),
         step,
         (0, points, tf.range(tf.size(points))),
         shape_invariants=(tf.TensorShape([]), points.shape, tf.TensorShape([None])),
@@ -178,250 +283,75 @@ def _climb(shift, samples, starts, weights, factors, tolerances):
     return tf.reshape(points, tf.shape(starts))
 
 
-def _windowed_cluster_mean(shift, samples, weights, factors, tolerances):
-    """Average of the samples' modes under Epanechnikov's kernel, see `mean_shift`."""
-    order = tf.argsort(samples, axis=1)
-    ascending = tf.gather(samples, order, batch_dims=1)
-    shares, ordered_factors = tf.gather(weights, order), tf.gather(factors, order)
-    widths = _widths(shift, samples)
-    reach = widths[:, tf.newaxis] * ordered_factors + mean_shift.MARGIN
-    pulls = _pulls(shift, shares, ordered_factors)
-    if shift.step_weights == mean_shift.PROFILE:
-        return _profile_cluster_mean(ascending, shares, reach, pulls, tolerances, shift.t_max)
-    is_narrow = widths * tf.reduce_min(factors) < mean_shift.LEAST_REACH
-    wide, narrow = tf.where(~is_narrow), tf.where(is_narrow)
-    arrays = (tf.gather_nd(values, wide) for values in (ascending, shares, reach, pulls, tolerances))
-    means = _kernel_cluster_mean(*arrays, shift.t_max)
+def _windowed_cluster_mean(shift: flags.MeanShift, samples: tf.Tensor, tolerances: tf.Tensor) -> tf.Tensor:
+    """Mean [parameters] of the modes of samples in [0, 1] under Epanechnikov's kernel."""
+    samples, width = tf.sort(samples, axis=1), widths(shift, samples)
+    if shift.mean_shift_weights == flags.PROFILE:
+        return _walk(shift, samples, width, tolerances)
+    varies = samples[:, -1] > 0  # Of clients that agree, all samples are 0, and so is their mode.
+    wide, narrow = (tf.where(varies & chosen) for chosen in (width >= _LEAST_REACH, width < _LEAST_REACH))
+    wide_samples, wide_width, wide_tolerances = (tf.gather_nd(part, wide) for part in (samples, width, tolerances))
+    means = _walk(shift, wide_samples, wide_width, wide_tolerances)
     close = tf.gather_nd(samples, narrow)
-    modes = _climb(shift, close, close, weights, factors, tf.gather_nd(tolerances, narrow))
-    result = tf.scatter_nd(wide, means, tf.shape(widths, tf.int64))
-    return tf.tensor_scatter_nd_update(result, narrow, tf.linalg.matvec(modes, weights))
+    close_means = tf.reduce_mean(_climb(shift, close, close, tf.gather_nd(tolerances, narrow)), axis=1)
+    result = tf.scatter_nd(wide, means, tf.shape(width, tf.int64))
+    return tf.tensor_scatter_nd_update(result, narrow, close_means)
 
 
-def _profile_cluster_mean(samples, weights, reach, pulls, tolerances, t_max: int):
-    """Equals `mean_shift.profile_cluster_mean`, with each parameter on a separate line."""
-    edges, sum_within = _windows(samples, reach)
-    means = sum_within(pulls * samples) / sum_within(pulls)
-    means = tf.clip_by_value(tf.where(tf.math.is_nan(means), tf.ones_like(means), means), 0.0, 1.0)
-    first, successors = _interval(samples, edges), _interval(means, edges)
-    following = tf.gather(means, successors, batch_dims=1)
-    is_settled = tf.abs(following - means) <= tolerances
-    successors = tf.where(is_settled, tf.range(tf.shape(edges)[1]), successors)
-    last, steps = first, t_max - 1
-    while steps:
-        if steps % 2:
-            last = tf.gather(successors, last, batch_dims=1)
-        steps //= 2
-        if steps:
-            successors = tf.gather(successors, successors, batch_dims=1)
-    modes = tf.gather(tf.where(is_settled, following, means), last, batch_dims=1)
-    after_one_step = tf.gather(means, first, batch_dims=1)
-    modes = tf.where(tf.abs(after_one_step - samples) <= tolerances, after_one_step, modes)
-    return tf.reduce_sum(modes * weights, axis=1)
+def _walk(shift: flags.MeanShift, samples: tf.Tensor, width: tf.Tensor, tolerances: tf.Tensor) -> tf.Tensor:
+    """Mean of the clients' modes by Algorithm 8.
 
+    Between two edges a step leads to the quotient of two parabolas, the sum of weighted samples and of weights; with
+    the profile's weights, to the mean of the samples within reach.
 
-def _kernel_cluster_mean(samples, weights, reach, pulls, tolerances, t_max: int):
-    """Equals `mean_shift.kernel_cluster_mean`, with each parameter on a separate line."""
-    centred = samples - 0.5
-    edges, sum_within = _windows(centred, reach)
-    curved = pulls / tf.square(reach)
-    first = curved * centred
-    second = first * centred
-    sums = (curved, first, second, pulls - second, (pulls - second) * centred)
-    coefficients = tf.stack([sum_within(values) for values in sums], axis=2)
+    Args:
+      shift: Options of the mean shift.
+      samples: float64 [parameters, clients], ascending.
+      width: float64 [parameters], bandwidths, at least `_LEAST_REACH` for the kernel's weights.
+      tolerances: float64 [parameters, 1].
 
-    def step(number, points, moves):
-        at = tf.gather(coefficients, _interval(points, edges), batch_dims=1)
-        bend, slope, turn, mass_constant, sum_constant = tf.unstack(at, num=5, axis=2)
-        mass = mass_constant + points * (2 * slope - points * bend)
-        weighted = sum_constant + points * (2 * turn - points * slope)
-        after = tf.where(moves & (mass > 0), weighted / mass, points)
+    Returns:
+      float64 [parameters].
+    """
+    centred = samples - 0.5  # Small cubes.
+    reach = tf.minimum(width + _MARGIN, 1 + _MARGIN)[:, tf.newaxis]  # A wider reach has no effect.
+    edges = tf.concat([centred - reach, centred + reach], axis=1)
+    order = tf.argsort(edges, axis=1, stable=True)
+    edges = tf.gather(edges, order, batch_dims=1)
+
+    def sum_within(values: tf.Tensor) -> tf.Tensor:
+        """Sum of the values within reach of the points from one edge to the next."""
+        return tf.cumsum(tf.gather(tf.concat([values, -values], axis=1), order, batch_dims=1), axis=1)
+
+    count, first = sum_within(tf.ones_like(centred)), sum_within(centred)
+    if shift.mean_shift_weights == flags.PROFILE:
+        means = first / count  # Between windows, where no point is, it means nothing.
+
+        def after_step(points: tf.Tensor, places: tf.Tensor) -> tf.Tensor:
+            return tf.gather(means, places, batch_dims=1)
+    else:
+        squares = tf.square(centred)
+        second, third = sum_within(squares), sum_within(squares * centred)
+        curvature = 1 / tf.square(width + _MARGIN)[:, tf.newaxis]
+        # mass(x) = constant + 2 slope x - bend x^2, and so the sum of weighted samples.
+        bend, slope, turn = curvature * count, curvature * first, curvature * second
+        coefficients = tf.stack([count - turn, first - curvature * third, bend, slope, turn], axis=2)
+
+        def after_step(points: tf.Tensor, places: tf.Tensor) -> tf.Tensor:
+            at = tf.gather(coefficients, places, batch_dims=1)
+            mass_constant, sum_constant, bend, slope, turn = tf.unstack(at, num=5, axis=2)
+            mass = mass_constant + points * (2 * slope - points * bend)
+            weighted = sum_constant + points * (2 * turn - points * slope)
+            return tf.where(mass > 0, weighted / mass, points)
+
+    def step(number: tf.Tensor, points: tf.Tensor, moves: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        places = tf.maximum(tf.searchsorted(edges, points, side="right") - 1, 0)
+        after = tf.where(moves, after_step(points, places), points)
         return number + 1, after, moves & (tf.abs(after - points) > tolerances)
 
     _, points, _ = tf.while_loop(
-        lambda number, _, moves: (number < t_max) & tf.reduce_any(moves),
+        lambda number, _, moves: (number < shift.mean_shift_steps) & tf.reduce_any(moves),
         step,
         (0, centred, tf.ones_like(centred, tf.bool)),
     )
-    return tf.reduce_sum((points + 0.5) * weights, axis=1)
-
-
-def _windows(samples, reach):
-    """Edges of each parameter, ascending, and a function that sums the values within reach between two edges."""
-    reach = tf.minimum(reach, 1 + mean_shift.MARGIN)
-    edges = tf.concat([samples - reach, samples + reach], axis=1)
-    order = tf.argsort(edges, axis=1, stable=True)
-
-    def sum_within(values):
-        return tf.cumsum(tf.gather(tf.concat([values, -values], axis=1), order, batch_dims=1), axis=1)
-
-    return tf.gather(edges, order, batch_dims=1), sum_within
-
-
-def _interval(points, edges):
-    return tf.maximum(tf.searchsorted(edges, points, side="right") - 1, 0)
-
-
-def _pulls(shift, weights, factors):
-    return weights / tf.square(factors) if shift.step_weights == mean_shift.PROFILE else weights
-
-
-# Kernels and bandwidths, each as in `kernels`.
-
-
-def _epanechnikov(scaled):
-    return tf.maximum(1 - tf.square(scaled), 0.0)
-
-
-def _flat(scaled):
-    return tf.cast(tf.abs(scaled) <= 1, tf.float64)
-
-
-def _gaussian(scaled):
-    logarithms = -0.5 * tf.square(scaled)
-    return tf.exp(logarithms - tf.reduce_max(logarithms, axis=-1, keepdims=True))
-
-
-_WEIGHTS: dict[tuple[kernels.Kernel, str], Callable[[tf.Tensor], tf.Tensor]] = {
-    (kernels.EPANECHNIKOV, mean_shift.KERNEL): _epanechnikov,
-    (kernels.EPANECHNIKOV, mean_shift.PROFILE): _flat,
-    (kernels.GAUSSIAN, mean_shift.KERNEL): _gaussian,
-    (kernels.GAUSSIAN, mean_shift.PROFILE): _gaussian,
-}
-_DENSITIES: dict[kernels.Kernel, Callable[[tf.Tensor], tf.Tensor]] = {
-    kernels.EPANECHNIKOV: lambda scaled: 0.75 * _epanechnikov(scaled),
-    kernels.GAUSSIAN: lambda scaled: tf.exp(-0.5 * tf.square(scaled)) / math.sqrt(2 * math.pi),
-}
-
-
-def _widths(shift, samples):
-    return shift.scale * _RULES[shift.bandwidth](samples, shift.kernel)
-
-
-def _count(samples):
-    return tf.cast(tf.shape(samples)[1], tf.float64)
-
-
-def _deviations(samples):
-    squares = tf.square(samples - tf.reduce_mean(samples, axis=1, keepdims=True))
-    return tf.sqrt(tf.reduce_sum(squares, axis=1) / tf.maximum(_count(samples) - 1, 1.0))
-
-
-def _quantile(ordered, share: float):
-    rank = share * (_count(ordered) - 1)
-    below, above = (
-        tf.gather(ordered, tf.cast(place, tf.int32), axis=1) for place in (tf.floor(rank), tf.math.ceil(rank))
-    )
-    return below + (rank - tf.floor(rank)) * (above - below)
-
-
-def _silverman(samples, kernel=None):
-    del kernel
-    deviations, ordered = _deviations(samples), tf.sort(samples, axis=1)
-    ranges = (_quantile(ordered, 0.75) - _quantile(ordered, 0.25)) / 1.34
-    spreads = tf.where(ranges > 0, tf.minimum(deviations, ranges), deviations)
-    return 0.9 * spreads * _count(samples) ** -0.2
-
-
-def _scott(samples, kernel=None):
-    del kernel
-    return (4 / 3) ** 0.2 * _deviations(samples) * _count(samples) ** -0.2
-
-
-def _nearest(distances):
-    count = tf.minimum(kernels.NEIGHBOURS, tf.shape(distances)[1])
-    _, indices = tf.math.top_k(-tf.abs(distances), count)
-    return _scott(tf.gather(distances, indices, batch_dims=1))
-
-
-def _plug_in(samples, kernel):
-    count, deviations = _count(samples), _deviations(samples)
-    scales = tf.where(deviations > 0, deviations, 1.0)
-    distances = (samples[:, :, tf.newaxis] - samples[:, tf.newaxis, :]) / scales[:, tf.newaxis, tf.newaxis]
-
-    def mean_derivative(polynomial, squares):
-        return tf.reduce_mean(polynomial * tf.exp(-0.5 * squares), axis=[1, 2]) / math.sqrt(2 * math.pi)
-
-    pilot = (30 / math.sqrt(2 * math.pi) / (105 / (32 * math.sqrt(math.pi)) * count)) ** (1 / 9)
-    squares = tf.square(distances / pilot)
-    sixth = mean_derivative((((squares - 15) * squares + 45) * squares) - 15, squares) / pilot**7
-    pilots = (6 / math.sqrt(2 * math.pi) / (-sixth * count)) ** (1 / 7)
-    squares = tf.square(distances / pilots[:, tf.newaxis, tf.newaxis])
-    fourth = mean_derivative((squares - 6) * squares + 3, squares) / pilots**5
-    return (kernel.roughness / (kernel.variance**2 * fourth * count)) ** 0.2 * deviations
-
-
-def _improved_sheather_jones(samples, kernel):
-    lows, highs = tf.reduce_min(samples, axis=1), tf.reduce_max(samples, axis=1)
-    ranges = highs - lows
-    places = (samples - lows[:, tf.newaxis]) / tf.where(ranges > 0, 2 * ranges, 1.0)[:, tf.newaxis] + 0.25
-    scaled = places * (kernels.GRID - 1)
-    cells = tf.cast(tf.floor(scaled), tf.int32) + kernels.GRID * tf.range(tf.shape(samples)[0])[:, tf.newaxis]
-    above, size = scaled - tf.floor(scaled), kernels.GRID * tf.shape(samples)[0]
-    counts = tf.math.unsorted_segment_sum(1 - above, cells, size) + tf.math.unsorted_segment_sum(above, cells + 1, size)
-    shares = tf.reshape(counts, [-1, kernels.GRID]) / _count(samples)
-    coefficients = tf.square(tf.signal.dct(shares)[:, 1:])
-    rates = math.pi**2 * tf.square(tf.range(1, kernels.GRID, dtype=tf.float64))
-    ordered = tf.sort(samples, axis=1)
-    count = 1 + tf.reduce_sum(tf.cast(ordered[:, 1:] > ordered[:, :-1], tf.float64), axis=1)
-
-    def step(number, times, rows):
-        row_coefficients, row_count = tf.gather(coefficients, rows), tf.gather(count, rows)
-
-        def roughness(derivative, time):
-            num_frequencies = tf.searchsorted(
-                rates * tf.reduce_min(time), tf.constant([kernels.NEGLIGIBLE], tf.float64)
-            )[0]
-            decay = tf.exp(-rates[:num_frequencies] * time[:, tf.newaxis])
-            return 0.5 * tf.reduce_sum(
-                rates[:num_frequencies] ** derivative * row_coefficients[:, :num_frequencies] * decay, axis=1
-            )
-
-        before = tf.gather(times, rows)
-        functional = roughness(7, before)
-        for order in range(6, 1, -1):
-            odd = math.prod(range(1, 2 * order, 2)) / math.sqrt(2 * math.pi)
-            constant = 2 * (1 + 0.5 ** (order + 0.5)) / 3 * odd
-            functional = roughness(order, (constant / (row_count * functional)) ** (2 / (3 + 2 * order)))
-        after = (2 * math.sqrt(math.pi) * row_count * functional) ** -0.4
-        changes = (after != before) & ~(tf.abs(after - before) <= 1e-10 * tf.abs(before))
-        times = tf.tensor_scatter_nd_update(times, rows[:, tf.newaxis], after)
-        return number + 1, times, tf.boolean_mask(rows, changes)
-
-    _, times, _ = tf.while_loop(
-        lambda number, _, rows: (number < kernels.FIXED_POINT_STEPS) & (tf.size(rows) > 0),
-        step,
-        (0, tf.zeros_like(ranges), tf.where(ranges > 0)[:, 0]),
-        shape_invariants=(tf.TensorShape([]), ranges.shape, tf.TensorShape([None])),
-    )
-    ratio = (kernel.roughness / kernel.variance**2 / kernels.GAUSSIAN.roughness) ** 0.2
-    return tf.where(ranges > 0, ratio * 2 * ranges * tf.sqrt(times), 0.0)
-
-
-def _cross_validation(samples, kernel):
-    samples = tf.sort(samples, axis=1)
-    silvermans = _silverman(samples)
-    num_folds = tf.minimum(kernels.FOLDS, tf.shape(samples)[1])
-    folds = tf.range(tf.shape(samples)[1]) % tf.maximum(num_folds, 1)
-    trains = tf.cast(folds[:, tf.newaxis] != folds, tf.float64)  # [left out, clients]
-    safe = tf.where(silvermans > 0, silvermans, 1.0)
-    distances = samples[:, :, tf.newaxis] - samples[:, tf.newaxis, :]
-    best, best_likelihood = safe, tf.fill(tf.shape(safe), tf.constant(-np.inf, tf.float64))
-    for factor in kernels.FACTORS:
-        width = (factor * safe)[:, tf.newaxis, tf.newaxis]
-        sums = tf.reduce_sum(_DENSITIES[kernel](distances / width) * trains, axis=2) / width[:, :, 0]
-        estimates = sums / tf.reduce_sum(trains, axis=1)
-        likelihood = tf.reduce_sum(tf.math.log(tf.maximum(estimates, np.finfo(np.float32).tiny)), axis=1)
-        is_better = likelihood >= best_likelihood
-        best = tf.where(is_better, factor * safe, best)
-        best_likelihood = tf.where(is_better, likelihood, best_likelihood)
-    return tf.where((silvermans > 0) & (num_folds > 1), best, silvermans)
-
-
-_RULES: dict[str, Callable[[tf.Tensor, kernels.Kernel], tf.Tensor]] = {
-    "silverman": _silverman,
-    "scott": _scott,
-    "plug_in": _plug_in,
-    "improved_sheather_jones": _improved_sheather_jones,
-    "cross_validation": _cross_validation,
-}
+    return tf.reduce_mean(points, axis=1) + 0.5

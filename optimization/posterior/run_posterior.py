@@ -5,16 +5,13 @@ if __name__ == "__main__":  # Before the imports, which take seconds.
 
     interruption.install()
 
-import dataclasses
 from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from data import clients, files, tasks
+from data import files
 from data.errors import UsageError
 from data.tasks import registry
-from optimization.posterior import flags, metrics
+from optimization.posterior import flags, metrics, server_data
 from optimization.posterior.flags import PosteriorOptions
 from optimization.study import cli, frame, results, selector_flags
 
@@ -23,46 +20,7 @@ if TYPE_CHECKING:
     from optimization.study import runner
 
 
-@dataclasses.dataclass(frozen=True)
-class ServedTask(tasks.Task):
-    """A task whose server may have examples, too.
-
-    Attributes:
-      server_features: The server's unlabelled examples, as the model takes them, or None.
-    """
-
-    server_features: clients.Features | None = None
-
-
-def _server_features(options: PosteriorOptions, task: tasks.Task) -> clients.Features | None:
-    """Features of `--server_data`, as the model takes them; None without this flag.
-
-    Raises:
-      UsageError: If they cannot be read, or differ in shape from the task's.
-    """
-    if count := min(options.server_clients, len(task.clients)):
-        return task.normalize(clients.joined([task.clients.load(index) for index in range(count)]).features)
-    if not options.server_file:
-        return None
-    flag, of_task = f"--server_data={options.server_file}", f"--task_type={options.task.task_type}"
-    try:
-        with np.load(options.server_file, allow_pickle=False) as archive:
-            features = archive["features"]
-    except Exception as error:  # NumPy and zipfile raise many types for a damaged archive.
-        raise UsageError(f"{flag} is not a readable .npz file with the array features ({error}).") from error
-    held_out = task.held_out.load(0).features
-    if not isinstance(held_out, np.ndarray) or features.shape[1:] != held_out.shape[1:] or not len(features):
-        raise UsageError(f"{flag} holds features {features.shape}; {of_task} has others.")
-    if features.dtype.kind not in "iuf" or not np.isfinite(features).all():
-        raise UsageError(f"{flag} holds features that are not finite.")
-    with np.errstate(over="ignore", invalid="ignore"):
-        kept = features.astype(held_out.dtype)
-    if not np.allclose(kept, features, rtol=1e-6):
-        raise UsageError(f"{flag} holds features that are no {held_out.dtype}, which {of_task} has.")
-    return task.normalize(kept)
-
-
-class PosteriorStudy(frame.PlainStudy[PosteriorOptions, ServedTask]):
+class PosteriorStudy(frame.PlainStudy[PosteriorOptions, server_data.ServedTask]):
     """Johansson and Gullbrandson 2022: the server aggregates a cohort's models to a posterior's mean or mode."""
 
     flags = flags
@@ -89,19 +47,19 @@ class PosteriorStudy(frame.PlainStudy[PosteriorOptions, ServedTask]):
     def data_key(self, options: PosteriorOptions) -> Hashable:
         return options.task, options.server_clients, options.server_file
 
-    def open(self, options: PosteriorOptions) -> ServedTask:
+    def open(self, options: PosteriorOptions) -> server_data.ServedTask:
         task = registry.load(options.task)
         if task.multi_label:
             raise UsageError(
                 f"--task_type={options.task.task_type} gives examples several labels; recall and precision need one "
                 "label each."
             )
-        return ServedTask(**vars(task), server_features=_server_features(options, task))
+        return server_data.ServedTask(**vars(task), server_features=server_data.server_features(options, task))
 
-    def population(self, options: PosteriorOptions, task: ServedTask) -> int:
+    def population(self, options: PosteriorOptions, task: server_data.ServedTask) -> int:
         return max(0, len(task.clients) - options.server_clients)
 
-    def check(self, options: PosteriorOptions, task: ServedTask) -> None:
+    def check(self, options: PosteriorOptions, task: server_data.ServedTask) -> None:
         population, count = self.population(options, task), options.server_clients
         if count and options.cohort_size > population:
             raise UsageError(
@@ -118,17 +76,15 @@ class PosteriorStudy(frame.PlainStudy[PosteriorOptions, ServedTask]):
         return options.posterior.name
 
     def finish(self, run: frame.Run, rounds: Any, outcome: "runner.Outcome") -> None:
-        from optimization.posterior import tables
-
         options, folder = run.options, run.folder
         name = f"{options.posterior.name}, seed {options.seed}"
         if not outcome.round_num:
             return
         table = results.read_metrics(folder.path)
-        tables.draw_run(table, folder.path / "accuracy.png", f"{options.task.task_type}: {name}")
+        metrics.draw_run(table, folder.path / "accuracy.png", f"{options.task.task_type}: {name}")
         if outcome.signum:
             return
-        lines = tables.results(table, options.thresholds)
+        lines = metrics.results(table, options.thresholds)
         files.replace(folder.path / "results.csv", lines.to_csv(index=False, float_format="%.6g").encode())
         print(f"{name}: {outcome.round_num} rounds; running means of {metrics.WINDOW} rounds:")
         print(lines.to_string(index=False, float_format="{:.4f}".format, na_rep="-"))

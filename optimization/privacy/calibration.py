@@ -12,17 +12,15 @@ from optimization.privacy import factorizations, mechanisms, releases
 _NOISE_RANGE = (1e-2, 1e6)
 # Numbers that the memory of correlated noise may hold: 0.5 GiB, as much in a checkpoint, and 0.1 s of a round.
 MOST_NOISE_NUMBERS = 2**27
-_MOST_BUFFERED_ROUNDS = 20_000
 _HOPELESS = 1.1  # Noise relative to the least so far, beyond which more bands are not tried.
 
 
-# Kind, sampling and buffers of what is compared at one epsilon.
+# Kind and sampling of what is compared at one epsilon.
 ALTERNATIVES = (
-    ("dpsgd", "poisson", 0),
-    ("dpftrl", "cyclic", 0),
-    ("mf_dpftrl", "cyclic", 0),
-    ("mf_dpftrl", "cyclic", 4),
-    ("mf_dpftrl", "cyclic_poisson", 0),
+    ("dpsgd", "poisson"),
+    ("dpftrl", "cyclic"),
+    ("mf_dpftrl", "cyclic"),
+    ("mf_dpftrl", "cyclic_poisson"),
 )
 
 
@@ -44,29 +42,22 @@ def plan(
     target_epsilon: float | None = None,
     *,
     bands: int | None = None,
-    num_buffers: int = 0,
     dimension: int = 1,
 ) -> Plan:
-    """Plans the noise of a run: with an epsilon its multiplier, with `mf_dpftrl` its bands or buffers.
+    """Plans the noise of a run: with an epsilon its multiplier, with `mf_dpftrl` its bands.
 
     Args:
-      mechanism: The mechanism; its own bands, groups and buffers are not used, nor is its noise with an epsilon.
+      mechanism: The mechanism; its own bands and groups are not used, nor is its noise with an epsilon.
       rounds: Planned rounds.
       target_epsilon: Epsilon of the headline, by the mechanism's accountant; None to keep the noise multiplier.
       bands: Bands; None for the number with the least noise on the prefix sums.
-      num_buffers: How many buffers take the place of bands; 0 for none.
       dimension: Parameters of the model.
 
     Raises:
       ValueError: If no noise reaches the epsilon, or the mechanism is impossible.
     """
     choices: tuple[mechanisms.Mechanism, ...] = ()
-    if num_buffers:
-        if rounds > _MOST_BUFFERED_ROUNDS:
-            raise ValueError(f"cannot be optimized for more than {_MOST_BUFFERED_ROUNDS:,} rounds: use bands")
-        buffers = factorizations.optimal_buffers(num_buffers, rounds, mechanism.min_separation)
-        mechanism = dataclasses.replace(mechanism, buffers=buffers)
-    elif mechanism.kind == "mf_dpftrl":
+    if mechanism.kind == "mf_dpftrl":
         if bands is None:
             choices = compare_bands(mechanism, rounds, target_epsilon, dimension)
             bands = min(choices, key=lambda one: one.prefix_noise(rounds)).bands
@@ -106,11 +97,11 @@ def alternatives(
     names = ("population", "cohort", "delta", "apart_from", "accountant")
     same = {name: getattr(mechanism, name) for name in names}
     plans = []
-    for kind, sampling, num_buffers in ALTERNATIVES:
+    for kind, sampling in ALTERNATIVES:
         restart = mechanism.population // mechanism.cohort if kind == "dpftrl" else 0
         one = mechanisms.Mechanism(kind, 1.0, sampling=sampling, restart_frequency=restart, **same)
         with contextlib.suppress(ValueError):
-            plans.append(plan(one, rounds, target_epsilon, num_buffers=num_buffers, dimension=dimension))
+            plans.append(plan(one, rounds, target_epsilon, dimension=dimension))
     return tuple(sorted(plans, key=lambda one: one.mechanism.prefix_noise(rounds)))
 
 

@@ -20,7 +20,7 @@ class State(NamedTuple):
     Attributes:
       aggregator: TFF's own, with a `dp_queries.NoisedSum`.
       generator: State of the independent noise, with its seed.
-      memory: float32 [parameters] each; the last bands - 1 noises, oldest first, or the buffers; never changed.
+      memory: float32 [parameters] each; the last bands - 1 noises, oldest first; never changed.
     """
 
     aggregator: Any
@@ -31,8 +31,7 @@ class State(NamedTuple):
 class Noise:
     """The noise of a mechanism's rounds.
 
-    Bands (Choquette-Choo et al. 2023): z_t = (w_t - sum_{j>=1} c_j z_{t-j}) / c_0. Buffers (Dvijotham et al. 2024):
-    z_t = w_t - sum_i scale_i s_{t,i}, where s_{t,i} = z_{t-1} + decay_i s_{t-1,i}.
+    Choquette-Choo et al. 2023: z_t = (w_t - sum_{j>=1} c_j z_{t-j}) / c_0.
     """
 
     def __init__(self, mechanism: mechanisms.Mechanism, shapes: tuple[tuple[int, ...], ...], seed: int):
@@ -41,13 +40,8 @@ class Noise:
         specs = tuple(tf.TensorSpec(shape) for shape in shapes)
         stddev = mechanism.noise_multiplier * mechanism.clip_norm
         self._generator = tfp.tree_aggregation.GaussianNoiseGenerator(stddev, specs, seed)
-        self._decays: tuple[float, ...] = ()
-        if mechanism.buffers:
-            self._first = 1.0
-            self._decays, self._weights = zip(*mechanism.buffers, strict=True)
-        else:
-            self._first, *others = mechanism.column(mechanism.bands).tolist()
-            self._weights = tuple(reversed(others))
+        self._first, *others = mechanism.column(mechanism.bands).tolist()
+        self._weights = tuple(reversed(others))
 
     def initial_state(self, aggregator: Any) -> State:
         """State before the first round, from the state of TFF."""
@@ -62,10 +56,7 @@ class Noise:
         for weight, earlier in zip(self._weights, state.memory, strict=True):
             noise -= np.multiply(earlier, weight, out=part)
         noise /= self._first
-        if self._decays:
-            memory = tuple(decay * buffer + noise for decay, buffer in zip(self._decays, state.memory, strict=True))
-        else:
-            memory = (*state.memory, noise)[1:]
+        memory = (*state.memory, noise)[1:]
         ends = np.cumsum([int(np.prod(shape)) for shape in self._shapes])[:-1]
         parts = tuple(part.reshape(shape) for part, shape in zip(np.split(noise, ends), self._shapes, strict=True))
         return parts, State(state.aggregator, generator, memory)

@@ -71,20 +71,6 @@ def optimal_banded_column(bands: int, rounds: int) -> np.ndarray:
     return column / np.linalg.norm(column)
 
 
-def buffered_column(buffers: tuple[tuple[float, float], ...], rounds: int) -> np.ndarray:
-    """The column of a buffered linear Toeplitz matrix (Dvijotham et al. 2024, section 4).
-
-    Args:
-      buffers: (decay, scale) of each buffer; entry j is the sum of scale * decay^(j - 1), and entry 0 is 1.
-      rounds: Its length.
-
-    Returns:
-      float64 [rounds].
-    """
-    decays, scales = np.array(buffers).T
-    return np.append(1.0, (scales * decays ** np.arange(rounds - 1)[:, np.newaxis]).sum(axis=1))
-
-
 def squared_sensitivity(column: np.ndarray, rounds: int, min_separation: int) -> float:
     """The most that one client moves C times its contributions, squared, in squared clip norms.
 
@@ -122,7 +108,11 @@ def prefix_noise(column: np.ndarray, rounds: int) -> float:
 
     one = np.zeros(min(rounds, _MOST_ROUNDS))
     one[0] = 1.0
-    return _root_mean_square(signal.lfilter([1.0], column, one), rounds)
+    sums = np.cumsum(signal.lfilter([1.0], column, one))
+    variances = np.cumsum(sums**2)
+    more = rounds - len(sums)  # C^-1 is 0 beyond `_MOST_ROUNDS`.
+    total = variances.sum() + more * variances[-1] + sums[-1] ** 2 * more * (more + 1) / 2
+    return math.sqrt(total / rounds)
 
 
 def tree_prefix_noise(rounds: int, restart_frequency: int) -> float:
@@ -146,66 +136,6 @@ def _digits_up_to(last: int) -> int:
     return sum((last + 1) // one * (one // 2) + max((last + 1) % one - one // 2, 0) for one in periods)
 
 
-def _root_mean_square(noising_column: np.ndarray, rounds: int) -> float:
-    """`prefix_noise` from the first column of C^-1, which is 0 beyond its length."""
-    sums = np.cumsum(noising_column)
-    variances = np.cumsum(sums**2)
-    more = rounds - len(sums)
-    total = variances.sum() + more * variances[-1] + sums[-1] ** 2 * more * (more + 1) / 2
-    return math.sqrt(total / rounds)
-
-
 def band_grid(most: int) -> list[int]:
     """The powers of 2 up to the most, and the most: numbers of bands that are tried."""
     return sorted({*(2**power for power in range(most.bit_length())), most})
-
-
-@functools.lru_cache(32)
-def optimal_buffers(num_buffers: int, rounds: int, min_separation: int) -> tuple[tuple[float, float], ...]:
-    """Buffers with the least noise on the prefix sums at one privacy loss (McMahan et al. 2024, arXiv 2408.08868).
-
-    Args:
-      num_buffers: How many.
-      rounds: Planned rounds.
-      min_separation: Rounds after which a client can take part again.
-
-    Returns:
-      (decay, scale) of each buffer.
-    """
-    from scipy import optimize, signal
-
-    one = np.zeros(rounds)
-    one[0] = 1.0
-
-    def unpacked(values):
-        # Decays in (0, 1), positive scales whose sum is below 1: the column is positive and falls.
-        raw = np.exp(values[num_buffers:])
-        return 1 / (1 + np.exp(-values[:num_buffers])), raw / (1 + raw.sum())
-
-    def log_noise(values):
-        decays, scales = unpacked(values)
-        # C(x) = 1 + sum of scale x / (1 - decay x) = P(x) / Q(x), so that C^-1 is a filter of 2 x buffers numbers.
-        denominator = np.poly(decays)
-        numerator = denominator.copy()
-        for index in range(num_buffers):
-            numerator[1:] += scales[index] * np.poly(np.delete(decays, index))
-        noise = _root_mean_square(signal.lfilter(denominator, numerator, one), rounds)
-        column = buffered_column(tuple(zip(decays, scales, strict=True)), rounds)
-        return math.log(noise) + math.log(squared_sensitivity(column, rounds, min_separation)) / 2
-
-    horizons = np.geomspace(1.0, min(rounds, min_separation), num_buffers + 1)[1:] + 0.5
-    decays = np.exp(-1 / horizons)
-    powers = decays ** np.arange(max(rounds - 1, num_buffers))[:, np.newaxis]
-    scales = optimize.nnls(powers, np.cumprod(1 - 0.5 / np.arange(1, len(powers) + 1)))[0]
-    scales = np.maximum(scales, 1e-3)
-    scales *= min(1.0, 0.9 / scales.sum())
-    start = np.concatenate([np.log(decays / (1 - decays)), np.log(scales / (1 - scales.sum()))])
-    optimum = optimize.minimize(
-        log_noise,
-        start,
-        method="L-BFGS-B",
-        jac="3-point",  # With less exact gradients it stops early, up to 3% above the least.
-        bounds=[(-12, 12)] * len(start),
-        options={"ftol": 1e-10},
-    )
-    return tuple((float(decay), float(scale)) for decay, scale in zip(*unpacked(optimum.x), strict=True))

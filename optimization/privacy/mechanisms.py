@@ -64,7 +64,6 @@ class Mechanism:
       restart_frequency: Rounds after which `dpftrl` starts a new tree; 0 for never.
       bands: Bands of `mf_dpftrl`; 1 is independent noise.
       optimized_rounds: Rounds for which the coefficients of the bands are optimized; 0 for their closed form.
-      buffers: (decay, scale) of the buffers of `mf_dpftrl`, in place of bands: a buffered linear Toeplitz matrix.
       groups: Groups of `cyclic_poisson` sampling, at least as many as bands: then no two participations of a client
         share a round's noise.
       dimension: For `ddp`, the model's number of parameters.
@@ -94,7 +93,6 @@ class Mechanism:
     restart_frequency: int = 0
     bands: int = 1
     optimized_rounds: int = 0
-    buffers: tuple[tuple[float, float], ...] = ()
     groups: int = 1
     dimension: int = 1
     bits: int = 20
@@ -109,7 +107,6 @@ class Mechanism:
 
     def __post_init__(self):
         object.__setattr__(self, "apart_from", tuple(self.apart_from))  # JSON has lists.
-        object.__setattr__(self, "buffers", tuple((decay, scale) for decay, scale in self.buffers))
         if self.kind not in KINDS:
             raise ValueError(f"kind is {self.kind!r}, not one of {', '.join(KINDS)}.")
         if self.sampling not in SAMPLINGS:
@@ -139,8 +136,6 @@ class Mechanism:
             raise ValueError(f"pretraining_rounds is {self.pretraining_rounds}, but there is no pretraining.")
 
     def _check_factorization(self) -> None:
-        if self.buffers and (self.kind, self.sampling, self.bands) != ("mf_dpftrl", "cyclic", 1):
-            raise ValueError("buffers need mf_dpftrl and cyclic sampling, and take the place of bands.")
         if self.sampling != "cyclic_poisson":
             return
         if self.kind != "mf_dpftrl":
@@ -157,9 +152,9 @@ class Mechanism:
 
     @property
     def name(self) -> str:
-        """Kind, bands or buffers, and sampling, in words."""
-        memory = f"{len(self.buffers)} buffers" if self.buffers else f"{self.bands} band{'s' * (self.bands != 1)}"
-        return ", ".join([self.kind, *[memory] * (self.kind == "mf_dpftrl"), f"{self.sampling} cohorts"])
+        """Kind, bands and sampling, in words."""
+        bands = f"{self.bands} band{'s' * (self.bands != 1)}"
+        return ", ".join([self.kind, *[bands] * (self.kind == "mf_dpftrl"), f"{self.sampling} cohorts"])
 
     @property
     def min_separation(self) -> int:
@@ -175,8 +170,6 @@ class Mechanism:
 
     def column(self, rounds: int) -> np.ndarray:
         """First column of the strategy matrix, float64, of some rounds; see `factorizations`."""
-        if self.buffers:
-            return factorizations.buffered_column(self.buffers, rounds)
         if self.optimized_rounds:
             return factorizations.optimal_banded_column(self.bands, self.optimized_rounds)[:rounds]
         return factorizations.banded_column(self.bands)[:rounds]
@@ -367,8 +360,11 @@ def of_values(values: Mapping[str, Any]) -> Mechanism:
 
     Raises:
       KeyError: If a value is missing.
+      TypeError: If there is an unknown one.
     """
     if missing := [field.name for field in dataclasses.fields(Mechanism) if field.name not in values]:
         raise KeyError(*missing)
     earlier = values["pretraining"]
+    # Earlier versions also had `buffers`; a mechanism that used them is no longer known, which `Mechanism` refuses.
+    values = {name: value for name, value in values.items() if name != "buffers" or value}
     return Mechanism(**{**values, "pretraining": of_values(earlier) if earlier else None})

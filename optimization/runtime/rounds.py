@@ -84,7 +84,10 @@ class CohortPartsContext(tff.framework.SyncContext):
         wanted = max(self._least_parts, math.ceil(clients * _server_bytes(parameter) / _PART_BYTES))
         parts = min(wanted, clients)
         form = _compile_mergeable(comp) if parts > 1 else None
-        if form is None:
+        if form and _collects_clients(form.up_to_merge.type_signature.result):
+            # Parts save no memory, and travel as messages to be merged.
+            parts = parts if wanted == self._least_parts else 1
+        if form is None or parts == 1:
             return self._on_first_worker(_compile(comp), arg)
         cohorts = [_take(arg, parameter, slice(*pair)) for pair in _bounds(clients, parts)]
         sums: dict[int, Any] = {}
@@ -241,6 +244,15 @@ def _take(value: Any, type_spec: tff.Type, clients: slice) -> Any:
     if isinstance(type_spec, tff.FederatedType) and type_spec.placement is tff.CLIENTS and not type_spec.all_equal:
         return value[clients]
     return value
+
+
+def _collects_clients(type_spec: tff.Type) -> bool:
+    """Whether a sum over a part of a cohort grows with its number of clients, as FedKP's collection of updates does."""
+    if isinstance(type_spec, tff.StructType):
+        return any(map(_collects_clients, type_spec))
+    if isinstance(type_spec, tff.FederatedType):
+        return _collects_clients(type_spec.member)
+    return isinstance(type_spec, tff.TensorType) and None in (type_spec.shape or ())
 
 
 def _server_bytes(type_spec: tff.Type | None) -> int:

@@ -8,6 +8,7 @@ import numpy as np
 from data import clients, keys
 
 KINDS: Mapping[str, str] = {"diurnal": "each with a probability that rises and falls over a day, by its time zone"}
+MIDNIGHT, NOON = 0.1, 0.9  # Probability of being available.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -17,8 +18,6 @@ class Availability:
     Attributes:
       kind: One of `KINDS`, or `always`.
       day: Rounds of a day.
-      low: A client's minimum probability, at its midnight.
-      high: Its maximum probability, at its noon.
       time_zones: Number of time zones, evenly spaced over the day; noon of the first is in round 1.
       by_labels: Whether clients of similar labels share a time zone, instead of each having a random one.
       drop_out: Probability that a client of a cohort never reports.
@@ -27,8 +26,6 @@ class Availability:
 
     kind: str = "always"
     day: int = 1
-    low: float = 1.0
-    high: float = 1.0
     time_zones: int = 1
     by_labels: bool = False
     drop_out: float = 0.0
@@ -68,7 +65,7 @@ class Availability:
     def probabilities(self, zones: np.ndarray, round_num: int) -> np.ndarray:
         """Probability of each client to be available in a round, float64 [clients], from its zone."""
         hour = (round_num - 1) / self.day - zones / self.time_zones
-        return self.low + (self.high - self.low) * (1 + np.cos(2 * np.pi * hour)) / 2
+        return MIDNIGHT + (NOON - MIDNIGHT) * (1 + np.cos(2 * np.pi * hour)) / 2
 
 
 ALWAYS = Availability()

@@ -2,7 +2,7 @@
 
 All have one interface: `select` returns a cohort, `observe` takes its reported losses; both are pure. States are named
 tuples of NumPy arrays whose shapes and dtypes never change, for checkpoints. Names, parameters and flags are in
-`optimization.study.selector_flags`, a run's cohorts in `selected`.
+`optimization.study.selector_flags`. `SelectedCohorts` polls, chooses and observes in each round of a run.
 
 Equations and algorithm numbers without another source: Cho, Gupta, Joshi and Yagan, "Bandit-based
 Communication-Efficient Client Selection Strategies for Federated Learning", 2020. In a selector's documentation, m is
@@ -10,11 +10,15 @@ the size of the cohort, D_k the number of client k's examples, p_k = D_k / sum D
 """
 
 import abc
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+
+from data import keys
+from data.errors import UsageError
 
 
 class LocalLosses(NamedTuple):
@@ -51,8 +55,6 @@ class Selector(abc.ABC):
           ValueError: If the cohort does not fit the population, or no client has an example.
         """
         self._sizes = np.asarray(sizes, np.float64)
-        if self._sizes.ndim != 1 or not np.isfinite(self._sizes).all() or (self._sizes < 0).any():
-            raise ValueError("The sizes of clients must be a vector of numbers of at least 0.")
         if not self._sizes.any():
             raise ValueError("No client has an example.")
         self.population = len(self._sizes)
@@ -103,19 +105,9 @@ class Selector(abc.ABC):
           losses: Their reports.
           silent: int [clients], distinct, clients of the cohort that were tried without a report. They count as
             tried, with a loss of 0; otherwise a client that always diverges would be tried in every round.
-
-        Raises:
-          ValueError: If a loss is not finite.
         """
-        del ids, silent
-        check_losses(losses.mean)
+        del ids, losses, silent
         return state
-
-
-def check_losses(losses: np.ndarray) -> None:
-    """Raises ValueError if a loss is not finite."""
-    if not np.isfinite(losses).all():
-        raise ValueError(f"Reported losses must be finite; got {np.asarray(losses)}.")
 
 
 class Uniform(Selector):
@@ -188,7 +180,6 @@ class PowD(_FromCandidates):
         return self._draw_candidates(draw)
 
     def observe_poll(self, state, ids, losses):
-        check_losses(losses)
         # Candidates without an answer come last; other ids pad to the fixed shape.
         padding = np.setdiff1d(np.arange(self.num_candidates + len(ids)) % self.population, ids)
         missing = self.num_candidates - len(ids)
@@ -263,8 +254,6 @@ class UcbCs(Selector):
 
     def __init__(self, sizes: npt.ArrayLike, cohort_size: int, gamma: float, algorithm_listing: bool = False):
         super().__init__(sizes, cohort_size)
-        if not 0 <= gamma <= 1:
-            raise ValueError(f"gamma={gamma} must be in [0, 1].")
         self.gamma = gamma
         self.algorithm_listing = algorithm_listing
 
@@ -290,8 +279,6 @@ class UcbCs(Selector):
         return _largest(state.listed, self.cohort_size, draw)
 
     def observe(self, state, ids, losses, silent=()):
-        check_losses(losses.mean)
-        check_losses(losses.deviation)
         loss_sums, counts = self.gamma * state.loss_sums, self.gamma * state.counts
         loss_sums[ids] += losses.mean
         tried = np.concatenate([ids, silent]).astype(np.int64)
@@ -315,12 +302,15 @@ class ActiveFl(Selector):
     counts as the best, which the paper leaves open.
     """
 
-    def __init__(self, sizes: npt.ArrayLike, cohort_size: int, alpha_1: float, alpha_2: float, alpha_3: float):
+    def __init__(
+        self,
+        sizes: npt.ArrayLike,
+        cohort_size: int,
+        alpha_1: float = 0.75,
+        alpha_2: float = 0.01,
+        alpha_3: float = 0.1,
+    ):
         super().__init__(sizes, cohort_size)
-        if not (0 <= alpha_1 < 1 and alpha_2 >= 0 and 0 <= alpha_3 <= 1):
-            raise ValueError(
-                f"alpha_1={alpha_1} must be in [0, 1), alpha_2={alpha_2} at least 0, alpha_3={alpha_3} in [0, 1]."
-            )
         self.alpha_1, self.alpha_2, self.alpha_3 = alpha_1, alpha_2, alpha_3
         self._root_sizes = np.sqrt(self._sizes[self._with_data])
 
@@ -347,7 +337,6 @@ class ActiveFl(Selector):
 def _with_last(
     state: LastLosses, ids: np.ndarray, losses: LocalLosses, silent: Sequence[int] | np.ndarray
 ) -> LastLosses:
-    check_losses(losses.mean)
     after = state.losses.copy()
     after[ids] = losses.mean
     after[np.asarray(silent, np.int64)] = 0
@@ -361,3 +350,108 @@ def _largest(values: np.ndarray, count: int, draw: np.random.Generator) -> np.nd
     threshold = np.partition(values, len(values) - count)[len(values) - count]
     above, ties = np.flatnonzero(values > threshold), np.flatnonzero(values == threshold)
     return np.concatenate([above, draw.choice(ties, count - len(above), replace=False, shuffle=False)])
+
+
+@dataclasses.dataclass(frozen=True)
+class Selection:
+    """A client selector and its parameters, for any population.
+
+    Attributes:
+      name: Its name in `--client_selection`.
+      selector: Its class.
+      parameters: (name, value) of the class's arguments.
+    """
+
+    name: str = "uniform"
+    selector: type[Selector] = Uniform
+    parameters: tuple[tuple[str, Any], ...] = ()
+
+    @property
+    def is_uniform(self) -> bool:
+        """Whether every client is as likely as any other, so that no selector is needed."""
+        return self.selector is Uniform
+
+    def weighting(self, client_weighting: str) -> str:
+        """Weighting of clients in a mean: uniform if they are sampled in proportion to their examples.
+
+        Args:
+          client_weighting: The requested weighting, `uniform` or `num_examples`.
+        """
+        return "uniform" if self.selector.repeats else client_weighting
+
+    def build(self, sizes: npt.ArrayLike, cohort_size: int) -> Selector:
+        """Selector of the options.
+
+        Args:
+          sizes: int [clients], examples of each client.
+          cohort_size: Clients of a round.
+
+        Raises:
+          UsageError: If cohort, parameters and population do not go together.
+        """
+        try:
+            return self.selector(sizes, cohort_size, **dict(self.parameters))
+        except ValueError as error:
+            raise UsageError(f"--client_selection={self.name}: {error}") from error
+
+
+UNIFORM = Selection()
+
+
+class Choice(NamedTuple):
+    """A round's cohort.
+
+    Attributes:
+      cohort: int64 [cohort_size], the clients.
+      polled: int64 [clients], the polled clients.
+      state: The selector's state with their losses.
+    """
+
+    cohort: np.ndarray
+    polled: np.ndarray
+    state: Any
+
+
+@dataclasses.dataclass(frozen=True)
+class SelectedCohorts:
+    """A selector in a run; the caller holds its state.
+
+    Attributes:
+      selector: The selector.
+      seed: Seed of the run.
+    """
+
+    selector: Selector
+    seed: int
+
+    def choose(self, state: Any, round_num: int, poll: Callable[[np.ndarray], np.ndarray]) -> Choice:
+        """Selects a round's cohort, after a poll if the selector needs one.
+
+        Args:
+          state: The selector's state.
+          round_num: The round.
+          poll: Takes int [clients] and returns each one's loss, float [clients]; not finite without an answer.
+        """
+        draw = keys.generator(self.seed, keys.Purpose.COHORT, round_num)
+        polled = self.selector.candidates(state, draw)
+        if len(polled):
+            losses = np.asarray(poll(polled))
+            answers = np.isfinite(losses)
+            state = self.selector.observe_poll(state, polled[answers], losses[answers])
+        return Choice(self.selector.select(state, draw), polled, state)
+
+    def observe(self, state: Any, cohort: np.ndarray, means: np.ndarray, deviations: np.ndarray) -> Any:
+        """State after a round.
+
+        Args:
+          state: The selector's state before.
+          cohort: int [places], the clients.
+          means: float [places], mean of each one's mini-batch losses; not finite where it has none to report, as it has
+            no example or diverged.
+          deviations: float [places], their standard deviations.
+        """
+        clients, places = np.unique(cohort, return_index=True)
+        losses = LocalLosses(np.asarray(means)[places], np.asarray(deviations)[places])
+        reports = np.isfinite(losses.mean) & np.isfinite(losses.deviation)
+        reported = LocalLosses(*(part[reports] for part in losses))
+        return self.selector.observe(state, clients[reports], reported, clients[~reports])

@@ -48,8 +48,6 @@ class Aggregation:
         once).
       mf_bands: Bands of the factor, rounds over which noise cancels: a number, or auto for the one with the
         least noise on the prefix sums in the planned rounds, within 0.5 GiB of earlier noise.
-      mf_buffers: Buffers that take the place of bands: a buffered linear Toeplitz matrix.
-      ddp_bits: Bits of a coordinate of the secure sum.
       insecure_seeded_noise: Draw the privacy noise, and the cohorts, from --seed, for runs that can be repeated: they
         guarantee nothing, as who knows the seed can remove the noise.
     """
@@ -67,8 +65,6 @@ class Aggregation:
     mf_bands: str = setting(
         words=NumberOrWord("auto", factorizations.MOST_BANDS), only={"aggregator_type": ("mf_dpftrl",)}, filled="auto"
     )
-    mf_buffers: int = setting(low=1, high=10, only={"cohort_sampling": ("cyclic",), "aggregator_type": ("mf_dpftrl",)})
-    ddp_bits: int = setting(20, low=1, high=22, only={"aggregator_type": ("ddp",)})
     insecure_seeded_noise: bool = setting(False, only={"aggregator_type": ("dpsgd", "dpftrl", "mf_dpftrl")})
 
 
@@ -132,8 +128,6 @@ def resolve(settings: cli.Settings) -> cli.Settings:
             f"--aggregator_type={kind} needs --noise_multiplier or --target_epsilon; noise 0 clips only and guarantees "
             "nothing."
         )
-    if settings.mf_buffers and settings.mf_bands != "auto":
-        raise UsageError("--mf_buffers takes the place of --mf_bands: leave one out.")
     if target is not None:
         settings = settings.filled({"clip_norm": _FIRST_CLIP_NORM})
     if settings.clip_norm is None:
@@ -173,11 +167,9 @@ def options(settings: Mapping[str, Any]) -> options_lib.Aggregation:
         accountant=settings["accountant"],
         restart_rounds=settings["dpftrl_restart_rounds"],
         bands=None if settings["mf_bands"] == "auto" else settings["mf_bands"],
-        num_buffers=settings["mf_buffers"] or 0,
         target_epsilon=settings.get("target_epsilon"),
         population=settings.get("population"),
         population_cohort=settings.get("population_clients_per_round"),
-        bits=settings["ddp_bits"],
         compression=options_lib.Compression(settings.get("update_bits"), settings.get("update_top_k")),
     )
 
@@ -190,9 +182,9 @@ def _parameters_of_kind(
         return {"restart_frequency": aggregation.restart_rounds or return_time}
     if aggregation.kind == "mf_dpftrl":
         plan = aggregation.plan
-        planned = {"buffers": plan.buffers, "optimized_rounds": plan.optimized_rounds} if plan else {}
+        planned = {"optimized_rounds": plan.optimized_rounds} if plan else {}
         return {"bands": aggregation.bands or 1, "groups": cohort.groups, **planned}
-    return {"bits": aggregation.bits, "dimension": dimension} if aggregation.kind == "ddp" else {}
+    return {"dimension": dimension} if aggregation.kind == "ddp" else {}
 
 
 def plan(
@@ -229,11 +221,10 @@ def plan(
             rounds,
             target,
             bands=aggregation.bands or (None if target or aggregation.noise_multiplier else 1),
-            num_buffers=aggregation.num_buffers,
             dimension=dimension,
         )
     except ValueError as error:
-        flags = {"target_epsilon": target, "mf_buffers": aggregation.num_buffers, "mf_bands": aggregation.bands}
+        flags = {"target_epsilon": target, "mf_bands": aggregation.bands}
         flag = next((f"{name}={value:g}" for name, value in flags.items() if value), "mf_bands=auto")
         raise UsageError(f"--{flag} {error}.".replace("..", ".")) from error
 

@@ -29,18 +29,7 @@ from optimization.study.texts import unknown as unknown
 from optimization.study.texts import user_path as user_path
 from optimization.study.texts import whole_numbers as whole_numbers
 
-# Errors of the operating system, which need no traceback.
-_OUTSIDE = {
-    errno.EACCES,
-    errno.EDQUOT,
-    errno.EFBIG,
-    errno.EIO,
-    errno.EISDIR,
-    errno.ENOSPC,
-    errno.ENOTDIR,
-    errno.EPERM,
-    errno.EROFS,
-}
+_DISK_ERRORS = {errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOSPC}  # Writing to an open file names no file.
 _DATA_DIR = "FEDBANDITS_DATA_DIR"  # Default folder of the user's data.
 # Repeating a finished run's command must not start it over.
 _NOT_REPEATED = {"--restart", "-restart", "--restart=true"}
@@ -138,7 +127,7 @@ def main(flag_set: FlagSet, program: Callable[[Settings], int | None]) -> None:
         _drop_unwritten()
         status = 1
     except OSError as error:
-        if error.errno not in _OUTSIDE:
+        if not error.filename and error.errno not in _DISK_ERRORS:
             traceback.print_exc()
         else:
             problem = f"{error.filename} cannot be used" if error.filename else "A file cannot be written"

@@ -52,7 +52,6 @@ class FlagSet:
         self._groups: list[tuple[str, dict[str, Sequence[str] | bool], list[str]]] = []
         self._declared: dict[str, Setting] = {}
         self._file: tuple[str, Callable[[str], Mapping[str, Any]]] | None = None
-        self._foreign: dict[str, str] = {}
         self._lock = threading.Lock()
 
     def group(self, group: str | type, *settings: Setting | type, **only: Sequence[str] | bool) -> None:
@@ -90,10 +89,6 @@ class FlagSet:
         """
         self.add(settings)
         self._file = (name, read)
-
-    def elsewhere(self, name: str, remedy: str) -> None:
-        """Declares a flag of another program, which is refused with a remedy."""
-        self._foreign[name] = remedy
 
     def parse(self, argv: Sequence[str]) -> Settings:
         """Parses a command line.
@@ -146,8 +141,6 @@ class FlagSet:
 
     def _unknown(self, name: str, argument: str) -> UsageError:
         """Error for an unknown flag, with similar flags that take the value."""
-        if remedy := self._foreign.get(name):
-            return UsageError(f"--{name} is not a flag of this program: {remedy}.")
         near = texts.near_names(name, self._declared)
         _, equals, value = argument.partition("=")
         taking = [f"--{one}" for one in near if not equals or self._takes(one, value)]

@@ -14,7 +14,7 @@ import pathlib
 import sys
 import types
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from data import table_report
 from data.errors import UsageError
@@ -29,27 +29,8 @@ if TYPE_CHECKING:
     from optimization.study.loggers import MakeLogger
 
 
-class Data(Protocol):
-    """Data of a study's runs.
-
-    Attributes:
-      checksum: A digest that changes when the data does.
-      report: Report on the data, for `config.json`.
-      statistics: Statistics learned from it before any round, for `statistics.json`; may be empty.
-    """
-
-    @property
-    def checksum(self) -> str: ...
-
-    @property
-    def report(self) -> Mapping[str, Any]: ...
-
-    @property
-    def statistics(self) -> Mapping[str, Any]: ...
-
-
 OptionsT = TypeVar("OptionsT")
-DataT = TypeVar("DataT", bound=Data)
+DataT = TypeVar("DataT")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -134,6 +115,10 @@ class Study(abc.ABC, Generic[OptionsT, DataT]):
     @abc.abstractmethod
     def open(self, options: OptionsT) -> DataT:
         """Opens the data.
+
+        Returns:
+          Data with the attributes `checksum`, a digest that changes when the data does; `report`, for `config.json`;
+          and `statistics`, learned from it before any round, for `statistics.json`, which may be empty.
 
         Raises:
           UsageError: If it is missing or invalid.
@@ -373,7 +358,7 @@ def _data_notes(planned: Sequence[cli.Settings], runs: Sequence[Run]) -> Iterato
         yield f"--{name} is {size}, as there are no more clients."
 
 
-def open_folder(folder: run_folder.RunFolder, recorded: cli.Settings, data: Data) -> None:
+def open_folder(folder: run_folder.RunFolder, recorded: cli.Settings, data: Any) -> None:
     """Opens a run's folder, and writes the statistics that were learned from the clients' data before the run.
 
     Raises:

@@ -41,10 +41,16 @@ class Interval(NamedTuple):
         mean, low, high = (offset + factor * end for end in self[:3])
         return Interval(mean, low, high, self.size)
 
-    def text(self, *, signed: bool = False, label: str = "") -> str:
-        """Mean and interval as text, such as `0.359 (0.341 to 0.378)`.
+    def number(self, value: float, *, signed: bool = False) -> str:
+        """A number of the interval's unit as text, with two significant digits of the width; three without a width."""
+        sign, digits = "+" if signed else "", decimals(self)
+        if digits is None:
+            return f"{value:{sign}.3g}"
+        rounded = round(value, digits) + (-0.0 if signed else 0.0)  # A difference that rounds to zero keeps its side.
+        return f"{rounded:{sign}.{max(digits, 0)}f}"
 
-        The ends have two significant digits of the width, and the mean has as many decimals.
+    def text(self, *, signed: bool = False, label: str = "") -> str:
+        """Mean and interval as text, such as `0.359 (0.341 to 0.378)`; see `number`.
 
         Args:
           signed: Whether positive numbers have a sign, as differences do.
@@ -52,16 +58,12 @@ class Interval(NamedTuple):
         """
         if signed and max(abs(self.low), abs(self.high)) < _ROUNDING:
             return "0 (no difference)"
-        sign = "+" if signed else ""
-        digits = decimals(self)
-        if digits is None:
-            word = "-" if math.isnan(self.mean) else "infinite" if math.isinf(self.mean) else f"{self.mean:{sign}.3g}"
+        mean, low, high = (self.number(end, signed=signed) for end in self[:3])
+        if decimals(self) is None:
+            word = "-" if math.isnan(self.mean) else "infinite" if math.isinf(self.mean) else mean
             return f"{word} (the same in every seed)" if self.low == self.high else word
-        # A mean is never -0.00; an end of a difference that rounds to zero keeps its side.
-        mean, *ends = (round(number, digits) for number in self[:3])
-        low, high = ends if signed else (end + 0.0 for end in ends)
-        shown = [f"{number:{sign}.{max(digits, 0)}f}" for number in (mean + 0.0, low, high)]
-        return f"{shown[0]} ({label}{shown[1]} to {shown[2]})"
+        mean = mean if float(mean) else self.number(0.0, signed=signed)  # A mean is never -0.00.
+        return f"{mean} ({label}{low} to {high})"
 
 
 def decimals(interval: Interval) -> int | None:

@@ -1,20 +1,26 @@
-"""Payload between the server and the clients, in bytes, computed from shapes.
+"""Payload between the server and the clients, and the least memory of a run, in bytes, computed from shapes.
 
-Left out: framing, single numbers beside a model or an update (weights, counts, sums of metrics), and what the protocol
-of a secure sum adds.
+The payload leaves out framing, single numbers beside a model or an update (weights, counts, sums of metrics), and what
+the protocol of a secure sum adds.
 """
 
+import contextlib
 import math
 from collections.abc import Sequence
 
 import numpy as np
 
-from data import clients
+from data import clients, memory
+from data.errors import UsageError
 from optimization import options
+from optimization.privacy.mechanisms import Mechanism
 from optimization.study import metrics
 
 _NUMBER = 4  # Bytes of a float32 or int32.
 _LOGGED = 3  # Action, reward and propensity.
+# Bytes of a run, below half of what was measured, as docs/faq.md describes.
+_BASE_BYTES = 500_000_000
+_COPIES = 25
 
 
 def of_model(shapes: Sequence[Sequence[int]]) -> int:
@@ -25,13 +31,13 @@ def of_model(shapes: Sequence[Sequence[int]]) -> int:
 def of_update(shapes: Sequence[Sequence[int]], aggregation: options.Aggregation) -> int:
     """Bytes of a client's update of a model with these shapes.
 
-    With `ddp`, coordinates are padded to a power of two for the rotation and have `Aggregation.bits` each.
+    With `ddp`, coordinates are padded to a power of two for the rotation and have `Mechanism.bits` each.
     """
     size = sum(map(math.prod, shapes))
     if aggregation.kind != "ddp":
         return aggregation.compression.num_bytes(size)
     padded = 1 << (size - 1).bit_length()
-    return math.ceil(padded * aggregation.bits / 8)
+    return math.ceil(padded * Mechanism.bits / 8)
 
 
 def of_log(contexts: clients.Features) -> int:
@@ -58,3 +64,39 @@ def of_selected(down: int, up: int, cohort: np.ndarray, polled: np.ndarray) -> d
     """Columns of a round with a poll of int [polled] clients, who keep the models for their training."""
     members = np.unique(cohort)
     return row(down, up, len(np.union1d(polled, members)), len(members), len(polled))
+
+
+def needed_bytes(model_bytes: int, cohort_size: int, *, keeps_models: bool) -> int:
+    """Least bytes of the program and its worker together.
+
+    Args:
+      model_bytes: Size of the model.
+      cohort_size: Number of clients in a round.
+      keeps_models: Whether the server needs each client's model, as in FedKP.
+    """
+    return _BASE_BYTES + model_bytes * (_COPIES + keeps_models * cohort_size)
+
+
+def check_memory(model_bytes: int, cohort_size: int, *, keeps_models: bool) -> None:
+    """Refuses a run that cannot fit into memory, before anything of the model's size exists; see `needed_bytes`.
+
+    Raises:
+      UsageError: If it cannot.
+    """
+    import psutil
+
+    program, needed = psutil.Process(), needed_bytes(model_bytes, cohort_size, keeps_models=keeps_models)
+    children = program.children(recursive=True)
+    # Both processes keep what earlier runs have freed. Without a local worker, the program has half of the copies.
+    free = memory.available_bytes() + program.memory_info().rss
+    for process in children:
+        with contextlib.suppress(psutil.Error):  # It has ended.
+            free += process.memory_info().rss
+    needed = needed if children else needed // 2
+    if needed > free:
+        cohort = f" and a cohort of {cohort_size:,}, whose models the server keeps" if keeps_models else ""
+        raise UsageError(
+            f"A round with a model of {model_bytes / 1e6:,.0f} MB{cohort} needs at least {needed / 1e9:,.1f} GB of "
+            f"memory, and {free / 1e9:,.1f} GB are left: choose a smaller model (--model, --hidden)"
+            + (" or fewer --clients_per_round." if keeps_models else ", or a larger machine.")
+        )

@@ -31,6 +31,7 @@ FORMAT = 3
 PRIVACY_FILE = "privacy.json"
 STATISTICS_FILE = "statistics.json"
 BOUNDS_FILE = "bounds.json"
+KERAS_FILE = "architecture.json"  # A Keras model of the user, without its weights.
 SIMULATOR_FILE = "simulator.json"
 CLIENT_REWARDS_FILE = "client_rewards.json"  # Held-out clients.
 EVALUATED_CLIENTS_FILE = "private_client_evaluation.json"  # Clients that take part.
@@ -246,7 +247,10 @@ class RunFolder:
         is_longer = old.get(_TARGET) is None and (old.get(_ROUNDS) or 0) < (new.get(_ROUNDS) or 0)
         names = sorted({*old, *new} - FREE_FLAGS - ({_ROUNDS} if is_longer else set()))
         names = [name for name in names if old.get(name) != new.get(name)]
-        changed = [f"--{name} was {old.get(name)}, is {new.get(name)}" for name in names]
+        changed = [
+            f"--{name} was {old.get(name)}, " + (f"is {new[name]}" if name in new else "which this version lacks")
+            for name in names
+        ]
         instead = "Choose"
         if is_longer and is_same_data and names and all(None not in (old.get(name), new.get(name)) for name in names):
             # A default may depend on the number of rounds.

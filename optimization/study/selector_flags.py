@@ -1,28 +1,26 @@
-"""Client selectors by name, with their flags, for every binary that selects clients; needs no TensorFlow."""
+"""Flags of client selectors and of availability, for every binary that selects clients; needs no TensorFlow."""
 
-import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from data.errors import UsageError
-from optimization.selection import selected, selectors
+from optimization.options import named
+from optimization.selection import selectors
+from optimization.selection.availability import ALWAYS, KINDS, Availability
 from optimization.study import cli
-from optimization.study.settings import Parameter, Setting, parameters, setting
+from optimization.study.settings import Setting, setting
 
 
-@dataclasses.dataclass(frozen=True)
-class SelectorEntry:
+class SelectorEntry(NamedTuple):
     """A value of `--client_selection`.
 
     Attributes:
       target: The selector's class.
       help: One line.
-      parameters: Its arguments that are numbers; their flags begin with `selection_`.
     """
 
     target: type[selectors.Selector]
     help: str
-    parameters: Mapping[str, Parameter] = dataclasses.field(default_factory=dict)
 
 
 SELECTORS: Mapping[str, SelectorEntry] = {
@@ -32,32 +30,23 @@ SELECTORS: Mapping[str, SelectorEntry] = {
     ),
     "pow_d": SelectorEntry(selectors.PowD, "power of choice: the largest losses of candidates that are polled"),
     "rpow_d": SelectorEntry(selectors.RpowD, "power of choice by the losses that candidates reported last"),
-    "ucb_cs": SelectorEntry(
-        selectors.UcbCs,
-        "upper confidence bounds of discounted losses",
-        {"gamma": Parameter(0.7, "discount of a round's losses in the next round", high=1.0)},
-    ),
-    "active_fl": SelectorEntry(
-        selectors.ActiveFl,
-        "active federated learning: random, in favour of high losses",
-        {
-            "alpha_1": Parameter(0.75, "part of the clients left out, those of lowest valuation", high=1.0, below=True),
-            "alpha_2": Parameter(0.01, "weight of a valuation in the exponent"),
-            "alpha_3": Parameter(0.1, "part of the cohort that is sampled uniformly", high=1.0),
-        },
-    ),
+    "ucb_cs": SelectorEntry(selectors.UcbCs, "upper confidence bounds of discounted losses"),
+    "active_fl": SelectorEntry(selectors.ActiveFl, "active federated learning: random, in favour of high losses"),
 }
 _TAKE_CANDIDATES = ("pow_d", "rpow_d")
+_KINDS = tuple(KINDS)
 
 
 class Selection:
     """Client selection.
 
     Attributes:
+      selection_gamma: Discount of a round's losses in the next round.
       selection_candidates: Candidates, d (default: twice the cohort).
       ucb_variant: Update rule of the upper confidence bounds.
     """
 
+    selection_gamma: float = setting(0.7, high=1.0, only={"client_selection": ("ucb_cs",)})
     selection_candidates: int = setting(low=1, only={"client_selection": _TAKE_CANDIDATES})
     ucb_variant: str = setting(
         "equations",
@@ -69,7 +58,6 @@ class Selection:
     )
 
 
-PARAMETERS = parameters("selection_", "client_selection", {name: one.parameters for name, one in SELECTORS.items()})
 SELECTION = Setting(
     "client_selection",
     {name: one.help for name, one in SELECTORS.items()},
@@ -80,7 +68,7 @@ SELECTION = Setting(
 
 def define(flags: cli.FlagSet) -> None:
     """Defines the selectors' parameters in the current group."""
-    flags.add(Selection, *PARAMETERS)
+    flags.add(Selection)
 
 
 def check_privacy(settings: cli.Settings, name: str, is_private: bool) -> None:
@@ -106,25 +94,26 @@ def check_privacy(settings: cli.Settings, name: str, is_private: bool) -> None:
         )
 
 
-def voids(selection: selected.Selection) -> str:
+def voids(selection: selectors.Selection) -> str:
     """Reason why noise gives no guarantee under a selection, as the words after "because"; empty if it does."""
     if not selection.selector.uses_losses:
         return ""
     return "clients are chosen by their losses (--non_private_selection), and the privacy that this spends is not known"
 
 
-def options(settings: Mapping[str, Any]) -> selected.Selection:
+def options(settings: Mapping[str, Any]) -> selectors.Selection:
     """Selection of flags with one `--client_selection`."""
     name = settings["client_selection"]
-    values = {argument: settings[f"selection_{argument}"] for argument in SELECTORS[name].parameters}
+    values = {}
     if name == "ucb_cs":
-        values["algorithm_listing"] = settings["ucb_variant"] == "algorithm_listing"
+        is_listing = settings["ucb_variant"] == "algorithm_listing"
+        values = {"gamma": settings["selection_gamma"], "algorithm_listing": is_listing}
     if name in _TAKE_CANDIDATES:
         values["num_candidates"] = settings["selection_candidates"]
-    return selected.Selection(name, SELECTORS[name].target, tuple(values.items()))
+    return selectors.Selection(name, SELECTORS[name].target, tuple(values.items()))
 
 
-def check_population(selection: selected.Selection, population: int, cohort_size: int) -> None:
+def check_population(selection: selectors.Selection, population: int, cohort_size: int) -> None:
     """Refuses a selection that does not fit the clients.
 
     Raises:
@@ -138,3 +127,38 @@ def check_population(selection: selected.Selection, population: int, cohort_size
             f"--selection_candidates={candidates} must be from {cohort_size}, the cohort, to all {population} clients."
         )
     selection.build([1] * population, cohort_size)
+
+
+class Availabilities:
+    """Availability of clients.
+
+    Attributes:
+      availability: Availability of clients to a round's cohort (default: always).
+      availability_day: Rounds of a day.
+      time_zones: Number of time zones, evenly spaced over the day.
+      time_zones_by_label: Time zones by clients' most frequent labels (default: no).
+      drop_out: Probability that a client of a cohort never reports (default: 0).
+    """
+
+    availability: str = setting(words={"always": "all are", **KINDS})
+    availability_day: int = setting(low=2, only={"availability": _KINDS}, filled=24)
+    time_zones: int = setting(low=1, only={"availability": _KINDS}, filled=4)
+    time_zones_by_label: bool = setting(only={"availability": _KINDS}, filled=False)
+    drop_out: float = setting(high=1.0, below=True)
+
+
+def resolve_availability(settings: cli.Settings) -> cli.Settings:
+    """Resolves the settings: None where all clients are available; needs `--world_seed`."""
+    kind = None if settings.availability == "always" else settings.availability
+    settings = settings.replace(availability=kind, drop_out=settings.drop_out or None)
+    return settings.filled({"world_seed": 0}) if kind else settings
+
+
+def availability(settings: cli.Settings) -> Availability:
+    """Availability of clients by round."""
+    drop_out = settings.drop_out or 0.0
+    if not settings.availability:
+        return Availability(drop_out=drop_out) if drop_out else ALWAYS
+    by_labels = settings.get("time_zones_by_label") or False
+    zones = {"time_zones": settings.time_zones, "by_labels": by_labels, "world_seed": settings.world_seed}
+    return named(Availability, settings, "availability_", kind=settings.availability, drop_out=drop_out, **zones)

@@ -13,8 +13,8 @@ import tensorflow_federated as tff
 
 from data import clients, tasks
 from optimization import fed_avg, models, options, supervised
-from optimization.selection.selected import Choice, SelectedCohorts
-from optimization.study import compiled, memory, payloads, runner
+from optimization.selection.selectors import Choice, SelectedCohorts
+from optimization.study import compiled, payloads, runner
 
 
 class TrainingRounds(runner.Rounds):
@@ -45,7 +45,7 @@ class TrainingRounds(runner.Rounds):
           work: The clients' training.
           client_weighting: Weights in the mean: the inputs' with `num_examples`, equal with `uniform`.
           first_client: Clients before this one never train.
-          keeps_models: See `memory.needed_bytes`.
+          keeps_models: See `payloads.needed_bytes`.
 
         Raises:
           UsageError: If memory is too small.
@@ -54,7 +54,7 @@ class TrainingRounds(runner.Rounds):
         self._clients = clients.CappedClients(task.clients, training.max_examples_per_client, training.seed)
         self._model, self._client_weighting = models.of_task(task), client_weighting
         self._payload = payloads.of_model(list(self._model.shapes.values()))
-        memory.check(self._payload, training.cohort_size, keeps_models=keeps_models)
+        payloads.check_memory(self._payload, training.cohort_size, keeps_models=keeps_models)
         self._specs = models.feature_spec(task), models.label_spec(task)
         shape = repr((task.model, task.model_arguments, self._specs))
         self._key = shape, training.server_optimizer, client_weighting

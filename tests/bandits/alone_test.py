@@ -1,13 +1,12 @@
 """Tests of clients that train alone, of bandits.alone."""
 
 import json
-import types
 
 import numpy as np
 import pytest
 
-from bandits import alone, experiment, federation_flags, logged_rounds, metrics
-from data.errors import Failure, UsageError
+from bandits import alone, experiment, logged_rounds, metrics
+from data.errors import Failure
 from optimization import fed_avg
 from optimization.study import run_folder
 from tests.bandits import whole_runs
@@ -88,13 +87,6 @@ def test_the_states_that_a_checkpoint_continues_from_are_kept(tmp_path):
         again.load(0, 8, _state(0, [0]))
 
 
-def test_the_equal_budget_draws_the_first_cohort_in_every_round(tff_worker, tmp_path):
-    equal = whole_runs.rounds_of("--federation=alone", "--alone_budget=equal", *SMALL, folder=tmp_path)
-    drawn = whole_runs.rounds_of("--federation=alone", *SMALL, folder=tmp_path)
-    assert {tuple(equal.cohort(round_num)) for round_num in range(1, 7)} == {tuple(drawn.cohort(1))}
-    assert len({tuple(drawn.cohort(round_num)) for round_num in range(1, 7)}) > 1
-
-
 @pytest.fixture
 def play(tff_worker, monkeypatch):
     from optimization.runtime import worker
@@ -142,15 +134,3 @@ def test_a_stopped_run_goes_on_as_if_it_had_not(play, tmp_path):
     assert whole_runs.table(whole).equals(whole_runs.table(again))
     last = [sorted((run / run_folder.CLIENT_MODELS).iterdir())[-1] for run in (whole, again)]
     assert (last[0].name, last[0].read_bytes()) == (last[1].name, last[1].read_bytes())
-
-
-def test_a_large_population_is_refused_where_its_models_would_fill_the_disk():
-    def options(rounds, budget="drawn"):
-        cohorts = types.SimpleNamespace(size=10)
-        return types.SimpleNamespace(federation="alone", alone_budget=budget, total_rounds=rounds, cohorts=cohorts)
-
-    with pytest.raises(UsageError, match="alone_budget"):
-        federation_flags.warnings(options(101), 5000)
-    assert len(federation_flags.warnings(options(100), 1000)) == 1
-    assert federation_flags.warnings(options(200), 1000) == []
-    assert federation_flags.warnings(options(1000, "equal"), 5000) == []

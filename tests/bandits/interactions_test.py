@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 
 from bandits import interactions, metrics
-from bandits.evaluation import run_policies
-from data import interaction_log, log_checks
+from bandits.evaluation import target_policies
+from data import interaction_log
 from data.errors import UsageError
 from data.tasks import registry
 from data.tasks.options import TaskOptions
@@ -71,10 +71,6 @@ def test_contexts_labels_and_rewards_are_those_of_the_clients_examples(finished)
     np.testing.assert_array_equal(log.contexts, task.normalize(np.stack(features)))
 
 
-def test_equal_runs_write_equal_files(finished, tmp_path):
-    assert _parts(play(tmp_path)) == _parts(finished)
-
-
 def test_a_run_that_was_killed_writes_no_row_twice(finished, tmp_path):
     """Parts and models of rounds after the last checkpoint are there, as after a kill before a checkpoint."""
     run = shutil.copytree(finished, tmp_path / "run")
@@ -130,7 +126,7 @@ def test_logs_agree_with_rounds_of_every_kind(tmp_path, arguments):
     check_agrees(run)
     assert not (run / "init" / "interactions").exists()
     found = interactions.read_run(run)
-    target = run_policies.of_periods(found)
+    target = target_policies.of_each_period(found)
     played = target[np.arange(len(found.log)), found.log.actions]
     np.testing.assert_allclose(played, found.log.propensities, rtol=2e-4)
 
@@ -139,7 +135,7 @@ def test_each_period_has_its_models_mean_reward(finished):
     """The run's own policy has weights of 1: the estimate is the mean reward."""
     found = interactions.read_run(finished)
     log, rows = found.log, pd.read_csv(finished / "metrics.csv").set_index("round_num")
-    target = run_policies.of_periods(found)
+    target = target_policies.of_each_period(found)
     np.testing.assert_allclose(target.sum(axis=1), 1, atol=1e-6)
     weights = target[np.arange(len(log)), log.actions] / log.propensities
     for period, rounds in ((0, [1, 2]), (1, [3, 4]), (2, [5])):
@@ -159,12 +155,6 @@ def test_a_kept_cache_is_an_interaction_once_a_period(tmp_path):
     assert once.report["repeated_rows"] == len(every) - len(once)
 
 
-def test_lagging_clients_act_with_earlier_models(tmp_path):
-    log = interactions.read(play(tmp_path, "--bandits_deploy_delay=1", "--bandits_deploy_freq=1"))
-    assert set((log.periods - log.models).tolist()) == {0, 1}
-    assert (log.models[log.periods == 0] == 0).all()
-
-
 def test_a_private_run_says_that_its_log_is_not_protected(tmp_path, capfd):
     run = play(tmp_path, "--aggregator_type=dpsgd", "--noise_multiplier=1", "--clip_norm=1")
     privacy = json.loads((run / "privacy.json").read_text())
@@ -175,14 +165,6 @@ def test_a_private_run_says_that_its_log_is_not_protected(tmp_path, capfd):
     assert "Keep them secret" in output
     assert (run / "interactions").stat().st_mode & 0o077 == 0
     assert all(path.stat().st_mode & 0o077 == 0 for path in (run / "interactions").iterdir())
-
-
-def test_a_greedy_log_is_written_and_refused_for_estimation(tmp_path):
-    run = play(tmp_path, "--bandits_type=greedy", "--ties=first")
-    log = check_agrees(run)
-    assert (log.propensities == 1).all()
-    with pytest.raises(UsageError, match="its policy is deterministic"):
-        log_checks.check_random(log.propensities, str(run))
 
 
 def _with_config(run: pathlib.Path, **changed) -> None:
@@ -221,7 +203,7 @@ def test_damage_to_a_runs_log_and_to_what_goes_with_it_is_named(finished, tmp_pa
     run = shutil.copytree(finished, tmp_path / "run")
     damage(run)
     with pytest.raises(UsageError, match=message):
-        run_policies.of_periods(interactions.read_run(run))
+        target_policies.of_each_period(interactions.read_run(run))
 
 
 def _parts_log(run: pathlib.Path) -> interaction_log.InteractionLog:

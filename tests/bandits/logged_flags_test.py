@@ -101,7 +101,7 @@ def test_the_simulator_is_scored_first_and_plays_any_strategy_to_the_same_bits(l
 
 @pytest.mark.slow
 def test_replay_of_uniform_actions_keeps_a_row_in_k_and_their_logged_rewards(logs, tmp_path, capfd):
-    all_clients = ("--learn_from=replay", "--total_rounds=6", "--clients_per_round=32", "--replay_rows=10")
+    all_clients = ("--learn_from=replay", "--total_rounds=6", "--clients_per_round=32")
     rows = _play(logs, tmp_path, *all_clients, "--bandits_type=uniform", log="uniform")
     kept, there = rows[metrics.EXAMPLES].sum(), 32 * ROWS
     assert kept == pytest.approx(there / 3, abs=4 * np.sqrt(there * 2 / 9))
@@ -113,10 +113,10 @@ def test_replay_of_uniform_actions_keeps_a_row_in_k_and_their_logged_rewards(log
 
 @pytest.mark.slow
 def test_a_row_is_offered_once(logs, tmp_path):
-    argv = ("--learn_from=replay", "--total_rounds=4", "--clients_per_round=32", "--replay_rows=30")
+    argv = ("--learn_from=replay", "--total_rounds=8", "--clients_per_round=32")
     rows = _play(logs, tmp_path, *argv, log="uniform")
-    assert (rows[metrics.EXAMPLES][:2] > 0).all()
-    assert rows[metrics.EXAMPLES][2:].tolist() == [0, 0]
+    assert (rows[metrics.EXAMPLES][:6] > 0).all()
+    assert rows[metrics.EXAMPLES][6:].tolist() == [0, 0]
 
 
 @pytest.mark.slow

@@ -51,12 +51,6 @@ def test_losses_by_hand(name):
     np.testing.assert_allclose(loss(OUTPUTS, {**BATCH, "weight": tf.constant([2.0, 0.0])}), expected, rtol=1e-5)
 
 
-def test_half_sums_grow_with_the_mini_batch():
-    three = {name: tf.concat([values, values[:1]], 0) for name, values in BATCH.items()}
-    many = losses.BanditLoss(half_sum=True)(tf.concat([OUTPUTS, OUTPUTS[:1]], 0), three)
-    np.testing.assert_allclose(many, (0.64 + 0.16 + 0.64) / 2, rtol=1e-6)
-
-
 def test_only_the_softmax_reads_all_outputs():
     of_one = {name: loss.needs_only_chosen_output for name, (loss, _) in LOSSES.items() if not loss.full_feedback}
     assert [name for name, value in of_one.items() if not value] == ["softmax"]

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from bandits import losses, personalization, policies, process
+from bandits import personalization, policies, process
 from data import clients
 from optimization import client_work, fed_avg, models
 from tests.bandits import process_test, whole_runs
@@ -104,28 +104,6 @@ def _log(client, weights):
     definition = process.BanditProcess(**_fields(process_test.make()) | {"model": DEEP, "halves": 1})
     cache, _ = definition.act((weights,), client)
     return {name: cache[name].numpy() for name in ("action", "reward", "propensity")}
-
-
-@pytest.mark.parametrize("loss", [losses.BanditLoss(), losses.SupervisedLoss()])
-def test_no_epoch_is_no_personalization(loss):
-    client = _with_halves(10, 1)
-    plain = process.BanditProcess(**_fields(process_test.make(loss)) | {"halves": 1})
-    outputs = [one.client_round()((INITIAL,), INITIAL, client) for one in (plain, _process(0, loss=loss))]
-    for one, other in zip(*map(tf.nest.flatten, outputs), strict=True):
-        np.testing.assert_array_equal(one, other)
-
-
-@pytest.mark.slow
-def test_several_heads_adapt_together():
-    model = models.with_heads(models.mlp(process_test.NUM_FEATURES, (4,), 6), 2)
-    bag = policies.Bag()
-    loss = losses.Bootstrapped(losses.BanditLoss())
-    for only_head in (False, True):
-        definition = _process(model=model, loss=loss, policy=bag, only_head=only_head)
-        initial = model.initial_weights(2)
-        output = definition.client_round()((initial,), initial, _with_halves(10, 1))
-        assert np.isfinite(output.sums["half_rewards"]).all()
-        assert any(np.abs(part).max() > 0 for part in output.delta)
 
 
 def _local_head(**changes):

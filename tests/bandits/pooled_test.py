@@ -1,4 +1,4 @@
-"""Tests of a server that trains on the cohort's logs, of bandits.pooled."""
+"""Tests of a server that trains on the cohort's logs, of bandits.logged_rounds."""
 
 import dataclasses
 import json
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow_federated as tff
 
-from bandits import losses, pooled
+from bandits import logged_rounds, losses
 from optimization import client_work, models
 from tests.bandits import process_test, whole_runs
 
@@ -25,7 +25,7 @@ def _both(loss, *, heads=1, **work):
         **({"model": model} if model else {}),
     )
     fields = {field.name: getattr(federated, field.name) for field in dataclasses.fields(federated)}
-    return federated, pooled.PooledProcess(**fields)
+    return federated, logged_rounds.PooledProcess(**fields)
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_a_full_batch_step_is_that_of_clients_weighted_by_examples(tff_worker, l
     federated, together = _both(loss, heads=heads)
     initial = federated.model.initial_weights(1)
     states = []
-    for definition, inputs in ((federated, cohort), (together, pooled.inputs(cohort, KEY))):
+    for definition, inputs in ((federated, cohort), (together, logged_rounds.pooled_inputs(cohort, KEY))):
         rounds = definition.build(initial)
         state, metrics = rounds.next(rounds.initialize(), inputs)
         state, _ = rounds.next(state, inputs)  # Clients act with the trained model.
@@ -57,7 +57,7 @@ def test_a_full_batch_step_is_that_of_clients_weighted_by_examples(tff_worker, l
 def test_a_cohort_of_nobody_changes_nothing(tff_worker):
     _, together = _both(process_test.LOSSES["regression"])
     rounds = together.build(process_test.INITIAL)
-    state, metrics = rounds.next(rounds.initialize(), pooled.inputs([], KEY))
+    state, metrics = rounds.next(rounds.initialize(), logged_rounds.pooled_inputs([], KEY))
     for weight, first in zip(state.weights, process_test.INITIAL, strict=True):
         np.testing.assert_array_equal(weight, first)
     assert metrics.examples == 0

@@ -3,7 +3,6 @@
 import pytest
 
 from bandits import flags, run_federated
-from data.errors import UsageError
 from optimization.study import cli, frame, presets
 
 # name, server learning rate, client learning rate, exploration parameters.
@@ -137,21 +136,3 @@ def test_settings_common_to_the_study(prefix, rounds, cap):
 def test_stack_overflows_posts_are_those_of_the_published_program(name):
     settings = _resolve(f"--preset={name}")
     assert (settings.text_normalisation, settings.keep_untagged, settings.variant) == ("l2", True, "paper")
-
-
-def test_flags_given_beside_a_preset_win_and_both_are_recorded():
-    settings = _resolve("--preset=emnist_scratch_softmax", "--server_learning_rate=0.01", "--total_rounds=5")
-    assert (settings.server_learning_rate, settings.total_rounds, settings.client_learning_rate) == (0.01, 5, 0.1)
-    assert settings.preset == settings.experiment_name == "emnist_scratch_softmax"
-
-
-def test_an_unknown_preset_is_answered_with_near_ones():
-    with pytest.raises(UsageError, match="did you mean emnist_scratch_softmax"):
-        _resolve("--preset=emnist_scratch_softmaks")
-
-
-def test_the_list_names_every_preset_with_its_figure(capsys):
-    frame.program(run_federated.STUDY, frame.flag_set(run_federated.STUDY).parse(["run_federated", "--list_presets"]))
-    lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == len(presets.load(flags.PRESETS))
-    assert any(line.startswith("emnist_scratch_softmax ") and "Table 1, Figure 1(a)" in line for line in lines)

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bandits import flags, metrics
+from bandits import metrics
 from data.errors import UsageError
 from optimization.privacy import mechanisms
 from optimization.study import disclosure
@@ -55,13 +55,6 @@ def test_a_bandit_that_never_trains_adds_no_noise_and_spends_nothing(tmp_path, k
     assert (before["epsilon"] is None) == (kind == "mean")
 
 
-def test_a_public_model_that_stays_as_it_is_spends_nothing(tmp_path):
-    first = play(tmp_path / "first", "--total_rounds=1")
-    run = play(tmp_path, "--bandits_type=init", f"--initial_model_path={first}", "--initial_model_is_public")
-    assert table(run)[metrics.EPSILON].to_list() == [0, 0, 0]
-    assert spent(run)["epsilon"] == 0
-
-
 @pytest.mark.parametrize("kind", NOISY)
 def test_a_public_initial_training_of_the_same_run_is_free_and_adds_no_noise(tmp_path, kind):
     initial = ("--scenario=init", "--init_rounds=2", "--init_clients=20", "--initial_model_is_public")
@@ -79,16 +72,6 @@ def test_a_private_run_reports_what_it_spent_and_a_resumed_one_the_same(tmp_path
     np.testing.assert_allclose(table(run)[metrics.EPSILON], [expected.epsilon(rounds) for rounds in (1, 2, 3)])
     play(tmp_path, *POISSON, "--total_rounds=4")
     assert spent(run).items() >= json.loads(json.dumps(expected.report(4))).items()
-
-
-def test_the_slower_accountant_fills_its_column_at_evaluations(tmp_path, capsys):
-    run = play(tmp_path, *DPSGD, "--rounds_per_eval=2", "--accountant=pld")
-    expected = of_rounds(sampling="fixed", accountant="pld")
-    np.testing.assert_allclose(table(run)[metrics.EPSILON], [np.nan, expected.epsilon(2), expected.epsilon(3)])
-    printed = capsys.readouterr()
-    assert f"If Poisson: {expected.epsilon(3):.3g} by PLD" in printed.out
-    assert "--cohort_sampling=poisson" in printed.err
-    assert (printed.err + printed.out).count("population of 60") == 1
 
 
 def test_training_that_went_before_is_added_to_what_was_spent(tmp_path):
@@ -159,12 +142,6 @@ def test_checkpoints_are_their_owners_alone_and_said_to_be_secret(tmp_path, caps
     assert {stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()} == {0o600}
 
 
-@pytest.mark.parametrize("flag", [*DPSGD, "--insecure_seeded_noise", "--target_delta=1e-5"])
-def test_noise_flags_without_any_training_are_an_error(flag):
-    with pytest.raises(UsageError, match=flag.partition("=")[0]):
-        flags.resolve(whole_runs.parse("--bandits_type=init", "--initial_model_path=somewhere", flag))
-
-
 def test_noise_that_the_initial_training_cannot_have_is_refused_before_anything_is_made(tmp_path):
     little = ("--aggregator_type=dpsgd", "--adaptive_clipping", "--noise_multiplier=0.5")
     with pytest.raises(UsageError, match=r"more than 0.25 on the clipped count, not 0.15"):
@@ -226,9 +203,8 @@ def test_amplified_noise_for_an_epsilon_is_the_same_after_a_resume(tmp_path, cap
             np.testing.assert_array_equal(archive[name], before[name])
 
 
-@pytest.mark.parametrize("memory", ["--mf_bands=4", "--mf_buffers=2"])
-def test_a_resumed_run_goes_on_with_the_noise_that_earlier_rounds_left(tmp_path, memory):
-    flags_of_run = ("--aggregator_type=mf_dpftrl", "--cohort_sampling=cyclic", "--clip_norm=1", memory)
+def test_a_resumed_run_goes_on_with_the_noise_that_earlier_rounds_left(tmp_path):
+    flags_of_run = ("--aggregator_type=mf_dpftrl", "--cohort_sampling=cyclic", "--clip_norm=1", "--mf_bands=4")
     flags_of_run += ("--noise_multiplier=1", "--total_rounds=6", "--rounds_per_checkpoint=3")
     run = play(tmp_path, *flags_of_run)
     with np.load(run / "model" / "weights.npz") as archive:

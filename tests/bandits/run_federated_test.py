@@ -1,7 +1,6 @@
 """Whole runs on the digits: reproducible, resumable, interruptible."""
 
 import dataclasses
-import gc
 import itertools
 import json
 import os
@@ -10,17 +9,14 @@ import signal
 import subprocess
 import sys
 import time
-import weakref
 
 import numpy as np
 import pandas as pd
 import psutil
 import pytest
-import tensorflow as tf
 import tensorflow_federated as tff
 
-from bandits import interactions, losses, metrics, phase_process, policies, run_federated
-from bandits import options as bandit_options
+from bandits import interactions, metrics, run_federated
 from data.errors import UsageError
 from data.tasks import registry
 from data.tasks.options import TaskOptions
@@ -96,16 +92,6 @@ def test_killed_in_a_checkpoint_then_resumed_equals_uninterrupted(kill_in_a_chec
     kill_in_a_checkpoint("bandits.run_federated", 3, *folder, *SMALL, "--rounds_per_checkpoint=1")
     assert list((tmp_path / "run" / "checkpoints").glob("*.part*"))
     assert_same(play(tmp_path, "--rounds_per_checkpoint=1"), finished)
-
-
-def test_a_finished_run_writes_again_what_a_kill_after_the_last_checkpoint_lost(finished, tmp_path):
-    run = play(tmp_path)
-    lost = ("private_client_evaluation.json", "privacy.json", "bounds.json", "model/weights.npz")
-    for name in lost:
-        (run / name).unlink()
-    assert play(tmp_path) == run
-    for name in lost:
-        assert (run / name).read_bytes() == (finished / name).read_bytes()
 
 
 def _start(folder: pathlib.Path) -> tuple[subprocess.Popen, list[psutil.Process]]:
@@ -186,18 +172,6 @@ def test_an_initial_model_that_does_not_beat_the_best_fixed_action_is_warned_of_
         assert [f"{earned:.4g}" in line and f"{fixed:.4g}" in line for line in warnings] == [True] * is_weak
 
 
-@pytest.mark.parametrize(("rounds", "is_warned"), [(3, True), (4, True), (5, False)])
-def test_a_deployment_period_that_no_round_comes_after_is_warned_of(rounds, is_warned, capsys):
-    check(f"--total_rounds={rounds}", "--bandits_deploy_freq=4")
-    assert ("--bandits_deploy_freq=4" in capsys.readouterr().err) == is_warned
-
-
-def test_the_init_baseline_never_trains(finished, tmp_path):
-    run = play(tmp_path, "--bandits_type=init", f"--initial_model_path={finished}")
-    whole_runs.assert_same_model(run, finished)
-    assert (table(run)[metrics.UPDATE_NORM] == 0).all()
-
-
 def test_a_persistent_cache_is_the_same_within_a_deployment_period(tmp_path):
     """With all clients in every round, the same logs give the same reward until the next deployment."""
     rewards = table(play(tmp_path, "--cache=persistent", "--clients_per_round=60"))[metrics.ROUND_REWARD]
@@ -228,75 +202,6 @@ def test_a_run_cannot_be_made_longer_with_a_schedule_that_ends_with_it(tmp_path)
     with pytest.raises(UsageError, match="--bandits_schedule_deployments"):
         play(tmp_path, *given, "--total_rounds=10")
     play(tmp_path, *given, "--total_rounds=6", "--bandits_schedule_deployments=3")
-
-
-def test_runs_that_differ_in_their_schedule_alone_share_their_rounds():
-    def key(*arguments: str):
-        chosen, task = whole_runs.opened(*arguments)
-        phase = bandit_options.phases(chosen, task)[-1]
-        return phase_process.key(task, phase, definitions(*arguments)[0])
-
-    scales = [key("--bandits_type=squarecb", f"--bandits_gamma={scale}") for scale in (1, 10)]
-    assert scales[0] == scales[1] != key("--bandits_type=falcon", "--bandits_mu=10")
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("--bandits_type=falcon", "--server_optimizer=yogi", "--client_weighting=num_examples"),
-        (
-            "--bandits_type=supervised_ce",
-            "--server_optimizer=sgd",
-            "--server_sgd_momentum=0.9",
-            "--noadaptive_clipping",
-        ),
-        ("--bandits_type=softmax_ce", "--server_optimizer=adagrad", "--client_epochs_per_round=2"),
-        ("--bandits_type=epsilon_greedy", "--bandits_epsilon=0.2", "--variant=reference_code"),
-    ],
-    ids=lambda arguments: arguments[0].partition("=")[2],
-)
-def test_other_choices_run(tmp_path, arguments):
-    assert table(play(tmp_path, "--total_rounds=2", *arguments))[metrics.LOSS].notna().all()
-
-
-@pytest.mark.parametrize("arguments", [(), ("--client_selection=pow_d", "--model_aggregation=fedkp")])
-def test_a_second_run_frees_the_firsts_task(tmp_path, monkeypatch, arguments):
-    gone, load = [], registry.load
-
-    def load_and_watch(options):
-        task = load(options)
-        weakref.finalize(task.clients, gone.append, options)
-        return task
-
-    monkeypatch.setattr(registry, "load", load_and_watch)
-    for count, rate in enumerate((0.1, 0.2), 1):
-        play(tmp_path / str(rate), "--total_rounds=1", f"--client_learning_rate={rate}", *arguments)
-        gc.collect()
-        assert len(gone) == count
-
-
-def test_the_initial_trainings_server_optimizer_takes_no_hyperparameter_of_the_bandits():
-    moved = []
-    initial = ("--scenario=init", "--init_server_optimizer=sgd", "--init_server_learning_rate=1")
-    for process in definitions(*initial, "--server_optimizer=sgd", "--server_sgd_momentum=0.9"):
-        state, weights = process.server_optimizer.initialize((tf.TensorSpec(()),)), (tf.constant(0.0),)
-        for _ in range(2):
-            state, weights = process.server_optimizer.next(state, weights, (tf.constant(1.0),))
-        moved.append(float(weights[0]))
-    # Initial training: two steps of rate 1. Bandits: rate 0.01, the second step is 1.9 times as long.
-    assert moved == pytest.approx([-2, -0.029])
-
-
-def test_readings_of_loss_and_ties_define_the_rounds():
-    initial, bandits = definitions("--scenario=init", "--bandits_type=falcon", "--ties=first", "--loss=half_sum")
-    assert (initial.loss, bandits.loss) == (losses.SupervisedLoss(half_sum=True), losses.BanditLoss(half_sum=True))
-    assert initial.policy == policies.Greedy()
-    assert bandits.policy == policies.InverseGapWeighting(100.0, 1000.0, first_of_ties=True)
-    (sigmoid,) = definitions("--bandits_type=epsilon_greedy_ce_unw", "--cross_entropy=sigmoid")
-    assert sigmoid.loss == losses.BanditLoss(cross_entropy=True, sigmoid=True)
-    (supervised,) = definitions("--bandits_type=supervised_ce", "--cross_entropy=sigmoid", "--ties=first")
-    assert supervised.loss == losses.SupervisedLoss(cross_entropy=True, sigmoid=True)
-    assert supervised.policy == policies.Greedy(first_of_ties=True)
 
 
 @pytest.mark.parametrize(
@@ -335,14 +240,6 @@ def test_cross_entropy_takes_rewards_from_0_to_1(bandit, other, rewards):
     check(f"--bandits_type={other}", **rewards)
 
 
-@pytest.mark.parametrize(("bandit", "population"), [("softmax", 58), ("init", 2)])
-def test_warnings_of_privacy_are_about_what_trains(capsys, bandit, population):
-    private = ("--aggregator_type=dpsgd", "--clip_norm=1", "--noise_multiplier=1", "--target_delta=1e-5")
-    check(*private, f"--bandits_type={bandit}", "--scenario=init", "--init_clients=2", "--cohort_sampling=cyclic")
-    warned = {int(line.split()[4]) for line in capsys.readouterr().err.splitlines() if "population" in line}
-    assert warned == {2, population}
-
-
 @pytest.mark.parametrize(("selector", "expected"), [("rand", 0.5), ("uniform", 0.1)])
 def test_who_is_drawn_in_proportion_to_its_examples_is_not_weighted_by_them_again(tff_worker, selector, expected):
     weighted = ("--client_weighting=num_examples", "--noadaptive_clipping")
@@ -359,11 +256,6 @@ def test_who_drops_out_downloads_and_sends_nothing(tmp_path):
     assert 4 < came.mean() < 16
 
 
-def test_distributed_noise_sends_padded_coordinates(tmp_path):
-    rows = table(play(tmp_path, "--aggregator_type=ddp", "--noise_multiplier=0", "--clip_norm=1", "--total_rounds=1"))
-    assert set(rows[metrics.BYTES_UP]) == {4 * 8192 * 20 // 8}
-
-
 def test_a_compressed_update_is_smaller_and_its_decoded_form_is_clipped(tmp_path):
     flags = (
         "--update_bits=2",
@@ -377,13 +269,6 @@ def test_a_compressed_update_is_smaller_and_its_decoded_form_is_clipped(tmp_path
     assert set(rows[metrics.BYTES_UP]) == {4 * (121 + 481 * 4 + 8)}
     assert (rows[metrics.CLIPPED_CLIENTS] == 4).all()
     assert rows[metrics.UPDATE_NORM].between(0, 0.01 * (1 + 1e-5)).all()
-
-
-def test_a_poll_sends_models_down_and_losses_up(tmp_path):
-    rows = table(play(tmp_path, "--client_selection=pow_d", "--selection_candidates=9"))
-    # All four of the cohort are among the nine candidates.
-    assert set(rows[metrics.BYTES_DOWN]) == {9 * 2 * MODEL}
-    assert set(rows[metrics.BYTES_UP]) == {4 * MODEL + 9 * 4}
 
 
 def test_rounds_without_a_client_change_nothing(tmp_path):

@@ -54,24 +54,11 @@ def test_strategies_that_always_move_have_schedules_of_their_own():
     assert dict(epochs.parameters) == {"mu": None}
 
 
-def test_a_schedules_flags_are_recorded_where_they_are_read_alone():
-    """A run from before there were schedules goes on: its flags are the same."""
-    settings = resolve()
-    assert {settings[name] for name in settings if name.startswith("bandits_schedule")} == {None}
-    assert (settings.bandits_log_class_size, settings.bandits_delta, settings.bandits_fed_opt) == (None,) * 3
-
-
 def test_a_longer_run_would_have_another_schedule_unless_its_deployments_are_given():
     given = ("--bandits_schedule=linear", "--bandits_schedule_end=0.01", "--bandits_deploy_freq=5")
     horizons = [resolve(*given, f"--total_rounds={rounds}").bandits_schedule_deployments for rounds in (50, 100)]
     assert horizons == [10, 20]
     assert resolve(*given, "--bandits_schedule_deployments=10", "--total_rounds=100").bandits_schedule_deployments == 10
-
-
-@pytest.mark.parametrize("exponent", ["nan", "11", "-11"])
-def test_an_exponent_is_a_number_of_some_size(exponent):
-    with pytest.raises(UsageError, match=r"is not a .*number of at least -10 and at most 10"):
-        resolve("--bandits_type=squarecb", f"--bandits_schedule_exponent={exponent}")
 
 
 def test_a_power_that_leaves_the_range_of_its_parameter_is_refused_with_the_deployment():
@@ -108,9 +95,3 @@ def test_what_is_planned_is_rounds_times_cohort_times_cap():
         1.0,
         schedules.falcon_gamma(10, schedules.complexity(10.0, 0.05, 3), 105),
     ]
-
-
-def test_an_initial_training_explores_by_no_schedule():
-    chosen = flags.options(resolve("--bandits_type=squarecb", "--scenario=init"))
-    initial, bandits = phases(chosen, registry.load(chosen.task))
-    assert (initial.scheduled_value(10, 0), bandits.scheduled_value(10, 3)) == (None, 20.0)

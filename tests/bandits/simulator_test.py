@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bandits import simulator
-from data import interaction_log, log_regression, logged_clients
+from data import interaction_log, logged_clients
 
 
 def make(bias: float, clients: int = 60) -> logged_clients.LoggedClients:
@@ -19,7 +19,7 @@ def make(bias: float, clients: int = 60) -> logged_clients.LoggedClients:
     names = [f"c{number:02d}" for number in range(clients)]
     contexts = np.zeros((count, 1), np.float32)
     log = interaction_log.ordered(names, np.repeat(np.arange(clients), rows), contexts, ["a", "b"], columns)
-    one = log_regression.Regression(0.0, np.array([[0.0, 0.0], [0.2 + bias, 0.6 + bias]]), 0.0, 1.0, 1.0)
+    one = logged_clients.Regression(0.0, np.array([[0.0, 0.0], [0.2 + bias, 0.6 + bias]]), 0.0, 1.0, 1.0)
     known = logged_clients.Rewards((one,), np.zeros(0), 0.0, 1.0)
     return logged_clients.LoggedClients(
         log,
@@ -29,7 +29,7 @@ def make(bias: float, clients: int = 60) -> logged_clients.LoggedClients:
         keeps_log=False,
         seed=0,
         numbers=range(clients),
-        digest="",
+        checksum="",
     )
 
 

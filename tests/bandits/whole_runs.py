@@ -8,7 +8,7 @@ from unittest import mock
 import numpy as np
 import pandas as pd
 
-from bandits import experiment, flags, guarantees, options, process, run_federated
+from bandits import experiment, flags, options, phase_privacy, process, run_federated
 from data import files
 from optimization.study import cli, frame, run_folder
 
@@ -66,11 +66,11 @@ def rounds_of(*arguments: str, folder: pathlib.Path | None = None) -> experiment
     chosen, task = opened(*arguments)
     phase = options.phases(chosen, task)[-1]
     where = run_folder.RunFolder(folder) if folder else None
-    return experiment.BanditRounds(task, phase, guarantees.mechanism(phase), None, where)
+    return experiment.BanditRounds(task, phase, phase_privacy.mechanism(phase), None, where)
 
 
 def definitions(*arguments: str) -> list[process.BanditProcess]:
     """Definition of the rounds of each phase."""
     chosen, task = opened(*arguments)
     phases = options.phases(chosen, task)
-    return [experiment.build_process(task, phase, guarantees.mechanism(phase)) for phase in phases]
+    return [experiment.build_process(task, phase, phase_privacy.mechanism(phase)) for phase in phases]

@@ -1,9 +1,6 @@
 """Tests of data.clients."""
 
-import hashlib
-
 import numpy as np
-import pytest
 
 from data import clients, text
 
@@ -26,18 +23,6 @@ class _Counted(clients.ArrayClients):
     def load(self, index):
         self.loads += 1
         return super().load(index)
-
-
-def test_take_returns_the_rows_asked_for_in_that_order():
-    taken = _examples(4).take(np.array([2, 0]))
-    np.testing.assert_array_equal(taken.features, [[20, 21], [0, 1]])
-    np.testing.assert_array_equal(taken.labels, [2, 0])
-
-
-@pytest.mark.parametrize("cap", [3, 0])
-def test_a_client_within_the_cap_or_without_one_is_untouched(cap):
-    capped = clients.CappedClients(_clients(0, 0, 0, 1), max_examples=cap, seed=0)
-    assert capped.load(0).labels.tolist() == [0, 1, 2]
 
 
 def test_a_client_beyond_the_cap_keeps_distinct_examples_of_its_own_in_order():
@@ -64,26 +49,6 @@ def _writers(second: int = 8) -> clients.ArrayClients:
     return clients.ArrayClients(clients.Examples(bags, np.array([3, 4, 5])), np.array([1, 0, 1]), ["a", "b"])
 
 
-def test_posts_stay_with_their_client():
-    bags, labels = _writers().load(1)
-    assert (bags.ids.tolist(), bags.offsets.tolist(), labels.tolist()) == ([7, 9, 6], [0, 1, 3], [3, 5])
-
-
-def test_posts_are_pooled_with_their_labels():
-    bags, labels = clients.pool(_writers(), max_examples=0, seed=0)
-    words = np.split(bags.ids, bags.offsets[1:-1])
-    pooled = {int(label): post.tolist() for label, post in zip(labels, words, strict=True)}
-    assert pooled == {3: [7], 4: [5, 8], 5: [9, 6]}
-
-
-def test_file_checksum_is_of_contents_not_of_the_name(tmp_path):
-    for name, content in (("a", b"same"), ("b", b"same"), ("c", b"other"), ("d", b"")):
-        (tmp_path / name).write_bytes(content)
-    a, b, c, d = (clients.file_checksum(str(tmp_path / name)) for name in "abcd")
-    assert a == b == hashlib.sha256(b"same4").hexdigest()[:16]  # Another form would continue no recorded run.
-    assert len({a, c, d}) == 3
-
-
 def test_file_checksum_of_a_large_file_sees_its_size_and_both_ends(tmp_path, monkeypatch):
     monkeypatch.setattr(clients, "_CHECKED_END_BYTES", 100)
     path = tmp_path / "large"
@@ -97,10 +62,6 @@ def test_file_checksum_of_a_large_file_sees_its_size_and_both_ends(tmp_path, mon
 
     size = 1000
     assert len({checksum(size, 0), checksum(size, size - 1), checksum(size + 1, 0)}) == 3
-
-
-def test_sizes_are_those_of_the_clients_asked_for():
-    np.testing.assert_array_equal(clients.sizes(_clients(2, 0, 2, 0, 2), [2, 1, 0]), [3, 0, 2])
 
 
 def test_array_clients_own_their_rows_in_the_order_of_the_source():
@@ -124,14 +85,6 @@ def test_the_capped_choice_depends_on_the_seed_and_on_the_client_alone():
 
     assert chosen(0, 3) == chosen(0, 3)
     assert chosen(0, 3) not in (chosen(0, 4), chosen(1, 3))
-
-
-@pytest.mark.parametrize("most", [0, 100])
-def test_a_pool_without_a_limit_holds_every_example_once_with_its_label(most):
-    for seed in range(5):
-        pooled = clients.pool(_clients(0, 2, 2, 0), max_examples=most, seed=seed)
-        assert sorted(pooled.labels.tolist()) == [0, 1, 2, 3]
-        np.testing.assert_array_equal(pooled.features[:, 0], 10 * pooled.labels)
 
 
 def test_a_pool_takes_whole_clients_until_the_last_and_reads_no_more():

@@ -7,7 +7,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from data import columns, dates, frames, statistics, table_file, table_size
+from data import columns, dates, frames, memory, statistics, table_file
 from data.errors import UsageError
 
 TRAIN = np.array([True, True, True, True, False, False])
@@ -15,7 +15,7 @@ TRAIN = np.array([True, True, True, True, False, False])
 
 def _encode(values, is_train=TRAIN, **series):
     frame = pd.DataFrame({"x": pd.Series(values, **series)})
-    return columns.encode(frame, columns.learn(frame, is_train))
+    return columns.encode(frame, is_train)
 
 
 def test_numbers_have_the_training_rows_mean_and_deviation():
@@ -73,7 +73,7 @@ def test_a_missing_category_is_a_category():
 @pytest.mark.parametrize("values", [[None] * 4 + [1, 2], [None] * 4 + ["a", "b"], [None] * 6, [""] * 6])
 def test_columns_without_a_value_in_training_rows_are_left_out(values):
     encoded = _encode(values)
-    assert encoded.left_out == ["x"]
+    assert encoded.learned == {"x": None}
     assert (encoded.names, encoded.values.shape) == ([], (6, 0))
 
 
@@ -94,7 +94,7 @@ def test_names_are_in_numeric_order_if_all_are_numbers():
 
 
 def _encode_known(values, known):
-    return columns.encode(pd.DataFrame({"x": values}), {"x": known})
+    return columns.encode(pd.DataFrame({"x": values}), known={"x": known})
 
 
 def test_numbers_are_standardized_by_what_is_known_from_elsewhere():
@@ -118,8 +118,8 @@ def test_a_column_without_the_known_numbers_is_an_error():
 
 def test_a_column_that_is_said_to_be_categories_is_one():
     frame = pd.DataFrame({"x": [1, 2, 2, 1], "when": ["2023-01-01", "soon", "2023-01-01", None]})
-    learned = columns.learn(frame, np.full(4, True), categories=["x", "when"])
-    assert columns.encode(frame, learned).names == ["x=1", "x=2", "when=2023-01-01", "when=soon", "when=<missing>"]
+    names = columns.encode(frame, categories=["x", "when"]).names
+    assert names == ["x=1", "x=2", "when=2023-01-01", "when=soon", "when=<missing>"]
 
 
 # 1, 2 and 3 January 2023 are a Sunday, a Monday and a Tuesday.
@@ -164,7 +164,7 @@ def test_several_columns_are_refused_at_once_each_with_its_own_remedy():
         }
     )
     with pytest.raises(UsageError) as caught:
-        columns.learn(frame, np.full(60, True))
+        columns.encode(frame)
     first, *reasons, add, correct = str(caught.value).split("\n")
     assert first == "4 columns cannot be read as they are:"
     assert [reason.split("'")[1] for reason in reasons] == ["a b", "e,f", "age", "price"]
@@ -185,13 +185,13 @@ def test_text_that_is_distinct_in_nearly_all_rows_is_refused():
     assert len(_encode(codes(60, 56), everyone).names) == 56
     assert len(_encode(codes(49, 49), everyone[:49]).names) == 49
     frame = pd.DataFrame({"x": codes(60, 60)})
-    assert len(columns.learn(frame, everyone, named=["x"])["x"].categories) == 60
+    assert len(columns.encode(frame, named=["x"]).names) == 60
 
 
 def test_too_many_categories_are_refused_also_by_name():
     frame = pd.DataFrame({"x": [f"n{row}" for row in range(1001)]})
     with pytest.raises(UsageError, match="1001 distinct values, more than 1000: leave it out with --ignore_columns=x"):
-        columns.learn(frame, np.full(1001, True), named=["x"], categories=["x"])
+        columns.encode(frame, named=["x"], categories=["x"])
 
 
 NUMBERS = [str(number) for number in range(95)]
@@ -297,7 +297,7 @@ def test_numbers_and_dates_among_which_are_others_or_that_may_mean_two_things_ar
     with pytest.raises(UsageError, match=f"Column 'x' .*{message}" if not message.startswith("(?s)") else message):
         _encode(values, everyone)
     if len(set(values)) < 1000:
-        assert columns.learn(pd.DataFrame({"x": values}), everyone, categories=["x"])["x"].categories
+        assert columns.encode(pd.DataFrame({"x": values}), categories=["x"]).names
 
 
 @pytest.mark.parametrize("values", [[2.0**53, 1.0, None], np.float32([2**24, 1]), [float(2**60), None, "a"]])
@@ -321,16 +321,11 @@ def test_more_features_than_a_model_can_hold_are_refused_with_their_columns(monk
     }
     monkeypatch.setattr(columns, "MAX_FEATURES", 10)
     with pytest.raises(UsageError, match=r"give 11 features, more than 10: .* 'many' \(8 categories\), 'few' \(2 "):
-        columns.encode(pd.DataFrame({"many": ["a"], "few": ["a"], "x": [1.0]}), learned)
+        columns.encode(pd.DataFrame({"many": ["a"], "few": ["a"], "x": [1.0]}), known=learned)
     monkeypatch.setattr(columns, "MAX_FEATURES", 11)
-    monkeypatch.setattr(table_size.memory, "available_bytes", lambda: 131)
+    monkeypatch.setattr(memory, "available_bytes", lambda: 131)
     with pytest.raises(UsageError, match=r"The table with 11 features in each of 1 rows needs about"):
-        columns.encode(pd.DataFrame({"many": ["a"], "few": ["a"], "x": [1.0]}), learned)
-
-
-def test_a_refusal_of_decimal_commas_names_the_flag():
-    with pytest.raises(UsageError, match=r"numbers with commas .*Give --decimal=, \(a comma\) if commas are decimal"):
-        columns.parse(pd.Series([f"{number},5" for number in range(60)], name="x"))
+        columns.encode(pd.DataFrame({"many": ["a"], "few": ["a"], "x": [1.0]}), known=learned)
 
 
 def test_a_column_of_huge_exponents_is_text():

@@ -29,3 +29,10 @@ def write_database() -> Callable[[pathlib.Path, Splits], pathlib.Path]:
         return path
 
     return write
+
+
+@pytest.fixture(autouse=True)
+def _no_default_folder(request, monkeypatch):
+    """Hides the folder of real data from tests that do not ask for it."""
+    if "tasks" in request.path.parts and "shared_data" not in request.fixturenames:
+        monkeypatch.delenv("FEDBANDITS_DATA_DIR", raising=False)

@@ -104,13 +104,6 @@ def _names(folder: pathlib.Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_a_transfer_of_unknown_length_that_breaks_off_is_noticed(server, tmp_path):
-    server.announce, server.cut = False, 20_000
-    with pytest.raises(UsageError, match=r"damaged.*start again"):
-        download.lzma_file(server.origin, NAME, str(tmp_path))
-    assert download.lzma_file(server.origin, NAME, str(tmp_path)).read_bytes() == CONTENT
-
-
 def test_a_download_that_differs_from_the_first_one_is_refused(server, tmp_path):
     path = download.lzma_file(server.origin, NAME, str(tmp_path))
     record = tmp_path / f"{NAME}.sha256"
@@ -119,7 +112,7 @@ def test_a_download_that_differs_from_the_first_one_is_refused(server, tmp_path)
     assert download.lzma_file(server.origin, NAME, str(tmp_path)).read_bytes() == CONTENT
     path.unlink()
     record.write_text("00" * 32 + "\n")
-    with pytest.raises(UsageError, match=f"is not the file that was downloaded first: .* delete {record}"):
+    with pytest.raises(UsageError, match=f"differs from the first one: .* delete {record}"):
         download.lzma_file(server.origin, NAME, str(tmp_path))
     assert _names(tmp_path) == [record.name]
 
@@ -155,19 +148,6 @@ def test_programs_that_want_a_file_at_once_download_it_once(server, tmp_path):
     assert _names(tmp_path) == ["toy.bin", NAME, f"{NAME}.sha256"]
 
 
-@pytest.mark.slow
-def test_who_waited_for_a_download_that_failed_repeats_it(server, tmp_path):
-    server.pause, server.hashes = 0.3, (_google_hash(b"other"),)
-
-    def call():
-        with pytest.raises(UsageError, match="checksum differs"):
-            download.plain_file(server.origin, "toy.bin", str(tmp_path))
-
-    assert len(_at_once(3, call)) == 3
-    assert server.requested == [None] * 3
-    assert _names(tmp_path) == []
-
-
 @pytest.mark.parametrize(
     ("there", "requested"),
     [
@@ -185,12 +165,6 @@ def test_a_download_is_decompressed_into_the_cache_folder_continuing_what_is_the
     for _ in range(2):  # A file that is there is not asked for.
         assert download.lzma_file(server.origin, NAME, str(folder)).read_bytes() == CONTENT
     assert (server.requested, _names(folder)) == ([requested], [NAME, f"{NAME}.sha256"])
-
-
-def test_a_server_without_ranges_sends_all_again(server, tmp_path):
-    server.ranges = False
-    (tmp_path / f"{NAME}.lzma.part").write_bytes(b"?" * 12_345)
-    assert download.lzma_file(server.origin, NAME, str(tmp_path)).read_bytes() == CONTENT
 
 
 def test_a_transfer_that_breaks_off_says_how_far_it_came_and_continues_at_the_next_start(server, tmp_path):
@@ -220,45 +194,11 @@ def test_another_content_is_refused_and_not_kept(server, tmp_path, there, archiv
     assert not {NAME, f"{NAME}.lzma.part"} & set(_names(tmp_path))
 
 
-@pytest.mark.parametrize("answer", ["none", "404", "no_http"])
-def test_where_a_download_fails_the_error_says_what_else_to_do(server, tmp_path, monkeypatch, answer):
-    answers = {
-        "404": lambda handler: handler.send_error(404),
-        "no_http": lambda handler: handler.wfile.write(b"ftp\r\n"),
-    }
-    if answer == "none":
-        server.server_close()  # Nobody listens there any more.
-    else:
-        monkeypatch.setattr(_Handler, "do_GET", answers[answer])
-    with pytest.raises(UsageError, match=f"(?s){NAME} is not in {tmp_path}, .*{server.origin} failed.*--data_dir"):
-        download.lzma_file(server.origin, NAME, str(tmp_path))
-    with pytest.raises(UsageError, match=rf"(?s)toy.bin is not in {tmp_path}, .* or put toy.bin there"):
-        download.plain_file(server.origin, "toy.bin", str(tmp_path))
-
-
 def test_a_plain_file_of_another_digest_is_refused_and_not_kept_unless_it_was_there(server, tmp_path):
-    with pytest.raises(UsageError, match="is not the expected file; start again to repeat it"):
+    with pytest.raises(UsageError, match=r"is not the expected file of .*: start again to repeat"):
         download.plain_file(server.origin, "toy.bin", str(tmp_path), "00" * 32)
     assert _names(tmp_path) == []
     (tmp_path / "toy.bin").write_bytes(b"planted")
-    with pytest.raises(UsageError, match=f"{tmp_path}/toy.bin is not the expected file: delete it"):
+    with pytest.raises(UsageError, match=f"{tmp_path}/toy.bin is not the expected file of .*: delete it"):
         download.plain_file(server.origin, "toy.bin", str(tmp_path), hashlib.sha256(ARCHIVE).hexdigest())
     assert _names(tmp_path) == ["toy.bin"]
-
-
-def test_the_cache_folder_is_the_given_one_or_in_the_users_cache_if_there_is_a_home(monkeypatch, tmp_path):
-    assert download.cache_folder("some/where") == pathlib.Path("some/where")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    assert download.cache_folder(None) == tmp_path / "cache" / "federated_bandits"
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    monkeypatch.setenv("HOME", str(tmp_path))
-    assert download.cache_folder(None) == tmp_path / ".cache" / "federated_bandits"
-
-    def expanduser(path):
-        raise RuntimeError("Could not determine home directory.")
-
-    monkeypatch.setattr(pathlib.Path, "expanduser", expanduser)
-    assert download.cache_folder(None) == pathlib.Path("/nonexistent")
-    (tmp_path / "file").write_bytes(b"")
-    with pytest.raises(UsageError, match=f"{tmp_path / 'file'}.*--data_dir"):
-        download.plain_file("http://nowhere", "toy.bin", str(tmp_path / "file"))

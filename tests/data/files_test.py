@@ -1,12 +1,10 @@
 """Tests of data.files."""
 
 import io
-import os
 import pathlib
 import subprocess
 import sys
 
-import matplotlib.figure
 import numpy as np
 import pandas as pd
 import pytest
@@ -39,12 +37,6 @@ def test_a_table_is_looked_up_where_the_user_is_then_in_the_data_folder_then_amo
         assert found(None) == found()
 
 
-def test_a_table_outside_the_users_folder_is_looked_up_nowhere_else(tmp_path):
-    (tmp_path / "a.csv").touch()
-    for name in ("../a.csv", "/elsewhere/a.csv"):
-        assert files.find_table("/elsewhere/a.csv", name, str(tmp_path / "sub")) == "/elsewhere/a.csv"
-
-
 def test_a_file_that_can_be_downloaded_is_taken_from_the_flag_s_folder_then_from_the_environment_s(
     tmp_path, monkeypatch
 ):
@@ -60,55 +52,7 @@ def test_a_file_that_can_be_downloaded_is_taken_from_the_flag_s_folder_then_from
     assert files.instead_of_download(str(flag), ["a", "a.lzma"], "there") == flag / "a"
 
 
-@pytest.mark.parametrize("before", [None, "elsewhere"])
-def test_a_data_folder_is_the_environment_s_for_a_while(tmp_path, monkeypatch, before):
-    if before:
-        monkeypatch.setenv("FEDBANDITS_DATA_DIR", before)
-    with files.data_folder(str(tmp_path)):
-        assert files.folder_of_environment() == str(tmp_path)
-    assert files.folder_of_environment() == before
-    with files.data_folder(None):
-        assert files.folder_of_environment() == before
-    with (
-        pytest.raises(UsageError, match=r"--data_dir=.*nowhere is not a folder"),
-        files.data_folder(str(tmp_path / "nowhere")),
-    ):
-        pass
-
-
 # Files that are written whole.
-
-
-def test_a_file_that_breaks_off_leaves_the_one_before(tmp_path):
-    files.replace(tmp_path / "a.json", b"1")
-
-    def break_off():
-        with files.whole(tmp_path / "a.json") as file:
-            file.write(b"2")
-            raise KeyError
-
-    with pytest.raises(KeyError):
-        break_off()
-    assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("a.json", b"1")]
-
-
-def test_arrays_are_written_as_numpy_reads_them(tmp_path):
-    arrays = {"a/b": np.arange(6, dtype=np.float32).reshape(2, 3), "c": np.array(7), "d": np.array(["x", "yz"])}
-    files.save_arrays(tmp_path / "a.npz", arrays)
-    with np.load(tmp_path / "a.npz", allow_pickle=False) as archive:
-        assert archive.files == list(arrays)
-        for name, array in arrays.items():
-            assert archive[name].dtype == array.dtype
-            np.testing.assert_array_equal(archive[name], array)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("suffix", ["png", "pdf", "svg"])
-def test_a_picture_is_written_in_the_format_of_its_name(tmp_path, suffix):
-    picture = matplotlib.figure.Figure(figsize=(1, 1))
-    files.save_picture(picture, tmp_path / f"a.{suffix}", dpi=50)
-    start = {"png": b"\x89PNG", "pdf": b"%PDF", "svg": b"<?xml"}[suffix]
-    assert (tmp_path / f"a.{suffix}").read_bytes().startswith(start)
 
 
 @pytest.mark.parametrize(
@@ -166,16 +110,6 @@ def test_a_file_is_replaced_and_leaves_no_part_and_links_and_devices_stay(tmp_pa
     assert pathlib.Path("/dev/null").is_char_device()
     with pytest.raises(Failure, match=r"nowhere/a\.json cannot be written"):
         files.replace(tmp_path / "nowhere" / "a.json", b"1")
-
-
-def test_an_output_that_has_no_place_is_refused(tmp_path, monkeypatch):
-    files.check_output("output", tmp_path / "a.png")
-    for path, formats in ((tmp_path / "no" / "a.png", ()), (tmp_path, ()), (tmp_path / "a.png", (".pdf",))):
-        with pytest.raises(UsageError, match=r"^--output: "):
-            files.check_output("output", path, formats)
-    monkeypatch.setattr(os, "access", lambda path, mode: (path, mode) != (tmp_path, os.W_OK))
-    with pytest.raises(UsageError, match=f"--output: the folder {tmp_path} cannot be written."):
-        files.check_output("output", tmp_path / "a.png")
 
 
 def test_texts_of_a_csv_file_are_no_formulas_and_numbers_stay_numbers():

@@ -1,8 +1,5 @@
 """Tests of data.frames: frames by names that tell their content."""
 
-import gc
-import weakref
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -53,26 +50,13 @@ def test_a_lent_frame_is_read_like_a_file_and_not_changed():
     frame = _frame().rename(columns={"number": " number "})
     before = frame.copy(deep=True)
     with frames.lent(frame) as name:
-        table = table_file.read(name, schema.Schema("", missing_values="a"))
+        table = table_file.read(name, schema.Schema(missing_values="a"))
         plain = table_file.read(name)
     assert list(table.frame.columns) == ["number", "whole", "text", "kind", "day", "nullable"]
     assert table.frame["text"].isna().tolist() == [True, True, False]
     assert (plain.checksum, plain.place(2)) == (frames.checksum(frame), "row 2")
     assert table.checksum != plain.checksum
     pd.testing.assert_frame_equal(frame, before)
-
-
-@pytest.mark.slow
-def test_a_frame_is_let_go_after_the_loan():
-    frame = _frame()
-    with frames.lent(frame) as name:
-        assert frames.find(name) is frame
-    gone = weakref.ref(frame)
-    del frame
-    gc.collect()
-    assert gone() is None
-    with pytest.raises(UsageError, match=f"--data_file={name} was a DataFrame in Python"):
-        table_file.read(name)
 
 
 @pytest.mark.parametrize("named", [lambda frame: frame.set_index("text", drop=False), lambda f: f.rename_axis("text")])

@@ -19,10 +19,7 @@ WORDS = bytes((0, 0, 12, 1)) + bytes((0, 0, 0, 2)) + bytes((0, 0, 1, 2)) + bytes
 @pytest.mark.parametrize("name", ["plain", "packed.gz"])
 def test_bytes_and_big_endian_words_are_read(tmp_path, name):
     path = tmp_path / name
-    for content, values, expected in (
-        (BYTES, "uint8", [[1, 2, 3], [4, 5, 255]]),
-        (WORDS, "int32", [258, -2]),
-    ):
+    for content, values, expected in ((BYTES, "uint8", [[1, 2, 3], [4, 5, 255]]), (WORDS, "int32", [258, -2])):
         path.write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
         read = image_files.read_idx(path, values, np.ndim(expected))
         assert read.dtype == values
@@ -91,31 +88,3 @@ def test_a_pickle_that_runs_something_is_refused_before_it_does(tmp_path):
     with pytest.raises(ValueError, match=r"it calls posix\.mkdir"):
         image_files.read_cifar_archive(_archive(train=planted, test=planted))
     assert not (tmp_path / "ran").exists()
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        b"",
-        b"no pickle",
-        pickle.dumps([1]),
-        pickle.dumps({b"data": PIXELS}),
-        pickle.dumps({b"data": PIXELS[:, :5], b"fine_labels": [1, 2]}),
-        pickle.dumps({b"data": PIXELS, b"fine_labels": [1, 2]})[:-10],
-    ],
-)
-def test_another_pickle_is_refused(content):
-    with pytest.raises(ValueError, match=r".+"):
-        image_files.read_cifar(io.BytesIO(content))
-
-
-def test_an_archive_gives_both_parts():
-    one, two = (pickle.dumps({b"data": PIXELS[:count], b"fine_labels": [3] * count}) for count in (2, 1))
-    parts = image_files.read_cifar_archive(_archive(train=one, test=two))
-    assert [(len(pixels), labels.tolist()) for pixels, labels in parts] == [(2, [3, 3]), (1, [3])]
-
-
-def test_an_archive_that_is_none_or_lacks_a_part_is_refused():
-    for file in (io.BytesIO(b"no archive"), _archive(train=pickle.dumps({}))):
-        with pytest.raises(ValueError, match=r".+"):
-            image_files.read_cifar_archive(file)

@@ -3,7 +3,6 @@
 import ast
 import pathlib
 
-import numpy as np
 import pytest
 
 from data import keys
@@ -49,21 +48,6 @@ def test_all_keys_of_a_purpose_have_one_length_in_the_whole_program():
     assert lengths == {name: {keys.Purpose[name].places} for name in lengths}
 
 
-def test_a_key_of_another_length_is_refused_because_a_missing_place_would_be_0():
-    sequences = (np.random.SeedSequence(entropy).generate_state(4) for entropy in ([7, 1], [7, 1, 0]))
-    np.testing.assert_array_equal(*sequences)
-    with pytest.raises(ValueError, match=r"A key of COHORT has 1 places, not 0: \(\)\."):
-        keys.generator(7, keys.Purpose.COHORT)
-    with pytest.raises(ValueError, match=r"A key of TRAINING has 2 places, not 1: \(3,\)\."):
-        keys.tensorflow_key(7, keys.Purpose.TRAINING, 3)
-
-
-def test_a_generator_draws_what_its_key_says_whatever_was_drawn_before():
-    first = _draw(7, keys.Purpose.COHORT, 3)
-    _draw(7, keys.Purpose.COHORT, 4)
-    assert _draw(7, keys.Purpose.COHORT, 3) == first
-
-
 @pytest.mark.parametrize(
     "other",
     [
@@ -81,25 +65,3 @@ def test_draws_change_with_the(other):
 def test_draws_are_the_same_on_every_machine_and_version():
     assert keys.generator(0, keys.Purpose.COHORT, 1).integers(10**6, size=3).tolist() == [674263, 848650, 817611]
     assert keys.tensorflow_key(0, keys.Purpose.TRAINING, 1, 2).tolist() == [1169752400, 353602132]
-
-
-def test_tensorflow_keys_of_a_run_differ():
-    found = {
-        tuple(keys.tensorflow_key(0, purpose, round_num, client))
-        for purpose in (keys.Purpose.CACHE, keys.Purpose.TRAINING)
-        for round_num in range(1, 21)
-        for client in range(20)
-    }
-    assert len(found) == 2 * 20 * 20
-
-
-def test_integers_of_neighbouring_seeds_and_places_lie_far_apart():
-    found = [keys.integer_key(seed, keys.Purpose.NOISE, place, 0) for seed in range(50) for place in range(2)]
-    assert all(0 <= number < 2**62 for number in found)
-    assert min(np.diff(np.sort(found))) > 10**12
-
-
-def test_a_clients_number_is_of_its_name_alone():
-    # The first bytes of b2sum --length=64, the least one first, and the highest bit set.
-    assert keys.number_of("a") == int.from_bytes(bytes.fromhex("40f89e395b66422f"), "little") | 2**63
-    assert len({keys.number_of(str(number)) for number in range(10_000)}) == 10_000

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from data import interaction_log, log_checks
-from data.errors import UsageError
 
 
 def _log(propensities, actions=None, clients=None, num_actions=2, **others) -> interaction_log.InteractionLog:
@@ -67,20 +66,3 @@ def test_actions_that_only_the_policy_chooses_are_named():
     assert finding.is_warning
     assert "lacks 'a1', 'a3', which the policy chooses in 25.00% of interactions" in finding.text
     assert not log_checks.support(log, np.array([[0.5, 0.0, 0.5, 0.0]] * 2)).is_warning
-
-
-def test_unknown_actions_are_refused():
-    assert log_checks.check_action("b", ("a", "b"), "--policy") == 1
-    with pytest.raises(UsageError, match="--policy names the action 'x', which the log lacks: its 2 actions are 'a'"):
-        log_checks.check_action("x", ("a", "b"), "--policy")
-
-
-def test_a_log_without_a_row_is_refused():
-    with pytest.raises(UsageError, match="runs/none holds a log without a row: no client has acted, or no reward was"):
-        log_checks.check_random(np.zeros(0), "runs/none")
-
-
-def test_what_was_not_counted_is_not_said_to_be_sound():
-    assert "were not checked" in log_checks.duplicates(_log([0.5])).text
-    assert not log_checks.duplicates(_log([0.5], report={"duplicated_rows": 0})).is_warning
-    assert "1 row(s) equal" in log_checks.duplicates(_log([0.5], report={"duplicated_rows": 1})).text

@@ -29,7 +29,7 @@ ROLES = {"action_column": "action", "reward_column": "reward", "propensity_colum
 def _log(frame=None, **roles) -> interaction_log.InteractionLog:
     frame = pd.DataFrame(LOG) if frame is None else frame
     ignored = ",".join({"day", "paid"}.intersection(frame) - set(roles.values()))
-    wanted = schema.Schema("user", **ROLES, ignore_columns=ignored or None, **roles, file_flag="--log")
+    wanted = schema.Schema(client_column="user", **ROLES, ignore_columns=ignored or None, **roles, file_flag="--log")
     with frames.lent(frame) as name:
         return log_table.read(name, wanted)
 
@@ -44,11 +44,6 @@ def test_rows_are_in_the_order_of_time_and_time_is_no_feature():
     assert log.feature_names == ("age",)
     days = (np.array(["2023-01-02", "2023-01-03", "2023-01-05"], "datetime64[us]").astype(float)).tolist()
     assert log.times[log.clients == 0].tolist() == days
-
-
-def test_rows_of_one_time_keep_the_order_of_the_file():
-    log = _log(pd.DataFrame(LOG).assign(day=[2, 1, 2, 1, 2, 1]), time_column="day")
-    assert _rewards(log) == {"a": [1, 0, 5], "b": [2, 4, 6]}
 
 
 def test_a_time_that_is_named_a_feature_is_one():
@@ -123,7 +118,7 @@ def test_an_empty_reward_is_dropped_or_0_if_the_user_says_so(tmp_path, meaning, 
     frame = pd.DataFrame(LOG).assign(reward=[empty, 2, 0, 4, 5, 6])
     log = _log(frame, unobserved_rewards=meaning)
     assert {name: sorted(values) for name, values in _rewards(log).items()} == expected
-    assert log.report["notes"] == [f"1 rows without a reward are {log_time.UNOBSERVED[meaning]}."]
+    assert log.report["notes"] == [f"1 rows without a reward are {schema.UNOBSERVED[meaning]}."]
     with pytest.raises(UsageError, match=r"--unobserved_rewards=drop .*independently of the reward"):
         _log(frame)
 
@@ -132,11 +127,6 @@ def test_without_reward_times_rewards_count_as_they_are_in_rows_whose_window_has
     log = _log(time_column="day", reward_window="2d")
     assert _rewards(log) == {"a": [0, 1], "b": [2, 4]}
     assert len(log.report["notes"]) == 2
-
-
-def test_a_row_without_a_client_needs_no_reward():
-    log = _log(pd.DataFrame(LOG).assign(user=["a", "b", None, "b", "a", "b"], reward=[1, 2, None, 4, 5, 6]))
-    assert log.report["dropped_rows"]["without_client"] == 1
 
 
 BAD_TIMES = [
@@ -182,17 +172,9 @@ BAD_TIMES = [
 def test_times_that_cannot_be_used_are_refused(tmp_path, changed, roles, message):
     pd.DataFrame(LOG).assign(**changed).to_csv(tmp_path / "log.csv", index=False)
     ignored = None if "paid" in roles.values() else "paid"
-    wanted = schema.Schema("user", **ROLES, time_column="day", ignore_columns=ignored, **roles)
+    wanted = schema.Schema(client_column="user", **ROLES, time_column="day", ignore_columns=ignored, **roles)
     with pytest.raises(UsageError, match=message):
         log_table.read(str(tmp_path / "log.csv"), wanted)
-
-
-def test_a_saved_log_keeps_its_times(tmp_path):
-    log = _log(time_column="day")
-    interaction_log.write(log, tmp_path / "log.parquet")
-    again = interaction_log.read(tmp_path / "log.parquet")
-    np.testing.assert_array_equal(again.times, log.times)
-    assert log_time.of_log(again)[1:] == log_time.of_log(log)[1:]
 
 
 def test_the_latest_fifth_is_held_out_and_rows_within_the_window_before_are_in_neither_part():
@@ -205,13 +187,6 @@ def test_the_latest_fifth_is_held_out_and_rows_within_the_window_before_are_in_n
         "the rows from 9 on, the latest fifth, of 2 clients, of whom 2 were seen in training; 2 rows within "
         "--reward_window before are left out"
     )
-
-
-def test_new_clients_are_not_counted_as_seen():
-    times = log_time.Times(np.arange(10.0), "", 0.0)
-    split = log_time.hold_out("time", times, np.array([0, 1] * 4 + [1, 2]), 3)
-    assert (split.train, split.held_out) == ([0, 1], [1, 2])
-    assert "of 2 clients, of whom 1 were seen in training" in split.how
 
 
 def test_too_few_clients_before_the_cut_are_refused():
@@ -295,7 +270,7 @@ def test_a_logs_statistics_and_regressions_are_those_of_the_past(timed_table, le
 
 def test_a_table_is_read_between_two_times(timed_table):
     between = {"time_column": "day", "from_time": "2023-01-03", "until_time": "2023-01-05"}
-    wanted = schema.Schema("user", label_column="label", ignore_columns="action,reward,p", **between)
+    wanted = schema.Schema(client_column="user", label_column="label", ignore_columns="action,reward,p", **between)
     rows = tables.read(timed_table, wanted)
     assert sorted(set(rows.frame.day)) == ["2023-01-03", "2023-01-04"]
     assert rows.frame.day.is_monotonic_increasing

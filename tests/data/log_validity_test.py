@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from data import interaction_log, log_validity
+from data import interaction_log, log_validity, tables
 
 _ACTIONS = ("a", "b", "c")
 _LOGGING = np.array([[0.5, 0.3, 0.2], [0.1, 0.3, 0.6]])  # By kind of client.
@@ -25,11 +25,7 @@ def _log(seed, clients=300, rows=8, logging=_LOGGING, after=False, rarest=None, 
     names = ["kind", "age", "color=red", "price"]
     if after:
         features, names = [*features, rewards == 0], [*names, "converted_at is missing"]
-    columns = {
-        "actions": actions,
-        "rewards": rewards,
-        "propensities": probabilities[np.arange(len(kinds)), actions],
-    }
+    columns = {"actions": actions, "rewards": rewards, "propensities": probabilities[np.arange(len(kinds)), actions]}
     used = [{"name": name, "use": "feature"} for name in ("kind", "age", "color", "price", "converted_at")]
     return interaction_log.ordered(
         [f"c{number}" for number in range(clients)],
@@ -105,4 +101,4 @@ def test_rounded_propensities_and_few_rows_are_not_refused():
 )
 def test_a_column_of_available_actions_is_recognized(cells, is_set):
     frame = pd.DataFrame({"item": ["x", "y", "z"], "age": [1, 2, 3], "available": cells})
-    assert log_validity.action_sets(frame, "item") == ("available" if is_set else None)
+    assert tables.action_sets(frame, "item") == ("available" if is_set else None)

@@ -2,7 +2,6 @@
 
 import pathlib
 
-import psutil
 import pytest
 
 from data import memory
@@ -36,8 +35,3 @@ def test_a_group_beyond_its_limit_has_nothing_left(root):
     (root / "proc/self/cgroup").write_text("0::/\n")
     _group(root / "sys/fs/cgroup", ("memory.max", "memory.current"), "10", 12, "file 0\n")
     assert memory._left_in_groups(root) == [0]
-
-
-def test_a_machine_without_groups_has_its_own_memory(root):
-    assert memory._left_in_groups(root) == []
-    assert 0 < memory.available_bytes() <= psutil.virtual_memory().total

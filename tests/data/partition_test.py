@@ -5,7 +5,6 @@ import pytest
 import scipy.stats
 
 from data import partition
-from data.errors import UsageError
 
 
 def _deal(labels, num_clients: int, concentration: float, seed: int = 0) -> np.ndarray:
@@ -18,12 +17,6 @@ def test_a_tiny_concentration_gives_a_client_one_label_while_it_lasts(concentrat
     client_of_row = _deal(labels, 20, concentration)
     # The first client finds every label in stock.
     assert len(set(labels[client_of_row == 0].tolist())) == 1
-
-
-def test_dealing_is_a_function_of_the_generator():
-    labels = np.arange(50) % 5
-    np.testing.assert_array_equal(_deal(labels, 4, 1.0, seed=1), _deal(labels, 4, 1.0, seed=1))
-    assert _deal(labels, 4, 1.0, seed=1).tolist() != _deal(labels, 4, 1.0, seed=2).tolist()
 
 
 def test_a_client_of_n_examples_leaves_the_others_unassigned():
@@ -68,28 +61,6 @@ def test_clients_shares_of_a_label_have_the_dirichlet_distributions_moments():
     np.testing.assert_allclose(shares.var(), variance, rtol=0.2)
 
 
-def test_dealing_by_label_gives_clients_unequal_sizes_which_skew_evens_out_as_it_falls():
-    labels = np.arange(6000) % 10
-    spread = {value: _counts_by_label(labels, 20, value).sum(axis=1).std() for value in (0.3, 2.0, 1e6)}
-    assert spread[0.3] > spread[2.0] > spread[1e6]
-    assert spread[1e6] < 4  # A client has 30 examples of each label, but for rounding.
-
-
-def test_a_tiny_concentration_gives_a_whole_label_to_one_client():
-    counts = _counts_by_label(np.arange(500) % 5, 8, 1e-5)
-    assert counts.max(axis=0).tolist() == [100] * 5
-
-
-def test_clients_get_examples_of_a_label_at_random_and_by_the_generator():
-    labels = np.zeros(1000, int)
-    one, same, other = (
-        partition.dirichlet_client_shares(labels, 2, 1e6, np.random.default_rng(seed)) for seed in (0, 0, 1)
-    )
-    np.testing.assert_array_equal(one, same)
-    assert (one != other).any()
-    assert 0.3 < one[:500].mean() < 0.7  # Not the first half of the rows to the first client.
-
-
 def _hierarchy(coarse_concentration: float, fine_concentration: float, size=None, num_clients=30):
     fine = np.repeat(np.arange(12), 100)
     draw = np.random.default_rng(2)
@@ -102,12 +73,6 @@ def _hierarchy(coarse_concentration: float, fine_concentration: float, size=None
     return counts
 
 
-def test_a_hierarchy_assigns_every_example_once_even_when_labels_run_out():
-    counts = _hierarchy(0.01, 0.01)
-    assert counts.sum(axis=1).tolist() == [40] * 30
-    assert counts.sum(axis=0).tolist() == [100] * 12
-
-
 def test_a_hierarchys_two_concentrations_skew_coarse_and_fine_labels():
     domains = _hierarchy(0.01, 1000.0, 20, 5)  # 100 of 1200 examples: nothing runs out.
     coarse = domains.reshape(5, 3, 4).sum(axis=2)
@@ -116,11 +81,6 @@ def test_a_hierarchys_two_concentrations_skew_coarse_and_fine_labels():
     single = _hierarchy(1000.0, 0.01, 20, 5)
     assert (single.reshape(5, 3, 4).max(axis=2).sum(axis=1) >= 18).all()
     assert (single.reshape(5, 3, 4).sum(axis=2) > 0).all()
-
-
-def test_a_fine_label_of_two_coarse_ones_is_refused():
-    with pytest.raises(ValueError, match="several coarse labels"):
-        partition.hierarchical_label_skew(np.array([0, 1]), np.array([5, 5]), 1, 1.0, 1.0, np.random.default_rng(0))
 
 
 @pytest.mark.parametrize(("concentration", "top_share"), [(1e-4, 1.0), (1e6, 0.1)])
@@ -133,25 +93,6 @@ def test_cohorts_follow_shares_that_are_the_same_in_all_rounds(concentration, to
     assert top_share == 1.0 or counts.max() / 300 < 0.18
     np.testing.assert_array_equal(cohorts[6], partition.dirichlet_cohort(20, 2, concentration, 0, 7))
     assert partition.dirichlet_cohort(20, 3, 0.5, 0, 1).tolist() == [18, 17, 4]  # As in recorded runs.
-
-
-@pytest.mark.parametrize("concentration", [1e-3, 1e-6])
-def test_a_client_empties_label_after_label_however_small_their_shares(concentration):
-    # Shares differ by factors of about e^(1 / concentration), far beyond what a float holds.
-    labels = np.repeat(np.arange(5), 10)
-    for seed in range(20):
-        draw = np.random.default_rng(seed)
-        client_of_row = partition.dirichlet_label_skew(labels, 1, concentration, draw, examples_per_client=25)
-        assert sorted(np.bincount(labels[client_of_row == 0], minlength=5)) == [0, 0, 5, 10, 10]
-
-
-def test_a_hierarchy_empties_coarse_labels_and_the_fine_ones_in_them_one_after_the_other():
-    fine = np.repeat(np.arange(12), 10)
-    for seed in range(20):
-        draw = np.random.default_rng(seed)
-        client_of_row = partition.hierarchical_label_skew(fine // 4, fine, 1, 1e-4, 1e-4, draw, examples_per_client=55)
-        counts = np.bincount(fine[client_of_row == 0], minlength=12).reshape(3, 4)
-        assert sorted(map(sorted, counts.tolist())) == [[0, 0, 0, 0], [0, 0, 5, 10], [10, 10, 10, 10]]
 
 
 def test_shares_too_small_for_numpys_draw_have_the_dirichlet_distribution():
@@ -172,19 +113,6 @@ def test_whole_clients_are_held_out_and_of_few_clients_rows():
     assert np.bincount(owners[:150][few.is_held_out]).tolist() == [10, 10, 10]
     assert (few.train, few.held_out) == ([0, 1, 2], [0, 1, 2])
     assert few.how.startswith("20% of each client's rows")
-
-
-def test_few_clients_of_a_row_each_cannot_be_split():
-    with pytest.raises(UsageError, match="gives each client one row"):
-        partition.hold_out(np.arange(2), 2, 0)
-
-
-def test_rows_are_partitioned_over_clients_of_equal_size():
-    names, owners = partition.split_equally(11, 3, 0)
-    assert names == ["client_0", "client_1", "client_2"]
-    assert np.bincount(owners).tolist() == [4, 4, 3]
-    with pytest.raises(UsageError, match="rows:12 is more than the 11 rows"):
-        partition.split_equally(11, 12, 0)
 
 
 @pytest.mark.parametrize(

@@ -14,12 +14,6 @@ def test_map_to_unit_interval_clips_and_inverts():
     assert bounds.outside(np.array([-51, -50, 150, 151])) == 2
 
 
-@pytest.mark.parametrize("text", ["1", "1,0", "0,0", "0,inf", "a,b", "0,1,2"])
-def test_malformed_bounds_are_refused(text):
-    with pytest.raises(UsageError, match="--reward_bounds="):
-        reward_bounds.parse(text)
-
-
 @pytest.mark.parametrize(
     ("rewards", "bounds"), [([0, 1, 1], (0, 1)), ([-1, 1], (-1, 1)), ([0, 0], (0, 1)), ([0.5], None)]
 )
@@ -31,7 +25,7 @@ def test_two_valued_rewards_are_recognized(rewards, bounds):
 def test_robust_bounds_are_percentiles_or_the_range_of_rare_rewards():
     assert reward_bounds.robust(np.arange(101.0)) == reward_bounds.RewardBounds(1, 99)
     assert reward_bounds.robust(np.array([0.0] * 999 + [50.0])) == reward_bounds.RewardBounds(0, 50)
-    with pytest.raises(UsageError, match="All observed rewards are 7, which shows no bounds: give --reward_bounds"):
+    with pytest.raises(UsageError, match="All observed rewards are 7: give --reward_bounds"):
         reward_bounds.robust(np.full(3, 7.0))
 
 

@@ -9,20 +9,20 @@ NAMES = ["site", "age", "id", "left", "right", "y"]
 
 
 def _roles(label_column="y", **flags):
-    return schema.resolve(schema.Schema("site", label_column, **flags), NAMES, "table.csv")
+    return schema.resolve(schema.Schema(client_column="site", label_column=label_column, **flags), NAMES, "table.csv")
 
 
 def test_of_many_columns_the_nearest_are_named():
     names = [f"x{row}" for row in range(20)] + ["site"]
     with pytest.raises(UsageError, match=r"no column 'sites' in t.csv; of its 21 columns the nearest are site\.$"):
-        schema.resolve(schema.Schema("sites", "x0"), names, "t.csv")
+        schema.resolve(schema.Schema(client_column="sites", label_column="x0"), names, "t.csv")
     with pytest.raises(UsageError, match=r"the nearest are x0, x1, x2, x3, x4\.$"):
-        schema.resolve(schema.Schema("QQ", "x0"), names, "t.csv")
+        schema.resolve(schema.Schema(client_column="QQ", label_column="x0"), names, "t.csv")
 
 
 def test_one_column_is_no_table():
-    with pytest.raises(UsageError, match=r"has only one column, 'site\|y': columns must be separated by commas, semi"):
-        schema.resolve(schema.Schema("site", "y"), ["site|y"], "table.csv")
+    with pytest.raises(UsageError, match=r"has only one column, 'site\|y': separate columns by commas, semi"):
+        schema.resolve(schema.Schema(client_column="site", label_column="y"), ["site|y"], "table.csv")
 
 
 @pytest.mark.parametrize(
@@ -40,15 +40,6 @@ def test_one_column_is_no_table():
 def test_a_column_has_one_use(flags, message):
     with pytest.raises(UsageError, match=message):
         _roles(**flags)
-
-
-@pytest.mark.parametrize(
-    ("flags", "problem"),
-    [({"label_column": "y", "reward_columns": "left,right"}, "both are set"), ({}, "neither is set")],
-)
-def test_a_table_has_either_labels_or_rewards(flags, problem):
-    with pytest.raises(UsageError, match=f"Give either --label_column or --reward_columns: {problem}"):
-        schema.Schema("site", **flags).check()
 
 
 LOGS = {
@@ -150,3 +141,48 @@ REST = ["age", "id", "left", "right"]
 def test_columns_have_roles(label, flags, expected):
     roles = _roles(label, **flags)
     assert {name: getattr(roles, name) for name in expected} == expected
+
+
+_ACTIONS = ("high", "low", "medium")
+
+
+@pytest.mark.parametrize(
+    ("text", "columns"),
+    [
+        ("pi_low,pi_medium,pi_high", ("pi_high", "pi_low", "pi_medium")),
+        ("medium,low,high", ("high", "low", "medium")),
+        ("low_prob,high_prob,medium_prob", ("high_prob", "low_prob", "medium_prob")),
+        ("P_LOW,P_HIGH,P_MEDIUM", ("P_HIGH", "P_LOW", "P_MEDIUM")),
+        ("low=x1,medium=x2,high=x3", ("x3", "x1", "x2")),
+        ("low = a=b,medium=x2,high=x3", ("x3", "a=b", "x2")),
+    ],
+)
+def test_columns_are_matched_by_name_or_by_pairs(text, columns):
+    names = ["a=b", "x1", "x2", "x3"]
+    found = schema.matched(text, names, _ACTIONS, "--policy=column")
+    assert found == dict(zip(_ACTIONS, columns, strict=True))
+    assert list(found) == list(_ACTIONS)
+
+
+@pytest.mark.parametrize(
+    ("text", "actions"),
+    [
+        ("x1,x2,x3", _ACTIONS),
+        ("pi_low,pi_medium", _ACTIONS),
+        ("pi_low,p_medium,pi_high", _ACTIONS),
+        ("low=x1,medium=x2,x3", _ACTIONS),
+        ("low=x1,medium=x1,high=x3", _ACTIONS),
+        ("low=x1,medium=x2,huge=x3", _ACTIONS),
+        ("p_0,p_1,p_2", ("1", "2", "3")),  # Shifted by one.
+        ("p_Low,p_low", ("LOW", "low")),  # Equal but for their case.
+    ],
+)
+def test_unclear_columns_are_refused_with_an_example_of_pairs(text, actions):
+    names = text.replace("=", ",").split(",")
+    with pytest.raises(UsageError, match=rf"the {len(actions)} actions are .*--policy=column:{actions[0]}=COLUMN,"):
+        schema.matched(text, names, actions, "--policy=column")
+
+
+def test_actions_that_are_parts_of_others_are_matched():
+    assert schema.by_name(["aa", "aaa"], ["a", "aa"]) == {"a": "aa", "aa": "aaa"}
+    assert schema.by_name(["xaxa", "xbxa"], ["xa", "xb"]) == {"xa": "xaxa", "xb": "xbxa"}

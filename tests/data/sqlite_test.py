@@ -28,26 +28,6 @@ def _labels(population: clients.ClientData) -> list[list[int]]:
     return [population.load(index).labels.tolist() for index in range(len(population))]
 
 
-def test_the_checksum_is_the_files(path, tmp_path, write_database):
-    same = sqlite.SqliteClients(path, "train", _parse).checksum
-    assert sqlite.SqliteClients(path, "test", _parse).checksum == same
-    other = write_database(tmp_path / "other.sqlite", SPLITS | {"test": {"ann": [b"8"]}})
-    assert sqlite.SqliteClients(other, "train", _parse).checksum != same
-
-
-@pytest.mark.parametrize("name", ["with space", "50%20", "what?", "a#b"])
-def test_a_folder_may_have_any_name(tmp_path, write_database, name):
-    folder = tmp_path / name
-    folder.mkdir()
-    write_database(folder / "toy.sqlite", SPLITS)
-    assert len(sqlite.SqliteClients(folder / "toy.sqlite", "train", _parse)) == 3
-
-
-def test_a_missing_split_is_named(path):
-    with pytest.raises(UsageError, match=r"toy\.sqlite is not readable .*no clients in split 'valid'.*--data_dir"):
-        sqlite.SqliteClients(path, "valid", _parse)
-
-
 @pytest.mark.parametrize(
     "damage",
     [lambda content: b"", lambda content: b"no database " * 1000, lambda content: content[: len(content) // 2]],
@@ -78,23 +58,10 @@ def test_kept_rows_of_another_database_or_damaged_ones_are_found_again(path, wri
     assert first == [[4], [5, 9, 2], [3, 1]]
 
 
-def test_an_index_makes_the_search_for_rows_unnecessary(path):
-    with sqlite3.connect(path) as connection:
-        connection.execute("CREATE INDEX by_client ON examples (client_id, split_name)")
-    assert _labels(sqlite.SqliteClients(path, "train", _parse)) == [[4], [5, 9, 2], [3, 1]]
-    assert not path.with_name("toy.sqlite.train.rows.npz").exists()
-
-
 def test_rows_of_a_client_need_not_be_together(path):
     with sqlite3.connect(path) as connection:
         connection.execute("INSERT INTO examples VALUES ('train', 'ann', ?)", (b"6",))
     assert _labels(sqlite.SqliteClients(path, "train", _parse)) == [[4, 6], [5, 9, 2], [3, 1]]
-
-
-def test_examples_that_cannot_be_parsed_name_file_and_client(tmp_path, write_database):
-    path = write_database(tmp_path / "toy.sqlite", {"train": {"ann": [b"no number"]}})
-    with pytest.raises(UsageError, match=r"toy\.sqlite is not readable .*ValueError of client ann.*--data_dir"):
-        sqlite.SqliteClients(path, "train", _parse).load(0)
 
 
 def test_clients_have_the_examples_of_their_split_in_the_order_of_the_file_which_is_not_written(path, monkeypatch):

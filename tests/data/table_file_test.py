@@ -1,13 +1,14 @@
 """Tests of data.table_file: how files are written, and what is broken in them."""
 
 import gzip
-import sys
+import math
+import random
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from data import numerals, schema, table_file, table_size
+from data import memory, numerals, schema, table_file
 from data.errors import UsageError
 
 TEXT = "site, age\n007, 1\nä,\n"
@@ -18,7 +19,7 @@ def read(tmp_path):
     def of_content(content: str | bytes, text_columns=(), name: str = "table.csv", **flags) -> table_file.Table:
         path = tmp_path / name
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
-        wanted = schema.Schema("", ignore_columns=schema.as_flag(text_columns).strip("'"), **flags)
+        wanted = schema.Schema(ignore_columns=schema.as_flag(text_columns).strip("'"), **flags)
         return table_file.read(str(path), wanted)
 
     return of_content
@@ -79,7 +80,8 @@ MISTAKES = {
     "long_row": ("a,b\n1,2\n\n3,4,5\n", "table.csv", r"2 names, separated by comma, .* line 4 has 3\."),
     "short_row": ("a;b\n1;2\n3\n", "table.csv", r"2 names, separated by semicolon, .* line 3 has 1\."),
     "long_rows": ("a,b\n" + "1,2,3\n" * 5, "table.csv", "line 2 has 3, line 3 has 3, line 4 has 3, .* 2 more"),
-    "open_quote": ('a,b\n1,2\n"1,2\n3,4\n', "table.csv", r"line 3 has 1\."),
+    "open_quote": ('a,b\n1,2\n"1,2\n3,4\n', "table.csv", "begins in line 3 .*ends within quotes"),
+    "cut_off": ('a,b\n"1","2"\n"3","4', "table.csv", "begins in line 3 .*ends within quotes"),
     "endless_quote": ('a,b\n1,2\n"' + "1,2\n" * 40_000, "table.csv", "begins in line 3 "),
     "two_separators": ("a,b;c\n1,2;3\n", "table.csv", r"comma \(a, b;c\) or semicolon \(a,b, c\)"),
     "truncated_gzip": (gzip.compress(TEXT.encode() * 99)[:-20], "table.csv.gz", "not readable .*: --data_file"),
@@ -98,7 +100,7 @@ def test_a_missing_file_is_named_with_the_flag(tmp_path):
     (tmp_path / "folder.csv").mkdir()
     for name in ("missing.csv", "missing.parquet", "folder.csv"):
         with pytest.raises(UsageError, match=f"There is no file .*{name}: --log must name one"):
-            table_file.read(str(tmp_path / name), schema.Schema("", file_flag="--log"))
+            table_file.read(str(tmp_path / name), schema.Schema(file_flag="--log"))
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".csv.gz"])
@@ -106,12 +108,6 @@ def test_a_place_is_the_line_in_which_a_row_begins(read, suffix):
     text = '\ufeffa,b\r\n1,2\n\n   \n"two\r\nlines",3\n \t\n4,5\n'
     table = read(gzip.compress(text.encode()) if suffix == ".csv.gz" else text, name="table" + suffix)
     assert [table.place(row) for row in range(len(table.frame))] == ["line 2", "line 5", "line 8"]
-
-
-def test_parquet_without_pyarrow_says_what_to_do(read, monkeypatch):
-    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
-    with pytest.raises(UsageError, match=r"--data_file=.* needs pyarrow"):
-        read("", name="table.parquet")
 
 
 def test_parquet_is_read_with_its_types_and_a_named_index_as_a_column(tmp_path):
@@ -149,7 +145,7 @@ def test_a_frame_is_a_table_whatever_its_types():
         },
         index=pd.Index(["r", "s"], name="site"),
     )
-    table = table_file.of_frame(frame, "the frame", schema.Schema("", missing_values="-9"))
+    table = table_file.of_frame(frame, "the frame", schema.Schema(missing_values="-9"))
     names = ["site", "whole", "nullable", "decimal", "truth", "kind", "mixed", "when", "7"]
     assert table.frame.columns.tolist() == names
     assert table.missing == {"-9": 5}
@@ -305,14 +301,14 @@ def test_whole_numbers_in_parquet_stay_exact_despite_a_missing_value(tmp_path):
     pd.DataFrame({"who": pd.array(names, "Int64"), "x": 1}).to_parquet(path)
     assert table_file.as_text(table_file.read(path).frame["who"]).tolist()[:2] == [str(name) for name in names[:2]]
     for word in ("1234567890123456789", "1234567890123456788"):
-        missing = table_file.read(path, schema.Schema("", missing_values=word)).missing
+        missing = table_file.read(path, schema.Schema(missing_values=word)).missing
         assert missing == {word: int(word.endswith("9"))}
 
 
 def test_too_many_rows_are_refused_before_they_are_read(read, tmp_path):
     path, frame = str(tmp_path / "table.parquet"), pd.DataFrame({"a": [1, 2, 3], "b": 1})
     frame.to_parquet(path)
-    few = schema.Schema("", max_table_rows=2)
+    few = schema.Schema(max_table_rows=2)
     with pytest.raises(UsageError, match=r"table.parquet has more than 2 rows, the limit of --max_table_rows"):
         table_file.read(path, few)
     with pytest.raises(UsageError, match="the DataFrame has more than 2 rows"):
@@ -323,8 +319,8 @@ def test_too_many_rows_are_refused_before_they_are_read(read, tmp_path):
 
 
 def test_a_file_beyond_the_memory_is_refused_while_it_is_decompressed(read, monkeypatch, tmp_path):
-    monkeypatch.setattr(table_size.memory, "available_bytes", lambda: 1000)
-    monkeypatch.setattr(table_size, "_CHUNK", 50)
+    monkeypatch.setattr(memory, "available_bytes", lambda: 1000)
+    monkeypatch.setattr(memory, "_CHUNK", 50)
     content = gzip.compress(b"a,b\n" + b"1,2\n" * 1000)
     assert len(content) < 100
     with pytest.raises(UsageError, match=r"decompressed to .* GB so far, needs about .* GB are available: read it on"):
@@ -337,5 +333,49 @@ def test_a_file_beyond_the_memory_is_refused_while_it_is_decompressed(read, monk
         table_file.read(path)
 
 
-def test_currency_signs_and_percents_follow_one_rule():
-    assert numerals.plain(pd.Series(["$1,234.50", "2"]), ".")[0].tolist() == ["1234.50", "2"]
+@pytest.mark.parametrize("text", ["1", "-2.5", "+.5", "3.", "1e5", "1E-300", "inf", "-Infinity", "0012", "1e400"])
+def test_numbers_are_those_of_python(text):
+    np.testing.assert_equal(numerals.numbers(pd.Series([text, None])), [float(text), math.nan])
+
+
+@pytest.mark.parametrize("text", ["05179e2916004192", "1e99999", "1_000", "nan", "1,5", "0x10", "١", "1 2", "e5", "."])
+def test_other_texts_are_none(text):
+    assert np.isnan(numerals.numbers(pd.Series([text], dtype=object))).all()
+
+
+def test_hexadecimal_identifiers_are_no_numbers():
+    """`pandas.to_numeric` ends the process on some of them."""
+    draw = random.Random(0)
+    names = [f"{draw.getrandbits(64):016x}" for _ in range(60_000)]
+    is_number = ~np.isnan(numerals.numbers(pd.Series(names)))
+    assert all("." not in name for name in np.array(names)[is_number])
+    assert is_number.mean() < 0.01
+
+
+@pytest.mark.parametrize(
+    ("cells", "values"),
+    [
+        (["1,5", "1.234,56", "-3"], [1.5, 1234.56, -3]),
+        (["1.500", "12.000"], [1500, 12000]),
+        (["1 234,5", "1\u202f234", ",5"], [1234.5, 1234, 0.5]),
+        (["1,5 €", "2.000 €"], [1.5, 2000]),
+        (["0,4%", "50 %"], [0.004, 0.5]),
+        (["1,5e-3", "2"], [0.0015, 2]),
+    ],
+    ids=range(6),
+)
+def test_decimal_commas(cells, values):
+    plain, _ = numerals.plain(pd.Series(cells), ",")
+    np.testing.assert_allclose(numerals.numbers(plain), values)
+    assert len(numerals.with_decimal_points(pd.Series(cells))) == 0
+
+
+def test_points_that_group_nothing_are_no_part_of_a_number_with_a_decimal_comma():
+    cells = pd.Series(["1,5", "1.5", "0.500", "1.500", "2.5 €"])
+    assert numerals.with_decimal_points(cells).tolist() == ["1.5", "0.500", "2.5 €"]
+    assert numerals.with_decimal_points(pd.Series(["03.04.2023", "sunny", "1.5"])).empty
+
+
+@pytest.mark.parametrize("cells", [["0.4%", "0.4"], ["1%", "€2"], ["1%", "red"]])
+def test_a_mixture_is_no_amount(cells):
+    assert numerals.plain(pd.Series(cells), ".") is None

@@ -3,27 +3,21 @@
 import pandas as pd
 import pytest
 
-from data import frames, schema, tables
+from data import frames, schema, table_report, tables
 from data.errors import UsageError
 
 
 def _rows(values):
     frame = pd.DataFrame({"x": [row % 3 for row in range(len(values))], "y": pd.Series(values, dtype=object)})
     with frames.lent(frame) as name:
-        return tables.read(name, schema.Schema("rows:2", "y"))
+        return tables.read(name, schema.Schema(client_column="rows:2", label_column="y"))
 
 
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        (
-            [f"{row % 60 + 0.5}" for row in range(300)],
-            "60 distinct values in 300 rows, which are numbers, not classes",
-        ),
-        (
-            [str(row * 7) for row in range(60)],
-            "60 distinct values in 60 rows, which are numbers, not classes: name a",
-        ),
+        ([f"{row % 60 + 0.5}" for row in range(300)], "60 distinct values in 300 rows, which are numbers, not classes"),
+        ([str(row * 7) for row in range(60)], "60 distinct values in 60 rows, which are numbers, not classes: name a"),
         (
             [f"2023-{1 + row // 28:02d}-{1 + row % 28:02d}" for row in range(60)],
             "60 distinct values in 60 rows, which are dates, not classes",
@@ -39,11 +33,7 @@ def test_measurements_and_dates_are_no_classes(values, message):
 
 @pytest.mark.parametrize(
     "values",
-    [
-        [str(row % 100) for row in range(300)],
-        [f"n{row}" for row in range(10, 70)],
-        [f"{row}.5" for row in range(50)],
-    ],
+    [[str(row % 100) for row in range(300)], [f"n{row}" for row in range(10, 70)], [f"{row}.5" for row in range(50)]],
     ids=["codes", "words", "few"],
 )
 def test_codes_words_and_a_few_numbers_are_classes(values):
@@ -76,13 +66,14 @@ def test_codes_words_and_a_few_numbers_are_classes(values):
     ids=range(7),
 )
 def test_odd_classes_are_warned_of(values, message):
-    found = _rows(values).features().report["warnings"]
+    rows = _rows(values)
+    found = table_report.of(rows, rows.features())["warnings"]
     assert found == [f"--label_column=y has {one}" for one in message]
 
 
 def _read(frame, **roles):
     with frames.lent(pd.DataFrame(frame)) as name:
-        return tables.read(name, schema.Schema("rows:2", **roles))
+        return tables.read(name, schema.Schema(client_column="rows:2", **roles))
 
 
 def test_a_feature_of_lists_becomes_a_feature_of_each_number():
@@ -107,4 +98,4 @@ def test_a_first_line_with_a_number_sign_is_named_where_a_column_is_missing(tmp_
     with pytest.raises(
         UsageError, match=r"no column 'who' .*If the first line, which begins with #, is a comment, remove"
     ):
-        tables.read(str(path), schema.Schema("who", "y"))
+        tables.read(str(path), schema.Schema(client_column="who", label_column="y"))

@@ -28,13 +28,6 @@ def test_words(written, expected):
     assert text.words(written) == expected
 
 
-def test_most_frequent_orders_by_count_then_by_the_alphabet():
-    counter = collections.Counter({"b": 2, "a": 2, "z": 5, "c": 1})
-    assert text.most_frequent(counter, 3) == ["z", "a", "b"]
-    assert text.most_frequent(counter, 9) == ["z", "a", "b", "c"]
-    assert text.most_frequent({}, 3) == []
-
-
 # Post 0: the x 2, dog x 1, and one word outside of the vocabulary. Post 1: cat x 1. Post 2: only such words.
 DOCUMENTS = [["dog", "the", "bird", "the"], ["cat"], ["bird", "bird"], []]
 
@@ -69,15 +62,6 @@ def test_the_words_of_highest_value_are_kept_and_ties_go_to_the_lowest_id(normal
     np.testing.assert_allclose(bags.values[2:], [1 / norm, 2 / norm], rtol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("documents", "vocabulary", "offsets"),
-    [([], VOCABULARY, [0]), ([[]], VOCABULARY, [0, 0]), ([["cat", "dog"]], {}, [0, 0])],
-)
-def test_without_words_there_is_nothing(documents, vocabulary, offsets):
-    bags = text.encode(documents, vocabulary, 3, "l2")
-    assert (bags.offsets.tolist(), bags.ids.size, bags.values.size) == (offsets, 0, 0)
-
-
 def test_bags_agree_with_counting_one_post_at_a_time():
     draw = np.random.default_rng(0)
     lengths = draw.integers(0, 40, 60)
@@ -92,30 +76,6 @@ def test_bags_agree_with_counting_one_post_at_a_time():
             norm = counts.total() if normalization == "mean" else math.sqrt(sum(count**2 for count in counts.values()))
             assert bag == sorted(sorted(counts, key=lambda word: (-counts[word], word))[:12])
             np.testing.assert_allclose(values, [counts[word] / norm for word in bag], rtol=1e-6)
-
-
-@pytest.mark.parametrize("rows", [[1, 2], [3, 0, 3], [], [2]])
-def test_taken_posts_come_in_their_order_and_join_again(rows):
-    bags = text.bags(np.array([5, 5, 7, 1, 0, 2]), np.array([3, 0, 1, 2]), 9, "mean")
-    taken = bags.take(np.array(rows, np.int64))
-    assert posts(taken) == [posts(bags)[row] for row in rows]
-    assert [array.dtype for array in taken] == [array.dtype for array in bags]
-    assert posts(text.joined([taken, bags])) == posts(taken) + posts(bags)
-
-
-@pytest.mark.parametrize(
-    ("max_words", "normalization", "message"), [(0, "mean", "max_words=0"), (3, "sum", "'sum' must be one of mean, l2")]
-)
-def test_other_arguments_are_refused(max_words, normalization, message):
-    with pytest.raises(ValueError, match=message):
-        text.encode([["cat"]], VOCABULARY, max_words, normalization)
-
-
-def test_tag_vectors_are_multi_hot():
-    vectors = text.tag_vectors([["b"], ["a", "b", "b", "x"], [], ["x"]], {"a": 0, "b": 1, "c": 2})
-    assert vectors.dtype == np.float32
-    np.testing.assert_array_equal(vectors, [[0, 1, 0], [1, 1, 0], [0, 0, 0], [0, 0, 0]])
-    assert text.tag_vectors([], {"a": 0}).shape == (0, 1)
 
 
 def test_numbers_come_behind_the_words_of_each_post():

@@ -90,14 +90,6 @@ def test_a_sum_that_is_given_no_noise_is_not_released(tff_worker):
         assert np.isnan(flat(execute(given.process, aggregator, [DELTA]).result)).all()
 
 
-def test_private_noise_does_not_repeat(tff_worker):
-    found = []
-    for _ in range(2):
-        _, process = build("--aggregator_type=dpsgd", "--noise_multiplier=0.5", "--clip_norm=0.4")
-        found.append(flat(execute(process, process.initialize(), [ZERO] * 4).result))
-    assert not np.array_equal(*found)
-
-
 @pytest.mark.parametrize("kind", ["dpsgd", "dpsgd_adaptive", "dpftrl", "mf_dpftrl"])
 def test_seeded_noise_is_another_in_each_training_and_for_each_seed(tff_worker, kind):
     pair = ((40, 2), (80,))  # Two tensors of one size, so that a shifted stream would show.

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from optimization import client_work, corrections, models
+from optimization import client_work, corrections, models, options
 
 NUM_FEATURES, NUM_OUTPUTS, BATCH = 3, 2, 4
 MODEL = models.mlp(NUM_FEATURES, (), NUM_OUTPUTS)
@@ -151,15 +151,6 @@ def test_training_by_terms_equals_training_by_gradients_with_each_call(counts, l
             np.testing.assert_allclose(found, part, rtol=1e-5, atol=1e-6)
 
 
-def test_training_by_terms_changes_no_other_entry():
-    """Only words of posts with action 1 change column 1; of action 0, column 0."""
-    log = tf.nest.map_structure(tf.constant, {"features": POSTS, **LOG})
-    work = client_work.LocalSgd(0.1, 4, epochs=1)
-    kernel, bias = work.build(models.bag_of_words(5, 2), OfOneAction())(KERNEL, log, KEY).delta
-    np.testing.assert_array_equal(np.abs(kernel) > 0, [[0, 1], [1, 1], [0, 1], [0, 1], [1, 1]])
-    assert np.all(np.abs(bias) > 0)
-
-
 def test_training_by_terms_that_diverges_is_reported_as_such():
     log = tf.nest.map_structure(tf.constant, {"features": POSTS, **LOG})
     update = client_work.LocalSgd(1e30, 4, epochs=9).build(models.bag_of_words(5, 2), OfOneAction())(KERNEL, log, KEY)
@@ -176,20 +167,49 @@ def test_an_empty_client_stays_where_it_is(case):
     assert update.is_finite
 
 
-def test_a_client_smaller_than_a_batch_takes_full_batches():
-    work = client_work.LocalSgd(0.1, BATCH, steps=3)
-    assert work.examples_trained(tf.constant(1)) == 12
-    expected = np.square(FEATURES[:1] @ WEIGHTS[0] + WEIGHTS[1] - TARGETS[:1]).mean()
-    assert train(work, count=1).loss_sum < 12 * expected
-
-
-@pytest.mark.parametrize("counts", [{}, {"epochs": 1, "steps": 1}])
-def test_not_exactly_one_of_epochs_and_steps_is_refused(counts):
-    with pytest.raises(ValueError, match="epochs"):
-        client_work.LocalSgd(0.1, BATCH, **counts)
-
-
 def test_a_correction_of_strength_0_is_none_and_a_negative_one_refused():
     assert corrections.chosen(dict.fromkeys(corrections.CORRECTIONS, 0.0)) == ()
     with pytest.raises(ValueError, match="strength"):
         corrections.Proximal(-1.0)
+
+
+ROUNDED_VALUES = np.float32([-3, -0.25, 0, 0.1, 1, 2.5, 12])
+ROUNDING_KEY = tf.constant([3, 4])
+
+
+@pytest.mark.parametrize("bits", [1, 2, 4, 8])
+def test_rounding_has_no_bias_and_the_variance_of_a_coin(bits):
+    keys = tf.stack([tf.range(4000), tf.range(4000)], axis=1)
+    found = tf.vectorized_map(lambda key: client_work.quantized(tf.constant(ROUNDED_VALUES), bits, key), keys).numpy()
+    step = 15 / (2**bits - 1)
+    above = (ROUNDED_VALUES + 3) / step % 1
+    variance = above * (1 - above) * step**2
+    assert len(np.unique(found)) <= 2**bits
+    np.testing.assert_allclose(found.mean(axis=0), ROUNDED_VALUES, atol=4.5 * step / 2 / np.sqrt(4000) + 1e-5)
+    np.testing.assert_allclose(found.var(axis=0), variance, atol=0.05 * step**2)
+    assert (found.var(axis=0) <= 1.05 * step**2 / 4).all()
+
+
+def test_the_largest_entries_of_the_whole_update_are_kept():
+    delta = (tf.constant([[1.0, -5.0], [0.5, 2.0]]), tf.constant([-3.0, 0.0]))
+    found = client_work.decoded(options.Compression(top_k=0.5), delta, ROUNDING_KEY)
+    np.testing.assert_array_equal(found[0], [[0, -5], [0, 2]])
+    np.testing.assert_array_equal(found[1], [-3, 0])
+    both = client_work.decoded(options.Compression(bits=1, top_k=0.5), delta, ROUNDING_KEY)
+    np.testing.assert_array_equal(both[0][0], [0, -5])  # The ends of the range are exact.
+    assert both[1][0] in (-5, 2)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "expected"),
+    [
+        ((None, None), 4000),
+        ((8, None), 1000 + 8),
+        ((3, None), 375 + 8),
+        ((None, 0.01), 10 * (4 + 4)),
+        ((4, 0.01), 5 + 10 * 4 + 8),
+        ((None, 1e-9), 8),
+    ],
+)
+def test_bytes_are_of_values_indices_and_range(chosen, expected):
+    assert options.Compression(*chosen).num_bytes(1000) == expected

@@ -37,10 +37,6 @@ def test_poisson_cohorts_have_binomial_sizes_and_treat_clients_alike():
     assert abs(counts - 400).max() < 5 * np.sqrt(2000 * 0.2 * 0.8)
 
 
-def test_a_poisson_cohort_can_be_empty():
-    assert min(len(cohorts.draw(options.Cohorts(1, "poisson"), 10, 0, round_num)) for round_num in range(1, 40)) == 0
-
-
 def test_groups_take_turns_and_each_member_is_drawn_at_one_rate():
     group_of = cohorts.groups(map(str, range(90)), 3, seed=5)
     cohort = options.Cohorts(6, "cyclic_poisson", groups=3)

@@ -9,8 +9,6 @@ import scipy.stats
 import tensorflow as tf
 
 from data import text
-from data.tasks import registry
-from data.tasks.options import TaskOptions
 from optimization import models
 
 MODELS = {
@@ -87,11 +85,6 @@ def _random_weights(model: models.Model) -> models.Weights:
 )
 def test_models_have_the_published_number_of_parameters(model, parameters):
     assert sum(math.prod(shape) for shape in model.shapes.values()) == parameters
-
-
-def test_names_of_weights_are_those_of_layers():
-    layers = ["conv_0", "conv_1", "dense_0", "dense_1"]
-    assert list(models.cnn(62).shapes) == [f"{layer}/{part}" for layer in layers for part in ("kernel", "bias")]
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -300,28 +293,3 @@ def test_normal_kernels_have_glorots_variance_and_are_cut_off_at_two_of_its_draw
 
 
 # Of a task.
-
-
-def test_the_model_takes_what_the_specs_say():
-    task = registry.load(TaskOptions("digits"))
-    model, examples = models.of_task(task), task.held_out.load(0)
-    assert models.feature_spec(task).is_compatible_with(tf.constant(examples.features))
-    assert models.label_spec(task).is_compatible_with(tf.constant(examples.labels))
-    outputs = model.forward(model.initial_weights(0), task.normalize(examples.features))
-    assert outputs.shape == (len(examples.labels), task.num_actions)
-    ensemble = models.of_task(task, heads=3)
-    outputs = ensemble.forward(ensemble.initial_weights(0), task.normalize(examples.features))
-    assert outputs.shape == (len(examples.labels), 3, task.num_actions)
-    changed = dataclasses.replace(task, multi_label=True, initial_weights="zeros")
-    assert models.label_spec(changed) == tf.TensorSpec((None, 10), tf.float32)
-    assert [one.initial_weights(0)[0].any() for one in (model, models.of_task(changed))] == [True, False]
-
-
-def test_batches_hold_every_example_once_and_in_order():
-    task = dataclasses.replace(registry.load(TaskOptions("digits")), normalize=lambda pixels: pixels + 1)
-    examples = task.held_out.load(0).take(np.arange(7))
-    for even, sizes in ((False, [3, 3, 1]), (True, [3, 2, 2])):
-        batches = list(task.batches(examples, 3, even=even))
-        assert [len(batch.labels) for batch in batches] == sizes
-        np.testing.assert_array_equal(np.concatenate([batch.labels for batch in batches]), examples.labels)
-        np.testing.assert_array_equal(np.concatenate([batch.features for batch in batches]), examples.features + 1)

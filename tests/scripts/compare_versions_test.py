@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from optimization.study import interruption
-from scripts import compare_versions, version_runs
+from scripts import compare_versions
 
-FIELDS = str(pathlib.Path(version_runs.__file__).resolve().with_name("version_fields.py"))
+FIELDS = str(pathlib.Path(compare_versions.__file__).resolve().with_name("version_fields.py"))
 TABLE = "round_num,score,kind,eval/accuracy,seconds\n1,0.5,a,,3.5\n2,0.25,b,0.75,{seconds}\n"
 # Its rounds count up from what it finds; what a round is worth depends on its sources and on the older ones' rounds.
 PROGRAM = """#!{python}
@@ -109,16 +109,6 @@ def test_integers_too_large_for_a_float_differ(tmp_path):
     ]
 
 
-def test_differences_come_in_the_order_of_their_files(tmp_path):
-    for name, worth in (("old", 1), ("new", 2)):
-        for number in (4, 1, 6, 3, 0, 5, 2):
-            folder = tmp_path / name / f"seed_{number}"
-            folder.mkdir(parents=True)
-            (folder / "metrics.csv").write_text(f"worth\n{worth}\n")
-    found = [where for where, _ in compare_versions.differences(tmp_path / "old", tmp_path / "new")]
-    assert found == [f"seed_{number}/metrics.csv worth, by up to 1" for number in range(7)]
-
-
 def test_a_new_metric_is_no_difference_but_named(folders):
     path = folders[1] / "seed_3" / "metrics.csv"
     header, *rows = path.read_text().splitlines()
@@ -126,14 +116,6 @@ def test_a_new_metric_is_no_difference_but_named(folders):
     assert list(compare_versions.differences(*folders)) == [("new column eval/worst", 0)]
     path.with_name("other.csv").write_text("round_num\n1\n")
     assert ("seed_3/other.csv round_num is new", math.inf) in compare_versions.differences(*folders)
-
-
-def test_what_only_a_resumed_run_has_is_not_compared(folders):
-    path = folders[1] / "seed_3" / "metrics.csv"
-    path.write_text(path.read_text().replace("a,,", "a,0.5,"))
-    np.savez(path.with_name("round_1.npz"), w=np.zeros(2))
-    assert list(compare_versions.differences(*folders, is_resumed=True)) == []
-    assert len(list(compare_versions.differences(*folders))) == 2
 
 
 def test_a_missing_run_is_reported(folders, tmp_path):
@@ -159,7 +141,7 @@ def checkpoints(tmp_path) -> tuple[pathlib.Path, pathlib.Path]:
     return tmp_path / "old", tmp_path / "new"
 
 
-def test_checkpoints_are_compared_by_field(checkpoints, monkeypatch):
+def test_checkpoints_are_compared_by_field(checkpoints):
     assert list(compare_versions.differences(*checkpoints)) == []
     fields = checkpoints[1] / "fields.json"
     fields.write_text(fields.read_text().replace("rate", "learning_rate"))
@@ -167,8 +149,6 @@ def test_checkpoints_are_compared_by_field(checkpoints, monkeypatch):
         "checkpoints/round_1.npz rate is missing",
         "checkpoints/round_1.npz learning_rate is new",
     ]
-    monkeypatch.setattr(version_runs, "renamed_fields", lambda: {"rate": "learning_rate"})
-    assert list(compare_versions.differences(*checkpoints)) == []
 
 
 @pytest.mark.slow
@@ -191,7 +171,7 @@ def test_logs_are_compared_too(folders):
 
 
 def test_the_settings_have_every_study():
-    settings = version_runs.settings()
+    settings = compare_versions.known_settings()
     assert len(settings) >= 30
     resumed = {setting.binary for setting in settings.values() if setting.is_resumed}
     assert {setting.binary for setting in settings.values()} == {*resumed, "scripts.evaluate_policy"}
@@ -211,12 +191,12 @@ def test_the_settings_have_every_study():
 def compare(tmp_path, monkeypatch):
     """Makes checkouts of this worth and compares them in four settings; returns the status."""
     table = {
-        "short": version_runs.Setting("short", "binary", "--flag=1 --data_dir={data}", 3),
-        "resumed": version_runs.Setting("resumed", "binary", "--flag=2", 4, is_resumed=True),
-        "loose": version_runs.Setting("loose", "binary", "--flag=3", 2, tolerance=0.1, reason="it is not seeded"),
-        "named": version_runs.Setting("named", "binary", "--flag=4", 2, expected=["worth"], reason="worth is new"),
+        "short": compare_versions.Setting("short", "binary", "--flag=1 --data_dir={data}", 3),
+        "resumed": compare_versions.Setting("resumed", "binary", "--flag=2", 4, is_resumed=True),
+        "loose": compare_versions.Setting("loose", "binary", "--flag=3", 2, tolerance=0.1, reason="it is not seeded"),
+        "named": compare_versions.Setting("named", "binary", "--flag=4", 2, expected=["worth"], reason="worth is new"),
     }
-    monkeypatch.setattr(version_runs, "settings", lambda: table)
+    monkeypatch.setattr(compare_versions, "known_settings", lambda: table)
     monkeypatch.setenv("PYTHONPATH", "nowhere")
 
     def start(old: str, new: str, *flags: str) -> int:
@@ -299,18 +279,5 @@ def test_who_interrupts_the_comparison_ends_what_it_plays_too(tmp_path, monkeypa
     sleeper.write_text("#!/bin/sh\nexec sleep 100\n")
     sleeper.chmod(0o755)
     with pytest.raises(SystemExit) as ended:
-        version_runs.run([str(sleeper)], tmp_path / "log.txt")
+        compare_versions.run([str(sleeper)], tmp_path / "log.txt")
     assert ended.value.code == 128 + signal.SIGTERM
-
-
-def test_speed_is_measured_in_turns_and_compared_by_medians(tmp_path, monkeypatch, capsys):
-    turns, sides = [], [version_runs.Side(tmp_path / name, tmp_path) for name in ("old", "new")]
-
-    def measured(side, folder):
-        turns.append(side.checkout.name)
-        return {"round": {"old": 2.0, "new": 1.0}[side.checkout.name] + 100 * (len(turns) < 3)}
-
-    monkeypatch.setattr(compare_versions, "_measure_once", measured)
-    compare_versions.measure_speed(*sides, tmp_path)
-    assert turns == ["old", "new", "new", "old", "old", "new", "new", "old", "old", "new"]
-    assert capsys.readouterr().out.splitlines()[-1].split() == ["round", "2.000", "1.000", "0.500"]

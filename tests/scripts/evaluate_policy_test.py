@@ -151,7 +151,7 @@ def test_private_values_of_a_selection_are_those_of_the_selected_rows(tmp_path, 
     assert _values(found)["ips"] == pytest.approx(expected, abs=0.01)
     printed = capsys.readouterr().out
     assert "missing independently of the reward" in printed
-    assert "Changes over time were not tested" in printed
+    assert "changes over time. Whoever holds the data can" in printed
     assert f"{len(part):,} rows" not in printed
 
 
@@ -469,14 +469,40 @@ def test_from_python_a_run_chooses_by_its_own_predictions(tmp_path, capsys):
             return pd.DataFrame(parts, index=frame.index)
 
     frame = _table(tmp_path / "log.csv").sample(frac=1, random_state=0)  # Rows are matched by their index.
-    run = Predicting(tmp_path, frame, {"data_file": frames.PREFIX + frames.checksum(frame)}, "", {})
+    (tmp_path / "mine").mkdir()
+    run = Predicting(tmp_path / "mine", frame, {"data_file": frames.PREFIX + frames.checksum(frame)}, "", {})
     columns = dict(flag.removeprefix("--").split("=") for flag in _COLUMNS)
     more = {"ignore_columns": "played", "model": False, "draws": 0, **columns}
     estimates = bandits.evaluate(log=frame, policy=run, **more).set_index("estimator").value
     blue = np.where(frame.warm == 1, 0.75, 0.25)
     chosen = np.where(frame.shown == "blue", blue, 1 - blue)
     assert estimates["ips"] == pytest.approx((chosen / frame.p * frame.paid).mean())
-    assert "Warning: The policy is a model that was trained on this log" in capsys.readouterr().err
+    printed = capsys.readouterr()
+    assert "Warning: The policy is a model that was trained on this log" in printed.err
+    assert "run:mine" in printed.out.splitlines()[0]
+    assert "Log: the DataFrame, " in printed.out
+    for words in ("policy: red", "Written", "column:policy", str(tmp_path), "/tmp"):
+        assert words not in printed.out
+
+
+def test_from_python_a_private_evaluation_counts_the_runs_model_and_keeps_its_ledger(tmp_path):
+    class Predicting(results.Run):
+        def predict(self, frame):
+            return pd.DataFrame({("probability", name): [0.5] * len(frame) for name in ("blue", "red")}, frame.index)
+
+    (tmp_path / "run" / "model").mkdir(parents=True)
+    (tmp_path / "run" / "model" / "weights.npz").touch()
+    frame = _table(tmp_path / "log.csv")
+    run = Predicting(tmp_path / "run", frame, {}, "", {})
+    columns = dict(flag.removeprefix("--").split("=") for flag in _COLUMNS)
+    private = {"private": True, "largest_weight": 3, "max_rows_per_client": 12, "noise_multiplier": 2, **columns}
+    with pytest.raises(UsageError, match="give privacy_ledger"):
+        bandits.evaluate(log=frame, policy="uniform", **private)
+    ledger = {"privacy_ledger": str(tmp_path / "ledger")}
+    with pytest.raises(UsageError, match="--policy_is_public"):  # The run has no guarantee.
+        bandits.evaluate(log=frame, policy=run, **private, **ledger)
+    bandits.evaluate(log=frame, policy=run, policy_is_public=True, **private, **ledger)
+    assert len((tmp_path / "ledger").read_text().splitlines()) == 1
 
 
 def _printed_and_written(folder, capsys, *flags):
@@ -515,8 +541,11 @@ def test_sets_of_actions_leave_no_conclusion_about_policies_over_all_actions(tmp
     assert printed.startswith("No conclusion about uniform.")
     assert "in column 'available'" in found["refusal"]["text"]
     assert [row["estimator"] for row in found["estimates"]] == ["logged"]
-    _, found = _printed_and_written(tmp_path / "column", capsys, *flags, "--policy=column:played")
+    printed, found = _printed_and_written(tmp_path / "column", capsys, *flags, "--policy=column:played")
     assert found["refusal"] is None  # The probability of the logged action is enough.
+    assert "in column 'available'" in printed
+    assert "--policy=column" not in printed
+    assert not any(one["is_warning"] for one in found["findings"] if one["name"] in ("sets of actions", "propensities"))
 
 
 @pytest.mark.slow

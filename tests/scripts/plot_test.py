@@ -9,7 +9,7 @@ import pytest
 
 from bandits import metrics, studies
 from data.errors import UsageError
-from optimization.posterior import tables
+from optimization.posterior import metrics as posterior_metrics
 from optimization.study import run_folder
 from scripts import plot
 
@@ -76,45 +76,9 @@ def test_a_seed_that_has_not_begun_is_left_out(tmp_path):
         _draw(f"--runs={tmp_path / 'other'}", f"--output={tmp_path / 'x.svg'}")
 
 
-@pytest.mark.slow
-def test_another_metric_is_drawn_as_png_and_pdf_with_embedded_fonts(tmp_path):
-    _run(tmp_path / "one", [0.1, 0.2])
-    png, pdf = tmp_path / "compare.png", tmp_path / "compare.pdf"
-    _draw(f"--runs={tmp_path / 'one'}", f"--output={png},{pdf}", f"--metric={metrics.DEPLOYED}", "--ylabel=deployed")
-    assert png.read_bytes().startswith(b"\x89PNG")
-    assert pdf.read_bytes().startswith(b"%PDF")
-    assert b"/Type3" not in pdf.read_bytes()
-
-
 def _png(path):
     content = path.read_bytes()
     return struct.unpack(">II", content[16:24])
-
-
-def test_a_picture_has_the_size_and_the_axis_the_ends_that_are_asked_for(tmp_path):
-    _run(tmp_path / "one", [0.1, 0.2])
-    _draw(
-        f"--runs={tmp_path / 'one'}",
-        f"--output={tmp_path / 'x.png'},{tmp_path / 'x.svg'}",
-        "--size=4x2.5",
-        "--ylim=-2,10",
-    )
-    assert _png(tmp_path / "x.png") == (1200, 750)
-    marks = set(re.findall(r">(−?\d+)</text>", (tmp_path / "x.svg").read_text()))
-    assert {"−2", "10"} <= marks
-    assert marks.isdisjoint({"−4", "12"})
-
-
-@pytest.mark.parametrize(
-    ("flags", "words"), [([], "95% interval of the mean"), (["--band=sd"], "mean ± one standard deviation")]
-)
-def test_the_legend_names_the_band_and_the_axis_the_mean(tmp_path, flags, words):
-    _run(tmp_path / "many" / "seed_0", [0.1, 0.2, 0.3, 0.4])
-    _run(tmp_path / "many" / "seed_1", [0.3, 0.4, 0.5, 0.6])
-    _draw(f"--runs={tmp_path / 'many'}", f"--output={tmp_path / 'x.svg'}", "--smooth=3", *flags)
-    text = (tmp_path / "x.svg").read_text()
-    assert f">{words}" in text
-    assert ">Round reward, mean of the last 3 rounds<" in text
 
 
 def test_rewards_are_drawn_over_the_mean_megabytes_of_the_seeds(tmp_path):
@@ -142,15 +106,6 @@ def test_a_run_of_any_study_shows_its_headline(tmp_path):
     assert ">Validation, the global model after averaging<" in (tmp_path / "x.svg").read_text()
 
 
-def test_rounds_are_whole_and_a_mean_is_of_no_more_rounds_than_there_are(tmp_path):
-    _run(tmp_path / "one", [0.1, 0.2, 0.3])
-    _draw(str(tmp_path / "one"), f"--output={tmp_path / 'x.svg'}", "--smooth=3")
-    text = (tmp_path / "x.svg").read_text()
-    assert ">Round reward, mean of the rounds so far<" in text
-    rounds = text[text.index('id="matplotlib.axis_1"') : text.index('id="matplotlib.axis_2"')]
-    assert re.findall(r">([\d.]+)</text>", rounds) == ["0", "1", "2", "3"]
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -173,7 +128,7 @@ def test_what_cannot_be_drawn_is_refused(tmp_path, arguments, message):
 def _posterior_run(folder, accuracies, **flags):
     folder.mkdir(parents=True)
     table = pd.DataFrame({"round_num": range(1, len(accuracies) + 1)})
-    table.assign(**{column: accuracies for column in tables.MEASURES.values()}).to_csv(
+    table.assign(**{column: accuracies for column in posterior_metrics.TABLE_MEASURES.values()}).to_csv(
         folder / "metrics.csv", index=False
     )
     flags = {"task_type": "digits", "algorithm": "fedkp", "partition_alpha": None} | flags

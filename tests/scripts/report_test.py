@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from bandits import metrics, studies
-from bandits.results import page
+from bandits.results import page, runs
 from data.errors import UsageError
 from optimization.privacy import mechanisms
 from optimization.study import run_folder
@@ -111,18 +111,6 @@ def test_a_page_opens_with_its_finding_the_differences_and_one_table(tmp_path):
     assert re.findall(r'class="tick".*?>(.*?)</text>', figure)[0] == "0"
 
 
-def test_intervals_stay_within_the_range_of_rewards_that_runs_recorded(tmp_path):
-    for bandit, rewards in (("greedy", (0.0, 0.5)), ("softmax", (0.6, 1.0))):
-        for seed, reward in enumerate(rewards):
-            folder = tmp_path / bandit / f"seed_{seed}"
-            _run(folder, [reward], bandits_type=bandit, seed=seed)
-            (folder / "bounds.json").write_text(json.dumps({"rewards": {"least": 0.0, "largest": 1.0}}))
-    _, page = _report(tmp_path, tmp_path)
-    _, softmax, greedy = _tables(page)[0]
-    assert [row[1].split("  ")[1] for row in (softmax, greedy)] == ["0.0 to 1.0"] * 2
-    assert softmax[2].split("  ")[1] == "-0.1 to +1.0"  # 0.55 - 12.7062 * 0.05, and at most 1.
-
-
 def test_runs_of_searches_and_timing_are_shown_only_on_request(tmp_path):
     for path in ("search/a", "estimate/b", "compare/c", "grid/runs/d/seed_0", "grid/runs/d/seed_1"):
         _run(tmp_path / path, [0.5], seed=0, bandits_type="softmax", clip_norm=ord(path[-3]))
@@ -156,75 +144,6 @@ def test_curves_are_means_with_intervals_over_seeds_and_say_so(two_runs):
     assert high == pytest.approx([0.5 + half[0], 0.625 + half[1]], rel=1e-5)
     assert panel["caption"] == "line: mean, band: 95% interval over 2 seeds; without a band: one seed"
     assert "Not drawn: privacy/epsilon (without a finite value); other/constant (always 4)." in page
-
-
-def _add_bytes(folder, down, up):
-    """Adds the payload of each round to a run."""
-    table = pd.read_csv(folder / "metrics.csv")
-    table.assign(**{metrics.BYTES_DOWN: down, metrics.BYTES_UP: up}).to_csv(folder / "metrics.csv", index=False)
-
-
-def test_rewards_are_drawn_by_payload_if_it_differs(two_runs):
-    arguments = two_runs, two_runs / "one", two_runs / "many"
-    _add_bytes(two_runs / "one", 2e6, 1e6)
-    for seed, down in enumerate((0.0, 1e6)):
-        _add_bytes(two_runs / "many" / f"seed_{seed}", [down, 2e6], 0.5e6)
-    _, page = _report(*arguments)
-    _, by_payload, _ = _data(page)[0]["groups"][0]["panels"]
-    assert (by_payload["title"], by_payload["xlabel"]) == ("Round reward by payload", "megabytes down and up so far")
-    one, many = by_payload["curves"]
-    assert (_numbers(one["x"]), _numbers(one["mean"])) == ([3.0, 6.0], [0.5, 0.75])
-    assert (_numbers(many["x"]), _numbers(many["mean"])) == ([1.0, 3.5], [0.5, 0.625])
-    _add_bytes(two_runs / "one", 0, 0)
-    assert "band: 95% interval over 2 seeds; without a band: one seed; without payload: at 0" in _report(*arguments)[1]
-    for folder in ("one", "many/seed_0", "many/seed_1"):
-        _add_bytes(two_runs / folder, 2e6, [1e6, 1.1e6])
-    assert "by payload" not in _report(*arguments)[1]
-
-
-def test_equal_results_are_drawn_once_a_single_evaluation_near_its_value_and_the_legend_follows_the_table(two_runs):
-    for folder, accuracy in (("one", 0.25), ("many/seed_0", 0.25), ("many/seed_1", 0.25)):
-        path = two_runs / folder / "metrics.csv"
-        found = {metrics.ACCURACY: [np.nan, accuracy], metrics.HELD_OUT_REWARD: [np.nan, accuracy]}
-        found[metrics.DEPLOYED] = [0, 1]  # Rounds that are marked are no curve.
-        found[metrics.CLIP_NORM] = [0.25, 0.25]
-        pd.read_csv(path).assign(**found).to_csv(path, index=False)
-    _, page = _report(two_runs, two_runs / "many", two_runs / "one")
-    panels = _panels(page)
-    assert not {metrics.ACCURACY, metrics.DEPLOYED, metrics.HELD_OUT_REWARD} & set(panels)
-    assert f"{metrics.HELD_OUT_REWARD} (with a single value)" in page
-    assert f"{metrics.ACCURACY} (equal to {metrics.HELD_OUT_REWARD})" in page
-    assert panels[metrics.CLIP_NORM]["range"] == pytest.approx([0.225, 0.275])
-    assert panels[metrics.ROUND_REWARD]["range"] == pytest.approx([0.2125, 1.0375])
-    assert [(style["label"], style["rank"]) for style in _data(page)[0]["configurations"]] == [
-        ("lr 0.05", 1),
-        ("lr 0.1", 0),
-    ]
-
-
-def test_the_uniform_policy_and_full_feedback_are_marked(tmp_path):
-    for bandit, reward in (("uniform", 0.1), ("softmax", 0.6), ("supervised_mse", 0.9)):
-        for seed in (0, 1):
-            _run(tmp_path / bandit / f"seed_{seed}", [reward + seed * reward / 100], bandits_type=bandit, seed=seed)
-    _, page = _report(tmp_path, tmp_path)
-    table = _tables(page)[1]
-    assert table[0][4] == "Against the baselines"
-    assert [row[0] for row in table[1:]] == [
-        "supervised_ mse   full-feedback baseline",
-        "softmax",
-        "uniform   uniform policy",
-    ]
-    assert [row[4] for row in table[1:]] == ["", "at a normalized score of 0.62", ""]
-
-
-def test_held_out_results_of_the_uniform_policy_are_explained(tmp_path):
-    for bandit in ("uniform", "softmax"):
-        _run(tmp_path / bandit, [0.5], bandits_type=bandit)
-        path = tmp_path / bandit / "metrics.csv"
-        pd.read_csv(path).assign(**{metrics.HELD_OUT_REWARD: 0.5}).to_csv(path, index=False)
-    explained = "Held-out results of the uniform policy are those of the model that it trained."
-    assert explained in _report(tmp_path, tmp_path)[1]
-    assert explained not in _report(tmp_path, tmp_path / "softmax")[1]
 
 
 def test_regret_to_full_feedback_is_shown_on_request(tmp_path, capsys):
@@ -306,30 +225,10 @@ def test_the_reference_can_be_named_and_over_few_clients_there_is_no_interval(tm
     assert "is about other clients with" not in page
 
 
-def test_a_reference_that_is_not_there_is_refused(two_runs):
-    with pytest.raises(UsageError, match=r"--reference=ucb is no configuration of these runs: lr 0\.05; lr 0\.1"):
-        _report(two_runs, two_runs / "many", two_runs / "one", "--reference=ucb")
-
-
 def test_single_seeds_are_not_compared_and_it_is_said(two_runs):
     _, page = _report(two_runs, two_runs / "one", two_runs / "many")
     assert "without several seeds there is no test (--repeat=8)" in page
     assert "Compared with" not in page
-
-
-def test_a_configuration_not_above_the_uniform_policy_is_labelled_in_table_and_picture(tmp_path):
-    for seed, reward in enumerate([0.09, 0.11, 0.105]):
-        folder = tmp_path / "softmax" / f"seed_{seed}"
-        _run(folder, [reward], bandits_type="softmax", seed=seed)
-        (folder / "bounds.json").write_text(json.dumps({"participating": {"chance": 0.1, "constant": 0.12}}))
-        _run(tmp_path / "greedy" / f"seed_{seed}", [reward + 0.5], bandits_type="greedy", seed=seed)
-    _, page = _report(tmp_path, tmp_path)
-    assert [style["label"] for style in _data(page)[0]["configurations"]] == [
-        "greedy",
-        "softmax (not significantly different from the uniform policy)",
-    ]
-    assert _tables(page)[1][2][-2].endswith("not significantly different from the uniform policy")
-    assert "reward and the best fixed action’s are computed from labels and rewards" in page
 
 
 def _two_tasks(tmp_path, full_feedback=0.9):
@@ -354,14 +253,6 @@ def test_arms_of_several_tasks_have_a_section_and_lines_over_tasks(tmp_path, cap
     output = capsys.readouterr().out
     assert f"{title}:" in output
     assert "  softmax        5                   0.50" in output
-
-
-def test_a_task_without_a_scale_is_named_and_one_task_has_no_section(tmp_path, capsys):
-    _, page = _report(tmp_path, _two_tasks(tmp_path, full_feedback=0.0205))
-    for shown in (page, capsys.readouterr().out):
-        assert "No interquartile mean over tasks" in shown
-        assert "Left out: run_federated: unipen62: " in shown
-    assert "over tasks" not in _report(tmp_path, tmp_path / "all" / "digits")[1]
 
 
 def test_the_results_say_what_an_epsilon_assumes_and_what_is_proven(two_runs):
@@ -397,15 +288,6 @@ def test_flags_that_differ_single_runs_data_and_commands_come_last(two_runs):
         "Data",
         "Commands",
     ]
-
-
-def test_equal_data_of_a_file_and_a_frame_is_named_once(two_runs):
-    for name, form in (("one", {"separator": "comma"}), ("many/seed_0", {})):
-        path = two_runs / name / "config.json"
-        report = {"content": "a", "form": form}
-        path.write_text(json.dumps(json.loads(path.read_text()) | {"data_report": report}))
-    _, page = _report(two_runs, two_runs / "one", two_runs / "many" / "seed_0")
-    assert page.count("<dt>content</dt>") == 1
 
 
 def test_metrics_of_any_study_are_shown_as_it_declares_them(two_runs):
@@ -500,7 +382,7 @@ def test_diverged_runs_are_named_and_those_that_ended_sound_apart(two_runs, clie
 def test_a_run_that_is_named_twice_counts_once(two_runs, monkeypatch):
     monkeypatch.chdir(two_runs)
     (two_runs / "link").symlink_to(two_runs / "many")
-    found = page.read([pathlib.Path("one"), two_runs / "one", pathlib.Path("link"), two_runs])
+    found = runs.read_all([pathlib.Path("one"), two_runs / "one", pathlib.Path("link"), two_runs])
     assert [run.folder for run in found.runs] == [two_runs / "one", *(two_runs / "many" / f"seed_{n}" for n in (0, 1))]
 
 
@@ -515,19 +397,6 @@ def test_runs_without_a_finished_round_are_counted_and_a_page_is_there_before_an
     text = (tmp_path / "page.html").read_text()
     assert "0 runs in 0 configurations · 1 run without a finished round" in text
     assert _data(text) == []
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ([], "No run is named"),
-        (["nowhere"], "nowhere holds no metrics.csv"),
-        (["a", "--output=nowhere/x.html"], "--output: there is no folder .*nowhere"),
-    ],
-)
-def test_bad_usage_is_explained(arguments, message):
-    with pytest.raises(UsageError, match=message):
-        command.program(command.define().parse(["report", *arguments]))
 
 
 @pytest.fixture
@@ -553,8 +422,6 @@ def test_the_page_works_in_a_browser(two_runs, browser):
     from PIL import Image
     from selenium.webdriver.support.wait import WebDriverWait
 
-    for folder, up in (("one", 2e6), ("many/seed_0", 1e6), ("many/seed_1", 1e6)):
-        _add_bytes(two_runs / folder, 2e6, up)
     _report(two_runs, two_runs / "one", two_runs / "many")
 
     def look(width, scheme):
@@ -602,17 +469,15 @@ def test_the_page_works_in_a_browser(two_runs, browser):
     wait(lambda: script(lines) == 4)
 
     drawn = "return document.querySelectorAll('.js-plotly-plot').length"
-    assert script(drawn) == 3
-    titles = "return [...document.querySelectorAll('.js-plotly-plot')].map(one => one._fullLayout.xaxis.title.text)"
-    assert script(titles) == ["round", "megabytes down and up so far", "round"]
+    assert script(drawn) == 2
     # No plot is wider than the screen.
     right = "[...document.querySelectorAll('.main-svg')].map(one => one.getBoundingClientRect().right)"
     assert script(f"return Math.max(...{right})") <= 400
     details = browser.find_elements("css selector", "details.curves")
-    for count, one in enumerate(details, start=4):
+    for count, one in enumerate(details, start=3):
         one.find_element("css selector", "summary").click()
         wait(lambda count=count: script(drawn) == count)
-    assert len(details) == 3
+    assert len(details) == 2
 
     names = "return [...document.querySelectorAll('.main tbody tr')].map(row => row.cells[0].textContent)"
     assert script(names) == ["lr 0.1", "lr 0.05"]
@@ -628,9 +493,9 @@ def test_the_page_works_in_a_browser(two_runs, browser):
     # Printed in the dark, it is light, and what was folded is unfolded until it is printed.
     look(1280, "dark")
     script("dispatchEvent(new Event('beforeprint'))")
-    assert script(drawn) == 6
+    assert script(drawn) == 4
     assert script(f"return {plot}._fullLayout.font.color") == "#3c444c"
-    assert script("return document.querySelectorAll('details.curves[open]').length") == 3
+    assert script("return document.querySelectorAll('details.curves[open]').length") == 2
     script("dispatchEvent(new Event('afterprint'))")
     assert script("return document.querySelectorAll('details.curves[open]').length") == 0
     assert script(f"return {plot}._fullLayout.font.color") == "#c9ced3"

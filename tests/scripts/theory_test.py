@@ -1,10 +1,12 @@
 """Tests of scripts.theory."""
 
-from bandits.theory import rates
+import pandas as pd
+
+from bandits import theory as experiments
 from scripts import theory
 
 
 def test_the_program_prints_the_table_of_its_seed(capsys, monkeypatch):
-    monkeypatch.setattr(rates, "table", "the table of seed {}".format)
+    monkeypatch.setattr(experiments, "rates", lambda seed: pd.DataFrame({"seed": [f"{seed}"]}))
     theory.program(theory.define().parse(["theory", "--seed=3"]))
-    assert capsys.readouterr().out == "the table of seed 3\n"
+    assert capsys.readouterr().out == "| seed |\n| --- |\n| 3 |\n"

@@ -65,12 +65,6 @@ def test_a_clients_values_are_the_pseudo_codes_after_every_pull(by_hand, client)
     assert played.explored[0] == explored
 
 
-def test_a_single_learner_acts_as_a_client_does(by_hand):
-    state = RULE.init(ACTIONS)._replace(values=MODEL)
-    alone = process.pull(RULE, state, tf.constant(CLICKS[0]), tf.constant(KEYS[0]))
-    np.testing.assert_allclose(alone.state.values, by_hand[0][0][-1], atol=1e-6)
-
-
 def deltas(by_hand):
     return np.array([history[-1] for history, *_ in by_hand]) - MODEL
 
@@ -155,16 +149,6 @@ def test_the_learned_epsilon_is_the_one_that_acts():
         # A standard error of 0.025 where epsilon is 1.
         first = np.mean([int(rule.select(learned, key)) == 0 for key in keys])
         assert first == pytest.approx(expected, abs=0.1 if epsilon else 0)
-
-
-def test_an_epsilon_without_step_is_epsilon_greedy():
-    learned, fixed = process.GradientEpsilon(epsilon=0.4, epsilon_step=0.0), decision_rules.EpsilonGreedy(epsilon=0.4)
-    ours, theirs = learned.init(3), fixed.init(3)
-    for number in range(10):
-        key = np.array([3, number], np.int32)
-        action = fixed.select(theirs, key)
-        assert learned.select(ours, key) == action
-        ours, theirs = learned.update(ours, action, number % 2), fixed.update(theirs, action, number % 2)
 
 
 def test_the_interval_is_that_of_its_executions_by_hand():

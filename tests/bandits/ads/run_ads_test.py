@@ -60,17 +60,6 @@ def test_a_run_leaves_a_complete_folder(finished):
     assert np.isinf(table(finished)[metrics.EPSILON]).all()
 
 
-@pytest.mark.parametrize("learner", metrics.LEARNERS)
-def test_columns_agree_with_each_other(finished, learner):
-    rows = table(finished)
-    clicks, _, total, regret = (rows[metrics.column(learner, name)] for name in metrics.METRICS)
-    np.testing.assert_allclose(total, np.cumsum(clicks * 40))
-    # No more than always the worst ad costs, and no more than the non-optimal pulls cost.
-    missed = np.cumsum((1 - rows[metrics.column(learner, metrics.OPTIMAL_SHARE)]) * 40)
-    assert (regret <= 0.5 * missed + 1e-9).all()
-    assert (regret >= 0.3 * missed - 1e-9).all()
-
-
 def test_repeated_runs_are_the_single_ones_and_summed_up(finished, tmp_path):
     run(tmp_path, "--repeat=2")
     seeds = [table(tmp_path, f"run/seed_{seed}") for seed in (0, 1)]
@@ -89,15 +78,6 @@ def test_repeated_runs_are_the_single_ones_and_summed_up(finished, tmp_path):
         low, high = stats.t.interval(0.95, 1, np.mean(values), stats.sem(values))
         assert (row["low"], row["high"]) == (pytest.approx(low, rel=1e-4), pytest.approx(high, rel=1e-4))
     assert written.loc["centralised", metrics.OPTIMAL_SHARE, "last"]["high"] == 1  # No share is more.
-
-
-def test_an_impression_can_be_shown_several_times_in_a_row(tmp_path, monkeypatch):
-    streams, stream = [], experiment.central_stream
-    monkeypatch.setattr(experiment, "central_stream", lambda shown: streams.append(shown) or stream(shown))
-    assert run(tmp_path, "--local_pulls=6", "--pulls_per_impression=3", "--total_rounds=2") == 0
-    clicks = ads.bernoulli(RATES, 8, 25, 0).clicks
-    for round_num, shown in enumerate(streams):
-        np.testing.assert_array_equal(shown, np.repeat(clicks[:, 2 * round_num : 2 * round_num + 2], 3, axis=1))
 
 
 def test_only_the_clients_of_a_round_show_their_impressions(tmp_path, monkeypatch):
@@ -120,12 +100,9 @@ def test_only_the_clients_of_a_round_show_their_impressions(tmp_path, monkeypatc
 
 
 def test_a_round_without_clients_changes_nothing(tmp_path, capfd):
-    # At night nobody is available.
-    night = ("--availability=diurnal", "--availability_day=4", "--availability_low=0", "--time_zones=1")
-    more = ("--availability_high=1", "--decision_rule=federated_ucb", "--total_rounds=3")
-    assert run(tmp_path, *night, *more) == 0
+    assert run(tmp_path, "--drop_out=0.9", "--seed=7", "--decision_rule=federated_ucb", "--total_rounds=3") == 0
     rows = table(tmp_path)
-    assert rows[metrics.CLIENTS].tolist()[::2] == [8, 0]
+    assert (rows[metrics.CLIENTS] > 0).tolist() == [True, True, False]
     for learner in metrics.LEARNERS:
         assert np.isnan(rows.loc[2, metrics.column(learner, metrics.AVERAGE_CLICKS)])
         kept = [metrics.column(learner, name) for name in (metrics.TOTAL_REWARD, metrics.UPPER_INTERVAL)]
@@ -147,11 +124,6 @@ def test_killed_in_a_checkpoint_then_resumed_equals_uninterrupted(kill_in_a_chec
     assert len(table(tmp_path)) >= 3
     run(tmp_path, "--rounds_per_checkpoint=2")
     pd.testing.assert_frame_equal(table(tmp_path), table(finished), check_exact=True)
-
-
-def test_noise_without_weight_and_a_wide_clip_change_nothing(finished, tmp_path):
-    run(tmp_path, "--clip_norm=100", "--noise_multiplier=0")
-    pd.testing.assert_frame_equal(table(tmp_path), table(finished))
 
 
 def test_seeded_noise_is_reproducible_and_changes_the_run(finished, tmp_path):

@@ -15,7 +15,7 @@ from bandits.advice.inputs import Data
 from bandits.advice.plan import FULL_FEEDBACK, GREEDY, UNIFORM, Plan, left_out
 from bandits.plans.estimate import Pace
 from bandits.references import FIXED, LINEAR, References
-from bandits.results import comparison
+from bandits.results import former
 from bandits.simulator import Score
 from optimization.study.intervals import Interval
 
@@ -99,7 +99,7 @@ SWAPPED = {SOFTMAX: CONFIRMED[GREEDY], GREEDY: CONFIRMED[SOFTMAX]}
 AGAIN = {GREEDY: CONFIRMED[GREEDY], SOFTMAX: _results(SOFTMAX, {3000: 0.6, 3001: 0.61, 3002: 0.62, 3003: 0.6})}
 AGAIN_WORSE = {SOFTMAX: AGAIN[GREEDY], GREEDY: AGAIN[SOFTMAX]}
 WIDE = {GREEDY: CONFIRMED[GREEDY], SOFTMAX: _results(SOFTMAX, {3000: 0.9, 3001: 0.2, 3002: 0.9, 3003: 0.6})}
-SAMPLE = comparison.Sampled(0.1, 0.001, 2000), comparison.Sampled(0.58, 0.02, 2000)
+SAMPLE = former.Sampled(0.1, 0.001, 2000), former.Sampled(0.58, 0.02, 2000)
 OWN = _values(0.5, spread=5)  # Each seed's own data: its reward follows its best fixed action.
 UNSURE = {GREEDY: {2000: 0.5, 2001: 0.9}, SOFTMAX: {2000: 0.52, 2001: 0.49}, UNIFORM: {2000: 0.5, 2001: 0.4}}
 CLOSE = {GREEDY: _values(0.5, spread=2), SOFTMAX: _near(0.505, 0.001, spread=2)}

@@ -9,7 +9,7 @@ from bandits import metrics
 from bandits.advice import findings
 from bandits.advice import plan as planning
 from bandits.advice.findings import StrategyResults
-from bandits.plans import outcomes
+from bandits.plans import sweep as outcomes
 from optimization.study import run_folder
 
 _POINT = (("server_learning_rate", "0.01"), ("client_learning_rate", "0.1"))

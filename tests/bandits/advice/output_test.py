@@ -8,7 +8,7 @@ from bandits import metrics
 from bandits.advice import findings, output
 from bandits.advice.findings import Findings, StrategyResults
 from bandits.advice.plan import Plan
-from bandits.results.comparison import Sampled
+from bandits.results.former import Sampled
 
 FLAGS = (("server_learning_rate", "0.01"), ("client_learning_rate", "0.1"))
 

@@ -12,7 +12,7 @@ from bandits import metrics, studies
 from bandits.advice import findings, inputs, stages
 from bandits.advice import plan as planning
 from bandits.advice.plan import GREEDY, Plan
-from bandits.plans import outcomes
+from bandits.plans import sweep as outcomes
 from bandits.references import References
 from bandits.results import runs
 from optimization import options

@@ -6,18 +6,12 @@ import pytest
 
 from bandits.client_selection import flags
 from bandits.client_selection.run_client_selection import STUDY
-from optimization.selection import selected, selectors
+from optimization.selection import selectors
 from optimization.study import cli, frame, presets, selector_flags
 
 
 def resolve(*arguments: str) -> list[cli.Settings]:
     return frame.plan(STUDY, frame.flag_set(STUDY).parse(["run_client_selection", *arguments]))
-
-
-def test_the_default_is_the_study_on_synthetic_data():
-    (run,) = resolve()
-    assert (run.task_type, run.client_selection, run.clients_per_round) == ("synthetic", "ucb_cs", 3)
-    assert (run.partition_clients, run.experiment_name) == (30, "client_selection_synthetic_ucb_cs")
 
 
 def test_selectors_cohorts_and_seeds_are_crossed():
@@ -26,13 +20,6 @@ def test_selectors_cohorts_and_seeds_are_crossed():
     crossed = itertools.product((1, 2), ("rand", "pow_d"), (0, 1))
     assert found == [(cohort, name, seed, f"x/m_{cohort}/{name}/seed_{seed}") for cohort, name, seed in crossed]
     assert [run.partition_seed for run in resolve("--repeat=3", "--seed=4", "--resplit")] == [4, 5, 6]
-
-
-def test_the_tasks_own_partition_is_the_default_and_its_hyperparameters_are_not():
-    (run,) = resolve("--task_type=fashion_mnist")
-    assert (run.partition_clients, run.partition_alpha) == (100, 0.3)
-    (run,) = resolve("--task_type=stackoverflow_tag")
-    assert (run.max_examples_per_client, run.client_learning_rate, run.total_rounds) == (256, 0.05, 800)
 
 
 @pytest.mark.parametrize("name", presets.load(flags.PRESETS))
@@ -65,37 +52,11 @@ def selector_settings(*arguments: str) -> cli.Settings:
     return own.parse(["test", *arguments])
 
 
-def selection(name: str, *arguments: str) -> selected.Selection:
+def selection(name: str, *arguments: str) -> selectors.Selection:
     return selector_flags.options(selector_settings(f"--client_selection={name}", *arguments).settled())
-
-
-def test_candidates_are_twice_the_cohort_where_the_population_has_them():
-    assert selection("pow_d").build([1] * 30, 3).num_candidates == 6
-    assert selection("rpow_d").build([1] * 5, 3).num_candidates == 5
 
 
 def test_the_flags_reach_the_selectors():
     ucb = selection("ucb_cs", "--selection_gamma=0.4", "--ucb_variant=algorithm_listing").build([1, 2], 1)
     assert isinstance(ucb, selectors.UcbCs)
     assert (ucb.gamma, ucb.algorithm_listing) == (0.4, True)
-    active = selection("active_fl", "--selection_alpha_3=0.6").build([1, 2], 1)
-    assert (active.alpha_1, active.alpha_2, active.alpha_3) == (0.75, 0.01, 0.6)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        ([], True),
-        (["--seed=7", "--rounds_per_eval=10", "--noresplit"], True),
-        (["--total_rounds=100"], False),
-        (["--client_learning_rate=0.1"], False),
-        (["--synthetic_alpha=0"], False),
-        (["--selection_candidates=5"], False),
-        (["--learning_rate_drops=300"], False),
-        (["--client_weighting=num_examples"], False),
-    ],
-)
-def test_table_1_is_compared_with_runs_of_figure_1s_settings_alone(arguments, expected):
-    choice = ["--preset=figure_1", "--client_selection=pow_d", "--clients_per_round=1", "--repeat=1"]
-    (run,) = resolve(*choice, *arguments)
-    assert STUDY.is_of_table_1(STUDY.options(run)) == expected

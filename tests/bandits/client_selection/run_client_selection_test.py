@@ -114,16 +114,6 @@ def test_killed_in_a_checkpoint_then_resumed_equals_uninterrupted(kill_in_a_chec
     pd.testing.assert_frame_equal(table(tmp_path), table(finished, f"run/{name}"), check_exact=True)
 
 
-def test_seeds_and_cohort_sizes_get_folders_of_their_own(tmp_path):
-    arguments = ("--client_selection=uniform", "--clients_per_round=1,3", "--repeat=2", "--resplit", "--total_rounds=1")
-    argv = ["run_client_selection", f"--root_output_dir={tmp_path}", "--experiment_name=run", SMALL[0], *arguments]
-    assert frame.program(STUDY, frame.flag_set(STUDY).parse([*argv, "--client_steps_per_round=2"])) == 0
-    found = {str(path.parent.relative_to(tmp_path / "run")) for path in (tmp_path / "run").rglob("metrics.csv")}
-    assert found == {f"m_{cohort}/seed_{seed}" for cohort in (1, 3) for seed in (0, 1)}
-    sizes = [pd.read_csv(tmp_path / f"run/m_1/seed_{seed}/private_clients.csv")["examples"].sum() for seed in (0, 1)]
-    assert sizes[0] != sizes[1]
-
-
 def only_options(settings):
     (one,) = frame.plan(STUDY, settings)
     return STUDY.options(one)
@@ -186,18 +176,6 @@ def test_an_empty_client_reports_nothing_and_spoils_nothing(tmp_path, name):
     assert run.clients_csv(progress).decode().splitlines()[1].endswith(",")
 
 
-@pytest.mark.parametrize(
-    "arguments", [("--task_type=digits",), ("--server_optimizer=adam", "--server_learning_rate=0.1")]
-)
-def test_other_choices_run(tmp_path, arguments):
-    argv = [f"--root_output_dir={tmp_path}", "--experiment_name=run", "--total_rounds=2", "--client_steps_per_round=2"]
-    settings = frame.flag_set(STUDY).parse(
-        ["run_client_selection", *argv, *arguments, "--client_weighting=num_examples"]
-    )
-    assert frame.program(STUDY, settings) == 0
-    assert table(tmp_path)[metrics.LOSS].notna().all()
-
-
 @pytest.mark.parametrize(("selector", "expected"), [("rand", 0.5), ("uniform", 0.1)])
 def test_who_is_drawn_in_proportion_to_its_examples_is_not_weighted_by_them_again(
     tff_worker, tmp_path, selector, expected
@@ -207,6 +185,7 @@ def test_who_is_drawn_in_proportion_to_its_examples_is_not_weighted_by_them_agai
     assert mean.next(mean.initialize(), [0.0, 1.0], [9.0, 1.0]).result == pytest.approx(expected)
 
 
-def test_evaluation_of_some_clients_only(tmp_path):
-    assert run_all(tmp_path, "--max_eval_clients=2", "--total_rounds=1") == 0
+def test_evaluation_of_some_clients_only(tmp_path, monkeypatch):
+    monkeypatch.setattr(experiment, "MOST_EVAL_CLIENTS", 2)
+    assert run_all(tmp_path, "--total_rounds=1") == 0
     assert pd.read_csv(tmp_path / "run" / "private_clients.csv")["loss"].notna().sum() == 2

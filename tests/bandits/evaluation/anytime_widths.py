@@ -9,7 +9,8 @@ import pathlib
 import numpy as np
 import pandas as pd
 
-from bandits.evaluation import bounds, confidence_sequence, estimators, terms, totals
+from bandits.evaluation import anytime, bounds, totals
+from bandits.evaluation.estimators import Estimator, Terms
 
 RECORD = pathlib.Path(__file__).parents[3] / "docs/evidence/anytime/widths.csv"
 SEEDS, POPULATION = 20, 2000
@@ -47,13 +48,13 @@ def widths(setting: tuple[int, int, int, float, float], seed: int) -> tuple[floa
     rewards = (draw.random(len(clients)) < reward * leaning[clients] * np.array([0.9, 1.1, 1.3])[actions]).astype(float)
     order = np.argsort(clients, kind="stable")
     zeros = np.zeros(len(clients))
-    log = terms.Terms(clients[order], 3 * np.array([0.6, 0.3, 0.1])[actions][order], rewards[order], zeros, zeros)
+    log = Terms(clients[order], 3 * np.array([0.6, 0.3, 0.1])[actions][order], rewards[order], zeros, zeros)
     limits = bounds.Bounds(largest, rows)
-    found = confidence_sequence.sequence(
-        *confidence_sequence.observations(log, looks[order], limits, [str(client) for client in range(POPULATION)], 0)
+    found = anytime.sequence(
+        *anytime.observations(log, looks[order], limits, [str(client) for client in range(POPULATION)], 0)
     ).last
-    layout = totals.Layout((estimators.Ips(),))
-    once = totals.interval(totals.sums(log, layout), layout.ratio(estimators.Ips()))
+    layout = totals.Layout((Estimator("ips"),))
+    once = totals.interval(totals.sums(log, layout), layout.ratio(Estimator("ips")))
     return found.high - found.low, once.high - once.low
 
 

@@ -3,15 +3,14 @@
 import numpy as np
 import pytest
 
-from bandits.evaluation import bounds, terms
+from bandits.evaluation import bounds
+from bandits.evaluation.estimators import Terms
 from data.errors import UsageError
 
 
 def _rows(clients, weights, rewards, model=0.0):
     models = np.full(len(clients), model)
-    return terms.Terms(
-        np.asarray(clients, np.int32), np.asarray(weights, float), np.asarray(rewards, float), models, models
-    )
+    return Terms(np.asarray(clients, np.int32), np.asarray(weights, float), np.asarray(rewards, float), models, models)
 
 
 def test_weights_rewards_and_predictions_are_clipped():

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bandits.evaluation import change, estimators, terms
+from bandits.evaluation import change
+from bandits.evaluation.estimators import Estimator, terms_of_rows
 from data import log_time
 from data.reward_bounds import RewardBounds
 
@@ -30,7 +31,7 @@ def _log(draw, clients=60, rows=9, *, paid=(0.5, 0.5), later=None, uneven=0.0, s
     chance = np.clip(chance + spread * draw.normal(size=clients)[owners], 0, 1)
     rewards = (draw.random(len(owners)) < chance) * 1.0
     target = np.tile([1.0, 0.0], (len(owners), 1))
-    return terms.of_rows(owners, actions, rewards, np.full(len(owners), 0.5), target), times
+    return terms_of_rows(owners, actions, rewards, np.full(len(owners), 0.5), target), times
 
 
 def _p_values(estimator=None, **log):
@@ -39,7 +40,7 @@ def _p_values(estimator=None, **log):
     for _ in range(_LOGS):
         rows, times = _log(draw, **log)
         is_last = times >= log_time.Times(times, None).cut(change.LAST)
-        found.append(change.tested(rows, is_last, estimator or estimators.Snips())[2])
+        found.append(change.tested(rows, is_last, estimator or Estimator("snips"))[2])
     return np.array(found)
 
 
@@ -53,9 +54,9 @@ def test_changes_of_a_small_log_by_hand():
     rewards = np.array([1, 0, 0, 1, 1, 1, 0, 0, 0, 1, 1, 0], float)
     actions = np.array([0, 1, 0, 1] * 3)
     target = np.tile([1.0, 0.0], (12, 1))
-    rows = terms.of_rows(owners, actions, rewards, np.full(12, 0.5), target)
+    rows = terms_of_rows(owners, actions, rewards, np.full(12, 0.5), target)
     is_last = np.tile([False, False, True, True], 3)
-    values, changes, p_values = change.tested(rows, is_last, estimators.Ips())
+    values, changes, p_values = change.tested(rows, is_last, Estimator("ips"))
     np.testing.assert_allclose(values, [[4 / 6 - 4 / 6, 2 / 6 - 2 / 6], [4 / 6, 2 / 6]])
     # Of the log: residuals of a client are its sums, less those expected, in both parts together.
     early, late = np.array([1, 2, 1]), np.array([1, 0, 1])
@@ -76,7 +77,7 @@ def test_changes_of_a_small_log_by_hand():
         {"clients": 150, "rows": 4, "paid": (0.1, 0.3)},
         {"uneven": 1.0},
         {"clients": 100, "rows": 5, "paid": (0.02, 0.02), "spread": 0.0},
-        {"estimator": estimators.Ips(), "paid": (0.2, 0.6)},
+        {"estimator": Estimator("ips"), "paid": (0.2, 0.6)},
     ],
 )
 def test_without_a_change_at_most_5_percent_of_logs_get_a_warning(log):
@@ -98,14 +99,14 @@ def test_a_change_of_all_rewards_is_one_of_the_log():
 def _findings(values, **log):
     rows, _ = _log(np.random.default_rng(0), **log)
     times = log_time.Times(np.asarray(values(len(rows.clients)), float), None)
-    return change.findings(rows, times, estimators.Snips(), "constant:x")
+    return change.findings(rows, times, Estimator("snips"), "constant:x")
 
 
 def test_findings_name_the_cut_and_how_to_evaluate_both_parts():
     draw = np.random.default_rng(0)
     rows, times = _log(draw, paid=(0.7, 0.3), later=(0.3, 0.7), clients=200)
     since = f"{log_time.Times(times, None).cut(1 / 3):.15g}"
-    first, second = change.findings(rows, log_time.Times(times, None), estimators.Snips(), "constant:x")
+    first, second = change.findings(rows, log_time.Times(times, None), Estimator("snips"), "constant:x")
     assert first.is_warning
     assert not second.is_warning
     assert first.text.startswith("Significant change of the difference of constant:x from the log: 0.")
@@ -115,14 +116,14 @@ def test_findings_name_the_cut_and_how_to_evaluate_both_parts():
 
 def test_there_are_no_findings_without_times_or_before_and_after():
     rows, _ = _log(np.random.default_rng(0))
-    assert change.findings(rows, None, estimators.Snips(), "uniform") == []
+    assert change.findings(rows, None, Estimator("snips"), "uniform") == []
     assert _findings(np.zeros) == []
 
 
 def test_a_quantity_without_spread_is_not_tested():
     rows, times = _log(np.random.default_rng(0))
     logged = rows._replace(weights=np.ones(len(times)))
-    (finding,) = change.findings(logged, log_time.Times(times, None), estimators.Snips(), "logged")
+    (finding,) = change.findings(logged, log_time.Times(times, None), Estimator("snips"), "logged")
     assert "the log's mean reward" in finding.text
 
 
@@ -130,5 +131,5 @@ def test_findings_on_mapped_rewards_are_in_the_users_unit():
     rows, times = _log(np.random.default_rng(0), paid=(0.7, 0.3), later=(0.3, 0.7))
     bounds, spread = RewardBounds(-50.0, 150.0), log_time.Times(times, None)
     in_user_unit = rows._replace(rewards=bounds.to_user(rows.rewards))
-    mapped = change.findings(rows, spread, estimators.Snips(), "constant:x", bounds)
-    assert mapped == change.findings(in_user_unit, spread, estimators.Snips(), "constant:x")
+    mapped = change.findings(rows, spread, Estimator("snips"), "constant:x", bounds)
+    assert mapped == change.findings(in_user_unit, spread, Estimator("snips"), "constant:x")

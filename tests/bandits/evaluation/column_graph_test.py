@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from bandits.evaluation import column_graph
-from data import columns, schema, statistics, table_file, tables, text
+from data import columns, statistics, table_file, tables, text
 from data.tasks.options import TaskOptions
 
 NAN = float("nan")
@@ -25,8 +25,8 @@ def _assert_encoded(cells, known: statistics.OfColumn, missing_values=None, atol
     of_table = statistics.OfTable({"column": known}, {})
     dtype = tf.float64 if column_graph.kinds(of_table, options)["column"]["type"] == "number" else tf.string
     found = column_graph.features({"column": tf.constant(cells, dtype)}, of_table, options, is_lite=False)
-    table = table_file.of_frame(pd.DataFrame({"column": cells}), "the frame", schema.of_options(options))
-    expected = columns.encode(table.frame, {"column": known}).values
+    table = table_file.of_frame(pd.DataFrame({"column": cells}), "the frame", options)
+    expected = columns.encode(table.frame, known={"column": known}).values
     np.testing.assert_allclose(found, expected, rtol=1e-6, atol=atol)
 
 

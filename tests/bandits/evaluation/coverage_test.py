@@ -3,12 +3,11 @@
 import numpy as np
 import pytest
 
-from bandits.evaluation import estimators, terms, totals
+from bandits.evaluation import totals
+from bandits.evaluation.estimators import Estimator, terms_of_rows
 
 _LOGS, _CLIENTS, _ACTIONS = 1000, 250, 4
-_ESTIMATORS = (
-    estimators.Logged(), estimators.Ips(), estimators.Snips(), estimators.DoublyRobust(), estimators.SwitchDr(10.0),
-)  # fmt: skip
+_ESTIMATORS = (*map(Estimator, ("logged", "ips", "snips", "dr")), Estimator("switch_dr", 10.0))
 _LAYOUT = totals.Layout(_ESTIMATORS)
 # Each client has a leaning towards an action, of which rewards, the logging policy and the target's follow.
 _MEANS = np.array([[0.7, 0.3, 0.3, 0.2], [0.2, 0.6, 0.3, 0.2], [0.1, 0.2, 0.5, 0.4]])  # [leaning, action]
@@ -25,7 +24,7 @@ def _log(generator, predictions):
     actions = (generator.random(len(clients))[:, None] > np.cumsum(_LOGGING[leanings], axis=1)).sum(axis=1)
     actions = np.minimum(actions, _ACTIONS - 1)
     rewards = _MEANS[leanings, actions] + added + generator.normal(0, 0.2, len(clients))
-    return terms.of_rows(
+    return terms_of_rows(
         clients, actions, rewards, _LOGGING[leanings, actions], _TARGET[leanings], predictions[leanings]
     )
 
@@ -35,7 +34,7 @@ def shares():
     """The share of 1,000 logs whose interval holds the value, by estimator, of clients and of rows."""
     generator = np.random.default_rng(8)
     truths = {estimator: (_MEANS * _TARGET).sum(axis=1).mean() for estimator in _ESTIMATORS}
-    truths[estimators.Logged()] = (_MEANS * _LOGGING).sum(axis=1).mean()
+    truths[Estimator("logged")] = (_MEANS * _LOGGING).sum(axis=1).mean()
     held = {(estimator, level): 0 for estimator in _ESTIMATORS for level in ("client", "row")}
     for _ in range(_LOGS):
         rows = _log(generator, np.full((3, _ACTIONS), 0.3))

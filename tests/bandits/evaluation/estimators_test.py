@@ -7,15 +7,20 @@ import pandas as pd
 import pytest
 import tensorflow as tf
 
-from bandits.evaluation import estimators, terms, totals
+from bandits.evaluation import totals
+from bandits.evaluation.estimators import KINDS, Estimator, Terms, terms_of_rows
 
 # Two actions. Weights 0.5 / 0.25 = 2, 0.2 / 0.8 = 0.25, 1 / 0.5 = 2 and 0 / 0.5 = 0.
 _TARGET = np.array([[0.5, 0.5], [0.8, 0.2], [0.0, 1.0], [1.0, 0.0]])
 _PREDICTIONS = np.array([[1.0, 3.0], [0.0, 5.0], [7.0, 2.0], [4.0, 9.0]])
-_TOY = terms.of_rows(
-    np.array([0, 0, 1, 2]), np.array([0, 1, 1, 1]), np.array([3.0, 4.0, 1.0, 6.0]), np.array([0.25, 0.8, 0.5, 0.5]),
-    _TARGET, _PREDICTIONS,
-)  # fmt: skip
+_TOY = terms_of_rows(
+    np.array([0, 0, 1, 2]),
+    np.array([0, 1, 1, 1]),
+    np.array([3.0, 4.0, 1.0, 6.0]),
+    np.array([0.25, 0.8, 0.5, 0.5]),
+    _TARGET,
+    _PREDICTIONS,
+)
 
 
 def _value(estimator, rows=_TOY):
@@ -30,24 +35,24 @@ def test_terms_by_hand():
 
 
 def test_the_logged_actions_probability_is_enough_without_a_model():
-    rows = terms.of_rows(np.zeros(2), np.array([1, 0]), np.ones(2), np.array([0.5, 0.1]), np.array([0.25, 0.2]))
+    rows = terms_of_rows(np.zeros(2), np.array([1, 0]), np.ones(2), np.array([0.5, 0.1]), np.array([0.25, 0.2]))
     np.testing.assert_allclose(rows.weights, [0.5, 2])
     np.testing.assert_array_equal(rows.direct, [0, 0])
     with pytest.raises(ValueError, match="probability of each action"):
-        terms.of_rows(*rows[:1], np.array([1, 0]), np.ones(2), np.ones(2), np.ones(2), np.ones((2, 2)))
+        terms_of_rows(*rows[:1], np.array([1, 0]), np.ones(2), np.ones(2), np.ones(2), np.ones((2, 2)))
 
 
 @pytest.mark.parametrize(
     ("estimator", "expected"),
     [
-        (estimators.Logged(), (3 + 4 + 1 + 6) / 4),
-        (estimators.Ips(), (2 * 3 + 0.25 * 4 + 2 * 1) / 4),
-        (estimators.Snips(), (2 * 3 + 0.25 * 4 + 2 * 1) / 4.25),
-        (estimators.ClippedIps(1.5), (1.5 * 3 + 0.25 * 4 + 1.5 * 1) / 4),
-        (estimators.DirectMethod(), (2 + 1 + 2 + 4) / 4),
-        (estimators.DoublyRobust(), (9 + 2 * (3 - 1) + 0.25 * (4 - 5) + 2 * (1 - 2)) / 4),
-        (estimators.SwitchDr(0.25), (9 + 0.25 * (4 - 5)) / 4),  # A weight of exactly tau corrects.
-        (estimators.ShrunkDr(4.0), (9 + 1 * (3 - 1) + (1 / 4.0625) * (4 - 5) + 1 * (1 - 2)) / 4),
+        (Estimator("logged"), (3 + 4 + 1 + 6) / 4),
+        (Estimator("ips"), (2 * 3 + 0.25 * 4 + 2 * 1) / 4),
+        (Estimator("snips"), (2 * 3 + 0.25 * 4 + 2 * 1) / 4.25),
+        (Estimator("clipped_ips", 1.5), (1.5 * 3 + 0.25 * 4 + 1.5 * 1) / 4),
+        (Estimator("dm"), (2 + 1 + 2 + 4) / 4),
+        (Estimator("dr"), (9 + 2 * (3 - 1) + 0.25 * (4 - 5) + 2 * (1 - 2)) / 4),
+        (Estimator("switch_dr", 0.25), (9 + 0.25 * (4 - 5)) / 4),  # A weight of exactly tau corrects.
+        (Estimator("dros", 4.0), (9 + 1 * (3 - 1) + (1 / 4.0625) * (4 - 5) + 1 * (1 - 2)) / 4),
     ],
 )
 def test_values_by_hand(estimator, expected):
@@ -55,31 +60,27 @@ def test_values_by_hand(estimator, expected):
 
 
 def test_the_ends_of_each_familys_path():
-    assert _value(estimators.ClippedIps(math.inf)) == _value(estimators.Ips())
-    for family in (estimators.SwitchDr, estimators.ShrunkDr):
-        assert _value(family(math.inf)) == _value(estimators.DoublyRobust())
-    assert _value(estimators.ShrunkDr(0.0)) == _value(estimators.DirectMethod())
+    assert _value(Estimator("clipped_ips")) == _value(Estimator("ips"))
+    for family in ("switch_dr", "dros"):
+        assert _value(Estimator(family)) == _value(Estimator("dr"))
+    assert _value(Estimator("dros", 0.0)) == _value(Estimator("dm"))
     some = _TOY._replace(weights=_TOY.weights + 0.1)
-    assert _value(estimators.SwitchDr(0.0), some) == _value(estimators.DirectMethod(), some)
+    assert _value(Estimator("switch_dr", 0.0), some) == _value(Estimator("dm"), some)
 
 
-@pytest.mark.parametrize("family", [estimators.ClippedIps, estimators.SwitchDr, estimators.ShrunkDr])
+@pytest.mark.parametrize("family", ["clipped_ips", "switch_dr", "dros"])
 def test_parameters_below_zero_are_refused(family):
     with pytest.raises(ValueError, match="must be at least 0, got -1"):
-        family(-1.0)
+        Estimator(family, -1.0)
     with pytest.raises(ValueError, match="must be at least 0, got nan"):
-        family(math.nan)
-
-
-_ALL = (
-    estimators.Logged(), estimators.Ips(), estimators.Snips(), estimators.ClippedIps(1.5), estimators.DirectMethod(),
-    estimators.DoublyRobust(), estimators.SwitchDr(0.25), estimators.ShrunkDr(4.0),
-)  # fmt: skip
+        Estimator(family, math.nan)
 
 
 def test_tensors_give_the_same_numbers():
-    tensors = terms.Terms(*map(tf.constant, _TOY))
-    layout = totals.Layout((*_ALL, estimators.SwitchDr(math.inf), estimators.ShrunkDr(math.inf)))
+    tensors = Terms(*map(tf.constant, _TOY))
+    parameters = (1.5, 0.25, 4.0, math.inf)
+    ends = [Estimator(name, one) for name, kind in KINDS.items() if kind.parameter for one in parameters]
+    layout = totals.Layout((*[Estimator(name) for name, kind in KINDS.items() if not kind.parameter], *ends))
     for ours, theirs in zip(layout.columns(_TOY), layout.columns(tensors, tf), strict=True):
         assert theirs.dtype == tf.float64
         np.testing.assert_allclose(theirs, ours, rtol=1e-12)
@@ -101,7 +102,7 @@ def open_bandit(shared_data):
 
 def _of_frame(frame, target):
     columns = (frame[name].to_numpy() for name in ("client", "item_id", "click", "propensity_score"))
-    return terms.of_rows(*columns, target)
+    return terms_of_rows(*columns, target)
 
 
 @pytest.mark.parametrize(
@@ -122,7 +123,10 @@ def test_open_bandits_small_sample(open_bandit, log, clicks, clients, expected):
     rows = _of_frame(frame, target)
     overlap = totals.overlap(totals.sums(rows, totals.Layout(())))
     found = (
-        _value(estimators.Ips(), rows), _value(estimators.Snips(), rows),
-        overlap.effective_sample_size, overlap.mean_weight, rows.weights.max(),
-    )  # fmt: skip
+        _value(Estimator("ips"), rows),
+        _value(Estimator("snips"), rows),
+        overlap.effective_sample_size,
+        overlap.mean_weight,
+        rows.weights.max(),
+    )
     assert found == pytest.approx(expected, rel=5e-6)

@@ -9,6 +9,7 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
+import tensorflow as tf
 
 import bandits
 from data.errors import UsageError
@@ -111,6 +112,25 @@ def test_both_files_predict_as_the_run_does(tmp_path, weights, flags):
         file, output = name.split(" ")
         atol = 1e-5 if file == "saved" else 1e-4
         np.testing.assert_allclose(values, expected[output], rtol=0, atol=atol, err_msg=name)
+
+
+def test_a_keras_model_is_exported_as_the_same_model_by_name_is(tmp_path):
+    weights, rows = _weights(FEATURES, 5, 2), ROWS.assign(constant=7.0, empty=None)
+    expected = finished_run(tmp_path / "mlp", weights, KNOWN, model="mlp", hidden="5").predict(rows)
+    run = finished_run(tmp_path / "run", weights, KNOWN, layers="layer")
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    config["flags"]["python_model"] = "keras:Sequential"
+    (tmp_path / "run" / "config.json").write_text(json.dumps(config))
+    with pytest.raises(UsageError, match="an earlier version did not keep"):
+        run.predict(rows)
+    layers = [tf.keras.layers.Dense(5, activation="relu"), tf.keras.layers.Dense(2)]
+    model = tf.keras.Sequential([tf.keras.Input(FEATURES), *layers])
+    (tmp_path / "run" / "architecture.json").write_text(model.to_json())
+    np.testing.assert_allclose(run.predict(rows), expected, rtol=1e-6)
+    found = _in_a_fresh_process(run.export(tmp_path / "model"), rows)
+    assert len(found) == 4
+    for name, values in found.items():
+        np.testing.assert_allclose(values, expected[name.split(" ")[1]], rtol=0, atol=1e-4)
 
 
 def test_dates_and_texts_are_in_the_saved_model_alone(tmp_path, capfd):

@@ -3,16 +3,17 @@
 import numpy as np
 import pytest
 
-from bandits.evaluation import bootstrap, estimators, federated, terms, totals
+from bandits.evaluation import federated, totals
+from bandits.evaluation.estimators import Estimator, Terms
 
 _LAYOUT = totals.Layout(
     (
-        estimators.Logged(),
-        estimators.Snips(),
-        estimators.ClippedIps(5.0),
-        estimators.DoublyRobust(),
-        estimators.SwitchDr(5.0),
-        estimators.ShrunkDr(10.0),
+        Estimator("logged"),
+        Estimator("snips"),
+        Estimator("clipped_ips", 5.0),
+        Estimator("dr"),
+        Estimator("switch_dr", 5.0),
+        Estimator("dros", 10.0),
     )
 )
 _DRAWS = 30
@@ -22,9 +23,7 @@ _DRAWS = 30
 def rows():
     generator = np.random.default_rng(5)
     clients = np.sort(generator.choice([0, 1, 2, 4, 5, 6], size=90)).astype(np.int32)  # The fourth has none.
-    return terms.Terms(
-        clients, generator.gamma(0.3, 3.0, 90), generator.normal(size=90), *generator.normal(size=(2, 90))
-    )
+    return Terms(clients, generator.gamma(0.3, 3.0, 90), generator.normal(size=90), *generator.normal(size=(2, 90)))
 
 
 _NAMES = [f"client {number}" for number in range(7)]
@@ -41,7 +40,7 @@ def test_sums_are_numpys(rows):
     tolerance = 1e-12
     np.testing.assert_allclose(found.totals, expected.totals, rtol=tolerance, atol=tolerance)
     np.testing.assert_allclose(found.products, expected.products, rtol=tolerance, atol=tolerance)
-    by_numpy = bootstrap.drawn_totals(own, totals.present(rows.clients, _NAMES), 4, _DRAWS)
+    by_numpy = totals.drawn_totals(own, totals.present(rows.clients, _NAMES), 4, _DRAWS)
     np.testing.assert_allclose(drawn, by_numpy, rtol=tolerance, atol=tolerance)
     for estimator in _LAYOUT.estimators:
         ratio = _LAYOUT.ratio(estimator)

@@ -21,8 +21,10 @@ KERNEL = np.array([[0.5, -0.5], [0.25, 0.0], [0.0, 0.75]], np.float32)  # Of age
 BIAS = np.array([0.0, 0.125], np.float32)
 
 
-def finished_run(folder: pathlib.Path, weights=(KERNEL, BIAS), known=STATISTICS, **chosen) -> results.Run:
-    """A run on a table, as its folder says, with these weights, statistics and flags."""
+def finished_run(
+    folder: pathlib.Path, weights=(KERNEL, BIAS), known=STATISTICS, layers="dense", **chosen
+) -> results.Run:
+    """A run on a table, as its folder says, with these weights of layers of this name, statistics and flags."""
     chosen = {"label_column": "bought"} | chosen
     flags = {"task_type": "tabular", "client_column": "store", "data_file": "x.csv", **chosen}
     study = run_federated.STUDY
@@ -35,6 +37,6 @@ def finished_run(folder: pathlib.Path, weights=(KERNEL, BIAS), known=STATISTICS,
     if known:
         (folder / "statistics.json").write_text(json.dumps(known))
     if weights:
-        names = [f"dense_{layer}/{kind}" for layer in range(len(weights) // 2) for kind in ("kernel", "bias")]
+        names = [f"{layers}_{layer}/{kind}" for layer in range(len(weights) // 2) for kind in ("kernel", "bias")]
         run_folder.RunFolder(folder, "run").save_model(names, weights)
     return bandits.load(folder)

@@ -6,18 +6,17 @@ import numpy as np
 import pytest
 from scipy import optimize
 
-from bandits.evaluation import estimates, estimators, finite_sample, terms, totals
+from bandits.evaluation import estimates, finite_sample, totals
+from bandits.evaluation.estimators import Estimator, Terms
 from data.reward_bounds import UNIT, RewardBounds
 
-_PATHS = {"snips": (estimators.Snips(),)}
+_PATHS = {"snips": (Estimator("snips"),)}
 _LAYOUT = estimates.layout(_PATHS)
 
 
 def _rows(clients, weights, rewards):
     zeros = np.zeros(len(clients))
-    return terms.Terms(
-        np.asarray(clients, np.int32), np.asarray(weights, float), np.asarray(rewards, float), zeros, zeros
-    )
+    return Terms(np.asarray(clients, np.int32), np.asarray(weights, float), np.asarray(rewards, float), zeros, zeros)
 
 
 def _estimated(rows, bounds=UNIT):

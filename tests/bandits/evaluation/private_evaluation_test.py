@@ -9,7 +9,8 @@ import pandas as pd
 import pytest
 
 from bandits import run_federated
-from bandits.evaluation import anytime, bounds, confidence_sequence, private, private_evaluation, reward_model, terms
+from bandits.evaluation import anytime, bounds, private, private_sums, reward_models
+from bandits.evaluation.estimators import Terms
 from data import interaction_log
 from data.errors import UsageError
 from optimization.privacy import ledger, mechanisms
@@ -96,7 +97,17 @@ def test_values_are_in_the_unit_of_the_declared_bounds(tmp_path, capsys):
     assert [after[name] for name in ("value", "low", "high")] == pytest.approx(expected, abs=1e-4)
     expected = [-20 * before[name] for name in ("bias_high", "bias_low")]
     assert [after[name] for name in ("bias_low", "bias_high")] == pytest.approx(expected, abs=1e-4)
-    assert f"snips: {after['value']:.4g} ({after['low']:.4g} to {after['high']:.4g}" in capsys.readouterr().out
+    assert f"snips: {after['value']:.1f} (95% CI {after['low']:.1f} to {after['high']:.1f})" in capsys.readouterr().out
+
+
+def test_wrong_propensities_leave_no_private_conclusion(tmp_path, capsys):
+    table = _table(tmp_path / "log.csv")
+    table.assign(p=0.6 * table.p).to_csv(tmp_path / "log.csv", index=False)
+    found = _evaluate(tmp_path, *_PRIVATE, "--noise_multiplier=0.1")
+    assert found["refusal"]["name"] == "weights"
+    printed = capsys.readouterr().out
+    assert printed.splitlines()[2].startswith("No conclusion about uniform. The mean of the policy's weights")
+    assert "without --largest_weight, --max_rows_per_client, --noise_multiplier, --private, and must" in printed
 
 
 def test_a_look_at_a_folder_that_holds_an_evaluation_is_refused_before_it_is_paid_for(tmp_path):
@@ -112,7 +123,7 @@ def test_a_look_at_a_folder_that_holds_an_evaluation_is_refused_before_it_is_pai
 def test_of_two_logs_with_the_same_noised_sum_the_same_is_reported(tmp_path, capsys, monkeypatch):
     """So nothing else of a log leaves: not its rows, overlap, checks, clients, choices nor plots."""
     vectors = []
-    monkeypatch.setattr(private, "release", lambda *given: vectors.append(given[0]) or np.full(given[1].size, 0.3))
+    monkeypatch.setattr(private_sums, "release", lambda *given: vectors.append(given[0]) or np.full(given[1].size, 0.3))
     printed = []
     flags = ("--noise_multiplier=1", "--ignore_columns=warm")
     _table(tmp_path / "log.csv")
@@ -145,7 +156,7 @@ def test_what_is_reported_has_noise_and_no_words_of_rows(tmp_path, capsys):
             assert len(written) < 8 or written not in everything  # Fewer digits are in any number by chance.
     for words in ("1,800", "user ", "verlap", "ffective", "ootstrap", "SLOPE", "mean weight", "argest weight"):
         assert words not in everything
-    assert set(found) == {"private", "estimates", "privacy", "sentences"}
+    assert set(found) == {"private", "estimates", "privacy", "refusal", "sentences"}
     for row in found["estimates"]:
         assert row["low"] < row["value"] < row["high"]
         assert row["noise"] > 0
@@ -171,7 +182,7 @@ def test_a_private_model_is_composed_once_a_look_and_its_values_are_right(tmp_pa
     for row in found[0]["estimates"]:
         if row["estimator"] in ("dr", "ips", "snips"):
             assert row["low"] < truth < row["high"], row
-    monkeypatch.setattr(reward_model, "predictions", lambda *_: pytest.fail("A model was fitted that is not paid for."))
+    monkeypatch.setattr(reward_models, "predictions", lambda *_: pytest.fail("A model was fitted unpaid."))
     with pytest.raises(UsageError, match="--target_epsilon=60"):
         _evaluate(tmp_path, *_PRIVATE, *model, *budget, _ALL)
 
@@ -192,7 +203,7 @@ def _plan(folder, *flags):
     (folder / "log.csv").touch()
     given = ["evaluate_policy", f"--log={folder}/log.csv", f"--policy=run:{folder}/run", *_NOISE, *flags]
     settings = command.define().parse(given)
-    return private_evaluation.plan(settings, command.target_policies.parse(settings.policy))
+    return private.plan(settings, command.target_policies.parse(settings.policy))
 
 
 def test_a_runs_model_counts_with_what_it_spent(tmp_path):
@@ -204,7 +215,7 @@ def test_a_runs_model_counts_with_what_it_spent(tmp_path):
     assert _plan(tmp_path).models[0].what != found.what
     assert _plan(tmp_path, "--policy_is_public").models == ()
     whole, rounds = ledger.composed([found, ledger.Spent("look", private.mechanism(150, 1.0))])
-    assert private.Paid(whole, rounds, 1, ()).report()["apart_from"] == []
+    assert private.guarantee(whole, rounds, 1, ())["apart_from"] == []
     assert whole.epsilon(rounds) > own.epsilon(10)
 
 
@@ -212,7 +223,7 @@ def test_what_the_guarantee_leaves_out_is_reported(tmp_path):
     left = "means of the log's columns"
     _run(tmp_path / "run", apart_from=(left,))
     whole, rounds = ledger.composed([*_plan(tmp_path).models, ledger.Spent("look", private.mechanism(150, 1.0))])
-    assert private.Paid(whole, rounds, 1, ()).report()["apart_from"] == [left]
+    assert private.guarantee(whole, rounds, 1, ())["apart_from"] == [left]
 
 
 def _of_run(folder, *flags):
@@ -263,11 +274,9 @@ def test_the_sequence_of_a_table_is_reported_drawn_and_written(tmp_path, capsys)
     found = _evaluate(tmp_path, "--anytime", *limits, "--nomodel", "--draws=0")["anytime"]
     zeros = np.zeros(len(table))
     clients = table.who.str[5:].to_numpy(np.int32)
-    rows = terms.Terms(clients, 0.5 / table.p.to_numpy(), table.paid.to_numpy(float), zeros, zeros)
+    rows = Terms(clients, 0.5 / table.p.to_numpy(), table.paid.to_numpy(float), zeros, zeros)
     names = [f"user {number}" for number in range(150)]
-    expected = confidence_sequence.sequence(
-        *confidence_sequence.observations(rows, table.when.to_numpy(), bounds.Bounds(3.0, 1), names, 0)
-    )
+    expected = anytime.sequence(*anytime.observations(rows, table.when.to_numpy(), bounds.Bounds(3.0, 1), names, 0))
     for name, values in expected._asdict().items():
         assert found[name] == pytest.approx(values.tolist()), name
     assert found["looks"] == list(range(1, 13))
@@ -285,7 +294,8 @@ def test_a_sequence_is_in_the_unit_of_declared_or_recognized_bounds(tmp_path, ca
     found = _evaluate(tmp_path, *given, *flags)["anytime"]
     for name in ("estimates", "lows", "highs"):
         np.testing.assert_allclose(found[name], 2 * np.array(plain[name]) - 1, atol=1e-9)
-    assert f"Anytime: {found['lows'][-1]:.4g} to {found['highs'][-1]:.4g} after" in capsys.readouterr().out
+    ends = f"95% confidence sequence {found['lows'][-1]:.1f} to {found['highs'][-1]:.1f}) after"
+    assert ends in capsys.readouterr().out
 
 
 def test_a_tables_looks_can_be_periods(tmp_path):

@@ -5,36 +5,39 @@ import itertools
 import numpy as np
 import pytest
 
-from bandits.evaluation import bounds, estimators, private_sums, terms, totals
+from bandits.evaluation import bounds, private_sums, totals
+from bandits.evaluation.estimators import KINDS, Estimator, Terms
 
 _BOUNDS = bounds.Bounds(4.0, 2)
-_ALL = (
-    estimators.Logged(), estimators.Ips(), estimators.Snips(), estimators.ClippedIps(2.0), estimators.DirectMethod(),
-    estimators.DoublyRobust(), estimators.SwitchDr(3.0), estimators.ShrunkDr(2.0),
-)  # fmt: skip
+_ALL = tuple(Estimator(name, 2.0 if kind.parameter else np.inf) for name, kind in KINDS.items())
+_THREE = tuple(map(Estimator, ("ips", "snips", "dr")))
 
 
 def _rows(clients, *others):
-    return terms.Terms(np.asarray(clients, np.int32), *(np.asarray(other, float) for other in others))
+    return Terms(np.asarray(clients, np.int32), *(np.asarray(other, float) for other in others))
+
+
+def _uniform(rows):
+    return np.full(len(rows.rewards), 0.5)
 
 
 def test_a_vector_by_hand():
-    query = private_sums.Query(("only",), (estimators.Ips(), estimators.Snips(), estimators.DoublyRobust()), _BOUNDS)
+    query = private_sums.Query(_THREE, _BOUNDS)
     rows = _rows([3, 3, 5], [1, 4, 0.5], [1, 0.5, 1], [0.25, 0.5, 0], [0.5, 1, 0])
     # Rows 2, weights 5, w r 3, and 0.25 + 0.5 and 0.5 - 2 of the doubly robust terms: -0.75; m W = 8, m (W + 1) = 10.
-    rest, top, weights, robust = 2 / 2, 3 / 8, 5 / 8, -0.75 / 10
+    rest, weights, uniform, top, robust = 2 / 2, 5 / 8, 1 / 8, 3 / 8, -0.75 / 10
     expected = [
-        rest, weights, top, robust,
-        rest * rest, rest * top, top * top,
-        weights * weights, weights * top,
-        rest * robust, robust * robust,
-        rest * weights,
+        rest, weights, uniform, top, robust,
+        weights * weights, weights * rest, rest * rest,
+        uniform * uniform, uniform * rest,
+        top * top, top * weights, top * rest,
+        robust * robust, robust * rest,
     ]  # fmt: skip
-    found = private_sums.of_clients([rows], query)
+    found = query.vectors(rows, _uniform(rows))
     assert found.shape == (2, query.size)
     np.testing.assert_allclose(found[0], expected, rtol=1e-12)
-    np.testing.assert_allclose(query.scales[:4], [2, 8, 8, 10])
-    np.testing.assert_allclose(query.scales[[5, 6]], [2 * 8, 8 * 8])
+    np.testing.assert_allclose(query.scales[:5], [2, 8, 8, 8, 10])
+    np.testing.assert_allclose(query.scales[[5, 6]], [8 * 8, 8 * 2])
 
 
 def test_unscaled_sums_are_those_without_privacy():
@@ -42,12 +45,12 @@ def test_unscaled_sums_are_those_without_privacy():
     clients = np.repeat(np.arange(30), generator.integers(1, 3, 30))
     uniform = generator.uniform(size=(3, len(clients)))
     rows = _rows(clients, generator.uniform(0, 4, len(clients)), *uniform)
-    query, layout = private_sums.Query(("only",), _ALL, _BOUNDS), totals.Layout(_ALL)
-    sums = private_sums.of_clients([rows], query).sum(axis=0) * query.scales
+    query, layout = private_sums.Query(_ALL, _BOUNDS), totals.Layout(_ALL)
+    sums = query.vectors(rows, _uniform(rows)).sum(axis=0) * query.scales
     own = totals.of_clients(rows.clients, layout.columns(rows))
     expected, products = own.sum(axis=0), own.T @ own
     for estimator in _ALL:
-        ratio, known = query.ratio(0, estimator), layout.ratio(estimator)
+        ratio, known = query.ratio(estimator), layout.ratio(estimator)
         for first, second in itertools.product(range(2), repeat=2):
             product = query.product(ratio[first], ratio[second])
             assert sums[product] == pytest.approx(products[known[first], known[second]], rel=1e-12)
@@ -56,7 +59,7 @@ def test_unscaled_sums_are_those_without_privacy():
 
 @pytest.mark.parametrize("norm", [None, 0.3])
 def test_no_client_moves_the_sum_by_more_than_the_norm_and_replaced_by_more_than_twice_it(norm):
-    query = private_sums.Query(("a", "b"), _ALL, _BOUNDS, norm)
+    query = private_sums.Query(_ALL, _BOUNDS, norm)
     generator = np.random.default_rng(1)
     corners = [0.0, 1.0]
     extremes = itertools.product([0.0, 1e-9, 1.0, 4.0, 1e9], corners, corners, corners)
@@ -65,8 +68,7 @@ def test_no_client_moves_the_sum_by_more_than_the_norm_and_replaced_by_more_than
         count = int(generator.integers(1, 6))
         raw = _rows([0] * count, *np.tile(row, (count, 1)).T)
         bounded, _ = bounds.apply(raw, bounds.Bounds(4.0, 2, clips_rewards=True), ("client",), 0)
-        other = bounded._replace(weights=np.minimum(4.0, generator.gamma(1.0, 3.0, len(bounded.weights))))
-        vectors = private_sums.of_clients([bounded, other], query)
+        vectors = query.vectors(bounded, np.minimum(4.0, generator.gamma(1.0, 3.0, len(bounded.weights))))
         assert np.abs(vectors).max() <= 1 + 1e-12
         parts.append(private_sums.clipped(vectors, query.norm)[0])
     others = private_sums.clipped(generator.uniform(-1, 1, (50, query.size)), query.norm).sum(axis=0)
@@ -79,28 +81,26 @@ def test_no_client_moves_the_sum_by_more_than_the_norm_and_replaced_by_more_than
 
 def test_an_estimator_that_breaks_its_bound_is_held_to_it():
     rows = _rows([0], [4], [1], [1], [-50])  # A prediction that nobody moved into [0, 1].
-    query = private_sums.Query(("only",), (estimators.DoublyRobust(),), _BOUNDS)
-    assert private_sums.of_clients([rows], query)[0, 2] == 0.5  # One row of two at most.
+    query = private_sums.Query(_THREE[2:], _BOUNDS)
+    assert query.vectors(rows, _uniform(rows))[0, 4] == 0.5  # One row of two at most.
 
 
 def test_the_typical_norm_is_that_of_a_client_of_weights_one():
-    query = private_sums.Query(("a", "b"), (estimators.Ips(),), _BOUNDS)
+    query = private_sums.Query(_THREE[:1], _BOUNDS)
     rows = _rows([0, 0], [1, 1], [1, 1], [0, 0], [0, 0])
-    assert query.norm == pytest.approx(np.linalg.norm(private_sums.of_clients([rows, rows], query)[0]), rel=1e-12)
-    assert query.norm == pytest.approx(np.sqrt(2 + 2 * (4 / 16 + 2 / 256)), rel=1e-12)
+    assert query.norm == pytest.approx(np.linalg.norm(query.vectors(rows, np.ones(2))), rel=1e-12)
+    assert query.norm == pytest.approx(np.sqrt(2 + 3 * (2 / 16 + 1 / 256) + 1 / 256), rel=1e-12)
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("asked", "norm", "words"),
     [
-        ({"candidates": ()}, "at least one"),
-        ({"candidates": ("a", "a")}, "each there once"),
-        ({"estimators": (estimators.Ips(), estimators.Ips())}, "each there once"),
-        ({"clip_norm": 0.0}, "above 0"),
-        ({"clip_norm": np.inf}, "finite"),
+        ((), None, "at least one"),
+        (_THREE * 2, None, "each there once"),
+        (_THREE, 0.0, "above 0"),
+        (_THREE, np.inf, "finite"),
     ],
 )
-def test_bad_queries_are_refused(change, words):
-    asked = {"candidates": ("a",), "estimators": (estimators.Ips(),), "bounds": _BOUNDS} | change
+def test_bad_queries_are_refused(asked, norm, words):
     with pytest.raises(ValueError, match=words):
-        private_sums.Query(**asked)
+        private_sums.Query(asked, _BOUNDS, norm)

@@ -3,7 +3,8 @@
 import numpy as np
 from scipy import stats
 
-from bandits.evaluation import bootstrap, estimators, terms, totals
+from bandits.evaluation import totals
+from bandits.evaluation.estimators import Estimator, terms_of_rows
 from data.examples import make
 
 _LOGS = 300
@@ -27,7 +28,7 @@ def _truth(policy):
 
 
 _CLIENTS, _SPREAD = 40, 1.8
-_FEW = totals.Layout((estimators.Ips(), estimators.Snips()))
+_FEW = totals.Layout((Estimator("ips"), Estimator("snips")))
 
 
 def test_with_few_effective_clients_the_bootstrap_comes_nearer():
@@ -44,7 +45,7 @@ def test_with_few_effective_clients_the_bootstrap_comes_nearer():
         offer = (generator.random(len(clients))[:, None] > logging[device, orders].cumsum(axis=1)).sum(axis=1)
         offer = np.minimum(offer, len(make.OFFERS) - 1)
         bought = generator.random(len(clients)) < np.clip(pays[device, orders, offer] + leaning, *make.PAYS)
-        rows = terms.of_rows(
+        rows = terms_of_rows(
             clients, offer, bought, logging[device, orders, offer], np.full(len(clients), 1 / len(make.OFFERS))
         )
         own = totals.of_clients(rows.clients, _FEW.columns(rows))
@@ -53,7 +54,7 @@ def test_with_few_effective_clients_the_bootstrap_comes_nearer():
             [
                 interval.low <= truth <= interval.high
                 for ratio in _FEW.ratios
-                for interval in (totals.interval(sums, ratio), bootstrap.interval(sums, drawn, ratio))
+                for interval in (totals.interval(sums, ratio), totals.bootstrap_interval(sums, drawn, ratio))
             ]
         )
     by_delta, by_bootstrap = np.mean(held, axis=0).reshape(2, 2).T

@@ -1,9 +1,19 @@
+"""Tests of bandits.evaluation.target_policies: policies by name, and those of runs' models."""
+
+import dataclasses
+import types
+
 import numpy as np
 import pytest
 
+from bandits import flags, run_federated
 from bandits.evaluation import target_policies
+from bandits.options import phases
 from data import interaction_log
 from data.errors import UsageError
+from data.tasks import registry
+from optimization import models
+from optimization.study import frame
 
 _LOG = interaction_log.InteractionLog(
     client_ids=("a", "b"),
@@ -15,19 +25,25 @@ _LOG = interaction_log.InteractionLog(
     propensities=np.array([0.5, 0.5, 0.5]),
     probabilities=np.array([0.2, 0.3, 0.4]),
 )
+_MODEL = models.mlp(2, (), 3)
+_WEIGHTS = (np.array([[1, 0, 0], [0, 1, 0]], np.float32), np.array([0, 0, 0.5], np.float32))
+_CONTEXTS = np.array([[0, 1], [2, 0], [0, 0]], np.float32)
 
 
 @pytest.mark.parametrize(
-    ("policy", "expected"),
+    ("policy", "is_known", "expected"),
     [
-        ("uniform", [[0.5, 0.5]] * 3),
-        ("constant:right", [[0, 1]] * 3),
-        ("column:p", [0.2, 0.3, 0.4]),
+        ("uniform", True, [[0.5, 0.5]] * 3),
+        ("constant:right", True, [[0, 1]] * 3),
+        ("column:p", False, [0.2, 0.3, 0.4]),
+        ("logged", False, [0.5, 0.5, 0.5]),
     ],
 )
-def test_probabilities(policy, expected):
-    found = target_policies.probabilities(target_policies.parse(policy), _LOG)
-    np.testing.assert_array_equal(found, expected)
+def test_a_policys_probabilities(policy, is_known, expected):
+    target = target_policies.parse(policy)
+    assert target.has_each_probability == is_known
+    np.testing.assert_array_equal(target_policies.probabilities(target, _LOG), expected)
+    assert target_policies.parse("column:p,q").has_each_probability
 
 
 @pytest.mark.parametrize(
@@ -39,13 +55,84 @@ def test_other_words_are_refused(policy):
 
 
 def test_a_folder_and_an_action_must_be_there(tmp_path):
-    assert target_policies.parse(f"run:{tmp_path}") == ("run", str(tmp_path))
+    assert target_policies.parse(f"run:{tmp_path}") == ("run", str(tmp_path), "")
     with pytest.raises(UsageError, match="'up'"):
         target_policies.probabilities(target_policies.parse("constant:up"), _LOG)
 
 
+def _run_model(*words):
+    argv = ["test", "--total_rounds=95", "--bandits_deploy_freq=10", *words]
+    (settings,) = frame.plan(run_federated.STUDY, frame.flag_set(run_federated.STUDY).parse(argv))
+    chosen = flags.options(settings)
+    (phase,) = phases(chosen, registry.load(chosen.task))
+    return target_policies.RunModel(phase, 3, _MODEL, _WEIGHTS)
+
+
+def _softmax(predicted):
+    exponentials = np.exp(predicted)
+    return exponentials / exponentials.sum(axis=1, keepdims=True)
+
+
+def test_a_policy_explores_on_the_models_predictions(monkeypatch):
+    monkeypatch.setattr(target_policies, "_BATCH", 2)
+    predicted = np.array([[0, 1, 0.5], [2, 0, 0.5], [0, 0, 0.5]])
+    found = _run_model("--bandits_type=softmax", "--bandits_temperature=0.5").probabilities(_CONTEXTS, 3)
+    assert found.dtype == np.float64
+    np.testing.assert_allclose(found, _softmax(predicted / 0.5), rtol=1e-6)
+    np.testing.assert_allclose(found.sum(axis=1), 1, rtol=1e-15)
+    greedy = _run_model("--bandits_type=greedy").probabilities(_CONTEXTS, 3)
+    np.testing.assert_array_equal(greedy, np.eye(3)[[1, 0, 2]])
+
+
+def test_the_loss_determines_the_predicted_rewards():
+    of_logits = _run_model("--bandits_type=softmax_ce", "--bandits_temperature=1")
+    logits = np.array([[0, 1, 0.5]])
+    assert of_logits.loss.cross_entropy
+    predicted = 1 / (1 + np.exp(-logits)) if of_logits.loss.sigmoid else _softmax(logits)
+    np.testing.assert_allclose(of_logits.probabilities(_CONTEXTS[:1], 1), _softmax(predicted), rtol=1e-6)
+
+
+def test_contexts_of_another_shape_are_refused():
+    with pytest.raises(UsageError, match=r"the run's model does not take the log's contexts, \(5,\)"):
+        _run_model("--bandits_type=greedy").probabilities(np.zeros((3, 5), np.float32), 3)
+
+
+def test_a_periods_policy_has_the_scheduled_parameter():
+    run_model = dataclasses.replace(_run_model("--bandits_type=squarecb"), num_actions=10)
+    # Gamma of deployment t is 10 sqrt(t); the eleventh would be the final model's.
+    found = [run_model.policy(period) for period in (0, 3, None)]
+    np.testing.assert_allclose([policy.gamma for policy in found], [10, 20, 10 * np.sqrt(11)], rtol=1e-6)
+
+
+def _of_actions(monkeypatch, of_run, of_log):
+    task, phase = types.SimpleNamespace(num_actions=3, action_names=of_run), _run_model().phase
+    monkeypatch.setattr(target_policies.object_flags, "with_recorded_model", lambda *_: task)
+    monkeypatch.setattr(target_policies.tasks_registry, "load", lambda options: task)
+    monkeypatch.setattr(models, "of_task", lambda *_: _MODEL)
+    monkeypatch.setattr(target_policies.run_folder, "load_model", lambda *_: _WEIGHTS)
+    monkeypatch.setattr(target_policies, "phases", lambda *_: [phase])
+    monkeypatch.setattr(
+        target_policies.RunModel, "probabilities", lambda *_: np.array([[0.1, 0.2, 0.7]] * 2, np.float64)
+    )
+    numbers = {"actions": np.array([0, 1]), "rewards": np.zeros(2), "propensities": np.full(2, 0.5)}
+    log = interaction_log.ordered(["a", "b"], np.arange(2), np.ones((2, 1), np.float32), of_log, numbers)
+    chosen = types.SimpleNamespace(task=None, heads=1)
+    return target_policies.of_final_model(log, "runs/one", chosen, None)[0].tolist()
+
+
 @pytest.mark.parametrize(
-    ("policy", "is_known"), [("uniform", True), ("logged", False), ("column:p", False), ("column:p,q", True)]
+    ("of_run", "of_log", "expected"),
+    [
+        (("low", "medium", "high"), ("high", "low", "medium"), [0.7, 0.1, 0.2]),
+        (("r_low", "r_medium", "r_high"), ("high", "low", "medium"), [0.7, 0.1, 0.2]),
+        (("low", "medium", "high"), ("0", "1", "2"), [0.1, 0.2, 0.7]),
+        ((), ("a", "b", "c"), [0.1, 0.2, 0.7]),
+    ],
 )
-def test_each_actions_probability_is_known_unless_one_column_names_it(policy, is_known):
-    assert target_policies.parse(policy).has_each_probability == is_known
+def test_a_runs_actions_are_matched_by_name(monkeypatch, of_run, of_log, expected):
+    assert _of_actions(monkeypatch, of_run, of_log) == expected
+
+
+def test_other_action_names_are_refused(monkeypatch):
+    with pytest.raises(UsageError, match=r"--policy=run:runs/one names its actions x, y, z, and the log names them a"):
+        _of_actions(monkeypatch, ("x", "y", "z"), ("a", "b", "c"))

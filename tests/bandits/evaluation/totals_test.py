@@ -6,20 +6,19 @@ import numpy as np
 import pytest
 import statsmodels.api as sm
 
-from bandits.evaluation import estimators, terms, totals
+from bandits.evaluation import totals
+from bandits.evaluation.estimators import Estimator, Terms
 
-_LAYOUT = totals.Layout((estimators.Logged(), estimators.Ips(), estimators.Snips()))
+_LAYOUT = totals.Layout((Estimator("logged"), Estimator("ips"), Estimator("snips")))
 
 
 def _rows(clients, weights, rewards):
     zeros = np.zeros(len(clients))
-    return terms.Terms(
-        np.asarray(clients, np.int32), np.asarray(weights, float), np.asarray(rewards, float), zeros, zeros
-    )
+    return Terms(np.asarray(clients, np.int32), np.asarray(weights, float), np.asarray(rewards, float), zeros, zeros)
 
 
 def test_totals_and_products_by_hand():
-    sums = totals.sums(_rows([0, 0, 7], [2, 1, 3], [1, 0, 5]), totals.Layout((estimators.Ips(),)))
+    sums = totals.sums(_rows([0, 0, 7], [2, 1, 3], [1, 0, 5]), totals.Layout((Estimator("ips"),)))
     # Columns: rows, weights, their squares, w r. Client 0: (2, 3, 5, 2); client 7: (1, 3, 9, 15).
     assert sums.clients == 2
     np.testing.assert_array_equal(sums.totals, [3, 6, 14, 17])
@@ -36,7 +35,7 @@ def test_rows_out_of_order_and_an_estimator_twice_are_refused():
     with pytest.raises(ValueError, match="ascending order"):
         totals.of_clients(np.array([1, 0]), [np.ones(2)])
     with pytest.raises(ValueError, match="once"):
-        totals.Layout((estimators.Ips(), estimators.Ips()))
+        totals.Layout((Estimator("ips"), Estimator("ips")))
 
 
 @pytest.fixture(scope="module")
@@ -53,11 +52,11 @@ def _clustered(values, regressors, weights, groups):
     return model.fit(cov_type="cluster", cov_kwds={"groups": groups}, use_t=True)
 
 
-@pytest.mark.parametrize("estimator", [estimators.Logged(), estimators.Ips(), estimators.Snips()])
+@pytest.mark.parametrize("estimator", [Estimator("logged"), Estimator("ips"), Estimator("snips")])
 def test_intervals_are_those_of_regressions_with_clustered_errors(log, estimator):
     interval = totals.interval(totals.sums(log, _LAYOUT), _LAYOUT.ratio(estimator))
-    values = log.weights * log.rewards if estimator == estimators.Ips() else log.rewards
-    weights = log.weights if estimator == estimators.Snips() else np.ones(300)
+    values = log.weights * log.rewards if estimator == Estimator("ips") else log.rewards
+    weights = log.weights if estimator == Estimator("snips") else np.ones(300)
     fit = _clustered(values, np.ones(300), weights, log.clients)
     assert interval.mean == pytest.approx(fit.params[0], rel=1e-12)
     assert (interval.low, interval.high) == pytest.approx(tuple(fit.conf_int()[0]), rel=1e-9)
@@ -66,7 +65,9 @@ def test_intervals_are_those_of_regressions_with_clustered_errors(log, estimator
 
 def test_a_differences_interval_knows_that_both_are_of_the_same_clients(log):
     difference = totals.interval(
-        totals.sums(log, _LAYOUT), _LAYOUT.ratio(estimators.Ips()), _LAYOUT.ratio(estimators.Logged())
+        totals.sums(log, _LAYOUT),
+        _LAYOUT.ratio(Estimator("ips")),
+        _LAYOUT.ratio(Estimator("logged")),
     )
     fit = _clustered(log.weights * log.rewards - log.rewards, np.ones(300), np.ones(300), log.clients)
     assert difference.mean == pytest.approx(fit.params[0], rel=1e-12)
@@ -94,15 +95,15 @@ def test_equal_rewards_make_no_difference_of_rounding_errors():
     """0.7 summed over 800 rows and over weights gives values that differ in the last bits."""
     weights = np.random.default_rng(0).choice([0, 5.0], size=800, p=[0.8, 0.2])
     sums = totals.sums(_rows(np.repeat(np.arange(40), 20), weights, np.full(800, 0.7)), _LAYOUT)
-    logged, snips = _LAYOUT.ratio(estimators.Logged()), _LAYOUT.ratio(estimators.Snips())
+    logged, snips = _LAYOUT.ratio(Estimator("logged")), _LAYOUT.ratio(Estimator("snips"))
     difference = totals.interval(sums, snips, logged)
     assert difference.mean == 0
     assert math.isnan(difference.low)
-    assert totals.interval(sums, _LAYOUT.ratio(estimators.Ips()), logged).low < 0  # Weights alone vary.
+    assert totals.interval(sums, _LAYOUT.ratio(Estimator("ips")), logged).low < 0  # Weights alone vary.
 
 
 @pytest.mark.parametrize("shift", [1e7, 1e10])
-@pytest.mark.parametrize("estimator", [estimators.Logged(), estimators.Snips()])
+@pytest.mark.parametrize("estimator", [Estimator("logged"), Estimator("snips")])
 def test_a_large_mean_changes_no_interval(log, shift, estimator):
     near = totals.interval(totals.sums(log, _LAYOUT), _LAYOUT.ratio(estimator))
     far = totals.interval(totals.sums(log._replace(rewards=log.rewards + shift), _LAYOUT), _LAYOUT.ratio(estimator))

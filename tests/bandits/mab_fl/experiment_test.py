@@ -4,11 +4,10 @@ import dataclasses
 
 import numpy as np
 import pytest
-import scipy.stats
 import sklearn.metrics
 import tensorflow as tf
 
-from bandits.mab_fl import combinations, experiment, flags, metrics, model, process, run_mab_fl
+from bandits.mab_fl import combinations, experiment, flags, metrics, process, run_mab_fl
 from data import keys
 from data.errors import UsageError
 from data.tasks import silos
@@ -20,7 +19,7 @@ def plan(*arguments: str) -> flags.MabFlOptions:
     return flags.options(settings)
 
 
-def make(*arguments: str, participants: silos.Silos | None = None, hidden=model.HIDDEN, **replaced):
+def make(*arguments: str, participants: silos.Silos | None = None, hidden=process.HIDDEN, **replaced):
     options = dataclasses.replace(plan(*arguments), **replaced)
     participants = participants or silos.load(options.silos)
     target = run_mab_fl.find_target(options, participants)
@@ -71,13 +70,12 @@ def test_three_rounds_equal_algorithm_7_in_numpy(tff_worker, reward, compare_wit
         "--client_batch_size=7",
         "--epochs_per_round=2",
         "--pretrain_epochs=1",
-        "--target_weight=0.6",
         participants=participants,
         hidden=(),
     )
     progress, rows = run(rounds, 3)
 
-    kernel, bias = (weight.astype(float) for weight in model.BinaryClassifier(153, ()).initial_weights(0))
+    kernel, bias = (weight.astype(float) for weight in process.BinaryClassifier(153, ()).initial_weights(0))
     previous, sums, counts = 0.5, np.zeros(2), np.zeros(2)
     target = participants.silos[1]
     for round_num, row in enumerate(rows, start=1):
@@ -87,7 +85,8 @@ def test_three_rounds_equal_algorithm_7_in_numpy(tff_worker, reward, compare_wit
         for index in members:
             key = keys.tensorflow_key(0, keys.Purpose.TRAINING, round_num, index)
             local[index] = trained(kernel, bias, participants.silos[index].train, key, epochs, 7, 0.05)
-        shares = {index: 0.6 if index == 1 else 0.4 for index in members}
+        sizes = {index: len(participants.silos[index].train.labels) for index in members}
+        shares = {index: size / sum(sizes.values()) for index, size in sizes.items()}
         kernel, bias = (sum(shares[index] * local[index][part] for index in members) for part in (0, 1))
         before, after = auc(local[1], target.validation), auc((kernel, bias), target.validation)
         increase = after - (before if compare_with == "target" else previous)
@@ -199,66 +198,17 @@ def test_the_known_pair_is_adopted_most(tff_worker, generated, rule):
     assert best >= 4
 
 
-def test_extra_rounds_of_extreme_explore_come_by_schedule(tff_worker, generated):
-    rounds = make("--decision_rule=ucb", "--explore_every=2", participants=generated)
-    progress, rows = run(rounds, 4)
-    assert [row[metrics.TRIED] for row in rows] == [1, 3, 1, 3]
-    assert progress.plays.sum() == 8
-    assert progress.adoptions.sum() == 4
-    assert [row[metrics.COMMUNICATIONS] for row in rows] == [6, 16, 22, 32]
-
-
-def test_extra_rounds_of_extreme_explore_come_by_probability(generated):
-    rounds = make("--decision_rule=ucb", "--explore_probability=0.25", participants=generated)
-    count = sum(rounds.explores_all(number, np.array([9, number], np.int32)) for number in range(1, 801))
-    assert scipy.stats.binomtest(count, 800, 0.25).pvalue > 1e-4
-
-
-def test_the_best_model_so_far_is_kept(tff_worker, generated):
-    rounds = make("--decision_rule=fixed", "--fixed_combination=0101", participants=generated)
-    progress, aucs, weights = rounds.initial_state(), [], []
-    for round_num in range(1, 7):
-        progress, row = rounds.run_round(progress, round_num)
-        aucs.append(row[metrics.GLOBAL_AUC])
-        weights.append(rounds.global_weights(progress))
-    best = int(np.argmax(aucs))
-    assert (progress.best_round, progress.best_auc) == (best + 1, max(aucs))
-    for weight, kept in zip(weights[best], progress.best_weights, strict=True):
-        np.testing.assert_array_equal(weight, kept)
-
-
-def test_tuning_continues_from_the_best_model_with_the_target_alone(tff_worker, generated):
-    arguments = ("--decision_rule=fixed", "--fixed_combination=0101", "--total_rounds=3", "--tuning_rounds=2")
-    rounds = make(*arguments, participants=generated)
-    progress, _ = run(rounds, 3)
-    tuned, row = rounds.run_round(progress, 4)
-    assert (row[metrics.ACTION], row[metrics.TRIED], row[metrics.COMMUNICATIONS]) == (metrics.TUNING, 0, 3 * 4)
-    assert row[metrics.OVER_TARGET] == 0
-    np.testing.assert_array_equal(tuned.rule.values, progress.rule.values)
-    # By hand: the target alone, from the best model, with the round's key.
-    alone = make("--decision_rule=target_alone", "--pretrain_epochs=0", participants=generated)
-    start = alone.initial_state()
-    start = start._replace(server=process.GlobalModel(tuple(w[np.newaxis] for w in progress.best_weights), np.int32(0)))
-    expected, _ = alone.run_round(start, 4)
-    for weight, other in zip(rounds.global_weights(tuned), alone.global_weights(expected), strict=True):
-        np.testing.assert_array_equal(weight, other)
-
-
 FALLING = np.append(np.full(22, np.nan), 1.5 - 0.05 * np.arange(10))  # Below it is no AUC of the next rounds.
 
 
-def test_early_stopping_ends_after_the_spline_fell_for_its_patience_and_the_tuning_is_done(tff_worker, generated):
-    arguments = ("--early_stopping", "--early_stopping_patience=2", "--tuning_rounds=1")
-    rounds = make(*arguments, participants=generated)
+def test_early_stopping_ends_after_the_spline_fell_for_its_patience(tff_worker, generated):
+    rounds = make("--early_stopping", "--early_stopping_patience=2", participants=generated)
     progress, _ = run(rounds, 3)
     progress, _ = rounds.run_round(progress._replace(history=FALLING), 4)
     assert (progress.falling_rounds, progress.stopped_after) == (1, 0)
     progress, _ = rounds.run_round(progress._replace(history=FALLING), 5)
     assert progress.stopped_after == 5
-    assert not rounds.is_finished(progress, 5)
-    progress, row = rounds.run_round(progress, 6)
-    assert row[metrics.ACTION] == metrics.TUNING
-    assert rounds.is_finished(progress, 6)
+    assert rounds.is_finished(progress, 5)
 
 
 def test_early_stopping_waits_until_every_combination_was_tried(tff_worker, generated):
@@ -306,15 +256,6 @@ def test_a_corrupted_participant_trains_on_flipped_labels_and_its_share_is_measu
     assert 0.3 < np.mean(half._training_rows[2][1] != silo.train.labels) < 0.7
 
 
-def test_epochs_by_round_are_those_of_runs_with_so_many_epochs(tff_worker, generated):
-    fixed = ("--decision_rule=fixed", "--fixed_combination=0110", "--pretrain_epochs=0")
-    rounds = make(*fixed, "--epochs_per_round=2", "--epochs_by_round=2:1", participants=generated)
-    two, one = (make(*fixed, f"--epochs_per_round={count}", participants=generated) for count in (2, 1))
-    first, row = rounds.run_round(rounds.initial_state(), 1)
-    assert row == two.run_round(two.initial_state(), 1)[1]
-    assert rounds.run_round(first, 2)[1] == one.run_round(first, 2)[1]
-
-
 def test_the_best_model_s_test_auc_stays_while_later_models_are_worse(tff_worker, generated):
     rounds = make("--decision_rule=fixed", "--fixed_combination=0101", participants=generated)
     progress, _ = run(rounds, 1)
@@ -323,22 +264,3 @@ def test_the_best_model_s_test_auc_stays_while_later_models_are_worse(tff_worker
     progress, _ = rounds.run_round(progress._replace(best_auc=np.float64(1)), 2)
     later = rounds.evaluate(progress)
     assert later[metrics.BEST_TEST_AUC] == measured[metrics.TEST_AUC] != later[metrics.TEST_AUC]
-
-
-@pytest.mark.parametrize(
-    ("rule", "expected"),
-    [("ucb", ([0.5, 0.75, 0], [1, 1, 0])), ("thompson", ([0.5, 0.75, 0], [0.5, 0.25, 0]))],
-)
-def test_a_warm_start_counts_earlier_means_as_one_reward(rule, expected):
-    rounds = make(f"--decision_rule={rule}", "--reward=binary", earlier=(("0110", 0.75), ("1100", 0.5)))
-    np.testing.assert_array_equal(rounds.initial_state().rule, expected)
-
-
-def test_fifty_participants_get_few_proposals_that_hold_the_target(tff_worker):
-    arguments = ("--propose=cosine_clusters", "--num_workers=50", "--num_rows=10000", "--train_fraction=0.5")
-    arguments += ("--epochs_per_round=1", "--validation_fraction=0.2")
-    rounds = make(*arguments)
-    assert 1 < len(rounds.choices) <= combinations.MAX_PROPOSALS
-    assert all(len(code) == 50 and code[rounds.target] == "1" for code in rounds.choices)
-    assert rounds.initial_state().communications == 2 * 50
-    assert make(*arguments).choices == rounds.choices

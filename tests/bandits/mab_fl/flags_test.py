@@ -42,15 +42,6 @@ def test_a_threshold_is_a_number_or_a_quantile():
         parsed.converted({"threshold": True})
 
 
-def test_flags_mean_options():
-    assert not flags.options(only("--decision_rule=extreme_explore")).delays_rewards
-    assert flags.options(only("--decision_rule=bayesian_extreme_explore", "--evaluation=delayed")).delays_rewards
-    tries = [(), ("--decision_rule=extreme_explore",), ("--explore_every=2",), ("--explore_probability=0.5",)]
-    assert [flags.options(only(*arguments)).tries_all for arguments in tries] == [False, True, True, True]
-    options = flags.options(only("--epochs_per_round=6", "--epochs_by_round=8:3,12:1"))
-    assert [options.epochs_of(round_num) for round_num in (1, 7, 8, 11, 12, 15)] == [6, 6, 3, 3, 1, 1]
-
-
 class TestPresets:
     def test_table_3_has_all_its_settings(self):
         settings = studies.load()["table3"].settings
@@ -86,18 +77,11 @@ class TestPresets:
         with pytest.raises(UsageError, match="table3"):
             plan("--preset=tabel3")
 
-    def test_figures_are_drawn_of_whole_studies(self):
-        study = studies.load()["hospitals"]
-        names = {one.name for one in study.settings}
-        assert studies.whole("hospitals/fedavg", names) == study
-        assert studies.whole("hospitals/fedavg", names - {study.settings[0].name}) is None
-        assert studies.whole(None, {""}) is None
 
-
-def test_a_folder_records_the_target_that_the_data_fills_in_and_when_tuning_begins(tmp_path):
-    arguments = (f"--root_output_dir={tmp_path}", "--num_rows=4000", "--tuning_rounds=2", "--repeat=2")
+def test_a_folder_records_the_target_that_the_data_fills_in(tmp_path):
+    arguments = (f"--root_output_dir={tmp_path}", "--num_rows=4000", "--repeat=2")
     runs = frame.prepare(STUDY, plan(*arguments))
     recorded = json.loads(runs[0].folder.config_path.read_text())["flags"]
     flags_of_run = {name: value for name, value in runs[0].settings.items() if name != "restart"}
-    assert recorded == flags_of_run | {"target": "worker_2", "tuning_begins_after": 15}
+    assert recorded == flags_of_run | {"target": "worker_2"}
     assert runs[0].data is runs[1].data  # Opened once.

@@ -43,11 +43,6 @@ def test_a_spline_follows_a_curve_through_its_noise():
     assert np.sqrt(np.mean((fitted - true) ** 2)) < 0.015
 
 
-def test_a_curve_without_noise_is_met():
-    curve = 0.5 + 0.01 * ROUNDS
-    np.testing.assert_allclose(rewards.smooth(curve)(ROUNDS), curve, atol=1e-4)
-
-
 def test_a_rising_curve_does_not_fall_and_one_past_its_peak_does():
     noise = 0.002 * np.random.default_rng(1).normal(size=20)
     assert not rewards.is_falling(0.5 + 0.01 * ROUNDS + noise)

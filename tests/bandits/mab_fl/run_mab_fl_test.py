@@ -8,7 +8,6 @@ import pandas as pd
 import pytest
 
 from bandits.mab_fl import flags, metrics, rewards, run_mab_fl, studies
-from data.errors import Failure, UsageError
 from data.tasks import silos
 from optimization.study import frame
 
@@ -18,7 +17,7 @@ DATA = ("--num_rows=1200", "--train_fraction=0.05", "--pretrain_epochs=0")
 SMALL = (*DATA, "--epochs_per_round=1", "--total_rounds=6")
 STUDY = run_mab_fl.STUDY
 STOPS_AT_ONCE = ("--early_stopping", "--early_stopping_patience=1")
-RULE = ("--decision_rule=thompson", "--explore_probability=0.3", "--threshold=quantile:0.5")
+RULE = ("--decision_rule=thompson", "--threshold=quantile:0.5")
 
 
 def run(folder: pathlib.Path, *arguments: str) -> int:
@@ -71,13 +70,6 @@ def test_killed_in_a_checkpoint_then_resumed_equals_uninterrupted(kill_in_a_chec
             np.testing.assert_array_equal(one[name], other[name])
 
 
-def test_a_run_that_has_lost_its_estimates_is_refused(tmp_path):
-    run(tmp_path, *RULE, "--total_rounds=3")
-    (tmp_path / "run" / "estimates.csv").unlink()
-    with pytest.raises(Failure, match="--restart"):
-        run(tmp_path, *RULE)
-
-
 def test_another_seed_gives_another_run_and_the_same_data(finished, tmp_path):
     run(tmp_path, *RULE, "--repeat=2", "--seed=0")
     pd.testing.assert_frame_equal(table(tmp_path, "run/seed_0"), table(finished), check_exact=True)
@@ -96,28 +88,14 @@ def test_resplit_splits_the_data_anew_for_each_seed(tmp_path):
     assert silos.load(given[0]).checksum != silos.load(given[2]).checksum
 
 
-@pytest.mark.parametrize(("total_rounds", "tuning"), [((6, 6), 1), ((6, 7), 0)])  # No more where it is made longer.
-def test_an_early_stopped_run_stays_finished(tmp_path, monkeypatch, total_rounds, tuning):
+def test_an_early_stopped_run_stays_finished(tmp_path, monkeypatch):
     monkeypatch.setattr(rewards, "is_falling", lambda history: len(history) == 3)
-    more = (*STOPS_AT_ONCE, f"--tuning_rounds={tuning}", "--rounds_per_checkpoint=0")
-    for count in total_rounds:
-        assert run(tmp_path, *more, f"--total_rounds={count}") == 0
-        assert list(table(tmp_path)["round_num"]) == list(range(1, 4 + tuning))
-        assert (table(tmp_path)[metrics.ACTION].iloc[-1] == metrics.TUNING) == bool(tuning)
+    for count in (6, 7):  # No more where it is made longer.
+        assert run(tmp_path, *STOPS_AT_ONCE, "--rounds_per_checkpoint=0", f"--total_rounds={count}") == 0
+        assert list(table(tmp_path)["round_num"]) == [1, 2, 3]
         assert (tmp_path / "run" / "model" / "weights.npz").exists()
         kept = [path.name for path in (tmp_path / "run" / "checkpoints").iterdir()]
-        assert kept == [f"round_0000000{3 + tuning}.npz"]
-
-
-def test_a_run_with_tuning_cannot_be_made_longer(tmp_path):
-    run(tmp_path, "--total_rounds=1", "--tuning_rounds=1")
-    with pytest.raises(UsageError, match="--tuning_begins_after"):
-        run(tmp_path, "--total_rounds=2", "--tuning_rounds=1")
-
-
-def test_a_warm_start_begins_with_the_earlier_estimates(finished, tmp_path):
-    assert run(tmp_path, *RULE, f"--warm_start={finished / 'run'}") == 0
-    assert (table(tmp_path)[metrics.REWARD].isin([0, 1])).all()
+        assert kept == ["round_00000003.npz"]
 
 
 _STUDY = """
@@ -131,10 +109,10 @@ decision_rule = "ucb"
 rule_c = [0.01, 0.1]
 
 [[figures]]
-kind = "curves"
+kind = "grid"
 file = "curves.png"
 value = "eval/global_auc"
-panels = "rule_c"
+across = "rule_c"
 """
 
 
@@ -147,8 +125,3 @@ def test_a_study_runs_all_its_settings_and_draws_its_figures(tmp_path, monkeypat
     results = pd.read_csv(tmp_path / "mine" / "results.csv")
     assert list(results["setting"]) == ["ucb_c=0.01", "ucb_c=0.01", "ucb_c=0.1", "ucb_c=0.1"]
     assert list(results["seed"]) == [0, 1, 0, 1]
-
-
-def test_epochs_from_a_round_that_is_never_run_are_warned_of(tmp_path, capfd):
-    assert run(tmp_path, "--epochs_by_round=2:3", "--total_rounds=1") == 0
-    assert "--epochs_by_round" in capfd.readouterr().err

@@ -8,12 +8,17 @@ from collections.abc import Mapping, Sequence
 import pandas as pd
 import pytest
 
-from bandits.papers import figure_baselines, page, records, scoreboard, texts
+from bandits.papers import claims, figures, page, records, results, scoreboard
 from bandits.papers.plan import Accounted, Claim, Figure, Measure, Published
-from bandits.papers.results import ConfigurationRuns, Value
+from bandits.papers.results import Results
 from bandits.plans.plan import Configuration
+from bandits.results import configuration, runs
 from data.errors import UsageError
 from optimization.study import run_folder
+from optimization.study.results import Run
+
+NEAR = Configuration("near", ("near",), ())
+BASELINES = tuple(Configuration(label, (label,), (), is_drawn=False) for label in ("chance", "ceiling"))
 
 
 def _figure(**changes) -> Figure:
@@ -22,7 +27,7 @@ def _figure(**changes) -> Figure:
         "text": "Nobody 2020",
         "about": "Figure 1: a toy",
         "binary": "run_federated",
-        "configurations": (Configuration("near", ("near",), ()), Configuration("far", ("far",), ())),
+        "configurations": (NEAR, Configuration("far", ("far",), ())),
         "repeat": 3,
         "measures": (Measure("score", "score"),),
         "published": (Published("near", "score", 4.0, "Table 1", 1.0), Published("far", "rate", 0.2, "Table 1")),
@@ -32,6 +37,22 @@ def _figure(**changes) -> Figure:
         "reference": "far",
     }
     return Figure(**(values | changes))
+
+
+def _task(name: str, *configurations: Configuration) -> Figure:
+    """Returns a figure of this project, without claims."""
+    return _figure(own=True, name=name, about=f"{name}: a task", configurations=configurations, claims=())
+
+
+def _recorded(figure: Figure, label: str, seed_runs: Sequence[Run], *rest) -> pd.DataFrame:
+    """Returns the records of a configuration's runs."""
+    planned = next(one for one in figure.configurations if one.label == label)
+    return records.of({label: results.of_runs(figure, planned, seed_runs, *rest)})
+
+
+def _run(folder: pathlib.Path, seed: int, **columns: Sequence[float]) -> Run:
+    count = len(next(iter(columns.values())))
+    return Run(folder, pd.DataFrame({"round_num": range(1, count + 1)} | columns), {"seed": seed}, "", {})
 
 
 def _table(**changes) -> pd.DataFrame:
@@ -49,16 +70,24 @@ def _write(figure: Figure, scores: Mapping[str, Sequence[float]], folder: pathli
     records.write(table, records.path_of(figure, folder))
 
 
+def _results(figure: Figure, scores: Mapping[str, Sequence[float]], **recorded) -> Results:
+    found = {}
+    for label, some in scores.items():
+        own = {name: value[label] if isinstance(value, dict) else value for name, value in recorded.items()}
+        found[label] = configuration.Configuration(label, pd.DataFrame({"score": some}).assign(**own))
+    return Results(figure, found)
+
+
 @pytest.fixture
 def known(monkeypatch):
     """Has the page know these figures alone, at both scales."""
 
-    def use(*figures: Figure) -> None:
+    def use(*known_figures: Figure) -> None:
         def load(scale: str) -> dict[str, Figure]:
-            found = {one.name: dataclasses.replace(one, scale=scale) for one in figures}
-            return {name: one for name, one in found.items() if scale == texts.PAPER or not one.own}
+            found = {one.name: dataclasses.replace(one, scale=scale) for one in known_figures}
+            return {name: one for name, one in found.items() if scale == figures.PAPER or not one.own}
 
-        monkeypatch.setattr(texts, "load", load)
+        monkeypatch.setattr(figures, "load", load)
 
     return use
 
@@ -69,8 +98,8 @@ def test_records_are_a_row_a_run(tmp_path):
         folder.mkdir()
         about = {"data_checksum": "d1", "git_commit": "0123456789abcdef"}
         (folder / "config.json").write_text(json.dumps(about))
-    tables = [pd.DataFrame({"round_num": [1, 2], "score": [0.0, score]}) for score in (0.25, 0.5)]
-    table = records.of(_figure(), {"far": ConfigurationRuns(folders, tables, {"rate": 0.1}, [0, 7])})
+    seed_runs = [_run(folders[0], 0, score=[0.0, 0.25]), _run(folders[1], 7, score=[0.0, 0.5])]
+    table = _recorded(_figure(), "far", seed_runs, {"rate": 0.1})
     assert list(table) == ["arm", "seed", "score", "picked:rate", "rounds", "data", "commit", "machine"]
     assert table.iloc[1, :7].tolist() == ["far", 7, 0.5, 0.1, 2, "d1", "0123456789ab"]
     records.write(table, tmp_path / "small" / "f1.csv")
@@ -81,36 +110,21 @@ def test_records_are_a_row_a_run(tmp_path):
 @pytest.mark.parametrize(("rate", "is_edge"), [(0.1, True), (0.2, False)])
 def test_records_keep_whether_a_pick_was_on_an_edge_of_the_grid_that_ran(tmp_path, rate, is_edge):
     far = Configuration("far", ("far",), (), sweeps=("rate=0.1;0.2;0.5",))
-    tables = [pd.DataFrame({"round_num": [1], "score": [0.25]})]
-    table = records.of(
-        _figure(configurations=(far,)), {"far": ConfigurationRuns([tmp_path], tables, {"rate": rate}, [0])}
-    )
+    table = _recorded(_figure(configurations=(far,)), "far", [_run(tmp_path, 0, score=[0.25])], {"rate": rate})
     records.write(table, tmp_path / "f1.csv")
     wider = _figure(configurations=(dataclasses.replace(far, sweeps=("rate=0.01;0.1;0.2",)),))  # Declared later.
-    _, picked = records.values(wider, records.read(tmp_path / "f1.csv"))
-    assert (picked.mean, picked.is_edge) == (rate, is_edge)
+    found = results.of_records(wider, records.read(tmp_path / "f1.csv"))
+    assert found.picked("far") == {"rate": rate}
+    assert found.edges("far") == [f"rate {rate}"] * is_edge
 
 
 def test_a_run_that_diverged_is_recorded_as_one(tmp_path):
-    tables = [pd.DataFrame({"round_num": [1], "score": [score]}) for score in (0.25, 0.5)]
-    found = {"far": ConfigurationRuns([tmp_path] * 2, tables, {}, [0, 7], frozenset({7}))}
-    table = records.of(_figure(), found)
+    seed_runs = [_run(tmp_path, 0, score=[0.25]), _run(tmp_path, 7, score=[0.5])]
+    table = _recorded(_figure(), "far", seed_runs, {}, frozenset({7}))
     assert table["diverged"].tolist() == [0, 1]
     records.write(table, tmp_path / "f1.csv")
-    far, *_ = records.values(_figure(), records.read(tmp_path / "f1.csv"))
-    assert (far.diverged, far.mean) == (frozenset({7}), 0.375)
-
-
-def test_values_stand_beside_the_published_ones():
-    near, far, rate = records.values(_figure(), _table())
-    assert (near.configuration, near.mean, near.by_seed, near.published.value) == (
-        "near",
-        4.0,
-        {0: 3.9, 1: 4.0, 2: 4.1},
-        4.0,
-    )
-    assert (far.mean, far.published) == (2.0, None)
-    assert (rate.measure, rate.mean, rate.is_picked, rate.published.value) == ("rate", 0.1, True, 0.2)
+    far = results.of_records(_figure(), records.read(tmp_path / "f1.csv")).configurations["far"]
+    assert (far.diverged, far.estimate("score").mean) == (frozenset({7}), 0.375)
 
 
 def test_records_hold_what_the_uniform_policy_and_the_best_fixed_action_earn(tmp_path):
@@ -123,72 +137,64 @@ def test_records_hold_what_the_uniform_policy_and_the_best_fixed_action_earn(tmp
         (folders[-1] / "config.json").write_text(json.dumps(about))
         bounds = {"participating": {"chance": 0.1, "constant": 0.3, "clients": 9, "population": 9}}
         (folders[-1] / "bounds.json").write_text(json.dumps(bounds))
-        (folders[-1] / "metrics.csv").write_text("round_num,bandits/average_rewards\n1,0.5\n")
-    tables = [pd.DataFrame({"round_num": [1], "bandits/average_rewards": [reward]}) for reward in (0.2, 0.21)]
-    table = records.of(figure, {"far": ConfigurationRuns(folders, tables, {}, [0, 1])})
+        (folders[-1] / "metrics.csv").write_text(f"round_num,bandits/average_rewards\n1,{0.2 + seed / 100}\n")
+    table = _recorded(figure, "far", list(map(runs.read, folders)), {})
     assert table[["chance", "constant"]].to_numpy().tolist() == [[0.1, 0.3]] * 2
     assert table["unpaired"].isna().tolist() == [True, False]
-    (far,) = records.values(figure, table)
-    assert far.is_unpaired
-    assert far.baselines.summary == "above the uniform policy, below the best fixed action"
+    found = results.of_records(figure, table)
+    assert found.configurations["far"].unpaired
+    assert found.baselines["far"].summary == "above the uniform policy, below the best fixed action"
     bounds["participating"] |= {"chance_error": 0.05, "population": 99}
     for folder in folders:
         (folder / "bounds.json").write_text(json.dumps(bounds))
-    table = records.of(figure, {"far": ConfigurationRuns(folders, tables, {}, [0, 1])})
+    table = _recorded(figure, "far", list(map(runs.read, folders)), {})
     assert table[["chance_error", "sampled_clients"]].to_numpy().tolist() == [[0.05, 9]] * 2
-    (far,) = records.values(figure, table)
-    assert (
-        far.baselines.summary == "not significantly different from the uniform policy"
-    )  # 0.205 and 0.1, of nine clients.
+    # 0.205 and 0.1, of nine clients.
+    summary = results.of_records(figure, table).baselines["far"].summary
+    assert summary == "not significantly different from the uniform policy"
 
 
 def test_a_configuration_no_better_than_the_uniform_policy_is_noted():
     table = _table(chance=1.0).assign(score=[3.9, 4.0, 4.1, 0.9, 1.1, 1.05])
-    near, far, _ = records.values(_figure(), table)
-    assert (near.baselines.summary, far.baselines.summary) == (
-        "above the uniform policy",
-        "not significantly different from the uniform policy",
-    )
-    claim, _, _ = scoreboard.lines(_figure(), [near, far])
-    assert claim.ours.startswith("near 4, far 1.02 (not significantly different from the uniform policy): +2.98 (")
-    assert "above the uniform policy" in scoreboard.text(
-        scoreboard.Judged(_figure(), None, [near, far], scoreboard.lines(_figure(), [near, far]))
-    )
+    found = results.of_records(_figure(), table)
+    assert {label: against.summary for label, against in found.baselines.items()} == {
+        "near": "above the uniform policy",
+        "far": "not significantly different from the uniform policy",
+    }
+    why = "near 4, far 1.02 (not significantly different from the uniform policy): +2.98 ("
+    assert claims.judge(found).claims[0].why.startswith(why)
+    assert "above the uniform policy" in scoreboard.text(scoreboard.Judged.of(_figure(), table))
 
 
 def test_what_a_seed_does_not_determine_is_unpaired():
     figure = _figure(published=())
     # Seeds move both arms alike: pairs tell what two lots of three numbers do not.
     table = _table().assign(score=[10.5, 20.6, 30.4, 10.0, 20.0, 30.0])
-    (paired,) = scoreboard.lines(figure, records.values(figure, table))
-    (unpaired,) = scoreboard.lines(figure, records.values(figure, table.assign(unpaired=1)))
+    (paired,) = scoreboard.Judged.of(figure, table).lines
+    (unpaired,) = scoreboard.Judged.of(figure, table.assign(unpaired=1)).lines
     assert (paired.status, unpaired.status) == ("agrees", "inconclusive")
 
 
 def test_an_infinite_number_and_none_are_kept_apart(tmp_path):
     records.write(_table(score=[float("inf"), None, 1.0, 1.0, 1.0, 1.0]), tmp_path / "f1.csv")
-    near, *_ = records.values(_figure(), records.read(tmp_path / "f1.csv"))
-    assert near.by_seed[0] == float("inf")
-    assert near.finite[0] == 10.0
-    assert near.by_seed[1] != near.by_seed[1]
-
-
-def test_a_file_without_records_is_named(tmp_path):
-    (tmp_path / "f1.csv").write_text("a,b\n1,2\n")
-    with pytest.raises(UsageError, match=r"f1\.csv holds no records: it has no column arm"):
-        records.read(tmp_path / "f1.csv")
+    near = results.of_records(_figure(), records.read(tmp_path / "f1.csv")).configurations["near"]
+    assert near.values["score"].tolist() == pytest.approx([float("inf"), float("nan"), 1.0], nan_ok=True)
 
 
 @pytest.mark.parametrize(
-    ("line", "message"),
+    ("lines", "message"),
     [
-        ("", "it has no row"),
-        ("near,,1,,9,d,c,m", "its column seed has other things than numbers"),
-        ("near,0,abc,,9,d,c,m", "its column score has other things than numbers"),
+        ("a,b\n1,2", "it has no column arm"),
+        ("arm,seed,score,rounds,data,commit,machine", "it has no row"),
+        ("arm,seed,score,rounds,data,commit,machine\nnear,,1,9,d,c,m", "its column seed has other"),
+        (
+            "arm,seed,score,rounds,data,commit,machine\nnear,0,abc,9,d,c,m",
+            "its column score has other things than numbers",
+        ),
     ],
 )
-def test_damaged_records_are_named(tmp_path, line, message):
-    (tmp_path / "f1.csv").write_text(f"arm,seed,score,picked:rate,rounds,data,commit,machine\n{line}\n")
+def test_damaged_records_are_named(tmp_path, lines, message):
+    (tmp_path / "f1.csv").write_text(f"{lines}\n")
     with pytest.raises(UsageError, match=rf"f1\.csv holds no records: {message}"):
         records.read(tmp_path / "f1.csv")
 
@@ -210,28 +216,23 @@ def test_an_epsilon_is_computed_without_a_run():
     command = f"scripts.privacy_budget {flags}"
     accounted = [Accounted("with noise", "section 5.3", value, 0.1, tuple(flags.split())) for value in (15.8, 12.9)]
     for one, status in zip(accounted, ("agrees", "disagrees"), strict=True):
-        line = scoreboard.lines(_figure(claims=(), published=(), accounted=(one,)), [])[0]
-        assert (line.status, line.ours) == (status, f"15.8, computed by RDP, one client added or removed: {command}")
+        line = scoreboard.Judged.of(_figure(claims=(), published=(), accounted=(one,)), None).lines[0]
+        assert (line.status, line.result.why) == (
+            status,
+            f"15.8, computed by RDP, one client added or removed: {command}",
+        )
 
 
 def test_lines_are_every_claim_and_number():
     figure = _figure()
-    claim, number, rate = scoreboard.lines(figure, records.values(figure, _table()))
-    assert (claim.kind, claim.status, claim.means) == ("claim", "agrees", "Go near.")
-    assert claim.ours == "near 4, far 2: +2.00 (+1.75 to +2.25)"
+    claim, number, rate = scoreboard.Judged.of(figure, _table()).lines
+    assert (claim.status, claim.means) == ("agrees", "Go near.")
+    assert claim.result.why == "near 4, far 2: +2.00 (+1.75 to +2.25); adjusted p 0.0017"
     assert (number.says, number.published, number.status) == ("near: score", "4", "agrees")
-    assert number.ours == "4.00 (3.75 to 4.25); within 0.5 (our tolerance)"
-    assert (rate.status, rate.seeds) == ("inconclusive", 0)
-    missing = scoreboard.lines(figure, [])
-    assert {one.status for one in missing} == {"not run"}
-
-
-def test_the_scoreboard_has_the_expected_number_of_errors():
-    lines = scoreboard.lines(_figure(), records.values(_figure(), _table()))
-    # A claim at 2.5% and a number at 5%.
-    assert scoreboard.expected_errors(lines).endswith("wrong on average, at most: 0.075 of 2 (paper's data).")
-    assert scoreboard.summary(lines).startswith("Nobody 2020, paper's data: 2 agrees, 1 inconclusive\n")
-    assert scoreboard.expected_errors(scoreboard.lines(_figure(), [])) == ""
+    assert number.result.why == "4.00 (3.75 to 4.25); within 0.5 (our tolerance); adjusted p 0.013"
+    assert (rate.status, rate.result.seeds) == ("inconclusive", 0)
+    assert scoreboard.summary([claim, number, rate]) == "Nobody 2020, paper's data: 2 agrees, 1 inconclusive"
+    assert {one.status for one in scoreboard.Judged.of(figure, None).lines} == {"not run"}
 
 
 def test_a_page_has_own_figures_with_differences_and_what_they_mean(tmp_path, known):
@@ -246,8 +247,8 @@ def test_a_page_has_own_figures_with_differences_and_what_they_mean(tmp_path, kn
     # Student's t of 2 / (0.1 / sqrt(3)) with 2 degrees of freedom.
     assert "| near | far | 0.00083 | 100% | " in made
     assert (
-        "| near is better (section 2) | **agrees (paper's data)** | near 4, far 2: +2.00 (+1.75 to +2.25) | Go near. |"
-        in made
+        "| near is better (section 2) | **agrees (paper's data)** | near 4, far 2: +2.00 (+1.75 to +2.25); "
+        "adjusted p 0.00083 | Go near. |" in made
     )
     assert "The paper's data. 3 seeds (0 to 2), 9 rounds; recorded on m1; run at c1." in made
     assert "./scripts/python -m scripts.reproduce --figure=f1\n" in made
@@ -265,53 +266,43 @@ def test_a_pick_at_the_edge_of_three_or_more_is_reported(tmp_path, known, tried,
     assert (printed in scoreboard.text(scoreboard.Judged.of(figure, _table()))) == is_reported
 
 
-def test_an_own_figure_has_scores_and_comparisons_along_the_reference_s_axis(tmp_path, known):
+def test_a_figure_has_scores_and_comparisons_along_the_reference_s_axis(tmp_path, known):
     arms = tuple(Configuration(f"near, {word}", ("near", word), ()) for word in ("stays", "goes"))
-    landmarks = tuple(Configuration(label, (label,), (), is_drawn=False) for label in ("chance", "ceiling"))
-    figure = _figure(own=True, published=(), claims=(), configurations=(*arms, *landmarks), reference="stays")
-    known(figure)
-    scores = {
-        "near, stays": (4.9, 5.0, 5.1),
-        "near, goes": (6.9, 7.0, 7.1),
-        "chance": (0.0,) * 3,
-        "ceiling": (10.0,) * 3,
-    }
-    _write(figure, scores, tmp_path)
+    own = dataclasses.replace(_task("f1", *arms, *BASELINES), published=(), reference="stays")
+    known(own, _figure(name="f2", configurations=(NEAR, *BASELINES)))
+    scores = {"near, stays": (4.9, 5.0, 5.1), "near, goes": (6.9, 7.0, 7.1), "near": (4.9, 5.0, 5.1)}
+    _write(own, scores | {"chance": (0.0,) * 3, "ceiling": (10.0,) * 3}, tmp_path)
+    _write(dataclasses.replace(own, name="f2"), scores | {"chance": (0.0,) * 3, "ceiling": (10.0,) * 3}, tmp_path)
     made = page.made(tmp_path)
     assert "|  | score | score minus stays | compared with bounds |" in made
     assert "| near, stays | 5.00 (4.75 to 5.25) |  | at a normalized score of 0.50 |" in made
-    assert "| near, goes | 7.00 (6.75 to 7.25) | +2 | at a normalized score of 0.70 |" in made
+    assert "| near, goes | 7.00 (6.75 to 7.25) | +2 (the same in every seed) | at a normalized score of 0.70 |" in made
+    assert "\nCompared with bounds: near at a normalized score of 0.50.\n" in made  # A paper's figure.
 
 
-def test_a_paper_s_figure_with_a_full_feedback_baseline_has_scores(tmp_path, known):
-    landmarks = [Configuration(label, (label,), (), is_drawn=False) for label in ("chance", "ceiling")]
-    figure = _figure(configurations=(Configuration("near", ("near",), ()), *landmarks))
-    known(figure)
-    scores = {"near": (4.9, 5.0, 5.1), "chance": (0.0,) * 3, "ceiling": (10.0,) * 3}
-    _write(figure, scores, tmp_path)
-    assert "\nCompared with bounds: near at a normalized score of 0.50.\n" in page.made(tmp_path)
-
-
-def test_a_page_has_scores_over_own_figures_with_baselines(tmp_path, known):
-    # On both tasks 0 to 10, and near at 4 and 8.
-    landmarks = [Configuration(label, (label,), (), is_drawn=False) for label in ("chance", "ceiling")]
-    figures = []
-    for name, where in (("f1", "often"), ("f2", "seldom")):
-        arms = (Configuration(f"near, {where}", ("near", where), ()), *landmarks)
-        figures.append(_figure(own=True, name=name, about=f"{name}: a task", configurations=arms, claims=()))
-    known(*figures)
-    for figure, near in zip(figures, (4.0, 8.0), strict=True):
-        scores = {figure.configurations[0].label: near, "chance": 0.0, "ceiling": 10.0}
-        _write(figure, {arm: (score,) * 5 for arm, score in scores.items()}, tmp_path)
-        if figure.name == "f1":
-            assert "### Over 2 tasks" not in page.made(tmp_path)
+@pytest.mark.parametrize(
+    ("labels", "title", "score", "left_out"),
+    [
+        ([("near, often", 4.0), ("near, seldom", 8.0)], "f1, often; f2, seldom", 0.6, ""),
+        ([("near", 4.0), ("adam", 4.0), ("near", 4.0)], "f1; f3", 0.4, "Left out: f2: it has no configuration near."),
+        ([("near", 4.0)], "", 0.0, ""),
+    ],
+)
+def test_a_page_has_scores_over_own_figures_with_baselines(tmp_path, known, labels, title, score, left_out):
+    tasks = []
+    for place, (label, near) in enumerate(labels, 1):
+        tasks.append(_task(f"f{place}", Configuration(label, tuple(label.split(", ")), ()), *BASELINES))
+        some = {label: near, "chance": 0.0, "ceiling": 10.0}
+        _write(tasks[-1], {arm: (value,) * 5 for arm, value in some.items()}, tmp_path)
+    known(*tasks)
     made = page.made(tmp_path)
-    assert (
-        "### Over 2 tasks (f1, often; f2, seldom)\n\n| Configuration | Seeds of each task | Normalized score |\n"
-        in made
-    )
-    assert "\nMetric: score. Normalized scores are 0 at the uniform policy" in made
-    assert "| near | 5 | 0.6 (the same in every seed) |" in made
+    assert ("### Over" in made) == bool(title)
+    if title:
+        head = f"### Over 2 tasks ({title})\n\n| Configuration | Seeds of each task | Normalized score |\n"
+        assert head in made
+        assert "\nMetric: score. Normalized scores are 0 at the uniform policy" in made
+        assert f"| near | 5 | {score} (the same in every seed) |" in made
+        assert left_out in made
 
 
 @pytest.mark.slow
@@ -326,15 +317,12 @@ def test_scores_over_tasks_use_the_baseline_with_the_same_deployment_and_environ
         for label, flag in (("near", often), ("far", seldom), ("chance", seldom), ("ceiling", seldom))
     )
     own = Configuration("ceiling, often", ("ceiling, often",), (often,))
-    figures = [
-        _figure(own=True, name=name, about=f"{name}: a task", configurations=(*arms, own), claims=())
-        for name in ("f1", "f2")
-    ]
-    known(*figures)
+    tasks = [_task(name, *arms, own) for name in ("f1", "f2")]
+    known(*tasks)
     scores = {"near": 12.0, "far": 5.0, "chance": 0.0, "ceiling": 10.0, "ceiling, often": 24.0}
 
     def write(*labels: str) -> None:
-        for figure in figures:
+        for figure in tasks:
             _write(figure, {arm: (scores[arm],) * 5 for arm in labels}, tmp_path)
 
     write(*scores)
@@ -351,28 +339,6 @@ def test_scores_over_tasks_use_the_baseline_with_the_same_deployment_and_environ
     assert "### Over 2 tasks" not in page.made(tmp_path)
 
 
-def test_a_task_without_the_configuration_that_most_have_is_left_out_of_scores_over_tasks(tmp_path, known):
-    landmarks = [Configuration(label, (label,), (), is_drawn=False) for label in ("chance", "ceiling")]
-    figures = [
-        _figure(
-            own=True,
-            name=name,
-            about=f"{name}: a task",
-            configurations=(Configuration(arm, (arm,), ()), *landmarks),
-            claims=(),
-        )
-        for name, arm in (("f1", "near"), ("f2", "adam"), ("f3", "near"))
-    ]
-    known(*figures)
-    for figure in figures:
-        scores = {figure.configurations[0].label: 4.0, "chance": 0.0, "ceiling": 10.0}
-        _write(figure, {arm: (score,) * 5 for arm, score in scores.items()}, tmp_path)
-    made = page.made(tmp_path)
-    assert "### Over 2 tasks (f1; f3)\n" in made
-    assert "| near | 5 | 0.4 (the same in every seed) |\n" in made
-    assert "Left out: f2: it has no configuration near." in made
-
-
 @pytest.mark.parametrize(
     ("flag", "word"),
     [
@@ -384,12 +350,10 @@ def test_a_task_without_the_configuration_that_most_have_is_left_out_of_scores_o
     ],
 )
 def test_baselines_have_the_configuration_s_clients_and_environment(flag, word):
-    landmarks = [Configuration(label, (label,), (), is_drawn=False) for label in ("chance", "ceiling")]
-    figure = _figure(configurations=(Configuration("near", ("near",), (flag,)), *landmarks))
+    figure = _figure(configurations=(Configuration("near", ("near",), (flag,)), *BASELINES))
     scores = {"near": (4.9, 5.0, 5.1), "chance": (0.0,) * 3, "ceiling": (10.0,) * 3}
-    rows = [Value(arm, "score", dict(enumerate(some))) for arm, some in scores.items()]
-    stands = figure_baselines.compare(figure, rows, {})
-    assert (stands["near"].summary if "near" in stands else "") == word
+    against = _results(figure, scores).baselines
+    assert (against["near"].summary if "near" in against else "") == word
 
 
 @pytest.mark.parametrize(
@@ -406,38 +370,25 @@ def test_baselines_have_the_configuration_s_clients_and_environment(flag, word):
     ],
 )
 def test_the_best_fixed_action_of_the_last_rounds_needs_one_environment(flags, rounds, constant):
-    arms = [
-        Configuration(name, (name,), ("--total_rounds=10", *own.split()))
-        for name, own in (("near", flags), ("chance", ""))
-    ]
-    figure = _figure(
-        configurations=tuple(arms), measures=(Measure("score", "bandits/round_rewards", f"last {rounds}"),)
-    )
-    rows = [Value(arm.label, "score", {0: 4.0, 1: 4.5}) for arm in arms]
-    near = figure_baselines.compare(figure, rows, {"near": (1.0, 3.0), "chance": (1.0, 2.0)})["near"]
+    own = {"near": flags, "chance": ""}
+    arms = [Configuration(name, (name,), ("--total_rounds=10", *some.split())) for name, some in own.items()]
+    measures = (Measure("score", "bandits/round_rewards", f"last {rounds}"),)
+    figure = _figure(configurations=tuple(arms), measures=measures)
+    scores = {"near": (4.0, 4.5), "chance": (4.0, 4.5)}
+    near = _results(figure, scores, chance=1.0, constant={"near": 3.0, "chance": 2.0}).baselines["near"]
     assert (near.fixed.reference_mean if near.fixed else None) == constant
     assert near.uniform.reference_mean == 1.0  # What is computed counts before what was drawn, 4.25.
 
 
-def test_a_page_s_table_ends_with_the_best_fixed_action(tmp_path, known):
+def test_a_page_states_what_is_missing_of_a_figure(tmp_path, known):
     figure = _figure(own=True, measures=(Measure("score", "bandits/average_rewards"),))
     known(figure)
-    records.write(_table(constant=1.25), records.path_of(figure, tmp_path))
-    assert "| the best fixed action | 1.25 |  |  |  |\n" in page.made(tmp_path)
-
-
-def test_a_page_s_command_plays_the_seeds_that_it_shows(tmp_path, known):
-    figure = _figure()
-    known(figure)
-    records.write(_table().assign(seed=[0, 1, 7] * 2), records.path_of(figure, tmp_path))
-    assert "--figure=f1 --repeat=8\n" in page.made(tmp_path)
-
-
-def test_a_page_tells_what_is_missing_of_a_figure(tmp_path, known):
-    figure = _figure(own=True)
-    known(figure)
-    records.write(_table().iloc[:4], records.path_of(figure, tmp_path))
-    assert "**Fewer seeds so far:** far (1)." in page.made(tmp_path)
+    table = _table(constant=1.25).assign(seed=[0, 1, 7] * 2)
+    records.write(table.iloc[:4], records.path_of(figure, tmp_path))
+    made = page.made(tmp_path)
+    assert "**Fewer seeds so far:** far (1)." in made
+    assert "--figure=f1 --repeat=8\n" in made
+    assert "| the best fixed action | 1.25 |  |  |  |\n" in made
     records.write(_table().iloc[:3], records.path_of(figure, tmp_path))
     made = page.made(tmp_path)
     assert "**Not run yet:** far." in made
@@ -458,7 +409,7 @@ def test_a_page_counts_verdicts_and_names_what_was_not_run(tmp_path, known):
     assert "--figure=f1 --scale=small\n" not in again  # All of it was run at the paper's scale.
     assert "| Nobody 2020 | paper's data | 2 | 0 | 0 | 0 | 1 | 0 | 0 | 3 |\n" in again
     assert (
-        "| near: score | Table 1 | 4 | 4.00 (3.75 to 4.25); within 0.5 (our tolerance) | 3 "
+        "| near: score | Table 1 | 4 | 4.00 (3.75 to 4.25); within 0.5 (our tolerance); adjusted p 0.013 | 3 "
         "| **agrees (paper's data)** |\n" in again
     )
     assert "Not run: f2." in made

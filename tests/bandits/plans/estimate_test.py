@@ -3,6 +3,7 @@
 import pytest
 
 from bandits.plans import estimate, plan
+from bandits.plans.estimate import Kind
 
 
 @pytest.mark.parametrize(
@@ -40,13 +41,8 @@ def test_a_few_rounds_have_no_burn_in_and_need_no_download(binary, arguments, fl
     assert estimate.short_run_flags(run) == flags
 
 
-def _kind(rounds: int) -> estimate.Kind:
-    (run,) = plan.build([], sweeps=()).runs()
-    return estimate.Kind(run, rounds, runs=2)
-
-
 def test_the_time_of_all_is_that_of_their_rounds():
-    found = estimate.summarize([(_kind(100), "a", 36.0), (_kind(10), "b", 360.0)], workers=2)
+    found = estimate.summarize([Kind("a", 2, 100, 36.0), Kind("b", 2, 10, 360.0)], workers=2)
     assert found.is_whole
     assert found.text.splitlines() == [
         "a: 2 runs, 100 rounds of 36 s: 1.0 hours",
@@ -55,14 +51,8 @@ def test_the_time_of_all_is_that_of_their_rounds():
     ]
 
 
-def test_a_single_run_takes_its_whole_time_with_any_number_of_workers():
-    (run,) = plan.build([], sweeps=()).runs()
-    found = estimate.summarize([(estimate.Kind(run, 100, runs=1), "a", 36.0)], workers=2)
-    assert found.text.splitlines()[-1] == "In all 1.0 hours. Starting runs, compiling and evaluation are extra."
-
-
 def test_an_unknown_time_is_not_counted_as_none():
-    one, other = (_kind(100), "a", 36.0), (_kind(10), "b", "it failed")
+    one, other = Kind("a", 2, 100, 36.0), Kind("b", 2, 10, "it failed")
     assert estimate.summarize([other], workers=1) == estimate.Estimate(
         "b: 2 runs, 10 rounds: time unknown, because it failed", is_whole=False
     )

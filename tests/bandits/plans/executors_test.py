@@ -91,12 +91,6 @@ def test_stopping_ends_the_runs_in_progress_and_those_that_wait(tmp_path):
     assert not (tmp_path / "b").exists()
 
 
-@pytest.mark.parametrize("text", ["", "round_num,score\n", "round_num,score", "x,y\nz,1\n"])
-def test_a_file_without_a_row_is_at_round_0(tmp_path, text):
-    (tmp_path / "metrics.csv").write_text(text)
-    assert executors.last_round(tmp_path) == 0
-
-
 @pytest.fixture
 def stubborn(monkeypatch, tmp_path):
     """Executor of a run with 4 rounds, whose process executes a shell command on SIGTERM and does not end otherwise."""
@@ -141,11 +135,6 @@ def test_a_round_that_does_not_end_is_not_waited_for(stubborn):
 def test_the_results_of_a_finished_last_round_are_waited_for(stubborn, tmp_path):
     stubborn(4, f"sleep 0.1; touch {tmp_path}/results; exit").stop()
     assert (tmp_path / "results").exists()
-
-
-def test_results_that_are_never_written_are_not_waited_for(stubborn, monkeypatch):
-    monkeypatch.setattr(executors, "_RESULTS_SECONDS", 0.01)
-    stubborn(4, ":").stop()
 
 
 def test_a_process_that_waits_for_a_run_ends_when_its_input_is_closed(one, tmp_path):
@@ -214,10 +203,6 @@ def test_a_cluster_on_which_no_run_would_start_is_refused_with_what_its_nodes_ha
         "10.0.0.2 has 1, 10.0.0.3 has 0. "
     )
     assert "\n" not in str(refused.value)
-
-
-def test_one_node_with_as_many_cpus_as_a_run_asks_for_is_enough():
-    executors.check_nodes([_node("10.0.0.1", 1.0), _node("10.0.0.2", 2.0)], cores=2)
 
 
 class _Ray:

@@ -228,22 +228,6 @@ def test_fewer_rounds_are_refused_where_they_would_not_be_the_first_of_the_whole
     assert (shorter.name, shorter.settings.total_rounds) == (run.name, 10)
 
 
-def test_runs_hold_the_flags_of_a_config_and_sweeps_win(tmp_path):
-    config = tmp_path / "my.toml"
-    config.write_text('bandits_type = "softmax"\nbandits_temperature = 0.25\ntotal_rounds = 7\nseed = 3\n')
-    by_file = _build("--config", str(config), "--total_rounds=8", sweeps=["bandits_temperature=0.1,0.2"]).runs()
-    config.write_text("")
-    flags = ["--bandits_type=softmax", "--seed=3", "--total_rounds=8"]
-    by_flags = _build(*flags, sweeps=["bandits_temperature=0.1,0.2"]).runs()
-    assert [run.name for run in by_file] == [run.name for run in by_flags]
-    assert by_file[0].arguments == (
-        "--bandits_type=softmax",
-        "--total_rounds=8",
-        "--bandits_temperature=0.1",
-        "--seed=3",
-    )
-
-
 def test_a_swept_choice_leaves_out_what_belongs_to_the_configs(tmp_path):
     config = tmp_path / "my.toml"
     config.write_text("bandits_temperature = 0.25\n")

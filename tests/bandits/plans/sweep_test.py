@@ -1,8 +1,103 @@
-"""Tests of successive halving in bandits.plans.sweep; `grid_test` runs sweeps."""
+"""Tests of bandits.plans.sweep; `grid_test` runs sweeps."""
+
+import dataclasses
+import math
 
 import pytest
 
-from bandits.plans import sweep
+from bandits import metrics
+from bandits.plans import executors, plan, sweep
+from data.errors import UsageError
+from optimization.study import cli, run_folder
+
+FLAGS = {"client_learning_rate": 0.1, "seed": 0, "total_rounds": 10}
+
+
+def _outcome(point, value, rounds=10, configuration="", seed=0, **flags):
+    settings = cli.Settings(FLAGS | {"seed": seed} | flags, frozenset())
+    run = plan.Run("toy", point, seed, configuration, tuple(flags), (), settings)
+    return sweep.Outcome(run, sweep.FINISHED, rounds, value)
+
+
+def _finished(tmp_path, metrics="round_num,score\n1,0.5\n2,0.7\n3,inf\n"):
+    folder = run_folder.RunFolder(tmp_path / "p-key" / "seed_0")
+    folder.open(FLAGS, "digest")
+    folder.metrics_path.write_text(metrics)
+    folder.write_json(executors.FINISHED_FILE, {"total_rounds": 3})
+    return folder.path
+
+
+def test_a_finished_folder_says_its_rounds_and_any_rounds_metric(tmp_path):
+    assert sweep.finished_rounds(tmp_path / "nothing") == 0
+    folder = _finished(tmp_path)
+    assert sweep.finished_rounds(folder) == 3
+    assert sweep.read_value(folder, "score", 2) == 0.7
+    assert math.isnan(sweep.read_value(folder, "score", 3))
+    (folder / "metrics.csv").write_text("round_num,score\n1,0.5\n2,0.7\n")
+    assert sweep.read_value(folder, "score", 9) == 0.7  # It stopped itself early.
+    (folder / executors.FINISHED_FILE).unlink()
+    assert sweep.finished_rounds(folder) == 0
+
+
+@pytest.mark.parametrize(("rounds", "value"), [(1, 0.5), (2, 0.5), (3, 0.5), (4, 0.75)])
+def test_a_round_beyond_which_a_run_went_on_without_an_evaluation_has_the_nearest_one(tmp_path, rounds, value):
+    folder = _finished(tmp_path, f"round_num,{metrics.ACCURACY}\n1,\n2,0.5\n3,\n4,0.75\n")
+    assert sweep.read_value(folder, metrics.ACCURACY, rounds) == value
+
+
+def test_what_each_round_measures_has_no_other_rounds_value(tmp_path):
+    folder = _finished(tmp_path, f"round_num,{metrics.AVERAGE_REWARD}\n1,0.5\n2,\n3,0.5\n")
+    assert math.isnan(sweep.read_value(folder, metrics.AVERAGE_REWARD, 2))
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "message"),
+    [
+        ("config.json", "{", "config.json is not readable"),
+        ("config.json", None, "is damaged: it has no config.json"),
+        ("config.json", '{"flags": {}}', "config.json is damaged: it names no versions"),
+        ("config.json", '{"format": 2, "versions": {}}', "holds a run of format 2, and .* reads only format 3"),
+        ("config.json", '{"format": 3, "versions": {"tensorflow": "1.15"}}', "was made with tensorflow 1.15; this is"),
+        (executors.FINISHED_FILE, "{}", "finished.json is damaged"),
+        (executors.FINISHED_FILE, "", "finished.json is not readable"),
+    ],
+)
+def test_a_damaged_folder_is_named(tmp_path, file, content, message):
+    folder = _finished(tmp_path)
+    (folder / file).unlink()
+    if content is not None:
+        (folder / file).write_text(content)
+    with pytest.raises(UsageError, match=f"{folder}.*{message}"):
+        sweep.finished_rounds(folder)
+
+
+def test_a_missing_column_is_named(tmp_path):
+    with pytest.raises(UsageError, match=r"metrics\.csv has no column reward"):
+        sweep.read_value(_finished(tmp_path), "reward", 3)
+
+
+OUTCOMES = [
+    _outcome("few", 9.0, rounds=5, client_learning_rate=0.1),
+    _outcome("nan", math.nan, client_learning_rate=0.2),
+    _outcome("low", 1.0, client_learning_rate=0.3),
+    _outcome("mixed", 5.0, client_learning_rate=0.4),
+    _outcome("mixed", 1.5, client_learning_rate=0.4, seed=1),
+    _outcome("high", 3.0, client_learning_rate=0.5),
+]
+
+
+def test_points_rank_by_rounds_then_by_the_mean_over_seeds_and_those_without_one_last():
+    (points,) = sweep.rank(OUTCOMES, smallest=False).values()
+    assert [point[0].run.point for point in points] == ["mixed", "high", "low", "few", "nan"]
+    assert sweep.mean(points[0]) == 3.25
+    (points,) = sweep.rank(OUTCOMES, smallest=True).values()
+    assert [point[0].run.point for point in points] == ["low", "high", "mixed", "few", "nan"]
+
+
+def test_a_run_has_diverged_in_whose_last_round_half_of_the_clients_did(tmp_path):
+    folder = _finished(tmp_path, "round_num,score,train/nonfinite_clients\n1,0.5,0\n2,0.7,0\n3,0.9,1\n")
+    assert not sweep.has_diverged(folder, 2)
+    assert sweep.has_diverged(folder, 3)
 
 
 @pytest.mark.parametrize(
@@ -19,17 +114,29 @@ def test_rungs_end_with_all_rounds_and_are_as_many_as_the_points_can_climb(total
     assert sweep.rungs(total_rounds, points, factor) == rungs
 
 
-def test_the_best_half_goes_on_and_the_best_of_that_to_the_end():
-    search, scores, order = sweep.Halving(points=4, rungs=3, factor=2), {}, []
-    while (item := search.next(scores)) is not None:
-        order.append(item)
-        scores[item] = [0.1, 0.4, 0.2, 0.3][item[0]]
-    # Worked by hand after Algorithm 2, one worker: point 1 is the better of the first two, and later of the four.
-    assert order == [(0, 0), (1, 0), (1, 1), (2, 0), (3, 0), (3, 1), (1, 2)]
+class _Halving(sweep.Sweep):
+    """A sweep whose runs have the value of their learning rate, and take no time."""
+
+    def __init__(self):
+        self.outcomes, self.smallest, self.executed = {}, False, []
+
+    def run(self, planned):
+        self.executed.append([(run.settings["client_learning_rate"], run.rounds) for run in planned])
+        for run in planned:
+            value = run.settings["client_learning_rate"]
+            self.outcomes[run.name] = sweep.Outcome(run, sweep.FINISHED, run.rounds, value)
 
 
-def test_a_point_is_handed_out_once_while_results_are_awaited():
-    search = sweep.Halving(points=2, rungs=2, factor=2)
-    assert [search.next({}), search.next({}), search.next({})] == [(0, 0), (1, 0), None]
-    scores = {(0, 0): 1.0, (1, 0): 1.0}
-    assert [search.next(scores), search.next(scores)] == [(0, 1), None]
+def test_the_best_half_of_each_rung_goes_on(monkeypatch):
+    def at_rounds(run, rounds):
+        return dataclasses.replace(run, settings=run.settings.replace(total_rounds=rounds))
+
+    monkeypatch.setattr(plan.Run, "at_rounds", at_rounds)
+    rates = [0.1, 0.4, 0.2, 0.3]
+    planned = [_outcome(f"p{rate}", 0.0, seed=seed, client_learning_rate=rate).run for rate in rates for seed in (0, 1)]
+    halving = _Halving()
+    halving.run_halving(planned, 2)
+    rungs = [(3, rates), (5, [0.4, 0.3]), (10, [0.4])]
+    assert halving.executed == [[(rate, rounds) for rate in some for _ in (0, 1)] for rounds, some in rungs]
+    statuses = [outcome.status for outcome in halving.outcomes.values()]
+    assert statuses == [sweep.STOPPED_EARLY] * 2 + [sweep.FINISHED] * 2 + [sweep.STOPPED_EARLY] * 4

@@ -1,15 +1,17 @@
 """Tests of bandits.plans.verdict."""
 
 import json
+import math
 import re
 
+import matplotlib.image
 import pandas as pd
 import pytest
 
 from bandits import metrics
-from bandits.plans import outcomes, plan, verdict
-from bandits.results import words
+from bandits.plans import plan, sweep, verdict
 from data.errors import UsageError
+from optimization.privacy import ledger, mechanisms
 from optimization.study import cli, run_folder
 
 BOUNDS = {"participating": {"chance": 0.1, "constant": 0.3}}
@@ -29,20 +31,17 @@ def _outcomes(folder, point, values, configuration="", first=0, bounds=BOUNDS, *
         )
         if bounds:
             (path / "bounds.json").write_text(json.dumps(bounds))
-        found.append(outcomes.Outcome(run, outcomes.FINISHED, 1, value))
+        found.append(sweep.Outcome(run, sweep.FINISHED, 1, value))
     return found
 
 
 def _text(folder, some, reported=None, reference=None):
-    ranked = outcomes.rank(some, smallest=False)
+    ranked = sweep.rank(some, smallest=False)
     points, best = (
-        verdict.of(found, folder, metrics.AVERAGE_REWARD, smallest=False)
+        verdict.comparable(found, folder, metrics.AVERAGE_REWARD, smallest=False)
         for found in (
-            {point.name: point.outcomes for several in ranked.values() for point in several},
-            {
-                verdict.short_name(name): (reported or {}).get(name, several[0].outcomes)
-                for name, several in ranked.items()
-            },
+            {point[0].run.point: point for several in ranked.values() for point in several},
+            {verdict.short_name(name): (reported or {}).get(name, several[0]) for name, several in ranked.items()},
         )
     )
     return verdict.text(points, best, ranked, reported or {}, reference).splitlines()
@@ -64,23 +63,6 @@ def test_the_best_point_can_be_no_better_than_the_uniform_policy(tmp_path):
         "Highest reward: rate=0, not significantly different from the uniform policy "
         "(uniform policy 0.1, best fixed action 0.3)."
     )
-
-
-def test_one_seed_is_not_judged(tmp_path):
-    found = [*_outcomes(tmp_path, "rate=1", [0.9]), *_outcomes(tmp_path, "rate=2", [0.2])]
-    assert _text(tmp_path, found)[-1].startswith("Highest reward: rate=1, one seed: not judged (uniform policy 0.1")
-
-
-def test_the_best_point_can_be_significantly_above_the_uniform_policy(tmp_path):
-    found = [*_outcomes(tmp_path, "rate=1", [0.5, 0.51, 0.52]), *_outcomes(tmp_path, "rate=2", [0.2, 0.3, 0.1])]
-    assert _text(tmp_path, found)[-1].startswith(
-        "Highest reward: rate=1, above the uniform policy (uniform policy 0.1, best"
-    )
-
-
-def test_an_unknown_reward_of_the_uniform_policy_is_not_mentioned(tmp_path):
-    found = [one for rate in (1, 2) for one in _outcomes(tmp_path, f"rate={rate}", [0.5, 0.6], bounds=None)]
-    assert not any("uniform policy" in line for line in _text(tmp_path, found))
 
 
 def test_the_expected_best_of_as_many_points_of_each_configuration(tmp_path):
@@ -157,11 +139,11 @@ def test_fresh_seeds_rank_no_point(tmp_path):
     (tuning,) = _outcomes(tmp_path, "a", [0.5])
     (fresh,) = _outcomes(tmp_path, "a", [0.9], first=1)
     fresh.is_reporting = True
-    ((point,),) = outcomes.rank([tuning, fresh], smallest=False).values()
-    assert point.mean == 0.5
-    table = outcomes.table([tuning, fresh], [], metrics.AVERAGE_REWARD, tmp_path)
+    ((point,),) = sweep.rank([tuning, fresh], smallest=False).values()
+    assert sweep.mean(point) == 0.5
+    table = verdict.results_table([tuning, fresh], [], metrics.AVERAGE_REWARD, tmp_path)
     assert table["used_for"].tolist() == ["tuning", "reporting"]
-    assert "used_for" not in outcomes.table([tuning], [], metrics.AVERAGE_REWARD, tmp_path)
+    assert "used_for" not in verdict.results_table([tuning], [], metrics.AVERAGE_REWARD, tmp_path)
 
 
 def _configurations(folder, rewards, **flags):
@@ -200,39 +182,18 @@ def test_without_a_full_feedback_baseline_it_is_said_how_to_run_one(tmp_path, sc
 def test_points_have_verdicts_if_they_have_several_seeds(tmp_path):
     values = {"bandits_type=softmax": [0.49, 0.5, 0.51], "bandits_type=init": [0.1, 0.11, 0.09]}
     found = _configurations(tmp_path, values | {"bandits_type=supervised_mse": [0.9, 0.89, 0.91]})
-    ranked = outcomes.rank(found, smallest=False)
-    points = {point.name: point.outcomes for several in ranked.values() for point in several}
-    some = verdict.of(points, tmp_path, metrics.AVERAGE_REWARD, smallest=False)
-    words = {outcomes.label(point): word for point, word in some.verdicts_by_point().items()}
+    ranked = sweep.rank(found, smallest=False)
+    points = {point[0].run.point: point for several in ranked.values() for point in several}
+    some = verdict.comparable(points, tmp_path, metrics.AVERAGE_REWARD, smallest=False)
+    words = {sweep.label(point): word for point, word in verdict.verdicts_by_point(some).items()}
     assert words == {
         "bandits_type=softmax": "at a normalized score of 0.50",
         "bandits_type=init": "not significantly different from the uniform policy",
         "bandits_type=supervised_mse": "full-feedback baseline",
     }
-    assert [outcomes.label(point) for point in some.not_above_uniform()] == ["bandits_type=init"]
     ones = {name: seeds[:1] for name, seeds in points.items()}
-    single = verdict.of(ones, tmp_path, metrics.AVERAGE_REWARD, smallest=False)
-    assert (single.verdicts_by_point(), single.not_above_uniform()) == ({}, set())
-
-
-def test_with_two_words_each_is_compared_with_greedy_of_the_same_other_word(tmp_path):
-    rewards = {("softmax", 1): 0.5, ("greedy", 1): 0.2, ("softmax", 5): 0.4, ("greedy", 5): 0.1}
-    found = _configurations(
-        tmp_path,
-        {
-            f"bandits_type={bandit} bandits_deploy_freq={freq}": [reward, reward + 0.01, reward + place / 1000]
-            for place, ((bandit, freq), reward) in enumerate(rewards.items())
-        },
-    )
-    rows = _comparisons(_text(tmp_path, found))
-    assert [(row[1], row[-1].partition(" (")[0]) for row in rows] == [
-        ("greedy, deploy 1", "better"),
-        ("greedy, deploy 5", "better"),
-    ]
-    printed = _text(tmp_path, found, reference="softmax, deploy 5")
-    assert [row[:2] for row in _comparisons(printed)] == [
-        [name, "softmax, deploy 5"] for name in ("softmax, deploy 1", "greedy, deploy 1", "greedy, deploy 5")
-    ]
+    single = verdict.comparable(ones, tmp_path, metrics.AVERAGE_REWARD, smallest=False)
+    assert verdict.verdicts_by_point(single) == {}
 
 
 def test_without_greedy_it_is_said_that_the_first_is_the_reference(tmp_path):
@@ -264,7 +225,7 @@ def test_rewards_of_other_tasks_are_not_compared(tmp_path, reference):
         "Highest reward: bandits_type=softmax,task_type=digits",
         "Highest reward: bandits_type=softmax,task_type=mnist",
     ]
-    ranking = outcomes.text(outcomes.rank(found, smallest=False), ["bandits_type"], "reward", smallest=False, shown=9)
+    ranking = verdict.ranking(sweep.rank(found, smallest=False), ["bandits_type"], "reward", smallest=False, shown=9)
     assert [line.split()[:2] for line in ranking.splitlines() if line and line.split()[0] != "rank"] == [
         ["task_type=digits"],
         ["1", "softmax"],
@@ -272,16 +233,6 @@ def test_rewards_of_other_tasks_are_not_compared(tmp_path, reference):
         ["bandits_type=softmax", "task_type=mnist"],
         ["1", "0.8133"],
     ]
-
-
-def test_what_seeds_vary_is_said_as_a_report_says_it(tmp_path):
-    values = {"bandits_type=softmax": [0.5, 0.52], "bandits_type=greedy": [0.6, 0.63]}
-    printed = _text(tmp_path, _configurations(tmp_path, values, resplit=True))
-    (line,) = [line for line in printed if "Seeds vary" in line]
-    assert words.what_seeds_vary(partition=True) in line
-    assert line.endswith(words.what_intervals_are_over())
-    alone = _configurations(tmp_path / "one", {"bandits_type=softmax": [0.5], "bandits_type=greedy": [0.6]})
-    assert not any("Seeds" in line for line in _text(tmp_path / "one", alone))
 
 
 def _runs(*configurations):
@@ -309,14 +260,116 @@ def test_a_reference_that_compares_nothing_is_refused(wanted, configurations, me
         verdict.check_reference(wanted, _runs(*configurations), has_fresh_seeds=False)
 
 
-def test_a_reference_is_a_configuration_s_words_or_a_strategy():
-    some = _runs("bandits_type=softmax task_type=digits", "bandits_type=greedy task_type=digits")
-    for wanted in ("greedy", "softmax, digits"):
-        verdict.check_reference(wanted, some, has_fresh_seeds=False)
-
-
 @pytest.mark.parametrize("configuration", ["", "bandits_type=softmax"])
 def test_a_grid_whose_runs_all_failed_says_nothing(tmp_path, configuration):
     settings = cli.Settings({"seed": 0, "total_rounds": 1}, frozenset())
     run = plan.Run("bandits.run_federated", "a-0123456789ab", 0, configuration, (), (), settings)
-    assert _text(tmp_path, [outcomes.Outcome(run, outcomes.FAILED)]) == []
+    assert _text(tmp_path, [sweep.Outcome(run, sweep.FAILED)]) == []
+
+
+FLAGS = {"client_learning_rate": 0.1, "seed": 0, "total_rounds": 10}
+
+
+def _point(point, value, configuration="", seed=0, **flags):
+    """Outcome of a run of ten rounds, without a folder."""
+    settings = cli.Settings(FLAGS | {"seed": seed} | flags, frozenset())
+    run = plan.Run("toy", point, seed, configuration, tuple(flags), (), settings)
+    return sweep.Outcome(run, sweep.FINISHED, 10, value)
+
+
+OUTCOMES = [
+    _point("few", 9.0, client_learning_rate=0.1),
+    _point("nan", math.nan, client_learning_rate=0.2),
+    _point("low", 1.0, client_learning_rate=0.3),
+    _point("mixed", 5.0, client_learning_rate=0.4),
+    _point("mixed", 1.5, client_learning_rate=0.4, seed=1),
+    _point("high", 3.0, client_learning_rate=0.5),
+]
+
+
+def test_diverged_points_are_last_and_marked():
+    lost = _point("lost", math.nan, client_learning_rate=10.0)
+    lost.status = sweep.DIVERGED
+    ranked = sweep.rank([lost, OUTCOMES[2]], smallest=False)
+    lines = verdict.ranking(ranked, ["client_learning_rate"], "score", smallest=False, shown=9).splitlines()
+    assert [line.split() for line in lines] == [
+        ["rank", "client_learning_rate", "score", "status", "rounds"],
+        ["1", "0.3", "1.0000", "10"],
+        ["2", "10", "-", "diverged", "10"],
+    ]
+
+
+def test_each_configuration_is_ranked_and_shown_by_itself_unless_only_words_are_compared():
+    words = [_point(kind, value, configuration=f"kind={kind}", kind=kind) for kind, value in [("a", 1.0), ("b", 2.0)]]
+    ranked = sweep.rank(words, smallest=False)
+    assert list(ranked) == ["kind=a", "kind=b"]
+    lines = verdict.ranking(ranked, ["kind"], "score", smallest=False, shown=1).splitlines()
+    assert [line.split() for line in lines] == [
+        ["rank", "kind", "score", "rounds"],
+        ["1", "b", "2.0000", "10"],
+        ["2", "a", "1.0000", "10"],
+    ]
+    more = [*words, _point("a2", 3.0, configuration="kind=a", kind="a", client_learning_rate=0.7)]
+    ranked = sweep.rank(more, smallest=False)
+    lines = verdict.ranking(ranked, ["kind", "client_learning_rate"], "score", smallest=False, shown=1).splitlines()
+    assert [line.split() for line in lines[:3]] == [
+        ["kind=a"],
+        ["rank", "client_learning_rate", "score", "rounds"],
+        ["1", "0.7", "3.0000", "10"],
+    ]
+    assert lines[3] == "... and 1 more, see results.csv"
+
+
+def test_a_row_a_run_has_its_flags_as_columns_the_swept_ones_first(tmp_path):
+    found = verdict.results_table(OUTCOMES, ["client_learning_rate"], "score", tmp_path)
+    columns = ["run", "status", "score", "rounds", "client_learning_rate", "seed", "total_rounds", "error"]
+    assert list(found.columns) == columns
+    assert list(found["run"])[3:5] == ["mixed/seed_0", "mixed/seed_1"]
+    assert list(found["client_learning_rate"]) == [0.1, 0.2, 0.3, 0.4, 0.4, 0.5]
+
+
+@pytest.mark.slow
+def test_a_search_over_private_runs_tells_what_it_costs(tmp_path):
+    found = [_point(f"p{place}", 0.5) for place in range(3)]
+    mechanism = mechanisms.Mechanism("dpsgd", 1.0, 1000, 10, "poisson")
+    assert verdict.privacy_summary(found, tmp_path) == ""
+    for outcome in found[:2]:
+        (tmp_path / outcome.run.name).mkdir(parents=True)
+        (tmp_path / outcome.run.name / "privacy.json").write_text(json.dumps(mechanism.report(5)))
+    summary = verdict.privacy_summary(found, tmp_path)
+    assert summary == f"{ledger.describe([(mechanism, 5)] * 2)} Not counted: 1 runs without a privacy.json."
+    assert f"The 2 runs together spend epsilon {mechanism.epsilon(10):.3g} by RDP" in summary
+
+
+def test_the_heat_map_shows_the_best_over_other_flags(tmp_path):
+    grid = [
+        _point(f"{s}{c}{mu}", s * 10 + c + mu, server_learning_rate=s, client_learning_rate=c, mu=mu)
+        for s in (1.0, 2.0)
+        for c in (1.0, 2.0)
+        for mu in (0.0, 0.5)
+        if (s, c) != (2.0, 2.0)
+    ]
+    (points,) = sweep.rank(grid, smallest=False).values()
+    axes = ("server_learning_rate", "client_learning_rate")
+    cells = verdict.cells(points, axes).set_index(list(axes))["mean"].to_dict()
+    assert cells == {(1.0, 1.0): 11.5, (1.0, 2.0): 12.5, (2.0, 1.0): 21.5}
+    path = tmp_path / "heat_map.png"
+    verdict.heat_map(points, axes, path, metric="score", title="", smallest=False)
+    shape = matplotlib.image.imread(path).shape
+    assert min(shape[:2]) > 300
+
+
+def test_cells_not_above_the_uniform_policy_are_marked(tmp_path, monkeypatch):
+    monkeypatch.setitem(matplotlib.rcParams, "svg.fonttype", "none")
+    rates = [("low", 1.0, 0.125), ("high", 2.0, 0.5)]
+    found = [_point(name, value, server_learning_rate=1.0, client_learning_rate=rate) for name, rate, value in rates]
+    (points,) = sweep.rank(found, smallest=False).values()
+    note = "* not significantly above the uniform policy"
+    for marked, expected in (((), {"0.125", "0.5"}), (("low",), {"0.125*", "0.5", note})):
+        axes = ("server_learning_rate", "client_learning_rate")
+        path = tmp_path / "heat_map.svg"
+        verdict.heat_map(points, axes, path, metric="score", title="a", smallest=False, marked=marked)
+        texts = set(re.findall(r"<text[^>]*>([^<]*)</text>|<tspan[^>]*>([^<]*)</tspan>", path.read_text()))
+        words = {first or second for first, second in texts}
+        assert expected <= words
+        assert (note in words) == bool(marked)

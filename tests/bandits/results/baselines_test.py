@@ -5,13 +5,24 @@ import math
 import pytest
 
 from bandits.results import baselines
+from bandits.results.configuration import Baseline, ReferenceValue
+from tests.bandits.results.tables import REWARD, configuration
 
 CHANCE = {0: 0.10, 1: 0.11, 2: 0.09, 3: 0.10}
 CEILING = {0: 0.90, 1: 0.91, 2: 0.90, 3: 0.89}
 
 
-def _word(numbers, **known):
-    return baselines.compare({"arm": dict(enumerate(numbers))}, **known)["arm"]
+def _known(uniform=None, fixed=None, full_feedback=None):
+    pairs = zip(Baseline, (uniform, fixed, full_feedback), strict=True)
+    return {
+        baseline: configuration("", one) if isinstance(one, dict) else ReferenceValue("", one)
+        for baseline, one in pairs
+        if one is not None
+    }
+
+
+def _word(numbers, better="up", **known):
+    return baselines.compare([(configuration("arm", numbers), _known(**known))], REWARD, better)["arm"]
 
 
 @pytest.mark.parametrize(
@@ -62,18 +73,18 @@ def test_a_mark_of_one_seed_judges_nothing():
 def test_the_best_of_many_uniform_policies_is_not_significantly_better():
     """Alone it would be: 0.02 above with p 0.02. As one of nine it is not."""
     lucky = [0.13, 0.11, 0.12, 0.12, 0.105]
-    values = {"lucky": dict(enumerate(lucky))}
-    assert baselines.compare(values, uniform=0.1)["lucky"].beats_uniform
+    some = [(configuration("lucky", lucky), _known(0.1))]
+    assert baselines.compare(some, REWARD)["lucky"].beats_uniform
     for place in range(8):
-        values[f"other {place}"] = dict(enumerate([0.09, 0.11, 0.10 + place / 1000, 0.12, 0.08]))
-    assert (
-        baselines.compare(values, uniform=0.1)["lucky"].summary == "not significantly different from the uniform policy"
-    )
+        other = configuration(f"other {place}", [0.09, 0.11, 0.10 + place / 1000, 0.12, 0.08])
+        some.append((other, _known(0.1)))
+    same = "not significantly different from the uniform policy"
+    assert baselines.compare(some, REWARD)["lucky"].summary == same
 
 
 def test_scores_are_0_at_the_uniform_policy_and_1_at_full_feedback():
-    found = baselines.normalized({"arm": {0: 0.1, 1: 0.5}}, CHANCE, CEILING)
-    assert found["arm"] == pytest.approx({0: 0.0, 1: 0.5}, abs=1e-12)
+    found = baselines.normalized_scores(configuration("arm", [0.1, 0.5]), _known(CHANCE, None, CEILING), REWARD)
+    assert found == pytest.approx({0: 0.0, 1: 0.5}, abs=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -84,7 +95,7 @@ def test_overlapping_baselines_are_refused(chance, ceiling, better):
     with pytest.raises(
         ValueError, match=r"for the uniform policy and .* for the full-feedback baseline leave no scale"
     ):
-        baselines.normalized({"arm": {0: 0.3}}, chance, ceiling, better)
+        baselines.normalized_scores(configuration("arm", [0.3]), _known(chance, None, ceiling), REWARD, better)
 
 
 def test_regret_to_full_feedback_can_be_negative():

@@ -1,7 +1,6 @@
 """Tests of bandits.results.configurations."""
 
 import dataclasses
-import math
 import pathlib
 
 import numpy as np
@@ -9,7 +8,8 @@ import pandas as pd
 import pytest
 
 from bandits import metrics, studies
-from bandits.results import configurations, names, runs
+from bandits.results import configurations, phrases, runs
+from bandits.results.configuration import Baseline
 
 
 def _run(name, rewards=(0.5,), seed=0, **flags):
@@ -18,33 +18,22 @@ def _run(name, rewards=(0.5,), seed=0, **flags):
     return runs.Run(pathlib.Path(name), table, {"task_type": "digits", "seed": seed, **flags}, "run", {})
 
 
-def _part(**rewards) -> configurations.Part:
+def _part(**rewards) -> configurations.ComparableRuns:
     """Returns the part of runs of a round, by the bandits that gave these rewards, a seed each."""
     found = [
         _run(f"{bandit}/seed_{seed}", [reward], seed, bandits_type=bandit)
         for bandit, values in rewards.items()
         for seed, reward in enumerate(values)
     ]
-    (part,) = configurations.parts(found)
+    (part,) = configurations.comparable(found)
     return part
 
 
-def test_an_estimate_is_the_mean_and_students_interval():
-    one = configurations.estimate([1.0, 2.0, 3.0])
-    assert one == (pytest.approx(2.0), pytest.approx(2 - 4.302653 / 3**0.5), pytest.approx(2 + 4.302653 / 3**0.5), 3)
-    assert configurations.estimate([0.5]) == pytest.approx((0.5, math.nan, math.nan, 1), nan_ok=True)
-    assert configurations.estimate([0.5, 0.5]) == (0.5, 0.5, 0.5, 2)
-    assert configurations.estimate([]) is None
-
-
 def test_the_interval_of_a_share_stays_within_0_and_1():
-    assert configurations.estimate([0.9, 1.0], (0.0, 1.0))[2] == 1.0
-    assert configurations.estimate([0.9, 1.0]).high == pytest.approx(0.95 + 12.7062047 * 0.05)
-    assert configurations.estimate([0.0, 0.1], (0.0, 1.0)).low == 0.0
     found = [_run(f"a/seed_{seed}", seed=seed) for seed in (0, 1)]
     for run, accuracy in zip(found, (0.9, 1.0), strict=True):
         run.metrics[metrics.ACCURACY] = accuracy
-    ((configuration,),) = (part.configurations for part in configurations.parts(found))
+    ((configuration,),) = (part.configurations for part in configurations.comparable(found))
     assert configuration.estimate(metrics.ACCURACY).high == 1.0
 
 
@@ -52,12 +41,12 @@ def test_a_result_with_the_numbers_of_another_is_no_column():
     run = _run("a", [0.5, 0.5])
     run.metrics[metrics.ACCURACY] = [np.nan, 0.5]
     run.metrics[metrics.HELD_OUT_REWARD] = [np.nan, 0.5]
-    (part,) = configurations.parts([run])
+    (part,) = configurations.comparable([run])
     assert part.equal == {metrics.ACCURACY: metrics.HELD_OUT_REWARD}
     assert part.columns == (metrics.ROUND_REWARD, metrics.AVERAGE_REWARD, metrics.HELD_OUT_REWARD)
     other = _run("b", [0.5, 0.5])
     other.metrics[metrics.ACCURACY], other.metrics[metrics.HELD_OUT_REWARD] = [np.nan, 0.5], [np.nan, 0.25]
-    (part,) = configurations.parts([run, other])
+    (part,) = configurations.comparable([run, other])
     assert part.equal == {}
 
 
@@ -70,7 +59,14 @@ def test_configurations_lie_between_the_baselines():
         supervised_mse=[0.90, 0.92],
         init=[0.01, 0.0],
     )
-    assert [configuration.role for configuration in part.configurations] == ["uniform", "", "", "", "full_feedback", ""]
+    assert [configuration.role for configuration in part.configurations] == [
+        Baseline.uniform_policy,
+        None,
+        None,
+        None,
+        Baseline.full_feedback,
+        None,
+    ]
     places = {configuration.name: part.baseline_summary(configuration) for configuration in part.configurations}
     assert places == {
         "uniform": "",
@@ -93,7 +89,7 @@ def _bounded(bandit, rewards, **bounds):
 def test_a_recorded_uniform_policy_is_a_baseline_without_a_run():
     known = {"participating": {"chance": 0.1, "constant": 0.3}}
     found = [*_bounded("softmax", [0.5, 0.52, 0.51], **known), *_bounded("init", [0.1, 0.12, 0.09], **known)]
-    (part,) = configurations.parts(found)
+    (part,) = configurations.comparable(found)
     assert [part.baseline_summary(configuration) for configuration in part.configurations] == [
         "above the uniform policy",
         "not significantly different from the uniform policy",
@@ -102,7 +98,10 @@ def test_a_recorded_uniform_policy_is_a_baseline_without_a_run():
         "",
         " (not significantly different from the uniform policy)",
     ]
-    assert part.baseline_means(part.configurations[0]) == {"uniform": 0.1, "fixed": 0.3}
+    assert part.baseline_means(part.configurations[0]) == {
+        Baseline.uniform_policy: 0.1,
+        Baseline.best_fixed_action: 0.3,
+    }
 
 
 def test_configurations_are_compared_with_greedy_of_the_most_equal_flags_in_one_family():
@@ -111,7 +110,7 @@ def test_configurations_are_compared_with_greedy_of_the_most_equal_flags_in_one_
         for bandit, freq, reward in (("softmax", 1, 0.5), ("greedy", 1, 0.2), ("softmax", 5, 0.4), ("greedy", 5, 0.1))
         for seed in (0, 1)
     ]
-    (part,) = configurations.parts(found)
+    (part,) = configurations.comparable(found)
     pairs = [(one.name, other.name) for one, other, _ in part.compared()]
     assert pairs == [("softmax, deploy 1", "greedy, deploy 1"), ("softmax, deploy 5", "greedy, deploy 5")]
     named = [(one.name, other.name) for one, other, _ in part.compared("softmax, deploy 5")]
@@ -125,31 +124,9 @@ def test_of_several_references_that_are_asked_for_one_of_the_same_data_counts_fi
         _run(f"{bandit}{alpha}{freq}", bandits_type=bandit, partition_alpha=alpha, bandits_deploy_freq=freq)
         for bandit, alpha, freq in (("greedy", 0.1, 1), ("greedy", 1.0, 5), ("softmax", 1.0, 1))
     ]
-    (part,) = configurations.parts(found)
+    (part,) = configurations.comparable(found)
     ((one, other, _),) = [pair for pair in part.compared("greedy") if pair[0].flags["bandits_type"] == "softmax"]
     assert (one.flags["partition_alpha"], other.flags["partition_alpha"]) == (1.0, 1.0)
-
-
-def test_longer_runs_are_compared_only_on_request():
-    found = [
-        _run(f"{name}/seed_{seed}", [0.5 + seed / 10], seed, bandits_type=bandit, total_rounds=rounds)
-        for name, bandit, rounds in (("a", "greedy", 5), ("b", "softmax", 50))
-        for seed in (0, 1)
-    ]
-    (part,) = configurations.parts(found)
-    assert part.compared() == []
-    assert len(part.compared("greedy")) == 1
-
-
-def test_noise_that_no_seed_determines_pairs_nothing():
-    found = [
-        _run(f"{bandit}/seed_{seed}", [0.5 + seed / 10], seed, bandits_type=bandit, noise_multiplier=noise)
-        for bandit, noise in (("greedy", 0.0), ("softmax", 1.0))
-        for seed in (0, 1)
-    ]
-    (part,) = configurations.parts(found)
-    ((_, _, one),) = part.compared()
-    assert one.kind == "unpaired"
 
 
 def test_the_baseline_of_a_configuration_has_the_most_equal_flags():
@@ -158,33 +135,30 @@ def test_the_baseline_of_a_configuration_has_the_most_equal_flags():
         for bandit in ("uniform", "softmax")
         for freq in (1, 5)
     ]
-    (part,) = configurations.parts(found)
+    (part,) = configurations.comparable(found)
     assert [
-        part.reference(configuration, configurations.UNIFORM).name for configuration in part.configurations[2:]
+        part.reference(configuration, Baseline.uniform_policy).name for configuration in part.configurations[2:]
     ] == [
         "uniform, deploy 1",
         "uniform, deploy 5",
     ]
 
 
-def test_configurations_with_other_rewards_or_data_are_no_baseline():
-    chance = _run("chance", bandits_type="uniform", scenario="scratch")
-    shifted = _run("a", bandits_type="softmax", scenario="init_shift")
-    others = _run("b", bandits_type="softmax", scenario="scratch", partition_alpha=0.1)
-    pretrained = _run("c", bandits_type="softmax", scenario="init", init_labels=3)
-    (part,) = configurations.parts([chance, shifted, others, pretrained])
-    bounds = [part.reference(configuration, configurations.UNIFORM) for configuration in part.configurations[1:]]
-    assert bounds == [None, None, None]
-
-
 @pytest.mark.parametrize(
-    ("name", "value"), [("total_rounds", 150), ("clients_per_round", 5), ("cohort_sampling", "poisson")]
+    ("name", "value"),
+    [
+        ("total_rounds", 150),
+        ("clients_per_round", 5),
+        ("cohort_sampling", "poisson"),
+        ("partition_alpha", 0.1),
+        ("scenario", "init_shift"),
+    ],
 )
-def test_configurations_with_other_rounds_or_cohorts_are_no_baseline(name, value):
+def test_configurations_with_other_data_rewards_rounds_or_cohorts_are_no_baseline(name, value):
     alike = {"total_rounds": 20, "clients_per_round": 10, "cohort_sampling": "fixed"}
     found = [_run(bandit, bandits_type=bandit, **alike) for bandit in ("uniform", "softmax")]
-    (part,) = configurations.parts([*found, _run("other", bandits_type="softmax", **(alike | {name: value}))])
-    assert [part.reference(configuration, configurations.UNIFORM) for configuration in part.configurations[1:]] == [
+    (part,) = configurations.comparable([*found, _run("other", bandits_type="softmax", **(alike | {name: value}))])
+    assert [part.reference(configuration, Baseline.uniform_policy) for configuration in part.configurations[1:]] == [
         part.configurations[0],
         None,
     ]
@@ -192,7 +166,7 @@ def test_configurations_with_other_rounds_or_cohorts_are_no_baseline(name, value
 
 def test_a_bound_that_is_deployed_otherwise_is_named():
     settings = [("uniform", 5), ("supervised_mse", 10), ("softmax", 10)]
-    (part,) = configurations.parts(
+    (part,) = configurations.comparable(
         [_run(bandit, bandits_type=bandit, bandits_deploy_freq=freq) for bandit, freq in settings]
     )
     assert [part.deployment_note(configuration) for configuration in part.configurations] == [
@@ -208,12 +182,12 @@ def test_less_of_a_loss_is_better():
         runs.Run(pathlib.Path(name), pd.DataFrame({"round_num": [1], column: [loss]}), {"clip": loss}, "run", {})
         for name, loss in (("a", 2.0), ("b", 1.0))
     ]
-    (part,) = configurations.parts(found)
+    (part,) = configurations.comparable(found)
     assert [configuration.name for configuration in part.ranked()] == ["clip 1", "clip 2"]
 
 
 def _names(*found) -> list[str]:
-    (part,) = configurations.parts(found)
+    (part,) = configurations.comparable(found)
     return [configuration.name for configuration in part.configurations]
 
 
@@ -221,7 +195,7 @@ def test_runs_that_differ_in_their_seed_are_a_configuration_wherever_they_lie():
     grid = [_run(f"runs/lr=1-0123456789ab/seed_{seed}", seed=seed, clip_norm=1.0) for seed in (2, 10)]
     other = _run("elsewhere", seed=3, clip_norm=1.0, experiment_name="elsewhere", preset="x", bandits_mu=None)
     third = _run("third", seed=3, clip_norm=2.0)
-    (part,) = configurations.parts([*grid, other, third])
+    (part,) = configurations.comparable([*grid, other, third])
     assert [[run.flags["seed"] for run in configuration.runs] for configuration in part.configurations] == [
         [2, 3, 10],
         [3],
@@ -234,10 +208,10 @@ def test_a_seed_that_was_run_twice_does_not_count_twice():
 
 def test_of_a_log_drawn_and_logged_rewards_are_never_in_one_table():
     found = [_run(f"runs/{kind}", task_type="logged", learn_from=kind) for kind in ("simulator", "ips")]
-    titles = [part.title for part in configurations.parts(found)]
+    titles = [part.title for part in configurations.comparable(found)]
     assert titles == ["run_federated: logged from simulator", "run_federated: logged from ips"]
     digits = [_run(f"runs/{kind}", learn_from=kind) for kind in ("simulator", "ips")]
-    assert len(configurations.parts(digits)) == 1  # Where there is no log it says nothing.
+    assert len(configurations.comparable(digits)) == 1  # Where there is no log it says nothing.
 
 
 def test_a_table_is_one_task_whether_it_was_a_file_or_a_frame():
@@ -249,7 +223,7 @@ def test_a_table_is_one_task_whether_it_was_a_file_or_a_frame():
             ("greedy", "dataframe:1234", {"content": "b"}),
         )
     ]
-    one, other = configurations.parts(found)
+    one, other = configurations.comparable(found)
     assert (one.title, [configuration.name for configuration in one.configurations]) == (
         "run_federated: tabular wine.csv",
         ["softmax", "falcon"],
@@ -257,18 +231,13 @@ def test_a_table_is_one_task_whether_it_was_a_file_or_a_frame():
     assert other.title == "run_federated: tabular DataFrame"
 
 
-def test_resplit_clients_are_no_difference():
-    found = [_run(f"x/seed_{seed}", seed=seed, resplit=True, partition_seed=seed) for seed in (0, 1)]
-    assert _names(*found) == ["x"]
-
-
 def test_what_is_held_out_and_learned_from_are_part_of_the_task():
     flags = {"task_type": "logged", "learn_from": "ips"}
-    assert names.task(flags) == "logged from ips"
-    assert names.task(flags | {"hold_out": "clients"}) == "logged from ips"
-    assert names.task(flags | {"hold_out": "time"}) == "logged from ips held out by time"
-    assert names.task({"task_type": "tabular", "hold_out": "time"}) == "tabular held out by time"
-    assert names.task({}) is None
+    assert phrases.task_name(flags) == "logged from ips"
+    assert phrases.task_name(flags | {"hold_out": "clients"}) == "logged from ips"
+    assert phrases.task_name(flags | {"hold_out": "time"}) == "logged from ips held out by time"
+    assert phrases.task_name({"task_type": "tabular", "hold_out": "time"}) == "tabular held out by time"
+    assert phrases.task_name({}) is None
 
 
 def test_studies_and_tasks_are_parts_of_their_own():
@@ -277,7 +246,7 @@ def test_studies_and_tasks_are_parts_of_their_own():
     other = runs.Run(pathlib.Path("p"), table, {"task_type": "digits"}, "run", {})
     wine = _run("wine", task_type="tabular", data_file="/data/wine.csv")
     unknown = runs.Run(pathlib.Path("u"), pd.DataFrame({"round_num": [1]}), {}, "run", {})
-    titles = [part.title for part in configurations.parts([_run("a"), other, wine, unknown])]
+    titles = [part.title for part in configurations.comparable([_run("a"), other, wine, unknown])]
     assert titles == ["run_federated: digits", "run_posterior: digits", "run_federated: tabular wine.csv", "Runs"]
 
 

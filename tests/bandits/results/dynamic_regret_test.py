@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bandits import metrics, run_federated, studies
-from bandits.environments.drift import Drift
-from bandits.results import configurations, dynamic_regret, runs
+from bandits import metrics, run_federated
+from bandits.environments import Drift
+from bandits.results import configuration, configurations, dynamic_regret, runs
 from bandits.results.dynamic_regret import EnvironmentSchedule, Segment
 from optimization.study import frame
 from optimization.study.results import Run
@@ -28,8 +28,10 @@ def _runs(*rewards):
     ]
 
 
-def _regret(rewards, full_feedback, schedule=ABRUPT, **how):
-    return dynamic_regret.of_configuration(_runs(*rewards), REWARD, schedule, full_feedback, **how)
+def _regret(rewards, full_feedback, schedule=ABRUPT, better=None, **unpaired):
+    one = dataclasses.replace(configuration.of_runs("a", _runs(*rewards), [REWARD]), **unpaired)
+    best = {environment: configuration.of_values("", REWARD, values) for environment, values in full_feedback.items()}
+    return dynamic_regret.of_configuration(one, REWARD, schedule, best, better)
 
 
 def test_each_round_is_compared_with_the_baseline_of_its_environment():
@@ -53,7 +55,7 @@ def test_without_pairs_it_is_welchs():
     from scipy import stats
 
     rewards, best = [[0.5, 0.25, 0.5], [0.25, 0.5, 0.0], [0.75, 0.5, 0.25]], {4: 0.75, 5: 1.0}
-    regret = _regret(rewards, {0: best, 1: best}, is_unpaired=True)
+    regret = _regret(rewards, {0: best, 1: best}, unpaired=True)
     means = np.mean(rewards, axis=1)
     first, second = np.var([0.75, 1.0], ddof=1) / 2, np.var(means, ddof=1) / 3
     freedom = (first + second) ** 2 / (first**2 / 1 + second**2 / 2)
@@ -74,17 +76,6 @@ def test_between_environments_the_mixture_of_their_baselines_counts():
     assert regret.segments[1][1].mean == pytest.approx(0.25)
 
 
-def test_an_environment_that_returns_is_a_new_segment():
-    seasons = EnvironmentSchedule(Drift("seasonal", period=4, environments=2), lambda rounds: rounds)
-    assert list(seasons.segments(7)) == [
-        Segment(1, 2, (0,)),
-        Segment(3, 4, (1,)),
-        Segment(5, 6, (0,)),
-        Segment(7, 7, (1,)),
-    ]
-    assert (seasons.needed(2), seasons.needed(7)) == ([0], [0, 1])
-
-
 def test_rewards_of_a_persistent_cache_belong_to_the_environment_of_the_action():
     kept = EnvironmentSchedule(Drift("abrupt", start=3, environments=2), lambda rounds: rounds - (rounds - 1) % 4)
     regret = _regret([[0.0] * 6], {0: {0: 1.0}, 1: {0: 0.5}}, kept)
@@ -102,11 +93,6 @@ def test_only_rounds_that_all_seeds_have_finished_count():
     best = {0: 1.0, 1: 1.0}
     regret = _regret([[0.5, 0.5, 0.0], [0.5, 0.5]], {0: best, 1: best})
     assert (regret.rounds, regret.total.mean) == (2, 1.0)
-
-
-def test_it_can_be_negative_and_less_can_be_better():
-    assert _regret([[0.75, 0.75]], {0: {0: 0.5}}).total.mean == -0.5
-    assert _regret([[0.75, 0.75]], {0: {0: 0.5}}, better="down").total.mean == 0.5
 
 
 def test_without_a_common_finished_seed_there_is_no_regret():
@@ -137,9 +123,16 @@ def _baseline(reward, environment, *arguments, **how):
     return _finished(rewards, "--bandits_type=supervised_mse", f"--drift_world={environment}", *arguments, **how)
 
 
-def _part(*finished) -> configurations.Part:
-    (part,) = configurations.parts([run for group in finished for run in group])
+def _part(*finished) -> configurations.ComparableRuns:
+    (part,) = configurations.comparable([run for group in finished for run in group])
     return part
+
+
+def _notes(part):
+    """Notes of a section without a regret."""
+    (section,) = dynamic_regret.sections(part)
+    assert section.rows == ()
+    return section.notes
 
 
 SOFTMAX = (0.5, 0.75, 0.125, 0.25)  # The rewards change in round 3.
@@ -147,10 +140,9 @@ SOFTMAX = (0.5, 0.75, 0.125, 0.25)  # The rewards change in round 3.
 
 def test_the_section_compares_each_round_with_its_baseline():
     part = _part(_finished(SOFTMAX), _baseline(0.875, 0), _baseline(0.625, 1))
-    ((configuration, _, regret),) = dynamic_regret.of_part(part)
-    assert configuration.flags["bandits_type"] == "softmax"
+    ((one, *_, regret),) = dynamic_regret.results(part)
+    assert one.flags["bandits_type"] == "softmax"
     assert regret.total.mean == (0.875 - 0.5) + (0.875 - 0.75) + (0.625 - 0.125) + (0.625 - 0.25)
-    assert dynamic_regret.missing(part) == []
     (section,) = dynamic_regret.sections(part)
     assert section.title == "Dynamic regret to 2 full-feedback baselines"
     assert [[getattr(cell, "value", cell) for cell in row[1:]] for row in section.rows] == [
@@ -160,49 +152,11 @@ def test_the_section_compares_each_round_with_its_baseline():
     ]
 
 
-def test_the_supervised_learner_that_meets_the_changes_has_regret_too():
-    supervised = _finished((0.5, 1.0, 0.0, 0.5), "--bandits_type=supervised_mse")
-    ((configuration, _, regret),) = dynamic_regret.of_part(_part(supervised, _baseline(1.0, 0), _baseline(1.0, 1)))
-    assert (configuration.role, regret.total.mean) == (configurations.FULL_FEEDBACK, 2.0)
-
-
 @pytest.mark.parametrize("other", ["--world_seed=1", "--drift_start=2", "--clients_per_round=3", "--drift_every=2"])
 def test_a_baseline_of_another_environment_or_cohort_does_not_count(other):
     part = _part(_finished(SOFTMAX), _baseline(1.0, 0), _baseline(1.0, 1, other))
-    assert dynamic_regret.of_part(part) == []
-    message, *commands = dynamic_regret.missing(part)
-    assert message.endswith(" needs the full-feedback baseline of environment 1: run these:")
-    assert [word for word in shlex.split(commands[0]) if word.startswith("--drift_world")] == ["--drift_world=1"]
-    assert len(commands) == 1
-
-
-def test_a_mixture_is_said_to_be_one():
-    linear = ("--reward_drift=linear", "--drift_start=2", "--drift_rounds=2")
-    part = _part(_finished([0.5] * 4, *linear), _baseline(1.0, 0, *linear), _baseline(0.5, 1, *linear))
-    (section,) = dynamic_regret.sections(part)
-    assert any("there the regret is an upper bound" in note for note in section.notes)
-    assert [cell.value for cell in section.rows[0][4:6]] == [0.75, 0.1875]
-    assert section.rows[2][1:3] == ["2 to 2", "0 and 1"]
-    assert [cell.value for cell in section.rows[2][5:]] == [0.25, 0.25]
-
-
-def test_an_unfinished_baseline_does_not_count():
-    begun = _finished([0.0, 1.0], "--bandits_type=supervised_mse", "--drift_world=1")
-    part = _part(_finished(SOFTMAX), _baseline(1.0, 0), begun)
-    assert dynamic_regret.of_part(part) == []
-    assert dynamic_regret.missing(part)[0].endswith("needs the full-feedback baseline of environment 1: run these:")
-
-
-def test_ten_segments_are_reported_each():
-    seasons = ("--scenario=scratch", "--reward_drift=seasonal", "--drift_period=2", "--total_rounds=12")
-    full_feedback = [
-        _finished([1.0] * 12, *seasons, "--bandits_type=supervised_mse", f"--drift_world={environment}")
-        for environment in (0, 1)
-    ]
-    part = _part(_finished([0.5] * 12, *seasons), *full_feedback)
-    (section,) = dynamic_regret.sections(part)
-    assert (len(section.rows), section.rows[0][4].value) == (11, 6.0)
-    assert any("After the first 10 segments" in note for note in section.notes)
+    (message,) = _notes(part)
+    assert " needs the full-feedback baseline of environment 1: run the same with" in message
 
 
 def test_where_rewards_stay_there_is_none():
@@ -210,66 +164,22 @@ def test_where_rewards_stay_there_is_none():
     part = _part(
         _finished(SOFTMAX, *still), _finished(SOFTMAX, *still, "--bandits_type=supervised_mse"), _baseline(1.0, 0)
     )
-    assert (dynamic_regret.of_part(part), dynamic_regret.missing(part)) == ([], [])
     assert dynamic_regret.sections(part) == []
 
 
-@pytest.mark.slow
-def test_missing_baselines_are_reported_once_with_commands_that_run():
-    """Flags of exploration and resets are left out, in whatever order they were given."""
-    set_flags = (
-        "--drift_start=3",
-        "--bandits_type=falcon",
-        "--bandits_gamma=50",
-        "--clients_per_round=7",
-        "--world_seed=4",
+def test_missing_baselines_are_reported_once():
+    part = _part(_finished(SOFTMAX, seeds=3), _finished(SOFTMAX, "--bandits_type=greedy"))
+    (message,) = _notes(part)
+    assert message == (
+        f"The dynamic regret of {part.configurations[0].name} needs the full-feedback baseline of environment 0 and "
+        "environment 1: run the same with --bandits_type=supervised_mse, and --drift_world=0 and --drift_world=1."
     )
-    reset = ("--reset_window=2", "--reset=model", "--reset_when=window")
-    part = _part(
-        _finished(SOFTMAX, *set_flags, *reset, seeds=3),
-        _finished(SOFTMAX, *set_flags[:1], *set_flags[3:], "--bandits_type=greedy"),
-    )
-    message, *commands = dynamic_regret.missing(part)
-    needs = "needs the full-feedback baseline of environment 0 and environment 1: run these:"
-    assert message == f"The dynamic regret of {part.configurations[0].name} {needs}"
-    assert commands == [
-        "./scripts/python -m bandits.run_federated --scenario=drift --total_rounds=4 --drift_start=3 "
-        "--clients_per_round=7 --world_seed=4 --bandits_type=supervised_mse "
-        f"--drift_world={environment} --experiment_name=digits_drift_falcon_world_{environment} --seed=0 --repeat=3"
-        for environment in (0, 1)
-    ]
-    for environment, line in enumerate(commands):
-        words = [word for word in shlex.split(line)[3:] if not word.startswith("--repeat")]
-        settings = studies.resolve(MODULE, words)
-        assert (settings.drift_world, settings.world_seed, settings.bandits_type) == (environment, 4, "supervised_mse")
-    assert commands[0] in dynamic_regret.sections(part)[0].notes
-
-
-def test_a_reset_of_a_config_file_leaves_no_command(tmp_path):
-    config = tmp_path / "reset.toml"
-    config.write_text('reset = "model"\nreset_when = "window"\nreset_window = 2\n')
-    (message,) = dynamic_regret.missing(_part(_finished(SOFTMAX, f"--config={config}")))
-    assert message.endswith("and --drift_world=0 and --drift_world=1.")
-
-
-def test_a_run_without_a_command_is_reported_with_flags():
-    (run,) = _finished(SOFTMAX)
-    (message,) = dynamic_regret.missing(_part([dataclasses.replace(run, command="")]))
-    assert message.endswith("run the same with --bandits_type=supervised_mse, and --drift_world=0 and --drift_world=1.")
-
-
-def test_flags_that_need_each_other_stay_together_in_a_baselines_command():
-    noise = ("--aggregator_type=dpsgd", "--clip_norm=1", "--noise_multiplier=2")
-    _, command, _ = dynamic_regret.missing(_part(_finished(SOFTMAX, *noise)))
-    assert set(noise) < set(shlex.split(command))
 
 
 def test_baselines_of_other_seeds_do_not_count():
     part = _part(_finished(SOFTMAX), _baseline(1.0, 0, seeds=2), _baseline(1.0, 1, seeds=2)[1:])
-    assert dynamic_regret.of_part(part) == []
     message = "softmax has no dynamic regret: it shares no seed with the full-feedback baseline of each environment."
-    assert dynamic_regret.missing(part) == [message]
-    assert message in dynamic_regret.sections(part)[0].notes
+    assert _notes(part) == [message]
 
 
 def test_a_full_feedback_baseline_that_is_deployed_otherwise_is_named():
@@ -277,7 +187,7 @@ def test_a_full_feedback_baseline_that_is_deployed_otherwise_is_named():
         _finished(SOFTMAX, "--bandits_deploy_freq=1"),
         *(_baseline(1.0, environment, f"--bandits_deploy_freq={environment + 1}") for environment in (0, 1)),
     )
-    name = dynamic_regret.of_part(part)[0][0].name
+    name = dynamic_regret.results(part)[0].configuration.name
     start = "Baselines with another deployment period than the configuration"
     message = f"{start}: for {name} those of environment 1 (deploy 2, not 1)."
     assert message in dynamic_regret.sections(part)[0].notes

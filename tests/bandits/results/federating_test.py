@@ -47,7 +47,7 @@ def _folders(path, count=4):
 
 
 def test_clients_are_compared_on_the_seeds_and_clients_that_both_have(tmp_path):
-    of_b = federating.matrices(federating.read(_folders(tmp_path)), "half_b")
+    of_b = federating.half_b(federating.read(_folders(tmp_path)))
     values = federating.differences(of_b["federated"], of_b["alone"])
     assert values.shape == (2, 4)
     np.testing.assert_allclose(values[0], [0.2, -0.1, 0, 0.2], atol=1e-12)
@@ -74,14 +74,6 @@ def test_intervals_are_over_seeds_and_clients():
     assert of_seeds.mean == pytest.approx((noise + (of_seeds.mean - of_clients.mean)).mean())
 
 
-def test_what_noise_gives_is_the_difference_of_two_seeds(tmp_path):
-    for seed, rewards in enumerate(({"a": 0.1, "b": 0.2}, {"a": 0.4, "b": 0.2})):
-        _run(tmp_path / f"run_{seed}", rewards, federation="federated", seed=seed)
-    table = federating.read(sorted(tmp_path.iterdir()))
-    found = federating.between_seeds(federating.matrices(table, "half_b")["federated"])
-    np.testing.assert_allclose(found, [[0.3, 0]])
-
-
 @pytest.mark.slow
 def test_a_report_has_groups_by_size_and_a_point_a_client(tmp_path):
     folders = []
@@ -96,7 +88,7 @@ def test_a_report_has_groups_by_size_and_a_point_a_client(tmp_path):
     points = federating.picture(table).axes[0].collections[0].get_offsets()
     assert points.shape == (30, 2)
     np.testing.assert_allclose(points[25], [0.45, 0.55])
-    assert federating.picture(table[table["configuration"] == "alone"]) is None
+    assert federating.picture([one for one in table if one.name == "alone"]) is None
 
 
 @pytest.mark.slow
@@ -127,16 +119,9 @@ def test_clients_that_never_train_are_reported_apart(tmp_path):
     assert federating.adapted_lines([other]) == []
 
 
-def test_configurations_have_names():
-    name = federating.configuration
-    assert name({}) == name({"federation": "federated", "personalization": "none"}) == "federated"
-    assert name({"federation": "alone", "alone_budget": "equal"}) != name({"federation": "alone"}) == "alone"
-    assert name({"federation": "federated", "personalization": "local_head"}) == "local_head"
-
-
 def test_a_client_without_an_example_in_half_b_has_no_value(tmp_path):
     table = federating.read([_run(tmp_path / "run", {"a": 0.5, "b": None}, seed=0)])
-    assert federating.mean(federating.matrices(table, "half_b")["federated"].to_numpy()) == 0.5
+    assert federating.mean(federating.half_b(table)["federated"].to_numpy()) == 0.5
 
 
 def test_runs_that_cannot_be_compared_are_refused(tmp_path):

@@ -7,9 +7,11 @@ import pathlib
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
 from bandits import metrics
-from bandits.results import baselines, comparison, runs
+from bandits.results import baselines, comparison, configuration, runs
+from bandits.results.configuration import ReferenceValue
 from data.errors import UsageError
 from optimization.study import run_folder
 from optimization.study.results import Run
@@ -96,15 +98,6 @@ def test_equal_names_are_distinguished_by_their_paths():
     assert runs.labels(map(pathlib.Path, ["/x/1/a", "/x/2/a"])) == ["1/a", "2/a"]
 
 
-def test_a_band_is_of_finite_values():
-    first = pd.DataFrame({"round_num": [1, 2, 3], "reward": [1.0, 2.0, float("inf")]})
-    second = pd.DataFrame({"round_num": [1, 2], "reward": [3.0, 6.0]})
-    band = runs.band([first, second], "reward", kind="minmax")
-    assert band.to_dict("list") == {"mean": [2.0, 4.0], "low": [1.0, 2.0], "high": [3.0, 6.0]}
-    assert list(band.index) == [1, 2]
-    assert list(runs.band([first[:2], second], "reward", window=2)["mean"]) == [2.0, 3.0]
-
-
 def test_megabytes_are_summed_over_rounds_and_averaged_over_seeds():
     seeds = [
         pd.DataFrame({"round_num": [1, 2], metrics.BYTES_DOWN: down, metrics.BYTES_UP: up})
@@ -146,9 +139,8 @@ def test_an_outcome_is_the_last_value_or_the_mean_of_the_last_tenth():
 def test_a_run_whose_clients_diverged_has_no_result():
     sound, lost = _run(seed=3), _run(seed=4, clients_per_round=2)
     lost.metrics[metrics.NONFINITE_CLIENTS] = 2
-    found = runs.by_seed([sound, lost], metrics.ROUND_REWARD)
-    assert found[3] == 0.5
-    assert math.isnan(found[4])
+    one = configuration.of_runs("a", [sound, lost], [metrics.ROUND_REWARD])
+    assert one.by_seed(metrics.ROUND_REWARD) == pytest.approx({3: 0.5, 4: math.nan}, nan_ok=True)
 
 
 @pytest.mark.parametrize(
@@ -166,53 +158,35 @@ def test_noise_that_is_not_seeded_makes_runs_unpaired(more, unpaired):
     assert runs.is_unpaired([_run(**more)]) is unpaired
 
 
+UNIFORM, FIXED = baselines.RECORDED
+
+
 def test_a_bound_is_that_of_the_clients_whose_reward_it_is():
     found = [_run(), _run(seed=1)]
-    assert baselines.recorded(found, metrics.AVERAGE_REWARD, baselines.RECORDED_UNIFORM) == pytest.approx(0.1)
-    assert baselines.recorded(found, metrics.HELD_OUT_REWARD, baselines.RECORDED_UNIFORM) == pytest.approx(0.3)
-    assert baselines.recorded(found, metrics.HELD_OUT_REWARD, baselines.RECORDED_FIXED) is None
-    assert baselines.recorded(found, metrics.LOSS, baselines.RECORDED_UNIFORM) is None
-    assert (
-        baselines.recorded([*found, _run(seed=2, bounds={})], metrics.ROUND_REWARD, baselines.RECORDED_UNIFORM) is None
-    )
+    known = baselines.recorded(found, metrics.AVERAGE_REWARD)
+    assert known == {UNIFORM: ReferenceValue(str(UNIFORM), 0.1), FIXED: ReferenceValue(str(FIXED), 0.2)}
+    assert baselines.recorded(found, metrics.HELD_OUT_REWARD) == {UNIFORM: ReferenceValue(str(UNIFORM), 0.3)}
+    assert baselines.recorded(found, metrics.LOSS) == {}
+    assert baselines.recorded([*found, _run(seed=2, bounds={})], metrics.ROUND_REWARD) == {}
 
 
 def test_baselines_that_differ_by_seed_are_paired_by_seed():
     found = [_run([0.3 + seed / 5], seed, {"participating": {"chance": 0.29 + seed / 5}}) for seed in range(3)]
-    chance = baselines.recorded(found, metrics.ROUND_REWARD, baselines.RECORDED_UNIFORM)
-    assert chance == pytest.approx({0: 0.29, 1: 0.49, 2: 0.69})
-    stand = baselines.compare_runs({"softmax": found}, metrics.ROUND_REWARD)["softmax"]
+    known = baselines.recorded(found, metrics.ROUND_REWARD)
+    assert known[UNIFORM].by_seed(metrics.ROUND_REWARD) == pytest.approx({0: 0.29, 1: 0.49, 2: 0.69})
+    one = configuration.of_runs("softmax", found, [metrics.ROUND_REWARD])
+    stand = baselines.compare([(one, known)], metrics.ROUND_REWARD)["softmax"]
     assert stand.uniform.difference == pytest.approx(0.01)
     assert stand.uniform.kind == comparison.PAIRED
 
 
 def test_a_bound_of_a_sample_has_an_error_and_is_unknown_without_one():
     sample = {"chance": 0.1, "chance_error": 0.02, "constant": 0.2, "clients": 2000, "population": 3000}
-    found = [_run(bounds={"participating": sample})] * 2
-    assert baselines.recorded(found, metrics.ROUND_REWARD, baselines.RECORDED_UNIFORM) == comparison.Sampled(
-        0.1, 0.02, 2000
-    )
-    assert baselines.recorded(found, metrics.ROUND_REWARD, baselines.RECORDED_FIXED) is None
+    found = [_run(bounds={"participating": sample}), _run(seed=1, bounds={"participating": sample})]
+    known = baselines.recorded(found, metrics.ROUND_REWARD)
+    assert known == {UNIFORM: ReferenceValue(str(UNIFORM), 0.1, 0.02, 2000)}
     exact = [_run(bounds={"participating": sample | {"chance_error": 1e-18}})]
-    assert baselines.recorded(exact, metrics.ROUND_REWARD, baselines.RECORDED_UNIFORM) == 0.1
-
-
-def test_configurations_are_compared_with_recorded_baselines():
-    arms = {
-        "softmax": [_run([reward], seed) for seed, reward in enumerate([0.5, 0.6, 0.55])],
-        "greedy": [_run([reward], seed) for seed, reward in enumerate([0.1, 0.12, 0.09])],
-        "old": [_run([reward], seed, bounds={}) for seed, reward in enumerate([0.1, 0.12, 0.09])],
-        "single": [_run([0.9])],
-    }
-    found = baselines.compare_runs(arms, metrics.ROUND_REWARD)
-    assert {name: stand.summary for name, stand in found.items()} == {
-        "softmax": "above the uniform policy",
-        "greedy": "not significantly different from the uniform policy",
-        "old": "",
-        "single": "one seed: not judged",
-    }
-    notes = [baselines.note(stand) for stand in found.values()]
-    assert notes == ["", " (not significantly different from the uniform policy)", "", ""]
+    assert baselines.recorded(exact, metrics.ROUND_REWARD)[UNIFORM] == ReferenceValue(str(UNIFORM), 0.1)
 
 
 def test_the_difference_over_clients_is_that_of_those_that_both_evaluated():
@@ -229,3 +203,25 @@ def test_runs_that_lack_rewards_by_client_are_named_beside_others_that_have_them
     complete, incomplete = _run(seed=0, clients={"a": 0.5}), _run(seed=1)
     assert runs.without_client_rewards([complete, incomplete]) == [incomplete]
     assert runs.without_client_rewards([incomplete, incomplete]) == []
+
+
+def test_the_interval_over_clients_is_that_of_their_mean():
+    rewards = np.random.default_rng(0).normal(0.5, 0.1, 400)
+    found = runs.bootstrap_over_clients(rewards)
+    assert found.mean == pytest.approx(rewards.mean(), rel=1e-12)
+    expected = stats.norm.interval(0.95, rewards.mean(), stats.sem(rewards))
+    assert [found.low, found.high] == pytest.approx(expected, abs=1e-3)
+
+
+@pytest.mark.parametrize(("clients", "is_reported"), [(19, False), (20, True)])
+def test_few_clients_have_no_interval(clients, is_reported):
+    found = runs.bootstrap_over_clients(np.arange(clients))
+    assert (found.mean, found.size) == ((clients - 1) / 2, clients)
+    assert np.isfinite([found.low, found.high]).tolist() == [is_reported, is_reported]
+
+
+@pytest.mark.slow
+def test_percentiles_of_the_fewest_clients_hold_the_mean_nearly_as_often_as_they_say():
+    rewards = np.random.default_rng(0).normal(0.5, 0.1, (400, runs.LEAST_CLIENTS))
+    found = [runs.bootstrap_over_clients(row, draws=400, seed=seed) for seed, row in enumerate(rewards)]
+    assert np.mean([one.low <= 0.5 <= one.high for one in found]) == pytest.approx(0.93, abs=0.03)

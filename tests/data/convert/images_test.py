@@ -59,14 +59,7 @@ def test_labels_of_other_digits_are_refused(digits):
     wrong = TRAIN.copy()
     wrong[1, 0] = 3
     write(digits / "qmnist-train-labels-idx2-int.gz", wrong.astype(">i4"))
-    with pytest.raises(UsageError, match=r"calls digit 1 a 3, and MNIST's labels a 0"):
-        convert.mnist_writers(digits)
-
-
-@pytest.mark.parametrize("labels", [TRAIN[:2], TRAIN[:, :7]])
-def test_too_few_labels_are_refused(digits, labels):
-    write(digits / "qmnist-train-labels-idx2-int.gz", labels.astype(">i4"))
-    with pytest.raises(UsageError, match=r"it must have 8 for each of 3 digits"):
+    with pytest.raises(UsageError, match=r"and MNIST differ in the label of digit 1"):
         convert.mnist_writers(digits)
 
 
@@ -107,13 +100,6 @@ def test_cifar_keeps_the_150_images_of_a_class_with_the_smallest_digests(tmp_pat
     pixels = np.concatenate([train_pixels[:160], test_pixels]).reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
     digests = sorted(hashlib.sha256(np.ascontiguousarray(image).tobytes()).digest() for image in pixels)
     assert [hashlib.sha256(image.tobytes()).digest() for image in arrays["x"][arrays["y"] == 3]] == digests[:150]
-
-
-def test_a_cifar_label_of_100_is_refused(tmp_path):
-    for name in ("train", "test"):
-        (tmp_path / name).write_bytes(_cifar([100], 1)[0])
-    with pytest.raises(UsageError, match="without a label from 0 to 99 for each image"):
-        convert.cifar100(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["fashion_mnist_pool.npz", "cifar100_subset150.npz"])

@@ -6,9 +6,7 @@ import h5py
 import pytest
 
 from data.convert import __main__ as convert
-from data.convert import posts
-from data.errors import UsageError
-from data.tasks import stackexchange, stackoverflow
+from data.tasks import tags
 from data.tasks.options import TaskOptions
 
 DUMP = """<?xml version="1.0" encoding="utf-8"?>
@@ -49,26 +47,12 @@ def test_the_task_reads_stack_overflow_from_older_files(hdf5, tmp_path):
     (tmp_path / "stackoverflow.word_count").write_text("the 9\ndog 5\ncat 4\n")
     (tmp_path / "stackoverflow.tag_count").write_text(json.dumps({"c++": 3, "java": 7}))
     options = TaskOptions("stackoverflow_tag", data_dir=str(tmp_path), num_tags=2, init_labels=1)
-    task = stackoverflow.load(options)
+    task = tags.load_stackoverflow(options)
     assert (list(task.clients.client_ids), list(task.held_out.client_ids)) == (["ann", "bob"], ["eve"])
     ann = task.clients.load(0)
     # Body and title: `the` twice and `cat` once; then `the` and `dog`.
     assert (ann.features.ids.tolist(), ann.features.offsets.tolist()) == ([0, 2, 0, 1], [0, 2, 4])
     assert ann.labels.tolist() == [[1, 1], [1, 0]]
-
-
-def test_a_damaged_older_file_is_named_and_leaves_nothing(hdf5, tmp_path):
-    with h5py.File(hdf5 / "stackoverflow_held_out.h5", "a") as file:
-        del file["examples/eve/tags"]
-    with pytest.raises(UsageError, match=r"stackoverflow_held_out\.h5 is damaged"):
-        _convert("stackoverflow", hdf5, tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == ["hdf5"]
-
-
-def test_a_missing_older_file_is_named(hdf5):
-    (hdf5 / "stackoverflow_train.h5").unlink()
-    with pytest.raises(UsageError, match=r"no stackoverflow_train\.h5"):
-        posts.stackoverflow(hdf5)
 
 
 def test_the_task_reads_the_same_posts_from_dumps_and_from_what_is_made_of_them(tmp_path, capsys):
@@ -79,7 +63,7 @@ def test_the_task_reads_the_same_posts_from_dumps_and_from_what_is_made_of_them(
     _convert("stackexchange", dumps, tmp_path)
     assert "posts: 4, answer without its question: 2" in capsys.readouterr().err
     made, direct = (
-        stackexchange.load(TaskOptions("stackexchange_tag", data_dir=str(folder), init_labels=1))
+        tags.load_stackexchange(TaskOptions("stackexchange_tag", data_dir=str(folder), init_labels=1))
         for folder in (tmp_path, dumps)
     )
     assert made.clients.client_ids == direct.clients.client_ids
@@ -87,8 +71,3 @@ def test_the_task_reads_the_same_posts_from_dumps_and_from_what_is_made_of_them(
         first, second = made.clients.load(client), direct.clients.load(client)
         assert first.features.ids.tolist() == second.features.ids.tolist()
         assert first.labels.tolist() == second.labels.tolist()
-
-
-def test_a_folder_without_dumps_is_refused(tmp_path):
-    with pytest.raises(UsageError, match=r"no folder with a Posts\.xml"):
-        posts.stackexchange(tmp_path)

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from data.convert import unipen
-from data.errors import UsageError
 from data.tasks import handwriting
 
 PENS = """.COMMENT a line
@@ -66,27 +65,6 @@ def test_a_delineation_names_components_and_points(read, delineation, strokes):
     assert [stroke[:, 1].tolist() for stroke in character.strokes] == [[10 * x for x in stroke] for stroke in strokes]
 
 
-def test_the_writer_is_the_last_named_before_the_first_stroke(read):
-    segments = '.SEGMENT CHARACTER 1 ? "a"\n.SEGMENT CHARACTER 2 ? "b"\n.SEGMENT WORD 0-2 ? "ab"'
-    assert [(character.text, character.writer) for character in read(segments)] == [("a", "jane"), ("b", "joe")]
-
-
-@pytest.mark.parametrize("points", ["1 2 3\n4 5", "1 2 x", "nan 1 2", "1 1e300 1", ""])
-def test_a_component_without_sound_points_still_counts(tmp_path, points):
-    path = tmp_path / "a.dat"
-    path.write_text(f'.COORD X Y T\n.PEN_DOWN\n{points}\n.PEN_DOWN\n1 2 3\n.SEGMENT CHARACTER 0-1 ? "a"\n')
-    (character,) = unipen.characters(path, tmp_path)
-    np.testing.assert_array_equal(character.strokes, [[[1, 2]]])
-
-
-def test_what_includes_itself_or_is_missing_is_passed_over(tmp_path):
-    path = tmp_path / "a.dat"
-    path.write_text(".INCLUDE b.dat\n")
-    loop = '.INCLUDE b.dat\n.INCLUDE c.dat\n.PEN_DOWN\n1 2\n.SEGMENT CHARACTER 0 ? "a"\n'
-    (tmp_path / "b.dat").write_text(loop)
-    assert len(list(unipen.characters(path, tmp_path))) == 1
-
-
 @pytest.fixture
 def source(tmp_path):
     """Two contributors: `aga` with two writers, and `apa` and `app` with one that is in both."""
@@ -139,13 +117,6 @@ def test_segments_without_strokes_are_left_out_and_a_dot_counts_once(source, cap
     assert "3 repeated, 2 without strokes, or in a file that is missing" in capsys.readouterr().err
 
 
-def test_folders_without_characters_are_refused(tmp_path):
-    for category in ("1a", "1b", "1c"):
-        (tmp_path / "data" / category).mkdir(parents=True)
-    with pytest.raises(UsageError, match=r"has no isolated digit or letter: SOURCE_DIR must be UNIPEN's"):
-        unipen.unipen62(tmp_path)
-
-
 def test_a_stroke_is_two_pixels_wide_and_twenty_long():
     image = unipen.image([np.array([[3.0, 100.0], [3.0, 500.0]])])
     assert (image.shape, image.dtype) == ((28, 28), np.uint8)
@@ -155,11 +126,6 @@ def test_a_stroke_is_two_pixels_wide_and_twenty_long():
     # The middle is the image's.
     columns = ink.sum(axis=0)
     assert abs((columns * (np.arange(28) + 0.5)).sum() / columns.sum() - 14) < 0.2
-
-
-def test_a_dot_is_in_the_middle():
-    ink = unipen.image([np.array([[5.0, 7.0]])]) < 255
-    assert set(np.flatnonzero(ink.any(axis=0))) == set(np.flatnonzero(ink.any(axis=1))) <= {12, 13, 14, 15}
 
 
 def test_what_is_up_on_paper_is_up_in_the_image():

@@ -1,7 +1,6 @@
 """Tests of data.tasks.handwriting: small files and, where they are, the real ones."""
 
 import json
-import lzma
 
 import numpy as np
 import pytest
@@ -9,7 +8,7 @@ import tensorflow as tf
 
 from data import download
 from data.errors import UsageError
-from data.tasks import handwriting
+from data.tasks import handwriting, tags
 from data.tasks.options import TaskOptions
 
 # split -> writer -> labels; an image is filled with its label / 100.
@@ -42,13 +41,11 @@ def database(tmp_path_factory, write_database):
 
 
 @pytest.fixture(autouse=True)
-def _no_download(request, monkeypatch):
+def _no_download(monkeypatch):
     def refuse(*arguments):
         raise AssertionError("nothing may be fetched here")
 
     monkeypatch.setattr(download, "_fetch", refuse)
-    if "shared_data" not in request.fixturenames:
-        monkeypatch.delenv("FEDBANDITS_DATA_DIR", raising=False)
 
 
 def _labels(population) -> dict[str, list[int]]:
@@ -73,38 +70,11 @@ def test_tffs_writers_have_their_training_and_held_out_examples_in_the_order_of_
     np.testing.assert_allclose(values, np.tile(examples.labels[:, np.newaxis] / 100, 784), rtol=1e-6)
 
 
-@pytest.mark.parametrize("way", ["folder", "file", "cache", "environment", "cache_beside_environment"])
-def test_the_database_is_looked_for_in_the_folder_of_the_flag_then_the_environments_then_the_cache(
-    database, tmp_path, monkeypatch, way
-):
-    if way.endswith("environment"):
-        monkeypatch.setenv("FEDBANDITS_DATA_DIR", str(database if way == "environment" else tmp_path))
-    data_dir = {"folder": database, "file": database / handwriting.FILE_NAME}.get(way)
-    assert len(_emnist(data_dir, database if way.startswith("cache") else tmp_path)[0]) == 2
-
-
-def test_without_the_database_in_either_it_is_downloaded(tmp_path, monkeypatch):
-    monkeypatch.setenv("FEDBANDITS_DATA_DIR", str(tmp_path))
-    with pytest.raises(AssertionError, match="nothing may be fetched"):
-        _emnist(None, tmp_path / "cache")
-
-
 def test_random_writers_replace_a_download_alone(database, tmp_path, capsys):
     train, held_out = _emnist(None, tmp_path, random_data=True)
     assert (len(train), len(held_out), train.checksum) == (3400, 3400, "random")
     assert "Warning: --random_data: random examples instead of EMNIST" in capsys.readouterr().err
     assert len(_emnist(database, random_data=True)[0]) == 2
-
-
-@pytest.mark.parametrize("way", ["flag", "environment"])
-def test_the_published_archive_is_decompressed_beside_itself(database, tmp_path, monkeypatch, way):
-    content = (database / handwriting.FILE_NAME).read_bytes()
-    (tmp_path / f"{handwriting.FILE_NAME}.lzma").write_bytes(lzma.compress(content, lzma.FORMAT_ALONE))
-    if way == "environment":
-        monkeypatch.setenv("FEDBANDITS_DATA_DIR", str(tmp_path))
-    train, _ = _emnist(tmp_path if way == "flag" else None)
-    assert _labels(train) == SPLITS["all_train"]
-    assert (tmp_path / handwriting.FILE_NAME).read_bytes() == content
 
 
 def write(path, **writers):
@@ -135,13 +105,6 @@ def test_split_files_are_training_and_held_out_clients(tmp_path):
     assert train.checksum == _emnist(tmp_path / "data")[0].checksum != held_out.checksum
 
 
-def test_files_are_read_in_the_order_of_their_names(tmp_path):
-    write(tmp_path / "test" / "all_data_0.json", f0=[9])
-    for number in (4, 1, 6, 3, 0, 5, 2):
-        write(tmp_path / "train" / f"all_data_{number}.json", **{f"f{number}": [number]})
-    assert list(_emnist(tmp_path)[0].client_ids) == [f"f{number}" for number in range(7)]
-
-
 @pytest.mark.parametrize("place", ["all_data/all_data_0.json", "all_data_0.json"])
 def test_files_that_are_not_split_hold_a_tenth_of_each_writer_out(tmp_path, place):
     write(tmp_path / place, one=list(range(20)), two=list(range(20, 25)))
@@ -149,15 +112,6 @@ def test_files_that_are_not_split_hold_a_tenth_of_each_writer_out(tmp_path, plac
     assert [len(part) for part in levels(train)] == [18, 4]
     together = [sorted(mine + rest) for mine, rest in zip(levels(train), levels(held_out), strict=True)]
     assert together == [list(range(20)), list(range(20, 25))]
-
-
-def test_leafs_files_are_read_as_tffs_emnist_is(tmp_path):
-    write(tmp_path / "train" / "all_data_0.json", f0=[61, 0])
-    write(tmp_path / "test" / "all_data_0.json", f0=[51])
-    task = handwriting.load(TaskOptions("emnist_chars", data_dir=str(tmp_path)))
-    features = task.normalize(task.held_out.load(0).features)
-    assert (features.shape, features.dtype, task.num_actions, task.model) == ((1, 28, 28, 1), np.float32, 62, "cnn")
-    np.testing.assert_allclose(features, 0.2, rtol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -187,13 +141,12 @@ def test_the_model_and_its_start_follow_the_variant(monkeypatch, task_type, chan
 @pytest.mark.parametrize("model", [None, "mlp", "resnet18"])
 def test_zeros_are_refused_where_nothing_would_be_learned(monkeypatch, model):
     monkeypatch.setattr(handwriting, "_emnist", lambda *_: (None, None))
-    with pytest.raises(UsageError, match="--initial_weights=zeros has no slope in the hidden layers of --model="):
+    with pytest.raises(UsageError, match="--initial_weights=zeros goes with linear or linear_l2: --model="):
         handwriting.load(TaskOptions("emnist_chars", model=model, initial_weights="zeros"))
 
 
 UNIPEN = "unipen62_writers.npz"
 MNIST = "mnist_with_writers.npz"
-LOADERS = {UNIPEN: handwriting.unipen62, MNIST: handwriting.mnist_writers}
 # Writers b, a and c of 20, 5 and 1 characters; each character's first pixel is its row number.
 UNIPEN_SIZES = {"b": 20, "a": 5, "c": 1}
 # The training digits' and the test digits' writers.
@@ -264,20 +217,6 @@ def test_mnist_pixels_are_inverted_and_stay_with_their_labels(folder):
     assert _rows(test) == [[255 - 3], [255 - 1, 255 - 2]]
 
 
-@pytest.mark.parametrize("name", LOADERS)
-def test_both_are_uint8_with_int32_labels_read_from_a_sound_file_in_the_folder(folder, tmp_path, monkeypatch, name):
-    monkeypatch.setenv("FEDBANDITS_DATA_DIR", str(folder))
-    train, held_out = LOADERS[name](None)
-    for part in (train, held_out):
-        examples = part.load(0)
-        assert (examples.features.dtype, examples.features.shape[1:]) == (np.uint8, (28, 28))
-        assert examples.labels.dtype == np.int32
-    path = folder / name
-    with open(path, "ab") as file:
-        file.write(b"\0")
-    assert LOADERS[name](None)[0].checksum != train.checksum
-
-
 def test_the_real_unipen_has_211_writers_of_62_characters(shared_data):
     train, held_out = handwriting.unipen62(str(shared_data))
     assert len(train) == len(held_out) == len(set(train.client_ids)) == 211
@@ -298,3 +237,26 @@ def test_the_real_mnist_is_whole_and_its_test_writers_are_others(shared_data):
     # The published class sizes.
     assert _totals(train)[2].tolist() == [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949]
     assert _totals(test)[2].tolist() == [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
+
+
+@pytest.mark.parametrize(("mean", "classes"), [(671_585 / 3_400, 62), (341_873 / 3_383, 10)])
+def test_a_writer_s_examples_number_the_data_set_s_mean(mean, classes):
+    train, _ = handwriting.random_writers(classes, 300)
+    some = [train.load(index) for index in range(300)]
+    assert np.mean([len(one.labels) for one in some]) == pytest.approx(mean, rel=0.09)  # Four standard errors.
+    assert (some[0].features.shape[1:], some[0].features.dtype) == ((28, 28, 1), np.float32)
+    assert set(np.concatenate([one.labels for one in some])) == set(range(classes))
+
+
+def test_a_user_s_posts_number_the_data_set_s_mean_and_have_tags():
+    train, _ = tags.random_posts(50, 5, 8, num_users=400)
+    some = [train.load(index) for index in range(400)]
+    sizes = [len(one.labels) for one in some]
+    assert min(sizes) >= 100
+    assert np.mean(sizes) == pytest.approx(135_818_730 / 342_477, rel=0.15)  # Four standard errors.
+    assert all((one.labels.sum(axis=1) >= 1).all() for one in some)
+    lengths = np.diff(some[0].features.offsets)
+    assert (lengths.min(), lengths.max()) == (5, 8)
+    np.testing.assert_allclose(
+        np.add.reduceat(some[0].features.values ** 2, some[0].features.offsets[:-1]), 1, rtol=1e-6
+    )

@@ -14,17 +14,10 @@ from data import clients, download, tasks
 from data.errors import UsageError
 from data.tasks import images
 from data.tasks.options import TaskOptions
-from optimization import models
 
 # Archive and images' shape of each data set.
 POOLS = {"fashion_mnist": ("fashion_mnist_pool.npz", (28, 28)), "cifar100": ("cifar100_subset150.npz", (32, 32, 3))}
 MNIST = "mnist_with_writers.npz"
-
-
-@pytest.fixture(autouse=True)
-def _no_default_folder(request, monkeypatch):
-    if "shared_data" not in request.fixturenames:
-        monkeypatch.delenv("FEDBANDITS_DATA_DIR", raising=False)
 
 
 @pytest.fixture
@@ -75,41 +68,6 @@ def test_mnist_keeps_its_official_split(folder):
     train, rest = load("mnist", folder)
     assert all_of(train) == list(range(60))
     assert first_pixels(rest) == [list(range(20))]
-
-
-def test_the_seed_changes_the_partition_and_not_what_is_held_out(folder):
-    (one, rest), (again, _), (other, other_rest) = (
-        load("fashion_mnist", folder, partition_seed=seed) for seed in (1, 1, 2)
-    )
-    assert first_pixels(one) == first_pixels(again) != first_pixels(other)
-    assert one.checksum == again.checksum != other.checksum
-    assert first_pixels(rest) == first_pixels(other_rest)
-
-
-def test_a_small_concentration_gives_clients_of_few_labels(folder):
-    def labels(concentration):
-        population = load("fashion_mnist", folder, partition_alpha=concentration)[0]
-        return np.mean([len(set(population.load(client).labels)) for client in range(7)])
-
-    assert labels(0.05) < 3 < labels(100.0)
-
-
-def test_partition_by_label_assigns_every_image_once_to_clients_of_unequal_size(folder):
-    train, rest = load("fashion_mnist", folder, partition_by="label")
-    assert all_of(train, rest) == list(range(210))
-    assert len({len(rows) for rows in first_pixels(train)}) > 2
-
-
-def test_examples_per_client(folder):
-    train, _ = load("fashion_mnist", folder, partition_clients=5, partition_examples=12)
-    assert [len(rows) for rows in first_pixels(train)] == [12] * 5
-    assert len(set(all_of(train))) == 60
-
-
-@pytest.mark.parametrize(("number", "examples"), [(181, 0), (10, 19)])
-def test_more_than_the_pool_holds_is_refused(folder, number, examples):
-    with pytest.raises(UsageError, match=f"--partition_clients={number} with --partition_examples={examples} needs"):
-        load("fashion_mnist", folder, partition_clients=number, partition_examples=examples)
 
 
 @pytest.fixture
@@ -187,7 +145,7 @@ def test_a_cached_pickle_that_is_not_the_published_one_is_not_read(tmp_path):
         member = tarfile.TarInfo("cifar-100-python/train")
         member.size = len(content)
         archive.addfile(member, io.BytesIO(content))
-    with pytest.raises(UsageError, match=r"cifar-100-python\.tar\.gz is not the expected file: delete it"):
+    with pytest.raises(UsageError, match=r"cifar-100-python\.tar\.gz is not the expected file of .*: delete it"):
         load("cifar100", None, cache_dir=str(tmp_path))
     assert not (tmp_path / "ran").exists()
 
@@ -210,74 +168,6 @@ def test_cifars_20_superclasses_have_5_classes_each():
     assert np.flatnonzero(images.CIFAR_SUPERCLASSES == 14).tolist() == [2, 11, 35, 46, 98]
 
 
-def test_a_hierarchy_gives_clients_of_one_superclass_several_classes(tmp_path):
-    labels = (np.arange(1200) % 100).astype(np.uint8)
-    np.savez(tmp_path / POOLS["cifar100"][0], x=_pixels(1200, (32, 32, 3)), y=labels)
-    options = {"partition_clients": 10, "partition_examples": 20}
-    train, _ = load("cifar100", tmp_path, partition_alpha=0.001, partition_beta=10.0, **options)
-    first = train.load(0).labels
-    assert len(set(images.CIFAR_SUPERCLASSES[first].tolist())) == 1
-    assert len(set(first.tolist())) >= 4
-
-
-@pytest.mark.parametrize(("name", "num_actions"), [("fashion_mnist", 10), ("mnist", 10), ("cifar100", 100)])
-def test_the_model_takes_the_normalized_images(folder, name, num_actions):
-    task = task_of(name, folder)
-    examples = task.clients.load(0)
-    features = task.normalize(examples.features)
-    assert (task.num_actions, features.shape[1:]) == (num_actions, task.feature_spec[0])
-    np.testing.assert_array_equal(
-        features.reshape(len(features), -1)[:, 0], np.float32(first_pixels(task.clients)[0]) / 255
-    )
-    model = models.of_task(task)
-    assert model.forward(model.initial_weights(0), features).shape == (len(features), num_actions)
-
-
-@pytest.mark.parametrize(
-    ("name", "model"),
-    [
-        *(("mnist", model) for model in ("linear", "mlp", "cnn", "cnn_small", "cnn_dropout", "resnet18")),
-        *(("cifar100", model) for model in ("linear", "mlp", "resnet18")),
-    ],
-)
-def test_another_model_takes_the_images(folder, name, model):
-    task = task_of(name, folder, model=model, partition_examples=2)
-    built = models.of_task(task)
-    features = task.normalize(task.clients.load(0).features)
-    assert built.forward(built.initial_weights(0), features).shape == (2, task.num_actions)
-    assert (task.model == "mlp") == (model in ("linear", "mlp"))
-
-
-def test_options_reach_the_model(folder):
-    assert task_of("fashion_mnist", folder).model_arguments["hidden"] == (64, 30)
-    task = task_of("cifar100", folder, model="resnet18", norm="batch")
-    assert task.model_arguments == {"num_outputs": 100, "image_shape": (32, 32, 3), "norm": "batch"}
-    with pytest.raises(UsageError, match="--model=cnn takes images of 28 x 28 x 1, not of 32 x 32 x 3"):
-        task_of("cifar100", folder, model="cnn")
-
-
-@pytest.mark.parametrize(
-    ("chosen", "hidden", "weights"),
-    [
-        ({}, (64,), 64 * 64 + 64 + 64 * 10 + 10),
-        ({"model": "linear"}, (), 64 * 10 + 10),
-        ({"hidden": (256, 128)}, (256, 128), 64 * 256 + 256 + 256 * 128 + 128 + 128 * 10 + 10),
-        ({"model": "mlp", "hidden": (3,)}, (3,), 64 * 3 + 3 + 3 * 10 + 10),
-    ],
-)
-def test_digits_have_a_model_of_the_chosen_size(chosen, hidden, weights):
-    task = images.load_digits(TaskOptions("digits", **chosen))
-    assert task.model_arguments == {"num_features": 64, "hidden": hidden, "num_outputs": 10}
-    assert sum(weight.size for weight in models.of_task(task).initial_weights(0)) == weights
-
-
-def test_images_have_hidden_layers_of_the_chosen_widths(folder):
-    assert task_of("cifar100", folder, hidden=(8, 4)).model_arguments["hidden"] == (8, 4)
-    for model in ("linear", "linear_l2", "cnn"):
-        with pytest.raises(UsageError, match=f"--hidden .* --model={model}"):
-            task_of("mnist", folder, model=model, hidden=(8,))
-
-
 def digits(concentration: float = 1.0) -> tasks.Task:
     return images.load_digits(TaskOptions("digits", partition_alpha=concentration))
 
@@ -298,20 +188,3 @@ def test_digits_are_partitioned_over_60_clients_but_for_a_fifth():
     assert np.mean([np.bincount(one.labels).max() / 24 for one in parts[0]]) > 0.25
     again = digits()
     assert (again.clients.checksum, again.held_out.checksum) == (task.clients.checksum, task.held_out.checksum)
-
-
-def test_a_smaller_concentration_gives_clients_of_fewer_digits():
-    def labels_of_a_client(concentration):
-        population = digits(concentration).clients
-        return np.mean([len(np.unique(population.load(index).labels)) for index in range(len(population))])
-
-    assert labels_of_a_client(0.01) < 2 < 5 < labels_of_a_client(1.0) < labels_of_a_client(10.0)
-
-
-@pytest.mark.parametrize("name", [*POOLS, "mnist"])
-def test_an_archive_is_read_from_the_environments_folder(folder, monkeypatch, name):
-    monkeypatch.setenv("FEDBANDITS_DATA_DIR", str(folder))
-    for part in load(name, None):
-        examples = part.load(0)
-        assert (examples.features.dtype, examples.labels.dtype) == (np.uint8, np.int32)
-        np.testing.assert_array_equal(examples.labels, examples.features.reshape(len(examples.labels), -1)[:, 0] % 5)

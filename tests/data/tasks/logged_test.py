@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from data import frames, interaction_log, logged_clients, reward_bounds, text
+from data import frames, interaction_log, logged_clients, reward_bounds
 from data.errors import UsageError
 from data.tasks import logged
 from data.tasks.options import TaskOptions
@@ -110,17 +110,6 @@ def test_held_out_clients_are_predicted_by_a_regression_of_training_clients_alon
     np.testing.assert_array_equal(load(changed).held_out.predicted(0), task.held_out.predicted(0))
 
 
-@pytest.mark.slow
-def test_contexts_choose_the_model(load):
-    assert load(model="mlp").model_arguments["hidden"] == (64,)
-    images = load(_log(contexts=np.zeros((COUNT, 28, 28, 1), np.float32)))
-    assert (images.model, images.feature_spec[0]) == ("cnn", (28, 28, 1))
-    words = text.Bags(np.tile(np.int32([0, 6]), COUNT), np.ones(2 * COUNT, np.float32), np.arange(0, 2 * COUNT + 1, 2))
-    task = load(_log(contexts=words))
-    assert task.feature_spec is text.Bags
-    assert task.model_arguments == {"vocabulary_size": 7, "num_outputs": 4}
-
-
 def test_an_unfit_log_is_refused(load):
     with pytest.raises(UsageError, match="has no contexts"):
         load(_log(contexts=None))
@@ -152,8 +141,3 @@ def test_a_log_of_ones_own_is_read_by_its_columns(tmp_path):
         logged.load(dataclasses.replace(own, action_column=None))
     with pytest.raises(UsageError, match="no column 'armm'"):
         logged.load(dataclasses.replace(own, action_column="armm"))
-
-
-def test_a_log_of_one_client_is_refused(load):
-    with pytest.raises(UsageError, match=r"has 4 .* and 1 client"):
-        load(_log().take(np.arange(40)))

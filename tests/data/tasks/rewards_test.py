@@ -1,4 +1,4 @@
-"""Tests of data.tasks.rewards: every entry of the matrices from the rule in words."""
+"""Tests of the rewards of data.tasks: every entry of the matrices from the rule in words."""
 
 import string
 from collections.abc import Callable
@@ -6,8 +6,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from data.tasks import images, rewards
-from data.tasks.options import TaskOptions
+from data import tasks
 
 # EMNIST's order of classes.
 CHARACTERS = string.digits + string.ascii_uppercase + string.ascii_lowercase
@@ -37,12 +36,6 @@ def _code_bandits(label: str, action: str) -> float:
     return 0.5 if _is_lower_of(label, action) else _exact(label, action)
 
 
-def test_exact_rewards_pay_one_for_the_label_only():
-    matrix = rewards.exact(3)
-    assert matrix.dtype == np.float32
-    np.testing.assert_array_equal(matrix, [[1, 0, 0], [0, 1, 0], [0, 0, 1]])
-
-
 @pytest.mark.parametrize(
     ("reference_code", "phase", "rule"),
     [
@@ -55,34 +48,21 @@ def test_exact_rewards_pay_one_for_the_label_only():
     ],
 )
 def test_character_rewards_follow_the_rule(reference_code, phase, rule):
-    matrix = rewards.character_rewards(reference_code=reference_code)[phase]
+    matrix = tasks.character_rewards(reference_code=reference_code)[phase]
     assert matrix.dtype == np.float32
     np.testing.assert_array_equal(matrix, _table(rule))
 
 
-def test_phases_do_not_share_memory():
-    phases = rewards.character_rewards()
-    phases["init"][:] = 9
-    np.testing.assert_array_equal(phases["exact"], np.eye(62))
-    np.testing.assert_array_equal(phases["bandits"], np.eye(62))
-
-
 def test_tag_rewards_of_three_tags_by_hand():
-    phases = rewards.tag_rewards(np.array([12, 4, 3]))
+    phases = tasks.tag_rewards(np.array([12, 4, 3]))
     assert {matrix.dtype for matrix in phases.values()} == {np.dtype(np.float32)}
     np.testing.assert_array_equal(phases["exact"], np.eye(3))
     np.testing.assert_array_equal(phases["init"], np.eye(3))
     np.testing.assert_array_equal(phases["bandits"], [[1, 0, 0], [0, 3, 0], [0, 0, 4]])
 
 
-@pytest.mark.parametrize("counts", [[3, 2, 0], [2, 3], [-1, -2]])
-def test_tag_counts_that_are_not_in_order_are_refused(counts):
-    with pytest.raises(ValueError, match="at least 1, the highest first"):
-        rewards.tag_rewards(np.array(counts))
-
-
 def test_of_equally_frequent_labels_the_first_are_paid_for_initially():
-    init = rewards.label_rewards([5, 7, 5, 5], 2)["init"]
+    init = tasks.label_rewards([5, 7, 5, 5], 2)["init"]
     np.testing.assert_array_equal(init, np.diag([1, 1, 0, 0]))
 
 
@@ -92,12 +72,6 @@ def test_of_equally_frequent_labels_the_first_are_paid_for_initially():
 )
 def test_the_initial_training_pays_for_the_most_frequent_tags(tags, reference_code, asked, paid):
     counts = np.arange(tags, 0, -1)
-    phases = rewards.tag_rewards(counts, reference_code=reference_code, initial_tags=asked)
+    phases = tasks.tag_rewards(counts, reference_code=reference_code, initial_tags=asked)
     np.testing.assert_array_equal(phases["init"], np.diag([1.0] * paid + [0.0] * (tags - paid)))
     np.testing.assert_array_equal(phases["bandits"], np.diag(tags / counts).astype(np.float32))
-
-
-def test_a_shift_of_digits_pays_for_the_first_half_and_then_for_all():
-    phases = images.load_digits(TaskOptions("digits")).rewards
-    np.testing.assert_array_equal(phases["init"], np.diag([1, 1, 1, 1, 1, 0, 0, 0, 0, 0]))
-    np.testing.assert_array_equal(phases["bandits"], np.eye(10))

@@ -40,11 +40,6 @@ class TestGenerated:
                 assert part.labels.mean() == pytest.approx(positive, abs=0.006)
                 assert (part.features.dtype, part.labels.dtype) == (np.float32, np.int32)
 
-    def test_the_last_two_columns_are_ordinal(self):
-        features = _load("generator", num_workers=3, num_rows=900).silos[0].train.features
-        assert set(np.unique(features[:, -2:])) == {-2, -1, 0, 1, 2}
-        assert len(np.unique(features[:, -3])) == len(features)
-
     @pytest.mark.slow
     def test_only_the_third_participant_shares_the_targets_concept(self):
         participants = _load(
@@ -58,11 +53,6 @@ class TestGenerated:
         assert found[2] == pytest.approx(found[1], abs=0.02)
         assert max(found[0], *found[3:]) < found[1] - 0.1
 
-    def test_a_seed_gives_the_same_data_and_another_seed_others(self):
-        one, again, other = (_load("generator", num_workers=3, num_rows=300, seed=seed) for seed in (0, 0, 1))
-        np.testing.assert_array_equal(one.silos[2].test.features, again.silos[2].test.features)
-        assert one.checksum == again.checksum != other.checksum
-
 
 class TestTable:
     def test_participants_are_the_columns_values_and_rows_are_split_within_each_class(self, csv):
@@ -74,10 +64,6 @@ class TestTable:
         assert positives == [[1, 3, 3], [3, 5, 7]]
         assert sizes == [[2, 4, 4], [4, 6, 10]]
 
-    def test_the_parts_hold_every_row_once(self, csv):
-        ages = np.concatenate([part.features[:, 0] for silo in _table(csv).silos for part in silo])
-        assert len(np.unique(ages)) == 30
-
     def test_numbers_are_standardized_by_training_rows(self, csv):
         ages = np.concatenate([silo.train.features[:, 0] for silo in _table(csv).silos])
         assert ages.mean() == pytest.approx(0, abs=1e-6)
@@ -86,9 +72,6 @@ class TestTable:
     def test_positive_labels_can_be_named(self, csv):
         participants = _table(csv, positive_labels="2")
         assert [sum(int(part.labels.sum()) for part in silo) for silo in participants.silos] == [5, 10]
-
-    def test_feature_columns_can_be_named(self, csv):
-        assert _table(csv, feature_columns="age").silos[0].train.features.shape[1] == 1
 
 
 def test_hospitals_are_four_with_any_disease_as_class_1(shared_data):

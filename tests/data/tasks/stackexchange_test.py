@@ -3,20 +3,16 @@
 import gzip
 import itertools
 import json
+import lzma
+import tarfile
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
-from data import clients, posts, text
-from data.errors import UsageError
-from data.tasks import stackexchange
+from data import posts, text
+from data.tasks import tags
 from data.tasks.options import TaskOptions
-
-
-@pytest.fixture(autouse=True)
-def _no_default_folder(request, monkeypatch):
-    if "shared_data" not in request.fixturenames:
-        monkeypatch.delenv("FEDBANDITS_DATA_DIR", raising=False)
 
 
 def _write(path, rows):
@@ -58,7 +54,7 @@ def folder(tmp_path):
 
 def _load(folder, **options):
     options = {"num_tags": 2, "max_words": 8} | options
-    return stackexchange.load(TaskOptions("stackexchange_tag", data_dir=folder and str(folder), **options))
+    return tags.load_stackexchange(TaskOptions("stackexchange_tag", data_dir=folder and str(folder), **options))
 
 
 def _vocabulary(task):
@@ -102,19 +98,6 @@ def test_examples_are_the_posts_of_the_users_with_frequent_tags_by_hand(folder):
             assert bag == pytest.approx(expected_bag)
 
 
-def test_features_labels_and_model_fit_each_other(folder):
-    task = _load(folder)
-    bags, labels = task.clients.load(0)
-    assert [array.dtype.name for array in task.normalize(bags)] == ["int32", "float32", "int64"]
-    assert (labels.dtype.name, labels.shape, task.multi_label, task.num_actions) == ("float32", (2, 2), True, 2)
-    assert (task.model, task.feature_spec) == ("bag_of_words", text.Bags)
-    assert task.model_arguments == {"vocabulary_size": len(_vocabulary(task)), "num_outputs": 2}
-    longest = [np.diff(_load(folder, max_words=most).clients.load(0).features.offsets).max() for most in (16, 2)]
-    assert longest == [3, 2]
-    values = _load(folder, text_normalisation="l2").clients.load(0).features.values
-    np.testing.assert_allclose((values**2).sum(), 2, rtol=1e-6)
-
-
 def test_words_and_tags_are_counted_on_training_users_only_whatever_the_tags(folder):
     task = _load(folder)
     own_words = {word[-1] for word in _vocabulary(task) if word.startswith("word")}
@@ -122,13 +105,6 @@ def test_words_and_tags_are_counted_on_training_users_only_whatever_the_tags(fol
     assert task.statistics["tags"] == {"ale": 2 * len(task.clients), "tap": len(task.clients)}
     assert _vocabulary(_load(folder, num_tags=9, keep_untagged=True)) == _vocabulary(task)
     assert _vocabulary(_load(folder, vocabulary_size=1)) == ["beer"]
-
-
-def test_rarer_tags_follow_in_alphabetical_order_and_may_be_fewer_than_asked_for(folder):
-    rare = sorted(
-        {f"rare-{user}" for user in PEOPLE} - {f"rare-{user[-1]}" for user in _load(folder).held_out.client_ids}
-    )
-    assert _load(folder, num_tags=50).action_names == ("ale", "tap", *rare)
 
 
 def test_words_and_tags_from_elsewhere_are_taken_as_they_are(folder, tmp_path):
@@ -154,28 +130,7 @@ def test_untagged_posts_are_kept_on_demand_and_counted(folder, capsys):
         f"s/{user}": [1, 2, 0] if user in PEOPLE[:13] else [0] for user in PEOPLE
     }
     assert "posts: 41, examples: 41" in capsys.readouterr().err
-    assert _load(folder).report == {
-        stackexchange.POSTS: 41,
-        stackexchange.EXAMPLES: 26,
-        stackexchange.UNTAGGED: 15,
-        stackexchange.USERS_DROPPED: 2,
-    }
-
-
-# User n has tags n, n + 1, ... 39: the more frequent, the higher its number.
-@pytest.mark.parametrize(
-    ("variant", "asked", "paid"),
-    [("paper", None, 10), ("reference_code", None, 24), ("paper", 7, 7), ("reference_code", 40, 40)],
-)
-def test_the_initial_training_pays_for_the_most_frequent_tags(tmp_path, variant, asked, paid):
-    rows = [(f"s/{user}", "A post", "beer", [f"t{tag}" for tag in range(user, 40)]) for user in range(40)]
-    path = _write(tmp_path / "mine.jsonl", rows)
-    task = _load(path, num_tags=50, variant=variant, init_labels=asked)
-    assert np.flatnonzero(np.diag(task.rewards["init"])).tolist() == list(range(paid))
-    counts = sum(task.clients.load(index).labels.sum(axis=0) for index in range(len(task.clients)))
-    np.testing.assert_allclose(np.diag(task.rewards["bandits"]), counts[0] / counts, rtol=1e-6)
-    with pytest.raises(UsageError, match="--init_labels=41 "):
-        _load(path, num_tags=50, init_labels=41)
+    assert _load(folder).report == {tags.POSTS: 41, tags.EXAMPLES: 26, tags.UNTAGGED: 15, tags.USERS_DROPPED: 2}
 
 
 def test_posts_in_chunks_are_the_same(folder, monkeypatch):
@@ -189,60 +144,10 @@ def test_folders_of_sites_are_read_together_or_one_by_its_folder_or_file(tmp_pat
     _xml(tmp_path / "ai" / "Posts.xml", 5, -1, 6)
     task = _load(tmp_path)
     assert sorted(_users(task)) == ["ai/5", "ai/6", "wine/5", "wine/7"]
-    counts = {stackexchange.EXAMPLES: 4, stackexchange.UNTAGGED: 0, stackexchange.USERS_DROPPED: 0}
-    assert task.report == {stackexchange.POSTS: 4, posts.UNKNOWN_USER: 1} | counts
+    counts = {tags.EXAMPLES: 4, tags.UNTAGGED: 0, tags.USERS_DROPPED: 0}
+    assert task.report == {tags.POSTS: 4, posts.UNKNOWN_USER: 1} | counts
     for named in ("ai", "ai/Posts.xml"):
         assert sorted(_users(_load(tmp_path / named))) == ["ai/5", "ai/6"]
-
-
-def test_the_checksum_is_the_files(tmp_path):
-    for name in ("ai", "wine"):
-        _xml(tmp_path / name / "Posts.xml", 5, 6)
-    before = _load(tmp_path)
-    assert before.clients.checksum == before.held_out.checksum == _load(tmp_path).clients.checksum
-    one = _load(tmp_path / "ai").clients.checksum
-    assert one == clients.file_checksum(str(tmp_path / "ai" / "Posts.xml")) != before.clients.checksum
-    _xml(tmp_path / "wine" / "Posts.xml", 5, 7)
-    after = _load(tmp_path).clients.checksum
-    (tmp_path / "wine").rename(tmp_path / "tea")
-    assert len({before.clients.checksum, after, _load(tmp_path).clients.checksum}) == 3
-
-
-@pytest.mark.parametrize(
-    ("place", "message"),
-    [
-        (None, "FEDBANDITS_DATA_DIR"),
-        ("", "no stackexchange_posts"),
-        ("nowhere", "no stackexchange_posts"),
-        ("both", "both stackexchange_posts.jsonl.gz and "),
-        ("a.csv", r"a\.csv is neither"),
-    ],
-)
-def test_a_place_without_posts_or_with_two_kinds_is_refused(tmp_path, place, message):
-    (tmp_path / "ai").mkdir()
-    (tmp_path / "a.csv").touch()
-    (tmp_path / "both").mkdir()
-    _write(tmp_path / "both" / "stackexchange_posts.jsonl.gz", POSTS)
-    _xml(tmp_path / "both" / "ai" / "Posts.xml", 5)
-    with pytest.raises(UsageError, match=f"{message}.*--data_dir|--data_dir.*{message}"):
-        _load(None if place is None else tmp_path / place)
-
-
-@pytest.mark.parametrize(
-    ("rows", "message"),
-    [
-        ([], "0 tags and 0 words"),
-        ([("s/1", "beer", "", ["x", "y"])], "1 examples for training, 0 of other users"),
-        ([(f"s/{user}", "beer", "", ["x"]) for user in range(4)], "1 tags"),
-        ([(f"s/{user}", "beer", "", []) for user in range(4)], "0 tags"),
-        ([(f"s/{user}", "?", "!", ["x", "y"]) for user in range(4)], "0 words"),
-        ([(f"s/{user}", "beer", "", [f"{user}-x", f"{user}-y"]) for user in range(4)], "0 of other users"),
-    ],
-)
-def test_too_little_is_refused_with_the_counts(tmp_path, rows, message):
-    path = _write(tmp_path / "mine.jsonl", rows)
-    with pytest.raises(UsageError, match=rf"mine\.jsonl holds \(posts: \d.*{message}.*--data_dir"):
-        _load(path, num_tags=50)
 
 
 def test_the_real_posts(shared_data):
@@ -251,14 +156,70 @@ def test_the_real_posts(shared_data):
     assert not set(task.clients.client_ids) & set(task.held_out.client_ids)
     assert len(task.action_names) == 50
     assert len(_vocabulary(task)) == len(set(_vocabulary(task))) == 10_000
-    assert task.report[stackexchange.POSTS] == 8263
-    assert task.report[stackexchange.EXAMPLES] + task.report[stackexchange.UNTAGGED] == 8263
+    assert task.report[tags.POSTS] == 8263
+    assert task.report[tags.EXAMPLES] + task.report[tags.UNTAGGED] == 8263
     examples = [task.clients.load(index) for index in range(len(task.clients))]
     labels = np.concatenate([client.labels for client in examples])
     assert labels.any(axis=1).all()
-    tags = list(task.statistics["tags"].values())
-    np.testing.assert_array_equal(labels.sum(axis=0), tags)
-    assert (np.diff(tags) <= 0).all()
+    counts = list(task.statistics["tags"].values())
+    np.testing.assert_array_equal(labels.sum(axis=0), counts)
+    assert (np.diff(counts) <= 0).all()
     bags = text.joined([client.features for client in examples])
     assert np.diff(bags.offsets).max() == 256
     assert 0.5 < bags.values.sum() / len(labels) <= 1
+
+
+def _load_tffs(database, **options):
+    options = {"vocabulary_size": 3, "num_tags": 2, "max_words": 4, "init_labels": 1} | options
+    return tags.load_stackoverflow(TaskOptions("stackoverflow_tag", data_dir=database and str(database), **options))
+
+
+def _post(tokens: str, title: str, tags: str) -> bytes:
+    values = {"tokens": tokens, "title": title, "tags": tags}
+    features = {
+        name: tf.train.Feature(bytes_list=tf.train.BytesList(value=[value.encode()])) for name, value in values.items()
+    }
+    return tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString()
+
+
+@pytest.fixture
+def tffs_folder(tmp_path, write_database):
+    posts = [_post("the cat sat", "the end", "java|c++"), _post("dog", "", "cobol"), _post("dog the", "", "c++")]
+    write_database(
+        tmp_path / "stackoverflow.sqlite",
+        {"train": {"ann": posts, "bob": posts[1:2]}, "heldout": {"eve": posts[2:], "nil": []}},
+    )
+    (tmp_path / "stackoverflow.word_count").write_text("the 9\ndog 5\ncat 4\nsat 1\n")
+    (tmp_path / "stackoverflow.tag_count").write_text(json.dumps({"c++": 3, "cobol": 1, "java": 7}))
+    return tmp_path
+
+
+def test_posts_are_bags_of_body_and_title_and_their_tags(tffs_folder):
+    found = _load_tffs(tffs_folder)
+    assert list(found.statistics["tags"].items()) == [("java", 7), ("c++", 3)]
+    assert found.statistics["vocabulary"] == ("the", "dog", "cat")
+    examples = found.clients.load(0)
+    # The first post: the twice and cat once among its words in the vocabulary; the second has neither tag.
+    assert (examples.features.ids.tolist(), examples.features.offsets.tolist()) == ([0, 2, 0, 1], [0, 2, 4])
+    np.testing.assert_allclose(examples.features.values, [2 / 3, 1 / 3, 0.5, 0.5], rtol=1e-6)
+    np.testing.assert_array_equal(examples.labels, [[1, 1], [0, 1]])
+
+
+def test_posts_without_a_frequent_tag_are_dropped_or_kept(tffs_folder):
+    assert len(_load_tffs(tffs_folder).clients.load(1).labels) == 0
+    kept = _load_tffs(tffs_folder, keep_untagged=True).clients.load(1)
+    np.testing.assert_array_equal(kept.labels, [[0, 0]])
+
+
+def test_files_are_read_as_they_are_published(tffs_folder):
+    expected = _load_tffs(tffs_folder).statistics
+    for name in (tags.WORD_COUNTS, tags.TAG_COUNTS):
+        with tarfile.open(tffs_folder / f"{name}.tar.bz2", "w:bz2") as tar:
+            tar.add(tffs_folder / name, name)
+        (tffs_folder / name).unlink()
+    file = tffs_folder / tags.FILE_NAME
+    (tffs_folder / f"{file.name}.lzma").write_bytes(lzma.compress(file.read_bytes(), lzma.FORMAT_ALONE))
+    file.unlink()
+    found = _load_tffs(tffs_folder)
+    assert (len(found.clients), found.statistics) == (2, expected)
+    assert len(list(tffs_folder.glob("*.tar.bz2"))) == 2  # The user's archives stay.

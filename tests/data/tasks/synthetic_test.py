@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from data import tasks
-from data.errors import UsageError
 from data.tasks import synthetic
 from data.tasks.options import TaskOptions
 
@@ -12,18 +11,6 @@ from data.tasks.options import TaskOptions
 def load(**changes) -> tasks.Task:
     made = {"partition_clients": 4, "partition_seed": 1, "synthetic_alpha": 0.5, "synthetic_beta": 2.0}
     return synthetic.load(TaskOptions("synthetic", **made | changes))
-
-
-def test_the_task_is_multinomial_logistic_regression_of_60_features():
-    task = load()
-    assert (len(task.clients), task.num_actions, task.feature_spec) == (4, 10, ((60,), "float32"))
-    assert task.model_arguments == {"num_features": 60, "hidden": (), "num_outputs": 10}
-
-
-def test_the_flags_change_the_clients_but_for_alpha():
-    changes = [{}, {"partition_seed": 2}, {"synthetic_beta": 0.0}, {"partition_clients": 5}]
-    assert len({load(**change).clients.checksum for change in changes}) == 4
-    assert load(synthetic_alpha=0.0).clients.checksum == load().clients.checksum
 
 
 def whole(num_clients: int, alpha: float, beta: float, seed: int = 0):
@@ -79,14 +66,3 @@ def test_labels_are_those_of_a_linear_model_of_each_client():
     features, labels = next(client for client in whole(30, 1.0, 1.0) if 200 < len(client[1]) < 600)
     model = LogisticRegression(C=1e4, max_iter=2000).fit(features, labels)
     assert model.score(features, labels) > 0.99
-
-
-def test_a_seed_fixes_the_data_and_its_checksum():
-    first, again, other = (synthetic.generate(3, 1.0, 1.0, seed)[0] for seed in (5, 5, 6))
-    assert first.checksum == again.checksum != other.checksum
-
-
-@pytest.mark.parametrize(("arguments", "flag"), [((0, 1, 1), "partition_clients"), ((2, -1, 1), "synthetic_alpha")])
-def test_bad_input_is_refused(arguments, flag):
-    with pytest.raises(UsageError, match=f"--{flag}"):
-        synthetic.generate(*arguments, seed=0)

@@ -97,13 +97,7 @@ def test_statistics_of_another_table_are_an_error(write, columns, labels, messag
 
 
 def test_features_are_learned_from_training_clients_only(clinics):
-    assert clinics.feature_names == (
-        "age",
-        "age is missing",
-        "color=green",
-        "color=red",
-        "color=<missing>",
-    )
+    assert clinics.feature_names == ("age", "age is missing", "color=green", "color=red", "color=<missing>")
     # Ages 4, 2, 2, 4, 4 of training clients: mean 3.2, deviation sqrt(0.96).
     old, young = 0.8 / np.sqrt(0.96), -1.2 / np.sqrt(0.96)
     expected = {
@@ -187,17 +181,6 @@ def test_a_quoted_name_in_a_flag_may_hold_a_comma(write):
     assert _load(path, "site", "y", feature_columns='"a, b"').feature_names == ("a, b",)
 
 
-def test_columns_that_training_clients_leave_empty_are_left_out_and_named(write):
-    lines = CLINICS.splitlines()
-    # Client c, the held-out one, has the only value.
-    values = ["empty", "", "", "7", "", "", "", "", ""]
-    table = _load(
-        write("\n".join(f"{line},{value}" for line, value in zip(lines, values, strict=True))), "site", "target"
-    )
-    assert table.report["columns_left_out"] == ["empty"]
-    assert "empty" not in table.feature_names
-
-
 def test_of_four_clients_rows_are_held_out_instead(write):
     sizes = {"a": 10, "b": 5, "c": 2, "d": 1}
     rows = [f"{name},{row},{row % 2}\n" for name, size in sizes.items() for row in range(size)]
@@ -236,13 +219,7 @@ def test_rewards_are_the_labels(write):
     assert table.feature_names == ("age",)
     assert (table.multi_label, list(table.rewards), table.label_range) == (True, ["exact"], (-1, 3))
     labels = _labels(table.clients) | _labels(table.held_out)
-    assert labels == {
-        "a": [[-1, 0.5]],
-        "b": [[2, 0]],
-        "c": [[0, 1]],
-        "d": [[pytest.approx(1e-3), 1]],
-        "e": [[0, 3]],
-    }
+    assert labels == {"a": [[-1, 0.5]], "b": [[2, 0]], "c": [[0, 1]], "d": [[pytest.approx(1e-3), 1]], "e": [[0, 3]]}
     assert table.clients.load(0).labels.dtype == np.float32
 
 
@@ -319,17 +296,6 @@ def test_the_real_hospitals_are_split_by_rows(shared_data):
     assert np.isfinite(train).all()
 
 
-def test_the_real_advertisements_need_no_client_column_and_no_features(shared_data):
-    table = _load(str(shared_data / "Ads_CTR_Optimisation.csv"), "rows:100", reward_columns="all")
-    assert (len(table.clients), len(table.held_out)) == (80, 20)
-    assert table.action_names == tuple(f"Ad {number}" for number in range(1, 11))
-    clicks = sum(
-        part.load(index).labels.sum(axis=0) for part in (table.clients, table.held_out) for index in range(len(part))
-    )
-    assert clicks.tolist() == [1703, 1295, 728, 1196, 2695, 126, 1112, 2091, 952, 489]
-    assert table.feature_names == ("constant",)
-
-
 def _patients(change=lambda row, cells: cells, rows=60):
     """Table of 6 clients; `change` maps a row's number and cells (id, site, age, day, y) to other cells."""
     lines = []
@@ -386,19 +352,6 @@ def test_odd_labels_and_many_categories_are_warned_of(write):
         "--category_columns=word keeps it.",
     ]
     assert len(_load(path, "site", "y", category_columns="word").report["warnings"]) == 2
-
-
-def test_the_task_fits_the_table(clinics, write):
-    assert (clinics.num_actions, clinics.feature_spec, clinics.model) == (2, ((5,), "float32"), "mlp")
-    assert clinics.model_arguments == {"num_features": 5, "hidden": (), "num_outputs": 2}
-    assert not clinics.multi_label
-    path = write(CLINICS)
-    assert _load(path, "site", "target", model="mlp").model_arguments["hidden"] == (64,)
-    assert _load(path, "site", "target", model="mlp", hidden=(5, 4)).model_arguments["hidden"] == (5, 4)
-    with pytest.raises(UsageError, match="--hidden"):
-        _load(path, "site", "target", hidden=(5,))
-    with pytest.raises(UsageError, match="--model=cnn takes images"):
-        _load(path, "site", "target", model="cnn")
 
 
 # Labels r, q, p of 3, 2 and 1 rows a client; the held-out client c has most of all p.
@@ -504,7 +457,7 @@ def test_synthetic_clients_have_mixes_of_a_column_s_values(write):
         ({"model": "mlp"}, "--model=mlp takes no words"),
         ({"text_columns": "small"}, "--text_columns names column 'small' that --reward_columns names already"),
         ({"text_columns": "other"}, "--text_columns: there is no column 'other'"),
-        ({"partition_column": "topic"}, "--partition_column=topic makes clients"),
+        ({"partition_column": "topic"}, "--partition_column=topic needs --client_column=rows:N"),
     ],
 )
 def test_texts_prices_and_partitions_that_do_not_fit_are_refused(write, flags, message):

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 from optimization import client_work, models
-from optimization.posterior import algorithm_flags, algorithms
+from optimization.posterior import algorithms, flags
 
 SGD = client_work.LocalSgd(0.1, 4, epochs=2, momentum=0.5)
 
 
 def build(name: str, **values) -> algorithms.Algorithm:
-    return algorithms.build(algorithm_flags.Posterior(name, **values), SGD, models.mlp(4, (), 3), cohort_size=5)
+    return algorithms.build(flags.Posterior(name, **values), SGD, models.mlp(4, (), 3), cohort_size=5)
 
 
 @pytest.mark.parametrize("name", ["fedpa", "fedkppa", "client_sgld"])
@@ -33,8 +33,8 @@ ZEROS = (np.zeros((300, 20), np.float32), np.zeros(50, np.float32))
 
 
 def test_deviations_are_the_texts_and_the_published_programs():
-    assert algorithm_flags.deviation("sqrt_2_rate", 0.02) == pytest.approx(0.2)
-    assert algorithm_flags.deviation("2_rate", 0.02) == pytest.approx(0.04)
+    assert flags.deviation("sqrt_2_rate", 0.02) == pytest.approx(0.2)
+    assert flags.deviation("2_rate", 0.02) == pytest.approx(0.04)
 
 
 def test_a_state_is_the_step_and_noise_of_the_deviation():

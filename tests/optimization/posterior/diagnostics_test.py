@@ -6,7 +6,7 @@ import scipy.stats
 from matplotlib import image
 from statsmodels.stats import diagnostic
 
-from optimization.posterior import diagnostics, kernels, mean_shift
+from optimization.posterior import diagnostics, flags
 
 
 def _models() -> np.ndarray:
@@ -27,26 +27,12 @@ def test_statistics_equal_scipys():
     np.testing.assert_allclose(found.kurtosis, scipy.stats.kurtosis(models.astype(np.float64)), rtol=1e-9)
 
 
-def test_normal_samples_have_larger_p_values_than_skewed_ones():
-    p_values = diagnostics.normality(_models()).p_values
-    assert p_values[:10].mean() > 0.5 > 2 * p_values[10:].mean()
-
-
 @pytest.mark.slow
 def test_lilliefors_rejects_normal_samples_at_its_level():
     models = np.random.default_rng(1).normal(size=(20, 20_000)).astype(np.float32)
     # Standard error 0.15%; the Kolmogorov-Smirnov test with estimated moments hardly ever rejects.
     assert (diagnostics.normality(models).lilliefors_p_values < 0.05).mean() == pytest.approx(0.05, abs=0.008)
     assert (diagnostics.normality(models).p_values < 0.05).mean() < 0.001
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("count", [5, 40])
-def test_the_distance_of_normal_samples_is_the_mean_of_statsmodels(count):
-    samples = np.random.default_rng(2).normal(size=(2000, count))
-    distances = [diagnostic.kstest_normal(row, pvalmethod="table")[0] for row in samples]
-    error = np.std(distances) / np.sqrt(len(distances))
-    assert diagnostics.normal_distance(count) == pytest.approx(np.mean(distances), abs=4 * error)
 
 
 def test_the_distance_of_two_samples_is_always_the_same():
@@ -69,13 +55,6 @@ def test_three_clients_are_too_few_for_lilliefors():
     assert np.isfinite(found.p_values).all()
 
 
-@pytest.mark.slow
-def test_clients_that_are_not_finite_are_left_out():
-    models = _models()
-    broken = np.insert(models, 4, np.nan, axis=0)
-    np.testing.assert_array_equal(diagnostics.normality(broken).p_values, diagnostics.normality(models).p_values)
-
-
 def test_a_parameter_without_spread_has_no_statistics():
     models = _models()
     models[:, 3] = 0.1
@@ -85,7 +64,7 @@ def test_a_parameter_without_spread_has_no_statistics():
 
 
 def test_one_model_is_too_few():
-    with pytest.raises(ValueError, match="two or more finite models; 1 of 1 are"):
+    with pytest.raises(ValueError, match="two or more models"):
         diagnostics.normality(np.zeros((1, 3), np.float32))
 
 
@@ -99,7 +78,7 @@ def test_pictures_are_drawn(tmp_path):
     assert len(both["twice"].kurtosis) == 2 * len(normality.kurtosis)
     diagnostics.draw_normality({"alpha 0.1": both, "alpha 1": {"one": normality}}, tmp_path / "normality.png", "all")
     diagnostics.draw_label_allocation(np.array([[3, 0], [1, 9], [0, 2]]), tmp_path / "labels.png", "alpha 0.1")
-    diagnostics.draw_densities(models, [0, 3, 15], mean_shift.MeanShift(), tmp_path / "densities.png")
+    diagnostics.draw_densities(models, [0, 3, 15], flags.MeanShift(), tmp_path / "densities.png")
     for name in ("normality", "labels", "densities"):
         picture = image.imread(tmp_path / f"{name}.png")
         assert min(picture.shape[:2]) > 300
@@ -108,4 +87,4 @@ def test_pictures_are_drawn(tmp_path):
 
 def test_a_bandwidth_that_changes_along_the_density_cannot_be_drawn(tmp_path):
     with pytest.raises(ValueError, match="changes along the density"):
-        diagnostics.draw_densities(_models(), [0], mean_shift.MeanShift(bandwidth=kernels.NEAREST), tmp_path / "x.png")
+        diagnostics.draw_densities(_models(), [0], flags.MeanShift(bandwidth=flags.NEAREST), tmp_path / "x.png")

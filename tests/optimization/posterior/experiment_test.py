@@ -10,19 +10,11 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from data import clients, tasks
-from data.errors import UsageError
 from optimization import models
-from optimization.posterior import (
-    algorithm_flags,
-    algorithms,
-    experiment,
-    flags,
-    mean_shift_aggregation,
-    metrics,
-    run_posterior,
-)
+from optimization.posterior import algorithms, experiment, flags, metrics, server_data
 from optimization.posterior.run_posterior import STUDY
 from optimization.study import compiled, frame
+from optimization.study import metrics as study_metrics
 
 SIZES = (4, 6, 5, 9)
 
@@ -52,7 +44,7 @@ def options(*arguments: str) -> flags.PosteriorOptions:
 
 
 def make_run(folder, *arguments: str, sizes=SIZES, server_features=None) -> experiment.PosteriorRounds:
-    task = run_posterior.ServedTask(**vars(make_task(sizes)), server_features=server_features)
+    task = server_data.ServedTask(**vars(make_task(sizes)), server_features=server_features)
     return experiment.PosteriorRounds(options(*arguments), task, folder)
 
 
@@ -89,7 +81,7 @@ def execute(run: experiment.PosteriorRounds, rounds: int = 1):
     return algorithms.flat(progress.server.weights), row
 
 
-@pytest.mark.parametrize("name", algorithm_flags.ALGORITHMS)
+@pytest.mark.parametrize("name", flags.ALGORITHMS)
 def test_every_algorithm_runs_two_rounds(tff_worker, tmp_path, name):
     features = np.random.default_rng(1).normal(size=(10, 4)).astype(np.float32)
     more = ["--server_data=clients:1", "--distillation_epochs=1", "--clients_per_round=3"] if name == "fedbe" else []
@@ -100,9 +92,9 @@ def test_every_algorithm_runs_two_rounds(tff_worker, tmp_path, name):
     assert np.abs(after - before).max() > 1e-3
     assert set(row) == set(metrics.COLUMNS)
     assert all(np.isfinite(value) for column, value in row.items() if column != metrics.SHARE_MOVED)
-    assert np.isfinite(row[metrics.SHARE_MOVED]) == (name in algorithm_flags.KERNELS)
-    assert (row[metrics.EMPTY_CLIENTS], row[metrics.NONFINITE_CLIENTS]) == (0, 0)
-    assert row[metrics.EXAMPLES] == sum(SIZES[1:] if name == "fedbe" else SIZES)
+    assert np.isfinite(row[metrics.SHARE_MOVED]) == (name in flags.MODES)
+    assert (row[study_metrics.EMPTY_CLIENTS], row[study_metrics.NONFINITE_CLIENTS]) == (0, 0)
+    assert row[study_metrics.EXAMPLES] == sum(SIZES[1:] if name == "fedbe" else SIZES)
 
 
 def test_fedavg_equals_tffs(tff_worker, tmp_path):
@@ -145,18 +137,6 @@ def test_fedavg_equals_tffs(tff_worker, tmp_path):
     np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", algorithm_flags.KERNELS)
-def test_rounds_by_numpy_in_the_program_are_those_of_tffs_worker(tff_worker, tmp_path, monkeypatch, capsys, name):
-    arguments = f"--algorithm={name}", "--kernel_weights=num_examples", "--kernel_bandwidths=num_examples"
-    by_worker, row = execute(make_run(tmp_path, *arguments), 2)
-    assert "by TFF's worker" in capsys.readouterr().err
-    monkeypatch.setattr(mean_shift_aggregation, "MESSAGE_BYTES", 1)
-    by_program, again = execute(make_run(tmp_path, *arguments), 2)
-    assert "by NumPy in the program" in capsys.readouterr().err
-    np.testing.assert_allclose(by_program, by_worker, atol=1e-5)
-    assert again == pytest.approx(row, abs=1e-4)
-
-
 def test_burn_in_rounds_are_fedavgs(tff_worker, tmp_path):
     fedavg, _ = execute(make_run(tmp_path, "--algorithm=fedavg"), 2)
     run = make_run(tmp_path, "--algorithm=fedpa", "--burn_in_rounds=1")
@@ -173,23 +153,6 @@ def test_fedbe_says_when_no_cycle_of_its_distillation_ends(tff_worker, tmp_path,
     assert "the server's 300 examples has 3. Give --distillation_epochs=9 or more." in message
     make_run(tmp_path, *arguments, "--distillation_epochs=9", server_features=features)
     assert not capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("chosen", "expected"),
-    [("last:3", [12, 13, 14]), ("2,0,14", [2, 0, 14]), ("random:4", None)],
-)
-def test_the_parameters_to_draw_are_chosen(tff_worker, tmp_path, chosen, expected):
-    drawn = [
-        list(make_run(tmp_path, "--diagnose_round=1", f"--diagnose_parameters={chosen}")._diagnosed) for _ in range(2)
-    ]
-    assert drawn[0] == drawn[1] == (expected or drawn[0])
-    assert len(set(drawn[0]) & set(range(15))) == len(drawn[0]) == (4 if expected is None else 3)
-
-
-def test_parameters_that_the_model_does_not_have_are_refused(tff_worker, tmp_path):
-    with pytest.raises(UsageError, match="the model has 15 parameters, numbered from 0"):
-        make_run(tmp_path, "--diagnose_round=1", "--diagnose_parameters=15")
 
 
 def test_sgld_averages_a_noisy_chain_that_clients_train_from(tff_worker, tmp_path):
@@ -209,15 +172,6 @@ def test_sgld_averages_a_noisy_chain_that_clients_train_from(tff_worker, tmp_pat
         # The state itself in the burn-in round, then the average of those after it.
         expected = np.mean(states[min(1, round_num - 1) :], axis=0)
         np.testing.assert_allclose(algorithms.flat(progress.server.weights), expected, atol=1e-6)
-
-
-@pytest.mark.parametrize("name", ["fedkp", "fedkp_cluster_mean"])
-def test_every_algorithm_takes_the_same_server_step(tff_worker, tmp_path, name):
-    step = ("--server_optimizer=adam", "--server_learning_rate=0.02")
-    fedavg, _ = execute(make_run(tmp_path, "--algorithm=fedavg", *step), 2)
-    wide = ("--bandwidth_scale=1e9", "--kernel_weights=num_examples")
-    fedkp, _ = execute(make_run(tmp_path, f"--algorithm={name}", *wide, *step), 2)
-    np.testing.assert_allclose(fedkp, fedavg, atol=1e-5)
 
 
 # Each of these takes the mean of clients of equal sizes, with a bandwidth without end and in the burn-in of a chain.
@@ -260,7 +214,7 @@ def test_all_algorithms_take_a_diverged_client_for_a_zero_update_and_an_empty_on
 
     found, row = run_five(tmp_path, diverged, f"--algorithm={name}", *MEANS[name])
     np.testing.assert_allclose(found, 0.75 * mean_of_three, atol=1e-6)
-    assert (row[metrics.EMPTY_CLIENTS], row[metrics.NONFINITE_CLIENTS]) == (1, 1)
+    assert (row[study_metrics.EMPTY_CLIENTS], row[study_metrics.NONFINITE_CLIENTS]) == (1, 1)
 
 
 def test_fedag_is_fedavg_that_predicts_with_samples_of_its_posterior(tff_worker, tmp_path):
@@ -278,7 +232,7 @@ def test_mean_and_mode_agree_under_every_client_selection(tff_worker, tmp_path, 
     equal = (5, 5, 5, 5)
     fedavg, row = execute(make_run(tmp_path, "--algorithm=fedavg", *shared, sizes=equal), 4)
     fedkp, _ = execute(make_run(tmp_path, "--algorithm=fedkp", "--bandwidth_scale=1e9", *shared, sizes=equal), 4)
-    assert row[metrics.EXAMPLES] == 10
+    assert row[study_metrics.EXAMPLES] == 10
     np.testing.assert_allclose(fedkp, fedavg, atol=1e-5)
 
 
@@ -289,7 +243,7 @@ def test_ucb_cs_first_sees_everyone_but_the_servers_clients(tff_worker, tmp_path
     progress, examples = run.initial_state(), []
     for round_num in (1, 2, 3):
         progress, row = run.run_round(progress, round_num)
-        examples.append(row[metrics.EXAMPLES])
+        examples.append(row[study_metrics.EXAMPLES])
     assert sorted(examples) == sorted(SIZES[1:])
     assert (progress.selection.counts > 0).all()
 

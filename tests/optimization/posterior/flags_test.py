@@ -66,26 +66,13 @@ def test_a_burn_in_of_the_user_s_is_not_shortened():
     ],
 )
 def test_presets_hold_the_published_settings(names, values):
+    flags_of_table = "clients_per_round client_batch_size client_epochs_per_round client_learning_rate burn_in_rounds"
+    model = {"mnist": "cnn_small", "emnist62": "cnn_dropout", "cifar100": "resnet18"}[names[0].split("_")[0]]
     for name in names:
         settings = resolve(f"--preset={name}", "--algorithm=fedkppa")
-        found = tuple(
-            settings[flag]
-            for flag in (
-                "clients_per_round",
-                "client_batch_size",
-                "client_epochs_per_round",
-                "client_learning_rate",
-                "burn_in_rounds",
-                "shrinkage",
-                "total_rounds",
-            )
-        )
-        assert found == values
+        assert tuple(settings[flag] for flag in (*flags_of_table.split(), "shrinkage", "total_rounds")) == values
         assert (settings.client_momentum, settings.server_learning_rate, settings.server_optimizer) == (0.9, 0.5, "sgd")
-        assert (
-            settings.model
-            == {"mnist": "cnn_small", "emnist62": "cnn_dropout", "cifar100": "resnet18"}[name.split("_")[0]]
-        )
+        assert settings.model == model
         assert settings.partition_beta == (10 if name.startswith("cifar100") else None)
         alpha = settings.client_sampling_alpha if name.startswith("emnist") else settings.partition_alpha
         assert alpha == float(name.rpartition("_")[2])

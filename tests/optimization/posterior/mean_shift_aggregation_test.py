@@ -7,91 +7,170 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from optimization.posterior import kernels, mean_shift, mean_shift_aggregation
+from optimization.posterior import kernels, mean_shift_aggregation
+from optimization.posterior.flags import BANDWIDTHS, PROFILE, STEP_WEIGHTS, MeanShift
+from tests.optimization.posterior import reference
 
+KERNELS = sorted(kernels.KERNELS)
 CLUSTERS = [False, True]
 
 
-def _updates(num_clients: int) -> np.ndarray:
-    """24 parameters, half of them clustered, and some in which clients agree."""
+def _updates(num_clients: int = 21) -> np.ndarray:
+    """16 parameters, half of them clustered, and two in which all or most clients agree."""
     draw = np.random.default_rng(num_clients)
-    updates = draw.normal(size=(num_clients, 24))
-    updates[:, :12] = 0.3 * updates[:, :12] + 2 * draw.integers(0, 3, (num_clients, 12))
+    updates = draw.normal(size=(num_clients, 16))
+    updates[:, :8] = 0.3 * updates[:, :8] + 2 * draw.integers(0, 3, (num_clients, 8))
     updates[:, 3], updates[: 2 * num_clients // 3, 4] = 0.1, 0.2
     return updates.astype(np.float32)
 
 
-def _expected(factory, updates: np.ndarray, sizes: np.ndarray) -> mean_shift.Aggregate:
-    shifted = factory.shift.fedkp_cluster_mean if factory.shifts_clients else factory.shift.fedkp
-    factors = mean_shift.size_factors(sizes.astype(np.float64)) if factory.sizes_bandwidths else None
-    return shifted(updates, sizes if factory.weighs else None, factors)
+def _aggregate(shift: MeanShift, *updates: np.ndarray, shifts_clients: bool) -> tuple[np.ndarray, float]:
+    """Aggregate of parts of a cohort, and the share of parameters that moved."""
+
+    def aggregate(*parts):
+        size = updates[0].shape[1]
+        return mean_shift_aggregation.aggregate(shift, parts, size, np.nan, shifts_clients=shifts_clients)
+
+    result = tf.function(aggregate, autograph=False)(*map(tf.constant, updates)).numpy()
+    return result[:, 0], result[:, 1].mean()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("step_weights", mean_shift.WEIGHTS)
+@pytest.mark.parametrize("step_weights", STEP_WEIGHTS)
 @pytest.mark.parametrize("shifts_clients", CLUSTERS)
-@pytest.mark.parametrize("bandwidth", [*kernels.RULES, kernels.NEAREST])
-@pytest.mark.parametrize("kernel", kernels.KERNELS)
-def test_the_step_is_that_of_numpy(kernel, bandwidth, shifts_clients, step_weights, monkeypatch):
-    monkeypatch.setattr(kernels, "FIXED_POINT_STEPS", 12)  # Of rows without a fixed point, for speed.
-    for num_clients, scale, weighs in ((1, 1.0, False), (11, 0.03, False), (11, 1.0, True)):
-        updates = _updates(num_clients)
-        sizes = np.random.default_rng(1).integers(1, 30, num_clients).astype(np.float32)
-        shift = mean_shift.MeanShift(kernels.KERNELS[kernel], bandwidth, scale, step_weights=step_weights)
-        factory = mean_shift_aggregation.WeightedMeanShiftFactory(
-            shift, num_clients, shifts_clients, weighs=weighs, sizes_bandwidths=weighs
-        )
-        found, share_moved = mean_shift_aggregation._aggregate(factory, tf.constant(updates), tf.constant(sizes))
-        with np.errstate(over="ignore"):
-            expected = _expected(factory, updates, sizes)
-        np.testing.assert_allclose(found, expected.model, atol=1e-5)
-        assert float(share_moved) == pytest.approx(expected.share_moved)
+@pytest.mark.parametrize("bandwidth", BANDWIDTHS)
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_the_aggregate_is_that_of_the_reference(kernel, bandwidth, shifts_clients, step_weights):
+    for scale, steps in ((1.0, 20), (0.05, 4)):
+        shift = MeanShift(kernel, bandwidth, scale, step_weights, steps)
+        updates = _updates()
+        if bandwidth == "improved_sheather_jones":
+            updates = updates[:, 8:]  # KDEpy's bandwidth of clumps depends on its grid.
+        expected = reference.fedkp(shift, updates, shifts_clients=shifts_clients)
+        aggregate, share_moved = _aggregate(shift, updates, shifts_clients=shifts_clients)
+        np.testing.assert_allclose(aggregate, expected, atol=1e-5)
+        assert share_moved == pytest.approx(np.mean(np.abs(expected - updates.mean(axis=0, dtype=float)) > 1e-7))
+
+
+def test_one_step_is_the_mean_of_the_samples_within_one_bandwidth():
+    # Scott's bandwidth of these is 2.15, so that 0 sees 0, 1 and 2.
+    updates = np.array([[0.0], [1.0], [2.0], [6.0]], np.float32)
+    scale = 2.0 / reference.bandwidth("scott", updates[:, 0].astype(np.float64), "epanechnikov")
+    shift = MeanShift("epanechnikov", "scott", scale, PROFILE, 1)
+    # From 0: 1; from 1: 1; from 2: 1; from 6: 6. A sample at exactly one bandwidth counts.
+    np.testing.assert_allclose(_aggregate(shift, updates, shifts_clients=True)[0], [(1 + 1 + 1 + 6) / 4])
+    # The mean, 2.25, sees 1 and 2.
+    np.testing.assert_allclose(_aggregate(shift, updates, shifts_clients=False)[0], [1.5])
+
+
+@pytest.mark.parametrize("scale", [0.05, 1e-3])
+def test_a_gaussian_step_far_from_all_clients_does_not_underflow(scale):
+    # Two clumps, 3 and 2 clients; the mean lies 20 or 1000 bandwidths from the nearest client.
+    updates = np.array([[0.0], [0.01], [0.02], [1.0], [1.01]], np.float32)
+    shift = MeanShift("gaussian", bandwidth_scale=scale, mean_shift_steps=1)
+    aggregate, share_moved = _aggregate(shift, updates, shifts_clients=False)
+    np.testing.assert_allclose(aggregate, reference.fedkp(shift, updates, shifts_clients=False), rtol=1e-6)
+    assert share_moved == 1
+
+
+def test_the_share_moved_counts_parameters_with_a_client_within_one_bandwidth_of_the_mean():
+    # Silverman's width of ten values in two clumps is about 0.27 of their distance: no client is near the middle.
+    clumps = np.repeat([0.0, 1.0], 5) + np.tile([0.0, 0.01, 0.02, 0.03, 0.04], 2)
+    skewed = np.array([0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 3.0])
+    updates = np.stack([clumps, skewed, np.full(10, 0.3), clumps], axis=1).astype(np.float32)
+    aggregate, share_moved = _aggregate(MeanShift(), updates, shifts_clients=False)
+    np.testing.assert_allclose(aggregate[[0, 2, 3]], updates.mean(axis=0)[[0, 2, 3]], rtol=1e-6)
+    assert share_moved == 0.25  # The skewed parameter alone.
 
 
 @pytest.mark.parametrize("shifts_clients", CLUSTERS)
-def test_chunks_of_parameters_change_nothing(shifts_clients, monkeypatch):
-    factory = mean_shift_aggregation.MeanShiftFactory(mean_shift.MeanShift(), 13, shifts_clients)
-    arguments = factory, tf.constant(_updates(13)), tf.ones(13)
-    whole = mean_shift_aggregation._aggregate(*arguments)
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_an_endless_bandwidth_gives_the_mean(kernel, shifts_clients):
+    aggregate, share_moved = _aggregate(
+        MeanShift(kernel, bandwidth_scale=1e30), _updates(), shifts_clients=shifts_clients
+    )
+    np.testing.assert_allclose(aggregate, _updates().mean(axis=0), atol=1e-6)
+    assert share_moved == 0
+
+
+@pytest.mark.parametrize("shifts_clients", CLUSTERS)
+@pytest.mark.parametrize("bandwidth", BANDWIDTHS)
+def test_identical_clients_and_single_clients_keep_their_update(shifts_clients, bandwidth):
+    update = np.array([0.1, -3e-5, 0.0, 7e4], np.float32)
+    for updates in (np.tile(update, (6, 1)), update[np.newaxis]):
+        for kernel in KERNELS:
+            aggregate, _ = _aggregate(MeanShift(kernel, bandwidth), updates, shifts_clients=shifts_clients)
+            np.testing.assert_allclose(aggregate, update, rtol=1e-7)
+
+
+@pytest.mark.parametrize("shifts_clients", CLUSTERS)
+def test_parts_of_the_cohort_and_blocks_of_parameters_change_nothing(shifts_clients, monkeypatch):
+    updates = _updates()
+    whole = _aggregate(MeanShift(), updates, shifts_clients=shifts_clients)
     monkeypatch.setattr(mean_shift_aggregation, "_CELLS", 130)
-    for found, expected in zip(mean_shift_aggregation._aggregate(*arguments), whole, strict=True):
-        np.testing.assert_array_equal(found, expected)
+    monkeypatch.setattr(mean_shift_aggregation, "_COLLECTED_CELLS", 150)
+    parts = _aggregate(MeanShift(), updates[:3], updates[:0], updates[3:], shifts_clients=shifts_clients)
+    np.testing.assert_array_equal(parts[0], whole[0])
+    assert parts[1] == whole[1]
 
 
-@pytest.mark.parametrize(("weights", "nothing"), [([2.0, 3.0], np.nan), ([0.0, 3.0], 0.0), ([], np.nan)])
-def test_where_no_client_counts_the_result_is_zero_or_not_a_number(weights, nothing):
-    factory = mean_shift_aggregation.WeightedMeanShiftFactory(mean_shift.MeanShift(), 2)
-    updates = tf.fill([len(weights), 3], np.float32(np.inf))
-    found, share_moved = mean_shift_aggregation._aggregate(factory, updates, tf.constant(weights, tf.float32))
-    np.testing.assert_array_equal(found, np.full(3, nothing))
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"kernel": "flat"}, "unknown kernel, bandwidth or weights"),
+        ({"mean_shift_weights": "slope"}, "unknown kernel, bandwidth or weights"),
+        ({"bandwidth_scale": 0.0}, "bandwidth_scale must be finite and above 0"),
+        ({"mean_shift_steps": 0}, "mean_shift_steps at least 1"),
+    ],
+)
+def test_bad_settings_are_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        MeanShift(**arguments)
+
+
+def _round(factory, updates: np.ndarray, weights: np.ndarray | None = None) -> tuple[np.ndarray, float]:
+    """Aggregate and share moved of a round in TFF's worker, whose values are structures."""
+    value_type = tff.to_type(collections.OrderedDict(b=(np.float32, (2, 5)), a=(np.float32, (6,))))
+    values = [collections.OrderedDict(b=row[6:].reshape(2, 5), a=row[:6]) for row in updates]
+    if weights is None:
+        process = factory.create(value_type)
+        output = process.next(process.initialize(), values)
+    else:
+        process = factory.create(value_type, tff.TensorType(np.float32))
+        output = process.next(process.initialize(), values, list(weights))
+    return np.concatenate([output.result["a"], output.result["b"].ravel()]), output.measurements["share_moved"]
+
+
+@pytest.mark.parametrize("cohort_size", [7, 9], ids=["a full round", "two clients are missing"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_it_aggregates_structures_of_clients_that_count(tff_worker, weighted, cohort_size, monkeypatch):
+    monkeypatch.setattr(mean_shift_aggregation, "_PLACES", 4)
+    updates, weights = _updates(7), np.array([3, 0, 5, 2, 1, 4, 6], np.float32)
+    updates[4, 2] = np.nan
+    shift = MeanShift(bandwidth_scale=0.7)
+    if weighted:
+        factory, counted = mean_shift_aggregation.WeightedMeanShiftFactory(shift, cohort_size, True), [0, 2, 3, 5, 6]
+        aggregate, share_moved = _round(factory, updates, weights)
+    else:
+        factory, counted = mean_shift_aggregation.MeanShiftFactory(shift, cohort_size, True), [0, 1, 2, 3, 5, 6]
+        aggregate, share_moved = _round(factory, updates)
+    expected = reference.fedkp(shift, updates[counted], shifts_clients=True)
+    np.testing.assert_allclose(aggregate, expected, atol=1e-5)
+    assert 0 < share_moved < 1
+
+
+@pytest.mark.parametrize(("weights", "nothing"), [([2.0, 3.0], 0.0), ([0.0, 3.0], 0.0), ([], np.nan)])
+def test_where_no_client_counts_the_result_is_zero_or_not_a_number(tff_worker, weights, nothing):
+    factory = mean_shift_aggregation.WeightedMeanShiftFactory(MeanShift(), 2)
+    updates = np.full((len(weights), 16), np.inf, np.float32)
+    aggregate, share_moved = _round(factory, updates, np.array(weights, np.float32))
+    np.testing.assert_array_equal(aggregate, np.full(16, nothing))
     assert np.isnan(share_moved)
 
 
-def test_a_message_holds_two_gigabytes():
-    assert mean_shift_aggregation.fits(100, 4_999_999)
-    assert not mean_shift_aggregation.fits(100, 5_000_000)
-
-
-@pytest.mark.parametrize("weighted", [False, True])
-def test_it_aggregates_structures_of_clients_that_count(tff_worker, weighted):
-    updates, sizes = _updates(7), np.array([3, 0, 5, 2, 1, 4, 6], np.float32)
-    updates[4, 2] = np.nan
-    shift = mean_shift.MeanShift(scale=0.7)
-    value_type = tff.to_type(collections.OrderedDict(b=(np.float32, (2, 5)), a=(np.float32, (14,))))
-    values = [collections.OrderedDict(b=row[14:].reshape(2, 5), a=row[:14]) for row in updates]
-    if weighted:
-        factory = mean_shift_aggregation.WeightedMeanShiftFactory(shift, 7, True, weighs=True, sizes_bandwidths=True)
-        process = factory.create(value_type, tff.TensorType(np.float32))
-        output, counted = process.next(process.initialize(), values, list(sizes)), [0, 2, 3, 5, 6]
-    else:
-        factory = mean_shift_aggregation.MeanShiftFactory(shift, 7, True)
-        process = factory.create(value_type)
-        output, counted = process.next(process.initialize(), values), [0, 1, 2, 3, 5, 6]
-    expected = _expected(factory, updates[counted], sizes[counted])
-    np.testing.assert_allclose(
-        np.concatenate([output.result["a"], output.result["b"].ravel()]), expected.model, atol=1e-5
-    )
-    assert output.measurements["share_moved"] == pytest.approx(expected.share_moved)
+def test_a_round_of_more_clients_than_declared_is_refused(tff_worker):
+    with pytest.raises(Exception, match="more clients than cohort_size=3"):
+        _round(mean_shift_aggregation.MeanShiftFactory(MeanShift(), 3), _updates(5))
 
 
 def test_tffs_fed_avg_trains_with_it(tff_worker):
@@ -116,13 +195,10 @@ def test_tffs_fed_avg_trains_with_it(tff_worker):
         # The fifth client's labels are far off, and its model is no part of the others' mode.
         features = draw.normal(size=(8, 2)).astype(np.float32)
         labels = features @ [[1.0], [-2.0]] + (0.05 * client if client < 4 else 30.0)
-        cohort.append(
-            tf.data.Dataset.from_tensor_slices(collections.OrderedDict(x=features, y=labels.astype(np.float32))).batch(
-                8
-            )
-        )
+        examples = collections.OrderedDict(x=features, y=labels.astype(np.float32))
+        cohort.append(tf.data.Dataset.from_tensor_slices(examples).batch(8))
         starts.append((features, labels))
-    shift = mean_shift.MeanShift(step_weights="profile")
+    shift = MeanShift(mean_shift_weights="profile")
     process = tff.learning.algorithms.build_unweighted_fed_avg(
         model,
         client_optimizer_fn=tff.learning.optimizers.build_sgdm(0.1),
@@ -138,6 +214,6 @@ def test_tffs_fed_avg_trains_with_it(tff_worker):
             -0.2 * np.append((features * error).mean(axis=0), error.mean())
             for (features, _), error in zip(starts, errors, strict=True)
         ]
-        weights = weights + shift.fedkp_cluster_mean(np.array(deltas, np.float32)).model
-    found = process.get_model_weights(state).trainable
-    np.testing.assert_allclose(np.concatenate([np.ravel(part) for part in found]), weights, atol=1e-5)
+        weights = weights + reference.fedkp(shift, np.array(deltas, np.float32), shifts_clients=True)
+    trained = process.get_model_weights(state).trainable
+    np.testing.assert_allclose(np.concatenate([np.ravel(part) for part in trained]), weights, atol=1e-5)

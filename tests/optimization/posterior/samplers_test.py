@@ -58,31 +58,11 @@ def test_the_last_step_leads_where_plain_sgd_does():
     np.testing.assert_allclose(found.loss_sum, plain.loss_sum, rtol=1e-6)
 
 
-def test_steps_with_momentum_equal_keras():
-    weights, examples = MODEL.initial_weights(0), _examples()
-    variables = [tf.Variable(weight) for weight in weights]
-    optimizer = tf.keras.optimizers.SGD(0.1, momentum=0.9)
-    for _ in range(3):
-        with tf.GradientTape() as tape:
-            loss = _squared_error(MODEL.forward(variables, examples["features"]), examples)
-        optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
-    expected = models.flatten(variables) - models.flatten(weights)
-    np.testing.assert_allclose(_chain(batch_size=11, momentum=0.9, steps_per_sample=1).samples[-1], expected, atol=1e-6)
-
-
 @pytest.mark.slow
-def test_a_sample_averages_its_steps():
+@pytest.mark.parametrize(("steps_per_sample", "ends"), [(3, [3, 6, 9]), (0, [3, 6, 9]), (4, [4, 9]), (20, [9])])
+def test_a_sample_averages_its_steps_and_the_last_those_left_over(steps_per_sample, ends):
     every = _chain(steps_per_sample=1).samples.numpy()
     assert every.shape == (9, 3 * 4 + 4 + 4 * 2 + 2)
-    expected = [every[:3].mean(axis=0), every[3:6].mean(axis=0), every[6:].mean(axis=0)]
-    np.testing.assert_allclose(_chain(steps_per_sample=3).samples, expected, atol=1e-6)
-    np.testing.assert_allclose(_chain().samples, expected, atol=1e-6)  # By default the three steps of an epoch.
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("steps_per_sample", "ends"), [(4, [4, 9]), (20, [9])])
-def test_the_last_sample_takes_the_steps_left_over(steps_per_sample, ends):
-    every = _chain(steps_per_sample=1).samples.numpy()
     expected = [part.mean(axis=0) for part in np.split(every, ends)[:-1]]
     np.testing.assert_allclose(_chain(steps_per_sample=steps_per_sample).samples, expected, atol=1e-6)
 
@@ -175,7 +155,7 @@ def _dense(samples: np.ndarray, shrinkage: float) -> np.ndarray:
 
 @pytest.mark.parametrize("size", [1, 3, 20, 50])
 @pytest.mark.parametrize("count", [1, 2, 5, 10])
-@pytest.mark.parametrize("shrinkage", [0.01, 0.1, 1.0, 10.0])
+@pytest.mark.parametrize("shrinkage", [0.0, 0.01, 0.1, 1.0, 10.0])
 def test_the_delta_equals_the_dense_solve(size, count, shrinkage):
     samples = np.random.default_rng(size * count).normal(0.3, 1, (count, size))
     found = samplers.inverse_times_mean(tf.constant(samples, tf.float32), shrinkage)
@@ -190,22 +170,7 @@ def test_chunks_of_the_parameters_give_the_same_delta(monkeypatch, chunk):
     np.testing.assert_allclose(found, _dense(samples, 0.1), rtol=2e-5, atol=2e-5)
 
 
-def test_shrinkage_zero_gives_the_samples_mean():
-    samples = np.random.default_rng(0).normal(size=(5, 8)).astype(np.float32)
-    np.testing.assert_allclose(samplers.inverse_times_mean(samples, 0.0), samples.mean(axis=0), rtol=1e-6)
-
-
 @pytest.mark.parametrize("shrinkage", [0.1, 1e6])
 def test_equal_samples_with_their_singular_covariance_give_a_finite_delta(shrinkage):
     found = samplers.inverse_times_mean(tf.fill([4, 6], 0.5), shrinkage)
     np.testing.assert_allclose(found, np.full(6, 0.5 * (1 + 3 * shrinkage)), rtol=1e-5)
-
-
-def test_a_million_parameters_need_no_matrix_of_them():
-    samples = np.random.default_rng(0).normal(size=(5, 1_000_000)).astype(np.float32)
-    assert np.isfinite(samplers.inverse_times_mean(samples, 0.1)).all()
-
-
-def test_a_negative_shrinkage_is_refused():
-    with pytest.raises(ValueError, match=r"shrinkage=-0.1 must be at least 0"):
-        samplers.inverse_times_mean(tf.zeros([2, 2]), -0.1)

@@ -71,8 +71,3 @@ def test_the_study_s_extrapolation():
     assert (grown.cohort, grown.noise_multiplier) == (6400, pytest.approx(1.0))
     smaller = dataclasses.replace(grown, cohort=6399, noise_multiplier=0.01 * 6399 / 64)
     assert smaller.epsilon(800) > 4.1331
-
-
-def test_no_cohort_may_be_large_enough():
-    with pytest.raises(ValueError, match="a cohort of the whole population still spends"):
-        calibration.scale_cohort(Mechanism("dpsgd", 0.01, population=100, cohort=64), 800, 1.0)

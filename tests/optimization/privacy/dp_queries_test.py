@@ -114,12 +114,6 @@ def test_noise_of_adaptive_clipping_follows_the_clip_norm_and_the_published_spli
     assert norms[-10:].mean() == pytest.approx(scipy.stats.lognorm(0.3).ppf(0.8), rel=0.3)
 
 
-def test_seeded_adaptive_noise_repeats():
-    first, second, other = (adapt(seed, 0.5, 1.25, 3)[0] for seed in (3, 3, 4))
-    np.testing.assert_array_equal(first, second)
-    assert not np.array_equal(first, other)
-
-
 @pytest.mark.slow
 def test_tree_noise_of_the_running_sum_counts_the_bits_of_the_round():
     results, _ = play(dp_queries.tree_sum(2.0, 0.5, SPECS, noise_seed=6, max_rounds=8), 8)

@@ -12,7 +12,6 @@ import scipy.linalg
 from optimization.privacy import factorizations
 
 JAX_PRIVACY = json.loads(pathlib.Path(__file__).with_name("jax_privacy.json").read_text())
-BUFFERS = ((0.5, 0.3), (0.9, 0.2))
 
 
 def _matrix(column, rounds):
@@ -54,9 +53,8 @@ def test_optimized_bands_have_the_noise_of_jax_privacys(expected):
     [
         *map(factorizations.banded_column, (1, 3, 6, 12)),
         factorizations.optimal_banded_column(4, 12),
-        factorizations.buffered_column(BUFFERS, 12),
     ],
-    ids=["1", "3", "6", "12", "4, optimized", "buffers"],
+    ids=["1", "3", "6", "12", "4, optimized"],
 )
 def test_sensitivity_is_the_largest_of_all_patterns(column, min_separation):
     matrix = _matrix(column, 12)
@@ -79,8 +77,8 @@ def test_a_thousand_million_rounds_need_no_memory():
     assert factorizations.squared_sensitivity(factorizations.banded_column(8), 10**9, 50) == pytest.approx(10**9 / 50)
 
 
-@pytest.mark.parametrize("column", [factorizations.banded_column(4), factorizations.buffered_column(BUFFERS, 30)])
-def test_noise_on_prefix_sums_is_that_of_the_matrices(column):
+def test_noise_on_prefix_sums_is_that_of_the_matrices():
+    column = factorizations.banded_column(4)
     prefix = np.tril(np.ones((30, 30))) @ np.linalg.inv(_matrix(column, 30))
     assert factorizations.prefix_noise(column, 30) == pytest.approx(math.sqrt((prefix**2).sum(axis=1).mean()))
 
@@ -89,19 +87,6 @@ def test_a_trees_noise_counts_the_nodes_of_a_prefix():
     # Rounds 1 to 7: 1, 1, 2, 1, 2, 2 and 3 nodes. With restarts after 3: 1, 1, 2, then 2 more than these.
     assert factorizations.tree_prefix_noise(7, 0) == pytest.approx(math.sqrt(12 / 7))
     assert factorizations.tree_prefix_noise(6, 3) == pytest.approx(math.sqrt((4 + 10) / 6))
-
-
-@pytest.mark.parametrize(("rounds", "min_separation"), [(1600, 5351), (300, 40)])
-def test_optimal_buffers_leave_less_noise_than_any_bands(rounds, min_separation):
-    def noise(column):
-        sensitivity = math.sqrt(factorizations.squared_sensitivity(column, rounds, min_separation))
-        return factorizations.prefix_noise(column, rounds) * sensitivity
-
-    buffers = factorizations.optimal_buffers(3, rounds, min_separation)
-    column = factorizations.buffered_column(buffers, rounds)
-    assert (np.diff(column) <= 0).all()
-    assert (column > 0).all()
-    assert noise(column) < min(noise(factorizations.banded_column(bands)) for bands in factorizations.band_grid(rounds))
 
 
 def test_the_grid_of_bands_ends_in_the_most():

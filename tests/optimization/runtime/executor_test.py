@@ -1,13 +1,11 @@
 """What the executor sends to a worker, and when, against a worker that only notes it."""
 
 import collections
-import threading
 
 import numpy as np
 import pytest
 import tensorflow_federated as tff
 
-from optimization import cohorts
 from optimization.runtime import executor, private, serialization
 from optimization.runtime import worker as worker_module
 
@@ -125,18 +123,6 @@ def test_an_executor_is_for_cohorts_of_one_size(execute, worker):
     assert calls == ["get_executor 1", "get_executor 2", "get_executor 1"]
 
 
-def test_an_executor_that_was_not_used_for_long_is_disposed_of(execute, worker, monkeypatch):
-    monkeypatch.setattr(executor, "_MOST_EXECUTORS", 2)
-    for size in (1, 2, 1, 3):
-        execute(only_a_sum, [1] * size, answer=np.int32(3))
-    assert [request.executor.id for request in worker.requests["dispose_executor"]] == ["get_executor 2"]
-
-
-def test_values_are_disposed_of_after_the_call(execute, worker):
-    execute(only_a_sum, [1, 2], answer=np.int32(3))
-    assert disposed(worker) == ["create_value 2", "create_call 1"]
-
-
 def test_an_executor_that_failed_is_replaced(execute, worker):
     worker.error = RuntimeError("no")
     with pytest.raises(RuntimeError):
@@ -144,17 +130,6 @@ def test_an_executor_that_failed_is_replaced(execute, worker):
     assert execute(only_a_sum, [1, 2], answer=np.int32(3)) == 3
     assert [request.executor.id for request in worker.requests["dispose_executor"]] == ["get_executor 1"]
     assert worker.requests["create_call"][1].executor.id == "get_executor 2"
-
-
-def test_the_next_cohort_is_prepared_once_the_worker_computes(worker):
-    prepared, computing = [], threading.Event()
-    ahead = cohorts.PreparedAhead(prepared.append, total_rounds=9, computing=computing)
-    ahead(1)
-    assert prepared == [1]
-    serialization.write(worker.result, np.int32(3), only_a_sum.type_signature.result)
-    executor.Executor(worker, computing.set).invoke(only_a_sum, [1, 2])
-    ahead._pool.submit(lambda: None).result()
-    assert prepared == [1, 2]
 
 
 def test_the_own_worker_is_tried_again_where_it_is_out_of_reach(worker, monkeypatch):
@@ -188,28 +163,10 @@ def test_another_state_is_sent_even_if_it_is_equal(execute, worker):
     assert not worker.requests["create_selection"]
 
 
-def test_a_state_of_the_call_before_the_last_is_sent(execute, worker):
-    earlier, _ = run_round(execute, VALUE)
-    later, _ = run_round(execute, VALUE, scale=2)
-    run_round(execute, earlier)
-    assert not worker.requests["create_selection"]
-    run_round(execute, later)
-    assert not worker.requests["create_selection"]
-
-
 def test_a_returned_state_cannot_be_changed(execute):
     state, _ = run_round(execute, VALUE)
     with pytest.raises(ValueError, match="read-only"):
         state[0][0] = 3
-
-
-def test_a_result_stays_until_another_that_can_come_back(execute, worker):
-    state, _ = run_round(execute, VALUE)
-    assert "create_call 1" not in disposed(worker)
-    execute(only_a_sum, [1, 2], answer=np.int32(5))
-    assert [name for name in disposed(worker) if name.startswith("create_call")] == ["create_call 2"]
-    run_round(execute, state)
-    assert [name for name in disposed(worker) if name.startswith("create_call")] == ["create_call 2", "create_call 1"]
 
 
 def test_a_state_of_another_cohort_size_is_sent_and_its_executor_keeps_nothing(execute, worker):

@@ -8,7 +8,6 @@ import socket
 import stat
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -204,24 +203,6 @@ def test_it_ends_with_the_program_though_its_children_live_on(allowed, way, sign
             os.kill(int(child), signal.SIGKILL)
 
 
-def test_a_program_that_ends_before_its_helper_is_ready_leaves_no_socket(allowed, tmp_path):
-    folder = tmp_path / "folder"
-    folder.mkdir()
-    with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(str(folder / "worker"))
-        listener.listen()
-        helper = subprocess.Popen(
-            [sys.executable, "-I", "-S", isolation._HELPER, folder / "worker", str(listener.fileno()), "1", *COMMAND],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            pass_fds=[listener.fileno()],
-        )
-        helper.stdin.close()
-        helper.stdout.close()
-        assert helper.wait(300) == -signal.SIGKILL
-    assert not folder.exists()
-
-
 def test_the_end_of_the_command_is_reported_and_breaks_connections(start):
     isolated = start()
     with connected(isolated) as client:
@@ -229,42 +210,6 @@ def test_the_end_of_the_command_is_reported_and_breaks_connections(start):
         assert client.recv(1) == b""
     assert isolated.process.wait(300) == -signal.SIGKILL
     assert_nothing_is_left(isolated.process.pid, isolated.pid, isolated.path)
-
-
-@pytest.mark.slow
-def test_the_end_of_the_helper_is_the_commands(start):
-    isolated = start()
-    with connected(isolated) as client:
-        isolated.process.kill()
-        assert client.recv(1) == b""
-    assert isolated.process.wait(300) == -signal.SIGKILL
-    isolated.end()
-    assert_nothing_is_left(isolated.process.pid, isolated.pid, isolated.path)
-
-
-def test_two_at_once_have_the_same_port_and_do_not_meet(start):
-    one, other = start(), start()
-    with connected(one), connected(other) as client:
-        one.end()
-        assert echo(client, b"here") == b"here"
-
-
-@pytest.mark.parametrize("folder", ["a long name " * 10, "50% #1 ?2"])
-def test_any_folder_for_temporary_files_will_do(allowed, monkeypatch, tmp_path, folder):
-    (tmp_path / folder).mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / folder))
-    own = worker_process._start(1, "required")
-    try:
-        assert len(os.fsencode(own.isolated.path)) < 108
-        with grpc.insecure_channel(own.address) as channel:
-            grpc.channel_ready_future(channel).result(timeout=300)
-    finally:
-        own.end()
-
-
-def test_a_command_that_cannot_be_run_is_named(allowed):
-    with pytest.raises(isolation.RefusedError, match=r"^/no/worker: No such file or directory$"):
-        isolation.start(["/no/worker"], PORT, os.environ)
 
 
 # Has the kernel refuse a system call whose argument at some place has one of some bits, or (equal) a value.

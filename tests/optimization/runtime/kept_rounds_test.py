@@ -3,7 +3,6 @@
 import collections
 import os
 import pathlib
-import shutil
 import stat
 import time
 from typing import NamedTuple
@@ -100,12 +99,6 @@ def test_what_is_compiled_for_it_is_kept_with_it(folder, monkeypatch, form):
         assert repr(one.type_signature) == repr(other.type_signature)
 
 
-def test_what_is_compiled_for_other_processes_is_not(folder):
-    kept_rounds.process(folder, "key", build)
-    rounds._compile.__wrapped__(build(step=2).next)
-    assert len(list(folder.iterdir())) == 1
-
-
 def test_another_key_or_version_is_another_process(folder, monkeypatch):
     assert builds(folder, "key", "other", "key") == 2
     monkeypatch.setattr(kept_rounds, "_version", lambda: "another version")
@@ -191,36 +184,6 @@ def test_a_damaged_file_is_rewritten(folder, damage):
     path.write_bytes(damage(whole))
     assert builds(folder, "key") == 1
     assert builds(folder, "key") == 0
-
-
-def test_a_file_under_another_name_is_not_taken_for_it(folder):
-    builds(folder, "key")
-    (path,) = folder.iterdir()
-    builds(folder, "other")
-    (other,) = set(folder.iterdir()) - {path}
-    shutil.copy(path, other)
-    assert builds(folder, "other") == 1
-
-
-def test_what_was_not_asked_for_longest_goes(folder, monkeypatch):
-    monkeypatch.setattr(kept_rounds, "_MOST", 2)
-    assert builds(folder, "a", "b", "a", "c", "a", "b") == 4
-    assert len(list(folder.iterdir())) == 2
-
-
-def test_files_of_other_programs_are_left_alone(folder, monkeypatch):
-    monkeypatch.setattr(kept_rounds, "_MOST", 1)
-    builds(folder, "a")
-    (folder / "notes.txt").touch()
-    os.utime(folder / "notes.txt", (0, 0))
-    builds(folder, "b")
-    assert (folder / "notes.txt").exists()
-    assert len(list(folder.iterdir())) == 2
-
-
-def test_where_nothing_can_be_kept_everything_works(tmp_path):
-    (tmp_path / "file").touch()
-    assert builds(tmp_path / "file" / "rounds", "key", "key") == 2
 
 
 def test_structures_that_no_name_identifies_are_not_kept(folder):

@@ -76,14 +76,6 @@ def test_tensors_are_sent_as_their_values():
     assert found == expected
 
 
-def test_parts_in_a_mapping_go_by_their_names():
-    found, expected = private.calls.Value(), private.calls.Value()
-    type_spec = tff.FederatedType(PAIR, tff.SERVER)
-    serialization.write(found, {"right": PAIRS[2].right, "left": PAIRS[2].left}, type_spec)
-    serialization.write(expected, PAIRS[2], type_spec)
-    assert found == expected
-
-
 @pytest.mark.parametrize(
     ("value", "type_spec"),
     [
@@ -97,16 +89,6 @@ def test_a_value_of_another_type_is_refused(value, type_spec):
         serialization.write(private.calls.Value(), value, type_spec)
 
 
-def test_a_mapping_with_other_names_is_refused():
-    with pytest.raises(ValueError, match=r"Expected parts named \['left', 'right'\], found \['left', 'middle'\]"):
-        serialization.write(private.calls.Value(), {"left": PAIRS[0].left, "middle": PAIRS[0].right}, PAIR)
-
-
-def test_parts_that_are_missing_are_refused():
-    with pytest.raises(ValueError, match="shorter"):
-        serialization.write(private.calls.Value(), (PAIRS[0].left,), tff.StructType([INTS, FLOATS]))
-
-
 @pytest.mark.parametrize("part", [slice(None), slice(1, 3), slice(0)])
 def test_what_is_written_ahead_is_equal_and_has_the_same_message(part):
     found, expected = private.calls.Value(), private.calls.Value()
@@ -116,9 +98,3 @@ def test_what_is_written_ahead_is_equal_and_has_the_same_message(part):
     serialization.write(found, ahead[part], type_spec)
     serialization.write(expected, PAIRS[part], type_spec)
     assert found == expected
-
-
-def test_large_values_are_not_written_ahead():
-    large = Pair(np.zeros((10**7, 2), np.int32), PAIRS[0].right)
-    assert not isinstance(serialization.written_ahead([large], PAIR), serialization.Cohort)
-    assert isinstance(serialization.written_ahead(PAIRS, PAIR), serialization.Cohort)

@@ -1,10 +1,7 @@
 """Rounds on one, two and four workers, and on workers that die."""
 
 import contextlib
-import pathlib
-import re
 import signal
-import socket
 import threading
 from collections.abc import Iterator
 
@@ -18,8 +15,8 @@ from bandits import experiment, flags, run_federated
 from bandits import options as bandit_options
 from data.errors import Failure
 from optimization import aggregators, client_work, models, options, supervised
-from optimization.posterior import mean_shift, mean_shift_aggregation
-from optimization.posterior import process as posterior
+from optimization.posterior import algorithms, mean_shift_aggregation
+from optimization.posterior.flags import MeanShift
 from optimization.privacy import correlated_noise
 from optimization.runtime import executor, rounds, worker, worker_process
 from optimization.study import aggregation_flags, cli, frame
@@ -112,17 +109,6 @@ def test_metrics_of_bandits_are_those_of_the_own_worker(contexts, execute):
             assert_close(execute(), expected)
 
 
-def test_isolation_changes_no_bit(execute):
-    results = []
-    for isolate in ("auto", "off"):
-        context, own = worker._local(0, isolate, "fast")
-        assert own.address.startswith("localhost:") or isolate == "auto"
-        with on(context):
-            results.append(bits(execute()))
-    isolated, open_to_all = results
-    assert isolated == open_to_all
-
-
 @pytest.fixture(scope="module")
 def run_supervised(definition, cohort):
     """Plays three rounds of supervised training in the context at hand."""
@@ -187,11 +173,11 @@ def test_aggregators_give_the_own_workers_results(contexts, kind):
 
 
 def test_the_mean_shift_of_a_cohort_in_parts_is_that_of_the_whole(contexts):
-    factory = mean_shift_aggregation.MeanShiftFactory(mean_shift.MeanShift(), len(COHORT), shifts_clients=True)
+    factory = mean_shift_aggregation.MeanShiftFactory(MeanShift(), len(COHORT), shifts_clients=True)
     process = factory.create(tff.to_type(tuple((np.float32, shape) for shape in SHAPES)))
     state = process.initialize()
     rows = np.array([models.flatten(delta) for delta in COHORT])
-    expected = mean_shift.MeanShift().fedkp_cluster_mean(rows).model
+    expected = mean_shift_aggregation.aggregate(MeanShift(), [rows], rows.shape[1], np.nan, shifts_clients=True)[:, 0]
     for context in contexts.values():
         with on(context):
             assert_close(models.flatten(process.next(state, COHORT).result).numpy(), expected)
@@ -237,13 +223,13 @@ def cohort():
 def collection(contexts, definition, cohort):
     """What collects updates, a model, and a cohort."""
     weights = (np.ones((3, 4), np.float32), np.zeros(4, np.float32))
-    return posterior.build_collection(definition), weights, cohort
+    return algorithms.build_collection(definition), weights, cohort
 
 
 def test_a_cohorts_updates_are_collected_in_its_order(contexts, collection, monkeypatch):
     collect, weights, cohort = collection
     expected = collect(weights, cohort)
-    assert list(expected.examples) == [5, 1, 0, 8, 3, 2]
+    assert list(expected.sums["examples"]) == [5, 1, 0, 8, 3, 2]
     assert len(expected.deltas) == 5  # None of the client without examples.
     alone = np.concatenate([collect(weights, [client]).deltas for client in cohort])
     np.testing.assert_array_equal(expected.deltas, alone)
@@ -253,20 +239,6 @@ def test_a_cohorts_updates_are_collected_in_its_order(contexts, collection, monk
             with on(context):
                 for order in (cohort, cohort[::-1]):
                     assert_close(collect(weights, order), expected, 0)
-
-
-def test_updates_come_in_parts_of_bounded_bytes(own, collection, monkeypatch):
-    collect, weights, cohort = collection
-    expected = collect(weights, cohort)
-    monkeypatch.setattr(rounds, "_RESULT_BYTES", 2 * (16 + 5) * 4)  # Two clients' parameters and counts.
-    alone = _Counting(own)
-    with on(rounds.CohortPartsContext([alone], concurrent_calls=1)):
-        assert_close(collect(weights, cohort), expected, 0)
-    assert alone.calls == 3
-    at_once = _Counting(own)
-    with on(rounds.CohortPartsContext([at_once], concurrent_calls=3)):
-        assert_close(collect(weights, cohort), expected, 0)
-    assert at_once.calls == 2
 
 
 def test_updates_of_a_lost_worker_are_computed_by_another(own, collection, monkeypatch, capfd):
@@ -280,58 +252,7 @@ def test_updates_of_a_lost_worker_are_computed_by_another(own, collection, monke
     assert capfd.readouterr().err.count("nine:9 was lost") <= 1
 
 
-def test_a_worker_that_collects_does_not_grow_with_the_square_of_the_cohort(tff_worker):
-    model = models.mlp(500, (), 100)
-    client = supervised.ClientInput(
-        features=np.ones((1, 500), np.float32),
-        labels=np.zeros(1, np.int32),
-        key=np.zeros(2, np.int32),
-        position=np.int32(0),
-        weight=np.float32(1),
-        learning_rate=np.float32(0.1),
-    )
-    definition = supervised.SupervisedProcess(
-        model=model,
-        local_work=client_work.LocalSgd(0.1, 1, epochs=1),
-        aggregator=tff.aggregators.MeanFactory(),
-        server_optimizer=tff.learning.optimizers.build_sgdm(1.0),
-        feature_spec=tf.TensorSpec((None, 500)),
-        label_spec=tf.TensorSpec((None,), tf.int32),
-        cohort_size=60,
-    )
-    collect, weights = posterior.build_collection(definition), model.initial_weights(0)
-    cohort = [client._replace(position=np.int32(position)) for position in range(60)]
-
-    def peak_mb(process) -> float:
-        status = pathlib.Path(f"/proc/{process.pid}/status").read_text()
-        return int(re.search(r"VmHWM:\s+(\d+)", status)[1]) / 1024
-
-    with launched(1) as [(address, process)], on(rounds.CohortPartsContext(executor.connect([address]))):
-        collect(weights, cohort[:1])
-        before = peak_mb(process)
-        assert collect(weights, cohort).deltas.nbytes == 60 * 50_100 * 4  # 11 MB.
-        assert peak_mb(process) - before < 100  # All sums of 1, 2, ... 60 of them are 350 MB.
-
-
 POSTS, WORDS = (np.int32, (256, 130)), (np.float32, (256, 130))
-
-
-@tff.tensorflow.computation(POSTS, WORDS, (np.float32, (256, 50)))
-def _trained_on_posts(ids, values, targets):
-    train = client_work.LocalSgd(0.1, 256, epochs=1).build(
-        models.bag_of_words(300, 50), lambda outputs, batch: tf.reduce_mean(tf.square(outputs - batch["targets"]))
-    )
-    cache = {"features": {"ids": ids, "values": values}, "targets": targets}
-    return train([tf.zeros((300, 50)), tf.zeros(50)], cache, tf.constant([1, 2])).delta[0]
-
-
-def test_several_threads_of_a_client_give_the_same_bits_again(contexts):
-    draw = np.random.default_rng(0)
-    ids = draw.integers(0, 300, (256, 130), dtype=np.int32)
-    values, targets = (draw.normal(size=(256, width)).astype(np.float32) for width in (130, 50))
-    with on(contexts[1]):  # Its one client at a time has all cores.
-        found = {_trained_on_posts(ids, values, targets).tobytes() for _ in range(8)}
-    assert len(found) == 1
 
 
 @tff.tensorflow.computation(np.float32)
@@ -353,12 +274,6 @@ def _product(one, other):
 def _sum_of_shares(values):
     total = tff.federated_broadcast(tff.federated_sum(values))
     return tff.federated_sum(tff.federated_map(_product, (values, total)))
-
-
-@pytest.mark.parametrize(("values", "expected"), [([], 0), ([3.0], 9), ([1.0, 2.0, 3.0], 14)])
-def test_a_cohort_smaller_than_the_number_of_workers(contexts, values, expected):
-    with on(contexts[4]):
-        assert _sum_of_squares(5.0, values) == (5, expected)
 
 
 def test_a_sum_that_depends_on_another_is_run_undivided_with_a_warning(contexts, capfd):
@@ -439,34 +354,3 @@ def test_a_worker_that_falls_silent_ends_the_round(monkeypatch):
         process.send_signal(signal.SIGSTOP)
         with on(context), pytest.raises(Failure, match=f"{address} was lost .no answer in 1 seconds"):
             _never([1.0])
-
-
-def test_something_else_at_an_address_is_named(monkeypatch):
-    monkeypatch.setattr(executor, "_START_SECONDS", 0.2)
-    with socket.create_server(("localhost", 0)) as other:
-        address = f"localhost:{other.getsockname()[1]}"
-        with pytest.raises(Failure, match=f"What listens at {address} .--tff_workers. is no TFF worker"):
-            executor.connect([address])
-
-
-def test_different_numbers_of_clients_are_refused(contexts):
-    clients = tff.FederatedType(np.float32, tff.CLIENTS)
-    sums = tff.federated_computation(
-        lambda one, other: tff.federated_sum(tff.federated_map(_product, (one, other))), clients, clients
-    )
-    with on(contexts[1]), pytest.raises(Exception, match="clients"):
-        sums([1.0, 2.0], [3.0])
-
-
-def test_an_error_of_the_computation_itself_is_not_the_workers(contexts):
-    @tff.tensorflow.computation(np.float32)
-    def fails(value):
-        with tf.control_dependencies([tf.debugging.Assert(value < 0, ["too large"])]):
-            return tf.identity(value)
-
-    @tff.federated_computation(tff.FederatedType(np.float32, tff.CLIENTS))
-    def all_fail(values):
-        return tff.federated_sum(tff.federated_map(fails, values))
-
-    with on(contexts[2]), pytest.raises(Exception, match="too large"):
-        all_fail([1.0, 2.0])

@@ -6,7 +6,7 @@ import pytest
 from data import clients
 from optimization.selection.availability import ALWAYS, Attendance, Availability
 
-DAILY = Availability("diurnal", day=8, low=0.2, high=0.8, time_zones=4)
+DAILY = Availability("diurnal", day=8, time_zones=4)
 
 
 def _clients(labels):
@@ -18,7 +18,7 @@ def _clients(labels):
 
 def test_probabilities_of_a_day_by_hand():
     zones = np.array([0, 2])  # Half a day apart.
-    noon, night, between = 0.8, 0.2, 0.5
+    noon, night, between = 0.9, 0.1, 0.5
     found = [DAILY.probabilities(zones, round_num) for round_num in (1, 3, 5, 7, 9)]
     expected = [[noon, night], [between, between], [night, noon], [between, between], [noon, night]]
     np.testing.assert_allclose(found, expected, atol=1e-12)
@@ -28,12 +28,12 @@ def test_clients_participate_with_their_probabilities():
     attendance = Attendance(DAILY, np.array([0, 1, 2, 3]), 5)
     came = np.mean([attendance.available(1 + 8 * day) for day in range(4000)], axis=0)
     # The standard error of a share is at most 0.008.
-    np.testing.assert_allclose(came, [0.8, 0.5, 0.2, 0.5], atol=0.03)
+    np.testing.assert_allclose(came, [0.9, 0.5, 0.1, 0.5], atol=0.03)
 
 
 def test_clients_of_near_labels_share_a_zone():
     population = _clients([[0, 0, 9], [9, 9], [4, 5, 5], [1]])
-    by_labels = Availability("diurnal", day=8, low=0.2, high=0.8, time_zones=2, by_labels=True)
+    by_labels = Availability("diurnal", day=8, time_zones=2, by_labels=True)
     assert by_labels.zones(population, 10).tolist() == [0, 1, 1, 0]
     assert by_labels.zones(population, 10, range(1, 3)).tolist() == [1, 1]
     assert by_labels.revealed == ("when clients are available, which follows their labels",)
@@ -60,10 +60,8 @@ def test_random_zones_are_independent_of_the_data():
 
 def test_where_everyone_is_there_the_cohort_is_the_drawn_one():
     drawn = np.array([7, 1, 4])
-    everyone = Availability("diurnal", day=8, low=1.0, high=1.0, time_zones=2)
-    for availability in (ALWAYS, everyone):
-        attendance = Attendance(availability, np.zeros(9, int), 0)
-        np.testing.assert_array_equal(attendance.come(drawn, 3, fill=True), drawn)
+    attendance = Attendance(ALWAYS, np.zeros(9, int), 0)
+    np.testing.assert_array_equal(attendance.come(drawn, 3, fill=True), drawn)
 
 
 @pytest.mark.parametrize("fill", [True, False])
@@ -80,7 +78,7 @@ def test_only_those_who_are_available_come(fill):
 @pytest.mark.slow
 def test_places_are_taken_uniformly():
     """Given who is available, each of them is in the cohort as often as any other."""
-    attendance = Attendance(Availability("diurnal", day=8, low=0.5, high=0.5), np.zeros(12, int), 0)
+    attendance = Attendance(Availability("diurnal", day=8), np.zeros(12, int), 0)
     ratio, weight = np.zeros(12), np.zeros(12)
     for round_num in range(1, 6001):
         drawn = np.random.default_rng(round_num).choice(12, 3, replace=False)

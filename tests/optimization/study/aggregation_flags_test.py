@@ -77,7 +77,6 @@ def test_bands_have_the_least_noise_on_the_prefix_sums_at_one_privacy_loss(sampl
     [
         (*BANDED, "--cohort_sampling=cyclic_poisson", "--target_epsilon=3"),
         (*BANDED, "--cohort_sampling=cyclic", "--target_epsilon=3", "--mf_bands=5"),
-        (*BANDED, "--cohort_sampling=cyclic", "--target_epsilon=3", "--mf_buffers=2"),
         (*BANDED, "--cohort_sampling=cyclic", "--noise_multiplier=1"),
         ("--aggregator_type=dpftrl", "--cohort_sampling=cyclic", "--target_epsilon=3"),
         ("--aggregator_type=dpsgd", "--target_epsilon=3", "--accountant=pld"),
@@ -120,16 +119,9 @@ def test_the_accountant_is_that_of_the_flags():
     assert by_pld.epsilon(20) == by_pld.report(20)["guarantees"][0]["epsilon_pld"] < by_rdp.epsilon(20)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--aggregator_type=dpsgd", "--noise_multiplier=3", "--adaptive_clipping"], "noise of more than 1.5"),
-        (["--aggregator_type=ddp", "--noise_multiplier=1", "--clip_norm=1", "--ddp_bits=4"], "bits are too few"),
-    ],
-)
-def test_noise_that_does_not_fit_the_cohort_is_refused(arguments, message):
-    with pytest.raises(UsageError, match=message):
-        mechanism(*arguments, cohort_size=20)
+def test_noise_that_does_not_fit_the_cohort_is_refused():
+    with pytest.raises(UsageError, match=r"noise of more than 1\.5"):
+        mechanism("--aggregator_type=dpsgd", "--noise_multiplier=3", "--adaptive_clipping", cohort_size=20)
 
 
 def test_a_cohort_above_the_population_is_refused():

@@ -49,16 +49,6 @@ def test_a_command_runs_unchanged_from_the_repositorys_root(monkeypatch, program
     assert shlex.split(command)[3:] == ["--experiment_name=it's a & b", "--total_rounds=5"]
 
 
-def test_a_command_says_where_relative_paths_start(monkeypatch, tmp_path):
-    (tmp_path / "my folder").mkdir()
-    monkeypatch.delenv("BUILD_WORKING_DIRECTORY", raising=False)
-    monkeypatch.delenv("FEDBANDITS_DATA_DIR", raising=False)
-    monkeypatch.chdir(tmp_path / "my folder")
-    monkeypatch.setattr(sys, "argv", [f"{ROOT}/bandits/run_federated.py"])
-    command = cli.command_line()
-    assert command == f"BUILD_WORKING_DIRECTORY='{tmp_path}/my folder' ./scripts/python -m bandits.run_federated"
-
-
 def test_a_command_says_where_the_environments_data_is(monkeypatch, tmp_path):
     monkeypatch.setenv("BUILD_WORKING_DIRECTORY", str(ROOT))
     monkeypatch.setenv("FEDBANDITS_DATA_DIR", str(tmp_path))
@@ -93,34 +83,11 @@ def _raise(error: BaseException):
     return program
 
 
-@pytest.mark.parametrize(("returned", "status"), [(None, 0), (0, 0), (1, 1), (130, 130)])
-def test_main_exits_with_what_the_program_returns(run_main, returned, status):
-    assert run_main(lambda settings: returned) == status
-
-
-def test_main_hands_the_parsed_flags_on(run_main):
-    seen = []
-    run_main(seen.append, "--count=4")
-    assert seen[0].count == 4
-
-
-def test_a_usage_error_is_one_line_and_status_2(run_main, capsys):
-    assert run_main(_raise(UsageError("--count is too small."))) == 2
-    assert capsys.readouterr() == ("", "Usage error: --count is too small.\n")
-
-
 def test_a_mistyped_flag_is_a_usage_error_before_the_program_starts(run_main, capsys):
     seen = []
     assert run_main(seen.append, "--count=many") == 2
     assert seen == []
     assert capsys.readouterr().err.startswith("Usage error: --count=many: ")
-
-
-def test_another_error_shows_its_traceback_and_is_status_1(run_main, capsys):
-    assert run_main(_raise(ValueError("broken"))) == 1
-    captured = capsys.readouterr()
-    assert captured.err.startswith("Traceback")
-    assert captured.err.endswith("ValueError: broken\n")
 
 
 @pytest.mark.parametrize(
@@ -156,11 +123,3 @@ def test_a_reader_that_leaves_is_status_1_without_a_traceback(run_main, monkeypa
     monkeypatch.setattr(sys, "stderr", stderr)
     assert run_main(_raise(BrokenPipeError())) == 1
     assert written == []
-
-
-@pytest.mark.parametrize("argument", ["--help", "-h", "-help", "--helpfull"])
-def test_help_is_printed_instead_of_running(run_main, capsys, argument):
-    seen = []
-    assert run_main(seen.append, "--count=many", argument) == 0
-    assert seen == []
-    assert capsys.readouterr() == (_flag_set().help(full="full" in argument) + "\n", "")

@@ -55,16 +55,6 @@ class _Second:
     folder: str = setting(complaint=no_folder)
 
 
-class _Lists:
-    """Lists.
-
-    Attributes:
-      sweep: Values.
-    """
-
-    sweep: list = setting()
-
-
 _DEFAULTS = {"count": 3, "share": 0.5, "scale": 2.0, "fast": True, "kind": "round"}
 _DEFAULTS |= dict.fromkeys(["name", "config", "size", "decay", "metal", "table", "rust", "chips", "folder"])
 
@@ -79,34 +69,6 @@ def _flag_set() -> FlagSet:
 
 def _parse(*arguments: str) -> Settings:
     return _flag_set().parse(["program", *arguments])
-
-
-def test_settings_have_their_defaults_or_the_values_of_their_types():
-    assert dict(_parse()) == _DEFAULTS
-    settings = _parse("--name=x y", "--count=9", "--share=1", "--nofast", "--kind", "flat", "--metal=gold")
-    changed = {"name": "x y", "count": 9, "share": 1.0, "fast": False, "kind": "flat", "metal": "gold"}
-    assert dict(settings) == _DEFAULTS | changed
-    assert isinstance(settings.share, float)
-    assert (settings["count"], len(settings), _parse("--count=4", "--count=5").count) == (9, len(_DEFAULTS), 5)
-    with pytest.raises(AttributeError, match="colour"):
-        _ = settings.colour
-
-
-def test_a_command_line_leaves_nothing_to_the_next():
-    flag_set = _flag_set()
-    first = flag_set.parse(["program", "--count=4", "--nofast", "--metal=gold"])
-    with pytest.raises(UsageError, match="--size"):
-        flag_set.parse(["program", "--how_many=5", "--size=x"])
-    second = flag_set.parse(["program", "--share=1"])
-    assert (dict(first)["count"], dict(second), second.set_by_user) == (4, _DEFAULTS | {"share": 1.0}, {"share"})
-
-
-def test_lists_and_positional_arguments_are_those_of_one_command_line():
-    flag_set = FlagSet("What it is for.", positional="files")
-    flag_set.group(_Lists)
-    flag_set.parse(["program", "--sweep=a", "--sweep=b", "c"])
-    flag_set.parse(["program"])["sweep"].append("d")
-    assert dict(flag_set.parse(["program", "e"])) == {"sweep": [], "files": ("e",)}
 
 
 def test_other_spellings_of_flags_and_words_mean_the_same():
@@ -179,51 +141,12 @@ def test_a_value_of_another_type_is_refused_in_a_file(tmp_path, line):
         _parse(f"--config={tmp_path}/x.toml")
 
 
-def test_an_unknown_name_of_a_file_is_answered_with_what_is_near(tmp_path):
-    for name, message in (("counts", "did you mean count"), ("colour", "--helpfull")):
-        (tmp_path / "x.toml").write_text(f"{name} = 4")
-        with pytest.raises(UsageError, match=f"x.toml: {name} .*{message}"):
-            _parse(f"--config={tmp_path}/x.toml")
-
-
-def test_bounds_themselves_are_allowed_unless_excluded():
-    settings = _parse("--share=0", "--count=1", "--size=0", "--decay=0")
-    assert (settings.share, settings.count, settings.size, settings.decay) == (0.0, 1, 0, 0.0)
-
-
-@pytest.mark.parametrize("name", ["a", "a/b.c/seed_0", "日本", "with blank"])
-def test_the_name_of_a_folder_may_be_any_below_another(name):
-    assert _parse(f"--folder={name}").folder == name
-
-
-def test_other_arguments_may_be_anywhere_where_they_are_wanted():
-    flag_set = FlagSet("", positional="folders")
-    flag_set.group("Only", Setting("count", int, "a count", 3))
-    settings = flag_set.parse(["program", "a,b", "--count=4", "c", "--", "--d"])
-    assert dict(settings) == {"count": 4, "folders": ("a,b", "c", "--d")}
-    assert flag_set.parse(["program"]).folders == ()
-
-
-def test_flags_of_other_programs_are_kept_in_their_order_where_they_are_wanted():
-    flag_set = FlagSet("", "rest", known_only=True)
-    flag_set.group("Flags", Setting("sweep", list, "several"), Setting("count", int, "a count", 1))
-    words = ["program", "--a", "5", "--sweep=x=1", "--nob", "--count=2", "--sweep", "y=2,3", "--c=--d"]
-    settings = flag_set.parse(words)
-    assert dict(settings) == {"sweep": ["x=1", "y=2,3"], "count": 2, "rest": ("--a", "5", "--nob", "--c=--d")}
-    assert settings.set_by_user == {"sweep", "count"}
-
-
 def test_an_unknown_flag_is_answered_with_those_that_take_its_value():
     flag_set = FlagSet("")
     flag_set.group("Only", Setting("metal_type", ["iron"], "its type"), Setting("metal_share", float, "its share"))
     for argument, meant in [("--metal=iron", "metal_type"), ("--metal=0.5", "metal_share")]:
         with pytest.raises(UsageError, match=f"did you mean --{meant}[?]$"):
             flag_set.parse(["program", argument])
-
-
-def test_a_path_is_absolute_once_it_is_parsed(tmp_path, monkeypatch):
-    monkeypatch.setenv("BUILD_WORKING_DIRECTORY", str(tmp_path))
-    assert _parse("--table=a/../b").table == f"{tmp_path}/b"
 
 
 def test_values_of_a_file_are_given_and_those_of_the_command_line_win(tmp_path, monkeypatch):
@@ -251,21 +174,6 @@ def test_a_choice_of_the_command_line_wins_over_what_applies_to_the_files(tmp_pa
     assert _parse(f"--config={tmp_path}/deep.toml", "--metal=gold").settled().chips is None
 
 
-def test_defaults_from_elsewhere_replace_only_what_is_not_given():
-    settings = _parse("--count=3").with_defaults({"count": 8, "size": 6, "share": 1})
-    assert (settings.count, settings.size, settings.share) == (3, 6, 1.0)
-    assert isinstance(settings.share, float)
-    with pytest.raises(UsageError, match="count = 10"):
-        _parse("--count=3").with_defaults({"count": 10})
-
-
-def test_replace_changes_a_copy_and_keeps_what_was_given():
-    settings = _parse("--count=4")
-    changed = settings.replace(count=7, share=0.1)
-    assert (changed.count, changed.share, settings.count, settings.share) == (7, 0.1, 4, 0.5)
-    assert changed.set_by_user == {"count"}
-
-
 def test_full_help_shows_groups_defaults_words_and_what_a_setting_applies_to():
     lines = _flag_set().help(full=True).splitlines()
     assert lines[:4] == ["What it is for.", "", "First:", "  --name: Name"]
@@ -276,13 +184,3 @@ def test_full_help_shows_groups_defaults_words_and_what_a_setting_applies_to():
     assert [line.split(maxsplit=1) for line in after_metal[:2]] == [["iron", "it rusts"], ["gold", "it does not"]]
     assert lines[lines.index("Second, only for --metal=iron:") + 1] == "  --rust: How much"
     assert sum(line.startswith("  --rust") for line in lines) == 1
-
-
-def test_help_shows_what_a_newcomer_needs_or_all_where_nothing_is_marked():
-    lines = _flag_set().help(full=False).splitlines()
-    assert [line for line in lines if line.startswith("  --")] == ["  --name: Name"]
-    assert lines[-1] == "--helpfull lists all 14 flags."
-    flag_set = FlagSet("")
-    flag_set.group("Only", Setting("count", int, "word " * 100))
-    assert flag_set.help(full=False) == flag_set.help(full=True)
-    assert max(map(len, flag_set.help(full=True).splitlines())) <= 110

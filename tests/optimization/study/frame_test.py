@@ -149,10 +149,6 @@ def _plan(study, *arguments: str) -> list[tuple[str, int, float]]:
     return [(one.experiment_name, one.seed, one.rate) for one in planned]
 
 
-def test_one_command_is_one_run(study):
-    assert _plan(study) == [("toy_0.25", 0, 0.25)]
-
-
 def test_repeats_are_seeds_in_folders_of_their_own(study):
     assert _plan(study, "--repeat=2", "--seed=3", "--experiment_name=a") == [
         ("a/seed_3", 3, 0.25),
@@ -184,36 +180,6 @@ def test_variants_are_folders_with_all_seeds_in_each(study):
     ]
 
 
-def test_a_preset_sets_what_no_flag_gives(study):
-    assert _plan(study, "--preset=slow") == [("toy_0.125", 0, 0.125)]
-    assert _plan(study, "--preset=slow", "--rate=0.5") == [("toy_0.5", 0, 0.5)]
-
-
-def test_the_first_line_says_what_is_run_and_where(study, tmp_path, monkeypatch):
-    monkeypatch.setenv("BUILD_WORKING_DIRECTORY", str(tmp_path))
-
-    def announced(*arguments: str) -> str:
-        settings = frame.flag_set(study).parse(["toy", *arguments])
-        return frame.announcement(study, frame.plan(study, settings))
-
-    assert announced() == "toy_0.25: 0.25, 4 rounds; folder runs/toy_0.25"
-    many = announced("--rate=0.1,0.2", "--repeat=2", "--total_rounds=1000")
-    assert many == "toys: 4 runs of 0.1, 0.2, 1,000 rounds each; folder runs/toys"
-    assert announced("--root_output_dir=/elsewhere").endswith("; folder /elsewhere/toy_0.25")
-
-
-def test_the_first_line_comes_before_the_data(execute, capsys):
-    with pytest.raises(UsageError, match="--clients=13"):
-        execute("--clients=13")
-    assert capsys.readouterr().err.startswith("toy_0.25: 0.25, 4 rounds; folder ")
-
-
-def test_presets_are_listed_and_nothing_is_run(study, execute, capsys):
-    assert execute("--list_presets") == 0
-    assert capsys.readouterr().out.split() == ["slow", "A", "study,", "1", "rate", "0.125"]
-    assert study.opened == []
-
-
 def test_runs_leave_their_folders_and_are_reported_together(study, execute, tmp_path):
     assert execute("--repeat=2", "--experiment_name=a") == 0
     folder = tmp_path / "runs" / "a" / "seed_1"
@@ -226,11 +192,6 @@ def test_runs_leave_their_folders_and_are_reported_together(study, execute, tmp_
     assert json.loads((folder / "statistics.json").read_text()) == {"mean": 1.0}
     assert np.load(folder / "model" / "weights.npz")["weight"] == 2.0
     assert study.reported == [["seed_0", "seed_1"]]
-
-
-def test_data_is_opened_once_for_runs_that_share_it(study, execute):
-    execute("--repeat=3")
-    assert study.opened == [3]
 
 
 @pytest.mark.parametrize(
@@ -297,19 +258,6 @@ def test_a_signal_in_the_last_round_finishes_that_run_and_starts_no_other(study,
     assert len(study.reported) == 1
 
 
-def test_a_program_tells_of_a_signal_though_all_is_finished(study, as_program, monkeypatch):
-    def program(study, settings):
-        interruption.hold("")
-        signal.raise_signal(signal.SIGTERM)
-        return 0
-
-    monkeypatch.setattr(frame, "program", program)
-    monkeypatch.setattr("sys.argv", ["toy"])
-    with pytest.raises(SystemExit) as ended:
-        frame.main(study)
-    assert ended.value.code == 143
-
-
 def test_other_settings_do_not_continue_a_folder(execute):
     execute("--experiment_name=a")
     with pytest.raises(UsageError, match=r"--rate was 0\.25, is 0\.1"):
@@ -332,11 +280,6 @@ def test_a_run_from_before_a_setting_goes_on_with_its_default_alone(study, execu
         frame.program(newer, frame.flag_set(newer).parse([*words, "--proximal=0.5"]))
     assert frame.program(newer, frame.flag_set(newer).parse(words)) == 0
     assert len(pd.read_csv(tmp_path / "runs" / "a" / "metrics.csv")) == 6
-
-
-def test_a_worker_that_does_not_answer_ends_the_command(execute):
-    with pytest.raises(Failure, match="No worker"):
-        execute("--clients=7")
 
 
 class DivergingRounds(Rounds):

@@ -73,28 +73,11 @@ def _interrupted(arguments: list[str], folder: pathlib.Path, *signums: int) -> t
     return process.returncode, stderr
 
 
-def test_all_binaries_and_scripts_are_found():
-    assert {
-        "bandits.run_federated",
-        "optimization.posterior.run_posterior",
-        "scripts.grid",
-        "scripts.grid_worker",
-    } <= set(PROGRAMS)
-    assert len(PROGRAMS) >= 16
-
-
 @pytest.mark.parametrize("module", PROGRAMS)
 def test_a_program_answers_signals_before_it_imports_anything(module):
     first = PROGRAMS[module].body[1]
     assert _is_main(first)
     assert ast.unparse(first.body) == "from optimization.study import interruption\ninterruption.install()"
-
-
-@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("module", PROGRAMS)
-def test_a_signal_during_the_first_imports_ends_a_program_with_one_line(tmp_path, module, signum):
-    (tmp_path / "absl.py").write_text(SLOW)
-    assert _interrupted(["-m", module], tmp_path, signum) == (STATUS[signum], WORDS[signum])
 
 
 @pytest.mark.parametrize("signum", STATUS)
@@ -128,15 +111,6 @@ def test_a_signal_while_tensorflow_is_imported_ends_a_program_with_one_line(tmp_
 def test_a_signal_ends_the_program_whatever_it_is_doing(tmp_path, work, signum):
     code = f"from optimization.study import interruption; interruption.install()\n{work}"
     assert _interrupted(["-c", code], tmp_path, signum) == (STATUS[signum], WORDS[signum])
-
-
-def test_what_was_printed_before_a_signal_is_not_lost():
-    code = (
-        "import signal; from optimization.study import interruption; interruption.install(); print('kept'); "
-        "signal.raise_signal(signal.SIGINT)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
-    assert (done.returncode, done.stdout, done.stderr) == (130, "kept\n", "Interrupted.\n")
 
 
 def test_a_hang_up_that_is_ignored_at_the_start_stays_ignored():
@@ -176,16 +150,6 @@ def test_a_run_whose_terminal_is_closed_is_saved_and_ends_with_the_status_of_a_h
     assert (tmp_path / "saved").exists()
 
 
-def test_importing_a_program_leaves_the_handlers_alone():
-    code = (
-        "import signal; from bandits import run_federated; from scripts import grid, grid_worker; "
-        "assert signal.getsignal(signal.SIGINT) is signal.default_int_handler; "
-        "assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL; "
-        "assert signal.getsignal(signal.SIGHUP) is signal.SIG_DFL"
-    )
-    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
-
-
 def test_the_first_signal_is_answered_and_the_second_is_who_was_in_charge_before(as_program):
     answered, before = [], []
     with interruption.answered(before.append):
@@ -209,29 +173,3 @@ def test_a_held_signal_is_kept_to_the_end_of_the_outer_block_and_a_second_is_not
         assert interruption.hold("third part") == [signal.SIGTERM]
         signal.raise_signal(second)
     assert (received, at_once) == ([signal.SIGTERM], [second])
-
-
-@pytest.mark.parametrize("ends", ["release", "end of the block"])
-def test_a_signal_is_no_longer_held_after(as_program, ends):
-    at_once: list[int] = []
-    with interruption.answered(at_once.append):
-        with interruption.held() as received:
-            interruption.hold("held")
-            if ends == "release":
-                interruption.release()
-                signal.raise_signal(signal.SIGTERM)
-        if ends != "release":
-            signal.raise_signal(signal.SIGTERM)
-    assert (received, at_once) == ([], [signal.SIGTERM])
-
-
-def test_outside_of_programs_signals_are_not_answered_but_may_be():
-    handlers, answered = [signal.getsignal(signum) for signum in STATUS], []
-    with interruption.answered(answered.append):
-        assert [signal.getsignal(signum) for signum in STATUS] == handlers
-        with pytest.raises(KeyboardInterrupt):
-            signal.raise_signal(signal.SIGINT)
-        assert interruption.answer(signal.SIGINT)
-        assert not interruption.answer(signal.SIGINT)
-    assert answered == [signal.SIGINT]
-    assert not interruption.answer(signal.SIGINT)

@@ -38,39 +38,9 @@ def three_rows(path):
     return path
 
 
-def test_a_row_can_be_read_as_soon_as_it_is_written(path):
-    metrics = _metrics_file(path, 0)
-    metrics.write({"round_num": 1, "loss": 0.25, "reward": 2})
-    assert path.read_text() == "round_num,loss,reward\n1,0.25,2\n"
-    metrics.close()
-
-
-def test_a_column_without_a_value_stays_empty(three_rows):
-    assert three_rows.read_text().splitlines()[1] == "1,0.25,"
-
-
-def test_a_metric_without_a_column_is_an_error(path):
-    metrics = _metrics_file(path, 0)
-    with pytest.raises(ValueError, match="speed"):
-        metrics.write({"round_num": 1, "speed": 3})
-    metrics.close()
-
-
 def test_rows_beyond_the_checkpoint_are_dropped(three_rows):
     _metrics_file(three_rows, 2).close()
     assert three_rows.read_text() == "round_num,loss,reward\n1,0.25,\n2,0.5,\n"
-
-
-def test_rows_follow_those_that_were_kept(three_rows):
-    metrics = _metrics_file(three_rows, 2)
-    metrics.write({"round_num": 3, "loss": 9})
-    metrics.close()
-    assert three_rows.read_text() == "round_num,loss,reward\n1,0.25,\n2,0.5,\n3,9,\n"
-
-
-def test_a_new_run_starts_an_empty_file(three_rows):
-    _metrics_file(three_rows, 0).close()
-    assert three_rows.read_text() == "round_num,loss,reward\n"
 
 
 @pytest.mark.parametrize("half", ["4", "4,", "1", "1,0.", "", "\0\0\0", '"4'])
@@ -79,13 +49,6 @@ def test_a_half_written_last_line_is_dropped(three_rows, half):
         file.write(half)
     _metrics_file(three_rows, 3).close()
     assert _rounds(three_rows) == ["1", "2", "3"]
-
-
-def test_line_ends_of_another_editor_are_no_damage(three_rows):
-    whole = three_rows.read_bytes()
-    three_rows.write_bytes(whole.replace(b"\n", b"\r\n"))
-    _metrics_file(three_rows, 3).close()
-    assert three_rows.read_bytes() == whole
 
 
 def _damaged(path: pathlib.Path, damage) -> None:
@@ -134,17 +97,3 @@ def test_a_full_disk_is_named_and_keeps_the_rows_before(three_rows, monkeypatch)
         _metrics_file(three_rows, 2)
     assert _rounds(three_rows) == ["1", "2", "3"]
     assert list(three_rows.parent.iterdir()) == [three_rows]
-
-
-@pytest.mark.parametrize(("numbers", "text"), [([], ""), ([4], "4"), ([1, 2, 3, 5, 7, 8], "1-3, 5, 7-8")])
-def test_numbers_are_reported_in_spans(numbers, text):
-    assert loggers.spans(numbers) == text
-
-
-@pytest.mark.parametrize(
-    "header", ["round_num,reward", "round_num,reward,loss", "round_num,loss,speed", "round_num,loss,reward,speed"]
-)
-def test_a_table_of_other_columns_is_refused(path, header):
-    path.write_text(f"{header}\n{','.join('1' * len(header.split(',')))}\n")
-    with pytest.raises(Failure, match="lacks the rows of rounds 1:"):
-        _metrics_file(path, 1)

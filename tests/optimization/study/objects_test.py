@@ -62,8 +62,3 @@ def test_other_objects_are_only_of_this_process(module):
         assert record.problem
         with pytest.raises(UsageError):
             objects.rebuilt(record.text)
-
-
-def test_what_is_gone_is_named():
-    with pytest.raises(UsageError, match="no_such_module:Rule"):
-        objects.rebuilt("no_such_module:Rule() 0123456789abcdef")

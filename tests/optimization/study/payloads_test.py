@@ -3,10 +3,13 @@
 import math
 
 import numpy as np
+import psutil
 import pytest
 import tensorflow as tf
 
+from data import memory as machine
 from data import text
+from data.errors import UsageError
 from optimization import models
 from optimization.options import Aggregation
 from optimization.study import metrics, payloads
@@ -26,9 +29,9 @@ def test_a_model_s_bytes_are_those_of_its_serialized_weights(model):
     assert payloads.of_update(shapes, Aggregation()) == payloads.of_model(shapes)
 
 
-@pytest.mark.parametrize(("shapes", "bits", "expected"), [([(9,), (8,)], 20, 80), ([(16,)], 5, 10), ([(1,)], 5, 1)])
-def test_distributed_noise_sends_padded_coordinates_of_some_bits(shapes, bits, expected):
-    assert payloads.of_update(shapes, Aggregation("ddp", bits=bits)) == expected
+@pytest.mark.parametrize(("shapes", "expected"), [([(9,), (8,)], 80), ([(16,)], 40), ([(1,)], 3)])
+def test_distributed_noise_sends_padded_coordinates_of_20_bits(shapes, expected):
+    assert payloads.of_update(shapes, Aggregation("ddp")) == expected
 
 
 def test_a_log_has_contexts_and_three_numbers_a_row():
@@ -42,3 +45,31 @@ def test_drop_outs_receive_and_polled_clients_report():
     # Of the clients 1, 2 and 4, the first two were polled, as was 3; 2 stands twice in the cohort.
     found = payloads.of_selected(100, 60, np.array([2, 1, 2, 4]), np.array([1, 2, 3]))
     assert found == {metrics.BYTES_DOWN: 400, metrics.BYTES_UP: 3 * 60 + 3 * 4}
+
+
+PEAKS = [  # Measured bytes of the program and its worker: model, cohort, FedKP, peak.
+    (36_900_000, 2, False, 3.98e9),
+    (36_900_000, 8, False, 4.45e9),
+    (36_900_000, 8, True, 7.62e9),
+    (36_900_000, 2, True, 2.89e9),
+    (40, 2, False, 0.88e9),
+]
+
+
+@pytest.mark.parametrize(("model", "cohort", "keeps_models", "peak"), PEAKS)
+def test_no_run_that_was_measured_would_be_refused_with_a_quarter_less_memory(model, cohort, keeps_models, peak):
+    assert payloads.needed_bytes(model, cohort, keeps_models=keeps_models) < 0.75 * peak
+
+
+def test_a_run_is_refused_with_the_figure_and_the_remedy(monkeypatch):
+    monkeypatch.setattr(machine, "available_bytes", lambda: 4_000_000_000)
+    monkeypatch.setattr(psutil.Process, "children", lambda *_, **__: [psutil.Process()])
+    payloads.check_memory(4_000_000, 10, keeps_models=False)
+    with pytest.raises(UsageError, match=r"model of 400 MB needs at least 10\.5 GB of memory, and .* a larger machine"):
+        payloads.check_memory(400_000_000, 10, keeps_models=False)
+    payloads.check_memory(40_000_000, 8, keeps_models=True)
+    with pytest.raises(UsageError, match=r"cohort of 40, whose models .* 9\.5 GB .* fewer --clients_per_round"):
+        payloads.check_memory(40_000_000, 40, keeps_models=True)
+    # Beyond a message the program collects the models: 0.5 GB, 25 models of 40 MB, and 300 of them.
+    with pytest.raises(UsageError, match=r"cohort of 300, whose models .* 13\.5 GB"):
+        payloads.check_memory(40_000_000, 300, keeps_models=True)

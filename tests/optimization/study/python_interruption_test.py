@@ -68,11 +68,6 @@ def _ctrl_c() -> None:
     os.kill(os.getpid(), signal.SIGINT)
 
 
-def test_a_run_that_nobody_stops_comes_back(rounds):
-    rounds.enough.set()
-    assert len(bandits.run()) == 0
-
-
 def test_ctrl_c_is_raised_once_the_round_is_finished(rounds):
     _once(rounds.begun.is_set, _ctrl_c)
     with pytest.raises(KeyboardInterrupt):
@@ -106,14 +101,6 @@ def test_a_run_that_somebody_else_stopped_is_not_returned(rounds, signum):
         bandits.run()
 
 
-def test_what_is_stopped_in_the_last_round_of_a_run_begins_no_other(rounds):
-    rounds.runs, rounds.stopped_after_the_last = 3, True
-    _once(rounds.begun.is_set, _ctrl_c)
-    with pytest.raises(KeyboardInterrupt):
-        bandits.run()
-    assert rounds.received == [signal.SIGINT]
-
-
 def test_ctrl_c_before_the_first_round_is_reported_at_once_and_no_round_is_run(rounds, monkeypatch):
     rounds.ready.clear()
     _once(rounds.called.is_set, _ctrl_c)
@@ -128,26 +115,6 @@ def test_ctrl_c_before_the_first_round_is_reported_at_once_and_no_round_is_run(r
         bandits.run()
     assert message == ["\nStopping before the next round; once more to return at once."]
     assert not rounds.begun.is_set()
-
-
-@pytest.mark.parametrize("starts", [True, False])
-def test_ctrl_c_while_the_thread_is_started_stops_it(rounds, monkeypatch, starts):
-    start = threading.Thread.start
-    interrupted: list[threading.Thread] = []
-
-    def start_and_interrupt(thread: threading.Thread) -> None:
-        if threading.current_thread() is threading.main_thread() and not interrupted:
-            interrupted.append(thread)
-            if starts:
-                start(thread)
-                rounds.begun.wait()
-            signal.raise_signal(signal.SIGINT)
-        start(thread)
-
-    monkeypatch.setattr(threading.Thread, "start", start_and_interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        bandits.run()
-    assert rounds.received == [signal.SIGINT] * starts
 
 
 def test_a_fork_of_a_process_that_has_run_is_refused(rounds):

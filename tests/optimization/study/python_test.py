@@ -1,14 +1,12 @@
 """Tests of optimization.study.python: the studies from Python, as `bandits.run` and its like."""
 
 import asyncio
-import copy
 import gc
 import importlib
 import inspect
 import json
 import os
 import pathlib
-import pickle
 import subprocess
 import sys
 import threading
@@ -97,24 +95,6 @@ def test_signature_and_docstring_have_every_setting_with_its_default(module):
     assert package.run.__module__ == package.__name__
 
 
-def test_every_public_function_has_an_example():
-    for name in ("advise", "compare", "load", "plot", "report", "run"):
-        assert f"bandits.{name}(" in getattr(bandits, name).__doc__
-        assert name in dir(bandits)
-    with pytest.raises(AttributeError, match="no attribute 'runs'"):
-        _ = bandits.runs
-
-
-def test_what_is_not_given_is_not_given():
-    with pytest.raises(UsageError, match="--rates=nothing"):
-        bandits.ads.run(rates="nothing", preset=None)
-
-
-def test_a_folder_without_runs_is_named(tmp_path):
-    with pytest.raises(UsageError, match=f"{tmp_path} holds no metrics.csv"):
-        bandits.load(tmp_path)
-
-
 def test_all_runs_of_a_folder_are_one_table(tmp_path):
     columns = studies.load("bandits.ads.run_ads").columns
     for seed in (3, 10):
@@ -125,12 +105,6 @@ def test_all_runs_of_a_folder_are_one_table(tmp_path):
     assert list(runs.metrics["seed"]) == [3, 10]
     assert (runs[0].command, runs[0].privacy, runs[0].weights) == ("run", {}, None)
     assert runs.plot()._repr_png_()
-
-
-def test_a_run_of_another_format_is_refused(tmp_path):
-    _left_by_ads(tmp_path / "old", format=2)
-    with pytest.raises(UsageError, match=r"old holds a run of format 2, and this version reads only format 3"):
-        bandits.load(tmp_path)
 
 
 def _left_by_ads(path: pathlib.Path, rows: int = 1, seed: int = 1, **about) -> None:
@@ -152,36 +126,6 @@ def test_runs_that_cannot_be_read_are_left_out_with_a_warning(tmp_path):
     assert message[0].filename == __file__
     with pytest.raises(UsageError, match=r"first_round/metrics.csv has no finished round yet"):
         bandits.load(tmp_path / "first_round")
-
-
-def test_runs_are_copied_compared_and_pickled(tmp_path):
-    _left_by_ads(tmp_path / "one")
-    _left_by_ads(tmp_path / "other")
-    runs = bandits.load(tmp_path)
-    for copied in (pickle.loads(pickle.dumps(runs)), copy.deepcopy(runs)):
-        pd.testing.assert_frame_equal(copied.metrics, runs.metrics)
-        assert [vars(one) for one in copied[0].columns] == [vars(one) for one in runs[0].columns]
-    assert (runs[0] == runs[0], runs[0] == runs[1], len({*runs, *runs})) == (True, False, 2)
-
-
-def test_of_no_runs_there_is_an_empty_table_and_no_plot(tmp_path):
-    _left_by_ads(tmp_path / "one")
-    _left_by_ads(tmp_path / "other")
-    none = bandits.load(tmp_path)[:0]
-    assert (list(none.metrics.columns), len(none.metrics)) == (["run", "seed"], 0)
-    with pytest.raises(UsageError, match="There are no runs to plot"):
-        none.plot()
-
-
-@pytest.mark.parametrize("folder", [None, 3, b"runs", "a\0b"])
-def test_what_is_no_path_is_refused(folder):
-    with pytest.raises(UsageError, match="load takes the path of a folder, not "):
-        bandits.load(folder)
-
-
-def test_whole_numbers_may_be_written_as_fractions():
-    with pytest.raises(UsageError, match="--repeat=600 is more than 500 runs"):
-        bandits.run(seed=1e3, repeat=np.float64(600), list_presets=False)
 
 
 # What is played.
@@ -210,28 +154,10 @@ def test_a_run_is_that_of_the_binary(run, folder):
         np.testing.assert_array_equal(run.weights[name], array)
 
 
-def test_a_run_says_what_it_left(run, folder):
-    assert run.folder == folder / "run"
-    assert run.privacy == json.loads((folder / "run" / "privacy.json").read_text())
-    assert list(run.metrics["round_num"]) == [1, 2, 3, 4]
-    assert run.flags["bandits_type"] == "softmax"
-    assert repr(run) == f"<run {folder / 'run'}, 4 rounds>"
-
-
 def test_the_command_is_the_binarys_and_says_that_python_asked(run, folder):
     words = f"--root_output_dir={folder} --experiment_name=run --total_rounds=4 --clients_per_round=5"
     message = f"./scripts/python -m bandits.run_federated {words} --bandits_deploy_freq=2 --seed=7  # from Python"
     assert run.command.endswith(message)
-
-
-def test_a_notebook_shows_the_plot_by_itself(run):
-    figure = run.plot()
-    assert figure._repr_png_().startswith(b"\x89PNG")
-    titles = [axes.get_ylabel() for axes in figure.axes if axes.get_visible()]
-    assert titles[:2] == ["Round reward", "Running average reward"]
-    assert len(run.plot("train/loss").axes) == 1
-    with pytest.raises(UsageError, match="There is no metric loss: there are bandits/round_rewards"):
-        run.plot("loss")
 
 
 def test_the_same_call_continues_and_runs_nothing_twice(run, folder):
@@ -271,18 +197,6 @@ def test_a_run_works_in_an_event_loop_and_off_the_main_thread(run, folder):
     thread.join()
     for one in found.values():
         _assert_same(one.metrics, run.metrics)
-
-
-def test_another_process_can_open_the_folder_afterwards(run, folder):
-    code = "import fcntl, sys; fcntl.lockf(open(sys.argv[1], 'w'), fcntl.LOCK_EX | fcntl.LOCK_NB)"
-    assert _run_program(code, str(folder / "run" / ".lock")).returncode == 0
-
-
-def test_a_second_seed_has_a_folder_of_its_own(folder):
-    first, second = (bandits.run(root_output_dir=folder, **SHORT | {"seed": seed}) for seed in (0, 1))
-    assert [one.folder.name for one in (first, second)] == ["digits_scratch_softmax", "digits_scratch_softmax_seed_1"]
-    again = bandits.run(root_output_dir=folder, **SHORT | {"seed": 1})
-    pd.testing.assert_frame_equal(again.metrics, second.metrics)
 
 
 # Objects of the user.
@@ -476,22 +390,3 @@ def test_what_broke_off_is_raised_once_saved_and_the_same_call_continues_it(tmp_
     done = _run_program(BROKEN_OFF, str(tmp_path), *flags)
     assert done.returncode == 0, done.stderr
     assert done.stdout.endswith("as whole\n")
-
-
-STARTED = """
-import sys, threading, time
-from optimization.runtime import worker_process
-own = []
-thread = threading.Thread(target=lambda: own.append(worker_process.local_worker(1, sys.argv[1])))
-thread.start()
-thread.join()
-time.sleep(1)
-print(own[0].process.poll())
-own[0].end()
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("isolation", ["auto", "off"])
-def test_a_worker_outlives_the_thread_that_started_it(isolation):
-    assert _run_program(STARTED, isolation).stdout == "None\n"

@@ -3,14 +3,10 @@
 The toy's weights w start at (0, 8); round t plays w <- w / 2 + t.
 """
 
-import contextlib
 import csv
 import json
-import os
 import pathlib
-import re
 import signal
-import sys
 from typing import NamedTuple
 
 import numpy as np
@@ -18,7 +14,7 @@ import pytest
 import tensorflow as tf
 
 from data.errors import Failure
-from optimization.study import frame, interruption, loggers, run_folder, runner
+from optimization.study import frame, loggers, run_folder, runner
 
 TOTAL = 7
 COLUMNS = ("toy/first", "toy/second", "toy/eval")
@@ -138,12 +134,6 @@ def test_checkpoints_are_written_every_so_many_rounds_and_after_the_last(folder,
     assert _rounds_of_checkpoints(folder) == rounds
 
 
-def test_metrics_can_be_read_while_the_run_goes_on(folder):
-    seen = []
-    _run(Toy(lambda round_num: seen.append(len(_metrics(folder)))), folder, total=3)
-    assert seen == [0, 1, 2]
-
-
 def test_metrics_also_go_to_tensorboard(folder):
     _run(Toy(), folder, total=2, every=0)
     found = {}
@@ -173,36 +163,6 @@ def test_a_run_that_broke_off_in_a_round_continues_to_the_same_metrics(folder, w
     _assert_as_whole(_run(Toy(), folder, checkpoint=checkpoint), folder, whole)
 
 
-def test_a_long_run_says_after_its_first_rounds_how_long_the_others_take(folder, capsys, monkeypatch):
-    monkeypatch.setattr(runner, "_LONG_SECONDS", 0)
-    _run(Toy(), folder)
-    (line,) = [line for line in capsys.readouterr().err.splitlines() if "more rounds" in line]
-    assert re.fullmatch(r"Rounds: 4 more rounds of \S+ s take about 0 minutes, without evaluation\.", line)
-
-
-def test_only_rounds_after_the_checkpoint_are_rerun(folder):
-    with pytest.raises(BreakdownError):
-        _run(Toy(_break_in(6)), folder)
-    toy = Toy()
-    _run(toy, folder)
-    assert toy.rounds_run == [5, 6, 7]
-
-
-def test_a_continued_state_has_its_structure_and_dtypes(folder):
-    with pytest.raises(BreakdownError):
-        _run(Toy(_break_in(3)), folder)
-    seen = []
-
-    class Spy(Toy):
-        def run_round(self, state, round_num):
-            seen.append(state)
-            return super().run_round(state, round_num)
-
-    _run(Spy(), folder)
-    assert isinstance(seen[0], ToyState)
-    assert (seen[0].weights.dtype, seen[0].extra["count"].dtype) == (np.float32, np.int64)
-
-
 def test_a_truncated_newest_checkpoint_costs_rounds_but_changes_nothing(folder, whole, capsys):
     with pytest.raises(BreakdownError):
         _run(Toy(_break_in(7)), folder)
@@ -222,14 +182,6 @@ def test_a_finished_run_runs_nothing_and_changes_nothing(folder, whole):
     outcome = _run(toy, folder)
     assert (toy.rounds_run, toy.evaluated) == ([], [])
     assert folder.metrics_path.read_bytes() == before
-    _assert_as_whole(outcome, folder, whole)
-
-
-def test_a_finished_run_can_be_made_longer(folder, whole):
-    _run(Toy(), folder, total=6)
-    toy = Toy()
-    outcome = _run(toy, folder)
-    assert toy.rounds_run == [7]
     _assert_as_whole(outcome, folder, whole)
 
 
@@ -287,20 +239,6 @@ def test_metrics_and_events_are_on_the_disk_before_their_checkpoint(folder, monk
     assert done == [*["write"] * 2, "flush", "flush", "save_checkpoint", "write", "flush", "flush", "save_checkpoint"]
 
 
-def test_a_full_disk_under_the_events_is_one_line(folder, monkeypatch):
-    def full(*arguments):
-        reason = "{{function_node x}} /runs/runner.v2; No space left on device\n\tFailed to flush 1 events"
-        raise tf.errors.ResourceExhaustedError(None, None, reason)
-
-    monkeypatch.setattr(tf.summary.experimental, "write_raw_pb", full)
-    with pytest.raises(Failure) as caught:
-        _run(Toy(), folder)
-    assert str(caught.value) == (
-        "TensorBoard's events cannot be written (/runs/runner.v2; No space left on device). What was written before is "
-        f"kept. The run is in {folder.path}."
-    )
-
-
 def test_a_continued_run_records_its_start(folder):
     with pytest.raises(BreakdownError):
         _run(Toy(_break_in(6)), folder)
@@ -344,44 +282,6 @@ def test_changes_after_the_checkpoint_and_of_the_time_do_not_matter(folder):
     assert len(_metrics(folder)) == TOTAL
 
 
-def test_a_run_whose_checkpoints_have_no_checksum_continues(folder, monkeypatch):
-    def plain_file(folder, columns, first):
-        return loggers.CsvFile(folder.metrics_path, ["round_num", *columns, "seconds"], first)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(runner, "metrics_file", plain_file)
-        _run(Toy(), folder, total=4)
-    _change(folder.metrics_path, 2, "toy/second", "4.25")
-    again = _reopened(folder)
-    _run(Toy(), again)
-    assert _metrics(again)[1]["toy/second"] == "4.25"
-
-
-def test_checkpoints_of_equal_runs_are_equal(tmp_path):
-    contents = []
-    for name in "ab":
-        folder = run_folder.RunFolder(tmp_path / name)
-        folder.open({}, "")
-        _run(Toy(), folder)
-        contents.append((folder.path / "checkpoints" / f"round_{TOTAL:08d}.npz").read_bytes())
-    assert contents[0] == contents[1]
-
-
-def test_a_folder_in_a_checkpoints_place_is_skipped_with_a_warning(folder, capfd):
-    with pytest.raises(BreakdownError):
-        _run(Toy(_break_in(6)), folder)
-    checkpoint = folder.path / "checkpoints" / "round_00000004.npz"
-    checkpoint.unlink()
-    checkpoint.mkdir()
-    (checkpoint / "note").write_text("mine")
-    toy = Toy()
-    _run(toy, _reopened(folder))
-    assert toy.rounds_run == [3, 4, 5, 6, 7]
-    assert f"Warning: checkpoint {checkpoint} is not readable" in capfd.readouterr().err
-    assert checkpoint.is_file()
-    assert (checkpoint.parent / "round_00000004.npz.folder" / "note").read_text() == "mine"
-
-
 # Signals.
 
 
@@ -396,26 +296,6 @@ def test_a_signal_lets_the_round_finish_saves_it_and_is_reported(folder, as_prog
     assert _rounds_of_checkpoints(folder) == [3]
 
 
-def test_a_signal_saves_the_round_though_nobody_reads_the_output_any_more(folder, as_program):
-    """As after Ctrl-C in `program 2>&1 | tee log`, which ends tee at once."""
-    read_end, write_end = os.pipe()
-    os.close(read_end)
-    kept = os.dup(2)
-    stream = sys.stderr
-    try:
-        os.dup2(write_end, 2)
-        sys.stderr = os.fdopen(write_end, "w", buffering=1)
-        outcome = _run(Toy(_signal_in(3, signal.SIGINT)), folder, checkpoint=100)
-    finally:
-        with contextlib.suppress(BrokenPipeError):
-            sys.stderr.close()
-        sys.stderr = stream
-        os.dup2(kept, 2)
-        os.close(kept)
-    assert (outcome.round_num, outcome.signum) == (3, signal.SIGINT)
-    assert _rounds_of_checkpoints(folder) == [3]
-
-
 @pytest.mark.parametrize("round_num", [1, 3, 6])
 def test_a_run_that_was_stopped_continues_to_the_same_metrics(folder, as_program, whole, round_num):
     _run(Toy(_signal_in(round_num, signal.SIGINT)), folder)
@@ -423,29 +303,6 @@ def test_a_run_that_was_stopped_continues_to_the_same_metrics(folder, as_program
     outcome = _run(toy, folder)
     assert toy.rounds_run[0] == round_num + 1
     _assert_as_whole(outcome, folder, whole)
-
-
-def test_a_signal_in_the_last_round_stops_nothing_early(folder, as_program, whole):
-    _assert_as_whole(_run(Toy(_signal_in(TOTAL, signal.SIGINT)), folder), folder, whole)
-
-
-@pytest.mark.parametrize("second", [signal.SIGINT, signal.SIGTERM])
-def test_a_second_signal_is_who_answered_before(folder, as_program, second):
-    def end(signum):
-        raise SystemExit(128 + signum)
-
-    with interruption.answered(end), pytest.raises(SystemExit) as caught:
-        _run(Toy(_signal_in(3, signal.SIGINT, second)), folder)
-    assert caught.value.code == 128 + second
-    assert [row["round_num"] for row in _metrics(folder)] == ["1", "2"]
-
-
-@pytest.mark.parametrize("before", [lambda round_num: None, _break_in(2)], ids=["end", "exception"])
-def test_the_callers_handlers_are_back_after_the_run(folder, before):
-    handlers = [signal.getsignal(signum) for signum in (signal.SIGINT, signal.SIGTERM)]
-    with contextlib.suppress(BreakdownError):
-        _run(Toy(before), folder, total=2)
-    assert [signal.getsignal(signum) for signum in (signal.SIGINT, signal.SIGTERM)] == handlers
 
 
 def test_a_failure_in_a_round_is_raised_once_the_rounds_before_are_saved(folder, whole):
@@ -460,36 +317,6 @@ def test_a_failure_in_a_round_is_raised_once_the_rounds_before_are_saved(folder,
     toy = Toy()
     _assert_as_whole(_run(toy, folder), folder, whole)
     assert toy.rounds_run[0] == 4
-
-
-class KeptRows(loggers.Logger):
-    """A logger of its own."""
-
-    def __init__(self, folder, columns, first_round):
-        self.first_round, self.columns, self.calls = first_round, columns, []
-
-    def write(self, row):
-        self.calls.append(row["round_num"])
-
-    def flush(self):
-        self.calls.append("flush")
-
-    def close(self):
-        self.calls.append("close")
-
-
-def test_a_logger_of_ones_own_gets_rows_and_hears_of_checkpoints(folder):
-    made = []
-
-    def make(*arguments):
-        made.append(KeptRows(*arguments))
-        return made[-1]
-
-    _run(Toy(), folder, total=2)
-    runner.run(Toy(), folder, frame.Length(5, 0, 2), COLUMNS, loggers=[make])
-    (logger,) = made
-    assert (logger.first_round, logger.columns) == (2, COLUMNS)
-    assert logger.calls == [3, 4, "flush", 5, "flush", "close"]
 
 
 class Ending(Toy):

@@ -115,10 +115,6 @@ def test_a_shared_name_has_the_default_of_the_chosen_owner_or_of_the_first(polic
     assert _settled(f"--policy={policy}").bandits_gamma == gamma
 
 
-def test_what_all_owners_agree_on_is_the_default_before_anything_is_chosen():
-    assert _flag_set().parse(["program"]).bandits_share == 0.5
-
-
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -132,44 +128,3 @@ def test_a_value_must_suit_the_chosen_owner(arguments):
     with pytest.raises(UsageError, match=arguments[-1]):
         _settled(*arguments)
     assert _settled("--policy=falcon", "--bandits_gamma=2").bandits_gamma == 2.0
-
-
-def test_a_presets_value_must_suit_the_chosen_owner_too():
-    settings = _flag_set().parse(["program", "--policy=exp3"]).with_defaults({"bandits_gamma": 1000.0})
-    with pytest.raises(UsageError, match=r"--bandits_gamma=1000.* --policy=exp3"):
-        settings.settled()
-
-
-def test_settling_twice_changes_nothing():
-    settings = _settled("--policy=exp3", "--bandits_share=0.3")
-    assert dict(settings.settled()) == dict(settings)
-
-
-def test_headings_say_what_settings_apply_to():
-    text = " ".join(_flag_set().help().split())
-    gamma = "--bandits_gamma: falcon: an inverse gap (default: 1000.0); exp3: a part at random (default: 0.1)"
-    assert f"only for --policy=falcon, exp3: {gamma}" in text
-    assert "Choices, only for --policy=exp3, mixed: --bandits_share: a share (default: 0.5)" in text
-    assert "Choices, only with --rate: --after" in text
-    assert "Choices, not with --rate: --words" in text
-    assert "Choices, not for --policy=greedy: --tries" in text
-    assert "Of images, only for --policy=falcon, exp3: --depth: Layers (default: 2)" in text
-    assert "Of images, only for --policy=exp3, only for --model=cnn: --width: Channels (default: 4)" in text
-
-
-def test_flags_that_are_given_in_another_way_count_as_given():
-    settings = _flag_set().parse(["program"]).with_user_values(depth=3)
-    assert settings.set_by_user == {"depth"}
-    with pytest.raises(UsageError, match=r"--depth .*--policy"):
-        settings.settled()
-
-
-def test_a_default_is_what_the_choices_make_it():
-    settings = _settled("--policy=exp3", "--bandits_gamma=0.9", "--model=cnn", "--speed=5", "--depth=7")
-    found = {name: settings.default(name) for name in ("bandits_gamma", "speed", "depth", "rate", "colour")}
-    assert found == {"bandits_gamma": 0.1, "speed": 4.0, "depth": 2, "rate": None, "colour": None}
-
-
-def test_filled_replaces_no_value():
-    settings = _flag_set().parse(["program"]).filled({"rate": 0.5, "depth": 9})
-    assert (settings.rate, settings.depth, settings.set_by_user) == (0.5, 2, frozenset())

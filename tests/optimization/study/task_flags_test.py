@@ -4,7 +4,6 @@ import dataclasses
 
 import pytest
 
-from data import files
 from data.tasks import registry
 from data.tasks.options import TaskOptions
 from optimization.posterior.run_posterior import STUDY
@@ -15,12 +14,6 @@ def options(*arguments: str) -> TaskOptions:
     """Options of a task for one of the binaries."""
     (settings,) = frame.plan(STUDY, frame.flag_set(STUDY).parse(["run_posterior", *arguments]))
     return STUDY.options(settings).task
-
-
-def test_runs_that_differ_in_no_option_share_their_task():
-    opened = {options(), options("--seed=1", "--client_learning_rate=0.1")}
-    assert opened == {TaskOptions("digits")}
-    assert options("--task_type=mnist", "--partition_seed=1") != options("--task_type=mnist")
 
 
 @pytest.mark.parametrize(
@@ -64,9 +57,3 @@ def test_a_table_is_also_looked_up_in_the_data_folder(tmp_path, monkeypatch, giv
     assert options(*arguments).data_file == str(tmp_path / "there" / "a.csv")
     (tmp_path / "here" / "a.csv").touch()
     assert options(*arguments).data_file == str(tmp_path / "here" / "a.csv")
-
-
-def test_the_shipped_examples_are_found_by_name(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    found = options("--task_type=tabular", "--data_file=sklearn_wine.csv").data_file
-    assert found == str(files.EXAMPLES / "sklearn_wine.csv")

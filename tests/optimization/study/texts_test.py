@@ -2,7 +2,6 @@
 
 import pytest
 
-from data.errors import UsageError
 from optimization.study import texts
 
 NAMES = [
@@ -40,20 +39,6 @@ NAMES = [
 )
 def test_the_names_that_a_word_may_mean_are(word, near):
     assert texts.near_names(word, NAMES) == near
-
-
-def test_at_most_three_are_reported():
-    assert texts.did_you_mean("ab", "ask") == "did you mean a or b?"
-    assert texts.did_you_mean("abcd", "ask") == "did you mean a, b or c?"
-    assert texts.did_you_mean("a", "ask") == "did you mean a?"
-    assert texts.did_you_mean("", "ask") == "ask"
-
-
-def test_whole_numbers_are_separated_by_commas():
-    assert texts.whole_numbers("rounds", "3, 14") == [3, 14]
-    for text in ("3,0", "3,", "1.5", "-1"):
-        with pytest.raises(UsageError, match="--rounds="):
-            texts.whole_numbers("rounds", text)
 
 
 def test_a_relative_path_starts_where_the_user_is(tmp_path, monkeypatch):

@@ -1,0 +1,302 @@
+"""Figures and tables that can be reproduced: one TOML file per paper in `published/`."""
+
+import dataclasses
+import itertools
+import math
+import pathlib
+import re
+import string
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from bandits import studies
+from bandits.papers import claims, plan
+from bandits.papers.plan import PAPER, PAPER_DATA, SMALL, STAND_IN, Claim, Figure, Published, parse_operand
+from bandits.plans.plan import Configuration, as_text
+from data.errors import UsageError
+from optimization.study import cli, presets
+
+SCALES = {
+    PAPER: "the paper's data, rounds and seeds: days on one machine",
+    SMALL: "stand-in data and few rounds: minutes; checks the program, not the paper's findings",
+}
+PAPERS_DATA = f"The {PAPER_DATA}."
+ALL, OWN = "all", "flagship"
+OWN_FIGURES = ("", "client_losses", "normality", "study")
+_FOLDER = pathlib.Path(__file__).parent / "published"
+_INIT = "Init"  # The row of the initial training, which all rows of its table share.
+_SMALL_KEYS = {"arms", "at", "compared", "data", "data_kind", "flags", "only", "own", "repeat", "sweeps"}
+# Keys that describe configurations, and others that are no attribute of `Figure`.
+_OTHER_KEYS = {"arms", "compared", "flags", "grid", "searched", "sweeps", "words", "no_small", "not_judged", "small"}
+_OTHER_KEYS |= {"small_data_kind", "text"}
+_PARTIAL = ("order", "close")  # Kinds that can be restricted to fewer configurations.
+_MEANINGS = {"holds", "fails", "inconclusive"}
+
+
+def data_note(figure: Figure) -> str:
+    """Sentence about data that are not exactly the paper's; empty for the paper's."""
+    kind = "Stand-in data, not the paper's" if figure.data_kind == STAND_IN else f"The {figure.data_kind}"
+    return f"{kind}: {figure.data}." if figure.data else ""
+
+
+def names() -> list[str]:
+    """Values of `--text`: the names of the files."""
+    return [path.stem for path, *_ in _read_files()]
+
+
+def _read_files(text: str = "*") -> Iterable[tuple[pathlib.Path, dict[str, Any], dict[str, Any]]]:
+    """Each paper's file, the settings that its figures share, and the figures' tables by name."""
+    return presets.tables(_FOLDER, "text", f"{text}.toml")
+
+
+def load(scale: str, text: str = "*") -> dict[str, Figure]:
+    """All figures by name, in the order of the files; this project's figures have one scale, `paper`.
+
+    Args:
+      scale: A key of `SCALES`.
+      text: One of `names()`, for the figures of one file.
+
+    Raises:
+      ValueError: If a file is invalid; the message names the figure.
+    """
+    found = {}
+    for path, shared, tables in _read_files(text):
+        title = shared.pop("title")
+        for name, table in tables.items():
+            if scale == SMALL and (shared.get("own") or "no_small" in table):
+                continue
+            try:
+                found[name] = _read(name, title, shared | table, scale)
+            except (KeyError, TypeError, ValueError) as error:
+                raise ValueError(f"{path.name}, {name}: {error!r}") from error
+    return found
+
+
+def without_small() -> dict[str, str]:
+    """Reasons why papers' figures have no small scale, by name of the figure."""
+    tables = {name: table for _, _, some in _read_files() for name, table in some.items()}
+    return {name: table["no_small"] for name, table in tables.items() if "no_small" in table}
+
+
+def choose(names: str, scale: str) -> list[Figure]:
+    """Figures of `--figure`.
+
+    Args:
+      names: Names separated by commas; a name without its letter means all panels, as `1` means `1a` to `1d`. Or `all`
+        for the papers' figures, or `flagship` for this project's.
+      scale: A key of `SCALES`.
+
+    Raises:
+      UsageError: If a name is unknown; the message has similar names.
+    """
+    known = load(scale)
+    if names in (ALL, OWN):
+        chosen = [figure for figure in known.values() if figure.own == (names == OWN)]
+        if not chosen:
+            raise UsageError(f"--figure={OWN} has one scale: --scale={PAPER}.")
+        return chosen
+    by_name = known | {other: figure for figure in known.values() for other in figure.also}
+    found: dict[str, Figure] = {}
+    for name in names.split(","):
+        if scale == SMALL and name in (lacking := without_small()):
+            raise UsageError(f"--figure={name} has no --scale={SMALL}: {lacking[name]}")
+        panels = [name] if name in by_name else [one for one in known if _whole(one) == name]
+        if not panels:
+            raise cli.unknown("figure", name, by_name, "--list prints their names.")
+        found |= {by_name[one].name: by_name[one] for one in panels}
+    return list(found.values())
+
+
+def of_text(text: str, scale: str) -> list[Figure]:
+    """All figures of `--text`, one of `names()`.
+
+    Raises:
+      UsageError: If there are none at this scale.
+    """
+    if not (found := load(scale, text)):
+        raise UsageError(f"--text={text} has one scale: --scale={PAPER}.")
+    return list(found.values())
+
+
+def _whole(name: str) -> str:
+    """Name of the figure that a panel belongs to; empty if it is no panel."""
+    return name[:-1] if re.fullmatch(r"\d+[a-z]", name) else ""
+
+
+def only(figure: Figure, labels: Sequence[str]) -> Figure:
+    """The figure with some of its configurations.
+
+    Raises:
+      UsageError: If it lacks one of them; the message has similar labels.
+    """
+    known = [configuration.label for configuration in figure.configurations]
+    for label in labels:
+        if label not in known:
+            raise cli.unknown("configurations", label, known, f"{figure.name} has {'; '.join(known)}.")
+    return dataclasses.replace(
+        figure, configurations=tuple(one for one in figure.configurations if one.label in labels)
+    )
+
+
+def listing() -> str:
+    """All figures as text, one line each, by paper."""
+    lines = []
+    for text in names():
+        figures = load(PAPER, text)
+        lines.append(f"--text={text}")
+        for figure in figures.values():
+            others = f" (also {', '.join(figure.also)})" if figure.also else ""
+            lines.append(f"{figure.name:<24}{figure.text}, {figure.about}{others}")
+        wholes = list(dict.fromkeys(filter(None, map(_whole, figures))))
+        lines += [f"{', '.join(wholes):<24}all panels of the figure"] if wholes else []
+    return "\n".join(lines)
+
+
+def _read(name: str, text: str, table: Mapping[str, Any], scale: str) -> Figure:
+    small = table.get("small", {})
+    if unknown := set(small) - _SMALL_KEYS:
+        raise ValueError(f"unknown small.{', '.join(sorted(unknown))}")
+    if table.get("own_figures", "") not in OWN_FIGURES:
+        raise ValueError(f"own_figures must be one of {', '.join(OWN_FIGURES)}")
+    if ("small" in table) == bool(table.get("own") or "no_small" in table):
+        raise ValueError("it needs a small scale, or no_small, which says why it has none")
+    is_small, repeat = scale == SMALL, table["repeat"]
+    configurations = _configurations_of(table, small if is_small else None)
+    rounds = small.get("at", {}) if is_small else {}
+    measures = tuple(
+        plan.Measure(measure, **values | ({"at": rounds[measure]} if measure in rounds else {}))
+        for measure, values in table["measures"].items()
+    )
+    listed = [one for claim in table.get("claims", ()) for one in _claims(claim)]
+    values = {key: tuple(value) if isinstance(value, list) else value for key, value in table.items()}
+    values |= {
+        "published_seeds": table.get("published_seeds", repeat),
+        "tuning_seeds": tuple(range(plan.FIRST_TUNING_SEED, plan.FIRST_TUNING_SEED + table.get("tuning_seeds", 1))),
+        "published": (*_published(table, measures[0].name), *_preset_values(table)),
+        "accounted": tuple(
+            plan.Accounted(one["says"], one["place"], one["value"], _unit([one["value"]]), tuple(one["flags"].split()))
+            for one in table.get("accounted", ())
+        ),
+        "measures": measures,
+        "claims": tuple(_asked(claim, configurations) for claim in listed) if is_small else tuple(listed),
+        "data_kind": table.get("data_kind"),
+    }
+    if is_small:
+        kind = small.get("data_kind", table.get("small_data_kind"))
+        about = f"{small['data']}; settings of the small scale"
+        values |= {"repeat": small["repeat"], "data": about, "data_kind": kind}
+    if values["data_kind"] not in plan.DATA_KINDS:
+        raise ValueError(f"data_kind is {values['data_kind']}: it must be one of {', '.join(plan.DATA_KINDS)}")
+    values = {key: value for key, value in values.items() if key not in _OTHER_KEYS}
+    return Figure(name=name, text=text, configurations=configurations, scale=scale, **values)
+
+
+def _configurations_of(table: Mapping[str, Any], small: Mapping[str, Any] | None) -> tuple[Configuration, ...]:
+    axes: list[Mapping[str, str]] = table.get("arms", [])
+    if "study" in table:
+        from bandits.mab_fl import studies as mab_fl
+
+        names = [one.name for one in mab_fl.load()[table["study"]].settings]
+        axes = [{name: f"--preset={table['study']}/{name} --repeat=1" for name in names}]
+    sweeps, grid, compared = table.get("sweeps", {}), table.get("grid"), table.get("compared", {})
+    of_scale: dict[str, Any] = {"flags": "", "own": {}}
+    if small is not None:
+        of_scale |= small
+        only = set(small.get("only", ()))
+        axes = [
+            {label: flags for label, flags in axis.items() if label in only or not only & set(axis)}
+            for axis in small.get("arms", axes)
+        ]
+        compared = {label: f"{compared[label]} {flags}" for label, flags in small.get("compared", {}).items()}
+        sweeps, grid = small.get("sweeps", {}), None
+    configurations = []
+    for words in itertools.product(*axes):
+        label = ", ".join(words)
+        # Of two values of a flag the later one counts: an axis', and at small scale that of the scale.
+        flags = [table.get("flags", ""), *(axis[word] for axis, word in zip(axes, words, strict=True))]
+        flags += [of_scale["flags"], *(of_scale["own"].get(word, "") for word in words)]
+        tried = sweeps.get(label, sweeps.get("*"))
+        searched = tuple(f"{flag}={';'.join(map(as_text, some))}" for flag, some in (tried or {}).items())
+        grid_of_label = grid if tried is None else None
+        configurations.append(Configuration(label, words, _arguments(flags, table), searched, grid_of_label))
+    configurations += [
+        Configuration(label, (label,), _arguments([flags], table), is_drawn=False) for label, flags in compared.items()
+    ]
+    return tuple(configurations)
+
+
+def _arguments(flags: Sequence[str], table: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(string.Template(" ".join(flags)).substitute(table.get("words", {})).split())
+
+
+def _published(table: Mapping[str, Any], measure: str) -> Iterable[Published]:
+    """The paper's numbers. A list has one number for each label of the second axis; NaN is a dash."""
+    for block in table.get("published", ()):
+        lists = {label: value if isinstance(value, list) else [value] for label, value in block["values"].items()}
+        of, place = block.get("measure", measure), block["place"]
+        unit = _unit(itertools.chain.from_iterable(lists.values()))
+        for label, numbers in lists.items():
+            is_list = isinstance(block["values"][label], list)
+            labels = [f"{label}, {word}" for word in table["arms"][1]] if is_list else [label]
+            is_other = block.get("other_settings", False) or label in table.get("not_judged", ())
+            for one, number in zip(labels, numbers, strict=True):
+                if not math.isnan(number):
+                    yield Published(one, of, float(number), place, unit, is_other)
+
+
+def _unit(numbers: Iterable[float]) -> float:
+    """Unit of the last digit of any of the numbers."""
+    return 10.0 ** -max(0 if math.isnan(number) else len(str(number).partition(".")[2]) for number in numbers)
+
+
+def _preset_values(table: Mapping[str, Any]) -> Iterable[Published]:
+    """Values of searched flags in the configurations' presets, which are the rows of published tables."""
+    if "searched" not in table:
+        return
+    known = presets.load(studies.load(studies.STUDIES[table["binary"]]).presets)
+    place = table["about"].partition(":")[0]
+    for label, flags in table["arms"][0].items():
+        preset = known.get("".join(re.findall(r"--preset=(\S+)", flags)))
+        if preset is None:
+            continue
+        for flag in table["searched"]:
+            if flag in preset.values and not (label != _INIT and flag.startswith("init_")):
+                yield Published(label, flag, float(preset.values[flag]), place)
+
+
+def _claims(table: Mapping[str, Any]) -> Iterable[Claim]:
+    """A claim, or one for each label of the second axis."""
+    claim = dict(table)
+    if unknown := set(claim.get("means", {})) - _MEANINGS:
+        raise ValueError(f"a claim's means has an unknown {', '.join(sorted(unknown))}")
+    kinds = [kind for kind in claims.KINDS if kind in claim]
+    if len(kinds) > 1 or not (kinds or "needs" in claim):
+        raise ValueError(f"the claim {claim['says']} must have one kind, or say what it needs")
+    kind = kinds[0] if kinds else ""
+    values, says = claim.pop(kind, []), claim.pop("says")
+    groups = [values] if isinstance(values, str) else values
+    groups = [(group,) if isinstance(group, str) else tuple(group) for group in groups]
+    premises = claim.pop("premises", ())
+    for each in claim.pop("for_each", [""]):
+        operands = tuple(tuple(_with_word(operand, each) for operand in group) for group in groups)
+        needed = tuple(_with_word(operand, each) for operand in premises)
+        yield Claim(f"{says} ({each})" if each else says, kind=kind, operands=operands, premises=needed, **claim)
+
+
+def _asked(claim: Claim, configurations: Sequence[Configuration]) -> Claim:
+    """The claim restricted to the operands of a smaller scale; unchanged if it cannot be restricted."""
+    labels = {configuration.label for configuration in configurations}
+    left = [tuple(operand for operand in group if set(parse_operand(operand)[0]) <= labels) for group in claim.operands]
+    groups = tuple(filter(None, left))
+    is_whole = set(groups) <= set(claim.operands)
+    is_asked = len(groups) > 1 and is_whole if len(left) > 1 else any(len(group) > 1 for group in groups)
+    if claim.kind not in _PARTIAL or not is_asked or groups == claim.operands:
+        return claim
+    return dataclasses.replace(claim, says=f"{claim.says} (some of the arms)", operands=groups)
+
+
+def _with_word(operand: str, word: str) -> str:
+    if not word:
+        return operand
+    labels, measure = parse_operand(operand)
+    return " | ".join(f"{label}, {word}" for label in labels) + f" @ {measure}" * bool(measure)

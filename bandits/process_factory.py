@@ -1,0 +1,167 @@
+"""The process of a phase: one that runs share, or one of posterior aggregation.
+
+Runs that differ in nothing but their state (seed, initial model, server learning rate) share one TFF process. A program
+that plays many runs builds a round once for all such runs, and finds it where an earlier program kept it; their numbers
+are those of a process of their own.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Hashable
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow_federated as tff
+
+from bandits import process
+from bandits.options import Phase
+from data import download, tasks
+from optimization import fed_avg, models
+from optimization.posterior import algorithms
+from optimization.runtime import kept_rounds
+from optimization.study import compiled
+
+_RATE = "learning_rate"  # Where TFF's optimizers keep it in their states.
+
+
+class SharedProcess(NamedTuple):
+    """A run's own view of it.
+
+    Attributes:
+      shared: The process.
+      definition: What defines the run's rounds.
+      initial_weights: Its theta_0.
+      server_learning_rate: Its own.
+    """
+
+    shared: tff.templates.IterativeProcess
+    definition: process.BanditProcess
+    initial_weights: models.Weights
+    server_learning_rate: float
+
+    def initialize(self) -> fed_avg.State:
+        """The run's first state."""
+        state = self.shared.initialize()
+        weights = tuple(np.asarray(weight) for weight in self.initial_weights)
+        optimizer = self.definition.server_optimizer.set_hparams(
+            state.optimizer, {_RATE: np.asarray(state.optimizer[_RATE]).dtype.type(self.server_learning_rate)}
+        )
+        return state._replace(weights=weights, deployed=(weights,) * len(state.deployed), optimizer=optimizer)
+
+    @property
+    def next(self) -> tff.Computation:
+        """Runs a round: (state, clients) -> (state, metrics)."""
+        return self.shared.next
+
+
+class _ChainState(NamedTuple):
+    """What a chain's rounds keep where others keep the server optimizer's state.
+
+    Attributes:
+      weights: The chain's newest state.
+      optimizer: The server optimizer's state.
+    """
+
+    weights: tuple
+    optimizer: object
+
+
+class ChainRounds:
+    """Rounds after which the server moves its chain: clients train its newest state, and act with its average."""
+
+    def __init__(self, rounds: Any, chain: algorithms.ServerChain, seed: int):
+        """Wraps the rounds of the mean; `seed` is the run's."""
+        self._rounds, self._chain, self._seed = rounds, chain, seed
+
+    def initialize(self) -> fed_avg.State:
+        """State before round 1."""
+        state = self._rounds.initialize()
+        return state._replace(optimizer=_ChainState(tuple(state.weights), state.optimizer))
+
+    def next(self, state: fed_avg.State, cohort: Any) -> tuple[fed_avg.State, fed_avg.RoundMetrics]:
+        """Runs a round; `weights` of its state are the average, or in burn-in rounds the newest state."""
+        chain: Any = state.optimizer
+        after, metrics = self._rounds.next(state._replace(weights=chain.weights, optimizer=chain.optimizer), cohort)
+        round_num = int(after.round_num)
+        newest = self._chain.state(after.weights, self._seed, round_num)
+        served = self._chain.served(state.weights, newest, round_num)
+        deployed = (served, *after.deployed[1:]) if metrics.deployed else after.deployed
+        kept = _ChainState(newest, after.optimizer)
+        return after._replace(weights=served, deployed=deployed, optimizer=kept), metrics
+
+
+def build(
+    task: tasks.Task, phase: Phase, definition: process.BanditProcess, initial_weights: models.Weights
+) -> Callable[[int], Any]:
+    """Function from a round number (from 1) to the process of that round.
+
+    Args:
+      task: The task.
+      phase: The phase.
+      definition: What defines its rounds; its `local_work` is the clients' training in burn-in rounds.
+      initial_weights: theta_0.
+    """
+    if phase.posterior is not None:
+        return _combined(task, phase, definition, initial_weights)
+    shared = _shared(task, phase, definition, initial_weights)
+    return lambda round_num: shared
+
+
+def _shared(
+    task: tasks.Task,
+    phase: Phase,
+    definition: process.BanditProcess,
+    initial_weights: models.Weights,
+) -> tff.templates.IterativeProcess | SharedProcess:
+    """Process of a phase, from the cache if it was built before."""
+    if phase.aggregation.kind != "mean":  # Two runs never share their noise.
+        return definition.build(initial_weights)
+    own_key = ("rounds", key(task, phase, definition))
+    folder = download.cache_folder(phase.task.cache_dir) / "rounds"
+
+    def find() -> tff.templates.IterativeProcess:
+        if not kept_rounds.is_versioned(*_parts(definition)):
+            return definition.build()
+        return kept_rounds.process(folder, repr(own_key), definition.build)
+
+    shared = compiled.kept(own_key, find)
+    return SharedProcess(shared, definition, initial_weights, phase.server_optimizer.learning_rate)
+
+
+def _parts(definition: process.BanditProcess) -> tuple:
+    work = definition.local_work
+    return definition.policy, definition.loss, work, *getattr(work, "corrections", ())
+
+
+def key(task: tasks.Task, phase: Phase, definition: process.BanditProcess) -> Hashable:
+    """Key shared by rounds that differ only in their state; arguments as of `build`."""
+    parts = {field.name: getattr(definition, field.name) for field in dataclasses.fields(definition)}
+    parts |= {
+        "types": tuple(map(type, (definition, *_parts(definition)))),  # Two modules may have a class of one name.
+        "model": (task.model, repr(task.model_arguments), definition.model.heads),
+        "reward_matrix": (definition.reward_matrix.shape, definition.reward_matrix.tobytes()),
+        "aggregator": phase.aggregation,
+        "noise": None,
+        "server_optimizer": dataclasses.replace(phase.server_optimizer, learning_rate=0.0),
+        "feature_spec": repr(definition.feature_spec),
+        "label_spec": repr(definition.label_spec),
+    }
+    return tuple(parts.items())
+
+
+def _combined(
+    task: tasks.Task, phase: Phase, definition: process.BanditProcess, initial_weights: models.Weights
+) -> Callable[[int], Any]:
+    most_clients = phase.cohorts.size if phase.cohorts.sampling == "fixed" else len(task.clients)
+    algorithm = algorithms.build(phase.posterior, definition.local_work, definition.model, most_clients)  # type: ignore[arg-type]
+    if algorithm.factory:
+        definition = dataclasses.replace(definition, aggregator=algorithm.factory)
+
+    @functools.cache
+    def rounds_of(work):
+        averaged = dataclasses.replace(definition, local_work=work)
+        if algorithm.chain:
+            return ChainRounds(averaged.build(initial_weights), algorithm.chain, phase.seed)
+        return averaged.build(initial_weights)
+
+    return lambda round_num: rounds_of(algorithm.work_of(round_num))

@@ -1,0 +1,156 @@
+"""Resets of the training, triggered by a detected change or at regular intervals.
+
+Detectors are Page-Hinkley's test (Page 1954) and ADWIN (Bifet and Gavalda 2007), as implemented by `river`. They are
+rebuilt from the losses since the last reset and never checkpointed.
+"""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+
+import numpy as np
+
+WHAT: Mapping[str, str] = {
+    "model": "the model in training and the server optimizer's state; the deployed model stays in use",
+    "optimizer": "the server optimizer's state alone",
+}
+PAGE_HINKLEY, ADWIN, WINDOW = "page_hinkley", "adwin", "window"
+DETECTORS = (PAGE_HINKLEY, ADWIN)
+WHEN: Mapping[str, str] = {
+    PAGE_HINKLEY: "losses have risen above their mean, by --page_hinkley_threshold in total",
+    ADWIN: "recent losses are significantly above earlier ones (adaptive windowing)",
+    WINDOW: "after every --reset_window rounds",
+}
+LOSS, REWARD = "loss", "reward"
+WATCHED: Mapping[str, str] = {
+    LOSS: "rises of train/loss",
+    REWARD: "falls of bandits/round_rewards, for rare rewards: low predictions that become wrong cost little loss",
+}
+MOST_LOSSES = 10_000  # Fixed size of the record in the state.
+TOLERATED_RISE = 0.005  # Of the series per round, for Page-Hinkley's test.
+FALSE_DETECTION = 0.2  # Probability for ADWIN, with values in [0, 1]; a smaller one detects later.
+ADWIN_SCALE = 100.0  # Scales the series to [0, 1]: 1 / its spread from round to round.
+
+
+@dataclasses.dataclass(frozen=True)
+class Reset:
+    """What is reset, and when.
+
+    Attributes:
+      what: One of `WHAT`, or `none`.
+      when: One of `WHEN`.
+      watched: For detectors, one of `WATCHED`; a fall of the reward counts as a rise of the loss.
+      window: For `window`, rounds from one reset to the next.
+      warmup: For detectors, losses after a reset before the next reset.
+      threshold: For `page_hinkley`, summed rise that triggers a reset, in units of the series.
+    """
+
+    what: str = "none"
+    when: str = WINDOW
+    watched: str = LOSS
+    window: int = 0
+    warmup: int = 0
+    threshold: float = 0.0
+
+    @property
+    def reads_losses(self) -> bool:
+        """Whether rounds' losses decide."""
+        return self.what != "none" and self.when in DETECTORS
+
+    @property
+    def voids(self) -> str:
+        """Why noise guarantees nothing, as the words after "because"; empty if it does."""
+        if not self.reads_losses:
+            return ""
+        read = {LOSS: "losses", REWARD: "rewards"}[self.watched]
+        return f"the training is reset by the clients' {read} (--reset_when={self.when}), which have no noise"
+
+    def loss_of(self, loss: float, reward: float) -> float:
+        """The value that a detector reads, from a round's mean loss and reward."""
+        return loss if self.watched == LOSS else -reward
+
+    def warning(self, total_rounds: int, is_weighted: bool = False) -> str:
+        """Warning if no reset can happen within the run, or resets happen without a change; else empty.
+
+        Args:
+          total_rounds: Rounds.
+          is_weighted: Whether an example's loss weighs 1 / propensity.
+        """
+        if not self.reads_losses:
+            return ""
+        if self.warmup >= total_rounds:
+            return (
+                f"--reset_when={self.when} resets nothing up to round {total_rounds}: see --reset_warmup={self.warmup}."
+            )
+        if is_weighted and self.watched == LOSS:
+            return (
+                f"--reset_watch={LOSS}: importance weights make losses jump without a change: give "
+                f"--reset_watch={REWARD}."
+            )
+        return ""
+
+    def no_losses(self) -> np.ndarray | tuple:
+        """Empty record of losses: float64 [MOST_LOSSES] of NaN; an empty tuple if no detector reads it."""
+        return np.full(MOST_LOSSES, np.nan) if self.reads_losses else ()
+
+
+NONE = Reset()
+
+
+class Watch:
+    """Decides when to reset."""
+
+    def __init__(self, reset: Reset):
+        """Starts."""
+        self._reset = reset
+        self._detector = self._new_detector()
+        self._seen: list[float] = []  # What the detector has read.
+        self._has_risen = False
+
+    def is_due(self, round_num: int, losses: np.ndarray | tuple) -> bool:
+        """Whether a round begins with a reset.
+
+        Args:
+          round_num: The round, from 1.
+          losses: Of the rounds since the last reset, float64 [MOST_LOSSES]: first those, then NaN.
+        """
+        if self._reset.what == "none":
+            return False
+        if not self._reset.reads_losses:
+            return round_num > 1 and (round_num - 1) % self._reset.window == 0
+        return self._rises(np.asarray(losses)[~np.isnan(losses)].tolist())
+
+    def noted(self, losses: np.ndarray | tuple, loss: float) -> np.ndarray | tuple:
+        """`losses` with `loss` appended; unchanged if it is not finite or no detector reads it."""
+        if not self._reset.reads_losses or not math.isfinite(loss):
+            return losses
+        after = np.array(losses)
+        after[np.count_nonzero(~np.isnan(after))] = loss
+        return after
+
+    def _rises(self, losses: list[float]) -> bool:
+        """Whether a detector reports a rise at the last of these losses."""
+        known = len(self._seen)
+        if self._seen != losses[:known]:  # After a reset or a resumption, a new detector reads all of them.
+            self._detector, self._seen, self._has_risen, known = self._new_detector(), [], False, 0
+        for loss in losses[known:]:
+            if self._reset.when == PAGE_HINKLEY:
+                self._detector.update(loss)
+                self._has_risen = self._detector.drift_detected
+                continue
+            before = self._detector.estimation
+            self._detector.update(ADWIN_SCALE * loss)
+            # ADWIN finds falls as well, which are what learning looks like.
+            self._has_risen = self._detector.drift_detected and self._detector.estimation > before
+        self._seen = losses
+        return self._has_risen
+
+    def _new_detector(self):
+        if not self._reset.reads_losses:
+            return None
+        from river import drift  # Here: it takes seconds, and flags are checked before anything slow.
+
+        warmup, threshold = self._reset.warmup, self._reset.threshold
+        if self._reset.when == PAGE_HINKLEY:
+            return drift.PageHinkley(min_instances=warmup, delta=TOLERATED_RISE, threshold=threshold, mode="up")
+        return drift.ADWIN(delta=FALSE_DETECTION, clock=1, grace_period=warmup)

@@ -1,0 +1,144 @@
+"""The results table: a finished set of runs as values by seed and metric."""
+
+import dataclasses
+import enum
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bandits.results import runs
+from bandits.results.runs import Run
+from optimization.study import divergence, intervals
+from optimization.study.intervals import Interval
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+UNBOUNDED = -math.inf, math.inf
+
+
+class Baseline(enum.Enum):
+    """A baseline that results are compared with. The value is its name on pages; `str` is its name in a sentence."""
+
+    uniform_policy = "uniform policy"
+    best_fixed_action = "best fixed action"
+    full_feedback = "full-feedback baseline"
+
+    def __str__(self) -> str:
+        return f"the {self.value}"
+
+
+@dataclasses.dataclass(frozen=True)
+class ReferenceValue:
+    """One number that configurations are compared with: an exact reward, or a mean over a sample of clients.
+
+    Attributes:
+      name: Name of the reference.
+      mean: The number.
+      error: Its standard error; 0 if it is exact.
+      clients: Clients in the sample; 0 if it is exact.
+    """
+
+    name: str
+    mean: float
+    error: float = 0.0
+    clients: int = 0
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Configuration:
+    """A finished set of runs that differ in their seed alone, as one table of values.
+
+    Reports, grids, recommendations, figures and comparisons are functions of lists of configurations. Two
+    configurations are equal only if they are the same object.
+
+    Attributes:
+      name: Name among the configurations that it is compared with.
+      values: What the runs measured, float64 [seeds, metrics]. The index has the seeds, the columns the metrics.
+        A missing value is NaN; a value that is never reached is infinite. A diverged run may keep the last value that
+        it measured: `estimate` includes it, but `by_seed`, and so every test, has NaN instead.
+      flags: Flags that all runs share and that are set.
+      role: The baseline that the runs are, the uniform policy or full feedback; None for all others.
+      diverged: Seeds whose training diverged. A configuration with such a seed is not judged.
+      unpaired: Whether the seed does not determine the runs, because of secret noise or cohorts. Then equal seeds of
+        two configurations form no pairs.
+      runs: The runs, in the order of the seeds; empty if the values come from a record.
+    """
+
+    name: str
+    values: "pd.DataFrame"
+    flags: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    role: Baseline | None = None
+    diverged: frozenset[int] = frozenset()
+    unpaired: bool = False
+    runs: tuple[Run, ...] = ()
+
+    def estimate(self, metric: str) -> Interval:
+        """Mean over seeds and its 95% interval by Student's t, cut at the bounds of the metric.
+
+        The mean is NaN without a value, and infinite if a seed never reaches the value; then there is no interval.
+        """
+        measured = self.values[metric].dropna().to_numpy() if metric in self.values else np.array([])
+        if np.isinf(measured).any():
+            return Interval(float(measured.mean()), math.nan, math.nan, len(measured))
+        return intervals.of_mean(measured).within(*self.bounds(metric))
+
+    def by_seed(self, metric: str) -> dict[int, float]:
+        """Values of a metric by seed; NaN where the training diverged or there is no value."""
+        column = self.values[metric] if metric in self.values else dict.fromkeys(self.values.index, math.nan)
+        return {int(seed): math.nan if seed in self.diverged else float(value) for seed, value in column.items()}
+
+    def bounds(self, metric: str) -> tuple[float, float]:
+        """Smallest and largest possible value of a metric; infinite if they are unknown."""
+        return range_of(self.runs, metric)
+
+
+def of_runs(
+    name: str,
+    seed_runs: Sequence[Run],
+    metrics: Sequence[str],
+    flags: Mapping[str, Any] | None = None,
+    role: Baseline | None = None,
+) -> Configuration:
+    """Configuration of finished runs that differ in their seed alone.
+
+    Args:
+      name: Its name.
+      seed_runs: The runs.
+      metrics: Metrics of the table; the value of a run is `runs.final_value`.
+      flags: Flags that the runs share.
+      role: The baseline that the runs are, if they are one.
+    """
+    import pandas as pd
+
+    by_seed = runs.seeds(seed_runs)
+    rows = [[runs.final_value(run, metric) for metric in metrics] for run in by_seed.values()]
+    return Configuration(
+        name,
+        pd.DataFrame(rows, index=list(by_seed), columns=list(map(str, metrics)), dtype=float),
+        flags or {},
+        role,
+        frozenset(seed for seed, run in by_seed.items() if divergence.is_lost(run.metrics, run.columns, run.flags)),
+        runs.is_unpaired(seed_runs),
+        tuple(by_seed.values()),
+    )
+
+
+def of_values(name: str, metric: str, values: Mapping[int, float]) -> Configuration:
+    """Configuration with the values of one metric, by seed."""
+    import pandas as pd
+
+    return Configuration(name, pd.DataFrame({str(metric): pd.Series(values, dtype=float)}))
+
+
+def range_of(seed_runs: Sequence[Run], metric: str) -> tuple[float, float]:
+    """Smallest and largest possible value of a metric; infinite if the runs did not record their range of rewards."""
+    if getattr(metric, "share", False):
+        return 0.0, 1.0
+    if not getattr(metric, "reward", False) or not seed_runs:
+        return UNBOUNDED
+    ranges = [run.bounds.get("rewards", {}) for run in seed_runs]
+    least = min(rewards.get("least", -math.inf) for rewards in ranges)
+    return least, max(rewards.get("largest", math.inf) for rewards in ranges)

@@ -1,0 +1,248 @@
+"""Phrases of reports, terminals and advice: names of configurations, numbers and verdicts."""
+
+import json
+import math
+import pathlib
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from bandits.results import runs
+from bandits.results.comparison import MOST_SEEDS, UNPAIRED, Comparison
+from optimization.study import objects
+from optimization.study.intervals import Interval
+
+ONE_SEED = "One seed has no test of a difference: run several, --repeat=8."
+# How flags end whose values speak for themselves.
+_CHOICES = ("_type", "_rule", "_selection", "algorithm", "scenario", "server_optimizer")
+_SHORTER = (("bandits_", ""), ("learning_rate", "lr"), ("_freq", ""), ("total_rounds", "rounds"), ("_", " "))
+_ROUNDS = "total_rounds"
+_POLICY = f"{objects.FLAG}policy"  # With such an object, bandits_type names the loss alone: softmax is the usual one.
+_LONGEST_NAME = 60
+_KEY_LENGTH = 12
+
+
+def capital(text: str) -> str:
+    """Text with a capital first letter."""
+    return text[:1].upper() + text[1:]
+
+
+def lower(text: str) -> str:
+    """Text with a small first letter."""
+    return text[:1].lower() + text[1:]
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names as an enumeration in a sentence: `a, b and c`."""
+    return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
+
+
+def why_no_test(comparison: Comparison) -> str:
+    """Why a comparison is not judged."""
+    return {0: "no common finished seed", 1: "one seed"}.get(comparison.pairs, "diverged")
+
+
+def short_verdict(comparison: Comparison) -> str:
+    """Verdict for a column whose title names the reference."""
+    if not comparison.is_judged:
+        return f"{why_no_test(comparison)}: no test"
+    return ("better" if comparison.is_better else "worse") if comparison.is_significant else "no significant difference"
+
+
+def seeds_needed(comparison: Comparison) -> str:
+    """Seeds required to detect the observed difference; empty if it is significant, or the number is unknown."""
+    if comparison.is_significant or math.isnan(comparison.seeds_needed):
+        return ""
+    return (
+        f"about {comparison.seeds_needed:,}" if math.isfinite(comparison.seeds_needed) else f"more than {MOST_SEEDS:,}"
+    )
+
+
+def seeds(number: int) -> str:
+    """Number of seeds as text."""
+    return count(number, "seed")
+
+
+def p_value(p: float) -> str:
+    """P value as text; never a rounded 0."""
+    if math.isnan(p):
+        return "-"
+    return "< 0.0001" if p < 1e-4 else f"{p:.2g}"
+
+
+def estimate(one: Interval, *, signed: bool = False, label: str = "95% CI ") -> str:
+    """Mean and interval, such as `0.359 (95% CI 0.341 to 0.378)`; the mean alone without an interval."""
+    return one.text(signed=signed, label=label) if one.high > one.low else f"{one.mean:{'+' * signed}.3g}"
+
+
+def effect(comparison: Comparison) -> str:
+    """Difference as text, such as `+0.136 (95% CI +0.119 to +0.153, 8 seeds)`."""
+    mean, _, bounds = estimate(comparison.interval, signed=True).partition(" (")
+    return f"{mean} ({', '.join(filter(None, [bounds.removesuffix(')'), seeds(comparison.pairs)]))})"
+
+
+def count(size: int, what: str) -> str:
+    """Count with its noun, such as `1 round`."""
+    return f"{size:,} {what}{'s' * (size != 1)}"
+
+
+def what_seeds_vary(*, partition: bool = False, initial_model: bool = True, noise: bool = False) -> str:
+    """Sentence that says what differs between seeds.
+
+    Args:
+      partition: Whether the assignment of examples to clients differs (`--resplit`).
+      initial_model: Whether the initial weights differ; weights from a file do not.
+      noise: Whether noise for privacy is sampled.
+    """
+    varied = ["the cohorts", *["the initial weights"] * initial_model, "the clients' samples"]
+    varied += [*["the noise"] * noise, *["which client holds which examples"] * partition]
+    return f"Seeds vary {', '.join(varied[:-1])} and {varied[-1]}."
+
+
+def what_intervals_are_over(clients: str = "") -> str:
+    """Sentences that say what the intervals are over.
+
+    Args:
+      clients: Kind of clients, if there is an interval over evaluated clients: `held-out` or `participating`.
+    """
+    about = "Intervals over seeds are about other seeds on this data, not about other clients."
+    if not clients:
+        return about
+    return (
+        f"{about} The interval over {clients} clients is about other clients with these seeds' models: it compares "
+        "greedy policies at the last evaluation."
+        + " These clients were seen in training, so others may earn less."
+        * (clients == "participating")
+    )
+
+
+def family(comparisons: Iterable[Comparison]) -> str:
+    """Sentence that names the tests; empty without any."""
+    judged = [comparison for comparison in comparisons if comparison.is_judged]
+    if not judged:
+        return ""
+    tests = " and ".join(
+        ["a paired t test"] * any(comparison.kind != UNPAIRED for comparison in judged)
+        + ["Welch's for configurations whose runs no seed determines"]
+        * any(comparison.kind == UNPAIRED for comparison in judged)
+    )
+    many = f", adjusted by Holm for {len(judged)} configurations" if len(judged) > 1 else ""
+    return f"Significant: p below 5% by {tests}{many}."
+
+
+def configuration_names(
+    flags: Sequence[Mapping[str, Any]], owners: Sequence[pathlib.Path], shown: Sequence[str], strategy: str = ""
+) -> list[str]:
+    """Names of configurations: the strategy, then the fewest flags that distinguish them, or their folders' names.
+
+    Args:
+      flags: Flags that each configuration's runs share.
+      owners: The folder of each configuration.
+      shown: Flags that lists of presets show.
+      strategy: The flag that every name begins with, if it is set.
+    """
+    folders = runs.labels(map(_descriptive, owners))
+    first = [strategy] if any(strategy in settings for settings in flags) else []
+    first += sorted({name for settings in flags for name in settings if _is_object(name, settings)})
+    chosen = list(dict.fromkeys([*first, *_fewest(flags, [*first, *_by_importance(flags, shown)])]))
+    names = _named(flags, chosen)
+    if not chosen or max(map(len, names)) > max(_LONGEST_NAME, *map(len, folders)):
+        names = [
+            f"{flag_word(strategy, settings[strategy])} ({folder})" if strategy in settings else folder
+            for settings, folder in zip(flags, folders, strict=True)
+        ]
+    counts = Counter(names)
+    return [
+        name if counts[name] == 1 else f"{name} ({owner})"
+        for name, owner in zip(names, runs.labels(owners), strict=True)
+    ]
+
+
+def task_name(flags: Mapping[str, Any]) -> str | None:
+    """A run's task; with what is held out, and for a log with `--learn_from`: the measured rewards depend on both."""
+    name = flags.get("task_type")
+    source = f" from {flags['learn_from']}" if name == "logged" and "learn_from" in flags else ""
+    return name and f"{name}{source}{' held out by time' * (flags.get('hold_out') == 'time')}"
+
+
+def _descriptive(owner: pathlib.Path) -> pathlib.Path:
+    """The grid's folder instead of its single run's, whose name is a hash."""
+    is_hash = owner.parent.name == "runs" and len(owner.name.rpartition("-")[2]) == _KEY_LENGTH
+    return owner.parent.parent if is_hash and owner.name.startswith("run-") else owner
+
+
+def _by_importance(flags: Sequence[Mapping[str, Any]], shown: Sequence[str]) -> list[str]:
+    """Flags that differ: choices first, then those that lists of presets show; rounds, which have a column, last."""
+
+    def rank(name: str) -> tuple:
+        values = {json.dumps(settings.get(name), default=str) for settings in flags}
+        is_choice = name.endswith(_CHOICES)
+        return name == _ROUNDS, not is_choice, -len(values) if is_choice else 0, name not in shown, name
+
+    return sorted(differing_flags(flags), key=rank)
+
+
+def _fewest(flags: Sequence[Mapping[str, Any]], names: Iterable[str]) -> list[str]:
+    """The first flags that distinguish as many configurations as all flags do, without redundant numbers."""
+
+    def distinguished(by: Iterable[str]) -> int:
+        by = list(by)
+        return len({json.dumps([settings.get(name) for name in by], default=str) for settings in flags})
+
+    chosen: list[str] = []
+    for name in names:
+        if distinguished([*chosen, name]) > distinguished(chosen):
+            chosen.append(name)
+    # The number of rounds makes no other flag redundant.
+    for name in [name for name in reversed(chosen) if not name.endswith((*_CHOICES, _ROUNDS))]:
+        kept = [other for other in chosen if other != _ROUNDS]
+        if distinguished(other for other in kept if other != name) == distinguished(kept):
+            chosen.remove(name)
+    return chosen
+
+
+def _named(flags: Sequence[Mapping[str, Any]], chosen: Sequence[str]) -> list[str]:
+    """Names by the values of the chosen flags, without the values that most configurations share."""
+    common = {}
+    for name in chosen[1:]:
+        (value, count), *_ = Counter(json.dumps(settings.get(name), default=str) for settings in flags).most_common()
+        if name.endswith(_CHOICES) and 2 * count > len(flags):
+            common[name] = value
+
+    def words(values: Mapping[str, Any], left_out: Mapping[str, str]) -> str:
+        kept = [
+            name
+            for name in chosen
+            if name in values and left_out.get(name) != json.dumps(values[name], default=str)
+            if _is_object(name, values) or not name.startswith(objects.FLAG)
+            if not (name == "bandits_type" and values[name] == "softmax" and _is_object(_POLICY, values))
+        ]
+        return ", ".join(flag_word(name, values[name]) for name in kept) or "default"
+
+    short, full = ([words(values, left_out) for values in flags] for left_out in (common, {}))
+    return short if len(set(short)) == len(set(full)) else full
+
+
+def _is_object(name: str, values: Mapping[str, Any]) -> bool:
+    return name.startswith(objects.FLAG) and values.get(name) is not None
+
+
+def flag_word(name: str, value: Any) -> str:
+    """A flag and its value in short."""
+    short = name
+    for long, shorter in _SHORTER:
+        short = short.replace(long, shorter)
+    if name.startswith(objects.FLAG):
+        return objects.short(str(value))
+    if isinstance(value, bool):
+        return short if value else f"no {short}"
+    if isinstance(value, str):
+        text = pathlib.PurePath(value).name if "/" in value else value
+        return text if name.endswith(_CHOICES) else f"{short} {text}"
+    return f"{short} {value:g}" if isinstance(value, int | float) else f"{short} {value}"
+
+
+def differing_flags(flags: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Flags that differ between configurations."""
+    names = sorted({name for settings in flags for name in settings})
+    return [name for name in names if len({json.dumps(each.get(name), default=str) for each in flags}) > 1]

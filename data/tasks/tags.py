@@ -1,0 +1,292 @@
+"""Tag prediction on posts as bags of words: a client is a user of TFF's Stack Overflow, or of Stack Exchange sites.
+
+TFF's database (342,477 training users) is read user by user; words become ids when a user is read. A Stack Exchange
+post is read once and kept as numbers, 4 bytes a word; a dump's text is never in memory. The vocabulary and the most
+frequent tags are counted on training clients only, for Stack Overflow by TFF.
+"""
+
+import array
+import collections
+import hashlib
+import itertools
+import json
+import math
+import pathlib
+import sys
+import tarfile
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from data import clients, download, files, keys, posts, sqlite, statistics, tasks, text
+from data.errors import UsageError
+from data.tasks.options import TaskOptions
+
+_ORIGIN = "https://storage.googleapis.com/tff-datasets-public/"
+FILE_NAME = "stackoverflow.sqlite"
+WORD_COUNTS, TAG_COUNTS = "stackoverflow.word_count", "stackoverflow.tag_count"
+_ALL_FILES = (
+    f"in a folder together with {FILE_NAME}.lzma and the other file of counts, from the same address, and name that "
+    "folder with --data_dir (docs/data.md lists all files)"
+)
+# As TFF 0.87 has them.
+_SHA256 = {
+    WORD_COUNTS: "1dc00256d6e527c54b9756d968118378ae14e6692c0b3b6cad470cdd3f0c519c",
+    TAG_COUNTS: "6fe281cec490d9384a290d560072438e7e2b377bbb823876ce7bd6f82696772d",
+}
+# TFF's Stack Overflow: users, examples for training; users, examples held out. It leaves out users below 100 sentences.
+_RANDOM_POSTS = ((342_477, 135_818_730), (38_758, 16_491_230))
+_FEWEST_POSTS = 100
+_WORDS_OF_A_POST = (5, 130)  # Assumed.
+_TAGS_OF_A_POST = 1.5  # Assumed.
+
+# Keys of the task's report, beside the reasons in `data.posts`.
+POSTS = "posts"
+EXAMPLES = "examples"
+UNTAGGED = "posts without a frequent tag, dropped"
+USERS_DROPPED = "users left without an example"
+
+_JSONL = ("stackexchange_posts.jsonl", "stackexchange_posts.jsonl.gz")
+_DUMP = "Posts.xml"
+_WANTED = (
+    f"{_JSONL[1]}, or a folder for each Stack Exchange site with its unpacked {_DUMP}, from "
+    "https://archive.org/details/stackexchange"
+)
+_HELD_OUT_FRACTION = 0.1
+_SPLIT_SEED = 0  # The split is part of the task: runs of all seeds have the same words and tags in the same places.
+
+
+def load_stackoverflow(options: TaskOptions) -> tasks.Task:
+    """Task of tag prediction (Agarwal et al. 2023, section 4.1); downloads the data set if no folder is named.
+
+    Raises:
+      UsageError: If a file is missing or damaged, or cannot be downloaded.
+    """
+    data_dir, cache_dir = options.data_dir, options.cache_dir
+    known = statistics.read_posts(options.public_statistics)
+    origin = f"{_ORIGIN}{FILE_NAME}.lzma"
+    local = files.instead_of_download(data_dir, (FILE_NAME, f"{FILE_NAME}.lzma"), origin)
+    if options.random_data and not local:
+        clients.warn_of_random_data("Stack Overflow")
+        tags = {f"tag{index}": options.num_tags - index for index in range(options.num_tags)}
+        known = known or statistics.OfPosts(tuple(f"word{index}" for index in range(options.vocabulary_size)), tags)
+        train, held_out = random_posts(len(known.vocabulary), len(known.tags), options.max_words)
+        return tasks.tag_task(options, train, held_out, known)
+    if known is None:  # The small files first: without a network, they fail at once.
+        words, counts = (_counts_file(name, data_dir, cache_dir) for name in (WORD_COUNTS, TAG_COUNTS))
+        known = statistics.OfPosts(
+            _first_words(words, options.vocabulary_size), _most_frequent_tags(counts, options.num_tags)
+        )
+    path = download.decompressed(local) if local else download.lzma_file(origin, FILE_NAME, cache_dir)
+    vocabulary = {word: index for index, word in enumerate(known.vocabulary)}
+    tag_index = {tag: index for index, tag in enumerate(known.tags)}
+
+    def parse(serialized: list[bytes]) -> clients.Examples:
+        import tensorflow as tf
+
+        names = ("tokens", "title", "tags")
+        parsed = tf.io.parse_example(
+            np.array(serialized, object), {name: tf.io.FixedLenFeature((), tf.string) for name in names}
+        )
+        tokens, titles, tag_lists = ([value.decode() for value in parsed[name].numpy()] for name in names)
+        documents = [f"{body} {title}".split() for body, title in zip(tokens, titles, strict=True)]
+        labels = text.tag_vectors([tags.split("|") for tags in tag_lists], tag_index)
+        features = text.encode(documents, vocabulary, options.max_words, options.text_normalisation)
+        examples = clients.Examples(features, labels)
+        return examples if options.keep_untagged else examples.take(np.flatnonzero(labels.any(axis=1)))
+
+    return tasks.tag_task(
+        options, sqlite.SqliteClients(path, "train", parse), sqlite.SqliteClients(path, "heldout", parse), known
+    )
+
+
+def _counts_file(name: str, data_dir: str | None, cache_dir: str | None) -> pathlib.Path:
+    """Path of a file of counts: the user's, else that of the cache folder, downloaded on first use."""
+    published = f"{name}.tar.bz2"
+    local = files.instead_of_download(data_dir, (name, published), f"{_ORIGIN}{published}")
+    if local and local.name != published:
+        return local
+    path = (local.parent if local else download.cache_folder(cache_dir)) / name
+    part = path.with_name(f"{name}.part")
+
+    def make() -> None:
+        archive = local or download.plain_file(
+            f"{_ORIGIN}{published}", published, cache_dir, _SHA256[name], destination=_ALL_FILES
+        )
+        try:
+            with tarfile.open(archive, "r:bz2") as tar:
+                content = tar.extractfile(name).read()  # type: ignore[union-attr]
+        except (tarfile.TarError, KeyError, EOFError, OSError) as error:
+            raise UsageError(f"{archive} is damaged ({error}): download it again from {_ORIGIN}{published}.") from error
+        part.write_bytes(content)
+        part.replace(path)
+        if not local:
+            archive.unlink()
+
+    download.once(path, part, make)
+    return path
+
+
+def _first_words(path: pathlib.Path, size: int) -> tuple[str, ...]:
+    """First words of a file of `word count` lines, most frequent first."""
+    vocabulary: dict[str, int] = {}
+    try:
+        with open(path, encoding="utf-8") as file:
+            for line in file:
+                if len(vocabulary) == size:
+                    break
+                vocabulary[line.partition(" ")[0].strip()] = len(vocabulary)
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path} is not readable ({error}): --data_dir must hold the undamaged file.") from error
+    if not vocabulary:
+        raise UsageError(f"{path} holds no words: --data_dir must hold the undamaged file.")
+    return tuple(vocabulary)
+
+
+def _most_frequent_tags(path: pathlib.Path, size: int) -> dict[str, int]:
+    """Most frequent tags of a JSON object tag -> count, most frequent first, and their counts."""
+    try:
+        counts = json.loads(path.read_text(encoding="utf-8"))
+        if not all(isinstance(count, int) and count > 0 for count in counts.values()) or len(counts) < 2:
+            raise ValueError("not two or more tags with whole numbers above 0")
+        tags = text.most_frequent(counts, size)
+    except (ValueError, AttributeError, RecursionError) as error:
+        raise UsageError(f"{path} is not readable ({error}): --data_dir must hold the undamaged file.") from error
+    return {tag: counts[tag] for tag in tags}
+
+
+def random_posts(
+    vocabulary_size: int, num_tags: int, max_words: int, num_users: int | None = None
+) -> list[clients.ClientData]:
+    """Random training and held-out posts in the shapes of TFF's Stack Overflow, with features of L2 norm 1.
+
+    The number of a client's posts above 100, the fewest of the data set, is exponential, with the data set's mean. Each
+    post has one of the tags.
+
+    Args:
+      vocabulary_size: Words.
+      num_tags: Tags.
+      max_words: Most distinct words of a post.
+      num_users: Number of clients; None for that of the data set.
+    """
+    least, most = (min(count, max_words) for count in _WORDS_OF_A_POST)
+
+    def population(users: int, mean: float) -> clients.ClientData:
+        def examples(draw: np.random.Generator) -> clients.Examples:
+            size = _FEWEST_POSTS + int(draw.exponential(mean - _FEWEST_POSTS))
+            lengths = draw.integers(least, most + 1, size)
+            ids = draw.integers(0, vocabulary_size, lengths.sum()).astype(np.int32)
+            values = np.repeat(1 / np.sqrt(lengths), lengths).astype(np.float32)
+            labels = draw.random((size, num_tags)) < (_TAGS_OF_A_POST - 1) / num_tags
+            labels[np.arange(size), draw.integers(0, num_tags, size)] = True
+            bags = text.Bags(ids, values, np.concatenate([[0], np.cumsum(lengths)]))
+            return clients.Examples(bags, labels.astype(np.float32))
+
+        return clients.RandomClients(num_users or users, examples)
+
+    return [population(users, total / users) for users, total in _RANDOM_POSTS]
+
+
+def load_stackexchange(options: TaskOptions) -> tasks.Task:
+    """Task of posts: bags of the words of titles and bodies, and the most frequent tags as actions.
+
+    The vocabulary is counted on all posts of training users, also on those dropped for their tags, so that it is the
+    same for any `num_tags` and `keep_untagged`. A user without examples is not a client.
+
+    Raises:
+      UsageError: If a file is missing or damaged, or too few users, tags, words or examples are left.
+    """
+    paths = find(options.data_dir)
+    users, user_of_post, words, tags_of_post, report = _read(paths)
+    num_held_out = max(0, min(math.ceil(_HELD_OUT_FRACTION * len(users)), len(users) - 1))
+    order = keys.generator(_SPLIT_SEED, keys.Purpose.HELD_OUT, 0).permutation(len(users))
+    is_held_out = np.isin(user_of_post, order[:num_held_out])
+    known = statistics.read_posts(options.public_statistics)
+    if known is None:
+        counts = collections.Counter(itertools.chain(*itertools.compress(tags_of_post, ~is_held_out)))
+        most_frequent = {tag: counts[tag] for tag in text.most_frequent(counts, options.num_tags)}
+        vocabulary = text.most_frequent(words.counts(~is_held_out), options.vocabulary_size)
+        known = statistics.OfPosts(tuple(vocabulary), most_frequent)
+    labels = text.tag_vectors(tags_of_post, {tag: place for place, tag in enumerate(known.tags)}).astype(bool)
+    is_kept = labels.any(axis=1) | options.keep_untagged
+    report |= {EXAMPLES: int(is_kept.sum()), UNTAGGED: int((~is_kept).sum())}
+    report[USERS_DROPPED] = len(users) - len(np.unique(user_of_post[is_kept]))
+
+    order = np.argsort(user_of_post, kind="stable")
+    parts = [order[is_kept[order] & (is_held_out[order] == held_out)] for held_out in (False, True)]
+    if len(known.tags) < 2 or not known.vocabulary or not all(map(len, parts)):
+        place = paths[0] if len(paths) == 1 else paths[0].parent.parent
+        raise UsageError(
+            f"What {place} holds ({describe(report)}) leaves {len(parts[0])} examples for training, {len(parts[1])} of "
+            f"other users for evaluation, {len(known.tags)} tags and {len(known.vocabulary)} words; at least 1, 1, 2 "
+            "and 1 are needed. Give --keep_untagged, a higher --num_tags, or more posts with --data_dir."
+        )
+    checksum = _checksum(paths)
+    print(f"Stack Exchange: {describe(report)}", file=sys.stderr)
+
+    def population(part: np.ndarray) -> clients.ClientData:
+        bags = words.bags(known.vocabulary, part, options.max_words, options.text_normalisation)
+        part_users, client_of_row = np.unique(user_of_post[part], return_inverse=True)
+        names = [users[user] for user in part_users]
+        return clients.ArrayClients(clients.Examples(bags, labels[part]), client_of_row, names, checksum)
+
+    train, held_out = map(population, parts)
+    return tasks.tag_task(options, train, held_out, known, report=report, action_names=tuple(known.tags))
+
+
+def describe(report: Mapping[str, int]) -> str:
+    """Report as one line, without counts of 0."""
+    return ", ".join(f"{name}: {count}" for name, count in report.items() if count or name == POSTS)
+
+
+def find(data_dir: str | None) -> list[pathlib.Path]:
+    """Files to read.
+
+    Args:
+      data_dir: Folder of `stackexchange_posts.jsonl` or `.jsonl.gz`, of `Posts.xml`, or of folders, one a site, with
+        `Posts.xml`; or a file, `.jsonl`, `.jsonl.gz` or `.xml`. None for FEDBANDITS_DATA_DIR.
+
+    Raises:
+      UsageError: If there is none, or more than one kind.
+    """
+    place = files.place(data_dir, _WANTED)
+    if place.is_file():
+        if not place.name.endswith((".jsonl", ".jsonl.gz", ".xml")):
+            raise UsageError(f"{place} is neither .jsonl, .jsonl.gz nor .xml: --data_dir must name {_WANTED}.")
+        return [place]
+    candidates = [[place / name] for name in (*_JSONL, _DUMP)] + [sorted(place.glob(f"*/{_DUMP}"))]
+    kinds = [kind for kind in candidates if kind and kind[0].is_file()]
+    if not kinds:
+        raise UsageError(f"There is no {_WANTED} in {place}: name the place of either with --data_dir.")
+    if len(kinds) > 1:
+        raise UsageError(f"{place} holds both {kinds[0][0].name} and {kinds[1][0]}: name one of them with --data_dir.")
+    return kinds[0]
+
+
+def _read(
+    paths: Iterable[pathlib.Path],
+) -> tuple[list[str], np.ndarray, text.Words, list[tuple[str, ...]], dict[str, int]]:
+    """Users in alphabetical order, int64 [posts] positions in them, words and tags, and the reading report."""
+    authors, words, tags = array.array("q"), text.Words(), []
+    number_of_author: dict[str, int] = {}
+    report: collections.Counter[str] = collections.Counter()
+    for path in paths:
+        skipped: collections.Counter[str] = collections.Counter()
+        for post in posts.read_dump(path, skipped) if path.suffix == ".xml" else posts.read_jsonl(path):
+            authors.append(number_of_author.setdefault(post.user, len(number_of_author)))
+            words.append(text.words(f"{post.title} {post.body}"))
+            tags.append(tuple(dict.fromkeys(map(sys.intern, post.tags))))
+        report += skipped
+    names = sorted(number_of_author)
+    rank = np.zeros(len(names), np.int64)
+    rank[[number_of_author[name] for name in names]] = np.arange(len(names))
+    return names, rank[np.asarray(authors)], words, tags, {POSTS: len(authors)} | dict(report)
+
+
+def _checksum(paths: Sequence[pathlib.Path]) -> str:
+    """Digest of the file, or one of all files' digests and their folders' names."""
+    checksums = [clients.file_checksum(str(path)) for path in paths]
+    if len(paths) == 1:
+        return checksums[0]
+    named = "".join(f"{path.parent.name} {checksum}\n" for path, checksum in zip(paths, checksums, strict=True))
+    return hashlib.sha256(named.encode()).hexdigest()[:16]

@@ -1,0 +1,39 @@
+"""Tests of bandits.results.phrases."""
+
+import math
+
+import pytest
+
+from bandits.results import comparison, phrases
+from optimization.study.intervals import Interval
+from tests.bandits.results.tables import REWARD, configuration
+
+GREEDY = configuration("greedy", [0.50, 0.52, 0.48, 0.55, 0.51, 0.49])
+SOFTMAX = [0.58, 0.57, 0.57, 0.61, 0.60, 0.52]
+
+
+def test_no_p_is_0():
+    assert phrases.p_value(0.0) == "< 0.0001"
+    assert phrases.p_value(float("nan")) == "-"
+
+
+def test_the_test_is_named():
+    falcon = configuration("falcon", SOFTMAX, unpaired=True)
+    pairs = [(configuration("softmax", SOFTMAX), GREEDY), (falcon, GREEDY)]
+    assert phrases.family(comparison.compare(pairs, REWARD)) == (
+        "Significant: p below 5% by a paired t test and Welch's for configurations whose runs no seed determines, "
+        "adjusted by Holm for 2 configurations."
+    )
+    assert phrases.family(comparison.compare([(configuration("one", [0.6]), GREEDY)], REWARD)) == ""
+
+
+@pytest.mark.parametrize("high", [0.5, math.nan, math.inf])
+def test_an_estimate_without_a_width_has_three_significant_digits(high):
+    told = phrases.estimate(Interval(0.123456, 0.5, high, 2))
+    assert told.startswith("0.123")
+    assert "95% CI" not in told
+
+
+def test_an_estimate_has_the_decimals_of_its_interval_and_is_never_minus_zero():
+    assert phrases.estimate(Interval(0.35949, 0.341, 0.378, 8)) == "0.359 (95% CI 0.341 to 0.378)"
+    assert phrases.estimate(Interval(-0.0004, -0.1, 0.1, 8), signed=True) == "+0.00 (95% CI -0.10 to +0.10)"

@@ -1,0 +1,166 @@
+"""Regret and errors by hand, the inequality between them, and the rates of simulated learners."""
+
+import hypothesis
+import numpy as np
+import pytest
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from scipy import stats
+
+from bandits import policies, schedules, theory
+
+
+def test_class_sizes_count_each_function_once():
+    rows = np.array([[[0.1, 0.2], [0.1, 0.2], [0.3, 0.2]], [[0.5, 0.5], [0.5, 0.5], [0.5, 0.5]]])
+    environment = theory.FiniteEnvironment(rows[:, 0], rows, np.array([0.5, 0.5]))
+    assert environment.log_class_size == pytest.approx(np.log(2))
+    assert theory.hidden_best(5, 0.1).log_class_size == pytest.approx(np.log(5))
+
+
+def _environment(rewards):
+    rewards = np.array(rewards)
+    return theory.FiniteEnvironment(rewards, rewards[:, None], np.full(len(rewards), 1 / len(rewards)))
+
+
+def test_regret_equals_hand_computed_one():
+    environment = _environment([[0.2, 0.8], [0.5, 0.1]])
+    acting = np.array([[[0.5, 0.5], [0.25, 0.75]]])
+    np.testing.assert_allclose(theory.of_policy(environment, acting), [0.5 * 0.5 * 0.6 + 0.5 * 0.75 * 0.4])
+    # Right in the first context; a tie, of which half is wrong, in the second.
+    np.testing.assert_allclose(theory.of_greedy(environment, np.array([[[0.3, 0.4], [0.6, 0.6]]])), [0.5 * 0.5 * 0.4])
+
+
+def test_error_equals_the_expected_excess_of_noisy_squares():
+    environment = _environment([[0.2, 0.8]])
+    predicted, log = np.array([[[0.5, 0.6]]]), np.array([[0.25, 0.75]])
+    noisy = 0.0  # E[(f - r)^2 - (f* - r)^2], summed over rewards 1 and 0.
+    for action in range(2):
+        mean, fit = environment.rewards[0, action], predicted[0, 0, action]
+        for reward, chance in ((1, mean), (0, 1 - mean)):
+            noisy += log[0, action] * chance * ((fit - reward) ** 2 - (mean - reward) ** 2)
+    np.testing.assert_allclose(theory.error(environment, predicted, log), [noisy])
+
+
+_PROPERTY = hypothesis.settings(derandomize=True, deadline=None, max_examples=150)
+
+
+def _floats(shape, low=0.0, high=1.0):
+    # Numbers of 32 bits: policies compare predictions as such, and others would be ties to them alone.
+    return arrays(np.float32, shape, elements=st.floats(low, high, width=32, allow_subnormal=False)).map(
+        lambda values: values.astype(float)
+    )
+
+
+@st.composite
+def _distributions(draw, shape):
+    """Rows that sum to 1, zeros among them."""
+    weights = draw(_floats(shape))
+    weights = np.where((weights > 0).any(axis=-1, keepdims=True), weights, 1.0)
+    return weights / weights.sum(axis=-1, keepdims=True)
+
+
+@st.composite
+def _fits(draw):
+    """An environment, a model of it, and the epsilon and the probabilities of an epsilon-greedy log."""
+    shape = draw(st.integers(1, 4)), draw(st.integers(2, 8))
+    rewards = draw(_floats(shape))
+    environment = theory.FiniteEnvironment(rewards, rewards[:, None], draw(_distributions(shape[:1])))
+    kind = draw(st.sampled_from(["any", "ties", "nearly right", "halfway"]))
+    if kind == "halfway":  # The least error that misleads: the best and another meet in the middle.
+        other = draw(arrays(int, shape[0], elements=st.integers(0, shape[1] - 1)))
+        predicted, contexts = rewards.copy(), np.arange(shape[0])
+        middle = (rewards.max(axis=1) + rewards[contexts, other]) / 2
+        predicted[contexts, rewards.argmax(axis=1)] = predicted[contexts, other] = np.float32(middle)
+    else:
+        predicted = draw(_floats(shape, -2.0, 2.0))
+        if kind == "ties":
+            predicted = np.round(2 * predicted) / 2
+        elif kind == "nearly right":
+            predicted = np.where(draw(arrays(bool, shape)), predicted, rewards)
+    epsilon = draw(st.sampled_from([1e-9, 1e-3, 1 - 1e-9, 1.0]) | st.floats(1e-9, 1.0))
+    # Whatever models were deployed: on average their greedy parts can be any distribution.
+    one_action = arrays(int, shape[0], elements=st.integers(0, shape[1] - 1)).map(lambda at: np.eye(shape[1])[at])
+    logged = epsilon / shape[1] + (1 - epsilon) * draw(one_action | _distributions(shape))
+    return environment, predicted, epsilon, logged
+
+
+@pytest.mark.slow
+@_PROPERTY
+@hypothesis.given(_fits())
+def test_regret_never_exceeds_the_bound_by_error(fit):
+    environment, predicted, epsilon, logged = fit
+    squared = environment.contexts @ (logged * (predicted - environment.rewards) ** 2).sum(axis=1)
+    np.testing.assert_allclose(theory.error(environment, predicted[None], logged[None]), [squared], rtol=1e-9)
+    bound = theory.greedy_bound(environment.num_actions, epsilon, squared)
+    lost = environment.rewards.max(axis=1, keepdims=True) - environment.rewards
+    is_best = predicted == predicted.max(axis=1, keepdims=True)
+    worst = environment.contexts @ np.where(is_best, lost, 0.0).max(axis=1)  # However ties are broken.
+    hypothesis.target(float(worst / bound) if bound > 0 else 0.0)
+    assert worst <= bound * (1 + 1e-9)
+    (shared,) = theory.of_greedy(environment, predicted[None])
+    assert shared <= worst * (1 + 1e-6)
+
+
+def test_the_bound_by_error_is_reached():
+    # Both actions wrong by half the gap, and a log that favours a third: 2 K / epsilon x 2 epsilon / K x gap^2 / 4.
+    environment, epsilon = _environment([[0.5, 0.75, 0.0]]), 0.1
+    predicted = np.array([[[0.625, 0.6249, 0.0]]])
+    log = np.array([[epsilon / 3, epsilon / 3, 1 - 2 * epsilon / 3]])
+    np.testing.assert_allclose(theory.of_greedy(environment, predicted), [0.25])
+    error = theory.error(environment, predicted, log)
+    np.testing.assert_allclose(theory.greedy_bound(3, epsilon, error), [0.25], rtol=1e-3)
+
+
+def test_the_whole_regret_is_its_two_parts():
+    environment, epsilon = theory.hidden_best(3, 0.3), 0.2
+    predicted = np.random.default_rng(0).random((50, 1, 3))
+    whole = theory.of_policy(environment, theory.probabilities(policies.EpsilonGreedy(epsilon), predicted))
+    of_uniform = 0.2  # Two of three actions lose 0.3.
+    parts = (1 - epsilon) * theory.of_greedy(environment, predicted) + epsilon * of_uniform
+    np.testing.assert_allclose(whole, parts, atol=1e-7)
+
+
+def test_the_probability_of_a_mistake_is_the_exact_one():
+    # Two actions, chosen uniformly: a mistake is a negative difference of binomials, half of the ties.
+    samples, gap = 100, 0.1
+    environment, generator = theory.hidden_best(2, gap), np.random.default_rng(1)
+    greedy, _ = theory.simulate(environment, policies.EpsilonGreedy(1.0), samples, 1, 40_000, generator)
+    # By the normal approximation to the sum of r - 0.55 of one action minus that of the other.
+    deviation = np.sqrt(samples / 2 * (0.6 * 0.4 + 0.5 * 0.5 + 2 * 0.05**2))
+    assert (greedy > 0).mean() == pytest.approx(stats.norm.cdf(-samples / 2 * gap / deviation), abs=0.02)
+
+
+def test_errors_are_those_of_a_model_that_confuses_two_actions_or_none():
+    environment, generator = theory.hidden_best(3, 0.3), np.random.default_rng(0)
+    greedy, errors = theory.simulate(environment, policies.EpsilonGreedy(0.3), 400, 1, 500, generator)
+    # A wrong model errs by 0.3 at two actions: both rare (0.1 each), or one of them frequent (0.8).
+    assert set(np.round(errors, 4)) <= {0.0, round(0.3**2 * 0.2, 4), round(0.3**2 * 0.9, 4)}
+    np.testing.assert_allclose(greedy, np.where(errors > 0, 0.3, 0.0), atol=1e-7)
+
+
+def test_bounds_equal_hand_computed_ones():
+    log_term = schedules.complexity(np.log(8), 0.05, 2)
+    assert log_term == pytest.approx(np.log(320))
+    assert theory.error_bound(log_term, 100, constant=2) == pytest.approx(2 * np.log(320) / 100)
+    assert theory.greedy_bound(5, 0.1, 0.04) == pytest.approx(2.0)
+
+
+def test_the_measured_constant_makes_equation_7_hold_in_the_share_of_runs():
+    errors = np.random.default_rng(0).exponential(size=1000)
+    constant = theory.measured_constant(errors, 3.0, 50)
+    assert (errors > theory.error_bound(3.0, 50, constant)).mean() == pytest.approx(theory.DELTA, abs=0.002)
+
+
+def test_the_slope_of_a_power_is_its_exponent():
+    places = [1.0, 2.0, 5.0, 10.0]
+    assert theory.slope(places, np.array([[1.0], [3.0]]) * np.power(places, -0.5)).mean == pytest.approx(-0.5)
+
+
+@pytest.mark.slow
+def test_greedy_regret_falls_with_the_root_of_the_samples_and_stays_below_the_bound(monkeypatch):
+    monkeypatch.setattr(theory, "RUNS_OF_A_SEED", 20)
+    monkeypatch.setattr(theory, "GRIDS", {name: theory.GRIDS[name] for name in list(theory.GRIDS)[:1]})
+    _, _, measured, of_bound, share = theory.rates(seed=1).loc[0]
+    assert float(measured.split()[0]) == pytest.approx(-0.5, abs=0.05)
+    assert float(of_bound) == pytest.approx(-0.5, abs=0.05)
+    assert float(share) < 1
