@@ -1,7 +1,8 @@
-"""Answers of a recommendation, each of at most 40 words.
+"""Answers of a recommendation, each of at most 40 phrases.
 
-One family of tests decides: each strategy's average reward against greedy's, adjusted by Holm. All other differences
-are estimates with their intervals. A line that begins with a dash is an item of a list.
+One family of tests decides, adjusted by Holm: each strategy's average reward against that of greedy, of the uniform
+policy and of the best fixed action. All other differences are estimates with their intervals. A line that begins with a
+dash is an item of a list.
 """
 
 import dataclasses
@@ -11,12 +12,12 @@ from typing import Any
 
 from bandits.advice import findings
 from bandits.advice import plan as planning
-from bandits.advice.findings import NO_NOISE, OFTEN, Findings
+from bandits.advice.findings import BEST_FIXED, NO_NOISE, OFTEN, REWARD, UNIFORM_POLICY, Findings
 from bandits.advice.inputs import Data, Deployment
-from bandits.advice.plan import GREEDY, NAMES, Plan
+from bandits.advice.plan import FULL_FEEDBACK, GREEDY, NAMES, Plan
 from bandits.plans.estimate import Pace
 from bandits.results import federating as reports
-from bandits.results import phrases as words
+from bandits.results import phrases
 from bandits.results.comparison import Comparison
 from bandits.results.phrases import capital, count, effect, estimate
 from optimization.study import intervals
@@ -86,7 +87,7 @@ def scope(context: Context) -> str:
     if plan.rounds < context.full.rounds:
         rounds = f"{plan.rounds:,} of {context.full.rounds:,} planned rounds"
     horizon = f"One run has {rounds}"
-    decisions = greedy.mean("decisions").mean if greedy else math.nan
+    decisions = greedy.estimate(findings.DECISIONS).mean if greedy else math.nan
     if math.isfinite(decisions):
         horizon += f" and {decisions:,.0f} decisions"
         if data.rows:
@@ -101,25 +102,25 @@ def scope(context: Context) -> str:
 def exploration(context: Context) -> str:
     """Whether exploration pays, the difference to greedy, and the power of the test."""
     results, verdict = context.results, context.results.verdict
-    best = verdict.against_greedy.get(verdict.best or "")
+    best = verdict.than(verdict.best, GREEDY)
     if best is None or math.isnan(best.difference):
         return f"Inconclusive: {_why_not(results)}."
-    name = results.compared[best.configuration].label
-    baseline = verdict.against_baselines[best.configuration]
+    name = findings.label(results.compared[best.configuration])
+    uniform, fixed = (verdict.than(verdict.best, baseline) for baseline in (UNIFORM_POLICY, BEST_FIXED))
     difference = f"{capital(name)} minus greedy: {_effect_and_p(best)}."
     if verdict.recommended is None:
         parts = ["Inconclusive: no strategy earns significantly more than the uniform policy."]
-        if baseline.uniform and math.isfinite(baseline.uniform.difference):
-            parts.append(f"{capital(name)} minus the uniform policy: {_effect_and_p(baseline.uniform)}.")
-        parts += _power(baseline.uniform, context)
+        if uniform and math.isfinite(uniform.difference):
+            parts.append(f"{capital(name)} minus the uniform policy: {_effect_and_p(uniform)}.")
+        parts += _power(uniform, context)
     elif not best.is_judged:
         parts = [f"Inconclusive: {_not_judged(best)}.", difference]
     elif verdict.pays:
         unconfirmed = [one for one in on_independent_seeds(results) if not one.low > 0]
         pays = "pays" if results.confirmed and not unconfirmed else "may pay"
         parts = [f"Exploration {pays}: {NAMES[best.configuration]} significantly beats greedy: {_effect_and_p(best)}."]
-        if baseline.fixed and baseline.fixed.loses:
-            parts.append(f"The best fixed action earns significantly more: {baseline.fixed.reference_mean:.3g}.")
+        if fixed and fixed.loses:
+            parts.append(f"The best fixed action earns significantly more: {fixed.reference_mean:.3g}.")
         parts += [f"Not confirmed on independent seeds: {effect(one)}." for one in unconfirmed]
         if not results.confirmed:
             parts.append(_UNCHECKED)
@@ -150,7 +151,7 @@ def _not_compared(context: Context) -> str:
 
 
 def _tested(results: Findings) -> list[Comparison]:
-    return [one for one in results.verdict.against_greedy.values() if one.is_judged]
+    return [one for one in results.verdict.against.get(GREEDY, {}).values() if one.is_judged]
 
 
 def on_independent_seeds(results: Findings) -> list[Comparison]:
@@ -163,7 +164,7 @@ def _effect_and_p(comparison: Comparison) -> str:
     """A difference with Holm's p, where there is a test."""
     if not comparison.is_judged:
         return effect(comparison)
-    p = words.p_value(comparison.adjusted_p)
+    p = phrases.p_value(comparison.adjusted_p)
     return f"{effect(comparison)[:-1]}; Holm-adjusted p {p if p.startswith('<') else f'= {p}'})"
 
 
@@ -176,9 +177,9 @@ def _power(comparison: Comparison | None, context: Context) -> list[str]:
     if comparison is None or math.isnan(comparison.detectable):
         return []
     if comparison.detectable > context.data.reward_width:
-        return [f"{words.seeds(comparison.pairs)} cannot detect even the largest possible difference."]
-    text = f"{capital(words.seeds(comparison.pairs))} can detect {comparison.detectable:.2g} (80% power)"
-    needed = words.seeds_needed(comparison)
+        return [f"{phrases.seeds(comparison.pairs)} cannot detect even the largest possible difference."]
+    text = f"{capital(phrases.seeds(comparison.pairs))} can detect {comparison.detectable:.2g} (80% power)"
+    needed = phrases.seeds_needed(comparison)
     return [f"{text}; {comparison.difference:+.2g} needs {needed}." if needed else f"{text}."]
 
 
@@ -193,7 +194,7 @@ def _why_not(results: Findings) -> str:
 
 def _is_complete(results: Findings, name: str) -> bool:
     """Whether a strategy has runs, none of which diverged."""
-    return name in results.compared and bool(results.compared[name].reward) and not results.compared[name].diverged
+    return name in results.compared and len(results.compared[name].values) > len(results.compared[name].diverged) == 0
 
 
 def strategy(context: Context) -> str:
@@ -203,10 +204,10 @@ def strategy(context: Context) -> str:
     if name is None:
         return _no_strategy(context)
     parts = [f"{capital(NAMES[name])}: {_why(context, name)}."]
-    against = results.verdict.against_baselines.get(name)
-    if against and against.fixed and not against.fixed.wins:
-        verdict = "earns significantly more" if against.fixed.loses else "does not differ significantly"
-        difference = f"{NAMES[name]} minus that action is {effect(against.fixed)}"
+    fixed = results.verdict.than(name, BEST_FIXED)
+    if fixed and not fixed.wins:
+        verdict = "earns significantly more" if fixed.loses else "does not differ significantly"
+        difference = f"{NAMES[name]} minus that action is {effect(fixed)}"
         parts.append(f"But the best fixed action {verdict}: {difference}.")
     return f"{' '.join(parts)} Command: {context.command}"
 
@@ -222,11 +223,10 @@ def _why(context: Context, name: str) -> str:
         )
         return f"{first} significantly better than greedy{_not_compared(context)}"
     if name == GREEDY:
-        if results.verdict.against_greedy and not results.verdict.costs:
+        if results.verdict.against.get(GREEDY) and not results.verdict.costs:
             return "the simplest, until more seeds show that a strategy that explores is better"
         return "the simplest, and no strategy that explores is significantly better"
-    is_above = findings.beats(results.verdict.against_baselines, GREEDY)
-    baseline = "best fixed action" if is_above else "uniform policy"
+    baseline = "best fixed action" if results.verdict.beats(GREEDY, UNIFORM_POLICY) else "uniform policy"
     return f"it significantly beats the {baseline} and greedy does not, though the two do not differ significantly"
 
 
@@ -234,7 +234,7 @@ def of_references(data: Data) -> str:
     """Held-out rewards of the references of some data; empty without any."""
     values = [f"{name} {estimate(value)}" for name, value in rewards_of(data).items()]
     by = ", estimated from the log (doubly robust)" if data.scores else ""
-    return f"On held-out clients{by}: {words.listed(values)}." if values else ""
+    return f"On held-out clients{by}: {phrases.listed(values)}." if values else ""
 
 
 def rewards_of(data: Data) -> Mapping[str, intervals.Interval]:
@@ -267,10 +267,10 @@ def _no_strategy(context: Context) -> str:
         return f"{text} Train {how}, without acting, and deploy that. Command: {context.command}"
     if references and not is_cut_short:
         text += " A linear model fitted centrally does not earn significantly more either."
-    fixed = [against.fixed for against in results.verdict.against_baselines.values() if against.fixed]
-    if below := [NAMES[one.configuration] for one in fixed if one.loses]:
-        reward = f"{max(one.reference_mean for one in fixed):.3g}"
-        text += f" The best fixed action earns {reward}, significantly more than {words.listed(below)}."
+    fixed = results.verdict.against.get(BEST_FIXED, {})
+    if below := [NAMES[name] for name, one in fixed.items() if one.loses and name != FULL_FEEDBACK]:
+        reward = f"{max(one.reference_mean for one in fixed.values()):.3g}"
+        text += f" The best fixed action earns {reward}, significantly more than {phrases.listed(below)}."
     return text
 
 
@@ -281,7 +281,7 @@ def privacy(context: Context) -> str:
         why = results.no_noise.rstrip(".") or _too_little(context, "noise")
         return f"Not run: {why}."
     protected = context.deployment.protected(context.data.clients)
-    if not math.isfinite(values[NO_NOISE].mean().mean):
+    if not math.isfinite(values[NO_NOISE].estimate(REWARD).mean):
         clip_norm = results.noise[0]["clip_norm"]
         return f"{protected} Inconclusive: {NAMES[results.noisy]} diverged without noise, at clip norm {clip_norm:.3g}."
     against = findings.compared(values, NO_NOISE)
@@ -335,11 +335,6 @@ def federating(context: Context) -> str:
     if math.isfinite(noise["helped"]):
         text += f"; between two federated seeds, chance gives {noise['helped']:.0%} and {noise['hurt']:.0%}"
     return f"{text}."
-
-
-def _federating_details(context: Context) -> str:
-    lines = [line.strip() for line in context.results.by_client.get("lines", ())]
-    return "\n".join([*lines[:1], *(f"- {line}" for line in lines[1:])])
 
 
 def not_tried(context: Context) -> str:

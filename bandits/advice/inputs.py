@@ -16,7 +16,7 @@ from bandits import logged_flags, registry, schedule_flags, simulator, studies
 from bandits.advice.plan import BINARY
 from bandits.plans.plan import as_text
 from bandits.references import References, simple_policies
-from bandits.results import phrases as words
+from bandits.results import phrases
 from data.errors import UsageError
 from optimization.privacy import mechanisms
 from optimization.study import cli, frame, intervals, presets
@@ -330,4 +330,4 @@ def score_text(score: simulator.Score) -> str:
     if digits is None:
         return f"{name}: cannot be compared, as all rewards are equal"
     simulated, logged = (f"{value.mean:.{max(digits, 0)}f}" for value in (score.simulated, score.logged))
-    return f"{name}: {simulated} simulated, {logged} {by}, difference {words.estimate(score.difference, signed=True)}"
+    return f"{name}: {simulated} simulated, {logged} {by}, difference {phrases.estimate(score.difference, signed=True)}"

@@ -1,5 +1,6 @@
 """Output of a recommendation: `advice.json`, `advice.md`, `advice.html`, and text for the terminal."""
 
+import dataclasses
 import json
 import math
 import pathlib
@@ -11,14 +12,13 @@ from bandits import metrics
 from bandits.advice import answers, findings, inputs
 from bandits.advice import plan as planning
 from bandits.advice.answers import Context
-from bandits.advice.findings import NO_NOISE, PLANNED, Findings, StrategyResults, plain
+from bandits.advice.findings import BEST_FIXED, NO_NOISE, PLANNED, REWARD, Findings, plain
 from bandits.advice.inputs import Data, Deployment
-from bandits.advice.plan import FULL_FEEDBACK, GREEDY, NAMES, UNIFORM
+from bandits.advice.plan import FULL_FEEDBACK, GREEDY, NAMES, UNIFORM, every
 from bandits.advice.session import ADVICE_FILE, Session
-from bandits.results import federating, former, runs, tables
-from bandits.results import phrases as words
+from bandits.results import baselines, comparison, federating, phrases, runs, tables
 from bandits.results.comparison import Comparison
-from bandits.results.former import Sampled
+from bandits.results.configuration import Baseline, Configuration, ReferenceValue
 from bandits.results.phrases import capital, count, effect, estimate
 from data import files
 from optimization.study import cli, intervals, run_folder
@@ -51,9 +51,9 @@ def write(
     more = [f"--experiment_name={session.folder.name}_recommended"]  # A run with the default name may exist.
     more += [f"--total_rounds={session.plan.rounds}"] * bool(session.plan.doublings)
     if best:
-        command = planning.command(base, best, results.compared[best].point, *more)
+        command = planning.command(base, best, findings.point(results.compared[best]), *more)
     elif data.references and results.compared:  # Training without acting, which uses all rewards there are.
-        points = {name: one.point for name, one in results.compared.items()}
+        points = {name: findings.point(one) for name, one in results.compared.items()}
         command = planning.offline_command(base, points, bool(data.scores), *more)
     context = Context(
         results=results,
@@ -80,7 +80,8 @@ def content(context: Context, session: Session) -> dict[str, Any]:
     """
     results, data, flags = context.results, context.data, session.state.identity
     compared = findings.compared
-    named = {name: getattr(results, name) for name in ("searches", "uniform", "best_fixed", "verdict", "learned")}
+    named = {name: getattr(results, name) for name in ("searches", "verdict", "learned")}
+    named |= {baseline.name: baselines.interval(one, REWARD)._asdict() for baseline, one in results.known.items()}
     named |= {name: getattr(context, name) for name in ("command", "minutes", "pace", "plan", "deployment")}
     named |= {name: getattr(data, name) for name in ("clients", "held_out")}
     return plain(
@@ -92,7 +93,7 @@ def content(context: Context, session: Session) -> dict[str, Any]:
             "recommended": results.verdict.recommended,
             "advice_command": session.state.command,
             "initial_model_varies": not flags.get("--initial_model_path"),
-            "metric": findings.REWARD,
+            "metric": REWARD,
             "model_metric": results.measured,
             "task": flags.get("--task_type"),
             "clients_per_round": data.cohort,
@@ -105,7 +106,7 @@ def content(context: Context, session: Session) -> dict[str, Any]:
             "machine": runs.machine(),
             "versions": run_folder.versions(),
             "configurations": results.compared,
-            "models_against_greedy": compared(results.compared, GREEDY, "model"),
+            "models_against_greedy": compared(results.compared, GREEDY, results.measured),
             "confirmed": results.confirmed,
             "confirmed_against_greedy": compared(results.confirmed, GREEDY),
             "more_often": results.often,
@@ -174,7 +175,7 @@ def paragraphs(text: str) -> list[tuple[str, list[str]]]:
 
 def _exploration_details(context: Context) -> str:
     results, verdict = context.results, context.results.verdict
-    best = verdict.against_greedy.get(verdict.best or "")
+    best = verdict.than(verdict.best, GREEDY)
     if best is None or math.isnan(best.difference):
         return " ".join(_lost(context))
     parts = [
@@ -188,21 +189,19 @@ def _exploration_details(context: Context) -> str:
 def _baselines(results: Findings) -> list[str]:
     """The normalized score, and how the full-feedback baseline compares with the strategies and a fixed action."""
     name = results.verdict.recommended or results.verdict.best or GREEDY
-    parts, against = [], results.verdict.against_baselines.get(name)
-    if against and math.isfinite(against.score):
-        parts.append(f"Normalized score of {NAMES[name]}: {against.score:.2f} (0 = uniform policy, 1 = full feedback).")
-    if FULL_FEEDBACK in results.compared and math.isfinite(results.compared[FULL_FEEDBACK].mean().mean):
-        others = {one: it for one, it in results.compared.items() if one != UNIFORM}
-        compared = findings.compared(others, FULL_FEEDBACK)
-        if above := [NAMES[one] for one, it in compared.items() if it.difference > 0]:
-            parts.append(f"{capital(words.listed(above))} earned more than the full-feedback baseline on average.")
-        reward = {FULL_FEEDBACK: results.compared[FULL_FEEDBACK].reward}
-        fixed = former.compare_with_baselines(reward, fixed=results.best_fixed)[FULL_FEEDBACK].fixed
-        if fixed and fixed.loses:
-            parts.append(
-                "Even full feedback earns significantly less than the best fixed action: the model is deployed too "
-                "late, learns too slowly, or cannot fit these rewards."
-            )
+    parts, score = [], results.verdict.scores.get(name)
+    if score is not None:
+        parts.append(f"Normalized score of {NAMES[name]}: {score:.2f} (0 = uniform policy, 1 = full feedback).")
+    others = {one: it for one, it in results.compared.items() if one != UNIFORM}
+    against = findings.compared(others, FULL_FEEDBACK)
+    if above := [NAMES[one] for one, it in against.items() if it.difference > 0]:
+        parts.append(f"{capital(phrases.listed(above))} earned more than the full-feedback baseline on average.")
+    fixed = results.verdict.than(FULL_FEEDBACK, BEST_FIXED)
+    if fixed and fixed.loses:
+        parts.append(
+            "Even full feedback earns significantly less than the best fixed action: the model is deployed too late, "
+            "learns too slowly, or cannot fit these rewards."
+        )
     return parts
 
 
@@ -211,33 +210,33 @@ def _lost(context: Context) -> list[str]:
     planned, parts = context.plan.seeds, []
     for name, one in context.results.compared.items():
         if one.diverged:
-            parts.append(f"{capital(NAMES[name])} diverged on {len(one.diverged)} of {words.seeds(len(one.reward))}.")
-        elif len(one.reward) < planned:
-            parts.append(f"{capital(NAMES[name])} failed on {planned - len(one.reward)} of {words.seeds(planned)}.")
+            parts.append(f"{capital(NAMES[name])} diverged on {len(one.diverged)} of {phrases.seeds(len(one.values))}.")
+        elif len(one.values) < planned:
+            parts.append(f"{capital(NAMES[name])} failed on {planned - len(one.values)} of {phrases.seeds(planned)}.")
     return parts
 
 
 def _notes(results: Findings) -> str:
-    name = results.verdict.recommended
-    return " ".join(f"{capital(note)}." for note in results.compared[name].notes) if name else ""
+    return " ".join(f"{capital(note)}." for note in results.notes.get(results.verdict.recommended or "", ()))
 
 
 def _privacy_values(results: Findings) -> tuple[str, intervals.Interval | None, Comparison | None, str]:
-    """The strategy with noise, its reward without, the change by clipping, and where no gain over uniform is left."""
+    """The strategy with noise, its reward without, the change by clipping, and what may earn no more than uniform."""
     values = results.by_noise
-    if results.no_noise or NO_NOISE not in values or not math.isfinite(values[NO_NOISE].mean().mean):
+    if results.no_noise or NO_NOISE not in values or not math.isfinite(values[NO_NOISE].estimate(REWARD).mean):
         return "", None, None, ""
     clipping = None
     if results.noisy in results.confirmed:  # With the same seeds.
         both = {NO_NOISE: values[NO_NOISE], PLANNED: results.confirmed[results.noisy]}
         change = findings.compared(both, PLANNED).get(NO_NOISE)
         clipping = change if change and change.is_judged and change.difference else None
-    # A uniform policy's reward by seed was measured with other seeds than these.
-    unpaired = list(values) if isinstance(results.uniform, Mapping) else []
-    rewards = {target: one.reward for target, one in values.items()}
-    against = former.compare_with_baselines(rewards, uniform=results.uniform, unpaired=unpaired)
-    without = [name for name, one in against.items() if one.uniform and one.uniform.is_judged and not one.uniform.wins]
-    return capital(NAMES[results.noisy]), values[NO_NOISE].mean(), clipping, words.listed(without)
+    without = []
+    if uniform := results.known.get(Baseline.uniform_policy):
+        # A uniform policy's reward by seed was measured with other seeds than these.
+        named = (dataclasses.replace(one, name=name, unpaired=True) for name, one in values.items())
+        against = comparison.compare([(one, uniform) for one in named], REWARD)
+        without = [one.configuration for one in against if one.is_judged and one.low <= 0]
+    return capital(NAMES[results.noisy]), values[NO_NOISE].estimate(REWARD), clipping, phrases.listed(without)
 
 
 def shown_tables(context: Context) -> list[Table]:
@@ -250,19 +249,22 @@ def _comparison(context: Context) -> Table:
     measure = "accuracy" if results.measured == metrics.ACCURACY else "reward"
     heads = ["configuration", "average reward", "minus greedy's", "Holm-adjusted p", "reward, last tenth of the rounds"]
     heads += [f"held-out {measure} of the model", "held-out reward, worst tenth of clients"]
-    heads += [f"average reward if deployed {planning.every(often)}"] * bool(results.often)
+    heads += [f"average reward if deployed {every(often)}"] * bool(results.often)
     rows = []
     for name, one in results.compared.items():
-        against = results.verdict.against_greedy.get(name)
-        p = words.p_value(against.adjusted_p) if against and math.isfinite(against.adjusted_p) else ""
-        row = [one.label, _mean(one), _difference(against), p]
-        row += [_mean(one, attribute) for attribute in ("recent", "model", "worst_tenth")]
+        against = results.verdict.than(name, GREEDY)
+        p = phrases.p_value(against.adjusted_p) if against and math.isfinite(against.adjusted_p) else ""
+        row = [findings.label(one), _mean(one), _difference(against), p]
+        row += [_mean(one, metric) for metric in (metrics.ROUND_REWARD, results.measured, metrics.WORST_TENTH)]
         row += [_mean(results.often[name]) if name in results.often else ""] * bool(results.often)
         rows.append(row)
-    for name, value in (("uniform policy, expected", results.uniform), ("best fixed action", results.best_fixed)):
-        if value is not None and value is not getattr(results.compared.get(UNIFORM), "reward", None):
-            sample = f", over a sample of {value.clients:,} clients" if isinstance(value, Sampled) else ""
-            rows.append([name + sample, estimate(former.interval(value), label=""), *[""] * (len(heads) - 2)])
+    for baseline, reference in results.known.items():
+        if reference is not results.compared.get(UNIFORM):
+            name = baseline.value + ", expected" * (baseline is Baseline.uniform_policy)
+            if isinstance(reference, ReferenceValue) and reference.clients:
+                name += f", over a sample of {reference.clients:,} clients"
+            shown = estimate(baselines.interval(reference, REWARD), label="")
+            rows.append([name, shown, *[""] * (len(heads) - 2)])
     return heads, rows
 
 
@@ -279,12 +281,11 @@ def _noise(results: Findings) -> Table:
     return [*heads, "minus that without noise"], rows
 
 
-def _mean(one: StrategyResults, attribute: str = "reward") -> str:
-    values, mean = getattr(one, attribute), one.mean(attribute)
+def _mean(one: Configuration, metric: str = REWARD) -> str:
+    mean = one.estimate(metric)
     if math.isnan(mean.mean):
-        return "diverged" if values else ""
-    lost = len(values) - mean.size
-    return estimate(mean, label="") + (f", {lost} diverged" if lost else "")
+        return "diverged" if one.diverged else ""
+    return estimate(mean, label="") + (f", {len(one.diverged)} diverged" if one.diverged else "")
 
 
 def _difference(comparison: Comparison | None) -> str:
@@ -351,8 +352,8 @@ def markdown(advice: Mapping[str, Any], shown: Sequence[Table]) -> str:
         advice_command=_ENVIRONMENT.sub("", advice["advice_command"]),
         tables=[tables.markdown(heads, rows) for heads, rows in shown],
         seeds=", ".join(over),
-        what_seeds_vary=words.what_seeds_vary(initial_model=advice["initial_model_varies"], noise=bool(noise_seeds)),
-        what_intervals_are_over=words.what_intervals_are_over(),
+        what_seeds_vary=phrases.what_seeds_vary(initial_model=advice["initial_model_varies"], noise=bool(noise_seeds)),
+        what_intervals_are_over=phrases.what_intervals_are_over(),
         at_a_time=planning.at_a_time(advice["pace"]["workers"]),
     )
 

@@ -19,8 +19,7 @@ from typing import Any
 from bandits import studies
 from bandits.advice import plan as planning
 from bandits.advice.plan import Plan
-from bandits.plans import executors
-from bandits.plans import sweep as outcomes
+from bandits.plans import executors, sweep
 from bandits.plans.estimate import Pace, Work, duration, round_seconds
 from bandits.plans.plan import Run
 from bandits.plans.sweep import Outcome, Sweep
@@ -182,7 +181,7 @@ class Session:
         executed = self.run("search", [run.at_rounds(rounds) for run in planned])
         took, folder = time.monotonic() - start, self.folder / "search"
         for name, outcome in executed.items():
-            if outcome.status == outcomes.FAILED:
+            if outcome.status == sweep.FAILED:
                 raise Failure(f"No run can be executed: {outcome.error} ({folder / name})")
         return took, statistics.mean(round_seconds(folder / name, rounds) for name in executed)
 
@@ -270,27 +269,23 @@ class Session:
 
     def run(self, folder: str, planned: Iterable[Run]) -> dict[str, Outcome]:
         """Executes runs in a folder below the recommendation's; returns their outcomes by name."""
-        with self._sweep(folder, studies.load(planning.BINARY).ranked_by) as sweep:
-            sweep.run(list(planned))
-        return sweep.outcomes
+        with self._sweep(folder, studies.load(planning.BINARY).ranked_by) as runner:
+            runner.run(list(planned))
+        return runner.outcomes
 
-    def halve(self, folder: str, planned: Sequence[Run], metric: Metric) -> list[outcomes.Point]:
+    def halve(self, folder: str, planned: Sequence[Run], metric: Metric) -> list[sweep.Point]:
         """Runs a search; returns its points, the best first."""
-        with self._sweep(folder, metric) as sweep:
-            seeds = len({run.seed for run in planned})
-            if len(planned) == seeds:
-                sweep.run(planned)
-            else:
-                sweep.run_halving(planned, planning.FACTOR, self.plan.least)
-        return outcomes.rank([*sweep.outcomes.values()], smallest=False, apart=False)[""]
+        with self._sweep(folder, metric) as runner:
+            runner.run_halving(planned, planning.FACTOR, self.plan.least)
+        return sweep.rank(runner.outcomes.values(), smallest=False, apart=False)[""]
 
     @contextlib.contextmanager
     def _sweep(self, folder: str, metric: Metric) -> Iterator[Sweep]:
         """Opens a sweep that saves the elapsed time, and keeps the errors of failed runs."""
         opened = Sweep(self.folder / folder, self.executor, metric, smallest=False, after_run=self.state.save)
-        with contextlib.closing(opened) as sweep:
-            yield sweep
+        with contextlib.closing(opened) as runner:
+            yield runner
         self.state.save()
-        for name, outcome in sweep.outcomes.items():
-            if outcome.status == outcomes.FAILED:
+        for name, outcome in runner.outcomes.items():
+            if outcome.status == sweep.FAILED:
                 self.failed[f"{folder}/{name}"] = outcome.error

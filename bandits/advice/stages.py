@@ -2,22 +2,22 @@
 
 import dataclasses
 import math
-import pathlib
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bandits import environment_flags, federation_flags, initial_flags, metrics, studies
 from bandits import flags as run_flags
 from bandits.advice import findings, inputs
 from bandits.advice import plan as planning
-from bandits.advice.findings import Findings, StrategyResults
+from bandits.advice.findings import Findings
 from bandits.advice.inputs import Data
 from bandits.advice.plan import GREEDY, UNIFORM, Plan
 from bandits.advice.session import Session, print_status
-from bandits.plans import sweep as outcomes
+from bandits.plans import sweep
 from bandits.plans.plan import Run
-from bandits.results import federating, former
+from bandits.results import baselines, federating
+from bandits.results.configuration import Baseline, Configuration
 from data.errors import UsageError
 from optimization.privacy import calibration
 from optimization.study import run_folder
@@ -65,23 +65,23 @@ class Stages:
         for name in plan.configurations:
             space = self.spaces[name]
             if plan.points < 2:
-                notes = ["hyperparameters are the defaults, not tuned"]
-                results.compared[name] = StrategyResults(name, space.first, notes=notes)
+                results.notes[name] = ["hyperparameters are the defaults, not tuned"]
+                results.compared[name] = findings.planned(name, space.first)
                 continue
             # The uniform policy's reward does not depend on hyperparameters: its model is searched.
             metric = results.measured if name == UNIFORM else findings.REWARD
             runs = planning.searched(base, space, plan.points, plan.tuning_seeds)
             points = self.session.halve("search", runs, metric)
             results.searches[name] = findings.search(points, space)
-            if math.isnan(outcomes.mean(points[0])):
+            if math.isnan(sweep.mean(points[0])):
                 print_status(f"{planning.NAMES[name]}: every hyperparameter setting of its search diverged.")
                 continue
             point = space.point_of(points[0][0].run)
-            notes = [
+            results.notes[name] = [
                 f"--{flag} is at the edge of the searched range, so a better value may lie beyond it"
                 for flag in space.edges(point)
             ]
-            results.compared[name] = StrategyResults(name, point, notes=notes)
+            results.compared[name] = findings.planned(name, point)
         if plan.points < 2:
             return
         self._read_models(plan.search_rounds)
@@ -98,15 +98,15 @@ class Stages:
     def _best_runs(self, rounds: int) -> dict[str, list[Run]]:
         base, seeds = (*self.session.base, f"--total_rounds={rounds}"), self.session.plan.tuning_seeds
         best = self.results.compared.items()
-        return {name: planning.runs(base, name, one.point, planning.TUNING_SEED, seeds) for name, one in best}
+        return {name: planning.runs(base, name, findings.point(one), planning.TUNING_SEED, seeds) for name, one in best}
 
     def _read_models(self, rounds: int) -> None:
         """Reads what the best settings have learned and earned."""
         folder, results = self.session.folder / "search", self.results
         for name, runs in self._best_runs(rounds).items():
-            finished = [folder / run.name for run in runs if outcomes.finished_rounds(folder / run.name) >= rounds]
+            finished = [folder / run.name for run in runs if sweep.finished_rounds(folder / run.name) >= rounds]
             for column, means in ((metrics.HELD_OUT_REWARD, results.learned), (findings.REWARD, results.searched)):
-                values = [outcomes.read_value(path, column, rounds) for path in finished]
+                values = [sweep.read_value(path, column, rounds) for path in finished]
                 means[name] = statistics.fmean(values) if values else math.nan
 
     def _is_far(self) -> bool:
@@ -117,8 +117,8 @@ class Stages:
         references, results = self.data.references, self.results
         if references is None or math.isnan(references.near_linear):
             return False
-        uniform = findings.recorded_baselines(self.session.folder / "search")[0]
-        mean = math.nan if uniform is None else former.interval(uniform).mean
+        uniform = findings.recorded_baselines(self.session.folder / "search").get(Baseline.uniform_policy)
+        mean = math.nan if uniform is None else baselines.interval(uniform, findings.REWARD).mean
         least = mean + _SHOWN * references.measured_gain
         earned = (value for name, value in results.searched.items() if name in planning.STRATEGIES)
         is_near = any(value >= references.near_linear for value in results.learned.values())
@@ -127,39 +127,40 @@ class Stages:
     def _run(
         self,
         folder: str,
-        configurations: Sequence[StrategyResults],
+        strategies: Mapping[str, Configuration],
         first_seed: int,
         seeds: int,
-        more: Sequence[Sequence[str]] = (),
-    ) -> list[pathlib.Path]:
-        """Executes the runs of several configurations together, adds their results, and returns their folders.
+        more: Mapping[str, Sequence[str]] | None = None,
+    ) -> dict[str, Configuration]:
+        """Executes the runs of several strategies together; returns the strategies with their results.
 
         Args:
           folder: Name of the runs' folder.
-          configurations: The configurations.
+          strategies: The strategies.
           first_seed: Their first seed.
           seeds: Number of consecutive seeds.
-          more: Further flags of each configuration.
+          more: Further flags of each strategy.
         """
-        flags = more or [()] * len(configurations)
-        planned = [
-            planning.runs(self._base, one.name, one.point, first_seed, seeds, *others)
-            for one, others in zip(configurations, flags, strict=True)
-        ]
-        executed = self.session.run(folder, [run for runs in planned for run in runs])
-        for one, runs in zip(configurations, planned, strict=True):
-            one.read([executed[run.name] for run in runs], self.session.folder / folder, self.results.measured)
-        return [self.session.folder / folder / run.name for runs in planned for run in runs]
+        planned = {
+            key: planning.runs(self._base, one.name, findings.point(one), first_seed, seeds, *(more or {}).get(key, ()))
+            for key, one in strategies.items()
+        }
+        executed = self.session.run(folder, [run for runs in planned.values() for run in runs])
+        path, measured = self.session.folder / folder, self.results.measured
+        return {
+            key: findings.with_runs(one, [executed[run.name] for run in planned[key]], path, measured)
+            for key, one in strategies.items()
+        }
 
     def compare(self, plan: Plan) -> None:
         """Compares all strategies on new seeds."""
         results = self.results
-        self._run("compare", list(results.compared.values()), planning.SEED, plan.seeds)
-        results.uniform, results.best_fixed = findings.recorded_baselines(self.session.folder / "compare")
-        if results.uniform is None and UNIFORM in results.compared:
-            results.uniform = results.compared[UNIFORM].reward
+        results.compared = self._run("compare", results.compared, planning.SEED, plan.seeds)
+        results.known = dict(findings.recorded_baselines(self.session.folder / "compare"))
+        if UNIFORM in results.compared:
+            results.known.setdefault(Baseline.uniform_policy, results.compared[UNIFORM])
         results.parameters = self._dimension()
-        results.verdict = findings.verdict(results.compared, results.uniform, results.best_fixed)
+        results.verdict = findings.verdict(results.compared, results.known)
         results.no_noise = results.no_noise or self._why_no_noise(results.verdict.recommended)
         if results.no_noise:
             self.session.leave_out_noise()
@@ -169,33 +170,26 @@ class Stages:
             return "every strategy diverged, or failed"
         if name is None:
             return "no strategy earns significantly more than the uniform policy, so noise would show nothing"
-        norms = list(self.results.compared[name].clip_norms.values())
-        if not norms or not all(map(math.isfinite, norms)):
+        if not all(map(math.isfinite, self.results.compared[name].by_seed(metrics.CLIP_NORM).values())):
             return "its runs do not clip, and the noise is a multiple of the clip norm"
         return ""
 
-    def _again(self, names: Iterable[str]) -> dict[str, StrategyResults]:
-        """Strategies of the comparison without results, to run again."""
-        return {name: StrategyResults(name, self.results.compared[name].point) for name in names}
-
     def confirm(self, plan: Plan) -> None:
         """Runs the best strategy and greedy on seeds that did not select it."""
-        best = self.results.verdict.best
-        if best and self.results.verdict.recommended and GREEDY in self.results.compared and plan.independent_seeds:
-            self.results.confirmed = self._again((best, GREEDY))
-            confirmed = list(self.results.confirmed.values())
-            self._run("confirm", confirmed, planning.INDEPENDENT_SEED, plan.independent_seeds)
+        results, best = self.results, self.results.verdict.best
+        if best and results.verdict.recommended and GREEDY in results.compared and plan.independent_seeds:
+            both = {name: results.compared[name] for name in (best, GREEDY)}
+            results.confirmed = self._run("confirm", both, planning.INDEPENDENT_SEED, plan.independent_seeds)
 
     def deploy_often(self, plan: Plan) -> None:
         """Deploys the best strategy and greedy more often."""
         if not plan.frequent_seeds:
             return
         results = self.results
-        names = [name for name in (GREEDY, results.verdict.best) if name in results.compared]
-        results.often = self._again(names)
+        both = {name: results.compared[name] for name in (GREEDY, results.verdict.best) if name in results.compared}
         # Paired with the comparison by its seeds.
-        flags, seeds = [[f"--bandits_deploy_freq={plan.often}"]] * len(names), min(plan.frequent_seeds, plan.seeds)
-        self._run("compare", list(results.often.values()), planning.SEED, seeds, flags)
+        flags, seeds = [f"--bandits_deploy_freq={plan.often}"], min(plan.frequent_seeds, plan.seeds)
+        results.often = self._run("compare", both, planning.SEED, seeds, dict.fromkeys(both, flags))
 
     def federate(self, plan: Plan) -> None:
         """Trains each client alone, and together."""
@@ -203,27 +197,33 @@ class Stages:
         if not plan.federation_seeds or name not in results.compared:
             return
         kinds = {federating.FEDERATED: ["--report_clients"], federating.ALONE: ["--report_clients", *_ALONE]}
-        results.federation = {kind: self._again([name])[name] for kind in kinds}
-        flags = list(kinds.values())
-        configurations = list(results.federation.values())
-        folders = self._run("federate", configurations, planning.SEED, plan.federation_seeds, flags)
-        if all((folder / run_folder.CLIENT_REPORT_FILE).exists() for folder in folders):
-            results.by_client = federating.helped(federating.read(folders))
+        both = dict.fromkeys(kinds, results.compared[name])
+        results.federation = self._run("federate", both, planning.SEED, plan.federation_seeds, kinds)
+        folders = [run.folder for one in results.federation.values() for run in one.runs]
+        reports = [folder for folder in folders if (folder / run_folder.CLIENT_REPORT_FILE).exists()]
+        if len(reports) == len(kinds) * plan.federation_seeds:
+            results.by_client = federating.helped(federating.read(reports))
 
     def add_noise(self, plan: Plan) -> None:
         """Trains the recommended strategy with noise."""
-        name = self.results.verdict.recommended
-        if not name or not plan.epsilons or self.results.no_noise:
+        results, name = self.results, self.results.verdict.recommended
+        if not name or not plan.epsilons or results.no_noise:
             return
-        self.results.noisy = name
-        clip_norm = statistics.median(self.results.compared[name].clip_norms.values())
+        results.noisy, strategy = name, results.compared[name]
+        clip_norm = statistics.median(strategy.by_seed(metrics.CLIP_NORM).values())
         targets: list[dict[str, Any]] = [{"noise_multiplier": 0.0, "run_noise_multiplier": 0.0}]
         for epsilon in sorted(self.epsilons[: plan.epsilons]):
-            targets.append(noise(self.deployment, plan.rounds, self.data.cohort, epsilon, self.results.parameters))
-        self.results.noise = [one | {"clip_norm": clip_norm, "results": self._again([name])[name]} for one in targets]
-        noisy = [one for one in self.results.noise if "error" not in one]
-        flags = [noise_flags(one["run_noise_multiplier"], clip_norm, one.get("bands", 0)) for one in noisy]
-        self._run("noise", [one["results"] for one in noisy], planning.INDEPENDENT_SEED, plan.noise_seeds, flags)
+            targets.append(noise(self.deployment, plan.rounds, self.data.cohort, epsilon, results.parameters))
+        noisy = {findings.noise_name(one): one for one in targets if "error" not in one}
+        flags = {
+            key: noise_flags(one["run_noise_multiplier"], clip_norm, one.get("bands", 0)) for key, one in noisy.items()
+        }
+        seeds = planning.INDEPENDENT_SEED, plan.noise_seeds
+        found = self._run("noise", dict.fromkeys(noisy, strategy), *seeds, flags)
+        nothing = findings.planned(name, findings.point(strategy))
+        results.noise = [
+            one | {"clip_norm": clip_norm, "results": found.get(findings.noise_name(one), nothing)} for one in targets
+        ]
 
     def _dimension(self) -> int:
         """Number of parameters of the compared models."""

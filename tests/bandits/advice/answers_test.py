@@ -5,17 +5,18 @@ import functools
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from bandits import metrics
 from bandits.advice import answers, findings, inputs, output, stages
 from bandits.advice.answers import Context
-from bandits.advice.findings import Findings, StrategyResults
+from bandits.advice.findings import BEST_FIXED, Findings
 from bandits.advice.inputs import Data
 from bandits.advice.plan import FULL_FEEDBACK, GREEDY, UNIFORM, Plan, left_out
 from bandits.plans.estimate import Pace
 from bandits.references import FIXED, LINEAR, References
-from bandits.results import former
+from bandits.results.configuration import Baseline, Configuration, ReferenceValue
 from bandits.simulator import Score
 from optimization.study.intervals import Interval
 
@@ -32,17 +33,17 @@ def _values(mean: float, spread: float = 1.0, seeds: int = 8, first: int = 2000)
     return {first + place: mean + spread * one for place, one in enumerate(_SPREAD[:seeds])}
 
 
-def _results(name: str, reward: dict[int, float], model: dict[int, float] | None = None) -> StrategyResults:
+def _results(name: str, reward: dict[int, float], **more: float) -> Configuration:
     point = (*_RATES, ("bandits_temperature", "0.05")) if name == SOFTMAX else _RATES
-    return StrategyResults(name, point, reward, reward, model or reward, dict.fromkeys(reward, 0.25))
+    values = pd.DataFrame({metric: reward for metric in (findings.REWARD, metrics.ROUND_REWARD, metrics.ACCURACY)})
+    diverged = frozenset(seed for seed, value in reward.items() if math.isnan(value))
+    values = values.assign(**{metrics.WORST_TENTH: 0.25}, **more)
+    return Configuration(name, values if reward else pd.DataFrame(), dict(point), diverged=diverged)
 
 
 def _findings(values: dict[str, dict[int, float]], **more) -> Findings:
     """Findings of strategies with these rewards; the baseline is that of the uniform policy."""
-    results = {name: _results(name, reward) for name, reward in values.items()}
-    uniform = values.get(UNIFORM)
-    verdict = findings.verdict(results, uniform, None)
-    return dataclasses.replace(Findings(metrics.ACCURACY, compared=results, uniform=uniform, verdict=verdict), **more)
+    return _against(values, values.get(UNIFORM), **more)
 
 
 def _context(results: Findings, plan: Plan = FULL, rows: int = 0, reward_width: float = math.inf, **more) -> Context:
@@ -70,9 +71,18 @@ def _better() -> dict[str, dict[int, float]]:
 
 def _against(values, uniform=0.1, best_fixed=None, **more) -> Findings:
     """Findings of strategies with these rewards, and these baselines."""
-    results = _findings(values, uniform=uniform, best_fixed=best_fixed, **more)
-    results.verdict = findings.verdict(results.compared, uniform, best_fixed)
-    return results
+    decisions = more.pop("decisions", math.nan)
+    results = {name: _results(name, reward, decisions=decisions) for name, reward in values.items()}
+    pairs = zip(Baseline, (uniform, best_fixed), strict=False)
+    known = {baseline: _reference(str(baseline), value) for baseline, value in pairs if value is not None}
+    verdict = findings.verdict(results, known)
+    return Findings(metrics.ACCURACY, compared=results, known=known, verdict=verdict, **more)
+
+
+def _reference(name, value):
+    if isinstance(value, dict):
+        return dataclasses.replace(_results(GREEDY, value), name=name)
+    return value if isinstance(value, ReferenceValue) else ReferenceValue(name, value)
 
 
 def _near(mean: float, step: float = 0.01, **more) -> dict[int, float]:
@@ -80,7 +90,7 @@ def _near(mean: float, step: float = 0.01, **more) -> dict[int, float]:
     return {seed: value + step * (-1) ** seed for seed, value in _values(mean, **more).items()}
 
 
-def _of_seeds(mean: float) -> StrategyResults:
+def _of_seeds(mean: float) -> Configuration:
     return _results(SOFTMAX, _values(mean, seeds=4, first=3000))
 
 
@@ -99,7 +109,7 @@ SWAPPED = {SOFTMAX: CONFIRMED[GREEDY], GREEDY: CONFIRMED[SOFTMAX]}
 AGAIN = {GREEDY: CONFIRMED[GREEDY], SOFTMAX: _results(SOFTMAX, {3000: 0.6, 3001: 0.61, 3002: 0.62, 3003: 0.6})}
 AGAIN_WORSE = {SOFTMAX: AGAIN[GREEDY], GREEDY: AGAIN[SOFTMAX]}
 WIDE = {GREEDY: CONFIRMED[GREEDY], SOFTMAX: _results(SOFTMAX, {3000: 0.9, 3001: 0.2, 3002: 0.9, 3003: 0.6})}
-SAMPLE = former.Sampled(0.1, 0.001, 2000), former.Sampled(0.58, 0.02, 2000)
+SAMPLE = ReferenceValue("", 0.1, 0.001, 2000), ReferenceValue("", 0.58, 0.02, 2000)
 OWN = _values(0.5, spread=5)  # Each seed's own data: its reward follows its best fixed action.
 UNSURE = {GREEDY: {2000: 0.5, 2001: 0.9}, SOFTMAX: {2000: 0.52, 2001: 0.49}, UNIFORM: {2000: 0.5, 2001: 0.4}}
 CLOSE = {GREEDY: _values(0.5, spread=2), SOFTMAX: _near(0.505, 0.001, spread=2)}
@@ -121,7 +131,7 @@ def _than_greedy(values: dict[int, float], **more) -> Findings:
         (_findings(_better()), "", "Not yet checked on independent seeds: give more --minutes."),
         (_findings(_better()), "", "Normalized score of softmax: 0.71 "),
         (_findings({**_better(), FULL_FEEDBACK: _values(0.55)}), "", "Softmax earned more than the full-feedback"),
-        (_findings(_better(), best_fixed=0.9), "", "Even full feedback earns significantly less than the best fixed"),
+        (_against(_better(), best_fixed=0.9), "", "Even full feedback earns significantly less than the best fixed"),
         (_against(_better(), best_fixed=0.9), "", " The best fixed action earns significantly more: 0.9."),
         (_findings(_better() | {"falcon": FALCON}), "Exploration may pay: softmax", "FALCON failed on 4 of 8 seeds."),
         (_findings(_better(), confirmed=AGAIN), "Exploration pays", "which did not select softmax, give +0.10"),
@@ -162,7 +172,7 @@ def _exploration(context: Context) -> tuple[str, str]:
 
 
 def test_an_answer_claims_nothing_that_does_not_hold():
-    assert "Even full feedback" not in _exploration(_context(_findings(_better(), best_fixed=0.7)))[1]
+    assert "Even full feedback" not in _exploration(_context(_against(_better(), best_fixed=0.7)))[1]
     assert "--minutes" not in answers.exploration(_context(_findings(_better(), confirmed=CONFIRMED)))
     assert "(not compared" not in answers.exploration(
         dataclasses.replace(_context(_than_greedy(WORSE)), full=dataclasses.replace(FULL, strategies=(GREEDY, SOFTMAX)))
@@ -194,15 +204,14 @@ def test_a_strategy_is_recommended_or_none_with_the_reason(found, recommended, h
 
 def test_baselines_by_seed_are_each_seeds_own():
     found = _against({GREEDY: OWN, SOFTMAX: _near(0.51, 0.001, spread=5)}, _values(0.1), OWN)
-    assert found.verdict.against_baselines[SOFTMAX].fixed.wins
+    assert found.verdict.than(SOFTMAX, BEST_FIXED).wins
     assert " But the best fixed action" not in answers.strategy(_context(_against(_better(), 0.1, 0.58)))
     lost = _findings({GREEDY: _values(0.5), SOFTMAX: _values(0.9) | {2003: math.nan}, "falcon": _values(0.49)})
     assert lost.verdict.best == "falcon"
 
 
 def test_the_horizon_comes_first_with_the_times_that_rows_are_used():
-    found = _findings(_better())
-    found.compared[GREEDY].decisions = {2000: 811_000.0, 2001: 813_000.0}
+    found = _findings(_better(), decisions=812_000.0)
     printed = answers.scope(_context(found, rows=5_412))
     assert printed.startswith(
         "One run has 150 rounds and 812,000 decisions (your 5,412 training rows, 150 times each). A new model"
@@ -304,10 +313,10 @@ def test_each_epsilon_has_its_cost_and_what_it_rests_on_and_clipping_is_apart_fr
     assert rests_on.startswith(GUARANTEE)
     assert "Softmax, clipped to norm 0.25 without noise, earns 0.615 (95% CI 0.594 to 0.636)." in rests_on
     assert "change it by -0.2015 (95% CI -0.2036 to -0.1994, 4 seeds)." in rests_on
-    assert rests_on.endswith(" No significant gain over the uniform policy: epsilon 1.")
+    assert rests_on.endswith(" The interval of the gain over the uniform policy includes 0: epsilon 1.")
     assert guarantee.startswith("Guarantee: delta 1e-06 after 150 rounds, by RDP. Neighbours: one client")
-    found.noise[0]["results"].reward = {3000: 0.1, 3001: 0.101, 3002: 0.5, 3003: 0.1}
-    assert "No significant gain over the uniform policy: no noise" in output.details(_context(found))["privacy"]
+    found.noise[0]["results"] = _results(SOFTMAX, {3000: 0.1, 3001: 0.101, 3002: 0.5, 3003: 0.1})
+    assert "over the uniform policy includes 0: no noise" in output.details(_context(found))["privacy"]
 
 
 @pytest.mark.parametrize(
@@ -315,8 +324,8 @@ def test_each_epsilon_has_its_cost_and_what_it_rests_on_and_clipping_is_apart_fr
 )
 def test_costs_are_differences_with_their_interval(steps, printed):
     found = _noisy()
-    pairs = zip(found.noise[0]["results"].reward.items(), steps, strict=True)
-    found.noise[2]["results"].reward = {seed: value + step for (seed, value), step in pairs}
+    pairs = zip(found.noise[0]["results"].by_seed(findings.REWARD).items(), steps, strict=True)
+    found.noise[2]["results"] = _results(SOFTMAX, {seed: value + step for (seed, value), step in pairs})
     assert f"- epsilon 10: {printed}" in answers.privacy(_context(found))
 
 
@@ -352,7 +361,6 @@ LONGEST = dataclasses.replace(FULL, **_FEW, strategies=(GREEDY, SOFTMAX))
     ],
 )
 def test_each_answer_has_at_most_40_words_and_one_family_of_tests(found, plan):
-    found.compared[GREEDY].decisions = {2000: 811_000.0, 2001: 813_000.0}
     written = answers.write(_context(found, plan, rows=5_412, command=""))
     assert " ".join(written.values()).count("Holm-adjusted p") <= 1
     for answer in written.values():

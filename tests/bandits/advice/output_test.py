@@ -4,18 +4,23 @@ import math
 import re
 from types import SimpleNamespace
 
+import pandas as pd
+
 from bandits import metrics
 from bandits.advice import findings, output
-from bandits.advice.findings import Findings, StrategyResults
+from bandits.advice.findings import Findings
 from bandits.advice.plan import Plan
-from bandits.results.former import Sampled
+from bandits.results import configuration
+from bandits.results.configuration import Baseline, Configuration, ReferenceValue
 
 FLAGS = (("server_learning_rate", "0.01"), ("client_learning_rate", "0.1"))
 
 
-def _results(first_seed: int, *rewards: float) -> StrategyResults:
+def _results(first_seed: int, *rewards: float) -> Configuration:
     reward = dict(enumerate(rewards, first_seed))
-    return StrategyResults("greedy", FLAGS, reward, worst_tenth=reward)
+    values = pd.DataFrame({metric: reward for metric in (findings.REWARD, metrics.WORST_TENTH)})
+    diverged = frozenset(seed for seed, value in reward.items() if math.isnan(value))
+    return Configuration("greedy", values, dict(FLAGS), diverged=diverged)
 
 
 def _tables(found: Findings) -> list[output.Table]:
@@ -66,7 +71,10 @@ def test_runs_under_noise_have_seeds_of_their_own_and_it_is_said():
 
 def test_the_worst_tenth_of_clients_and_the_reward_against_epsilon_are_reported(tmp_path):
     found = _found(0.4, 0.5)
-    found.uniform, found.best_fixed = Sampled(0.1, 0.001, 2000), {2000: 0.5, 2001: 0.7}
+    found.known = {
+        Baseline.uniform_policy: ReferenceValue("", 0.1, 0.001, 2000),
+        Baseline.best_fixed_action: configuration.of_values("", findings.REWARD, {2000: 0.5, 2001: 0.7}),
+    }
     printed = _markdown(found)
     assert "| uniform policy, expected, over a sample of 2,000 clients | 0.1000 (0.0980 to 0.1020) |" in printed
     assert "| best fixed action | 0.6 (-0.7 to 1.9) |" in printed

@@ -12,9 +12,10 @@ from bandits import metrics, studies
 from bandits.advice import findings, inputs, stages
 from bandits.advice import plan as planning
 from bandits.advice.plan import GREEDY, Plan
-from bandits.plans import sweep as outcomes
+from bandits.plans import sweep
 from bandits.references import References
 from bandits.results import runs
+from bandits.results.configuration import Baseline, ReferenceValue
 from optimization import options
 from optimization.privacy import mechanisms
 from optimization.study import aggregation_flags, cli
@@ -115,7 +116,7 @@ class _Session:
             where = (f"--root_output_dir={self.folder / folder}", f"--experiment_name={run.name}")
             assert studies.program(run.module, studies.parse(run.module, [*run.arguments, *where])) == 0
             reward = runs.read_metrics(self.folder / folder / run.name)[metrics.AVERAGE_REWARD].iloc[-1]
-            executed[run.name] = outcomes.Outcome(run, outcomes.FINISHED, 2, reward)
+            executed[run.name] = sweep.Outcome(run, sweep.FINISHED, 2, reward)
         return executed
 
 
@@ -126,9 +127,9 @@ def test_clients_alone_and_together_are_compared_over_equal_seeds(tff_worker, mo
     session = _Session(tmp_path)
     space = planning.spaces(session.base, [GREEDY], 10)[GREEDY]
     stage = stages.Stages(session, {GREEDY: space}, None, None, (), findings.Findings(metrics.ACCURACY))
-    stage.results.compared[GREEDY] = findings.StrategyResults(GREEDY, space.first)
+    stage.results.compared[GREEDY] = findings.planned(GREEDY, space.first)
     stage.federate(session.plan)
-    rewards = {name: one.reward for name, one in stage.results.federation.items()}
+    rewards = {name: one.by_seed(findings.REWARD) for name, one in stage.results.federation.items()}
     assert rewards["alone"].keys() == rewards["federated"].keys() == {2000, 2001}
     assert rewards["alone"] != rewards["federated"]  # In the second round, clients act with trained models.
     found = stage.results.by_client
@@ -143,7 +144,9 @@ def test_clients_alone_and_together_are_compared_over_equal_seeds(tff_worker, mo
 def test_rounds_grow_until_a_model_and_the_rewards_come_near_the_linear_model(
     monkeypatch, tmp_path, learned, searched, is_far
 ):
-    monkeypatch.setattr(findings, "recorded_baselines", lambda folder: (0.1, None))
+    monkeypatch.setattr(
+        findings, "recorded_baselines", lambda folder: {Baseline.uniform_policy: ReferenceValue("", 0.1)}
+    )
     references = References({}, Interval(0.6, 0.5, 0.7, 9), (0.1, 0.7))  # Near are 0.58, and a mean of 0.4.
     found = findings.Findings(metrics.ACCURACY, learned={GREEDY: learned}, searched={GREEDY: searched})
     data = types.SimpleNamespace(references=references)
