@@ -6,8 +6,9 @@ linear model that is fitted centrally.
 
 import contextlib
 import dataclasses
+import math
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -18,6 +19,8 @@ from data.tasks.options import TaskOptions
 from optimization.study import intervals, results
 
 UNIFORM, FIXED = "the uniform policy", "the best fixed action"
+LINEAR = "a linear model fitted centrally"
+_NEAR = 0.8  # Share of the linear model's gain over the uniform policy.
 # Flags of a full-feedback run that must equal this run's.
 _SHARED = {field.name for field in dataclasses.fields(TaskOptions)} - {"model", "hidden"}
 _SHARED |= {"scenario", "seed", "total_rounds", "reward_drift", "max_validation_samples"}
@@ -77,21 +80,55 @@ def full_feedback(folder: pathlib.Path) -> str:
     return ""
 
 
-def simple_policies(task: tasks.Task, matrix: np.ndarray) -> dict[str, intervals.Interval]:
-    """Held-out rewards of the best fixed action and of a linear model, both chosen on all data of training clients.
+@dataclasses.dataclass(frozen=True)
+class References:
+    """Held-out rewards of policies that need no rounds, chosen on all data of training clients.
 
-    On a table, the model is a ridge regression of every action's reward. On a log, it is the ridge regression of the
-    logged rewards, and both values are doubly robust estimates.
+    On a log, they are doubly robust estimates.
+
+    Attributes:
+      rewards: Of the uniform policy, the best fixed action and the central linear model, by name.
+      linear_gain: Reward of the linear model minus that of the uniform policy. On a log, it is measured on all clients,
+        each with a regression that was fitted without it.
+      measured: Rewards of the uniform policy and the linear model as runs measure a model: on a log, by its simulator.
+    """
+
+    rewards: Mapping[str, intervals.Interval]
+    linear_gain: intervals.Interval
+    measured: tuple[float, float]
+
+    @property
+    def measured_gain(self) -> float:
+        """Measured reward of the linear model minus that of the uniform policy."""
+        return self.measured[1] - self.measured[0]
+
+    @property
+    def near_linear(self) -> float:
+        """Measured reward in the neighbourhood of the linear model; NaN if that does not exceed the uniform policy."""
+        return self.measured[0] + _NEAR * self.measured_gain if self.measured_gain > 0 else math.nan
+
+
+def simple_policies(task: tasks.Task, matrix: np.ndarray) -> References:
+    """References of a table or a log.
+
+    On a table, the linear model is a ridge regression of every action's reward. On a log, it is the regression of the
+    logged rewards.
 
     Args:
       task: A table or a log.
       matrix: float [labels, actions], the reward of an action given one label.
     """
-    parts = task.clients, task.held_out
-    train, held_out = ([_rewards(part, index, matrix) for index in range(len(part))] for part in parts)
-    counts, everyone = np.array([len(rewards) for rewards in held_out]), np.concatenate(train)
-    if isinstance(task.held_out, logged_clients.LoggedClients):
-        predicted = np.concatenate([task.held_out.predicted(index) for index in range(len(counts))])
+    parts, held_out = (task.clients, task.held_out), task.held_out
+    train, tested = ([_rewards(part, index, matrix) for index in range(len(part))] for part in parts)
+    counts, everyone, rewards = (
+        np.array([len(client) for client in tested]),
+        np.concatenate(train),
+        np.concatenate(tested),
+    )
+    measured = rewards
+    if isinstance(held_out, logged_clients.LoggedClients):
+        predicted = np.concatenate([held_out.predicted(index) for index in range(len(counts))])
+        measured = np.concatenate([held_out.sampled_rewards(index) for index in range(len(counts))])
     else:
         from sklearn import linear_model
 
@@ -99,11 +136,32 @@ def simple_policies(task: tasks.Task, matrix: np.ndarray) -> dict[str, intervals
         loaded = [clients.joined([part.load(index) for index in range(len(part))]) for part in parts]
         contexts, of_held_out = (logged_clients.design(examples.features, width) for examples in loaded)
         predicted = linear_model.Ridge().fit(contexts, everyone).predict(of_held_out)
-    fixed = np.full(len(predicted), everyone.mean(axis=0).argmax())
-    chosen = {FIXED: fixed, "a linear model fitted centrally": predicted.argmax(axis=1)}
-    rewards, starts = np.concatenate(held_out), np.cumsum([0, *counts[:-1]])
-    earned = {name: rewards[np.arange(len(rewards)), actions] for name, actions in chosen.items()}
-    return {name: simulator.row_mean(np.add.reduceat(each, starts), counts) for name, each in earned.items()}
+    rows, linear = np.arange(len(rewards)), predicted.argmax(axis=1)
+    earned = {
+        UNIFORM: rewards.mean(axis=1),
+        FIXED: rewards[:, everyone.mean(axis=0).argmax()],
+        LINEAR: rewards[rows, linear],
+    }
+    starts = np.cumsum([0, *counts[:-1]])
+    sums = {name: np.add.reduceat(each, starts) for name, each in earned.items()}
+    gain = simulator.row_mean(sums[LINEAR], counts, minus=sums[UNIFORM])
+    if isinstance(held_out, logged_clients.LoggedClients):
+        gain = _gain([part for part in parts if isinstance(part, logged_clients.LoggedClients)])
+    return References(
+        {name: simulator.row_mean(each, counts) for name, each in sums.items()},
+        gain,
+        (float(measured.mean()), float(measured[rows, linear].mean())),
+    )
+
+
+def _gain(parts: Sequence[logged_clients.LoggedClients]) -> intervals.Interval:
+    """Doubly robust gain of the actions that regressions without a client choose for it over the uniform policy."""
+    gains = []
+    for part in parts:
+        for index in range(len(part)):
+            rewards, chosen = _rewards(part, index, np.empty(0)), part.predicted(index).argmax(axis=1)
+            gains.append(rewards[np.arange(len(rewards)), chosen] - rewards.mean(axis=1))
+    return simulator.row_mean(np.array([each.sum() for each in gains]), np.array([len(each) for each in gains]))
 
 
 def _rewards(part: clients.ClientData, index: int, matrix: np.ndarray) -> np.ndarray:

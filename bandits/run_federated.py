@@ -128,7 +128,7 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
                 file=sys.stderr,
             )
         if logged_flags.is_simulated(options.task):
-            scores, is_new = simulator.once(task.held_out)
+            scores, is_new = simulator.once(task.held_out, task.clients)
             if is_new:
                 print(logged_flags.SIMULATED, *(f"  {one.in_words()}" for one in scores), sep="\n", file=sys.stderr)
         rounds = options.total_rounds
@@ -172,7 +172,9 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
         bounds["rewards"] = {"least": least, "largest": largest}
         run.folder.write_json(run_folder.BOUNDS_FILE, bounds)
         if logged_flags.is_simulated(options.task):
-            run.folder.write_json(run_folder.SIMULATOR_FILE, simulator.as_json(simulator.once(task.held_out)[0]))
+            run.folder.write_json(
+                run_folder.SIMULATOR_FILE, simulator.as_json(simulator.once(task.held_out, task.clients)[0])
+            )
         if task.model == "keras":
             content = task.model_arguments["architecture"].model.to_json()
             run.folder.write_json(run_folder.KERAS_FILE, json.loads(content))

@@ -14,6 +14,7 @@ import numpy as np
 from data import clients, logged_clients
 from optimization.study import intervals
 
+_TO_99 = 2.576 / 1.960  # From the half width of a 95% interval to that of a 99% interval.
 _ROUNDING = 1e-13  # Where all clients agree, rounding errors leave a spread of this many times the values.
 
 
@@ -25,7 +26,7 @@ class Score:
       policy: Name of the policy.
       simulated: Mean of sampled rewards.
       logged: Value by the log.
-      difference: Simulated minus logged value.
+      difference: Simulated minus logged value. Its interval can cover the sampling of the training clients, too.
     """
 
     policy: str
@@ -37,6 +38,11 @@ class Score:
     def is_off(self) -> bool:
         """Whether the difference is significant."""
         return self.difference.low > 0 or self.difference.high < 0
+
+    @property
+    def is_contradicted(self) -> bool:
+        """Whether even the 99% interval of the difference excludes 0; of correct logs, few are."""
+        return abs(self.difference.mean) > _TO_99 * (self.difference.high - self.difference.low) / 2
 
     def in_words(self) -> str:
         """The score as a line of text."""
@@ -50,23 +56,42 @@ def _text(interval: intervals.Interval, sign: str = "") -> str:
     return f"{interval.mean:{sign}.4f} ({interval.low:{sign}.4f} to {interval.high:{sign}.4f})"
 
 
-def score(held_out: logged_clients.LoggedClients) -> list[Score]:
-    """The simulator's scores on the log's held-out clients, for the logging and the uniform policy."""
+def score(held_out: logged_clients.LoggedClients, training: logged_clients.LoggedClients | None = None) -> list[Score]:
+    """The simulator's scores on the log's held-out clients, for the logging and the uniform policy.
+
+    Args:
+      held_out: Held-out clients.
+      training: Clients that the regression was fitted on. The simulator inherits the sampling error of their rewards,
+        which the intervals of the differences then cover, too: few clicks may fall on one side by chance.
+    """
+    counts, sums = _sums(held_out)
+    errors = [0.0, 0.0]
+    if training is not None:
+        fitted_counts, (_, of_log, _, of_uniform) = _sums(training)
+        intervals_of_fit = [row_mean(each, fitted_counts) for each in (of_log, of_uniform)]
+        errors = [float(np.nan_to_num(each.high - each.low)) / 2 for each in intervals_of_fit]
+    scores = []
+    for place, policy in enumerate(("logging policy", "uniformly random actions")):
+        simulated, logged = sums[2 * place], sums[2 * place + 1]
+        difference = row_mean(simulated, counts, minus=logged)
+        half = math.hypot((difference.high - difference.low) / 2, errors[place])
+        difference = difference._replace(low=difference.mean - half, high=difference.mean + half)
+        scores.append(Score(policy, row_mean(simulated, counts), row_mean(logged, counts), difference))
+    return scores
+
+
+def _sums(part: logged_clients.LoggedClients) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of each client; and float64 [4, clients], sums of simulated and logged rewards for both policies."""
     rows, sums = [], []
-    for client in range(len(held_out)):
-        log, sampled, predicted = held_out.rows(client), held_out.sampled_rewards(client), held_out.predicted(client)
+    for client in range(len(part)):
+        log, sampled, predicted = part.rows(client), part.sampled_rewards(client), part.predicted(client)
         logged = np.arange(len(log)), log.actions
         weights = 1 / (predicted.shape[1] * np.asarray(log.propensities, float))
         doubly_robust = predicted.mean(axis=1) + weights * (log.rewards - predicted[logged])
         values = (sampled[logged], log.rewards, sampled.mean(axis=1), doubly_robust)
         rows.append(len(log))
         sums.append([np.sum(value, dtype=float) for value in values])
-    counts, (sampled_logged, of_log, sampled_uniform, of_uniform) = np.array(rows), np.transpose(sums)
-    compared = {"logging policy": (sampled_logged, of_log), "uniformly random actions": (sampled_uniform, of_uniform)}
-    return [
-        Score(policy, row_mean(sampled, counts), row_mean(logged, counts), row_mean(sampled, counts, minus=logged))
-        for policy, (sampled, logged) in compared.items()
-    ]
+    return np.array(rows), np.transpose(sums)
 
 
 def row_mean(sums: np.ndarray, rows: np.ndarray, minus: np.ndarray | None = None) -> intervals.Interval:
@@ -94,13 +119,13 @@ def row_mean(sums: np.ndarray, rows: np.ndarray, minus: np.ndarray | None = None
 _last: list[tuple[Any, list[Score]]] = []  # Of the last task, which seeds share.
 
 
-def once(held_out: clients.ClientData) -> tuple[list[Score], bool]:
-    """The scores, and whether they are new."""
+def once(held_out: clients.ClientData, training: clients.ClientData | None = None) -> tuple[list[Score], bool]:
+    """The scores, and whether they are new; see `score`."""
     if _last and _last[0][0]() is held_out:
         return _last[0][1], False
     if not isinstance(held_out, logged_clients.LoggedClients):
         raise TypeError(f"Only a log's clients have scores, not {type(held_out).__name__}.")
-    scores = score(held_out)
+    scores = score(held_out, training if isinstance(training, logged_clients.LoggedClients) else None)
     _last[:] = [(weakref.ref(held_out), scores)]
     return scores, True
 

@@ -4,6 +4,10 @@ A log has only the logged action's reward. A cross-fitted regression of the log 
 as rewards to sample, or as doubly robust targets (Dudik, Langford and Li, "Doubly Robust Policy Evaluation
 and Learning", 2011, eq. 1). It is a ridge regression for each action, shrunk towards one of all actions, in closed
 form: least squares needs only sums over clients, and no learning rates. Nothing here imports TensorFlow.
+
+A linear model of rare clicks predicts negative rewards, and cutting them off raises the mean. Predictions of rewards
+with two values are therefore mapped to log-odds, and calibrated on the fitted rows by a logistic regression of one
+feature (Platt, "Probabilistic outputs for support vector machines", 1999). Their mean there is that of the rewards.
 """
 
 import dataclasses
@@ -32,6 +36,8 @@ class Regression:
       low: Smallest reward of those rows.
       high: Largest reward of those rows.
       penalty: Ridge penalty on the weights.
+      log_odds: Intercept and slope, in what the weights add, of the log-odds of the larger of two rewards; None for
+        other rewards.
     """
 
     base: float
@@ -39,10 +45,15 @@ class Regression:
     low: float
     high: float
     penalty: float
+    log_odds: tuple[float, float] | None = None
 
     def predict(self, contexts: np.ndarray | text.Bags) -> np.ndarray:
-        """Predicted rewards, float64 [rows, actions], clipped to the range of the rewards in the fit."""
-        return np.clip(self.base + design(contexts, len(self.weights) - 1) @ self.weights, self.low, self.high)
+        """Predicted rewards, float64 [rows, actions], within the range of the rewards in the fit."""
+        added = design(contexts, len(self.weights) - 1) @ self.weights
+        if self.log_odds is None:
+            return np.clip(self.base + added, self.low, self.high)
+        intercept, slope = self.log_odds
+        return self.low + (self.high - self.low) / (1 + np.exp(-intercept - slope * added))
 
 
 def design(contexts: np.ndarray | text.Bags, num_features: int) -> Any:
@@ -90,7 +101,21 @@ def fit(
         errors = [np.mean(((tried @ weights)[places] + base - truth) ** 2) for base, weights in candidates]
         penalty = PENALTIES[int(np.argmin(errors))]
     ((base, weights),) = _fits(matrix, actions, rewards, num_actions, [penalty])
-    return Regression(base, weights, float(rewards.min()), float(rewards.max()), penalty)
+    log_odds = None
+    if len(np.unique(rewards)) == 2:
+        log_odds = _log_odds((matrix @ weights)[np.arange(len(rewards)), actions], rewards == rewards.max())
+    return Regression(base, weights, float(rewards.min()), float(rewards.max()), penalty, log_odds)
+
+
+def _log_odds(added: np.ndarray, is_high: np.ndarray) -> tuple[float, float]:
+    """Intercept and slope of the log-odds of `is_high`, bool [rows], given float64 [rows]."""
+    from sklearn import linear_model
+
+    scale, share = added.std(), is_high.mean()
+    if not scale:
+        return float(np.log(share / (1 - share))), 0.0
+    model = linear_model.LogisticRegression(tol=1e-8).fit(added[:, np.newaxis] / scale, is_high)
+    return float(model.intercept_[0]), float(model.coef_[0, 0] / scale)
 
 
 def _fits(
@@ -138,8 +163,8 @@ class Rewards:
 
     Attributes:
       regressions: Of the first and of the second half of the training clients, and of all of them.
-      residuals: float64 [training rows], centred: errors of the other half's regression; empty for rewards that are
-        all 0 or 1, which are sampled as such.
+      residuals: float64 [training rows], centred: errors of the other half's regression; empty for rewards with at most
+        two values, which are sampled as such.
       low: Smallest logged reward of training clients.
       high: Largest logged reward of training clients.
     """
@@ -159,7 +184,8 @@ class Rewards:
         """
         generator = keys.generator(seed, keys.Purpose.LOGGED_REWARDS, client)
         if not len(self.residuals):
-            return (generator.random(predicted.shape) < predicted).astype(np.float64)
+            threshold = self.low + (self.high - self.low) * generator.random(predicted.shape)
+            return np.where(threshold < predicted, self.high, self.low)
         missed = self.residuals[generator.integers(len(self.residuals), size=predicted.shape)]
         return np.clip(predicted + missed, self.low, self.high)
 
@@ -187,7 +213,7 @@ def learn(log: interaction_log.InteractionLog, num_features: int) -> Rewards:
     everyone = np.arange(len(log))
     regressions = (*(fitted(np.flatnonzero(fold_of_row == fold)) for fold in range(2)), fitted(everyone))
     residuals = np.zeros(0)
-    if not np.isin(log.rewards, (0.0, 1.0)).all():
+    if len(np.unique(log.rewards)) > 2:
         residuals = np.empty(len(log))
         for fold in range(2):
             rows = np.flatnonzero(fold_of_row == fold)

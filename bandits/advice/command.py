@@ -10,8 +10,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from bandits import studies
-from bandits.advice import inputs, output, privacy, sentences, session, stages, strategies
+from bandits import metrics, studies
+from bandits.advice import answers, findings, inputs, output, session, stages
 from bandits.advice import plan as planning
 from bandits.advice.plan import Plan
 from bandits.plans import executors
@@ -62,7 +62,7 @@ class _Output:
 def define() -> cli.FlagSet:
     """Flags of `advise`; those of its runs are passed on."""
     flags = cli.FlagSet(_USAGE, "run_flags", known_only=True)
-    for group in (_Budget, privacy.Privacy, _Output):
+    for group in (_Budget, inputs.Privacy, _Output):
         flags.group(group)
     return flags
 
@@ -82,6 +82,7 @@ def full_plan(settings: cli.Settings, names: Sequence[str], points: int, epsilon
         deploy_every=period,
         # A period beyond the last round counts as one of all rounds.
         often=max(1, min(period, settings.total_rounds) // 10) if period > 1 else 0,
+        frequent_seeds=Plan.frequent_seeds * (period > 1),
         strategies=tuple(name for name in planning.STRATEGIES if name in names),
         has_full_feedback=planning.FULL_FEEDBACK in names,
         points=min(Plan.points, points),
@@ -135,7 +136,7 @@ def advise(*, table: "pd.DataFrame | None" = None, **settings: Any) -> Recommend
       UsageError: For values that `scripts.advise` refuses, too.
       Failure: If no run can be executed.
     """
-    study, advise_flags = studies.load(strategies.BINARY), define()
+    study, advise_flags = studies.load(planning.BINARY), define()
     settings = python.checked(
         study, settings | ({} if table is None else {"table": table}), advise_flags.declared, "advise"
     )
@@ -159,27 +160,27 @@ def recommend(settings: cli.Settings, command: str | None = None) -> Recommendat
       Failure: If no run can be executed.
     """
     settings = settings.settled()
-    privacy.check(settings)
+    inputs.check_population(settings)
     epsilons = tuple(dict.fromkeys(settings.target_epsilons))
     base = inputs.base_flags(settings.run_flags)
-    names = strategies.check(base)
-    base = strategies.with_environment(base)
-    resolved = studies.resolve(strategies.BINARY, (*base, f"--bandits_type={planning.GREEDY}"))
+    names = planning.check(base)
+    given, base = base, planning.with_environment(base)
+    resolved = studies.resolve(planning.BINARY, (*base, f"--bandits_type={planning.GREEDY}"))
     folder = pathlib.Path(settings.root_output_dir) / (settings.experiment_name or inputs.folder_name(resolved))
     print(f"{folder.name}: folder {cli.shown_path(str(folder))}", file=sys.stderr, flush=True)
     if (folder / "config.json").exists():
         raise UsageError(f"{folder} holds a run, not a recommendation: choose another --experiment_name.")
     data = inputs.open_data(resolved)
-    for line in table_report.lines(data.report):
-        print(line, file=sys.stderr)
-    inputs.check_simulator(data.scores, base, sentences.of_references(data))
-    deployment = privacy.deployment(settings, data.clients, data.cohort, data.statistics)
-    set_flags = studies.parse(strategies.BINARY, base).set_by_user
+    references = answers.of_references(data)
+    print(*table_report.lines(data.report), *[references] * bool(references), sep="\n", file=sys.stderr)
+    inputs.check_simulator(data.scores, base, references)
+    deployment = inputs.deployment(settings, data.clients, data.cohort, data.statistics)
+    set_flags = studies.parse(planning.BINARY, base).set_by_user
     identity = _identity(resolved) | {"the data's checksum": data.checksum, "--workers": settings.workers}
     identity |= {"--target_epsilons": list(epsilons)}
     for name, value in dataclasses.asdict(deployment).items():
         identity[f"where it would be trained, {name.replace('_', ' ')}"] = value
-    if fixed := sorted(set_flags & {*strategies.RATES}):
+    if fixed := sorted(set_flags & {*planning.RATES}):
         identity["what is not searched"] = ", ".join(fixed)
     with run_folder.claiming(folder, "advice"):
         state = session.State(folder, identity, settings.minutes, command)
@@ -194,8 +195,8 @@ def recommend(settings: cli.Settings, command: str | None = None) -> Recommendat
         evaluations = () if "rounds_per_eval" in set_flags else ("--rounds_per_eval=0",)
         cores = max(1, len(os.sched_getaffinity(0)) // settings.workers)
         threads = () if resolved.max_concurrent_threads else (f"--max_concurrent_threads={cores}",)
-        spaces = strategies.spaces(base, names, data.num_actions, data.trained_width)
-        no_noise = stages.refused_noise(base) or privacy.no_guarantee(deployment)
+        spaces = planning.spaces(base, names, data.num_actions, data.trained_width)
+        no_noise = stages.refused_noise(base) or inputs.no_guarantee(deployment)
         if not no_noise and data.has_learned_bounds:
             no_noise = "noise needs declared bounds of the rewards: give --reward_bounds=LOW,HIGH"
         if no_noise:
@@ -203,11 +204,15 @@ def recommend(settings: cli.Settings, command: str | None = None) -> Recommendat
         full = full_plan(resolved, names, max(one.size for one in spaces.values()), 0 if no_noise else len(epsilons))
         if no_federation := stages.refused_federation(base, data.clients):
             full = dataclasses.replace(full, federation_seeds=0)
+        # Without a right action for each label, rewards measure a model.
+        measured = metrics.ACCURACY if data.is_labelled else metrics.HELD_OUT_REWARD
+        results = findings.Findings(measured, no_noise=no_noise, no_federation=no_federation)
+        can_lengthen = "total_rounds" not in set_flags and not resolved.preset and base == given
         current = session.Session(folder, state, full, (*base, *evaluations, *threads), settings.workers)
         with executors.running(current.executor, folder):
             try:
                 current.measure(spaces)
-                results = stages.Stages(current, spaces, data, deployment, epsilons, no_noise, no_federation).run()
+                stages.Stages(current, spaces, data, deployment, epsilons, results, can_lengthen).run()
             finally:
                 state.save()
         advice = output.write(current, results, data, deployment, base)

@@ -4,188 +4,115 @@ import contextlib
 import dataclasses
 import math
 import pathlib
-from collections.abc import Mapping, Sequence
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from bandits import metrics
-from bandits.advice import strategies
+from bandits.advice import plan as planning
 from bandits.advice.plan import FULL_FEEDBACK, GREEDY, UNIFORM
-from bandits.plans import plan
-from bandits.plans import sweep as outcomes
+from bandits.plans import sweep
 from bandits.plans.sweep import Outcome
-from bandits.results import comparison, configuration, former, runs
-from bandits.results.baselines import BaselineComparison
+from bandits.results import baselines, comparison, runs
+from bandits.results.baselines import Baselines
 from bandits.results.comparison import Comparison
-from bandits.results.former import Landmark
+from bandits.results.configuration import Baseline, Configuration
 from data.errors import UsageError
-from optimization.study import intervals
 from optimization.study.metrics import Metric
 
-REWARD = metrics.AVERAGE_REWARD
+REWARD, DECISIONS = metrics.AVERAGE_REWARD, "decisions"
 PLANNED, OFTEN, NO_NOISE = "as planned", "more often", "no noise"
+UNIFORM_POLICY, BEST_FIXED = baselines.UNIFORM, baselines.FIXED
 
-BySeed = dict[int, float]
+Results = Mapping[str, Configuration]  # Named by `--bandits_type`, with the searched flags.
 
 
-@dataclasses.dataclass
-class StrategyResults:
-    """Results of a strategy at the best point of its search.
+def planned(name: str, point: planning.Point) -> Configuration:
+    """A strategy at a point, without runs yet."""
+    import pandas as pd
 
-    Attributes:
-      name: `--bandits_type`.
-      point: Searched flags.
-      reward: Average reward of all rounds, by seed; NaN for a seed that diverged.
-      recent: Reward of the last tenth of the rounds, likewise.
-      model: Held-out metric of the trained model's greedy policy, likewise; seeds without an evaluation after the
-        planned rounds are missing.
-      worst_tenth: Mean reward of the worst tenth of clients under that policy, likewise.
-      jain_index: Jain's index of the clients' rewards, likewise.
-      clip_norms: Clip norm of the last round, likewise.
-      decisions: Decisions of a whole run, by seed.
-      payload: Bytes of a round in both directions, mean over rounds, likewise.
-      ranges: Smallest and largest possible value of each of these attributes.
-      notes: Remarks on the search, in words.
+    return Configuration(name, pd.DataFrame(), dict(point))
+
+
+def point(one: Configuration) -> planning.Point:
+    """Searched flags of a strategy."""
+    return tuple(one.flags.items())
+
+
+def label(one: Configuration) -> str:
+    """Name of a strategy, with its parameter."""
+    return planning.label(one.name, point(one))
+
+
+def with_runs(one: Configuration, outcomes: Iterable[Outcome], folder: pathlib.Path, measured: Metric) -> Configuration:
+    """A strategy with the values of its runs: all are NaN where a run diverged.
+
+    Rewards are of all rounds, and of the last tenth; the model and the clip norm are those of the last round. A model
+    that was not evaluated after the planned rounds is NaN.
+
+    Args:
+      one: The strategy.
+      outcomes: Outcomes of its runs; failed ones are left out.
+      folder: Folder of the runs.
+      measured: Held-out metric of a model.
     """
+    import pandas as pd
 
-    name: str
-    point: strategies.Point
-    reward: BySeed = dataclasses.field(default_factory=dict)
-    recent: BySeed = dataclasses.field(default_factory=dict)
-    model: BySeed = dataclasses.field(default_factory=dict)
-    worst_tenth: BySeed = dataclasses.field(default_factory=dict)
-    jain_index: BySeed = dataclasses.field(default_factory=dict)
-    clip_norms: BySeed = dataclasses.field(default_factory=dict)
-    decisions: BySeed = dataclasses.field(default_factory=dict)
-    payload: BySeed = dataclasses.field(default_factory=dict)
-    ranges: dict[str, tuple[float, float]] = dataclasses.field(default_factory=dict)
-    notes: list[str] = dataclasses.field(default_factory=list)
-
-    @property
-    def label(self) -> str:
-        """Name, with the strategy's parameter."""
-        return strategies.label(self.name, self.point)
-
-    @property
-    def flags(self) -> dict[str, str]:
-        """Searched flags."""
-        return dict(self.point)
-
-    @property
-    def reward_mean(self) -> intervals.Interval:
-        """Mean reward, with its interval."""
-        return self.mean()
-
-    @property
-    def diverged(self) -> list[int]:
-        """Seeds that diverged."""
-        return [seed for seed, value in self.reward.items() if math.isnan(value)]
-
-    def mean(self, attribute: str = "reward") -> intervals.Interval:
-        """Mean and interval of an attribute over seeds, without those that diverged."""
-        values = [value for value in getattr(self, attribute).values() if math.isfinite(value)]
-        return intervals.of_mean(values).within(*self.ranges.get(attribute, configuration.UNBOUNDED))
-
-    def read(self, runs_of_seeds: Sequence[Outcome], folder: pathlib.Path, measured: Metric) -> None:
-        """Adds the results of runs.
-
-        Args:
-          runs_of_seeds: Outcomes of the runs; failed ones are left out.
-          folder: Folder of the runs.
-          measured: Held-out metric of a model.
-        """
-        for outcome in runs_of_seeds:
-            if outcome.status == outcomes.FAILED:
-                continue
-            run, seed = runs.read(folder / outcome.run.name), outcome.run.seed
-            table = run.metrics[run.metrics["round_num"] <= outcome.run.rounds]
-            columns = {"reward": REWARD, "recent": metrics.ROUND_REWARD, "model": measured}
-            columns |= {"worst_tenth": metrics.WORST_TENTH, "jain_index": metrics.JAIN_INDEX}
-            self.ranges = {name: configuration.range_of([run], column) for name, column in columns.items()}
-            recent = table[metrics.ROUND_REWARD].iloc[-runs.trailing_window(len(table)) :].mean()
-            last = table.iloc[-1]
-            values = {name: last.get(column) for name, column in columns.items()}
-            values |= {"reward": outcome.value, "recent": recent, "clip_norms": last.get(metrics.CLIP_NORM)}
-            values["decisions"] = table[metrics.EXAMPLES].sum() if metrics.EXAMPLES in table else None
-            payload = table.reindex(columns=[*runs.PAYLOAD]).sum(axis=1).mean()
-            values["payload"] = payload or None
-            for name, value in values.items():
-                if outcome.status == outcomes.DIVERGED:
-                    getattr(self, name)[seed] = math.nan
-                elif name == "reward" or (value is not None and math.isfinite(value)):
-                    getattr(self, name)[seed] = float(value)
+    rows, read = {}, []
+    for outcome in outcomes:
+        if outcome.status == sweep.FAILED:
+            continue
+        run = runs.read(folder / outcome.run.name)
+        table = run.metrics[run.metrics["round_num"] <= outcome.run.rounds]
+        row: dict[str, Any] = {
+            name: table.iloc[-1].get(name) for name in (measured, metrics.WORST_TENTH, metrics.CLIP_NORM)
+        }
+        recent = runs.final_value(dataclasses.replace(run, metrics=table), metrics.ROUND_REWARD)
+        row |= {REWARD: outcome.value, metrics.ROUND_REWARD: recent}
+        row[DECISIONS] = table[metrics.EXAMPLES].sum() if metrics.EXAMPLES in table else None
+        rows[outcome.run.seed] = dict.fromkeys(row) if outcome.status == sweep.DIVERGED else row
+        read.append(run)
+    values = pd.DataFrame.from_dict(rows, orient="index", dtype=float)
+    diverged = frozenset(seed for seed, row in rows.items() if row[REWARD] is None or math.isnan(row[REWARD]))
+    return dataclasses.replace(one, values=values, diverged=diverged, runs=tuple(read))
 
 
-Results = Mapping[str, StrategyResults]
-
-
-def recorded_baselines(folder: pathlib.Path) -> tuple[Landmark | None, Landmark | None]:
-    """Rewards of the uniform policy and of the best fixed action, as recorded by the runs below a folder.
-
-    Each is None if it is unknown, and by seed if each seed has its own data.
-    """
+def recorded_baselines(folder: pathlib.Path) -> Baselines:
+    """The uniform policy and the best fixed action, as far as the runs below a folder recorded their rewards."""
     by_seed: dict[str, runs.Run] = {}
     for path in sorted(folder.glob("*/seed_*")):
         with contextlib.suppress(UsageError):  # Of a failed run.
             if path.name not in by_seed:
                 by_seed[path.name] = runs.read(path)
-    read = list(by_seed.values())
-    uniform = former.recorded(read, REWARD, "chance")
-    return uniform, former.recorded(read, REWARD, "constant")
+    return baselines.recorded([*by_seed.values()], REWARD)
 
 
-def search(points: Sequence[outcomes.Point], limit: int, folder: pathlib.Path, metric: Metric) -> dict[str, Any]:
-    """Results of a search: its points, the best first, and the expected best of a number of points.
-
-    The expected best is the one after the first rung, which all points have run.
-
-    Args:
-      points: As `Session.halve` returns them.
-      limit: Maximum number of points of the expected best: those of the smallest search.
-      folder: Folder of the search's runs.
-      metric: Metric of the ranking.
-    """
-    rows, means = [], []
-    rounds = min((outcomes.rounds_of(point) for point in points if outcomes.rounds_of(point)), default=0)
-    for point in points:
-        rows.append(
-            {
-                "flags": dict(strategies.point_of(point[0].run)),
-                "rounds": outcomes.rounds_of(point),
-                "values": {outcome.run.seed: outcome.value for outcome in point},
-                "status": ", ".join(dict.fromkeys(outcome.status for outcome in point)),
-            }
-        )
-        means.append(intervals.of_mean([_after(each, rounds, folder, metric) for each in point]).mean)
-    best = {size: comparison.expected_best(means, size) for size in range(1, min(limit, len(points)) + 1)}
-    return {"points": rows, "expected_best": {"rounds": rounds, "of_points": best}}
+def search(points: Sequence[sweep.Point], space: planning.Space) -> list[dict[str, Any]]:
+    """Settings of a search, the best first, with their values by seed."""
+    return [
+        {
+            "flags": dict(space.point_of(outcomes[0].run)),
+            "rounds": sweep.rounds_of(outcomes),
+            "values": {outcome.run.seed: outcome.value for outcome in outcomes},
+            "status": ", ".join(dict.fromkeys(outcome.status for outcome in outcomes)),
+        }
+        for outcomes in points
+    ]
 
 
-def _after(outcome: Outcome, rounds: int, folder: pathlib.Path, metric: Metric) -> float:
-    """Metric of a run after some rounds; NaN if it had diverged, or failed."""
-    if outcome.rounds <= rounds:
-        return outcome.value
-    path = folder / outcome.run.name
-    return math.nan if outcomes.has_diverged(path, rounds) else outcomes.read_value(path, metric, rounds)
-
-
-def edges(space: strategies.Space, point: strategies.Point) -> list[str]:
-    """Flags whose value in a point is the smallest or largest of the search space."""
-    return [flag for flag, value in point if plan.is_edge([*map(float, space.values[flag])], float(value))]
-
-
-def compared(results: Results, reference: str, attribute: str = "reward") -> dict[str, Comparison]:
+def compared(results: Results, reference: str, metric: str = REWARD) -> dict[str, Comparison]:
     """Comparisons with a reference, paired by seed; empty without the reference.
 
     Args:
-      results: Results by name; those without a value are left out.
+      results: Results by name; those without runs are left out.
       reference: Name of the reference.
-      attribute: Compared attribute of the results.
+      metric: Compared metric.
     """
-    values = {name: by_seed for name, one in results.items() if (by_seed := getattr(one, attribute))}
-    if reference not in values or len(values) < 2:
+    finished = {name: dataclasses.replace(one, name=name) for name, one in results.items() if len(one.values)}
+    if reference not in finished:
         return {}
-    least, largest = results[reference].ranges.get(attribute, configuration.UNBOUNDED)
-    return {name: one.within(largest - least) for name, one in former.compare(values, reference).items()}
+    pairs = [(one, finished[reference]) for name, one in finished.items() if name != reference]
+    return {one.configuration: one for one in comparison.compare(pairs, metric)}
 
 
 def against_planned(planned: Results, often: Results) -> dict[str, dict[str, Comparison]]:
@@ -200,8 +127,9 @@ class Verdict:
     """Verdict on exploration, and the recommended strategy.
 
     Attributes:
-      against_greedy: Each strategy that explores, compared with greedy.
-      against_baselines: Each strategy, compared with the baselines.
+      against: Comparisons by reference and by strategy: with greedy, the uniform policy and the best fixed action. All
+        are one family of tests.
+      scores: Normalized score of each strategy, if the baselines are known and apart.
       best: The recommended strategy, if it explores; else the one that explores with the highest mean. None if all
         diverged, or none was run.
       recommended: The strategy to deploy, among those significantly above the uniform policy: the best of those
@@ -213,61 +141,74 @@ class Verdict:
       all_diverged: Whether every strategy diverged or failed.
     """
 
-    against_greedy: Mapping[str, Comparison] = dataclasses.field(default_factory=dict)
-    against_baselines: Mapping[str, BaselineComparison] = dataclasses.field(default_factory=dict)
+    against: Mapping[str, Mapping[str, Comparison]] = dataclasses.field(default_factory=dict)
+    scores: Mapping[str, float] = dataclasses.field(default_factory=dict)
     best: str | None = None
     recommended: str | None = None
     pays: bool = False
     costs: bool = False
     all_diverged: bool = False
 
+    def than(self, name: str | None, reference: str) -> Comparison | None:
+        """A strategy compared with a reference; None if there is no such comparison."""
+        return self.against.get(reference, {}).get(name or "")
 
-def verdict(results: Results, uniform: Any, best_fixed: Any) -> Verdict:
+    def beats(self, name: str, baseline: str) -> bool:
+        """Whether a strategy is significantly above a baseline, or that is unknown."""
+        compared = self.than(name, baseline)
+        return compared is None or compared.wins
+
+
+def verdict(results: Results, known: Baselines) -> Verdict:
     """Verdict on the strategies of the comparison.
 
     Args:
       results: Results by `--bandits_type`.
-      uniform: Reward of the uniform policy; None if it is unknown.
-      best_fixed: Reward of the best fixed action; likewise.
+      known: The uniform policy and the best fixed action, if they are known.
     """
-    judged = {name: one for name, one in results.items() if name not in (UNIFORM, FULL_FEEDBACK) and one.reward}
-    against = compared(judged, GREEDY)
-    full_feedback = results[FULL_FEEDBACK].reward or None if FULL_FEEDBACK in results else None
-    values = {name: one.reward for name, one in judged.items()}
-    against_baselines = former.compare_with_baselines(
-        values, uniform=uniform, fixed=best_fixed, full_feedback=full_feedback
-    )
+    finished = {name: one for name, one in results.items() if len(one.values)}
+    judged = {name: one for name, one in finished.items() if name not in (UNIFORM, FULL_FEEDBACK)}
+    pairs: list[tuple[Configuration, comparison.Reference]] = []
+    if GREEDY in judged:
+        pairs += [(one, judged[GREEDY]) for name, one in judged.items() if name != GREEDY]
+    for baseline, full_feedback in ((Baseline.uniform_policy, ""), (Baseline.best_fixed_action, FULL_FEEDBACK)):
+        if baseline in known:
+            reference = dataclasses.replace(known[baseline], name=str(baseline))
+            names = [*judged, *[full_feedback] * (full_feedback in finished)]
+            pairs += [(finished[name], reference) for name in names]
+    against: dict[str, dict[str, Comparison]] = {}
+    for one in comparison.compare(pairs, REWARD):
+        against.setdefault(one.reference, {})[one.configuration] = one
     complete = [name for name, one in judged.items() if not one.diverged]
+    scores = {}
+    if FULL_FEEDBACK in finished and Baseline.uniform_policy in known:
+        scale = {**known, Baseline.full_feedback: finished[FULL_FEEDBACK]}
+        with contextlib.suppress(ValueError):  # The baselines overlap.
+            for name in complete:
+                by_seed = baselines.normalized_scores(judged[name], scale, REWARD)
+                scores[name] = statistics.fmean(by_seed.values())
+    found = Verdict(against, scores, all_diverged=not complete)
     greedy = [name for name in complete if name == GREEDY]
     exploring = [name for name in complete if name != GREEDY]
-    leads = {name: (True, judged[name].mean().mean) for name in exploring}
-    if greedy and against:  # Some runs may have failed: only shared seeds count.
-        leads = {name: (against[name].is_judged, against[name].difference) for name in exploring}
-    winners = [name for name in exploring if name in against and against[name].wins and beats(against_baselines, name)]
+    leads = {name: (True, judged[name].estimate(REWARD).mean) for name in exploring}
+    if greedy:  # Some runs may have failed: only shared seeds count.
+        than_greedy = against.get(GREEDY, {})
+        leads = {name: (than_greedy[name].is_judged, than_greedy[name].difference) for name in exploring}
+    than = {name: found.than(name, GREEDY) for name in exploring}
+    winners = [name for name, one in than.items() if one and one.wins and found.beats(name, UNIFORM_POLICY)]
     tiers = [winners]
     if not winners:
-        equal = [name for name in exploring if name not in against or not against[name].loses]
-        tiers = [[name for name in tier if _beats_best_fixed(against_baselines, name)] for tier in (greedy, equal)]
+        equal = [name for name, one in than.items() if not (one and one.loses)]
+        tiers = [[name for name in tier if found.beats(name, BEST_FIXED)] for tier in (greedy, equal)]
         tiers += [greedy, equal]
-    trusted = ([name for name in tier if beats(against_baselines, name)] for tier in tiers)
+    trusted = ([name for name in tier if found.beats(name, UNIFORM_POLICY)] for tier in tiers)
     first = next(filter(None, trusted), [])
     recommended = max(first, key=lambda name: leads.get(name, (False, 0.0))) if first else None
     others = winners or exploring
     best = recommended if recommended in exploring else max(others, key=leads.__getitem__) if others else None
-    tested = [one for one in against.values() if one.is_judged]
+    tested = [one for one in against.get(GREEDY, {}).values() if one.is_judged]
     costs = bool(tested) and all(one.loses for one in tested)
-    return Verdict(against, against_baselines, best, recommended, bool(winners), costs, all_diverged=not complete)
-
-
-def beats(against_baselines: Mapping[str, BaselineComparison], name: str) -> bool:
-    """Whether a strategy is significantly above the uniform policy, or that is unknown."""
-    return name in against_baselines and against_baselines[name].beats_uniform is not False
-
-
-def _beats_best_fixed(against_baselines: Mapping[str, BaselineComparison], name: str) -> bool:
-    """Whether a strategy is significantly above the best fixed action, or that is unknown."""
-    fixed = against_baselines[name].fixed if name in against_baselines else None
-    return fixed is None or not fixed.is_judged or fixed.wins
+    return dataclasses.replace(found, best=best, recommended=recommended, pays=bool(winners), costs=costs)
 
 
 @dataclasses.dataclass
@@ -277,14 +218,15 @@ class Findings:
     Attributes:
       measured: Metric of a model on held-out data.
       searches: Results of each strategy's search.
+      notes: Remarks on each search, in words.
       compared: Results of each strategy in the comparison.
-      uniform: Reward of the uniform policy, a `Landmark`; None if it is unknown.
-      best_fixed: Reward of the best fixed action; likewise.
+      learned: Held-out reward of the model of each strategy's best setting in its search, by name.
+      searched: Average reward of that setting, by name.
+      known: The uniform policy and the best fixed action, if they are known.
       parameters: Number of parameters of a model.
       verdict: Verdict of the comparison.
       confirmed: Results of the best strategy and greedy on independent seeds.
-      often: Results of each strategy with more frequent deployment.
-      often_confirmed: Results of the best and greedy with more frequent deployment, on independent seeds.
+      often: Results of the best strategy and greedy with more frequent deployment.
       noise: For no noise and each epsilon: the target, noise multipliers, guarantee, clip norm and `results`.
       noisy: The strategy with noise; empty for none.
       no_noise: Why no noise was run, in words; empty if it was.
@@ -295,25 +237,26 @@ class Findings:
 
     measured: Metric
     searches: dict[str, Any] = dataclasses.field(default_factory=dict)
-    compared: dict[str, StrategyResults] = dataclasses.field(default_factory=dict)
-    uniform: Any = None
-    best_fixed: Any = None
+    notes: dict[str, list[str]] = dataclasses.field(default_factory=dict)
+    learned: dict[str, float] = dataclasses.field(default_factory=dict)
+    searched: dict[str, float] = dataclasses.field(default_factory=dict)
+    compared: dict[str, Configuration] = dataclasses.field(default_factory=dict)
+    known: dict[Baseline, comparison.Reference] = dataclasses.field(default_factory=dict)
     parameters: int = 0
     verdict: Verdict = Verdict()
-    confirmed: dict[str, StrategyResults] = dataclasses.field(default_factory=dict)
-    often: dict[str, StrategyResults] = dataclasses.field(default_factory=dict)
-    often_confirmed: dict[str, StrategyResults] = dataclasses.field(default_factory=dict)
+    confirmed: dict[str, Configuration] = dataclasses.field(default_factory=dict)
+    often: dict[str, Configuration] = dataclasses.field(default_factory=dict)
     noise: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     noisy: str = ""
     no_noise: str = ""
-    federation: dict[str, StrategyResults] = dataclasses.field(default_factory=dict)
+    federation: dict[str, Configuration] = dataclasses.field(default_factory=dict)
     by_client: dict[str, Any] = dataclasses.field(default_factory=dict)
     no_federation: str = ""
 
     @property
-    def by_noise(self) -> dict[str, StrategyResults]:
+    def by_noise(self) -> dict[str, Configuration]:
         """Results by `noise_name`, without those that were not run."""
-        return {noise_name(one): one["results"] for one in self.noise if one["results"].reward}
+        return {noise_name(one): one["results"] for one in self.noise if len(one["results"].values)}
 
 
 def noise_name(entry: Mapping[str, Any]) -> str:
@@ -321,26 +264,35 @@ def noise_name(entry: Mapping[str, Any]) -> str:
     return f"epsilon {entry['target_epsilon']:g}" if "target_epsilon" in entry else NO_NOISE
 
 
-# Computed properties in `advice.json`, and fields with another name there.
-_COMPUTED: Mapping[type, list[str]] = {
-    Comparison: ["significance", "detectable", "seeds_needed"],
-    StrategyResults: ["label", "flags", "reward_mean", "diverged"],
+# Keys of `advice.json` for the metrics of results.
+_KEYS: Mapping[str, str] = {
+    REWARD: "reward",
+    metrics.ROUND_REWARD: "recent_reward",
+    metrics.ACCURACY: "model",
+    metrics.HELD_OUT_REWARD: "model",
+    metrics.WORST_TENTH: "worst_tenth",
+    metrics.CLIP_NORM: "clip_norms",
+    DECISIONS: DECISIONS,
 }
-_IN_JSON = {"label": "name", "recent": "recent_reward"}
 
 
 def plain(value: Any) -> Any:
     """A value for JSON, with null for numbers that are not finite.
 
-    A comparison also has its minimum detectable difference and the seeds required for the observed one.
+    A comparison also has its minimum detectable difference and the seeds required for the observed one; results have
+    their values by seed, the mean reward and the flags of their point.
     """
+    if isinstance(value, Configuration):
+        by_seed = {_KEYS[metric]: value.by_seed(metric) for metric in value.values}
+        content = {"name": label(value), "flags": value.flags, "diverged": sorted(value.diverged)}
+        return plain({"reward": {}} | content | by_seed | {"reward_mean": value.estimate(REWARD)})
+    if isinstance(value, Comparison):
+        names = ["significance", "detectable", "seeds_needed"]
+        return plain(vars(value) | {name: getattr(value, name) for name in names})
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        names = [field.name for field in dataclasses.fields(value)] + _COMPUTED.get(type(value), [])
-        value = {_IN_JSON.get(name, name): getattr(value, name) for name in names}
+        return plain({field.name: getattr(value, field.name) for field in dataclasses.fields(value)})
     if isinstance(value, Mapping):
         return {str(name): plain(one) for name, one in value.items()}
     if isinstance(value, list | tuple):
         return [plain(one) for one in value]
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return value
+    return None if isinstance(value, float) and not math.isfinite(value) else value

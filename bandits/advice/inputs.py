@@ -1,22 +1,29 @@
-"""Inputs of a recommendation: the flags of all runs, and the data. Flags are checked before the data is opened.
+"""Inputs of a recommendation: the flags of all runs, the data, and where the model would be trained.
 
-A simulator of a log is refused if the log contradicts it.
+Flags are checked before the data is opened. A simulator of a log is refused if the log contradicts it.
+
+A table is often a sample of the clients in deployment. A run with m clients a round has a noise multiplier of z m / M.
+Its mean update is then as noisy as in deployment with M clients a round. The accountant uses z, M and the population.
 """
 
 import dataclasses
-import math
 import pathlib
 import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bandits import logged_flags, references, registry, schedule_flags, simulator, studies
-from bandits.advice.strategies import BINARY
+from bandits import logged_flags, registry, schedule_flags, simulator, studies
+from bandits.advice.plan import BINARY
 from bandits.plans.plan import as_text
-from bandits.results import phrases as words
+from bandits.references import References, simple_policies
+from bandits.results import phrases
 from data.errors import UsageError
+from optimization.privacy import mechanisms
 from optimization.study import cli, frame, intervals, presets
+from optimization.study.settings import numbers, setting
 
+_MAX_DELTA = 1e-3
+_SHARE, _MAX_COHORT = 100, 1000  # By default one of 100 clients participates in a round, and at most 1,000 do.
 # A recommendation sets these itself, or does not support them.
 RESERVED_FLAGS = ("bandits_type", "seed", "repeat", "restart", "list_presets")
 # Values that add no noise and keep cohorts seeded.
@@ -85,7 +92,7 @@ class Data:
       scores: Scores of a log's simulator; empty for other data.
       trained_width: Largest minus smallest reward that training takes.
       has_learned_bounds: Whether the bounds of the rewards were learned from clients, without noise.
-      references: Held-out rewards of simple policies of a table or log, by name; empty for other data.
+      references: Held-out rewards of simple policies of a table or log; None for other data.
     """
 
     checksum: str
@@ -101,7 +108,7 @@ class Data:
     scores: tuple[simulator.Score, ...] = ()
     trained_width: float = 1.0
     has_learned_bounds: bool = False
-    references: Mapping[str, intervals.Interval] = dataclasses.field(default_factory=dict)
+    references: References | None = None
 
     @property
     def rows(self) -> int:
@@ -122,13 +129,12 @@ def open_data(settings: cli.Settings) -> Data:
     settings = frame.fitted(study, settings, clients)
     options = study.options(settings)
     # Before the study's check, which prints these scores, too.
-    scores = tuple(simulator.once(task.held_out)[0]) if logged_flags.is_simulated(options.task) else ()
+    scores = tuple(simulator.once(task.held_out, task.clients)[0]) if logged_flags.is_simulated(options.task) else ()
     study.check(options, task)
     low, high = task.reward_range(options.rewards)
     evaluated = len(task.held_out)
-    held_out = f"held out for evaluation: {evaluated:,} other clients" if evaluated > 1 else ""
-    if of_rows := task.report.get("held_out"):
-        held_out = f"held out for evaluation: {of_rows}"
+    of_rows = task.report.get("held_out")
+    held_out = of_rows or (f"{evaluated:,} other clients" if evaluated > 1 else "")
     return Data(
         checksum=task.checksum,
         report=dict(task.report),
@@ -138,12 +144,12 @@ def open_data(settings: cli.Settings) -> Data:
         reward_width=(high - low) or 1.0,
         is_labelled=not task.multi_label and not options.has_shift and options.drift.kind == "none",
         statistics=task.private_statistics,
-        held_out=held_out or "held out: one pooled test set",
+        held_out=f"held out for evaluation: {held_out}" if held_out else "held out: one pooled test set",
         unit=_unit(settings.client_column, clients, of_rows),
         scores=scores,
         trained_width=1.0 if task.reward_bounds else (high - low) or 1.0,
         has_learned_bounds=task.has_learned_bounds,
-        references=references.simple_policies(task, task.rewards[options.rewards]) if of_rows else {},
+        references=simple_policies(task, task.rewards[options.rewards]) if of_rows else None,
     )
 
 
@@ -156,6 +162,129 @@ def _unit(column: str | None, clients: int, held_out: str | None) -> str:
     return (
         f"one value of column {column!r} with all its rows, not the people behind single rows: {clients:,} train; "
         f"held out: {held_out or ''}"
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Deployment:
+    """Where the model would be trained.
+
+    Attributes:
+      population: Clients.
+      cohort: Expected clients of a round, which is a Poisson sample.
+      is_table: Whether these are the clients of the data.
+      delta: Delta of the guarantee; None for 1 / population^1.1.
+      accountant: Accountant of epsilon.
+      apart_from: Statistics that are computed without noise, in words: no guarantee covers them.
+    """
+
+    population: int
+    cohort: int
+    is_table: bool
+    delta: float | None = None
+    accountant: str = "rdp"
+    apart_from: tuple[str, ...] = ()
+
+    def protected(self, clients: int) -> str:
+        """Clients whom epsilon protects, in words, beside the number of clients in the data."""
+        if self.is_table:
+            return f"Epsilon protects the {self.population:,} training clients of your data."
+        return f"Epsilon protects {self.population:,} clients; your data has {clients:,} of them."
+
+    @property
+    def words(self) -> str:
+        """Clients and cohorts of the guarantees, in sentences."""
+        clients, cohorts = (
+            f"{self.population:,} {'training ' * self.is_table}clients",
+            f"about {self.cohort:,} a round.",
+        )
+        text = f"Guarantees hold for training on {'the ' * self.is_table}{clients}, {cohorts}"
+        if self.is_table:
+            return text
+        sample = "The data counts as a sample of them, and the runs' mean updates are as noisy as with such cohorts."
+        return f"{text} {sample}"
+
+    def mechanism(self, noise_multiplier: float) -> mechanisms.Mechanism:
+        """Accounted mechanism: Gaussian noise on the sum of the clipped updates of a Poisson sample."""
+        return mechanisms.Mechanism(
+            kind="dpsgd",
+            noise_multiplier=noise_multiplier,
+            population=self.population,
+            cohort=self.cohort,
+            sampling="poisson",
+            delta=self.delta,  # type: ignore[arg-type]
+            accountant=self.accountant,
+            apart_from=self.apart_from,
+        )
+
+
+class Privacy:
+    """Privacy.
+
+    Attributes:
+      population: Clients in deployment, if the data is a sample of them (default: the clients of the data that train).
+      population_clients_per_round: Clients of a round in deployment (default: one of 100, at most 1,000, at least the
+        runs' cohort).
+      target_delta: Delta of the guarantees (default: 1 / population^1.1).
+      accountant: Accountant of the epsilons.
+      target_epsilons: Epsilons to try, separated by commas, the most important first.
+    """
+
+    population: int = setting(low=1)
+    population_clients_per_round: int = setting(low=1, only={"population": True})
+    target_delta: float = setting(high=1.0, above=True, below=True)
+    accountant: str = setting("rdp", mechanisms.ACCOUNTANTS)
+    target_epsilons: tuple = setting("3,10,1", numbers())
+
+
+def check_population(settings: cli.Settings) -> None:
+    """Checks the flags against each other.
+
+    Raises:
+      UsageError: If a round has more clients than the population.
+    """
+    cohort = settings.population_clients_per_round
+    if cohort is not None and cohort > settings.population:
+        raise UsageError(f"--population_clients_per_round={cohort} exceeds --population={settings.population}.")
+
+
+def deployment(settings: cli.Settings, clients: int, cohort: int, apart_from: Sequence[str]) -> Deployment:
+    """Where the model would be trained.
+
+    Args:
+      settings: Flags of the recommendation.
+      clients: Clients of the data.
+      cohort: Clients of a round of the runs.
+      apart_from: Statistics that are computed without noise, in words.
+
+    Raises:
+      UsageError: If the population or its cohort is smaller than that of the data.
+    """
+    others = (settings.target_delta, settings.accountant, tuple(apart_from))
+    if settings.population is None:
+        return Deployment(clients, cohort, True, *others)
+    if settings.population < clients:
+        raise UsageError(
+            f"--population={settings.population} is less than the {clients} clients of the data, its sample."
+        )
+    population_cohort = settings.population_clients_per_round
+    if population_cohort is not None and population_cohort < cohort:
+        raise UsageError(
+            f"--population_clients_per_round={population_cohort} is less than the {cohort} clients of a round of the "
+            f"runs, its sample: give at least {cohort}, or fewer to the runs with --clients_per_round."
+        )
+    default = max(cohort, min(settings.population // _SHARE, _MAX_COHORT))
+    return Deployment(settings.population, population_cohort or default, False, *others)
+
+
+def no_guarantee(deployment: Deployment) -> str:
+    """Why no epsilon is a guarantee for so few clients, in sentences; empty otherwise."""
+    delta = deployment.mechanism(1.0).delta
+    if delta <= _MAX_DELTA:
+        return ""
+    return (
+        f"with {deployment.population:,} clients to protect, delta is {delta:.2g}, above {_MAX_DELTA:g}, so no epsilon "
+        "is a meaningful guarantee. If the data is a sample of more clients, give --population"
     )
 
 
@@ -175,11 +304,11 @@ def check_simulator(scores: Sequence[simulator.Score], base: Sequence[str], refe
       references: Rewards of simple policies, in words.
 
     Raises:
-      UsageError: If the 95% interval of a difference excludes 0.
+      UsageError: If the 99% interval of a difference excludes 0, which is rare for correct logs.
     """
-    if not any(score.is_off for score in scores):
+    if not any(score.is_contradicted for score in scores):
         return
-    values = "\n".join(f"  {_score(score)}" for score in scores)
+    values = "\n".join(f"  {score_text(score)}" for score in scores)
     file = next((flag.partition("=")[2] for flag in base if flag.startswith("--data_file=")), "LOG")
     raise UsageError(
         "The log contradicts its simulator, so a recommendation from the simulator would be wrong. Nothing was run.\n"
@@ -193,25 +322,12 @@ def check_simulator(scores: Sequence[simulator.Score], base: Sequence[str], refe
     )
 
 
-def _score(score: simulator.Score) -> str:
+def score_text(score: simulator.Score) -> str:
+    """A policy's reward by the simulator and by the log, in words."""
     name = _NAMES.get(score.policy, score.policy)
     by = "doubly robust" if name == "uniform policy" else "logged"
     digits = intervals.decimals(score.difference)
     if digits is None:
         return f"{name}: cannot be compared, as all rewards are equal"
     simulated, logged = (f"{value.mean:.{max(digits, 0)}f}" for value in (score.simulated, score.logged))
-    return f"{name}: {simulated} simulated, {logged} {by}, difference {words.estimate(score.difference, signed=True)}"
-
-
-def simulated(scores: Sequence[simulator.Score]) -> str:
-    """Scores of a simulator that the log does not contradict, in words; empty without a simulator."""
-    if not scores:
-        return ""
-    values = "\n".join(f"- {_score(score)}" for score in scores)
-    is_known = any(math.isfinite(score.difference.low) for score in scores)
-    checked = "do not contradict it" if is_known else "cannot check it"
-    return (
-        "Rewards are simulated: they are sampled from a regression of the log, and have its bias.\n"
-        f"Held-out clients of the log {checked}:\n{values}\n"
-        "scripts.evaluate_policy estimates a policy's value from the log itself.\n"
-    )
+    return f"{name}: {simulated} simulated, {logged} {by}, difference {phrases.estimate(score.difference, signed=True)}"

@@ -9,6 +9,7 @@ import dataclasses
 import json
 import math
 import pathlib
+import shutil
 import statistics
 import sys
 import time
@@ -17,11 +18,9 @@ from typing import Any
 
 from bandits import studies
 from bandits.advice import plan as planning
-from bandits.advice import strategies
 from bandits.advice.plan import Plan
-from bandits.plans import executors
-from bandits.plans import sweep as outcomes
-from bandits.plans.estimate import Pace, duration, round_seconds
+from bandits.plans import executors, sweep
+from bandits.plans.estimate import Pace, Work, duration, round_seconds
 from bandits.plans.plan import Run
 from bandits.plans.sweep import Outcome, Sweep
 from bandits.results import runs
@@ -88,9 +87,8 @@ class State:
             plans = before["stages"].items()
             stages = {name: Plan(**fields | {"strategies": tuple(fields["strategies"])}) for name, fields in plans}
             self.pace = Pace(**before["pace"]) if before["pace"] else None
-            minutes, spent, self.earlier = (float(before[name]) for name in ("minutes", "spent", "earlier"))
-            numbers = (minutes, spent, self.earlier, *(dataclasses.astuple(self.pace) if self.pace else ()))
-            if not all(map(math.isfinite, numbers)):
+            numbers = [float(before[name]) for name in ("minutes", "spent", "earlier")]
+            if not all(map(math.isfinite, [*numbers, *(dataclasses.astuple(self.pace) if self.pace else ())])):
                 raise ValueError(f"{numbers} are not finite.")
             identity = dict(before["identity"])
         except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -100,7 +98,11 @@ class State:
                 f"{self._path} is damaged: delete it, and the rest is planned again, with the runs that exist."
             ) from error
         run_folder.check_format(folder, before, "plan of a recommendation")
-        _check_identity(folder, identity, self.identity)
+        minutes, spent, self.earlier = numbers
+        now = json.loads(json.dumps(self.identity))
+        if names := [name for name in sorted({*identity, *now}) if identity.get(name) != now.get(name)]:
+            changes = "; ".join(f"{name} was {identity.get(name)}, is {now.get(name)}" for name in names[:3])
+            raise UsageError(f"{folder} holds another recommendation: {changes}. Choose another --experiment_name.")
         if minutes == self.minutes:
             self.stages, self.finished = stages, before.get("finished") is True
             return spent
@@ -129,15 +131,6 @@ class State:
         files.replace(self._path, json.dumps(content, indent=2).encode() + b"\n")
 
 
-def _check_identity(folder: pathlib.Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """Refuses the folder of another recommendation; the message names the first differences."""
-    now = json.loads(json.dumps(now))
-    names = [name for name in sorted({*before, *now}) if before.get(name) != now.get(name)]
-    if names:
-        changes = "; ".join(f"{name} was {before.get(name)}, is {now.get(name)}" for name in names[:3])
-        raise UsageError(f"{folder} holds another recommendation: {changes}. Choose another --experiment_name.")
-
-
 class Session:
     """Executes the runs of a recommendation within its time."""
 
@@ -158,7 +151,7 @@ class Session:
         self._workers = workers
         self._began: tuple[float, float] | None = None
 
-    def measure(self, spaces: Mapping[str, strategies.Space]) -> None:
+    def measure(self, spaces: Mapping[str, planning.Space]) -> None:
         """Measures the time of rounds and runs by short runs, which the search continues.
 
         Raises:
@@ -167,16 +160,13 @@ class Session:
         if self.state.pace:
             return
         print_status("Measuring the time of a round.")
-
-        def measured(seed: int) -> list[list[Run]]:
-            names = self.full.strategies[: planning.MEASURED]
-            return [strategies.runs(self.base, name, spaces[name].first, seed, self._workers) for name in names]
-
-        seed = strategies.TUNING_SEED
-        # Runs of a killed measurement would seem to take no time, so other seeds are measured.
-        while any((self.folder / "search" / run.name).exists() for runs in measured(seed) for run in runs):
-            seed += self._workers
-        first, second = measured(seed)
+        # Runs of a killed measurement would seem to take no time.
+        shutil.rmtree(self.folder / "search", ignore_errors=True)
+        names, seed = self.full.strategies[: planning.MEASURED], planning.TUNING_SEED
+        first, second = (
+            [run for name in names for run in planning.runs(self.base, name, spaces[name].first, start, self._workers)]
+            for start in (seed, seed + self._workers)
+        )
         rounds = min(_MEASURED_ROUNDS, self.full.rounds)
         self._timed(first, rounds)  # Includes the import of TensorFlow Federated.
         new, _ = self._timed(second, rounds)
@@ -189,12 +179,11 @@ class Session:
         """Executes runs up to a round; returns the seconds of all runs and of a round."""
         start = time.monotonic()
         executed = self.run("search", [run.at_rounds(rounds) for run in planned])
-        took = time.monotonic() - start
-        folders = {name: self.folder / "search" / name for name in executed}
+        took, folder = time.monotonic() - start, self.folder / "search"
         for name, outcome in executed.items():
-            if outcome.status == outcomes.FAILED:
-                raise Failure(f"No run can be executed: {outcome.error} ({folders[name]})")
-        return took, statistics.mean(round_seconds(folder, rounds) for folder in folders.values())
+            if outcome.status == sweep.FAILED:
+                raise Failure(f"No run can be executed: {outcome.error} ({folder / name})")
+        return took, statistics.mean(round_seconds(folder / name, rounds) for name in executed)
 
     @property
     def pace(self) -> Pace:
@@ -202,40 +191,65 @@ class Session:
         assert self.state.pace, "The pace is not measured yet."
         return self.state.pace
 
-    def begin(self, stage: str, words: str) -> Plan:
+    def begin(self, stage: str) -> Plan:
         """Begins a stage: plans the remaining runs by the remaining time, or reads the stored plan."""
-        left = planning.STAGES[planning.STAGES.index(stage) :]
+        left = [*planning.STAGES][[*planning.STAGES].index(stage) :]
         is_new = stage not in self.state.stages
         if is_new:
-            seconds = 60 * self.state.minutes - self.state.spent - _LAST_SECONDS
+            seconds = self._seconds_left
             if stage in (planning.SEARCH, planning.COMPARE):
                 seconds *= _PLANNED
             # Earlier stages have fixed some fields of the plan.
             fixed = [name for before in planning.STAGES if before not in left for name in planning.DECIDES[before]]
             full = dataclasses.replace(self.full, **{name: getattr(self.plan, name) for name in fixed})
             plan = planning.fitted(full, self.pace, seconds, left)
-            if stage == planning.STAGES[0] or plan != self.plan:
+            if stage == planning.SEARCH or plan != self.plan:
                 self._print_plan(plan, left)
             self.state.stages[stage] = plan
             self.state.save()
         self.plan = self.state.stages[stage]
         length = self.plan.seconds(self.pace, [stage])
         if length:
-            print_status(f"{words}: about {duration(length)}.")
+            print_status(f"{planning.STAGES[stage]}: about {duration(length)}.")
         self._began = (time.monotonic(), length) if is_new else None
         return self.plan
 
     def _print_plan(self, plan: Plan, left: Sequence[str]) -> None:
         """Prints the remaining stages, and what is left out."""
-        total, spent, budget = plan.seconds(self.pace, left), self.state.spent, 60 * self.state.minutes
-        print_status(
-            f"Plan: {duration(total)} more; {duration(spent)} of the {duration(budget)} are used. A "
-            f"round takes {self.pace.round_seconds:.2g} s; {planning.at_a_time(self.pace.workers)}."
+        total, spent, budget = (
+            duration(each) for each in (plan.seconds(self.pace, left), self.state.spent, self._budget)
         )
-        for line in planning.described(plan, self.pace, left):
-            print_status(line)
-        if missing := planning.left_out(self.full, plan, strategies.NAMES):
-            print_status("\n".join(["  left out:", *(f"    - {item}" for item in missing)]))
+        print_status(
+            f"Plan: {total} more; {spent} of the {budget} are used. A round takes {self.pace.round_seconds:.2g} s; "
+            f"{planning.at_a_time(self.pace.workers)}."
+        )
+        missing = planning.left_out(self.full, plan)
+        lines = [*planning.described(plan, self.pace, left), *["  left out:"] * bool(missing)]
+        print_status("\n".join([*lines, *(f"    - {item}" for item in missing)]))
+
+    def lengthen(self) -> bool:
+        """Doubles the rounds, if the rest of the search and the comparison fit into the remaining time."""
+        plan = dataclasses.replace(self.plan, rounds=2 * self.plan.rounds, doublings=self.plan.doublings + 1)
+        runs = len(plan.configurations) * plan.tuning_seeds
+        seconds = self.pace.seconds(Work(0, runs, runs * self.plan.rounds))
+        seconds += plan.seconds(self.pace, [planning.COMPARE, planning.CONFIRM])
+        if seconds > _PLANNED * self._seconds_left:
+            return False
+        print_status(
+            f"The strategies do not yet earn what a linear model shows to be possible: {plan.rounds:,} rounds."
+        )
+        self.plan = self.state.stages[planning.SEARCH] = plan
+        self.state.save()
+        return True
+
+    @property
+    def _seconds_left(self) -> float:
+        """Remaining seconds for runs."""
+        return self._budget - self.state.spent - _LAST_SECONDS
+
+    @property
+    def _budget(self) -> float:
+        return 60 * self.state.minutes
 
     def leave_out_noise(self) -> None:
         """Leaves the noise out of the plan; later stages get its time."""
@@ -247,41 +261,31 @@ class Session:
             return
         start, planned = self._began
         took = time.monotonic() - start
-        low, high = _PACES
-        if self.state.earlier:  # Parts may have been run with another budget, so a short time is no higher pace.
-            low = 1.0
+        # Parts may have been run with another budget, so a short time is no higher pace.
+        low, high = max(_PACES[0], float(self.state.earlier > 0)), _PACES[1]
         if min(took, planned) > _TRUSTED_SECONDS:
             self.state.pace = self.pace.scaled(min(max(took / planned, low), high))
         self.state.save()
 
     def run(self, folder: str, planned: Iterable[Run]) -> dict[str, Outcome]:
         """Executes runs in a folder below the recommendation's; returns their outcomes by name."""
-        with self._sweep(folder, studies.load(strategies.BINARY).ranked_by) as sweep:
-            sweep.run(list(planned))
-        return sweep.outcomes
+        with self._sweep(folder, studies.load(planning.BINARY).ranked_by) as runner:
+            runner.run(list(planned))
+        return runner.outcomes
 
-    def halve(self, folder: str, planned: Sequence[Run], metric: Metric) -> list[outcomes.Point]:
+    def halve(self, folder: str, planned: Sequence[Run], metric: Metric) -> list[sweep.Point]:
         """Runs a search; returns its points, the best first."""
-        with self._sweep(folder, metric) as sweep:
-            seeds = len({run.seed for run in planned})
-            if len(planned) == seeds:
-                sweep.run(planned)
-            else:
-                sweep.run_halving(planned, planning.FACTOR, self.plan.least)
-        return [point for points in sweep.ranked().values() for point in points]
+        with self._sweep(folder, metric) as runner:
+            runner.run_halving(planned, planning.FACTOR, self.plan.least)
+        return sweep.rank(runner.outcomes.values(), smallest=False, apart=False)[""]
 
     @contextlib.contextmanager
     def _sweep(self, folder: str, metric: Metric) -> Iterator[Sweep]:
         """Opens a sweep that saves the elapsed time, and keeps the errors of failed runs."""
-        opened = Sweep(
-            self.folder / folder,
-            self.executor,
-            metric,
-            smallest=False,
-            after_run=self.state.save,
-        )
-        with contextlib.closing(opened) as sweep:
-            yield sweep
-        for name, outcome in sweep.outcomes.items():
-            if outcome.status == outcomes.FAILED:
+        opened = Sweep(self.folder / folder, self.executor, metric, smallest=False, after_run=self.state.save)
+        with contextlib.closing(opened) as runner:
+            yield runner
+        self.state.save()
+        for name, outcome in runner.outcomes.items():
+            if outcome.status == sweep.FAILED:
                 self.failed[f"{folder}/{name}"] = outcome.error

@@ -84,11 +84,16 @@ def test_simple_policies_of_a_table_are_chosen_on_training_clients(tmp_path):
     _, frame, path = _context_of_two_actions(tmp_path)
     frame.assign(a=100.0 * (frame.x <= 0), b=100.0 * (frame.x > 0)).to_csv(path, index=False)
     task = registry.load(TaskOptions("tabular", data_file=str(path), client_column="who", reward_columns="a,b"))
-    found = references.simple_policies(task, task.rewards["exact"])
+    simple = references.simple_policies(task, task.rewards["exact"])
+    found = simple.rewards
     rows = np.concatenate([task.held_out.load(index).labels for index in range(len(task.held_out))])
     assert found[references.FIXED].mean == pytest.approx(rows[:, 0].mean())
     assert found[references.FIXED].low < 66.7 < found[references.FIXED].high
-    assert found["a linear model fitted centrally"].mean > 95
+    assert found[references.UNIFORM].mean == pytest.approx(50)
+    assert found[references.LINEAR].mean > 95
+    assert simple.linear_gain.low > 40
+    assert simple.measured == pytest.approx((50, found[references.LINEAR].mean))
+    assert simple.near_linear == pytest.approx(50 + 0.8 * simple.measured_gain)
 
 
 def test_simple_policies_of_a_log_are_evaluated_by_its_logged_rewards(tmp_path):
@@ -98,6 +103,8 @@ def test_simple_policies_of_a_log_are_evaluated_by_its_logged_rewards(tmp_path):
     frame.assign(action=np.where(is_b, "b", "a"), paid=paid, p=0.5).to_csv(path, index=False)
     columns = {"action_column": "action", "reward_column": "paid", "propensity_column": "p"}
     task = registry.load(TaskOptions("logged", data_file=str(path), client_column="who", **columns))
-    found = references.simple_policies(task, task.rewards["exact"])
+    simple = references.simple_policies(task, task.rewards["exact"])
+    found = simple.rewards
     assert found[references.FIXED].low < 667 < found[references.FIXED].high
-    assert found["a linear model fitted centrally"].low > 900
+    assert found[references.LINEAR].low > 900
+    assert 400 < simple.linear_gain.low < simple.linear_gain.high < 520

@@ -1,5 +1,7 @@
 """Tests of bandits.simulator."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -48,6 +50,20 @@ def test_a_biased_simulator_is_reported_apart_and_the_log_still_right():
     assert uniform.logged.mean == pytest.approx(0.4, abs=0.03)
     assert uniform.difference.mean == pytest.approx(0.2, abs=0.03)
     assert uniform.in_words().endswith(", significant")
+    assert uniform.is_contradicted
+    half = uniform.difference.mean / 1.2  # Outside of a 95% interval, inside of a 99% interval.
+    near = uniform.difference._replace(low=uniform.difference.mean - half, high=uniform.difference.mean + half)
+    unsure = dataclasses.replace(uniform, difference=near)
+    assert unsure.is_off
+    assert not unsure.is_contradicted
+
+
+def test_the_sampling_of_the_training_clients_widens_the_intervals():
+    alone, both = simulator.score(make(0.0)), simulator.score(make(0.0), make(0.0))
+    for less, more in zip(alone, both, strict=True):
+        assert more.difference.mean == less.difference.mean
+        halves = [(one.high - one.low) / 2 for one in (less.difference, less.logged)]
+        assert (more.difference.high - more.difference.low) / 2 == pytest.approx(np.hypot(*halves))
 
 
 def test_scores_are_computed_once_for_a_task():

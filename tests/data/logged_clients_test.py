@@ -50,11 +50,14 @@ def test_no_client_is_predicted_by_a_regression_that_has_seen_it():
     assert (before.predicted(other) != after.predicted(other)).any()
 
 
-def test_drawn_rewards_are_zero_or_one_with_the_predicted_probability():
+@pytest.mark.parametrize(("low", "high"), [(0.0, 1.0), (-1.0, 1.0), (0.0, 1000.0)])
+def test_drawn_rewards_are_the_two_logged_values_with_the_predicted_mean(low, high):
     log, means = make(400)
-    found = clients_of(log)
-    drawn = np.concatenate([found.load(index).labels for index in range(400)])
-    predicted = np.concatenate([found.predicted(index) for index in range(400)])
+    found = clients_of(dataclasses.replace(log, rewards=low + (high - low) * log.rewards))
+    drawn, predicted = (
+        (np.concatenate([each(index) for index in range(400)]) - low) / (high - low)
+        for each in (found.sampled_rewards, found.predicted)
+    )
     assert set(np.unique(drawn)) == {0.0, 1.0}
     np.testing.assert_allclose(drawn.mean(axis=0), predicted.mean(axis=0), atol=0.01)  # 4 standard errors of 20,000.
     assert np.sqrt(np.mean((predicted - means) ** 2)) < 0.05
@@ -173,3 +176,20 @@ def test_the_penalty_is_chosen_on_rows_that_were_not_fitted(noise, expected):
 def test_predictions_stay_within_the_range_of_the_rewards():
     found = _fit().predict(100 * CONTEXTS)
     assert (found.min(), found.max()) == (REWARDS.min(), REWARDS.max())
+
+
+def test_rare_clicks_keep_their_mean_and_their_order():
+    draw = np.random.default_rng(3)
+    contexts, actions = draw.normal(size=(20_000, 2)).astype(np.float32), draw.integers(2, size=20_000)
+    chances = 0.02 / (1 + np.exp(-2 * contexts))  # Of each action, which a linear model predicts below 0.
+    clicks = (draw.random(20_000) < chances[np.arange(20_000), actions]) * 5.0 - 1.0
+    found = logged_clients.fit(contexts, 2, actions, clicks, 2)
+    predicted = found.predict(contexts)
+    assert (predicted > -1).all()
+    assert predicted[np.arange(20_000), actions].mean() == pytest.approx(clicks.mean(), abs=1e-5)
+    assert np.corrcoef(predicted[:, 0], 5 * chances[:, 0] - 1)[0, 1] > 0.8
+
+
+def test_two_rewards_that_no_context_explains_have_their_mean():
+    found = logged_clients.fit(np.zeros((4, 1), np.float32), 1, np.zeros(4, int), np.array([0.0, 0, 0, 1]), 2)
+    np.testing.assert_allclose(found.predict(np.zeros((2, 1), np.float32)), 0.25)

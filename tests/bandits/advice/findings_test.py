@@ -1,14 +1,17 @@
 """Tests of bandits.advice.findings."""
 
+import dataclasses
 import json
 import math
 
 import pytest
 
 from bandits import metrics
-from bandits.advice import findings, strategies
-from bandits.advice.findings import StrategyResults
-from bandits.plans import sweep as outcomes
+from bandits.advice import findings
+from bandits.advice import plan as planning
+from bandits.plans import sweep
+from bandits.results import configuration
+from bandits.results.configuration import Baseline, Configuration, ReferenceValue
 from optimization.study import run_folder
 
 _POINT = (("server_learning_rate", "0.01"), ("client_learning_rate", "0.1"))
@@ -20,9 +23,9 @@ def _describe(folder, flags):
     (folder / "config.json").write_text(json.dumps(described))
 
 
-def _read(folder, rounds: int, status: str = outcomes.FINISHED) -> StrategyResults:
+def _read(folder, rounds: int, status: str = sweep.FINISHED) -> Configuration:
     """Reads a run of four rounds, evaluated after the second and the last, as one of so many rounds."""
-    (run,) = strategies.runs((f"--total_rounds={rounds}", "--task_type=digits"), "greedy", _POINT, 2000, 1)
+    (run,) = planning.runs((f"--total_rounds={rounds}", "--task_type=digits"), "greedy", _POINT, 2000, 1)
     (folder / run.name).mkdir(parents=True)
     names = ["round_num", metrics.ROUND_REWARD, metrics.AVERAGE_REWARD, metrics.ACCURACY, metrics.CLIP_NORM]
     names.append(metrics.WORST_TENTH)
@@ -35,28 +38,21 @@ def _read(folder, rounds: int, status: str = outcomes.FINISHED) -> StrategyResul
     ]
     (folder / run.name / "metrics.csv").write_text("".join(",".join(map(str, row)) + "\n" for row in rows))
     _describe(folder / run.name, {})
-    results = StrategyResults("greedy", _POINT)
-    outcome = outcomes.Outcome(run, status, rounds, 0.1 * rounds)
-    results.read([outcome], folder, metrics.ACCURACY)
-    return results
+    outcome = sweep.Outcome(run, status, rounds, 0.1 * rounds)
+    return findings.with_runs(findings.planned("greedy", _POINT), [outcome], folder, metrics.ACCURACY)
 
 
 def test_a_run_gives_its_rewards_its_model_and_its_clip_norm(tmp_path):
     results = _read(tmp_path, 4)
-    assert (results.reward, results.recent, results.model, results.clip_norms) == (
-        {2000: 0.4},
-        {2000: 0.7},
-        {2000: 0.9},
-        {2000: 4.0},
-    )
-    assert (results.worst_tenth, results.jain_index) == ({2000: 0.75}, {})
+    measured = (findings.REWARD, metrics.ROUND_REWARD, metrics.ACCURACY, metrics.CLIP_NORM, metrics.WORST_TENTH)
+    assert [results.by_seed(metric)[2000] for metric in measured] == [0.4, 0.7, 0.9, 4.0, 0.75]
 
 
-@pytest.mark.parametrize(("rounds", "model"), [(3, {}), (2, {2000: 0.5})])
+@pytest.mark.parametrize(("rounds", "model"), [(3, math.nan), (2, 0.5)])
 def test_of_a_run_that_went_on_the_model_is_that_of_the_rounds_that_count_or_unknown(tmp_path, rounds, model):
     results = _read(tmp_path, rounds)
-    assert results.model == model
-    assert results.clip_norms == {2000: float(rounds)}
+    assert results.by_seed(metrics.ACCURACY)[2000] == pytest.approx(model, nan_ok=True)
+    assert results.by_seed(metrics.CLIP_NORM) == {2000: float(rounds)}
 
 
 def _bounded(folder, seed, **bounds):
@@ -70,48 +66,29 @@ def _bounded(folder, seed, **bounds):
 def test_bounds_are_of_each_seeds_own_data_where_seeds_have_any(tmp_path):
     for seed, constant in ((2000, 0.25), (2001, 0.5)):
         _bounded(tmp_path, seed, chance=0.1, constant=constant, clients=9, population=9)
-    assert findings.recorded_baselines(tmp_path) == (0.1, {2000: 0.25, 2001: 0.5})
+    known = findings.recorded_baselines(tmp_path)
+    assert known[Baseline.uniform_policy].mean == 0.1
+    assert known[Baseline.best_fixed_action].by_seed(findings.REWARD) == {2000: 0.25, 2001: 0.5}
 
 
 def test_a_run_that_diverged_gives_no_numbers(tmp_path):
-    results = _read(tmp_path, 3, outcomes.DIVERGED)
-    assert results.diverged == [2000]
-    assert math.isnan(results.model[2000])
-
-
-def test_a_search_has_the_expected_best_after_its_first_rung(tmp_path):
-    points = []
-    for rate, rounds, rewards in (("0.1", 2, (0.25, 0.75)), ("0.2", 1, (0.5,)), ("0.3", 1, (0.0,))):
-        point = (("server_learning_rate", "0.01"), ("client_learning_rate", rate))
-        (run,) = strategies.runs((f"--total_rounds={rounds}", "--task_type=digits"), "greedy", point, 1000, 1)
-        (tmp_path / run.name).mkdir(parents=True)
-        rows = "".join(f"{place},{value}\n" for place, value in enumerate(rewards, 1))
-        (tmp_path / run.name / "metrics.csv").write_text(f"round_num,{metrics.AVERAGE_REWARD}\n{rows}")
-        (tmp_path / run.name / "config.json").write_text(
-            json.dumps({"format": run_folder.FORMAT, "flags": {"seed": 1000}, "command": "run"})
-        )
-        points.append([outcomes.Outcome(run, outcomes.FINISHED, rounds, rewards[-1])])
-    found = findings.search(points, 3, tmp_path, metrics.AVERAGE_REWARD)["expected_best"]
-    # Of 0, 0.25 and 0.5 the mean; of pairs 0.25, 0.5 and 0.5; the best.
-    assert found == {"rounds": 1, "of_points": {1: pytest.approx(0.25), 2: pytest.approx(1.25 / 3), 3: 0.5}}
-
-
-def test_a_comparison_in_json_has_its_detectable_difference_and_the_seeds_required():
-    values = {"greedy": {0: 0.5, 1: 0.5, 2: 0.5}, "softmax": {0: 0.6, 1: 0.5, 2: 0.7}}
-    some = {name: StrategyResults(name, _POINT, reward) for name, reward in values.items()}
-    (one,) = findings.compared(some, "greedy").values()
-    found = findings.plain({"softmax": one})["softmax"]
-    assert found["detectable"] == one.detectable > 0.1
-    assert found["seeds_needed"] == one.seeds_needed > 3
-    assert found["difference"] == pytest.approx(0.1)
+    results = _read(tmp_path, 3, sweep.DIVERGED)
+    assert results.diverged == {2000}
+    assert math.isnan(results.by_seed(metrics.ACCURACY)[2000])
 
 
 def _verdict(values, uniform, best_fixed):
-    results = {name: StrategyResults(name, _POINT, dict(enumerate(rewards))) for name, rewards in values.items()}
-    return findings.verdict(results, uniform, best_fixed)
+    rewards = {name: some if isinstance(some, dict) else dict(enumerate(some)) for name, some in values.items()}
+    results = {name: configuration.of_values(name, findings.REWARD, some) for name, some in rewards.items()}
+    for name, some in rewards.items():
+        diverged = frozenset(seed for seed, value in some.items() if math.isnan(value))
+        results[name] = dataclasses.replace(results[name], diverged=diverged)
+    pairs = zip(Baseline, (uniform, best_fixed), strict=False)
+    known = {baseline: ReferenceValue(str(baseline), value) for baseline, value in pairs if value is not None}
+    return findings.verdict(results, known)
 
 
-def test_of_strategies_not_different_from_greedy_one_above_the_uniform_policy_is_recommended():
+def test_of_planning_not_different_from_greedy_one_above_the_uniform_policy_is_recommended():
     values = {"greedy": (0.2, 0.34, 0.19, 0.27), "softmax": (0.25, 0.6, 0.22, 0.45), "falcon": (0.3, 0.31, 0.3, 0.305)}
     found = _verdict(values, 0.2, None)
     assert (found.pays, found.recommended, found.best) == (False, "falcon", "falcon")
@@ -132,8 +109,7 @@ def test_without_greedy_to_compare_with_the_best_by_mean_is_recommended():
 def test_a_strategy_above_greedy_but_not_above_the_uniform_policy_is_not_recommended():
     softmax = {0: 0.6, 1: 0.9, 2: 0.3}
     greedy = {seed: softmax.get(seed, 0.6) - 0.1 + 0.0001 * seed for seed in range(8)}
-    found = {name: StrategyResults(name, _POINT, reward) for name, reward in (("greedy", greedy), ("softmax", softmax))}
-    printed = findings.verdict(found, 0.1, None)
-    assert printed.against_greedy["softmax"].wins
-    assert not printed.against_baselines["softmax"].beats_uniform
+    printed = _verdict({"greedy": greedy, "softmax": softmax}, 0.1, None)
+    assert printed.than("softmax", "greedy").wins
+    assert not printed.beats("softmax", findings.UNIFORM_POLICY)
     assert (printed.pays, printed.recommended) == (False, "greedy")

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from bandits.advice import plan, session, strategies
+from bandits.advice import plan, session
 from data import files
 from data.errors import UsageError
 
@@ -25,18 +25,7 @@ def test_the_folder_of_another_advice_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "changes",
-    [
-        {"spent": None},
-        {"pace": {"round_seconds": "x"}},
-        {"pace": 3},
-        {"stages": {"search": {}}},
-        {"stages": []},
-        {"identity": None},
-        {"stages": {"search": {"rounds": 9, "deploy_every": 3, "often": 1, "strategies": None}}},
-        {"spent": float("nan")},
-        {"minutes": None},
-    ],
+    "changes", [{"spent": None}, {"pace": 3}, {"stages": {"search": {}}}, {"identity": None}, {"spent": float("nan")}]
 )
 def test_a_damaged_plan_is_refused_and_it_says_what_to_do(tmp_path, changes):
     state = session.State(tmp_path, {}, 5.0)
@@ -47,11 +36,7 @@ def test_a_damaged_plan_is_refused_and_it_says_what_to_do(tmp_path, changes):
 
 
 def test_a_plan_that_is_no_json_object_or_of_another_format_is_refused(tmp_path):
-    for content, printed in (
-        ("{", "damaged: delete it"),
-        ("[]", "damaged: delete it"),
-        ('{"format": 2}', "of format 2"),
-    ):
+    for content, printed in (("{", "damaged: delete it"), ("[]", "damaged: delete"), ('{"format": 2}', "of format 2")):
         (tmp_path / session.PLAN_FILE).write_text(content)
         with pytest.raises(UsageError, match=printed):
             session.State(tmp_path, {}, 5.0)
@@ -60,12 +45,12 @@ def test_a_plan_that_is_no_json_object_or_of_another_format_is_refused(tmp_path)
 def test_time_of_noise_that_is_left_out_goes_to_later_stages(tmp_path):
     made, _ = _session(tmp_path, 20.0)
     made.state.pace = plan.Pace(0.01, 1.0, 1.0, 2)
-    made.begin(plan.SEARCH, "")
-    before = made.begin(plan.COMPARE, "")
+    made.begin(plan.SEARCH)
+    before = made.begin(plan.COMPARE)
     made.leave_out_noise()
-    after = made.begin(plan.CONFIRM, "")
+    after = made.begin(plan.CONFIRM)
     assert before.work(plan.NOISE).runs > 0 == after.work(plan.NOISE).runs
-    assert not any("noise" in one or "epsilon" in one for one in plan.left_out(made.full, after, {}))
+    assert not any("noise" in one or "epsilon" in one for one in plan.left_out(made.full, after))
 
 
 def test_with_other_minutes_it_is_planned_again_with_the_pace_and_the_time_it_took(tmp_path):
@@ -80,26 +65,24 @@ def test_with_other_minutes_it_is_planned_again_with_the_pace_and_the_time_it_to
     assert (again.earlier, again.spent) == (60.0, pytest.approx(0.0, abs=5.0))
 
 
-def _session(tmp_path, minutes=5.0) -> tuple[session.Session, dict[str, strategies.Space]]:
+def _session(tmp_path, minutes=5.0) -> tuple[session.Session, dict[str, plan.Space]]:
     base, full = ("--task_type=digits",), plan.Plan(rounds=100, deploy_every=10, often=1)
     made = session.Session(tmp_path, session.State(tmp_path, {}, minutes), full, base, 2)
-    return made, strategies.spaces(base, full.strategies, 10)
+    return made, plan.spaces(base, full.strategies, 10)
 
 
-@pytest.mark.slow
-def test_runs_of_a_killed_measurement_are_not_measured_again(tmp_path, monkeypatch):
+def test_a_killed_measurement_begins_again(tmp_path, monkeypatch):
     made, spaces = _session(tmp_path)
-    measured = []
+    (before,) = plan.runs(made.base, "greedy", spaces["greedy"].first, plan.TUNING_SEED, 1)
+    (tmp_path / "search" / before.name).mkdir(parents=True)
 
     def timed(_, some, rounds):
-        measured.append({run.seed for run in some})
+        assert not (tmp_path / "search").exists()
         return 5.0, 0.1
 
     monkeypatch.setattr(session.Session, "_timed", timed)
-    (before,) = strategies.runs(made.base, "greedy", spaces["greedy"].first, strategies.TUNING_SEED, 1)
-    (tmp_path / "search" / before.name).mkdir(parents=True)
     made.measure(spaces)
-    assert measured == [{1002, 1003}] * 3
+    assert made.pace.round_seconds == 0.1
 
 
 @pytest.mark.parametrize(("minutes", "factor"), [(30.0, 0.5), (40.0, 1.0)])
@@ -109,7 +92,7 @@ def test_runs_of_another_budget_do_not_raise_the_pace(tmp_path, monkeypatch, min
     state.save()
     _change(tmp_path, {"spent": 60.0})
     made, _ = _session(tmp_path, minutes)
-    made.begin(plan.SEARCH, "Searching")
+    made.begin(plan.SEARCH)
     planned = made.plan.seconds(made.pace, [plan.SEARCH])
     assert planned > 60
     now = time.monotonic()

@@ -1,14 +1,87 @@
-"""When a recommendation has no runs with noise, or of clients that train alone."""
+"""Noise of a recommendation and its guarantee, clients that train alone, and rounds that grow."""
 
+import math
 import types
 
+import dp_accounting
+import numpy as np
 import pytest
+from dp_accounting import rdp
 
 from bandits import metrics, studies
-from bandits.advice import findings, stages, strategies
+from bandits.advice import findings, inputs, stages
+from bandits.advice import plan as planning
 from bandits.advice.plan import GREEDY, Plan
-from bandits.plans import sweep as outcomes
+from bandits.plans import sweep
+from bandits.references import References
 from bandits.results import runs
+from bandits.results.configuration import Baseline, ReferenceValue
+from optimization import options
+from optimization.privacy import mechanisms
+from optimization.study import aggregation_flags, cli
+from optimization.study.intervals import Interval
+
+
+def _settings(*arguments: str) -> cli.Settings:
+    flags = cli.FlagSet("x")
+    flags.group(inputs.Privacy)
+    return flags.parse(["x", *arguments])
+
+
+def _epsilon(z: float, share: float, rounds: int, delta: float) -> float:
+    """By the accounting library alone."""
+    event = dp_accounting.PoissonSampledDpEvent(share, dp_accounting.GaussianDpEvent(z))
+    return rdp.RdpAccountant().compose(event, rounds).get_epsilon(delta)
+
+
+@pytest.mark.slow
+def test_a_run_adds_the_noise_on_the_mean_that_the_deployment_would_and_that_one_is_accounted():
+    where = inputs.deployment(_settings("--population=342477", "--target_delta=1e-6"), 60, 20, ())
+    assert (where.population, where.cohort) == (342477, 1000)
+    found = stages.noise(where, 150, 20, 3.0)
+    z = found["noise_multiplier"]
+    assert found["run_noise_multiplier"] / 20 == pytest.approx(z / 1000, rel=1e-5)
+    groups = found["bands"]  # A client is in one of so many groups, which take turns.
+    assert groups > 1
+    expected = _epsilon(z, groups * 1000 / 342477, -(-150 // groups), 1e-6)
+    assert found["guarantee"]["epsilon"] == pytest.approx(expected, rel=0.01)
+    assert 2.97 < found["guarantee"]["epsilon"] <= 3.0
+    assert found["guarantee"]["rounds"] == 150
+    assert not found["guarantee"]["guarantees"][0]["sampling_assumed"]
+
+
+@pytest.mark.slow
+def test_the_noise_of_a_run_is_correlated_as_in_the_deployment():
+    found = stages.noise(inputs.deployment(_settings("--population=342477"), 60, 20, ()), 150, 20, 3.0)
+    flags = cli.FlagSet("x")
+    flags.group(aggregation_flags.Aggregation)
+    run = aggregation_flags.resolve(flags.parse(["x", *stages.noise_flags(0.1, 1.0, found["bands"])]).settled())
+    cohorts = options.Cohorts(20, run.cohort_sampling)
+    plan = aggregation_flags.plan(aggregation_flags.options(run), cohorts, 60, 7, 150)
+    deployed = mechanisms.of_values(found["guarantee"]["mechanism"])
+    np.testing.assert_array_equal(plan.mechanism.column(150), deployed.column(150))
+
+
+@pytest.mark.slow
+def test_without_a_population_the_guarantee_is_for_the_clients_of_the_data():
+    where = inputs.deployment(_settings(), 60, 20, ("the means of 3 columns",))
+    found = stages.noise(where, 150, 20, 10.0)
+    assert (where.population, where.cohort, where.is_table) == (60, 20, True)
+    assert found["run_noise_multiplier"] == found["noise_multiplier"]
+    assert "too small for a guarantee" in " ".join(found["guarantee"]["warnings"])
+    assert "the means of 3 columns" in " ".join(found["guarantee"]["epsilon_assumes"])
+
+
+@pytest.mark.slow
+def test_an_epsilon_out_of_reach_is_reported():
+    where = inputs.Deployment(60, 20, True, delta=0.5)
+    assert "reaches epsilon 1e+06" in stages.noise(where, 1, 20, 1e6)["error"]
+
+
+def test_runs_under_noise_are_seeded_and_say_so():
+    assert "--insecure_seeded_noise" in stages.noise_flags(0.5, 0.1)
+    assert "--insecure_seeded_noise" not in stages.noise_flags(0.0, 0.1)
+    assert {"--aggregator_type=mf_dpftrl", "--mf_bands=16"} < {*stages.noise_flags(0.5, 0.1, 16)}
 
 
 @pytest.mark.parametrize("absent", ["--availability=diurnal", "--drop_out=0.1"])
@@ -17,7 +90,7 @@ def test_no_noise_is_advised_where_its_guarantee_would_not_hold(absent):
     assert stages.refused_noise(("--task_type=digits", "--drop_out=0")) == ""
 
 
-def test_no_noise_is_advised_where_losses_reset_the_training():
+def test_losses_that_reset_the_training_exclude_noise():
     assert "the clients' losses" in stages.refused_noise(("--task_type=digits", "--reset=model"))
     window = ("--reset=model", "--reset_when=window", "--reset_window=20")
     assert stages.refused_noise(("--task_type=digits", *window)) == ""
@@ -43,7 +116,7 @@ class _Session:
             where = (f"--root_output_dir={self.folder / folder}", f"--experiment_name={run.name}")
             assert studies.program(run.module, studies.parse(run.module, [*run.arguments, *where])) == 0
             reward = runs.read_metrics(self.folder / folder / run.name)[metrics.AVERAGE_REWARD].iloc[-1]
-            executed[run.name] = outcomes.Outcome(run, outcomes.FINISHED, 2, reward)
+            executed[run.name] = sweep.Outcome(run, sweep.FINISHED, 2, reward)
         return executed
 
 
@@ -52,14 +125,32 @@ def test_clients_alone_and_together_are_compared_over_equal_seeds(tff_worker, mo
 
     monkeypatch.setattr(worker, "start", lambda *_: tff_worker)
     session = _Session(tmp_path)
-    space = strategies.spaces(session.base, [GREEDY], 10)[GREEDY]
-    stage = stages.Stages(session, {GREEDY: space}, types.SimpleNamespace(is_labelled=True), None, ())
-    stage.results.compared[GREEDY] = findings.StrategyResults(GREEDY, space.first)
-    stage._federate(session.plan)
-    rewards = {name: one.reward for name, one in stage.results.federation.items()}
+    space = planning.spaces(session.base, [GREEDY], 10)[GREEDY]
+    stage = stages.Stages(session, {GREEDY: space}, None, None, (), findings.Findings(metrics.ACCURACY))
+    stage.results.compared[GREEDY] = findings.planned(GREEDY, space.first)
+    stage.federate(session.plan)
+    rewards = {name: one.by_seed(findings.REWARD) for name, one in stage.results.federation.items()}
     assert rewards["alone"].keys() == rewards["federated"].keys() == {2000, 2001}
     assert rewards["alone"] != rewards["federated"]  # In the second round, clients act with trained models.
     found = stage.results.by_client
     assert sum(found["shares"].values()) == pytest.approx(1)
     assert found["shares"]["equal"] > 0  # The clients of the first round alone.
     assert found["lines"]
+
+
+@pytest.mark.parametrize(
+    ("learned", "searched", "is_far"), [(0.5, 0.4, True), (0.7, 0.2, True), (0.7, 0.4, False), (math.nan, 0.4, True)]
+)
+def test_rounds_grow_until_a_model_and_the_rewards_come_near_the_linear_model(
+    monkeypatch, tmp_path, learned, searched, is_far
+):
+    monkeypatch.setattr(
+        findings, "recorded_baselines", lambda folder: {Baseline.uniform_policy: ReferenceValue("", 0.1)}
+    )
+    references = References({}, Interval(0.6, 0.5, 0.7, 9), (0.1, 0.7))  # Near are 0.58, and a mean of 0.4.
+    found = findings.Findings(metrics.ACCURACY, learned={GREEDY: learned}, searched={GREEDY: searched})
+    data = types.SimpleNamespace(references=references)
+    assert stages.Stages(_Session(tmp_path), {}, data, None, (), found)._is_far() is is_far
+    for nothing_to_reach in (None, References({}, Interval(0.0, -0.1, 0.1, 9), (0.1, 0.1))):
+        data = types.SimpleNamespace(references=nothing_to_reach)
+        assert not stages.Stages(_Session(tmp_path), {}, data, None, (), found)._is_far()
