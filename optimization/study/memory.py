@@ -51,6 +51,6 @@ def check(model_bytes: int, cohort_size: int, *, keeps_models: bool) -> None:
         cohort = f" and a cohort of {cohort_size:,}, whose models the server keeps" if keeps_models else ""
         raise UsageError(
             f"A round with a model of {model_bytes / 1e6:,.0f} MB{cohort} needs at least {needed / 1e9:,.1f} GB of "
-            f"memory, usually {usual / 1e9:,.1f} GB, and {free / 1e9:,.1f} GB are left: choose a smaller model (--model, "
-            "--hidden)" + (" or fewer --clients_per_round." if keeps_models else ", or a larger machine.")
+            f"memory, usually {usual / 1e9:,.1f} GB, and {free / 1e9:,.1f} GB are left: choose a smaller model "
+            "(--model, --hidden)" + (" or fewer --clients_per_round." if keeps_models else ", or a larger machine.")
         )

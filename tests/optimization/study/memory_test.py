@@ -31,9 +31,9 @@ def test_a_run_is_refused_with_the_figure_and_the_remedy(monkeypatch):
     with pytest.raises(UsageError, match=r"400 MB needs at least 10\.5 GB .* usually 34\.9 GB, .* a larger machine"):
         memory.check(400_000_000, 10, keeps_models=False)
     memory.check(40_000_000, 8, keeps_models=True)
-    # 60 clients with 2.4 copies of 40 MB, and 85 copies beside them, of which 25 are the least.
-    with pytest.raises(UsageError, match=r"cohort of 60, .* 5\.0 GB .* usually 10\.1 GB.* fewer --clients"):
-        memory.check(40_000_000, 60, keeps_models=True)
+    # 100 clients with 2.4 copies of 40 MB, and 85 copies beside them, of which 25 are the least.
+    with pytest.raises(UsageError, match=r"cohort of 100, .* 7\.3 GB .* usually 13\.9 GB.* fewer --clients"):
+        memory.check(40_000_000, 100, keeps_models=True)
 
 
 def test_with_remote_workers_the_program_alone_needs_memory(monkeypatch):
