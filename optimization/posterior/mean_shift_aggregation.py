@@ -331,17 +331,14 @@ def _walk(shift: flags.MeanShift, samples: tf.Tensor, width: tf.Tensor, toleranc
             return tf.gather(means, places, batch_dims=1)
     else:
         squares = tf.square(centred)
-        second, third = sum_within(squares), sum_within(squares * centred)
+        sums = tf.stack([count, first, sum_within(squares), sum_within(squares * centred)], axis=2)
         curvature = 1 / tf.square(width + _MARGIN)[:, tf.newaxis]
-        # mass(x) = constant + 2 slope x - bend x^2, and so the sum of weighted samples.
-        bend, slope, turn = curvature * count, curvature * first, curvature * second
-        coefficients = tf.stack([count - turn, first - curvature * third, bend, slope, turn], axis=2)
 
         def after_step(points: tf.Tensor, places: tf.Tensor) -> tf.Tensor:
-            at = tf.gather(coefficients, places, batch_dims=1)
-            mass_constant, sum_constant, bend, slope, turn = tf.unstack(at, num=5, axis=2)
-            mass = mass_constant + points * (2 * slope - points * bend)
-            weighted = sum_constant + points * (2 * turn - points * slope)
+            # Sums of 1 - curvature (x - sample)^2, and of this times the sample.
+            number, first, second, third = tf.unstack(tf.gather(sums, places, batch_dims=1), num=4, axis=2)
+            mass = number - curvature * (second + points * (points * number - 2 * first))
+            weighted = first - curvature * (third + points * (points * first - 2 * second))
             return tf.where(mass > 0, weighted / mass, points)
 
     def step(number: tf.Tensor, points: tf.Tensor, moves: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
