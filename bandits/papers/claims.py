@@ -30,20 +30,16 @@ the best fixed action is unknown, so is the premise: `inconclusive`.
 """
 
 import dataclasses
-import functools
 import itertools
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import NamedTuple
 
-from bandits.papers.plan import PAPER_DATA, STAND_IN, Accounted, Claim, Figure, Measure, Published, parse_operand
+from bandits.papers.plan import PAPER_DATA, STAND_IN, Claim, Measure, Published, parse_operand
 from bandits.papers.results import ROUNDS, Results, number
-from bandits.plans import plan
-from bandits.results import baselines, budget, comparison, phrases
-from bandits.results.baselines import BaselineComparison
+from bandits.results import comparison, phrases
 from bandits.results.comparison import Comparison
 from bandits.results.configuration import Configuration, ReferenceValue
-from optimization.privacy import mechanisms
 from optimization.study.intervals import Interval
 
 AGREES, DISAGREES = "agrees", "disagrees"  # Of the paper's data.
@@ -56,10 +52,7 @@ OURS = "our tolerance"
 NEAR = 0.05  # Of a published number: within this part of it, ours is the same.
 _TRUE, _FALSE = "true", "false"  # Outcomes of a statement, beside INCONCLUSIVE and PREMISE.
 _GREEDY = "Greedy"  # The label of the strategy that does not explore.
-_VALUE, _RAW = (
-    "value",
-    "raw",
-)  # Columns of an operand: a value that is never reached is finite, or infinite.
+_VALUE, _RAW = "value", "raw"  # Columns of an operand: a value that is never reached is finite, or infinite.
 
 
 class Verdict(NamedTuple):
@@ -230,17 +223,15 @@ def _tested_number(published: Published, results: Results) -> _Statement | Verdi
     """Statement that our mean is close to a published number, or else that it could be; a verdict if not tested."""
     figure, label, name = results.figure, published.configuration, published.measure
     configuration = results.configurations.get(label)
-    if configuration is None:
+    is_picked = configuration is not None and name in results.picked(label)
+    if configuration is None or not (is_picked or name in configuration.values):
         return Verdict(NOT_RUN, "")
-    shown, seeds = value_words(label, name, results), 0
-    if is_picked := name in results.picked(label):
+    shown, seeds = results.value_words(label, name) + results.baseline_note(label, name), 0
+    if is_picked:
         count = len(figure.tuning_seeds)
         shown += f"; selected on {f'{count} tuning seeds' if count > 1 else 'one tuning seed'}"
-    elif name not in configuration.values:
-        return Verdict(NOT_RUN, "")
     else:
         seeds = configuration.estimate(name).size
-        shown += baseline_note(label, name, results)
     if not figure.has_paper_settings or published.other_settings:
         return Verdict(NOT_COMPARABLE, shown, seeds)
     if is_picked:
@@ -265,42 +256,17 @@ def _tested_number(published: Published, results: Results) -> _Statement | Verdi
     return _Statement(False, (label, name, "published"), p, shown, seeds)
 
 
-@functools.cache
-def computed(one: Accounted) -> Verdict:
-    """Verdict on an epsilon, which is computed without a run, with our value and its flags."""
-    mechanism, rounds = budget.build(budget.define().parse(["privacy_budget", *one.arguments]))
-    epsilon = mechanism.epsilon(rounds)
-    status = AGREES if abs(epsilon - one.value) <= max(NEAR * one.value, one.unit / 2) else DISAGREES
-    ours = f"{mechanisms.digits(epsilon)}, computed by RDP, {mechanism.analyses[0].neighbours}"
-    return Verdict(status, f"{ours}: scripts.privacy_budget {' '.join(one.arguments)}")
-
-
-def reference_of(figure: Figure, configuration: plan.Configuration) -> str:
-    """Label of the configuration with the figure's reference on its axis; empty without one."""
-    drawn = [other for other in figure.configurations if other.is_drawn]
-    axis = next((other.words.index(figure.reference) for other in drawn if figure.reference in other.words), None)
-    if axis is None or not configuration.is_drawn or configuration.words[axis] == figure.reference:
-        return ""
-    return ", ".join((*configuration.words[:axis], str(figure.reference), *configuration.words[axis + 1 :]))
-
-
 def _against_reference(results: Results) -> dict[Hashable, Comparison]:
     """First measures compared with the reference's, by `_key`."""
     figure, known, measure = results.figure, results.configurations, results.figure.measures[0]
     tests: dict[Hashable, Comparison] = {}
     for planned in figure.configurations:
-        reference = reference_of(figure, planned)
+        reference = figure.reference_of(planned)
         if {planned.label, reference} <= set(known) and measure.name in results.measures:
             pair = known[planned.label], known[reference]
             key = (*sorted(((planned.label, measure.name), (reference, measure.name))), 0.0)
             (tests[key],) = comparison.compare([pair], measure.name, "down" if measure.smallest else "up")
     return tests if any(test.is_judged for test in tests.values()) else {}
-
-
-def measure_of(figure: Figure, operand: str) -> Measure:
-    """Measure that an operand names, or the figure's first."""
-    _, name = parse_operand(operand)
-    return next((one for one in figure.measures if one.name == name), Measure(name, "")) if name else figure.measures[0]
 
 
 def _operands(operand: str, results: Results) -> list[_Operand]:
@@ -309,7 +275,7 @@ def _operands(operand: str, results: Results) -> list[_Operand]:
     Raises:
       _MissingError: If one is missing.
     """
-    measure = measure_of(results.figure, operand)
+    measure = results.figure.measure_of(operand)
     return [_operand(label, measure.name, results) for label in parse_operand(operand)[0]]
 
 
@@ -359,45 +325,22 @@ def minus(label: str, reference: str, name: str, results: Results) -> str:
     return _interval(_difference(first, second)).text(signed=True)
 
 
-def _against_baselines(label: str, name: str, results: Results) -> BaselineComparison | None:
-    return results.baselines.get(label) if name == results.figure.measures[0].name else None
-
-
-def baseline_note(label: str, name: str, results: Results) -> str:
-    """Note on a first measure that is not significantly above the uniform policy or the best fixed action."""
-    against = _against_baselines(label, name, results)
-    if against and against.beats_uniform and against.fixed and against.fixed.is_judged and not against.fixed.wins:
-        return f" ({against.summary.rpartition(', ')[2]})"
-    return baselines.note(against) if against else ""
-
-
-def value_words(label: str, name: str, results: Results) -> str:
-    """Number with its interval; for rounds to a value, how many seeds reach it if not all do."""
-    estimate, is_round = results.estimate(label, name), measure_of(results.figure, f"x @ {name}").rounds_to is not None
-    if is_round and math.isinf(estimate.mean):
-        values = results.configurations[label].values[name]
-        return f"reached by {sum(map(math.isfinite, values))} of {len(values)} seeds"
-    return estimate.text()
-
-
 def _learned(alternatives: Sequence[_Operand], results: Results) -> Verdict | None:
     """Why it is not so, or not known, that one of several configurations beats the best fixed action; None if it is."""
-    compared = {one.label: _against_baselines(one.label, one.measure, results) for one in alternatives}
+    compared = {one.label: results.against(one.label, one.measure) for one in alternatives}
     fixed = {label: against.fixed if against else None for label, against in compared.items()}
     known = [against for against in fixed.values() if against]
     if any(against.wins for against in known):
         return None
     if unknown := [label for label, against in fixed.items() if against is None]:
-        return _unknown(f"the best fixed action of {' and '.join(unknown)} is not recorded")
+        return Verdict(
+            INCONCLUSIVE, f"premise unknown: the best fixed action of {' and '.join(unknown)} is not recorded"
+        )
     if not all(against.is_judged for against in known):
-        return _unknown("one seed, or a run that diverged, against the best fixed action")
+        return Verdict(INCONCLUSIVE, "premise unknown: one seed, or a run that diverged, against the best fixed action")
     verb = f"{alternatives[0].label} does not beat" if len(compared) == 1 else "neither beats"
     rewards = dict.fromkeys(number(against.reference_mean) for against in known)
     return Verdict(PREMISE, f"{PREMISE}: {verb} the best fixed action, {phrases.listed([*rewards])}")
-
-
-def _unknown(why: str) -> Verdict:
-    return Verdict(INCONCLUSIVE, f"premise unknown: {why}")
 
 
 def _premise(first: _Operand, second: _Operand, measure: Measure, results: Results) -> Verdict | None:
@@ -418,7 +361,7 @@ def _described(first: _Operand, second: _Operand, results: Results) -> str:
     test, is_same = _difference(first, second), first.label == second.label
     means = []
     for one, mean in ((first, test.mean), (second, test.reference_mean)):
-        note = baseline_note(one.label, one.measure, results)
+        note = results.baseline_note(one.label, one.measure)
         mean = one.mean if math.isinf(one.mean) else mean
         means.append(f"{one.measure.replace('_', ' ') if is_same else one.label} {number(mean)}{note}")
     shown = f"{', '.join(means)}: {_interval(test).text(signed=True)}"
@@ -462,7 +405,7 @@ def _pairs(operands: Sequence[str], others: Sequence[str], results: Results, wit
     """Statements that the best of each operand is better than all of the others' alternatives."""
     rows = []
     for operand, other in itertools.product(operands, others):
-        measure = measure_of(results.figure, operand)
+        measure = results.figure.measure_of(operand)
         firsts = _operands(operand, results)
         for second in _operands(other, results):
             premises = [_premise(first, second, measure, results) for first in firsts]
@@ -482,7 +425,7 @@ def _close(claim: Claim, results: Results) -> _Rows:
     for first, second in (pair for two in itertools.combinations(values, 2) for pair in itertools.product(*two)):
         within = claim.within * abs(second.finite_mean)
         why = f"{_described(first, second, results)}; within {number(within)} is close ({OURS})"
-        premise = _premise(first, second, measure_of(results.figure, f"x @ {first.measure}"), results)
+        premise = _premise(first, second, results.figure.measure_of(f"x @ {first.measure}"), results)
         statement = _in_range(first, second, -within, within, why, premise)
         if claim.kind == "apart":
             statement.is_met, statement.margin = not statement.is_met, -statement.margin
@@ -499,7 +442,7 @@ def _near_best(claim: Claim, results: Results) -> _Rows:
 
 def _larger_lead(claim: Claim, results: Results) -> _Rows:
     first, second, third, fourth = (_operands(group[0], results)[0] for group in claim.operands)
-    measure = measure_of(results.figure, claim.operands[0][0])
+    measure = results.figure.measure_of(claim.operands[0][0])
     premise = _premise(first, second, measure, results) or _premise(third, fourth, measure, results)
     return [[_better(_lead(first, second), _lead(third, fourth), measure, results, premise=premise)]]
 
@@ -559,7 +502,7 @@ def _beats_best_fixed(claim: Claim, results: Results) -> _Rows:
 
 
 def _above_fixed(value: _Operand, results: Results) -> _Statement:
-    baseline = _against_baselines(value.label, value.measure, results)
+    baseline = results.against(value.label, value.measure)
     against = baseline.fixed if baseline else None
     if not against:
         raise _MissingError(f"best fixed action beside {value.label}")

@@ -185,7 +185,7 @@ def _numbers(judged: Judged) -> _Table:
     for planned in figure.configurations:
         label = planned.label
         if label in found.configurations:
-            reference = claims.reference_of(figure, planned)
+            reference = figure.reference_of(planned)
             cells = [results.display_name(planned), *(found.estimate(label, name).text() for name in names)]
             cells += [claims.minus(label, reference, name, found) for name in compared]
             cells += [found.baselines[label].summary if label in found.baselines else ""] * bool(found.baselines)
@@ -241,7 +241,7 @@ def _not_compared(judged: Judged) -> _Table | None:
     figure, found = judged.figure, judged.results
     compared = {published.measure for published in figure.published}
     for claim in (line.claim for line in judged.lines if line.claim and line.status != claims.NOT_RUN):
-        compared |= {claims.measure_of(figure, operand).name for group in claim.operands for operand in group}
+        compared |= {figure.measure_of(operand).name for group in claim.operands for operand in group}
     estimates = {
         name: {label: found.estimate(label, name) for label in found.configurations}
         for name in found.measures

@@ -5,7 +5,6 @@ import functools
 import math
 import pathlib
 import re
-import textwrap
 import tomllib
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -16,8 +15,7 @@ from bandits.papers import page
 from bandits.papers.figures import data_note
 from bandits.papers.plan import Figure
 from bandits.papers.scoreboard import Judged
-from bandits.plans import plan
-from bandits.results import baselines, runs
+from bandits.results import runs
 from bandits.results.configuration import Configuration
 from data import files
 from data.errors import UsageError
@@ -29,19 +27,16 @@ _SPEC = pathlib.Path(__file__).with_name("docs_pictures.toml")
 _CELL = re.compile(r"([-+\d.]+) \(([-+\d.]+) to ([-+\d.]+)\)")
 _PANEL = (4.6, 3.2)  # Inches.
 _MOST_COLUMNS = 4
-_MOST_TICKS = 6
-_SPREAD = 20  # Ratio of values from which on their axis is logarithmic.
-_NOTE_WIDTH = 90  # Letters across a panel.
 _OURS = "ours, 95% interval"
 
 
-def draw(judged: Judged, found: Mapping[str, Configuration], outputs: Sequence[pathlib.Path]) -> None:
-    """Draws the curves, ours beside the published values, and the verdicts.
+def draw(judged: Judged, found: Mapping[str, Configuration], output: pathlib.Path) -> None:
+    """Draws the curves, then ours beside the published values.
 
     Args:
-      judged: The figure with its numbers and verdicts.
+      judged: The figure with its numbers.
       found: Configurations with finished runs, by label.
-      outputs: Pictures to write.
+      output: Picture to write.
     """
     from optimization.study import panels
 
@@ -52,31 +47,32 @@ def draw(judged: Judged, found: Mapping[str, Configuration], outputs: Sequence[p
     seconds = list(dict.fromkeys(one.words[-1] if len(one.words) > 1 else "" for one in drawn)) or [""]
     shown = [(column, second) for column in columns for second in seconds]
     compared = _compared(judged)
-    across = len(seconds) if len(seconds) > 1 else 2 if shown else 3
-    across = min(across, _MOST_COLUMNS, max(1, len(shown), len(compared)))
-    down, rest = -(-len(shown) // across), -(-len(compared) // across)
-    heights = [_PANEL[1]] * down + [max(1.6, 0.9 + 0.2 * max(1, len(judged.results.configurations)))] * rest
-    notes = []
-    for line in judged.lines:
-        note = f"{line.status} ({figure.data_kind}): {line.says} ({line.place})"
-        notes += textwrap.wrap(note, _NOTE_WIDTH * across, subsequent_indent="   ") if line.claim else []
-    size = (_PANEL[0] * across + 0.5, sum(heights) + 0.9 + 0.15 * len(notes))
+    count = max(1, len(shown) + len(compared))
+    across = min(count, len(seconds) if len(seconds) > 1 else 2, _MOST_COLUMNS)
+    down = -(-count // across)
     firsts = list(dict.fromkeys(one.words[0] for one in drawn))
     styles = dict(zip(firsts, curves.styles(firsts), strict=True))
     title = "\n".join([f"{figure.about}. {figure.text}", *filter(None, [data_note(figure)])])
-    picture, grid = panels.grid(len(heights), across, size, title, height_ratios=heights)
+    picture, grid = panels.grid(down, across, (_PANEL[0] * across + 0.5, _PANEL[1] * down + 0.9), title)
     axes = list(grid.flat)
     for plot, (column, second) in zip(axes, shown, strict=False):
-        of_panel = [one for one in drawn if second in ("", one.words[-1])]
-        _draw_curves(plot, column, second, [(one, styles[one.words[0]], found[one.label]) for one in of_panel])
-    for plot, (name, values) in zip(axes[down * across :], compared.items(), strict=False):
-        _draw_values(plot, values, name)
-    for plot in (*axes[len(shown) : down * across], *axes[down * across + len(compared) :]):
+        metric = runs.declared().get(column, column)
+        for one in (one for one in drawn if second in ("", one.words[-1])):
+            tables = [run.metrics for run in found[one.label].runs]
+            name = one.words[0] + judged.results.baseline_note(one.label, figure.measures[0].name)
+            curves.draw(plot, tables, metric, name, styles[one.words[0]])
+        panels.label(plot, xlabel="round", ylabel=runs.about(column), title=second, legend=True)
+    for plot, (name, values) in zip(axes[len(shown) :], compared.items(), strict=False):
+        panels.forest(plot, {label: {_OURS: ours} for label, (ours, _) in values.items()}, {_OURS: curves.PLAIN})
+        theirs = [published for _, published in values.values()]
+        if np.isfinite(theirs).any():
+            plot.plot(theirs, range(len(theirs)), "D", color=curves.RED, label="published", fillstyle="none")
+        if name.endswith("_rate"):
+            plot.set_xscale("log")
+        panels.label(plot, xlabel=name.replace("_", " "), legend=True)
+    for plot in axes[len(shown) + len(compared) :]:
         plot.remove()
-    if notes:
-        picture.supxlabel("\n".join(notes), fontsize=7, x=0.01, ha="left")
-    for output in outputs:
-        files.save_picture(picture, output, dpi=150)
+    files.save_picture(picture, output, dpi=150)
 
 
 def _compared(judged: Judged) -> dict[str, dict[str, tuple[Interval, float]]]:
@@ -85,58 +81,19 @@ def _compared(judged: Judged) -> dict[str, dict[str, tuple[Interval, float]]]:
     These are the measures that the paper states or a search selected; without curves, all.
     """
     published = {(one.configuration, one.measure): one.value for one in judged.figure.published}
+    stated = {measure for _, measure in published}
     compared: dict[str, dict[str, tuple[Interval, float]]] = {}
-    selected = set()
     for label in judged.results.configurations:
         picked = judged.results.picked(label)
-        selected |= set(picked)
         for name in (*judged.results.measures, *picked):
-            both = judged.results.estimate(label, name), published.get((label, name), math.nan)
-            compared.setdefault(name, {})[label] = both
-    return {
-        name: values
-        for name, values in compared.items()
-        if name in selected or not judged.figure.curves or any(math.isfinite(one) for _, one in values.values())
-    }
+            if name in stated or name in picked or not judged.figure.curves:
+                both = judged.results.estimate(label, name), published.get((label, name), math.nan)
+                compared.setdefault(name, {})[label] = both
+    return compared
 
 
-def _draw_curves(
-    plot: Any, column: str, title: str, found: Sequence[tuple[plan.Configuration, curves.Style, Configuration]]
-) -> None:
-    """Draws the curves of configurations in one panel."""
-    from optimization.study import panels
-
-    metric = runs.declared().get(column, column)
-    folders = {planned.label: [run.folder for run in one.runs] for planned, _, one in found}
-    notes = baselines.notes(folders, metric)
-    for planned, style, one in found:
-        name = planned.words[0] + notes.get(planned.label, "")
-        curves.draw(plot, [run.metrics for run in one.runs], metric, name, style)
-    panels.label(plot, xlabel="round", ylabel=runs.about(column), title=title, legend=True)
-
-
-def _draw_values(plot: Any, values: Mapping[str, tuple[Interval, float]], name: str) -> None:
-    """Draws the values of one measure, with their intervals and the published ones."""
-    from optimization.study import panels
-
-    panels.forest(plot, {label: {_OURS: ours} for label, (ours, _) in values.items()}, {_OURS: curves.PLAIN})
-    theirs = [published for _, published in values.values()]
-    if np.isfinite(theirs).any():
-        plot.plot(theirs, range(len(theirs)), "D", color=curves.RED, label="published", fillstyle="none", markersize=7)
-    finite = [value for value in (*(ours.mean for ours, _ in values.values()), *theirs) if math.isfinite(value)]
-    if finite and min(finite) > 0 and (max(finite) > _SPREAD * min(finite) or name.endswith("_rate")):
-        plot.set_xscale("log")
-        ticks = sorted(set(finite))
-        if len(ticks) <= _MOST_TICKS:
-            plot.set_xticks(ticks, [f"{value:g}" for value in ticks])
-            plot.minorticks_off()
-    else:
-        plot.locator_params(axis="x", nbins=_MOST_TICKS)
-    panels.label(plot, xlabel=name.replace("_", " "), legend=True)
-
-
-def draw_of_study(figure: Figure, found: Mapping[str, Configuration], folder: pathlib.Path) -> list[str]:
-    """Draws the pictures that the figure's binary has for it; returns the names of their files."""
+def draw_of_study(figure: Figure, found: Mapping[str, Configuration], folder: pathlib.Path) -> None:
+    """Draws the pictures that the figure's binary has for it."""
     note = data_note(figure)
     title = f"{note}\n{figure.text}" if note else figure.text
     by_run = {run.folder: (label, run.flags) for label, one in found.items() for run in one.runs}
@@ -145,14 +102,10 @@ def draw_of_study(figure: Figure, found: Mapping[str, Configuration], folder: pa
 
         names = {"selector": "client_selection", "cohort": "clients_per_round", "seed": "seed"}
         about = {path: {name: flags[flag] for name, flag in names.items()} for path, (_, flags) in by_run.items()}
-        path = folder / f"{figure.name}_clients.png"
-        figures.draw_client_losses(figures.read(about)[1], path, title)
-        return [path.name]
-    if figure.own_figures == "normality":
-        path = folder / f"{figure.name}_normality.png"
-        _draw_normality(figure, found, path, title)
-        return [path.name]
-    if figure.own_figures == "study" and figure.study:
+        figures.draw_client_losses(figures.read(about)[1], folder / f"{figure.name}_clients.png", title)
+    elif figure.own_figures == "normality":
+        _draw_normality(figure, found, folder / f"{figure.name}_normality.png", title)
+    elif figure.own_figures == "study" and figure.study:
         from bandits.mab_fl import studies as mab_fl
         from bandits.mab_fl.figures import draw_study
         from bandits.mab_fl.flags import varied
@@ -163,8 +116,6 @@ def draw_of_study(figure: Figure, found: Mapping[str, Configuration], folder: pa
             study = dataclasses.replace(study, figures=drawn)
         settings = {one.name: one for one in study.settings}
         draw_study(study, {path: varied(settings[label], flags) for path, (label, flags) in by_run.items()}, folder)
-        return [one["file"] for one in study.figures]
-    return []
 
 
 def _draw_normality(figure: Figure, found: Mapping[str, Configuration], path: pathlib.Path, title: str) -> None:

@@ -203,6 +203,19 @@ class Figure:
     own: bool = False
     reference: str | None = None
 
+    def measure_of(self, operand: str) -> Measure:
+        """Measure that an operand of a claim names, or the first."""
+        _, name = parse_operand(operand)
+        return next((one for one in self.measures if one.name == name), Measure(name, "")) if name else self.measures[0]
+
+    def reference_of(self, configuration: Configuration) -> str:
+        """Label of the configuration with the reference on its axis; empty without one."""
+        drawn = [other for other in self.configurations if other.is_drawn]
+        axis = next((other.words.index(self.reference) for other in drawn if self.reference in other.words), None)
+        if axis is None or not configuration.is_drawn or configuration.words[axis] == self.reference:
+            return ""
+        return ", ".join((*configuration.words[:axis], str(self.reference), *configuration.words[axis + 1 :]))
+
     @property
     def has_paper_settings(self) -> bool:
         """Whether its numbers are comparable with the paper's: the same data and number of rounds."""

@@ -17,7 +17,6 @@ from bandits.results.baselines import BaselineComparison, Baselines
 from bandits.results.comparison import Reference
 from bandits.results.configuration import Baseline, Configuration, ReferenceValue
 from data.errors import UsageError
-from optimization.study import curves as curves_lib
 from optimization.study.intervals import Interval
 from optimization.study.metrics import Metric
 from optimization.study.results import Run
@@ -95,6 +94,25 @@ class Results:
         if name in picked:
             return Interval(picked[name], math.nan, math.nan, 0)
         return self.configurations[label].estimate(name)
+
+    def against(self, label: str, name: str) -> BaselineComparison | None:
+        """A configuration's measure compared with its baselines; None for all but the first measure."""
+        return self.baselines.get(label) if name == self.figure.measures[0].name else None
+
+    def baseline_note(self, label: str, name: str) -> str:
+        """Note on a first measure that is not significantly above the uniform policy or the best fixed action."""
+        against = self.against(label, name)
+        if against and against.beats_uniform and against.fixed and against.fixed.is_judged and not against.fixed.wins:
+            return f" ({against.summary.rpartition(', ')[2]})"
+        return baselines.note(against) if against else ""
+
+    def value_words(self, label: str, name: str) -> str:
+        """Number with its interval; for rounds to a value, how many seeds reach it if not all do."""
+        estimate = self.estimate(label, name)
+        if self.figure.measure_of(f"x @ {name}").rounds_to is not None and math.isinf(estimate.mean):
+            values = self.configurations[label].values[name]
+            return f"reached by {sum(map(math.isfinite, values))} of {len(values)} seeds"
+        return estimate.text()
 
     def best_fixed(self) -> dict[str, list[str]]:
         """Rewards of best fixed actions, as text, with the configurations of each."""
@@ -182,10 +200,23 @@ def measured(measure: Measure, by_seed: Mapping[int, Run]) -> list[float]:
             raise UsageError(f"{run.folder / 'metrics.csv'} has no column {measure.column}.")
         curves.append(run.metrics.set_index("round_num")[measure.column].dropna())
     if measure.at == "deviation":
-        return curves_lib.residual_deviations(curves)
+        return _residual_deviations(curves)
     if measure.at == "chosen peak":
         return _at_chosen_peak(curves, list(by_seed))
     return [_at(curve, measure) for curve in curves]
+
+
+def _residual_deviations(curves: "Sequence[pd.Series]") -> list[float]:
+    """Standard deviation of each seed's residuals to the mean curve over seeds; NaN of a single seed.
+
+    The mean curve includes each seed, which n / (n - 1) corrects: the mean square over seeds is the variance
+    over seeds with n - 1, mean over rounds.
+    """
+    import pandas as pd
+
+    together, count = pd.concat(curves, axis=1), len(curves)
+    squares = (together.sub(together.mean(axis=1), axis=0) ** 2).mean()
+    return [math.sqrt(square * count / (count - 1)) if count > 1 else math.nan for square in squares]
 
 
 def _at_chosen_peak(curves: "Sequence[pd.Series]", seeds: Sequence[int]) -> list[float]:

@@ -17,7 +17,6 @@ from data.errors import UsageError
 from optimization.study import cli
 from optimization.study.results import Run
 
-_REDUCTION = 2  # Successive halving keeps one of two points.
 _ENDED = (sweep.FINISHED, sweep.DIVERGED)
 _THEN = "the same command writes the runs of selected points; --report_only, without --executor, reports finished runs"
 
@@ -99,7 +98,7 @@ def run_figure(
         for label in halved:
             # Before the second deployment, rewards hardly depend on training.
             least = 2 * (first[label][0].settings.get("bandits_deploy_freq") or 0)
-            search.run_halving(first[label], _REDUCTION, max(1, least))
+            search.run_halving(first[label], least=max(1, least))
         for configuration in ordered:
             reported[configuration.label] = first[configuration.label]
             if configuration.is_searched:
@@ -293,16 +292,11 @@ def report(
     for each in {records.path_of(figure, None, folder), path}:
         records.write(table, each)
     print(scoreboard.text(judged))
-    stem = str(folder / figure.name)
-    for tail, content in (("", scoreboard.values_table(judged)), ("_claims", scoreboard.claims_table(judged))):
-        files.replace(pathlib.Path(f"{stem}{tail}.csv"), content.to_csv(index=False, float_format="%.6g").encode())
-    of_study: list[str] = []
+    files.replace(folder / f"{figure.name}.csv", scoreboard.values_table(judged).to_csv(index=False).encode())
     if not is_part:  # Records of the others have no curves.
-        pictures.draw(judged, found, [pathlib.Path(f"{stem}{suffix}") for suffix in (".png", ".pdf")])
-        of_study = pictures.draw_of_study(figure, found, folder)
+        pictures.draw(judged, found, folder / f"{figure.name}.png")
+        pictures.draw_of_study(figure, found, folder)
     print(f"Written to {folder}: {', '.join(path.name for path in sorted(folder.iterdir()) if path.is_file())}")
-    if of_study:
-        print(f"Figures in the style of the paper: {', '.join(of_study)}")
     return judged.lines
 
 

@@ -2,17 +2,18 @@
 
 import collections
 import dataclasses
+import functools
 import itertools
-import math
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from bandits.papers import claims, figures, results
 from bandits.papers.claims import Verdict
-from bandits.papers.plan import DATA_KINDS, PAPER_DATA, STAND_IN, Claim, Figure
+from bandits.papers.plan import DATA_KINDS, PAPER_DATA, STAND_IN, Accounted, Claim, Figure
 from bandits.papers.results import Results, number
-from bandits.results import runs
+from bandits.results import budget, runs
 from bandits.results.comparison import Comparison
+from optimization.privacy import mechanisms
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -100,7 +101,7 @@ class Judged:
             lines.append(Line(figure, says, one.place, verdict, number(one.value)))
         for each in figure.accounted:
             flags = " ".join(each.arguments)
-            lines.append(Line(figure, each.says, each.place, claims.computed(each), number(each.value), None, flags))
+            lines.append(Line(figure, each.says, each.place, _computed(each), number(each.value), None, flags))
         return cls(figure, table, found, lines, verdicts.tests)
 
     @property
@@ -115,6 +116,17 @@ class Judged:
         on_edge = {label: ", ".join(self.results.edges(label)) for label in self.results.configurations}
         found = [f"{label} ({flags})" for label, flags in on_edge.items() if flags]
         return f"Best points on an edge of the grid: {', '.join(found)}." if found else ""
+
+
+@functools.cache
+def _computed(one: Accounted) -> Verdict:
+    """Verdict on an epsilon, which is computed without a run, with our value and its flags."""
+    mechanism, rounds = budget.build(budget.define().parse(["privacy_budget", *one.arguments]))
+    epsilon = mechanism.epsilon(rounds)
+    is_near = abs(epsilon - one.value) <= max(claims.NEAR * one.value, one.unit / 2)
+    ours = f"{mechanisms.digits(epsilon)}, computed by RDP, {mechanism.analyses[0].neighbours}"
+    flags = " ".join(one.arguments)
+    return Verdict(claims.AGREES if is_near else claims.DISAGREES, f"{ours}: scripts.privacy_budget {flags}")
 
 
 def command(figure: Figure, seeds: int | None = None) -> str:
@@ -151,43 +163,27 @@ def table(lines: Iterable[Line]) -> "pd.DataFrame":
     return pd.DataFrame(rows)
 
 
-def claims_table(judged: Judged) -> "pd.DataFrame":
-    """Content of `NAME_claims.csv`: verdicts on a figure's claims and epsilons."""
-    columns = ["source", "says", "verdict", "data_kind", "ours", "seeds"]
-    content = table(line for line in judged.lines if line.claim or line.privacy_flags)
-    return content.reindex(columns=columns).rename(columns={"says": "claim"})
-
-
 def values_table(judged: Judged) -> "pd.DataFrame":
-    """Content of `NAME.csv`: a figure's numbers."""
+    """Content of `NAME.csv`: a figure's numbers, as in the terminal."""
     import pandas as pd
 
     figure, found = judged.figure, judged.results
     numbers = [line for line in judged.lines if not line.claim and not line.privacy_flags]
-    published = {
-        (one.configuration, one.measure): (one, line.status)
-        for one, line in zip(figure.published, numbers, strict=True)
-    }
+    published = {(one.configuration, one.measure): line for one, line in zip(figure.published, numbers, strict=True)}
     rows = []
-    for label, configuration in found.configurations.items():
+    for label in found.configurations:
         for name in (*found.measures, *found.picked(label)):
-            estimate, (stated, status) = found.estimate(label, name), published.get((label, name), (None, ""))
-            against = found.baselines.get(label) if name == found.measures[0] else None
+            against, line = found.against(label, name), published.get((label, name))
             rows.append(
                 {
                     "label": label,
                     "measure": name,
-                    "ours_mean": estimate.mean,
-                    "ours_low": estimate.low,
-                    "ours_high": estimate.high,
-                    "ours_deviation": configuration.values[name].std() if name in configuration.values else math.nan,
-                    "seeds": estimate.size,
-                    "normalized": against.summary if against else "",
-                    "published": stated.value if stated else math.nan,
-                    "verdict": status,
-                    "source": stated.place if stated else "",
-                    "data_kind": figure.data_kind,
-                    "data": figure.data or "the paper's",
+                    "ours (95% interval)": found.value_words(label, name),
+                    "seeds": found.estimate(label, name).size,
+                    "compared with bounds": against.summary if against else "",
+                    "published": line.published if line else "",
+                    "verdict": line.status if line else "",
+                    "section": line.place if line else "",
                 }
             )
     return pd.DataFrame(rows)
@@ -218,14 +214,9 @@ def text(judged: Judged) -> str:
     """A figure's numbers and verdicts for the terminal."""
     parts = []
     if judged.results.configurations:
-        shown = values_table(judged)[["label", "measure", "seeds", "normalized", "published", "verdict", "source"]]
-        pairs = zip(shown["label"], shown["measure"], strict=True)
-        shown.insert(2, "ours", [claims.value_words(*pair, judged.results) for pair in pairs])
-        shown["published"] = shown["published"].map(lambda value: "" if math.isnan(value) else number(value))
-        heads = {"label": "", "ours": "ours (95% interval)", "normalized": "compared with bounds", "source": "section"}
-        shown = shown.rename(columns=heads)
+        shown = values_table(judged)
         empty = [name for name in ("compared with bounds", "published", "verdict", "section") if not shown[name].any()]
-        parts.append(shown.drop(columns=empty).to_string(index=False))
+        parts.append(shown.drop(columns=empty).rename(columns={"label": ""}).to_string(index=False))
     parts += filter(None, [judged.edges])
     lines = [line for line in judged.lines if line.claim or line.privacy_flags]
     width = max((len(line.verdict) for line in lines), default=0) + 2

@@ -8,7 +8,6 @@ The uniform policy and the best fixed action are exact or of a sample where a ru
 
 import dataclasses
 import math
-import pathlib
 import statistics
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any
@@ -19,7 +18,7 @@ from bandits.results import comparison, configuration, runs
 from bandits.results.comparison import Better, Comparison, Reference
 from bandits.results.configuration import Baseline, Configuration, ReferenceValue
 from bandits.results.runs import Run
-from optimization.study import intervals, run_folder
+from optimization.study import intervals
 from optimization.study.intervals import CONFIDENCE, Interval
 from optimization.study.metrics import Metric
 
@@ -233,19 +232,6 @@ def note(standing: BaselineComparison) -> str:
     """Note for a picture's legend if the configuration does not beat the uniform policy; else empty."""
     uniform = standing.uniform
     return f" ({standing.summary})" if uniform and uniform.is_judged and not uniform.wins else ""
-
-
-def notes(folders: Mapping[str, Sequence[pathlib.Path]], metric: str) -> dict[str, str]:
-    """`note` of each configuration whose runs' folders recorded the uniform policy's reward."""
-    if not isinstance(metric, Metric) or not metric.bounds:
-        return {}
-    some = [
-        configuration.of_runs(name, [runs.read(path) for path in paths], [metric])
-        for name, paths in folders.items()
-        if all((path / run_folder.BOUNDS_FILE).is_file() for path in paths)
-    ]
-    compared = compare([(one, recorded(one.runs, metric)) for one in some], metric)
-    return {name: text for name, one in compared.items() if (text := note(one))}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -173,12 +173,6 @@ def test_an_infinite_number_and_none_are_kept_apart(tmp_path):
     assert near.values["score"].tolist() == pytest.approx([float("inf"), float("nan"), 1.0], nan_ok=True)
 
 
-def test_a_file_without_records_is_named(tmp_path):
-    (tmp_path / "f1.csv").write_text("a,b\n1,2\n")
-    with pytest.raises(UsageError, match=r"f1\.csv holds no records: it has no column arm"):
-        records.read(tmp_path / "f1.csv")
-
-
 @pytest.mark.parametrize(
     ("line", "message"),
     [
@@ -229,11 +223,6 @@ def test_lines_are_every_claim_and_number():
     assert {one.status for one in missing} == {"not run"}
 
 
-def test_the_summary_counts_verdicts_by_paper_and_data():
-    lines = scoreboard.Judged.of(_figure(), _table()).lines
-    assert scoreboard.summary(lines) == "Nobody 2020, paper's data: 2 agrees, 1 inconclusive"
-
-
 def test_a_page_has_own_figures_with_differences_and_what_they_mean(tmp_path, known):
     figure = _figure(own=True, published=())
     known(figure, _figure(own=True, name="f2", about="Figure 2: another"))
@@ -281,15 +270,6 @@ def test_an_own_figure_has_scores_and_comparisons_along_the_reference_s_axis(tmp
     assert "|  | score | score minus stays | compared with bounds |" in made
     assert "| near, stays | 5.00 (4.75 to 5.25) |  | at a normalized score of 0.50 |" in made
     assert "| near, goes | 7.00 (6.75 to 7.25) | +2 (the same in every seed) | at a normalized score of 0.70 |" in made
-
-
-def test_a_paper_s_figure_with_a_full_feedback_baseline_has_scores(tmp_path, known):
-    landmarks = [Configuration(label, (label,), (), is_drawn=False) for label in ("chance", "ceiling")]
-    figure = _figure(configurations=(Configuration("near", ("near",), ()), *landmarks))
-    known(figure)
-    scores = {"near": (4.9, 5.0, 5.1), "chance": (0.0,) * 3, "ceiling": (10.0,) * 3}
-    _write(figure, scores, tmp_path)
-    assert "\nCompared with bounds: near at a normalized score of 0.50.\n" in page.made(tmp_path)
 
 
 def test_a_page_has_scores_over_own_figures_with_baselines(tmp_path, known):
@@ -351,28 +331,6 @@ def test_scores_over_tasks_use_the_baseline_with_the_same_deployment_and_environ
     assert "### Over 2 tasks" not in page.made(tmp_path)
 
 
-def test_a_task_without_the_configuration_that_most_have_is_left_out_of_scores_over_tasks(tmp_path, known):
-    landmarks = [Configuration(label, (label,), (), is_drawn=False) for label in ("chance", "ceiling")]
-    figures = [
-        _figure(
-            own=True,
-            name=name,
-            about=f"{name}: a task",
-            configurations=(Configuration(arm, (arm,), ()), *landmarks),
-            claims=(),
-        )
-        for name, arm in (("f1", "near"), ("f2", "adam"), ("f3", "near"))
-    ]
-    known(*figures)
-    for figure in figures:
-        scores = {figure.configurations[0].label: 4.0, "chance": 0.0, "ceiling": 10.0}
-        _write(figure, {arm: (score,) * 5 for arm, score in scores.items()}, tmp_path)
-    made = page.made(tmp_path)
-    assert "### Over 2 tasks (f1; f3)\n" in made
-    assert "| near | 5 | 0.4 (the same in every seed) |\n" in made
-    assert "Left out: f2: it has no configuration near." in made
-
-
 @pytest.mark.parametrize(
     ("flag", "word"),
     [
@@ -418,20 +376,6 @@ def test_the_best_fixed_action_of_the_last_rounds_needs_one_environment(flags, r
     assert near.uniform.reference_mean == 1.0  # What is computed counts before what was drawn, 4.25.
 
 
-def test_a_page_s_table_ends_with_the_best_fixed_action(tmp_path, known):
-    figure = _figure(own=True, measures=(Measure("score", "bandits/average_rewards"),))
-    known(figure)
-    records.write(_table(constant=1.25), records.path_of(figure, tmp_path))
-    assert "| the best fixed action | 1.25 |  |  |  |\n" in page.made(tmp_path)
-
-
-def test_a_page_s_command_plays_the_seeds_that_it_shows(tmp_path, known):
-    figure = _figure()
-    known(figure)
-    records.write(_table().assign(seed=[0, 1, 7] * 2), records.path_of(figure, tmp_path))
-    assert "--figure=f1 --repeat=8\n" in page.made(tmp_path)
-
-
 def test_a_page_tells_what_is_missing_of_a_figure(tmp_path, known):
     figure = _figure(own=True)
     known(figure)
@@ -461,19 +405,3 @@ def test_a_page_counts_verdicts_and_names_what_was_not_run(tmp_path, known):
         "| **agrees (paper's data)** |\n" in again
     )
     assert "Not run: f2." in made
-
-
-def test_a_page_shows_measures_that_no_claim_and_no_number_names(tmp_path, known):
-    measures = (Measure("score", "score"), Measure("share", "share"), Measure("never", "never"))
-    figure = _figure(measures=measures, published=())
-    known(figure)
-    table = _table().assign(share=[0.4, 0.5, 0.6] + [0.25] * 3, never=float("inf"))
-    records.write(table, records.path_of(figure, tmp_path))
-    head = "| not compared with the paper (mean, 95% interval) | share |\n| --- | --- |\n"
-    rows = "| near | 0.50 (0.25 to 0.75) |\n| far | 0.25 (the same in every seed) |\n"
-    assert head + rows in page.made(tmp_path)
-    known(_figure(published=()))
-    assert "| not compared with the paper" not in page.made(tmp_path)  # Its only measure is the claim's.
-    records.write(table[table["arm"] == "near"], records.path_of(figure, tmp_path))
-    made = page.made(tmp_path)  # The claim is not run, but what was run is shown.
-    assert "| not compared with the paper (mean, 95% interval) | score |\n| --- | --- |\n| near | 4.00 (3.75" in made
