@@ -59,28 +59,22 @@ class _Search:
 
     Attributes:
       metric: Column of metrics.csv that ranks, by its value after the last round (default: the binary's).
-      lower_is_better: Whether the smallest value of --metric is the best (default: as declared).
       expand_edges: Add values where the best point of a configuration lies on an edge, until it does not.
-      expand_steps: Maximum number of values that this adds to one side.
       reporting_repeat: Fresh seeds for the best point of each configuration, without the bias of the seeds that
         selected it; 0 for none.
       reference: Configuration that the others are compared with: its name, as 'greedy, adam', or strategy (default:
         greedy, or without one the first).
       early_stop: Stop bad points early.
-      reduction_factor: One of this many points is promoted.
     """
 
     metric: str = setting()
-    lower_is_better: bool = setting(only={"metric": True})
     expand_edges: bool = setting(False, only=_NEEDS_RESULTS)
-    expand_steps: int = setting(5, low=1, only={"expand_edges": True})
     reporting_repeat: int = setting(0, only=_NEEDS_RESULTS)
     reference: str = setting(only=_NEEDS_RESULTS)
     early_stop: str = setting(
-        words={"halving": "successive halving: the best points of each rung are promoted to more rounds"},
+        words={"halving": "successive halving: the better half of the points of each rung is promoted to more rounds"},
         only=_NEEDS_RESULTS,
     )
-    reduction_factor: int = setting(2, low=2, only={"early_stop": ("halving",)})
 
 
 class _Output:
@@ -106,8 +100,8 @@ def define() -> cli.FlagSet:
     return flags
 
 
-def ranked_by(settings: cli.Settings, binary: str) -> tuple[Metric, bool]:
-    """Metric of the ranking, and whether smaller is better.
+def ranked_by(settings: cli.Settings, binary: str) -> Metric:
+    """Metric of the ranking.
 
     Raises:
       UsageError: If the binary does not have the metric; the message lists its metrics.
@@ -117,7 +111,7 @@ def ranked_by(settings: cli.Settings, binary: str) -> tuple[Metric, bool]:
     metric = next((metric for metric in columns if name == metric), None)
     if metric is None:
         raise UsageError(f"--metric={name} is no column of {binary}: {', '.join(columns)}.")
-    return metric, metric.better == "down" if settings.lower_is_better is None else settings.lower_is_better
+    return metric
 
 
 def program(settings: cli.Settings) -> int:
@@ -177,15 +171,15 @@ def program(settings: cli.Settings) -> int:
 def execute(settings: cli.Settings, grid: plan.Grid, runs: Sequence[Run], folder: pathlib.Path, cores: int) -> int:
     """Executes the runs and reports; returns the exit status."""
     executor = executors.build(settings, cores)
-    metric, smallest = ranked_by(settings, grid.binary)
-    runner = sweep.Sweep(folder / "runs", executor, metric, smallest=smallest)
+    metric = ranked_by(settings, grid.binary)
+    runner = sweep.Sweep(folder / "runs", executor, metric, smallest=metric.better == "down")
     with executors.running(executor, folder), contextlib.closing(runner):
         if settings.early_stop:
-            runner.run_halving(runs, settings.reduction_factor)
+            runner.run_halving(runs)
         else:
             runner.run(runs)
         if settings.expand_edges:
-            runner.expand(grid, settings.expand_steps)
+            runner.expand(grid)
         reported = runner.rerun(grid.fresh_seeds(settings.reporting_repeat))
     return verdict.report(runner, grid.swept, folder, reported, settings.reference)
 

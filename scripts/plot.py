@@ -10,7 +10,6 @@ if __name__ == "__main__":  # Before the imports, which take seconds.
 
 import math
 import pathlib
-import re
 
 from bandits import metrics
 from bandits.results import baselines, runs
@@ -18,7 +17,7 @@ from data import files
 from data.errors import UsageError
 from optimization.study import cli
 from optimization.study.curves import BANDS
-from optimization.study.settings import numbers, setting
+from optimization.study.settings import setting
 
 _USAGE = """
 Draws the rewards, or another metric, of several runs in one picture; or prints tables of run_posterior's runs.
@@ -52,11 +51,9 @@ class _Picture:
       labels: Names of the runs in the picture, separated by commas (default: the folders').
       output: Pictures to write, separated by commas: .png, .pdf or .svg.
       title: Title.
-      running_average: Draw the average over the rounds so far, as the study does.
       metric: Columns of metrics.csv to draw, separated by commas, such as privacy/epsilon (default: the round's reward;
         without one, the metric of the study's progress bar).
       megabytes: Draw over the payload sent so far, in both directions, instead of over rounds.
-      ylabel: Label of the vertical axis (default: the metric).
       smooth: Rounds of a moving average, which never crosses a deployment.
       band: Shaded band around the mean of several seeds.
       size: Width and height in inches, as 7x4.2 (default: by the number of metrics).
@@ -66,26 +63,12 @@ class _Picture:
     labels: str = setting()
     output: str = setting("comparison.png")
     title: str = setting("")
-    running_average: bool = setting(False, only={"metric": False})
     metric: str = setting()
     megabytes: bool = setting(False)
-    ylabel: str = setting()
     smooth: int = setting(1, low=1)
     band: str = setting("ci", BANDS)
     size: str = setting()
     ylim: str = setting()
-
-
-class _Tables:
-    """Tables.
-
-    Attributes:
-      rounds: Rounds to report, separated by commas (default: the study's for the task, or the last).
-      thresholds: Thresholds likewise (default: the study's for the task, or 0.84,0.86).
-    """
-
-    rounds: tuple = setting(words=numbers(whole=True))
-    thresholds: tuple = setting(words=numbers(high=1))
 
 
 def define() -> cli.FlagSet:
@@ -93,7 +76,6 @@ def define() -> cli.FlagSet:
     flags = cli.FlagSet(_USAGE, positional="folders")
     flags.group(_Folders)
     flags.group(_Picture, tables=False)
-    flags.group(_Tables, tables=True)
     return flags
 
 
@@ -102,13 +84,16 @@ def program(settings: cli.Settings) -> None:
     settings = settings.settled()
     folders = runs.named(settings)
     if settings.tables:
-        print(runs.posterior_tables(folders, settings.rounds, settings.thresholds))
+        print(runs.posterior_tables(folders))
         return
     outputs = [pathlib.Path(cli.user_path(output)) for output in settings.output.split(",")]
     for output in outputs:
         files.check_output("output", output, files.PICTURES)
-    size = _size(settings.size) if settings.size else None
-    limits = _limits(settings.ylim) if settings.ylim else None
+    size, limits = _pair(settings, "size", "x"), _pair(settings, "ylim", ",")
+    if size and not _INCHES[0] <= min(size) <= max(size) <= _INCHES[1]:
+        raise UsageError(f"--size={settings.size}: each side must be from {_INCHES[0]:g} to {_INCHES[1]:g} inches.")
+    if limits and not limits[0] < limits[1]:
+        raise UsageError(f"--ylim={settings.ylim}: the lower limit comes first.")
     labels = settings.labels.split(",") if settings.labels else runs.labels(folders)
     if len(labels) != len(folders):
         raise UsageError(f"--labels has {len(labels)} names for {len(folders)} --runs.")
@@ -116,24 +101,16 @@ def program(settings: cli.Settings) -> None:
         raise UsageError(f"Two curves have the same name among {', '.join(labels)}: give different --labels.")
     seeds = dict(zip(labels, map(runs.seed_folders, folders), strict=True))
     tables = {label: [runs.read_metrics(path) for path in paths] for label, paths in seeds.items()}
-    chosen = settings.metric or (metrics.AVERAGE_REWARD if settings.running_average else runs.headline(tables))
     titles = {}
-    for column in (runs.declared().get(name, name) for name in chosen.split(",")):
+    for column in (runs.declared().get(name, name) for name in (settings.metric or runs.headline(tables)).split(",")):
         for label, group in tables.items():
             if missing := [table for table in group if column not in table or column == "round_num"]:
                 columns = ", ".join(missing[0].columns[1:])
                 raise UsageError(f"{label} has no column {column}: give --metric one of {columns}.")
         if not any(table[column].abs().lt(float("inf")).any() for group in tables.values() for table in group):
             raise UsageError(f"There is nothing to draw: {column} is never a finite number in these runs.")
-        titles[column] = settings.ylabel or runs.about(column)
-    if settings.ylabel and len(titles) > 1:
-        raise UsageError("--ylabel names the axis of one metric: leave it out, or draw one --metric.")
-    if settings.smooth > 1:
-        longest = max(len(table) for group in tables.values() for table in group)
-        last = f"last {settings.smooth} rounds" if settings.smooth < longest else "rounds so far"
-        titles = {
-            column: words if settings.ylabel else f"{words}, mean of the {last}" for column, words in titles.items()
-        }
+        smoothed = f", mean of the last {settings.smooth} rounds" if settings.smooth > 1 else ""
+        titles[column] = f"{runs.about(column)}{smoothed}"
     if "band" in settings.set_by_user and all(len(group) == 1 for group in tables.values()):
         raise UsageError("--band has no effect: each of --runs is a single seed.")
     places = {label: runs.megabytes(group) for label, group in tables.items()} if settings.megabytes else None
@@ -159,25 +136,17 @@ def program(settings: cli.Settings) -> None:
     print(*outputs, sep="\n")
 
 
-def _size(text: str) -> tuple[float, float]:
-    """Width and height of `--size`, in inches."""
-    match = re.fullmatch(r"(\d+\.?\d*)x(\d+\.?\d*)", text)
-    width, height = map(float, match.groups()) if match else (0.0, 0.0)
-    least, most = _INCHES
-    if not least <= min(width, height) <= max(width, height) <= most:
-        raise UsageError(f"--size={text} must be WIDTHxHEIGHT, each from {least:g} to {most:g} inches, as 7x4.2.")
-    return width, height
-
-
-def _limits(text: str) -> tuple[float, float]:
-    """Limits of `--ylim`."""
+def _pair(settings: cli.Settings, flag: str, separator: str) -> tuple[float, float] | None:
+    """Two finite numbers of a flag; None if it is not set."""
+    if not (text := settings[flag]):
+        return None
     try:
-        low, high = map(float, text.split(","))
+        first, second = map(float, text.split(separator))
     except ValueError:
-        low = high = 0.0
-    if not -math.inf < low < high < math.inf:
-        raise UsageError(f"--ylim={text} must be two finite numbers, the lower one first, as 0,1.")
-    return low, high
+        first = second = math.nan
+    if not (math.isfinite(first) and math.isfinite(second)):
+        raise UsageError(f"--{flag}={text} must be two finite numbers, such as 1{separator}5.")
+    return first, second
 
 
 if __name__ == "__main__":

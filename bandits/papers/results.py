@@ -17,7 +17,6 @@ from bandits.results.baselines import BaselineComparison, Baselines
 from bandits.results.comparison import Comparison, Reference
 from bandits.results.configuration import Baseline, Configuration, ReferenceValue
 from data.errors import UsageError
-from optimization.study import curves as curves_lib
 from optimization.study.intervals import Interval
 from optimization.study.metrics import Metric
 from optimization.study.results import Run
@@ -315,10 +314,23 @@ def measured(measure: Measure, by_seed: Mapping[int, Run]) -> list[float]:
             raise UsageError(f"{run.folder / 'metrics.csv'} has no column {measure.column}.")
         curves.append(run.metrics.set_index("round_num")[measure.column].dropna())
     if measure.at == "deviation":
-        return curves_lib.residual_deviations(curves)
+        return _residual_deviations(curves)
     if measure.at == "chosen peak":
         return _at_chosen_peak(curves, list(by_seed))
     return [_at(curve, measure) for curve in curves]
+
+
+def _residual_deviations(curves: "Sequence[pd.Series]") -> list[float]:
+    """Standard deviation of each seed's residuals to the mean curve over seeds; NaN of a single seed.
+
+    The mean curve includes each seed, which n / (n - 1) corrects: the mean square over seeds is the variance
+    over seeds with n - 1, mean over rounds.
+    """
+    import pandas as pd
+
+    together, count = pd.concat(curves, axis=1), len(curves)
+    squares = (together.sub(together.mean(axis=1), axis=0) ** 2).mean()
+    return [math.sqrt(square * count / (count - 1)) if count > 1 else math.nan for square in squares]
 
 
 def _at_chosen_peak(curves: "Sequence[pd.Series]", seeds: Sequence[int]) -> list[float]:

@@ -11,7 +11,6 @@ import os
 import pathlib
 import re
 import select
-import shlex
 import shutil
 import signal
 import socket
@@ -31,8 +30,6 @@ from optimization.study.settings import setting
 
 FINISHED_FILE = "finished.json"
 LOG_FILE = "log.txt"
-_ROOT = pathlib.Path(__file__).resolve().parents[2]
-_DATA_DIR = "FEDBANDITS_DATA_DIR"
 _WORKING_DIR = "BUILD_WORKING_DIRECTORY"  # Relative paths of a run's flags start where the user is.
 _RAY_RETRIES = 2
 _CONNECT_SECONDS = 10
@@ -246,7 +243,7 @@ class _Process:
             [sys.executable, "-m", "scripts.grid_worker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env=os.environ | _environment() | {"PYTHONPATH": paths},
+            env=os.environ | environment() | {"PYTHONPATH": paths},
             text=True,
             start_new_session=True,  # Ctrl-C is the grid's to answer.
             preexec_fn=worker_process.end_with_parent,
@@ -385,17 +382,16 @@ class Ray(Executor):
             except (ConnectionError, ValueError) as error:
                 raise Failure(_NO_CLUSTER.format(address)) from error
         signal.signal(signal.SIGTERM, on_sigterm)  # Ray has put its own in its place.
-        try:
+        with contextlib.ExitStack() as stack:
+            stack.callback(ray.shutdown)
             check_nodes(ray.nodes(), cores)
-        except Failure:
-            ray.shutdown()
-            raise
+            stack.pop_all()
         self._task = ray.remote(num_cpus=cores, max_retries=_RAY_RETRIES)(_ray_task)
         self._jobs: dict[Any, Job] = {}
         self._cores, self._patience, self._fitted = cores, patience, time.monotonic()
 
     def submit(self, job: Job) -> None:
-        self._jobs[self._task.remote(job, _environment())] = job
+        self._jobs[self._task.remote(job, environment())] = job
 
     def wait(self, seconds: float | None = None) -> tuple[Job, Result] | None:
         while not (ended := self._ray.wait(list(self._jobs), timeout=1.0 if seconds is None else seconds)[0]):
@@ -480,47 +476,8 @@ def _cancelled(signum, frame) -> None:
         raise KeyboardInterrupt
 
 
-def _environment() -> dict[str, str]:
+def environment() -> dict[str, str]:
     """Environment variables that a run's flags depend on."""
-    names = (_DATA_DIR, "TF_CPP_MIN_LOG_LEVEL")
+    names = ("FEDBANDITS_DATA_DIR", "TF_CPP_MIN_LOG_LEVEL")
     passed_on = {name: os.environ[name] for name in names if name in os.environ}
     return passed_on | {_WORKING_DIR: os.environ.get(_WORKING_DIR, os.getcwd())}
-
-
-def write_slurm_script(folder: pathlib.Path, jobs: Sequence[Job], cores: int) -> pathlib.Path:
-    """Writes a job array for Slurm, and runs nothing.
-
-    A restarted task continues its run. Two minutes before its time limit, a task saves its last round.
-
-    Args:
-      folder: Folder of `slurm.sh` and of `commands.txt`, which has a line per run.
-      jobs: The runs.
-      cores: Cores of each task.
-
-    Returns:
-      The script's path.
-    """
-    worker = [str(_ROOT / "scripts" / "python"), "-m", "scripts.grid_worker"]
-    commands = [shlex.join([*worker, job.module, *job.arguments]) for job in jobs]
-    (folder / "commands.txt").write_text("".join(f"{command}\n" for command in commands))
-    logs = folder / "slurm"
-    logs.mkdir(exist_ok=True)
-    lines = [
-        "#!/bin/sh",
-        f"# {len(jobs)} runs, one per task. Submit it with sbatch. A task that is submitted again continues its run.",
-        f"#SBATCH --job-name={re.sub('[^A-Za-z0-9_.-]', '_', folder.name)}",
-        f"#SBATCH --array=0-{len(jobs) - 1}",
-        f"#SBATCH --cpus-per-task={cores}",
-        f"#SBATCH --output={logs}/%a.txt",
-        "#SBATCH --open-mode=append",
-        "#SBATCH --requeue",
-        "#SBATCH --signal=B:TERM@120",
-        "set -eu",
-        *(f"export {name}={shlex.quote(value)}" for name, value in _environment().items()),
-        f'command=$(sed -n "$((SLURM_ARRAY_TASK_ID + 1))p" {shlex.quote(str(folder / "commands.txt"))})',
-        'eval "exec $command"',
-    ]
-    script = folder / "slurm.sh"
-    script.write_text("\n".join(lines) + "\n")
-    script.chmod(0o755)
-    return script

@@ -10,6 +10,8 @@ import functools
 import json
 import math
 import pathlib
+import re
+import shlex
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -27,6 +29,8 @@ from optimization.study.metrics import Metric
 FINISHED, FAILED, STOPPED_EARLY, UNFINISHED = "finished", "failed", "stopped early", "unfinished"
 DIVERGED = "diverged"
 _ATTEMPTS = 3
+_WORKER = (str(pathlib.Path(__file__).resolve().parents[2] / "scripts" / "python"), "-m", "scripts.grid_worker")
+_MOST_ADDED = 5  # Values added to one side of a grid.
 _TICK_SECONDS = 1.0  # Between two updates of the progress bar; and a signal just before a wait is answered after it.
 _LONGEST_NAME = 60  # Letters in the progress bar.
 
@@ -192,7 +196,10 @@ def refused(groups: Mapping[str, Sequence[Run]]) -> dict[str, list[str]]:
 
 
 def write_job_array(planned: Iterable[Run], folder: pathlib.Path, cores: int, then: str) -> int:
-    """Writes the job array of the unfinished runs; returns the exit status.
+    """Writes a job array of the unfinished runs for Slurm, and runs nothing; returns the exit status.
+
+    `commands.txt` has a line per run. A restarted task continues its run. Two minutes before its time limit, a task
+    saves its last round.
 
     Args:
       planned: The runs; duplicates count once.
@@ -204,7 +211,28 @@ def write_job_array(planned: Iterable[Run], folder: pathlib.Path, cores: int, th
     if not left:
         print(f"All runs are finished: {then}.")
         return 0
-    script = executors.write_slurm_script(folder, [run.job(folder / "runs") for run in left.values()], cores)
+    commands = [shlex.join([*_WORKER, run.module, *run.job(folder / "runs").arguments]) for run in left.values()]
+    (folder / "commands.txt").write_text("".join(f"{command}\n" for command in commands))
+    logs = folder / "slurm"
+    logs.mkdir(exist_ok=True)
+    lines = [
+        "#!/bin/sh",
+        f"# {len(left)} runs, one per task. Submit it with sbatch. A task that is submitted again continues its run.",
+        f"#SBATCH --job-name={re.sub('[^A-Za-z0-9_.-]', '_', folder.name)}",
+        f"#SBATCH --array=0-{len(left) - 1}",
+        f"#SBATCH --cpus-per-task={cores}",
+        f"#SBATCH --output={logs}/%a.txt",
+        "#SBATCH --open-mode=append",
+        "#SBATCH --requeue",
+        "#SBATCH --signal=B:TERM@120",
+        "set -eu",
+        *(f"export {name}={shlex.quote(value)}" for name, value in executors.environment().items()),
+        f'command=$(sed -n "$((SLURM_ARRAY_TASK_ID + 1))p" {shlex.quote(str(folder / "commands.txt"))})',
+        'eval "exec $command"',
+    ]
+    script = folder / "slurm.sh"
+    script.write_text("\n".join(lines) + "\n")
+    script.chmod(0o755)
     print(f"{len(left)} runs in {script}. When they are done, {then}.")
     return 0
 
@@ -316,7 +344,7 @@ class Sweep:
             self._after_run()
             self._show()
 
-    def run_halving(self, planned: Sequence[Run], factor: int, least: int = 1) -> None:
+    def run_halving(self, planned: Sequence[Run], factor: int = 2, least: int = 1) -> None:
         """Executes runs by synchronous successive halving; ties keep the order of the points.
 
         Args:
@@ -337,14 +365,14 @@ class Sweep:
             if outcome.status == FINISHED and outcome.rounds < last:
                 outcome.status = STOPPED_EARLY
 
-    def expand(self, grid: plan.Grid, limit: int) -> None:
+    def expand(self, grid: plan.Grid) -> None:
         """Adds values where the best point of a configuration lies on an edge, and runs them, until it lies inside."""
         while True:
             added_flags: list[str] = []
             for configuration, points in self.ranked().items():
                 if math.isnan(mean(points[0])):
                     continue
-                grid, added = grid.widened(points[0][0].run, limit)
+                grid, added = grid.widened(points[0][0].run, _MOST_ADDED)
                 added_flags += [f"{configuration} {flag}".strip() for flag in added]
             if not added_flags:
                 return

@@ -1,13 +1,12 @@
 """What a grid shows: ranking, `results.csv`, heat maps, comparisons, baselines, and the expected best of a search."""
 
-import copy
 import dataclasses
 import functools
 import math
 import pathlib
 import re
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -43,19 +42,16 @@ _ROUNDS = "total_rounds"  # The first criterion of the ranking.
 _SHOWN = 10  # Points of a configuration, in the terminal.
 
 
-def comparable(points: Mapping[str, Point], folder: pathlib.Path, metric: Metric, *, smallest: bool) -> ComparableRuns:
+def comparable(points: Mapping[str, Point], folder: pathlib.Path, metric: Metric) -> ComparableRuns:
     """Points as configurations, with the ranked metric after the planned rounds; those without a round are left out.
 
     Args:
       points: Outcomes of each point's runs, by its name. An unfinished run has no value; then the point is not tested.
       folder: Folder of all runs.
       metric: Metric of the ranking.
-      smallest: Whether smaller is better.
     """
     import pandas as pd
 
-    ranked_by = copy.copy(metric)
-    ranked_by.better = "down" if smallest else "up"
     some, study = [], None
     for name, point in points.items():
         read = [runs.read(folder / outcome.run.name) for outcome in point if outcome.rounds]
@@ -68,7 +64,7 @@ def comparable(points: Mapping[str, Point], folder: pathlib.Path, metric: Metric
             values = pd.DataFrame(rows, seeds, [str(metric), _ROUNDS], dtype=float)
             lost = frozenset(outcome.run.seed for outcome in point if outcome.status == sweep.DIVERGED)
             some.append(dataclasses.replace(one, values=values, diverged=lost))
-    return ComparableRuns("", study, tuple(some), (ranked_by,), only_alike=True)
+    return ComparableRuns("", study, tuple(some), (metric,), only_alike=True)
 
 
 def verdicts_by_point(points: ComparableRuns) -> dict[str, str]:
@@ -239,7 +235,7 @@ def report(
     table = results_table(all_outcomes, swept, played.metric, folder / "runs")
     files.replace(folder / "results.csv", files.as_csv(table))
     fresh = {name: seeds for name, seeds in reported.items() if seeds}
-    read_points = functools.partial(comparable, folder=folder / "runs", metric=played.metric, smallest=played.smallest)
+    read_points = functools.partial(comparable, folder=folder / "runs", metric=played.metric)
     points = read_points({point[0].run.point: point for several in ranked.values() for point in several})
     best = read_points({short_name(name): fresh.get(name) or several[0] for name, several in ranked.items()})
     verdicts = verdicts_by_point(points)
@@ -254,15 +250,7 @@ def report(
             title = (configuration or folder.name).replace("_", " ")
             if other := set(several[0][0].run.numbers) - set(axes):
                 title += f"; best over {', '.join(sorted(other))}".replace("_", " ")
-            heat_map(
-                several,
-                axes,
-                folder / name,
-                metric=played.metric,
-                title=title,
-                smallest=played.smallest,
-                marked={one.name for one in points.configurations if points.uniform_note(one)},
-            )
+            heat_map(several, axes, folder / name, metric=played.metric, title=title, smallest=played.smallest)
             written.append(name)
     if privacy := privacy_summary(all_outcomes, folder / "runs"):
         print(privacy)
@@ -381,11 +369,8 @@ def privacy_summary(outcomes: Sequence[Outcome], folder: pathlib.Path) -> str:
 
     paths = [folder / outcome.run.name / run_folder.PRIVACY_FILE for outcome in outcomes]
     reports = [mechanisms.load(path) for path in paths if path.exists()]
-    summary = ledger.describe(reports)
-    missing = len(paths) - len(reports)
-    if not (summary and missing):
-        return summary
-    return f"{summary} Not counted: {missing} runs without a {run_folder.PRIVACY_FILE}."
+    summary, missing = ledger.describe(reports), len(paths) - len(reports)
+    return summary + f" Not counted: {missing} runs without a {run_folder.PRIVACY_FILE}." * bool(summary and missing)
 
 
 def learning_rates(swept: Sequence[str]) -> tuple[str, str] | None:
@@ -395,24 +380,17 @@ def learning_rates(swept: Sequence[str]) -> tuple[str, str] | None:
 
 
 def cells(points: Sequence[Point], axes: tuple[str, str]) -> "pd.DataFrame":
-    """The best of ranked points for each pair of values of two flags, with its mean and name."""
+    """The best mean of ranked points by the values of two flags, float [first flag, second flag]."""
     import pandas as pd
 
     settings = [point[0].run.settings for point in points]
     table = pd.DataFrame([{axis: flags[axis] for axis in axes} for flags in settings])
-    table = table.assign(mean=[sweep.mean(point) for point in points], name=[point[0].run.point for point in points])
-    return table.drop_duplicates(list(axes))  # The best comes first.
+    best = table.assign(mean=list(map(sweep.mean, points))).drop_duplicates(list(axes))  # The best comes first.
+    return best.pivot(index=axes[0], columns=axes[1], values="mean")
 
 
 def heat_map(
-    points: Sequence[Point],
-    axes: tuple[str, str],
-    path: pathlib.Path,
-    *,
-    metric: str,
-    title: str,
-    smallest: bool,
-    marked: Collection[str] = (),
+    points: Sequence[Point], axes: tuple[str, str], path: pathlib.Path, *, metric: str, title: str, smallest: bool
 ) -> None:
     """Draws the metric over two flags, with its values in the cells; for other flags, at their best values.
 
@@ -423,30 +401,22 @@ def heat_map(
       metric: Name of the metric.
       title: Title.
       smallest: Whether smaller is better.
-      marked: Names of points that are not significantly above the uniform policy: their cells have an asterisk.
     """
     from matplotlib import figure
 
-    best = cells(points, axes)
-    is_marked = best["name"].isin(marked)
-    best = best.assign(text=best["mean"].map("{:.3g}".format) + is_marked.map({True: "*", False: ""}))
-    table = best.pivot(index=axes[0], columns=axes[1], values="mean")
-    texts = best.pivot(index=axes[0], columns=axes[1], values="text").to_numpy()
-    values = table.to_numpy()
+    table = cells(points, axes)
     size = (min(_MAX_INCHES, 2.5 + 0.8 * len(table.columns)), min(_MAX_INCHES, 1.6 + 0.55 * len(table)))
     picture = figure.Figure(figsize=size, layout="constrained")
     plot = picture.subplots()
     # Cividis looks the same with and without colour blindness; light is good.
-    image = plot.imshow(values, cmap="cividis_r" if smallest else "cividis", aspect="auto", origin="lower")
-    norms = np.asarray(image.norm(values))
-    for (row, column), value in np.ndenumerate(values):
+    image = plot.imshow(table, cmap="cividis_r" if smallest else "cividis", aspect="auto", origin="lower")
+    norms = np.asarray(image.norm(table.to_numpy()))
+    for (row, column), value in np.ndenumerate(table.to_numpy()):
         is_light = np.isnan(value) or (norms[row, column] < 0.5) == smallest
-        shown, colour = "-" if np.isnan(value) else texts[row, column], "black" if is_light else "white"
+        shown, colour = "-" if np.isnan(value) else f"{value:.3g}", "black" if is_light else "white"
         plot.text(column, row, shown, ha="center", va="center", color=colour, fontsize=9)
     plot.set_xticks(range(len(table.columns)), table.columns.map("{:g}".format))
     plot.set_yticks(range(len(table)), table.index.map("{:g}".format))
-    if is_marked.any():
-        title += "\n* not significantly above the uniform policy"
     plot.set(xlabel=axes[1].replace("_", " "), ylabel=axes[0].replace("_", " "), title=title)
     picture.colorbar(image, label=metric)
     files.save_picture(picture, path, dpi=150)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from bandits.results import configurations, page
+from bandits.results import runs as readers
 from data import files
 from data.errors import UsageError
 from optimization.study import cli
@@ -86,8 +87,10 @@ def report(
     """
     path = pathlib.Path(cli.user_path(os.fspath(output)))
     files.check_output("output", path, (".html",))
-    if problems := page.write([run.folder for run in _each(runs)], path, title, reference):
-        raise UsageError(" ".join(problems))
+    found = readers.read_all([run.folder for run in _each(runs)], has_searches=True)
+    if found.problems:
+        raise UsageError(" ".join(found.problems))
+    files.replace(path, page.page(found, title, reference).encode())
     return path
 
 

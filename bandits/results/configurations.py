@@ -5,9 +5,8 @@ import functools
 import json
 import math
 import pathlib
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bandits import environment_flags, registry, studies
 from bandits.results import baselines, comparison, configuration, phrases, runs
@@ -19,9 +18,6 @@ from data.tasks.options import TaskOptions
 from optimization.study import run_folder
 from optimization.study.frame import Study
 from optimization.study.metrics import Metric
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 ROLES = Baseline.uniform_policy, Baseline.full_feedback  # Baselines that are run.
 GREEDY = "greedy"  # The default reference of comparisons.
@@ -58,7 +54,6 @@ class ComparableRuns:
       study: The study; None for tables of other programs.
       configurations: The configurations, in the order of their folders.
       columns: Metrics that tables show; the first one ranks configurations. Without any, nothing is known.
-      equal: Evaluated metrics with the same numbers as another metric, which tables omit, with that metric.
       is_judged: Whether there are verdicts.
       only_alike: Whether even a requested reference is compared only with equal data, rewards, rounds and cohorts.
     """
@@ -67,7 +62,6 @@ class ComparableRuns:
     study: Study | None
     configurations: tuple[Configuration, ...]
     columns: tuple[Metric, ...]
-    equal: Mapping[Metric, Metric] = dataclasses.field(default_factory=dict)
     is_judged: bool = True
     only_alike: bool = False
 
@@ -102,10 +96,11 @@ class ComparableRuns:
     def deployment_note(self, one: Configuration) -> str:
         """Baselines with another deployment period than a configuration, in words; empty without such."""
         notes = []
-        for role in ROLES:
-            other = None if one.role else self.reference(one, role)
-            if other and (differ := deployed_otherwise(other, one)):
-                notes.append(f"{role.value}: {other.name} ({differ})")
+        for role in () if one.role else ROLES:
+            if other := self.reference(one, role):
+                both = [(name, other.flags.get(name), one.flags.get(name)) for name in _DEPLOYMENT]
+                words = [f"{phrases.flag_word(name, first)}, not {own}" for name, first, own in both if first != own]
+                notes += [f"{role.value}: {other.name} ({', '.join(words)})"] if words else []
         return "; ".join(notes)
 
     def baseline_summary(self, one: Configuration) -> str:
@@ -141,14 +136,9 @@ class ComparableRuns:
 
     def baseline_means(self, one: Configuration) -> dict[Baseline, float]:
         """Mean rewards of a configuration's known baselines, in their order."""
-        known = dict(baselines.recorded(one.runs, self.columns[0]))
-        known |= {role: reference for role in ROLES if (reference := self.reference(one, role))}
-        means = {
-            baseline: other.estimate(self.columns[0]).mean if isinstance(other, Configuration) else other.mean
-            for baseline in Baseline
-            if (other := known.get(baseline))
-        }
-        return {baseline: mean for baseline, mean in means.items() if not math.isnan(mean)}
+        known, metric = self.baselines(one), self.columns[0]
+        means = {role: baselines.interval(known[role], metric).mean for role in Baseline if role in known}
+        return {role: mean for role, mean in means.items() if not math.isnan(mean)}
 
     @property
     def has_exact_bounds(self) -> bool:
@@ -209,12 +199,6 @@ def what_seeds_vary(seed_runs: Sequence[runs.Run]) -> str:
     )
 
 
-def deployed_otherwise(baseline: Configuration, one: Configuration) -> str:
-    """How the deployment of a baseline differs from a configuration's, in words; empty if it does not."""
-    both = [(name, baseline.flags.get(name), one.flags.get(name)) for name in _DEPLOYMENT]
-    return ", ".join(f"{phrases.flag_word(name, first)}, not {other}" for name, first, other in both if first != other)
-
-
 def shared_flags(run: runs.Run) -> dict[str, Any]:
     """Set flags of a run that define its configuration."""
     # With `resplit`, the seed of the clients is the run's.
@@ -225,11 +209,11 @@ def shared_flags(run: runs.Run) -> dict[str, Any]:
 
 def _nearest(one: Configuration, others: Sequence[Configuration]) -> Configuration | None:
     """The first configuration with the fewest other flags; None without any."""
-    return min(others, key=lambda other: _differing(one.flags, other.flags)) if others else None
 
+    def differing(other: Configuration) -> int:
+        return sum(one.flags.get(name) != other.flags.get(name) for name in {*one.flags, *other.flags})
 
-def _differing(first: Mapping[str, Any], second: Mapping[str, Any]) -> int:
-    return sum(first.get(name) != second.get(name) for name in {*first, *second})
+    return min(others, key=differing) if others else None
 
 
 def comparable(
@@ -259,16 +243,16 @@ def comparable(
         parts = filter(None, (task, min(map(_table_name, group_runs), key=lambda name: (name == _FRAME, name))))
         title = ": ".join(filter(None, (program, " ".join(parts))))
         study = studies.load(module) if module else None
-        equal = _equal([run.metrics for run in group_runs], study)
-        metrics = [metric for metric in _shown(study, is_judged=is_judged) if metric not in equal]
-        configurations = _groups(group_runs)
-        names = zip(_named(configurations, study), configurations, strict=True)
+        metrics, groups_of_seeds = _shown(study, is_judged=is_judged), _groups(group_runs)
+        flags = [shared_flags(group[0]) for group in groups_of_seeds]
+        flag_names = (study.shown_in_presets, study.chosen) if study else ((), "")
+        names = phrases.configuration_names(flags, [_owner(group[0]) for group in groups_of_seeds], *flag_names)
         some = tuple(
-            configuration.of_runs(named(group[0]) or name, group, metrics, shared_flags(group[0]), role(group[0]))
-            for name, group in names
+            configuration.of_runs(named(group[0]) or name, group, metrics, shared, role(group[0]))
+            for name, group, shared in zip(names, groups_of_seeds, flags, strict=True)
         )
         columns = tuple(metric for metric in metrics if any(one.values[metric].notna().any() for one in some))
-        result.append(ComparableRuns(title or "Runs", study, some, columns, equal, is_judged))
+        result.append(ComparableRuns(title or "Runs", study, some, columns, is_judged))
     return result
 
 
@@ -279,18 +263,6 @@ def _shown(study: Study | None, *, is_judged: bool) -> list[Metric]:
     recent = [metric for metric in known if metric.recent]
     shown = recent + first if is_judged else first + recent
     return list(dict.fromkeys([*shown, *(metric for metric in known if metric.in_summary)]))
-
-
-def _equal(tables: "Sequence[pd.DataFrame]", study: Study | None) -> dict[Metric, Metric]:
-    """Evaluated metrics with the same numbers as another metric in all tables, with that metric."""
-    evaluated = [metric for metric in study.columns if metric.in_summary and metric.evaluated] if study else []
-    evaluated.sort(key=lambda metric: not metric.drawn)
-    equal: dict[Metric, Metric] = {}
-    for index, metric in enumerate(evaluated):
-        for other in evaluated[:index]:
-            if all(metric in table and other in table and table[metric].equals(table[other]) for table in tables):
-                equal.setdefault(metric, other)
-    return equal
 
 
 def _table_name(run: runs.Run) -> str:
@@ -304,13 +276,9 @@ def _study(run: runs.Run) -> str | None:
     return next(found, None)
 
 
-def _seed(run: runs.Run) -> str:
-    return str(run.flags.get("seed"))
-
-
 def _owner(run: runs.Run) -> pathlib.Path:
     """Folder that a configuration's seeds share."""
-    return run.folder.parent if run.folder.name == f"seed_{_seed(run)}" else run.folder
+    return run.folder.parent if run.folder.name == f"seed_{run.flags.get('seed')}" else run.folder
 
 
 def _groups(all_runs: Iterable[runs.Run]) -> list[list[runs.Run]]:
@@ -318,11 +286,10 @@ def _groups(all_runs: Iterable[runs.Run]) -> list[list[runs.Run]]:
     together = runs.grouped(all_runs, lambda run: json.dumps(shared_flags(run), sort_keys=True, default=str))
     groups: list[list[runs.Run]] = []
     for group in together.values():
-        if max(Counter(map(_seed, group)).values()) == 1:
-            groups.append(group)
-        else:
-            groups += runs.grouped(group, _owner).values()
-    return [sorted(group, key=lambda run: (len(_seed(run)), _seed(run))) for group in groups]
+        is_repeated = len({run.flags.get("seed") for run in group}) < len(group)
+        groups += runs.grouped(group, _owner).values() if is_repeated else [group]
+    # Without a seed, a run comes first.
+    return [sorted(group, key=lambda run: -1 if (seed := run.flags.get("seed")) is None else seed) for group in groups]
 
 
 def role(run: runs.Run) -> Baseline | None:
@@ -332,13 +299,4 @@ def role(run: runs.Run) -> Baseline | None:
         return None
     return (
         Baseline.full_feedback if entry.supervised else Baseline.uniform_policy if entry.policy == "uniform" else None
-    )
-
-
-def _named(groups: Sequence[Sequence[runs.Run]], study: Study | None) -> list[str]:
-    flags, owners = [shared_flags(group[0]) for group in groups], [_owner(group[0]) for group in groups]
-    return (
-        phrases.configuration_names(flags, owners, study.shown_in_presets, study.chosen)
-        if study
-        else phrases.configuration_names(flags, owners, ())
     )

@@ -19,7 +19,7 @@ from bandits.environments import Drift
 from bandits.results import baselines, comparison, runs, tables
 from bandits.results.comparison import Better
 from bandits.results.configuration import Configuration, of_values
-from bandits.results.configurations import ComparableRuns, deployed_otherwise, environment_key
+from bandits.results.configurations import ComparableRuns, environment_key
 from bandits.results.tables import Section
 from optimization.study import cli, divergence
 from optimization.study.intervals import Interval
@@ -263,7 +263,7 @@ def sections(part: ComparableRuns) -> list[Section]:
             f"After the first {_MOST_SEGMENTS} segments of a configuration, only its total includes the others."
         )
     title = f"Dynamic regret to {number} full-feedback baseline{'s' * (counts[-1] > 1)}"
-    return [Section(title, _HEADS, rows, [*notes, *_otherwise([one for one, _ in shown]), *lacking])]
+    return [Section(title, _HEADS, rows, [*notes, *lacking])]
 
 
 def _missing(all_results: Sequence[Result]) -> list[str]:
@@ -286,13 +286,3 @@ def _missing(all_results: Sequence[Result]) -> list[str]:
                 "environment."
             )
     return list(lines.values())
-
-
-def _otherwise(shown: Sequence[Result]) -> list[str]:
-    """A sentence about baselines with another deployment period than their configuration; empty without such."""
-    texts = []
-    for one, needed, full_feedback, _ in shown:
-        differ = {environment: deployed_otherwise(full_feedback[environment], one) for environment in needed}
-        if named := [f"environment {environment} ({words})" for environment, words in differ.items() if words]:
-            texts.append(f"for {one.name} those of {' and '.join(named)}")
-    return [f"Baselines with another deployment period than the configuration: {'; '.join(texts)}."] if texts else []

@@ -6,7 +6,7 @@ Clients are compared on half B of their examples, in the rounds in which both co
 import functools
 import math
 import pathlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from bandits import metrics
 from bandits.results import comparison, runs
 from bandits.results.configuration import Configuration
 from data.errors import UsageError
-from optimization.study import intervals, run_folder
+from optimization.study import run_folder
 
 if TYPE_CHECKING:
     import matplotlib.figure
@@ -75,30 +75,6 @@ def half_b(configurations: Sequence[Configuration]) -> "dict[str, pd.DataFrame]"
     return {one.name: one.values[HALF_B] for one in configurations}
 
 
-def bootstrapped(values: np.ndarray, statistic: Callable[[np.ndarray], float]) -> intervals.Interval:
-    """A statistic with a 95% interval by a bootstrap over seeds and over clients, both with replacement.
-
-    Owen, "The Pigeonhole Bootstrap", 2007. It is conservative: where neither seeds nor clients differ but by noise, the
-    interval is sqrt(3) times as wide as it need be.
-
-    Args:
-      values: float [seeds, clients]; NaN where a client did not take part.
-      statistic: Of such an array.
-
-    Returns:
-      `size` is the number of clients; the ends are NaN with fewer than `runs.LEAST_CLIENTS`.
-    """
-    (seeds, clients), low, high = values.shape, math.nan, math.nan
-    if clients >= runs.LEAST_CLIENTS:
-        generator = np.random.default_rng(0)
-        samples = [
-            statistic(values[generator.integers(seeds, size=seeds)][:, generator.integers(clients, size=clients)])
-            for _ in range(runs.DRAWS)
-        ]
-        low, high = np.nanpercentile(samples, [50 * (1 - intervals.CONFIDENCE), 50 * (1 + intervals.CONFIDENCE)])
-    return intervals.Interval(statistic(values), float(low), float(high), clients)
-
-
 def of_clients(values: np.ndarray) -> np.ndarray:
     """Mean over seeds of each client that took part, float [clients]."""
     took_part = values[:, np.isfinite(values).any(axis=0)]
@@ -144,7 +120,7 @@ def lines(configurations: Sequence[Configuration]) -> list[str]:
     text = ["Expected reward on half B, mean over clients (95% intervals by a bootstrap over seeds and clients):"]
     for one in configurations:
         values, (seeds, clients) = of_b[one.name], of_b[one.name].shape
-        reward, other = bootstrapped(values.to_numpy(), mean).text(), mean(one.values[HALF_A].to_numpy())
+        reward, other = runs.bootstrapped(values.to_numpy(), mean).text(), mean(one.values[HALF_A].to_numpy())
         # Without an interval: with fewer distinct seeds clients' means differ more, so a bootstrap's worst are worse.
         worst = worst_tenth(values.to_numpy())
         text.append(
@@ -171,7 +147,7 @@ def helped(configurations: Sequence[Configuration]) -> dict[str, Any]:
 def _shares(values: np.ndarray) -> str:
     shown = []
     for sign, word in _WORDS.items():
-        interval = bootstrapped(values, functools.partial(share, sign))
+        interval = runs.bootstrapped(values, functools.partial(share, sign))
         shown.append(f"{word} {interval.mean:.2g}" if interval.low == interval.high else f"{word} {interval.text()}")
     return f"  share of clients: {', '.join(shown)}"
 
@@ -184,7 +160,7 @@ def _compared(
 
     first, second = values.align(others, join="inner")
     difference = differences(values, others)
-    text = [f"{name} - {reference}: {bootstrapped(difference, mean).text(signed=True)}", _shares(difference)]
+    text = [f"{name} - {reference}: {runs.bootstrapped(difference, mean).text(signed=True)}", _shares(difference)]
     sizes = sizes[first.columns]
     if len(first.columns) < runs.LEAST_CLIENTS:
         for place, client in enumerate(first.columns):
@@ -198,7 +174,7 @@ def _compared(
     for group in kinds if len(kinds) > 1 else []:
         inside = groups == group
         low, high = sizes[inside].min(), sizes[inside].max()
-        gap = bootstrapped(difference[:, inside], mean).text(signed=True)
+        gap = runs.bootstrapped(difference[:, inside], mean).text(signed=True)
         text.append(f"  logs of {low:.0f} to {high:.0f} examples: {gap}, {inside.sum()} clients")
     return text
 
@@ -216,7 +192,7 @@ def adapted_lines(folders: Sequence[pathlib.Path]) -> list[str]:
         clients = sorted(set.union(*map(set, of_seeds)))
         values = np.array([[one.get(client, math.nan) for client in clients] for one in of_seeds])
         text.append(
-            f"Clients that never train, {name}: {bootstrapped(values, mean).text(signed=True)} by adapting, "
+            f"Clients that never train, {name}: {runs.bootstrapped(values, mean).text(signed=True)} by adapting, "
             f"{len(of_seeds)} seeds, {len(clients)} clients"
         )
     return text

@@ -6,7 +6,6 @@ Plotly draws the curves: each part of the page has groups of panels, which hold 
 import base64
 import datetime
 import html
-import pathlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +14,6 @@ import numpy as np
 from bandits.results import configurations, dynamic_regret, phrases, runs, sections, tables
 from bandits.results.configuration import Baseline, range_of
 from bandits.results.configurations import ComparableRuns
-from data import files
 from data.errors import UsageError
 from optimization.study import curves, divergence
 from optimization.study.metrics import SECONDS, Metric
@@ -43,28 +41,6 @@ _GROUPS = {
 _OTHERS = "Other columns"
 # Words by which styles of baselines are known.
 _STYLES: Mapping[Any, str] = {Baseline.uniform_policy: "uniform", Baseline.full_feedback: "full_feedback"}
-
-
-def write(
-    folders: Iterable[pathlib.Path], output: pathlib.Path, title: str = "Runs", reference: str | None = None
-) -> list[str]:
-    """Writes the page about all runs below some folders, finished or not; replaces an earlier page.
-
-    Args:
-      folders: Runs, or folders that hold runs at any depth. Runs without a finished round are counted alone.
-      output: Page to write.
-      title: Its title.
-      reference: What configurations are compared with; see `ComparableRuns.compared`.
-
-    Returns:
-      A sentence for each run that could not be read; the page has them, too.
-
-    Raises:
-      Failure: If the page cannot be written.
-    """
-    found = runs.read_all(folders, has_searches=True)
-    files.replace(output, page(found, title, reference).encode())
-    return found.problems
 
 
 def page(
@@ -160,7 +136,6 @@ def _explained(part: ComparableRuns, *, has_regret: bool) -> list[str]:
     """Sentences that explain the table of all results."""
     sizes = [len(one.runs) for one in part.configurations]
     sentences = ["Sorted by the first result."] * bool(part.columns and len(sizes) > 1)
-    sentences += [f"{metric.about} equals {other.about}." for metric, other in part.equal.items()]
     if max(sizes) > 1:
         sentences.append("Each cell: mean over seeds and 95% interval (Student’s t, cut at the bounds of rewards).")
     if min(sizes) == 1:
@@ -249,8 +224,6 @@ def _panels(part: ComparableRuns, lines: int) -> tuple[list[dict[str, Any]], lis
         is_thinned |= any(len(band) > limit for band in bands.values())
         group = groups["Results" if column in part.columns else _GROUPS.get(column.partition("/")[0], _OTHERS)]
         group.append(_panel(part, column, bands, limit))
-    for column, other in part.equal.items():
-        left_out.setdefault(f"equal to {other}", []).append(column)
     listed = (f"{', '.join(columns)} ({why})" for why, columns in left_out.items())
     notes = [f"Not drawn: {'; '.join(listed)}."] if left_out else []
     if is_thinned:
@@ -295,7 +268,7 @@ def _present(part: ComparableRuns) -> list[str]:
     present = dict.fromkeys(column for one in part.configurations for run in one.runs for column in run.metrics)
     own = part.study.columns if part.study else ()
     known: dict[str, Metric] = dict(runs.declared()) | {str(metric): metric for metric in own}
-    left_out = {"round_num", *(metric for metric in own if metric.marks), *part.equal}
+    left_out = {"round_num", *(metric for metric in own if metric.marks)}
     columns = [known.get(column, column) for column in present if column not in left_out]
     return sorted(columns, key=lambda column: not (isinstance(column, Metric) and column.drawn))
 

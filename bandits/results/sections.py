@@ -15,7 +15,6 @@ from bandits.results.tables import Cell, Section
 from optimization.privacy.mechanisms import digits
 from optimization.study.intervals import Interval
 from optimization.study.metrics import SECONDS, Metric
-from optimization.study.results import Run
 
 SHOWN = 12  # Configurations that are drawn at first; more would hide each other.
 _PIXELS = 38  # Height of a row of differences.
@@ -195,11 +194,7 @@ def _about(part: ComparableRuns, compared: Compared, has_interval: bool) -> str:
         configurations.what_seeds_vary(some),
         phrases.what_intervals_are_over(runs.evaluated_clients(some) if has_interval else ""),
     ]
-    both_sides = {id(one): one for *both, _ in compared for one in both}.values()
-    if missing := [run for one in both_sides for run in runs.without_client_rewards(one.runs)]:
-        folders = ", ".join(str(run.folder) for run in missing)
-        notes.append(f"Without rewards by client, and so not in that interval: {folders}. Their commands write them.")
-    shown = {one.name for one in both_sides}
+    shown = {one.name for *both, _ in compared for one in both}
     if left := [one.name for one in part.configurations if not one.role and one.name not in shown]:
         names = ", ".join(left) if len(left) <= SHOWN else f"{len(left)} configurations"
         notes.append(f"Not compared, because data, rewards, rounds or cohorts differ: {names}.")
@@ -220,15 +215,12 @@ def single(part: ComparableRuns) -> Section:
     titles = [*(_title(part, column) for column in part.columns), "Median seconds a round"]
     rows = []
     for configuration, run in some[:ROWS]:
-        values = [*(runs.final_value(run, column) for column in part.columns), _seconds(run)]
+        seconds = float(run.metrics[SECONDS].median()) if SECONDS in run.metrics else None
+        values = [*(runs.final_value(run, column) for column in part.columns), seconds]
         cells = [configuration.name, run.flags.get("seed"), int(run.metrics["round_num"].iloc[-1])]
         cells += [tables.number(value, f"{value or 0:.4g}") for value in values]
         rows.append([*cells, os.path.relpath(run.folder, base)])
     return Section(base, ["Configuration", "Seed", "Rounds", *titles, "Folder"], rows, left=["Folder"])
-
-
-def _seconds(run: Run) -> float | None:
-    return float(run.metrics[SECONDS].median()) if SECONDS in run.metrics else None
 
 
 def data(part: ComparableRuns) -> list[tuple[list[str], Mapping[str, Any]]]:

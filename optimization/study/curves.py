@@ -132,26 +132,6 @@ def smoothed(table: "pd.DataFrame", column: str, window: int, marks: str | None 
     return curve.groupby(periods).rolling(window, min_periods=1).mean().droplevel(0).where(curve.notna())
 
 
-def residual_deviations(curves: "Sequence[pd.Series]") -> list[float]:
-    """Standard deviation of each seed's residuals to the mean curve over seeds; NaN of a single seed.
-
-    The mean curve includes each seed, which n / (n - 1) corrects: the mean square over seeds is the variance
-    over seeds with n - 1, mean over rounds.
-
-    Args:
-      curves: Values of each seed; index: rounds.
-    """
-    import numpy as np
-    import pandas as pd
-
-    count = len(curves)
-    if count < 2:
-        return [np.nan] * count
-    together = pd.concat(curves, axis=1)
-    residuals = together.sub(together.mean(axis=1), axis=0)
-    return [float(value) for value in np.sqrt((residuals**2).mean() * count / (count - 1))]
-
-
 def band(
     tables: "Sequence[pd.DataFrame]", column: str, window: int = 1, kind: str = "ci", marks: str | None = None
 ) -> "pd.DataFrame":

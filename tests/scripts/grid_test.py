@@ -14,9 +14,7 @@ import psutil
 import pytest
 
 from bandits import studies
-from data.errors import UsageError
 from scripts import grid
-from tests.scripts import toy_binary
 
 pytestmark = pytest.mark.slow
 
@@ -121,14 +119,6 @@ def test_a_longer_grid_continues_the_runs_of_a_shorter_one(play, tmp_path):
     assert all("Continuing after round 4" in log for log in logs)
 
 
-def test_workers_share_the_cores_unless_threads_are_given(play, tmp_path):
-    play("--sweep=rate=0.1")
-    play("--sweep=rate=0.2", "--max_concurrent_threads=7")
-    (first,), (second,) = (tmp_path.glob(f"g/runs/rate={rate}-*/*/metrics.csv") for rate in (0.1, 0.2))
-    assert set(pd.read_csv(first)["threads"]) == {len(os.sched_getaffinity(0))}
-    assert set(pd.read_csv(second)["threads"]) == {7}
-
-
 def test_a_failed_run_is_retried_twice_and_reported_at_the_end_without_stopping_the_others(play, tmp_path, capfd):
     assert play("--sweep=rate=0.01,0.1", "--fails_at=0.01") == 1
     err = capfd.readouterr().err
@@ -137,11 +127,6 @@ def test_a_failed_run_is_retried_twice_and_reported_at_the_end_without_stopping_
     assert _results(tmp_path, ("rate", "status")) == [(0.01, "failed"), (0.1, "finished")]
     (log,) = tmp_path.glob("g/runs/rate=0.01-*/seed_0/log.txt")
     assert log.read_text().count("Traceback") == 3
-
-
-def test_a_run_that_diverged_ranks_last_and_is_no_failure(play, capfd):
-    assert play("--sweep=rate=0.1,10", "--diverges_at=0.1") == 0
-    assert [line.split()[:2] for line in capfd.readouterr().out.splitlines()[1:3]] == [["1", "10"], ["2", "0.1"]]
 
 
 def test_edges_expand_until_the_best_lies_inside(play, tmp_path, capfd):
@@ -238,34 +223,6 @@ def test_a_signal_in_the_last_round_finishes_that_run_and_the_same_command_conti
     assert command(*arguments).wait(300) == 0
     assert [row[2] for row in _results(tmp_path)] == ["finished", "finished"]
     assert log.read_text() == before
-
-
-def _refuse(monkeypatch, is_bad):
-    def check(study, options, data):
-        if is_bad(options):
-            raise UsageError("--clients_per_round=900 is more than the task's 60 clients.")
-
-    monkeypatch.setattr(toy_binary.ToyStudy, "check", check)
-
-
-def test_what_all_runs_share_is_refused_once_before_any_is_run(play, tmp_path, monkeypatch):
-    _refuse(monkeypatch, lambda options: True)
-    with pytest.raises(UsageError, match="--clients_per_round=900 is more than"):
-        play("--sweep=rate=0.1,1")
-    assert not list(tmp_path.glob("g/runs/*"))
-
-
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        ((), ("federated/total_reward", False)),
-        (("--metric=federated/regret",), ("federated/regret", True)),
-        (("--metric=federated/regret", "--nolower_is_better"), ("federated/regret", False)),
-    ],
-)
-def test_a_metric_ranks_as_its_study_declares_it_unless_a_flag_overrides_it(arguments, expected):
-    settings = grid.define().parse(["grid", *arguments])
-    assert grid.ranked_by(settings, "bandits.ads.run_ads") == expected
 
 
 def test_an_experiment_killed_in_mid_run_ends_with_the_numbers_of_its_own_binary(command, tmp_path, tff_worker):

@@ -59,10 +59,3 @@ def test_an_unknown_time_is_not_counted_as_none():
     found = estimate.summarize([one, other], workers=1)
     assert not found.is_whole
     assert "In all 1.0 hours, without the lines above whose time is unknown (1)" in found.text
-
-
-@pytest.mark.parametrize(
-    ("seconds", "words"), [(59, "59 seconds"), (90, "1.5 minutes"), (7200, "2.0 hours"), (1e6, "11.6 days")]
-)
-def test_a_duration_is_reported_in_the_largest_unit(seconds, words):
-    assert estimate.duration(seconds) == words

@@ -9,7 +9,8 @@ import time
 
 import pytest
 
-from bandits.plans import executors
+from bandits import studies
+from bandits.plans import executors, plan, sweep
 from data.errors import Failure
 
 pytestmark = pytest.mark.slow
@@ -49,14 +50,6 @@ def test_one_process_plays_one_run_after_the_other_each_with_its_own_log(one, tm
     assert first == second
     for job in jobs:
         assert (pathlib.Path(job.folder) / executors.FINISHED_FILE).read_text() == '{"total_rounds": 4}\n'
-
-
-def test_as_many_processes_as_workers_play_at_once(tmp_path):
-    executor = executors.Local(2)
-    jobs = [_job(tmp_path, name) for name in ("a", "b")]
-    _play(executor, *jobs)
-    executor.close()
-    assert len(set(map(_log, jobs))) == 2
 
 
 def test_a_process_that_dies_is_reported_and_replaced(one, tmp_path):
@@ -137,20 +130,11 @@ def test_the_results_of_a_finished_last_round_are_waited_for(stubborn, tmp_path)
     assert (tmp_path / "results").exists()
 
 
-def test_a_process_that_waits_for_a_run_ends_when_its_input_is_closed(one, tmp_path):
-    job = _job(tmp_path, "a")
-    _play(one, job)
-    process = one._processes[0]
-    process.job = job  # As if the signal came just before the result was read.
-    process.process.send_signal = lambda signum: None
-    one.stop()
-    assert process.process.returncode == 0
-
-
 # In a process of its own: Ray ends the process that uses it, if on a busy machine its own ones are late.
 _RAY = """
 import json, sys
-from bandits.plans import executors
+from bandits import studies
+from bandits.plans import executors, plan, sweep
 executor = executors.Ray(None, workers=1, cores=1)
 try:
     jobs = [executors.Job(module, tuple(arguments), *rest) for module, arguments, *rest in json.loads(sys.argv[1])]
@@ -250,10 +234,13 @@ def test_a_cluster_that_has_lost_all_nodes_for_a_run_is_waited_for_as_long_as_th
 
 def test_the_job_array_plays_each_run_and_continues_one_that_was_interrupted(tmp_path, monkeypatch):
     monkeypatch.setenv("FEDBANDITS_DATA_DIR", "/some folder/data")
+    monkeypatch.setitem(studies.STUDIES, "toy", MODULE)
     folder = tmp_path / "a grid"
-    folder.mkdir()
-    jobs = [_job(folder, "a", f"--dies_in={tmp_path}"), _job(folder, "b", "--rate=0.5")]
-    script = executors.write_slurm_script(folder, jobs, cores=3)
+    (folder / "runs").mkdir(parents=True)
+    grid = plan.build([f"--dies_in={tmp_path}", "--total_rounds=4"], sweeps=["rate=0.1,0.5"], binary="toy")
+    jobs = [run.job(folder / "runs") for run in grid.runs()]
+    assert sweep.write_job_array(grid.runs(), folder, 3, "look") == 0
+    script = folder / "slurm.sh"
     lines = script.read_text().splitlines()
     assert lines[0] == "#!/bin/sh"
     for line in ("#SBATCH --array=0-1", "#SBATCH --cpus-per-task=3", "#SBATCH --job-name=a_grid"):
@@ -261,8 +248,9 @@ def test_the_job_array_plays_each_run_and_continues_one_that_was_interrupted(tmp
     assert "export FEDBANDITS_DATA_DIR='/some folder/data'" in lines
     commands = (folder / "commands.txt").read_text().splitlines()
     assert len(commands) == 2
-    assert f"/scripts/python -m scripts.grid_worker {MODULE} --total_rounds=4 --rate=0.5 " in commands[1]
-    assert not (folder / "a").exists()  # Nothing was run.
+    assert f"/scripts/python -m scripts.grid_worker {MODULE} " in commands[1]
+    assert " --rate=0.5 " in commands[1]
+    assert not list((folder / "runs").iterdir())  # Nothing was run.
 
     def task(number):
         environment = os.environ | {"SLURM_ARRAY_TASK_ID": str(number)}

@@ -1,9 +1,6 @@
 """Tests of bandits.plans.plan."""
 
 import itertools
-import os
-import subprocess
-import sys
 
 import pytest
 
@@ -60,25 +57,6 @@ def test_other_flags_give_other_keys():
     assert len(set(points)) == 5
     grid = _build(binary="run_ads", sweeps=["rates=0.1,0.2;0.3,0.4"])  # Values that hold commas.
     assert [run.settings.rates for run in grid.runs()] == ["0.1,0.2", "0.3,0.4"]
-
-
-def test_a_preset_and_its_flags_given_by_hand_have_one_key():
-    by_hand = [
-        *("--task_type=emnist_chars", "--scenario=scratch", "--bandits_type=softmax", "--bandits_temperature=0.05"),
-        *("--server_learning_rate=0.002", "--client_learning_rate=0.1", "--bandits_deploy_freq=200"),
-    ]
-    assert _points(_build("--preset=emnist_scratch_softmax")) == _points(_build(*reversed(by_hand)))
-
-
-@pytest.mark.slow
-def test_keys_are_the_same_in_another_process():
-    code = (
-        "from bandits.plans import plan; grid = plan.build(['--cache=persistent', '--seed=1'], "
-        f"sweeps=['{RATES}']); print([run.point for run in grid.runs()])"
-    )
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "PYTHONHASHSEED": "5"}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
-    assert done.stdout.strip() == str(_points(_build("--seed=2", "--cache=persistent", sweeps=[RATES])))
 
 
 def test_a_point_that_another_grid_has_named_keeps_its_folder(tmp_path):

@@ -10,7 +10,6 @@ import pytest
 
 from bandits import metrics
 from bandits.plans import plan, sweep, verdict
-from data.errors import UsageError
 from optimization.privacy import ledger, mechanisms
 from optimization.study import cli, run_folder
 
@@ -38,7 +37,7 @@ def _outcomes(folder, point, values, configuration="", first=0, bounds=BOUNDS, *
 def _text(folder, some, reported=None, reference=None):
     ranked = sweep.rank(some, smallest=False)
     points, best = (
-        verdict.comparable(found, folder, metrics.AVERAGE_REWARD, smallest=False)
+        verdict.comparable(found, folder, metrics.AVERAGE_REWARD)
         for found in (
             {point[0].run.point: point for several in ranked.values() for point in several},
             {verdict.short_name(name): (reported or {}).get(name, several[0]) for name, several in ranked.items()},
@@ -78,13 +77,6 @@ def test_the_expected_best_of_as_many_points_of_each_configuration(tmp_path):
         "  softmax: 0.6000 of 1, 0.7667 of 2 (4 points)",
         "  greedy: 0.5000 of 1, 0.6000 of 2 (2 points)",
     ]
-
-
-def test_points_that_were_stopped_early_have_no_expected_best(tmp_path):
-    found = [*_outcomes(tmp_path, "rate=1", [0.5]), *_outcomes(tmp_path, "rate=2", [0.4])]
-    assert any("Expected best" in line for line in _text(tmp_path, found))
-    found[0].rounds = 8
-    assert not any("Expected best" in line for line in _text(tmp_path, found))
 
 
 def test_seeds_that_selected_points_are_not_compared(tmp_path):
@@ -172,19 +164,12 @@ def test_the_best_point_has_a_normalized_score_where_the_full_feedback_baseline_
     assert [row[:2] for row in _comparisons(printed)] == [["softmax", "greedy"]]
 
 
-@pytest.mark.parametrize("scenario", ["scratch", "init_shift"])
-def test_without_a_full_feedback_baseline_it_is_said_how_to_run_one(tmp_path, scenario):
-    found = _configurations(tmp_path, {"bandits_type=softmax": [0.49, 0.5, 0.51]}, scenario=scenario)
-    note = "no full-feedback baseline: add bandits_type=supervised_mse to --sweep)."
-    assert _text(tmp_path, found)[-1].endswith(note)
-
-
 def test_points_have_verdicts_if_they_have_several_seeds(tmp_path):
     values = {"bandits_type=softmax": [0.49, 0.5, 0.51], "bandits_type=init": [0.1, 0.11, 0.09]}
     found = _configurations(tmp_path, values | {"bandits_type=supervised_mse": [0.9, 0.89, 0.91]})
     ranked = sweep.rank(found, smallest=False)
     points = {point[0].run.point: point for several in ranked.values() for point in several}
-    some = verdict.comparable(points, tmp_path, metrics.AVERAGE_REWARD, smallest=False)
+    some = verdict.comparable(points, tmp_path, metrics.AVERAGE_REWARD)
     words = {sweep.label(point): word for point, word in verdict.verdicts_by_point(some).items()}
     assert words == {
         "bandits_type=softmax": "at a normalized score of 0.50",
@@ -192,7 +177,7 @@ def test_points_have_verdicts_if_they_have_several_seeds(tmp_path):
         "bandits_type=supervised_mse": "full-feedback baseline",
     }
     ones = {name: seeds[:1] for name, seeds in points.items()}
-    single = verdict.comparable(ones, tmp_path, metrics.AVERAGE_REWARD, smallest=False)
+    single = verdict.comparable(ones, tmp_path, metrics.AVERAGE_REWARD)
     assert verdict.verdicts_by_point(single) == {}
 
 
@@ -233,31 +218,6 @@ def test_rewards_of_other_tasks_are_not_compared(tmp_path, reference):
         ["bandits_type=softmax", "task_type=mnist"],
         ["1", "0.8133"],
     ]
-
-
-def _runs(*configurations):
-    settings = [dict(word.split("=") for word in one.split()) for one in configurations]
-    return [
-        plan.Run("bandits.run_federated", f"p{place}", 0, one, (), (), cli.Settings(found, frozenset()))
-        for place, (one, found) in enumerate(zip(configurations, settings, strict=True))
-    ]
-
-
-@pytest.mark.parametrize(
-    ("wanted", "configurations", "message"),
-    [
-        (
-            "ucb",
-            ["bandits_type=softmax", "bandits_type=falcon"],
-            "--reference=ucb is no configuration of these runs: softmax; falcon",
-        ),
-        ("softmax", ["bandits_type=softmax"], "--reference has no effect: --sweep has a single combination of words"),
-        ("greedy", ["bandits_type=greedy"] * 2 + ["bandits_type=falcon"], "has no effect without --reporting_repeat"),
-    ],
-)
-def test_a_reference_that_compares_nothing_is_refused(wanted, configurations, message):
-    with pytest.raises(UsageError, match=message):
-        verdict.check_reference(wanted, _runs(*configurations), has_fresh_seeds=False)
 
 
 @pytest.mark.parametrize("configuration", ["", "bandits_type=softmax"])
@@ -351,25 +311,9 @@ def test_the_heat_map_shows_the_best_over_other_flags(tmp_path):
     ]
     (points,) = sweep.rank(grid, smallest=False).values()
     axes = ("server_learning_rate", "client_learning_rate")
-    cells = verdict.cells(points, axes).set_index(list(axes))["mean"].to_dict()
+    cells = verdict.cells(points, axes).stack().to_dict()
     assert cells == {(1.0, 1.0): 11.5, (1.0, 2.0): 12.5, (2.0, 1.0): 21.5}
     path = tmp_path / "heat_map.png"
     verdict.heat_map(points, axes, path, metric="score", title="", smallest=False)
     shape = matplotlib.image.imread(path).shape
     assert min(shape[:2]) > 300
-
-
-def test_cells_not_above_the_uniform_policy_are_marked(tmp_path, monkeypatch):
-    monkeypatch.setitem(matplotlib.rcParams, "svg.fonttype", "none")
-    rates = [("low", 1.0, 0.125), ("high", 2.0, 0.5)]
-    found = [_point(name, value, server_learning_rate=1.0, client_learning_rate=rate) for name, rate, value in rates]
-    (points,) = sweep.rank(found, smallest=False).values()
-    note = "* not significantly above the uniform policy"
-    for marked, expected in (((), {"0.125", "0.5"}), (("low",), {"0.125*", "0.5", note})):
-        axes = ("server_learning_rate", "client_learning_rate")
-        path = tmp_path / "heat_map.svg"
-        verdict.heat_map(points, axes, path, metric="score", title="a", smallest=False, marked=marked)
-        texts = set(re.findall(r"<text[^>]*>([^<]*)</text>|<tspan[^>]*>([^<]*)</tspan>", path.read_text()))
-        words = {first or second for first, second in texts}
-        assert expected <= words
-        assert (note in words) == bool(marked)

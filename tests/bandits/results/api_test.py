@@ -1,6 +1,5 @@
 """Tests of bandits.results.api, as `bandits.compare`, `bandits.report` and `bandits.plot`."""
 
-import dataclasses
 import json
 import pathlib
 
@@ -47,15 +46,6 @@ def test_a_comparison_is_paired_over_seeds(read):
     assert interval is None or (row["low"], row["high"]) == pytest.approx(tuple(interval))
     assert row["p"] == pytest.approx(expected.pvalue)
     assert row["verdict"] == "not significantly different"
-
-
-def test_a_policy_of_ones_own_names_its_configuration(read):
-    record = "my_rules:Tempered(temperature=0.5) 0123456789abcdef"
-    own = [dataclasses.replace(run, flags={**run.flags, "python_policy": record}) for run in read["softmax"]]
-    rows = bandits.compare([own, read["softmax"], read["greedy"]])
-    assert list(rows["configuration"]) == ["Tempered(temperature=0.5)", "softmax"]
-    rows = bandits.compare([own, read["greedy"]])
-    assert list(rows["configuration"]) == ["Tempered(temperature=0.5)"]
 
 
 def test_the_reference_can_be_chosen(read):

@@ -3,12 +3,11 @@
 import dataclasses
 import pathlib
 
-import numpy as np
 import pandas as pd
 import pytest
 
 from bandits import metrics, studies
-from bandits.results import configurations, phrases, runs
+from bandits.results import configurations, runs
 from bandits.results.configuration import Baseline
 
 
@@ -35,19 +34,6 @@ def test_the_interval_of_a_share_stays_within_0_and_1():
         run.metrics[metrics.ACCURACY] = accuracy
     ((configuration,),) = (part.configurations for part in configurations.comparable(found))
     assert configuration.estimate(metrics.ACCURACY).high == 1.0
-
-
-def test_a_result_with_the_numbers_of_another_is_no_column():
-    run = _run("a", [0.5, 0.5])
-    run.metrics[metrics.ACCURACY] = [np.nan, 0.5]
-    run.metrics[metrics.HELD_OUT_REWARD] = [np.nan, 0.5]
-    (part,) = configurations.comparable([run])
-    assert part.equal == {metrics.ACCURACY: metrics.HELD_OUT_REWARD}
-    assert part.columns == (metrics.ROUND_REWARD, metrics.AVERAGE_REWARD, metrics.HELD_OUT_REWARD)
-    other = _run("b", [0.5, 0.5])
-    other.metrics[metrics.ACCURACY], other.metrics[metrics.HELD_OUT_REWARD] = [np.nan, 0.5], [np.nan, 0.25]
-    (part,) = configurations.comparable([run, other])
-    assert part.equal == {}
 
 
 def test_configurations_lie_between_the_baselines():
@@ -119,16 +105,6 @@ def test_configurations_are_compared_with_greedy_of_the_most_equal_flags_in_one_
     assert part.compared("falcon") == []
 
 
-def test_of_several_references_that_are_asked_for_one_of_the_same_data_counts_first():
-    found = [
-        _run(f"{bandit}{alpha}{freq}", bandits_type=bandit, partition_alpha=alpha, bandits_deploy_freq=freq)
-        for bandit, alpha, freq in (("greedy", 0.1, 1), ("greedy", 1.0, 5), ("softmax", 1.0, 1))
-    ]
-    (part,) = configurations.comparable(found)
-    ((one, other, _),) = [pair for pair in part.compared("greedy") if pair[0].flags["bandits_type"] == "softmax"]
-    assert (one.flags["partition_alpha"], other.flags["partition_alpha"]) == (1.0, 1.0)
-
-
 def test_the_baseline_of_a_configuration_has_the_most_equal_flags():
     found = [
         _run(f"{bandit}{freq}", bandits_type=bandit, bandits_deploy_freq=freq)
@@ -176,16 +152,6 @@ def test_a_bound_that_is_deployed_otherwise_is_named():
     ]
 
 
-def test_less_of_a_loss_is_better():
-    column = studies.load(studies.STUDIES["run_client_selection"]).ranked_by
-    found = [
-        runs.Run(pathlib.Path(name), pd.DataFrame({"round_num": [1], column: [loss]}), {"clip": loss}, "run", {})
-        for name, loss in (("a", 2.0), ("b", 1.0))
-    ]
-    (part,) = configurations.comparable(found)
-    assert [configuration.name for configuration in part.ranked()] == ["clip 1", "clip 2"]
-
-
 def _names(*found) -> list[str]:
     (part,) = configurations.comparable(found)
     return [configuration.name for configuration in part.configurations]
@@ -229,15 +195,6 @@ def test_a_table_is_one_task_whether_it_was_a_file_or_a_frame():
         ["softmax", "falcon"],
     )
     assert other.title == "run_federated: tabular DataFrame"
-
-
-def test_what_is_held_out_and_learned_from_are_part_of_the_task():
-    flags = {"task_type": "logged", "learn_from": "ips"}
-    assert phrases.task_name(flags) == "logged from ips"
-    assert phrases.task_name(flags | {"hold_out": "clients"}) == "logged from ips"
-    assert phrases.task_name(flags | {"hold_out": "time"}) == "logged from ips held out by time"
-    assert phrases.task_name({"task_type": "tabular", "hold_out": "time"}) == "tabular held out by time"
-    assert phrases.task_name({}) is None
 
 
 def test_studies_and_tasks_are_parts_of_their_own():

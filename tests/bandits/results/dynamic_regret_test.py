@@ -159,14 +159,6 @@ def test_a_baseline_of_another_environment_or_cohort_does_not_count(other):
     assert " needs the full-feedback baseline of environment 1: run the same with" in message
 
 
-def test_where_rewards_stay_there_is_none():
-    still = ("--scenario=scratch",)
-    part = _part(
-        _finished(SOFTMAX, *still), _finished(SOFTMAX, *still, "--bandits_type=supervised_mse"), _baseline(1.0, 0)
-    )
-    assert dynamic_regret.sections(part) == []
-
-
 def test_missing_baselines_are_reported_once():
     part = _part(_finished(SOFTMAX, seeds=3), _finished(SOFTMAX, "--bandits_type=greedy"))
     (message,) = _notes(part)
@@ -180,14 +172,3 @@ def test_baselines_of_other_seeds_do_not_count():
     part = _part(_finished(SOFTMAX), _baseline(1.0, 0, seeds=2), _baseline(1.0, 1, seeds=2)[1:])
     message = "softmax has no dynamic regret: it shares no seed with the full-feedback baseline of each environment."
     assert _notes(part) == [message]
-
-
-def test_a_full_feedback_baseline_that_is_deployed_otherwise_is_named():
-    part = _part(
-        _finished(SOFTMAX, "--bandits_deploy_freq=1"),
-        *(_baseline(1.0, environment, f"--bandits_deploy_freq={environment + 1}") for environment in (0, 1)),
-    )
-    name = dynamic_regret.results(part)[0].configuration.name
-    start = "Baselines with another deployment period than the configuration"
-    message = f"{start}: for {name} those of environment 1 (deploy 2, not 1)."
-    assert message in dynamic_regret.sections(part)[0].notes

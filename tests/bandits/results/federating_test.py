@@ -2,12 +2,11 @@
 
 import json
 import math
-import re
 
 import numpy as np
 import pytest
 
-from bandits.results import federating
+from bandits.results import federating, runs
 from data.errors import UsageError
 from optimization.study import run_folder
 
@@ -59,14 +58,14 @@ def test_clients_are_compared_on_the_seeds_and_clients_that_both_have(tmp_path):
     # Of few clients, none has an interval, and each is listed.
     lines = federating.lines(federating.read(_folders(tmp_path / "again")))
     assert [line for line in lines if line.strip().startswith("c0")] != []
-    assert math.isnan(federating.bootstrapped(values, federating.mean).low)
+    assert math.isnan(runs.bootstrapped(values, federating.mean).low)
 
 
 def test_intervals_are_over_seeds_and_clients():
     generator = np.random.default_rng(1)
     noise = generator.normal(size=(6, 400))
-    of_clients = federating.bootstrapped(noise, federating.mean)
-    of_seeds = federating.bootstrapped(noise + generator.normal(size=(6, 1)), federating.mean)
+    of_clients = runs.bootstrapped(noise, federating.mean)
+    of_seeds = runs.bootstrapped(noise + generator.normal(size=(6, 1)), federating.mean)
     assert of_clients.low < 0 < of_clients.high
     # Of independent cells, such a bootstrap gives three times the variance (Owen 2007, "The Pigeonhole Bootstrap").
     assert of_clients.high - of_clients.low == pytest.approx(2 * 1.96 * math.sqrt(3 / 2400), rel=0.1)
@@ -89,24 +88,6 @@ def test_a_report_has_groups_by_size_and_a_point_a_client(tmp_path):
     assert points.shape == (30, 2)
     np.testing.assert_allclose(points[25], [0.45, 0.55])
     assert federating.picture([one for one in table if one.name == "alone"]) is None
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("sizes", "groups"),
-    [
-        ([1.0] * 20 + [2.0] * 5 + [8.0] * 5, ["1 to 1 examples: -0.04, 20", "2 to 8 examples: +0.08, 10"]),
-        ([100.0] * 30, []),
-    ],
-)
-def test_clients_with_logs_of_equal_size_stay_in_one_group(tmp_path, sizes, groups):
-    for kind, gain in (("alone", 0.0), ("federated", 0.2)):
-        rewards = {f"c{client:02}": 0.5 + gain * (1 if client >= 25 else -0.2) for client in range(30)}
-        _run(tmp_path / kind, rewards, examples=sizes, federation=kind)
-    lines = federating.lines(federating.read(sorted(tmp_path.iterdir())))
-    assert [re.sub(r" \(.*\)", "", line) for line in lines if "logs of" in line] == [
-        f"  logs of {group} clients" for group in groups
-    ]
 
 
 def test_clients_that_never_train_are_reported_apart(tmp_path):

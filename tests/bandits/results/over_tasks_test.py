@@ -89,18 +89,6 @@ def test_a_full_feedback_baseline_that_diverged_scales_nothing():
     assert found.left_out[0] == "task 1: the full-feedback baseline diverged with seed 2"
 
 
-def test_of_more_seeds_on_one_task_the_first_count():
-    (_, one, known), (task, *_, other) = _two()
-    found = _over([("task 0", one, known), (task, configuration("arm", REWARDS[:5, 1].tolist()), other)])
-    assert found.seeds == {"arm": 5}
-    assert found.scores["arm"].mean == pytest.approx(metrics.aggregate_iqm(NORMAL[:5]), rel=1e-9)
-
-
-def test_the_best_comes_first():
-    better = _over(_two(lambda task: {"other": (REWARDS[:, task] + 0.1).tolist()}))
-    assert list(better.scores) == ["other", "arm"]
-
-
 def test_where_less_is_better_scores_rise_from_the_uniform_policy_to_full_feedback():
     rewards = {"arm": dict.fromkeys(range(5), 3.0)}
     results = [result for task in "ab" for result in _results(task, rewards, 4.0, {0: 2.0, 1: 2.0})]

@@ -199,15 +199,9 @@ def test_the_difference_over_clients_is_that_of_those_that_both_evaluated():
     assert runs.difference_over_clients(ours, [_run()]) is None
 
 
-def test_runs_that_lack_rewards_by_client_are_named_beside_others_that_have_them():
-    complete, incomplete = _run(seed=0, clients={"a": 0.5}), _run(seed=1)
-    assert runs.without_client_rewards([complete, incomplete]) == [incomplete]
-    assert runs.without_client_rewards([incomplete, incomplete]) == []
-
-
 def test_the_interval_over_clients_is_that_of_their_mean():
     rewards = np.random.default_rng(0).normal(0.5, 0.1, 400)
-    found = runs.bootstrap_over_clients(rewards)
+    found = runs.bootstrapped(rewards[np.newaxis], np.mean)
     assert found.mean == pytest.approx(rewards.mean(), rel=1e-12)
     expected = stats.norm.interval(0.95, rewards.mean(), stats.sem(rewards))
     assert [found.low, found.high] == pytest.approx(expected, abs=1e-3)
@@ -215,13 +209,6 @@ def test_the_interval_over_clients_is_that_of_their_mean():
 
 @pytest.mark.parametrize(("clients", "is_reported"), [(19, False), (20, True)])
 def test_few_clients_have_no_interval(clients, is_reported):
-    found = runs.bootstrap_over_clients(np.arange(clients))
+    found = runs.bootstrapped(np.arange(clients)[np.newaxis], np.mean)
     assert (found.mean, found.size) == ((clients - 1) / 2, clients)
     assert np.isfinite([found.low, found.high]).tolist() == [is_reported, is_reported]
-
-
-@pytest.mark.slow
-def test_percentiles_of_the_fewest_clients_hold_the_mean_nearly_as_often_as_they_say():
-    rewards = np.random.default_rng(0).normal(0.5, 0.1, (400, runs.LEAST_CLIENTS))
-    found = [runs.bootstrap_over_clients(row, draws=400, seed=seed) for seed, row in enumerate(rewards)]
-    assert np.mean([one.low <= 0.5 <= one.high for one in found]) == pytest.approx(0.93, abs=0.03)
