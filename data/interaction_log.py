@@ -301,19 +301,17 @@ def _read_part(path: str | os.PathLike, flag: str) -> "tuple[pa.Table, dict[str,
             table = file.read()
         table.validate(full=True)
         metadata = table.schema.metadata[_METADATA]
-        if table.schema.metadata.get(_CHECKSUM, _digest(metadata)) != _digest(metadata):
+        if table.schema.metadata.get(_CHECKSUM) != _digest(metadata):
             raise ValueError("its metadata does not match its checksum")
         described = json.loads(metadata)
         if described["format"] != FORMAT:
             raise UsageError(f"{path} is a log of format {described['format']}, and this version reads only {FORMAT}.")
-        _check_metadata(described)
-        names = table.select(described.pop("columns", table.column_names)).column_names
+        names = table.select(described["columns"]).column_names
         cells = {
             name: pa.concat_arrays(table[name].cast(kind).unify_dictionaries().chunks or [pa.array([], kind)])
             for name, kind in _kinds(described, names).items()
         }
-        present = [name for name in _NUMBERS if name in {"reward", "propensity", *names}]
-        numbers = [table[name].to_pandas().rename(name) for name in present]
+        numbers = [table[name].to_pandas().rename(name) for name in _NUMBERS if name in names]
     _check_cells(cells, described, flag, path)
     if "words" in cells and cells["words"].value_lengths() != cells["word_values"].value_lengths():
         raise UsageError(f"{path} is not a valid log: rows have more or fewer word_values than words.")
@@ -323,34 +321,18 @@ def _read_part(path: str | os.PathLike, flag: str) -> "tuple[pa.Table, dict[str,
     return pa.table(cells), described
 
 
-def _check_metadata(described: Mapping[str, Any]) -> None:
-    """Raises an error of any type if an entry is missing or of another type."""
-    actions, report = described["action_names"], described["report"]
-    counts = [*report.get("dropped_rows", {}).values(), report.get("duplicated_rows") or 0]
-    are_texts = all(isinstance(name, str) for name in [*actions, *described["feature_names"]])
-    are_counts = all(isinstance(count, int) and count >= 0 for count in [*counts, *(described["context_shape"] or ())])
-    if (
-        not are_texts
-        or not are_counts
-        or len(set(actions)) < len(actions)
-        or not hasattr(report.get("cohorts", {}), "get")
-        or not hasattr(report.get("signs", {}), "items")
-        or not isinstance(report.get("warnings", []), list)
-    ):
-        raise ValueError("its metadata is not that of a log")
-
-
 def _kinds(described: Mapping[str, Any], names: Sequence[str]) -> "dict[str, pa.DataType]":
     """Types of the columns that are not numbers, by name."""
     import pyarrow as pa
 
     kinds: dict[str, Any] = dict.fromkeys(("client", "action"), pa.dictionary(pa.int32(), pa.string()))
-    if (shape := described["context_shape"]) is not None or "context" in names:
-        kinds["context"] = pa.list_(pa.float32(), math.prod(shape))
+    if "context" in names:
+        kinds["context"] = pa.list_(pa.float32(), math.prod(described["context_shape"]))
     if "words" in names:
         kinds |= {"words": pa.large_list(pa.int32()), "word_values": pa.large_list(pa.float32())}
-    if (axes := described["probabilities_axes"]) is not None or "probabilities" in names:
-        kinds["probabilities"] = pa.list_(pa.float64(), {1: 1, 2: len(described["action_names"])}[axes])
+    if "probabilities" in names:
+        is_of_all = described["probabilities_axes"] == 2
+        kinds["probabilities"] = pa.list_(pa.float64(), len(described["action_names"]) if is_of_all else 1)
     return kinds
 
 
