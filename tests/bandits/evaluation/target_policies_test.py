@@ -117,7 +117,7 @@ def _of_actions(monkeypatch, of_run, of_log):
     numbers = {"actions": np.array([0, 1]), "rewards": np.zeros(2), "propensities": np.full(2, 0.5)}
     log = interaction_log.ordered(["a", "b"], np.arange(2), np.ones((2, 1), np.float32), of_log, numbers)
     chosen = types.SimpleNamespace(task=None, heads=1)
-    return target_policies.of_final_model(log, "runs/one", chosen, None)[0].tolist()
+    return target_policies.of_final_model(log, "runs/one", chosen, types.SimpleNamespace(bandits_type=None))[0].tolist()
 
 
 @pytest.mark.parametrize(
