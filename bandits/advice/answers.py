@@ -1,4 +1,4 @@
-"""Answers of a recommendation, each of at most 40 phrases.
+"""Answers of a recommendation, each of at most 40 words.
 
 One family of tests decides, adjusted by Holm: each strategy's average reward against that of greedy, of the uniform
 policy and of the best fixed action. All other differences are estimates with their intervals. A line that begins with a
@@ -10,16 +10,17 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from bandits.advice import findings
+from bandits.advice import findings, inputs
 from bandits.advice import plan as planning
 from bandits.advice.findings import BEST_FIXED, NO_NOISE, OFTEN, REWARD, UNIFORM_POLICY, Findings
-from bandits.advice.inputs import Data, Deployment
+from bandits.advice.inputs import Data
 from bandits.advice.plan import FULL_FEEDBACK, GREEDY, NAMES, Plan
 from bandits.plans.estimate import Pace
 from bandits.results import federating as reports
 from bandits.results import phrases
 from bandits.results.comparison import Comparison
 from bandits.results.phrases import capital, count, effect, estimate
+from optimization.privacy.mechanisms import Mechanism
 from optimization.study import intervals
 
 TITLES: Mapping[str, str] = {
@@ -59,7 +60,7 @@ class Context:
     full: Plan
     minutes: float
     data: Data
-    deployment: Deployment
+    deployment: Mechanism
     command: str
     pace: Pace
     seconds: float = 0.0
@@ -82,7 +83,7 @@ def write(context: Context) -> dict[str, str]:
 
 def scope(context: Context) -> str:
     """The horizon, the deployment period and the clients."""
-    plan, data, greedy = context.plan, context.data, context.results.compared.get(GREEDY)
+    plan, data, greedy = context.plan, context.data, context.results.configurations.get(GREEDY)
     rounds = count(plan.rounds, "round")
     if plan.rounds < context.full.rounds:
         rounds = f"{plan.rounds:,} of {context.full.rounds:,} planned rounds"
@@ -105,7 +106,7 @@ def exploration(context: Context) -> str:
     best = verdict.than(verdict.best, GREEDY)
     if best is None or math.isnan(best.difference):
         return f"Inconclusive: {_why_not(results)}."
-    name = findings.label(results.compared[best.configuration])
+    name = findings.label(results.configurations[best.configuration])
     uniform, fixed = (verdict.than(verdict.best, baseline) for baseline in (UNIFORM_POLICY, BEST_FIXED))
     difference = f"{capital(name)} minus greedy: {_effect_and_p(best)}."
     if verdict.recommended is None:
@@ -194,7 +195,10 @@ def _why_not(results: Findings) -> str:
 
 def _is_complete(results: Findings, name: str) -> bool:
     """Whether a strategy has runs, none of which diverged."""
-    return name in results.compared and len(results.compared[name].values) > len(results.compared[name].diverged) == 0
+    return (
+        name in results.configurations
+        and len(results.configurations[name].values) > len(results.configurations[name].diverged) == 0
+    )
 
 
 def strategy(context: Context) -> str:
@@ -277,13 +281,14 @@ def _no_strategy(context: Context) -> str:
 def privacy(context: Context) -> str:
     """Whom epsilon protects, and the cost of each epsilon."""
     results, values = context.results, context.results.by_noise
-    if results.no_noise or NO_NOISE not in values:
-        why = results.no_noise.rstrip(".") or _too_little(context, "noise")
+    if results.why_no_noise or NO_NOISE not in values:
+        why = results.why_no_noise.rstrip(".") or _too_little(context, "noise")
         return f"Not run: {why}."
-    protected = context.deployment.protected(context.data.clients)
+    protected = inputs.protected(context.deployment, context.data.clients)
     if not math.isfinite(values[NO_NOISE].estimate(REWARD).mean):
         clip_norm = results.noise[0]["clip_norm"]
-        return f"{protected} Inconclusive: {NAMES[results.noisy]} diverged without noise, at clip norm {clip_norm:.3g}."
+        diverged = f"{NAMES[results.strategy_with_noise]} diverged without noise, at clip norm {clip_norm:.3g}."
+        return f"{protected} Inconclusive: {diverged}"
     against = findings.compared(values, NO_NOISE)
     lines = [f"{protected} Average reward with noise, minus that without (95% CI):"]
     lines += [f"- {findings.noise_name(one)}: {_cost(one, against)}" for one in results.noise[1:][:_MAX_EPSILONS]]
@@ -305,10 +310,10 @@ def frequency(context: Context) -> str:
     if not plan.often:
         return "Nothing: a model is deployed after every round already."
     often, planned = (f"deployed {planning.every(period)}" for period in (plan.often, plan.deploy_every))
-    against = findings.against_planned(results.compared, results.often)
+    against = findings.against_planned(results.configurations, results.more_often)
     gains = {name: one[OFTEN] for name, one in against.items() if OFTEN in one and math.isfinite(one[OFTEN].difference)}
     if not gains:
-        if results.often:
+        if results.more_often:
             return f"Not known: runs {often} instead of {planning.every(plan.deploy_every)} diverged."
         less = f"runs that deploy {planning.every(plan.often)} instead of {planning.every(plan.deploy_every)}"
         return f"Not known: {_too_little(context, less)}."
@@ -323,8 +328,8 @@ def _too_little(context: Context, what: str) -> str:
 def federating(context: Context) -> str:
     """The gain over clients that train alone, and the shares of clients that it helps and hurts."""
     results = context.results
-    if results.no_federation:
-        return f"Not known: no client can train alone ({results.no_federation.partition(':')[0]})."
+    if results.why_no_federation:
+        return f"Not known: no client can train alone ({results.why_no_federation.partition(':')[0]})."
     compared = findings.compared(results.federation, reports.ALONE).get(reports.FEDERATED)
     if compared is None or not math.isfinite(compared.difference) or not results.by_client:
         why = _too_little(context, "clients that train alone")

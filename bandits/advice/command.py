@@ -178,12 +178,12 @@ def recommend(settings: cli.Settings, command: str | None = None) -> Recommendat
     set_flags = studies.parse(planning.BINARY, base).set_by_user
     identity = _identity(resolved) | {"the data's checksum": data.checksum, "--workers": settings.workers}
     identity |= {"--target_epsilons": list(epsilons)}
-    for name, value in dataclasses.asdict(deployment).items():
-        identity[f"where it would be trained, {name.replace('_', ' ')}"] = value
+    for name in ("population", "cohort", "delta", "accountant", "apart_from"):
+        identity[f"where it would be trained, {name.replace('_', ' ')}"] = getattr(deployment, name)
     if fixed := sorted(set_flags & {*planning.RATES}):
         identity["what is not searched"] = ", ".join(fixed)
     with run_folder.claiming(folder, "advice"):
-        state = session.State(folder, identity, settings.minutes, command)
+        state = session.State(folder, identity, settings.minutes, command or cli.command_line())
         if state.finished and (folder / session.ADVICE_FILE).exists():
             advice = runs.read_json(folder / session.ADVICE_FILE)
             if "sentences" not in advice:
@@ -206,7 +206,7 @@ def recommend(settings: cli.Settings, command: str | None = None) -> Recommendat
             full = dataclasses.replace(full, federation_seeds=0)
         # Without a right action for each label, rewards measure a model.
         measured = metrics.ACCURACY if data.is_labelled else metrics.HELD_OUT_REWARD
-        results = findings.Findings(measured, no_noise=no_noise, no_federation=no_federation)
+        results = findings.Findings(measured, why_no_noise=no_noise, why_no_federation=no_federation)
         can_lengthen = "total_rounds" not in set_flags and not resolved.preset and base == given
         current = session.Session(folder, state, full, (*base, *evaluations, *threads), settings.workers)
         with executors.running(current.executor, folder):

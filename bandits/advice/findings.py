@@ -219,20 +219,20 @@ class Findings:
       measured: Metric of a model on held-out data.
       searches: Results of each strategy's search.
       notes: Remarks on each search, in words.
-      compared: Results of each strategy in the comparison.
+      configurations: Results of each strategy in the comparison.
       learned: Held-out reward of the model of each strategy's best setting in its search, by name.
       searched: Average reward of that setting, by name.
-      known: The uniform policy and the best fixed action, if they are known.
+      baselines: The uniform policy and the best fixed action, if they are known.
       parameters: Number of parameters of a model.
       verdict: Verdict of the comparison.
       confirmed: Results of the best strategy and greedy on independent seeds.
-      often: Results of the best strategy and greedy with more frequent deployment.
+      more_often: Results of the best strategy and greedy with more frequent deployment.
       noise: For no noise and each epsilon: the target, noise multipliers, guarantee, clip norm and `results`.
-      noisy: The strategy with noise; empty for none.
-      no_noise: Why no noise was run, in words; empty if it was.
+      strategy_with_noise: The strategy with noise; empty for none.
+      why_no_noise: Why no noise was run, in words; empty if it was.
       federation: Results of one strategy by configuration, `federating.FEDERATED` and `ALONE`.
       by_client: What `federating.helped` gives of them; empty without.
-      no_federation: Why no client trained alone, in words; empty if it did.
+      why_no_federation: Why no client trained alone, in words; empty if it did.
     """
 
     measured: Metric
@@ -240,18 +240,18 @@ class Findings:
     notes: dict[str, list[str]] = dataclasses.field(default_factory=dict)
     learned: dict[str, float] = dataclasses.field(default_factory=dict)
     searched: dict[str, float] = dataclasses.field(default_factory=dict)
-    compared: dict[str, Configuration] = dataclasses.field(default_factory=dict)
-    known: dict[Baseline, comparison.Reference] = dataclasses.field(default_factory=dict)
+    configurations: dict[str, Configuration] = dataclasses.field(default_factory=dict)
+    baselines: dict[Baseline, comparison.Reference] = dataclasses.field(default_factory=dict)
     parameters: int = 0
     verdict: Verdict = Verdict()
     confirmed: dict[str, Configuration] = dataclasses.field(default_factory=dict)
-    often: dict[str, Configuration] = dataclasses.field(default_factory=dict)
+    more_often: dict[str, Configuration] = dataclasses.field(default_factory=dict)
     noise: list[dict[str, Any]] = dataclasses.field(default_factory=list)
-    noisy: str = ""
-    no_noise: str = ""
+    strategy_with_noise: str = ""
+    why_no_noise: str = ""
     federation: dict[str, Configuration] = dataclasses.field(default_factory=dict)
     by_client: dict[str, Any] = dataclasses.field(default_factory=dict)
-    no_federation: str = ""
+    why_no_federation: str = ""
 
     @property
     def by_noise(self) -> dict[str, Configuration]:

@@ -165,57 +165,20 @@ def _unit(column: str | None, clients: int, held_out: str | None) -> str:
     )
 
 
-@dataclasses.dataclass(frozen=True)
-class Deployment:
-    """Where the model would be trained.
+def protected(deployment: mechanisms.Mechanism, clients: int) -> str:
+    """Clients whom epsilon protects, in words, beside the number of clients in the data."""
+    if deployment.population == clients:
+        return f"Epsilon protects the {clients:,} training clients of your data."
+    return f"Epsilon protects {deployment.population:,} clients; your data has {clients:,} of them."
 
-    Attributes:
-      population: Clients.
-      cohort: Expected clients of a round, which is a Poisson sample.
-      is_table: Whether these are the clients of the data.
-      delta: Delta of the guarantee; None for 1 / population^1.1.
-      accountant: Accountant of epsilon.
-      apart_from: Statistics that are computed without noise, in words: no guarantee covers them.
-    """
 
-    population: int
-    cohort: int
-    is_table: bool
-    delta: float | None = None
-    accountant: str = "rdp"
-    apart_from: tuple[str, ...] = ()
-
-    def protected(self, clients: int) -> str:
-        """Clients whom epsilon protects, in words, beside the number of clients in the data."""
-        if self.is_table:
-            return f"Epsilon protects the {self.population:,} training clients of your data."
-        return f"Epsilon protects {self.population:,} clients; your data has {clients:,} of them."
-
-    @property
-    def words(self) -> str:
-        """Clients and cohorts of the guarantees, in sentences."""
-        clients, cohorts = (
-            f"{self.population:,} {'training ' * self.is_table}clients",
-            f"about {self.cohort:,} a round.",
-        )
-        text = f"Guarantees hold for training on {'the ' * self.is_table}{clients}, {cohorts}"
-        if self.is_table:
-            return text
-        sample = "The data counts as a sample of them, and the runs' mean updates are as noisy as with such cohorts."
-        return f"{text} {sample}"
-
-    def mechanism(self, noise_multiplier: float) -> mechanisms.Mechanism:
-        """Accounted mechanism: Gaussian noise on the sum of the clipped updates of a Poisson sample."""
-        return mechanisms.Mechanism(
-            kind="dpsgd",
-            noise_multiplier=noise_multiplier,
-            population=self.population,
-            cohort=self.cohort,
-            sampling="poisson",
-            delta=self.delta,  # type: ignore[arg-type]
-            accountant=self.accountant,
-            apart_from=self.apart_from,
-        )
+def guarantees_hold_for(deployment: mechanisms.Mechanism, clients: int) -> str:
+    """Clients and cohorts of the guarantees, in sentences, given the number of clients in the data."""
+    trained = f"{deployment.population:,} clients, about {deployment.cohort:,} a round."
+    if deployment.population == clients:
+        return f"Guarantees hold for training on the {trained.replace('clients', 'training clients')}"
+    sample = "The data counts as a sample of them, and the runs' mean updates are as noisy as with such cohorts."
+    return f"Guarantees hold for training on {trained} {sample}"
 
 
 class Privacy:
@@ -248,38 +211,44 @@ def check_population(settings: cli.Settings) -> None:
         raise UsageError(f"--population_clients_per_round={cohort} exceeds --population={settings.population}.")
 
 
-def deployment(settings: cli.Settings, clients: int, cohort: int, apart_from: Sequence[str]) -> Deployment:
-    """Where the model would be trained.
+def deployment(
+    settings: cli.Settings, clients: int, cohort: int, apart_from: Sequence[str] = ()
+) -> mechanisms.Mechanism:
+    """What the deployment would release: noise of multiplier 1 on the sum of a Poisson sample's clipped updates.
 
     Args:
       settings: Flags of the recommendation.
       clients: Clients of the data.
       cohort: Clients of a round of the runs.
-      apart_from: Statistics that are computed without noise, in words.
+      apart_from: Statistics that are computed without noise, in words: no guarantee covers them.
 
     Raises:
       UsageError: If the population or its cohort is smaller than that of the data.
     """
-    others = (settings.target_delta, settings.accountant, tuple(apart_from))
-    if settings.population is None:
-        return Deployment(clients, cohort, True, *others)
-    if settings.population < clients:
-        raise UsageError(
-            f"--population={settings.population} is less than the {clients} clients of the data, its sample."
-        )
-    population_cohort = settings.population_clients_per_round
+    population, population_cohort = settings.population or clients, settings.population_clients_per_round
+    if population < clients:
+        raise UsageError(f"--population={population} is less than the {clients} clients of the data, its sample.")
     if population_cohort is not None and population_cohort < cohort:
         raise UsageError(
             f"--population_clients_per_round={population_cohort} is less than the {cohort} clients of a round of the "
             f"runs, its sample: give at least {cohort}, or fewer to the runs with --clients_per_round."
         )
-    default = max(cohort, min(settings.population // _SHARE, _MAX_COHORT))
-    return Deployment(settings.population, population_cohort or default, False, *others)
+    default = cohort if settings.population is None else max(cohort, min(population // _SHARE, _MAX_COHORT))
+    return mechanisms.Mechanism(
+        kind="dpsgd",
+        noise_multiplier=1.0,
+        population=population,
+        cohort=population_cohort or default,
+        sampling="poisson",
+        delta=settings.target_delta,
+        accountant=settings.accountant,
+        apart_from=tuple(apart_from),
+    )
 
 
-def no_guarantee(deployment: Deployment) -> str:
+def no_guarantee(deployment: mechanisms.Mechanism) -> str:
     """Why no epsilon is a guarantee for so few clients, in sentences; empty otherwise."""
-    delta = deployment.mechanism(1.0).delta
+    delta = deployment.delta
     if delta <= _MAX_DELTA:
         return ""
     return (

@@ -13,7 +13,7 @@ from bandits.advice import answers, findings, inputs
 from bandits.advice import plan as planning
 from bandits.advice.answers import Context
 from bandits.advice.findings import BEST_FIXED, NO_NOISE, PLANNED, REWARD, Findings, plain
-from bandits.advice.inputs import Data, Deployment
+from bandits.advice.inputs import Data
 from bandits.advice.plan import FULL_FEEDBACK, GREEDY, NAMES, UNIFORM, every
 from bandits.advice.session import ADVICE_FILE, Session
 from bandits.results import baselines, comparison, federating, phrases, runs, tables
@@ -21,6 +21,7 @@ from bandits.results.comparison import Comparison
 from bandits.results.configuration import Baseline, Configuration, ReferenceValue
 from bandits.results.phrases import capital, count, effect, estimate
 from data import files
+from optimization.privacy.mechanisms import Mechanism
 from optimization.study import cli, intervals, run_folder
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ Table = tuple[Sequence[str], Sequence[Sequence[str]]]  # Heads and rows.
 
 
 def write(
-    session: Session, results: Findings, data: Data, deployment: Deployment, base: Sequence[str]
+    session: Session, results: Findings, data: Data, deployment: Mechanism, base: Sequence[str]
 ) -> dict[str, Any]:
     """Writes all files; returns `advice.json`.
 
@@ -51,9 +52,9 @@ def write(
     more = [f"--experiment_name={session.folder.name}_recommended"]  # A run with the default name may exist.
     more += [f"--total_rounds={session.plan.rounds}"] * bool(session.plan.doublings)
     if best:
-        command = planning.command(base, best, findings.point(results.compared[best]), *more)
-    elif data.references and results.compared:  # Training without acting, which uses all rewards there are.
-        points = {name: findings.point(one) for name, one in results.compared.items()}
+        command = planning.command(base, best, findings.point(results.configurations[best]), *more)
+    elif data.references and results.configurations:  # Training without acting, which uses all rewards there are.
+        points = {name: findings.point(one) for name, one in results.configurations.items()}
         command = planning.offline_command(base, points, bool(data.scores), *more)
     context = Context(
         results=results,
@@ -80,12 +81,10 @@ def content(context: Context, session: Session) -> dict[str, Any]:
     """
     results, data, flags = context.results, context.data, session.state.identity
     compared = findings.compared
-    named = {name: getattr(results, name) for name in ("searches", "verdict", "learned")}
-    named |= {baseline.name: baselines.interval(one, REWARD)._asdict() for baseline, one in results.known.items()}
-    named |= {name: getattr(context, name) for name in ("command", "minutes", "pace", "plan", "deployment")}
-    named |= {name: getattr(data, name) for name in ("clients", "held_out")}
     return plain(
-        named
+        vars(results)
+        | {name: getattr(context, name) for name in ("command", "minutes", "pace", "plan", "deployment")}
+        | {name: getattr(data, name) for name in ("clients", "held_out")}
         | {
             "format": run_folder.FORMAT,
             "sentences": answers.write(context),
@@ -94,30 +93,21 @@ def content(context: Context, session: Session) -> dict[str, Any]:
             "advice_command": session.state.command,
             "initial_model_varies": not flags.get("--initial_model_path"),
             "metric": REWARD,
-            "model_metric": results.measured,
             "task": flags.get("--task_type"),
             "clients_per_round": data.cohort,
             "actions": data.num_actions,
             "data_report": data.report,
             "references": {name: value._asdict() for name, value in answers.rewards_of(data).items()},
+            "baselines": {one.name: baselines.interval(it, REWARD)._asdict() for one, it in results.baselines.items()},
             "seconds": round(session.state.earlier + context.seconds, 1),
             "left_out": planning.left_out(context.full, context.plan),
             "failed": session.failed,
             "machine": runs.machine(),
             "versions": run_folder.versions(),
-            "configurations": results.compared,
-            "models_against_greedy": compared(results.compared, GREEDY, results.measured),
-            "confirmed": results.confirmed,
+            "models_against_greedy": compared(results.configurations, GREEDY, results.measured),
             "confirmed_against_greedy": compared(results.confirmed, GREEDY),
-            "more_often": results.often,
-            "more_often_against_planned": findings.against_planned(results.compared, results.often),
-            "why_no_federation": results.no_federation,
-            "federation": results.federation,
+            "more_often_against_planned": findings.against_planned(results.configurations, results.more_often),
             "federated_against_alone": compared(results.federation, federating.ALONE),
-            "by_client": results.by_client,
-            "why_no_noise": results.no_noise,
-            "strategy_with_noise": results.noisy,
-            "noise": results.noise,
             "noise_against_no_noise": compared(results.by_noise, NO_NOISE),
         }
     )
@@ -128,6 +118,7 @@ def details(context: Context) -> dict[str, str]:
     results, data = context.results, context.data
     helped = [line.strip() for line in results.by_client.get("lines", ())]
     macros: Any = template("details.jinja").module
+    population = inputs.guarantees_hold_for(context.deployment, data.clients)
     hidden = planning.left_out(context.full, context.plan)[answers.SHOWN :]
     scores = [inputs.score_text(score) for score in data.scores]
     checks = [score for score in data.scores if math.isfinite(score.difference.low)]
@@ -135,7 +126,7 @@ def details(context: Context) -> dict[str, str]:
         "scope": macros.scope(context, scores, checks),
         "exploration": _exploration_details(context),
         "strategy": _notes(results),
-        "privacy": macros.privacy(context, *_privacy_values(results)),
+        "privacy": macros.privacy(context, population, *_privacy_values(results)),
         "federating": "\n".join([*helped[:1], *(f"- {line}" for line in helped[1:])]),
         "not_tried": macros.not_tried(context, hidden, context.seconds - 60 * context.minutes),
     }
@@ -192,7 +183,7 @@ def _baselines(results: Findings) -> list[str]:
     parts, score = [], results.verdict.scores.get(name)
     if score is not None:
         parts.append(f"Normalized score of {NAMES[name]}: {score:.2f} (0 = uniform policy, 1 = full feedback).")
-    others = {one: it for one, it in results.compared.items() if one != UNIFORM}
+    others = {one: it for one, it in results.configurations.items() if one != UNIFORM}
     against = findings.compared(others, FULL_FEEDBACK)
     if above := [NAMES[one] for one, it in against.items() if it.difference > 0]:
         parts.append(f"{capital(phrases.listed(above))} earned more than the full-feedback baseline on average.")
@@ -208,7 +199,7 @@ def _baselines(results: Findings) -> list[str]:
 def _lost(context: Context) -> list[str]:
     """Configurations that diverged, or failed."""
     planned, parts = context.plan.seeds, []
-    for name, one in context.results.compared.items():
+    for name, one in context.results.configurations.items():
         if one.diverged:
             parts.append(f"{capital(NAMES[name])} diverged on {len(one.diverged)} of {phrases.seeds(len(one.values))}.")
         elif len(one.values) < planned:
@@ -222,21 +213,21 @@ def _notes(results: Findings) -> str:
 
 def _privacy_values(results: Findings) -> tuple[str, intervals.Interval | None, Comparison | None, str]:
     """The strategy with noise, its reward without, the change by clipping, and what may earn no more than uniform."""
-    values = results.by_noise
-    if results.no_noise or NO_NOISE not in values or not math.isfinite(values[NO_NOISE].estimate(REWARD).mean):
+    values, name = results.by_noise, results.strategy_with_noise
+    if results.why_no_noise or NO_NOISE not in values or not math.isfinite(values[NO_NOISE].estimate(REWARD).mean):
         return "", None, None, ""
     clipping = None
-    if results.noisy in results.confirmed:  # With the same seeds.
-        both = {NO_NOISE: values[NO_NOISE], PLANNED: results.confirmed[results.noisy]}
+    if name in results.confirmed:  # With the same seeds.
+        both = {NO_NOISE: values[NO_NOISE], PLANNED: results.confirmed[name]}
         change = findings.compared(both, PLANNED).get(NO_NOISE)
         clipping = change if change and change.is_judged and change.difference else None
     without = []
-    if uniform := results.known.get(Baseline.uniform_policy):
+    if uniform := results.baselines.get(Baseline.uniform_policy):
         # A uniform policy's reward by seed was measured with other seeds than these.
         named = (dataclasses.replace(one, name=name, unpaired=True) for name, one in values.items())
         against = comparison.compare([(one, uniform) for one in named], REWARD)
         without = [one.configuration for one in against if one.is_judged and one.low <= 0]
-    return capital(NAMES[results.noisy]), values[NO_NOISE].estimate(REWARD), clipping, phrases.listed(without)
+    return capital(NAMES[name]), values[NO_NOISE].estimate(REWARD), clipping, phrases.listed(without)
 
 
 def shown_tables(context: Context) -> list[Table]:
@@ -249,17 +240,17 @@ def _comparison(context: Context) -> Table:
     measure = "accuracy" if results.measured == metrics.ACCURACY else "reward"
     heads = ["configuration", "average reward", "minus greedy's", "Holm-adjusted p", "reward, last tenth of the rounds"]
     heads += [f"held-out {measure} of the model", "held-out reward, worst tenth of clients"]
-    heads += [f"average reward if deployed {every(often)}"] * bool(results.often)
+    heads += [f"average reward if deployed {every(often)}"] * bool(results.more_often)
     rows = []
-    for name, one in results.compared.items():
+    for name, one in results.configurations.items():
         against = results.verdict.than(name, GREEDY)
         p = phrases.p_value(against.adjusted_p) if against and math.isfinite(against.adjusted_p) else ""
         row = [findings.label(one), _mean(one), _difference(against), p]
         row += [_mean(one, metric) for metric in (metrics.ROUND_REWARD, results.measured, metrics.WORST_TENTH)]
-        row += [_mean(results.often[name]) if name in results.often else ""] * bool(results.often)
+        row += [_mean(results.more_often[name]) if name in results.more_often else ""] * bool(results.more_often)
         rows.append(row)
-    for baseline, reference in results.known.items():
-        if reference is not results.compared.get(UNIFORM):
+    for baseline, reference in results.baselines.items():
+        if reference is not results.configurations.get(UNIFORM):
             name = baseline.value + ", expected" * (baseline is Baseline.uniform_policy)
             if isinstance(reference, ReferenceValue) and reference.clients:
                 name += f", over a sample of {reference.clients:,} clients"

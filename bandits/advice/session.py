@@ -43,43 +43,41 @@ def print_status(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
+@dataclasses.dataclass
 class State:
-    """`plan.json`.
+    """`plan.json`; it is read if it exists.
 
     Attributes:
+      folder: The recommendation's folder, which is claimed.
       identity: Flags and data that identify the recommendation.
-      minutes: Time budget.
+      minutes: Time budget. If it differs from the stored one, a new plan is made; finished runs count.
       command: The command of this start.
       stages: Plan at the beginning of each stage.
       pace: Speed of this machine; None before it is measured.
       earlier: Seconds of earlier starts with another budget.
       finished: Whether all files are written and no run failed.
+
+    Raises:
+      UsageError: If the file is damaged, or belongs to another recommendation.
     """
 
-    def __init__(self, folder: pathlib.Path, identity: Mapping[str, Any], minutes: float, command: str | None = None):
-        """Reads the file, if it exists.
+    folder: pathlib.Path
+    identity: Mapping[str, Any]
+    minutes: float
+    command: str = dataclasses.field(default_factory=cli.command_line)
+    stages: dict[str, Plan] = dataclasses.field(default_factory=dict)
+    pace: Pace | None = None
+    earlier: float = 0.0
+    finished: bool = False
 
-        Args:
-          folder: The recommendation's folder, which is claimed.
-          identity: Flags and data that identify the recommendation.
-          minutes: Time budget. If it differs from the stored one, a new plan is made; finished runs count.
-          command: The command to record; by default this process's.
+    def __post_init__(self):
+        self._start = time.monotonic() - (self._read() if self._path.exists() else 0.0)
 
-        Raises:
-          UsageError: If the file is damaged, or belongs to another recommendation.
-        """
-        self.folder = folder
-        self._path = folder / PLAN_FILE
-        self.identity, self.minutes, self.command = identity, minutes, command or cli.command_line()
-        self.stages: dict[str, Plan] = {}
-        self.pace: Pace | None = None
-        self.earlier = spent = 0.0
-        self.finished = False
-        if self._path.exists():
-            spent = self._read(folder)
-        self._start = time.monotonic() - spent
+    @property
+    def _path(self) -> pathlib.Path:
+        return self.folder / PLAN_FILE
 
-    def _read(self, folder: pathlib.Path) -> float:
+    def _read(self) -> float:
         """Reads the decisions; returns the seconds spent."""
         before: Mapping[str, Any] = {}
         try:
@@ -93,16 +91,18 @@ class State:
             identity = dict(before["identity"])
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             if "format" in before:
-                run_folder.check_format(folder, before, "plan of a recommendation")
+                run_folder.check_format(self.folder, before, "plan of a recommendation")
             raise UsageError(
                 f"{self._path} is damaged: delete it, and the rest is planned again, with the runs that exist."
             ) from error
-        run_folder.check_format(folder, before, "plan of a recommendation")
+        run_folder.check_format(self.folder, before, "plan of a recommendation")
         minutes, spent, self.earlier = numbers
         now = json.loads(json.dumps(self.identity))
         if names := [name for name in sorted({*identity, *now}) if identity.get(name) != now.get(name)]:
             changes = "; ".join(f"{name} was {identity.get(name)}, is {now.get(name)}" for name in names[:3])
-            raise UsageError(f"{folder} holds another recommendation: {changes}. Choose another --experiment_name.")
+            raise UsageError(
+                f"{self.folder} holds another recommendation: {changes}. Choose another --experiment_name."
+            )
         if minutes == self.minutes:
             self.stages, self.finished = stages, before.get("finished") is True
             return spent
@@ -117,17 +117,8 @@ class State:
 
     def save(self) -> None:
         """Writes the file atomically."""
-        content = {
-            "format": run_folder.FORMAT,
-            "identity": self.identity,
-            "minutes": self.minutes,
-            "command": self.command,
-            "stages": {name: dataclasses.asdict(plan) for name, plan in self.stages.items()},
-            "pace": dataclasses.asdict(self.pace) if self.pace else None,
-            "spent": round(self.spent, 1),
-            "earlier": self.earlier,
-            "finished": self.finished,
-        }
+        content = dataclasses.asdict(self) | {"format": run_folder.FORMAT, "spent": round(self.spent, 1)}
+        del content["folder"]
         files.replace(self._path, json.dumps(content, indent=2).encode() + b"\n")
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from bandits import environment_flags, federation_flags, initial_flags, metrics, studies
 from bandits import flags as run_flags
-from bandits.advice import findings, inputs
+from bandits.advice import findings
 from bandits.advice import plan as planning
 from bandits.advice.findings import Findings
 from bandits.advice.inputs import Data
@@ -20,6 +20,7 @@ from bandits.results import baselines, federating
 from bandits.results.configuration import Baseline, Configuration
 from data.errors import UsageError
 from optimization.privacy import calibration
+from optimization.privacy.mechanisms import Mechanism
 from optimization.study import run_folder
 
 _SHOWN = 0.5  # Share of the linear model's gain in the average reward of all rounds.
@@ -43,7 +44,7 @@ class Stages:
     session: Session
     spaces: Mapping[str, planning.Space]
     data: Data
-    deployment: inputs.Deployment
+    deployment: Mechanism
     epsilons: Sequence[float]
     results: Findings
     can_lengthen: bool = False
@@ -66,7 +67,7 @@ class Stages:
             space = self.spaces[name]
             if plan.points < 2:
                 results.notes[name] = ["hyperparameters are the defaults, not tuned"]
-                results.compared[name] = findings.planned(name, space.first)
+                results.configurations[name] = findings.planned(name, space.first)
                 continue
             # The uniform policy's reward does not depend on hyperparameters: its model is searched.
             metric = results.measured if name == UNIFORM else findings.REWARD
@@ -81,7 +82,7 @@ class Stages:
                 f"--{flag} is at the edge of the searched range, so a better value may lie beyond it"
                 for flag in space.edges(point)
             ]
-            results.compared[name] = findings.planned(name, point)
+            results.configurations[name] = findings.planned(name, point)
         if plan.points < 2:
             return
         self._read_models(plan.search_rounds)
@@ -97,7 +98,7 @@ class Stages:
 
     def _best_runs(self, rounds: int) -> dict[str, list[Run]]:
         base, seeds = (*self.session.base, f"--total_rounds={rounds}"), self.session.plan.tuning_seeds
-        best = self.results.compared.items()
+        best = self.results.configurations.items()
         return {name: planning.runs(base, name, findings.point(one), planning.TUNING_SEED, seeds) for name, one in best}
 
     def _read_models(self, rounds: int) -> None:
@@ -155,14 +156,14 @@ class Stages:
     def compare(self, plan: Plan) -> None:
         """Compares all strategies on new seeds."""
         results = self.results
-        results.compared = self._run("compare", results.compared, planning.SEED, plan.seeds)
-        results.known = dict(findings.recorded_baselines(self.session.folder / "compare"))
-        if UNIFORM in results.compared:
-            results.known.setdefault(Baseline.uniform_policy, results.compared[UNIFORM])
+        results.configurations = self._run("compare", results.configurations, planning.SEED, plan.seeds)
+        results.baselines = dict(findings.recorded_baselines(self.session.folder / "compare"))
+        if UNIFORM in results.configurations:
+            results.baselines.setdefault(Baseline.uniform_policy, results.configurations[UNIFORM])
         results.parameters = self._dimension()
-        results.verdict = findings.verdict(results.compared, results.known)
-        results.no_noise = results.no_noise or self._why_no_noise(results.verdict.recommended)
-        if results.no_noise:
+        results.verdict = findings.verdict(results.configurations, results.baselines)
+        results.why_no_noise = results.why_no_noise or self._why_no_noise(results.verdict.recommended)
+        if results.why_no_noise:
             self.session.leave_out_noise()
 
     def _why_no_noise(self, name: str | None) -> str:
@@ -170,15 +171,15 @@ class Stages:
             return "every strategy diverged, or failed"
         if name is None:
             return "no strategy earns significantly more than the uniform policy, so noise would show nothing"
-        if not all(map(math.isfinite, self.results.compared[name].by_seed(metrics.CLIP_NORM).values())):
+        if not all(map(math.isfinite, self.results.configurations[name].by_seed(metrics.CLIP_NORM).values())):
             return "its runs do not clip, and the noise is a multiple of the clip norm"
         return ""
 
     def confirm(self, plan: Plan) -> None:
         """Runs the best strategy and greedy on seeds that did not select it."""
         results, best = self.results, self.results.verdict.best
-        if best and results.verdict.recommended and GREEDY in results.compared and plan.independent_seeds:
-            both = {name: results.compared[name] for name in (best, GREEDY)}
+        if best and results.verdict.recommended and GREEDY in results.configurations and plan.independent_seeds:
+            both = {name: results.configurations[name] for name in (best, GREEDY)}
             results.confirmed = self._run("confirm", both, planning.INDEPENDENT_SEED, plan.independent_seeds)
 
     def deploy_often(self, plan: Plan) -> None:
@@ -186,18 +187,19 @@ class Stages:
         if not plan.frequent_seeds:
             return
         results = self.results
-        both = {name: results.compared[name] for name in (GREEDY, results.verdict.best) if name in results.compared}
+        best, finished = results.verdict.best, results.configurations
+        both = {name: finished[name] for name in (GREEDY, best) if name in finished}
         # Paired with the comparison by its seeds.
         flags, seeds = [f"--bandits_deploy_freq={plan.often}"], min(plan.frequent_seeds, plan.seeds)
-        results.often = self._run("compare", both, planning.SEED, seeds, dict.fromkeys(both, flags))
+        results.more_often = self._run("compare", both, planning.SEED, seeds, dict.fromkeys(both, flags))
 
     def federate(self, plan: Plan) -> None:
         """Trains each client alone, and together."""
         results, name = self.results, self.results.verdict.recommended or GREEDY
-        if not plan.federation_seeds or name not in results.compared:
+        if not plan.federation_seeds or name not in results.configurations:
             return
         kinds = {federating.FEDERATED: ["--report_clients"], federating.ALONE: ["--report_clients", *_ALONE]}
-        both = dict.fromkeys(kinds, results.compared[name])
+        both = dict.fromkeys(kinds, results.configurations[name])
         results.federation = self._run("federate", both, planning.SEED, plan.federation_seeds, kinds)
         folders = [run.folder for one in results.federation.values() for run in one.runs]
         reports = [folder for folder in folders if (folder / run_folder.CLIENT_REPORT_FILE).exists()]
@@ -207,9 +209,9 @@ class Stages:
     def add_noise(self, plan: Plan) -> None:
         """Trains the recommended strategy with noise."""
         results, name = self.results, self.results.verdict.recommended
-        if not name or not plan.epsilons or results.no_noise:
+        if not name or not plan.epsilons or results.why_no_noise:
             return
-        results.noisy, strategy = name, results.compared[name]
+        results.strategy_with_noise, strategy = name, results.configurations[name]
         clip_norm = statistics.median(strategy.by_seed(metrics.CLIP_NORM).values())
         targets: list[dict[str, Any]] = [{"noise_multiplier": 0.0, "run_noise_multiplier": 0.0}]
         for epsilon in sorted(self.epsilons[: plan.epsilons]):
@@ -255,9 +257,7 @@ def refused_noise(base: Sequence[str]) -> str:
     return environment_flags.reset_of(settings).voids or ""
 
 
-def noise(
-    deployment: inputs.Deployment, rounds: int, cohort: int, epsilon: float, dimension: int = 1
-) -> dict[str, Any]:
+def noise(deployment: Mechanism, rounds: int, cohort: int, epsilon: float, dimension: int = 1) -> dict[str, Any]:
     """The mechanism with the least noise for an epsilon in deployment, its noise in a run, and its guarantee.
 
     Args:
@@ -272,7 +272,7 @@ def noise(
       independent noise; `guarantee`, as in privacy.json of a run. `target_epsilon` and `error` alone if no noise in a
       wide range reaches the epsilon.
     """
-    plans = calibration.alternatives(deployment.mechanism(1.0), rounds, epsilon, dimension)
+    plans = calibration.alternatives(deployment, rounds, epsilon, dimension)
     # No tree: bands with the same cohorts have less noise.
     mechanisms = [one.mechanism for one in plans if one.mechanism.kind != "dpftrl"]
     if not mechanisms:

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from bandits import metrics
-from bandits.advice import answers, findings, inputs, output, stages
+from bandits.advice import answers, findings, output, stages
 from bandits.advice.answers import Context
 from bandits.advice.findings import BEST_FIXED, Findings
 from bandits.advice.inputs import Data
@@ -18,11 +18,12 @@ from bandits.plans.estimate import Pace
 from bandits.references import FIXED, LINEAR, References
 from bandits.results.configuration import Baseline, Configuration, ReferenceValue
 from bandits.simulator import Score
+from optimization.privacy.mechanisms import Mechanism
 from optimization.study.intervals import Interval
 
 FULL = Plan(rounds=150, deploy_every=10, often=1)
 SOFTMAX = "softmax"
-DEPLOYMENT = inputs.Deployment(100_000, 500, False, delta=1e-6)
+DEPLOYMENT = Mechanism("dpsgd", 1.0, 100_000, 500, "poisson", 1e-6)
 GUARANTEE = "Guarantees hold for training on 100,000 clients, about 500 a round."
 _RATES = (("server_learning_rate", "0.01"), ("client_learning_rate", "0.1"))
 # Deviations of eight seeds with mean 0.
@@ -76,7 +77,7 @@ def _against(values, uniform=0.1, best_fixed=None, **more) -> Findings:
     pairs = zip(Baseline, (uniform, best_fixed), strict=False)
     known = {baseline: _reference(str(baseline), value) for baseline, value in pairs if value is not None}
     verdict = findings.verdict(results, known)
-    return Findings(metrics.ACCURACY, compared=results, known=known, verdict=verdict, **more)
+    return Findings(metrics.ACCURACY, configurations=results, baselines=known, verdict=verdict, **more)
 
 
 def _reference(name, value):
@@ -269,14 +270,14 @@ def test_whether_federating_pays():
     # Without results, the reason.
     lost = dataclasses.replace(found, by_client={})
     assert answers.federating(_context(lost)).startswith("Not known")
-    refused = _findings(_better(), no_federation="--reset=model does not go: why")
+    refused = _findings(_better(), why_no_federation="--reset=model does not go: why")
     assert "--reset=model" in answers.federating(_context(refused))
 
 
 def test_what_deploying_more_often_changes():
     often = {SOFTMAX: _results(SOFTMAX, {seed: value + 0.05 for seed, value in _better()[SOFTMAX].items()})}
     often[GREEDY] = _results(GREEDY, {seed: value + 0.1 + 0.001 * (-1) ** seed for seed, value in _values(0.5).items()})
-    assert answers.frequency(_context(_findings(_better(), often=often))).split("\n") == [
+    assert answers.frequency(_context(_findings(_better(), more_often=often))).split("\n") == [
         "Average reward if deployed every round, minus that if deployed every 10 rounds:",
         "- softmax: +0.05 (8 seeds)",
         "- greedy: +0.1000 (95% CI +0.0991 to +0.1009, 8 seeds)",
@@ -298,7 +299,7 @@ def _noisy() -> Findings:
         one | {"clip_norm": 0.25, "results": _results(SOFTMAX, reward)}
         for one, reward in ((first, base), (_noise(1.0), at_chance), (_noise(10.0), little))
     ]
-    return _findings(_better(), noise=noise, noisy=SOFTMAX)
+    return _findings(_better(), noise=noise, strategy_with_noise=SOFTMAX)
 
 
 def test_each_epsilon_has_its_cost_and_what_it_rests_on_and_clipping_is_apart_from_noise():
@@ -339,7 +340,7 @@ def test_an_epsilon_without_runs_has_its_reason():
 
 def test_no_noise_has_its_reason():
     for why, printed in (("", "--minutes=7 left too little time for noise"), ("it is so.", "it is so")):
-        assert answers.privacy(_context(_findings(_better(), no_noise=why))) == f"Not run: {printed}."
+        assert answers.privacy(_context(_findings(_better(), why_no_noise=why))) == f"Not run: {printed}."
 
 
 _FEW = {"rounds": 10, "seeds": 2, "points": 2, "epsilons": 1, "tuning_seeds": 1, "independent_seeds": 1}

@@ -35,7 +35,7 @@ def _advice(found: Findings, initial_model_varies: bool = True) -> dict:
             "sentences": {},
             "details": {},
             "command": "",
-            "configurations": found.compared,
+            "configurations": found.configurations,
             "noise": found.noise,
             "initial_model_varies": initial_model_varies,
             "pace": {"round_seconds": 0.5, "workers": 2},
@@ -50,7 +50,7 @@ def _found(*unnoised: float) -> Findings:
     clipped = {"noise_multiplier": 0.0, "run_noise_multiplier": 0.0, "clip_norm": 0.5}
     clipped["results"] = _results(3000, *unnoised)
     compared = {"greedy": _results(2000, 0.5, 0.6)}
-    return Findings(metrics.ACCURACY, compared=compared, noise=[clipped] * bool(unnoised))
+    return Findings(metrics.ACCURACY, configurations=compared, noise=[clipped] * bool(unnoised))
 
 
 def _markdown(found: Findings, **more) -> str:
@@ -71,7 +71,7 @@ def test_runs_under_noise_have_seeds_of_their_own_and_it_is_said():
 
 def test_the_worst_tenth_of_clients_and_the_reward_against_epsilon_are_reported(tmp_path):
     found = _found(0.4, 0.5)
-    found.known = {
+    found.baselines = {
         Baseline.uniform_policy: ReferenceValue("", 0.1, 0.001, 2000),
         Baseline.best_fixed_action: configuration.of_values("", findings.REWARD, {2000: 0.5, 2001: 0.7}),
     }
@@ -87,6 +87,6 @@ def test_the_worst_tenth_of_clients_and_the_reward_against_epsilon_are_reported(
 
 
 def test_without_any_run_there_is_a_page_and_given_first_weights_do_not_vary():
-    found = Findings(metrics.ACCURACY, compared={"greedy": _results(2000)})
+    found = Findings(metrics.ACCURACY, configurations={"greedy": _results(2000)})
     printed = _markdown(found, initial_model_varies=False)
     assert "over no seed. Seeds vary the cohorts and the clients' samples." in printed

@@ -66,7 +66,7 @@ def test_the_noise_of_a_run_is_correlated_as_in_the_deployment():
 def test_without_a_population_the_guarantee_is_for_the_clients_of_the_data():
     where = inputs.deployment(_settings(), 60, 20, ("the means of 3 columns",))
     found = stages.noise(where, 150, 20, 10.0)
-    assert (where.population, where.cohort, where.is_table) == (60, 20, True)
+    assert (where.population, where.cohort) == (60, 20)
     assert found["run_noise_multiplier"] == found["noise_multiplier"]
     assert "too small for a guarantee" in " ".join(found["guarantee"]["warnings"])
     assert "the means of 3 columns" in " ".join(found["guarantee"]["epsilon_assumes"])
@@ -74,7 +74,7 @@ def test_without_a_population_the_guarantee_is_for_the_clients_of_the_data():
 
 @pytest.mark.slow
 def test_an_epsilon_out_of_reach_is_reported():
-    where = inputs.Deployment(60, 20, True, delta=0.5)
+    where = mechanisms.Mechanism("dpsgd", 1.0, 60, 20, "poisson", 0.5)
     assert "reaches epsilon 1e+06" in stages.noise(where, 1, 20, 1e6)["error"]
 
 
@@ -127,7 +127,7 @@ def test_clients_alone_and_together_are_compared_over_equal_seeds(tff_worker, mo
     session = _Session(tmp_path)
     space = planning.spaces(session.base, [GREEDY], 10)[GREEDY]
     stage = stages.Stages(session, {GREEDY: space}, None, None, (), findings.Findings(metrics.ACCURACY))
-    stage.results.compared[GREEDY] = findings.planned(GREEDY, space.first)
+    stage.results.configurations[GREEDY] = findings.planned(GREEDY, space.first)
     stage.federate(session.plan)
     rewards = {name: one.by_seed(findings.REWARD) for name, one in stage.results.federation.items()}
     assert rewards["alone"].keys() == rewards["federated"].keys() == {2000, 2001}
