@@ -106,3 +106,24 @@ def test_tables_of_a_folder_of_runs_are_printed(tmp_path, capsys):
     _draw("--tables", f"--runs={tmp_path}")
     digits, mnist = sorted(capsys.readouterr().out.strip().split("\n\n"))
     assert ("0.250" in digits, "0.250" in mnist) == (True, False)
+
+
+def test_a_run_that_is_not_above_the_uniform_policy_is_labelled(tmp_path):
+    for name, rewards in (("softmax", [0.5, 0.52, 0.54]), ("greedy", [0.09, 0.11, 0.12]), ("old", [0.1, 0.1, 0.11])):
+        for seed, reward in enumerate(rewards):
+            folder = tmp_path / name / f"seed_{seed}"
+            _run(folder, [reward])
+            (folder / "config.json").write_text(
+                json.dumps({"format": run_folder.FORMAT, "flags": {"seed": seed}, "command": "run"})
+            )
+            if name != "old":
+                (folder / "bounds.json").write_text(json.dumps({"participating": {"chance": 0.1, "constant": 0.2}}))
+    named = [str(tmp_path / name) for name in ("softmax", "greedy", "old")]
+    _draw(*named, f"--output={tmp_path / 'x.svg'}")
+    picture = (tmp_path / "x.svg").read_text()
+    assert all(
+        f">{name}<" in picture
+        for name in ("softmax", "greedy (not significantly different from the uniform policy)", "old")
+    )
+    _draw(*named, f"--output={tmp_path / 'y.svg'}", f"--metric={metrics.DEPLOYED}")
+    assert "not significantly" not in (tmp_path / "y.svg").read_text()
