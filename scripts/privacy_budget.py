@@ -19,7 +19,6 @@ from optimization.privacy import calibration, mechanisms, sensitivities
 from optimization.study import cli
 
 _TABLE_FACTORS = (0.25, 0.5, 1, 2, 4)
-_GROWTH_FACTORS = (10, 100)
 
 
 def program(settings: cli.Settings) -> None:
@@ -116,7 +115,7 @@ def _sampling(sampling: str, assumed: bool) -> str:
 
 
 def _print_tables(mechanism: mechanisms.Mechanism, rounds: int) -> None:
-    """Prints epsilon by rounds and cohort, and for larger cohorts with equally larger noise multipliers."""
+    """Prints epsilon by rounds and cohort."""
     limit = mechanism.population // mechanism.groups
     cohorts = sorted({min(max(1, round(mechanism.cohort * factor)), limit) for factor in _TABLE_FACTORS})
     columns = [dataclasses.replace(mechanism, cohort=cohort) for cohort in cohorts]
@@ -124,17 +123,6 @@ def _print_tables(mechanism: mechanisms.Mechanism, rounds: int) -> None:
     counts = sorted({max(1, round(rounds * factor)) for factor in _TABLE_FACTORS})
     rows = [(f"{count:,}", *(_by_rdp(column, count) for column in columns)) for count in counts]
     print(tables.text(("rounds", *(f"cohort {cohort:,}" for cohort in cohorts)), rows, "  "))
-    grown = [
-        dataclasses.replace(
-            mechanism, cohort=mechanism.cohort * factor, noise_multiplier=mechanism.noise_multiplier * factor
-        )
-        for factor in _GROWTH_FACTORS
-        if mechanism.cohort * factor <= limit
-    ]
-    if grown:
-        print(f"\nCohort and noise multiplied by the same factor (same noise on the mean update), {rounds:,} rounds:")
-        rows = [(f"{one.cohort:,}", f"{one.noise_multiplier:.4g}", _by_rdp(one, rounds)) for one in (mechanism, *grown)]
-        print(tables.text(("cohort", "noise multiplier", "epsilon by RDP"), rows, "  "))
 
 
 def _by_rdp(mechanism: mechanisms.Mechanism, rounds: int) -> str:
@@ -175,7 +163,6 @@ def _draw(mechanism: mechanisms.Mechanism, rounds: int, settings: cli.Settings) 
     panels.label(axes, legend=True, title=title, ylabel=ylabel, yscale="log")
     for axis in (axes.xaxis, axes.yaxis)[settings.target_epsilon is None :]:
         axis.set_major_formatter(matplotlib.ticker.LogFormatter())
-        axis.set_minor_formatter(matplotlib.ticker.LogFormatter(minor_thresholds=(3, 0.5)))
     files.save_picture(figure, settings.plot, dpi=90)
 
 

@@ -42,7 +42,6 @@ _NOTES = {
     STAND_IN: "Stand-in data, not the paper's",
 }
 ALL, OWN = "all", "flagship"
-OWN_FIGURES = ("", "client_losses", "normality", "study")
 _FOLDER = pathlib.Path(__file__).parent / "published"
 _TEXT = "text"
 _EVERY_ARM = "*"
@@ -52,7 +51,6 @@ _SMALL_KEYS = {"arms", "at", "compared", "data", "data_kind", "flags", "only", "
 _OTHER_KEYS = {"arms", "compared", "flags", "grid", "searched", "sweeps", "words", "no_small", "not_judged", "small"}
 _OTHER_KEYS |= {"small_data_kind", "text"}
 _PARTIAL = ("order", "close")  # Kinds that can be restricted to fewer configurations.
-_MEANINGS = {"holds", "fails", "inconclusive"}
 
 
 def data_note(figure: Figure) -> str:
@@ -178,8 +176,6 @@ def _read(name: str, text: str, table: Mapping[str, Any], scale: str) -> Figure:
     small = table.get("small", {})
     if unknown := set(small) - _SMALL_KEYS:
         raise ValueError(f"unknown small.{', '.join(sorted(unknown))}")
-    if table.get("own_figures", "") not in OWN_FIGURES:
-        raise ValueError(f"own_figures must be one of {', '.join(OWN_FIGURES)}")
     if ("small" in table) == bool(table.get("own") or "no_small" in table):
         raise ValueError("it needs a small scale, or no_small, which says why it has none")
     is_small, repeat = scale == SMALL, table["repeat"]
@@ -289,16 +285,13 @@ def _preset_values(table: Mapping[str, Any]) -> Iterable[Published]:
 def _claims(table: Mapping[str, Any]) -> Iterable[Claim]:
     """A claim, or one for each label of the second axis."""
     claim = dict(table)
-    if unknown := set(claim.get("means", {})) - _MEANINGS:
-        raise ValueError(f"a claim's means has an unknown {', '.join(sorted(unknown))}")
     kinds = [kind for kind in claims.KINDS if kind in claim]
     if len(kinds) > 1 or not (kinds or "needs" in claim):
         raise ValueError(f"the claim {claim['says']} must have one kind, or say what it needs")
     kind = kinds[0] if kinds else ""
-    values, says = claim.pop(kind, []), claim.pop("says")
+    values, says, premises = claim.pop(kind, []), claim.pop("says"), claim.pop("premises", ())
     groups = [values] if isinstance(values, str) else values
-    groups = [(group,) if isinstance(group, str) else tuple(group) for group in groups]
-    premises = claim.pop("premises", ())
+    groups = [[group] if isinstance(group, str) else group for group in groups]
     for each in claim.pop("for_each", [""]):
         operands = tuple(tuple(_with_word(operand, each) for operand in group) for group in groups)
         needed = tuple(_with_word(operand, each) for operand in premises)

@@ -88,9 +88,7 @@ def run_figure(
     ordered = sorted(figure.configurations, key=lambda configuration: others.index(configuration.words[1:]))
     first = {configuration.label: figure.runs_of(configuration, repeat, base, folder) for configuration in ordered}
     halved = [configuration.label for configuration in ordered if configuration.is_searched and has_halving]
-    reported: dict[str, list[plan.Run]] = {}
-    picked: dict[str, plan.Run] = {}
-    errors: dict[str, str] = {}
+    reported, picked, errors = dict(first), dict[str, plan.Run](), dict[str, str]()
     search = sweep.Sweep(folder, executor or executors.Executor(), metric, smallest=metric.better == "down")
     with contextlib.closing(search):
         run_all = search.run if executor else search.submit
@@ -99,18 +97,14 @@ def run_figure(
             # Before the second deployment, rewards hardly depend on training.
             least = 2 * (first[label][0].settings.get("bandits_deploy_freq") or 0)
             search.run_halving(first[label], least=max(1, least))
-        for configuration in ordered:
-            reported[configuration.label] = first[configuration.label]
-            if configuration.is_searched:
-                reported[configuration.label] = []
-                try:
-                    point = best(figure, first[configuration.label], search, folder)
-                except UsageError as error:
-                    errors[configuration.label] = f"{configuration.label}: {error}"
-                    continue
-                if point:
-                    picked[configuration.label] = point
-                    reported[configuration.label] = [point.with_seed(seed) for seed in range(repeat)]
+        for label in (one.label for one in ordered if one.is_searched):
+            reported[label] = []
+            try:
+                if point := best(figure, first[label], search, folder):
+                    picked[label] = point
+                    reported[label] = [point.with_seed(seed) for seed in range(repeat)]
+            except UsageError as error:
+                errors[label] = f"{label}: {error}"
         run_all(_once(reported.values()))
     label_of = {run.name: label for group in (first, reported) for label, some in group.items() for run in some}
     for name, outcome in search.outcomes.items():
@@ -122,9 +116,8 @@ def run_figure(
         # Diverged runs count in means, which would be biased upwards without them; verdicts leave them out.
         ended = {run.seed: run for run in reported[label] if search.outcomes[run.name].status in _ENDED}
         lost = {seed for seed, run in ended.items() if search.outcomes[run.name].status == sweep.DIVERGED}
-        point = picked.get(label)
-        searched = {flag: point.settings[flag] for flag in point.numbers} if point else {}
-        searched = {flag: float(value) for flag, value in searched.items() if value is not None}
+        values = {flag: picked[label].settings[flag] for flag in picked[label].numbers} if label in picked else {}
+        searched = {flag: float(value) for flag, value in values.items() if value is not None}
         try:
             if ended:
                 seed_runs = _read(ended.values(), folder)

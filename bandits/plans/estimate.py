@@ -10,8 +10,6 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from bandits import initial_flags, studies
 from bandits.plans import sweep
 from bandits.plans.executors import Executor
@@ -20,8 +18,6 @@ from bandits.plans.sweep import Sweep
 from bandits.results import runs
 from data.errors import UsageError
 from data.tasks import registry
-from optimization.posterior import flags as posterior_flags
-from optimization.study import payloads, run_folder
 from optimization.study.metrics import SECONDS
 
 _ROUNDS = 4  # The first compiles; after another one's pre-training epochs the second does, too.
@@ -128,16 +124,12 @@ def of(planned: Iterable[tuple[Run, int]], folder: pathlib.Path, executor: Execu
     groups = runs.grouped(left, lambda pair: (pair[0].module, *map(pair[0].settings.get, _TIMED_FLAGS)))
     examples = [pairs[0][0] for pairs in groups.values()]
     differing = [name for name in _TIMED_FLAGS if len({run.settings.get(name) for run in examples}) > 1]
-    kinds, notes = [], []
+    kinds = []
     for example, pairs in zip(examples, groups.values(), strict=True):
         rounds = sum(weight * (run.rounds + init_rounds(run.settings)) for run, weight in pairs)
         seconds = _measure(example, folder / "estimate", executor)
-        name = _kind_name(example, differing)
-        kinds.append(Kind(name, sum(weight for _, weight in pairs), rounds, seconds))
-        if not isinstance(seconds, str) and (needed := _needed_bytes(example, folder / "estimate")):
-            notes.append(f"A round of {name} needs {needed / 1e9:.1f} GB of memory.")
+        kinds.append(Kind(_kind_name(example, differing), sum(weight for _, weight in pairs), rounds, seconds))
     estimate = summarize(kinds, workers)
-    estimate = estimate._replace(text="\n".join([estimate.text, *notes]))
     if not any(_is_downloaded(run.settings) for run in examples):
         return estimate
     note = "A data set in neither --data_dir nor FEDBANDITS_DATA_DIR is measured on random examples of its size."
@@ -174,15 +166,6 @@ def _measure(run: Run, folder: pathlib.Path, executor: Executor) -> float | str:
         return sweep.outcomes[short.name].error or round_seconds(folder / run.name, _ROUNDS)
     except UsageError as error:
         return str(error)
-
-
-def _needed_bytes(run: Run, folder: pathlib.Path) -> int | None:
-    """Memory of a round, from the saved model of a measured run; None for methods that do not keep all models."""
-    if not {run.settings.get("algorithm"), run.settings.get("model_aggregation")} & {*posterior_flags.KEEP_MODELS}:
-        return None
-    with np.load(folder / run.name / run_folder.MODEL_FILE) as weights:
-        size = sum(weights[name].nbytes for name in weights.files)
-    return payloads.needed_bytes(size, run.settings["clients_per_round"], keeps_models=True)
 
 
 def round_seconds(folder: pathlib.Path, rounds: int) -> float:

@@ -38,7 +38,6 @@ def test_the_budget_of_a_noise_multiplier(tmp_path, capsys):
     cohorts = [dataclasses.replace(mechanism, cohort=cohort).analyses[0] for cohort in (5, 10, 20, 40, 80)]
     row = re.search(r"\n  50 +(.*)\n", printed).group(1).split()
     assert row == [f"{analysis.epsilon(50, 1e-5)[0]:.3g}" for analysis in cohorts]
-    assert re.search(r"same noise on the mean update\), 50 rounds:\n.+\n(.+\n)*  200 +10 +[\d.]+\n", printed)
     assert printed.endswith(f"\n{picture}\n")
     assert picture.read_bytes().startswith(b"\x89PNG")
 
