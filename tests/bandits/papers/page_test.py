@@ -211,18 +211,6 @@ def test_an_epsilon_is_computed_without_a_run():
         )
 
 
-def test_lines_are_every_claim_and_number():
-    figure = _figure()
-    claim, number, rate = scoreboard.Judged.of(figure, _table()).lines
-    assert (claim.status, claim.means) == ("agrees", "Go near.")
-    assert claim.result.why == "near 4, far 2: +2.00 (+1.75 to +2.25); adjusted p 0.0017"
-    assert (number.says, number.published, number.status) == ("near: score", "4", "agrees")
-    assert number.result.why == "4.00 (3.75 to 4.25); within 0.5 (our tolerance); adjusted p 0.013"
-    assert (rate.status, rate.result.seeds) == ("inconclusive", 0)
-    missing = scoreboard.Judged.of(figure, None).lines
-    assert {one.status for one in missing} == {"not run"}
-
-
 def test_a_page_has_own_figures_with_differences_and_what_they_mean(tmp_path, known):
     figure = _figure(own=True, published=())
     known(figure, _figure(own=True, name="f2", about="Figure 2: another"))
