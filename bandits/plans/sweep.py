@@ -32,7 +32,6 @@ _ATTEMPTS = 3
 _WORKER = (str(pathlib.Path(__file__).resolve().parents[2] / "scripts" / "python"), "-m", "scripts.grid_worker")
 _MOST_ADDED = 5  # Values added to one side of a grid.
 _TICK_SECONDS = 1.0  # Between two updates of the progress bar; and a signal just before a wait is answered after it.
-_LONGEST_NAME = 60  # Letters in the progress bar.
 
 
 @dataclasses.dataclass
@@ -398,7 +397,7 @@ class Sweep:
         return rank(self.outcomes.values(), smallest=self.smallest)
 
     def _show(self) -> None:
-        """Updates the bar: finished rounds of all runs, finished runs, and the best point so far."""
+        """Updates the bar: finished rounds of all runs, and finished runs."""
         if self._bar.disable:
             return
         bar, all_runs = self._bar, self.outcomes.values()
@@ -410,10 +409,6 @@ class Sweep:
             bar.initial = done
         bar.total, bar.n = total, done
         bar.set_description_str(f"{len(all_runs) - len(left)}/{len(all_runs)} runs", refresh=False)
-        ranked = rank(all_runs, smallest=self.smallest, apart=False).get("", [])
-        if ranked and not math.isnan(mean(ranked[0])):
-            name = label(ranked[0][0].run.point)[:_LONGEST_NAME]
-            bar.set_postfix_str(f"best {mean(ranked[0]):.4f}: {name}", refresh=False)
         bar.refresh()
 
     def close(self) -> None:

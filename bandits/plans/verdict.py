@@ -232,7 +232,7 @@ def report(
       reference: See `text`.
     """
     all_outcomes, ranked = list(played.outcomes.values()), played.ranked()
-    table = results_table(all_outcomes, swept, played.metric, folder / "runs")
+    table = results_table(all_outcomes, swept, played.metric)
     files.replace(folder / "results.csv", files.as_csv(table))
     fresh = {name: seeds for name, seeds in reported.items() if seeds}
     read_points = functools.partial(comparable, folder=folder / "runs", metric=played.metric)
@@ -263,16 +263,13 @@ def report(
     return 1 if failed else 0
 
 
-def results_table(
-    outcomes: Sequence[Outcome], swept: Sequence[str], metric: str, folder: pathlib.Path
-) -> "pd.DataFrame":
-    """A row per run: its folder, status, flags (the swept ones first) and command.
+def results_table(outcomes: Sequence[Outcome], swept: Sequence[str], metric: str) -> "pd.DataFrame":
+    """A row per run: its folder, status, and flags, the swept ones first.
 
     Args:
       outcomes: Outcomes of the runs.
       swept: Names of swept flags.
       metric: Name of the metric.
-      folder: Folder of all runs.
     """
     import pandas as pd
 
@@ -285,17 +282,10 @@ def results_table(
             {"run": outcome.run.name, "status": outcome.status, metric: outcome.value, "rounds": outcome.rounds}
             | ({"used_for": "reporting" if outcome.is_reporting else "tuning"} if has_reporting else {})
             | {name: settings[name] for name in names if name != "repeat"}
-            | {"command": _command(folder / outcome.run.name), "error": outcome.error}
+            | {"error": outcome.error}
         )
     table = pd.DataFrame(rows)
     return table.drop(columns=[name for name in table if name not in (metric, "error") and table[name].isna().all()])
-
-
-def _command(folder: pathlib.Path) -> str | None:
-    try:
-        return runs.newest_command(runs.read_json(folder / "config.json"))
-    except UsageError:  # It has failed, and `error` says so.
-        return None
 
 
 def ranking(
@@ -327,12 +317,9 @@ def ranking(
         rows = []
         has_diverged = any(outcome.status == sweep.DIVERGED for point in points[:shown] for outcome in point)
         for place, point in enumerate(points[:shown], 1):
-            values = [outcome.value for outcome in point]
-            settings = point[0].run.settings
-            row: dict[str, Any] = {"rank": place}
-            row |= {name: plan.as_text(settings[name]) for name in swept if name not in words} | {
-                metric: sweep.mean(point)
-            }
+            values, settings = [outcome.value for outcome in point], point[0].run.settings
+            row = {name: plan.as_text(settings[name]) for name in swept if name not in words}
+            row = {"rank": place, **row, metric: sweep.mean(point)}
             if len(values) > 1:
                 row |= {"lowest": min(values), "highest": max(values), "seeds": len(values)}
             if has_diverged:

@@ -19,7 +19,7 @@ from bandits.environments import Drift
 from bandits.results import baselines, comparison, runs, tables
 from bandits.results.comparison import Better
 from bandits.results.configuration import Configuration, of_values
-from bandits.results.configurations import ComparableRuns, environment_key
+from bandits.results.configurations import ComparableRuns
 from bandits.results.tables import Section
 from optimization.study import cli, divergence
 from optimization.study.intervals import Interval
@@ -267,22 +267,19 @@ def sections(part: ComparableRuns) -> list[Section]:
 
 
 def _missing(all_results: Sequence[Result]) -> list[str]:
-    """Sentences about missing full-feedback baselines, once for all configurations that lack the same ones."""
-    lines: dict[tuple, str] = {}
+    """Sentences about missing full-feedback baselines."""
+    lines = []
     for one, needed, full_feedback, regret in all_results:
-        lacking = [environment for environment in needed if environment not in full_feedback]
-        key = (*map(str, environment_key(one.flags)), *lacking)
-        if lacking:
+        if lacking := [environment for environment in needed if environment not in full_feedback]:
             numbers = " and ".join(f"environment {environment}" for environment in lacking)
             flags = " and ".join(f"--drift_world={environment}" for environment in lacking)
-            text = (
+            lines.append(
                 f"The dynamic regret of {one.name} needs the full-feedback baseline of {numbers}: run the same with "
                 f"--bandits_type={FULL_FEEDBACK}, and {flags}."
             )
-            lines.setdefault(key, text)
         elif not regret:
-            lines[(*key, one.name)] = (
+            lines.append(
                 f"{one.name} has no dynamic regret: it shares no seed with the full-feedback baseline of each "
                 "environment."
             )
-    return list(lines.values())
+    return lines

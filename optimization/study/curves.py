@@ -10,15 +10,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 # Okabe and Ito's colours, which colour-blind readers can distinguish; without yellow, which is invisible on white.
-COLOURS = BLUE, RED, GREEN, PINK, ORANGE, SKY, BLACK = (
-    "#0072B2",
-    "#D55E00",
-    "#009E73",
-    "#CC79A7",
-    "#E69F00",
-    "#56B4E9",
-    "#000000",
-)
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+BLUE, RED, GREEN, PINK, ORANGE, SKY, BLACK = COLOURS
 GREY = "#777777"
 _DASHES = {"-": "o", "--": "s", "-.": "D", ":": "^"}  # With the marker that goes with each.
 
@@ -44,8 +37,6 @@ PLAIN = Style(BLUE, "-")  # Of what is not compared.
 # Strategies, selectors, aggregations and rules, by a part of their names: in every picture each has the same style.
 STYLES = {
     "softmax": Style(BLUE, "-"),
-    "epsilon_greedy": Style(RED, "--"),
-    "epsilon_nongreedy": Style(RED, "--"),
     "epsilon_": Style(RED, "--"),
     "epsilon_decay": Style(RED, ":"),
     "gradient_epsilon": Style(RED, ":"),

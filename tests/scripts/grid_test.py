@@ -88,10 +88,6 @@ def test_every_point_and_seed_is_played_once_and_ranked(play, tmp_path, capfd):
     logs = {path: path.stat().st_mtime_ns for path in tmp_path.glob("g/runs/*/*/log.txt")}
     assert len(logs) == 4
 
-    commands = pd.read_csv(tmp_path / "g" / "results.csv")["command"]
-    assert "./scripts/python -m tests.scripts.toy_binary --max_concurrent_threads=" in commands[0]
-    assert f" --rate=0.01 --seed=0 --root_output_dir={tmp_path}/g/runs --experiment_name=rate=0.01-" in commands[0]
-
     # A wider grid in another order: finished runs do not run again.
     assert play("--peak=0.1", "--repeat=2", "--sweep=rate=1,0.1,0.01") == 0
     assert len(list(tmp_path.glob("g/runs/*/*/log.txt"))) == 6
@@ -246,14 +242,3 @@ def test_an_experiment_killed_in_mid_run_ends_with_the_numbers_of_its_own_binary
     pd.testing.assert_frame_equal(found, wanted, check_exact=True)
     total = wanted["federated/total_reward"].iloc[-1]
     assert _results(tmp_path, ("status", "federated/total_reward")) == [("finished", total)]
-
-
-def test_slurm_gets_what_is_not_finished(play, tmp_path, capfd):
-    play("--sweep=rate=0.1")
-    arguments = ("--sweep=rate=0.1,1", "--repeat=2", "--executor=slurm_script")
-    settings = ["--binary=toy", f"--root_output_dir={tmp_path}", "--experiment_name=g", *arguments]
-    assert grid.program(grid.define().parse(["grid", *settings])) == 0
-    lines = (tmp_path / "g" / "commands.txt").read_text().splitlines()
-    assert len(lines) == 3
-    assert "max_concurrent_threads" not in lines[0]
-    assert f"3 runs in {tmp_path}/g/slurm.sh" in capfd.readouterr().out

@@ -6,7 +6,7 @@ import re
 import pandas as pd
 import pytest
 
-from bandits import metrics, studies
+from bandits import metrics
 from data.errors import UsageError
 from optimization.posterior import metrics as posterior_metrics
 from optimization.study import run_folder
@@ -48,15 +48,6 @@ def test_rewards_are_drawn_over_the_mean_megabytes_of_the_seeds(tmp_path):
     _run(tmp_path / "old", [0.1])
     with pytest.raises(UsageError, match="--megabytes: old has no communication/bytes_down and communication/bytes_up"):
         _draw(str(tmp_path / "old"), "--megabytes", f"--output={tmp_path / 'y.svg'}")
-
-
-def test_a_run_of_any_study_shows_its_headline(tmp_path):
-    folder = tmp_path / "one"
-    folder.mkdir()
-    columns = studies.load(studies.STUDIES["run_mab_fl"]).columns
-    pd.DataFrame({"round_num": [1, 2], **dict.fromkeys(columns, 0.5)}).to_csv(folder / "metrics.csv", index=False)
-    _draw(f"--runs={folder}", f"--output={tmp_path / 'x.svg'}")
-    assert ">Validation, the global model after averaging<" in (tmp_path / "x.svg").read_text()
 
 
 @pytest.mark.parametrize(

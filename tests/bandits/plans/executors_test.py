@@ -256,7 +256,7 @@ def test_the_job_array_plays_each_run_and_continues_one_that_was_interrupted(tmp
         environment = os.environ | {"SLURM_ARRAY_TASK_ID": str(number)}
         return subprocess.run([script], env=environment, capture_output=True, text=True).returncode
 
-    assert [task(0), task(1), task(0)] == [-9, 0, 0]
+    assert [task(0), task(1), task(0), task(1)] == [-9, -9, 0, 0]
     assert "Continuing after round 1" in _log(jobs[0])
     for job in jobs:
         assert (pathlib.Path(job.folder) / executors.FINISHED_FILE).exists()

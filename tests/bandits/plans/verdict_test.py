@@ -133,9 +133,9 @@ def test_fresh_seeds_rank_no_point(tmp_path):
     fresh.is_reporting = True
     ((point,),) = sweep.rank([tuning, fresh], smallest=False).values()
     assert sweep.mean(point) == 0.5
-    table = verdict.results_table([tuning, fresh], [], metrics.AVERAGE_REWARD, tmp_path)
+    table = verdict.results_table([tuning, fresh], [], metrics.AVERAGE_REWARD)
     assert table["used_for"].tolist() == ["tuning", "reporting"]
-    assert "used_for" not in verdict.results_table([tuning], [], metrics.AVERAGE_REWARD, tmp_path)
+    assert "used_for" not in verdict.results_table([tuning], [], metrics.AVERAGE_REWARD)
 
 
 def _configurations(folder, rewards, **flags):
@@ -281,7 +281,7 @@ def test_each_configuration_is_ranked_and_shown_by_itself_unless_only_words_are_
 
 
 def test_a_row_a_run_has_its_flags_as_columns_the_swept_ones_first(tmp_path):
-    found = verdict.results_table(OUTCOMES, ["client_learning_rate"], "score", tmp_path)
+    found = verdict.results_table(OUTCOMES, ["client_learning_rate"], "score")
     columns = ["run", "status", "score", "rounds", "client_learning_rate", "seed", "total_rounds", "error"]
     assert list(found.columns) == columns
     assert list(found["run"])[3:5] == ["mixed/seed_0", "mixed/seed_1"]

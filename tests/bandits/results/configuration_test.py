@@ -5,7 +5,6 @@ import math
 import pytest
 
 from bandits.results import comparison
-from bandits.results.configuration import ReferenceValue
 from tests.bandits.results.tables import REWARD, configuration
 
 NAN = math.nan
@@ -39,15 +38,3 @@ def test_a_value_that_is_never_reached_has_no_interval():
     estimate = configuration("slow", [10.0, math.inf]).estimate(REWARD)
     assert estimate.mean == math.inf
     assert math.isnan(estimate.low)
-
-
-def test_pairs_with_different_references_are_one_family():
-    compared = comparison.compare([(SOFTMAX, GREEDY), (SOFTMAX, ReferenceValue("uniform", 0.1))], REWARD)
-    assert [one.reference for one in compared] == ["greedy", "uniform"]
-    assert [one.adjusted_p for one in compared] == pytest.approx(comparison.holm([one.p for one in compared]))
-
-
-def test_unpaired_runs_have_welchs_test():
-    secret = configuration("secret", [0.5, 0.7, 0.75], unpaired=True)
-    assert comparison.compare([(secret, GREEDY)], REWARD)[0].kind == comparison.UNPAIRED
-    assert comparison.compare([(secret, ReferenceValue("uniform", 0.1))], REWARD)[0].kind == comparison.PAIRED

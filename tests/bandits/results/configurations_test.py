@@ -225,24 +225,11 @@ def test_studies_and_tasks_are_parts_of_their_own():
             ["softmax", "greedy", "softmax, init"],
         ),
         (
-            [{"aggregator_type": kind, "bandits_type": "greedy"} for kind in ("mean", "soft")]
-            + [{"aggregator_type": "mean", "bandits_type": "softmax"}],
-            ["greedy", "greedy, soft", "softmax"],
-        ),
-        ([{"bandits_type": "softmax"}], ["softmax"]),
-        (
             [
                 {"bandits_type": "softmax", "client_learning_rate": rate, "total_rounds": rounds}
                 for rate, rounds in ((0.1, 20), (0.1, 150), (1e20, 10))
             ],
             [f"softmax, client lr {more}" for more in ("0.1, rounds 20", "0.1, rounds 150", "1e+20, rounds 10")],
-        ),
-        (
-            [
-                {"server_learning_rate": rate, "server_optimizer": optimizer, "total_rounds": rounds}
-                for rate, optimizer, rounds in ((0.1, "adam", 20), (0.1, "adam", 150), (1e20, "sgd", 10))
-            ],
-            ["adam, rounds 20", "adam, rounds 150", "sgd, rounds 10"],
         ),
         ([{"server_learning_rate": 0.5}, {"server_learning_rate": 0.05}], ["server lr 0.5", "server lr 0.05"]),
         ([{"adaptive_clipping": True}, {"adaptive_clipping": False}], ["adaptive clipping", "no adaptive clipping"]),

@@ -159,15 +159,6 @@ def test_a_baseline_of_another_environment_or_cohort_does_not_count(other):
     assert " needs the full-feedback baseline of environment 1: run the same with" in message
 
 
-def test_missing_baselines_are_reported_once():
-    part = _part(_finished(SOFTMAX, seeds=3), _finished(SOFTMAX, "--bandits_type=greedy"))
-    (message,) = _notes(part)
-    assert message == (
-        f"The dynamic regret of {part.configurations[0].name} needs the full-feedback baseline of environment 0 and "
-        "environment 1: run the same with --bandits_type=supervised_mse, and --drift_world=0 and --drift_world=1."
-    )
-
-
 def test_baselines_of_other_seeds_do_not_count():
     part = _part(_finished(SOFTMAX), _baseline(1.0, 0, seeds=2), _baseline(1.0, 1, seeds=2)[1:])
     message = "softmax has no dynamic regret: it shares no seed with the full-feedback baseline of each environment."
