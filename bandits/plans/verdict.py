@@ -318,8 +318,8 @@ def ranking(
         has_diverged = any(outcome.status == sweep.DIVERGED for point in points[:shown] for outcome in point)
         for place, point in enumerate(points[:shown], 1):
             values, settings = [outcome.value for outcome in point], point[0].run.settings
-            row = {name: plan.as_text(settings[name]) for name in swept if name not in words}
-            row = {"rank": place, **row, metric: sweep.mean(point)}
+            numbers = {name: plan.as_text(settings[name]) for name in swept if name not in words}
+            row: dict[str, Any] = {"rank": place, **numbers, metric: sweep.mean(point)}
             if len(values) > 1:
                 row |= {"lowest": min(values), "highest": max(values), "seeds": len(values)}
             if has_diverged:
