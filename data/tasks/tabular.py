@@ -36,7 +36,10 @@ def load(options: TaskOptions) -> tasks.Task:
     rows = tables.read(options.data_file, options, known=known, concentration=options.partition_alpha)
     labels, prices = rows.labels, {}
     if labels is None:
-        each = [rows.numbers(name, "--reward_columns", "reward", dtype=np.float32) for name in rows.roles.rewards]
+        each = [
+            rows.table.numbers(rows.frame[name], "--reward_columns", "reward", np.float32)
+            for name in rows.roles.rewards
+        ]
         prices = _prices(options, rows.label_names)
         labels = np.stack(each, axis=1) - np.array(list(prices.values()), np.float32)
     split = rows.split
@@ -147,5 +150,4 @@ def model(options: TaskOptions, num_features: int, num_actions: int) -> dict[str
         return tasks.vector_model(options, num_features, num_actions)
     if options.model not in (None, "linear") or options.hidden:
         raise UsageError(f"--model={options.model or 'mlp'} takes no words: --text_columns needs linear.")
-    words = {"vocabulary_size": num_features, "num_outputs": num_actions}
-    return {"feature_spec": text.Bags, "model": "bag_of_words", "model_arguments": words}
+    return tasks.words_model(num_features, num_actions)
