@@ -52,7 +52,9 @@ def load(options: TaskOptions) -> tasks.Task:
     vocabulary: tuple[str, ...] = ()
     if rows.roles.texts:
         words = tables.words(rows.frame[rows.roles.texts])
-        vocabulary = known.vocabulary if known else _most_frequent(words, split.is_train, options)
+        if known is None and not (frequencies := words.counts(split.is_train)):
+            raise UsageError(f"--text_columns={options.text_columns} holds no word in training rows.")
+        vocabulary = known.vocabulary if known else tuple(text.most_frequent(frequencies, options.vocabulary_size))
         bags = words.bags(vocabulary, np.arange(len(labels)), options.max_words, options.text_normalisation)
         values, names = text.with_numbers(bags, features.values, len(vocabulary)), [*vocabulary, *names]
         report["words"] = len(vocabulary)
@@ -126,18 +128,6 @@ def _prices(options: TaskOptions, actions: Sequence[str]) -> dict[str, float]:
             f"--action_prices={example}."
         )
     return prices
-
-
-def _most_frequent(words: text.Words, is_train: np.ndarray, options: TaskOptions) -> tuple[str, ...]:
-    """Most frequent words of the training rows, at most `TaskOptions.vocabulary_size`.
-
-    Raises:
-      UsageError: If there is none.
-    """
-    vocabulary = text.most_frequent(words.counts(is_train), options.vocabulary_size)
-    if not vocabulary:
-        raise UsageError(f"--text_columns={options.text_columns} holds no word in training rows.")
-    return tuple(vocabulary)
 
 
 def model(options: TaskOptions, num_features: int, num_actions: int) -> dict[str, Any]:
