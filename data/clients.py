@@ -36,8 +36,7 @@ class Examples(NamedTuple):
 
     def take(self, rows: np.ndarray) -> "Examples":
         """Examples at these row numbers."""
-        is_text = isinstance(self.features, text.Bags)
-        return Examples(self.features.take(rows) if is_text else self.features[rows], self.labels[rows])
+        return Examples(text.take(self.features, rows), self.labels[rows])
 
 
 class ClientData(abc.ABC):

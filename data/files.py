@@ -146,13 +146,14 @@ def _opened(path: pathlib.Path, read: Callable[[Any], Any], what: str, remedy: s
         raise UsageError(f"{path} is not readable{what} ({error}){remedy or '.'}") from error
 
 
-def images(path: pathlib.Path, pixels: str, labels: str, shape: tuple[int, ...], num_classes: int) -> clients.Examples:
-    """Reads images and their labels from a NumPy archive.
+def images(
+    path: pathlib.Path, pair: Sequence[np.ndarray], shape: tuple[int, ...], num_classes: int
+) -> clients.Examples:
+    """Checks images and their labels.
 
     Args:
-      path: The archive.
-      pixels: Name of the array of images.
-      labels: Name of that of their labels.
+      path: The file that they come from.
+      pair: Images and their labels.
       shape: Shape of an image.
       num_classes: Labels must be below this.
 
@@ -160,15 +161,9 @@ def images(path: pathlib.Path, pixels: str, labels: str, shape: tuple[int, ...],
       uint8 [examples, *shape] and int32 [examples].
 
     Raises:
-      UsageError: If it is not readable, or holds something else.
+      UsageError: If they are something else; it names the file.
     """
-    return checked_images(path, *arrays(path, pixels, labels), shape=shape, num_classes=num_classes)
-
-
-def checked_images(
-    path: pathlib.Path, pixels: np.ndarray, labels: np.ndarray, *, shape: tuple[int, ...], num_classes: int
-) -> clients.Examples:
-    """Equals `images` for arrays that are already in memory; errors name the path."""
+    pixels, labels = pair
     if pixels.dtype != np.uint8 or pixels.shape[1:] != shape or not len(pixels):
         wanted = " x ".join(map(str, shape))
         raise UsageError(

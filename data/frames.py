@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 
 PREFIX = "dataframe:"
 _SEVERAL = (list, tuple, set, frozenset, dict, np.ndarray)
-_lent: "dict[str, pd.DataFrame]" = {}
+LENT: "dict[str, pd.DataFrame]" = {}  # Lent frames by name.
 
 
 @contextlib.contextmanager
 def lent(frame: "pd.DataFrame") -> Iterator[str]:
-    """Yields a frame's name for `find`, while the context is open; afterwards nothing here holds the frame."""
+    """Yields a frame's name in `LENT`, while the context is open; afterwards nothing here holds the frame."""
     name = PREFIX + checksum(frame)
-    _lent[name] = frame
+    LENT[name] = frame
     try:
         yield name
     finally:
-        _lent.pop(name, None)
+        LENT.pop(name, None)
 
 
 def save(frame: "pd.DataFrame", folder: pathlib.Path) -> str:
@@ -116,11 +116,6 @@ def _numbers(cell: Any) -> np.ndarray | None:
         return None if is_text or array.ndim != 1 else array.astype(np.float64)
     except (TypeError, ValueError):  # The lists in it are of several lengths, or it holds something else.
         return None
-
-
-def find(name: str) -> "pd.DataFrame | None":
-    """Frame of a lent name; None if no frame was lent under it."""
-    return _lent.get(name)
 
 
 def with_index(frame: "pd.DataFrame", path: str = "the DataFrame") -> "pd.DataFrame":

@@ -110,15 +110,9 @@ class InteractionLog:
             self,
             client_ids=tuple(self.client_ids[client] for client in kept),
             clients=clients.astype(np.int32),
-            contexts=_taken(self.contexts, rows),
+            contexts=None if self.contexts is None else text.take(self.contexts, rows),
             **fields,
         )
-
-
-def _taken(contexts: np.ndarray | text.Bags | None, rows: np.ndarray) -> np.ndarray | text.Bags | None:
-    if isinstance(contexts, text.Bags):
-        return contexts.take(rows)
-    return None if contexts is None else contexts[rows]
 
 
 def ordered(
@@ -151,7 +145,7 @@ def ordered(
     return InteractionLog(
         client_ids=tuple(client_ids[client] for client in seen),
         clients=positions.astype(np.int32),
-        contexts=contexts if is_sorted else _taken(contexts, order),
+        contexts=contexts if is_sorted or contexts is None else text.take(contexts, order),
         action_names=tuple(action_names),
         **arrays,
         **others,

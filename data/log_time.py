@@ -58,27 +58,19 @@ def of_log(log: "InteractionLog") -> Times | None:
     return None if log.times is None else Times(log.times, zone, window)
 
 
-class Selection(NamedTuple):
-    """Rows that count.
-
-    Attributes:
-      frame: The rows, in the order of time, with the rewards that count.
-      times: Their times; None without a time column.
-      notes: Sentences on what was left out, or counts as 0.
-    """
-
-    frame: pd.DataFrame
-    times: Times | None
-    notes: list[str]
-
-
-def select(frame: pd.DataFrame, table: table_file.Table, schema: Schema) -> Selection:
+def select(
+    frame: pd.DataFrame, table: table_file.Table, schema: Schema
+) -> tuple[pd.DataFrame, Times | None, list[str]]:
     """Selects the rows from `--from` to before `--until`, in the order of time, and settles a log's rewards.
 
     Args:
       frame: Rows of a table, with its index.
       table: The table.
       schema: The roles of its columns.
+
+    Returns:
+      The rows, in the order of time, with the rewards that count; their times, None without a time column; and
+      sentences on what was left out, or counts as 0.
 
     Raises:
       UsageError: If a time cannot be read, flags do not fit the times, a reward is missing or is observed before its
@@ -133,7 +125,7 @@ def select(frame: pd.DataFrame, table: table_file.Table, schema: Schema) -> Sele
     order = np.argsort(times.values, kind="stable")
     order = order[is_kept[order]]
     times = times._replace(values=times.values[order])
-    return Selection(frame.iloc[order], times if schema.time_column else None, notes)
+    return frame.iloc[order], times if schema.time_column else None, notes
 
 
 def _read(frame: pd.DataFrame, table: table_file.Table, schema: Schema) -> tuple[dict[str, np.ndarray], str | None]:

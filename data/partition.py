@@ -123,7 +123,7 @@ def dirichlet_label_skew(
     def weights(mix: np.ndarray, left: np.ndarray) -> np.ndarray:
         return _relative(mix, left > 0)
 
-    return _assign(labels, _sizes(len(labels), num_clients, examples_per_client), draw, draw_mix, weights)
+    return _assign(labels, num_clients, examples_per_client, draw, draw_mix, weights)
 
 
 def dirichlet_client_shares(
@@ -204,7 +204,7 @@ def hierarchical_label_skew(
         totals = np.where(has_some, np.bincount(coarse_of_fine, within), 1.0)
         return (_relative(across, has_some) / totals)[coarse_of_fine] * within
 
-    return _assign(fine_labels, _sizes(len(fine_labels), num_clients, examples_per_client), draw, draw_mix, weights)
+    return _assign(fine_labels, num_clients, examples_per_client, draw, draw_mix, weights)
 
 
 def dirichlet_cohort(num_clients: int, cohort_size: int, concentration: float, seed: int, round_num: int) -> np.ndarray:
@@ -230,16 +230,6 @@ def dirichlet_cohort(num_clients: int, cohort_size: int, concentration: float, s
     return np.argsort(-(log_shares + noise), kind="stable")[:cohort_size]
 
 
-def _sizes(num_examples: int, num_clients: int, examples_per_client: int | None) -> np.ndarray:
-    if examples_per_client is None:
-        sizes = np.full(num_clients, num_examples // num_clients)
-        sizes[: num_examples % num_clients] += 1
-        return sizes
-    if num_clients * examples_per_client > num_examples:
-        raise ValueError(f"{num_clients} clients x {examples_per_client} examples are more than {num_examples}.")
-    return np.full(num_clients, examples_per_client)
-
-
 def _log_shares(draw: np.random.Generator, concentration: float, size: int) -> np.ndarray:
     """Samples logarithms of shares from a symmetric Dirichlet distribution, up to a common summand."""
     if concentration < _LEAST_FOR_NUMPY:
@@ -262,7 +252,8 @@ def _relative(logs: np.ndarray, allowed: np.ndarray) -> np.ndarray:
 
 def _assign(
     labels: np.ndarray,
-    sizes: np.ndarray,
+    num_clients: int,
+    examples_per_client: int | None,
     draw: np.random.Generator,
     draw_mix: Callable[[], Any],
     weights_of: Callable[[Any, np.ndarray], np.ndarray],
@@ -271,19 +262,23 @@ def _assign(
 
     Args:
       labels: int [examples].
-      sizes: int [clients], examples of each.
+      num_clients: Number of clients.
+      examples_per_client: Examples of each; None for all examples in equal parts.
       draw: Random generator.
       draw_mix: Samples a client's mix.
       weights_of: (mix, float [labels], examples left of each) -> float [labels], weights of the next sample; zeros if
         nothing is left of the mix.
     """
+    total = num_clients * (examples_per_client or 0)
+    if total > len(labels):
+        raise ValueError(f"{num_clients} clients x {examples_per_client} examples are more than {len(labels)}.")
     classes, counts = np.unique(labels, return_counts=True)
     stacks = [draw.permutation(np.flatnonzero(labels == label)).tolist() for label in classes]
     left = counts.astype(float)
     client_of_row = np.full(len(labels), NO_CLIENT, np.int32)
-    for client, size in enumerate(sizes):
+    for client, part in enumerate(np.array_split(np.arange(total or len(labels)), num_clients)):
         mix = draw_mix()
-        for _ in range(size):
+        for _ in part:
             weights = weights_of(mix, left)
             if weights.sum() <= 0:  # Nothing of the client's mix is left.
                 weights = left

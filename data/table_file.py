@@ -179,7 +179,7 @@ def read(path: str, wanted: schema.Schema = _NO_ROLES) -> Table:
       UsageError: If the file is missing, empty, too large, or not readable.
     """
     name, flag = path.lower(), wanted.file_flag
-    if (lent := frames.find(path)) is not None:
+    if (lent := frames.LENT.get(path)) is not None:
         table = of_frame(lent, "the DataFrame", wanted)
         return dataclasses.replace(table, checksum=_checksum(path, wanted), first_row=0)
     if path.startswith(frames.PREFIX):

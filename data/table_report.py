@@ -68,18 +68,15 @@ def _of_columns(rows: tables.Rows, encoded: columns.Encoded) -> list[dict[str, A
     why |= {wanted.partition_column or "": "--partition_column", wanted.time_column or "": "--time_column"}
     why |= dict.fromkeys(roles.features, "no estimator reads features")
     return [
-        {"name": name} | used.get(name, {"use": "none"} | _dropped(why.get(name, "not in --feature_columns")))
+        {"name": name}
+        | used.get(name, {"use": "none", "kind": "dropped", "why": why.get(name, "not in --feature_columns")})
         for name in (*rows.table.frame.columns, *rows.table.nameless)
     ]
 
 
-def _dropped(why: str) -> dict[str, Any]:
-    return {"kind": "dropped", "why": why}
-
-
 def _of_feature(known: statistics.OfColumn | None, encoded: columns.Encoded, name: str) -> dict[str, Any]:
     if known is None:
-        return _dropped("no value in training rows")
+        return {"kind": "dropped", "why": "no value in training rows"}
     entry: dict[str, Any] = {"kind": "number"}
     if isinstance(known, statistics.Categories):
         count = len(known.categories) - (columns.MISSING_CATEGORY in known.categories)

@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -52,10 +51,6 @@ class Rows:
     def split(self) -> partition.Split:
         """Training and held-out rows of `Schema.hold_out`."""
         return log_time.hold_out(self.schema.hold_out, self.times, self.clients, len(self.client_ids))
-
-    def numbers(self, name: str, flag: str, what: str, **how: Any) -> np.ndarray:
-        """Numbers of a column, see `table_file.Table.numbers`."""
-        return self.table.numbers(self.frame[name], flag, what, **how)
 
     def features(
         self, is_train: np.ndarray | None = None, known: statistics.OfTable | None = None, *, has_any: bool = True

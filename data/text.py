@@ -53,6 +53,11 @@ class Bags(NamedTuple):
         return Bags(self.ids[places], self.values[places], _offsets(lengths))
 
 
+def take(features: np.ndarray | Bags, rows: np.ndarray) -> np.ndarray | Bags:
+    """Features at these row numbers."""
+    return features.take(rows) if isinstance(features, Bags) else features[rows]
+
+
 def joined(parts: Sequence[Bags]) -> Bags:
     """Joins at least one part, in order."""
     lengths = np.concatenate([np.diff(part.offsets) for part in parts])

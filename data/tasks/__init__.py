@@ -120,9 +120,7 @@ def tag_task(
         clients=train,
         held_out=held_out,
         num_actions=num_tags,
-        feature_spec=text.Bags,
-        model="bag_of_words",
-        model_arguments={"vocabulary_size": len(counted.vocabulary), "num_outputs": num_tags},
+        **words_model(len(counted.vocabulary), num_tags),
         rewards=tag_rewards(tag_counts, reference_code=options.is_published, initial_tags=options.init_labels),
         multi_label=True,
         **learned(options, counted),
@@ -143,6 +141,12 @@ def _hidden(options: TaskOptions, name: str, default: Sequence[int]) -> tuple[in
     if options.hidden and name != "mlp":
         raise UsageError(f"--hidden sets the hidden layers of --model=mlp; --model={name} has none to set.")
     return tuple(options.hidden or default) if name == "mlp" else ()
+
+
+def words_model(num_words: int, num_outputs: int) -> dict[str, Any]:
+    """Fields of a task of bags of words, and its linear model with bias."""
+    arguments = {"vocabulary_size": num_words, "num_outputs": num_outputs}
+    return {"feature_spec": text.Bags, "model": "bag_of_words", "model_arguments": arguments}
 
 
 def vector_model(options: TaskOptions, num_features: int, num_outputs: int, default: str = "linear") -> dict[str, Any]:

@@ -119,8 +119,8 @@ def unipen62(data_dir: str | None) -> Populations:
       UsageError: If the file is missing or not readable.
     """
     path = files.find(data_dir, "unipen62_writers.npz")
-    examples = files.images(path, "pixels", "label", _SHAPE, 62)
-    writers, names = files.arrays(path, "writer", "writer_ids")
+    *pair, writers, names = files.arrays(path, "pixels", "label", "writer", "writer_ids")
+    examples = files.images(path, pair, _SHAPE, 62)
     if names.ndim != 1 or len(set(names.tolist())) < len(names):
         raise UsageError(f"{path}: writer_ids must be different names: --data_dir must hold the undamaged file.")
     files.indices(path, "writers", writers, len(examples.labels), len(names))
@@ -157,8 +157,8 @@ def mnist_writers(data_dir: str | None) -> Populations:
     path = files.find(data_dir, "mnist_with_writers.npz")
 
     def part(split: str) -> clients.ClientData:
-        examples = files.images(path, f"x_{split}", f"y_{split}", _SHAPE, 10)
-        (writers,) = files.arrays(path, f"writer_{split}")
+        *pair, writers = files.arrays(path, *(f"{name}_{split}" for name in ("x", "y", "writer")))
+        examples = files.images(path, pair, _SHAPE, 10)
         files.indices(path, f"writer_{split}", writers, len(examples.labels))
         names, client_of_row = np.unique(writers, return_inverse=True)
         return clients.ArrayClients(

@@ -164,12 +164,13 @@ def random_images(shape: tuple[int, ...], num_classes: int, sizes: tuple[int, ..
 
 def _read_pool(path: pathlib.Path, held_out_fraction: float, shape: tuple[int, ...], num_classes: int) -> Split:
     """Reads a pool whose official split is lost, and holds a seeded part of it out."""
-    examples = files.images(path, "x", "y", shape, num_classes)
+    examples = files.images(path, files.arrays(path, "x", "y"), shape, num_classes)
     return _hold_out(examples, round(held_out_fraction * len(examples.labels)), in_order=True)
 
 
 def _read_split(path: pathlib.Path) -> Split:
-    return [files.images(path, f"x_{part}", f"y_{part}", _GREY, 10) for part in ("train", "test")]
+    pairs = [files.arrays(path, f"x_{part}", f"y_{part}") for part in ("train", "test")]
+    return [files.images(path, pair, _GREY, 10) for pair in pairs]
 
 
 def _fetch_fashion_mnist(cache_dir: str | None) -> Split:
@@ -181,7 +182,7 @@ def _fetch_fashion_mnist(cache_dir: str | None) -> Split:
             parts.append(image_files.read_idx(path, "uint8", 3 if "images" in name else 1))
         except ValueError as error:
             raise UsageError(f"{path} is damaged ({error}): delete it, and it is downloaded again.") from error
-    return [files.checked_images(path, *pair, shape=_GREY, num_classes=10) for pair in (parts[:2], parts[2:])]
+    return [files.images(path, pair, _GREY, 10) for pair in (parts[:2], parts[2:])]
 
 
 def _fetch_mnist(cache_dir: str | None) -> Split:

@@ -54,7 +54,10 @@ def load(options: TaskOptions) -> tasks.Task:
     num_actions, width = len(log.action_names), logged_clients.num_features(log.contexts, log.feature_names)
     known = logged_clients.learn(train, width)
     keeps_log = options.learn_from in (REPLAY, "regression", "ips")
-    feedback = logged_clients.SIMULATOR if options.learn_from == SIMULATOR else logged_clients.DOUBLY_ROBUST
+    feedback, furthest = logged_clients.SIMULATOR, 0.0
+    if options.learn_from != SIMULATOR:
+        feedback = logged_clients.DOUBLY_ROBUST
+        furthest = (known.high - known.low) / float(train.propensities.min())
     # Clients with rows in both parts have other random numbers in each.
     first = 0 if set(split.train).isdisjoint(split.held_out) else len(log.client_ids)
     position = {name: place for place, name in enumerate(log.client_ids)}
@@ -109,7 +112,7 @@ def load(options: TaskOptions) -> tasks.Task:
         statistics=log.statistics,
         private_statistics=learned,
         multi_label=True,
-        label_range=_range(known, train, feedback),
+        label_range=(known.low - furthest, known.high + furthest),
         **reward_bounds.scale(options.reward_bounds, train.rewards, train.rewards),
         **_model(options, log.contexts, width, num_actions),
     )
@@ -138,21 +141,13 @@ def _read(options: TaskOptions) -> tuple[interaction_log.InteractionLog, str]:
     return interaction_log.read(path, "--data_file"), clients.file_checksum(path)
 
 
-def _range(known: logged_clients.Rewards, train: interaction_log.InteractionLog, feedback: str) -> tuple[float, float]:
-    if feedback == logged_clients.SIMULATOR:
-        return known.low, known.high
-    furthest = (known.high - known.low) / float(train.propensities.min())
-    return known.low - furthest, known.high + furthest
-
-
 def _model(options: TaskOptions, contexts: clients.Features, width: int, num_actions: int) -> dict[str, Any]:
     """Fields of `Task` for the type of its contexts, and its model."""
     if isinstance(contexts, text.Bags):
         for name, value in (("model", options.model), ("hidden", options.hidden)):
             if value:
                 raise UsageError(f"--{name} does not go with bags of words: leave it out.")
-        words: dict[str, Any] = {"vocabulary_size": width, "num_outputs": num_actions}
-        return {"feature_spec": text.Bags, "model": "bag_of_words", "model_arguments": words}
+        return tasks.words_model(width, num_actions)
     shape = contexts.shape[1:]
     if len(shape) == _IMAGE_AXES:
         default = "cnn" if shape == (28, 28, 1) else "linear"

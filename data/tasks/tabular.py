@@ -36,7 +36,10 @@ def load(options: TaskOptions) -> tasks.Task:
     rows = tables.read(options.data_file, options, known=known, concentration=options.partition_alpha)
     labels, prices = rows.labels, {}
     if labels is None:
-        each = [rows.numbers(name, "--reward_columns", "reward", dtype=np.float32) for name in rows.roles.rewards]
+        each = [
+            rows.table.numbers(rows.frame[name], "--reward_columns", "reward", np.float32)
+            for name in rows.roles.rewards
+        ]
         prices = _prices(options, rows.label_names)
         labels = np.stack(each, axis=1) - np.array(list(prices.values()), np.float32)
     split = rows.split
@@ -49,7 +52,9 @@ def load(options: TaskOptions) -> tasks.Task:
     vocabulary: tuple[str, ...] = ()
     if rows.roles.texts:
         words = tables.words(rows.frame[rows.roles.texts])
-        vocabulary = known.vocabulary if known else _most_frequent(words, split.is_train, options)
+        if known is None and not (frequencies := words.counts(split.is_train)):
+            raise UsageError(f"--text_columns={options.text_columns} holds no word in training rows.")
+        vocabulary = known.vocabulary if known else tuple(text.most_frequent(frequencies, options.vocabulary_size))
         bags = words.bags(vocabulary, np.arange(len(labels)), options.max_words, options.text_normalisation)
         values, names = text.with_numbers(bags, features.values, len(vocabulary)), [*vocabulary, *names]
         report["words"] = len(vocabulary)
@@ -125,18 +130,6 @@ def _prices(options: TaskOptions, actions: Sequence[str]) -> dict[str, float]:
     return prices
 
 
-def _most_frequent(words: text.Words, is_train: np.ndarray, options: TaskOptions) -> tuple[str, ...]:
-    """Most frequent words of the training rows, at most `TaskOptions.vocabulary_size`.
-
-    Raises:
-      UsageError: If there is none.
-    """
-    vocabulary = text.most_frequent(words.counts(is_train), options.vocabulary_size)
-    if not vocabulary:
-        raise UsageError(f"--text_columns={options.text_columns} holds no word in training rows.")
-    return tuple(vocabulary)
-
-
 def model(options: TaskOptions, num_features: int, num_actions: int) -> dict[str, Any]:
     """Fields of a task with these contexts, and its model.
 
@@ -147,5 +140,4 @@ def model(options: TaskOptions, num_features: int, num_actions: int) -> dict[str
         return tasks.vector_model(options, num_features, num_actions)
     if options.model not in (None, "linear") or options.hidden:
         raise UsageError(f"--model={options.model or 'mlp'} takes no words: --text_columns needs linear.")
-    words = {"vocabulary_size": num_features, "num_outputs": num_actions}
-    return {"feature_spec": text.Bags, "model": "bag_of_words", "model_arguments": words}
+    return tasks.words_model(num_features, num_actions)

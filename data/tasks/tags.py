@@ -134,10 +134,10 @@ def _first_words(path: pathlib.Path, size: int) -> tuple[str, ...]:
                 if len(vocabulary) == size:
                     break
                 vocabulary[line.partition(" ")[0].strip()] = len(vocabulary)
-    except UnicodeDecodeError as error:
+        if not vocabulary:
+            raise ValueError("it holds no words")
+    except ValueError as error:
         raise UsageError(f"{path} is not readable ({error}): --data_dir must hold the undamaged file.") from error
-    if not vocabulary:
-        raise UsageError(f"{path} holds no words: --data_dir must hold the undamaged file.")
     return tuple(vocabulary)
 
 
