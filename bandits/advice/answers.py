@@ -195,10 +195,8 @@ def _why_not(results: Findings) -> str:
 
 def _is_complete(results: Findings, name: str) -> bool:
     """Whether a strategy has runs, none of which diverged."""
-    return (
-        name in results.configurations
-        and len(results.configurations[name].values) > len(results.configurations[name].diverged) == 0
-    )
+    one = results.configurations.get(name)
+    return one is not None and len(one.values) > 0 and not one.diverged
 
 
 def strategy(context: Context) -> str:
