@@ -66,7 +66,13 @@ def build(
             count_sum_factory=_SECURE_COUNT,
         )
     else:
-        query = _SUM_QUERIES[kind](aggregation, mechanism, tuple(tf.TensorSpec(shape) for shape in shapes))
+        specs = tuple(tf.TensorSpec(shape) for shape in shapes)
+        if kind == "dpsgd":
+            query = _dpsgd(aggregation, mechanism)
+        elif kind == "dpftrl":
+            query = _dpftrl(aggregation, mechanism, specs)
+        else:  # The noise is that of `noise`.
+            query = dp_queries.NoisedSum(mechanism.clip_norm, specs)
         mean = tfp.NormalizedQuery(query, denominator=float(mechanism.cohort))
         unweighted = tff.aggregators.DifferentiallyPrivateFactory(mean)
     weighted = tff.aggregators.as_weighted_aggregator(unweighted)
@@ -125,9 +131,8 @@ def _clipped(aggregation: options.Aggregation, mean, *, secure: bool = False):
     return tff.aggregators.clipping_factory(norm, mean, clipped_count_sum_factory=_SECURE_COUNT if secure else None)
 
 
-def _dpsgd(aggregation: options.Aggregation, mechanism: mechanisms.Mechanism, specs) -> tfp.SumAggregationDPQuery:
+def _dpsgd(aggregation: options.Aggregation, mechanism: mechanisms.Mechanism) -> tfp.SumAggregationDPQuery:
     """DP-FedAvg (McMahan et al. 2018): Gaussian noise on the sum of deltas clipped to a fixed or adaptive norm."""
-    del specs
     is_seeded = aggregation.noise_seed is not None
     seeds = (_noise_seed(aggregation, mechanism, 0), _noise_seed(aggregation, mechanism, 1)) if is_seeded else None
     if aggregation.unclip_quantile is None:
@@ -147,23 +152,10 @@ def _dpsgd(aggregation: options.Aggregation, mechanism: mechanisms.Mechanism, sp
 
 def _dpftrl(aggregation: options.Aggregation, mechanism: mechanisms.Mechanism, specs) -> tfp.SumAggregationDPQuery:
     """DP-FTRL (Kairouz, McMahan et al. 2021): noise by tree aggregation, restarted periodically."""
-    tree = dp_queries.tree_sum(
-        mechanism.clip_norm,
-        mechanism.noise_multiplier,
-        specs,
-        noise_seed=_noise_seed(aggregation, mechanism),
-        max_rounds=mechanism.restart_frequency,
-    )
-    return tfp.RestartQuery(tree, tfp.restart_query.PeriodicRoundRestartIndicator(mechanism.restart_frequency))
-
-
-def _mf_dpftrl(aggregation: options.Aggregation, mechanism: mechanisms.Mechanism, specs) -> tfp.SumAggregationDPQuery:
-    """DP-FTRL by matrix factorization; its noise is that of `noise`."""
-    del aggregation
-    return dp_queries.NoisedSum(mechanism.clip_norm, specs)
-
-
-_SUM_QUERIES = {"dpsgd": _dpsgd, "dpftrl": _dpftrl, "mf_dpftrl": _mf_dpftrl}
+    rounds, seed = mechanism.restart_frequency, _noise_seed(aggregation, mechanism)
+    noise = mechanism.noise_multiplier
+    tree = dp_queries.tree_sum(mechanism.clip_norm, noise, specs, noise_seed=seed, max_rounds=rounds)
+    return tfp.RestartQuery(tree, tfp.restart_query.PeriodicRoundRestartIndicator(rounds))
 
 
 def noise(

@@ -65,7 +65,7 @@ class Architecture:
             with self._with(weights):
                 return self.model(tf.reshape(features, [-1, *self.model.input_shape[1:]]), training=False)
 
-        return models.Model(shapes, forward, 2 * sum(map(math.prod, shapes.values())))
+        return models.Model(shapes, forward)
 
     def _weights(self) -> list[tuple[int, str, Any]]:
         """Place of the layer, attribute and variable of each weight; nested models also count their batches."""

@@ -61,7 +61,6 @@ class Model:
       shapes: Weight names and shapes, in the order of all weight tuples. All weights are float32.
       forward: (weights, features [batch, ...], as of `dense`) -> outputs float32 [batch, actions]; with several heads
         [batch, heads, actions].
-      flops: Multiply-adds times two of `forward` per example, convolutions and matrix products only.
       training: (weights, features, int32 [2] key) -> outputs in training, where they are random or their gradients not
         those of `forward`; None where they are the same.
       terms: (features, int32 [batch] actions) -> `Terms` of each weight array: the output of that action is their sum.
@@ -75,7 +74,6 @@ class Model:
 
     shapes: dict[str, tuple[int, ...]]
     forward: Callable[[Sequence[tf.Tensor], tf.Tensor], tf.Tensor]
-    flops: int
     training: Callable[[Sequence[tf.Tensor], tf.Tensor, tf.Tensor], tf.Tensor] | None = None
     terms: Callable[[tf.Tensor, tf.Tensor], Sequence[Terms]] | None = None
     body: Callable[..., tf.Tensor] = None  # type: ignore[assignment]
@@ -111,14 +109,14 @@ class Model:
 
 
 def _ending_in_dense(
-    shapes: dict[str, tuple[int, ...]], body: Callable[..., tf.Tensor], flops: int, *, is_random: bool = False
+    shapes: dict[str, tuple[int, ...]], body: Callable[..., tf.Tensor], *, is_random: bool = False
 ) -> Model:
     """Model whose last layer is dense; `is_random` if training's body is."""
 
     def outputs(weights, features, key=None):
         return tf.nn.bias_add(body(weights, features, key) @ weights[-2], weights[-1])
 
-    return Model(shapes, outputs, flops, outputs if is_random else None, body=body)
+    return Model(shapes, outputs, outputs if is_random else None, body=body)
 
 
 def mlp(num_features: int, hidden: Sequence[int], num_outputs: int, dropouts: Sequence[float] = ()) -> Model:
@@ -145,8 +143,7 @@ def mlp(num_features: int, hidden: Sequence[int], num_outputs: int, dropouts: Se
                 values = tf.nn.experimental.stateless_dropout(values, dropouts[layer], key + layer)
         return values
 
-    flops = sum(2 * a * b for a, b in itertools.pairwise(sizes))
-    return _ending_in_dense(shapes, body, flops, is_random=bool(dropouts))
+    return _ending_in_dense(shapes, body, is_random=bool(dropouts))
 
 
 def linear_l2(num_features: int, num_outputs: int) -> Model:
@@ -157,7 +154,7 @@ def linear_l2(num_features: int, num_outputs: int) -> Model:
         rows = linear.body(weights, features, key)
         return tf.math.divide_no_nan(rows, tf.norm(rows, axis=1, keepdims=True))
 
-    return _ending_in_dense(linear.shapes, body, linear.flops)
+    return _ending_in_dense(linear.shapes, body)
 
 
 class _Convolution(NamedTuple):
@@ -181,12 +178,11 @@ def _convolutional(
       dropouts: Part of the inputs of each dense layer that training drops.
     """
     shapes: dict[str, tuple[int, ...]] = {}
-    side, channels, flops = 28, 1, 0
+    side, channels = 28, 1
     for layer, (size, width, padding, pool) in enumerate(convolutions):
         shapes[f"conv_{layer}/kernel"] = (size, size, channels, width)
         shapes[f"conv_{layer}/bias"] = (width,)
         side, channels = side - (size - 1 if padding == "VALID" else 0), width
-        flops += 2 * side**2 * math.prod(shapes[f"conv_{layer}/kernel"])
         side = -(-side // 2) if pool else side
     flat = side**2 * channels
     dense = mlp(flat, hidden, num_outputs, dropouts)
@@ -202,7 +198,7 @@ def _convolutional(
         return dense.body(weights[num_kernels:], tf.reshape(values, [-1, flat]), key)
 
     shapes |= dense.shapes
-    return _ending_in_dense(shapes, _also_of_no_example(body), flops + dense.flops, is_random=bool(dropouts))
+    return _ending_in_dense(shapes, _also_of_no_example(body), is_random=bool(dropouts))
 
 
 def _also_of_no_example(body):
@@ -265,32 +261,23 @@ def resnet18(image_shape: tuple[int, int, int], num_outputs: int, norm: str = "g
       num_outputs: Outputs.
       norm: `group` or `batch`.
     """
-    height, width, channels = image_shape
     shapes: dict[str, tuple[int, ...]] = {}
-    flops = 0
     # Name, input and output channels, stride of each block's first convolution.
     blocks = []
     for stage, out in enumerate((64, 128, 256, 512)):
         blocks.append((f"stage_{stage}/block_0", 64 if stage == 0 else out // 2, out, 1 if stage == 0 else 2))
         blocks.append((f"stage_{stage}/block_1", out, out, 1))
 
-    def shrunk(size: tuple[int, int], stride: int) -> tuple[int, int]:
-        return -(-size[0] // stride), -(-size[1] // stride)
-
-    def add(name: str, kernel: int, width_in: int, width_out: int, places: tuple[int, int]) -> int:
+    def add(name: str, kernel: int, width_in: int, width_out: int) -> None:
         shapes[f"{name}/kernel"] = (kernel, kernel, width_in, width_out)
         shapes[f"{name}/scale"] = shapes[f"{name}/offset"] = (width_out,)
-        return 2 * math.prod(places) * kernel**2 * width_in * width_out
 
-    size = shrunk((height, width), 2)
-    flops += add("stem", 7, channels, 64, size)
-    size = shrunk(size, 2)
+    add("stem", 7, image_shape[-1], 64)
     for name, width_in, width_out, stride in blocks:
-        size = shrunk(size, stride)
-        flops += add(f"{name}/conv_0", 3, width_in, width_out, size)
-        flops += add(f"{name}/conv_1", 3, width_out, width_out, size)
+        add(f"{name}/conv_0", 3, width_in, width_out)
+        add(f"{name}/conv_1", 3, width_out, width_out)
         if stride > 1:
-            flops += add(f"{name}/shortcut", 1, width_in, width_out, size)
+            add(f"{name}/shortcut", 1, width_in, width_out)
     shapes |= {"dense_0/kernel": (512, num_outputs), "dense_0/bias": (num_outputs,)}
 
     def body(weights, features, key=None):
@@ -306,7 +293,7 @@ def resnet18(image_shape: tuple[int, int, int], num_outputs: int, norm: str = "g
             values = tf.nn.relu(inner + (_convolve(values, left, stride, norm) if stride > 1 else values))
         return tf.reduce_mean(values, axis=(1, 2))
 
-    return _ending_in_dense(shapes, _also_of_no_example(body), flops + 2 * 512 * num_outputs)
+    return _ending_in_dense(shapes, _also_of_no_example(body))
 
 
 def _convolve(values: tf.Tensor, weights: Iterator[tf.Tensor], stride: int, norm: str) -> tf.Tensor:
@@ -371,7 +358,7 @@ def bag_of_words(vocabulary_size: int, num_outputs: int) -> Model:
         rows = tf.broadcast_to(tf.expand_dims(tf.range(tf.shape(ids)[0]), 1), tf.shape(ids))
         return tf.scatter_nd(tf.stack([rows, ids], axis=2), features["values"], [tf.shape(ids)[0], vocabulary_size])
 
-    return Model(shapes, forward, 2 * vocabulary_size * num_outputs, terms=terms, body=body)
+    return Model(shapes, forward, terms=terms, body=body)
 
 
 def of_task(task: tasks.Task, heads: int = 1) -> Model:
@@ -426,7 +413,7 @@ def last_layer(model: Model) -> Model:
     def forward(weights, features):
         return split(tf.nn.bias_add(features @ weights[0], weights[1]))
 
-    return Model(dict(list(model.shapes.items())[-2:]), forward, flops=0, heads=model.heads)
+    return Model(dict(list(model.shapes.items())[-2:]), forward, heads=model.heads)
 
 
 def with_copies(weights: Weights, heads: int) -> Weights:

@@ -53,8 +53,7 @@ class BinaryClassifier:
             if layer < len(self.hidden):
                 shapes[f"batch_norm_{layer}/scale"] = (width_out,)
                 shapes[f"batch_norm_{layer}/offset"] = (width_out,)
-        flops = sum(2 * a * b for a, b in itertools.pairwise(sizes))
-        return models.Model(shapes, lambda weights, features: self._run(weights, features)[0], flops)
+        return models.Model(shapes, lambda weights, features: self._run(weights, features)[0])
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:

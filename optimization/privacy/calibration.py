@@ -1,5 +1,6 @@
 """The noise, or the cohort, that an epsilon needs. Nothing here imports TensorFlow."""
 
+import bisect
 import contextlib
 import dataclasses
 import functools
@@ -273,19 +274,9 @@ def scale_cohort(mechanism: mechanisms.Mechanism, rounds: int, target_epsilon: f
     def spent(cohort):
         return scaled(cohort).epsilon(rounds)
 
-    def excess(log_cohort):
-        return math.log(max(spent(round(math.exp(log_cohort))), 1e-300) / target_epsilon)
-
-    low, high = math.log(mechanism.cohort), math.log(mechanism.population)
-    if excess(low) <= 0:
-        return mechanism
-    if excess(high) > 0:
+    if spent(mechanism.population) > target_epsilon:
         raise ValueError(
             f"is out of reach: a cohort of the whole population still spends {spent(mechanism.population):.4g}"
         )
-    from scipy import optimize
-
-    cohort = round(math.exp(optimize.brentq(excess, low, high, xtol=1e-6)))
-    while spent(cohort) > target_epsilon:
-        cohort += 1
-    return scaled(cohort)
+    cohorts = range(mechanism.cohort, mechanism.population + 1)
+    return scaled(cohorts[bisect.bisect_left(cohorts, -target_epsilon, key=lambda cohort: -spent(cohort))])

@@ -31,32 +31,6 @@ if TYPE_CHECKING:
 
 _TABLE = "table"
 _ONLY_FOR_PROGRAMS = "list_presets"
-_DOC = """Starts or continues the runs of a command, as `./scripts/python -m {module}` does.
-
-The same call continues a run that was interrupted, and reads one that is finished. Runs of several threads wait for
-each other.
-
-Example:
-  >>> run = {package}.run(total_rounds=20, seed=1)
-  >>> run.metrics.tail()
-
-Args:
-{objects}
-  **settings: The settings below. None leaves a setting out.
-
-Returns:
-  The finished run, a `Run`; or several, a `Runs`.
-
-Raises:
-  TypeError: For a keyword that is no setting.
-  UsageError: For values that the program refuses, too.
-  Failure: If it cannot be done; finished rounds are saved.
-  KeyboardInterrupt: After Ctrl-C, once the round in progress is saved; the same call continues.
-
-Settings, with their defaults:
-
-{settings}
-"""
 _MOST_WHOLE = 1 << 53
 _Result = TypeVar("_Result")
 _running = threading.Lock()  # Runs share one worker and compiled computations.
@@ -68,6 +42,32 @@ def function(study: frame.Study) -> "Callable[..., results.Run | results.Runs]":
     """`run` of a study as a function of keywords, whose signature and docstring list all settings."""
 
     def run_study(**settings: Any) -> results.Run | results.Runs:
+        """Starts or continues the runs of a command, as `./scripts/python -m {module}` does.
+
+        The same call continues a run that was interrupted, and reads one that is finished. Runs of several threads
+        wait for each other.
+
+        Example:
+          >>> run = {package}.run(total_rounds=20, seed=1)
+          >>> run.metrics.tail()
+
+        Args:
+          **settings: The settings below. None leaves a setting out.
+          {objects}
+
+        Returns:
+          The finished run, a `Run`; or several, a `Runs`.
+
+        Raises:
+          TypeError: For a keyword that is no setting.
+          UsageError: For values that the program refuses, too.
+          Failure: If it cannot be done; finished rounds are saved.
+          KeyboardInterrupt: After Ctrl-C, once the round in progress is saved; the same call continues.
+
+        Settings, with their defaults:
+
+        {settings}
+        """
         return run(study, settings)
 
     flags, module = frame.flag_set(study), _module(study)
@@ -81,12 +81,13 @@ def function(study: frame.Study) -> "Callable[..., results.Run | results.Runs]":
     for name in objects:
         if name not in flags.declared:
             parameters.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None))
-    about = "\n".join(f"  {name}: {text}" for name, text in objects.items())
+    about = "\n  ".join(f"{name}: {text}" for name, text in objects.items())
     listed = re.sub(r"--(?=\w)", "", flags.help().removeprefix(flags.usage).strip())
     run_study.__name__ = run_study.__qualname__ = "run"
     run_study.__module__ = package = module.rpartition(".")[0]
     run_study.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    run_study.__doc__ = _DOC.format(module=module, package=package, objects=about, settings=listed)
+    doc = inspect.cleandoc(run_study.__doc__ or "")
+    run_study.__doc__ = doc.format(module=module, package=package, objects=about, settings=listed)
     return run_study
 
 

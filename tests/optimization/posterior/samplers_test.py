@@ -11,7 +11,7 @@ KEY = tf.constant([3, 4])
 MODEL = models.mlp(3, (4,), 2)
 # Weights are the mean of a normal distribution of unit variance, and features its samples: the posterior of n
 # examples is normal around their mean with variance 1 / n.
-MEAN_MODEL = models.Model({"mean": (40,)}, lambda weights, features: weights[0] - features, 0)
+MEAN_MODEL = models.Model({"mean": (40,)}, lambda weights, features: weights[0] - features)
 
 
 def _squared_error(outputs: tf.Tensor, batch: client_work.Batch) -> tf.Tensor:

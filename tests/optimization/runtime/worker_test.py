@@ -1,6 +1,7 @@
 """Rounds on one, two and four workers, and on workers that die."""
 
 import contextlib
+import os
 import signal
 import threading
 from collections.abc import Iterator
@@ -49,15 +50,14 @@ AGGREGATORS = {
 
 @contextlib.contextmanager
 def launched(count: int) -> Iterator[list]:
-    """Starts workers; yields (address, process) of each."""
+    """Starts workers; yields (address, server) of each."""
     ports = [portpicker.pick_unused_port() for _ in range(count)]
-    started = [(f"localhost:{port}", worker_process.launch(port, 1).process) for port in ports]
+    started = [(f"localhost:{port}", worker_process.launch(port, 1)) for port in ports]
     try:
         yield started
     finally:
-        for _, process in started:
-            process.kill()
-            process.wait()
+        for _, server in started:
+            server.end()
 
 
 @pytest.fixture(scope="module")
@@ -339,9 +339,9 @@ def _never(values):
 
 
 def test_a_worker_that_dies_while_it_computes_ends_the_round():
-    with launched(1) as [(address, process)]:
+    with launched(1) as [(address, server)]:
         context = rounds.CohortPartsContext(executor.connect([address]))
-        threading.Timer(1, process.kill).start()
+        threading.Timer(1, server.process.kill).start()
         with on(context), pytest.raises(Failure, match=f"{address} was lost"):
             _never([1.0, 1.0])
 
@@ -349,8 +349,8 @@ def test_a_worker_that_dies_while_it_computes_ends_the_round():
 def test_a_worker_that_falls_silent_ends_the_round(monkeypatch):
     monkeypatch.setattr(executor, "_PING_SECONDS", 1)
     monkeypatch.setattr(executor, "_PING_EVERY_SECONDS", 0.1)
-    with launched(1) as [(address, process)]:
+    with launched(1) as [(address, server)]:
         context = rounds.CohortPartsContext(executor.connect([address]))
-        process.send_signal(signal.SIGSTOP)
+        os.kill(server.pid, signal.SIGSTOP)
         with on(context), pytest.raises(Failure, match=f"{address} was lost .no answer in 1 seconds"):
             _never([1.0])
