@@ -5,8 +5,8 @@ logging policy, and with the doubly robust value, which is unbiased for any regr
 """
 
 import dataclasses
+import functools
 import math
-import weakref
 from typing import Any
 
 import numpy as np
@@ -50,8 +50,11 @@ def _text(interval: intervals.Interval, sign: str = "") -> str:
     return f"{interval.mean:{sign}.4f} ({interval.low:{sign}.4f} to {interval.high:{sign}.4f})"
 
 
-def score(held_out: logged_clients.LoggedClients) -> list[Score]:
+@functools.lru_cache(maxsize=1)  # All seeds share the task.
+def score(held_out: clients.ClientData) -> list[Score]:
     """The simulator's scores on the log's held-out clients, for the logging and the uniform policy."""
+    if not isinstance(held_out, logged_clients.LoggedClients):
+        raise TypeError(f"Only a log's clients have scores, not {type(held_out).__name__}.")
     rows, sums = [], []
     for client in range(len(held_out)):
         log, sampled, predicted = held_out.rows(client), held_out.sampled_rewards(client), held_out.predicted(client)
@@ -89,20 +92,6 @@ def row_mean(sums: np.ndarray, rows: np.ndarray, minus: np.ndarray | None = None
     if np.sqrt(np.sum(influences**2)) > rounding or (minus is not None and abs(mean) > rounding):
         return interval
     return intervals.Interval((mean or math.nan) if minus is None else 0.0, math.nan, math.nan, len(rows))
-
-
-_last: list[tuple[Any, list[Score]]] = []  # Of the last task, which seeds share.
-
-
-def once(held_out: clients.ClientData) -> tuple[list[Score], bool]:
-    """The scores, and whether they are new."""
-    if _last and _last[0][0]() is held_out:
-        return _last[0][1], False
-    if not isinstance(held_out, logged_clients.LoggedClients):
-        raise TypeError(f"Only a log's clients have scores, not {type(held_out).__name__}.")
-    scores = score(held_out)
-    _last[:] = [(weakref.ref(held_out), scores)]
-    return scores, True
 
 
 def as_json(scores: list[Score]) -> dict[str, Any]:

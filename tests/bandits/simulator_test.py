@@ -52,7 +52,6 @@ def test_a_biased_simulator_is_reported_apart_and_the_log_still_right():
 
 def test_scores_are_computed_once_for_a_task():
     one = make(0.0, 5)
-    found, is_new = simulator.once(one)
-    assert is_new
-    assert simulator.once(one) == (found, False)
-    assert set(simulator.as_json(found)) == {"logging policy", "uniformly random actions"}
+    scores = simulator.score(one)
+    assert simulator.score(one) is scores
+    assert set(simulator.as_json(scores)) == {"logging policy", "uniformly random actions"}
