@@ -6,6 +6,7 @@ slow packages are imported when a name is used.
 
 import importlib
 import os
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -40,17 +41,25 @@ def load(folder: str | os.PathLike) -> "results.Run | results.Runs":
     return python.load(folder, studies.columns(), run_federated.STUDY.predictor)
 
 
+def running(module: str) -> Callable[[str], Any]:
+    """`__getattr__` of a package whose `run` runs a module's study from Python; see `optimization.study.python.run`."""
+
+    def attribute(name: str) -> Any:
+        if name != "run":
+            raise AttributeError(f"module {module.rpartition('.')[0]!r} has no attribute {name!r}")
+        from optimization.study import python
+
+        return python.function(importlib.import_module(module).STUDY)
+
+    return attribute
+
+
 def __getattr__(name: str) -> Any:
     if name in _STUDIES:
         return importlib.import_module(f"{__name__}.{name}")
     if name in _PLACES:
         return getattr(importlib.import_module(_PLACES[name]), name)
-    if name != "run":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from bandits import run_federated
-    from optimization.study import python
-
-    return python.function(run_federated.STUDY)
+    return running("bandits.run_federated")(name)
 
 
 def __dir__() -> list[str]:

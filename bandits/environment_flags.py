@@ -70,9 +70,8 @@ class Resets:
     page_hinkley_threshold: float = setting(above=True, only={"reset_when": (resets.PAGE_HINKLEY,)}, filled=0.5)
 
 
-# Flags of the environment, and flags of resets.
+# Flags of the environment.
 NAMES = ("scenario", *names(Environments), *names(selector_flags.Availabilities))
-RESET_NAMES = names(Resets)
 
 
 def define(flags: cli.FlagSet) -> None:
@@ -95,19 +94,26 @@ def resolve(settings: cli.Settings) -> cli.Settings:
     for name in ("reward_delay", "reset"):
         settings = settings.replace(**{name: None if settings[name] == "none" else settings[name]})
     settings = settings.replace(reward_drift=None if kind == "none" else kind)
-    _check_drift(settings)
-    _check_delay(settings)
     _check_availability(settings)
-    _check_reset(settings)
-    return settings
-
-
-def _check_drift(settings: cli.Settings) -> None:
-    if settings.learn_from in _WITHOUT_REWARDS and settings.reward_drift:
-        raise UsageError(f"--reward_drift: with --learn_from={settings.learn_from} rewards were logged before.")
     has_zones = settings.availability not in (None, "always")
     if "world_seed" in settings.set_by_user and not (settings.reward_drift or has_zones):
         raise UsageError("--world_seed has an effect only with --reward_drift or --availability.")
+    for name in ("reward_drift", "reward_delay"):
+        if settings[name] and settings.learn_from in _WITHOUT_REWARDS:
+            raise UsageError(f"--{name}: with --learn_from={settings.learn_from} all rewards were logged before.")
+    if settings.reward_delay and settings.cache != "persistent":
+        raise UsageError("--reward_delay needs --cache=persistent, where clients keep the actions of delayed rewards.")
+    if settings.reward_delay == "uniform" and (settings.delay_rounds or 0) % 1:
+        raise UsageError(f"--delay_rounds={settings.delay_rounds:g} must be whole with --reward_delay=uniform.")
+    if settings.reset and not registry.BANDITS[settings.bandits_type].trains:
+        raise UsageError(f"--reset has no effect with --bandits_type={settings.bandits_type}, which never trains.")
+    if settings.reset == "optimizer" and settings.server_optimizer == "sgd" and not settings.server_sgd_momentum:
+        raise UsageError("--reset=optimizer: --server_optimizer=sgd has no state without --server_sgd_momentum.")
+    if settings.reset and settings.model_aggregation in posterior_flags.BURNING_IN:
+        raise UsageError(
+            f"--reset does not go with --model_aggregation={settings.model_aggregation}: it burns in once."
+        )
+    return settings
 
 
 def _check_availability(settings: cli.Settings) -> None:
@@ -120,30 +126,6 @@ def _check_availability(settings: cli.Settings) -> None:
             raise UsageError(f"--{name} does not go with --aggregator_type=ddp: too few shares of noise would come.")
     if settings.time_zones_by_label and settings.learn_from in _WITHOUT_REWARDS:
         raise UsageError(f"--time_zones_by_label: with --learn_from={settings.learn_from} clients have no labels.")
-
-
-def _check_delay(settings: cli.Settings) -> None:
-    if not settings.reward_delay:
-        return
-    flag = f"--reward_delay={settings.reward_delay}"
-    if settings.learn_from in _WITHOUT_REWARDS:
-        raise UsageError(f"{flag}: with --learn_from={settings.learn_from} all rewards were logged before.")
-    if settings.cache != "persistent":
-        raise UsageError(f"{flag} needs --cache=persistent, where clients keep the actions of delayed rewards.")
-    if settings.reward_delay == "uniform" and (settings.delay_rounds or 0) % 1:
-        raise UsageError(f"--delay_rounds={settings.delay_rounds:g} must be a whole number with {flag}.")
-
-
-def _check_reset(settings: cli.Settings) -> None:
-    if not settings.reset:
-        return
-    flag = f"--reset={settings.reset}"
-    if not registry.BANDITS[settings.bandits_type].trains:
-        raise UsageError(f"{flag} has no effect with --bandits_type={settings.bandits_type}, which never trains.")
-    if settings.reset == "optimizer" and settings.server_optimizer == "sgd" and not settings.server_sgd_momentum:
-        raise UsageError(f"{flag}: --server_optimizer=sgd has no state without --server_sgd_momentum.")
-    if settings.model_aggregation in posterior_flags.BURNING_IN:
-        raise UsageError(f"{flag} does not go with --model_aggregation={settings.model_aggregation}: it burns in once.")
 
 
 def with_rounds(settings: cli.Settings) -> cli.Settings:
@@ -206,20 +188,16 @@ def drift_of(settings: cli.Settings) -> environments.Drift:
 
 def delay_of(settings: cli.Settings) -> environments.Delay:
     """How late rewards are, from resolved flags."""
-    if not settings.reward_delay:
-        return environments.NO_DELAY
-    return named(environments.Delay, settings, "delay_", kind=settings.reward_delay)
+    return named(environments.Delay, settings, "delay_", kind=settings.reward_delay or "none")
 
 
 def reset_of(settings: cli.Settings) -> resets.Reset:
     """What is reset, and when, from resolved flags."""
-    if not settings.reset:
-        return resets.NONE
     return named(
         resets.Reset,
         settings,
         "reset_",
-        what=settings.reset,
+        what=settings.reset or "none",
         watched=settings.reset_watch or resets.LOSS,
         threshold=settings.page_hinkley_threshold or 0.0,
     )

@@ -9,65 +9,26 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import tensorflow as tf
 
 from bandits import (
     alone,
-    client_rewards,
+    held_out,
     logged_rounds,
-    losses,
     metrics,
     personalization,
     process,
     process_factory,
-    references,
     resets,
 )
 from bandits.options import REPLAY_ROWS, Phase
 from data import clients, keys, tasks
-from optimization import aggregators, client_work, cohorts, fed_avg, models, options
+from optimization import aggregators, cohorts, fed_avg, models, options
 from optimization.posterior import flags as posterior_flags
 from optimization.privacy import mechanisms
 from optimization.runtime import rounds as runtime_rounds
 from optimization.selection import availability, selectors
 from optimization.study import compiled, frame, payloads, run_folder, runner
 from optimization.study.metrics import mean
-
-_FEW_CLIENTS = 10  # A tenth of them is one client.
-_MOST_COMPARED = 2000  # Examples of participating clients that an evaluation reads to compare these.
-
-# Depends on `TaskOptions.learn_from`. Doubly robust rewards have one value for each action.
-_FEEDBACK = {"replay": "replay", "regression": "logged", "ips": "logged"}
-
-
-class _Evaluated(NamedTuple):
-    """Examples of some clients, for evaluation.
-
-    Attributes:
-      examples: Of all.
-      names: Of the clients that have any.
-      sizes: How many each has, in this order.
-    """
-
-    examples: clients.Examples
-    names: list[str]
-    sizes: list[int]
-
-    @classmethod
-    def of(cls, population: clients.ClientData, indices: Sequence[int], most: int, seed: int) -> "_Evaluated":
-        """Examples of randomly chosen clients: at most `most` examples in all, or every example if it is 0."""
-        parts = clients.chosen(population, indices, most, seed)
-        names = [population.client_ids[index] for index, part in parts if len(part.labels)]
-        sizes = [len(part.labels) for _, part in parts if len(part.labels)]
-        return cls(clients.joined([part for _, part in parts]), names, sizes)
-
-    def sums(self, rewards: np.ndarray) -> np.ndarray:
-        """Sum of each client's rewards, float64 [clients], of float [examples]."""
-        return np.add.reduceat(rewards.astype(float), np.cumsum([0, *self.sizes[:-1]]))
-
-    def means(self, rewards: np.ndarray) -> dict[str, list]:
-        """Mean reward of each client, of float [examples]."""
-        return {"clients": self.names, "examples": self.sizes, "rewards": (self.sums(rewards) / self.sizes).tolist()}
 
 
 class Progress(NamedTuple):
@@ -95,73 +56,6 @@ class Progress(NamedTuple):
     earned: Any = ()
 
 
-def build_loss(phase: Phase, num_actions: int) -> losses.Loss:
-    """Loss that a phase trains."""
-    shape: dict[str, Any] = {
-        "cross_entropy": phase.bandit.cross_entropy,
-        "sigmoid": phase.bandit.cross_entropy and phase.sigmoid,
-        "half_sum": phase.half_sum,
-    }
-    one: losses.BanditLoss | losses.SupervisedLoss
-    if phase.bandit.supervised:
-        one = losses.SupervisedLoss(**shape)
-    else:
-        if phase.published_epsilon is not None:  # (epsilon / K) / propensity, at most 1.
-            shape |= {"weight_scale": phase.published_epsilon / num_actions, "weight_cap": 1.0}
-        one = losses.BanditLoss(phase.importance_weighting, **shape)
-    return losses.Bootstrapped(one) if phase.heads > 1 else one
-
-
-def build_process(task: tasks.Task, phase: Phase, mechanism: mechanisms.Mechanism) -> process.BanditProcess:
-    """Process of one phase."""
-    bandit, model = phase.bandit, models.of_task(task, phase.heads)
-    batch_size = phase.client_batch_size * (phase.cohorts.size if phase.pooled_steps == "client" else 1)
-    local_sgd = client_work.LocalSgd(
-        phase.client_learning_rate, batch_size, phase.client_epochs, corrections=phase.corrections
-    )
-    aggregator = noise = None
-    if bandit.trains:
-        aggregated = phase.aggregation, mechanism, tuple(model.shapes.values())
-        aggregator, noise = aggregators.build(*aggregated), aggregators.noise(*aggregated)
-    kind: type[process.BanditProcess] = process.BanditProcess
-    halves, personal = int(phase.has_halves), {}
-    local_work: client_work.ClientWork = local_sgd
-    if phase.is_pooled:
-        kind = logged_rounds.PooledProcess
-    elif chosen := phase.personalization:
-        kind = personalization.PersonalizedProcess
-        adaptation = client_work.LocalSgd(chosen.learning_rate, phase.client_batch_size, chosen.epochs)
-        personal = {"adaptation": adaptation, "only_head": chosen.layers == "last"}
-        if phase.has_local_head:
-            kind = personalization.LocalHeadProcess
-            local_work = personalization.ReconstructedHead(adaptation, local_sgd)
-    if phase.reports_clients:
-        halves = phase.cohorts.size if phase.cohorts.sampling in ("fixed", "cyclic") else len(phase.population)
-    return kind(
-        model=model,
-        policy=phase.policy.build(),
-        scheduled=phase.policy.scheduled,
-        loss=build_loss(phase, task.num_actions),
-        reward_matrix=phase.drift.matrices(task.rewards[phase.rewards]),
-        local_work=local_work if bandit.trains else None,
-        aggregator=aggregator,
-        server_optimizer=fed_avg.server_optimizer(phase.server_optimizer),
-        deploy_every=phase.deploy_every,
-        feature_spec=models.feature_spec(task),
-        label_spec=models.label_spec(task),
-        max_delay=phase.max_delay,
-        cohort_size=0 if phase.selection.is_uniform else phase.cohorts.size,
-        feedback=_FEEDBACK.get(phase.task.learn_from, "acting"),
-        is_delayed=phase.delay.kind != "none",
-        compression=phase.aggregation.compression,
-        noise=noise,
-        halves=halves,
-        reward_bounds=task.reward_bounds,
-        clips_rewards=phase.task.learn_from != "dr",
-        **personal,
-    )
-
-
 class BanditRounds(runner.Rounds):
     """The rounds of a phase (Agarwal et al. 2023, Algorithms 1 and 4)."""
 
@@ -187,7 +81,7 @@ class BanditRounds(runner.Rounds):
         """
         self._task, self._phase, self._mechanism = task, phase, mechanism
         self._clients = clients.CappedClients(task.clients, phase.max_examples_per_client, phase.seed)
-        self._definition = build_process(task, phase, mechanism)
+        self._definition = process_factory.define(task, phase, mechanism)
         if phase.bandit.trains:
             keeps_models = phase.posterior is not None and phase.posterior.name in posterior_flags.KEEP_MODELS
             size = payloads.of_model(list(self._definition.model.shapes.values()))
@@ -210,13 +104,8 @@ class BanditRounds(runner.Rounds):
                 raise ValueError("Clients that train alone need a folder for their models.")
             states = alone.ClientStates(folder.path / run_folder.CLIENT_MODELS, folder.checkpoint_rounds)
             self.alone = alone.AloneRounds(self._process_of(1), phase.deploy_every, states)
-        self.adapted_rewards: dict[str, Any] = {}
-        self._adapted = None
-        if isinstance(self._definition, personalization.PersonalizedProcess):
-            self._adapted = client_rewards.AdaptedRewards(self._definition, phase.seed)
-        self.client_rewards: dict[str, Any] = {}  # Each client's mean reward in the last evaluation.
-        self.is_evaluated = False
-        self._earned = np.zeros(0)  # Rewards of the held-out examples in the last evaluation.
+        is_private = mechanism.kind != "none"
+        self.evaluation = held_out.Evaluation(task, phase, self._clients, self._definition, is_private)
         self._watch = resets.Watch(phase.reset)
         self._attendance = None
         if phase.cohorts.availability.may_be_absent:
@@ -275,7 +164,7 @@ class BanditRounds(runner.Rounds):
         row = _report(counts, float(total), int(rounds))
         phase, earned = self._phase, state.earned
         if phase.reports_clients:
-            earned = client_rewards.after(earned, participations, counts)
+            earned = personalization.add_rewards(earned, participations, counts)
         if self._selected:
             row |= payloads.of_selected(*self._payloads, sampled, polled)
         elif self.alone:
@@ -416,124 +305,8 @@ class BanditRounds(runner.Rounds):
         return losses_of(state.deployed, state.weights, self.inputs(ids, round_num))
 
     def evaluate(self, state: Progress) -> dict[str, float]:
-        """Metrics of the trained model's greedy policy on held-out examples, and its fairness over clients.
-
-        Empty if clients train alone, as no held-out client has a model; with a local head, of adapted models only.
-        """
-        self.is_evaluated = True
-        if self.alone:
-            return {}
-        if self._phase.has_local_head:  # The server's last layer is untrained.
-            return self._evaluate_adapted(state)
-        held_out, compared = self._held_out, self._compared
-        right, reward, each = self._greedy(state, held_out.examples)
-        self._earned = each
-        count = len(held_out.examples.labels)
-        if compared is not held_out:
-            _, _, each = self._greedy(state, compared.examples)
-        is_apart = compared is held_out and self._take_no_part(compared.names)
-        self.client_rewards = {"held_out": is_apart, **compared.means(each)}
-        rewards = np.array(self.client_rewards["rewards"])
-        # The worst tenth of few clients is one client, whose reward a private run must not show.
-        is_hidden = not is_apart and self._mechanism.kind != "none" and len(rewards) <= _FEW_CLIENTS
-        # Only labels say which action is right: a reward above 0, in a table or a log, does not.
-        has_right = not self._phase.task.reward_columns and self._phase.task.task_type != "logged"
-        return {
-            metrics.ACCURACY: right / count if has_right else np.nan,
-            metrics.HELD_OUT_REWARD: reward / count,
-            metrics.WORST_TENTH: np.nan if is_hidden else metrics.worst_tenth(rewards),
-            metrics.JAIN_INDEX: metrics.jain_index(rewards),
-        } | self._evaluate_adapted(state)
-
-    def _evaluate_adapted(self, state: Progress) -> dict[str, float]:
-        """Metrics of the policy with adapted models; none without personalization."""
-        if self._adapted is None:
-            return {}
-        held_out, seed = self._task.held_out, self._phase.seed
-        indices, population = range(len(held_out)), held_out
-        if is_nobodys := len(held_out) < 2:
-            indices, population = self._phase.population, self._clients
-        compared = clients.chosen(population, indices, _MOST_COMPARED, seed)
-        names = [population.client_ids[index] for index, _ in compared]
-        examples = [part._replace(features=self._task.normalize(part.features)) for _, part in compared]
-        period = int(state.server.round_num) // self._phase.deploy_every
-        scheduled = self._phase.scheduled_value(self._task.num_actions, period) or 0.0
-        environment = float(self._environment(state))
-        after, rewards = self._adapted.evaluate(state.server.weights, names, examples, scheduled, environment)
-        self.adapted_rewards = {"held_out": not is_nobodys and self._take_no_part(names), **rewards}
-        return {metrics.PERSONALIZED_REWARD: after}
-
-    def _take_no_part(self, names: Sequence[str]) -> bool:
-        """Whether none of these clients can train; in some tasks the clients who train have held-out examples, too."""
-        return set(names).isdisjoint(self._task.clients.client_ids)
-
-    def best_fixed_reward(self, state: Progress) -> float:
-        """Mean reward of the best fixed action in hindsight, on the held-out examples of `evaluate`."""
-        matrix = process.mixture(self._definition.reward_matrix, self._environment(state))
-        rewards = process.reward_vectors(self._held_out.examples.labels, matrix)
-        return float(np.asarray(rewards).mean(axis=0, dtype=float).max())
-
-    def compared_with_references(self, state: Progress, action: int, name: str, further: str) -> str:
-        """The greedy policy's reward on held-out clients beside those of `references`, in words.
-
-        Args:
-          state: The last state.
-          action: The best fixed action.
-          name: Its name.
-          further: Line on a further reference.
-        """
-        held_out = self._held_out
-        matrix = process.mixture(self._definition.reward_matrix, self._environment(state))
-        rewards = np.asarray(process.reward_vectors(held_out.examples.labels, matrix))
-        sums = [held_out.sums(each) for each in (self._earned, rewards.mean(axis=1, dtype=float), rewards[:, action])]
-        of_references = dict(zip((references.UNIFORM, references.FIXED), sums[1:], strict=True))
-        return references.in_words(sums[0], of_references, np.array(held_out.sizes), name, further)
-
-    def _environment(self, state: Progress) -> tf.Tensor:
-        return tf.constant(self._phase.drift.at(max(1, int(state.server.round_num)), None), tf.float32)
-
-    def _greedy(self, state: Progress, examples: clients.Examples) -> tuple[int, float, np.ndarray]:
-        """Number of correct actions, sum of rewards and rewards, [examples], of the trained model's greedy policy."""
-        right, reward, each = 0, 0.0, []
-        environment = self._environment(state)
-        for batch in self._task.batches(examples, self._phase.eval_batch_size):
-            counts = self._greedy_sums(tuple(state.server.weights), environment, *batch)
-            right += int(counts[0])
-            reward += float(counts[1])
-            each.append(counts[2].numpy())
-        return right, reward, np.concatenate(each)
-
-    @functools.cached_property
-    def _held_out(self) -> "_Evaluated":
-        population = self._task.held_out
-        most = self._phase.max_validation_samples
-        return _Evaluated.of(population, range(len(population)), most, self._phase.seed)
-
-    @functools.cached_property
-    def _compared(self) -> "_Evaluated":
-        """The clients whose rewards are compared: those that take part, where the held-out examples are nobody's."""
-        if len(self._task.held_out) > 1:
-            return self._held_out
-        return _Evaluated.of(self._clients, self._phase.population, _MOST_COMPARED, self._phase.seed)
-
-    @functools.cached_property
-    def _greedy_sums(self):
-        """Of (weights, environment, features, labels): right answers, rewards, and each reward of the greedy policy."""
-        definition, multi_label = self._definition, self._task.multi_label
-        specs = [definition.model.specs, tf.TensorSpec(()), definition.feature_spec, definition.label_spec]
-
-        @tf.function(input_signature=specs, autograph=False)  # Autograph would take half a second to change nothing.
-        def sums(weights, environment, features, labels):
-            outputs = definition.model.forward(weights, models.dense(features))
-            if definition.model.heads > 1:
-                outputs = process.predicted_rewards(definition.model, definition.loss, outputs)
-            action = tf.argmax(outputs, axis=1, output_type=tf.int32)
-            rewards = process.reward_vectors(labels, process.mixture(definition.reward_matrix, environment))
-            is_right = tf.gather(labels, action, axis=1, batch_dims=1) > 0 if multi_label else tf.equal(labels, action)
-            earned = tf.gather(rewards, action, axis=1, batch_dims=1)
-            return tf.reduce_sum(tf.cast(is_right, tf.int32)), tf.reduce_sum(earned), earned
-
-        return sums
+        """Metrics of the trained model on held-out examples; see `held_out.Evaluation`."""
+        return self.evaluation.evaluate(state.server)
 
     def model(self, state: Progress) -> dict[str, np.ndarray]:
         """The trained model; none where clients train alone."""
@@ -548,7 +321,7 @@ def _report(counts: fed_avg.RoundMetrics, reward_total: float, reward_rounds: in
     return {
         metrics.ROUND_REWARD: mean(counts.reward_sum, examples),
         metrics.AVERAGE_REWARD: mean(reward_total, int(reward_rounds)),
-        **client_rewards.of_halves(counts),
+        **personalization.of_halves(counts),
         metrics.ROUND_PROBABILITY: mean(counts.propensity_sum, examples),
         metrics.DEPLOYED: int(counts.deployed),
         metrics.LOSS: mean(counts.loss_sum, int(counts.batch_examples)),

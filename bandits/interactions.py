@@ -55,20 +55,30 @@ class LoggedRound(NamedTuple):
 class LogFiles(loggers.Logger):
     """Writes a run's log in parts, each whole before the checkpoint of its last round."""
 
-    def __init__(self, folder: pathlib.Path, task: tasks.Task, acting: "ActingFirst", last_round: int):
+    def __init__(
+        self,
+        task: tasks.Task,
+        acting: "ActingFirst",
+        folder: run_folder.RunFolder,
+        columns: Sequence[str],
+        last_round: int,
+    ):
         """Deletes later rounds' files: these rounds will run again.
 
         Args:
-          folder: The run's.
-          task: Its task.
+          task: The run's task.
           acting: Has each round's log.
+          folder: The run's folder.
+          columns: Columns of the run's metrics, which are not logged here; see `loggers.MakeLogger`.
           last_round: The round that the run continues from; 0 for a new one.
 
         Raises:
           Failure: If the folders cannot be written.
         """
+        del columns
         self._task, self._acting = task, acting
-        self._parts, self._models = folder / run_folder.INTERACTIONS, folder / run_folder.DEPLOYED_MODELS
+        self._parts = folder.path / run_folder.INTERACTIONS
+        self._models = folder.path / run_folder.DEPLOYED_MODELS
         self._waiting: list[LoggedRound] = []
         self._period = -1
         with files.write_errors(self._parts):
@@ -115,16 +125,6 @@ class LogFiles(loggers.Logger):
     def close(self) -> None:
         """Ends; what was not flushed belongs to no checkpoint."""
         self._waiting = []
-
-
-def logger(task: tasks.Task, acting: "ActingFirst") -> loggers.MakeLogger:
-    """Factory of a run's logger; see `loggers.MakeLogger`."""
-
-    def make(folder: run_folder.RunFolder, columns: Sequence[str], last_round: int) -> LogFiles:
-        del columns
-        return LogFiles(folder.path, task, acting, last_round)
-
-    return make
 
 
 def _numbered(folder: pathlib.Path, pattern: re.Pattern) -> list[tuple[pathlib.Path, tuple[int, ...]]]:
@@ -203,24 +203,17 @@ def is_part(path: str | os.PathLike) -> bool:
     return bool(_PART.fullmatch(part.name)) and part.parent.name == run_folder.INTERACTIONS
 
 
-def read(
-    folder: str | os.PathLike, *, with_contexts: bool = True, each_once: bool = True
-) -> interaction_log.InteractionLog:
-    """The log of a run; see `read_run`."""
-    return read_run(folder, with_contexts=with_contexts, each_once=each_once).log
+def read_run(folder: str | os.PathLike) -> LoggedRun:
+    """Reads the log of a run, finished or not: of its rounds up to the last checkpoint, without contexts.
 
-
-def read_run(folder: str | os.PathLike, *, with_contexts: bool = True, each_once: bool = True) -> LoggedRun:
-    """Reads the log of a run, finished or not: of its rounds up to the last checkpoint.
+    An interaction that several rounds trained on counts once: under `--cache=persistent` a client acts once a period,
+    and a selector may draw it twice in a round.
 
     Args:
       folder: The run's folder.
-      with_contexts: Whether to read contexts; see `LoggedRun.with_contexts`.
-      each_once: Whether an interaction that several rounds trained on counts once: under `--cache=persistent` a client
-        acts once a period, and a selector may draw it twice in a round. Otherwise rows are as the rounds count them.
 
     Raises:
-      UsageError: If the run wrote no log, or its data is another or not there any more.
+      UsageError: If the run wrote no log, or a part of it is missing.
     """
     path = pathlib.Path(folder)
     parts = _numbered(path / run_folder.INTERACTIONS, _PART)
@@ -229,22 +222,13 @@ def read_run(folder: str | os.PathLike, *, with_contexts: bool = True, each_once
     for (_, (_, before)), (part, (first, _)) in itertools.pairwise([(path, (0, 0)), *parts]):
         if first != before + 1:
             raise UsageError(f"{part.parent} lacks the part of the log that follows round {before}: restore a copy.")
-    log = interaction_log.read([part for part, _ in parts])
-    options = _options(path)
-    if each_once:
-        log = _each_once(log, keeps_cache=options.keeps_cache)
-    models = {period: model for model, (period,) in _numbered(path / run_folder.DEPLOYED_MODELS, _PERIOD)}
-    logged_run = LoggedRun(path, options, models, log)
-    return logged_run.with_contexts() if with_contexts else logged_run
-
-
-def _each_once(log: interaction_log.InteractionLog, *, keeps_cache: bool) -> interaction_log.InteractionLog:
-    when = log.periods if keeps_cache else log.rounds
+    log, options = interaction_log.read([part for part, _ in parts]), _options(path)
+    when = log.periods if options.keeps_cache else log.rounds
     keys = np.stack([log.clients, np.asarray(when), np.asarray(log.rows)], axis=1)
-    _, first = np.unique(keys, axis=0, return_index=True)
-    repeated = len(log) - len(first)
-    kept = log.take(np.sort(first)) if repeated else log
-    return dataclasses.replace(kept, report={**log.report, "repeated_rows": repeated, "duplicated_rows": 0})
+    _, first_rows = np.unique(keys, axis=0, return_index=True)
+    report = {**log.report, "repeated_rows": len(log) - len(first_rows), "duplicated_rows": 0}
+    models = {period: model for model, (period,) in _numbered(path / run_folder.DEPLOYED_MODELS, _PERIOD)}
+    return LoggedRun(path, options, models, dataclasses.replace(log.take(np.sort(first_rows)), report=report))
 
 
 def _options(folder: pathlib.Path) -> BanditOptions:

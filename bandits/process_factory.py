@@ -1,4 +1,4 @@
-"""The process of a phase: one that runs share, or one of posterior aggregation.
+"""The process of a phase: what defines it, and one that runs share, or one of posterior aggregation.
 
 Runs that differ in nothing but their state (seed, initial model, server learning rate) share one TFF process. A program
 that plays many runs builds a round once for all such runs, and finds it where an earlier program kept it; their numbers
@@ -13,15 +13,87 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow_federated as tff
 
-from bandits import process
+from bandits import logged_rounds, losses, personalization, process
 from bandits.options import Phase
 from data import download, tasks
-from optimization import fed_avg, models
+from optimization import aggregators, client_work, fed_avg, models
 from optimization.posterior import algorithms
+from optimization.privacy import mechanisms
 from optimization.runtime import kept_rounds
 from optimization.study import compiled
 
 _RATE = "learning_rate"  # Where TFF's optimizers keep it in their states.
+
+
+# Depends on `TaskOptions.learn_from`. Doubly robust rewards have one value for each action.
+_FEEDBACK = {"replay": "replay", "regression": "logged", "ips": "logged"}
+
+
+def build_loss(phase: Phase, num_actions: int) -> losses.Loss:
+    """Loss that a phase trains."""
+    shape: dict[str, Any] = {
+        "cross_entropy": phase.bandit.cross_entropy,
+        "sigmoid": phase.bandit.cross_entropy and phase.sigmoid,
+        "half_sum": phase.half_sum,
+    }
+    one: losses.BanditLoss | losses.SupervisedLoss
+    if phase.bandit.supervised:
+        one = losses.SupervisedLoss(**shape)
+    else:
+        if phase.published_epsilon is not None:  # (epsilon / K) / propensity, at most 1.
+            shape |= {"weight_scale": phase.published_epsilon / num_actions, "weight_cap": 1.0}
+        one = losses.BanditLoss(phase.importance_weighting, **shape)
+    return losses.Bootstrapped(one) if phase.heads > 1 else one
+
+
+def define(task: tasks.Task, phase: Phase, mechanism: mechanisms.Mechanism) -> process.BanditProcess:
+    """Process of one phase."""
+    bandit, model = phase.bandit, models.of_task(task, phase.heads)
+    batch_size = phase.client_batch_size * (phase.cohorts.size if phase.pooled_steps == "client" else 1)
+    local_sgd = client_work.LocalSgd(
+        phase.client_learning_rate, batch_size, phase.client_epochs, corrections=phase.corrections
+    )
+    aggregator = noise = None
+    if bandit.trains:
+        aggregated = phase.aggregation, mechanism, tuple(model.shapes.values())
+        aggregator, noise = aggregators.build(*aggregated), aggregators.noise(*aggregated)
+    kind: type[process.BanditProcess] = process.BanditProcess
+    halves, personal = int(phase.has_halves), {}
+    local_work: client_work.ClientWork = local_sgd
+    if phase.is_pooled:
+        kind = logged_rounds.PooledProcess
+    elif chosen := phase.personalization:
+        kind = personalization.PersonalizedProcess
+        adaptation = client_work.LocalSgd(chosen.learning_rate, phase.client_batch_size, chosen.epochs)
+        personal = {"adaptation": adaptation, "only_head": chosen.layers == "last"}
+        if phase.has_local_head:
+            kind = personalization.LocalHeadProcess
+            local_work = personalization.ReconstructedHead(adaptation, local_sgd)
+    if phase.reports_clients:
+        halves = phase.cohorts.size if phase.cohorts.sampling in ("fixed", "cyclic") else len(phase.population)
+    return kind(
+        model=model,
+        policy=phase.policy.build(),
+        scheduled=phase.policy.scheduled,
+        loss=build_loss(phase, task.num_actions),
+        reward_matrix=phase.drift.matrices(task.rewards[phase.rewards]),
+        local_work=local_work if bandit.trains else None,
+        aggregator=aggregator,
+        server_optimizer=fed_avg.server_optimizer(phase.server_optimizer),
+        deploy_every=phase.deploy_every,
+        feature_spec=models.feature_spec(task),
+        label_spec=models.label_spec(task),
+        max_delay=phase.max_delay,
+        cohort_size=0 if phase.selection.is_uniform else phase.cohorts.size,
+        feedback=_FEEDBACK.get(phase.task.learn_from, "acting"),
+        is_delayed=phase.delay.kind != "none",
+        compression=phase.aggregation.compression,
+        noise=noise,
+        halves=halves,
+        reward_bounds=task.reward_bounds,
+        clips_rewards=phase.task.learn_from != "dr",
+        **personal,
+    )
 
 
 class SharedProcess(NamedTuple):

@@ -165,7 +165,7 @@ class BanditEntry:
         return self.trains and not self.supervised
 
 
-BANDITS = {
+_LEARNING = {
     "greedy": BanditEntry("greedy", "best predicted action"),
     "epsilon_greedy_unweight": BanditEntry("epsilon_greedy", "epsilon-greedy, regression loss (the study's)"),
     "epsilon_greedy": BanditEntry(
@@ -177,23 +177,17 @@ BANDITS = {
     "falcon_epochs": BanditEntry("falcon_epochs", "inverse gap weighting, gamma of FALCON's epochs"),
     "squarecb": BanditEntry("squarecb", "inverse gap weighting, gamma a power of time (SquareCB)"),
     "bag": BanditEntry("bag", "votes of a bootstrap ensemble of heads"),
+}
+BANDITS = {
+    **_LEARNING,
     "uniform": BanditEntry("uniform", "uniformly random actions"),
-    "greedy_ce": BanditEntry("greedy", "best predicted action, cross entropy", cross_entropy=True),
-    "epsilon_greedy_ce_unweight": BanditEntry("epsilon_greedy", "epsilon-greedy, cross entropy", cross_entropy=True),
-    "epsilon_greedy_ce": BanditEntry(
-        "epsilon_greedy",
-        "epsilon-greedy, importance-weighted cross entropy",
-        importance_weighted=True,
-        cross_entropy=True,
-    ),
-    "epsilon_decay_ce": BanditEntry(
-        "epsilon_decay", "epsilon-greedy whose epsilon falls, cross entropy", cross_entropy=True
-    ),
-    "softmax_ce": BanditEntry("softmax", "softmax, cross entropy", cross_entropy=True),
-    "falcon_ce": BanditEntry("falcon", "inverse gap weighting, cross entropy", cross_entropy=True),
-    "falcon_epochs_ce": BanditEntry("falcon_epochs", "as falcon_epochs, cross entropy", cross_entropy=True),
-    "squarecb_ce": BanditEntry("squarecb", "as squarecb, cross entropy", cross_entropy=True),
-    "bag_ce": BanditEntry("bag", "as bag, cross entropy", cross_entropy=True),
+    **{
+        # The published program puts the loss before the weighting.
+        "{}_ce{}".format(*name.partition("_unweight")): dataclasses.replace(
+            entry, help=f"as {name}, cross entropy", cross_entropy=True
+        )
+        for name, entry in _LEARNING.items()
+    },
     "supervised_mse": BanditEntry("greedy", "all rewards shown, squared loss", supervised=True),
     "supervised_ce": BanditEntry("greedy", "all rewards shown, cross entropy", supervised=True, cross_entropy=True),
     "init": BanditEntry("greedy", "greedy on the initial model, never trained (baseline)", trains=False),

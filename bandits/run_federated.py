@@ -10,11 +10,12 @@ if __name__ == "__main__":  # Before the imports, which take seconds.
     interruption.install()
 
 import dataclasses
+import functools
 import json
 import math
 import sys
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -27,26 +28,19 @@ from bandits import (
     object_flags,
     phase_privacy,
     recorded_baselines,
-    references,
     registry,
     schedule_flags,
     simulator,
 )
 from bandits.options import BanditOptions, Phase, acted_in, phases, populations
-from data import files, tasks
+from data import tasks
 from data.errors import UsageError
 from data.tasks import registry as tasks_registry
 from data.tasks.options import TaskOptions
 from optimization.privacy import mechanisms
-from optimization.study import cli, disclosure, frame, loggers, results, run_folder, selector_flags
-
-if TYPE_CHECKING:
-    from bandits import alone, experiment
-    from optimization.study import runner
+from optimization.study import cli, frame, results, run_folder, selector_flags
 
 _INIT_FOLDER = "init"
-# Panels of reward.png.
-_PLOTTED = (metrics.ROUND_REWARD, metrics.AVERAGE_REWARD, metrics.ROUND_PROBABILITY, metrics.HELD_OUT_REWARD)
 
 
 class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
@@ -128,9 +122,8 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
                 file=sys.stderr,
             )
         if logged_flags.is_simulated(options.task):
-            scores, is_new = simulator.once(task.held_out, task.clients)
-            if is_new:
-                print(logged_flags.SIMULATED, *(f"  {one.in_words()}" for one in scores), sep="\n", file=sys.stderr)
+            scores = simulator.score(task.held_out, task.clients)
+            print(logged_flags.SIMULATED, *(f"  {one.in_words()}" for one in scores), sep="\n", file=sys.stderr)
         rounds = options.total_rounds
         acted = acted_in(np.arange(1, rounds + 1), options.deploy_every) if options.keeps_cache else None
         messages = options.drift.warning(rounds, acted), options.delay.warning(options.deploy_every)
@@ -163,7 +156,7 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
             print(f"Warning: {warning}", file=sys.stderr)
 
     def execute(self, run: frame.Run) -> int | None:
-        from bandits import experiment
+        from bandits import experiment, run_report
         from optimization import models
 
         options, task = run.options, run.data
@@ -172,9 +165,8 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
         bounds["rewards"] = {"least": least, "largest": largest}
         run.folder.write_json(run_folder.BOUNDS_FILE, bounds)
         if logged_flags.is_simulated(options.task):
-            run.folder.write_json(
-                run_folder.SIMULATOR_FILE, simulator.as_json(simulator.once(task.held_out, task.clients)[0])
-            )
+            scores = simulator.score(task.held_out, task.clients)
+            run.folder.write_json(run_folder.SIMULATOR_FILE, simulator.as_json(scores))
         if task.model == "keras":
             content = task.model_arguments["architecture"].model.to_json()
             run.folder.write_json(run_folder.KERAS_FILE, json.loads(content))
@@ -203,13 +195,13 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
             trained = phase_privacy.of_phase(options.task, task, phase, dimension, before, shown)
             phase = dataclasses.replace(phase, spent_rounds=spent)
             rounds = experiment.BanditRounds(task, phase, trained.mechanism, weights, folder)
-            loggers = [interactions.logger(task, rounds.acting)] if rounds.acting else []
+            loggers = [functools.partial(interactions.LogFiles, task, rounds.acting)] if rounds.acting else []
             outcome = frame.run_rounds(self, rounds, folder, rounds.length, label=phase.label, loggers=loggers)
-            _report(options, task, phase, trained, folder, rounds, outcome)
+            run_report.write(options, task, phase, trained, folder, rounds, outcome)
             if outcome.signum:
                 return outcome.signum
             if is_last == (options.name == "init"):
-                _warn_of_weak_initial_model(options, folder, rounds, outcome)
+                run_report.warn_of_weak_initial_model(options, folder, rounds, outcome)
             weights = outcome.state.server.weights
         if run.settings.export:
             results.read(run.folder.path, [self.columns], self.predictor).export(run.folder.path / run_folder.EXPORT)
@@ -241,149 +233,6 @@ def _check_rewards(options: BanditOptions, task: tasks.Task) -> None:
             f"--bandits_type={options.name} takes rewards for probabilities, but here they reach from {low:g} to "
             f"{high:g}: use {other}, which takes any."
         )
-
-
-def _report(
-    options: BanditOptions,
-    task: tasks.Task,
-    phase: Phase,
-    trained: phase_privacy.Trained,
-    folder: run_folder.RunFolder,
-    rounds: "experiment.BanditRounds",
-    outcome: "runner.Outcome",
-) -> None:
-    """Writes and prints what a phase gave, also of one that was stopped."""
-    from bandits import client_rewards
-    from optimization.study import panels
-
-    spent = trained.report(phase.accounted(outcome.round_num))
-    folder.write_json(run_folder.PRIVACY_FILE, disclosure.with_files(spent))
-    is_private = trained.mechanism.kind != "none"
-    if outcome.round_num:
-        title = f"{options.task.task_type}: {phase.label}"
-        table = results.read_metrics(folder.path)
-        plotted = [metric for metric in _PLOTTED if table[metric].notna().any()]
-        picture = panels.draw(
-            {phase.label: [table]}, {metric: metric.about for metric in plotted}, title=title, marks=metrics.DEPLOYED
-        )
-        files.save_picture(picture, folder.path / "reward.png", dpi=120)
-    if outcome.signum is None:
-        if not rounds.is_evaluated:  # An earlier start evaluated the last round, and may have been killed before this.
-            rounds.evaluate(outcome.state)
-        is_asked_for = phase.reports_clients or rounds.acting is not None
-        for name, content in _client_files(rounds).items():
-            if content and (content["held_out"] or is_asked_for or not is_private):
-                folder.write_json(name, content)
-            else:  # An earlier version or a shorter run may have written it.
-                (folder.path / name).unlink(missing_ok=True)
-        warned = phase_privacy.mechanism(phase).warnings(phase.total_rounds)  # At the start, by `check`.
-        lines = [line for line in spent["summary"].split("\n") if line.removeprefix("Warning: ") not in warned]
-        compared = ""
-        if phase.label == phases(options, task)[-1].label and not (phase.is_alone or phase.has_local_head):
-            action = recorded_baselines.of_run(options, task)["held_out"].action
-            name = interactions.action_names(task)[action]
-            further = "" if phase.bandit.supervised else references.full_feedback(folder.path)
-            compared = rounds.compared_with_references(outcome.state, action, name, further) + "\n"
-        print(_summary(options, task, phase, folder, compared + "\n".join(lines)))
-        if is_private:
-            print(disclosure.NOTICE)
-    if rounds.acting:
-        print(interactions.privacy_notice(folder.path))
-    if phase.reports_clients:
-        folder.write_json(
-            run_folder.CLIENT_REPORT_FILE, client_rewards.report(outcome.state.earned, task.clients.client_ids)
-        )
-        shown = f"{folder.path / run_folder.CLIENT_REPORT_FILE} and {folder.path / 'checkpoints'}"
-        print(f"Keep {shown} private: they hold what each client earned.")
-    if rounds.alone:
-        print(_of_clients_alone(rounds.alone, outcome.state.taken_part, folder))
-    if rounds.secrets:
-        held = " and ".join(rounds.secrets)
-        print(f"Keep {folder.path}/checkpoints secret: they hold {held}.")
-    if len(outcome.state.cohort_seed):
-        print("The cohorts are not sampled from --seed: runs of the same seed have different cohorts.")
-
-
-def _client_files(rounds: "experiment.BanditRounds") -> dict[str, Mapping[str, Any]]:
-    """Content of the files that hold rewards of single clients, by name; empty for no file."""
-    evaluated = rounds.client_rewards
-    is_held_out = bool(evaluated.get("held_out"))
-    return {
-        run_folder.CLIENT_REWARDS_FILE: evaluated if is_held_out else {},
-        run_folder.EVALUATED_CLIENTS_FILE: {} if is_held_out else evaluated,
-        run_folder.ADAPTED_FILE: rounds.adapted_rewards,
-    }
-
-
-def _of_clients_alone(rounds: "alone.AloneRounds", taken_part: np.ndarray, folder: run_folder.RunFolder) -> str:
-    untrained, count = rounds.never_trained(taken_part)
-    text = f"Keep {folder.path / run_folder.CLIENT_MODELS} private: it holds a model of each client that took part."
-    if untrained:
-        text += f"\n{untrained:,} of these {count:,} clients acted with the first model alone: they took part once, or "
-        text += "not again after a deployment. --alone_budget=equal trains a cohort in every round."
-    return text
-
-
-def _warn_of_weak_initial_model(
-    options: BanditOptions,
-    folder: run_folder.RunFolder,
-    rounds: "experiment.BanditRounds",
-    outcome: "runner.Outcome",
-) -> None:
-    """Warns if the initial model's greedy policy is no better on held-out data than the best fixed action."""
-    import pandas as pd
-
-    earned = pd.read_csv(folder.metrics_path)[metrics.HELD_OUT_REWARD].iloc[-1]
-    fixed = rounds.best_fixed_reward(outcome.state)
-    if earned <= fixed:
-        remedy = "give another --initial_model_path"
-        if options.initial:
-            remedy = "train it longer (--init_rounds) or at other rates (--init_server_learning_rate, "
-            remedy += "--init_client_learning_rate)"
-        print(
-            f"Warning: the initial model's reward on held-out data, {earned:.4g}, does not exceed that of the best "
-            f"fixed action, {fixed:.4g}. This run does not start from a strong initial model: {remedy}.",
-            file=sys.stderr,
-        )
-
-
-def _summary(options: BanditOptions, task: tasks.Task, phase: Phase, folder: run_folder.RunFolder, spent: str) -> str:
-    import pandas as pd
-
-    table = pd.read_csv(folder.metrics_path)
-    last = table.iloc[-1]
-    held_out = f"accuracy {last[metrics.ACCURACY]:.4f}"
-    if options.task.reward_columns:  # No action is right or wrong.
-        held_out = f"reward {last[metrics.HELD_OUT_REWARD]:.4f}"
-    if phase.is_alone:
-        held_out = "not evaluated, as no held-out client has a model"
-    elif phase.has_local_head:
-        held_out = f"reward {last[metrics.PERSONALIZED_REWARD]:.4f} of the policy with a reconstructed last layer"
-    elif options.task.task_type == "logged":
-        value = "of sampled rewards" if logged_flags.is_simulated(options.task) else "doubly robust"
-        held_out = f"reward {last[metrics.HELD_OUT_REWARD]:.4f}, {value}"
-    elif phase.drift.kind != "none":  # Labels do not say any more which action is right.
-        held_out = f"reward {last[metrics.HELD_OUT_REWARD]:.4f} in the last round's environment"
-    if options.task.learn_from == "replay":
-        kept, there = table[metrics.EXAMPLES].sum(), task.report["training_rows"]
-        held_out += f". Replay kept {kept:,.0f} of the {there:,} rows, {kept / there:.1%}"
-    if options.task.hold_out == "time":
-        held_out += f" ({task.report['held_out']})"
-    reset_rounds = list(table["round_num"][table[metrics.RESET] == 1])
-    if phase.reset.what != "none":
-        when = ", in rounds " if len(reset_rounds) > 1 else ", in round " if len(reset_rounds) else ""
-        held_out += f". Resets: {len(reset_rounds)}{when}{loggers.spans(reset_rounds)}"
-    rounds = int(last["round_num"])
-    is_private = bool(phase_privacy.mechanism(phase).noise_multiplier)
-    clipping = f"{task.clipping}\n" if task.clipping and not is_private else ""
-    return (
-        f"{phase.label}: {rounds:,} round{'s' * (rounds != 1)}, average reward {last[metrics.AVERAGE_REWARD]:.4f}, "
-        f"last round {last[metrics.ROUND_REWARD]:.4f}; "
-        f"its greedy policy on held-out data: {held_out}.\n"
-        f"{clipping}{spent}\n"
-        f"Results in {folder.path}: metrics.csv, reward.png, config.json, privacy.json"
-        f"{'' if phase.is_alone else ', model/weights.npz'}"
-    )
 
 
 STUDY = BanditStudy()

@@ -92,7 +92,7 @@ def resolve(settings: cli.Settings) -> cli.Settings:
     for name, kinds in _KINDS.items():
         if name in settings.set_by_user and kind not in kinds:
             ways = [f"--{_FLAG}={other}" for other in kinds if other != EPOCHS]
-            ways += [f"--bandits_type={other}" for other in _always(kinds)]
+            ways += [f"--bandits_type={other}" for kind in kinds for other in _bandits(kind)]
             raise UsageError(f"--{name} belongs to {' or '.join(ways)}: this exploration does not read it.")
     if kind == CONSTANT:
         return settings
@@ -117,10 +117,6 @@ def resolve(settings: cli.Settings) -> cli.Settings:
         flag = flag if kind == EPOCHS else f"--{_TIME}={_INTERACTIONS}"
         raise UsageError(f"{flag} counts planned interactions: give --max_examples_per_client above 0.")
     return settings
-
-
-def _always(kinds: tuple[str, ...]) -> list[str]:
-    return [name for kind in kinds for name in _bandits(kind)]
 
 
 def schedule(settings: cli.Settings) -> tuple[schedules.Schedule, str] | None:

@@ -5,8 +5,8 @@ logging policy, and with the doubly robust value, which is unbiased for any regr
 """
 
 import dataclasses
+import functools
 import math
-import weakref
 from typing import Any
 
 import numpy as np
@@ -56,17 +56,23 @@ def _text(interval: intervals.Interval, sign: str = "") -> str:
     return f"{interval.mean:{sign}.4f} ({interval.low:{sign}.4f} to {interval.high:{sign}.4f})"
 
 
-def score(held_out: logged_clients.LoggedClients, training: logged_clients.LoggedClients | None = None) -> list[Score]:
+@functools.lru_cache(maxsize=1)  # All seeds share the task.
+def score(held_out: clients.ClientData, training: clients.ClientData | None = None) -> list[Score]:
     """The simulator's scores on the log's held-out clients, for the logging and the uniform policy.
 
     Args:
       held_out: Held-out clients.
       training: Clients that the regression was fitted on. The simulator inherits the sampling error of their rewards,
         which the intervals of the differences then cover, too: few clicks may fall on one side by chance.
+
+    Raises:
+      TypeError: If the held-out clients are not those of a log.
     """
+    if not isinstance(held_out, logged_clients.LoggedClients):
+        raise TypeError(f"Only a log's clients have scores, not {type(held_out).__name__}.")
     counts, sums = _sums(held_out)
     errors = [0.0, 0.0]
-    if training is not None:
+    if isinstance(training, logged_clients.LoggedClients):
         fitted_counts, (_, of_log, _, of_uniform) = _sums(training)
         intervals_of_fit = [row_mean(each, fitted_counts) for each in (of_log, of_uniform)]
         errors = [float(np.nan_to_num(each.high - each.low)) / 2 for each in intervals_of_fit]
@@ -114,20 +120,6 @@ def row_mean(sums: np.ndarray, rows: np.ndarray, minus: np.ndarray | None = None
     if np.sqrt(np.sum(influences**2)) > rounding or (minus is not None and abs(mean) > rounding):
         return interval
     return intervals.Interval((mean or math.nan) if minus is None else 0.0, math.nan, math.nan, len(rows))
-
-
-_last: list[tuple[Any, list[Score]]] = []  # Of the last task, which seeds share.
-
-
-def once(held_out: clients.ClientData, training: clients.ClientData | None = None) -> tuple[list[Score], bool]:
-    """The scores, and whether they are new; see `score`."""
-    if _last and _last[0][0]() is held_out:
-        return _last[0][1], False
-    if not isinstance(held_out, logged_clients.LoggedClients):
-        raise TypeError(f"Only a log's clients have scores, not {type(held_out).__name__}.")
-    scores = score(held_out, training if isinstance(training, logged_clients.LoggedClients) else None)
-    _last[:] = [(weakref.ref(held_out), scores)]
-    return scores, True
 
 
 def as_json(scores: list[Score]) -> dict[str, Any]:

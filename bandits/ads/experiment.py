@@ -1,6 +1,17 @@
-"""The ad study's rounds: the federation, and a centralised bandit on the same impressions."""
+"""The federated multi-armed bandit as a TFF process, its rounds, and a centralised bandit on the same impressions.
 
-from collections.abc import Callable
+Gerstein, "Federated Multi-Arm Bandit": Algorithm 1 is a client's pulls, Algorithm 2 the server's rounds. A simulation
+batches clients: one TFF client value is a shard of them, computed side by side, whose mean differential enters the mean
+with the weight of the whole shard, so the result is that of one value a client up to rounding. Every client draws with
+its own key, whatever its shard. An aggregator that treats each client by itself, such as clipping for differential
+privacy, needs shards of one.
+
+`GradientEpsilon` and `FederatedUcb`, whose averages hold more than values, follow the text's list of remedies for
+federated exploration, which names them in a line each; the equations are this project's.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -8,17 +19,305 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from bandits import decision_rules
-from bandits.ads import flags, metrics, process
+from bandits.ads import flags, metrics
 from data import ads, keys
 from optimization import aggregators, cohorts
-from optimization.options import Aggregation
-from optimization.privacy import mechanisms
 from optimization.selection.availability import Attendance
 from optimization.study import aggregation_flags, compiled, payloads, runner
 from optimization.study.metrics import mean
 
 # Few enough values for TFF, of which each costs some milliseconds; enough to keep all cores busy.
 _CLIENTS_PER_SHARD = 500
+
+
+class EpsilonState(NamedTuple):
+    """State of `GradientEpsilon`.
+
+    Attributes:
+      values: float32 [..., actions], estimated expected rewards.
+      counts: float32 [..., actions], times each action was executed.
+      epsilon: float32 [..., 1], the probability of an action at random.
+    """
+
+    values: decision_rules.Array
+    counts: decision_rules.Array
+    epsilon: decision_rules.Array
+
+
+class IntervalState(NamedTuple):
+    """State of `FederatedUcb`.
+
+    Attributes:
+      values: float32 [..., actions], estimated expected rewards.
+      counts: float32 [..., actions], times each action was executed.
+      interval: float32 [..., actions], how far the expected reward may lie above its estimate.
+    """
+
+    values: decision_rules.Array
+    counts: decision_rules.Array
+    interval: decision_rules.Array
+
+
+# The fields of a state that every client takes from the server and whose differentials are averaged; the others start
+# again with each round, as N does in Algorithm 1.
+AVERAGED: Mapping[type, tuple[str, ...]] = {
+    decision_rules.ValueState: ("values",),
+    decision_rules.BetaState: ("successes", "failures"),
+    EpsilonState: ("values", "epsilon"),
+    IntervalState: ("values", "interval"),
+}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class GradientEpsilon(decision_rules.EpsilonGreedy):
+    """Epsilon-greedy whose epsilon follows the gradient of the expected reward.
+
+    That reward is (1 - epsilon) max_a Q(a) + epsilon mean_a Q(a), so epsilon falls by epsilon_step times
+    max_a Q(a) - mean_a Q(a) at each reward: the faster, the better the best action stands out. That difference is never
+    below 0, so epsilon never rises, on a client or in the mean over clients; noise for privacy alone can raise it.
+
+    Attributes:
+      epsilon: Its value before the first reward.
+      epsilon_step: Step along the gradient, at least 0.
+    """
+
+    epsilon_step: float = 0.02
+
+    def init(self, num_actions: int, batch_shape: tuple[int, ...] = ()) -> EpsilonState:
+        state = super().init(num_actions, batch_shape)
+        return EpsilonState(*state, np.full((*batch_shape, 1), self.epsilon, np.float32))
+
+    def select(self, state: EpsilonState, key: decision_rules.Array) -> tf.Tensor:
+        return decision_rules.select_epsilon_greedy(
+            state.values, state.epsilon[..., 0], key, spares_greedy=self.spares_greedy
+        )
+
+    def _learn(self, state: EpsilonState, tried: tf.Tensor, rewards: tf.Tensor) -> EpsilonState:
+        values, counts = super()._learn(decision_rules.ValueState(state.values, state.counts), tried, rewards)
+        gap = tf.reduce_max(values, axis=-1, keepdims=True) - tf.reduce_mean(values, axis=-1, keepdims=True)
+        return EpsilonState(values, counts, tf.clip_by_value(state.epsilon - self.epsilon_step * gap, 0.0, 1.0))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FederatedUcb(decision_rules.Ucb):
+    """Upper confidence bound whose interval is a learned quantity of its own, so that it can be averaged.
+
+    The interval is Hoeffding's at a fixed confidence, c / sqrt(n), with n = 1 before the first reward; each execution
+    adds 1 to the n that the interval stands for: 1/U^2 grows by 1/c^2.
+    """
+
+    def init(self, num_actions: int, batch_shape: tuple[int, ...] = ()) -> IntervalState:
+        state = super().init(num_actions, batch_shape)
+        return IntervalState(*state, np.full_like(state.values, self.c))
+
+    def interval(self, state: IntervalState) -> tf.Tensor:
+        return tf.convert_to_tensor(state.interval)
+
+    def _learn(self, state: IntervalState, tried: tf.Tensor, rewards: tf.Tensor) -> IntervalState:
+        values, counts = super()._learn(decision_rules.ValueState(state.values, state.counts), tried, rewards)
+        # Noise for differential privacy can push an averaged interval below 0: then there is nothing left to narrow.
+        positive = tf.maximum(state.interval, 0.0)
+        interval = positive / tf.sqrt(1 + tried * tf.square(positive / self.c))
+        return IntervalState(values, counts, interval)
+
+
+def averaged_vector(state: Any) -> tf.Tensor:
+    """Averaged fields of a state, concatenated, float32 [..., numbers]."""
+    return tf.concat([getattr(state, name) for name in AVERAGED[type(state)]], axis=-1)
+
+
+def server_state(fresh: Any, vector: decision_rules.Array) -> Any:
+    """The server's state: its averaged fields, and the initial values of the others.
+
+    Args:
+      fresh: The rule's `init(num_actions)`.
+      vector: float32 [numbers], as `averaged_vector` lays the averaged fields out.
+    """
+    names = AVERAGED[type(fresh)]
+    parts = tf.split(vector, [getattr(fresh, name).shape[-1] for name in names])
+    return fresh._replace(**dict(zip(names, parts, strict=True)))
+
+
+def learned(state: Any) -> tuple[float, float]:
+    """A rule's epsilon and mean interval over ads; NaN for rules without them."""
+    epsilon, interval = (float(np.mean(getattr(state, name, np.nan))) for name in ("epsilon", "interval"))
+    return epsilon, interval
+
+
+class AdsState(NamedTuple):
+    """The server's state between rounds.
+
+    Attributes:
+      model: float32 [numbers], the rule's averaged fields: the action values Q, and what else the rule averages.
+      aggregator: The aggregator's state.
+    """
+
+    model: np.ndarray
+    aggregator: object
+
+
+class Shard(NamedTuple):
+    """What the clients of one shard bring to a round.
+
+    Attributes:
+      clicks: uint8 [clients, pulls, actions], 1 where an action would be clicked; only the chosen one is observed.
+      keys: int32 [clients, 2], the clients' keys.
+    """
+
+    clicks: np.ndarray
+    keys: np.ndarray
+
+
+class RoundMetrics(NamedTuple):
+    """What a round reports.
+
+    Attributes:
+      clicks: int32, clicks of all clients.
+      executed: int32 [actions], how often each action was executed.
+      aggregator: The aggregator's measurements.
+    """
+
+    clicks: int
+    executed: np.ndarray
+    aggregator: object
+
+
+class Pulls(NamedTuple):
+    """Outcome of a sequence of pulls.
+
+    Attributes:
+      state: The rule's state after the last.
+      clicks: float32 [...], clicks.
+      executed: float32 [..., actions], how often each action was executed.
+      explored: float32 [...], pulls of an action whose estimate was not the highest.
+    """
+
+    state: Any
+    clicks: tf.Tensor
+    executed: tf.Tensor
+    explored: tf.Tensor
+
+
+def pull(
+    rule: decision_rules.DecisionRule, state: Any, clicks: tf.Tensor, key: tf.Tensor, count: tf.Tensor | None = None
+) -> Pulls:
+    """Shows one ad per impression, in order (Algorithm 1, the loop).
+
+    Args:
+      rule: The decision rule.
+      state: Its state, with or without a leading axis of clients.
+      clicks: uint8 [..., pulls, actions].
+      key: int32 [..., 2]; pull i draws with the key plus (0, i).
+      count: int32 scalar, how many of the impressions are shown, the first ones; None for all.
+    """
+    num_actions = clicks.shape[-1]
+    batch_dims = clicks.shape.rank - 2
+
+    def body(index, before: Pulls):
+        action = rule.select(before.state, key + tf.stack([0, index]))
+        shown = tf.cast(tf.gather(clicks, index, axis=batch_dims), tf.float32)
+        reward = tf.gather(shown, action, axis=-1, batch_dims=batch_dims)
+        estimates = rule.estimates(before.state)
+        estimate = tf.gather(estimates, action, axis=-1, batch_dims=batch_dims)
+        explores = tf.cast(estimate < tf.reduce_max(estimates, axis=-1), tf.float32)
+        after = Pulls(
+            rule.update(before.state, action, reward),
+            before.clicks + reward,
+            before.executed + tf.one_hot(action, num_actions),
+            before.explored + explores,
+        )
+        return index + 1, after
+
+    none = tf.zeros(tf.shape(clicks)[:-2])
+    start = Pulls(
+        tf.nest.map_structure(tf.convert_to_tensor, state),
+        none,
+        tf.zeros(tf.concat([tf.shape(clicks)[:-2], [num_actions]], axis=0)),
+        none,
+    )
+    count = tf.shape(clicks)[-2] if count is None else count
+    return tf.while_loop(lambda index, _: index < count, body, (tf.constant(0), start))[1]
+
+
+def start_model(rule: decision_rules.DecisionRule, num_actions: int) -> np.ndarray:
+    """Model before the first round, float32 [numbers]."""
+    return averaged_vector(rule.init(num_actions)).numpy()
+
+
+@dataclasses.dataclass(frozen=True)
+class AdsProcess:
+    """Everything that defines the rounds.
+
+    Attributes:
+      rule: The decision rule of every client.
+      num_actions: Ads.
+      aggregator: Factory of a weighted aggregation of differentials.
+      exploration_weight: Weight of an exploring pull; a client weighs 1 plus those of its own in the mean.
+    """
+
+    rule: decision_rules.DecisionRule
+    num_actions: int
+    aggregator: tff.aggregators.WeightedAggregationFactory
+    exploration_weight: float = 0.0
+
+    def client_pulls(self, model: tf.Tensor, shard: Shard) -> tuple[tf.Tensor, Pulls]:
+        """Executes the pulls of a shard's clients (Algorithm 1).
+
+        Args:
+          model: float32 [numbers], see `AdsState`.
+          shard: The clients.
+
+        Returns:
+          float32 [clients, numbers], each client's differential from the model; and the pulls.
+        """
+        fresh = self.rule.init(self.num_actions)
+        count = tf.shape(shard.keys)[0]
+        state = tf.nest.map_structure(lambda field: tf.tile(field[tf.newaxis], [count, 1]), server_state(fresh, model))
+        pulls = pull(self.rule, state, shard.clicks, shard.keys)
+        return averaged_vector(pulls.state) - model, pulls
+
+    def build(self) -> tff.templates.IterativeProcess:
+        """Iterative process: `initialize() -> AdsState`, `next(state, shards) -> (state, RoundMetrics)`."""
+        start = start_model(self.rule, self.num_actions)
+        model_type = tff.TensorType(np.float32, start.shape)
+        aggregation = self.aggregator.create(model_type, tff.TensorType(np.float32))
+        shard_type = tff.StructWithPythonType(
+            [
+                ("clicks", tff.TensorType(np.uint8, (None, None, self.num_actions))),
+                ("keys", tff.TensorType(np.int32, (None, 2))),
+            ],
+            Shard,
+        )
+
+        @tff.federated_computation
+        def initialize():
+            return tff.federated_zip(AdsState(tff.federated_value(start, tff.SERVER), aggregation.initialize()))
+
+        @tff.tensorflow.computation(model_type, shard_type)
+        def work(model, shard):
+            deltas, pulls = self.client_pulls(model, shard)
+            weights = 1 + self.exploration_weight * pulls.explored
+            weight = tf.reduce_sum(weights)
+            delta = tf.linalg.matvec(deltas, weights, transpose_a=True) / weight
+            clicks = tf.cast(tf.reduce_sum(pulls.clicks), tf.int32)
+            return delta, weight, clicks, tf.cast(tf.reduce_sum(pulls.executed, axis=0), tf.int32)
+
+        @tff.tensorflow.computation(model_type, model_type)
+        def step(model, delta):
+            return model + delta
+
+        @tff.federated_computation(
+            tff.FederatedType(initialize.type_signature.result.member, tff.SERVER),
+            tff.FederatedType(shard_type, tff.CLIENTS),
+        )
+        def next_round(state, shards):
+            delta, weight, clicks, executed = tff.federated_map(work, (tff.federated_broadcast(state.model), shards))
+            aggregate = aggregation.next(state.aggregator, delta, weight)
+            model = tff.federated_map(step, (state.model, aggregate.result))
+            metrics = RoundMetrics(tff.federated_sum(clicks), tff.federated_sum(executed), aggregate.measurements)
+            return tff.federated_zip(AdsState(model, aggregate.state)), tff.federated_zip(metrics)
+
+        return tff.templates.IterativeProcess(initialize, next_round)
 
 
 class Totals(NamedTuple):
@@ -44,45 +343,26 @@ class Progress(NamedTuple):
       cohort_seed: uint32 [4], where privacy rests on secret cohorts: their seed; else empty, and `--seed` draws them.
     """
 
-    server: process.AdsState
+    server: AdsState
     federated: Totals
     central: Any
     centralised: Totals
     cohort_seed: Any = ()
 
 
-def build_process(
-    rule: decision_rules.DecisionRule,
-    num_actions: int,
-    exploration_weight: float,
-    aggregation: Aggregation,
-    mechanism: mechanisms.Mechanism,
-) -> tff.templates.IterativeProcess:
-    """The federation's process."""
-
-    def build() -> tff.templates.IterativeProcess:
-        shape = process.start_model(rule, num_actions).shape
-        factory = aggregators.build(aggregation, mechanism, [shape])
-        return process.AdsProcess(rule, num_actions, factory, exploration_weight).build()
-
-    if mechanism.noise_multiplier:  # Two runs never share their noise.
-        return build()
-    return compiled.kept(("ads", rule, num_actions, exploration_weight, aggregation, mechanism), build)
-
-
 def build_centralised(rule: decision_rules.DecisionRule) -> Callable:
     """A round of the centralised bandit: (state, clicks, count, key) -> (state, clicks, executed).
 
-    See `process.pull`, `process.Pulls`.
+    See `pull`, `Pulls`.
     """
 
-    def pull(state, clicks, count, key):
-        pulls = process.pull(rule, state, clicks, key, count)
+    def play(state, clicks, count, key):
+        pulls = pull(rule, state, clicks, key, count)
         return pulls.state, pulls.clicks, pulls.executed
 
     # One pull after another is all overhead, of which XLA leaves a hundredth; it has no Gamma draws on the CPU.
     use_xla = not isinstance(rule, decision_rules.Thompson)
-    return compiled.kept(("ads, centralised", rule), lambda: tf.function(pull, autograph=False, jit_compile=use_xla))
+    return compiled.kept(("ads, centralised", rule), lambda: tf.function(play, autograph=False, jit_compile=use_xla))
 
 
 def round_impressions(impressions: ads.Impressions, round_num: int, count: int) -> np.ndarray:
@@ -102,7 +382,7 @@ def central_stream(shown: np.ndarray) -> np.ndarray:
     return shown.swapaxes(0, 1).reshape(-1, shown.shape[-1])
 
 
-def shards(shown: np.ndarray, cohort: np.ndarray, seed: int, round_num: int, size: int) -> list[process.Shard]:
+def shards(shown: np.ndarray, cohort: np.ndarray, seed: int, round_num: int, size: int) -> list[Shard]:
     """A round's clients in shards of at most `size`.
 
     Args:
@@ -114,7 +394,7 @@ def shards(shown: np.ndarray, cohort: np.ndarray, seed: int, round_num: int, siz
     """
     client_keys = [keys.tensorflow_key(seed, keys.Purpose.CACHE, round_num, int(client)) for client in cohort]
     return [
-        process.Shard(shown[start : start + size], np.stack(client_keys[start : start + size]))
+        Shard(shown[start : start + size], np.stack(client_keys[start : start + size]))
         for start in range(0, len(shown), size)
     ]
 
@@ -136,14 +416,15 @@ class AdsRounds(runner.Rounds):
         present = options.cohorts.availability
         self._attendance = Attendance(present, present.random_zones(options.num_clients), options.seed)
         self.secrets = ["the seed of the cohorts"] * self.mechanism.rests_on_cohorts
-        self._process = build_process(
-            self._rule,
-            self._num_actions,
-            options.exploration_weight,
-            options.aggregation,
-            self.mechanism,
-        )
-        shapes = [process.start_model(self._rule, self._num_actions).shape]
+        shapes = [start_model(self._rule, self._num_actions).shape]
+
+        def build() -> tff.templates.IterativeProcess:
+            factory = aggregators.build(options.aggregation, self.mechanism, shapes)
+            return AdsProcess(self._rule, self._num_actions, factory, options.exploration_weight).build()
+
+        key = "ads", self._rule, self._num_actions, options.exploration_weight, options.aggregation, self.mechanism
+        # Two runs never share their noise.
+        self._process = build() if self.mechanism.noise_multiplier else compiled.kept(key, build)
         self._payloads = payloads.of_model(shapes), payloads.of_update(shapes, options.aggregation)
         self._pull_central = build_centralised(self._rule)
         # Clipping is of one client's differential, not of a shard's.
@@ -190,7 +471,7 @@ class AdsRounds(runner.Rounds):
         federated, row = _count(state.federated, reached, executed, rates, "federated")
         executed = np.asarray(central_executed)
         centralised, central_row = _count(state.centralised, int(clicks), executed, rates, "centralised")
-        row |= _learned(process.server_state(self._rule.init(self._num_actions), server.model), "federated")
+        row |= _learned(server_state(self._rule.init(self._num_actions), server.model), "federated")
         central_row |= _learned(central, "centralised")
         sent = len(self.cohort(round_num, state.cohort_seed, with_drop_outs=True))
         row |= payloads.row(*self._payloads, sent, len(cohort))
@@ -199,7 +480,7 @@ class AdsRounds(runner.Rounds):
 
 
 def _learned(state: Any, learner: str) -> dict[str, float]:
-    values = zip(metrics.LEARNED, process.learned(state), strict=True)
+    values = zip(metrics.LEARNED, learned(state), strict=True)
     return {metrics.column(learner, name): value for name, value in values}
 
 

@@ -25,13 +25,13 @@ estimates. A centralised bandit runs beside it on the same impressions.
 
 _RULES_OF_STUDY = {
     "gradient_epsilon": PolicyEntry(
-        "bandits.ads.process:GradientEpsilon",
+        "bandits.ads.experiment:GradientEpsilon",
         dict(registry.RULES["epsilon_greedy"].parameters)
         | {"epsilon_step": Parameter(0.02, "step of epsilon down the gap between the best and the mean value")},
         "epsilon-greedy whose epsilon is learned, which can only fall, and averaged too",
     ),
     "federated_ucb": PolicyEntry(
-        "bandits.ads.process:FederatedUcb",
+        "bandits.ads.experiment:FederatedUcb",
         registry.RULES["ucb"].parameters,
         "upper confidence bound whose interval is averaged too",
     ),

@@ -129,7 +129,7 @@ def open_data(settings: cli.Settings) -> Data:
     settings = frame.fitted(study, settings, clients)
     options = study.options(settings)
     # Before the study's check, which prints these scores, too.
-    scores = tuple(simulator.once(task.held_out, task.clients)[0]) if logged_flags.is_simulated(options.task) else ()
+    scores = tuple(simulator.score(task.held_out, task.clients)) if logged_flags.is_simulated(options.task) else ()
     study.check(options, task)
     low, high = task.reward_range(options.rewards)
     evaluated = len(task.held_out)

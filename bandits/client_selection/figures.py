@@ -11,14 +11,8 @@ from bandits.client_selection import metrics
 from data import files
 from optimization.study import curves, panels
 
-_FINAL = {
-    "global_loss": metrics.GLOBAL_LOSS,
-    "jain_index": metrics.JAIN_INDEX,
-    "worst_decile_loss": metrics.WORST_DECILE_LOSS,
-    "median_loss": metrics.MEDIAN_LOSS,
-    "accuracy": metrics.ACCURACY,
-}
-_PER_ROUND = {"model_transfers": metrics.MODEL_TRANSFERS, "loss_polls": metrics.LOSS_POLLS}
+_FINAL = [metric for metric in metrics.COLUMNS if metric.evaluated]
+_PER_ROUND = [metrics.MODEL_TRANSFERS, metrics.LOSS_POLLS]
 _CURVES = (metrics.GLOBAL_LOSS, metrics.ACCURACY)
 _BINS = 20
 
@@ -45,11 +39,11 @@ def table(rounds: pd.DataFrame) -> pd.DataFrame:
       rounds: Of `read`.
     """
     by_run = rounds.groupby(["cohort", "selector", "seed"], sort=False)
-    runs = by_run[list(_FINAL.values())].last().join(by_run[list(_PER_ROUND.values())].mean())
-    runs = runs.rename(columns={column: name for name, column in (_FINAL | _PER_ROUND).items()})
+    runs = by_run[_FINAL].last().join(by_run[_PER_ROUND].mean())
+    runs = runs.rename(columns=lambda column: column.partition("/")[2])
     by_setting = runs.groupby(["cohort", "selector"], sort=False)
     summary = by_setting.mean()
-    for position, name in enumerate(_FINAL):
+    for position, name in enumerate(runs.columns[: len(_FINAL)]):
         summary.insert(2 * position + 1, f"{name}_deviation", by_setting[name].std())
     summary.insert(0, "seeds", by_setting.size())
     return summary.reset_index()

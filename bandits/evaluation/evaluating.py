@@ -140,7 +140,7 @@ def _read(
     if is_runs:
         log_time.check_has_columns(settings, cli.shown_path(settings.log))
     if interactions.is_logged(settings.log):
-        run = interactions.read_run(settings.log, with_contexts=False)
+        run = interactions.read_run(settings.log)
         log_checks.check_random(run.log.propensities, settings.log)  # Before its task is read.
         run = run.with_contexts() if with_contexts else run
         return run.log, run

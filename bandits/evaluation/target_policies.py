@@ -148,9 +148,9 @@ class RunModel:
     @property
     def loss(self) -> "losses.Loss":
         """The loss that the model was trained with."""
-        from bandits import experiment
+        from bandits import process_factory
 
-        return experiment.build_loss(self.phase, self.num_actions)
+        return process_factory.build_loss(self.phase, self.num_actions)
 
     def policy(self, period: int | None = None) -> "policies.Policy":
         """Policy that the run deploys in a period, counted from 0; by default in the one after the last.

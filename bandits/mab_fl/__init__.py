@@ -1,18 +1,5 @@
 """MAB-FL; `run` starts it from Python."""
 
-from typing import TYPE_CHECKING, Any
+from bandits import running
 
-if TYPE_CHECKING:
-    from optimization.study import results
-
-    def run(**settings: Any) -> "results.Run | results.Runs":
-        """Runs run_mab_fl with keywords instead of flags; see `optimization.study.python.run`."""
-
-
-def __getattr__(name: str) -> Any:
-    if name != "run":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from bandits.mab_fl import run_mab_fl
-    from optimization.study import python
-
-    return python.function(run_mab_fl.STUDY)
+__getattr__ = running("bandits.mab_fl.run_mab_fl")

@@ -47,30 +47,6 @@ def shares(combination: str, num_rows: Sequence[int]) -> np.ndarray:
     return (sizes / sizes.sum()).astype(np.float32)
 
 
-def communications(num_participants: int, *, is_evaluated: bool) -> int:
-    """Number of exchanges in a round (section 8.3.2), whatever their size.
-
-    Args:
-      num_participants: Who trains: to each the model, and back.
-      is_evaluated: Whether the averages go to the target right away, and their measures back. Nothing is measured for
-        who does not choose, and Extreme Explore with delayed rewards sends both with the next round's models.
-    """
-    return 2 * num_participants + 2 * is_evaluated
-
-
-def expected_overlap(num_participants: int) -> float:
-    """Mean number of participants, besides the target, that two different random combinations share.
-
-    Section 8.3.1 has (k-1)/4 - 1/4^(k-1) in (12), since its (6) subtracts 1 where two equal combinations hold everyone.
-    Instead, all pairs of equal combinations have to be left out, and the mean taken over the other pairs.
-
-    Args:
-      num_participants: With the target, k; at least 2.
-    """
-    others = num_participants - 1
-    return others / 4 * (2**others - 2) / (2**others - 1)
-
-
 def clearly_worse(sums: np.ndarray, products: np.ndarray, rounds: int, level: float) -> np.ndarray:
     """Combinations that a paired one-sided t test rejects against the best one (8.3.2).
 

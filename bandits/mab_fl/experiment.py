@@ -4,21 +4,20 @@ One round: the rule chooses a combination -> its participants' inputs -> `proces
 again -> reward -> the rule learns. What is kept beside that: the best model so far, and what was exchanged.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 import sklearn.metrics
 import tensorflow as tf
-import tensorflow_federated as tff
 
 from bandits import decision_rules
 from bandits.mab_fl import combinations, flags, metrics, process, rewards
 from data import clients, files, keys
 from data.tasks import silos
 from optimization import client_work, models
-from optimization.study import compiled, payloads, runner
+from optimization.study import compiled, loggers, payloads, run_folder, runner
 
 _HISTORY = 32  # Rounds that the spline of early stopping sees.
 _INCREASES = 1024  # Increases of which a threshold is a quantile.
@@ -66,15 +65,6 @@ class Progress(NamedTuple):
     reward_sums: np.ndarray
     reward_products: np.ndarray
     is_kept: np.ndarray
-
-
-def _built(definition: process.MabFlProcess) -> tff.templates.IterativeProcess:
-    """Process shared by all runs with equal definitions, with TFF's compiled computations."""
-    return compiled.kept(("mab_fl rounds", definition), definition.build)
-
-
-def _scorer(classifier: process.BinaryClassifier) -> Callable[..., tf.Tensor]:
-    return compiled.kept(("mab_fl scores", classifier), lambda: tf.function(classifier.scores, reduce_retracing=True))
 
 
 class MabFlRounds(runner.Rounds):
@@ -168,8 +158,7 @@ class MabFlRounds(runner.Rounds):
         server, measured = self._round(progress.server, [self.choices[action] for action in tried], round_num)
         candidate_auc = np.asarray(measured.candidate_auc, np.float64)[: len(tried)]
         # Steps 7 and 8.
-        against_previous = self._options.compare_with == "previous"
-        before = float(progress.global_auc if against_previous else measured.local_auc)
+        before = float(measured.local_auc)
         threshold = self._options.reward.threshold_after(progress.increases)
         reward = self._options.reward(before, candidate_auc, threshold)
         chosen = 0
@@ -197,6 +186,7 @@ class MabFlRounds(runner.Rounds):
         falling_rounds = int(progress.falling_rounds) + 1 if falls else 0
         stops = falling_rounds >= self._options.early_stopping_patience
         products, is_kept = self._without_worse(progress, tried, reward, reward_sums)
+        exchanges, payload = self._exchanged(tried)
         after = progress._replace(
             server=server._replace(chosen=np.int32(chosen)),
             rule=type(progress.rule)(*(np.asarray(part) for part in rule)),
@@ -204,7 +194,7 @@ class MabFlRounds(runner.Rounds):
             increases=_newest(progress.increases, candidate_auc - before),
             falling_rounds=np.int64(falling_rounds),
             stopped_after=np.int64(round_num if stops else 0),
-            communications=progress.communications + self._communications(tried),
+            communications=progress.communications + exchanges,
             plays=plays,
             adoptions=adoptions,
             reward_sums=reward_sums,
@@ -218,8 +208,7 @@ class MabFlRounds(runner.Rounds):
         if (corrupted := self._options.corrupted_participant) is not None:
             members = combinations.members(self.choices[action])
             row[metrics.CORRUPTED] = int(self._names.index(corrupted) in members)
-        row |= self._bytes(tried)
-        return self._measured(progress, after, measured, row, candidate_auc[chosen], round_num)
+        return self._measured(progress, after, measured, {**row, **payload}, candidate_auc[chosen], round_num)
 
     def _without_worse(
         self, progress: Progress, tried: Sequence[int], reward: np.ndarray, reward_sums: np.ndarray
@@ -263,7 +252,8 @@ class MabFlRounds(runner.Rounds):
             metrics.COMMUNICATIONS: int(after.communications),
         }
         if len(self.choices) > 1:
-            row[metrics.ESTIMATED_BEST] = _only_largest(self.estimates)
+            largest = np.flatnonzero(self.estimates == self.estimates.max())
+            row[metrics.ESTIMATED_BEST] = int(largest[0]) if len(largest) == 1 else len(self.choices)
         return after, row
 
     def _round(
@@ -279,30 +269,27 @@ class MabFlRounds(runner.Rounds):
         for index, combination in enumerate(tried):
             shares[index] = combinations.shares(combination, sizes)
         inputs = [self._input(index, shares[:, index], round_num) for index in np.flatnonzero(shares.any(axis=0))]
-        return _built(definition).next(server, inputs)
+        # Runs with equal definitions share TFF's compiled computations.
+        return compiled.kept(("mab_fl rounds", definition), definition.build).next(server, inputs)
 
     def _input(self, participant: int, shares: np.ndarray, round_num: int) -> process.ParticipantInput:
         features, labels = (part if participant == self.target else part[:0] for part in self._validation_rows)
         key = keys.tensorflow_key(self._options.seed, keys.Purpose.TRAINING, round_num, int(participant))
         return process.ParticipantInput(*self._training_rows[participant], features, labels, shares, key)
 
-    def _communications(self, tried: Sequence[int]) -> int:
-        if self._options.choices == flags.TARGET_ALONE:
-            return 0
-        trained = self._trained(tried)
-        chooses = self._options.choices not in flags.BASELINES
-        return combinations.communications(trained, is_evaluated=chooses and not self._options.delays_rewards)
+    def _exchanged(self, tried: Sequence[int]) -> tuple[int, Mapping[str, int]]:
+        """Number of exchanges in a round (section 8.3.2), whatever their size, and its payload.
 
-    def _trained(self, tried: Sequence[int]) -> int:
-        return len(set().union(*(combinations.members(self.choices[action]) for action in tried)))
-
-    def _bytes(self, tried: Sequence[int]) -> Mapping[str, int]:
-        """Payload of a round: models to and from who trains, averages to the target and their measures back."""
+        The model goes to each participant that trains, and back. For a choice, the averages go to the target, and their
+        measures back; with delayed rewards, both travel with the next round's models.
+        """
         if self._options.choices == flags.TARGET_ALONE:
-            return payloads.row(0, 0, 0, 0)
-        size, trained = payloads.of_model(list(self._classifier.shapes.values())), self._trained(tried)
-        measured = len(tried) if self._options.choices not in flags.BASELINES else 0
-        return payloads.row(size, size, trained + measured, trained, measured)
+            return 0, payloads.row(0, 0, 0, 0)
+        trained = len(set().union(*(combinations.members(self.choices[action]) for action in tried)))
+        measured = 0 if self._options.choices in flags.BASELINES else len(tried)
+        size = payloads.of_model(list(self._classifier.shapes.values()))
+        extra = 2 if measured and not self._options.delays_rewards else 0
+        return 2 * trained + extra, payloads.row(size, size, trained + measured, trained, measured)
 
     def global_weights(self, progress: Progress) -> tuple[np.ndarray, ...]:
         """The global model."""
@@ -310,7 +297,9 @@ class MabFlRounds(runner.Rounds):
 
     def test_auc(self, weights: models.Weights) -> float:
         """AUC on the target's test rows."""
-        scores = _scorer(self._classifier)(tuple(map(tf.constant, weights)), self._test_features)
+        build = lambda: tf.function(self._classifier.scores, reduce_retracing=True)  # noqa: E731
+        scorer = compiled.kept(("mab_fl scores", self._classifier), build)
+        scores = scorer(tuple(map(tf.constant, weights)), self._test_features)
         return float(sklearn.metrics.roc_auc_score(self._test_labels, scores.numpy()))
 
     def evaluate(self, progress: Progress) -> Mapping[str, float]:
@@ -338,10 +327,19 @@ class MabFlRounds(runner.Rounds):
         return files.as_csv(pd.DataFrame(table), float_format="%.6g")
 
 
-def _only_largest(values: np.ndarray) -> int:
-    """Index of the largest value; the number of values in case of ties."""
-    largest = np.flatnonzero(values == values.max())
-    return int(largest[0]) if len(largest) == 1 else len(values)
+class EstimatesFile(loggers.CsvFile):
+    """Logger of `estimates.csv`: each combination's estimated reward after every round (Figures 24, 26 and 28)."""
+
+    def __init__(self, rounds: MabFlRounds, folder: run_folder.RunFolder, first_round: int):
+        """Opens the file for the rounds after `first_round`."""
+        self._rounds = rounds
+        columns = ["round_num", *rounds.choices]
+        super().__init__(folder.path / metrics.ESTIMATES_FILE, columns, first_round, folder)
+
+    def write(self, row: Mapping[str, Any]) -> None:
+        """Appends the estimates after the round of this row."""
+        estimates = dict(zip(self._rounds.choices, self._rounds.estimates.tolist(), strict=True))
+        super().write({"round_num": row["round_num"], **estimates})
 
 
 def _newest(before: np.ndarray, added: np.ndarray) -> np.ndarray:

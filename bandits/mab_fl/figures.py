@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from bandits.mab_fl import metrics, studies
+from bandits.mab_fl import flags, metrics
 from data import files
 from optimization.study import curves as study_curves
 from optimization.study import intervals
@@ -69,7 +69,7 @@ def result(folder: pathlib.Path) -> dict[str, Any]:
     }
 
 
-def draw_study(study: studies.Study, runs: Mapping[pathlib.Path, Mapping[str, Any]], folder: pathlib.Path) -> None:
+def draw_study(study: flags.Study, runs: Mapping[pathlib.Path, Mapping[str, Any]], folder: pathlib.Path) -> None:
     """Draws all figures of a study.
 
     Args:

@@ -1,17 +1,22 @@
-"""Flags of `run_mab_fl`, and every check that needs no data and no TensorFlow."""
+"""Flags of `run_mab_fl`, every check that needs no data and no TensorFlow, and the studies that `--preset` reads.
+
+A study is a TOML file in `presets/`. Its table `study` holds what all its settings share, and `figures` what is drawn
+of them. Every other table is a setting, or, where values are lists, a grid of settings.
+"""
 
 import dataclasses
+import itertools
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from bandits import registry
-from bandits.mab_fl import rewards, studies
+from bandits.mab_fl import rewards
 from data.errors import UsageError
 from data.tasks import silos
 from optimization import corrections
 from optimization.options import named
-from optimization.study import cli, task_flags, training_flags
+from optimization.study import cli, presets, task_flags, training_flags
 from optimization.study.settings import number_or_quantile, setting
 
 USAGE = """
@@ -24,6 +29,8 @@ Who should a target participant learn with? A bandit chooses the combination tha
 
 Where a default is missing here, it depends on other flags; config.json in the run's folder records all values.
 """
+
+PRESETS = pathlib.Path(__file__).parent / "presets"
 
 TASKS = {
     "generator": "made participants; worker_2 and worker_3 share one concept; needs no file",
@@ -84,7 +91,6 @@ class MabFlOptions:
       choices: What is chosen from: a value of `--combinations`, or a baseline.
       fixed_combination: The combination of FIXED, or None.
       reward: What an increase is worth.
-      compare_with: A key of `rewards.BASELINES`.
       drop_level: Bound on the probability that Extreme Explore drops the best combination; None to drop none.
       corrupted_participant: Name of the participant whose training labels are flipped, or None.
       label_flip_rate: Probability that one of them is.
@@ -109,7 +115,6 @@ class MabFlOptions:
     choices: str
     fixed_combination: str | None
     reward: rewards.Reward
-    compare_with: str
     drop_level: float | None
     corrupted_participant: str | None
     label_flip_rate: float
@@ -148,7 +153,6 @@ class _Decisions:
       reward: What an increase is worth (default: as the rule needs).
       threshold: Increase above which a binary reward is 1: a number, or as quantile:0.5 that of the increases of all
         combinations tried in earlier rounds.
-      compare_with: What the averaged model is measured against.
       evaluation: When Extreme Explore measures its averages.
       drop_level: Probability, over the run, of dropping the best combination where Extreme Explore drops those that a
         paired t test finds worse than the best so far (default: drop none).
@@ -162,7 +166,6 @@ class _Decisions:
     )
     reward: str = setting(words=rewards.KINDS)
     threshold: float = setting(words=number_or_quantile(-1, 1), only={"reward": ("binary",)}, filled=_THRESHOLD)
-    compare_with: str = setting("target", rewards.BASELINES)
     evaluation: str = setting(
         "immediate",
         {
@@ -301,7 +304,7 @@ def options(settings: cli.Settings) -> MabFlOptions:
     rule = settings.decision_rule
     derived = {
         "setting": (settings.preset or "").partition("/")[2],
-        "silos": _silo_options(settings),
+        "silos": named(silos.SiloOptions, settings, seed=settings.seed if settings.resplit else 0),
         "rule": RULES[rule].chosen(registry.rule_values(settings, RULES)),
         "delays_rewards": rule in registry.EXTREME and settings.evaluation == "delayed",
         "choices": rule if rule in BASELINES else settings.combinations,
@@ -311,12 +314,94 @@ def options(settings: cli.Settings) -> MabFlOptions:
     return named(MabFlOptions, settings, **derived)
 
 
-def varied(setting: studies.Setting, flag_values: Mapping[str, Any]) -> dict[str, Any]:
+@dataclasses.dataclass(frozen=True)
+class StudySetting:
+    """One setting of a study.
+
+    Attributes:
+      table: Its table in the file.
+      values: Flags and their values.
+      name: The table and the values that vary in it.
+    """
+
+    table: str
+    values: Mapping[str, Any]
+    name: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Study:
+    """One file.
+
+    Attributes:
+      about: What it is, and where it was published.
+      settings: In the order of the file.
+      figures: Arguments of `figures.draw`, one mapping a figure.
+    """
+
+    about: str
+    settings: Sequence[StudySetting]
+    figures: Sequence[Mapping[str, Any]]
+
+
+def varied(setting: StudySetting, flag_values: Mapping[str, Any]) -> dict[str, Any]:
     """Columns, with values, by which figures distinguish runs."""
     flags = {name: flag_values[name] for name in _VARIED if flag_values[name] is not None}
     return {"table": setting.table, "setting": setting.name, "seed": flag_values["seed"], **flags}
 
 
-def _silo_options(settings: cli.Settings) -> silos.SiloOptions:
-    """Flags that determine which participants are read."""
-    return named(silos.SiloOptions, settings, seed=settings.seed if settings.resplit else 0)
+def load_studies() -> dict[str, Study]:
+    """All studies by name."""
+    by_name = {}
+    for path, shared, tables in presets.tables(PRESETS, "study"):
+        figures = tables.pop("figures", [])
+        about = shared.pop("about")
+        settings = [one for table, values in tables.items() for one in _grid(table, shared | values)]
+        by_name[path.stem] = Study(about, settings, figures)
+    return by_name
+
+
+def chosen_settings(preset: str | None) -> tuple[Sequence[StudySetting], Study | None]:
+    """Settings of `--preset`, STUDY or STUDY/SETTING; without it, one setting without values.
+
+    Returns:
+      (the settings, the study if they are all of it).
+
+    Raises:
+      UsageError: If there is no preset of this name.
+    """
+    if not preset:
+        return [StudySetting("", {}, "")], None
+    known = load_studies()
+    name, _, only = preset.partition("/")
+    names = list(known)
+    if name in known:
+        names = [name, *(f"{name}/{setting.name}" for setting in known[name].settings)]
+    if preset not in names:
+        raise cli.unknown("preset", preset, names, "--list_presets prints their names.")
+    study = known[name]
+    return [one for one in study.settings if only in ("", one.name)], None if only else study
+
+
+def whole_study(preset: str | None, names: Collection[str]) -> Study | None:
+    """The study of a preset, if these names are those of all its settings."""
+    study = load_studies().get((preset or "").partition("/")[0])
+    return study if study and {one.name for one in study.settings} == set(names) else None
+
+
+def _grid(table: str, values: Mapping[str, Any]) -> list[StudySetting]:
+    varied = {name: choices for name, choices in values.items() if isinstance(choices, list)}
+    settings = []
+    for combination in itertools.product(*varied.values()):
+        chosen = dict(zip(varied, combination, strict=True))
+        suffix = "".join(f"_{name.removeprefix('rule_')}={value}" for name, value in chosen.items())
+        settings.append(StudySetting(table, {**values, **chosen}, table + suffix))
+    return settings
+
+
+def studies_text() -> str:
+    """Lines that list the studies and their settings."""
+    lines = []
+    for name, study in load_studies().items():
+        lines += [f"{name:<60}{study.about}", *(f"  {name}/{setting.name}" for setting in study.settings)]
+    return "\n".join(lines)

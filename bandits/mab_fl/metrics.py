@@ -1,13 +1,7 @@
 """Metrics of MAB-FL; AUCs are the target's."""
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
-
-from optimization.study import loggers, metrics, run_folder
+from optimization.study import metrics
 from optimization.study.metrics import Metric, declared
-
-if TYPE_CHECKING:
-    from bandits.mab_fl import experiment
 
 ESTIMATES_FILE = "estimates.csv"
 
@@ -47,18 +41,3 @@ BEST_TEST_AUC = Metric(
 )
 
 COLUMNS = declared(vars())
-
-
-class EstimatesFile(loggers.CsvFile):
-    """Logger of `estimates.csv`: each combination's estimated reward after every round (Figures 24, 26 and 28)."""
-
-    def __init__(self, rounds: "experiment.MabFlRounds", folder: run_folder.RunFolder, first_round: int):
-        """Opens the file for the rounds after `first_round`."""
-        self._rounds = rounds
-        columns = ["round_num", *rounds.choices]
-        super().__init__(folder.path / ESTIMATES_FILE, columns, first_round, folder)
-
-    def write(self, row: Mapping[str, Any]) -> None:
-        """Appends the estimates after the round of this row."""
-        estimates = dict(zip(self._rounds.choices, self._rounds.estimates.tolist(), strict=True))
-        super().write({"round_num": row["round_num"], **estimates})

@@ -12,13 +12,9 @@ if TYPE_CHECKING:
     import scipy.interpolate
 
 KINDS = {
-    "increment": "the increase of the target's AUC",
+    "increment": "the increase of the target's AUC over its own model, trained in the same round",
     "binary": "1 for an increase above --threshold, else 0",
     "percentage": "the increase, divided by the AUC it is measured against",
-}
-BASELINES = {
-    "target": "the target's own model of the same round, before averaging",
-    "previous": "the global model of the round before",
 }
 _LOWEST_AUC = 0.01  # Keeps percentages finite.
 _QUANTILE = "quantile:"

@@ -10,7 +10,7 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from bandits.mab_fl import combinations, flags, metrics, studies
+from bandits.mab_fl import combinations, flags, metrics
 from bandits.mab_fl.flags import MabFlOptions
 from data import files
 from data.errors import UsageError
@@ -74,8 +74,7 @@ def find_choices(options: MabFlOptions, participants: silos.Silos, target: int) 
         return [fixed]
     if count > combinations.MAX_PARTICIPANTS_FOR_ALL:
         raise UsageError(
-            f"--combinations=all would be {2 ** (count - 1):,} combinations of {count} participants, any two of which "
-            f"share {combinations.expected_overlap(count):.1f} others on average. It is for up to "
+            f"--combinations=all would be {2 ** (count - 1):,} combinations of {count} participants. It is for up to "
             f"{combinations.MAX_PARTICIPANTS_FOR_ALL}: give --combinations=pairs."
         )
     return combinations.all_with(target, count)
@@ -86,7 +85,7 @@ class MabFlStudy(frame.PlainStudy[MabFlOptions, silos.Silos]):
 
     flags = flags
     usage = flags.USAGE
-    presets = studies.PRESETS
+    presets = flags.PRESETS
     shown_in_presets = ()
     chosen = "decision_rule"
     columns = metrics.COLUMNS
@@ -96,10 +95,10 @@ class MabFlStudy(frame.PlainStudy[MabFlOptions, silos.Silos]):
     name_help = "the preset's, or mab_fl_TASK_RULE"
 
     def presets_text(self) -> str:
-        return studies.text()
+        return flags.studies_text()
 
     def variants(self, settings: cli.Settings) -> Sequence[tuple[str, cli.Settings]]:
-        chosen, study = studies.chosen(settings.preset)
+        chosen, study = flags.chosen_settings(settings.preset)
         if study is None:
             return [("", settings.with_defaults(one.values)) for one in chosen]
         whole = settings.filled({"experiment_name": settings.preset})
@@ -139,7 +138,9 @@ class MabFlStudy(frame.PlainStudy[MabFlOptions, silos.Silos]):
         return experiment.MabFlRounds(run.options, run.data, target, find_choices(run.options, run.data, target))
 
     def loggers(self, rounds: "experiment.MabFlRounds") -> "Sequence[MakeLogger]":
-        return [lambda folder, columns, first: metrics.EstimatesFile(rounds, folder, first)]
+        from bandits.mab_fl import experiment
+
+        return [lambda folder, columns, first: experiment.EstimatesFile(rounds, folder, first)]
 
     def label(self, options: MabFlOptions) -> str:
         return options.setting or options.decision_rule
@@ -176,7 +177,7 @@ class MabFlStudy(frame.PlainStudy[MabFlOptions, silos.Silos]):
             files.replace(top / "results.csv", files.as_csv(results, float_format="%.6g"))
             summary = results.groupby("setting", sort=False)["test_auc"].agg(["mean", "std", "count"])
             print(summary.to_string(float_format="{:.4f}".format))
-        if study := studies.whole(runs[0].settings.preset, {run.options.setting for run in runs}):
+        if study := flags.whole_study(runs[0].settings.preset, {run.options.setting for run in runs}):
             settings = {one.name: one for one in study.settings}
             varied = {run.folder.path: flags.varied(settings[run.options.setting], run.settings) for run in runs}
             figures.draw_study(study, varied, top)

@@ -194,9 +194,9 @@ def _read(name: str, text: str, table: Mapping[str, Any], scale: str) -> Figure:
 def _configurations_of(table: Mapping[str, Any], small: Mapping[str, Any] | None) -> tuple[Configuration, ...]:
     axes: list[Mapping[str, str]] = table.get("arms", [])
     if "study" in table:
-        from bandits.mab_fl import studies as mab_fl
+        from bandits.mab_fl import flags as mab_fl
 
-        names = [one.name for one in mab_fl.load()[table["study"]].settings]
+        names = [one.name for one in mab_fl.load_studies()[table["study"]].settings]
         axes = [{name: f"--preset={table['study']}/{name} --repeat=1" for name in names}]
     sweeps, grid, compared = table.get("sweeps", {}), table.get("grid"), table.get("compared", {})
     of_scale: dict[str, Any] = {"flags": "", "own": {}}

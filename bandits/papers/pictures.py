@@ -153,11 +153,10 @@ def draw_of_study(figure: Figure, found: Mapping[str, Configuration], folder: pa
         _draw_normality(figure, found, path, title)
         return [path.name]
     if figure.own_figures == "study" and figure.study:
-        from bandits.mab_fl import studies as mab_fl
         from bandits.mab_fl.figures import draw_study
-        from bandits.mab_fl.flags import varied
+        from bandits.mab_fl.flags import load_studies, varied
 
-        study = mab_fl.load()[figure.study]
+        study = load_studies()[figure.study]
         if note:
             drawn = [{**one, "title": f"{one['title']}\n{note}"} if "title" in one else one for one in study.figures]
             study = dataclasses.replace(study, figures=drawn)

@@ -9,7 +9,7 @@ import scipy.stats
 import tensorflow as tf
 
 from bandits import decision_rules, registry
-from bandits.ads import process as ads_process
+from bandits.ads import experiment
 from optimization.study import cli
 
 RULES = {
@@ -25,8 +25,8 @@ RULES = {
     "discounted_thompson": decision_rules.Thompson(gamma=0.8),
     "extreme_explore": decision_rules.ExtremeExplore(),
     "bayesian_extreme_explore": decision_rules.BayesianExtremeExplore(),
-    "gradient_epsilon": ads_process.GradientEpsilon(),
-    "federated_ucb": ads_process.FederatedUcb(),
+    "gradient_epsilon": experiment.GradientEpsilon(),
+    "federated_ucb": experiment.FederatedUcb(),
 }
 
 

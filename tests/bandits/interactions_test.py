@@ -27,7 +27,7 @@ play = whole_runs.player("--log_interactions", *SMALL)
 
 def check_agrees(run: pathlib.Path) -> interaction_log.InteractionLog:
     """Asserts that a log's sums are those of the rounds; returns it as the rounds count it."""
-    log = interactions.read(run, with_contexts=False, each_once=False)
+    log = interaction_log.read(sorted((run / "interactions").iterdir()))
     rows = pd.read_csv(run / "metrics.csv").set_index("round_num")
     for round_num, row in rows.iterrows():
         here = log.rounds == round_num
@@ -63,7 +63,7 @@ def test_sums_of_the_log_are_those_of_the_rounds(finished):
 
 
 def test_contexts_labels_and_rewards_are_those_of_the_clients_examples(finished):
-    log, task = interactions.read(finished), registry.load(TaskOptions("digits"))
+    log, task = interactions.read_run(finished).with_contexts().log, registry.load(TaskOptions("digits"))
     examples = [task.clients.load(task.clients.client_ids.index(name)) for name in log.client_ids]
     labels = np.array([examples[client].labels[row] for client, row in zip(log.clients, log.rows, strict=True)])
     np.testing.assert_array_equal(log.rewards, log.actions == labels)
@@ -88,7 +88,7 @@ def test_a_longer_run_and_other_checkpoints_give_the_same_log(finished, tmp_path
     play(tmp_path, "--total_rounds=3", "--rounds_per_checkpoint=0")
     run = play(tmp_path, "--rounds_per_checkpoint=0")
     assert list(_parts(run)) == ["rounds_00000001_00000003.parquet", "rounds_00000004_00000005.parquet"]
-    _assert_same(interactions.read(run), interactions.read(finished))
+    _assert_same(interactions.read_run(run).with_contexts().log, interactions.read_run(finished).with_contexts().log)
 
 
 def test_without_the_flag_nothing_is_written_and_nothing_else_changes(finished, tmp_path):
@@ -125,7 +125,7 @@ def test_logs_agree_with_rounds_of_every_kind(tmp_path, arguments):
     run = play(tmp_path, *arguments)
     check_agrees(run)
     assert not (run / "init" / "interactions").exists()
-    found = interactions.read_run(run)
+    found = interactions.read_run(run).with_contexts()
     target = target_policies.of_each_period(found)
     played = target[np.arange(len(found.log)), found.log.actions]
     np.testing.assert_allclose(played, found.log.propensities, rtol=2e-4)
@@ -133,7 +133,7 @@ def test_logs_agree_with_rounds_of_every_kind(tmp_path, arguments):
 
 def test_each_period_has_its_models_mean_reward(finished):
     """The run's own policy has weights of 1: the estimate is the mean reward."""
-    found = interactions.read_run(finished)
+    found = interactions.read_run(finished).with_contexts()
     log, rows = found.log, pd.read_csv(finished / "metrics.csv").set_index("round_num")
     target = target_policies.of_each_period(found)
     np.testing.assert_allclose(target.sum(axis=1), 1, atol=1e-6)
@@ -149,7 +149,7 @@ def test_each_period_has_its_models_mean_reward(finished):
 def test_a_kept_cache_is_an_interaction_once_a_period(tmp_path):
     run = play(tmp_path, "--cache=persistent", "--population_client_selection=0-5")
     every = check_agrees(run)
-    once = interactions.read(run)
+    once = interactions.read_run(run).with_contexts().log
     keys = list(zip(every.clients, every.periods, every.rows, strict=True))
     assert len(once) == len(set(keys)) < len(keys)
     assert once.report["repeated_rows"] == len(every) - len(once)
@@ -203,7 +203,7 @@ def test_damage_to_a_runs_log_and_to_what_goes_with_it_is_named(finished, tmp_pa
     run = shutil.copytree(finished, tmp_path / "run")
     damage(run)
     with pytest.raises(UsageError, match=message):
-        target_policies.of_each_period(interactions.read_run(run))
+        target_policies.of_each_period(interactions.read_run(run).with_contexts())
 
 
 def _parts_log(run: pathlib.Path) -> interaction_log.InteractionLog:

@@ -10,6 +10,7 @@ import pytest
 from dp_accounting import rdp
 
 from bandits import environments, interactions, metrics, run_federated
+from data import interaction_log
 from data.tasks import registry
 from data.tasks.options import TaskOptions
 from optimization import models
@@ -76,8 +77,9 @@ def test_another_environment_alone_is_the_run_of_rewards_that_are_permuted_by_ha
 
 
 def test_clients_earn_by_hand_what_the_environment_pays(drifting):
-    found = interactions.read_run(drifting, each_once=False)
-    log, task = found.log, registry.load(TaskOptions("digits"))
+    found = interactions.read_run(drifting)
+    log = interaction_log.read(sorted((drifting / "interactions").iterdir()))
+    task = registry.load(TaskOptions("digits"))
     environments = found.options.drift.matrices(np.eye(10, dtype=np.float32)).astype(float)
     place = [task.clients.client_ids.index(name) for name in log.client_ids]
     expected = []
@@ -103,7 +105,7 @@ def test_a_reward_counts_from_the_round_of_its_arrival_on(tmp_path):
     everyone = ("--population_client_selection=0-4", "--bandits_type=uniform", "--log_interactions")
     run = play(tmp_path, *LATE, "--delay_rounds=2", *everyone)
     kept = play(tmp_path / "kept", "--cache=persistent", *everyone)
-    log, every = (interactions.read(one, with_contexts=False, each_once=False) for one in (run, kept))
+    log, every = (interaction_log.read(sorted((one / "interactions").iterdir())) for one in (run, kept))
     assert log.client_ids == every.client_ids
     for round_num in range(1, 7):
         period, waited = divmod(round_num - 1, 3)
@@ -126,7 +128,7 @@ def test_a_continued_run_meets_the_same_clients(tmp_path):
     play(tmp_path, *changes, "--total_rounds=4")
     continued = play(tmp_path, *changes)
     assert_same(continued, whole)
-    log = interactions.read(whole, with_contexts=False, each_once=False)
+    log = interaction_log.read(sorted((whole / "interactions").iterdir()))
     task = registry.load(TaskOptions("digits"))
     found = availability.Availability("diurnal", 4, 4, by_labels=True, drop_out=0.3)
     attendance = availability.Attendance(found, found.zones(task.clients, 10), 0)

@@ -312,7 +312,7 @@ def test_actions_do_not_depend_on_the_unit_of_rewards_and_their_bounds(tmp_path,
     for low, width in ((0, 1), (1000, 250)):
         flags = (*_rewards_table(tmp_path, low, width), f"--reward_bounds={low},{low + width}", "--log_interactions")
         runs.append(play(tmp_path / f"{low}", *flags, *more, "--bandits_deploy_freq=1"))
-    logs = [interactions.read(run) for run in runs]
+    logs = [interactions.read_run(run).log for run in runs]
     np.testing.assert_array_equal(logs[0].actions, logs[1].actions)
     np.testing.assert_allclose(logs[0].propensities, logs[1].propensities, rtol=1e-4)
     np.testing.assert_allclose(1000 + 250 * logs[0].rewards, logs[1].rewards, rtol=1e-6)

@@ -68,7 +68,6 @@ def test_the_sampling_of_the_training_clients_widens_the_intervals():
 
 def test_scores_are_computed_once_for_a_task():
     one = make(0.0, 5)
-    found, is_new = simulator.once(one)
-    assert is_new
-    assert simulator.once(one) == (found, False)
-    assert set(simulator.as_json(found)) == {"logging policy", "uniformly random actions"}
+    scores = simulator.score(one)
+    assert simulator.score(one) is scores
+    assert set(simulator.as_json(scores)) == {"logging policy", "uniformly random actions"}

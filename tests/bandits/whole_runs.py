@@ -8,7 +8,7 @@ from unittest import mock
 import numpy as np
 import pandas as pd
 
-from bandits import experiment, flags, options, phase_privacy, process, run_federated
+from bandits import experiment, flags, options, phase_privacy, process, process_factory, run_federated
 from data import files
 from optimization.study import cli, frame, run_folder
 
@@ -73,4 +73,4 @@ def definitions(*arguments: str) -> list[process.BanditProcess]:
     """Definition of the rounds of each phase."""
     chosen, task = opened(*arguments)
     phases = options.phases(chosen, task)
-    return [experiment.build_process(task, phase, phase_privacy.mechanism(phase)) for phase in phases]
+    return [process_factory.define(task, phase, phase_privacy.mechanism(phase)) for phase in phases]

@@ -1,7 +1,5 @@
 """Tests of bandits.mab_fl.combinations."""
 
-import itertools
-
 import numpy as np
 import pytest
 import scipy.stats
@@ -13,23 +11,6 @@ from bandits.mab_fl import combinations
 def test_shares_are_proportional_to_training_rows(combination, expected):
     shares = combinations.shares(combination, [10, 30, 90, 50])
     np.testing.assert_allclose(shares, expected, rtol=1e-6)
-
-
-def test_communications_are_those_of_section_8_3_2():
-    assert combinations.communications(2, is_evaluated=True) == 6
-    for count in (3, 4, 6):
-        # k + 3 on average over all combinations.
-        sizes = [len(combinations.members(one)) for one in combinations.all_with(0, count)]
-        assert np.mean([combinations.communications(size, is_evaluated=True) for size in sizes]) == count + 3
-        # Extreme Explore whose averages travel with the next round's models.
-        assert combinations.communications(count, is_evaluated=False) == 2 * count
-
-
-@pytest.mark.parametrize("count", [2, 4, 6])
-def test_expected_overlap_is_that_of_all_pairs_of_different_combinations(count):
-    others = list(itertools.product([0, 1], repeat=count - 1))
-    overlaps = [np.dot(one, two) for one, two in itertools.combinations(others, 2)]
-    assert combinations.expected_overlap(count) == pytest.approx(np.mean(overlaps))
 
 
 def worse(rewards: np.ndarray, level: float) -> np.ndarray:

@@ -5,12 +5,12 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from bandits.mab_fl import figures, metrics, studies
+from bandits.mab_fl import figures, flags, metrics
 
 ROUNDS = 8
 
 
-def _make_runs(study: studies.Study, folder):
+def _make_runs(study: flags.Study, folder):
     """Writes the metrics of three seeds of every setting of a study."""
     runs = {}
     for setting in study.settings:
@@ -32,9 +32,9 @@ def _make_runs(study: studies.Study, folder):
     return runs
 
 
-@pytest.fixture(scope="module", params=list(studies.load()))
+@pytest.fixture(scope="module", params=list(flags.load_studies()))
 def drawn(request, tmp_path_factory):
-    folder, study = tmp_path_factory.mktemp(request.param), studies.load()[request.param]
+    folder, study = tmp_path_factory.mktemp(request.param), flags.load_studies()[request.param]
     runs = _make_runs(study, folder)
     figures.draw_study(study, runs, folder)
     return study, runs, folder

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from bandits.mab_fl import flags, run_mab_fl, studies
+from bandits.mab_fl import flags, run_mab_fl
 from data.errors import UsageError
 from optimization.study import frame
 
@@ -44,7 +44,7 @@ def test_a_threshold_is_a_number_or_a_quantile():
 
 class TestPresets:
     def test_table_3_has_all_its_settings(self):
-        settings = studies.load()["table3"].settings
+        settings = flags.load_studies()["table3"].settings
         tables = collections.Counter(one.table for one in settings)
         assert tables["epsilon_greedy"] == tables["ucb"] == 3
         assert tables["epsilon_greedy_recency"] == tables["thompson"] == tables["ucb_recency"] == 9
@@ -53,9 +53,9 @@ class TestPresets:
         started = {one.table for one in settings if one.values.get("rule_initial_value") == 0.05}
         assert started == {"epsilon_greedy", "epsilon_greedy_recency"}
 
-    @pytest.mark.parametrize("name", list(studies.load()))
+    @pytest.mark.parametrize("name", list(flags.load_studies()))
     def test_every_setting_of_a_study_resolves_and_only_names_flags(self, name):
-        study = studies.load()[name]
+        study = flags.load_studies()[name]
         runs = plan(f"--preset={name}")
         assert len(runs) == 10 * len(study.settings)
         assert [run.experiment_name for run in runs[:2]] == [

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bandits.mab_fl import flags, metrics, rewards, run_mab_fl, studies
+from bandits.mab_fl import flags, metrics, rewards, run_mab_fl
 from data.tasks import silos
 from optimization.study import frame
 
@@ -118,7 +118,7 @@ across = "rule_c"
 
 def test_a_study_runs_all_its_settings_and_draws_its_figures(tmp_path, monkeypatch):
     (tmp_path / "mine.toml").write_text(_STUDY)
-    monkeypatch.setattr(studies, "PRESETS", tmp_path)
+    monkeypatch.setattr(flags, "PRESETS", tmp_path)
     argv = ["x", f"--root_output_dir={tmp_path}", "--preset=mine", *DATA, "--total_rounds=2"]
     assert frame.program(STUDY, frame.flag_set(STUDY).parse(argv)) == 0
     assert (tmp_path / "mine" / "curves.png").exists()

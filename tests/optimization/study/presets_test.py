@@ -5,7 +5,7 @@ import json
 import pytest
 
 from bandits import studies
-from bandits.mab_fl import studies as mab_fl_studies
+from bandits.mab_fl import flags as mab_fl_flags
 from data.errors import UsageError
 from optimization.study import frame, presets
 
@@ -14,7 +14,7 @@ from optimization.study import frame, presets
 def test_every_published_setting_is_taken_as_flags_are(module):
     study = studies.load(module)
     if module == studies.STUDIES["run_mab_fl"]:
-        settings = [one.values for each in mab_fl_studies.load().values() for one in each.settings]
+        settings = [one.values for each in mab_fl_flags.load_studies().values() for one in each.settings]
     else:
         settings = [preset.values for preset in presets.load(study.presets).values()]
     parsed = frame.flag_set(study).parse(["x"])

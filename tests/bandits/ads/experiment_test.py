@@ -6,7 +6,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from bandits import decision_rules
-from bandits.ads import flags, process
+from bandits.ads import experiment, flags
 
 CLIENTS, PULLS, ACTIONS = 7, 12, 4
 EPSILON = 0.3
@@ -40,11 +40,11 @@ def algorithm_1(model, clicks, key):
 
 
 def build(rule=RULE, aggregator=MEAN, **arguments):
-    return process.AdsProcess(rule, ACTIONS, aggregator, **arguments)
+    return experiment.AdsProcess(rule, ACTIONS, aggregator, **arguments)
 
 
 def shards(size):
-    return [process.Shard(CLICKS[at : at + size], KEYS[at : at + size]) for at in range(0, CLIENTS, size)]
+    return [experiment.Shard(CLICKS[at : at + size], KEYS[at : at + size]) for at in range(0, CLIENTS, size)]
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +57,9 @@ def by_hand():
 def test_a_clients_values_are_the_pseudo_codes_after_every_pull(by_hand, client):
     history, actions, rewards, explored = by_hand[client]
     for pulls in range(1, PULLS + 1):
-        shard = process.Shard(tf.constant(CLICKS[client : client + 1, :pulls]), tf.constant(KEYS[client : client + 1]))
+        shard = experiment.Shard(
+            tf.constant(CLICKS[client : client + 1, :pulls]), tf.constant(KEYS[client : client + 1])
+        )
         delta, played = build().client_pulls(tf.constant(MODEL), shard)
         np.testing.assert_allclose(delta[0], history[pulls - 1] - MODEL, atol=1e-6)
         assert played.clicks[0] == sum(rewards[:pulls])
@@ -108,14 +110,14 @@ def test_every_kind_of_rule_plays_in_the_worker_as_it_does_here(tff_worker, name
     federation = build(rule).build()
     start = federation.initialize()
     after, metrics = federation.next(start, shards(3))
-    shard = process.Shard(tf.constant(CLICKS), tf.constant(KEYS))
+    shard = experiment.Shard(tf.constant(CLICKS), tf.constant(KEYS))
     delta, played = build(rule).client_pulls(tf.constant(start.model), shard)
     np.testing.assert_allclose(after.model, start.model + np.mean(delta, axis=0), atol=1e-6)
     np.testing.assert_array_equal(metrics.executed, np.sum(played.executed, axis=0))
 
 
 def test_epsilon_falls_along_the_gradient_by_hand():
-    rule = process.GradientEpsilon(epsilon=0.5, epsilon_step=0.1)
+    rule = experiment.GradientEpsilon(epsilon=0.5, epsilon_step=0.1)
     state = rule.init(2)
     # max Q - mean Q after each step, from Q: 1 0 | .5 0 | .5 1 | .5 .5 | 2/3 .5 | .75 .5
     gaps = [0.5, 0.25, 0.25, 0, 1 / 12, 0.125]
@@ -129,19 +131,21 @@ def test_epsilon_falls_along_the_gradient_by_hand():
     ("rule", "expected"),
     [
         (decision_rules.EpsilonGreedy(epsilon=0.3), (np.nan, np.nan)),
-        (process.GradientEpsilon(), (4.0, np.nan)),
-        (process.FederatedUcb(), (np.nan, 5.0)),
+        (experiment.GradientEpsilon(), (4.0, np.nan)),
+        (experiment.FederatedUcb(), (np.nan, 5.0)),
     ],
 )
 def test_what_the_server_learned_beside_the_values(rule, expected):
     fresh = rule.init(3)
-    vector = np.arange(1, 1 + len(process.averaged_vector(fresh)), dtype=np.float32)  # Values 1 2 3, then 4, or 4 5 6.
-    np.testing.assert_array_equal(process.learned(process.server_state(fresh, vector)), expected)
+    vector = np.arange(
+        1, 1 + len(experiment.averaged_vector(fresh)), dtype=np.float32
+    )  # Values 1 2 3, then 4, or 4 5 6.
+    np.testing.assert_array_equal(experiment.learned(experiment.server_state(fresh, vector)), expected)
 
 
 @pytest.mark.slow
 def test_the_learned_epsilon_is_the_one_that_acts():
-    rule = process.GradientEpsilon(epsilon=0.3)
+    rule = experiment.GradientEpsilon(epsilon=0.3)
     state = rule.update(rule.init(2), 0, 1)
     keys = np.stack([np.full(400, 7), np.arange(400)], axis=1).astype(np.int32)
     for epsilon, expected in ((0.0, 1.0), (1.0, 0.5)):
@@ -152,7 +156,7 @@ def test_the_learned_epsilon_is_the_one_that_acts():
 
 
 def test_the_interval_is_that_of_its_executions_by_hand():
-    rule = process.FederatedUcb(c=2.0)
+    rule = experiment.FederatedUcb(c=2.0)
     state, executions = rule.init(2), np.ones(2)
     for action in (0, 0, 1, 0, 1, 0):
         state = rule.update(state, action, 0)
@@ -161,8 +165,8 @@ def test_the_interval_is_that_of_its_executions_by_hand():
 
 
 def test_the_interval_decides_and_a_negative_one_is_none():
-    rule = process.FederatedUcb(c=1.0)
-    state = process.IntervalState(np.float32([0.5, 0.2]), np.zeros(2, np.float32), np.float32([0.1, 0.5]))
+    rule = experiment.FederatedUcb(c=1.0)
+    state = experiment.IntervalState(np.float32([0.5, 0.2]), np.zeros(2, np.float32), np.float32([0.1, 0.5]))
     key = np.array([1, 2], np.int32)
     assert rule.select(state, key) == 1
     # 0.2 + 1 / sqrt(1 / 0.5^2 + 1) = 0.65, then 0.61, and the first click of three makes it less.
@@ -176,13 +180,13 @@ def test_the_interval_decides_and_a_negative_one_is_none():
     [
         (decision_rules.EpsilonGreedy(), 3),
         (decision_rules.Thompson(), 6),
-        (process.GradientEpsilon(), 4),
-        (process.FederatedUcb(), 6),
+        (experiment.GradientEpsilon(), 4),
+        (experiment.FederatedUcb(), 6),
     ],
 )
 def test_clients_take_the_averaged_fields_and_start_the_others_anew(rule, size):
     vector = np.arange(1, size + 1, dtype=np.float32)
-    state = process.client_state(rule.init(3), vector, 2)
-    np.testing.assert_array_equal(process.averaged_vector(state), [vector, vector])
-    for name in set(state._fields) - set(process.AVERAGED[type(state)]):
-        np.testing.assert_array_equal(getattr(state, name), np.zeros((2, 3)))
+    state = experiment.server_state(rule.init(3), vector)
+    np.testing.assert_array_equal(experiment.averaged_vector(state), vector)
+    for name in set(state._fields) - set(experiment.AVERAGED[type(state)]):
+        np.testing.assert_array_equal(getattr(state, name), np.zeros(3))

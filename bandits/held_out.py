@@ -1,0 +1,203 @@
+"""Evaluation of a phase's model: its greedy policy on held-out examples, and the rewards of each client."""
+
+import functools
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from bandits import metrics, personalization, process, references
+from bandits.options import Phase
+from data import clients, tasks
+from optimization import fed_avg, models
+
+_FEW_CLIENTS = 10  # A tenth of them is one client.
+_MOST_COMPARED = 2000  # Examples of participating clients that an evaluation reads to compare these.
+
+
+class _Evaluated(NamedTuple):
+    """Examples of some clients, for evaluation.
+
+    Attributes:
+      examples: Of all.
+      names: Of the clients that have any.
+      sizes: How many each has, in this order.
+    """
+
+    examples: clients.Examples
+    names: list[str]
+    sizes: list[int]
+
+    @classmethod
+    def of(cls, population: clients.ClientData, indices: Sequence[int], most: int, seed: int) -> "_Evaluated":
+        """Examples of randomly chosen clients: at most `most` examples in all, or every example if it is 0."""
+        parts = clients.chosen(population, indices, most, seed)
+        names = [population.client_ids[index] for index, part in parts if len(part.labels)]
+        sizes = [len(part.labels) for _, part in parts if len(part.labels)]
+        return cls(clients.joined([part for _, part in parts]), names, sizes)
+
+    def sums(self, rewards: np.ndarray) -> np.ndarray:
+        """Sum of each client's rewards, float64 [clients], of float [examples]."""
+        return np.add.reduceat(rewards.astype(float), np.cumsum([0, *self.sizes[:-1]]))
+
+    def means(self, rewards: np.ndarray) -> dict[str, list]:
+        """Mean reward of each client, of float [examples]."""
+        return {"clients": self.names, "examples": self.sizes, "rewards": (self.sums(rewards) / self.sizes).tolist()}
+
+
+class Evaluation:
+    """Evaluates the models of a phase.
+
+    Attributes:
+      client_rewards: Mean reward of each client in the last evaluation.
+      adapted_rewards: Rewards of each client before and after its adaptation, likewise.
+      is_evaluated: Whether there was an evaluation.
+    """
+
+    def __init__(
+        self,
+        task: tasks.Task,
+        phase: Phase,
+        population: clients.ClientData,
+        definition: process.BanditProcess,
+        is_private: bool,
+    ):
+        """Stores what an evaluation needs.
+
+        Args:
+          task: The task.
+          phase: The phase.
+          population: Clients that train, with capped examples.
+          definition: What defines the rounds.
+          is_private: Whether a mechanism protects the clients.
+        """
+        self._task, self._phase, self._clients, self._definition = task, phase, population, definition
+        self._is_private = is_private
+        self._adapted = None
+        if isinstance(definition, personalization.PersonalizedProcess):
+            self._adapted = personalization.AdaptedRewards(definition, phase.seed)
+        self.client_rewards: dict[str, Any] = {}
+        self.adapted_rewards: dict[str, Any] = {}
+        self.is_evaluated = False
+        self._earned = np.zeros(0)  # Rewards of the held-out examples in the last evaluation.
+
+    def evaluate(self, server: fed_avg.State) -> dict[str, float]:
+        """Metrics of the trained model's greedy policy on held-out examples, and its fairness over clients.
+
+        Empty if clients train alone, as no held-out client has a model; with a local head, of adapted models only.
+        """
+        self.is_evaluated = True
+        if self._phase.is_alone:
+            return {}
+        if self._phase.has_local_head:  # The server's last layer is untrained.
+            return self._evaluate_adapted(server)
+        held_out, compared = self._held_out, self._compared
+        right, reward, each = self._greedy(server, held_out.examples)
+        self._earned = each
+        count = len(held_out.examples.labels)
+        if compared is not held_out:
+            _, _, each = self._greedy(server, compared.examples)
+        is_apart = compared is held_out and self._take_no_part(compared.names)
+        self.client_rewards = {"held_out": is_apart, **compared.means(each)}
+        rewards = np.array(self.client_rewards["rewards"])
+        # The worst tenth of few clients is one client, whose reward a private run must not show.
+        is_hidden = not is_apart and self._is_private and len(rewards) <= _FEW_CLIENTS
+        # Only labels say which action is right: a reward above 0, in a table or a log, does not.
+        has_right = not self._phase.task.reward_columns and self._phase.task.task_type != "logged"
+        return {
+            metrics.ACCURACY: right / count if has_right else np.nan,
+            metrics.HELD_OUT_REWARD: reward / count,
+            metrics.WORST_TENTH: np.nan if is_hidden else metrics.worst_tenth(rewards),
+            metrics.JAIN_INDEX: metrics.jain_index(rewards),
+        } | self._evaluate_adapted(server)
+
+    def _evaluate_adapted(self, server: fed_avg.State) -> dict[str, float]:
+        """Metrics of the policy with adapted models; none without personalization."""
+        if self._adapted is None:
+            return {}
+        held_out, seed = self._task.held_out, self._phase.seed
+        indices, population = range(len(held_out)), held_out
+        if is_nobodys := len(held_out) < 2:
+            indices, population = self._phase.population, self._clients
+        compared = clients.chosen(population, indices, _MOST_COMPARED, seed)
+        names = [population.client_ids[index] for index, _ in compared]
+        examples = [part._replace(features=self._task.normalize(part.features)) for _, part in compared]
+        period = int(server.round_num) // self._phase.deploy_every
+        scheduled = self._phase.scheduled_value(self._task.num_actions, period) or 0.0
+        environment = float(self._environment(server))
+        after, rewards = self._adapted.evaluate(server.weights, names, examples, scheduled, environment)
+        self.adapted_rewards = {"held_out": not is_nobodys and self._take_no_part(names), **rewards}
+        return {metrics.PERSONALIZED_REWARD: after}
+
+    def _take_no_part(self, names: Sequence[str]) -> bool:
+        """Whether none of these clients can train; in some tasks the clients who train have held-out examples, too."""
+        return set(names).isdisjoint(self._task.clients.client_ids)
+
+    def best_fixed_reward(self, server: fed_avg.State) -> float:
+        """Mean reward of the best fixed action in hindsight, on the held-out examples of `evaluate`."""
+        matrix = process.mixture(self._definition.reward_matrix, self._environment(server))
+        rewards = process.reward_vectors(self._held_out.examples.labels, matrix)
+        return float(np.asarray(rewards).mean(axis=0, dtype=float).max())
+
+    def compared_with_references(self, server: fed_avg.State, action: int, name: str, further: str) -> str:
+        """The greedy policy's reward on held-out clients beside those of `references`, in words.
+
+        Args:
+          server: The last state.
+          action: The best fixed action.
+          name: Its name.
+          further: Line on a further reference.
+        """
+        held_out = self._held_out
+        matrix = process.mixture(self._definition.reward_matrix, self._environment(server))
+        rewards = np.asarray(process.reward_vectors(held_out.examples.labels, matrix))
+        sums = [held_out.sums(each) for each in (self._earned, rewards.mean(axis=1, dtype=float), rewards[:, action])]
+        of_references = dict(zip((references.UNIFORM, references.FIXED), sums[1:], strict=True))
+        return references.in_words(sums[0], of_references, np.array(held_out.sizes), name, further)
+
+    def _environment(self, server: fed_avg.State) -> tf.Tensor:
+        return tf.constant(self._phase.drift.at(max(1, int(server.round_num)), None), tf.float32)
+
+    def _greedy(self, server: fed_avg.State, examples: clients.Examples) -> tuple[int, float, np.ndarray]:
+        """Number of correct actions, sum of rewards and rewards, [examples], of the trained model's greedy policy."""
+        right, reward, each = 0, 0.0, []
+        environment = self._environment(server)
+        for batch in self._task.batches(examples, self._phase.eval_batch_size):
+            counts = self._greedy_sums(tuple(server.weights), environment, *batch)
+            right += int(counts[0])
+            reward += float(counts[1])
+            each.append(counts[2].numpy())
+        return right, reward, np.concatenate(each)
+
+    @functools.cached_property
+    def _held_out(self) -> _Evaluated:
+        population = self._task.held_out
+        most = self._phase.max_validation_samples
+        return _Evaluated.of(population, range(len(population)), most, self._phase.seed)
+
+    @functools.cached_property
+    def _compared(self) -> _Evaluated:
+        """The clients whose rewards are compared: those that take part, where the held-out examples are nobody's."""
+        if len(self._task.held_out) > 1:
+            return self._held_out
+        return _Evaluated.of(self._clients, self._phase.population, _MOST_COMPARED, self._phase.seed)
+
+    @functools.cached_property
+    def _greedy_sums(self):
+        """Of (weights, environment, features, labels): right answers, rewards, and each reward of the greedy policy."""
+        definition, multi_label = self._definition, self._task.multi_label
+        specs = [definition.model.specs, tf.TensorSpec(()), definition.feature_spec, definition.label_spec]
+
+        @tf.function(input_signature=specs, autograph=False)  # Autograph would take half a second to change nothing.
+        def sums(weights, environment, features, labels):
+            outputs = definition.model.forward(weights, models.dense(features))
+            if definition.model.heads > 1:
+                outputs = process.predicted_rewards(definition.model, definition.loss, outputs)
+            action = tf.argmax(outputs, axis=1, output_type=tf.int32)
+            rewards = process.reward_vectors(labels, process.mixture(definition.reward_matrix, environment))
+            is_right = tf.gather(labels, action, axis=1, batch_dims=1) > 0 if multi_label else tf.equal(labels, action)
+            earned = tf.gather(rewards, action, axis=1, batch_dims=1)
+            return tf.reduce_sum(tf.cast(is_right, tf.int32)), tf.reduce_sum(earned), earned
+
+        return sums
