@@ -23,7 +23,8 @@ def test_defaults_follow_the_algorithm():
     assert resolve("--algorithm=fedpa").mean_shift_weights is None
     fedavg, fedopt = resolve("--algorithm=fedavg"), resolve("--algorithm=fedopt")
     assert (fedavg.server_optimizer, fedavg.server_learning_rate) == ("sgd", 1.0)
-    assert (fedopt.server_optimizer, fedopt.server_learning_rate) == ("adam", 0.01)
+    for settings in (fedopt, resolve("--preset=mnist_alpha_1", "--algorithm=fedopt")):  # Not the preset's SGD.
+        assert (settings.server_optimizer, settings.server_learning_rate) == ("adam", 0.01)
 
 
 @pytest.mark.parametrize(
@@ -98,10 +99,3 @@ def test_fedbe_has_a_preset_in_which_a_cycle_ends():
     assert (settings.algorithm, settings.distillation_epochs) == ("fedbe", 20)
     assert ensembles.Distillation(epochs=20).num_cycles(5 * 54) == 2
     assert ensembles.Distillation(epochs=5).num_cycles(5 * 54) == 0
-
-
-def test_fedopt_does_not_take_the_presets_sgd():
-    fedopt = resolve("--preset=mnist_alpha_1", "--algorithm=fedopt")
-    assert (fedopt.server_optimizer, fedopt.server_learning_rate) == ("adam", 0.01)
-    given = resolve("--preset=mnist_alpha_1", "--algorithm=fedopt", "--server_optimizer=yogi")
-    assert (given.server_optimizer, given.server_learning_rate) == ("yogi", 0.01)
