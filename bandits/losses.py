@@ -25,8 +25,23 @@ _BOOTSTRAP_KEY = -4  # Folded into a client's key of its actions, for the bootst
 _POISSON = scipy.stats.poisson(1).cdf(np.arange(20)).astype(np.float32)
 
 
-@dataclasses.dataclass(frozen=True)
-class BanditLoss:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _RewardLoss:
+    """What the losses of rewards share; see `BanditLoss` and `SupervisedLoss`."""
+
+    cross_entropy: bool = False
+    sigmoid: bool = False
+    half_sum: bool = False
+
+    def predicted_rewards(self, outputs: tf.Tensor) -> tf.Tensor:
+        """Predicted rewards for the policy, float32 [batch, actions]."""
+        if not self.cross_entropy:
+            return outputs
+        return tf.sigmoid(outputs) if self.sigmoid else tf.nn.softmax(outputs)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class BanditLoss(_RewardLoss):
     """Squared error, or cross entropy, of the chosen action's predicted reward.
 
     Attributes:
@@ -40,21 +55,14 @@ class BanditLoss:
     """
 
     importance_weighted: bool = False
-    cross_entropy: bool = False
     weight_scale: float = 1.0
     weight_cap: float = math.inf
-    sigmoid: bool = False
-    half_sum: bool = False
     full_feedback = False
 
     @property
     def needs_only_chosen_output(self) -> bool:
         """Whether the chosen action's output says it all."""
         return self.sigmoid or not self.cross_entropy
-
-    def predicted_rewards(self, outputs: tf.Tensor) -> tf.Tensor:
-        """Predicted rewards for the policy, float32 [batch, actions]."""
-        return _predicted(outputs, self.cross_entropy, self.sigmoid)
 
     def __call__(self, outputs: tf.Tensor, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
         """Scalar loss.
@@ -82,12 +90,6 @@ class BanditLoss:
         return _total(losses, batch, self.half_sum)
 
 
-def _predicted(outputs: tf.Tensor, cross_entropy: bool, sigmoid: bool) -> tf.Tensor:
-    if not cross_entropy:
-        return outputs
-    return tf.sigmoid(outputs) if sigmoid else tf.nn.softmax(outputs)
-
-
 def _total(losses: tf.Tensor, batch: Mapping[str, tf.Tensor], half_sum: bool) -> tf.Tensor:
     if "weight" in batch:
         losses *= tf.reshape(batch["weight"], [-1] + [1] * (losses.shape.rank - 1))
@@ -99,8 +101,8 @@ def _of_action(outputs: tf.Tensor, action: tf.Tensor) -> tf.Tensor:
     return tf.gather_nd(outputs, tf.stack([tf.range(tf.size(action)), action], axis=1))
 
 
-@dataclasses.dataclass(frozen=True)
-class SupervisedLoss:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SupervisedLoss(_RewardLoss):
     """Squared error over all actions, or cross entropy, given every action's reward.
 
     Attributes:
@@ -109,15 +111,8 @@ class SupervisedLoss:
       half_sum: Whether the loss is half the sum of the squares over examples and actions, instead of their mean.
     """
 
-    cross_entropy: bool = False
-    sigmoid: bool = False
-    half_sum: bool = False
     full_feedback = True
     needs_only_chosen_output = False
-
-    def predicted_rewards(self, outputs: tf.Tensor) -> tf.Tensor:
-        """Predicted rewards for the policy, float32 [batch, actions]."""
-        return _predicted(outputs, self.cross_entropy, self.sigmoid)
 
     def __call__(self, outputs: tf.Tensor, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
         """Scalar loss, from outputs and `rewards`, both float32 [batch, actions]."""

@@ -42,7 +42,7 @@ def build_loss(phase: Phase, num_actions: int) -> losses.Loss:
     else:
         if phase.published_epsilon is not None:  # (epsilon / K) / propensity, at most 1.
             shape |= {"weight_scale": phase.published_epsilon / num_actions, "weight_cap": 1.0}
-        one = losses.BanditLoss(phase.importance_weighting, **shape)
+        one = losses.BanditLoss(importance_weighted=phase.importance_weighting, **shape)
     return losses.Bootstrapped(one) if phase.heads > 1 else one
 
 

@@ -23,7 +23,7 @@ LOSSES = {
     "regression": (losses.BanditLoss(), (_FIRST + _SECOND) / 2),
     "weighted": (losses.BanditLoss(importance_weighted=True), (_FIRST / 0.25 + _SECOND / 0.8) / 2),
     "scaled and capped": (
-        losses.BanditLoss(True, weight_scale=0.4, weight_cap=1.0),
+        losses.BanditLoss(importance_weighted=True, weight_scale=0.4, weight_cap=1.0),
         (_FIRST * 1.0 + _SECOND * 0.5) / 2,
     ),
     "half sum": (losses.BanditLoss(half_sum=True), (_FIRST + _SECOND) / 2),
@@ -63,8 +63,10 @@ def test_the_published_codes_weights_only_scale_the_loss_of_epsilon_greedy():
     epsilon, actions = 0.1, 2
     propensities = policies.EpsilonGreedy(epsilon).probabilities(OUTPUTS)
     batch = BATCH | {"propensity": tf.gather(propensities, BATCH["action"], axis=1, batch_dims=1)}
-    scaled = losses.BanditLoss(True, weight_scale=epsilon / actions, weight_cap=1.0)(OUTPUTS, batch)
-    np.testing.assert_allclose(scaled, epsilon / actions * losses.BanditLoss(True)(OUTPUTS, batch), rtol=1e-6)
+    scaled = losses.BanditLoss(importance_weighted=True, weight_scale=epsilon / actions, weight_cap=1.0)(OUTPUTS, batch)
+    np.testing.assert_allclose(
+        scaled, epsilon / actions * losses.BanditLoss(importance_weighted=True)(OUTPUTS, batch), rtol=1e-6
+    )
 
 
 def test_bandit_cross_entropy_is_finite_for_certain_predictions():
