@@ -65,8 +65,8 @@ class _Columns:
       propensity_columns: Instead or in addition, a column for each action with its probability, matched as with
         --policy: sums that differ from 1 are reported.
       round_column: The round, a whole number, after which --anytime updates its interval.
-      period_column: The deployment period, likewise; --anytime then updates after each period, if a client acts once in
-        it.
+      period_column: The deployment period, a whole number; --anytime then updates after each period, if a client acts
+        once in it.
       position_column: A categorical feature, such as the position on a page.
       feature_columns: Features, separated by commas (default: all other columns).
       action_names: Further possible actions, which no row has.

@@ -38,7 +38,7 @@ from optimization.study import cli, intervals
 # Stakes, as fractions of what leaves the capital above 0. The best one falls with the spread of the observations and
 # the root of the rounds: 2^-16 is enough for a million rounds of weights up to a hundred.
 _FRACTIONS = 2.0 ** -np.arange(1, 17)
-# By flag of a run: the values with which its looks are uniform samples of one value, and what others do.
+# Flags of a run: the values with which its rounds are uniform samples of one value, and what other values do.
 _NEEDED: Mapping[str, tuple[tuple[str, ...], str]] = {
     "reward_drift": ((), "changes that value"),
     "client_selection": (("uniform",), "chooses clients by what is known of them"),
@@ -56,11 +56,11 @@ _MOST_NUMBERS = 4_000_000  # In memory at once.
 
 
 class Observations(NamedTuple):
-    """What each round's cohort tells, float64 [..., rounds]: means over clients, over `max_rows`.
+    """Observations of each round's cohort, float64 [..., rounds]: means over clients, divided by `max_rows`.
 
     Attributes:
       earned: Sums of clipped weights times rewards.
-      missed: Of clipped weights times 1 - reward.
+      missed: Sums of clipped weights times 1 - reward.
       rows: Rows.
     """
 
@@ -70,7 +70,7 @@ class Observations(NamedTuple):
 
 
 class ConfidenceSequence(NamedTuple):
-    """Estimates and limits after each look, float64 [looks]; the limits of all looks hold together.
+    """Estimates and limits after each look, float64 [looks]; the limits of all looks are valid jointly.
 
     Attributes:
       looks: int [looks], rounds or periods of the observations.
@@ -107,7 +107,7 @@ def unit(flags: Mapping[str, Any]) -> str:
     tell nothing new.
 
     Args:
-      flags: Of the run, those of `RUN_FLAGS` as its configuration records them.
+      flags: Flags of the run, `RUN_FLAGS`, as its configuration records them.
 
     Raises:
       UsageError: If its cohorts are not uniform samples of the clients given what came before, or its rewards drift.
@@ -131,10 +131,10 @@ def observations(
     """Observations in ascending order, int [looks], and the content of each.
 
     Args:
-      terms: Of the log's rows.
+      terms: Terms of the log's rows.
       looks: int [rows], the row's round, or period (see `unit`).
       bounds: Bounds of a client's rows at one look.
-      client_ids: The client's name for each number in `terms.clients`.
+      client_ids: Name of the client for each number in `terms.clients`.
       seed: Seed of the choice among more rows than `bounds` allows.
 
     Raises:
@@ -271,7 +271,7 @@ def of_log(
     Args:
       settings: The flags.
       log: The log.
-      rows: Its terms, with rewards in [0, 1].
+      rows: Terms of its rows, with rewards in [0, 1].
       rewards: Bounds of the rewards in the user's unit.
       is_runs: Whether a run wrote it.
 

@@ -41,23 +41,15 @@ class _ClientBounds:
     reward_bounds: str = setting(basic=True)
 
 
-class _Anytime:
-    """Anytime-valid intervals.
+class _Modes:
+    """Anytime-valid intervals and private values.
 
     Attributes:
       anytime: Print a confidence sequence: one interval after each round, all valid jointly.
-    """
-
-    anytime: bool = setting(False, basic=True)
-
-
-class _Private:
-    """Private values.
-
-    Attributes:
       private: Print only values from one noisy sum over clients. Every query spends privacy and is recorded.
     """
 
+    anytime: bool = setting(False, basic=True)
     private: bool = setting(False, basic=True)
 
 
@@ -69,7 +61,7 @@ class _DifferentialPrivacy:
       target_epsilon: Privacy loss of all --looks together, instead of a noise multiplier.
       looks: Number of queries that --target_epsilon allows.
       target_delta: Delta of the epsilon (default: 1 / clients^1.1).
-      accountant: Whose epsilon --target_epsilon is.
+      accountant: Accountant of --target_epsilon.
       clip_norm: L2 norm that a client's vector, each number over its bound, is clipped to (default: that of a client
         with the most rows whose weights average 1 and whose rewards are 1).
       clients_per_look: Expected size of the secret random sample of clients that a query reads, which amplifies
@@ -91,15 +83,14 @@ class _DifferentialPrivacy:
 
 # Flags that have an effect only with --private, or with --private and --anytime.
 PRIVATE = frozenset(
-    {*names(_ClientBounds, _Private, _DifferentialPrivacy), "model_noise_multiplier", "model_clip_norm"}
+    {*names(_ClientBounds, _DifferentialPrivacy), "private", "model_noise_multiplier", "model_clip_norm"}
 ) - {"reward_bounds"}
 
 
 def define(flags: cli.FlagSet) -> None:
     """Defines the flags."""
     flags.group(_ClientBounds)
-    flags.group(_Anytime)
-    flags.group(_Private)
+    flags.group(_Modes)
     flags.group(_DifferentialPrivacy, private=True)
 
 
@@ -110,7 +101,7 @@ def check(settings: cli.Settings) -> None:
       UsageError: If one is missing, or has no effect.
     """
     reward_bounds(settings)
-    reader = next((name for name in ("private", "anytime") if settings[name]), None)
+    reader = "private" if settings.private else "anytime" if settings.anytime else None
     for name in ("largest_weight", "max_rows_per_client", "clip_rewards"):
         if not reader and name in settings.set_by_user:
             raise UsageError(f"--{name} has an effect only with --private or --anytime.")
@@ -161,7 +152,7 @@ def ledger_path(settings: cli.Settings) -> pathlib.Path:
 
 @dataclasses.dataclass(frozen=True)
 class Bounds:
-    """Bounds of a client's part.
+    """Bounds of what one client contributes.
 
     Attributes:
       largest_weight: Importance weights above it count as this; at least 1, which is their mean; infinite for no limit.
@@ -198,7 +189,7 @@ def apply(
     logs differ in one client's rows alone after it, too. Predictions of a model are moved into [0, 1].
 
     Args:
-      terms: Of all rows.
+      terms: Terms of all rows.
       bounds: The bounds.
       client_ids: The client's name for each number in `terms.clients`.
       seed: Seed of the choice.
@@ -234,7 +225,7 @@ def apply(
 def chosen(
     clients: np.ndarray, most: int, client_ids: Sequence[str], seed: int, rounds: np.ndarray | None = None
 ) -> np.ndarray:
-    """Random sample of at most `limit` rows per client, or per client and round, as bool [rows].
+    """Random sample of at most `most` rows per client, or per client and round, as bool [rows].
 
     Args:
       clients: int [rows], ascending.

@@ -49,7 +49,7 @@ class Estimate(NamedTuple):
     """A policy's value by one estimator.
 
     Attributes:
-      name: The estimator's.
+      name: Name of the estimator.
       parameter: Its parameter, such as `clip=20, by SLOPE`; empty without one.
       value: The policy's value with its interval over clients; without the interval where the estimator is biased.
       difference: The value less the log's mean reward; None for the log's mean, and where the estimator is biased.
@@ -179,11 +179,11 @@ def estimates(
     """Estimates, beginning with the mean logged reward.
 
     Args:
-      sums: Of the log's clients.
-      columns: Of the sums.
-      candidates: Of `paths`.
+      sums: Sums of the log's clients.
+      columns: Columns of the sums.
+      candidates: Candidates of each estimator, see `paths`.
       drawn: float64 [draws, k], totals of the bootstrap's draws; None for none.
-      largest_weight: Of the log's rows.
+      largest_weight: Largest weight of the log's rows.
       by_bootstrap: Whether values and differences have the bootstrap's intervals, if there are draws.
       few: Outcomes whose finite-sample interval replaces these, the same for all estimators, but widened to contain
         their values; None if there is none.
@@ -261,8 +261,8 @@ def choose_by_slope(sums: totals.Sums, layout: totals.Layout, path: Sequence[Est
     nor the bias.
 
     Args:
-      sums: Of a log's clients.
-      layout: Of the sums; holds all candidates.
+      sums: Sums of a log's clients.
+      layout: Columns of the sums, which hold all candidates.
       path: Candidates from the least to the most bias, as those of `PATHS`.
     """
     return path[last_that_meets([totals.interval(sums, layout.ratio(candidate)) for candidate in path])]

@@ -17,7 +17,7 @@ from data import interaction_log
 
 
 class Terms(NamedTuple):
-    """What the rows of a log contribute to the value of the target policy.
+    """Numbers of each row of a log that determine the value of the target policy.
 
     Attributes:
       clients: int32 [rows], ascending: the client of each row.
@@ -41,7 +41,7 @@ class _Kind(NamedTuple):
       label: Printed name.
       parameter: Flag of its parameter; empty without one.
       needs_model: Whether it reads predictions of a reward model.
-      denominator: What it divides by: the number of `rows`, or the sum of `weights`.
+      denominator: Denominator: the number of `rows`, or the sum of `weights`.
     """
 
     label: str
@@ -91,7 +91,7 @@ class Estimator:
         """Each row's term of the numerator, float64 [rows].
 
         Args:
-          terms: Of NumPy arrays, or of tensors.
+          terms: Terms in NumPy arrays, or in tensors.
           backend: `numpy`, or `tensorflow` for tensors.
         """
         if self.name == "logged":

@@ -49,7 +49,9 @@ def evaluate(settings: cli.Settings, target: Target, private: private_lib.Plan |
     Raises:
       UsageError: If flags conflict with the log or the policy, or the log is invalid.
     """
-    has_model = private.needs_model if private else _needs_model(settings, target)
+    asked = estimates.names(settings.estimators)
+    has_model = settings.model and target.has_each_probability and (not asked or bool(MODEL_ESTIMATORS & set(asked)))
+    has_model = private.needs_model if private else has_model
     of_run = target_policies.options_of_run(target.name) if target.kind == "run" else None
     is_runs = interactions.is_logged(settings.log) or interaction_log.is_log_file(settings.log)
     anytime.check(settings, target, is_runs=is_runs)
@@ -84,7 +86,6 @@ def evaluate(settings: cli.Settings, target: Target, private: private_lib.Plan |
     sequence = None
     if settings.anytime and (not refusal or refusal.name == log_validity.COLUMNS):
         sequence = anytime.of_log(settings, log, rows, unit, is_runs=is_runs)
-    asked = estimates.names(settings.estimators)
     asked = None if refusal and asked and MODEL_ESTIMATORS.issuperset(asked) else asked
     paths = estimates.paths(has_model, {name: settings[flag] for flag, name in estimates.FIXED.items()}, asked)
     paths = {} if refusal and refusal.name == log_validity.ACTION_SETS else paths
@@ -121,12 +122,6 @@ def evaluate(settings: cli.Settings, target: Target, private: private_lib.Plan |
     if settings.output_dir:
         output.write(evaluation, settings.output_dir)
     return [estimate.row() for estimate in evaluation.estimates]
-
-
-def _needs_model(settings: cli.Settings, target: Target) -> bool:
-    asked = estimates.names(settings.estimators)
-    is_asked = asked is None or not MODEL_ESTIMATORS.isdisjoint(asked)
-    return settings.model and target.has_each_probability and is_asked
 
 
 def _read(

@@ -34,7 +34,7 @@ _STEPS = 40  # Halvings of [0, 1].
 
 
 class Outcomes(NamedTuple):
-    """What clients' rows say of the value of a policy or of the log.
+    """Sums of clients' rows that bound the value of a policy or of the log.
 
     Attributes:
       mode: The most frequent reward, by weight.

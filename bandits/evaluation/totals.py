@@ -36,10 +36,10 @@ class Ratio(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """What all clients together send.
+    """Sums over all clients.
 
     Attributes:
-      clients: How many there are.
+      clients: Number of clients.
       totals: float64 [k], sums of S_c.
       ratios: The ratios that have an interval.
       products: float64 [ratios, ratios], sums of the products of two influences of a client.
@@ -114,8 +114,8 @@ def summed(client_totals: np.ndarray, ratios: Sequence[Ratio]) -> Sums:
     """Sums of clients' totals, float64 [clients, k].
 
     Args:
-      client_totals: Of `of_clients`.
-      ratios: Those that have an interval.
+      client_totals: Totals, see `of_clients`.
+      ratios: Ratios that have an interval.
     """
     together = client_totals.sum(axis=0)
     influences = client_totals @ gradients(together, ratios).T
@@ -167,9 +167,9 @@ def interval(
     spread: no row earned anything, or the policy chooses none of the logged actions, so that nothing can be estimated.
 
     Args:
-      sums: Of a log's clients.
+      sums: Sums of a log's clients.
       ratio: The value; one of the sums' ratios.
-      minus: What is taken from it, likewise; the interval takes into account that both are of the same clients.
+      minus: Another one of the sums' ratios, of the same clients, which is subtracted; None for none.
       confidence: Confidence level.
     """
     first, second = float(value(sums.totals, ratio)), float(value(sums.totals, minus)) if minus else 0.0
@@ -243,7 +243,7 @@ def bootstrap_interval(
       sums: Sums of the clients without resampling.
       drawn: float64 [draws, k], of `drawn_totals` or of `federated`.
       ratio: The value.
-      minus: What is subtracted from it; None for nothing.
+      minus: Ratio that is subtracted; None for none.
       confidence: Confidence level.
     """
     values = value(drawn, ratio) - (value(drawn, minus) if minus else 0)

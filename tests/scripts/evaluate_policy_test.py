@@ -7,34 +7,14 @@ import pandas as pd
 import pytest
 
 import bandits
-from bandits import interactions, metrics, run_federated
+from bandits import metrics, run_federated
 from data import frames, interaction_log
 from data.errors import UsageError
 from data.tasks import registry
 from data.tasks.options import TaskOptions
 from optimization.study import frame, results
 from scripts import evaluate_policy as command
-
-_COLUMNS = ("--client_column=who", "--action_column=shown", "--reward_column=paid", "--propensity_column=p")
-
-
-def _table(path, clients=30, rows=12):
-    generator = np.random.default_rng(0)
-    count = clients * rows
-    shown = generator.random(count) < 0.25
-    warm = generator.integers(2, size=count)
-    frame = pd.DataFrame(
-        {
-            "who": np.repeat([f"user {number}" for number in range(clients)], rows),
-            "shown": np.where(shown, "blue", "red"),
-            "paid": (generator.random(count) < np.where(shown, 0.3 + 0.5 * warm, 0.4)).astype(int),
-            "p": np.where(shown, 0.25, 0.75),
-            "warm": warm,
-            "played": np.where(shown, 0.9, 0.1),
-        }
-    )
-    frame.to_csv(path, index=False)
-    return frame
+from tests.bandits.evaluation.tables_of_logs import COLUMNS, by_estimator, write_log
 
 
 def _evaluated(folder, *flags):
@@ -47,22 +27,18 @@ def _estimate(found, name):
     return row
 
 
-def _values(found, name="value"):
-    return {row["estimator"]: row[name] for row in found["estimates"]}
-
-
 def test_a_table_by_weights_alone(tmp_path, capsys):
-    table = _table(tmp_path / "log.csv")
-    flags = (f"--log={tmp_path}/log.csv", *_COLUMNS, "--ignore_columns=played")
+    table = write_log(tmp_path / "log.csv")
+    flags = (f"--log={tmp_path}/log.csv", *COLUMNS, "--ignore_columns=played")
     found = _evaluated(tmp_path / "out", *flags, "--policy=constant:blue", "--nomodel", "--clip=3", "--draws=500")
     weights = (table.shown == "blue") / table.p
-    values = _values(found)
+    values = by_estimator(found)
     assert list(values) == ["logged", "ips", "snips", "clipped_ips"]
     assert values["logged"] == pytest.approx(table.paid.mean())
     assert values["ips"] == pytest.approx((weights * table.paid).mean())
     assert values["snips"] == pytest.approx((weights * table.paid).sum() / weights.sum())
     assert values["clipped_ips"] == pytest.approx((weights.clip(upper=3) * table.paid).mean())
-    assert _values(found, "difference")["ips"] == pytest.approx(values["ips"] - values["logged"])
+    assert by_estimator(found, "difference")["ips"] == pytest.approx(values["ips"] - values["logged"])
     assert found["overlap"]["effective_sample_size"] == pytest.approx(weights.sum() ** 2 / (weights**2).sum())
     assert found["overlap"]["largest_weight"] == 4
     assert found["headline"]["estimator"] == "snips"
@@ -108,7 +84,7 @@ def _timed(path, clients=60, rows=10):
 @pytest.mark.slow
 def test_a_best_action_that_changes_halfway_is_warned_of_and_both_parts_can_be_evaluated(tmp_path, capsys):
     table = _timed(tmp_path / "log.csv")
-    flags = (f"--log={tmp_path}/log.csv", *_COLUMNS, "--policy=constant:blue", "--nomodel", "--draws=0")
+    flags = (f"--log={tmp_path}/log.csv", *COLUMNS, "--policy=constant:blue", "--nomodel", "--draws=0")
     found = _evaluated(tmp_path / "all", *flags, "--time_column=day")
     printed = capsys.readouterr().out
     assert printed.startswith("No significant difference between constant:blue and the log's policy")
@@ -120,23 +96,8 @@ def test_a_best_action_that_changes_halfway_is_warned_of_and_both_parts_can_be_e
     late = _evaluated(tmp_path / "late", *flags, "--time_column=day", "--from=2023-01-08")
     part = table[table.day >= "2023-01-08"]
     assert late["rows"] == len(part)
-    assert _values(late)["snips"] == pytest.approx(part.paid[part.shown == "blue"].mean())
+    assert by_estimator(late)["snips"] == pytest.approx(part.paid[part.shown == "blue"].mean())
     assert not any(finding["is_warning"] for finding in late["findings"] if finding["name"] == "change")
-
-
-@pytest.mark.slow
-def test_a_saved_log_is_compared_over_time_too_and_takes_no_columns(tmp_path):
-    _timed(tmp_path / "log.csv")
-    flags = (*_COLUMNS, "--policy=constant:blue", "--nomodel", "--draws=0", "--time_column=day")
-    saved = f"{tmp_path}/saved.parquet"
-    first = _evaluated(tmp_path / "first", f"--log={tmp_path}/log.csv", f"--save_log={saved}", *flags)
-    again = _evaluated(tmp_path / "again", f"--log={saved}", *flags[4:-1])
-    assert again["findings"][0] == first["findings"][0]
-    assert [one for one in again["findings"] if one["name"] == "change"] == [
-        one for one in first["findings"] if one["name"] == "change"
-    ]
-    with pytest.raises(UsageError, match="--time_column is for a table"):
-        _evaluated(tmp_path / "refused", f"--log={saved}", *flags[4:])
 
 
 def test_private_values_of_a_selection_are_those_of_the_selected_rows(tmp_path, capsys):
@@ -145,10 +106,10 @@ def test_private_values_of_a_selection_are_those_of_the_selected_rows(tmp_path, 
     table.to_csv(tmp_path / "log.csv", index=False)
     bounds = ("--largest_weight=2", "--max_rows_per_client=10", "--noise_multiplier=1e-6", "--policy=constant:blue")
     selection = ("--time_column=day", "--from=2023-01-08", "--unobserved_rewards=drop")
-    found = _evaluated(tmp_path / "out", f"--log={tmp_path}/log.csv", *_COLUMNS, "--private", *bounds, *selection)
+    found = _evaluated(tmp_path / "out", f"--log={tmp_path}/log.csv", *COLUMNS, "--private", *bounds, *selection)
     part = table[(table.day >= "2023-01-08") & table.paid.notna()]
     expected = (2 * (part.shown == "blue") * part.paid).mean()
-    assert _values(found)["ips"] == pytest.approx(expected, abs=0.01)
+    assert by_estimator(found)["ips"] == pytest.approx(expected, abs=0.01)
     printed = capsys.readouterr().out
     assert "missing independently of the reward" in printed
     assert "changes over time. Whoever holds the data can" in printed
@@ -176,9 +137,9 @@ def test_private_values_of_a_selection_are_those_of_the_selected_rows(tmp_path, 
     ],
 )
 def test_without_a_headline_the_reason_is_printed(tmp_path, capsys, paid, flags, missing, why):
-    table = _table(tmp_path / "log.csv")
+    table = write_log(tmp_path / "log.csv")
     table.assign(paid=table.shown.map(paid)).to_csv(tmp_path / "log.csv", index=False)
-    flags = (f"--log={tmp_path}/log.csv", *_COLUMNS, "--nomodel", "--draws=0", "--policy=constant:blue", *flags)
+    flags = (f"--log={tmp_path}/log.csv", *COLUMNS, "--nomodel", "--draws=0", "--policy=constant:blue", *flags)
     found = _evaluated(tmp_path / "out", *flags)
     assert found["headline"] is None
     assert sum(row["value"] is row["low"] is None for row in found["estimates"]) == missing
@@ -188,21 +149,13 @@ def test_without_a_headline_the_reason_is_printed(tmp_path, capsys, paid, flags,
 
 
 @pytest.mark.slow
-def test_one_column_of_probabilities_is_of_the_logged_action(tmp_path):
-    table = _table(tmp_path / "log.csv")
-    found = _evaluated(tmp_path / "out", f"--log={tmp_path}/log.csv", *_COLUMNS, "--policy=column:played", "--draws=0")
-    assert _values(found)["ips"] == pytest.approx((table.played / table.p * table.paid).mean())
-    assert not found["has_model"]  # A model's value needs each action's.
-
-
-@pytest.mark.slow
 def test_a_model_and_tff_give_all_estimators(tmp_path):
-    _table(tmp_path / "log.csv")
-    flags = (f"--log={tmp_path}/log.csv", *_COLUMNS, "--ignore_columns=played", "--policy=uniform")
+    write_log(tmp_path / "log.csv")
+    flags = (f"--log={tmp_path}/log.csv", *COLUMNS, "--ignore_columns=played", "--policy=uniform")
     quick = ("--model_rounds=40", "--model_server_learning_rate=0.05", "--draws=20", "--tau=1", "--clip=2")
     names = "--estimators=ips,snips,clipped_ips,dm,dr,switch_dr,dros"
     found = {sums: _evaluated(tmp_path / sums, *flags, *quick, names, f"--sums={sums}") for sums in ("numpy", "tff")}
-    values = _values(found["numpy"])
+    values = by_estimator(found["numpy"])
     assert list(values) == ["logged", "ips", "snips", "clipped_ips", "dm", "dr", "switch_dr", "dros"]
     truth = 0.5 * (0.3 + 0.25) + 0.5 * 0.4
     assert abs(values["dr"] - truth) < 0.15
@@ -212,16 +165,16 @@ def test_a_model_and_tff_give_all_estimators(tmp_path):
     assert [name for name, bias in biases.items() if bias] == ["dm", "switch_dr", "dros"]
     assert "by SLOPE" in _estimate(found["numpy"], "dros")["parameter"]
     for name in ("value", "low", "high", "difference_low", "bootstrap_high"):
-        for estimator, number in _values(found["numpy"], name).items():
-            by_tff = _values(found["tff"], name)[estimator]
+        for estimator, number in by_estimator(found["numpy"], name).items():
+            by_tff = by_estimator(found["tff"], name)[estimator]
             assert by_tff == (number if number is None else pytest.approx(number, rel=1e-6)), (estimator, name)
 
 
 @pytest.mark.slow
 def test_policies_have_folders_of_their_own_and_no_evaluation_is_overwritten(tmp_path, monkeypatch):
-    _table(tmp_path / "log.csv")
+    write_log(tmp_path / "log.csv")
     monkeypatch.chdir(tmp_path)
-    flags = [f"--log={tmp_path}/log.csv", *_COLUMNS, "--nomodel", "--draws=0"]  # The last two not with --private.
+    flags = [f"--log={tmp_path}/log.csv", *COLUMNS, "--nomodel", "--draws=0"]  # The last two not with --private.
     for policy in ("uniform", "constant:blue", "column:played"):
         command.program(command.define().parse(["evaluate_policy", *flags, f"--policy={policy}"]))
     written = {path.parent.name: path.read_bytes() for path in (tmp_path / "evaluation").glob("*/evaluation.json")}
@@ -234,22 +187,6 @@ def test_policies_have_folders_of_their_own_and_no_evaluation_is_overwritten(tmp
     assert (tmp_path / "evaluation" / "uniform" / "evaluation.json").read_bytes() == written["uniform"]
 
 
-@pytest.mark.parametrize(
-    ("change", "missing"),
-    [
-        ({"paid": 0}, {"logged", "ips", "snips"}),
-        ({"played": 0.0}, {"ips", "snips"}),  # The policy plays none of the logged actions.
-    ],
-)
-def test_without_rewards_or_weights_nothing_can_be_estimated(tmp_path, capsys, change, missing):
-    _table(tmp_path / "log.csv").assign(**change).to_csv(tmp_path / "log.csv", index=False)
-    found = _evaluated(tmp_path / "out", f"--log={tmp_path}/log.csv", *_COLUMNS, "--policy=column:played")
-    assert {row["estimator"] for row in found["estimates"] if row["value"] is row["low"] is None} == missing
-    assert found["headline"] is None
-    printed = capsys.readouterr().out
-    assert printed.count("cannot be estimated") == len(missing) + 1  # In the table and the conclusion.
-
-
 _INTERVALS = ("value", "low", "high", "difference", "difference_low", "difference_high")
 
 
@@ -257,10 +194,10 @@ _INTERVALS = ("value", "low", "high", "difference", "difference_low", "differenc
 def unit_log(request, tmp_path_factory):
     """A log with rewards 0 and 1 that are rare or not, and its evaluation by all estimators."""
     folder, generator = tmp_path_factory.mktemp("unit"), np.random.default_rng(int(1000 * request.param))
-    table = _table(folder / "log.csv", clients=60, rows=20)
+    table = write_log(folder / "log.csv", clients=60, rows=20)
     table["paid"] = (generator.random(len(table)) < request.param * (1 + table.warm)).astype(float)
     table.to_csv(folder / "log.csv", index=False)
-    return table, _evaluated(folder / "out", f"--log={folder}/log.csv", *_COLUMNS, *_ALL)
+    return table, _evaluated(folder / "out", f"--log={folder}/log.csv", *COLUMNS, *_ALL)
 
 
 _ALL = (
@@ -278,7 +215,7 @@ def test_rewards_and_bounds_that_are_transformed_together_change_no_conclusion(
     table.assign(paid=offset + factor * table.paid).to_csv(tmp_path / "log.csv", index=False)
     low, high = sorted((offset, offset + factor))
     bounds = [f"--reward_bounds={low},{high}"] if factor not in (2, -1) else []  # Others are recognized.
-    found = _evaluated(tmp_path / "out", f"--log={tmp_path}/log.csv", *_COLUMNS, *_ALL, *bounds)
+    found = _evaluated(tmp_path / "out", f"--log={tmp_path}/log.csv", *COLUMNS, *_ALL, *bounds)
     assert found["reward_bounds"] == [low, high]
     assert found["headline"] == plain["headline"]
     for before, after in zip(plain["estimates"], found["estimates"], strict=True):
@@ -295,14 +232,14 @@ def test_rewards_and_bounds_that_are_transformed_together_change_no_conclusion(
         assert [after[kind] for kind in kinds] == [before[kind] for kind in kinds]
     weights = np.where(table.shown == "blue", 4, 0)
     ips = low + (high - low) * (weights * (table.paid if factor > 0 else 1 - table.paid)).mean()
-    assert _values(found)["ips"] == pytest.approx(ips)
+    assert by_estimator(found)["ips"] == pytest.approx(ips)
 
 
 def test_an_action_without_a_success_is_not_significantly_worse(tmp_path, capsys):
-    table = _table(tmp_path / "log.csv", clients=100)
+    table = write_log(tmp_path / "log.csv", clients=100)
     table["paid"] = np.where((table.shown == "red") & (np.arange(len(table)) % 100 == 0), 1, -1)
     table.to_csv(tmp_path / "log.csv", index=False)
-    flags = (f"--log={tmp_path}/log.csv", *_COLUMNS, "--policy=constant:blue", "--nomodel", "--draws=20")
+    flags = (f"--log={tmp_path}/log.csv", *COLUMNS, "--policy=constant:blue", "--nomodel", "--draws=20")
     found = _evaluated(tmp_path / "out", *flags)
     printed = capsys.readouterr().out
     assert printed.startswith("No significant difference between constant:blue and the log's policy: -0.0")
@@ -321,16 +258,16 @@ def test_an_action_without_a_success_is_not_significantly_worse(tmp_path, capsys
 @pytest.mark.slow
 @pytest.mark.parametrize(("draws", "words"), [(200, "intervals are the bootstrap's"), (0, "leave out --draws=0")])
 def test_few_effective_clients_have_the_bootstraps_intervals_and_a_warning(tmp_path, capsys, draws, words):
-    table = _table(tmp_path / "log.csv", clients=60)
+    table = write_log(tmp_path / "log.csv", clients=60)
     table[(table.who <= "user 12") | (table.index % 12 == 0)].to_csv(tmp_path / "log.csv", index=False)
-    flags = (f"--log={tmp_path}/log.csv", *_COLUMNS, "--policy=column:played", f"--draws={draws}")
+    flags = (f"--log={tmp_path}/log.csv", *COLUMNS, "--policy=column:played", f"--draws={draws}")
     found = _evaluated(tmp_path / "out", *flags)
     snips = _estimate(found, "snips")
     assert (snips["low"] == snips["bootstrap_low"]) == bool(draws)
     assert snips["difference_low"] < snips["difference"] < snips["difference_high"]
     assert [finding["is_warning"] for finding in found["findings"] if finding["name"] == "few clients"] == [True]
     assert words in capsys.readouterr().out
-    table = _table(tmp_path / "log.csv")
+    table = write_log(tmp_path / "log.csv")
     pd.concat([table, *[table[table.who == "user 3"]] * 90]).to_csv(tmp_path / "log.csv", index=False)
     _evaluated(tmp_path / "one", *flags)
     assert "one client dominates" in capsys.readouterr().out
@@ -370,11 +307,11 @@ def test_a_runs_model_is_evaluated_with_any_exploration(tmp_path):
     best = (hidden @ weights["dense_1/kernel"] + weights["dense_1/bias"]).argmax(axis=1)
     expected = 10 * ((best == actions) * (actions == labels)).mean()
     assert expected > 0
-    assert _values(greedy)["ips"] == pytest.approx(expected)
+    assert by_estimator(greedy)["ips"] == pytest.approx(expected)
     own = _evaluated(tmp_path / "b", f"--log={tmp_path}/log.parquet", *of_run)
     bare = _evaluated(tmp_path / "c", f"--log={tmp_path}/bare.parquet", *of_run)
-    assert _values(own) == _values(bare)
-    assert _values(own)["ips"] != pytest.approx(expected)
+    assert by_estimator(own) == by_estimator(bare)
+    assert by_estimator(own)["ips"] != pytest.approx(expected)
 
 
 @pytest.mark.slow
@@ -389,12 +326,14 @@ def test_the_log_of_a_run_gives_its_own_policy_of_each_period_its_mean_reward(tm
     saved = tmp_path / "log.parquet"
     own = (f"--log={tmp_path}/run", "--policy=logged", "--nomodel", "--draws=0", f"--save_log={saved}")
     found = _evaluated(tmp_path / "a", *own)
-    assert len(set(_values(found).values())) > 1  # By the models of the periods, not by the propensities again.
+    assert len(set(by_estimator(found).values())) > 1  # By the models of the periods, not by the propensities again.
     for name in ("logged", "ips", "snips"):
-        assert _values(found)[name] == pytest.approx(mean, abs=1e-6)
+        assert by_estimator(found)[name] == pytest.approx(mean, abs=1e-6)
     assert found["overlap"]["largest_weight"] == pytest.approx(1, abs=1e-4)
     by_propensities = _evaluated(tmp_path / "b", f"--log={saved}", "--policy=logged", "--draws=0")
-    assert _values(by_propensities)["ips"] == _values(by_propensities)["logged"] == pytest.approx(mean, abs=1e-9)
+    assert (
+        by_estimator(by_propensities)["ips"] == by_estimator(by_propensities)["logged"] == pytest.approx(mean, abs=1e-9)
+    )
     task = registry.load(TaskOptions(task_type="logged", data_file=str(saved)))
     assert task.report["rows"] == found["rows"]
     assert task.report["log"]["cohorts"]["client_selection"] == "uniform"
@@ -409,18 +348,6 @@ def test_the_log_of_a_run_gives_its_own_policy_of_each_period_its_mean_reward(tm
         registry.load(TaskOptions(task_type="logged", data_file=str(tmp_path / "run")))
 
 
-@pytest.mark.slow
-def test_a_greedy_runs_log_is_refused_before_its_contexts_are_read(tmp_path, monkeypatch):
-    flags = [
-        "--task_type=digits", "--total_rounds=1", "--bandits_type=greedy", "--log_interactions",
-        f"--root_output_dir={tmp_path}", "--experiment_name=run",
-    ]  # fmt: skip
-    frame.program(run_federated.STUDY, frame.flag_set(run_federated.STUDY).parse(["run_federated", *flags]))
-    monkeypatch.delattr(interactions.LoggedRun, "with_contexts")
-    with pytest.raises(UsageError, match="are 1: its policy is deterministic, such as greedy"):
-        _evaluated(tmp_path / "out", f"--log={tmp_path}/run", "--policy=uniform")
-
-
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
@@ -431,34 +358,14 @@ def test_a_greedy_runs_log_is_refused_before_its_contexts_are_read(tmp_path, mon
     ],
 )
 def test_the_log_itself_is_never_overwritten(tmp_path, flags, words):
-    _table(tmp_path / "estimates.csv")
+    write_log(tmp_path / "estimates.csv")
     (tmp_path / "link.csv").symlink_to(tmp_path / "estimates.csv")
     (tmp_path / "interactions").mkdir()
     before = (tmp_path / "estimates.csv").read_bytes()
     given = [flag.format(tmp_path) for flag in flags]
     with pytest.raises(UsageError, match=words):
-        _evaluated(tmp_path / "out", f"--log={tmp_path}/estimates.csv", *_COLUMNS, "--policy=uniform", *given)
+        _evaluated(tmp_path / "out", f"--log={tmp_path}/estimates.csv", *COLUMNS, "--policy=uniform", *given)
     assert (tmp_path / "estimates.csv").read_bytes() == before
-
-
-def test_left_out_rows_are_reported(tmp_path, capsys):
-    table = _table(tmp_path / "log.csv")
-    table.loc[:2, "shown"] = None
-    table.to_csv(tmp_path / "log.csv", index=False)
-    found = _evaluated(tmp_path / "out", f"--log={tmp_path}/log.csv", *_COLUMNS, "--policy=uniform", "--nomodel")
-    assert found["rows"] == len(table) - 3
-    assert found["findings"][0]["name"] == "dropped rows"
-    assert "Warning: Rows were left out: 3 without action." in capsys.readouterr().out
-
-
-def test_from_python_a_frame_is_evaluated_like_its_file(tmp_path):
-    frame = _table(tmp_path / "log.csv")
-    flags = ("--ignore_columns=played", "--nomodel", "--draws=0", "--policy=constant:blue")
-    of_file = _evaluated(tmp_path / "out", f"--log={tmp_path}/log.csv", *_COLUMNS, *flags)
-    columns = dict(flag.removeprefix("--").split("=") for flag in _COLUMNS)
-    more = {"ignore_columns": "played", "model": False, "draws": 0, **columns}
-    estimates = bandits.evaluate(log=frame, policy="constant:blue", **more)
-    assert dict(zip(estimates.estimator, estimates.value, strict=True)) == pytest.approx(_values(of_file))
 
 
 def test_from_python_a_run_chooses_by_its_own_predictions(tmp_path, capsys):
@@ -468,10 +375,10 @@ def test_from_python_a_run_chooses_by_its_own_predictions(tmp_path, capsys):
             parts = {("probability", "blue"): blue, ("probability", "red"): 1 - blue}
             return pd.DataFrame(parts, index=frame.index)
 
-    frame = _table(tmp_path / "log.csv").sample(frac=1, random_state=0)  # Rows are matched by their index.
+    frame = write_log(tmp_path / "log.csv").sample(frac=1, random_state=0)  # Rows are matched by their index.
     (tmp_path / "mine").mkdir()
     run = Predicting(tmp_path / "mine", frame, {"data_file": frames.PREFIX + frames.checksum(frame)}, "", {})
-    columns = dict(flag.removeprefix("--").split("=") for flag in _COLUMNS)
+    columns = dict(flag.removeprefix("--").split("=") for flag in COLUMNS)
     more = {"ignore_columns": "played", "model": False, "draws": 0, **columns}
     estimates = bandits.evaluate(log=frame, policy=run, **more).set_index("estimator").value
     blue = np.where(frame.warm == 1, 0.75, 0.25)
@@ -492,9 +399,9 @@ def test_from_python_a_private_evaluation_counts_the_runs_model_and_keeps_its_le
 
     (tmp_path / "run" / "model").mkdir(parents=True)
     (tmp_path / "run" / "model" / "weights.npz").touch()
-    frame = _table(tmp_path / "log.csv")
+    frame = write_log(tmp_path / "log.csv")
     run = Predicting(tmp_path / "run", frame, {}, "", {})
-    columns = dict(flag.removeprefix("--").split("=") for flag in _COLUMNS)
+    columns = dict(flag.removeprefix("--").split("=") for flag in COLUMNS)
     private = {"private": True, "largest_weight": 3, "max_rows_per_client": 12, "noise_multiplier": 2, **columns}
     with pytest.raises(UsageError, match="give privacy_ledger"):
         bandits.evaluate(log=frame, policy="uniform", **private)
@@ -513,10 +420,10 @@ def _printed_and_written(folder, capsys, *flags):
 
 @pytest.mark.slow
 def test_a_column_from_after_the_action_leaves_no_conclusion(tmp_path, capsys):
-    table = _table(tmp_path / "log.csv", clients=300)
+    table = write_log(tmp_path / "log.csv", clients=300)
     times = table.paid.map({1: "2025-01-02 06:07:35", 0: None})
     table.assign(converted_at=times).to_csv(tmp_path / "log.csv", index=False)
-    flags = (f"--log={tmp_path}/log.csv", *_COLUMNS, "--ignore_columns=played", "--policy=constant:blue", "--draws=0")
+    flags = (f"--log={tmp_path}/log.csv", *COLUMNS, "--ignore_columns=played", "--policy=constant:blue", "--draws=0")
     printed, found = _printed_and_written(tmp_path / "out", capsys, *flags, "--estimators=dr")
     conclusion, reason, by_weights = printed.splitlines()[:3]
     assert conclusion == "No conclusion about constant:blue."
@@ -533,10 +440,10 @@ def test_a_column_from_after_the_action_leaves_no_conclusion(tmp_path, capsys):
 
 @pytest.mark.slow
 def test_sets_of_actions_leave_no_conclusion_about_policies_over_all_actions(tmp_path, capsys):
-    table = _table(tmp_path / "log.csv")
+    table = write_log(tmp_path / "log.csv")
     table["available"] = table.shown + np.where(table.warm, "|green", "|blue|red")
     table.to_csv(tmp_path / "log.csv", index=False)
-    flags = (f"--log={tmp_path}/log.csv", *_COLUMNS, "--draws=0")
+    flags = (f"--log={tmp_path}/log.csv", *COLUMNS, "--draws=0")
     printed, found = _printed_and_written(tmp_path / "out", capsys, *flags, "--policy=uniform")
     assert printed.startswith("No conclusion about uniform.")
     assert "in column 'available'" in found["refusal"]["text"]
@@ -546,28 +453,3 @@ def test_sets_of_actions_leave_no_conclusion_about_policies_over_all_actions(tmp
     assert "in column 'available'" in printed
     assert "--policy=column" not in printed
     assert not any(one["is_warning"] for one in found["findings"] if one["name"] in ("sets of actions", "propensities"))
-
-
-@pytest.mark.slow
-def test_an_unavailable_action_leaves_no_conclusion_about_the_uniform_policy(tmp_path, capsys):
-    table = _table(tmp_path / "log.csv", clients=100)
-    table = table.assign(p=np.where(table.warm, table.p, 1.0))[table.warm | (table.shown == "red")]
-    table.to_csv(tmp_path / "log.csv", index=False)
-    flags = (f"--log={tmp_path}/log.csv", *_COLUMNS, "--ignore_columns=played", "--nomodel", "--draws=0")
-    printed, found = _printed_and_written(tmp_path / "out", capsys, *flags, "--policy=uniform")
-    assert printed.startswith("No conclusion about uniform.")
-    assert "rows where an action of the policy was not available" in found["refusal"]["text"]
-    _, found = _printed_and_written(tmp_path / "red", capsys, *flags, "--policy=logged")
-    assert found["refusal"] is None
-
-
-@pytest.mark.slow
-def test_limits_above_all_weights_give_a_conclusion(tmp_path, capsys):
-    _table(tmp_path / "log.csv")
-    flags = (f"--log={tmp_path}/log.csv", *_COLUMNS, "--nomodel", "--draws=0", "--policy=constant:blue")
-    printed, found = _printed_and_written(tmp_path / "out", capsys, *flags, "--estimators=clipped_ips", "--clip=1000")
-    assert found["headline"]["estimator"] == "clipped_ips"
-    assert "Clipped IPS is IPS, as no weight exceeds --clip" in printed
-    plain = _evaluated(tmp_path / "plain", *flags)
-    for name in ("value", "low", "high", "difference_low"):
-        assert _estimate(found, "clipped_ips")[name] == _estimate(plain, "ips")[name]

@@ -73,13 +73,6 @@ def test_a_few_looks_say_nothing_and_say_so():
     assert none.last[1:] == (0, 1, 0)
 
 
-def test_observations_out_of_bounds_are_refused():
-    observed = _observed(np.random.default_rng(2), 3)
-    for wrong in (observed._replace(rows=observed.rows + 1), observed._replace(earned=-observed.earned)):
-        with pytest.raises(ValueError, match="Observations must be at least 0"):
-            anytime.sequence(np.arange(3), wrong)
-
-
 _ROWS = Terms(
     np.array([0, 0, 0, 1, 1], np.int32), np.array([2.0, 9.0, 1.0, 4.0, 0.0]), np.array([0.5, 1.0, 0.0, 1.0, 1.0]),
     np.zeros(5), np.zeros(5),

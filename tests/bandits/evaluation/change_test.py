@@ -90,36 +90,6 @@ def test_a_best_action_that_changes_halfway_is_warned_of():
     assert (np.nan_to_num(p_values[:, 1], nan=1.0) < 0.05).mean() < 0.06
 
 
-def test_a_change_of_all_rewards_is_one_of_the_log():
-    p_values = _p_values(paid=(0.4, 0.4), later=(0.6, 0.6), clients=100)
-    assert (p_values[:, 1] < 0.05).mean() > 0.9
-    assert (p_values[:, 0] < 0.05).mean() < 0.06
-
-
-def _findings(values, **log):
-    rows, _ = _log(np.random.default_rng(0), **log)
-    times = log_time.Times(np.asarray(values(len(rows.clients)), float), None)
-    return change.findings(rows, times, Estimator("snips"), "constant:x")
-
-
-def test_findings_name_the_cut_and_how_to_evaluate_both_parts():
-    draw = np.random.default_rng(0)
-    rows, times = _log(draw, paid=(0.7, 0.3), later=(0.3, 0.7), clients=200)
-    since = f"{log_time.Times(times, None).cut(1 / 3):.15g}"
-    first, second = change.findings(rows, log_time.Times(times, None), Estimator("snips"), "constant:x")
-    assert first.is_warning
-    assert not second.is_warning
-    assert first.text.startswith("Significant change of the difference of constant:x from the log: 0.")
-    assert f"--until={since} and --from={since}." in first.text
-    assert second.text.startswith("No significant change of the log's mean reward: 0.")
-
-
-def test_there_are_no_findings_without_times_or_before_and_after():
-    rows, _ = _log(np.random.default_rng(0))
-    assert change.findings(rows, None, Estimator("snips"), "uniform") == []
-    assert _findings(np.zeros) == []
-
-
 def test_a_quantity_without_spread_is_not_tested():
     rows, times = _log(np.random.default_rng(0))
     logged = rows._replace(weights=np.ones(len(times)))

@@ -47,10 +47,3 @@ def test_sums_are_numpys(rows):
         np.testing.assert_allclose(
             totals.interval(found, ratio), totals.interval(expected, ratio), rtol=1e-9, err_msg=estimator.name
         )
-
-
-@pytest.mark.usefixtures("tff_worker")
-def test_without_draws_none_travel(rows):
-    found, drawn = federated.sums(federated.client_inputs(rows, _NAMES), _LAYOUT)
-    assert drawn.shape == (0, len(_LAYOUT))
-    np.testing.assert_allclose(found.totals, totals.sums(rows, _LAYOUT).totals, rtol=1e-12)

@@ -8,7 +8,7 @@ from scipy import optimize
 
 from bandits.evaluation import estimates, finite_sample, totals
 from bandits.evaluation.estimators import Estimator, Terms
-from data.reward_bounds import UNIT, RewardBounds
+from data.reward_bounds import UNIT
 
 _PATHS = {"snips": (Estimator("snips"),)}
 _LAYOUT = estimates.layout(_PATHS)
@@ -78,12 +78,6 @@ def test_without_bounds_there_is_a_value_but_neither_interval_nor_difference():
     assert finding.is_warning
     assert "1 for the policy (other than 5)" in finding.text
     assert "--reward_bounds=LOW,HIGH" in finding.text
-
-
-def test_a_finding_has_the_users_unit():
-    rows = _rows(np.arange(100), np.ones(100), np.arange(100) < 2)
-    bounds = RewardBounds(-1, 1)
-    assert "here 2 in the log (other than -1)" in finite_sample.finding(finite_sample.find(rows, bounds), bounds).text
 
 
 _LOGS, _CLIENTS, _ACTIONS = 300, 1000, 10

@@ -38,13 +38,6 @@ def test_texts_are_words_of_the_runs_own_vocabulary(tmp_path):
         run.predict(FRAME)
 
 
-def test_a_row_is_predicted_alone_as_among_others(tmp_path):
-    run = finished_run(tmp_path)
-    together = run.predict(FRAME)
-    for row in range(3):
-        np.testing.assert_allclose(run.predict(FRAME.iloc[[row]]), together.iloc[[row]], rtol=1e-6)
-
-
 def test_hidden_layers_are_those_of_the_run(tmp_path):
     hidden = [np.eye(3, 2, dtype=np.float32), np.zeros(2, np.float32), np.eye(2, dtype=np.float32), BIAS]
     run = finished_run(tmp_path, hidden, model="mlp", hidden="2", bandits_type="greedy")

@@ -5,7 +5,6 @@ import json
 import shutil
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from bandits import run_federated
@@ -16,33 +15,12 @@ from data.errors import UsageError
 from optimization.privacy import ledger, mechanisms
 from optimization.study import frame, run_folder
 from scripts import evaluate_policy as command
+from tests.bandits.evaluation.tables_of_logs import COLUMNS, by_estimator, write_log
 
-_COLUMNS = (
-    "--client_column=who", "--action_column=shown", "--reward_column=paid", "--propensity_column=p",
-    "--round_column=when",
-)  # fmt: skip
+_COLUMNS = (*COLUMNS, "--round_column=when", "--ignore_columns=played")
 _PRIVATE = ("--private", "--largest_weight=3", "--max_rows_per_client=12")
 _ALL = "--estimators=logged,ips,snips,clipped_ips,dm,dr,switch_dr,dros"
 _FILES = ("estimates.csv", "evaluation.json", "evaluation.html")
-
-
-def _table(path, clients=150, rows=12, seed=0):
-    generator = np.random.default_rng(seed)
-    count = clients * rows
-    shown = generator.random(count) < 0.25
-    warm = generator.integers(2, size=count)
-    frame = pd.DataFrame(
-        {
-            "who": np.repeat([f"user {number}" for number in range(clients)], rows),
-            "when": np.tile(np.arange(1, rows + 1), clients),
-            "shown": np.where(shown, "blue", "red"),
-            "paid": (generator.random(count) < np.where(shown, 0.3 + 0.5 * warm, 0.4)).astype(int),
-            "p": np.where(shown, 0.25, 0.75),
-            "warm": warm,
-        }
-    )
-    frame.to_csv(path, index=False)
-    return frame
 
 
 def _evaluate(folder, *flags):
@@ -56,16 +34,12 @@ def _evaluate(folder, *flags):
     return json.loads((folder / "out" / "evaluation.json").read_text())
 
 
-def _values(found):
-    return {row["estimator"]: row["value"] for row in found["estimates"]}
-
-
 def test_with_hardly_any_noise_values_are_exact(tmp_path, capsys):
-    table = _table(tmp_path / "log.csv")
+    table = write_log(tmp_path / "log.csv")
     flags = ("--noise_multiplier=1e-8", "--clip_norm=1000", "--clip=1.5")
     found = _evaluate(tmp_path, *_PRIVATE, *flags, "--estimators=logged,ips,snips,clipped_ips")
     weights = 0.5 / table.p
-    assert _values(found) == pytest.approx(
+    assert by_estimator(found) == pytest.approx(
         {
             "logged": table.paid.mean(),
             "ips": (weights * table.paid).mean(),
@@ -81,7 +55,7 @@ def test_with_hardly_any_noise_values_are_exact(tmp_path, capsys):
 
 
 def test_values_are_in_the_unit_of_the_declared_bounds(tmp_path, capsys):
-    table = _table(tmp_path / "log.csv")
+    table = write_log(tmp_path / "log.csv")
     flags = (*_PRIVATE, "--noise_multiplier=1e-8", "--clip_norm=1000", "--estimators=snips", "--largest_weight=1.5")
     plain = _evaluate(tmp_path, *flags)
     table.assign(paid=30 - 20 * table.paid).to_csv(tmp_path / "log.csv", index=False)
@@ -101,7 +75,7 @@ def test_values_are_in_the_unit_of_the_declared_bounds(tmp_path, capsys):
 
 
 def test_wrong_propensities_leave_no_private_conclusion(tmp_path, capsys):
-    table = _table(tmp_path / "log.csv")
+    table = write_log(tmp_path / "log.csv")
     table.assign(p=0.6 * table.p).to_csv(tmp_path / "log.csv", index=False)
     found = _evaluate(tmp_path, *_PRIVATE, "--noise_multiplier=0.1")
     assert found["refusal"]["name"] == "weights"
@@ -111,7 +85,7 @@ def test_wrong_propensities_leave_no_private_conclusion(tmp_path, capsys):
 
 
 def test_a_look_at_a_folder_that_holds_an_evaluation_is_refused_before_it_is_paid_for(tmp_path):
-    _table(tmp_path / "log.csv")
+    write_log(tmp_path / "log.csv")
     _evaluate(tmp_path, *_PRIVATE, "--noise_multiplier=1")
     book = (tmp_path / "log.csv.privacy.jsonl").read_text()
     flags = ("--policy=uniform", *_PRIVATE, "--noise_multiplier=1", f"--output_dir={tmp_path}/out")
@@ -126,9 +100,9 @@ def test_of_two_logs_with_the_same_noised_sum_the_same_is_reported(tmp_path, cap
     monkeypatch.setattr(private_sums, "release", lambda *given: vectors.append(given[0]) or np.full(given[1].size, 0.3))
     printed = []
     flags = ("--noise_multiplier=1", "--ignore_columns=warm")
-    _table(tmp_path / "log.csv")
+    write_log(tmp_path / "log.csv")
     for seed, rows in ((0, 12), (1, 7)):
-        _table(tmp_path / "log.csv", rows=rows, seed=seed)
+        write_log(tmp_path / "log.csv", rows=rows, seed=seed)
         (tmp_path / "log.csv.privacy.jsonl").unlink(missing_ok=True)
         capsys.readouterr()
         _evaluate(tmp_path, *_PRIVATE, *flags)
@@ -139,32 +113,9 @@ def test_of_two_logs_with_the_same_noised_sum_the_same_is_reported(tmp_path, cap
     assert {path.name for path in (tmp_path / "out").iterdir()} == set(_FILES)
 
 
-def test_what_is_reported_has_noise_and_no_words_of_rows(tmp_path, capsys):
-    table = _table(tmp_path / "log.csv")
-    found = _evaluate(tmp_path, *_PRIVATE, "--noise_multiplier=1")
-    weights = 0.5 / table.p
-    exact = [(weights * table.paid).mean(), (weights * table.paid).sum() / weights.sum(), table.paid.mean()]
-    page = (tmp_path / "out" / "evaluation.html").read_text()
-    assert page.count("<img") == 1
-    text = page.split("base64,")[0] + page.split('">')[-1]
-    everything = "".join(
-        [capsys.readouterr().out, text, *((tmp_path / "out" / name).read_text() for name in _FILES[:2])]
-    )
-    size = weights.sum() ** 2 / (weights**2).sum()
-    for number in (*exact, size, weights.mean(), (1 / table.p).mean()):
-        for written in (f"{number:.8g}", f"{number:.6g}"):
-            assert len(written) < 8 or written not in everything  # Fewer digits are in any number by chance.
-    for words in ("1,800", "user ", "verlap", "ffective", "ootstrap", "SLOPE", "mean weight", "argest weight"):
-        assert words not in everything
-    assert set(found) == {"private", "estimates", "privacy", "refusal", "sentences"}
-    for row in found["estimates"]:
-        assert row["low"] < row["value"] < row["high"]
-        assert row["noise"] > 0
-
-
 @pytest.mark.slow
 def test_a_private_model_is_composed_once_a_look_and_its_values_are_right(tmp_path, monkeypatch):
-    _table(tmp_path / "log.csv", clients=200)
+    write_log(tmp_path / "log.csv", clients=200)
     model = (
         "--model_noise_multiplier=0.5", "--model_clip_norm=1", "--model_rounds=20", "--model_clients_per_round=20",
         "--model_client_learning_rate=0.3", "--model_server_learning_rate=0.1",
@@ -219,13 +170,6 @@ def test_a_runs_model_counts_with_what_it_spent(tmp_path):
     assert whole.epsilon(rounds) > own.epsilon(10)
 
 
-def test_what_the_guarantee_leaves_out_is_reported(tmp_path):
-    left = "means of the log's columns"
-    _run(tmp_path / "run", apart_from=(left,))
-    whole, rounds = ledger.composed([*_plan(tmp_path).models, ledger.Spent("look", private.mechanism(150, 1.0))])
-    assert private.guarantee(whole, rounds, 1, ())["apart_from"] == [left]
-
-
 def _of_run(folder, *flags):
     shutil.rmtree(folder / "out", ignore_errors=True)
     given = ["evaluate_policy", f"--log={folder}/run", f"--output_dir={folder}/out", *flags]
@@ -267,7 +211,7 @@ def test_a_run_without_a_guarantee_is_refused(tmp_path):
 
 
 def test_the_sequence_of_a_table_is_reported_drawn_and_written(tmp_path, capsys):
-    table = _table(tmp_path / "log.csv")
+    table = write_log(tmp_path / "log.csv")
     limits = ("--largest_weight=3", "--max_rows_per_client=1")
     found = _evaluate(tmp_path, "--anytime", *limits, "--nomodel", "--draws=0")["anytime"]
     zeros = np.zeros(len(table))
@@ -284,7 +228,7 @@ def test_the_sequence_of_a_table_is_reported_drawn_and_written(tmp_path, capsys)
 
 @pytest.mark.parametrize("flags", [(), ("--reward_bounds=-1,1",)])
 def test_a_sequence_is_in_the_unit_of_declared_or_recognized_bounds(tmp_path, capsys, flags):
-    table = _table(tmp_path / "log.csv")
+    table = write_log(tmp_path / "log.csv")
     given = ("--anytime", "--largest_weight=3", "--max_rows_per_client=1", "--nomodel", "--draws=0")
     plain = _evaluate(tmp_path, *given)["anytime"]
     table.assign(paid=2 * table.paid - 1).to_csv(tmp_path / "log.csv", index=False)
@@ -294,12 +238,6 @@ def test_a_sequence_is_in_the_unit_of_declared_or_recognized_bounds(tmp_path, ca
         np.testing.assert_allclose(found[name], 2 * np.array(plain[name]) - 1, atol=1e-9)
     ends = f"95% confidence sequence {found['lows'][-1]:.1f} to {found['highs'][-1]:.1f}) after"
     assert ends in capsys.readouterr().out
-
-
-def test_a_tables_looks_can_be_periods(tmp_path):
-    _table(tmp_path / "log.csv").assign(period=lambda table: table.when // 5).to_csv(tmp_path / "log.csv", index=False)
-    flags = ("--period_column=period", "--anytime", "--largest_weight=3", "--max_rows_per_client=5", "--nomodel")
-    assert _evaluate(tmp_path, *flags, "--draws=0")["anytime"]["looks"] == [0, 1, 2]
 
 
 def _own_log(folder, flags):
@@ -332,17 +270,6 @@ def _anytime(log, output=None):
     return json.loads((output / "evaluation.json").read_text())["anytime"]["looks"]
 
 
-@pytest.mark.slow
-def test_looks_are_as_the_run_that_wrote_the_log_draws_cohorts(tmp_path):
-    _own_log(tmp_path / "a", {"cache": "per_round"})
-    assert _anytime(tmp_path / "a") == list(range(1, 9))
-    _own_log(tmp_path / "b", {"cache": "persistent"})
-    assert _anytime(tmp_path / "b") == [0, 1]
-    _own_log(tmp_path / "c", {"cohort_sampling": "cyclic"})
-    with pytest.raises(UsageError, match="--cohort_sampling=cyclic"):
-        _anytime(tmp_path / "c")
-
-
 @pytest.mark.parametrize(("flags", "looks"), [({}, [0, 1]), ({"drop_out": 0.1}, None)])
 def test_a_log_that_is_saved_apart_from_its_run_knows_how_cohorts_were_drawn(tmp_path, flags, looks):
     _own_log(tmp_path / "run", {"cache": "persistent", **flags})
@@ -355,8 +282,3 @@ def test_a_log_that_is_saved_apart_from_its_run_knows_how_cohorts_were_drawn(tmp
     else:
         with pytest.raises(UsageError, match="--drop_out"):
             _anytime(saved, tmp_path / "out")
-
-
-def test_estimators_are_those_asked_for(tmp_path):
-    _table(tmp_path / "log.csv")
-    assert list(_values(_evaluate(tmp_path, "--estimators=snips", "--draws=0"))) == ["logged", "snips"]

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from bandits.evaluation import bounds, private_sums, totals
+from bandits.evaluation import bounds, private_sums
 from bandits.evaluation.estimators import KINDS, Estimator, Terms
 
 _BOUNDS = bounds.Bounds(4.0, 2)
@@ -38,23 +38,6 @@ def test_a_vector_by_hand():
     np.testing.assert_allclose(found[0], expected, rtol=1e-12)
     np.testing.assert_allclose(query.scales[:5], [2, 8, 8, 8, 10])
     np.testing.assert_allclose(query.scales[[5, 6]], [8 * 8, 8 * 2])
-
-
-def test_unscaled_sums_are_those_without_privacy():
-    generator = np.random.default_rng(0)
-    clients = np.repeat(np.arange(30), generator.integers(1, 3, 30))
-    uniform = generator.uniform(size=(3, len(clients)))
-    rows = _rows(clients, generator.uniform(0, 4, len(clients)), *uniform)
-    query, layout = private_sums.Query(_ALL, _BOUNDS), totals.Layout(_ALL)
-    sums = query.vectors(rows, _uniform(rows)).sum(axis=0) * query.scales
-    own = totals.of_clients(rows.clients, layout.columns(rows))
-    expected, products = own.sum(axis=0), own.T @ own
-    for estimator in _ALL:
-        ratio, known = query.ratio(estimator), layout.ratio(estimator)
-        for first, second in itertools.product(range(2), repeat=2):
-            product = query.product(ratio[first], ratio[second])
-            assert sums[product] == pytest.approx(products[known[first], known[second]], rel=1e-12)
-        np.testing.assert_allclose(sums[list(ratio)], expected[list(known)], rtol=1e-12)
 
 
 @pytest.mark.parametrize("norm", [None, 0.3])

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from bandits.evaluation import estimates, totals
-from bandits.evaluation.estimators import Terms, terms_of_rows
+from bandits.evaluation import estimates
+from bandits.evaluation.estimators import Terms
 from optimization.study.intervals import Interval
 
 
@@ -36,24 +36,3 @@ def test_paths_go_from_the_unbiased_to_the_least_variance(path):
     reached = np.array([candidate.numerator(rows) for candidate in path])
     np.testing.assert_array_equal(reached[0], weights)
     assert (np.diff(reached, axis=0) <= 1e-12).all()
-
-
-def _log(clients, rare_reward):
-    """A rare action is logged with 0.004 and played with 0.2: weights of 50, beside some of 0.8."""
-    generator = np.random.default_rng(3)
-    rare = generator.random(5 * clients) < 0.004
-    rewards = np.where(rare, rare_reward, 0.5) + generator.normal(0, 0.1, 5 * clients)
-    target, propensities = np.where(rare, 0.2, 0.8), np.where(rare, 0.004, 0.996)
-    return terms_of_rows(np.arange(5 * clients) // 5, rare.astype(int), rewards, propensities, target)
-
-
-@pytest.mark.parametrize(("clients", "is_clipped"), [(40, True), (20_000, False)])
-def test_it_clips_what_is_noise_and_keeps_what_is_not(clients, is_clipped):
-    path = estimates.PATHS["clipped_ips"]
-    layout = totals.Layout(path)
-    sums = totals.sums(_log(clients, 0.9), layout)
-    chosen = estimates.choose_by_slope(sums, layout, path)
-    assert (chosen.parameter < 50) == is_clipped
-    if not is_clipped:
-        interval = totals.interval(sums, layout.ratio(chosen))
-        assert interval.low < 0.8 * 0.5 + 0.2 * 0.9 < interval.high

@@ -1,0 +1,34 @@
+"""A log as a table of the user, for tests of `scripts.evaluate_policy`."""
+
+import pathlib
+
+import numpy as np
+import pandas as pd
+
+COLUMNS = ("--client_column=who", "--action_column=shown", "--reward_column=paid", "--propensity_column=p")
+
+
+def write_log(path: pathlib.Path, clients: int = 30, rows: int = 12, seed: int = 0) -> pd.DataFrame:
+    """Writes a log of two actions, of which blue pays more in warm contexts, and returns it."""
+    generator = np.random.default_rng(seed)
+    count = clients * rows
+    shown = generator.random(count) < 0.25
+    warm = generator.integers(2, size=count)
+    frame = pd.DataFrame(
+        {
+            "who": np.repeat([f"user {number}" for number in range(clients)], rows),
+            "when": np.tile(np.arange(1, rows + 1), clients),
+            "shown": np.where(shown, "blue", "red"),
+            "paid": (generator.random(count) < np.where(shown, 0.3 + 0.5 * warm, 0.4)).astype(int),
+            "p": np.where(shown, 0.25, 0.75),
+            "warm": warm,
+            "played": np.where(shown, 0.9, 0.1),
+        }
+    )
+    frame.to_csv(path, index=False)
+    return frame
+
+
+def by_estimator(evaluation: dict, name: str = "value") -> dict[str, float | None]:
+    """Values, or another number, of each estimator of an `evaluation.json`."""
+    return {row["estimator"]: row[name] for row in evaluation["estimates"]}
