@@ -21,7 +21,7 @@ _LOGGED = 3  # Action, reward and propensity.
 # As measured: docs/faq.md has the figures.
 _BASE_BYTES = 900_000_000
 _COPIES = 85
-_COPIES_OF_A_CLIENT = 2.4
+_COPIES_OF_A_CLIENT = 1.9  # One is its update; its examples count in others.
 # Shares of these below which a run is refused. Fewer copies for the compiler are sometimes enough.
 _LEAST_SHARE, _LEAST_COPIES = 0.6, 25
 
