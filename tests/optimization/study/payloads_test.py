@@ -71,9 +71,9 @@ def test_a_run_is_refused_with_the_figure_and_the_remedy(monkeypatch):
     with pytest.raises(UsageError, match=r"400 MB needs at least 10\.5 GB .* usually 34\.9 GB, .* a larger machine"):
         payloads.check_memory(400_000_000, 10, keeps_models=False)
     payloads.check_memory(40_000_000, 8, keeps_models=True)
-    # 100 clients with 1.9 copies of 40 MB, and 85 copies beside them, of which 25 are the least.
-    with pytest.raises(UsageError, match=r"cohort of 100, .* 6\.1 GB .* usually 11\.9 GB.* fewer --clients"):
-        payloads.check_memory(40_000_000, 100, keeps_models=True)
+    # 200 clients with 1.9 copies of 40 MB, and 85 copies beside them, of which 25 are the least.
+    with pytest.raises(UsageError, match=r"cohort of 200, .* 10\.7 GB .* usually 19\.5 GB.* fewer --clients"):
+        payloads.check_memory(40_000_000, 200, keeps_models=True)
 
 
 def test_with_remote_workers_the_program_alone_needs_memory(monkeypatch):

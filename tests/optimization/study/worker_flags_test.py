@@ -61,7 +61,7 @@ def test_the_risk_of_workers_elsewhere_is_named(monkeypatch, capsys, isolate, li
 
 
 def test_isolation_that_is_required_and_refused_ends_the_program_before_tff_is_imported(monkeypatch):
-    def refuse(*_):
+    def refuse(*_, **__):
         raise isolation.RefusedError("unshare: Operation not permitted")
 
     monkeypatch.setattr(isolation, "start", refuse)
