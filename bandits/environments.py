@@ -163,10 +163,10 @@ class Delay:
         """Whether each of a client's rewards was observed, bool [count]; observed rewards stay observed.
 
         Args:
-          seed: Of the run.
+          seed: Seed of the run.
           period: The deployment period, from 0.
           client: Position among the task's clients.
-          count: Its interactions.
+          count: Number of interactions.
           waited: Rounds since it acted, from 0.
         """
         draw = keys.generator(seed, keys.Purpose.ARRIVAL, period, client)

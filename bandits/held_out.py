@@ -20,8 +20,8 @@ class _Evaluated(NamedTuple):
     """Examples of some clients, for evaluation.
 
     Attributes:
-      examples: Of all.
-      names: Of the clients that have any.
+      examples: Examples of all clients.
+      names: Names of the clients with examples.
       sizes: How many each has, in this order.
     """
 

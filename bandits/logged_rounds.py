@@ -190,7 +190,7 @@ class PooledInput(NamedTuple):
     """Input of a cohort to a round.
 
     Attributes:
-      group: Its clients.
+      group: Clients of the group.
       key: int32 [2], key of the mini-batches.
       position: int32, 0.
     """

@@ -247,7 +247,7 @@ def probabilities(
     Args:
       policy: Exploration policy.
       model: The model that it explores on.
-      weights: Its weights.
+      weights: Weights of the model.
       loss: The loss that it is trained with, which says how outputs predict rewards.
       contexts: As the model takes them.
       key: int32 [2], key of the actions.

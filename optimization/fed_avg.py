@@ -340,7 +340,7 @@ def server_step(
 
     Args:
       optimizer: Server optimizer.
-      optimizer_state: Its state.
+      optimizer_state: State of the server optimizer.
       weights: Model before.
       delta: Aggregated client deltas, new minus old.
 

@@ -77,7 +77,7 @@ class GradientEpsilon(decision_rules.EpsilonGreedy):
     below 0, so epsilon never rises, on a client or in the mean over clients; noise for privacy alone can raise it.
 
     Attributes:
-      epsilon: Its value before the first reward.
+      epsilon: Exploration rate before the first reward.
       epsilon_step: Step along the gradient, at least 0.
     """
 
@@ -205,7 +205,7 @@ def pull(
 
     Args:
       rule: The decision rule.
-      state: Its state, with or without a leading axis of clients.
+      state: State of the rule, with or without a leading axis of clients.
       clicks: uint8 [..., pulls, actions].
       key: int32 [..., 2]; pull i draws with the key plus (0, i).
       count: int32 scalar, how many of the impressions are shown, the first ones; None for all.

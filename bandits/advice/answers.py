@@ -33,7 +33,7 @@ TITLES: Mapping[str, str] = {
     "federating": "Does federating pay?",
     "not_tried": "What was not tried?",
 }
-MAX_WORDS = 40  # Of an answer, without the command.
+MAX_WORDS = 40  # Longest answer, not counting the command.
 _MAX_EPSILONS = 3  # In an answer; the details have all.
 SHOWN = 2  # Parts that were left out; the details have the others.
 _UNCHECKED = "Not yet checked on independent seeds: give more --minutes."

@@ -23,7 +23,7 @@ from optimization.study import cli, frame, intervals, presets
 from optimization.study.settings import numbers, setting
 
 _MAX_DELTA = 1e-3
-_SHARE, _MAX_COHORT = 100, 1000  # By default one of 100 clients participates in a round, and at most 1,000 do.
+_SHARE, _MAX_COHORT = 100, 1000  # Default cohort: 1 / 100 of the clients, at most 1,000.
 # A recommendation sets these itself, or does not support them.
 RESERVED_FLAGS = ("bandits_type", "seed", "repeat", "restart", "list_presets")
 # Values that add no noise and keep cohorts seeded.

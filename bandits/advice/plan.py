@@ -51,7 +51,7 @@ NAMES: Mapping[str, str] = {
 }
 # First seeds of searches, of the comparison, and of the independent runs.
 TUNING_SEED, SEED, INDEPENDENT_SEED = 1000, 2000, 3000
-_FACTORS = (0.2, 0.5, 1.0, 2.0, 5.0)  # Of a rate's default.
+_FACTORS = (0.2, 0.5, 1.0, 2.0, 5.0)  # Searched learning rates, as multiples of the default.
 # Server rates of averaging without an adaptive optimizer. Adam's steps are as long for small rewards as for large ones,
 # so a model of rare clicks settles sooner without it.
 _AVERAGING = ("1", "0.5", "2")

@@ -13,7 +13,8 @@ from data.errors import UsageError
 from data.reward_bounds import RewardBounds
 from optimization.study.intervals import CONFIDENCE, Interval
 
-FIXED: Mapping[str, str] = {kind.parameter: name for name, kind in KINDS.items() if kind.parameter}  # By flag.
+# Estimators by the flag that fixes their parameter.
+FIXED: Mapping[str, str] = {kind.parameter: name for name, kind in KINDS.items() if kind.parameter}
 BIASED = "biased, no interval"  # Printed in place of an interval, as the size of the bias is unknown.
 # Kinds of intervals, as files name them.
 DELTA, BOOTSTRAP, BETTING = "delta method", "bootstrap", "betting"

@@ -347,7 +347,7 @@ def values(noised: np.ndarray, query: Query, mechanism: mechanisms.Mechanism) ->
       mechanism: The accounted mechanism.
     """
     sums, miss = _Noised(noised, query, mechanism), 1 - intervals.CONFIDENCE
-    mean_weight = sums.mean(_WEIGHTS, miss)  # Its lower limit fails in half of the cases.
+    mean_weight = sums.mean(_WEIGHTS, miss)  # Only its lower limit is used, which fails with probability miss / 2.
     lost, found = 1 - min(max(0.0, mean_weight.low), 1.0), []
     for estimator in query.estimators:
         is_clipped = estimator.name in _CLIPPED

@@ -137,7 +137,7 @@ class RunModel:
       phase: The run's options.
       num_actions: Number of actions.
       model: The model.
-      weights: Its weights.
+      weights: Weights of the model.
     """
 
     phase: Phase
@@ -222,7 +222,7 @@ def of_final_model(
     Args:
       log: The log.
       folder: The run's folder.
-      chosen: Its options.
+      chosen: Options of the run.
       settings: The flags; without `bandits_type`, the exploration is that of the run.
 
     Raises:

@@ -263,7 +263,7 @@ def of_runs(
     Args:
       figure: The figure.
       planned: The configuration.
-      seed_runs: Its finished runs.
+      seed_runs: Finished runs of the configuration.
       searched: Best value of each searched flag.
       diverged: Seeds whose training diverged.
 

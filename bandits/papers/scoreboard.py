@@ -33,7 +33,7 @@ class Line:
       figure: The figure or table that it belongs to.
       says: The claim, or the configuration and measure of the number.
       place: Section of the paper.
-      result: Its verdict, with our numbers.
+      result: Verdict, with our numbers.
       published: The number; empty for a claim.
       claim: The claim; None for a number.
       privacy_flags: Flags of `scripts.privacy_budget` that compute the number, if it is an epsilon.
@@ -80,9 +80,9 @@ class Judged:
     Attributes:
       figure: The figure.
       table: Its records; None if there are none.
-      results: Its results.
-      lines: Its claims, published numbers and epsilons.
-      tests: Its configurations compared with its reference.
+      results: Results of the figure's runs.
+      lines: Claims, published numbers and epsilons.
+      tests: Comparisons of the configurations with the reference.
     """
 
     figure: Figure

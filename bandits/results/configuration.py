@@ -37,7 +37,7 @@ class ReferenceValue:
     Attributes:
       name: Name of the reference.
       mean: The number.
-      error: Its standard error; 0 if it is exact.
+      error: Standard error of the mean; 0 if it is exact.
       clients: Clients in the sample; 0 if it is exact.
     """
 

@@ -357,8 +357,8 @@ class Selection:
     """A client selector and its parameters, for any population.
 
     Attributes:
-      name: Its name in `--client_selection`.
-      selector: Its class.
+      name: Value of `--client_selection`.
+      selector: Class of the selector.
       parameters: (name, value) of the class's arguments.
     """
 
