@@ -1,14 +1,16 @@
 """Flags of non-stationary environments and of resets, and what they mean."""
 
+import dataclasses
+from typing import Any
+
 from bandits import environments, registry, resets
+from bandits.options import DRIFT
 from data.errors import UsageError
+from data.settings import declared, make_options, names, setting
 from data.tasks import options as task_options
-from optimization.options import named
 from optimization.posterior import flags as posterior_flags
 from optimization.study import cli, selector_flags
-from optimization.study.settings import declared, names, setting
 
-SCENARIO = "drift"  # Random initial weights, non-stationary rewards.
 _DRIFTS, _DELAYS, _RESETS = (tuple(kinds) for kinds in (environments.DRIFTS, environments.DELAYS, resets.WHAT))
 _MOST_ROUNDS = 1e9  # Above any run's length.
 # Their defaults depend on the length of the run or of its deployment period.
@@ -16,58 +18,118 @@ OF_LENGTH = ("drift_start", "drift_rounds", "drift_period", "delay_rounds")
 _WITHOUT_REWARDS = (*task_options.OFFLINE, task_options.REPLAY)  # Values of --learn_from without simulated rewards.
 
 
+@dataclasses.dataclass(frozen=True)
 class Environments:
-    """Non-stationary environments.
+    """Non-stationary environments."""
 
-    Attributes:
-      reward_drift: How rewards change over the bandits' rounds: each change permutes the actions' columns of the reward
-        matrix (default: abrupt with --scenario=drift, else none).
-      drift_start: First round of the change (default: the first of the run's second half).
-      drift_every: Rounds between changes, each to another environment (default: one change).
-      drift_rounds: Length of the change, in rounds (default: a quarter of the run).
-      drift_period: Length of both seasons together, in rounds (default: half of the run).
-      drift_overlap: Fraction of each season that blends into the next.
-      drift_world: Run all rounds in this environment of the drift, 0 for the task's own. With
-        --bandits_type=supervised_mse this is the full-feedback baseline for dynamic regret (default: as they change).
-      world_seed: Seed of the environment, shared by runs of all seeds: permutations, clients' times of change, and
-        clients' time zones.
-      reward_delay: Delay of rewards. A client trains on observed rewards; rewards that are not observed before the next
-        deployment are lost. Needs --cache=persistent (default: none).
-      delay_rounds: Maximum or mean delay, in rounds (default: half of --bandits_deploy_freq).
-      delay_never: Fraction of the rewards that are never observed.
-    """
+    reward_drift: str = setting(
+        lambda settings: "abrupt" if settings.scenario == DRIFT else None,
+        "How rewards change over the bandits' rounds: each change permutes the actions' columns of the reward "
+        "matrix (default: abrupt with --scenario=drift, else none)",
+        {"none": "stationary", **environments.DRIFTS},
+        used=lambda value, _: None if value == "none" else value,
+    )
+    drift_start: int = setting(
+        None,
+        "First round of the change (default: the first of the run's second half)",
+        low=1,
+        only={"reward_drift": ("abrupt", "linear", "client")},
+        filled=lambda settings: settings.total_rounds // 2 + 1,
+    )
+    drift_every: int = setting(
+        None,
+        "Rounds between changes, each to another environment (default: one change)",
+        low=1,
+        only={"reward_drift": ("abrupt",)},
+    )
+    drift_rounds: int = setting(
+        None,
+        "Length of the change, in rounds (default: a quarter of the run)",
+        low=1,
+        only={"reward_drift": ("linear", "client")},
+        filled=lambda settings: max(1, settings.total_rounds // 4),
+    )
+    drift_period: int = setting(
+        None,
+        "Length of both seasons together, in rounds (default: half of the run)",
+        low=2,
+        only={"reward_drift": ("seasonal",)},
+        filled=lambda settings: max(2, settings.total_rounds // 2),
+    )
+    drift_overlap: float = setting(
+        None,
+        "Fraction of each season that blends into the next",
+        high=1.0,
+        only={"reward_drift": ("seasonal",)},
+        filled=0.0,
+    )
+    drift_world: int = setting(
+        None,
+        "Run all rounds in this environment of the drift, 0 for the task's own. With "
+        "--bandits_type=supervised_mse this is the full-feedback baseline for dynamic regret (default: as they "
+        "change)",
+        only={"reward_drift": _DRIFTS},
+    )
+    world_seed: int = setting(
+        lambda settings: 0 if settings.reward_drift or settings.availability else None,
+        "Seed of the environment, shared by runs of all seeds: permutations, clients' times of change, and "
+        "clients' time zones",
+    )
+    reward_delay: str = setting(
+        None,
+        "Delay of rewards. A client trains on observed rewards; rewards that are not observed before the next "
+        "deployment are lost. Needs --cache=persistent (default: none)",
+        {"none": "no delay", **environments.DELAYS},
+        used=lambda value, _: None if value == "none" else value,
+    )
+    delay_rounds: float = setting(
+        None,
+        "Maximum or mean delay, in rounds (default: half of --bandits_deploy_freq)",
+        high=_MOST_ROUNDS,
+        only={"reward_delay": _DELAYS},
+        filled=lambda settings: float(settings.bandits_deploy_freq // 2),
+    )
+    delay_never: float = setting(
+        None,
+        "Fraction of the rewards that are never observed",
+        high=1.0,
+        below=True,
+        only={"reward_delay": _DELAYS},
+        filled=0.0,
+    )
 
-    reward_drift: str = setting(words={"none": "stationary", **environments.DRIFTS})
-    drift_start: int = setting(low=1, only={"reward_drift": ("abrupt", "linear", "client")})
-    drift_every: int = setting(low=1, only={"reward_drift": ("abrupt",)})
-    drift_rounds: int = setting(low=1, only={"reward_drift": ("linear", "client")})
-    drift_period: int = setting(low=2, only={"reward_drift": ("seasonal",)})
-    drift_overlap: float = setting(high=1.0, only={"reward_drift": ("seasonal",)}, filled=0.0)
-    drift_world: int = setting(only={"reward_drift": _DRIFTS})
-    world_seed: int = setting()
-    reward_delay: str = setting(words={"none": "no delay", **environments.DELAYS})
-    delay_rounds: float = setting(high=_MOST_ROUNDS, only={"reward_delay": _DELAYS})
-    delay_never: float = setting(high=1.0, below=True, only={"reward_delay": _DELAYS}, filled=0.0)
 
-
+@dataclasses.dataclass(frozen=True)
 class Resets:
-    """Resets.
+    """Resets."""
 
-    Attributes:
-      reset: What a reset of the training restarts, for non-stationary environments.
-      reset_when: Trigger of a reset.
-      reset_watch: Series that detectors watch.
-      reset_window: Rounds from one reset to the next.
-      reset_warmup: Rounds after a start or a reset before a detector may trigger.
-      page_hinkley_threshold: Rise of the series, summed over rounds, that triggers a reset; see docs/environments.md.
-    """
-
-    reset: str = setting(words={"none": "nothing", **resets.WHAT})
-    reset_when: str = setting(words=resets.WHEN, only={"reset": _RESETS}, filled=resets.PAGE_HINKLEY)
-    reset_watch: str = setting(words=resets.WATCHED, only={"reset_when": resets.DETECTORS}, filled=resets.LOSS)
-    reset_window: int = setting(low=1, only={"reset_when": (resets.WINDOW,)})
-    reset_warmup: int = setting(low=1, only={"reset_when": resets.DETECTORS}, filled=10)
-    page_hinkley_threshold: float = setting(above=True, only={"reset_when": (resets.PAGE_HINKLEY,)}, filled=0.5)
+    reset: str = setting(
+        None,
+        "What a reset of the training restarts, for non-stationary environments",
+        {"none": "nothing", **resets.WHAT},
+        used=lambda value, _: None if value == "none" else value,
+    )
+    reset_when: str = setting(
+        None, "Trigger of a reset", resets.WHEN, only={"reset": _RESETS}, filled=resets.PAGE_HINKLEY
+    )
+    reset_watch: str = setting(
+        None, "Series that detectors watch", resets.WATCHED, only={"reset_when": resets.DETECTORS}, filled=resets.LOSS
+    )
+    reset_window: int = setting(None, "Rounds from one reset to the next", low=1, only={"reset_when": (resets.WINDOW,)})
+    reset_warmup: int = setting(
+        None,
+        "Rounds after a start or a reset before a detector may trigger",
+        low=1,
+        only={"reset_when": resets.DETECTORS},
+        filled=10,
+    )
+    page_hinkley_threshold: float = setting(
+        None,
+        "Rise of the series, summed over rounds, that triggers a reset; see docs/environments.md",
+        above=True,
+        only={"reset_when": (resets.PAGE_HINKLEY,)},
+        filled=0.5,
+    )
 
 
 # Flags of the environment.
@@ -80,30 +142,23 @@ def define(flags: cli.FlagSet) -> None:
     flags.group(Resets)
 
 
-def resolve(settings: cli.Settings) -> cli.Settings:
-    """Fills in the environment of `--scenario`.
+def check(settings: cli.Settings) -> None:
+    """Checks the environment and the resets against the other settings.
 
     Raises:
-      UsageError: If it contradicts `--reward_drift`.
+      UsageError: If they contradict each other, there are too many environments, or resets cannot happen.
     """
-    kind = settings.reward_drift
-    if settings.scenario == SCENARIO:
-        if kind == "none":
-            raise UsageError(f"--scenario={SCENARIO} has non-stationary rewards: leave out --reward_drift=none.")
-        kind = kind or "abrupt"
-    for name in ("reward_delay", "reset"):
-        settings = settings.replace(**{name: None if settings[name] == "none" else settings[name]})
-    settings = settings.replace(reward_drift=None if kind == "none" else kind)
+    if settings.scenario == DRIFT and not settings.reward_drift:
+        raise UsageError(f"--scenario={DRIFT} has non-stationary rewards: leave out --reward_drift=none.")
     _check_availability(settings)
-    has_zones = settings.availability not in (None, "always")
-    if "world_seed" in settings.set_by_user and not (settings.reward_drift or has_zones):
+    if "world_seed" in settings.set_by_user and not (settings.reward_drift or settings.availability):
         raise UsageError("--world_seed has an effect only with --reward_drift or --availability.")
     for name in ("reward_drift", "reward_delay"):
         if settings[name] and settings.learn_from in _WITHOUT_REWARDS:
             raise UsageError(f"--{name}: with --learn_from={settings.learn_from} all rewards were logged before.")
     if settings.reward_delay and settings.cache != "persistent":
         raise UsageError("--reward_delay needs --cache=persistent, where clients keep the actions of delayed rewards.")
-    if settings.reward_delay == "uniform" and (settings.delay_rounds or 0) % 1:
+    if settings.reward_delay == "uniform" and settings.delay_rounds % 1:
         raise UsageError(f"--delay_rounds={settings.delay_rounds:g} must be whole with --reward_delay=uniform.")
     if settings.reset and not registry.BANDITS[settings.bandits_type].trains:
         raise UsageError(f"--reset has no effect with --bandits_type={settings.bandits_type}, which never trains.")
@@ -113,12 +168,14 @@ def resolve(settings: cli.Settings) -> cli.Settings:
         raise UsageError(
             f"--reset does not go with --model_aggregation={settings.model_aggregation}: it burns in once."
         )
-    return settings
+    _check_reset_rounds(settings)
+    if settings.reward_drift:
+        _check_environments(settings)
 
 
 def _check_availability(settings: cli.Settings) -> None:
     for name in ("availability", "drop_out"):
-        if settings[name] in (None, "always", 0):
+        if not settings[name]:
             continue
         if settings.client_selection != "uniform":
             raise UsageError(f"--{name} does not go with --client_selection, which chooses among all clients.")
@@ -128,26 +185,7 @@ def _check_availability(settings: cli.Settings) -> None:
         raise UsageError(f"--time_zones_by_label: with --learn_from={settings.learn_from} clients have no labels.")
 
 
-def with_rounds(settings: cli.Settings) -> cli.Settings:
-    """Fills in what follows from the number of rounds; needs what `Settings.settled` fills in.
-
-    Raises:
-      UsageError: If there are too many environments, an unknown one, or resets that cannot happen.
-    """
-    total = settings.total_rounds
-    settings = selector_flags.resolve_availability(settings)
-    if settings.reward_delay:
-        settings = settings.filled({"delay_rounds": float(settings.bandits_deploy_freq // 2)})
-    _check_reset_rounds(settings)
-    if not settings.reward_drift:
-        return settings
-    if settings.reward_drift == "seasonal":
-        settings = settings.filled({"drift_period": max(2, total // 2)})
-    else:
-        settings = settings.filled({"drift_start": total // 2 + 1})
-    if settings.reward_drift in ("linear", "client"):
-        settings = settings.filled({"drift_rounds": max(1, total // 4)})
-    settings = settings.filled({"world_seed": 0})
+def _check_environments(settings: cli.Settings) -> None:
     if (count := _environments(settings)) > environments.MOST_ENVIRONMENTS:
         raise UsageError(
             f"--drift_every={settings.drift_every} makes {count} environments; the maximum is "
@@ -157,7 +195,6 @@ def with_rounds(settings: cli.Settings) -> cli.Settings:
         raise UsageError(
             f"--drift_world={settings.drift_world} must be one of this drift's environments, 0 to {count - 1}."
         )
-    return settings
 
 
 def _check_reset_rounds(settings: cli.Settings) -> None:
@@ -176,27 +213,30 @@ def _environments(settings: cli.Settings) -> int:
     return 2 + max(0, (settings.total_rounds - settings.drift_start) // every) if every else 2
 
 
+def _prefixed(settings: cli.Settings, prefix: str) -> dict[str, Any]:
+    return {name.removeprefix(prefix): settings[name] for name in settings if name.startswith(prefix)}
+
+
 def drift_of(settings: cli.Settings) -> environments.Drift:
-    """How rewards change, from resolved flags."""
+    """How rewards change."""
     if not settings.reward_drift:
         return environments.NO_DRIFT
     kind, count, seed = settings.reward_drift, _environments(settings), settings.world_seed
-    return named(
-        environments.Drift, settings, "drift_", kind=kind, environments=count, seed=seed, only=settings.drift_world
-    )
+    values = _prefixed(settings, "drift_")
+    return make_options(environments.Drift, values, kind=kind, environments=count, seed=seed, only=settings.drift_world)
 
 
 def delay_of(settings: cli.Settings) -> environments.Delay:
-    """How late rewards are, from resolved flags."""
-    return named(environments.Delay, settings, "delay_", kind=settings.reward_delay or "none")
+    """How late rewards are."""
+    values = _prefixed(settings, "delay_")
+    return make_options(environments.Delay, values, kind=settings.reward_delay or "none")
 
 
 def reset_of(settings: cli.Settings) -> resets.Reset:
-    """What is reset, and when, from resolved flags."""
-    return named(
+    """What is reset, and when."""
+    return make_options(
         resets.Reset,
-        settings,
-        "reset_",
+        _prefixed(settings, "reset_"),
         what=settings.reset or "none",
         watched=settings.reset_watch or resets.LOSS,
         threshold=settings.page_hinkley_threshold or 0.0,

@@ -5,92 +5,32 @@ from collections.abc import Mapping
 from typing import Any
 
 from bandits import registry
-from bandits.options import BanditOptions, Personalization
+from bandits.options import (
+    ALONE,
+    FINE_TUNE,
+    LOCAL_HEAD,
+    POOLED,
+    BanditOptions,
+    ClientReports,
+    Federation,
+    Personalization,
+)
 from data import tasks
 from data.errors import UsageError
+from data.settings import make_options, names
 from data.tasks import options as task_options
-from optimization.options import Aggregation, named
+from optimization.options import Aggregation
 from optimization.study import aggregation_flags, cli
-from optimization.study.settings import names, setting
 
-ALONE, POOLED = "alone", "pooled"
-FINE_TUNE, LOCAL_HEAD = "fine_tune", "local_head"
 REPORT_IN_WORDS = "what each client earned"
-_PERSONAL = (FINE_TUNE, LOCAL_HEAD)
 MOST_ALONE = 1000  # Models on disk.
-
-
-class Federations:
-    """Federation.
-
-    Attributes:
-      federation: Who trains a model on which data.
-      alone_budget: Clients that take part alone.
-      pooled_steps: Steps of the server on the cohort's logs, in a round.
-    """
-
-    federation: str = setting(
-        "federated",
-        words={
-            "federated": "clients train one model together",
-            ALONE: "each client trains a model by itself, in the rounds of the federated run; nothing leaves it",
-            POOLED: "the server trains on the collected logs of each cohort",
-        },
-    )
-    alone_budget: str = setting(
-        words={
-            "drawn": "the cohorts of the federated run",
-            "equal": "the first round's cohort in every round, so as often as the federated model trains",
-        },
-        only={"federation": (ALONE,)},
-        filled="drawn",
-    )
-    pooled_steps: str = setting(
-        words={
-            "client": "as many as a client takes, with mini-batches as large as those of all clients together",
-            "cohort": "as many as all clients together, with the mini-batches of one",
-        },
-        only={"federation": (POOLED,)},
-        filled="client",
-    )
-
-
-class Personalizations:
-    """Personalization.
-
-    Attributes:
-      personalization: How a client adapts the deployed model, on the log of half of its examples, before it acts on the
-        other half; see docs/federating.md.
-      personalization_epochs: Passes over that log; 0 for no adaptation.
-      personalization_learning_rate: Learning rate of the adaptation (default: --client_learning_rate).
-      personalization_layers: Layers that it trains.
-      report_clients: Write what each client earned to private_client_rewards.json, which no privacy guarantee covers;
-        see docs/federating.md.
-    """
-
-    personalization: str = setting(
-        "none",
-        words={
-            "none": "the deployed model acts on all examples",
-            FINE_TUNE: "the client trains the deployed model",
-            LOCAL_HEAD: "the last layer never leaves the client, which trains it again in each round",
-        },
-    )
-    personalization_epochs: int = setting(high=20, only={"personalization": _PERSONAL}, filled=1)
-    personalization_learning_rate: float = setting(above=True, only={"personalization": _PERSONAL})
-    personalization_layers: str = setting(
-        words={"all": "all layers", "last": "the last layer"}, only={"personalization": (FINE_TUNE,)}, filled="all"
-    )
-    report_clients: bool = setting(False)
-
-
-NAMES = names(Federations, Personalizations)
+NAMES = names(Federation, Personalization, ClientReports)
 
 
 def define(flags: cli.FlagSet) -> None:
     """Defines the flags."""
-    flags.group(Federations)
-    flags.group(Personalizations)
+    flags.group(Federation)
+    flags.group(Personalization, ClientReports)
 
 
 _NO_LOG = ((None, False), "the log of interactions knows one shared model and no halves")
@@ -132,8 +72,8 @@ _GOES_WITH: Mapping[tuple[str, Any], Mapping[str, tuple[tuple, str]]] = {
 }
 
 
-def resolve(settings: cli.Settings) -> cli.Settings:
-    """Refuses settings that do not go with the federation or the personalization, and fills in defaults.
+def check(settings: cli.Settings) -> None:
+    """Refuses settings that do not go with the federation or the personalization.
 
     Raises:
       UsageError: On a flag that does not go with it.
@@ -151,16 +91,11 @@ def resolve(settings: cli.Settings) -> cli.Settings:
     clipping = sorted({"clip_norm", "adaptive_clipping", "unclip_quantile"} & settings.set_by_user)
     if settings.federation == POOLED and clipping:
         raise UsageError(f"--{clipping[0]} does not go with --federation={POOLED}: no client sends an update.")
-    if settings.personalization == "none":
-        return settings
-    return settings.filled({"personalization_learning_rate": settings.client_learning_rate})
 
 
 def options(settings: cli.Settings) -> Personalization | None:
-    """Personalization of resolved flags; None for none."""
-    if settings.personalization == "none":
-        return None
-    return named(Personalization, settings, "personalization_", kind=settings.personalization)
+    """Personalization; None for none."""
+    return None if settings.personalization == "none" else make_options(Personalization, settings)
 
 
 def aggregation(settings: cli.Settings) -> Aggregation:

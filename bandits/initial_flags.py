@@ -2,38 +2,39 @@
 
 import dataclasses
 
-from bandits import environment_flags, registry
-from bandits.options import InitialTraining
+from bandits import registry
+from bandits.options import InitialTraining, of_task
+from bandits.task_defaults import PRETRAINED
 from data.errors import UsageError
-from optimization.options import Aggregation, ServerOptimizer
-from optimization.study import aggregation_flags, cli, training_flags
-from optimization.study.settings import setting
-
-PRETRAINED = ("init", "init_shift")  # Scenarios with an initial training.
-UNTRAINED = ("scratch", environment_flags.SCENARIO)
+from data.settings import declared, make_options, setting
+from optimization.options import OPTIMIZERS, Aggregation, ServerOptimizer
+from optimization.study import aggregation_flags, cli
 
 
-class InitialTrainings:
-    """Initial training.
+@dataclasses.dataclass(frozen=True)
+class _Training:
+    """Its server, and its clipping."""
 
-    Attributes:
-      init_clients: Clients that it uses: the first ones; the bandits get the others (default: the task's; of a table a
-        fifth).
-      init_rounds: Its rounds.
-      init_server_optimizer: Its server optimizer; the paper does not state it, and SGD in EMNIST's presets is our
-        guess.
-      init_server_learning_rate: Its server learning rate.
-      init_client_learning_rate: Its client learning rate.
-      init_adaptive_clipping: Adaptive clipping of its updates; false for no clipping (default: the same aggregation as
-        the bandits).
-    """
+    init_server_optimizer: str = setting(
+        of_task("init_server_optimizer"),
+        "Its server optimizer; the paper does not state it, and SGD in EMNIST's presets is our guess",
+        list(OPTIMIZERS),
+    )
+    init_server_learning_rate: float = setting(of_task("init_server_learning_rate"), "Its server learning rate")
+    init_adaptive_clipping: bool = setting(
+        None,
+        "Adaptive clipping of its updates; false for no clipping (default: the same aggregation as the bandits)",
+        only={"aggregator_type": ("mean",)},
+    )
 
-    init_clients: int = setting(low=1)
-    init_rounds: int = setting(low=1)
-    init_server_optimizer: str = setting(words=list(training_flags.HYPERPARAMETERS))
-    init_server_learning_rate: float = setting()
-    init_client_learning_rate: float = setting()
-    init_adaptive_clipping: bool = setting(only={"aggregator_type": ("mean",)})
+
+def define(flags: cli.FlagSet) -> None:
+    """Defines the flags, which have no value without an initial training."""
+    settings = [
+        dataclasses.replace(one, used=lambda value, settings: value if settings.scenario in PRETRAINED else None)
+        for one in (*declared(InitialTraining), *declared(_Training))
+    ]
+    flags.group("Initial training", *settings, scenario=PRETRAINED)
 
 
 def check(settings: cli.Settings) -> None:
@@ -59,22 +60,19 @@ def options(settings: cli.Settings) -> InitialTraining | None:
     """Initial training, or None."""
     if settings.scenario not in PRETRAINED:
         return None
-    return InitialTraining(
+    return make_options(
+        InitialTraining,
+        settings,
         bandit=registry.BANDITS["supervised_mse"],
-        num_clients=settings.init_clients,
         rewards="init" if settings.scenario == "init_shift" else "exact",
-        total_rounds=settings.init_rounds,
         server_optimizer=ServerOptimizer(settings.init_server_optimizer, settings.init_server_learning_rate),
-        client_learning_rate=settings.init_client_learning_rate,
         aggregation=_aggregation(settings),
     )
 
 
 def _aggregation(settings: cli.Settings) -> Aggregation:
     clips = settings.init_adaptive_clipping
-    if clips:
-        settings = aggregation_flags.resolve(settings.replace(adaptive_clipping=True))
-    aggregation = aggregation_flags.options(settings)
+    aggregation = aggregation_flags.options(settings.replace(adaptive_clipping=True) if clips else settings)
     if settings.initial_model_is_public:
         aggregation = dataclasses.replace(aggregation, noise_multiplier=0.0, target_epsilon=None, population=None)
     return dataclasses.replace(aggregation, clip_norm=None, unclip_quantile=None) if clips is False else aggregation

@@ -1,14 +1,14 @@
 """Flags of runs on the log of a bandit, and what goes with them."""
 
+import dataclasses
+
 from data.errors import UsageError
+from data.settings import setting
 from data.tasks.options import LEARN_FROM, OFFLINE, REPLAY, SIMULATOR, TaskOptions
 from optimization.study import cli
-from optimization.study.settings import setting
 
 _TASK = "logged"
 _COLUMNS_OF_TABLE = ("client_column", "action_column", "reward_column", "propensity_column")
-# Offline training has a greedy policy, whose actions matter only in evaluation.
-_TRAINED_AS = {"regression": "greedy", "ips": "greedy", "dr": "supervised_mse"}
 _ACTING = ("bandits_type", "importance_weighting", "importance_weights", "bandits_deploy_delay", "cache")
 
 SIMULATED = (
@@ -17,14 +17,13 @@ SIMULATED = (
 )
 
 
+@dataclasses.dataclass(frozen=True)
 class Logs:
-    """Log of a bandit.
+    """Log of a bandit."""
 
-    Attributes:
-      learn_from: What the rows of --data_file are to the run.
-    """
-
-    learn_from: str = setting(SIMULATOR, LEARN_FROM, only={"task_type": (_TASK,)})
+    learn_from: str = setting(
+        SIMULATOR, "What the rows of --data_file are to the run", LEARN_FROM, only={"task_type": (_TASK,)}
+    )
 
 
 def is_offline(settings: cli.Settings) -> bool:
@@ -37,14 +36,14 @@ def is_simulated(options: TaskOptions) -> bool:
     return options.task_type == _TASK and options.learn_from == SIMULATOR
 
 
-def resolve(settings: cli.Settings) -> cli.Settings:
-    """Fills in what learning from a log means.
+def check(settings: cli.Settings) -> None:
+    """Checks what goes with learning from a log.
 
     Raises:
       UsageError: On flags that do not go with it.
     """
     if settings.task_type != _TASK:
-        return settings
+        return
     flag = f"--learn_from={settings.learn_from}"
     named = [name for name in _COLUMNS_OF_TABLE if settings[name]]
     if named and len(named) < len(_COLUMNS_OF_TABLE):
@@ -53,7 +52,7 @@ def resolve(settings: cli.Settings) -> cli.Settings:
     if settings.scenario == "init_shift":
         raise UsageError(f"--scenario=init_shift: --task_type={_TASK} has no reward shift to study.")
     if settings.learn_from == SIMULATOR:
-        return settings
+        return
     if settings.log_interactions:
         raise UsageError(f"--log_interactions: with {flag} clients learn from a log that is there already.")
     if settings.scenario != "scratch":
@@ -64,11 +63,9 @@ def resolve(settings: cli.Settings) -> cli.Settings:
                 raise UsageError(f"--{name} does not go with {flag}, which offers each row once, in one round.")
         if settings.bandits_type.startswith("supervised"):
             raise UsageError(f"--bandits_type={settings.bandits_type} needs every action's reward, and {flag} has one.")
-        return settings
+        return
     for name in _ACTING:
         if name in settings.set_by_user:
             raise UsageError(f"--{name} has no effect with {flag}, which trains on the log without acting.")
     if settings.learn_from == "dr" and settings.noise_multiplier:
         raise UsageError(f"{flag} fits a regression of the log without noise: with privacy use regression or ips.")
-    chosen = {"bandits_type": _TRAINED_AS[settings.learn_from]}
-    return settings.replace(**chosen, **({"importance_weighting": True} if settings.learn_from == "ips" else {}))

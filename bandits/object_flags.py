@@ -97,7 +97,7 @@ class Objects:
                 raise UsageError(f"--bandits_type={resolved.bandits_type} needs several heads; a Keras model has one.")
         if resolved.export:
             self._check_export()
-        if settings.experiment_name is None and self.records:
+        if not settings.is_given("experiment_name") and self.records:
             classes = (re.split("[:.]", one.text.partition("(")[0])[-1] for one in self.records.values())
             names = [resolved.experiment_name, *("".join(filter(str.isalnum, name)) for name in classes)]
             return resolved.replace(experiment_name="_".join(names))

@@ -1,15 +1,23 @@
-"""What `run_federated`'s flags mean, and the phases of a run; nothing here imports TensorFlow."""
+"""Options of `run_federated`, as frozen dataclasses whose fields are settings, and the phases of a run.
+
+Nothing here imports TensorFlow.
+"""
 
 import dataclasses
 import functools
 import math
+import pathlib
 import re
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from bandits import environments, resets, schedules
-from bandits.registry import POLICIES, BanditEntry, Chosen
+from bandits import environments, resets, schedules, task_defaults
+from bandits.registry import BANDITS, POLICIES, PUBLISHED_NAMES, BanditEntry, Chosen
+from bandits.task_defaults import PRETRAINED
 from data import tasks
 from data.errors import UsageError
+from data.settings import setting
+from data.tasks import registry as task_registry
 from data.tasks.options import TaskOptions
 from optimization import options
 from optimization.corrections import Correction
@@ -17,146 +25,421 @@ from optimization.posterior import flags as posterior_flags
 from optimization.selection import selectors
 
 REPLAY_ROWS = 10  # Most rows of a client that a round of a replay offers, each row in one round alone.
+DRIFT = "drift"  # Scenario with random initial weights and non-stationary rewards.
+UNTRAINED = ("scratch", DRIFT)  # Scenarios without an initial training.
+ALONE, POOLED = "alone", "pooled"
+FINE_TUNE, LOCAL_HEAD = "fine_tune", "local_head"
+# Offline training has a greedy policy, whose actions matter only in evaluation.
+_TRAINED_AS: Mapping[str, str] = {"regression": "greedy", "ips": "greedy", "dr": "supervised_mse"}
+_PERSONAL = {"personalization": (FINE_TUNE, LOCAL_HEAD)}
+_Default = Callable[[Mapping[str, Any]], Any]
 
 
-@dataclasses.dataclass(frozen=True)
+def of_task(name: str) -> _Default:
+    """Default of a setting that depends on the task."""
+    return functools.partial(task_defaults.of, name)
+
+
+def _bandits(suits: Callable[[BanditEntry], bool]) -> dict[str, list[str]]:
+    """Condition of a setting: values of `--bandits_type` whose entry has this property."""
+    return {"bandits_type": [name for name, entry in BANDITS.items() if suits(entry)]}
+
+
+def _bandit(settings: Mapping[str, Any]) -> BanditEntry:
+    return BANDITS[settings["bandits_type"]]
+
+
+def _importance_weights(settings: Mapping[str, Any]) -> str | None:
+    is_published = settings["variant"] == "reference_code" and settings["importance_weighting"]
+    has_epsilon = POLICIES[_bandit(settings).policy].scheduled == "epsilon"
+    return "published_code" if is_published and has_epsilon else None
+
+
+def _cross_entropy(settings: Mapping[str, Any]) -> str | None:
+    if settings["variant"] != "reference_code" or not _bandit(settings).cross_entropy:
+        return None
+    several = "num_tags" in task_registry.TASKS[settings["task_type"]].options
+    return "softmax" if _bandit(settings).supervised and not several else "sigmoid"
+
+
+def _ties(settings: Mapping[str, Any]) -> str | None:
+    has_best = POLICIES[_bandit(settings).policy].has_best
+    return "first" if settings["variant"] == "reference_code" and has_best else None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Study:
+    """What is studied."""
+
+    name: str = setting(
+        "softmax",
+        "How clients choose actions, and the loss they train",
+        {name: entry.help for name, entry in BANDITS.items()},
+        name="bandits_type",
+        spellings=PUBLISHED_NAMES,
+        basic=True,
+        used=lambda name, settings: _TRAINED_AS.get(settings["learn_from"], name),
+    )
+    scenario: str = setting(
+        "scratch",
+        "Initial model and rewards. scratch starts with random weights; init with a model that a few clients train "
+        "with full feedback; init_shift likewise, before rewards change; drift is scratch with changing rewards",
+        ["scratch", *PRETRAINED, DRIFT],
+        basic=True,
+    )
+    variant: str = setting(
+        "paper", "Source that counts where the paper and its published code differ", ["paper", "reference_code"]
+    )
+    dist_shift_type: str | None = setting(
+        None,
+        "Rewards of one step of init_shift run by hand: its initial training, or the bandits after it",
+        ["init", "bandits"],
+        only={"scenario": UNTRAINED},
+    )
+    population_client_selection: str | None = setting(
+        None,
+        "START-END: participating clients, from index START up to but not including END",
+        only={"scenario": UNTRAINED},
+    )
+    initial_model_path: str | None = setting(
+        None,
+        "Folder of the run whose final model is the initial model",
+        pathlib.Path,
+        only={"scenario": UNTRAINED},
+    )
+    is_initial_model_public: bool = setting(
+        False,
+        "Count no privacy loss for the initial model: its clients need no protection",
+        name="initial_model_is_public",
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Deployments:
+    """Bandit."""
+
+    deploy_every: int = setting(
+        of_task("bandits_deploy_freq"),
+        "Rounds between deployments of the trained model",
+        name="bandits_deploy_freq",
+        low=1,
+        basic=True,
+    )
+    max_delay: int = setting(
+        0,
+        "Maximum staleness of a client's model, in deployments, sampled uniformly",
+        name="bandits_deploy_delay",
+        high=16,
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Learning:
+    """Local learning."""
+
+    importance_weighting: bool = setting(
+        lambda settings: settings["learn_from"] == "ips" or _bandit(settings).importance_weighted,
+        "Weight each example by 1 / propensity, instead of the bandit's default",
+        only=_bandits(lambda entry: entry.learns),
+    )
+    importance_weights: str | None = setting(
+        _importance_weights,
+        "Importance weight of an example",
+        {
+            "inverse_propensity": "1 / propensity; default with --variant=paper",
+            "published_code": "(epsilon / K) / propensity, for K actions; default with --variant=reference_code",
+        },
+        only=_bandits(lambda entry: entry.learns and POLICIES[entry.policy].scheduled == "epsilon"),
+    )
+    loss: str | None = setting(
+        None,
+        "Squared loss, also of the initial training",
+        {
+            "mean": "mean of the squares; default: the tables' learning rates belong to it",
+            "half_sum": "half their sum over the mini-batch, and over actions with full feedback, as in the text",
+        },
+        only={**_bandits(lambda entry: not entry.cross_entropy), "client_selection": ("uniform",)},
+    )
+    cross_entropy: str | None = setting(
+        _cross_entropy,
+        "Cross entropy",
+        {
+            "softmax": "predicted rewards are a softmax of the outputs; default with --variant=paper",
+            "sigmoid": "each is the sigmoid of its own output; with --variant=reference_code the default, but for "
+            "supervised_ce of one label an example",
+        },
+        only=_bandits(lambda entry: entry.cross_entropy),
+    )
+    ties: str | None = setting(
+        _ties,
+        "Tie-breaking rule among actions with equal predictions",
+        {
+            "random": "uniformly at random; default with --variant=paper",
+            "first": "the first action; default with --variant=reference_code",
+        },
+        only=_bandits(lambda entry: POLICIES[entry.policy].has_best),
+    )
+    cache: str = setting(
+        "round",
+        "A client acts in each round (Algorithm 4), or once per deployment and keeps its log until the next "
+        "(Algorithm 1)",
+        ["round", "persistent"],
+    )
+    logs_interactions: bool = setting(
+        None,
+        "Write clients' logs, which no privacy guarantee covers, and each period's deployed model (default: no); see "
+        "docs/logs.md",
+        name="log_interactions",
+        unset=False,
+        only=_bandits(lambda entry: not entry.supervised),
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RoundsAndClients:
+    """Rounds and clients."""
+
+    total_rounds: int = setting(of_task("total_rounds"), "Rounds of the bandit", low=1, basic=True)
+    clients_per_round: int = setting(
+        of_task("clients_per_round"),
+        "Clients in a cohort (default: the task's, at most all clients)",
+        low=1,
+        basic=True,
+    )
+    max_examples_per_client: int = setting(
+        functools.partial(task_registry.default, "max_examples_per_client"),
+        "Cap on a client's examples, a seeded choice; 0 for none",
+    )
+    redraws_examples: bool = setting(
+        lambda settings: True if settings["max_examples_per_client"] else None,
+        "Sample a capped client's examples again whenever it acts (default: yes); without it, they are the same in "
+        "every round",
+        name="redraw_examples",
+        unset=False,
+    )
+    client_batch_size: int = setting(of_task("client_batch_size"), "Examples of a mini-batch", low=1)
+    client_epochs: int = setting(
+        of_task("client_epochs_per_round"),
+        "Passes of a client over its cache",
+        name="client_epochs_per_round",
+        low=1,
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Clients:
+    """Clients."""
+
+    non_private_selection: bool = setting(
+        False, "With differential privacy, select by losses all the same: the privacy that this spends is not counted"
+    )
+    client_optimizer: str = setting("sgd", "Optimizer on the client", ["sgd"])
+    client_learning_rate: float = setting(of_task("client_learning_rate"), "Learning rate on the client", basic=True)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Federation:
+    """Federation."""
+
+    federation: str = setting(
+        "federated",
+        "Who trains a model on which data",
+        {
+            "federated": "clients train one model together",
+            ALONE: "each client trains a model by itself, in the rounds of the federated run; nothing leaves it",
+            POOLED: "the server trains on the collected logs of each cohort",
+        },
+    )
+    alone_budget: str | None = setting(
+        None,
+        "Clients that take part alone",
+        {
+            "drawn": "the cohorts of the federated run",
+            "equal": "the first round's cohort in every round, so as often as the federated model trains",
+        },
+        only={"federation": (ALONE,)},
+        filled="drawn",
+    )
+    pooled_steps: str | None = setting(
+        None,
+        "Steps of the server on the cohort's logs, in a round",
+        {
+            "client": "as many as a client takes, with mini-batches as large as those of all clients together",
+            "cohort": "as many as all clients together, with the mini-batches of one",
+        },
+        only={"federation": (POOLED,)},
+        filled="client",
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ClientReports:
+    """Personalization."""
+
+    reports_clients: bool = setting(
+        False,
+        "Write what each client earned to private_client_rewards.json, which no privacy guarantee covers; see "
+        "docs/federating.md",
+        name="report_clients",
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """Evaluation."""
+
+    rounds_per_eval: int = setting(
+        of_task("rounds_per_eval"), "Rounds between evaluations on held-out data; 0 for only the last"
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class InitialTraining:
-    """The training with full feedback that comes before the bandits.
+    """Initial training: full feedback before the bandits.
 
     Attributes:
       bandit: Policy and loss.
-      num_clients: Clients that it uses: the population's first ones; None for a fifth of it, at least one.
       rewards: Key of `Task.rewards`.
-      total_rounds: Its rounds.
       server_optimizer: The server's.
-      client_learning_rate: The clients'.
       aggregation: How a cohort's updates become one.
     """
 
     bandit: BanditEntry
-    num_clients: int | None
     rewards: str
-    total_rounds: int
+    num_clients: int | None = setting(
+        of_task("init_clients"),
+        "Clients that it uses: the first ones; the bandits get the others (default: the task's; of a table a fifth)",
+        name="init_clients",
+        low=1,
+    )
+    total_rounds: int = setting(of_task("init_rounds"), "Number of rounds", name="init_rounds", low=1)
     server_optimizer: options.ServerOptimizer
-    client_learning_rate: float
+    client_learning_rate: float = setting(
+        of_task("init_client_learning_rate"), "Its client learning rate", name="init_client_learning_rate"
+    )
     aggregation: options.Aggregation
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Personalization:
-    """How a client adapts the deployed model.
+    """Personalization."""
 
-    Attributes:
-      kind: A value of `--personalization` other than none.
-      epochs: Passes over the log of half A.
-      learning_rate: Learning rate of the adaptation.
-      layers: Layers that it trains, `all` or `last`.
-    """
+    kind: str = setting(
+        "none",
+        "How a client adapts the deployed model, on the log of half of its examples, before it acts on the other half; "
+        "see docs/federating.md",
+        {
+            "none": "the deployed model acts on all examples",
+            FINE_TUNE: "the client trains the deployed model",
+            LOCAL_HEAD: "the last layer never leaves the client, which trains it again in each round",
+        },
+        name="personalization",
+    )
+    epochs: int = setting(
+        None,
+        "Passes over that log; 0 for no adaptation",
+        name="personalization_epochs",
+        high=20,
+        only=_PERSONAL,
+        filled=1,
+    )
+    learning_rate: float = setting(
+        None,
+        "Learning rate of the adaptation (default: --client_learning_rate)",
+        name="personalization_learning_rate",
+        above=True,
+        only=_PERSONAL,
+        filled=lambda settings: settings["client_learning_rate"],
+    )
+    layers: str = setting(
+        None,
+        "Layers that it trains",
+        {"all": "all layers", "last": "the last layer"},
+        name="personalization_layers",
+        unset="last",
+        only={"personalization": (FINE_TUNE,)},
+        filled="all",
+    )
 
-    kind: str
-    epochs: int
-    learning_rate: float
-    layers: str = "last"
 
-
-@dataclasses.dataclass(frozen=True)
-class BanditOptions:
-    """What all flags mean.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class BanditOptions(
+    Study,
+    Deployments,
+    Learning,
+    RoundsAndClients,
+    Clients,
+    Federation,
+    ClientReports,
+    Evaluation,
+    options.Evaluations,
+):
+    """All options of a run.
 
     Attributes:
       seed: Random seed.
       task: Which task is opened.
-      name: What `--bandits_type` calls policy and loss.
       bandit: Policy and loss.
       policy: The policy with its parameters.
       heads: Heads of the model, in the initial training too.
-      importance_weighting: Whether examples have importance weights.
       published_epsilon: Epsilon of (epsilon / K) / propensity, the published code's weights; None for 1 / propensity.
-      half_sum: Whether a squared loss is half a sum, as in the paper, instead of a mean.
-      sigmoid: Whether a cross entropy is that of each action's own logit.
       initial: The training before the bandits, or None.
-      initial_model_path: Folder of the run whose model is the initial one, or None.
-      is_initial_model_public: Whether no client of the initial training needs protection.
-      population_client_selection: `START-END`, the clients that take part; None for all.
       rewards: Key of `Task.rewards` for the bandits.
-      has_shift: Whether rewards change between an initial training and the bandits.
-      drift: How they change over the bandits' rounds.
-      delay: How late they are.
+      drift: How rewards change over the bandits' rounds.
+      delay: How late rewards are.
       reset: What starts again, and when.
-      total_rounds: Rounds of the bandits.
       cohorts: How clients are drawn, if no selector chooses them.
       selection: How cohorts are chosen; uniform ones follow `cohorts`.
-      deploy_every: Rounds between deployments.
-      max_delay: Most deployments that a client lags behind.
-      keeps_cache: Whether a client acts once a deployment (Algorithm 1) instead of in each round (Algorithm 4).
-      max_examples_per_client: Cap on a client's examples; 0 for none.
-      redraws_examples: Whether those of a capped client are sampled again whenever it acts.
-      logs_interactions: Whether what clients log is written, and each period's deployed model.
-      client_batch_size: Examples of a mini-batch.
-      client_epochs: Passes of a client over its log.
-      client_learning_rate: Of the clients' SGD.
-      corrections: Of its gradients, in the initial training too.
+      corrections: Corrections of clients' gradients, in the initial training too.
       server_optimizer: The server's.
       aggregation: How a cohort's updates become one.
       posterior: How a cohort's models become one, where that is no `aggregation`.
-      eval_batch_size: Examples of an evaluation batch.
-      max_validation_samples: Most held-out examples; 0 for all.
-      rounds_per_eval: Rounds between evaluations; 0 for only the last.
       rounds_per_checkpoint: Rounds between checkpoints; 0 for only the last.
-      federation: Who trains on which data, a value of `--federation`.
-      alone_budget: Of clients that train alone: which of them take part.
-      pooled_steps: Of a server that trains on logs: how many steps it takes in a round.
       personalization: How clients adapt the deployed model; None for not at all.
-      reports_clients: Whether the run writes what each client earned.
     """
 
     seed: int
     task: TaskOptions
-    name: str
     bandit: BanditEntry
     policy: Chosen
     heads: int
-    importance_weighting: bool
     published_epsilon: float | None
-    half_sum: bool
-    sigmoid: bool
     initial: InitialTraining | None
-    initial_model_path: str | None
-    is_initial_model_public: bool
-    population_client_selection: str | None
     rewards: str
-    has_shift: bool
     drift: environments.Drift
     delay: environments.Delay
     reset: resets.Reset
-    total_rounds: int
     cohorts: options.Cohorts
     selection: selectors.Selection
-    deploy_every: int
-    max_delay: int
-    keeps_cache: bool
-    max_examples_per_client: int
-    redraws_examples: bool
-    logs_interactions: bool
-    client_batch_size: int
-    client_epochs: int
-    client_learning_rate: float
     corrections: tuple[Correction, ...]
     server_optimizer: options.ServerOptimizer
     aggregation: options.Aggregation
     posterior: posterior_flags.Posterior | None
-    eval_batch_size: int
-    max_validation_samples: int
-    rounds_per_eval: int
     rounds_per_checkpoint: int
-    federation: str
-    alone_budget: str | None
-    pooled_steps: str | None
     personalization: Personalization | None
-    reports_clients: bool
+
+    @property
+    def half_sum(self) -> bool:
+        """Whether a squared loss is half a sum, as in the paper, instead of a mean."""
+        return self.loss == "half_sum"
+
+    @property
+    def sigmoid(self) -> bool:
+        """Whether a cross entropy is that of each action's own logit."""
+        return self.cross_entropy == "sigmoid"
+
+    @property
+    def keeps_cache(self) -> bool:
+        """Whether a client acts once a deployment (Algorithm 1) instead of in each round (Algorithm 4)."""
+        return self.cache == "persistent"
+
+    @property
+    def has_shift(self) -> bool:
+        """Whether rewards change between an initial training and the bandits."""
+        return self.scenario == "init_shift" or bool(self.dist_shift_type)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Phase(BanditOptions):
     """The options of one sequence of rounds: of the bandits', or of the initial training's.
 
@@ -197,17 +480,17 @@ class Phase(BanditOptions):
     @property
     def is_alone(self) -> bool:
         """Whether each client trains its own model."""
-        return self.federation == "alone"
+        return self.federation == ALONE
 
     @property
     def is_pooled(self) -> bool:
         """Whether the server trains on the clients' logs."""
-        return self.federation == "pooled"
+        return self.federation == POOLED
 
     @property
     def has_local_head(self) -> bool:
         """Whether the last layer stays with the clients."""
-        return self.personalization is not None and self.personalization.kind == "local_head"
+        return self.personalization is not None and self.personalization.kind == LOCAL_HEAD
 
     @property
     def has_halves(self) -> bool:

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from bandits import schedules
+from data.settings import Parameter, Setting, parameters
 from optimization.study import cli
-from optimization.study.settings import Parameter, Setting, parameters
 
 
 @dataclasses.dataclass(frozen=True)

@@ -32,7 +32,7 @@ from bandits import (
     schedule_flags,
     simulator,
 )
-from bandits.options import BanditOptions, Phase, acted_in, phases, populations
+from bandits.options import BanditOptions, Phase, acted_in, of_task, phases, populations
 from data import tasks
 from data.errors import UsageError
 from data.tasks import registry as tasks_registry
@@ -62,7 +62,7 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
     chosen = "bandits_type"
     columns = metrics.COLUMNS
     headline = ranked_by = metrics.AVERAGE_REWARD
-    rounds_per_checkpoint = None
+    rounds_per_checkpoint = of_task("rounds_per_checkpoint")
     name_help = "task_scenario_bandit"
     predictor = "bandits.evaluation"
     objects = object_flags.OBJECTS
@@ -128,7 +128,7 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
         acted = acted_in(np.arange(1, rounds + 1), options.deploy_every) if options.keeps_cache else None
         messages = options.drift.warning(rounds, acted), options.delay.warning(options.deploy_every)
         warnings += filter(None, [*messages, options.reset.warning(rounds, options.importance_weighting)])
-        schedule_flags.check(phases(options, task)[-1], task.num_actions)
+        schedule_flags.check_range(phases(options, task)[-1], task.num_actions)
         mu = dict(options.policy.parameters).get("mu")
         if mu is not None and mu < task.num_actions - 1:
             warnings.append(

@@ -1,5 +1,6 @@
 """Flags of exploration schedules: epsilon, temperature or gamma as a function of the deployment."""
 
+import dataclasses
 from collections.abc import Mapping
 
 from bandits import registry, schedules
@@ -7,10 +8,9 @@ from bandits.options import Phase
 from bandits.registry import PolicyEntry
 from bandits.schedules import CONSTANT, COSINE, EPOCHS, LINEAR, POWER
 from data.errors import UsageError
+from data.settings import Parameter, declared, names, setting
 from data.tasks import options as task_options
-from optimization.options import named
 from optimization.study import cli
-from optimization.study.settings import Parameter, declared, names, setting
 
 _FLAG = "bandits_schedule"
 _END, _EXPONENT, _TIME, _HORIZON = (f"{_FLAG}_{name}" for name in ("end", "exponent", "time", "deployments"))
@@ -22,6 +22,7 @@ _KINDS: Mapping[str, tuple[str, ...]] = {
     _HORIZON: (LINEAR, COSINE, EPOCHS),
 }
 _POWERS = {name: entry.exponent for name, entry in registry.POLICIES.items() if entry.exponent is not None}
+_DEFAULTS = ", ".join(f"{name}: {exponent:.3g}" for name, exponent in _POWERS.items())
 
 
 def _entry(settings: cli.Settings) -> PolicyEntry:
@@ -34,23 +35,23 @@ def _bandits(schedule: str) -> list[str]:
     return [name for name, bandit in registry.BANDITS.items() if bandit.policy in policies]
 
 
-class _Schedules:
-    """Schedules.
+def _kind(settings: cli.Settings) -> str:
+    return _entry(settings).schedule or settings.get(_FLAG) or CONSTANT
 
-    Attributes:
-      bandits_schedule: Schedule of epsilon, temperature or gamma over deployments, beginning at its flag's value.
-      bandits_schedule_end: Value at the last deployment.
-      bandits_schedule_exponent: Exponent of t.
-      bandits_schedule_time: What t counts; only where --bandits_schedule_exponent is read.
-      bandits_schedule_deployments: Deployments until the last, of linear and cosine; of falcon_epochs, I (default: all
-        of the run).
-      bandits_log_class_size: Ln |F|: how much there is to learn.
-      bandits_delta: Probability with which FALCON's bound may fail.
-      bandits_fed_opt: Epsilon_fed-opt, excess loss of federated training itself.
-    """
+
+def _horizon(settings: cli.Settings) -> int | None:
+    """All deployments of the run, where the schedule has a last one."""
+    return -(-settings.total_rounds // settings.bandits_deploy_freq) if _kind(settings) in _KINDS[_HORIZON] else None
+
+
+@dataclasses.dataclass(frozen=True)
+class _Schedules:
+    """Schedules."""
 
     bandits_schedule: str = setting(
-        words={
+        None,
+        "Schedule of epsilon, temperature or gamma over deployments, beginning at its flag's value",
+        {
             CONSTANT: "constant; default",
             LINEAR: f"to --{_END}, linearly in deployments",
             COSINE: f"to --{_END}, along half a cosine",
@@ -58,35 +59,54 @@ class _Schedules:
         },
         only={"bandits_type": _bandits("")},
     )
-    bandits_schedule_end: float = setting(low=-1e30, only={_FLAG: _KINDS[_END]})
-    bandits_schedule_exponent: float = setting(low=-10.0, high=10.0)
+    bandits_schedule_end: float = setting(None, "Value at the last deployment", low=-1e30, only={_FLAG: _KINDS[_END]})
+    bandits_schedule_exponent: float = setting(
+        lambda settings: _entry(settings).exponent if _kind(settings) == POWER else None,
+        f"Exponent of t; only for --{_FLAG}={POWER}, and {' and '.join(_POWERS)} (default: {_DEFAULTS})",
+        low=-10.0,
+        high=10.0,
+    )
     bandits_schedule_time: str = setting(
-        words={
+        lambda settings: _DEPLOYMENTS if _kind(settings) == POWER else None,
+        "What t counts; only where --bandits_schedule_exponent is read",
+        {
             _DEPLOYMENTS: "deployments, from 1; default",
             _INTERACTIONS: "interactions planned before the deployment: rounds x cohort x cap on a client's examples",
-        }
+        },
     )
-    bandits_schedule_deployments: int = setting(low=1)
-    bandits_log_class_size: float = setting(above=True, only={"bandits_type": _bandits(EPOCHS)}, filled=10.0)
-    bandits_delta: float = setting(above=True, high=1.0, only={"bandits_type": _bandits(EPOCHS)}, filled=0.05)
-    bandits_fed_opt: float = setting(only={"bandits_type": _bandits(EPOCHS)}, filled=0.0)
+    bandits_schedule_deployments: int = setting(
+        _horizon,
+        "Deployments until the last, of linear and cosine; of falcon_epochs, I (default: all of the run)",
+        low=1,
+    )
+    bandits_log_class_size: float = setting(
+        None, "Ln |F|: how much there is to learn", above=True, only={"bandits_type": _bandits(EPOCHS)}, filled=10.0
+    )
+    bandits_delta: float = setting(
+        None,
+        "Probability with which FALCON's bound may fail",
+        above=True,
+        high=1.0,
+        only={"bandits_type": _bandits(EPOCHS)},
+        filled=0.05,
+    )
+    bandits_fed_opt: float = setting(
+        None,
+        "Epsilon_fed-opt, excess loss of federated training itself",
+        only={"bandits_type": _bandits(EPOCHS)},
+        filled=0.0,
+    )
 
 
-_DEFAULTS = ", ".join(f"{name}: {exponent:.3g}" for name, exponent in _POWERS.items())
-_EXPONENT_HELP = f"Exponent of t; only for --{_FLAG}={POWER}, and {' and '.join(_POWERS)} (default: {_DEFAULTS})"
-SETTINGS = declared(_Schedules, bandits_schedule_exponent={"help": _EXPONENT_HELP})
+SETTINGS = declared(_Schedules)
 NAMES = names(_Schedules)
 
 
-def _kind(settings: cli.Settings) -> str:
-    return _entry(settings).schedule or settings.get(_FLAG) or CONSTANT
-
-
-def resolve(settings: cli.Settings) -> cli.Settings:
-    """Fills in defaults of the schedule that was chosen.
+def check(settings: cli.Settings) -> None:
+    """Checks the flags of schedules against the chosen one, and against each other.
 
     Raises:
-      UsageError: On flags that do not go with it or with each other.
+      UsageError: On flags that do not go together.
     """
     kind, entry = _kind(settings), _entry(settings)
     for name, kinds in _KINDS.items():
@@ -95,28 +115,22 @@ def resolve(settings: cli.Settings) -> cli.Settings:
             ways += [f"--bandits_type={other}" for kind in kinds for other in _bandits(kind)]
             raise UsageError(f"--{name} belongs to {' or '.join(ways)}: this exploration does not read it.")
     if kind == CONSTANT:
-        return settings
+        return
     flag = f"--{_FLAG}={kind}" if not entry.schedule else f"--bandits_type={settings.bandits_type}"
     if settings.importance_weights == "published_code":
         raise UsageError(f"{flag} changes epsilon, and --importance_weights=published_code needs it constant.")
-    if kind == POWER:
-        settings = settings.filled({_EXPONENT: entry.exponent, _TIME: _DEPLOYMENTS})
-        if settings[_EXPONENT] is None:
-            raise UsageError(f"{flag} needs --{_EXPONENT}: below 0 the parameter falls, above 0 it grows.")
-    else:
-        periods = -(-settings.total_rounds // settings.bandits_deploy_freq)
-        settings = settings.filled({_HORIZON: periods})
+    if kind == POWER and settings[_EXPONENT] is None:
+        raise UsageError(f"{flag} needs --{_EXPONENT}: below 0 the parameter falls, above 0 it grows.")
     if kind in (LINEAR, COSINE):
         if settings[_END] is None:
             raise UsageError(f"{flag} needs --{_END}, the value at the last deployment.")
         if wrong := entry.parameters[entry.scheduled].complaint(settings[_END]):
             raise UsageError(f"--{_END}={settings[_END]:g}: {wrong}, as --bandits_{entry.scheduled} needs.")
     if settings.learn_from == task_options.REPLAY or settings.max_examples_per_client:
-        return settings
+        return
     if kind == EPOCHS or settings[_TIME] == _INTERACTIONS:
         flag = flag if kind == EPOCHS else f"--{_TIME}={_INTERACTIONS}"
         raise UsageError(f"{flag} counts planned interactions: give --max_examples_per_client above 0.")
-    return settings
 
 
 def schedule(settings: cli.Settings) -> tuple[schedules.Schedule, str] | None:
@@ -128,13 +142,13 @@ def schedule(settings: cli.Settings) -> tuple[schedules.Schedule, str] | None:
     if kind == POWER:
         return schedules.Power(start, settings[_EXPONENT], settings[_TIME] == _INTERACTIONS), entry.scheduled
     if kind == EPOCHS:
-        periods = settings[_HORIZON]
-        return named(schedules.FalconEpochs, settings, "bandits_", scale=start, periods=periods), entry.scheduled
+        learned = settings.bandits_log_class_size, settings.bandits_delta, settings.bandits_fed_opt
+        return schedules.FalconEpochs(start, *learned, settings[_HORIZON]), entry.scheduled
     between = schedules.Linear if kind == LINEAR else schedules.Cosine
     return between(start, settings[_END], settings[_HORIZON]), entry.scheduled
 
 
-def check(phase: Phase, num_actions: int) -> None:
+def check_range(phase: Phase, num_actions: int) -> None:
     """Refuses a schedule that takes its parameter where it cannot be.
 
     Raises:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+PRETRAINED = ("init", "init_shift")  # Scenarios with an initial training.
 _USUAL = {
     "total_rounds": 150,
     "clients_per_round": 20,
@@ -19,6 +20,7 @@ _USUAL = {
     "rounds_per_eval": 10,
     "rounds_per_checkpoint": 25,
 }
+NAMES = tuple(_USUAL)
 # Agarwal et al. 2023, section 4.2 and appendix A.2, with softmax' learning rates of Table 1.
 _STUDY = {
     "total_rounds": 800,
@@ -72,14 +74,16 @@ _OF_TASK: Mapping[str, Mapping[str, Any]] = {
 _SHORTENED, _ROUNDS_OF_INITIAL_TRAINING = (*_EMNIST, "stackoverflow_tag"), 100
 
 
-def of(task_type: str, *, has_initial: bool = False) -> dict[str, Any]:
-    """Default values of unset flags, for `--task_type`.
+def of(name: str, settings: Mapping[str, Any]) -> Any:
+    """Default of a setting that the user does not set.
 
     Args:
-      task_type: The task.
-      has_initial: Whether an initial training comes before the bandits, in this run or in another.
+      name: The setting, one of `NAMES`.
+      settings: The other settings, with the task, and the scenario or path that tells whether an initial training comes
+        before the bandits, in this run or in another.
     """
-    defaults = {**_USUAL, **_OF_TASK.get(task_type, {})}
-    if has_initial and task_type in _SHORTENED:
-        defaults["total_rounds"] -= _ROUNDS_OF_INITIAL_TRAINING
-    return defaults
+    value = {**_USUAL, **_OF_TASK.get(settings["task_type"], {})}[name]
+    has_initial = settings["scenario"] in PRETRAINED or settings["initial_model_path"]
+    if name == "total_rounds" and has_initial and settings["task_type"] in _SHORTENED:
+        return value - _ROUNDS_OF_INITIAL_TRAINING
+    return value

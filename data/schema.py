@@ -3,12 +3,14 @@
 import csv
 import dataclasses
 import difflib
+import pathlib
 import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from data import memory
 from data.errors import UsageError
+from data.settings import setting
 
 POINT, COMMA = ".", ","  # Decimal signs.
 UNOBSERVED = {
@@ -66,80 +68,145 @@ def as_flag(words: Iterable[str], *, quoted: bool = False) -> str:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Schema:
+class Table:
+    """Your own table."""
+
+    data_file: str = setting(
+        None,
+        "Table: .csv or .tsv (a header line; commas, semicolons or tabs; also gzipped) or .parquet; looked up in the "
+        "working directory, --data_dir or FEDBANDITS_DATA_DIR, and data/examples",
+        pathlib.Path,
+        unset="",
+        basic=True,
+    )
+    client_column: str = setting(
+        None,
+        "Column that names the client of a row; rows:N partitions the rows over N clients",
+        unset="",
+        basic=True,
+    )
+    label_column: str | None = setting(None, "Column of the correct action, whose reward is 1", basic=True)
+    reward_columns: str | None = setting(
+        None, "Instead, a column of rewards for each action, separated by commas, or all"
+    )
+    feature_columns: str | None = setting(None, "Columns of the context, separated by commas (default: the others)")
+    text_columns: str | None = setting(
+        None, "Columns of text, separated by commas, which become counts of words (default: none)"
+    )
+    partition_column: str | None = setting(
+        None,
+        "With rows:N, column by whose values rows are partitioned: each client has a mix from a Dirichlet distribution "
+        "of --partition_alpha (default: at random)",
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Columns:
+    """Columns."""
+
+    ignore_columns: str | None = setting(None, "Columns to leave out, such as identifiers, separated by commas")
+    category_columns: str | None = setting(None, "Numeric or date features to treat as categories")
+    missing_values: str | None = setting(
+        None,
+        "Texts that mean a missing value, separated by commas, besides NA, nan, null ... in features. In columns of "
+        "clients, labels and actions, only empty cells are missing otherwise",
+    )
+    decimal: str = setting(
+        POINT,
+        "Decimal sign of numbers that are written as text; with a comma, points group thousands, as in 1.234,56",
+        [POINT, COMMA],
+    )
+    max_table_rows: int = setting(
+        memory.MAX_ROWS, "Maximum number of rows; a larger table is refused before it is read", low=1
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Log:
+    """Your own log."""
+
+    action_column: str | None = setting(None, "Column of the logged action")
+    reward_column: str | None = setting(None, "Column of its reward")
+    propensity_column: str | None = setting(None, "Column of the logged action's probability")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Time:
+    """Time of a table or log."""
+
+    time_column: str | None = setting(
+        None,
+        "Column of each row's time, dates or numbers. Rows are read in this order. It is a feature only if "
+        "--feature_columns names it",
+    )
+    from_time: str | None = setting(
+        None,
+        "First time of the rows that are read, such as 2023-01-31; also --from (default: all)",
+        only={"time_column": True},
+        spelled="from",
+    )
+    until_time: str | None = setting(
+        None,
+        "Time before which rows are read; also --until (default: all)",
+        only={"time_column": True},
+        spelled="until",
+    )
+    reward_window: str | None = setting(
+        None,
+        "Time after an action in which its reward counts, such as 7d, or a number if times are numbers. Later rewards "
+        "count as 0, and rows that are too recent are left out. --hold_out=time leaves as long a gap",
+        only={"time_column": True},
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class HeldOut:
+    """Held-out part of a table or log."""
+
+    hold_out: str = setting("clients", "Part that is held out for evaluation; time needs --time_column", HOLD_OUT)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RewardTime:
+    """Late and missing rewards of a log."""
+
+    reward_time_column: str | None = setting(
+        None,
+        "Column of the time at which the reward was observed; empty where it was not",
+        only={"time_column": True},
+    )
+    log_until: str | None = setting(
+        None,
+        "Time until which rewards were observed (default: the latest time in the log)",
+        only={"reward_window": True},
+    )
+    unobserved_rewards: str = setting("refuse", "Meaning of an empty reward", UNOBSERVED)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Schema(Table, Columns, Log, Time, HeldOut, RewardTime):
     """The roles that flags give to columns; several columns are separated by commas, one that holds a comma is quoted.
 
     A table has a label or the reward of each action. A log has the chosen action, its reward and its propensity.
 
     Attributes:
-      data_file: Table: .csv or .tsv (a header line; commas, semicolons or tabs; also gzipped) or .parquet; looked up in
-        the working directory, --data_dir or FEDBANDITS_DATA_DIR, and data/examples.
-      file_flag: The flag that names it, for messages.
-      client_column: Column that names the client of a row; rows:N partitions the rows over N clients.
-      partition_column: With rows:N, column by whose values rows are partitioned: each client has a mix from a Dirichlet
-        distribution of --partition_alpha (default: at random).
-      label_column: Column of the correct action, whose reward is 1.
-      reward_columns: Instead, a column of rewards for each action, separated by commas, or all.
-      action_column: Column of the logged action.
-      reward_column: Column of its reward.
-      propensity_column: Column of the logged action's probability.
+      file_flag: The flag that names the file, for messages.
       propensity_columns: Log: a column for each action with its probability; None for none.
       round_column: Log: the round, a whole number; None for none.
-      period_column: Log: the deployment period, likewise.
+      period_column: Log: the deployment period, a whole number; None for none.
       position_column: Log: a feature that is a category, such as the place on a page; None for none.
       probability_columns: Log: column of a target policy's probability of the chosen action, or a column for each
         action, see `matched`; None for none.
       action_names: Log: further possible actions, without a row.
-      time_column: Column of each row's time, dates or numbers. Rows are read in this order. It is a feature only if
-        --feature_columns names it.
-      from_time: First time of the rows that are read, such as 2023-01-31; also --from (default: all).
-      until_time: Time before which rows are read; also --until (default: all).
-      reward_window: Time after an action in which its reward counts, such as 7d, or a number if times are numbers.
-        Later rewards count as 0, and rows that are too recent are left out. --hold_out=time leaves as long a gap.
-      reward_time_column: Column of the time at which the reward was observed; empty where it was not.
-      log_until: Time until which rewards were observed (default: the latest time in the log).
-      unobserved_rewards: Meaning of an empty reward.
-      hold_out: Part that is held out for evaluation; time needs --time_column.
-      feature_columns: Columns of the context, separated by commas (default: the others).
-      text_columns: Columns of text, separated by commas, which become counts of words (default: none).
-      ignore_columns: Columns to leave out, such as identifiers, separated by commas.
-      category_columns: Numeric or date features to treat as categories.
-      missing_values: Texts that mean a missing value, separated by commas, besides NA, nan, null ... in features. In
-        columns of clients, labels and actions, only empty cells are missing otherwise.
-      decimal: Decimal sign of numbers that are written as text; with a comma, points group thousands, as in 1.234,56.
-      max_table_rows: Maximum number of rows; a larger table is refused before it is read.
     """
 
-    data_file: str = ""
     file_flag: str = "--data_file"
-    client_column: str = ""
-    partition_column: str | None = None
-    label_column: str | None = None
-    reward_columns: str | None = None
-    action_column: str | None = None
-    reward_column: str | None = None
-    propensity_column: str | None = None
     propensity_columns: str | None = None
     round_column: str | None = None
     period_column: str | None = None
     position_column: str | None = None
     probability_columns: str | None = None
     action_names: str | None = None
-    time_column: str | None = None
-    from_time: str | None = None
-    until_time: str | None = None
-    reward_window: str | None = None
-    reward_time_column: str | None = None
-    log_until: str | None = None
-    unobserved_rewards: str = "refuse"
-    hold_out: str = "clients"
-    feature_columns: str | None = None
-    text_columns: str | None = None
-    ignore_columns: str | None = None
-    category_columns: str | None = None
-    missing_values: str | None = None
-    decimal: str = POINT
-    max_table_rows: int = memory.MAX_ROWS
 
     @property
     def is_log(self) -> bool:

@@ -1,50 +1,53 @@
-"""Options of studies as small frozen dataclasses; nothing here imports TensorFlow.
+"""Options that several studies share, as frozen dataclasses whose fields are settings; nothing here imports TensorFlow.
 
-Modules of flags create them for all other modules. Equal options have equal hashes and compute the same.
+Equal options have equal hashes and compute the same.
 """
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from typing import Any
 
+from data.settings import number_or_word, setting
 from data.tasks.options import TaskOptions
 from optimization.corrections import Correction
-from optimization.privacy.mechanisms import Mechanism
+from optimization.privacy import factorizations, mechanisms
 from optimization.selection.availability import ALWAYS, Availability
 from optimization.selection.selectors import Selection
 
-_Options = TypeVar("_Options")
-
-
-def named(kind: Callable[..., _Options], values: Mapping[str, Any], prefix: str = "", /, **others: Any) -> _Options:
-    """Options of a dataclass, whose fields are settings of the same names, except `others`.
-
-    Args:
-      kind: The dataclass. A field whose setting has no value keeps its default.
-      values: The settings' values.
-      prefix: How the settings' names begin, before those of the fields.
-      **others: Fields without a setting.
-    """
-    for field in dataclasses.fields(kind):  # type: ignore[arg-type]
-        has_default = field.default is not dataclasses.MISSING
-        if field.name not in others and not (has_default and values.get(prefix + field.name) is None):
-            others[field.name] = values[prefix + field.name]
-    return kind(**others)
+# Hyperparameters of each optimizer, with their exclusive upper bounds: `--server_<optimizer>_<name>`.
+# Left out, they have Keras' defaults, which are also TFF's.
+OPTIMIZERS: Mapping[str, Mapping[str, float | None]] = {
+    "sgd": {"momentum": 1.0},
+    "adam": {"beta_1": 1.0, "beta_2": 1.0, "epsilon": None},
+    "yogi": {"beta_1": 1.0, "beta_2": 1.0, "epsilon": None, "initial_preconditioner_value": None},
+    "adagrad": {"initial_preconditioner_value": None, "epsilon": None},
+}
+AGGREGATIONS: Mapping[str, str] = {
+    "mean": "mean of the updates, by default with adaptive clipping",
+    "dpsgd": "DP-FedAvg: clipped updates, Gaussian noise on their sum",
+    "dpftrl": "DP-FTRL: noise by tree aggregation, which needs no random cohorts",
+    "mf_dpftrl": "DP-FTRL with the noise of a banded matrix factorization",
+    "secure_sum": "mean of clipped updates by secure aggregation, which is simulated",
+    "ddp": "distributed differential privacy: each client adds its share of the noise, under secure aggregation",
+}
+NOISY = ("dpsgd", "dpftrl", "mf_dpftrl", "ddp")
+CAN_ADAPT = ("mean", "dpsgd", "secure_sum")  # Those whose clip norm can follow a quantile.
+_COMPRESSED = ("mean", "dpsgd", "dpftrl", "mf_dpftrl")  # Secure sums carry integers of their own.
+_CAN_BE_SEEDED = ("dpsgd", "dpftrl", "mf_dpftrl")
+_FIRST_CLIP_NORM, _QUANTILE = 0.1, 0.8
 
 
 @dataclasses.dataclass(frozen=True)
 class ServerOptimizer:
-    """An optimizer on the server.
+    """Server.
 
     Attributes:
-      name: One of `fed_avg.OPTIMIZERS`.
-      learning_rate: Its learning rate.
       hyperparameters: (name, value) of those that do not have their default.
     """
 
-    name: str
-    learning_rate: float
+    name: str = setting(None, "Optimizer on the server", list(OPTIMIZERS), name="server_optimizer")
+    learning_rate: float = setting(None, "Learning rate on the server", name="server_learning_rate", basic=True)
     hyperparameters: tuple[tuple[str, float], ...] = ()
 
 
@@ -54,28 +57,44 @@ class Cohorts:
 
     Attributes:
       size: Clients of a round; under Poisson sampling the expected number.
-      sampling: One of `mechanisms.SAMPLINGS`.
       availability: Availability of the clients.
       groups: Number of groups that take turns, with `cyclic_poisson` sampling.
     """
 
     size: int
-    sampling: str = "fixed"
+    sampling: str = setting(
+        "fixed",
+        "How a round's clients are drawn; with --aggregator_type=dpsgd, epsilon assumes poisson, and with dpftrl and "
+        "mf_dpftrl cyclic makes it small. Where a guarantee rests on them (dpsgd, ddp, cyclic_poisson; not cyclic), "
+        "they are secret: not sampled from --seed, so runs of the same seed have different cohorts",
+        mechanisms.SAMPLINGS,
+        name="cohort_sampling",
+    )
     availability: Availability = ALWAYS
     groups: int = 1
 
 
 @dataclasses.dataclass(frozen=True)
 class Compression:
-    """Compression of a client's update.
+    """Compression of updates, before they are clipped."""
 
-    Attributes:
-      bits: Bits of a value, which is rounded at random; None for float32.
-      top_k: Share of the entries that are sent, those of the largest absolute values; None for all.
-    """
-
-    bits: int | None = None
-    top_k: float | None = None
+    bits: int | None = setting(
+        None,
+        "Bits of a value of a client's update, which is rounded at random without bias (default: float32)",
+        name="update_bits",
+        low=1,
+        high=16,
+        only={"aggregator_type": _COMPRESSED},
+    )
+    top_k: float | None = setting(
+        None,
+        "Share of an update's entries that are sent, those of the largest absolute values; the others count as zero, "
+        "which is a bias (default: all)",
+        name="update_top_k",
+        above=True,
+        high=1.0,
+        only={"aggregator_type": _COMPRESSED},
+    )
 
     def entries(self, size: int) -> int:
         """Number of entries that are sent of an update of this size."""
@@ -91,48 +110,134 @@ class Compression:
 NO_COMPRESSION = Compression()
 
 
-@dataclasses.dataclass(frozen=True)
-class Aggregation:
-    """Aggregation of a cohort's deltas, and its noise.
+def first_clip_norm(settings: Mapping[str, Any]) -> float | None:
+    """Default of `--clip_norm`."""
+    return _FIRST_CLIP_NORM if settings["adaptive_clipping"] or settings.get("target_epsilon") else None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Target:
+    """A target epsilon."""
+
+    target_epsilon: float | None = setting(
+        None,
+        "Epsilon of all planned rounds, in place of --noise_multiplier",
+        basic=True,
+        above=True,
+        only={"aggregator_type": NOISY},
+    )
+    population: int | None = setting(
+        None,
+        "Planned number of clients, to which epsilon belongs. Above the clients of the data, the run is a simulation "
+        "with a sample of them, and guarantees these nothing (default: the clients of the data)",
+        low=1,
+        only={"target_epsilon": True},
+    )
+    population_cohort: int | None = setting(
+        None,
+        "Clients of a round in the planned population (default: --clients_per_round)",
+        name="population_clients_per_round",
+        low=1,
+        only={"population": True},
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Aggregation(Target):
+    """Aggregation and privacy.
 
     Attributes:
-      kind: `mean`, `secure_sum`, or a kind of `mechanisms.Mechanism` with noise.
-      client_weighting: Weight of a client in the mean, `uniform` or `num_examples`.
-      clip_norm: L2 norm that a delta is clipped to, the initial one with `unclip_quantile`; None for no clipping.
-      unclip_quantile: Quantile of the deltas' norms that the clip norm follows; None for a fixed clip norm.
-      noise_multiplier: Standard deviation of the noise on the sum, in clip norms.
       noise_seed: Seed of the noise, which then guarantees nothing; None for the system's entropy.
-      target_delta: Delta of the reported epsilon; None for the mechanism's own.
-      accountant: One of `mechanisms.ACCOUNTANTS`.
-      restart_rounds: For `dpftrl`, rounds of one tree; None for the rounds of one pass over all clients.
-      bands: For `mf_dpftrl`, rounds over which noise cancels; None for the number with the least noise.
-      target_epsilon: Epsilon that determines the noise multiplier; None to take `noise_multiplier`.
-      population: Planned number of clients, to which epsilon belongs; None for the clients present.
-      population_cohort: Clients of a round in the planned population; None for those of a round here.
-      plan: The planned mechanism. It replaces all fields above, except for the clip norm.
+      plan: The planned mechanism. It replaces all settings, except for the clip norm.
       compression: Compression of a delta, before it is clipped.
     """
 
-    kind: str = "mean"
-    client_weighting: str = "uniform"
-    clip_norm: float | None = None
-    unclip_quantile: float | None = None
-    noise_multiplier: float = 0.0
+    kind: str = setting(
+        "mean",
+        "Aggregation of the cohort's updates",
+        AGGREGATIONS,
+        name="aggregator_type",
+        spellings={"none": "mean"},
+        basic=True,
+    )
+    client_weighting: str = setting("uniform", "Weight of a client in the mean", ["uniform", "num_examples"])
+    adaptive_clipping: bool = setting(
+        lambda settings: settings.aggregator_type in ("mean", "secure_sum"),
+        "Let the clip norm follow a quantile of the updates' norms (default: yes for mean and secure_sum)",
+    )
+    unclip_quantile: float | None = setting(
+        lambda settings: _QUANTILE if settings.adaptive_clipping else None,
+        f"That quantile, the part of updates left unclipped (default: {_QUANTILE})",
+        high=1.0,
+        used=lambda quantile, settings: quantile if settings.adaptive_clipping else None,
+    )
+    clip_norm: float | None = setting(
+        first_clip_norm,
+        f"L2 clip norm of updates, at first if adaptive (default: {_FIRST_CLIP_NORM} then, or with a target)",
+        basic=True,
+        above=True,
+    )
+    noise_multiplier: float = setting(
+        None,
+        "Standard deviation of the noise on the sum, in clip norms",
+        unset=0.0,
+        basic=True,
+        only={"aggregator_type": NOISY},
+        used=lambda noise, settings: noise if settings.aggregator_type in NOISY else None,
+    )
+    target_delta: float | None = setting(
+        None,
+        "Delta of the reported epsilon (default: 1 / population^1.1)",
+        high=1.0,
+        above=True,
+        below=True,
+        only={"aggregator_type": NOISY},
+    )
+    accountant: str = setting(
+        "rdp",
+        "Whose epsilon is the reported one; privacy.json and the end of a run have both",
+        mechanisms.ACCOUNTANTS,
+        only={"aggregator_type": NOISY},
+    )
+    restart_rounds: int | None = setting(
+        None,
+        "Rounds of one tree (default: population / cohort, so that by turns a client is in each tree once)",
+        name="dpftrl_restart_rounds",
+        low=1,
+        only={"aggregator_type": ("dpftrl",)},
+    )
+    bands: int | None = setting(
+        None,
+        "Bands of the factor, rounds over which noise cancels: a number, or auto for the one with the least noise on "
+        "the prefix sums in the planned rounds, within 0.5 GiB of earlier noise",
+        number_or_word("auto", factorizations.MOST_BANDS),
+        name="mf_bands",
+        only={"aggregator_type": ("mf_dpftrl",)},
+        filled="auto",
+    )
+    seeded_noise: bool = setting(
+        False,
+        "Draw the privacy noise, and the cohorts, from --seed, for runs that can be repeated: they guarantee nothing, "
+        "as who knows the seed can remove the noise",
+        name="insecure_seeded_noise",
+        only={"aggregator_type": _CAN_BE_SEEDED},
+    )
     noise_seed: int | None = None
-    target_delta: float | None = None
-    accountant: str = "rdp"
-    restart_rounds: int | None = None
-    bands: int | None = None
-    target_epsilon: float | None = None
-    population: int | None = None
-    population_cohort: int | None = None
-    plan: Mechanism | None = None
+    plan: mechanisms.Mechanism | None = None
     compression: Compression = NO_COMPRESSION
 
 
 @dataclasses.dataclass(frozen=True)
-class Training:
-    """Supervised training of a task by cohorts.
+class Evaluations:
+    """Evaluation."""
+
+    eval_batch_size: int = setting(512, "Examples of an evaluation batch", low=1)
+    max_validation_samples: int = setting(10000, "Maximum number of held-out examples; 0 for all")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Training(Evaluations):
+    """Supervised training of a task by cohorts. Each study declares some of these fields as its settings.
 
     Attributes:
       seed: Seed of all randomness.
@@ -143,10 +248,8 @@ class Training:
       max_examples_per_client: Cap on a client's examples; 0 for none.
       batch_size: Examples of a client's mini-batch.
       learning_rate: Client learning rate.
-      corrections: Of its gradients.
+      corrections: Corrections of its gradients.
       server_optimizer: The server's.
-      eval_batch_size: Examples of an evaluation batch.
-      max_validation_samples: Most held-out examples; 0 for all.
       rounds_per_checkpoint: Rounds between checkpoints; 0 for only the last.
     """
 
@@ -160,8 +263,6 @@ class Training:
     learning_rate: float
     corrections: tuple[Correction, ...]
     server_optimizer: ServerOptimizer
-    eval_batch_size: int
-    max_validation_samples: int
     rounds_per_checkpoint: int
 
 

@@ -15,8 +15,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from data.errors import UsageError
+from data.settings import setting
 from optimization.study import cli, frame, interruption, run_folder
-from optimization.study.settings import setting
 
 if TYPE_CHECKING:
     import psutil
@@ -87,7 +87,7 @@ def program(settings: cli.Settings) -> None:
     Raises:
       UsageError: If flags conflict.
     """
-    settings = settings.settled()
+    settings = settings.checked()
     if settings.what == _EVALUATION:
         if settings.run_flags:
             raise UsageError(f"{settings.run_flags[0]} has no effect on --what={_EVALUATION}: leave it out.")

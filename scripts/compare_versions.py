@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 
 from data import files
 from data.errors import Failure, UsageError
+from data.settings import setting
 from optimization.study import cli, interruption, run_folder
-from optimization.study.settings import setting
 
 if TYPE_CHECKING:
     import numpy as np

@@ -22,10 +22,10 @@ from bandits.evaluation import (
     reward_models,
     target_policies,
 )
-from data import files, frames
+from data import files, frames, schema
 from data.errors import UsageError
-from optimization.study import cli, python, results, task_flags
-from optimization.study.settings import declared, parameters, setting, title
+from data.settings import declared, parameters, setting, title
+from optimization.study import cli, python, results
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -142,9 +142,9 @@ class _Output:
 def define() -> cli.FlagSet:
     """Flags of `evaluate_policy`."""
     flags = cli.FlagSet(_USAGE)
-    flags.group(_Log, _Columns, task_flags.Columns)
-    flags.group(task_flags.Time)
-    flags.group(task_flags.RewardTime)
+    flags.group(_Log, _Columns, schema.Columns)
+    flags.group(schema.Time)
+    flags.group(schema.RewardTime)
     # A final model has one policy, so scheduled parameters are constants here.
     constant = {name: dict(one.parameters) for name, one in registry.POLICIES.items() if not one.schedule}
     kinds = "; ".join(f"{name}: {text}" for name, text in target_policies.KINDS.items())
@@ -241,12 +241,12 @@ def _checked(settings: cli.Settings, *, is_written: bool = True) -> tuple[target
                 "one column: name a column per action."
             )
     if not is_written:
-        return target, settings.settled()
+        return target, settings.checked()
     folder = pathlib.Path(settings.output_dir or cli.user_path(f"{_FOLDER}/{_name(target, settings)}"))
     there = next(one for one in (folder, *folder.parents) if one.exists())  # The others are created.
     files.check_output("output_dir", there / "a.json")
     output.check_new(folder)
-    return target, settings.settled().replace(output_dir=str(folder))
+    return target, settings.checked().replace(output_dir=str(folder))
 
 
 def _name(target: target_policies.Target, settings: cli.Settings) -> str:

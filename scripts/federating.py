@@ -9,8 +9,8 @@ import pathlib
 
 from bandits.results import federating, runs
 from data import files
+from data.settings import setting
 from optimization.study import cli
-from optimization.study.settings import setting
 
 _USAGE = """
 Compares clients that train alone, together, with a personalized model, or by a server that has their logs.

@@ -20,9 +20,9 @@ from bandits import studies
 from bandits.plans import executors, plan, sweep, verdict
 from bandits.plans.plan import Run
 from data.errors import UsageError
+from data.settings import declared, no_folder, setting, title
 from optimization.study import cli
 from optimization.study.metrics import Metric
-from optimization.study.settings import declared, no_folder, setting, title
 
 _USAGE = """
 Executes a grid of runs and ranks them: the cross product of the values to sweep, or a published grid.
@@ -116,7 +116,7 @@ def ranked_by(settings: cli.Settings, binary: str) -> Metric:
 
 def program(settings: cli.Settings) -> int:
     """Runs the grid; returns 0, 1 if a run failed, or 128 + the signal that stopped it."""
-    settings = settings.settled()
+    settings = settings.checked()
     grid = plan.build(
         settings.run_flags,
         sweeps=settings.sweep,

@@ -15,9 +15,9 @@ from bandits import metrics
 from bandits.results import baselines, runs
 from data import files
 from data.errors import UsageError
+from data.settings import setting
 from optimization.study import cli
 from optimization.study.curves import BANDS
-from optimization.study.settings import setting
 
 _USAGE = """
 Draws the rewards, or another metric, of several runs in one picture; or prints tables of run_posterior's runs.
@@ -81,7 +81,7 @@ def define() -> cli.FlagSet:
 
 def program(settings: cli.Settings) -> None:
     """Reads the runs' metrics and draws them."""
-    settings = settings.settled()
+    settings = settings.checked()
     folders = runs.named(settings)
     if settings.tables:
         print(runs.posterior_tables(folders))

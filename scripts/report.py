@@ -14,8 +14,8 @@ import sys
 from bandits.results import configurations, dynamic_regret, page, runs, sections
 from data import files
 from data.errors import UsageError
+from data.settings import setting
 from optimization.study import cli
-from optimization.study.settings import setting
 
 _USAGE = """
 Writes one HTML page about runs: their results, curves and commands.

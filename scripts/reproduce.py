@@ -16,8 +16,8 @@ from bandits.papers.plan import FIRST_TUNING_SEED
 from bandits.plans import executors
 from data import files
 from data.errors import UsageError
+from data.settings import declared, no_folder, setting, title
 from optimization.study import cli
-from optimization.study.settings import declared, no_folder, setting, title
 
 _USAGE = """
 Reproduces figures and tables of the papers that this project follows, and compares their numbers and orderings.
@@ -98,7 +98,7 @@ def program(settings: cli.Settings) -> int:
         _alone(settings, "list", "--list only prints names")
         print(figures.listing())
         return 0
-    settings = settings.settled()
+    settings = settings.checked()
     if settings.page:
         _alone(settings, "page", "--page is made from all records, and runs nothing")
         return write_page(pathlib.Path(settings.page))

@@ -12,9 +12,9 @@ import subprocess
 import time
 
 from data.errors import Failure, UsageError
+from data.settings import setting
 from optimization.runtime import worker_process
 from optimization.study import cli
-from optimization.study.settings import setting
 
 _USAGE = """
 Computes for federated experiments on other machines, until it is stopped.

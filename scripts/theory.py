@@ -5,8 +5,8 @@ if __name__ == "__main__":  # Before the imports, which take seconds.
 
     interruption.install()
 
+from data.settings import setting
 from optimization.study import cli
-from optimization.study.settings import setting
 
 _USAGE = """
 Simulates epsilon-greedy in environments whose true rewards are known, and compares the rates at which regret falls with

@@ -8,11 +8,11 @@ from bandits import registry
 from bandits.registry import Chosen, PolicyEntry
 from data import ads
 from data.errors import UsageError
-from optimization.options import Aggregation, Cohorts, named
+from data.settings import Parameter, declared, make_options, setting
+from optimization.options import Aggregation, Cohorts
 from optimization.privacy import mechanisms
 from optimization.selection import availability
 from optimization.study import cli, selector_flags, task_flags
-from optimization.study.settings import Parameter, declared, setting
 
 USAGE = """
 Simulates a federated multi-armed bandit over ads: clients pull locally, and the server averages the changes of their
@@ -46,25 +46,100 @@ _TRIES_ALL_FIRST = frozenset({"ucb", "discounted_ucb"})
 PRESETS = pathlib.Path(__file__).parent / "presets"
 
 
-@dataclasses.dataclass(frozen=True)
-class AdsOptions:
-    """What the flags mean.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Weights:
+    """Weights of clients."""
+
+    client_weighting: str = setting(
+        "uniform",
+        "Weight of a client in the mean of differentials",
+        {"uniform": "all the same", "exploration": "1, and more for pulls of an action that was not its best"},
+    )
+    exploration_weight: float = setting(
+        None,
+        "Weight of such a pull, added to the client's 1",
+        above=True,
+        only={"client_weighting": ("exploration",)},
+        filled=1.0,
+        unset=0.0,
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _RoundsAndClients:
+    """Rounds and clients."""
+
+    total_rounds: int = setting(10, "Communication rounds", low=1, basic=True)
+    local_pulls: int = setting(10, "Pulls of a client in a round", low=1, basic=True)
+    pulls_per_impression: int = setting(1, "How many of them in a row are of the same impression", low=1)
+    num_clients: int = setting(
+        100, "Clients among whom the impressions are partitioned", low=1, basic=True, name="clients"
+    )
+    clients_per_round: int = setting(
+        lambda settings: settings.clients, "Clients that a round asks (default: all)", low=1
+    )
+    cohort_sampling: str = setting("fixed", "How a round's clients are drawn", _SAMPLINGS)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _World:
+    """Time zones."""
+
+    world_seed: int = setting(
+        None,
+        "Seed of clients' time zones, the same for runs of all seeds (default: 0)",
+        only={"availability": list(availability.KINDS)},
+        filled=0,
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Privacy:
+    """Privacy."""
+
+    clip_norm: float = setting(None, "L2 norm to clip a client's changes to (default: none)", above=True, basic=True)
+    noise_multiplier: float = setting(
+        None, "Standard deviation of the noise on the clipped sum, in clip norms (default: none)", basic=True
+    )
+    insecure_seeded_noise: bool = setting(
+        False,
+        "Draw that noise from --seed, for runs that can be repeated: they guarantee nothing, as who knows the "
+        "seed can remove it",
+        only={"noise_multiplier": True},
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Data:
+    """Data."""
+
+    data_file: pathlib.Path = setting(
+        None,
+        "Table of clicks, 0 or 1 (default: Ads_CTR_Optimisation.csv in FEDBANDITS_DATA_DIR)",
+        only={"rates": False},
+        basic=True,
+        used=task_flags.found_table,
+    )
+    rates: str = setting(
+        None, "Instead of a table: click rates of synthetic impressions, separated by commas", basic=True
+    )
+    impressions_per_client: int = setting(
+        None, "Made for each client", low=1, only={"rates": True}, filled=100, unset=0
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AdsOptions(_Weights, _RoundsAndClients, _Data):
+    """Options of a run.
 
     Attributes:
       seed: Random seed.
       decision_rule: Name of the decision rule.
       rule: The decision rule of every client, and of the centralised bandit.
       tries_all_first: Whether it executes every ad once in a round before it chooses.
-      exploration_weight: Weight of an exploring pull; a client weighs 1 plus those of its own in the mean.
-      total_rounds: Rounds.
-      local_pulls: Pulls of a client in a round.
-      pulls_per_impression: How many of them, one after the other, are of the same impression.
-      num_clients: Clients.
-      cohorts: Which of them take part in a round.
+      cohorts: Which of the clients take part in a round.
       aggregation: A mean of differentials, of shards of clients or of clipped ones, with noise or without.
-      data_file: Table of clicks, or None.
-      rates: Click rates of synthetic impressions instead; empty for a table.
-      impressions_per_client: Of these; 0 without.
+      rates: Click rates of synthetic impressions; empty for a table.
       rounds_per_checkpoint: Rounds between checkpoints.
     """
 
@@ -72,91 +147,9 @@ class AdsOptions:
     decision_rule: str
     rule: Chosen
     tries_all_first: bool
-    exploration_weight: float
-    total_rounds: int
-    local_pulls: int
-    pulls_per_impression: int
-    num_clients: int
     cohorts: Cohorts
     aggregation: Aggregation
-    data_file: str | None
-    rates: tuple[float, ...]
-    impressions_per_client: int
     rounds_per_checkpoint: int
-
-
-class _Weights:
-    """Weights of clients.
-
-    Attributes:
-      client_weighting: Weight of a client in the mean of differentials.
-      exploration_weight: Weight of such a pull, added to the client's 1.
-    """
-
-    client_weighting: str = setting(
-        "uniform",
-        {"uniform": "all the same", "exploration": "1, and more for pulls of an action that was not its best"},
-    )
-    exploration_weight: float = setting(above=True, only={"client_weighting": ("exploration",)}, filled=1.0)
-
-
-class _RoundsAndClients:
-    """Rounds and clients.
-
-    Attributes:
-      total_rounds: Communication rounds.
-      local_pulls: Pulls of a client in a round.
-      pulls_per_impression: How many of them in a row are of the same impression.
-      clients: Clients among whom the impressions are partitioned.
-      clients_per_round: Clients that a round asks (default: all).
-      cohort_sampling: How a round's clients are drawn.
-    """
-
-    total_rounds: int = setting(10, low=1, basic=True)
-    local_pulls: int = setting(10, low=1, basic=True)
-    pulls_per_impression: int = setting(1, low=1)
-    clients: int = setting(100, low=1, basic=True)
-    clients_per_round: int = setting(low=1)
-    cohort_sampling: str = setting("fixed", _SAMPLINGS)
-
-
-class _World:
-    """Time zones.
-
-    Attributes:
-      world_seed: Seed of clients' time zones, the same for runs of all seeds (default: 0).
-    """
-
-    world_seed: int = setting(only={"availability": list(availability.KINDS)})
-
-
-class _Privacy:
-    """Privacy.
-
-    Attributes:
-      clip_norm: L2 norm to clip a client's changes to (default: none).
-      noise_multiplier: Standard deviation of the noise on the clipped sum, in clip norms (default: none).
-      insecure_seeded_noise: Draw that noise from --seed, for runs that can be repeated: they guarantee nothing, as who
-        knows the seed can remove it.
-    """
-
-    clip_norm: float = setting(above=True, basic=True)
-    noise_multiplier: float = setting(basic=True)
-    insecure_seeded_noise: bool = setting(False, only={"noise_multiplier": True})
-
-
-class _Data:
-    """Data.
-
-    Attributes:
-      data_file: Table of clicks, 0 or 1 (default: Ads_CTR_Optimisation.csv in FEDBANDITS_DATA_DIR).
-      rates: Instead of a table: click rates of synthetic impressions, separated by commas.
-      impressions_per_client: Made for each client.
-    """
-
-    data_file: pathlib.Path = setting(only={"rates": False}, basic=True)
-    rates: str = setting(basic=True)
-    impressions_per_client: int = setting(low=1, only={"rates": True}, filled=100)
 
 
 def define(flags: cli.FlagSet) -> None:
@@ -170,35 +163,35 @@ def define(flags: cli.FlagSet) -> None:
     flags.group(_Data)
 
 
-def resolve(settings: cli.Settings) -> cli.Settings:
-    """Fills in defaults and checks flags against each other.
+def default_name(settings: cli.Settings) -> str:
+    """Default of `--experiment_name`."""
+    return f"ads_{settings.preset or settings.decision_rule}"
+
+
+def check(settings: cli.Settings) -> None:
+    """Checks flags against each other.
 
     Raises:
       UsageError: On a flag without effect, or values that do not go together.
     """
-    settings = task_flags.with_table_path(settings.settled())
     if settings.rates is not None:
         ads.parse_rates(settings.rates)
     if settings.local_pulls % settings.pulls_per_impression:
         raise UsageError("--local_pulls must be a multiple of --pulls_per_impression.")
-    settings = selector_flags.resolve_availability(settings).filled({"clients_per_round": settings.clients})
     settings.check_order("clients_per_round", "clients")
     if settings.noise_multiplier is not None and settings.clip_norm is None:
         raise UsageError("--noise_multiplier needs --clip_norm, the unit of the noise.")
     if settings.clip_norm is not None and settings.client_weighting != "uniform":
         raise UsageError("--clip_norm bounds a client's part in a mean of equals: leave out --client_weighting.")
-    return settings.filled({"experiment_name": f"ads_{settings.preset or settings.decision_rule}"})
 
 
 def options(settings: cli.Settings) -> AdsOptions:
-    """Options of resolved flags."""
-    return named(
+    """Options of flags."""
+    return make_options(
         AdsOptions,
         settings,
         rule=RULES[settings.decision_rule].chosen(registry.rule_values(settings, RULES)),
         tries_all_first=settings.decision_rule in _TRIES_ALL_FIRST,
-        exploration_weight=settings.exploration_weight or 0.0,
-        num_clients=settings.clients,
         cohorts=Cohorts(settings.clients_per_round, settings.cohort_sampling, selector_flags.availability(settings)),
         aggregation=Aggregation(
             kind="mean" if settings.noise_multiplier is None else "dpsgd",
@@ -208,5 +201,4 @@ def options(settings: cli.Settings) -> AdsOptions:
             noise_seed=settings.seed if settings.insecure_seeded_noise else None,
         ),
         rates=tuple(ads.parse_rates(settings.rates)) if settings.rates else (),
-        impressions_per_client=settings.impressions_per_client or 0,
     )

@@ -18,8 +18,8 @@ from bandits.plans import executors
 from bandits.results import runs
 from data import frames, table_report
 from data.errors import UsageError
+from data.settings import no_folder, setting
 from optimization.study import cli, python, run_folder
-from optimization.study.settings import no_folder, setting
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -159,7 +159,7 @@ def recommend(settings: cli.Settings, command: str | None = None) -> Recommendat
       UsageError: On flags that do not go together, or do not fit the data.
       Failure: If no run can be executed.
     """
-    settings = settings.settled()
+    settings = settings.checked()
     inputs.check_population(settings)
     epsilons = tuple(dict.fromkeys(settings.target_epsilons))
     base = inputs.base_flags(settings.run_flags)

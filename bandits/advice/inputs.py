@@ -18,9 +18,9 @@ from bandits.plans.plan import as_text
 from bandits.references import References, simple_policies
 from bandits.results import phrases
 from data.errors import UsageError
+from data.settings import numbers, setting
 from optimization.privacy import mechanisms
 from optimization.study import cli, frame, intervals, presets
-from optimization.study.settings import numbers, setting
 
 _MAX_DELTA = 1e-3
 _SHARE, _MAX_COHORT = 100, 1000  # Default cohort: 1 / 100 of the clients, at most 1,000.

@@ -16,8 +16,8 @@ from bandits.plans.estimate import SAFETY_FACTOR, Pace, Work, duration
 from bandits.plans.plan import Grid, Run, as_text, is_edge
 from bandits.results.phrases import count, listed
 from data.errors import UsageError
+from data.settings import Parameter
 from optimization.study import cli
-from optimization.study.settings import Parameter
 
 GREEDY, UNIFORM, FULL_FEEDBACK = "greedy", "uniform", "supervised_mse"
 # Strategies are dropped from the end if time is short.

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bandits import environment_flags, federation_flags, initial_flags, metrics, studies
+from bandits import environment_flags, federation_flags, metrics, studies, task_defaults
 from bandits import flags as run_flags
 from bandits.advice import findings
 from bandits.advice import plan as planning
@@ -250,7 +250,7 @@ def refused_noise(base: Sequence[str]) -> str:
         settings = studies.resolve(planning.BINARY, (*base, f"--bandits_type={GREEDY}", *noise_flags(1.0, 0.1)))
     except UsageError as error:
         return f"noise needs --aggregator_type=dpsgd, with one clip norm, which these flags exclude: {error}"
-    if settings.scenario in initial_flags.PRETRAINED or settings.initial_model_path:
+    if settings.scenario in task_defaults.PRETRAINED or settings.initial_model_path:
         return "initial training spends privacy, too (scripts.privacy_budget and docs/privacy.md compose both)"
     if settings.availability or settings.drop_out:
         return "absent clients make no Poisson sample, so sampling does not amplify privacy (docs/environments.md)"

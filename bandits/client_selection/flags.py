@@ -1,15 +1,16 @@
 """Flags of `run_client_selection`, and every check that needs no data and no TensorFlow."""
 
 import dataclasses
+import functools
 import itertools
 import pathlib
 from collections.abc import Sequence
 
 from data.errors import UsageError
+from data.settings import Setting, setting
 from data.tasks import registry
 from optimization.options import Training
 from optimization.study import cli, presets, selector_flags, task_flags, training_flags
-from optimization.study.settings import Setting, setting
 
 USAGE = """
 Which clients should train? Federated training whose clients are chosen at random or by their losses.
@@ -25,85 +26,61 @@ drawn together. Where a default is missing here, it is the task's own; config.js
 PRESETS = pathlib.Path(__file__).parent / "presets"
 
 
-@dataclasses.dataclass(frozen=True)
-class SelectionOptions(Training):
-    """What the flags mean.
-
-    Attributes:
-      steps: Mini-batch steps of a client in a round.
-      learning_rate_drops: Rounds after which the learning rate is multiplied.
-      learning_rate_factor: By this number.
-      client_weighting: Weight of a client in the mean, `uniform` or `num_examples`.
-      rounds_per_eval: Rounds between evaluations; 0 for only the last.
-    """
-
-    steps: int
-    learning_rate_drops: tuple[int, ...]
-    learning_rate_factor: float
-    client_weighting: str
-    rounds_per_eval: int
-
-
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class _Cohorts:
-    """Client selection.
+    """Client selection."""
 
-    Attributes:
-      clients_per_round: Clients in a cohort, m, one or several; the default at most all clients.
-    """
-
-    clients_per_round: str = setting("3", basic=True)
+    clients_per_round: str = setting(
+        "3", "Clients in a cohort, m, one or several; the default at most all clients", basic=True
+    )
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class _Training:
-    """Training.
+    """Training."""
 
-    Attributes:
-      total_rounds: Rounds.
-      client_batch_size: Examples of a mini-batch, b.
-      client_steps_per_round: Mini-batch steps of a client in a round, tau.
-      client_learning_rate: Learning rate on the client, eta.
-      learning_rate_drops: Rounds, separated by commas, after which it is multiplied.
-      learning_rate_factor: By this number.
-    """
-
-    total_rounds: int = setting(800, low=1, basic=True)
-    client_batch_size: int = setting(50, low=1)
-    client_steps_per_round: int = setting(30, low=1)
-    client_learning_rate: float = setting(0.05, above=True, basic=True)
-    learning_rate_drops: str = setting()
-    learning_rate_factor: float = setting(0.5, high=1.0, above=True, only={"learning_rate_drops": True})
+    total_rounds: int = setting(800, "Rounds", low=1, basic=True)
+    batch_size: int = setting(50, "Examples of a mini-batch, b", name="client_batch_size", low=1)
+    steps: int = setting(30, "Mini-batch steps of a client in a round, tau", name="client_steps_per_round", low=1)
+    learning_rate: float = setting(
+        0.05, "Learning rate on the client, eta", name="client_learning_rate", above=True, basic=True
+    )
+    learning_rate_drops: tuple[int, ...] = setting(
+        None, "Rounds, separated by commas, after which it is multiplied", str, unset=()
+    )
+    learning_rate_factor: float = setting(
+        0.5, "By this number", high=1.0, above=True, only={"learning_rate_drops": True}
+    )
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class _Clients:
-    """Clients.
+    """Clients."""
 
-    Attributes:
-      client_weighting: Weight of a client in the mean.
-      max_examples_per_client: Cap on a client's examples, a seeded choice; 0 for none.
-    """
-
-    client_weighting: str = setting("uniform", ["uniform", "num_examples"])
-    max_examples_per_client: int = setting()
+    client_weighting: str = setting("uniform", "Weight of a client in the mean", ["uniform", "num_examples"])
+    max_examples_per_client: int = setting(
+        functools.partial(registry.default, "max_examples_per_client"),
+        "Cap on a client's examples, a seeded choice; 0 for none",
+    )
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class _Evaluation:
-    """Evaluation.
+    """Evaluation."""
 
-    Attributes:
-      rounds_per_eval: Rounds between evaluations; 0 for only the last.
-    """
-
-    rounds_per_eval: int = setting(5)
+    rounds_per_eval: int = setting(5, "Rounds between evaluations; 0 for only the last")
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SelectionOptions(_Training, _Clients, _Evaluation, Training):
+    """Options of a run."""
+
+
+@dataclasses.dataclass(frozen=True)
 class _Resplit:
-    """Synthetic clients.
+    """Synthetic clients."""
 
-    Attributes:
-      resplit: Make new clients for each seed: --partition_seed is then --seed.
-    """
-
-    resplit: bool = setting(False)
+    resplit: bool = setting(False, "Make new clients for each seed: --partition_seed is then --seed")
 
 
 def define(flags: cli.FlagSet) -> None:
@@ -123,8 +100,14 @@ def define(flags: cli.FlagSet) -> None:
     batch_size, most = training_flags.EVALUATIONS
     flags.group(_Evaluation, dataclasses.replace(batch_size, default=4096), most)
 
-    task_flags.define_data(flags, partition_seed={"resplit": False})
+    seed = {"only": {"resplit": False}, "used": lambda seed, settings: settings.seed if settings.resplit else seed}
+    task_flags.define_data(flags, partition_seed=seed)
     flags.add(_Resplit)
+
+
+def default_name(settings: cli.Settings) -> str:
+    """Default of `--experiment_name`."""
+    return settings.preset or f"client_selection_{settings.task_type}_{settings.client_selection.replace(',', '_')}"
 
 
 def variants(settings: cli.Settings) -> list[tuple[str, cli.Settings]]:
@@ -139,36 +122,32 @@ def variants(settings: cli.Settings) -> list[tuple[str, cli.Settings]]:
         if name not in selector_flags.SELECTORS:
             raise UsageError(f"--client_selection={name} is not among {', '.join(selector_flags.SELECTORS)}.")
     cohorts = _numbers("clients_per_round", settings.clients_per_round)
-    top = settings.preset or f"client_selection_{settings.task_type}_{'_'.join(names)}"
-    settings = settings.settled().filled({"experiment_name": top})
+    top = settings.checked().experiment_name
     compared = []
     for cohort, name in itertools.product(cohorts, names):
         folders = [f"m_{cohort}"] * (len(cohorts) > 1) + [name] * (len(names) > 1)
-        compared.append(("/".join(folders), settings.replace(client_selection=name, clients_per_round=cohort)))
+        one = settings.replace(client_selection=name, clients_per_round=cohort, experiment_name=top)
+        compared.append(("/".join(folders), one))
     return compared
 
 
-def resolve(settings: cli.Settings) -> cli.Settings:
-    """Fills in the defaults of one run's selector and task; see `variants`.
+def check(settings: cli.Settings) -> None:
+    """Checks the flags of one run's selector and task; see `variants`.
 
     Raises:
       UsageError: If `--learning_rate_drops` are no rounds, or the task has no clients to make again.
     """
     _numbers("learning_rate_drops", settings.learning_rate_drops)
-    if settings.resplit:
-        if "partition_seed" not in registry.TASKS[settings.task_type].options:
-            raise UsageError(f"--resplit has no effect with --task_type={settings.task_type}, whose clients are given.")
-        settings = settings.replace(partition_seed=settings.seed)
-    return task_flags.resolve(settings.with_choice_defaults())
+    if settings.resplit and "partition_seed" not in registry.TASKS[settings.task_type].options:
+        raise UsageError(f"--resplit has no effect with --task_type={settings.task_type}, whose clients are given.")
+    task_flags.check(settings)
 
 
 def options(settings: cli.Settings) -> SelectionOptions:
-    """Options of resolved flags."""
+    """Options of flags."""
+    drops = tuple(_numbers("learning_rate_drops", settings.learning_rate_drops))
     return training_flags.options(
-        settings,
-        SelectionOptions,
-        steps=settings.client_steps_per_round,
-        learning_rate_drops=tuple(_numbers("learning_rate_drops", settings.learning_rate_drops)),
+        settings, SelectionOptions, cohort_size=settings.clients_per_round, learning_rate_drops=drops
     )
 
 

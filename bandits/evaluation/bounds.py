@@ -16,9 +16,9 @@ from data import reward_bounds as reward_bounds_lib
 from data.errors import UsageError
 from data.interaction_log import InteractionLog
 from data.reward_bounds import RewardBounds
+from data.settings import names, setting
 from optimization.privacy import mechanisms
 from optimization.study import cli
-from optimization.study.settings import names, setting
 
 _LEDGER_SUFFIX = ".privacy.jsonl"
 

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from data import clients, interaction_log, keys, text
+from data.settings import setting
 from optimization import options
 from optimization.privacy import ledger, mechanisms
 from optimization.study import cli
-from optimization.study.settings import setting
 
 if TYPE_CHECKING:
     import tensorflow as tf

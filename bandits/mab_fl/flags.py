@@ -12,12 +12,12 @@ from typing import Any
 
 from bandits import registry
 from bandits.mab_fl import rewards
+from data import schema
 from data.errors import UsageError
+from data.settings import make_options, number_or_quantile, setting
 from data.tasks import silos
 from optimization import corrections
-from optimization.options import named
 from optimization.study import cli, presets, task_flags, training_flags
-from optimization.study.settings import number_or_quantile, setting
 
 USAGE = """
 Who should a target participant learn with? A bandit chooses the combination that is averaged, round by round.
@@ -76,98 +76,46 @@ RULES = {name: _small_c(entry) for name, entry in registry.RULES.items()} | {
 _VARIED = ("rule_epsilon", "rule_alpha", "rule_c", "rule_gamma", "threshold", "epochs_per_round")
 
 
-@dataclasses.dataclass(frozen=True)
-class MabFlOptions:
-    """What the flags mean.
-
-    Attributes:
-      seed: Random seed, except for the data.
-      setting: Name of the study's setting, or empty.
-      silos: Who the participants are.
-      target: Name of the target; None for the data's own.
-      decision_rule: Name of the decision rule, or baseline.
-      rule: The decision rule.
-      delays_rewards: Whether Extreme Explore learns a round's rewards in the next one, and adopts by its estimates.
-      choices: What is chosen from: a value of `--combinations`, or a baseline.
-      fixed_combination: The combination of FIXED, or None.
-      reward: What an increase is worth.
-      drop_level: Bound on the probability that Extreme Explore drops the best combination; None to drop none.
-      corrupted_participant: Name of the participant whose training labels are flipped, or None.
-      label_flip_rate: Probability that one of them is.
-      total_rounds: Number of rounds.
-      epochs_per_round: Passes of a participant over its training rows in a round.
-      pretrain_epochs: More of them in round 1.
-      client_batch_size: Rows of a mini-batch.
-      client_learning_rate: Learning rate of SGD.
-      corrections: Of its gradients.
-      early_stopping: Whether a run ends when the spline of the target's own validation AUC falls.
-      early_stopping_patience: Consecutive rounds in which it must fall.
-      rounds_per_checkpoint: Rounds between checkpoints.
-    """
-
-    seed: int
-    setting: str
-    silos: silos.SiloOptions
-    target: str | None
-    decision_rule: str
-    rule: registry.Chosen
-    delays_rewards: bool
-    choices: str
-    fixed_combination: str | None
-    reward: rewards.Reward
-    drop_level: float | None
-    corrupted_participant: str | None
-    label_flip_rate: float
-    total_rounds: int
-    epochs_per_round: int
-    pretrain_epochs: int
-    client_batch_size: int
-    client_learning_rate: float
-    corrections: tuple[corrections.Correction, ...]
-    early_stopping: bool
-    early_stopping_patience: int
-    rounds_per_checkpoint: int
-
-
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class _Study:
-    """What is studied.
+    """What is studied."""
 
-    Attributes:
-      task_type: The participants and their data.
-      target: Participant to personalize for (default: worker_2 of the generator, else the first).
-    """
-
-    task_type: str = setting("generator", TASKS, basic=True)
-    target: str = setting(basic=True)
+    task_type: str = setting("generator", "The participants and their data", TASKS, basic=True)
+    target: str = setting(
+        None, "Participant to personalize for (default: worker_2 of the generator, else the first)", basic=True
+    )
 
 
 _CHOOSING = tuple(name for name in RULES if name not in BASELINES)
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class _Decisions:
-    """Decisions.
+    """Decisions."""
 
-    Attributes:
-      fixed_combination: The combination, such as 0110.
-      combinations: What is chosen from.
-      reward: What an increase is worth (default: as the rule needs).
-      threshold: Increase above which a binary reward is 1: a number, or as quantile:0.5 that of the increases of all
-        combinations tried in earlier rounds.
-      evaluation: When Extreme Explore measures its averages.
-      drop_level: Probability, over the run, of dropping the best combination where Extreme Explore drops those that a
-        paired t test finds worse than the best so far (default: drop none).
-    """
-
-    fixed_combination: str = setting(only={"decision_rule": (FIXED,)})
+    fixed_combination: str = setting(None, "The combination, such as 0110", only={"decision_rule": (FIXED,)})
     combinations: str = setting(
         PAIRS,
+        "What is chosen from",
         {PAIRS: "the target with one other participant", "all": "all that hold the target"},
         only={"decision_rule": _CHOOSING},
     )
-    reward: str = setting(words=rewards.KINDS)
-    threshold: float = setting(words=number_or_quantile(-1, 1), only={"reward": ("binary",)}, filled=_THRESHOLD)
+    reward: str = setting(
+        lambda settings: "binary" if settings.decision_rule in registry.BINARY else "increment",
+        "What an increase is worth (default: as the rule needs)",
+        rewards.KINDS,
+    )
+    threshold: float = setting(
+        None,
+        "Increase above which a binary reward is 1: a number, or as quantile:0.5 that of the increases of all "
+        "combinations tried in earlier rounds",
+        number_or_quantile(-1, 1),
+        only={"reward": ("binary",)},
+        filled=_THRESHOLD,
+    )
     evaluation: str = setting(
         "immediate",
+        "When Extreme Explore measures its averages",
         {
             "immediate": "right after averaging: the best average of the round becomes the global model",
             "delayed": "with the next round's models, 2 exchanges fewer: the average of the best estimate does",
@@ -175,6 +123,9 @@ class _Decisions:
         only={"decision_rule": tuple(registry.EXTREME)},
     )
     drop_level: float = setting(
+        None,
+        "Probability, over the run, of dropping the best combination where Extreme Explore drops those that a "
+        "paired t test finds worse than the best so far (default: drop none)",
         high=1.0,
         above=True,
         below=True,
@@ -182,77 +133,120 @@ class _Decisions:
     )
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class _Rounds:
-    """Rounds.
+    """Rounds."""
 
-    Attributes:
-      total_rounds: Rounds.
-      epochs_per_round: Passes of a participant over its training rows in a round.
-      pretrain_epochs: Passes of every participant before round 1 (default: --epochs_per_round).
-      client_batch_size: Rows of a mini-batch.
-      client_learning_rate: Learning rate of SGD.
-    """
-
-    total_rounds: int = setting(15, low=1, basic=True)
-    epochs_per_round: int = setting(6, low=1, basic=True)
-    pretrain_epochs: int = setting()
-    client_batch_size: int = setting(32, low=2)
-    client_learning_rate: float = setting(0.05, above=True, basic=True)
+    total_rounds: int = setting(15, "Rounds", low=1, basic=True)
+    epochs_per_round: int = setting(6, "Passes of a participant over its training rows in a round", low=1, basic=True)
+    pretrain_epochs: int = setting(
+        lambda settings: settings.epochs_per_round,
+        "Passes of every participant before round 1 (default: --epochs_per_round)",
+    )
+    client_batch_size: int = setting(32, "Rows of a mini-batch", low=2)
+    client_learning_rate: float = setting(0.05, "Learning rate of SGD", above=True, basic=True)
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class _Stopping:
-    """Early stopping.
+    """Early stopping."""
 
-    Attributes:
-      early_stopping: Stop when the spline of the target's own validation AUC falls, once every combination was tried.
-      early_stopping_patience: Rounds in a row in which it must fall.
-    """
+    early_stopping: bool = setting(
+        False, "Stop when the spline of the target's own validation AUC falls, once every combination was tried"
+    )
+    early_stopping_patience: int = setting(
+        5, "Rounds in a row in which it must fall", low=1, only={"early_stopping": True}
+    )
 
-    early_stopping: bool = setting(False)
-    early_stopping_patience: int = setting(5, low=1, only={"early_stopping": True})
 
-
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class _Data:
-    """Data.
+    """Data."""
 
-    Attributes:
-      data_dir: Folder of the task's files (default: FEDBANDITS_DATA_DIR in the environment).
-      train_fraction: Part of everyone's rows to train on.
-      validation_fraction: Part to measure rewards on; the rest is for testing.
-      resplit: Make or split the data again for each seed, not once for all.
-      num_workers: Participants.
-      num_rows: Rows of all participants together.
-      corrupted_participant: Participant whose training labels are flipped.
-      label_flip_rate: Probability that one of its labels is flipped.
-      positive_labels: Labels that count as class 1, separated by commas.
-    """
+    data_dir: pathlib.Path = setting(
+        None,
+        "Folder of the task's files (default: FEDBANDITS_DATA_DIR in the environment)",
+        only={"task_type": _WITH_FILES},
+    )
+    train_fraction: float = setting(
+        lambda settings: _FRACTIONS[settings.task_type][0],
+        "Part of everyone's rows to train on",
+        high=1.0,
+        above=True,
+        below=True,
+    )
+    validation_fraction: float = setting(
+        lambda settings: _FRACTIONS[settings.task_type][1],
+        "Part to measure rewards on; the rest is for testing",
+        high=1.0,
+    )
+    resplit: bool = setting(False, "Make or split the data again for each seed, not once for all")
+    num_workers: int = setting(
+        None, "Participants", low=2, only={"task_type": ("generator", "mnist_writers", "unipen62")}, filled=4
+    )
+    num_rows: int = setting(
+        None, "Rows of all participants together", low=1, high=10**7, only={"task_type": ("generator",)}, filled=40_000
+    )
+    positive_labels: str = setting(
+        None,
+        "Labels that count as class 1, separated by commas",
+        only={"task_type": ("mnist_writers", "unipen62", "tabular")},
+    )
 
-    data_dir: pathlib.Path = setting(only={"task_type": _WITH_FILES})
-    train_fraction: float = setting(high=1.0, above=True, below=True)
-    validation_fraction: float = setting(high=1.0)
-    resplit: bool = setting(False)
-    num_workers: int = setting(low=2, only={"task_type": ("generator", "mnist_writers", "unipen62")}, filled=4)
-    num_rows: int = setting(low=1, high=10**7, only={"task_type": ("generator",)}, filled=40_000)
-    corrupted_participant: str = setting()
-    label_flip_rate: float = setting(1.0, high=1.0, above=True, only={"corrupted_participant": True})
-    positive_labels: str = setting(only={"task_type": ("mnist_writers", "unipen62", "tabular")})
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Corruption:
+    """Corrupted labels."""
+
+    corrupted_participant: str = setting(None, "Participant whose training labels are flipped")
+    label_flip_rate: float = setting(
+        1.0, "Probability that one of its labels is flipped", high=1.0, above=True, only={"corrupted_participant": True}
+    )
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class _Table:
-    """Your own table.
+    """Your own table."""
+
+    data_file: pathlib.Path = setting(
+        None,
+        "Table: .csv or .tsv (a header line; commas, semicolons or tabs; also gzipped) or .parquet; looked up in "
+        "the working directory, --data_dir or FEDBANDITS_DATA_DIR, and data/examples",
+        basic=True,
+        used=task_flags.found_table,
+    )
+    client_column: str = setting(None, "Column that names the participant of a row", basic=True)
+    label_column: str = setting(None, "Column of the class; by default all but the first count as class 1", basic=True)
+    feature_columns: str = setting(None, "Columns of the features, separated by commas (default: the others)")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MabFlOptions(_Study, _Decisions, _Rounds, _Stopping, _Corruption):
+    """Options of a run.
 
     Attributes:
-      data_file: Table: .csv or .tsv (a header line; commas, semicolons or tabs; also gzipped) or .parquet; looked up in
-        the working directory, --data_dir or FEDBANDITS_DATA_DIR, and data/examples.
-      client_column: Column that names the participant of a row.
-      label_column: Column of the class; by default all but the first count as class 1.
-      feature_columns: Columns of the features, separated by commas (default: the others).
+      seed: Random seed, except for the data.
+      setting: Name of the study's setting, or empty.
+      silos: Who the participants are.
+      decision_rule: Name of the decision rule, or baseline.
+      rule: The decision rule.
+      delays_rewards: Whether Extreme Explore learns a round's rewards in the next one, and adopts by its estimates.
+      choices: What is chosen from: a value of `--combinations`, or a baseline.
+      reward: What an increase is worth.
+      corrections: Corrections of the gradients of SGD.
+      rounds_per_checkpoint: Rounds between checkpoints.
     """
 
-    data_file: pathlib.Path = setting(basic=True)
-    client_column: str = setting(basic=True)
-    label_column: str = setting(basic=True)
-    feature_columns: str = setting()
+    seed: int
+    setting: str
+    silos: silos.SiloOptions
+    decision_rule: str
+    rule: registry.Chosen
+    delays_rewards: bool
+    choices: str
+    reward: rewards.Reward  # type: ignore[assignment]
+    corrections: tuple[corrections.Correction, ...]
+    rounds_per_checkpoint: int
 
 
 def define(flags: cli.FlagSet) -> None:
@@ -260,58 +254,52 @@ def define(flags: cli.FlagSet) -> None:
     flags.add(_Study)
     flags.group("Decisions", *registry.rule_settings(RULES, "ucb"), _Decisions)
     flags.group(_Rounds, *training_flags.CORRECTIONS, _Stopping)
-    flags.group(_Data)
-    flags.group(_Table, task_flags.Columns, task_type=("tabular",))
+    flags.group(_Data, _Corruption)
+    flags.group(_Table, schema.Columns, task_type=("tabular",))
 
 
-def resolve(settings: cli.Settings) -> cli.Settings:
-    """Fills in what depends on other flags, and checks flags against each other.
+def default_name(settings: cli.Settings) -> str:
+    """Default of `--experiment_name`."""
+    preset = (settings.preset or "").replace("/", "_")
+    return preset or f"mab_fl_{settings.task_type}_{settings.decision_rule}"
+
+
+def check(settings: cli.Settings) -> None:
+    """Checks flags against each other.
 
     Raises:
       UsageError: On a flag without effect, or values that do not go together.
     """
-    is_binary = settings.decision_rule in registry.BINARY
-    settings = task_flags.with_table_path(settings)
-    settings = settings.filled({"reward": "binary" if is_binary else "increment"}).settled()
     if settings.decision_rule == FIXED and not settings.fixed_combination:
         raise UsageError("--decision_rule=fixed needs --fixed_combination, such as 0110.")
-    if is_binary and settings.reward != "binary":
+    if settings.decision_rule in registry.BINARY and settings.reward != "binary":
         raise UsageError(f"--decision_rule={settings.decision_rule} needs --reward=binary, not {settings.reward}.")
     needed = {"data_file": "the table", "client_column": "the participants' column", "label_column": "the class"}
     for name, what in needed.items():
         if settings.task_type == "tabular" and not settings[name]:
             raise UsageError(f"--task_type=tabular needs --{name}: {what}.")
-    train, validation = _FRACTIONS[settings.task_type]
-    preset = (settings.preset or "").replace("/", "_")
-    defaults = {
-        "train_fraction": train,
-        "validation_fraction": validation,
-        "pretrain_epochs": settings.epochs_per_round,
-        "experiment_name": preset or f"mab_fl_{settings.task_type}_{settings.decision_rule}",
-    }
-    settings = settings.filled(defaults)
     if settings.train_fraction + settings.validation_fraction >= 1:
         raise UsageError(
             "--train_fraction and --validation_fraction leave no row for testing: their sum must be below 1."
         )
     if settings.task_type == "generator" and not 3 <= settings.num_workers <= settings.num_rows:
         raise UsageError("--num_workers must be from 3, as the generator has a pair, to --num_rows, a row each.")
-    return settings
 
 
 def options(settings: cli.Settings) -> MabFlOptions:
-    """Options of resolved flags."""
+    """Options of flags."""
     rule = settings.decision_rule
-    derived = {
-        "setting": (settings.preset or "").partition("/")[2],
-        "silos": named(silos.SiloOptions, settings, seed=settings.seed if settings.resplit else 0),
-        "rule": RULES[rule].chosen(registry.rule_values(settings, RULES)),
-        "delays_rewards": rule in registry.EXTREME and settings.evaluation == "delayed",
-        "choices": rule if rule in BASELINES else settings.combinations,
-        "reward": rewards.Reward(settings.reward, settings.threshold),
-        "corrections": corrections.chosen(settings),
-    }
-    return named(MabFlOptions, settings, **derived)
+    return make_options(
+        MabFlOptions,
+        settings,
+        setting=(settings.preset or "").partition("/")[2],
+        silos=make_options(silos.SiloOptions, settings, seed=settings.seed if settings.resplit else 0),
+        rule=RULES[rule].chosen(registry.rule_values(settings, RULES)),
+        delays_rewards=rule in registry.EXTREME and settings.evaluation == "delayed",
+        choices=rule if rule in BASELINES else settings.combinations,
+        reward=rewards.Reward(settings.reward, settings.threshold),
+        corrections=corrections.chosen(settings),
+    )
 
 
 @dataclasses.dataclass(frozen=True)

@@ -101,7 +101,8 @@ class MabFlStudy(frame.PlainStudy[MabFlOptions, silos.Silos]):
         chosen, study = flags.chosen_settings(settings.preset)
         if study is None:
             return [("", settings.with_defaults(one.values)) for one in chosen]
-        whole = settings.filled({"experiment_name": settings.preset})
+        is_named = settings.is_given("experiment_name")
+        whole = settings if is_named else settings.replace(experiment_name=settings.preset)
         return [
             (one.name, whole.with_defaults(one.values).replace(preset=f"{settings.preset}/{one.name}"))
             for one in chosen

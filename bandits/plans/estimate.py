@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bandits import initial_flags, studies
+from bandits import studies, task_defaults
 from bandits.plans import sweep
 from bandits.plans.executors import Executor
 from bandits.plans.plan import Run
@@ -208,7 +208,7 @@ def _is_downloaded(settings: Mapping[str, Any]) -> bool:
 
 def init_rounds(settings: Mapping[str, Any]) -> int:
     """Rounds of a run's initial training; most scenarios have none."""
-    return settings[_INIT_ROUNDS] if settings.get("scenario") in initial_flags.PRETRAINED else 0
+    return settings[_INIT_ROUNDS] if settings.get("scenario") in task_defaults.PRETRAINED else 0
 
 
 def _kind_name(run: Run, differing: Sequence[str]) -> str:

@@ -24,9 +24,9 @@ from typing import Any, NamedTuple
 from bandits import studies
 from data import files
 from data.errors import Failure, UsageError
+from data.settings import setting
 from optimization.runtime import worker_process
 from optimization.study import cli, interruption
-from optimization.study.settings import setting
 
 FINISHED_FILE = "finished.json"
 LOG_FILE = "log.txt"

@@ -6,10 +6,10 @@ import pathlib
 from bandits.results import runs
 from data import files
 from data.errors import UsageError
+from data.settings import declared, setting
 from optimization import options
 from optimization.privacy import mechanisms
 from optimization.study import aggregation_flags, cli, run_folder
-from optimization.study.settings import declared, setting
 
 _USAGE = """
 Computes the privacy loss (epsilon) of a training, or the noise for a wanted epsilon.
@@ -72,7 +72,7 @@ def define() -> cli.FlagSet:
     flags = cli.FlagSet(_USAGE)
     flags.group(_Training)
     kind = {"default": "dpsgd"}
-    flags.group("Aggregation and privacy", *declared(aggregation_flags.Aggregation, aggregator_type=kind))
+    flags.group("Aggregation and privacy", *declared(options.Aggregation, aggregator_type=kind), options.Cohorts)
     flags.group(_Target)
     flags.group(_Output)
     return flags
@@ -86,7 +86,7 @@ def build(settings: cli.Settings) -> tuple[mechanisms.Mechanism, int]:
     """
     if settings.noise_multiplier is not None and settings.target_epsilon is not None:
         raise UsageError("Give one of --noise_multiplier and --target_epsilon, not both.")
-    settings = settings.settled()
+    settings = settings.checked()
     if settings.plot:
         files.check_output("plot", pathlib.Path(settings.plot), files.PICTURES)
     return _of_run(settings) if settings.run else _of_flags(settings)
@@ -101,9 +101,9 @@ def _of_flags(settings: cli.Settings) -> tuple[mechanisms.Mechanism, int]:
     kind = settings.aggregator_type
     if kind == "ddp" and settings.dimension is None:
         raise UsageError("--dimension is missing: --aggregator_type=ddp depends on the number of parameters.")
-    if kind != "ddp" and settings.clip_norm is None and not settings.adaptive_clipping:
+    if kind != "ddp" and not settings.is_given("clip_norm") and not settings.adaptive_clipping:
         settings = settings.replace(clip_norm=1.0)  # The noise is in clip norms.
-    settings = aggregation_flags.resolve(settings)
+    aggregation_flags.check(settings)
     cohort = options.Cohorts(settings.clients_per_round, settings.cohort_sampling)
     aggregation = aggregation_flags.options(settings)
     size, dimension = settings.population, settings.dimension or 1

@@ -121,6 +121,11 @@ TASKS = {
 }
 
 
+def default(name: str, settings: Mapping[str, Any]) -> Any:
+    """Default of an option, or of the cap on a client's examples, by the task; None if it has none of its own."""
+    return (DEFAULTS | dict(TASKS[settings["task_type"]].defaults)).get(name)
+
+
 def load(options: TaskOptions) -> tasks.Task:
     """Opens a task's data.
 

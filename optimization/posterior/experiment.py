@@ -17,8 +17,9 @@ import scipy.special
 import tensorflow as tf
 
 from data import clients, keys, partition
+from data.settings import make_options
 from optimization import client_work, cohorts, fed_avg, models, supervised
-from optimization.options import Cohorts, named
+from optimization.options import Cohorts
 from optimization.posterior import algorithms, diagnostics, ensembles, flags, metrics
 from optimization.posterior.server_data import ServedTask
 from optimization.study import metrics as study_metrics
@@ -57,7 +58,7 @@ class PosteriorRounds(training.TrainingRounds):
           folder: Folder of the diagnostics.
         """
         self._options, self._folder = options, folder
-        sgd = named(client_work.LocalSgd, vars(options))
+        sgd = make_options(client_work.LocalSgd, vars(options))
         model, size = models.of_task(task), options.cohort_size
         self._algorithm = algorithms.build(options.posterior, sgd, model, size, task.server_features)
         keeps_models = options.posterior.name in flags.KEEP_MODELS

@@ -1,6 +1,6 @@
 """Posterior aggregation algorithms by name, flags of `run_posterior`, and every check that needs no data or TensorFlow.
 
-Another study has the algorithms' flags by `define_algorithms`, `resolve_algorithm` and `posterior_options`.
+Another study has the algorithms' flags by `define_algorithms`, `check_algorithm` and `posterior_options`.
 """
 
 import dataclasses
@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from data.errors import UsageError
-from optimization.options import Training, named
+from data.settings import declared, make_options, numbers, setting, title
+from optimization.options import Training
 from optimization.study import cli, presets, selector_flags, task_flags, training_flags
-from optimization.study.settings import declared, setting, title
 
 USAGE = """
 Federated training with posterior aggregation: the server takes the mean, or a mode, of a posterior over models.
@@ -37,48 +37,6 @@ STEP_WEIGHTS = {
 }
 
 
-@dataclasses.dataclass(frozen=True)
-class MeanShift:
-    """Mean shift of each parameter separately.
-
-    Weighed by the kernel's values, as in Algorithm 8, steps climb the density whose slope the kernel is: for
-    Epanechnikov's, that of the biweight kernel. Weighed by the kernel's own slope they climb its own density: with
-    Epanechnikov's each step leads to the mean of the samples within one bandwidth. The Gaussian is its own slope.
-
-    A parameter in which all clients agree stays as it is, and so does a start that no kernel reaches; the Gaussian's
-    reaches everywhere. The model of a single client is its own mode. As the bandwidth grows, every result becomes the
-    clients' mean.
-
-    Attributes:
-      kernel: The density's kernel, `EPANECHNIKOV` or `GAUSSIAN`.
-      bandwidth: One of `BANDWIDTHS`.
-      bandwidth_scale: Factor of the bandwidth.
-      mean_shift_weights: Weight of a client in a step, one of `STEP_WEIGHTS`.
-      mean_shift_steps: Maximum number of steps of a parameter, t_max.
-
-    Raises:
-      ValueError: For an unknown name, or numbers out of range.
-    """
-
-    kernel: str = EPANECHNIKOV
-    bandwidth: str = "silverman"
-    bandwidth_scale: float = 1.0
-    mean_shift_weights: str = KERNEL
-    mean_shift_steps: int = 20
-
-    def __post_init__(self):
-        is_known = self.bandwidth in BANDWIDTHS and self.mean_shift_weights in STEP_WEIGHTS
-        if not is_known or self.kernel not in (EPANECHNIKOV, GAUSSIAN):
-            raise ValueError(f"{self} has an unknown kernel, bandwidth or weights.")
-        if not 0 < self.bandwidth_scale < math.inf or self.mean_shift_steps < 1:
-            raise ValueError("bandwidth_scale must be finite and above 0, mean_shift_steps at least 1.")
-
-    @property
-    def has_windows(self) -> bool:
-        """Whether the samples within reach of a point change only at the edges of windows of a fixed width."""
-        return self.kernel == EPANECHNIKOV and self.bandwidth != NEAREST
-
-
 SQRT_2_RATE, TWICE_RATE = "sqrt_2_rate", "2_rate"
 DEVIATIONS = {
     SQRT_2_RATE: "the root of 2 --client_learning_rate (equation 2.16, its 2 eta read as a variance)",
@@ -89,31 +47,6 @@ DEVIATIONS = {
 def deviation(name: str, learning_rate: float) -> float:
     """Standard deviation of the noise by its name in `DEVIATIONS`."""
     return {SQRT_2_RATE: math.sqrt(2 * learning_rate), TWICE_RATE: 2 * learning_rate}[name]
-
-
-@dataclasses.dataclass(frozen=True)
-class Posterior:
-    """An algorithm of `ALGORITHMS` with its hyperparameters; each algorithm reads some of them.
-
-    Attributes:
-      name: The algorithm.
-      burn_in_rounds: First rounds, in which clients train as in FedAvg; for SGLD, those outside its average.
-      steps_per_sample: Steps whose models a chain's sample averages, K; 0 for those of an epoch.
-      shrinkage: Shrinkage of FedPA's covariance; with 0 it is the identity.
-      langevin_deviation: Standard deviation of SGLD's noise at the server, one of `DEVIATIONS`.
-      mean_shift: FedKP's mean shift to a mode.
-      posterior_samples: Models sampled, for predictions (FedAG) or to distil (FedBE).
-      distillation_epochs: Passes of FedBE over the server's examples.
-    """
-
-    name: str
-    burn_in_rounds: int = 0
-    steps_per_sample: int = 0
-    shrinkage: float = 0.1
-    langevin_deviation: str = SQRT_2_RATE
-    mean_shift: MeanShift = dataclasses.field(default_factory=MeanShift)
-    posterior_samples: int = 10
-    distillation_epochs: int = 20
 
 
 ALGORITHMS = {
@@ -134,76 +67,101 @@ MODES = ("fedkp", "fedkp_cluster_mean", "fedkppa")  # The server needs each clie
 KEEP_MODELS = (*MODES, "fedag", "fedbe")
 
 
-class Kernels:
-    """FedKP and FedKPPA.
+@dataclasses.dataclass(frozen=True)
+class MeanShift:
+    """FedKP and FedKPPA: mean shift of each parameter separately.
 
-    Attributes:
-      kernel: Kernel of the density.
-      bandwidth: Rule of a parameter's bandwidth.
-      bandwidth_scale: Factor of the bandwidth.
-      mean_shift_weights: Weight of a client in a step.
-      mean_shift_steps: Maximum number of steps, t_max.
+    Weighed by the kernel's values, as in Algorithm 8, steps climb the density whose slope the kernel is: for
+    Epanechnikov's, that of the biweight kernel. Weighed by the kernel's own slope they climb its own density: with
+    Epanechnikov's each step leads to the mean of the samples within one bandwidth. The Gaussian is its own slope.
+
+    A parameter in which all clients agree stays as it is, and so does a start that no kernel reaches; the Gaussian's
+    reaches everywhere. The model of a single client is its own mode. As the bandwidth grows, every result becomes the
+    clients' mean.
+
+    Raises:
+      ValueError: For an unknown name, or numbers out of range.
     """
 
-    kernel: str = setting(EPANECHNIKOV, [EPANECHNIKOV, GAUSSIAN])
-    bandwidth: str = setting("silverman", list(BANDWIDTHS))
-    bandwidth_scale: float = setting(1.0, above=True)
-    mean_shift_weights: str = setting(words=STEP_WEIGHTS, filled=KERNEL)
-    mean_shift_steps: int = setting(20, low=1)
+    kernel: str = setting(EPANECHNIKOV, "Kernel of the density", [EPANECHNIKOV, GAUSSIAN])
+    bandwidth: str = setting("silverman", "Rule of a parameter's bandwidth", list(BANDWIDTHS))
+    bandwidth_scale: float = setting(1.0, "Factor of the bandwidth", above=True)
+    mean_shift_weights: str = setting(None, "Weight of a client in a step", STEP_WEIGHTS, unset=KERNEL, filled=KERNEL)
+    mean_shift_steps: int = setting(20, "Maximum number of steps, t_max", low=1)
+
+    def __post_init__(self):
+        is_known = self.bandwidth in BANDWIDTHS and self.mean_shift_weights in STEP_WEIGHTS
+        if not is_known or self.kernel not in (EPANECHNIKOV, GAUSSIAN):
+            raise ValueError(f"{self} has an unknown kernel, bandwidth or weights.")
+        if not 0 < self.bandwidth_scale < math.inf or self.mean_shift_steps < 1:
+            raise ValueError("bandwidth_scale must be finite and above 0, mean_shift_steps at least 1.")
+
+    @property
+    def has_windows(self) -> bool:
+        """Whether the samples within reach of a point change only at the edges of windows of a fixed width."""
+        return self.kernel == EPANECHNIKOV and self.bandwidth != NEAREST
 
 
-class Chains:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Posterior:
     """FedPA, FedKPPA and SGLD.
 
     Attributes:
-      burn_in_rounds: First rounds, in which clients train as in FedAvg; for sgld, those outside its
-        average (default: half).
-      steps_per_sample: Number of steps that a sample averages, K; 0 for one epoch.
-      shrinkage: Shrinkage of the covariance; with 0 it is the identity.
-      langevin_deviation: Standard deviation of the noise on each weight.
+      name: A key of `ALGORITHMS`; each algorithm reads some of the settings.
+      mean_shift: FedKP's mean shift to a mode.
+      posterior_samples: Models sampled, for predictions (FedAG) or to distil (FedBE).
+      distillation_epochs: Passes of FedBE over the server's examples.
     """
 
-    burn_in_rounds: int = setting()
-    steps_per_sample: int = setting(0)
-    shrinkage: float = setting(0.1)
-    langevin_deviation: str = setting(words=DEVIATIONS, filled=SQRT_2_RATE)
+    name: str
+    burn_in_rounds: int = setting(
+        0, "First rounds, in which clients train as in FedAvg; for sgld, those outside its average (default: half)"
+    )
+    steps_per_sample: int = setting(0, "Number of steps that a sample averages, K; 0 for one epoch")
+    shrinkage: float = setting(0.1, "Shrinkage of the covariance; with 0 it is the identity")
+    langevin_deviation: str = setting(
+        None, "Standard deviation of the noise on each weight", DEVIATIONS, unset=SQRT_2_RATE, filled=SQRT_2_RATE
+    )
+    mean_shift: MeanShift = MeanShift()
+    posterior_samples: int = 10
+    distillation_epochs: int = 20
 
 
 def define_algorithms(flags: cli.FlagSet, flag: str) -> None:
     """Defines the groups of settings of the algorithms, which the setting `flag` selects."""
-    flags.group(Kernels, **{flag: MODES})
+    flags.group("FedKP and FedKPPA", MeanShift, **{flag: MODES})
     readers = {"steps_per_sample": CHAINS, "shrinkage": ("fedpa", "fedkppa"), "langevin_deviation": ("sgld",)}
-    settings = declared(Chains, **{name: {"only": {flag: algorithms}} for name, algorithms in readers.items()})
-    flags.group(title(Chains), *settings, **{flag: BURNING_IN})
+    changes: dict[str, Mapping[str, Any]] = {name: {"only": {flag: names}} for name, names in readers.items()}
+    changes["burn_in_rounds"] = {
+        "default": lambda settings: settings.total_rounds // 2,
+        "used": lambda rounds, settings: rounds if settings[flag] in BURNING_IN else 0,
+    }
+    flags.group(title(Posterior), *declared(Posterior, **changes), **{flag: BURNING_IN})
 
 
-def resolve_algorithm(settings: cli.Settings, flag: str) -> cli.Settings:
-    """Completes the algorithm's settings.
+def check_algorithm(settings: cli.Settings, flag: str) -> None:
+    """Checks the algorithm's settings.
 
     Args:
-      settings: Settled flags, with `total_rounds`.
+      settings: Flags, with `total_rounds`.
       flag: The flag that names the algorithm.
 
     Raises:
       UsageError: If the burn-in is longer than the run, or SGLD's as long.
     """
-    if settings[flag] not in BURNING_IN:
-        return settings.replace(burn_in_rounds=0)
-    settings = settings.filled({"burn_in_rounds": settings.total_rounds // 2})
     settings.check_order("burn_in_rounds", "total_rounds")
     if settings[flag] == "sgld" and settings.burn_in_rounds == settings.total_rounds:
         raise UsageError("--burn_in_rounds leaves SGLD nothing to average: give less than --total_rounds.")
-    return settings
 
 
 def posterior_options(settings: Mapping[str, Any], flag: str) -> Posterior:
-    """Algorithm of resolved flags.
+    """Algorithm of flags.
 
     Args:
       settings: Flags.
       flag: The flag that names the algorithm.
     """
-    return named(Posterior, settings, name=settings[flag], mean_shift=named(MeanShift, settings))
+    return make_options(Posterior, settings, name=settings[flag], mean_shift=make_options(MeanShift, settings))
 
 
 _SERVER_LEARNING_RATE = 0.01  # Of the adaptive optimizers; SGD's is 1, which applies the aggregate unchanged.
@@ -211,98 +169,92 @@ _SERVER_CLIENTS = re.compile(r"clients:(\d+)")
 
 
 @dataclasses.dataclass(frozen=True)
-class PosteriorOptions(Training):
+class _Study:
+    """What is studied."""
+
+    algorithm: str = setting("fedkp_cluster_mean", "Aggregation of a cohort's models", ALGORITHMS, basic=True)
+
+
+@dataclasses.dataclass(frozen=True)
+class _FedagAndFedbe:
+    """FedAG and FedBE."""
+
+    posterior_samples: int = setting(
+        10, "Number of sampled models, for predictions (FedAG) or to distil (FedBE)", low=1
+    )
+    server_data: str = setting(
+        None,
+        "The server's unlabelled examples: clients:N for those of the first N clients, who then do not train, or an "
+        ".npz file with the array features",
+        only={"algorithm": ("fedbe",)},
+        used=lambda data, _: data if _SERVER_CLIENTS.fullmatch(data) else cli.user_path(data),
+    )
+    distillation_epochs: int = setting(20, "Number of passes over them", low=1, only={"algorithm": ("fedbe",)})
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _RoundsAndClients:
+    """Rounds and clients."""
+
+    total_rounds: int = setting(50, "Rounds", low=1, basic=True)
+    cohort_size: int = setting(
+        20,
+        "Number of clients in a cohort; the default is at most the population",
+        name="clients_per_round",
+        low=1,
+        basic=True,
+    )
+    client_sampling_alpha: float | None = setting(
+        None,
+        "Dirichlet parameter of clients' participation frequency; small values favour few clients (default: uniform)",
+        above=True,
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Clients:
+    """Clients."""
+
+    max_examples_per_client: int = setting(0, "Cap on a client's examples, a seeded choice; 0 for none")
+    batch_size: int = setting(16, "Examples of a mini-batch", name="client_batch_size", low=1)
+    epochs: int = setting(5, "Passes of a client over its examples", name="client_epochs_per_round", low=1)
+    learning_rate: float = setting(
+        0.01, "Learning rate on the client", name="client_learning_rate", above=True, basic=True
+    )
+    momentum: float = setting(0.9, "Momentum on the client", name="client_momentum", high=1.0, below=True)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Evaluation:
+    """Evaluation."""
+
+    thresholds: tuple[float, ...] = setting(
+        (0.84, 0.86),
+        "Thresholds of the running means, separated by commas, for the number of rounds to reach them",
+        numbers(high=1.0),
+    )
+    diagnose_rounds: tuple[int, ...] = setting(
+        None,
+        "Rounds, separated by commas, whose cohorts' models are tested for normality and plotted",
+        numbers(whole=True),
+        name="diagnose_round",
+        unset=(),
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PosteriorOptions(_RoundsAndClients, _Clients, _Evaluation, Training):
     """Options of a run.
 
     Attributes:
       posterior: The algorithm.
       server_clients: Number of clients that give their examples to the server, and do not train.
       server_file: File of the server's examples, or None.
-      client_sampling_alpha: Dirichlet parameter of clients' participation frequency; None for uniform sampling.
-      epochs: Passes of a client over its examples.
-      momentum: Momentum of its steps.
-      thresholds: Thresholds of the running means, whose first rounds are reported.
-      diagnose_rounds: The rounds whose cohorts' models are tested for normality and plotted.
     """
 
     posterior: Posterior
     server_clients: int
     server_file: str | None
-    client_sampling_alpha: float | None
-    epochs: int
-    momentum: float
-    thresholds: tuple[float, ...]
-    diagnose_rounds: tuple[int, ...]
-
-
-class _Study:
-    """What is studied.
-
-    Attributes:
-      algorithm: Aggregation of a cohort's models.
-    """
-
-    algorithm: str = setting("fedkp_cluster_mean", ALGORITHMS, basic=True)
-
-
-class _FedagAndFedbe:
-    """FedAG and FedBE.
-
-    Attributes:
-      posterior_samples: Number of sampled models, for predictions (FedAG) or to distil (FedBE).
-      server_data: The server's unlabelled examples: clients:N for those of the first N clients, who then do not train,
-        or an .npz file with the array features.
-      distillation_epochs: Number of passes over them.
-    """
-
-    posterior_samples: int = setting(10, low=1)
-    server_data: str = setting(only={"algorithm": ("fedbe",)})
-    distillation_epochs: int = setting(20, low=1, only={"algorithm": ("fedbe",)})
-
-
-class _RoundsAndClients:
-    """Rounds and clients.
-
-    Attributes:
-      total_rounds: Rounds.
-      clients_per_round: Number of clients in a cohort; the default is at most the population.
-      client_sampling_alpha: Dirichlet parameter of clients' participation frequency; small values favour few clients
-        (default: uniform).
-    """
-
-    total_rounds: int = setting(50, low=1, basic=True)
-    clients_per_round: int = setting(20, low=1, basic=True)
-    client_sampling_alpha: float = setting(above=True)
-
-
-class _Clients:
-    """Clients.
-
-    Attributes:
-      max_examples_per_client: Cap on a client's examples, a seeded choice; 0 for none.
-      client_batch_size: Examples of a mini-batch.
-      client_epochs_per_round: Passes of a client over its examples.
-      client_learning_rate: Learning rate on the client.
-      client_momentum: Momentum on the client.
-    """
-
-    max_examples_per_client: int = setting(0)
-    client_batch_size: int = setting(16, low=1)
-    client_epochs_per_round: int = setting(5, low=1)
-    client_learning_rate: float = setting(0.01, above=True, basic=True)
-    client_momentum: float = setting(0.9, high=1.0, below=True)
-
-
-class _Evaluation:
-    """Evaluation.
-
-    Attributes:
-      thresholds: Thresholds of the running means, separated by commas, for the number of rounds to reach them.
-      diagnose_round: Rounds, separated by commas, whose cohorts' models are tested for normality and plotted.
-    """
-
-    thresholds: str = setting("0.84,0.86")
-    diagnose_round: str = setting()
 
 
 def define(flags: cli.FlagSet) -> None:
@@ -313,45 +265,62 @@ def define(flags: cli.FlagSet) -> None:
     flags.group(_RoundsAndClients, selector_flags.SELECTION)
     selector_flags.define(flags)
     flags.add(_Clients, *training_flags.CORRECTIONS)
-    optimizer = {"help": "Optimizer on the server (default: sgd; fedopt: adam)"}
-    rate = {"help": "Learning rate on the server (default: sgd 1, others 0.01)", "above": True}
+    optimizer = {
+        "help": "Optimizer on the server (default: sgd; fedopt: adam)",
+        "default": lambda settings: "adam" if settings.algorithm == "fedopt" else "sgd",
+    }
+    rate = {
+        "help": "Learning rate on the server (default: sgd 1, others 0.01)",
+        "default": lambda settings: 1.0 if settings.server_optimizer == "sgd" else _SERVER_LEARNING_RATE,
+        "above": True,
+    }
     flags.group("Server", *training_flags.server(optimizer, rate))
     flags.group(_Evaluation, *training_flags.EVALUATIONS)
     task_flags.define_data(flags)
 
 
-def resolve(settings: cli.Settings) -> cli.Settings:
-    """Completes defaults that depend on other flags, and checks the flags' combination.
+def default_name(settings: cli.Settings) -> str:
+    """Default of `--experiment_name`."""
+    return f"{settings.preset or f'posterior_{settings.task_type}'}_{settings.algorithm}"
+
+
+def with_preset(settings: cli.Settings) -> cli.Settings:
+    """Settings with the values of `--preset`.
+
+    FedOpt keeps its own optimizer: with SGD, the presets' optimizer, it would be FedAvg. A preset's burn-in is shortened
+    in proportion to its `--total_rounds`.
+    """
+    with_values, published = presets.applied(settings, PRESETS), presets.values(settings.preset, PRESETS)
+    if with_values.algorithm == "fedopt":
+        with_values = with_values.without(*{"server_optimizer", "server_learning_rate"} - settings.set_by_user)
+    if "burn_in_rounds" in settings.set_by_user or "burn_in_rounds" not in published:
+        return with_values
+    rounds = published["total_rounds"]
+    burn_in = published["burn_in_rounds"] * min(with_values.total_rounds, rounds) // rounds
+    return with_values.replace(burn_in_rounds=burn_in)
+
+
+def check(settings: cli.Settings) -> None:
+    """Checks the flags' combination.
 
     Raises:
       UsageError: On a flag without effect, or values that do not go together.
     """
-    algorithm = settings.algorithm
-    if settings.preset and algorithm == "fedopt":  # With the presets' optimizer, SGD, it would be FedAvg.
-        settings = settings.with_defaults({"server_optimizer": None, "server_learning_rate": None})
-    settings = settings.filled({"server_optimizer": "adam" if algorithm == "fedopt" else "sgd"}).settled()
-    settings = resolve_algorithm(settings.replace(burn_in_rounds=_burn_in(settings)), "algorithm")
-    rate = 1.0 if settings.server_optimizer == "sgd" else _SERVER_LEARNING_RATE
-    settings = settings.filled({"server_learning_rate": rate})
+    check_algorithm(settings, "algorithm")
     _check_server_data(settings)
     if settings.client_selection != "uniform" and settings.client_sampling_alpha is not None:
         raise UsageError("--client_sampling_alpha samples cohorts itself: leave out --client_selection.")
-    if max(_diagnose_rounds(settings), default=0) > settings.total_rounds:
+    if max(settings.diagnose_round or (), default=0) > settings.total_rounds:
         raise UsageError(
-            f"--diagnose_round={settings.diagnose_round} must be at most --total_rounds={settings.total_rounds}."
+            f"--diagnose_round={max(settings.diagnose_round)} must be at most --total_rounds={settings.total_rounds}."
         )
     if settings.diagnose_round and settings.clients_per_round < 2:
         raise UsageError("--diagnose_round needs --clients_per_round=2 or more: a single model has no distribution.")
-    _thresholds(settings.thresholds)
-    name = f"{settings.preset or f'posterior_{settings.task_type}'}_{algorithm}"
-    settings = settings.filled({"experiment_name": name})
-    if settings.server_data and not _server_clients(settings):
-        settings = settings.replace(server_data=cli.user_path(settings.server_data))
-    return task_flags.resolve(settings)
+    task_flags.check(settings)
 
 
 def options(settings: cli.Settings) -> PosteriorOptions:
-    """Options of resolved flags."""
+    """Options of flags."""
     server_clients = _server_clients(settings)
     return training_flags.options(
         settings,
@@ -359,20 +328,7 @@ def options(settings: cli.Settings) -> PosteriorOptions:
         posterior=posterior_options(settings, "algorithm"),
         server_clients=server_clients,
         server_file=None if server_clients else settings.server_data,
-        epochs=settings.client_epochs_per_round,
-        momentum=settings.client_momentum,
-        thresholds=_thresholds(settings.thresholds),
-        diagnose_rounds=_diagnose_rounds(settings),
     )
-
-
-def _burn_in(settings: cli.Settings) -> int | None:
-    """Value of `--burn_in_rounds`; a preset's is shortened in proportion to its `--total_rounds`."""
-    published = presets.values(settings.preset, PRESETS)
-    if "burn_in_rounds" in settings.set_by_user or "burn_in_rounds" not in published:
-        return settings.burn_in_rounds
-    rounds = published["total_rounds"]
-    return published["burn_in_rounds"] * min(settings.total_rounds, rounds) // rounds
 
 
 def notes(settings: cli.Settings) -> Sequence[str]:
@@ -399,17 +355,3 @@ def _check_server_data(settings: cli.Settings) -> None:
 def _server_clients(settings: cli.Settings) -> int:
     match = _SERVER_CLIENTS.fullmatch(settings.server_data or "")
     return int(match[1]) if match else 0
-
-
-def _diagnose_rounds(settings: cli.Settings) -> tuple[int, ...]:
-    return tuple(cli.whole_numbers("diagnose_round", settings.diagnose_round)) if settings.diagnose_round else ()
-
-
-def _thresholds(text: str) -> tuple[float, ...]:
-    try:
-        numbers = tuple(map(float, text.split(",")))
-    except ValueError:
-        numbers = (0.0,)
-    if not all(0 < number <= 1 for number in numbers):
-        raise UsageError(f"--thresholds={text} must be numbers above 0 up to 1, separated by commas.")
-    return numbers

@@ -41,6 +41,9 @@ class PosteriorStudy(frame.PlainStudy[PosteriorOptions, server_data.ServedTask])
     rounds_per_checkpoint = 25
     name_help = "posterior_TASK_ALGORITHM or PRESET_ALGORITHM"
 
+    def variants(self, settings: cli.Settings) -> Sequence[tuple[str, cli.Settings]]:
+        return [("", flags.with_preset(settings))]
+
     def notes(self, settings: cli.Settings) -> Sequence[str]:
         return flags.notes(settings)
 

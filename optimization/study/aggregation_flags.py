@@ -1,123 +1,37 @@
-"""Flags of cohorts, aggregation and privacy, shared by the experiment binaries; their checks need no TensorFlow."""
+"""Checks of the flags of cohorts, aggregation and privacy, and their mechanism; nothing here needs TensorFlow."""
 
 import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
 from data.errors import UsageError
+from data.settings import make_options, names
 from optimization import options as options_lib
-from optimization.privacy import calibration, factorizations, mechanisms, sensitivities
+from optimization.options import CAN_ADAPT, NOISY, Aggregation, Compression, Target
+from optimization.privacy import calibration, mechanisms, sensitivities
 from optimization.study import cli
-from optimization.study.settings import names, number_or_word, setting
 
-TYPES: Mapping[str, str] = {
-    "mean": "mean of the updates, by default with adaptive clipping",
-    "dpsgd": "DP-FedAvg: clipped updates, Gaussian noise on their sum",
-    "dpftrl": "DP-FTRL: noise by tree aggregation, which needs no random cohorts",
-    "mf_dpftrl": "DP-FTRL with the noise of a banded matrix factorization",
-    "secure_sum": "mean of clipped updates by secure aggregation, which is simulated",
-    "ddp": "distributed differential privacy: each client adds its share of the noise, under secure aggregation",
-}
-_NOISY = ("dpsgd", "dpftrl", "mf_dpftrl", "ddp")
-_COMPRESSED = ("mean", "dpsgd", "dpftrl", "mf_dpftrl")  # Secure sums carry integers of their own.
-_CAN_ADAPT = ("mean", "dpsgd", "secure_sum")
 # Why such noise guarantees nothing, as the words after "because".
 _SEEDED_NOISE = "its noise comes from --seed (--insecure_seeded_noise): who knows the seed can remove it"
-_FIRST_CLIP_NORM = 0.1
-_QUANTILE = 0.8
+OF_TRAINING = {*names(Aggregation, Compression, Target)}  # What has no effect where nothing is trained.
 
 
-class Aggregation:
-    """Aggregation and privacy.
-
-    Attributes:
-      aggregator_type: Aggregation of the cohort's updates.
-      client_weighting: Weight of a client in the mean.
-      adaptive_clipping: Let the clip norm follow a quantile of the updates' norms (default: yes for mean and
-        secure_sum).
-      unclip_quantile: That quantile, the part of updates left unclipped (default: 0.8).
-      clip_norm: L2 clip norm of updates, at first if adaptive (default: 0.1 then, or with a target).
-      noise_multiplier: Standard deviation of the noise on the sum, in clip norms.
-      target_delta: Delta of the reported epsilon (default: 1 / population^1.1).
-      accountant: Whose epsilon is the reported one; privacy.json and the end of a run have both.
-      cohort_sampling: How a round's clients are drawn; with --aggregator_type=dpsgd, epsilon assumes poisson, and with
-        dpftrl and mf_dpftrl cyclic makes it small. Where a guarantee rests on them (dpsgd, ddp, cyclic_poisson; not
-        cyclic), they are secret: not sampled from --seed, so runs of the same seed have different cohorts.
-      dpftrl_restart_rounds: Rounds of one tree (default: population / cohort, so that by turns a client is in each tree
-        once).
-      mf_bands: Bands of the factor, rounds over which noise cancels: a number, or auto for the one with the
-        least noise on the prefix sums in the planned rounds, within 0.5 GiB of earlier noise.
-      insecure_seeded_noise: Draw the privacy noise, and the cohorts, from --seed, for runs that can be repeated: they
-        guarantee nothing, as who knows the seed can remove the noise.
-    """
-
-    aggregator_type: str = setting("mean", TYPES, spellings={"none": "mean"}, basic=True)
-    client_weighting: str = setting("uniform", ["uniform", "num_examples"])
-    adaptive_clipping: bool = setting()
-    unclip_quantile: float = setting(high=1.0)
-    clip_norm: float = setting(basic=True, above=True)
-    noise_multiplier: float = setting(basic=True, only={"aggregator_type": _NOISY})
-    target_delta: float = setting(high=1.0, above=True, below=True, only={"aggregator_type": _NOISY})
-    accountant: str = setting("rdp", mechanisms.ACCOUNTANTS, only={"aggregator_type": _NOISY})
-    cohort_sampling: str = setting("fixed", mechanisms.SAMPLINGS)
-    dpftrl_restart_rounds: int = setting(low=1, only={"aggregator_type": ("dpftrl",)})
-    mf_bands: str = setting(
-        words=number_or_word("auto", factorizations.MOST_BANDS), only={"aggregator_type": ("mf_dpftrl",)}, filled="auto"
-    )
-    insecure_seeded_noise: bool = setting(False, only={"aggregator_type": ("dpsgd", "dpftrl", "mf_dpftrl")})
-
-
-class Compression:
-    """Compression of updates, before they are clipped.
-
-    Attributes:
-      update_bits: Bits of a value of a client's update, which is rounded at random without bias (default: float32).
-      update_top_k: Share of an update's entries that are sent, those of the largest absolute values; the others count
-        as zero, which is a bias (default: all).
-    """
-
-    update_bits: int = setting(low=1, high=16, only={"aggregator_type": _COMPRESSED})
-    update_top_k: float = setting(above=True, high=1.0, only={"aggregator_type": _COMPRESSED})
-
-
-class Target:
-    """A target epsilon.
-
-    Attributes:
-      target_epsilon: Epsilon of all planned rounds, in place of --noise_multiplier.
-      population: Planned number of clients, to which epsilon belongs. Above the clients of the data, the run is a
-        simulation with a sample of them, and guarantees these nothing (default: the clients of the data).
-      population_clients_per_round: Clients of a round in the planned population (default: --clients_per_round).
-    """
-
-    target_epsilon: float = setting(basic=True, above=True, only={"aggregator_type": _NOISY})
-    population: int = setting(low=1, only={"target_epsilon": True})
-    population_clients_per_round: int = setting(low=1, only={"population": True})
-
-
-# What has no effect where nothing is trained.
-OF_TRAINING = {*names(Aggregation, Compression, Target)} - {"cohort_sampling"}
-
-
-def resolve(settings: cli.Settings) -> cli.Settings:
-    """Fills in defaults that depend on other flags, and checks the flags against each other.
+def check(settings: cli.Settings) -> None:
+    """Checks the flags against each other.
 
     Raises:
       UsageError: On a flag that is missing, has no effect, or does not go with the others.
     """
     kind = settings.aggregator_type
-    settings = settings.filled({"adaptive_clipping": kind in ("mean", "secure_sum")})
-    if settings.adaptive_clipping:
-        if kind not in _CAN_ADAPT:
-            raise UsageError(f"--adaptive_clipping does not go with --aggregator_type={kind}: its noise has one norm.")
-        settings = settings.filled({"clip_norm": _FIRST_CLIP_NORM, "unclip_quantile": _QUANTILE})
-    elif "unclip_quantile" in settings.set_by_user:
+    if settings.adaptive_clipping and kind not in CAN_ADAPT:
+        raise UsageError(f"--adaptive_clipping does not go with --aggregator_type={kind}: its noise has one norm.")
+    if not settings.adaptive_clipping and "unclip_quantile" in settings.set_by_user:
         raise UsageError("--unclip_quantile has an effect only with --adaptive_clipping.")
     if settings.client_weighting != "uniform" and kind != "mean":
         raise UsageError(f"--client_weighting has an effect only with --aggregator_type=mean, not {kind}.")
     _check_groups(settings)
-    if kind not in _NOISY:
-        return settings
+    if kind not in NOISY:
+        return
     target = settings.get("target_epsilon")
     if target is not None and settings.noise_multiplier is not None:
         raise UsageError("Give one of --noise_multiplier and --target_epsilon, not both.")
@@ -126,16 +40,13 @@ def resolve(settings: cli.Settings) -> cli.Settings:
             f"--aggregator_type={kind} needs --noise_multiplier or --target_epsilon; noise 0 clips only and guarantees "
             "nothing."
         )
-    if target is not None:
-        settings = settings.filled({"clip_norm": _FIRST_CLIP_NORM})
     if settings.clip_norm is None:
-        alternative = ", or --adaptive_clipping" if kind in _CAN_ADAPT else ""
+        alternative = ", or --adaptive_clipping" if kind in CAN_ADAPT else ""
         raise UsageError(f"--aggregator_type={kind} needs --clip_norm{alternative}.")
     if kind == "ddp" and settings.cohort_sampling == "poisson":
         raise UsageError("--aggregator_type=ddp needs cohorts of a fixed size, or too little noise is added.")
     if kind == "ddp" and settings.accountant == "pld":
         raise UsageError("--accountant=pld does not know the losses of --aggregator_type=ddp: use rdp.")
-    return settings
 
 
 def _check_groups(settings: cli.Settings) -> None:
@@ -151,25 +62,19 @@ def _check_groups(settings: cli.Settings) -> None:
         raise UsageError(f"{flag} needs --target_epsilon, for which it chooses bands, or a number of --mf_bands.")
 
 
-def options(settings: Mapping[str, Any]) -> options_lib.Aggregation:
-    """Returns the aggregation of flags, resolved."""
-    kind = settings["aggregator_type"]
-    return options_lib.named(
-        options_lib.Aggregation,
+def options(settings: Mapping[str, Any]) -> Aggregation:
+    """Aggregation of flags."""
+    return make_options(
+        Aggregation,
         settings,
-        kind=kind,
-        unclip_quantile=settings["unclip_quantile"] if settings["adaptive_clipping"] else None,
-        noise_multiplier=(settings["noise_multiplier"] or 0.0) if kind in _NOISY else 0.0,
         noise_seed=settings.get("seed", 0) if settings["insecure_seeded_noise"] else None,
-        restart_rounds=settings["dpftrl_restart_rounds"],
         bands=None if settings["mf_bands"] == "auto" else settings["mf_bands"],
-        population_cohort=settings.get("population_clients_per_round"),
-        compression=options_lib.named(options_lib.Compression, settings, "update_"),
+        compression=make_options(Compression, settings),
     )
 
 
 def plan(
-    aggregation: options_lib.Aggregation, cohort: options_lib.Cohorts, population: int, dimension: int, rounds: int
+    aggregation: Aggregation, cohort: options_lib.Cohorts, population: int, dimension: int, rounds: int
 ) -> calibration.Plan | None:
     """Planned privacy of a run; None if the flags determine it.
 
@@ -211,8 +116,8 @@ def plan(
 
 
 def planned(
-    aggregation: options_lib.Aggregation, cohort: options_lib.Cohorts, population: int, mechanism: mechanisms.Mechanism
-) -> tuple[options_lib.Aggregation, options_lib.Cohorts]:
+    aggregation: Aggregation, cohort: options_lib.Cohorts, population: int, mechanism: mechanisms.Mechanism
+) -> tuple[Aggregation, options_lib.Cohorts]:
     """Aggregation and cohorts of a run with a plan.
 
     The groups of a simulation would be too small, so each of its cohorts is a Poisson sample of all clients.
@@ -236,7 +141,7 @@ def planned(
     return aggregation, dataclasses.replace(cohort, groups=mechanism.groups)
 
 
-def simulated(aggregation: options_lib.Aggregation, population: int, cohort: int) -> str:
+def simulated(aggregation: Aggregation, population: int, cohort: int) -> str:
     """Reason why a simulation guarantees nothing, as words after "because"; empty if the run is no simulation."""
     plan = aggregation.plan
     if plan is None or (plan.population, plan.cohort) == (population, cohort):
@@ -248,7 +153,7 @@ def simulated(aggregation: options_lib.Aggregation, population: int, cohort: int
 
 
 def mechanism(
-    aggregation: options_lib.Aggregation,
+    aggregation: Aggregation,
     cohort: options_lib.Cohorts,
     population: int,
     dimension: int,
@@ -285,7 +190,7 @@ def mechanism(
         if kind == "dpsgd" and aggregation.unclip_quantile is not None:
             sensitivities.split_noise(noise_multiplier, sensitivities.COUNT_NOISE_SHARE * cohort.size)
         mechanism = mechanisms.Mechanism(
-            kind=kind if kind in _NOISY else "none",
+            kind=kind if kind in NOISY else "none",
             noise_multiplier=noise_multiplier,
             population=population,
             cohort=cohort.size,

@@ -17,10 +17,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from data.errors import Failure, UsageError
+from data.settings import Parameter as Parameter
+from data.settings import Setting as Setting
 from optimization.study import interruption
 from optimization.study.flag_set import FlagSet as FlagSet
-from optimization.study.settings import Parameter as Parameter
-from optimization.study.settings import Setting as Setting
 from optimization.study.settings import Settings as Settings
 from optimization.study.texts import WORKING_DIRECTORY
 from optimization.study.texts import joined as joined

@@ -12,9 +12,10 @@ from typing import Any
 
 from absl import flags
 
-from data.errors import UsageError
+from data.errors import UsageError, did_you_mean, near_names
+from data.settings import Setting, declared, title
 from optimization.study import texts
-from optimization.study.settings import Setting, Settings, condition, declared, title
+from optimization.study.settings import Settings, condition
 
 _WIDTH = 110
 # What absl and Python say of a bad value -> what this program says.
@@ -70,12 +71,11 @@ class FlagSet:
         _, only, names = self._groups[-1]
         for setting in itertools.chain(*([one] if isinstance(one, Setting) else declared(one) for one in settings)):
             if setting.type is bool:
-                flags.DEFINE_boolean(setting.name, setting.default, setting.help, flag_values=self._flags)
+                flags.DEFINE_boolean(setting.name, None, setting.help, flag_values=self._flags)
             elif setting.type is list:
                 flags.DEFINE_multi_string(setting.name, [], setting.help, flag_values=self._flags)
             else:
-                parser = setting.parser()
-                flags.DEFINE(parser, setting.name, setting.default, setting.help, flag_values=self._flags)
+                flags.DEFINE(setting.parser(), setting.name, None, setting.help, flag_values=self._flags)
             names.append(setting.name)
             self._declared[setting.name] = dataclasses.replace(setting, only={**only, **setting.only})
 
@@ -111,21 +111,21 @@ class FlagSet:
                     self._flags[name].unparse()
                 rest = self._flags([self._known(word) for word in argv], known_only=self._known_only)
                 set_by_user = frozenset(name for name in self._declared if self._flags[name].present)
-                values = {name: copy.copy(self._flags[name].value) for name in self._declared}
+                values = {name: copy.copy(self._flags[name].value) for name in set_by_user}
         except flags.UnrecognizedFlagError as error:
             raise self._unknown(error.flagname) from error
         except (flags.Error, ValueError) as error:  # The latter for a switch that is given --noNAME=value.
             raise UsageError(_plain(str(error))) from error
         if len(rest) > 1 and self._positional is None:
             raise UsageError(f"Unexpected argument {rest[1]!r}: write settings as --flag=value.")
-        for name, setting in self._declared.items():
-            if name in set_by_user and (wrong := setting.wrong(values[name])):
-                raise UsageError(f"--{name}={values[name]}: {wrong}")
-            if setting.type is pathlib.Path and values[name]:
-                values[name] = texts.user_path(values[name])
+        for name, value in values.items():
+            if wrong := self._declared[name].wrong(value):
+                raise UsageError(f"--{name}={value}: {wrong}")
+            if self._declared[name].type is pathlib.Path:
+                values[name] = texts.user_path(value)
         positional = {self._positional: tuple(rest[1:])} if self._positional is not None else {}
         settings = Settings(values | positional, set_by_user, self._declared)
-        if self._file is None or not (path := values[self._file[0]]):
+        if self._file is None or not (path := settings[self._file[0]]):
             return settings
         try:
             return settings.with_file(self._file[1](path))
@@ -141,8 +141,8 @@ class FlagSet:
 
     def _unknown(self, name: str) -> UsageError:
         """Error for an unknown flag, with similar flags."""
-        near = [f"--{one}" for one in texts.near_names(name, self._declared)]
-        return UsageError(f"--{name} is not known: {texts.did_you_mean(near, '--helpfull lists all flags.')}")
+        near = [f"--{one}" for one in near_names(name, self._declared)]
+        return UsageError(f"--{name} is not known: {did_you_mean(near, '--helpfull lists all flags.')}")
 
     @property
     def declared(self) -> Mapping[str, Setting]:
@@ -174,8 +174,9 @@ class FlagSet:
 
 def _help(setting: Setting, *, full: bool) -> list[str]:
     """Help lines of a setting; in the full text, each of its words has a line."""
-    value = setting.filled if setting.default in (None, False) else setting.default
+    value = setting.constant
     shown = str(value).lower() if isinstance(value, bool) else value
+    shown = ",".join(map(str, value)) if isinstance(value, tuple) else shown
     default = "" if value in (None, False, [], "") else f" (default: {shown})"
     has_lines = full and any(setting.words.values())
     words = f": {', '.join(setting.words)}" if setting.words and not has_lines else ""

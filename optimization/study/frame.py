@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from data import table_report
 from data.errors import UsageError
-from optimization.options import Length, named
+from data.settings import declared, make_options, no_folder, setting
+from optimization.options import Length
 from optimization.study import cli, divergence, interruption, presets, run_folder, worker_flags
 from optimization.study.metrics import Metric
 from optimization.study.objects import Recorded
-from optimization.study.settings import declared, no_folder, setting
 
 if TYPE_CHECKING:
     from optimization.study import runner
@@ -54,7 +54,8 @@ class Study(abc.ABC, Generic[OptionsT, DataT]):
     """Definition of a study. Only `execute` and what it calls may import TensorFlow.
 
     Attributes:
-      flags: Its module of flags, with `define`, `resolve` and `options`.
+      flags: Its module of flags, with `define`, `check`, `options` and `default_name`, the default of
+        `--experiment_name`.
       usage: First lines of `--help`.
       presets: Folder of its published settings.
       shown_in_presets: Flags that `--list_presets` shows.
@@ -62,7 +63,7 @@ class Study(abc.ABC, Generic[OptionsT, DataT]):
       columns: All metrics, the columns of `metrics.csv`.
       headline: The metric of the progress bar.
       ranked_by: Default metric of a grid's ranking.
-      rounds_per_checkpoint: Default of that flag; None for one that `resolve` fills in.
+      rounds_per_checkpoint: Default of that flag, a number or a function of the settings.
       name_help: Default of `--experiment_name`, in words.
       predictor: Package of predictions and exports, see `results.Run`; empty without predictions.
       objects: Keywords of Python that take objects of the user, with their help.
@@ -77,7 +78,7 @@ class Study(abc.ABC, Generic[OptionsT, DataT]):
     columns: Sequence[Metric]
     headline: Metric
     ranked_by: Metric
-    rounds_per_checkpoint: int | None
+    rounds_per_checkpoint: Any
     name_help: str
     predictor: str = ""
     objects: Mapping[str, str] = types.MappingProxyType({})
@@ -96,12 +97,13 @@ class Study(abc.ABC, Generic[OptionsT, DataT]):
         self.flags.define(flags)
 
     def resolve(self, settings: cli.Settings) -> cli.Settings:
-        """One run's flags, completed and checked; reads no file, and is idempotent.
+        """One run's flags, checked; reads no file, and is idempotent.
 
         Raises:
           UsageError: On a flag without effect, or values that do not go together.
         """
-        return self.flags.resolve(settings)
+        self.flags.check(settings.checked())
+        return settings
 
     def options(self, settings: cli.Settings) -> OptionsT:
         """Frozen dataclasses of resolved flags, which do not depend on flag names."""
@@ -187,7 +189,7 @@ class PlainStudy(Study[OptionsT, DataT]):
 
     def length(self, options: OptionsT) -> Length:
         """Number of rounds, and the rounds between evaluations and between checkpoints; by default those in options."""
-        return named(Length, vars(options))
+        return make_options(Length, vars(options))
 
     def loggers(self, rounds: Any) -> "Sequence[MakeLogger]":
         """Logger of more than each round's metrics; by default none."""
@@ -209,32 +211,24 @@ class PlainStudy(Study[OptionsT, DataT]):
         """Writes and prints the results of a run, even if it was stopped; `rounds` are of the study's class."""
 
 
+@dataclasses.dataclass(frozen=True)
 class _Start:
-    """What is studied.
+    """What is studied."""
 
-    Attributes:
-      seed: Seed of all randomness.
-    """
-
-    seed: int = setting(0, high=2**32 - 1, basic=True)
+    seed: int = setting(0, "Seed of all randomness", high=2**32 - 1, basic=True)
 
 
+@dataclasses.dataclass(frozen=True)
 class _Output:
-    """Output.
+    """Output."""
 
-    Attributes:
-      root_output_dir: Folder of all runs.
-      experiment_name: Name of this run's folder.
-      repeat: Number of runs with consecutive seeds, in folders NAME/seed_N; 0 is also one run.
-      rounds_per_checkpoint: Rounds between checkpoints; 0 for only the last.
-      restart: Start over: move the existing run's files aside, delete nothing.
-    """
-
-    root_output_dir: pathlib.Path = setting("runs", basic=True)
-    experiment_name: str = setting(basic=True, complaint=no_folder)
-    repeat: int = setting(1, basic=True)
-    rounds_per_checkpoint: int = setting()
-    restart: bool = setting(False, basic=True)
+    root_output_dir: pathlib.Path = setting("runs", "Folder of all runs", basic=True)
+    experiment_name: str = setting(None, "Name of this run's folder", basic=True, complaint=no_folder)
+    repeat: int = setting(
+        1, "Number of runs with consecutive seeds, in folders NAME/seed_N; 0 is also one run", basic=True
+    )
+    rounds_per_checkpoint: int = setting(None, "Rounds between checkpoints; 0 for only the last")
+    restart: bool = setting(False, "Start over: move the existing run's files aside, delete nothing", basic=True)
 
 
 def flag_set(study: Study) -> cli.FlagSet:
@@ -244,7 +238,10 @@ def flag_set(study: Study) -> cli.FlagSet:
     flags.file(presets.Presets, "config", presets.read)
     flags.add(_Start)
     study.define(flags)
-    name = {"help": f"Name of this run's folder (default: {study.name_help}, then _seed_N if N > 0)"}
+    name = {
+        "help": f"Name of this run's folder (default: {study.name_help}, then _seed_N if N > 0)",
+        "default": study.flags.default_name,
+    }
     checkpoints = {"default": study.rounds_per_checkpoint}
     flags.group("Output", *declared(_Output, experiment_name=name, rounds_per_checkpoint=checkpoints))
     flags.group(worker_flags.Workers)
@@ -265,7 +262,7 @@ def plan(study: Study, settings: cli.Settings) -> list[cli.Settings]:
             worker_flags.addresses(variant)
             for seed in cli.seeds(variant):
                 one = study.resolve(variant.replace(seed=seed))
-                is_named = settings.experiment_name is not None or one.repeat > 1 or not seed
+                is_named = settings.is_given("experiment_name") or one.repeat > 1 or not seed
                 first = one.experiment_name if is_named else f"{one.experiment_name}_seed_{seed}"
                 parts = [first, name, f"seed_{seed}" if one.repeat > 1 else ""]
                 runs.append(one.replace(experiment_name="/".join(filter(None, parts)), repeat=1))

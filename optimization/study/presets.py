@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from data.errors import UsageError
+from data.settings import setting
 from optimization.study import cli
-from optimization.study.settings import setting
 
 _SHARED, _ABOUT = "shared", "about"
 # Flags about the source of values or the action, which a file cannot set.
@@ -30,19 +30,18 @@ class Preset:
     values: Mapping[str, Any]
 
 
+@dataclasses.dataclass(frozen=True)
 class Presets:
-    """Presets.
+    """Presets."""
 
-    Attributes:
-      preset: Name of a published setting; flags on the command line override it.
-      config: TOML file of your settings, one line name = value each, texts in quotes; the command line overrides it,
-        and it overrides --preset. Relative paths start in the working directory.
-      list_presets: Print the names of all presets, and exit.
-    """
-
-    preset: str = setting(basic=True)
-    config: pathlib.Path = setting(basic=True)
-    list_presets: bool = setting(False, basic=True)
+    preset: str = setting(None, "Name of a published setting; flags on the command line override it", basic=True)
+    config: pathlib.Path = setting(
+        None,
+        "TOML file of your settings, one line name = value each, texts in quotes; the command line overrides it, "
+        "and it overrides --preset. Relative paths start in the working directory",
+        basic=True,
+    )
+    list_presets: bool = setting(False, "Print the names of all presets, and exit", basic=True)
 
 
 def tables(

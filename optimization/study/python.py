@@ -21,8 +21,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from data import frames
-from data.errors import Failure, UsageError
-from optimization.study import cli, frame, interruption, results, texts
+from data.errors import Failure, UsageError, did_you_mean, near_names
+from optimization.study import cli, frame, interruption, results
 from optimization.study import objects as recording
 from optimization.study.metrics import Metric
 
@@ -73,7 +73,7 @@ def function(study: frame.Study) -> "Callable[..., results.Run | results.Runs]":
     flags, module = frame.flag_set(study), _module(study)
     kinds = {name: one.type if isinstance(one.type, type) else str for name, one in flags.declared.items()}
     parameters = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=one.default, annotation=kinds[name])
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=one.constant, annotation=kinds[name])
         for name, one in flags.declared.items()
         if name != _ONLY_FOR_PROGRAMS
     ]
@@ -167,9 +167,7 @@ def checked(
     for word in flag_values:
         if word not in (_TABLE, *known, *more):
             package = _module(study).rpartition(".")[0]
-            hint = texts.did_you_mean(
-                texts.near_names(word, [_TABLE, *known, *more]), f"help({package}.run) lists all."
-            )
+            hint = did_you_mean(near_names(word, [_TABLE, *known, *more]), f"help({package}.run) lists all.")
             raise TypeError(f"{name}() got an unexpected keyword argument {word!r}: {hint}")
     if flag_values.pop(_ONLY_FOR_PROGRAMS, False):
         raise UsageError(f"--list_presets is for the command line: ./scripts/python -m {_module(study)} --list_presets")

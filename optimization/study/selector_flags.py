@@ -1,14 +1,14 @@
 """Flags of client selectors and of availability, for every binary that selects clients; needs no TensorFlow."""
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from data.errors import UsageError
-from optimization.options import named
+from data.settings import Setting, setting
 from optimization.selection import selectors
 from optimization.selection.availability import ALWAYS, KINDS, Availability
 from optimization.study import cli
-from optimization.study.settings import Setting, setting
 
 
 class SelectorEntry(NamedTuple):
@@ -37,19 +37,19 @@ _TAKE_CANDIDATES = ("pow_d", "rpow_d")
 _KINDS = tuple(KINDS)
 
 
-class Selection:
-    """Client selection.
+@dataclasses.dataclass(frozen=True)
+class SelectorSettings:
+    """Client selection."""
 
-    Attributes:
-      selection_gamma: Discount of a round's losses in the next round.
-      selection_candidates: Candidates, d (default: twice the cohort).
-      ucb_variant: Update rule of the upper confidence bounds.
-    """
-
-    selection_gamma: float = setting(0.7, high=1.0, only={"client_selection": ("ucb_cs",)})
-    selection_candidates: int = setting(low=1, only={"client_selection": _TAKE_CANDIDATES})
+    selection_gamma: float = setting(
+        0.7, "Discount of a round's losses in the next round", high=1.0, only={"client_selection": ("ucb_cs",)}
+    )
+    selection_candidates: int = setting(
+        None, "Candidates, d (default: twice the cohort)", low=1, only={"client_selection": _TAKE_CANDIDATES}
+    )
     ucb_variant: str = setting(
         "equations",
+        "Update rule of the upper confidence bounds",
         {
             "equations": "equations of the paper: all clients' indices in every round",
             "algorithm_listing": "its algorithm listing: reporting clients' indices; others are multiplied by gamma",
@@ -68,7 +68,7 @@ SELECTION = Setting(
 
 def define(flags: cli.FlagSet) -> None:
     """Defines the selectors' parameters in the current group."""
-    flags.add(Selection)
+    flags.add(SelectorSettings)
 
 
 def check_privacy(settings: cli.Settings, name: str, is_private: bool) -> None:
@@ -122,29 +122,33 @@ def check_population(selection: selectors.Selection, population: int, cohort_siz
     selection.build([1] * population, cohort_size)
 
 
+@dataclasses.dataclass(frozen=True)
 class Availabilities:
-    """Availability of clients.
+    """Availability of clients."""
 
-    Attributes:
-      availability: Availability of clients to a round's cohort (default: always).
-      availability_day: Rounds of a day.
-      time_zones: Number of time zones, evenly spaced over the day.
-      time_zones_by_label: Time zones by clients' most frequent labels (default: no).
-      drop_out: Probability that a client of a cohort never reports (default: 0).
-    """
-
-    availability: str = setting(words={"always": "all are", **KINDS})
-    availability_day: int = setting(low=2, only={"availability": _KINDS}, filled=24)
-    time_zones: int = setting(low=1, only={"availability": _KINDS}, filled=4)
-    time_zones_by_label: bool = setting(only={"availability": _KINDS}, filled=False)
-    drop_out: float = setting(high=1.0, below=True)
-
-
-def resolve_availability(settings: cli.Settings) -> cli.Settings:
-    """Resolves the settings: None where all clients are available; needs `--world_seed`."""
-    kind = None if settings.availability == "always" else settings.availability
-    settings = settings.replace(availability=kind, drop_out=settings.drop_out or None)
-    return settings.filled({"world_seed": 0}) if kind else settings
+    availability: str = setting(
+        None,
+        "Availability of clients to a round's cohort (default: always)",
+        {"always": "all are", **KINDS},
+        used=lambda kind, _: None if kind == "always" else kind,
+    )
+    availability_day: int = setting(None, "Rounds of a day", low=2, only={"availability": _KINDS}, filled=24)
+    time_zones: int = setting(
+        None, "Number of time zones, evenly spaced over the day", low=1, only={"availability": _KINDS}, filled=4
+    )
+    time_zones_by_label: bool = setting(
+        None,
+        "Time zones by clients' most frequent labels (default: no)",
+        only={"availability": _KINDS},
+        filled=False,
+    )
+    drop_out: float = setting(
+        None,
+        "Probability that a client of a cohort never reports (default: 0)",
+        high=1.0,
+        below=True,
+        used=lambda probability, _: probability or None,
+    )
 
 
 def availability(settings: cli.Settings) -> Availability:
@@ -152,6 +156,11 @@ def availability(settings: cli.Settings) -> Availability:
     drop_out = settings.drop_out or 0.0
     if not settings.availability:
         return Availability(drop_out=drop_out) if drop_out else ALWAYS
-    by_labels = settings.get("time_zones_by_label") or False
-    zones = {"time_zones": settings.time_zones, "by_labels": by_labels, "world_seed": settings.world_seed}
-    return named(Availability, settings, "availability_", kind=settings.availability, drop_out=drop_out, **zones)
+    return Availability(
+        kind=settings.availability,
+        day=settings.availability_day,
+        time_zones=settings.time_zones,
+        by_labels=settings.get("time_zones_by_label") or False,
+        drop_out=drop_out,
+        world_seed=settings.world_seed,
+    )

@@ -1,20 +1,18 @@
 """Flags of a task and its data, shared by the experiment binaries."""
 
 import dataclasses
+import functools
 import os
-import pathlib
-import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from data import files, schema
 from data.errors import UsageError
-from data.schema import Schema
+from data.settings import Setting, declared, make_options, title
+from data.tasks import options as task_options
 from data.tasks import registry
 from data.tasks.options import TaskOptions
-from optimization.options import named
 from optimization.study import cli
-from optimization.study.settings import Setting, declared, numbers, title
 
 TASK_TYPE = Setting(
     "task_type",
@@ -30,145 +28,56 @@ VARIANT = Setting(
     "For tasks of the contextual bandits' study: the paper or its published code, where they differ",
     "paper",
 )
-
-
-_MODELS = {
-    "linear": "linear; default of tabular",
-    "linear_l2": "linear, of images scaled to an L2 norm of 1",
-    "mlp": "with hidden layers",
-    "cnn": "two-layer CNN with a dense layer of 512, of 28 x 28 images",
-    "cnn_small": "two-layer CNN of the posterior study's Table D.1, likewise",
-    "cnn_dropout": "two-layer CNN with dropout of its Table D.2, likewise",
-    "resnet18": "ResNet-18",
-}
-_NORMS = {
-    "group": "group normalization, each example alone",
-    "batch": "batch normalization by the batch at hand, in training and in evaluation",
-}
-_WEIGHTS = {
-    "glorot_uniform": "uniform, of variance 2 / (inputs + outputs); default",
-    "glorot_normal": "normal, cut off at two standard deviations, of the same variance",
-    "zeros": "all zero, of a linear model",
-}
-_SHARES = {
-    "client": "those of a client's labels; clients of equal size",
-    "label": "those of a label's clients, Dir_K; clients of unequal size",
-}
-
-
-def _group(title: str, **details: Mapping[str, Any]) -> type:
-    """Settings that are fields of `TaskOptions`, as a class such as `declared` takes.
-
-    Types, defaults and help are those of the fields.
-
-    Args:
-      title: The group's title.
-      **details: By setting, further attributes of it, or other ones than the field's.
-    """
-    docs = "".join(kind.__doc__ or "" for kind in (TaskOptions, Schema))
-    defaults = {field.name: field.default for field in dataclasses.fields(TaskOptions)}
-    types = {name: kind for name, kind in typing.get_type_hints(TaskOptions).items() if name in details}
-    types = {name: next(iter(typing.get_args(kind)), kind) for name, kind in types.items()}
-    settings = {
-        name: Setting(**{"default": defaults[name] or None, **others})  # A text of nothing is none.
-        for name, others in details.items()
-    }
-    return type(title, (), {"__doc__": f"{title}.\n{docs}", "__annotations__": types, **settings})
-
-
-_PATH = {"type": pathlib.Path}
-# Their defaults depend on the task.
-_OF_TASK = {"default": None}
-_WITH_TIMES = {"only": {"time_column": True}}
-Time = _group(
-    "Time of a table or log",
-    time_column={},
-    from_time={**_WITH_TIMES, "spelled": "from"},
-    until_time={**_WITH_TIMES, "spelled": "until"},
-    reward_window=_WITH_TIMES,
+_GROUPS = (
+    task_options.Data,
+    task_options.Tags,
+    task_options.Models,
+    task_options.SyntheticClients,
+    schema.Table,
+    task_options.Rewards,
+    schema.Columns,
+    schema.Log,
+    schema.Time,
+    schema.HeldOut,
+    schema.RewardTime,
+    task_options.RewardShift,
 )
-RewardTime = _group(
-    "Late and missing rewards of a log",
-    reward_time_column=_WITH_TIMES,
-    log_until={"only": {"reward_window": True}},
-    unobserved_rewards={"type": schema.UNOBSERVED},
-)
-Columns = _group(
-    "Columns",
-    ignore_columns={},
-    category_columns={},
-    missing_values={},
-    decimal={"type": [schema.POINT, schema.COMMA]},
-    max_table_rows={"low": 1},
-)
-_GROUPS: Sequence[type] = (
-    _group(
-        "Data",
-        data_dir={**_PATH, "basic": True},
-        cache_dir=_PATH,
-        random_data=_OF_TASK,
-        public_statistics=_PATH,
-    ),
-    _group(
-        "Tag prediction, texts of a table",
-        num_tags={"low": 2, "only": {"public_statistics": False}, "spelled": "stackoverflow_tag_size"},
-        vocabulary_size={"low": 1, "only": {"public_statistics": False}, "spelled": "stackoverflow_vocab_size"},
-        max_words={**_OF_TASK, "low": 1},
-        text_normalisation={**_OF_TASK, "type": ["mean", "l2"], "spelled": "text_normalization"},
-        keep_untagged=_OF_TASK,
-    ),
-    _group(
-        "Models of digits, images and tables",
-        model={"type": _MODELS},
-        hidden={"type": numbers(whole=True, high=1 << 16)},
-        norm={"type": _NORMS, "only": {"model": ("resnet18",)}},
-        initial_weights={"type": _WEIGHTS},
-    ),
-    _group(
-        "Synthetic clients",
-        partition_clients={**_OF_TASK, "low": 1, "high": 10**6},
-        partition_seed={"default": 0, "high": 2**32 - 1},
-        partition_by={"type": _SHARES},
-        partition_alpha={**_OF_TASK, "above": True},
-        partition_beta={"above": True, "only": {"partition_by": ("client",)}},
-        partition_examples={"default": 0, "only": {"partition_by": ("client",)}},
-        synthetic_alpha={},
-        synthetic_beta={},
-    ),
-    _group(
-        "Your own table",
-        data_file={**_PATH, "basic": True},
-        client_column={"basic": True},
-        label_column={"basic": True},
-        reward_columns={},
-        action_prices={"only": {"reward_columns": True}},
-        reward_bounds={},
-        feature_columns={},
-        text_columns={},
-        partition_column={},
-    ),
-    Columns,
-    _group("Your own log", action_column={}, reward_column={}, propensity_column={}),
-    Time,
-    _group("Held-out part of a table or log", hold_out={"type": schema.HOLD_OUT}),
-    RewardTime,
-    _group("Reward shift", init_labels={"low": 1}),
-)
+_DEPEND_ON_TASK = {*registry.DEFAULTS, *(name for entry in registry.TASKS.values() for name in entry.defaults)}
 
 
-def define_data(flags: cli.FlagSet, **only: Mapping[str, Any]) -> None:
+def _text_normalisation(settings: cli.Settings) -> str:
+    return "l2" if settings.text_columns else registry.default("text_normalisation", settings) or "mean"
+
+
+def _keep_untagged(settings: cli.Settings) -> bool:
+    has_tags = "keep_untagged" in registry.TASKS[settings.task_type].options
+    return settings.variant == "reference_code" and has_tags
+
+
+def found_table(path: str, settings: cli.Settings) -> str:
+    """Path of a table; if it names no file here, that of the file in the data folder."""
+    name = os.path.relpath(path, cli.user_path(""))
+    return files.find_table(path, name, settings.get("data_dir"))
+
+
+def define_data(flags: cli.FlagSet, **changes: Mapping[str, Any]) -> None:
     """Defines the groups of settings of a task and its data.
 
     Args:
       flags: The flags to extend.
-      **only: By setting, further conditions of this study.
+      **changes: By setting, attributes that have other values in this study.
     """
+    defaults = {name: {"default": functools.partial(registry.default, name)} for name in _DEPEND_ON_TASK}
+    others: dict[str, Mapping[str, Any]] = {
+        "text_normalisation": {"default": _text_normalisation},
+        "keep_untagged": {"default": _keep_untagged},
+        "data_file": {"used": found_table},
+    }
     for group in _GROUPS:
         settings = []
-        for one in declared(group):
+        for one in declared(group, **defaults | others | changes):
             tasks = [task for task, entry in registry.TASKS.items() if one.name in entry.options]
-            of_tasks = {"task_type": tasks} if tasks else {}
-            settings.append(dataclasses.replace(one, only={**one.only, **of_tasks, **only.get(one.name, {})}))
+            settings.append(dataclasses.replace(one, only={**one.only, **({"task_type": tasks} if tasks else {})}))
         flags.group(title(group), *settings)
 
 
@@ -177,27 +86,17 @@ _OF_TABLES = {name: "text_columns" for name in ("vocabulary_size", "max_words", 
 _OF_TABLES |= {"partition_alpha": "partition_column"}
 
 
-def with_table_path(settings: cli.Settings) -> cli.Settings:
-    """Settings whose `--data_file`, if it names no file here, names the one in the data folder."""
-    if not settings.data_file:
-        return settings
-    name = os.path.relpath(settings.data_file, cli.user_path(""))
-    return settings.replace(data_file=files.find_table(settings.data_file, name, settings.get("data_dir")))
+def check(settings: cli.Settings) -> None:
+    """Checks what a table's flags need.
 
-
-def resolve(settings: cli.Settings) -> cli.Settings:
-    """Completes defaults that depend on the task and on other flags. Needs `--variant`."""
-    settings = with_table_path(settings)
+    Raises:
+      UsageError: If the other flag is missing.
+    """
     for name, needed in _OF_TABLES.items() if settings.task_type == "tabular" else ():
         if name in settings.set_by_user and not settings[needed]:
             raise UsageError(f"--{name} of a table belongs to --{needed}: give both, or neither.")
-    if settings.text_columns:
-        settings = settings.filled({"text_normalisation": "l2"})
-    settings = settings.filled(registry.DEFAULTS | dict(registry.TASKS[settings.task_type].defaults))
-    keeps = settings.variant == "reference_code" and "keep_untagged" in registry.TASKS[settings.task_type].options
-    return settings.filled({"text_normalisation": "mean", "keep_untagged": keeps})
 
 
 def options(settings: Mapping[str, Any]) -> TaskOptions:
     """Arguments of `registry.load`."""
-    return named(TaskOptions, settings)
+    return make_options(TaskOptions, settings)

@@ -1,5 +1,6 @@
 """Flags of TFF's workers, shared by all experiment binaries. Nothing here imports TFF."""
 
+import dataclasses
 import re
 import socket
 import sys
@@ -7,28 +8,26 @@ from collections.abc import Mapping
 from typing import Any
 
 from data.errors import Failure, UsageError
+from data.settings import setting
 from optimization.runtime import worker_process
-from optimization.study.settings import setting
 
 _CONNECT_SECONDS = 5
 _ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})")
 
 
+@dataclasses.dataclass(frozen=True)
 class Workers:
-    """Where computations run.
+    """Where computations run."""
 
-    Attributes:
-      max_concurrent_threads: Number of clients computed in parallel; 0 for the number of cores.
-      tff_workers: Addresses HOST:PORT of workers that share each cohort, started by scripts.tff_worker (default: one
-        local worker). Models, clients' data and updates travel unencrypted: use trusted networks, or tunnels.
-      isolation: Network isolation of this program's own worker.
-      runtime: Executor of this program's own worker; results are equal.
-    """
-
-    max_concurrent_threads: int = setting(0)
-    tff_workers: str = setting()
+    max_concurrent_threads: int = setting(0, "Number of clients computed in parallel; 0 for the number of cores")
+    tff_workers: str = setting(
+        None,
+        "Addresses HOST:PORT of workers that share each cohort, started by scripts.tff_worker (default: one local"
+        " worker). Models, clients' data and updates travel unencrypted: use trusted networks, or tunnels",
+    )
     isolation: str = setting(
         "auto",
+        "Network isolation of this program's own worker",
         {
             "auto": "isolated from other users and hosts, if the system allows it; otherwise a warning",
             "required": "isolated from other users and hosts, or an error",
@@ -37,6 +36,7 @@ class Workers:
     )
     runtime: str = setting(
         "fast",
+        "Executor of this program's own worker; results are equal",
         {
             "fast": "this program's calls, with less overhead in short rounds",
             "tff": "TFF's executor, to check whether unexpected results or errors come from fast",

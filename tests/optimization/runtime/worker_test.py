@@ -15,13 +15,13 @@ import tensorflow_federated as tff
 from bandits import experiment, flags, run_federated
 from bandits import options as bandit_options
 from data.errors import Failure
+from data.settings import Setting
 from optimization import aggregators, client_work, models, options, supervised
 from optimization.posterior import algorithms, mean_shift_aggregation
 from optimization.posterior.flags import MeanShift
 from optimization.privacy import correlated_noise
 from optimization.runtime import executor, rounds, worker, worker_process
 from optimization.study import aggregation_flags, cli, frame
-from optimization.study.settings import Setting
 
 pytestmark = pytest.mark.slow
 

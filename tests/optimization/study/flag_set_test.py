@@ -6,8 +6,9 @@ import tomllib
 import pytest
 
 from data.errors import UsageError
+from data.settings import no_folder, setting
 from optimization.study.flag_set import FlagSet
-from optimization.study.settings import Settings, no_folder, setting
+from optimization.study.settings import Settings
 
 
 class _First:

@@ -3,8 +3,8 @@
 import pytest
 
 from data.errors import UsageError
+from data.settings import parameters, setting
 from optimization.study import cli
-from optimization.study.settings import parameters, setting
 
 # Two policies share a name, with defaults and bounds of their own; a third name is the same to both of its owners.
 _SHARE = cli.Parameter(0.5, "a share", high=1.0)

@@ -1,0 +1,352 @@
+"""Declarations of settings: fields of frozen dataclasses, with help, bounds and the choices they apply to.
+
+A setting is declared once, by `setting`. Its flag, check, help, key in presets and files, and Python keyword follow.
+"""
+
+import dataclasses
+import math
+import pathlib
+import re
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from absl import flags
+
+from data.errors import UsageError, did_you_mean, near_names
+
+_Options = TypeVar("_Options")
+_KEY = "setting"  # Key of a field's metadata.
+_FLOAT32 = (2.0**-126, (2 - 2.0**-23) * 2.0**127)  # The smallest normal number, and the largest.
+_MOST = 2**31 - 1
+# By flag's type: the types of Python that a file's values of it may have, and what they are to the user.
+_TYPES: Mapping[str, tuple[Any, str]] = {
+    "bool": (bool, "true or false"),
+    "int": (int, "a whole number"),
+    "float": ((float, int), "a number"),
+    "number or word": ((int, str), "a whole number, or a word"),
+    "number or quantile": ((float, int, str), "a number, or a text such as quantile:0.5"),
+}
+_TEXT = (str, "a text in quotes")
+
+
+@dataclasses.dataclass(frozen=True)
+class Parameter:
+    """A number that a flag sets, such as a policy's hyperparameter.
+
+    Attributes:
+      default: Value if the user sets none.
+      help: One line.
+      low: Smallest value.
+      high: Largest value, or None.
+      above: Whether `low` itself is excluded.
+      below: Whether `high` itself is excluded.
+      whole: Whether it is a whole number.
+    """
+
+    default: float | None
+    help: str
+    low: float = 0.0
+    high: float | None = None
+    above: bool = False
+    below: bool = False
+    whole: bool = False
+
+    def complaint(self, value: float | None) -> str:
+        """Error in a value; empty if it is valid, within float32's range."""
+        if value is None:
+            return ""
+        if self.whole and not float(value).is_integer():
+            return f"{value:g} is not a whole number"
+        kind = "number" if math.isfinite(value) else "finite number"
+        wanted = f"a {kind} {'above' if self.above else 'of at least'} {self.low:g}"
+        if self.high is not None:
+            wanted += f" and {'below' if self.below else 'at most'} {self.high:.10g}"
+        is_low = value <= self.low if self.above else value < self.low
+        is_high = self.high is not None and (value >= self.high if self.below else value > self.high)
+        if not math.isfinite(value) or is_low or is_high:
+            return f"{value:.10g} is not {wanted}"
+        if abs(value) > _FLOAT32[1] or (self.above and abs(value) < _FLOAT32[0]):  # Infinite, or no longer above 0.
+            return f"{value:g} is outside the range of float32, {_FLOAT32[0]:.2g} to {_FLOAT32[1]:.2g}"
+        return ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """A setting: a flag, a key of presets and of `--config`, and a keyword in Python.
+
+    Attributes:
+      name: Name in all of these; by default that of the field.
+      type: bool, int, float, str, `pathlib.Path`, or list for a text that may be repeated; the words that it may
+        be, each with a line of help if they are a mapping; or a parser of absl's. By default the field's type.
+      help: A noun phrase.
+      default: Value if the user sets none, or a function that computes it from the other settings.
+      low: Smallest number.
+      high: Largest number; None for that of the type.
+      above: Whether `low` itself is excluded.
+      below: Whether `high` itself is excluded.
+      only: The choices that it applies to: the values by other setting, True for any, False for none. With another
+        choice it is refused; see `Settings.checked`.
+      filled: Default where it applies; elsewhere it then has none. Also a function of the other settings.
+      basic: Whether beginners need it: `--help` shows it, too, not only `--helpfull`.
+      spelled: Another spelling of the name, from other programs.
+      spellings: Other spellings of words.
+      complaint: Returns a further error in a value.
+      used: Function of the value and the other settings that returns the value to use, such as None for "none".
+      of: Number by value of the single setting in `only`; numbers may differ in default, bounds and help.
+    """
+
+    name: str = ""
+    type: Any = None
+    help: str = ""
+    default: Any = None
+    _: dataclasses.KW_ONLY
+    low: float = 0
+    high: float | None = None
+    above: bool = False
+    below: bool = False
+    only: Mapping[str, Sequence[str] | bool] = dataclasses.field(default_factory=dict)
+    filled: Any = None
+    basic: bool = False
+    spelled: str = ""
+    spellings: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    complaint: Callable[[Any], str] = lambda _: ""
+    used: Callable[[Any, Any], Any] | None = None
+    of: Mapping[str, Parameter] = dataclasses.field(default_factory=dict)
+
+    @property
+    def constant(self) -> Any:
+        """Default that depends on no other setting; None if there is none."""
+        value = self.filled if self.default in (None, False) else self.default
+        return None if callable(value) else value
+
+    @property
+    def words(self) -> Mapping[str, str]:
+        """The allowed words with their help; empty for another type."""
+        if isinstance(self.type, Mapping):
+            return self.type
+        return dict.fromkeys(self.type, "") if isinstance(self.type, list | tuple) else {}
+
+    def parser(self) -> flags.ArgumentParser:
+        """Parser of a value's text."""
+        if self.words:
+            return _Words(list(self.words), self.spellings)
+        kinds = {int: flags.IntegerParser, float: flags.FloatParser, bool: flags.BooleanParser}
+        return (
+            self.type if isinstance(self.type, flags.ArgumentParser) else kinds.get(self.type, flags.ArgumentParser)()
+        )
+
+    def wrong(self, value: Any) -> str:
+        """Error in a value; empty if it is valid."""
+        if value is None:
+            return ""
+        if self.type in (int, float):
+            high = _MOST if self.type is int and self.high is None else self.high
+            kinds = list(self.of.values()) or [Parameter(None, "", self.low, high, self.above, self.below)]
+            return min((kind.complaint(value) for kind in kinds), key=bool)
+        if value == "" != self.default and self.type in (str, pathlib.Path):
+            return "is empty: give it a value, or leave it out"
+        return self.complaint(value)
+
+    def converted(self, value: Any) -> Any:
+        """Converts a value of a file to that of the command line.
+
+        Raises:
+          UsageError: If the command line would refuse it.
+        """
+        if value is None:
+            return None
+        parser = self.parser()
+        types, wanted = _TYPES.get(parser.flag_type(), _TEXT)
+        if not isinstance(value, types) or (isinstance(value, bool) and types is not bool):
+            raise UsageError(f"{self.name} takes {wanted}, not {value!r}.")
+        try:
+            value = parser.parse(value)
+            wrong = self.wrong(value)
+        except ValueError as error:
+            wrong = str(error)
+        if wrong:
+            raise UsageError(f"{self.name} = {value}: {wrong}")
+        return value
+
+
+def setting(default: Any = None, help: str | Any = "", words: Any = None, /, **others: Any) -> Any:
+    """A field of a frozen dataclass that is a setting.
+
+    Args:
+      default: Value if the user sets none, or a function that computes it from the other settings.
+      help: A noun phrase.
+      words: Its possible values, if they are a few words, or a parser; see `Setting.type`.
+      **others: Further attributes of `Setting`; `unset` is the field's value where the setting has none.
+    """
+    if not isinstance(help, str):
+        help, words = "", help
+    words = others.pop("words", words)
+    value = {"default_factory": list} if isinstance(default, list) else {"default": default}
+    unset = others.pop("unset", None)
+    value = {"default": unset} if callable(default) or default is None else value
+    declaration = Setting(type=words, help=help, default=default, **others)
+    return dataclasses.field(**value, metadata={_KEY: declaration})
+
+
+def declared(group: type, **changes: Mapping[str, Any]) -> list[Setting]:
+    """Settings that a class declares itself, in its order.
+
+    Args:
+      group: The class.
+      **changes: By setting, attributes that have other values here, such as its default.
+    """
+    entries = re.findall(r"^ {6}(\w+): (.*(?:\n {8}.*)*)", group.__doc__ or "", re.MULTILINE)
+    helps = {name: " ".join(text.split()).removesuffix(".") for name, text in entries}
+    fields = dict(getattr(group, "__dataclass_fields__", vars(group)))
+    types = typing.get_type_hints(group)
+    settings = []
+    for attribute in group.__annotations__:
+        field = fields.get(attribute)
+        if not isinstance(field, dataclasses.Field) or _KEY not in field.metadata:
+            continue
+        one = field.metadata[_KEY]
+        name, kind = one.name or attribute, types[attribute]
+        known = next((each for each in typing.get_args(kind) if each is not type(None)), kind)
+        own = {"name": name, "type": one.type or known, "help": one.help or helps[attribute]}
+        settings.append(dataclasses.replace(one, **{**own, **changes.get(name, {})}))
+    return settings
+
+
+def title(group: type) -> str:
+    """Title of the settings that a class declares: the first line of its docstring."""
+    return (group.__doc__ or "").partition("\n")[0].removesuffix(".")
+
+
+def names(*groups: type) -> tuple[str, ...]:
+    """Names of the settings that classes declare."""
+    return tuple(setting.name for group in groups for setting in declared(group))
+
+
+def make_options(kind: Callable[..., _Options], values: Mapping[str, Any], /, **others: Any) -> _Options:
+    """Options of a dataclass, whose fields are settings, or have the names of settings, except `others`.
+
+    Args:
+      kind: The dataclass. A field whose setting has no value keeps its default.
+      values: The settings' values.
+      **others: Fields without a setting, or with another value.
+    """
+    for field in dataclasses.fields(kind):  # type: ignore[arg-type]
+        declaration = field.metadata.get(_KEY)
+        value = values.get(declaration.name if declaration and declaration.name else field.name)
+        is_optional = declaration or field.default is not dataclasses.MISSING
+        if field.name not in others and not (is_optional and value is None):
+            others[field.name] = value
+    return kind(**others)
+
+
+class _Words(flags.EnumParser):
+    """Parses one of a few words, or another spelling of one; an error lists similar words, or all."""
+
+    def __init__(self, words: Sequence[str], spellings: Mapping[str, str]):
+        super().__init__(words)
+        self._spellings = spellings
+
+    def parse(self, argument: str) -> str:
+        argument = self._spellings.get(argument, argument)
+        if argument in self.enum_values:
+            return argument
+        otherwise = f"value should be one of <{'|'.join(self.enum_values)}>"
+        raise ValueError(did_you_mean(near_names(argument, self.enum_values), otherwise))
+
+
+class Parsed(flags.ArgumentParser):
+    """Parses a text by a function that raises ValueError for a wrong one."""
+
+    def __init__(self, read: Callable[[str], Any], wanted: str, kind: str = "string"):
+        """Stores the function, the error after "must be", and a key of `_TYPES`."""
+        super().__init__()
+        self._read, self._wanted, self._kind = read, wanted, kind
+
+    def parse(self, argument: Any) -> Any:
+        """Parses the text of a value.
+
+        Raises:
+          ValueError: If it is wrong.
+        """
+        try:
+            return self._read(str(argument))
+        except ValueError:
+            raise ValueError(f"must be {self._wanted}") from None
+
+    def flag_type(self) -> str:
+        """Key of `_TYPES`."""
+        return self._kind
+
+
+def _checked(number: float, low: float, high: float) -> float:
+    if not low <= number <= high:
+        raise ValueError(number)
+    return number
+
+
+def number_or_quantile(low: float, high: float) -> Parsed:
+    """Parser of a number between two others, or of `quantile:` and a number from 0 to 1, to its short form."""
+
+    def read(text: str) -> float | str:
+        kind, _, number = text.rpartition(":")
+        if kind == "quantile":
+            return f"{kind}:{_checked(float(number), 0, 1):g}"
+        return _checked(float(text), low, high)
+
+    wanted = f"a number from {low:g} to {high:g}, or a quantile from 0 to 1, such as quantile:0.5"
+    return Parsed(read, wanted, "number or quantile")
+
+
+def number_or_word(word: str, high: int) -> Parsed:
+    """Parser of a whole number from 1 to another, or of a word."""
+
+    def read(text: str) -> float | str:
+        return word if text == word else _checked(int(text), 1, high)
+
+    return Parsed(read, f"a whole number from 1 to {high}, or {word}", "number or word")
+
+
+def numbers(*, whole: bool = False, high: float = math.inf) -> Parsed:
+    """Parser of numbers above 0 up to a maximum, separated by commas, to a tuple; of integers if `whole`."""
+
+    def read(text: str) -> tuple[float, ...]:
+        values = tuple(map(int if whole else float, text.split(",")))
+        if not all(0 < value <= high and value < math.inf for value in values):
+            raise ValueError(text)
+        return values
+
+    upper = f" up to {high:g}" if high < math.inf else ""
+    return Parsed(read, f"{'whole numbers' if whole else 'numbers'} above 0{upper}, separated by commas")
+
+
+def parameters(prefix: str, flag: str, owned: Mapping[str, Mapping[str, Parameter]]) -> list[Setting]:
+    """Setting `PREFIX + NAME` for every number that the choices of another setting use.
+
+    Choices may share a name, each with its default, bounds and help; a value must be valid for the chosen one.
+
+    Args:
+      prefix: How the names begin.
+      flag: The other setting.
+      owned: By choice, its parameters by name.
+    """
+    settings = []
+    for name in dict.fromkeys(name for numbers in owned.values() for name in numbers):
+        of = {choice: numbers[name] for choice, numbers in owned.items() if name in numbers}
+        default, help_text = next(iter(of.values())).default, next(iter(of.values())).help
+        if len(kinds := dict.fromkeys(of.values())) > 1:  # The default depends on the choice.
+            default = None
+            help_text = "; ".join(
+                f"{', '.join(choice for choice in of if of[choice] == kind)}: {kind.help}"
+                + (f" (default: {kind.default})" if kind.default is not None else "")
+                for kind in kinds
+            )
+        settings.append(Setting(f"{prefix}{name}", float, help_text, default, only={flag: list(of)}, of=of))
+    return settings
+
+
+def no_folder(name: str) -> str:
+    """Error in the name of a folder below another one."""
+    if all(part.strip(". ") and part.isprintable() for part in name.split("/")):
+        return ""
+    return "must be the name of a folder below that of all output: no .., no / in front"
