@@ -22,6 +22,7 @@ from bandits import (
 )
 from bandits.options import REPLAY_ROWS, Phase
 from data import clients, keys, tasks
+from data.settings import make_options
 from optimization import aggregators, cohorts, fed_avg, models, options
 from optimization.posterior import flags as posterior_flags
 from optimization.privacy import mechanisms
@@ -201,7 +202,7 @@ class BanditRounds(runner.Rounds):
     @property
     def length(self) -> frame.Length:
         """How many rounds the phase has."""
-        return options.named(options.Length, vars(self._phase))
+        return make_options(options.Length, vars(self._phase))
 
     def cohort(self, round_num: int, cohort_seed: int | None = None, *, with_drop_outs: bool = False) -> np.ndarray:
         """Positions in the phase's population of a round's clients, int [clients], without a selector.

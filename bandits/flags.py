@@ -3,6 +3,7 @@
 import dataclasses
 import pathlib
 from collections.abc import Mapping
+from typing import Any
 
 from bandits import (
     environment_flags,
@@ -98,7 +99,10 @@ def define(flags: cli.FlagSet) -> None:
     flags.add(options_lib.Clients, *training_flags.CORRECTIONS)
     rate = {"default": options_lib.of_task("server_learning_rate")}
     flags.group("Server", *training_flags.server({"default": "adam"}, rate))
-    clipping = {"adaptive_clipping": {"default": _adapts_clipping}, "clip_norm": {"default": _first_clip_norm}}
+    clipping: dict[str, Any] = {
+        "adaptive_clipping": {"default": _adapts_clipping},
+        "clip_norm": {"default": _first_clip_norm},
+    }
     flags.group("Aggregation and privacy", *declared(Aggregation, **clipping), Cohorts, Target, _Models)
     posterior_flags.define_algorithms(flags, "model_aggregation")
     flags.group(Compression)

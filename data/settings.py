@@ -115,12 +115,6 @@ class Setting:
     of: Mapping[str, Parameter] = dataclasses.field(default_factory=dict)
 
     @property
-    def constant(self) -> Any:
-        """Default that depends on no other setting; None if there is none."""
-        value = self.filled if self.default in (None, False) else self.default
-        return None if callable(value) else value
-
-    @property
     def words(self) -> Mapping[str, str]:
         """The allowed words with their help; empty for another type."""
         if isinstance(self.type, Mapping):
@@ -135,6 +129,14 @@ class Setting:
         return (
             self.type if isinstance(self.type, flags.ArgumentParser) else kinds.get(self.type, flags.ArgumentParser)()
         )
+
+    def parsed(self, default: Any) -> Any:
+        """Default as a parsed value: texts of parsers, whole numbers of floats, no texts of a list."""
+        if self.type is list:
+            return list(default or [])
+        if default is None or not (isinstance(self.type, flags.ArgumentParser) or self.type is float):
+            return default
+        return self.parser().parse(default) if isinstance(default, str) or self.type is float else default
 
     def wrong(self, value: Any) -> str:
         """Error in a value; empty if it is valid."""
@@ -182,11 +184,10 @@ def setting(default: Any = None, help: str | Any = "", words: Any = None, /, **o
     if not isinstance(help, str):
         help, words = "", help
     words = others.pop("words", words)
-    value = {"default_factory": list} if isinstance(default, list) else {"default": default}
     unset = others.pop("unset", None)
-    value = {"default": unset} if callable(default) or default is None else value
     declaration = Setting(type=words, help=help, default=default, **others)
-    return dataclasses.field(**value, metadata={_KEY: declaration})
+    value = unset if callable(default) or default is None else default
+    return dataclasses.field(default=value, metadata={_KEY: declaration})
 
 
 def declared(group: type, **changes: Mapping[str, Any]) -> list[Setting]:

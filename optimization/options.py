@@ -142,7 +142,7 @@ class Target:
     )
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True)
 class Aggregation(Target):
     """Aggregation and privacy.
 

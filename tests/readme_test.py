@@ -118,7 +118,7 @@ def _settings(module: str, flags: list[str]) -> Mapping[str, Any]:
         assert flags == [], f"{module} takes no flags"
         return {}
     settings = binary.define().parse([module, *flags])
-    return settings.settled() if isinstance(settings, cli.Settings) else vars(settings)
+    return settings.checked() if isinstance(settings, cli.Settings) else vars(settings)
 
 
 @pytest.mark.parametrize("path", PAGES, ids=_id)

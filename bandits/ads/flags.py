@@ -113,15 +113,16 @@ class _Privacy:
 class _Data:
     """Data."""
 
-    data_file: pathlib.Path = setting(
+    data_file: str | None = setting(
         None,
         "Table of clicks, 0 or 1 (default: Ads_CTR_Optimisation.csv in FEDBANDITS_DATA_DIR)",
+        pathlib.Path,
         only={"rates": False},
         basic=True,
         used=task_flags.found_table,
     )
-    rates: str = setting(
-        None, "Instead of a table: click rates of synthetic impressions, separated by commas", basic=True
+    rates: tuple[float, ...] = setting(
+        None, "Instead of a table: click rates of synthetic impressions, separated by commas", str, unset=(), basic=True
     )
     impressions_per_client: int = setting(
         None, "Made for each client", low=1, only={"rates": True}, filled=100, unset=0

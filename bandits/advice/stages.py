@@ -8,6 +8,7 @@ from typing import Any
 
 from bandits import environment_flags, federation_flags, metrics, studies, task_defaults
 from bandits import flags as run_flags
+from bandits import options as run_options
 from bandits.advice import findings
 from bandits.advice import plan as planning
 from bandits.advice.findings import Findings
@@ -24,7 +25,7 @@ from optimization.privacy.mechanisms import Mechanism
 from optimization.study import run_folder
 
 _SHOWN = 0.5  # Share of the linear model's gain in the average reward of all rounds.
-_ALONE = (f"--federation={federation_flags.ALONE}",)
+_ALONE = (f"--federation={run_options.ALONE}",)
 
 
 @dataclasses.dataclass

@@ -103,7 +103,7 @@ def _of_flags(settings: cli.Settings) -> tuple[mechanisms.Mechanism, int]:
         raise UsageError("--dimension is missing: --aggregator_type=ddp depends on the number of parameters.")
     if kind != "ddp" and not settings.is_given("clip_norm") and not settings.adaptive_clipping:
         settings = settings.replace(clip_norm=1.0)  # The noise is in clip norms.
-    aggregation_flags.check(settings)
+    settings = settings.checked(aggregation_flags.check)
     cohort = options.Cohorts(settings.clients_per_round, settings.cohort_sampling)
     aggregation = aggregation_flags.options(settings)
     size, dimension = settings.population, settings.dimension or 1

@@ -189,7 +189,7 @@ class RewardShift:
     )
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True)
 class TaskOptions(Schema, Data, Tags, Models, SyntheticClients, Rewards, RewardShift):
     """Everything that decides what a task is: tasks of equal options are one. Each task reads some of it.
 

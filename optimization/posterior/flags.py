@@ -102,7 +102,7 @@ class MeanShift:
         return self.kernel == EPANECHNIKOV and self.bandwidth != NEAREST
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True)
 class Posterior:
     """FedPA, FedKPPA and SGLD.
 
@@ -287,8 +287,8 @@ def default_name(settings: cli.Settings) -> str:
 def with_preset(settings: cli.Settings) -> cli.Settings:
     """Settings with the values of `--preset`.
 
-    FedOpt keeps its own optimizer: with SGD, the presets' optimizer, it would be FedAvg. A preset's burn-in is shortened
-    in proportion to its `--total_rounds`.
+    FedOpt keeps its own optimizer: with SGD, the presets' optimizer, it would be FedAvg. A preset's burn-in is
+    shortened in proportion to its `--total_rounds`.
     """
     with_values, published = presets.applied(settings, PRESETS), presets.values(settings.preset, PRESETS)
     if with_values.algorithm == "fedopt":

@@ -174,7 +174,8 @@ class FlagSet:
 
 def _help(setting: Setting, *, full: bool) -> list[str]:
     """Help lines of a setting; in the full text, each of its words has a line."""
-    value = setting.constant
+    value = setting.filled if setting.default in (None, False) else setting.default
+    value = None if callable(value) else value
     shown = str(value).lower() if isinstance(value, bool) else value
     shown = ",".join(map(str, value)) if isinstance(value, tuple) else shown
     default = "" if value in (None, False, [], "") else f" (default: {shown})"

@@ -54,8 +54,7 @@ class Study(abc.ABC, Generic[OptionsT, DataT]):
     """Definition of a study. Only `execute` and what it calls may import TensorFlow.
 
     Attributes:
-      flags: Its module of flags, with `define`, `check`, `options` and `default_name`, the default of
-        `--experiment_name`.
+      flags: Its module of flags, with `define`, `check`, `options` and `default_name`.
       usage: First lines of `--help`.
       presets: Folder of its published settings.
       shown_in_presets: Flags that `--list_presets` shows.
@@ -102,12 +101,15 @@ class Study(abc.ABC, Generic[OptionsT, DataT]):
         Raises:
           UsageError: On a flag without effect, or values that do not go together.
         """
-        self.flags.check(settings.checked())
-        return settings
+        return settings.checked(self.flags.check)
 
     def options(self, settings: cli.Settings) -> OptionsT:
         """Frozen dataclasses of resolved flags, which do not depend on flag names."""
         return self.flags.options(settings)
+
+    def default_name(self, settings: cli.Settings) -> str:
+        """Default of `--experiment_name`."""
+        return self.flags.default_name(settings)
 
     def notes(self, settings: cli.Settings) -> Sequence[str]:
         """Notes that a command prints for one run's resolved flags before it starts, such as changed defaults."""
@@ -240,7 +242,7 @@ def flag_set(study: Study) -> cli.FlagSet:
     study.define(flags)
     name = {
         "help": f"Name of this run's folder (default: {study.name_help}, then _seed_N if N > 0)",
-        "default": study.flags.default_name,
+        "default": study.default_name,
     }
     checkpoints = {"default": study.rounds_per_checkpoint}
     flags.group("Output", *declared(_Output, experiment_name=name, rounds_per_checkpoint=checkpoints))

@@ -73,7 +73,12 @@ def function(study: frame.Study) -> "Callable[..., results.Run | results.Runs]":
     flags, module = frame.flag_set(study), _module(study)
     kinds = {name: one.type if isinstance(one.type, type) else str for name, one in flags.declared.items()}
     parameters = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=one.constant, annotation=kinds[name])
+        inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=None if callable(one.default) else one.default,
+            annotation=kinds[name],
+        )
         for name, one in flags.declared.items()
         if name != _ONLY_FOR_PROGRAMS
     ]

@@ -1,8 +1,7 @@
 """Values of settings: those of the user, a file, a preset or the program, and the defaults of all others."""
 
-import copy
 import pathlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from data.errors import UsageError, did_you_mean, near_names
@@ -68,10 +67,10 @@ class Settings(Mapping[str, Any]):
             raise AttributeError(name) from None
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._declared | self._given)
+        return iter({**self._declared, **self._given})
 
     def __len__(self) -> int:
-        return len(self._declared | self._given)
+        return len({**self._declared, **self._given})
 
     def _default(self, name: str) -> Any:
         declaration = self._declared[name]
@@ -83,9 +82,7 @@ class Settings(Mapping[str, Any]):
             value = defaults.pop() if len(defaults) == 1 else None  # With several, each run has its own.
         if callable(value):
             return value(self)
-        if value and declaration.type is pathlib.Path:
-            return texts.user_path(value)
-        return float(value) if type(declaration.default) is int and declaration.type is float else copy.copy(value)
+        return texts.user_path(value) if value and declaration.type is pathlib.Path else declaration.parsed(value)
 
     def is_given(self, name: str) -> bool:
         """Whether the user, a file, a preset or the program sets a value, so that there is no default."""
@@ -173,8 +170,11 @@ class Settings(Mapping[str, Any]):
                 errors[flag] = f"--{name} {error}."
         return errors
 
-    def checked(self) -> "Settings":
+    def checked(self, *checks: Callable[["Settings"], None]) -> "Settings":
         """These settings.
+
+        Args:
+          *checks: Further checks of settings that depend on each other.
 
         Raises:
           UsageError: If the user sets a setting that does not apply, or a value is invalid for the choice.
@@ -185,6 +185,8 @@ class Settings(Mapping[str, Any]):
             for flag, choice, kind in self._chosen(name):
                 if wrong := kind.complaint(self[name]):
                     raise UsageError(f"--{name}={self[name]}: {wrong}, as --{flag}={choice} needs.")
+        for check in checks:
+            check(self)
         return self
 
     def check_order(self, low: str, high: str) -> None:

@@ -8,7 +8,8 @@ from bandits import flags, options, run_federated
 from data.errors import UsageError
 from data.tasks import registry as tasks_registry
 from data.tasks.options import TaskOptions
-from optimization.study import cli, frame, training_flags
+from optimization.options import OPTIMIZERS
+from optimization.study import cli, frame
 
 
 @pytest.fixture(autouse=True)
@@ -31,12 +32,10 @@ def _refusal(*arguments: str) -> str:
 # Flags without effect.
 
 
-@pytest.mark.parametrize(
-    ("owner", "name"), [(owner, name) for owner, names in training_flags.HYPERPARAMETERS.items() for name in names]
-)
+@pytest.mark.parametrize(("owner", "name"), [(owner, name) for owner, names in OPTIMIZERS.items() for name in names])
 def test_an_optimizers_hyperparameter_is_taken_with_it_alone(owner, name):
     flag = f"server_{owner}_{name}"
-    for chosen in training_flags.HYPERPARAMETERS:
+    for chosen in OPTIMIZERS:
         if chosen == owner:
             assert _resolve(f"--server_optimizer={chosen}", f"--{flag}=0.5")[flag] == 0.5
         else:
@@ -172,7 +171,7 @@ def test_published_spellings_are_understood():
 def test_the_published_programs_readings_come_with_its_variant(arguments, expected):
     settings = _resolve("--variant=reference_code", *arguments)
     assert {name: settings[name] for name in expected} == expected
-    assert dict(flags.resolve(settings)) == dict(settings)
+    assert dict(settings.checked(flags.check)) == dict(settings)
 
 
 @pytest.mark.parametrize("variant", ["paper", "reference_code"])
@@ -189,7 +188,7 @@ def test_examples_above_a_cap_are_drawn_anew_unless_it_is_said_otherwise(variant
     settings = _resolve(f"--variant={variant}", *arguments)
     assert settings.redraw_examples is redraws
     assert flags.options(settings).redraws_examples == bool(redraws)
-    assert dict(flags.resolve(settings)) == dict(settings)
+    assert dict(settings.checked(flags.check)) == dict(settings)
 
 
 def test_readings_reach_the_options():

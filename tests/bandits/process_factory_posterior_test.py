@@ -49,7 +49,7 @@ def definition(**values) -> process.BanditProcess:
 
 def rounds(*arguments: str, **values):
     argv = ["run_federated", *arguments]
-    settings = flags.resolve(frame.flag_set(run_federated.STUDY).parse(argv))
+    settings = frame.flag_set(run_federated.STUDY).parse(argv).checked(flags.check)
     phase = dataclasses.replace(flags.options(settings), seed=SEED)
     return process_factory.build(None, phase, definition(**values), INITIAL)
 

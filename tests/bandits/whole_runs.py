@@ -58,7 +58,7 @@ def assert_same(one: pathlib.Path, other: pathlib.Path) -> None:
 
 def opened(*arguments: str):
     """Options of flags, and their task."""
-    chosen = flags.options(flags.resolve(parse(*arguments)))
+    chosen = flags.options(parse(*arguments).checked(flags.check))
     return chosen, run_federated.STUDY.open(chosen)
 
 

@@ -54,8 +54,8 @@ def test_a_run_adds_the_noise_on_the_mean_that_the_deployment_would_and_that_one
 def test_the_noise_of_a_run_is_correlated_as_in_the_deployment():
     found = stages.noise(inputs.deployment(_settings("--population=342477"), 60, 20, ()), 150, 20, 3.0)
     flags = cli.FlagSet("x")
-    flags.group(aggregation_flags.Aggregation)
-    run = aggregation_flags.resolve(flags.parse(["x", *stages.noise_flags(0.1, 1.0, found["bands"])]).settled())
+    flags.group(options.Aggregation, options.Cohorts)
+    run = flags.parse(["x", *stages.noise_flags(0.1, 1.0, found["bands"])]).checked(aggregation_flags.check)
     cohorts = options.Cohorts(20, run.cohort_sampling)
     plan = aggregation_flags.plan(aggregation_flags.options(run), cohorts, 60, 7, 150)
     deployed = mechanisms.of_values(found["guarantee"]["mechanism"])

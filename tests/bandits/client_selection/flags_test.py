@@ -53,7 +53,7 @@ def selector_settings(*arguments: str) -> cli.Settings:
 
 
 def selection(name: str, *arguments: str) -> selectors.Selection:
-    return selector_flags.options(selector_settings(f"--client_selection={name}", *arguments).settled())
+    return selector_flags.options(selector_settings(f"--client_selection={name}", *arguments).checked())
 
 
 def test_the_flags_reach_the_selectors():

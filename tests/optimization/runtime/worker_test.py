@@ -86,7 +86,7 @@ def bits(results) -> list[bytes]:
 def execute():
     """Plays three rounds in the context at hand: their rows, the final weights, and what the selection learned."""
     argv = ["test", "--client_selection=ucb_cs", "--clients_per_round=5", "--total_rounds=3", "--bandits_deploy_freq=2"]
-    chosen = flags.options(flags.resolve(frame.flag_set(run_federated.STUDY).parse(argv)))
+    chosen = flags.options(frame.flag_set(run_federated.STUDY).parse(argv).checked(flags.check))
     task = run_federated.STUDY.open(chosen)
     (phase,) = bandit_options.phases(chosen, task)
     mechanism = aggregation_flags.mechanism(phase.aggregation, phase.cohorts, 60, 1)
@@ -144,9 +144,7 @@ def test_tffs_own_runtime_gives_equal_bits_and_close_ones_in_parts(execute, run_
 @pytest.mark.parametrize("kind", AGGREGATORS)
 def test_aggregators_give_the_own_workers_results(contexts, kind):
     parser = aggregation_flags_parser()
-    aggregation = aggregation_flags.options(
-        aggregation_flags.resolve(parser.parse(["test", *AGGREGATORS[kind]]).settled())
-    )
+    aggregation = aggregation_flags.options(parser.parse(["test", *AGGREGATORS[kind]]).checked(aggregation_flags.check))
     mechanism = aggregation_flags.mechanism(aggregation, options.Cohorts(len(COHORT)), 100, 4096)
     delta_type = tff.to_type(tuple((np.float32, shape) for shape in SHAPES))
     process = aggregators.build(aggregation, mechanism, SHAPES).create(delta_type, tff.TensorType(np.float32))
@@ -187,7 +185,7 @@ def aggregation_flags_parser() -> cli.FlagSet:
     parser = cli.FlagSet("")
     parser.group("")
     parser.add(Setting("seed", int, "", 3))
-    parser.group(aggregation_flags.Aggregation)
+    parser.group(options.Aggregation, options.Cohorts)
     return parser
 
 

@@ -10,8 +10,8 @@ from optimization.study import aggregation_flags, cli
 
 def resolve(*arguments: str) -> cli.Settings:
     flags = cli.FlagSet("")
-    flags.group(aggregation_flags.Aggregation, aggregation_flags.Target)
-    return aggregation_flags.resolve(flags.parse(["test", *arguments]).settled())
+    flags.group(options.Aggregation, options.Cohorts, options.Target)
+    return flags.parse(["test", *arguments]).checked(aggregation_flags.check)
 
 
 def mechanism(*arguments: str, cohort_size: int = 50, population: int = 1000):

@@ -157,14 +157,14 @@ def test_values_of_a_file_are_given_and_those_of_the_command_line_win(tmp_path, 
 def test_a_choice_of_the_command_line_wins_over_what_applies_to_the_files(tmp_path):
     (tmp_path / "gold.toml").write_text('metal = "gold"\nrust = 0.5\n')
     with pytest.raises(UsageError, match=r"--rust .*--metal"):
-        _parse(f"--config={tmp_path}/gold.toml").settled()
+        _parse(f"--config={tmp_path}/gold.toml").checked()
     (tmp_path / "iron.toml").write_text('metal = "iron"\nrust = 0.5\n')
-    settings = _parse(f"--config={tmp_path}/iron.toml", "--metal=gold").settled()
+    settings = _parse(f"--config={tmp_path}/iron.toml", "--metal=gold").checked()
     assert (settings.set_by_user, settings.rust) == ({"config", "metal"}, None)
-    assert _parse(f"--config={tmp_path}/gold.toml", "--metal=iron").settled().rust == 0.5
+    assert _parse(f"--config={tmp_path}/gold.toml", "--metal=iron").checked().rust == 0.5
     (tmp_path / "deep.toml").write_text('metal = "iron"\nrust = 0.5\nchips = 3\n')
     assert _parse(f"--config={tmp_path}/deep.toml").chips == 3
-    assert _parse(f"--config={tmp_path}/deep.toml", "--metal=gold").settled().chips is None
+    assert _parse(f"--config={tmp_path}/deep.toml", "--metal=gold").checked().chips is None
 
 
 def test_full_help_shows_groups_defaults_words_and_what_a_setting_applies_to():

@@ -84,14 +84,17 @@ class Toy(frame.PlainStudy[Options, Data]):
     def variants(self, settings):
         ((_, settings),) = super().variants(settings)
         rates = str(settings.rate).split(",")
-        settings = settings.with_defaults({"experiment_name": "toys"}) if len(rates) > 1 else settings
+        if len(rates) > 1 and not settings.is_given("experiment_name"):
+            settings = settings.replace(experiment_name="toys")
         return [(f"rate_{rate}" if len(rates) > 1 else "", settings.replace(rate=rate)) for rate in rates]
 
     def resolve(self, settings: cli.Settings) -> cli.Settings:
         if float(settings.rate) > 1:
             raise UsageError(f"--rate={settings.rate} is above 1.")
-        name = settings.experiment_name or f"toy_{settings.rate}"
-        return settings.replace(rate=float(settings.rate), experiment_name=name)
+        return settings.replace(rate=float(settings.rate))
+
+    def default_name(self, settings: cli.Settings) -> str:
+        return f"toy_{settings.rate}"
 
     def options(self, settings: cli.Settings) -> Options:
         return Options(settings.seed, settings.rate, settings.clients, settings.total_rounds)

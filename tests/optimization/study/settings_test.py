@@ -66,7 +66,7 @@ def _flag_set() -> cli.FlagSet:
 
 
 def _settled(*arguments: str) -> cli.Settings:
-    return _flag_set().parse(["program", *arguments]).settled()
+    return _flag_set().parse(["program", *arguments]).checked()
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_a_flag_is_taken_beside_its_choice():
 
 def test_only_flags_that_are_given_are_refused():
     preset = _flag_set().parse(["program"]).with_defaults({"bandits_gamma": 5.0, "depth": 7})
-    assert (preset.settled().bandits_gamma, preset.settled().depth) == (5.0, 7)
+    assert (preset.checked().bandits_gamma, preset.checked().depth) == (5.0, 7)
 
 
 @pytest.mark.parametrize(("policy", "gamma"), [("falcon", 1000.0), ("exp3", 0.1), ("greedy", 1000.0)])
