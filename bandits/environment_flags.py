@@ -6,7 +6,7 @@ from typing import Any
 from bandits import environments, registry, resets
 from bandits.options import DRIFT
 from data.errors import UsageError
-from data.settings import declared, make_options, names, setting
+from data.settings import Count, Fraction, Positive, declared, make_options, names, setting
 from data.tasks import options as task_options
 from optimization.posterior import flags as posterior_flags
 from optimization.study import cli, selector_flags
@@ -29,23 +29,20 @@ class Environments:
         {"none": "stationary", **environments.DRIFTS},
         used=lambda value, _: None if value == "none" else value,
     )
-    drift_start: int = setting(
+    drift_start: Count = setting(
         None,
         "First round of the change (default: the first of the run's second half)",
-        low=1,
         only={"reward_drift": ("abrupt", "linear", "client")},
         filled=lambda settings: settings.total_rounds // 2 + 1,
     )
-    drift_every: int = setting(
+    drift_every: Count = setting(
         None,
         "Rounds between changes, each to another environment (default: one change)",
-        low=1,
         only={"reward_drift": ("abrupt",)},
     )
-    drift_rounds: int = setting(
+    drift_rounds: Count = setting(
         None,
         "Length of the change, in rounds (default: a quarter of the run)",
-        low=1,
         only={"reward_drift": ("linear", "client")},
         filled=lambda settings: max(1, settings.total_rounds // 4),
     )
@@ -56,10 +53,9 @@ class Environments:
         only={"reward_drift": ("seasonal",)},
         filled=lambda settings: max(2, settings.total_rounds // 2),
     )
-    drift_overlap: float = setting(
+    drift_overlap: Fraction = setting(
         None,
         "Fraction of each season that blends into the next",
-        high=1.0,
         only={"reward_drift": ("seasonal",)},
         filled=0.0,
     )
@@ -89,10 +85,9 @@ class Environments:
         only={"reward_delay": _DELAYS},
         filled=lambda settings: float(settings.bandits_deploy_freq // 2),
     )
-    delay_never: float = setting(
+    delay_never: Fraction = setting(
         None,
         "Fraction of the rewards that are never observed",
-        high=1.0,
         below=True,
         only={"reward_delay": _DELAYS},
         filled=0.0,
@@ -115,18 +110,16 @@ class Resets:
     reset_watch: str = setting(
         None, "Series that detectors watch", resets.WATCHED, only={"reset_when": resets.DETECTORS}, filled=resets.LOSS
     )
-    reset_window: int = setting(None, "Rounds from one reset to the next", low=1, only={"reset_when": (resets.WINDOW,)})
-    reset_warmup: int = setting(
+    reset_window: Count = setting(None, "Rounds from one reset to the next", only={"reset_when": (resets.WINDOW,)})
+    reset_warmup: Count = setting(
         None,
         "Rounds after a start or a reset before a detector may trigger",
-        low=1,
         only={"reset_when": resets.DETECTORS},
         filled=10,
     )
-    page_hinkley_threshold: float = setting(
+    page_hinkley_threshold: Positive = setting(
         None,
         "Rise of the series, summed over rounds, that triggers a reset; see docs/environments.md",
-        above=True,
         only={"reset_when": (resets.PAGE_HINKLEY,)},
         filled=0.5,
     )

@@ -16,7 +16,7 @@ from bandits.registry import BANDITS, POLICIES, PUBLISHED_NAMES, BanditEntry, Ch
 from bandits.task_defaults import PRETRAINED
 from data import tasks
 from data.errors import UsageError
-from data.settings import setting
+from data.settings import Count, Positive, setting
 from data.tasks import registry as task_registry
 from data.tasks.options import TaskOptions
 from optimization import options
@@ -118,11 +118,10 @@ class Study:
 class Deployments:
     """Bandit."""
 
-    deploy_every: int = setting(
+    deploy_every: Count = setting(
         of_task("bandits_deploy_freq"),
         "Rounds between deployments of the trained model",
         name="bandits_deploy_freq",
-        low=1,
         basic=True,
     )
     max_delay: int = setting(
@@ -199,11 +198,10 @@ class Learning:
 class RoundsAndClients:
     """Rounds and clients."""
 
-    total_rounds: int = setting(of_task("total_rounds"), "Rounds of the bandit", low=1, basic=True)
-    clients_per_round: int = setting(
+    total_rounds: Count = setting(of_task("total_rounds"), "Rounds of the bandit", basic=True)
+    clients_per_round: Count = setting(
         of_task("clients_per_round"),
         "Clients in a cohort (default: the task's, at most all clients)",
-        low=1,
         basic=True,
     )
     max_examples_per_client: int = setting(
@@ -217,12 +215,11 @@ class RoundsAndClients:
         name="redraw_examples",
         unset=False,
     )
-    client_batch_size: int = setting(of_task("client_batch_size"), "Examples of a mini-batch", low=1)
-    client_epochs: int = setting(
+    client_batch_size: Count = setting(of_task("client_batch_size"), "Examples of a mini-batch")
+    client_epochs: Count = setting(
         of_task("client_epochs_per_round"),
         "Passes of a client over its cache",
         name="client_epochs_per_round",
-        low=1,
     )
 
 
@@ -306,13 +303,12 @@ class InitialTraining:
 
     bandit: BanditEntry
     rewards: str
-    num_clients: int | None = setting(
+    num_clients: Count | None = setting(
         of_task("init_clients"),
         "Clients that it uses: the first ones; the bandits get the others (default: the task's; of a table a fifth)",
         name="init_clients",
-        low=1,
     )
-    total_rounds: int = setting(of_task("init_rounds"), "Number of rounds", name="init_rounds", low=1)
+    total_rounds: Count = setting(of_task("init_rounds"), "Number of rounds", name="init_rounds")
     server_optimizer: options.ServerOptimizer
     client_learning_rate: float = setting(
         of_task("init_client_learning_rate"), "Its client learning rate", name="init_client_learning_rate"
@@ -343,11 +339,10 @@ class Personalization:
         only=_PERSONAL,
         filled=1,
     )
-    learning_rate: float = setting(
+    learning_rate: Positive = setting(
         None,
         "Learning rate of the adaptation (default: --client_learning_rate)",
         name="personalization_learning_rate",
-        above=True,
         only=_PERSONAL,
         filled=lambda settings: settings["client_learning_rate"],
     )

@@ -8,7 +8,7 @@ from bandits.options import Phase
 from bandits.registry import PolicyEntry
 from bandits.schedules import CONSTANT, COSINE, EPOCHS, LINEAR, POWER
 from data.errors import UsageError
-from data.settings import Parameter, declared, names, setting
+from data.settings import Count, Parameter, Positive, PositiveFraction, declared, names, setting
 from data.tasks import options as task_options
 from optimization.study import cli
 
@@ -74,19 +74,16 @@ class _Schedules:
             _INTERACTIONS: "interactions planned before the deployment: rounds x cohort x cap on a client's examples",
         },
     )
-    bandits_schedule_deployments: int = setting(
+    bandits_schedule_deployments: Count = setting(
         _horizon,
         "Deployments until the last, of linear and cosine; of falcon_epochs, I (default: all of the run)",
-        low=1,
     )
-    bandits_log_class_size: float = setting(
-        None, "Ln |F|: how much there is to learn", above=True, only={"bandits_type": _bandits(EPOCHS)}, filled=10.0
+    bandits_log_class_size: Positive = setting(
+        None, "Ln |F|: how much there is to learn", only={"bandits_type": _bandits(EPOCHS)}, filled=10.0
     )
-    bandits_delta: float = setting(
+    bandits_delta: PositiveFraction = setting(
         None,
         "Probability with which FALCON's bound may fail",
-        above=True,
-        high=1.0,
         only={"bandits_type": _bandits(EPOCHS)},
         filled=0.05,
     )

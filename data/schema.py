@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from data import memory
 from data.errors import UsageError
-from data.settings import setting
+from data.settings import Count, setting
 
 POINT, COMMA = ".", ","  # Decimal signs.
 UNOBSERVED = {
@@ -116,8 +116,8 @@ class Columns:
         "Decimal sign of numbers that are written as text; with a comma, points group thousands, as in 1.234,56",
         [POINT, COMMA],
     )
-    max_table_rows: int = setting(
-        memory.MAX_ROWS, "Maximum number of rows; a larger table is refused before it is read", low=1
+    max_table_rows: Count = setting(
+        memory.MAX_ROWS, "Maximum number of rows; a larger table is refused before it is read"
     )
 
 

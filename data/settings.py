@@ -9,13 +9,28 @@ import pathlib
 import re
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeAlias, TypeVar
 
 from absl import flags
 
 from data.errors import UsageError, did_you_mean, near_names
 
 _Options = TypeVar("_Options")
+
+
+@dataclasses.dataclass(frozen=True)
+class Bounds:
+    """Bounds of a number, as an annotation of its type; see `Setting`."""
+
+    low: float = 0
+    high: float | None = None
+    above: bool = False
+
+
+Count: TypeAlias = Annotated[int, Bounds(low=1)]
+Positive: TypeAlias = Annotated[float, Bounds(above=True)]
+Fraction: TypeAlias = Annotated[float, Bounds(high=1.0)]  # From 0 to 1.
+PositiveFraction: TypeAlias = Annotated[float, Bounds(high=1.0, above=True)]
 _KEY = "setting"  # Key of a field's metadata.
 _FLOAT32 = (2.0**-126, (2 - 2.0**-23) * 2.0**127)  # The smallest normal number, and the largest.
 _MOST = 2**31 - 1
@@ -200,17 +215,21 @@ def declared(group: type, **changes: Mapping[str, Any]) -> list[Setting]:
     entries = re.findall(r"^ {6}(\w+): (.*(?:\n {8}.*)*)", group.__doc__ or "", re.MULTILINE)
     helps = {name: " ".join(text.split()).removesuffix(".") for name, text in entries}
     fields = dict(getattr(group, "__dataclass_fields__", vars(group)))
-    types = typing.get_type_hints(group)
+    types = typing.get_type_hints(group, include_extras=True)
     settings = []
     for attribute in group.__annotations__:
         field = fields.get(attribute)
         if not isinstance(field, dataclasses.Field) or _KEY not in field.metadata:
             continue
-        one = field.metadata[_KEY]
-        name, kind = one.name or attribute, types[attribute]
-        known = next((each for each in typing.get_args(kind) if each is not type(None)), kind)
+        one, kind = field.metadata[_KEY], types[attribute]
+        if type(None) in typing.get_args(kind):
+            kind = typing.get_args(kind)[0]
+        known, bounds = (
+            (typing.get_args(kind)[0], vars(kind.__metadata__[0])) if hasattr(kind, "__metadata__") else (kind, {})
+        )
+        name = one.name or attribute
         own = {"name": name, "type": one.type or known, "help": one.help or helps[attribute]}
-        settings.append(dataclasses.replace(one, **{**own, **changes.get(name, {})}))
+        settings.append(dataclasses.replace(one, **{**bounds, **own, **changes.get(name, {})}))
     return settings
 
 

@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from data.settings import number_or_word, setting
+from data.settings import Count, Fraction, Positive, PositiveFraction, number_or_word, setting
 from data.tasks.options import TaskOptions
 from optimization.corrections import Correction
 from optimization.privacy import factorizations, mechanisms
@@ -86,13 +86,11 @@ class Compression:
         high=16,
         only={"aggregator_type": _COMPRESSED},
     )
-    top_k: float | None = setting(
+    top_k: PositiveFraction | None = setting(
         None,
         "Share of an update's entries that are sent, those of the largest absolute values; the others count as zero, "
         "which is a bias (default: all)",
         name="update_top_k",
-        above=True,
-        high=1.0,
         only={"aggregator_type": _COMPRESSED},
     )
 
@@ -119,25 +117,22 @@ def first_clip_norm(settings: Mapping[str, Any]) -> float | None:
 class Target:
     """A target epsilon."""
 
-    target_epsilon: float | None = setting(
+    target_epsilon: Positive | None = setting(
         None,
         "Epsilon of all planned rounds, in place of --noise_multiplier",
         basic=True,
-        above=True,
         only={"aggregator_type": NOISY},
     )
-    population: int | None = setting(
+    population: Count | None = setting(
         None,
         "Planned number of clients, to which epsilon belongs. Above the clients of the data, the run is a simulation "
         "with a sample of them, and guarantees these nothing (default: the clients of the data)",
-        low=1,
         only={"target_epsilon": True},
     )
-    population_cohort: int | None = setting(
+    population_cohort: Count | None = setting(
         None,
         "Clients of a round in the planned population (default: --clients_per_round)",
         name="population_clients_per_round",
-        low=1,
         only={"population": True},
     )
 
@@ -165,17 +160,15 @@ class Aggregation(Target):
         lambda settings: settings.aggregator_type in ("mean", "secure_sum"),
         "Let the clip norm follow a quantile of the updates' norms (default: yes for mean and secure_sum)",
     )
-    unclip_quantile: float | None = setting(
+    unclip_quantile: Fraction | None = setting(
         lambda settings: _QUANTILE if settings.adaptive_clipping else None,
         f"That quantile, the part of updates left unclipped (default: {_QUANTILE})",
-        high=1.0,
         used=lambda quantile, settings: quantile if settings.adaptive_clipping else None,
     )
-    clip_norm: float | None = setting(
+    clip_norm: Positive | None = setting(
         first_clip_norm,
         f"L2 clip norm of updates, at first if adaptive (default: {_FIRST_CLIP_NORM} then, or with a target)",
         basic=True,
-        above=True,
     )
     noise_multiplier: float = setting(
         None,
@@ -185,11 +178,9 @@ class Aggregation(Target):
         only={"aggregator_type": NOISY},
         used=lambda noise, settings: noise if settings.aggregator_type in NOISY else None,
     )
-    target_delta: float | None = setting(
+    target_delta: PositiveFraction | None = setting(
         None,
         "Delta of the reported epsilon (default: 1 / population^1.1)",
-        high=1.0,
-        above=True,
         below=True,
         only={"aggregator_type": NOISY},
     )
@@ -199,11 +190,10 @@ class Aggregation(Target):
         mechanisms.ACCOUNTANTS,
         only={"aggregator_type": NOISY},
     )
-    restart_rounds: int | None = setting(
+    restart_rounds: Count | None = setting(
         None,
         "Rounds of one tree (default: population / cohort, so that by turns a client is in each tree once)",
         name="dpftrl_restart_rounds",
-        low=1,
         only={"aggregator_type": ("dpftrl",)},
     )
     bands: int | None = setting(
@@ -231,7 +221,7 @@ class Aggregation(Target):
 class Evaluations:
     """Evaluation."""
 
-    eval_batch_size: int = setting(512, "Examples of an evaluation batch", low=1)
+    eval_batch_size: Count = setting(512, "Examples of an evaluation batch")
     max_validation_samples: int = setting(10000, "Maximum number of held-out examples; 0 for all")
 
 

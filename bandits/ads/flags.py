@@ -8,7 +8,7 @@ from bandits import registry
 from bandits.registry import Chosen, PolicyEntry
 from data import ads
 from data.errors import UsageError
-from data.settings import Parameter, declared, make_options, setting
+from data.settings import Count, Parameter, Positive, declared, make_options, setting
 from optimization.options import Aggregation, Cohorts
 from optimization.privacy import mechanisms
 from optimization.selection import availability
@@ -55,10 +55,9 @@ class _Weights:
         "Weight of a client in the mean of differentials",
         {"uniform": "all the same", "exploration": "1, and more for pulls of an action that was not its best"},
     )
-    exploration_weight: float = setting(
+    exploration_weight: Positive = setting(
         None,
         "Weight of such a pull, added to the client's 1",
-        above=True,
         only={"client_weighting": ("exploration",)},
         filled=1.0,
         unset=0.0,
@@ -69,15 +68,11 @@ class _Weights:
 class _RoundsAndClients:
     """Rounds and clients."""
 
-    total_rounds: int = setting(10, "Communication rounds", low=1, basic=True)
-    local_pulls: int = setting(10, "Pulls of a client in a round", low=1, basic=True)
-    pulls_per_impression: int = setting(1, "How many of them in a row are of the same impression", low=1)
-    num_clients: int = setting(
-        100, "Clients among whom the impressions are partitioned", low=1, basic=True, name="clients"
-    )
-    clients_per_round: int = setting(
-        lambda settings: settings.clients, "Clients that a round asks (default: all)", low=1
-    )
+    total_rounds: Count = setting(10, "Communication rounds", basic=True)
+    local_pulls: Count = setting(10, "Pulls of a client in a round", basic=True)
+    pulls_per_impression: Count = setting(1, "How many of them in a row are of the same impression")
+    num_clients: Count = setting(100, "Clients among whom the impressions are partitioned", basic=True, name="clients")
+    clients_per_round: Count = setting(lambda settings: settings.clients, "Clients that a round asks (default: all)")
     cohort_sampling: str = setting("fixed", "How a round's clients are drawn", _SAMPLINGS)
 
 
@@ -97,7 +92,7 @@ class _World:
 class _Privacy:
     """Privacy."""
 
-    clip_norm: float = setting(None, "L2 norm to clip a client's changes to (default: none)", above=True, basic=True)
+    clip_norm: Positive = setting(None, "L2 norm to clip a client's changes to (default: none)", basic=True)
     noise_multiplier: float = setting(
         None, "Standard deviation of the noise on the clipped sum, in clip norms (default: none)", basic=True
     )
@@ -124,9 +119,7 @@ class _Data:
     rates: tuple[float, ...] = setting(
         None, "Instead of a table: click rates of synthetic impressions, separated by commas", str, unset=(), basic=True
     )
-    impressions_per_client: int = setting(
-        None, "Made for each client", low=1, only={"rates": True}, filled=100, unset=0
-    )
+    impressions_per_client: Count = setting(None, "Made for each client", only={"rates": True}, filled=100, unset=0)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

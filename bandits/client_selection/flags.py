@@ -7,7 +7,7 @@ import pathlib
 from collections.abc import Sequence
 
 from data.errors import UsageError
-from data.settings import Setting, setting
+from data.settings import Count, Positive, PositiveFraction, Setting, setting
 from data.tasks import registry
 from optimization.options import Training
 from optimization.study import cli, presets, selector_flags, task_flags, training_flags
@@ -39,18 +39,14 @@ class _Cohorts:
 class _Training:
     """Training."""
 
-    total_rounds: int = setting(800, "Rounds", low=1, basic=True)
-    batch_size: int = setting(50, "Examples of a mini-batch, b", name="client_batch_size", low=1)
-    steps: int = setting(30, "Mini-batch steps of a client in a round, tau", name="client_steps_per_round", low=1)
-    learning_rate: float = setting(
-        0.05, "Learning rate on the client, eta", name="client_learning_rate", above=True, basic=True
-    )
+    total_rounds: Count = setting(800, "Rounds", basic=True)
+    batch_size: Count = setting(50, "Examples of a mini-batch, b", name="client_batch_size")
+    steps: Count = setting(30, "Mini-batch steps of a client in a round, tau", name="client_steps_per_round")
+    learning_rate: Positive = setting(0.05, "Learning rate on the client, eta", name="client_learning_rate", basic=True)
     learning_rate_drops: tuple[int, ...] = setting(
         None, "Rounds, separated by commas, after which it is multiplied", str, unset=()
     )
-    learning_rate_factor: float = setting(
-        0.5, "By this number", high=1.0, above=True, only={"learning_rate_drops": True}
-    )
+    learning_rate_factor: PositiveFraction = setting(0.5, "By this number", only={"learning_rate_drops": True})
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

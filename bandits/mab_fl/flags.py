@@ -14,7 +14,7 @@ from bandits import registry
 from bandits.mab_fl import rewards
 from data import schema
 from data.errors import UsageError
-from data.settings import make_options, number_or_quantile, setting
+from data.settings import Count, Fraction, Positive, PositiveFraction, make_options, number_or_quantile, setting
 from data.tasks import silos
 from optimization import corrections
 from optimization.study import cli, presets, task_flags, training_flags
@@ -122,12 +122,10 @@ class _Decisions:
         },
         only={"decision_rule": tuple(registry.EXTREME)},
     )
-    drop_level: float = setting(
+    drop_level: PositiveFraction = setting(
         None,
         "Probability, over the run, of dropping the best combination where Extreme Explore drops those that a "
         "paired t test finds worse than the best so far (default: drop none)",
-        high=1.0,
-        above=True,
         below=True,
         only={"decision_rule": ("extreme_explore",), "reward": ("increment", "percentage")},
     )
@@ -137,14 +135,14 @@ class _Decisions:
 class _Rounds:
     """Rounds."""
 
-    total_rounds: int = setting(15, "Rounds", low=1, basic=True)
-    epochs_per_round: int = setting(6, "Passes of a participant over its training rows in a round", low=1, basic=True)
+    total_rounds: Count = setting(15, "Rounds", basic=True)
+    epochs_per_round: Count = setting(6, "Passes of a participant over its training rows in a round", basic=True)
     pretrain_epochs: int = setting(
         lambda settings: settings.epochs_per_round,
         "Passes of every participant before round 1 (default: --epochs_per_round)",
     )
     client_batch_size: int = setting(32, "Rows of a mini-batch", low=2)
-    client_learning_rate: float = setting(0.05, "Learning rate of SGD", above=True, basic=True)
+    client_learning_rate: Positive = setting(0.05, "Learning rate of SGD", basic=True)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -154,9 +152,7 @@ class _Stopping:
     early_stopping: bool = setting(
         False, "Stop when the spline of the target's own validation AUC falls, once every combination was tried"
     )
-    early_stopping_patience: int = setting(
-        5, "Rounds in a row in which it must fall", low=1, only={"early_stopping": True}
-    )
+    early_stopping_patience: Count = setting(5, "Rounds in a row in which it must fall", only={"early_stopping": True})
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -168,17 +164,14 @@ class _Data:
         "Folder of the task's files (default: FEDBANDITS_DATA_DIR in the environment)",
         only={"task_type": _WITH_FILES},
     )
-    train_fraction: float = setting(
+    train_fraction: PositiveFraction = setting(
         lambda settings: _FRACTIONS[settings.task_type][0],
         "Part of everyone's rows to train on",
-        high=1.0,
-        above=True,
         below=True,
     )
-    validation_fraction: float = setting(
+    validation_fraction: Fraction = setting(
         lambda settings: _FRACTIONS[settings.task_type][1],
         "Part to measure rewards on; the rest is for testing",
-        high=1.0,
     )
     resplit: bool = setting(False, "Make or split the data again for each seed, not once for all")
     num_workers: int = setting(
@@ -199,8 +192,8 @@ class _Corruption:
     """Corrupted labels."""
 
     corrupted_participant: str = setting(None, "Participant whose training labels are flipped")
-    label_flip_rate: float = setting(
-        1.0, "Probability that one of its labels is flipped", high=1.0, above=True, only={"corrupted_participant": True}
+    label_flip_rate: PositiveFraction = setting(
+        1.0, "Probability that one of its labels is flipped", only={"corrupted_participant": True}
     )
 
 

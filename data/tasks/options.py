@@ -4,7 +4,7 @@ import dataclasses
 import pathlib
 
 from data.schema import Schema
-from data.settings import numbers, setting
+from data.settings import Count, Positive, numbers, setting
 
 # Sources of the labels of a log.
 SIMULATOR, REPLAY = "simulator", "replay"
@@ -61,14 +61,13 @@ class Tags:
         only={"public_statistics": False},
         spelled="stackoverflow_tag_size",
     )
-    vocabulary_size: int = setting(
+    vocabulary_size: Count = setting(
         10000,
         "Number of the most frequent words, which are the features; also of --text_columns",
-        low=1,
         only={"public_statistics": False},
         spelled="stackoverflow_vocab_size",
     )
-    max_words: int = setting(None, "Maximum number of distinct words of a post or row", low=1, unset=200)
+    max_words: Count = setting(None, "Maximum number of distinct words of a post or row", unset=200)
     text_normalisation: str = setting(
         None,
         "Word counts divided by their sum, or by their L2 norm, which the learning rates are tuned for (default: l2)",
@@ -142,17 +141,15 @@ class SyntheticClients:
             "label": "those of a label's clients, Dir_K; clients of unequal size",
         },
     )
-    partition_alpha: float = setting(
+    partition_alpha: Positive = setting(
         None,
         "Dirichlet parameter of a client's labels; small values give few labels (default: 0.3; digits, tabular 1)",
-        above=True,
         unset=1.0,
     )
-    partition_beta: float | None = setting(
+    partition_beta: Positive | None = setting(
         None,
         "Dirichlet parameter of the classes within each of the 20 superclasses, whose parameter is then "
         "--partition_alpha (default: no superclasses)",
-        above=True,
         only={"partition_by": ("client",)},
     )
     partition_examples: int = setting(0, "Examples of a client; 0 for all", only={"partition_by": ("client",)})
@@ -181,11 +178,10 @@ class Rewards:
 class RewardShift:
     """Reward shift."""
 
-    init_labels: int | None = setting(
+    init_labels: Count | None = setting(
         None,
         "Init_shift: number of most frequent labels or tags that the initial training rewards (default: half of the "
         "labels, 10 tags; with --variant=reference_code three fifths of the tags)",
-        low=1,
     )
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from data.errors import UsageError
-from data.settings import declared, make_options, numbers, setting, title
+from data.settings import Count, Fraction, Positive, declared, make_options, numbers, setting, title
 from optimization.options import Training
 from optimization.study import cli, presets, selector_flags, task_flags, training_flags
 
@@ -85,9 +85,9 @@ class MeanShift:
 
     kernel: str = setting(EPANECHNIKOV, "Kernel of the density", [EPANECHNIKOV, GAUSSIAN])
     bandwidth: str = setting("silverman", "Rule of a parameter's bandwidth", list(BANDWIDTHS))
-    bandwidth_scale: float = setting(1.0, "Factor of the bandwidth", above=True)
+    bandwidth_scale: Positive = setting(1.0, "Factor of the bandwidth")
     mean_shift_weights: str = setting(None, "Weight of a client in a step", STEP_WEIGHTS, unset=KERNEL, filled=KERNEL)
-    mean_shift_steps: int = setting(20, "Maximum number of steps, t_max", low=1)
+    mean_shift_steps: Count = setting(20, "Maximum number of steps, t_max")
 
     def __post_init__(self):
         is_known = self.bandwidth in BANDWIDTHS and self.mean_shift_weights in STEP_WEIGHTS
@@ -179,9 +179,7 @@ class _Study:
 class _FedagAndFedbe:
     """FedAG and FedBE."""
 
-    posterior_samples: int = setting(
-        10, "Number of sampled models, for predictions (FedAG) or to distil (FedBE)", low=1
-    )
+    posterior_samples: Count = setting(10, "Number of sampled models, for predictions (FedAG) or to distil (FedBE)")
     server_data: str = setting(
         None,
         "The server's unlabelled examples: clients:N for those of the first N clients, who then do not train, or an "
@@ -189,25 +187,23 @@ class _FedagAndFedbe:
         only={"algorithm": ("fedbe",)},
         used=lambda data, _: data if _SERVER_CLIENTS.fullmatch(data) else cli.user_path(data),
     )
-    distillation_epochs: int = setting(20, "Number of passes over them", low=1, only={"algorithm": ("fedbe",)})
+    distillation_epochs: Count = setting(20, "Number of passes over them", only={"algorithm": ("fedbe",)})
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _RoundsAndClients:
     """Rounds and clients."""
 
-    total_rounds: int = setting(50, "Rounds", low=1, basic=True)
-    cohort_size: int = setting(
+    total_rounds: Count = setting(50, "Rounds", basic=True)
+    cohort_size: Count = setting(
         20,
         "Number of clients in a cohort; the default is at most the population",
         name="clients_per_round",
-        low=1,
         basic=True,
     )
-    client_sampling_alpha: float | None = setting(
+    client_sampling_alpha: Positive | None = setting(
         None,
         "Dirichlet parameter of clients' participation frequency; small values favour few clients (default: uniform)",
-        above=True,
     )
 
 
@@ -216,12 +212,10 @@ class _Clients:
     """Clients."""
 
     max_examples_per_client: int = setting(0, "Cap on a client's examples, a seeded choice; 0 for none")
-    batch_size: int = setting(16, "Examples of a mini-batch", name="client_batch_size", low=1)
-    epochs: int = setting(5, "Passes of a client over its examples", name="client_epochs_per_round", low=1)
-    learning_rate: float = setting(
-        0.01, "Learning rate on the client", name="client_learning_rate", above=True, basic=True
-    )
-    momentum: float = setting(0.9, "Momentum on the client", name="client_momentum", high=1.0, below=True)
+    batch_size: Count = setting(16, "Examples of a mini-batch", name="client_batch_size")
+    epochs: Count = setting(5, "Passes of a client over its examples", name="client_epochs_per_round")
+    learning_rate: Positive = setting(0.01, "Learning rate on the client", name="client_learning_rate", basic=True)
+    momentum: Fraction = setting(0.9, "Momentum on the client", name="client_momentum", below=True)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from data.errors import UsageError
-from data.settings import Setting, setting
+from data.settings import Count, Fraction, Setting, setting
 from optimization.selection import selectors
 from optimization.selection.availability import ALWAYS, KINDS, Availability
 from optimization.study import cli
@@ -41,11 +41,11 @@ _KINDS = tuple(KINDS)
 class SelectorSettings:
     """Client selection."""
 
-    selection_gamma: float = setting(
-        0.7, "Discount of a round's losses in the next round", high=1.0, only={"client_selection": ("ucb_cs",)}
+    selection_gamma: Fraction = setting(
+        0.7, "Discount of a round's losses in the next round", only={"client_selection": ("ucb_cs",)}
     )
-    selection_candidates: int = setting(
-        None, "Candidates, d (default: twice the cohort)", low=1, only={"client_selection": _TAKE_CANDIDATES}
+    selection_candidates: Count = setting(
+        None, "Candidates, d (default: twice the cohort)", only={"client_selection": _TAKE_CANDIDATES}
     )
     ucb_variant: str = setting(
         "equations",
@@ -133,8 +133,8 @@ class Availabilities:
         used=lambda kind, _: None if kind == "always" else kind,
     )
     availability_day: int = setting(None, "Rounds of a day", low=2, only={"availability": _KINDS}, filled=24)
-    time_zones: int = setting(
-        None, "Number of time zones, evenly spaced over the day", low=1, only={"availability": _KINDS}, filled=4
+    time_zones: Count = setting(
+        None, "Number of time zones, evenly spaced over the day", only={"availability": _KINDS}, filled=4
     )
     time_zones_by_label: bool = setting(
         None,
@@ -142,10 +142,9 @@ class Availabilities:
         only={"availability": _KINDS},
         filled=False,
     )
-    drop_out: float = setting(
+    drop_out: Fraction = setting(
         None,
         "Probability that a client of a cohort never reports (default: 0)",
-        high=1.0,
         below=True,
         used=lambda probability, _: probability or None,
     )
