@@ -54,10 +54,7 @@ class Environments:
         filled=lambda settings: max(2, settings.total_rounds // 2),
     )
     drift_overlap: Fraction = setting(
-        None,
-        "Fraction of each season that blends into the next",
-        only={"reward_drift": ("seasonal",)},
-        filled=0.0,
+        None, "Fraction of each season that blends into the next", only={"reward_drift": ("seasonal",)}, filled=0.0
     )
     drift_world: int = setting(
         None,
@@ -86,11 +83,7 @@ class Environments:
         filled=lambda settings: float(settings.bandits_deploy_freq // 2),
     )
     delay_never: Fraction = setting(
-        None,
-        "Fraction of the rewards that are never observed",
-        below=True,
-        only={"reward_delay": _DELAYS},
-        filled=0.0,
+        None, "Fraction of the rewards that are never observed", below=True, only={"reward_delay": _DELAYS}, filled=0.0
     )
 
 

@@ -10,16 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bandits import (
-    alone,
-    held_out,
-    logged_rounds,
-    metrics,
-    personalization,
-    process,
-    process_factory,
-    resets,
-)
+from bandits import alone, held_out, logged_rounds, metrics, personalization, process, process_factory, resets
 from bandits.options import REPLAY_ROWS, Phase
 from data import clients, keys, tasks
 from data.settings import make_options

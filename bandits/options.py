@@ -102,10 +102,7 @@ class Study:
         only={"scenario": UNTRAINED},
     )
     initial_model_path: str | None = setting(
-        None,
-        "Folder of the run whose final model is the initial model",
-        pathlib.Path,
-        only={"scenario": UNTRAINED},
+        None, "Folder of the run whose final model is the initial model", pathlib.Path, only={"scenario": UNTRAINED}
     )
     is_initial_model_public: bool = setting(
         False,
@@ -200,9 +197,7 @@ class RoundsAndClients:
 
     total_rounds: Count = setting(of_task("total_rounds"), "Rounds of the bandit", basic=True)
     clients_per_round: Count = setting(
-        of_task("clients_per_round"),
-        "Clients in a cohort (default: the task's, at most all clients)",
-        basic=True,
+        of_task("clients_per_round"), "Clients in a cohort (default: the task's, at most all clients)", basic=True
     )
     max_examples_per_client: int = setting(
         functools.partial(task_registry.default, "max_examples_per_client"),
@@ -217,9 +212,7 @@ class RoundsAndClients:
     )
     client_batch_size: Count = setting(of_task("client_batch_size"), "Examples of a mini-batch")
     client_epochs: Count = setting(
-        of_task("client_epochs_per_round"),
-        "Passes of a client over its cache",
-        name="client_epochs_per_round",
+        of_task("client_epochs_per_round"), "Passes of a client over its cache", name="client_epochs_per_round"
     )
 
 
@@ -359,15 +352,7 @@ class Personalization:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BanditOptions(
-    Study,
-    Deployments,
-    Learning,
-    RoundsAndClients,
-    Clients,
-    Federation,
-    ClientReports,
-    Evaluation,
-    options.Evaluations,
+    Study, Deployments, Learning, RoundsAndClients, Clients, Federation, ClientReports, Evaluation, options.Evaluations
 ):
     """All options of a run.
 

@@ -112,20 +112,14 @@ POLICIES = {
     ),
     "falcon_epochs": PolicyEntry(
         _INVERSE_GAP,
-        {
-            "mu": _MU_OF_ACTIONS,
-            "gamma": Parameter(1.0, "constant before the root that makes gamma of an epoch"),
-        },
+        {"mu": _MU_OF_ACTIONS, "gamma": Parameter(1.0, "constant before the root that makes gamma of an epoch")},
         has_best=True,
         scheduled="gamma",
         schedule=schedules.EPOCHS,
     ),
     "squarecb": PolicyEntry(
         _INVERSE_GAP,
-        {
-            "mu": _MU_OF_ACTIONS,
-            "gamma": Parameter(10.0, "gamma at t = 1"),
-        },
+        {"mu": _MU_OF_ACTIONS, "gamma": Parameter(10.0, "gamma at t = 1")},
         has_best=True,
         scheduled="gamma",
         schedule=schedules.POWER,

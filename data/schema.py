@@ -80,10 +80,7 @@ class Table:
         basic=True,
     )
     client_column: str = setting(
-        None,
-        "Column that names the client of a row; rows:N partitions the rows over N clients",
-        unset="",
-        basic=True,
+        None, "Column that names the client of a row; rows:N partitions the rows over N clients", unset="", basic=True
     )
     label_column: str | None = setting(None, "Column of the correct action, whose reward is 1", basic=True)
     reward_columns: str | None = setting(
@@ -171,9 +168,7 @@ class RewardTime:
     """Late and missing rewards of a log."""
 
     reward_time_column: str | None = setting(
-        None,
-        "Column of the time at which the reward was observed; empty where it was not",
-        only={"time_column": True},
+        None, "Column of the time at which the reward was observed; empty where it was not", only={"time_column": True}
     )
     log_until: str | None = setting(
         None,

@@ -179,10 +179,7 @@ class Aggregation(Target):
         used=lambda noise, settings: noise if settings.aggregator_type in NOISY else None,
     )
     target_delta: PositiveFraction | None = setting(
-        None,
-        "Delta of the reported epsilon (default: 1 / population^1.1)",
-        below=True,
-        only={"aggregator_type": NOISY},
+        None, "Delta of the reported epsilon (default: 1 / population^1.1)", below=True, only={"aggregator_type": NOISY}
     )
     accountant: str = setting(
         "rdp",

@@ -53,10 +53,7 @@ _RUNS = {
             "--server_learning_rate=0.002",
         ),
     ),
-    "fedkp": (
-        "optimization.posterior.run_posterior",
-        ("--preset=emnist62_alpha_1", "--algorithm=fedkp_cluster_mean"),
-    ),
+    "fedkp": ("optimization.posterior.run_posterior", ("--preset=emnist62_alpha_1", "--algorithm=fedkp_cluster_mean")),
 }
 _EVALUATION = "evaluation"
 _ROWS, _CLIENTS, _ACTIONS = 1_000_000, 10_000, 50  # Of the log.

@@ -13,15 +13,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from bandits import interactions, registry
-from bandits.evaluation import (
-    bounds,
-    estimates,
-    evaluating,
-    output,
-    private,
-    reward_models,
-    target_policies,
-)
+from bandits.evaluation import bounds, estimates, evaluating, output, private, reward_models, target_policies
 from data import files, frames, schema
 from data.errors import UsageError
 from data.settings import declared, parameters, setting, title

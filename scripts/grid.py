@@ -118,11 +118,7 @@ def program(settings: cli.Settings) -> int:
     """Runs the grid; returns 0, 1 if a run failed, or 128 + the signal that stopped it."""
     settings = settings.checked()
     grid = plan.build(
-        settings.run_flags,
-        sweeps=settings.sweep,
-        repeat=settings.repeat,
-        binary=settings.binary,
-        grid=settings.grid,
+        settings.run_flags, sweeps=settings.sweep, repeat=settings.repeat, binary=settings.binary, grid=settings.grid
     )
     if not settings.sweep and not settings.grid:
         raise UsageError("--sweep is missing: give a flag and the values to try, as client_learning_rate=0.1,1.")

@@ -165,13 +165,10 @@ class _Data:
         only={"task_type": _WITH_FILES},
     )
     train_fraction: PositiveFraction = setting(
-        lambda settings: _FRACTIONS[settings.task_type][0],
-        "Part of everyone's rows to train on",
-        below=True,
+        lambda settings: _FRACTIONS[settings.task_type][0], "Part of everyone's rows to train on", below=True
     )
     validation_fraction: Fraction = setting(
-        lambda settings: _FRACTIONS[settings.task_type][1],
-        "Part to measure rewards on; the rest is for testing",
+        lambda settings: _FRACTIONS[settings.task_type][1], "Part to measure rewards on; the rest is for testing"
     )
     resplit: bool = setting(False, "Make or split the data again for each seed, not once for all")
     num_workers: int = setting(

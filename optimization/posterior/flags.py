@@ -196,10 +196,7 @@ class _RoundsAndClients:
 
     total_rounds: Count = setting(50, "Rounds", basic=True)
     cohort_size: Count = setting(
-        20,
-        "Number of clients in a cohort; the default is at most the population",
-        name="clients_per_round",
-        basic=True,
+        20, "Number of clients in a cohort; the default is at most the population", name="clients_per_round", basic=True
     )
     client_sampling_alpha: Positive | None = setting(
         None,

@@ -153,12 +153,7 @@ def simulated(aggregation: Aggregation, population: int, cohort: int) -> str:
 
 
 def mechanism(
-    aggregation: Aggregation,
-    cohort: options_lib.Cohorts,
-    population: int,
-    dimension: int,
-    *,
-    voided: str = "",
+    aggregation: Aggregation, cohort: options_lib.Cohorts, population: int, dimension: int, *, voided: str = ""
 ) -> mechanisms.Mechanism:
     """Returns what is accounted.
 

@@ -59,10 +59,7 @@ class SelectorSettings:
 
 
 SELECTION = Setting(
-    "client_selection",
-    {name: one.help for name, one in SELECTORS.items()},
-    "selection of a round's clients",
-    "uniform",
+    "client_selection", {name: one.help for name, one in SELECTORS.items()}, "selection of a round's clients", "uniform"
 )
 
 
@@ -137,10 +134,7 @@ class Availabilities:
         None, "Number of time zones, evenly spaced over the day", only={"availability": _KINDS}, filled=4
     )
     time_zones_by_label: bool = setting(
-        None,
-        "Time zones by clients' most frequent labels (default: no)",
-        only={"availability": _KINDS},
-        filled=False,
+        None, "Time zones by clients' most frequent labels (default: no)", only={"availability": _KINDS}, filled=False
     )
     drop_out: Fraction = setting(
         None,

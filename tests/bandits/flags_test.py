@@ -229,8 +229,7 @@ def test_a_table_gives_a_fifth_of_its_clients_to_the_initial_training():
 
 
 @pytest.mark.parametrize(
-    ("selection", "expected"),
-    [(None, range(10)), ("0-10", range(10)), ("3-4", range(3, 4)), ("2-9", range(2, 9))],
+    ("selection", "expected"), [(None, range(10)), ("0-10", range(10)), ("3-4", range(3, 4)), ("2-9", range(2, 9))]
 )
 def test_a_selection_is_from_start_up_to_not_including_end(selection, expected):
     assert options.population_range(selection, 10) == expected

@@ -319,10 +319,7 @@ def test_a_part_of_a_lost_worker_is_run_by_another(own, capfd):
 
 def test_the_last_lost_worker_is_named(own):
     both = [_Counting(own, dies_at=1), _Counting(own, dies_at=1)]
-    with (
-        on(rounds.CohortPartsContext(both)),
-        pytest.raises(Failure, match=r"nine:9 was lost.*No other is left"),
-    ):
+    with on(rounds.CohortPartsContext(both)), pytest.raises(Failure, match=r"nine:9 was lost.*No other is left"):
         _sum_of_squares(5.0, [1.0, 2.0, 3.0])
 
 
