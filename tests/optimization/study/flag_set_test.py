@@ -1,5 +1,6 @@
 """Tests of optimization.study.flag_set."""
 
+import dataclasses
 import pathlib
 import tomllib
 
@@ -11,49 +12,30 @@ from optimization.study.flag_set import FlagSet
 from optimization.study.settings import Settings
 
 
+@dataclasses.dataclass(frozen=True)
 class _First:
-    """First.
+    """First."""
 
-    Attributes:
-      name: Name.
-      config: File.
-      count: Number of
-        things.
-      size: Size.
-    """
-
-    name: str = setting(basic=True)
-    config: pathlib.Path = setting()
-    count: int = setting(3, low=1, high=9, spelled="how_many")
-    size: int = setting(filled=7)
+    name: str = setting(None, "Name", basic=True)
+    config: pathlib.Path = setting(None, "File")
+    count: int = setting(3, "Number of things", low=1, high=9, spelled="how_many")
+    size: int = setting(None, "Size", filled=7)
 
 
+@dataclasses.dataclass(frozen=True)
 class _Second:
-    """Second.
+    """Second."""
 
-    Attributes:
-      share: Share.
-      scale: Scale.
-      decay: Decay.
-      fast: Be fast.
-      kind: Kind.
-      metal: Metal.
-      table: Table.
-      rust: How much.
-      chips: Number of chips.
-      folder: Folder.
-    """
-
-    share: float = setting(0.5, high=1.0)
-    scale: float = setting(2.0, above=True)
-    decay: float = setting(high=1.0, below=True)
-    fast: bool = setting(True)
-    kind: str = setting("round", ["round", "flat"])
-    metal: str = setting(words={"iron": "it rusts", "gold": "it does not"}, spellings={"ferrum": "iron"})
-    table: pathlib.Path = setting()
-    rust: float = setting(only={"metal": ("iron",)})
-    chips: int = setting(only={"rust": True})
-    folder: str = setting(complaint=no_folder)
+    share: float = setting(0.5, "Share", high=1.0)
+    scale: float = setting(2.0, "Scale", above=True)
+    decay: float = setting(None, "Decay", high=1.0, below=True)
+    fast: bool = setting(True, "Be fast")
+    kind: str = setting("round", "Kind", ["round", "flat"])
+    metal: str = setting(None, "Metal", {"iron": "it rusts", "gold": "it does not"}, spellings={"ferrum": "iron"})
+    table: pathlib.Path = setting(None, "Table")
+    rust: float = setting(None, "How much", only={"metal": ("iron",)})
+    chips: int = setting(None, "Number of chips", only={"rust": True})
+    folder: str = setting(None, "Folder", complaint=no_folder)
 
 
 _DEFAULTS = {"count": 3, "share": 0.5, "scale": 2.0, "fast": True, "kind": "round"}

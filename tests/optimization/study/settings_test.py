@@ -1,9 +1,11 @@
 """Tests of flags that belong to a choice, as they are declared to a FlagSet."""
 
+import dataclasses
+
 import pytest
 
 from data.errors import UsageError
-from data.settings import parameters, setting
+from data.settings import make_options, parameters, setting
 from optimization.study import cli
 
 # Two policies share a name, with defaults and bounds of their own; a third name is the same to both of its owners.
@@ -18,44 +20,28 @@ _OWNED = {
 }
 
 
+@dataclasses.dataclass(frozen=True)
 class _Choices:
-    """Choices.
+    """Choices."""
 
-    Attributes:
-      policy: Policy.
-      selectors: One or several.
-      model: Model.
-      candidates: How many.
-      rate: Rate.
-      after: Rounds until it falls.
-      words: Words to learn.
-      tries: Try all.
-      way: How.
-      speed: How fast.
-    """
-
-    policy: str = setting("greedy", list(_OWNED))
-    selectors: str = setting("all")
-    model: str = setting(words=["linear", "cnn"])
-    candidates: int = setting(3, only={"selectors": ["few", "some"]})
-    rate: float = setting()
-    after: int = setting(1, only={"rate": True})
-    words: int = setting(9, only={"rate": False})
-    tries: bool = setting(False, only={"policy": [name for name in _OWNED if name != "greedy"]})
-    way: str = setting(words=["walk", "run"], only={"model": ("cnn",)}, filled="walk")
-    speed: float = setting(only={"way": ("walk",)}, filled=4.0)
+    policy: str = setting("greedy", "Policy", list(_OWNED))
+    selectors: str = setting("all", "One or several")
+    model: str = setting(None, "Model", ["linear", "cnn"])
+    candidates: int = setting(3, "How many", only={"selectors": ["few", "some"]})
+    rate: float = setting(None, "Rate")
+    after: int = setting(1, "Rounds until it falls", only={"rate": True})
+    words: int = setting(9, "Words to learn", only={"rate": False})
+    tries: bool = setting(False, "Try all", only={"policy": [name for name in _OWNED if name != "greedy"]})
+    way: str = setting(None, "How", ["walk", "run"], only={"model": ("cnn",)}, filled="walk")
+    speed: float = setting(None, "How fast", only={"way": ("walk",)}, filled=4.0)
 
 
+@dataclasses.dataclass(frozen=True)
 class _OfImages:
-    """Of images.
+    """Of images."""
 
-    Attributes:
-      depth: Layers.
-      width: Channels.
-    """
-
-    depth: int = setting(2)
-    width: int = setting(4, only={"policy": ("exp3",), "model": ("cnn",)})
+    depth: int = setting(2, "Layers")
+    width: int = setting(4, "Channels", only={"policy": ("exp3",), "model": ("cnn",)})
 
 
 def _flag_set() -> cli.FlagSet:
@@ -94,6 +80,27 @@ def test_a_setting_has_its_value_where_it_applies_and_elsewhere_none():
     assert (_settled("--model=cnn").way, _settled("--model=cnn").speed) == ("walk", 4.0)
     assert _settled("--model=cnn", "--speed=5").speed == 5.0
     assert (_settled("--model=cnn", "--way=run").speed, _settled().way, _settled().speed) == (None, None, None)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Computed:
+    """Computed."""
+
+    last: int = setting(lambda settings: settings.middle + 1, "Last")
+    middle: int = setting(lambda settings: 10 * settings.first, "Middle", used=lambda value, _: min(value, 50))
+    first: int = setting(2, "First")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"), [([], (21, 20, 2)), (["--first=9"], (51, 50, 9)), (["--middle=3"], (4, 3, 2))]
+)
+def test_defaults_follow_other_settings_in_any_order_of_fields(arguments, expected):
+    flags = cli.FlagSet("")
+    flags.group(_Computed)
+    settings = flags.parse(["program", *arguments]).checked()
+    assert tuple(make_options(_Computed, settings).__dict__.values()) == expected
+    assert settings.default("middle") == 20 or arguments == ["--first=9"]
+    assert settings.without("middle").last == (51 if "--first=9" in arguments else 21)
 
 
 def test_a_flag_is_taken_beside_its_choice():
