@@ -296,7 +296,7 @@ class BanditRounds(runner.Rounds):
         if self._phase.is_pooled:
             key = keys.tensorflow_key(self._phase.seed, keys.Purpose.TRAINING, round_num, len(self._clients))
             inputs = logged_rounds.pooled_inputs(inputs, key)
-        return participations, runtime_rounds.written_ahead(inputs, self._definition.client_type)
+        return participations, inputs
 
     def _poll(self, state: fed_avg.State, ids: np.ndarray, round_num: int) -> np.ndarray:
         """Losses of the server's model that some clients report."""

@@ -228,7 +228,6 @@ def define(flags: cli.FlagSet) -> None:
     flags.group("Server", *training_flags.server({"default": "adam"}, {}))
     flags.group(aggregation_flags.Aggregation, aggregation_flags.Target, _Models)
     posterior_flags.define_algorithms(flags, "model_aggregation")
-    flags.group(aggregation_flags.Compression)
     federation_flags.define(flags)
     flags.group(initial_flags.InitialTrainings, scenario=initial_flags.PRETRAINED)
     task_flags.define_data(flags)

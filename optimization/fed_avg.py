@@ -128,7 +128,6 @@ class Process(abc.ABC):
       cohort_size: Number of clients whose losses are reported individually, for client selection; 0 reports none.
       deploy_every: Rounds between deployments, T; 0 for none: clients are sent the model in training alone.
       max_delay: Maximum staleness of a client's model, in deployments.
-      compression: Compression of a client's delta.
       noise: Correlated noise, made outside of the process for each round; None if the aggregator adds its own, or none.
     """
 
@@ -142,7 +141,6 @@ class Process(abc.ABC):
     cohort_size: int = 0
     deploy_every: int = 0
     max_delay: int = 0
-    compression: options.Compression = options.NO_COMPRESSION
     noise: correlated_noise.Noise | None = None
 
     @property
@@ -199,8 +197,7 @@ class Process(abc.ABC):
                 "client_losses": at_position(mean, client.position, self.cohort_size),
                 "client_deviations": at_position(deviation, client.position, self.cohort_size),
             }
-            delta = client_work.decoded(self.compression, update.delta, log.key) if work else update.delta
-            return ClientOutput(delta, log.weight, {**sums, **log.sums})
+            return ClientOutput(update.delta, log.weight, {**sums, **log.sums})
 
         return run
 

@@ -4,7 +4,6 @@ Modules of flags create them for all other modules. Equal options have equal has
 """
 
 import dataclasses
-import math
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
@@ -66,32 +65,6 @@ class Cohorts:
 
 
 @dataclasses.dataclass(frozen=True)
-class Compression:
-    """Compression of a client's update.
-
-    Attributes:
-      bits: Bits of a value, which is rounded at random; None for float32.
-      top_k: Share of the entries that are sent, those of the largest absolute values; None for all.
-    """
-
-    bits: int | None = None
-    top_k: float | None = None
-
-    def entries(self, size: int) -> int:
-        """Number of entries that are sent of an update of this size."""
-        return size if self.top_k is None else max(1, round(self.top_k * size))
-
-    def num_bytes(self, size: int) -> int:
-        """Bytes of a compressed update: values, their indices with `top_k`, the ends of their range with `bits`."""
-        entries = self.entries(size)
-        indices, ends = (self.top_k is not None) * entries, (self.bits is not None) * 2
-        return math.ceil(entries * (self.bits or 32) / 8) + 4 * (indices + ends)
-
-
-NO_COMPRESSION = Compression()
-
-
-@dataclasses.dataclass(frozen=True)
 class Aggregation:
     """Aggregation of a cohort's deltas, and its noise.
 
@@ -110,7 +83,6 @@ class Aggregation:
       population: Planned number of clients, to which epsilon belongs; None for the clients present.
       population_cohort: Clients of a round in the planned population; None for those of a round here.
       plan: The planned mechanism. It replaces all fields above, except for the clip norm.
-      compression: Compression of a delta, before it is clipped.
     """
 
     kind: str = "mean"
@@ -127,7 +99,6 @@ class Aggregation:
     population: int | None = None
     population_cohort: int | None = None
     plan: Mechanism | None = None
-    compression: Compression = NO_COMPRESSION
 
 
 @dataclasses.dataclass(frozen=True)

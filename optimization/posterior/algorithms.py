@@ -135,10 +135,8 @@ def build(
     """
     name, burn_in_rounds = posterior.name, 0
     work: ClientWork = sgd
-    if name in ("fedpa", "fedkppa", "client_sgld"):
-        is_langevin = name == "client_sgld"
-        shrinkage = None if is_langevin else posterior.shrinkage
-        work = samplers.ChainSgd(sgd, posterior.steps_per_sample, is_langevin, shrinkage)
+    if name in flags.CHAINS:
+        work = samplers.ChainSgd(sgd, posterior.steps_per_sample, posterior.shrinkage)
         burn_in_rounds = posterior.burn_in_rounds
     aggregate: Aggregate | None = None
     factory = None

@@ -123,12 +123,11 @@ ALGORITHMS = {
     "fedbe": "an ensemble of posterior samples, clients and mean, distilled on --server_data (Algorithm 4)",
     "fedpa": "clients' deltas multiplied by their posterior's inverse covariance (Algorithms 5, 6)",
     "sgld": "mean model with Langevin noise at the server, whose chain is averaged after the burn-in (equation 2.16)",
-    "client_sgld": "clients' steps with Langevin noise, their chains averaged",
     "fedkp": "mode nearest to the mean of the models' kernel density (Algorithm 9)",
     "fedkp_cluster_mean": "each client's model shifted to its mode, then averaged (Algorithm 10)",
     "fedkppa": "Algorithm 10 on FedPA's deltas",
 }
-CHAINS = ("fedpa", "client_sgld", "fedkppa")  # Clients send results of a chain of samples.
+CHAINS = ("fedpa", "fedkppa")  # Clients send results of a chain of samples.
 BURNING_IN = (*CHAINS, "sgld")
 MODES = ("fedkp", "fedkp_cluster_mean", "fedkppa")  # The server needs each client's model.
 KEEP_MODELS = (*MODES, "fedag", "fedbe")
@@ -172,7 +171,7 @@ class Chains:
 def define_algorithms(flags: cli.FlagSet, flag: str) -> None:
     """Defines the groups of settings of the algorithms, which the setting `flag` selects."""
     flags.group(Kernels, **{flag: MODES})
-    readers = {"steps_per_sample": CHAINS, "shrinkage": ("fedpa", "fedkppa"), "langevin_deviation": ("sgld",)}
+    readers = {"steps_per_sample": CHAINS, "shrinkage": CHAINS, "langevin_deviation": ("sgld",)}
     settings = declared(Chains, **{name: {"only": {flag: algorithms}} for name, algorithms in readers.items()})
     flags.group(title(Chains), *settings, **{flag: BURNING_IN})
 
@@ -217,7 +216,6 @@ class PosteriorOptions(Training):
     Attributes:
       posterior: The algorithm.
       server_clients: Number of clients that give their examples to the server, and do not train.
-      server_file: File of the server's examples, or None.
       client_sampling_alpha: Dirichlet parameter of clients' participation frequency; None for uniform sampling.
       epochs: Passes of a client over its examples.
       momentum: Momentum of its steps.
@@ -227,7 +225,6 @@ class PosteriorOptions(Training):
 
     posterior: Posterior
     server_clients: int
-    server_file: str | None
     client_sampling_alpha: float | None
     epochs: int
     momentum: float
@@ -250,8 +247,7 @@ class _FedagAndFedbe:
 
     Attributes:
       posterior_samples: Number of sampled models, for predictions (FedAG) or to distil (FedBE).
-      server_data: The server's unlabelled examples: clients:N for those of the first N clients, who then do not train,
-        or an .npz file with the array features.
+      server_data: The server's unlabelled examples, as clients:N: those of the first N clients, who then do not train.
       distillation_epochs: Number of passes over them.
     """
 
@@ -345,20 +341,16 @@ def resolve(settings: cli.Settings) -> cli.Settings:
     _thresholds(settings.thresholds)
     name = f"{settings.preset or f'posterior_{settings.task_type}'}_{algorithm}"
     settings = settings.filled({"experiment_name": name})
-    if settings.server_data and not _server_clients(settings):
-        settings = settings.replace(server_data=cli.user_path(settings.server_data))
     return task_flags.resolve(settings)
 
 
 def options(settings: cli.Settings) -> PosteriorOptions:
     """Options of resolved flags."""
-    server_clients = _server_clients(settings)
     return training_flags.options(
         settings,
         PosteriorOptions,
         posterior=posterior_options(settings, "algorithm"),
-        server_clients=server_clients,
-        server_file=None if server_clients else settings.server_data,
+        server_clients=_server_clients(settings),
         epochs=settings.client_epochs_per_round,
         momentum=settings.client_momentum,
         thresholds=_thresholds(settings.thresholds),
@@ -391,9 +383,9 @@ def _check_server_data(settings: cli.Settings) -> None:
     if settings.algorithm != "fedbe":
         return
     if not settings.server_data:
-        raise UsageError("--algorithm=fedbe needs --server_data: clients:N, or an .npz file with the array features.")
-    if not settings.server_data.endswith(".npz") and _server_clients(settings) == 0:
-        raise UsageError(f"--server_data={settings.server_data} must be clients:N with N above 0, or an .npz file.")
+        raise UsageError("--algorithm=fedbe needs --server_data=clients:N, the clients whose examples the server has.")
+    if not _server_clients(settings):
+        raise UsageError(f"--server_data={settings.server_data} must be clients:N with N above 0.")
 
 
 def _server_clients(settings: cli.Settings) -> int:

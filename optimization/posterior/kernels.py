@@ -1,4 +1,4 @@
-"""Kernels, kernel density estimates in one dimension, and their bandwidths, in TensorFlow.
+"""Kernels of density estimates in one dimension, and their bandwidths, in TensorFlow.
 
 Johansson and Gullbrandson 2022, section 2.6 and Appendix C. Every bandwidth rule maps samples, float64 [parameters,
 clients], to bandwidths, float64 [parameters]. Samples without spread, and a single one, have the bandwidth zero. All
@@ -59,23 +59,6 @@ KERNELS = {
         variance=1.0,
     ),
 }
-
-
-def density(kernel: Kernel, samples: tf.Tensor, bandwidths: tf.Tensor, points: tf.Tensor) -> tf.Tensor:
-    """Estimates the density of each row of samples (eq. 2.17).
-
-    Args:
-      kernel: The kernel.
-      samples: float64 [parameters, clients].
-      bandwidths: float64 [parameters], above zero.
-      points: float64 [parameters, points], places of the estimate.
-
-    Returns:
-      float64 [parameters, points].
-    """
-    widths = bandwidths[:, tf.newaxis]
-    scaled = (points[:, :, tf.newaxis] - samples[:, tf.newaxis, :]) / widths[:, :, tf.newaxis]
-    return tf.reduce_mean(kernel.density(scaled), axis=2) / widths
 
 
 _NORMAL_REFERENCE = (4 / 3) ** 0.2  # Best for normal samples and the Gaussian kernel (eq. 2.20).

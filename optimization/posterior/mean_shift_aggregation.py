@@ -219,21 +219,6 @@ def _in_units(samples: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     return (samples - lows) / units, lows, units
 
 
-def modes(shift: flags.MeanShift, samples: tf.Tensor, starts: tf.Tensor) -> tf.Tensor:
-    """Modes that Algorithm 8 reaches from each start.
-
-    Args:
-      shift: Options of the mean shift.
-      samples: float64 [parameters, clients].
-      starts: float64 [parameters, starts].
-
-    Returns:
-      float64 [parameters, starts].
-    """
-    scaled, lows, units = _in_units(samples)
-    return _climb(shift, scaled, (starts - lows) / units, TOLERANCE / units) * units + lows
-
-
 def widths(shift: flags.MeanShift, samples: tf.Tensor) -> tf.Tensor:
     """Scaled bandwidths, float64 [parameters], of samples [parameters, clients]; not for `flags.NEAREST`."""
     return shift.bandwidth_scale * kernels.RULES[shift.bandwidth](samples, kernels.KERNELS[shift.kernel])

@@ -1,4 +1,4 @@
-"""The helper of `isolation`: runs a command in a separate network, and relays a Unix socket to the command's port.
+"""The helper of `worker_process`: runs a command in a separate network, and relays a Unix socket to the command's port.
 
 With an empty name of the socket, it only runs the command.
 

@@ -21,7 +21,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from data.errors import Failure
-from optimization.runtime import executor, kept_rounds, serialization
+from optimization.runtime import executor, kept_rounds
 
 # A worker holds what each client returns until the part is summed, which grows like the server's state: with Adam, that
 # is two thirds of it. 64 clients of EMNIST's CNN (27 MB of state) are one part, 512 are seven.
@@ -80,7 +80,7 @@ class CohortPartsContext(tff.framework.SyncContext):
     def invoke(self, comp: tff.framework.ConcreteComputation, arg: Any) -> Any:
         """Runs a computation."""
         parameter = comp.type_signature.parameter
-        clients = serialization.num_clients(arg, parameter) if parameter else 0
+        clients = executor.num_clients(arg, parameter) if parameter else 0
         wanted = max(self._least_parts, math.ceil(clients * _server_bytes(parameter) / _PART_BYTES))
         parts = min(wanted, clients)
         form = _compile_mergeable(comp) if parts > 1 else None
@@ -239,7 +239,7 @@ def _without_secure_sums(computation):
 def _take(value: Any, type_spec: tff.Type, clients: slice) -> Any:
     """Argument with only these of its clients."""
     if isinstance(type_spec, tff.StructType):
-        parts = serialization.parts(value, type_spec)
+        parts = executor.parts(value, type_spec)
         return tff.structure.Struct((name, _take(part, part_type, clients)) for name, part, part_type in parts)
     if isinstance(type_spec, tff.FederatedType) and type_spec.placement is tff.CLIENTS and not type_spec.all_equal:
         return value[clients]
@@ -264,9 +264,6 @@ def _server_bytes(type_spec: tff.Type | None) -> int:
     if isinstance(type_spec, tff.TensorType):
         return math.prod(size or 1 for size in type_spec.shape or ()) * np.dtype(type_spec.dtype).itemsize
     return 0
-
-
-written_ahead = serialization.written_ahead
 
 
 def fused(process: tff.templates.IterativeProcess) -> tff.templates.IterativeProcess:

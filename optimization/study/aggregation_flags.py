@@ -19,7 +19,6 @@ TYPES: Mapping[str, str] = {
     "ddp": "distributed differential privacy: each client adds its share of the noise, under secure aggregation",
 }
 _NOISY = ("dpsgd", "dpftrl", "mf_dpftrl", "ddp")
-_COMPRESSED = ("mean", "dpsgd", "dpftrl", "mf_dpftrl")  # Secure sums carry integers of their own.
 _CAN_ADAPT = ("mean", "dpsgd", "secure_sum")
 # Why such noise guarantees nothing, as the words after "because".
 _SEEDED_NOISE = "its noise comes from --seed (--insecure_seeded_noise): who knows the seed can remove it"
@@ -67,19 +66,6 @@ class Aggregation:
     insecure_seeded_noise: bool = setting(False, only={"aggregator_type": ("dpsgd", "dpftrl", "mf_dpftrl")})
 
 
-class Compression:
-    """Compression of updates, before they are clipped.
-
-    Attributes:
-      update_bits: Bits of a value of a client's update, which is rounded at random without bias (default: float32).
-      update_top_k: Share of an update's entries that are sent, those of the largest absolute values; the others count
-        as zero, which is a bias (default: all).
-    """
-
-    update_bits: int = setting(low=1, high=16, only={"aggregator_type": _COMPRESSED})
-    update_top_k: float = setting(above=True, high=1.0, only={"aggregator_type": _COMPRESSED})
-
-
 class Target:
     """A target epsilon.
 
@@ -96,7 +82,7 @@ class Target:
 
 
 # What has no effect where nothing is trained.
-OF_TRAINING = {*names(Aggregation, Compression, Target)} - {"cohort_sampling"}
+OF_TRAINING = {*names(Aggregation, Target)} - {"cohort_sampling"}
 
 
 def resolve(settings: cli.Settings) -> cli.Settings:
@@ -164,7 +150,6 @@ def options(settings: Mapping[str, Any]) -> options_lib.Aggregation:
         restart_rounds=settings["dpftrl_restart_rounds"],
         bands=None if settings["mf_bands"] == "auto" else settings["mf_bands"],
         population_cohort=settings.get("population_clients_per_round"),
-        compression=options_lib.named(options_lib.Compression, settings, "update_"),
     )
 
 

@@ -256,21 +256,6 @@ def test_who_drops_out_downloads_and_sends_nothing(tmp_path):
     assert 4 < came.mean() < 16
 
 
-def test_a_compressed_update_is_smaller_and_its_decoded_form_is_clipped(tmp_path):
-    flags = (
-        "--update_bits=2",
-        "--update_top_k=0.1",
-        "--noadaptive_clipping",
-        "--clip_norm=0.01",
-        "--client_batch_size=4",
-    )
-    rows = table(play(tmp_path, *flags))
-    # 481 of 4810 entries, 2 bits and an index each.
-    assert set(rows[metrics.BYTES_UP]) == {4 * (121 + 481 * 4 + 8)}
-    assert (rows[metrics.CLIPPED_CLIENTS] == 4).all()
-    assert rows[metrics.UPDATE_NORM].between(0, 0.01 * (1 + 1e-5)).all()
-
-
 def test_rounds_without_a_client_change_nothing(tmp_path):
     rows = table(play(tmp_path, "--cohort_sampling=poisson", "--clients_per_round=1", "--total_rounds=6"))
     empty = rows[metrics.EXAMPLES] == 0

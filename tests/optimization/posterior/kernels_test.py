@@ -6,7 +6,6 @@ import scipy.integrate
 import scipy.stats
 import statsmodels.nonparametric.bandwidths
 import tensorflow as tf
-from sklearn import neighbors
 
 from optimization.posterior import flags, kernels
 from tests.optimization.posterior import reference
@@ -36,16 +35,6 @@ def test_the_pull_is_the_slope_over_the_distance(name):
     slopes = (kernel.density(tf.constant(points + 1e-6)) - kernel.density(tf.constant(points - 1e-6))) / 2e-6
     ratios, pulls = -slopes.numpy() / points, kernel.pull(tf.constant(points)).numpy()
     np.testing.assert_allclose(pulls, ratios / ratios[0] * pulls[0], rtol=1e-4)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_densities_equal_scikit_learns(name):
-    draw = np.random.default_rng(0)
-    samples, bandwidths, points = draw.normal(size=(3, 9)), np.array([0.2, 0.5, 1.5]), draw.normal(size=(3, 4))
-    values = kernels.density(kernels.KERNELS[name], samples, bandwidths, points)
-    for row in range(3):
-        other = neighbors.KernelDensity(kernel=name, bandwidth=bandwidths[row]).fit(samples[row][:, np.newaxis])
-        np.testing.assert_allclose(values[row], np.exp(other.score_samples(points[row][:, np.newaxis])), atol=1e-12)
 
 
 def _samples() -> np.ndarray:

@@ -385,7 +385,7 @@ print("as whole")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("flags", [[], ["runtime=tff"], ["isolation=off"]], ids=["fast", "tff", "not isolated"])
+@pytest.mark.parametrize("flags", [[], ["isolation=off"]], ids=["isolated", "not isolated"])
 def test_what_broke_off_is_raised_once_saved_and_the_same_call_continues_it(tmp_path, flags):
     done = _run_program(BROKEN_OFF, str(tmp_path), *flags)
     assert done.returncode == 0, done.stderr

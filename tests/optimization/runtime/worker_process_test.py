@@ -1,4 +1,4 @@
-"""Tests of optimization.runtime.isolation, with small servers in place of TFF's worker, and once with the real one."""
+"""Tests of optimization.runtime.worker_process, with small servers in place of TFF's worker, or the real one."""
 
 import contextlib
 import os
@@ -17,7 +17,7 @@ import numpy as np
 import psutil
 import pytest
 
-from optimization.runtime import isolation, worker_process
+from optimization.runtime import worker_process
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 PORT = 9123
@@ -45,12 +45,12 @@ def allowed():
 
 
 @pytest.fixture
-def start(allowed) -> Iterator[Callable[[], isolation.Server]]:
+def start(allowed) -> Iterator[Callable[[], worker_process.Server]]:
     """Starts echo servers, and ends what the test has not."""
     started = []
 
-    def one() -> isolation.Server:
-        started.append(isolation.start(COMMAND, PORT, os.environ))
+    def one() -> worker_process.Server:
+        started.append(worker_process.start(COMMAND, PORT, os.environ, isolate=True))
         return started[-1]
 
     yield one
@@ -59,7 +59,7 @@ def start(allowed) -> Iterator[Callable[[], isolation.Server]]:
 
 
 @contextlib.contextmanager
-def connected(isolated: isolation.Server) -> Iterator[socket.socket]:
+def connected(isolated: worker_process.Server) -> Iterator[socket.socket]:
     """A connection that answers, so that the server is up."""
     with socket.socket(socket.AF_UNIX) as client:
         client.settimeout(300)
@@ -123,7 +123,7 @@ def test_the_port_is_in_no_network_but_the_commands(start):
 
 def test_the_network_of_tffs_worker_is_its_own(allowed):
     before = listening()
-    own = worker_process._start(1, "required")
+    own = worker_process._launch_local(1, "required")
     try:
         with grpc.insecure_channel(own.address) as channel:
             grpc.channel_ready_future(channel).result(timeout=300)
@@ -166,8 +166,8 @@ def test_it_outlives_the_thread_that_started_it(start):
 
 PROGRAM = """
 import os, signal, subprocess, sys, time
-from optimization.runtime import isolation
-isolated = isolation.start(sys.argv[2:], {port}, os.environ)
+from optimization.runtime import worker_process
+isolated = worker_process.start(sys.argv[2:], {port}, os.environ, isolate=True)
 program = subprocess.Popen(["sleep", "600"])
 fork = os.fork()
 if not fork:
