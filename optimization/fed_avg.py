@@ -17,7 +17,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from optimization import client_work, models, options
-from optimization.privacy import correlated_noise
+from optimization.privacy import dp_queries
 from optimization.runtime import rounds
 
 OPTIMIZERS = {
@@ -141,7 +141,7 @@ class Process(abc.ABC):
     cohort_size: int = 0
     deploy_every: int = 0
     max_delay: int = 0
-    noise: correlated_noise.Noise | None = None
+    noise: dp_queries.CorrelatedNoise | None = None
 
     @property
     @abc.abstractmethod
@@ -276,7 +276,7 @@ class Process(abc.ABC):
             return tff.federated_zip(new_state), tff.federated_zip(metrics)
 
         process = rounds.fused(tff.templates.IterativeProcess(initialize, next_round))
-        return correlated_noise.Rounds(process, self.noise) if self.noise and aggregation else process
+        return dp_queries.NoisyRounds(process, self.noise) if self.noise and aggregation else process
 
     def build_loss_poll(self, num_clients: int) -> tff.Computation:
         """Builds the computation of each client's loss on its training examples, at its position.

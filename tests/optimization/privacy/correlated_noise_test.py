@@ -11,7 +11,7 @@ import pytest
 import scipy.linalg
 from dp_accounting import pld, rdp
 
-from optimization.privacy import calibration, correlated_noise, factorizations, mechanisms
+from optimization.privacy import calibration, dp_queries, factorizations, mechanisms
 from optimization.privacy.mechanisms import Mechanism
 
 JAX_PRIVACY = json.loads(pathlib.Path(__file__).with_name("jax_privacy.json").read_text())
@@ -22,7 +22,7 @@ UNSTATED = {"population": 200_000, "cohort": 100, "delta": 1e-7, "noise_multipli
 def _noises(rounds: int, shapes, **values) -> np.ndarray:
     """Returns the noise of each round, float32 [rounds, parameters]."""
     mechanism = Mechanism("mf_dpftrl", 0.5, 1000, 10, sampling="cyclic", **values)
-    noise, found = correlated_noise.Noise(mechanism, shapes, 8), []
+    noise, found = dp_queries.CorrelatedNoise(mechanism, shapes, 8), []
     state = noise.initial_state(())
     for _ in range(rounds):
         parts, state = noise.next(state)
@@ -47,7 +47,7 @@ def test_banded_noise_of_the_running_sum_is_less_than_independent_noise():
 
 
 def test_the_memory_of_a_state_is_never_changed():
-    noise = correlated_noise.Noise(Mechanism("mf_dpftrl", 0.5, 1000, 10, bands=3), ((5,),), 8)
+    noise = dp_queries.CorrelatedNoise(Mechanism("mf_dpftrl", 0.5, 1000, 10, bands=3), ((5,),), 8)
     states = [noise.initial_state(())]
     for _ in range(4):
         states.append(noise.next(states[-1])[1])

@@ -18,7 +18,7 @@ from data.errors import Failure
 from optimization import aggregators, client_work, models, options, supervised
 from optimization.posterior import algorithms, mean_shift_aggregation
 from optimization.posterior.flags import MeanShift
-from optimization.privacy import correlated_noise
+from optimization.privacy import dp_queries
 from optimization.runtime import executor, rounds, worker, worker_process
 from optimization.study import aggregation_flags, cli, frame
 from optimization.study.settings import Setting
@@ -170,7 +170,7 @@ def test_aggregators_give_the_own_workers_results(contexts, kind):
         state, outputs = initial, []
         for _ in range(2):
             if noise:
-                state = correlated_noise.with_noise(state, noise.next(noise.initial_state(state))[0])
+                state = dp_queries.with_noise(state, noise.next(noise.initial_state(state))[0])
             output = process.next(state, COHORT, weights)
             state = output.state
             outputs.append((output.result, output.measurements))
