@@ -30,20 +30,14 @@ PRESETS = pathlib.Path(__file__).parent / "presets"
 EPANECHNIKOV, GAUSSIAN = "epanechnikov", "gaussian"
 NEAREST = "nearest"  # The only bandwidth that depends on the point, and changes with each step.
 BANDWIDTHS = ("silverman", "scott", "plug_in", "improved_sheather_jones", "cross_validation", NEAREST)
-KERNEL, PROFILE = "kernel", "profile"
-STEP_WEIGHTS = {
-    KERNEL: "the kernel's values, as in Algorithm 8",
-    PROFILE: "the kernel's slope, which climbs the kernel's own density",
-}
 
 
 @dataclasses.dataclass(frozen=True)
 class MeanShift:
     """Mean shift of each parameter separately.
 
-    Weighed by the kernel's values, as in Algorithm 8, steps climb the density whose slope the kernel is: for
-    Epanechnikov's, that of the biweight kernel. Weighed by the kernel's own slope they climb its own density: with
-    Epanechnikov's each step leads to the mean of the samples within one bandwidth. The Gaussian is its own slope.
+    Steps are weighed by the kernel's values, as in Algorithm 8. They climb the density whose slope the kernel is: for
+    Epanechnikov's, that of the biweight kernel; the Gaussian is its own slope.
 
     A parameter in which all clients agree stays as it is, and so does a start that no kernel reaches; the Gaussian's
     reaches everywhere. The model of a single client is its own mode. As the bandwidth grows, every result becomes the
@@ -53,7 +47,6 @@ class MeanShift:
       kernel: The density's kernel, `EPANECHNIKOV` or `GAUSSIAN`.
       bandwidth: One of `BANDWIDTHS`.
       bandwidth_scale: Factor of the bandwidth.
-      mean_shift_weights: Weight of a client in a step, one of `STEP_WEIGHTS`.
       mean_shift_steps: Maximum number of steps of a parameter, t_max.
 
     Raises:
@@ -63,13 +56,11 @@ class MeanShift:
     kernel: str = EPANECHNIKOV
     bandwidth: str = "silverman"
     bandwidth_scale: float = 1.0
-    mean_shift_weights: str = KERNEL
     mean_shift_steps: int = 20
 
     def __post_init__(self):
-        is_known = self.bandwidth in BANDWIDTHS and self.mean_shift_weights in STEP_WEIGHTS
-        if not is_known or self.kernel not in (EPANECHNIKOV, GAUSSIAN):
-            raise ValueError(f"{self} has an unknown kernel, bandwidth or weights.")
+        if self.bandwidth not in BANDWIDTHS or self.kernel not in (EPANECHNIKOV, GAUSSIAN):
+            raise ValueError(f"{self} has an unknown kernel or bandwidth.")
         if not 0 < self.bandwidth_scale < math.inf or self.mean_shift_steps < 1:
             raise ValueError("bandwidth_scale must be finite and above 0, mean_shift_steps at least 1.")
 
@@ -140,14 +131,12 @@ class Kernels:
       kernel: Kernel of the density.
       bandwidth: Rule of a parameter's bandwidth.
       bandwidth_scale: Factor of the bandwidth.
-      mean_shift_weights: Weight of a client in a step.
       mean_shift_steps: Maximum number of steps, t_max.
     """
 
     kernel: str = setting(EPANECHNIKOV, [EPANECHNIKOV, GAUSSIAN])
     bandwidth: str = setting("silverman", list(BANDWIDTHS))
     bandwidth_scale: float = setting(1.0, above=True)
-    mean_shift_weights: str = setting(words=STEP_WEIGHTS, filled=KERNEL)
     mean_shift_steps: int = setting(20, low=1)
 
 
@@ -219,7 +208,6 @@ class PosteriorOptions(Training):
       client_sampling_alpha: Dirichlet parameter of clients' participation frequency; None for uniform sampling.
       epochs: Passes of a client over its examples.
       momentum: Momentum of its steps.
-      thresholds: Thresholds of the running means, whose first rounds are reported.
       diagnose_rounds: The rounds whose cohorts' models are tested for normality and plotted.
     """
 
@@ -228,7 +216,6 @@ class PosteriorOptions(Training):
     client_sampling_alpha: float | None
     epochs: int
     momentum: float
-    thresholds: tuple[float, ...]
     diagnose_rounds: tuple[int, ...]
 
 
@@ -293,11 +280,9 @@ class _Evaluation:
     """Evaluation.
 
     Attributes:
-      thresholds: Thresholds of the running means, separated by commas, for the number of rounds to reach them.
       diagnose_round: Rounds, separated by commas, whose cohorts' models are tested for normality and plotted.
     """
 
-    thresholds: str = setting("0.84,0.86")
     diagnose_round: str = setting()
 
 
@@ -338,7 +323,6 @@ def resolve(settings: cli.Settings) -> cli.Settings:
         )
     if settings.diagnose_round and settings.clients_per_round < 2:
         raise UsageError("--diagnose_round needs --clients_per_round=2 or more: a single model has no distribution.")
-    _thresholds(settings.thresholds)
     name = f"{settings.preset or f'posterior_{settings.task_type}'}_{algorithm}"
     settings = settings.filled({"experiment_name": name})
     return task_flags.resolve(settings)
@@ -353,7 +337,6 @@ def options(settings: cli.Settings) -> PosteriorOptions:
         server_clients=_server_clients(settings),
         epochs=settings.client_epochs_per_round,
         momentum=settings.client_momentum,
-        thresholds=_thresholds(settings.thresholds),
         diagnose_rounds=_diagnose_rounds(settings),
     )
 
@@ -395,13 +378,3 @@ def _server_clients(settings: cli.Settings) -> int:
 
 def _diagnose_rounds(settings: cli.Settings) -> tuple[int, ...]:
     return tuple(cli.whole_numbers("diagnose_round", settings.diagnose_round)) if settings.diagnose_round else ()
-
-
-def _thresholds(text: str) -> tuple[float, ...]:
-    try:
-        numbers = tuple(map(float, text.split(",")))
-    except ValueError:
-        numbers = (0.0,)
-    if not all(0 < number <= 1 for number in numbers):
-        raise UsageError(f"--thresholds={text} must be numbers above 0 up to 1, separated by commas.")
-    return numbers

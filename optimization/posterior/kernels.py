@@ -20,15 +20,12 @@ class Kernel:
     Attributes:
       density: K(u) of scaled distances u = distance / bandwidth.
       weight: K(u) up to a factor that is common to u's last axis.
-      pull: -K'(u) / u up to such a factor: mean-shift steps with these weights climb the density of `density` (Cheng
-        1995: `density` is the shadow of `pull`).
       roughness: R(K), the integral of K squared.
       variance: m2(K), the integral of u squared times K.
     """
 
     density: Callable[[tf.Tensor], tf.Tensor]
     weight: Callable[[tf.Tensor], tf.Tensor]
-    pull: Callable[[tf.Tensor], tf.Tensor]
     roughness: float
     variance: float
 
@@ -47,14 +44,12 @@ KERNELS = {
     "epanechnikov": Kernel(
         density=lambda scaled: 0.75 * _epanechnikov_weight(scaled),
         weight=_epanechnikov_weight,
-        pull=lambda scaled: tf.cast(tf.abs(scaled) <= 1, tf.float64),
         roughness=3 / 5,
         variance=1 / 5,
     ),
     "gaussian": Kernel(
         density=lambda scaled: tf.exp(-0.5 * tf.square(scaled)) / math.sqrt(2 * math.pi),
         weight=_gaussian_weight,
-        pull=_gaussian_weight,
         roughness=1 / (2 * math.sqrt(math.pi)),
         variance=1.0,
     ),

@@ -1,7 +1,7 @@
-"""Metrics of a run, their running means, and a table and a figure of them."""
+"""Metrics of a run, their running means, and a figure of them."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -58,36 +58,6 @@ def measure(log_probabilities: np.ndarray, labels: np.ndarray) -> list[float]:
     )
     loss = -log_probabilities[np.arange(len(labels)), labels].mean(dtype=np.float64)
     return [float(np.mean(predicted == labels)), float(loss), float(recall), float(precision)]
-
-
-RESULTS = {
-    "accuracy": "running/eval/accuracy",
-    "training accuracy": "running/cohort/accuracy",
-    "precision": "running/eval/precision",
-    "recall": "running/eval/recall",
-}
-
-
-def results(rounds: "pd.DataFrame", thresholds: Sequence[float]) -> "pd.DataFrame":
-    """Lines of a run: each measure's running mean at the end, and the rounds to each threshold.
-
-    Args:
-      rounds: A run's `metrics.csv`.
-      thresholds: Thresholds of the running means; one that is never reached has no number of rounds.
-    """
-    import pandas as pd
-
-    lines = []
-    for name, column in RESULTS.items():
-        reached = {f"rounds to {one:g}": first_round(rounds, column, one) for one in thresholds}
-        lines.append({"measure": name, "final": rounds[column].iloc[-1], **reached})
-    return pd.DataFrame(lines).convert_dtypes()
-
-
-def first_round(rounds: "pd.DataFrame", column: str, threshold: float) -> float:
-    """First round of a `metrics.csv` in which a column reaches a threshold; NaN if none does."""
-    reached = rounds["round_num"][rounds[column] >= threshold]
-    return float(reached.iloc[0]) if len(reached) else np.nan
 
 
 def draw_run(table: "pd.DataFrame", output: str | os.PathLike, title: str) -> None:

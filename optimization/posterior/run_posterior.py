@@ -8,7 +8,7 @@ if __name__ == "__main__":  # Before the imports, which take seconds.
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from data import files, tasks
+from data import tasks
 from data.errors import UsageError
 from data.tasks import registry
 from optimization.posterior import flags, metrics
@@ -81,15 +81,14 @@ class PosteriorStudy(frame.PlainStudy[PosteriorOptions, tasks.Task]):
         metrics.draw_run(table, folder.path / "accuracy.png", f"{options.task.task_type}: {name}")
         if outcome.signum:
             return
-        lines = metrics.results(table, options.thresholds)
-        files.replace(folder.path / "results.csv", lines.to_csv(index=False, float_format="%.6g").encode())
-        print(f"{name}: {outcome.round_num} rounds; running means of {metrics.WINDOW} rounds:")
-        print(lines.to_string(index=False, float_format="{:.4f}".format, na_rep="-"))
+        last = table.iloc[-1]
+        means = [f"{column.removeprefix('running/')} {last[column]:.4f}" for column in metrics.RUNNING]
+        print(f"{name}: {outcome.round_num} rounds; means of the last {metrics.WINDOW}: {', '.join(means)}")
         if (moved := table[metrics.SHARE_MOVED].mean()) == moved:
             print(
                 f"Mean shift moved {moved:.1%} of the parameters (mean over rounds); the others keep the clients' mean."
             )
-        print(f"Results in {folder.path}: metrics.csv, results.csv, accuracy.png, config.json, model/weights.npz")
+        print(f"Results in {folder.path}: metrics.csv, accuracy.png, config.json, model/weights.npz")
 
 
 STUDY = PosteriorStudy()

@@ -11,7 +11,7 @@ import collections
 import concurrent.futures
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import grpc
@@ -143,13 +143,8 @@ def parts(value: Any, type_spec: tff.StructType) -> Iterator[tuple[str | None, A
       ValueError: If the structure has other parts than its type.
     """
     names = tff.structure.name_list_with_nones(type_spec)
-    if isinstance(value, Mapping):
-        if set(value) != set(names):
-            raise ValueError(f"Expected parts named {names}, found {list(value)}.")
-        value = [value[name] for name in names]
-    elif not isinstance(value, tuple):
-        value = tff.structure.from_container(value)
-    return zip(names, value, type_spec, strict=True)
+    values = value if isinstance(value, tuple) else tff.structure.from_container(value)
+    return zip(names, values, type_spec, strict=True)
 
 
 _START_SECONDS = 10

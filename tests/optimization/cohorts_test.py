@@ -19,15 +19,6 @@ def test_equal_seeds_draw_equal_cohorts_and_rounds_differ(sampling):
     assert not np.array_equal(first, cohorts.draw(cohort, 200, 5, 1, GROUP_OF))
 
 
-@pytest.mark.parametrize("sampling", mechanisms.SAMPLINGS)
-def test_no_client_is_drawn_twice_in_a_round(sampling):
-    for round_num in range(1, 30):
-        drawn = cohorts.draw(options.Cohorts(20, sampling, groups=2), 50, 0, round_num, GROUP_OF[:50])
-        assert len(set(drawn.tolist())) == len(drawn)
-        assert drawn.min() >= 0
-        assert drawn.max() < 50
-
-
 def test_poisson_cohorts_have_binomial_sizes_and_treat_clients_alike():
     drawn = [cohorts.draw(options.Cohorts(8, "poisson"), 40, 1, round_num) for round_num in range(1, 2001)]
     sizes = np.array([len(cohort) for cohort in drawn])

@@ -213,25 +213,6 @@ def test_all_algorithms_take_a_diverged_client_for_a_zero_update_and_an_empty_on
     assert (row[study_metrics.EMPTY_CLIENTS], row[study_metrics.NONFINITE_CLIENTS]) == (1, 1)
 
 
-def test_fedag_is_fedavg_that_predicts_with_samples_of_its_posterior(tff_worker, tmp_path):
-    equal = (5, 5, 5, 5)
-    fedavg, plain = execute(make_run(tmp_path, "--algorithm=fedavg", sizes=equal))
-    fedag, sampled = execute(make_run(tmp_path, "--algorithm=fedag", sizes=equal))
-    np.testing.assert_allclose(fedag, fedavg, atol=1e-6)
-    assert 1e-5 < abs(sampled["eval/loss"] - plain["eval/loss"]) < 0.5
-
-
-@pytest.mark.parametrize("name", ["rand", "pow_d", "rpow_d", "ucb_cs", "active_fl"])
-def test_mean_and_mode_agree_under_every_client_selection(tff_worker, tmp_path, name):
-    # Equal sizes, a bandwidth without end: both are the mean, so both report the same losses to the selector.
-    shared = (f"--client_selection={name}", "--clients_per_round=2", "--total_rounds=4")
-    equal = (5, 5, 5, 5)
-    fedavg, row = execute(make_run(tmp_path, "--algorithm=fedavg", *shared, sizes=equal), 4)
-    fedkp, _ = execute(make_run(tmp_path, "--algorithm=fedkp", "--bandwidth_scale=1e9", *shared, sizes=equal), 4)
-    assert row[study_metrics.EXAMPLES] == 10
-    np.testing.assert_allclose(fedkp, fedavg, atol=1e-5)
-
-
 def test_ucb_cs_first_sees_everyone_but_the_servers_clients(tff_worker, tmp_path):
     arguments = ("--algorithm=fedbe", "--server_data=clients:1", "--client_selection=ucb_cs", "--clients_per_round=1")
     run = make_run(tmp_path, *arguments, "--distillation_epochs=1", "--total_rounds=3")

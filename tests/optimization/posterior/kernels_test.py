@@ -28,15 +28,6 @@ def test_a_kernel_is_a_density_with_the_stated_roughness_and_variance(name):
     assert scipy.integrate.simpson(LINE**2 * values, LINE) == pytest.approx(kernel.variance, abs=1e-6)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_the_pull_is_the_slope_over_the_distance(name):
-    kernel = kernels.KERNELS[name]
-    points = np.array([0.05, 0.3, 0.7, 0.95, 1.5])
-    slopes = (kernel.density(tf.constant(points + 1e-6)) - kernel.density(tf.constant(points - 1e-6))) / 2e-6
-    ratios, pulls = -slopes.numpy() / points, kernel.pull(tf.constant(points)).numpy()
-    np.testing.assert_allclose(pulls, ratios / ratios[0] * pulls[0], rtol=1e-4)
-
-
 def _samples() -> np.ndarray:
     """Normal, clustered, skewed and heavy-tailed rows of 25; most samples of the last are equal."""
     draw = np.random.default_rng(0)

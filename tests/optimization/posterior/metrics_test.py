@@ -1,7 +1,6 @@
 """Tests of optimization.posterior.metrics."""
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from optimization.posterior import metrics
@@ -14,13 +13,3 @@ def test_recall_and_precision_are_means_over_the_labels_that_occur():
     assert loss == pytest.approx(-np.log([0.7, 0.3, 0.7, 0.1]).mean())
     assert recall == pytest.approx((1 + 1 / 3) / 2)
     assert precision == pytest.approx((1 / 2 + 1) / 2)
-
-
-def test_results_count_rounds_to_thresholds():
-    rounds = pd.DataFrame({"round_num": [1, 2, 3]} | {name: [0.5, 0.7, 0.6] for name in metrics.RESULTS.values()})
-    results = metrics.results(rounds, [0.6, 0.9])
-    assert list(results.columns) == ["measure", "final", "rounds to 0.6", "rounds to 0.9"]
-    assert list(results["measure"]) == ["accuracy", "training accuracy", "precision", "recall"]
-    assert list(results["final"]) == [0.6] * 4
-    assert list(results["rounds to 0.6"]) == [2] * 4
-    assert results["rounds to 0.9"].isna().all()

@@ -1,4 +1,4 @@
-"""Toeplitz factorizations against matrices, all participation patterns and jax-privacy (jax_privacy_fixtures.py)."""
+"""Toeplitz factorizations against matrices, all participation patterns and jax-privacy (jax_privacy.json)."""
 
 import itertools
 import json

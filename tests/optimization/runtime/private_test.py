@@ -40,6 +40,7 @@ MESSAGES = {
     "ExecutorId": ["id"],
     "GetExecutorRequest": ["cardinalities"],
     "GetExecutorResponse": ["executor"],
+    "Value": ["federated"],
     "ValueRef": ["id"],
 }
 # Of TensorFlow Privacy's query of adaptive clipping: its sums, and what is read of each.
