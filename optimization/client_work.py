@@ -131,7 +131,7 @@ class LocalSgd:
         variables = [tf.Variable(tf.zeros(shape), trainable=True) for shape in model.shapes.values()]
         velocities = [tf.Variable(tf.zeros(shape)) for shape in model.shapes.values()] if self.momentum else []
 
-        def walk(weights, examples, key, learning_rate=None, on_step=_pass_by):
+        def walk(weights, examples, key, learning_rate=None, on_step=None):
             rate = self.learning_rate if learning_rate is None else learning_rate
             for variable, weight in zip(variables, weights, strict=True):
                 variable.assign(weight)
@@ -154,7 +154,8 @@ class LocalSgd:
                     gradients = correct(Step(dense, variables, weights))
                 for index, (variable, gradient) in enumerate(zip(variables, gradients, strict=True)):
                     self._step(variable, gradient, rate, velocities[index] if velocities else None)
-                on_step(variables, position)
+                if on_step:
+                    on_step(variables, position)
                 return value
 
             loss_sum, deviation = self._steps(examples, key, step)
@@ -275,10 +276,6 @@ def _sums(arrays: Sequence[tf.Tensor], terms: Sequence[models.Terms]) -> tf.Tens
 
 def _count(examples: Batch) -> tf.Tensor:
     return tf.shape(tf.nest.flatten(examples)[0])[0]
-
-
-def _pass_by(variables: list[tf.Variable], position: tf.Tensor) -> None:
-    del variables, position
 
 
 def _deviation(values: tf.Tensor) -> tf.Tensor:

@@ -7,7 +7,6 @@ if __name__ == "__main__":  # Before the imports, which take seconds.
 
 import contextlib
 import dataclasses
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -48,8 +47,6 @@ def _calibrated(mechanism: mechanisms.Mechanism, rounds: int, settings: cli.Sett
     if mechanism.voided or mechanism.kind == "none":
         reason = mechanism.voided or "the training is one without noise"
         raise UsageError(f"--target_epsilon={target:g} is out of reach: no noise helps, because {reason}.")
-    if mechanism.accountant == "pld":
-        print("Calibrating the noise by PLD takes some seconds.", file=sys.stderr)
     try:
         noise_multiplier = calibration.calibrate(mechanism, rounds, target)
         larger = None
@@ -99,16 +96,12 @@ def _guarantee_row(guarantee: Mapping[str, Any]) -> Sequence[str]:
     loss = guarantee["epsilon_pld"]
     return (
         guarantee["neighbours"],
-        _sampling(guarantee["sampling"], guarantee["sampling_assumed"]),
+        guarantee["sampling"] + " (assumed)" * guarantee["sampling_assumed"],
         mechanisms.digits(guarantee["epsilon_rdp"]),
         f"{guarantee['rdp_order']:g}",
         "-" if loss is None else mechanisms.digits(loss),
         guarantee["note"],
     )
-
-
-def _sampling(sampling: str, assumed: bool) -> str:
-    return f"{sampling} (assumed)" if assumed else sampling
 
 
 def _draw(mechanism: mechanisms.Mechanism, rounds: int, settings: cli.Settings) -> None:

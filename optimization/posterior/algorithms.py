@@ -201,7 +201,7 @@ def build_collection(definition: supervised.SupervisedProcess) -> Callable[..., 
         def take(index: int, result: tuple[np.ndarray, dict[str, Any]]) -> None:
             deltas[rows[index]], clients[rows[index]] = result
 
-        rounds.at_hand().each_client(each, [weights], cohort, take)
+        rounds.current_context().each_client(each, [weights], cohort, take)
         sums = {name: np.stack([client[name] for client in clients]) for name in clients[0]}
         with_examples = np.flatnonzero(sums["examples"])
         for row, client in enumerate(with_examples):

@@ -125,14 +125,11 @@ def draw_normality(panels: Mapping[str, Mapping[str, Normality]], output: str | 
     figure, grid = drawing.grid(len(panels), len(_STATISTICS), (17, 3.4 * len(panels) + 0.4), title)
     for row, (name, cohorts) in zip(grid, panels.items(), strict=True):
         for axes, (field, label) in zip(row, _STATISTICS.items(), strict=True):
-            _draw_overlaid(axes, {cohort: getattr(found, field) for cohort, found in cohorts.items()})
+            values = {cohort: getattr(statistics, field) for cohort, statistics in cohorts.items()}
+            values = {cohort: column[np.isfinite(column)] for cohort, column in values.items()}
+            edges = np.histogram_bin_edges(np.concatenate(list(values.values())), bins=60)
+            for cohort, column in values.items():
+                axes.hist(column, edges, density=True, histtype="step", label=cohort)
             drawing.label(axes, xlabel=label, ylabel="density of parameters", title=name)
     drawing.add_legend(figure, 8)
     files.save_picture(figure, output, dpi=120)
-
-
-def _draw_overlaid(axes, cohorts: Mapping[str, np.ndarray]) -> None:
-    values = {label: found[np.isfinite(found)] for label, found in cohorts.items()}
-    edges = np.histogram_bin_edges(np.concatenate(list(values.values())), bins=60)
-    for label, found in values.items():
-        axes.hist(found, edges, density=True, histtype="step", label=label)

@@ -169,7 +169,8 @@ def compare_bands(
         choices[bands] = dataclasses.replace(one, noise_multiplier=noise)
         noises[bands] = choices[bands].prefix_noise(rounds)
 
-    for bands in sorted({*factorizations.band_grid(most), min(mechanism.min_separation, most)}):
+    powers = (2**power for power in range(most.bit_length()))
+    for bands in sorted({*powers, most, min(mechanism.min_separation, most)}):
         compare(bands)
         if noises[bands] > _HOPELESS * min(noises.values()):
             break

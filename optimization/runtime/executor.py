@@ -11,7 +11,7 @@ import collections
 import concurrent.futures
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import grpc
@@ -42,15 +42,9 @@ class Executor:
     It sends each computation once, and disposes of values in the background.
     """
 
-    def __init__(self, stub: tff.framework.RemoteExecutorStub, on_call: Callable[[], None] = lambda: None):
-        """Prepares the executor without sending anything.
-
-        Args:
-          stub: The worker's remote calls.
-          on_call: Called when the worker has all that it needs for a call.
-        """
+    def __init__(self, stub: tff.framework.RemoteExecutorStub):
+        """Takes the worker's remote calls; sends nothing."""
         self._stub = stub
-        self._on_call = on_call
         self._executors: collections.OrderedDict[int, _AtWorker] = collections.OrderedDict()
         self._disposals = concurrent.futures.ThreadPoolExecutor(1)
 
@@ -98,7 +92,6 @@ class Executor:
         )
         if signature.parameter is not None:
             request.argument_ref.CopyFrom(self._send(executor, argument, signature.parameter, sent))
-        self._on_call()
         reference = self._stub.create_call(request).value_ref
         answer = self._stub.compute(private.calls.ComputeRequest(executor=executor.name, value_ref=reference))
         values = private.calls.DisposeRequest(executor=executor.name, value_ref=[*sent, reference])
@@ -170,11 +163,11 @@ def channel(address: str) -> grpc.Channel:
 class RemoteWorker(Executor):
     """A worker on another machine. TFF alone would wait for a lost one without limit."""
 
-    def __init__(self, address: str, on_call: Callable[[], None]):
+    def __init__(self, address: str):
         self.address = address
         self._lost: str | None = None
         self._channel = channel(address)
-        super().__init__(tff.framework.RemoteExecutorGrpcStub(self._channel), on_call)
+        super().__init__(tff.framework.RemoteExecutorGrpcStub(self._channel))
 
     @property
     def is_ready(self) -> bool:
@@ -217,13 +210,13 @@ class RemoteWorker(Executor):
                 time.sleep(_PING_EVERY_SECONDS)
 
 
-def connect(addresses: Sequence[str], on_call: Callable[[], None] = lambda: None) -> list[RemoteWorker]:
-    """Connects to the workers at these addresses, once each has answered; for `on_call` see `Executor`.
+def connect(addresses: Sequence[str]) -> list[RemoteWorker]:
+    """Connects to the workers at these addresses, once each has answered.
 
     Raises:
       Failure: If one does not within ten seconds.
     """
-    workers = [RemoteWorker(address, on_call) for address in addresses]
+    workers = [RemoteWorker(address) for address in addresses]
     deadline = time.monotonic() + _START_SECONDS
     for worker in workers:
         while not worker.is_ready:

@@ -8,7 +8,6 @@ import atexit
 import contextlib
 import os
 import subprocess
-import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -56,9 +55,7 @@ def _remote(addresses: tuple[str, ...]) -> _Workers:
     worker_process.keep_freed_memory()
     # Without an answer, the program ends, and TFF's context would add an error.
     tff.framework.set_default_context(rounds.CohortPartsContext([]))
-    computing = threading.Event()
-    workers = executor.connect(addresses, computing.set)
-    _known[addresses] = rounds.CohortPartsContext(workers, computing=computing), None
+    _known[addresses] = rounds.CohortPartsContext(executor.connect(addresses)), None
     return _known[addresses]
 
 
@@ -77,9 +74,7 @@ def _local(max_concurrent_calls: int, isolate: str) -> _Workers:
             raise Failure(f"TFF's worker did not start (exit status {local.process.poll()}).")
         time.sleep(0.05)
     concurrent_calls = max_concurrent_calls or len(os.sched_getaffinity(0))
-    computing = threading.Event()
-    executes = _LocalExecutor(stub, computing.set)
-    _known[key] = rounds.CohortPartsContext([executes], concurrent_calls, computing), local
+    _known[key] = rounds.CohortPartsContext([_LocalExecutor(stub)], concurrent_calls), local
     return _known[key]
 
 

@@ -42,7 +42,6 @@ _KEPT_CHECKPOINTS = 3
 CHECKSUM = "checksum_"  # Prefix of an entry of a checkpoint, before the name of a table.
 _RESTART = "restart"
 _ROUNDS = "total_rounds"
-_TARGET = "target_epsilon"
 _ASIDE = "before_restart_"
 INTERACTIONS = "interactions"
 DEPLOYED_MODELS = "models"
@@ -287,7 +286,7 @@ class RunFolder:
     def _check_same(self, before: Mapping[str, Any], flags: Mapping[str, Any], is_same_data: bool) -> None:
         old, new = json.loads(json.dumps(before)), json.loads(json.dumps(flags))
         # A run may be extended: no round depends on how many follow, unless an epsilon is planned for all of them.
-        is_longer = old.get(_TARGET) is None and (old.get(_ROUNDS) or 0) < (new.get(_ROUNDS) or 0)
+        is_longer = old.get("target_epsilon") is None and (old.get(_ROUNDS) or 0) < (new.get(_ROUNDS) or 0)
         names = sorted({*old, *new} - FREE_FLAGS - ({_ROUNDS} if is_longer else set()))
         names = [name for name in names if old.get(name) != new.get(name)]
         changed = [

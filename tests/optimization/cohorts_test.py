@@ -1,5 +1,4 @@
 import collections
-import threading
 
 import numpy as np
 import pytest
@@ -59,9 +58,7 @@ def test_by_turns_every_client_comes_back_after_population_over_cohort_rounds():
 
 def test_rounds_are_prepared_once_and_ahead_up_to_the_last():
     prepared = []
-    ahead = cohorts.PreparedAhead(
-        lambda round_num: prepared.append(round_num) or -round_num, total_rounds=5, computing=threading.Event()
-    )
+    ahead = cohorts.PreparedAhead(lambda round_num: prepared.append(round_num) or -round_num, total_rounds=5)
     assert [ahead(round_num) for round_num in (3, 4, 5)] == [-3, -4, -5]
     assert prepared == [3, 4, 5]
     assert [ahead(round_num) for round_num in (1, 4)] == [-1, -4]
@@ -73,7 +70,7 @@ def test_what_fails_ahead_fails_in_its_own_round():
             raise OSError("no such client")
         return round_num
 
-    ahead = cohorts.PreparedAhead(prepare, total_rounds=3, computing=threading.Event())
+    ahead = cohorts.PreparedAhead(prepare, total_rounds=3)
     assert ahead(1) == 1
     with pytest.raises(OSError, match="no such client"):
         ahead(2)

@@ -130,7 +130,7 @@ def test_the_own_worker_is_tried_again_where_it_is_out_of_reach(worker, monkeypa
     monkeypatch.setattr(worker_module, "_RETRY_SECONDS", 0)
     worker.error = tff.framework.RetryableError()
     worker.result, _ = tff.framework.serialize_value(np.int32(3), only_a_sum.type_signature.result)
-    assert worker_module._LocalExecutor(worker, lambda: None).invoke(only_a_sum, [1, 2]) == 3
+    assert worker_module._LocalExecutor(worker).invoke(only_a_sum, [1, 2]) == 3
     assert len(worker.requests["get_executor"]) == 2
 
 
